@@ -1,0 +1,423 @@
+//! What a tool's body may know and touch while it runs.
+//!
+//! A context belongs to one call. It is shared text and counters inside, so a clone is cheap and
+//! may cross threads. Everything a body does beyond its own code goes through the host behind it:
+//! nested calls, threads for blocking work, progress, time.
+
+use std::{
+    any::Any,
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    path::Path,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU8, AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use serde_json::{Map, Value};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    BoxFuture, CallId, Code, Failure, Label, Left, Output, RunId, Scope, Shared, Side, State,
+    ToolName,
+};
+
+/// What a body tells while it runs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Note {
+    /// How far it is, from 0 to 1 where known, and what it is doing.
+    Progress(Option<f32>, String),
+    /// A piece of output, before the end.
+    Partial(String),
+}
+
+/// What the runtime lends to a body. Authors meet it only through [`Context`].
+pub trait Host: Send + Sync + 'static {
+    /// Returns the time, on the runtime's clock.
+    fn now(&self) -> Instant;
+    /// Walks a nested call, from admission to answer.
+    fn call(
+        &self,
+        cx: Context,
+        name: String,
+        arguments: Value,
+    ) -> BoxFuture<'static, Result<Output, Failure>>;
+    /// Runs a job on a thread that may block; gives it back when no thread can be had.
+    fn block(&self, job: Box<dyn FnOnce() + Send>) -> Result<(), Failure>;
+    /// Passes on what a body tells.
+    fn tell(&self, cx: &Context, note: Note);
+}
+
+/// What a tool's body may know and touch.
+#[derive(Clone)]
+pub struct Context(Arc<Inner>);
+
+struct Inner {
+    scope: Arc<Scope>,
+    id: CallId,
+    called: ToolName,
+    meant: ToolName,
+    cancel: CancellationToken,
+    deadline: OnceLock<Instant>,
+    attempt: AtomicU32,
+    host: Arc<dyn Host>,
+    partial: Mutex<String>,
+    lease: Mutex<Lease>,
+    /// What the host wants to find again in a nested call.
+    tag: OnceLock<Box<dyn Any + Send + Sync>>,
+}
+
+/// What must outlive the answer when a blocking job does.
+#[derive(Default)]
+struct Lease {
+    running: usize,
+    kept: Vec<Box<dyn Any + Send>>,
+}
+
+/// How much partial output is kept for the answer of an interrupted call.
+const PARTIAL_LIMIT: usize = 50_000;
+
+impl Context {
+    /// Makes the context of one call. For hosts.
+    #[must_use]
+    pub fn new(
+        scope: Arc<Scope>,
+        id: CallId,
+        called: ToolName,
+        meant: ToolName,
+        cancel: CancellationToken,
+        host: Arc<dyn Host>,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            scope,
+            id,
+            called,
+            meant,
+            cancel,
+            deadline: OnceLock::new(),
+            attempt: AtomicU32::new(1),
+            host,
+            partial: Mutex::default(),
+            lease: Mutex::default(),
+            tag: OnceLock::new(),
+        }))
+    }
+
+    /// Returns the facts of the run.
+    #[must_use]
+    pub fn scope(&self) -> &Arc<Scope> {
+        &self.0.scope
+    }
+
+    /// Returns the run's id.
+    #[must_use]
+    pub fn run_id(&self) -> &RunId {
+        &self.0.scope.run
+    }
+
+    /// Returns the session's id.
+    #[must_use]
+    pub fn session_id(&self) -> Option<&str> {
+        self.0.scope.session.as_deref()
+    }
+
+    /// Returns the agent's id.
+    #[must_use]
+    pub fn agent_id(&self) -> Option<&str> {
+        self.0.scope.agent.as_deref()
+    }
+
+    /// Returns the user's id.
+    #[must_use]
+    pub fn user_id(&self) -> Option<&str> {
+        self.0.scope.user.as_deref()
+    }
+
+    /// Returns the request's id.
+    #[must_use]
+    pub fn request_id(&self) -> Option<&str> {
+        self.0.scope.request.as_deref()
+    }
+
+    /// Returns this call's id.
+    #[must_use]
+    pub fn call_id(&self) -> &CallId {
+        &self.0.id
+    }
+
+    /// Returns the name the model called.
+    #[must_use]
+    pub fn called(&self) -> &ToolName {
+        &self.0.called
+    }
+
+    /// Returns the name of the tool that was meant; it differs from `called` for an alias.
+    #[must_use]
+    pub fn meant(&self) -> &ToolName {
+        &self.0.meant
+    }
+
+    /// Returns the agents above this call, outermost first.
+    #[must_use]
+    pub fn agent_path(&self) -> &[String] {
+        &self.0.scope.agent_path
+    }
+
+    /// Returns how deep this call is nested: 0 at the top.
+    #[must_use]
+    pub fn depth(&self) -> u32 {
+        self.0.scope.depth
+    }
+
+    /// Returns which turn of the run this is, from 1.
+    #[must_use]
+    pub fn cycle(&self) -> u32 {
+        self.0.scope.cycle
+    }
+
+    /// Returns where relative paths start.
+    #[must_use]
+    pub fn working_directory(&self) -> &Path {
+        &self.0.scope.working_directory
+    }
+
+    /// Returns what the host told, read-only.
+    #[must_use]
+    pub fn metadata(&self) -> &Map<String, Value> {
+        &self.0.scope.metadata
+    }
+
+    /// Returns the join of what the run had read when this turn began.
+    #[must_use]
+    pub fn label(&self) -> Label {
+        self.0.scope.label
+    }
+
+    /// Returns what is left of the budget.
+    #[must_use]
+    pub fn left(&self) -> Left {
+        self.0.scope.left
+    }
+
+    /// Returns the map that all tools of the run share.
+    #[must_use]
+    pub fn shared(&self) -> &Shared {
+        &self.0.scope.shared
+    }
+
+    /// Returns a value of the runtime.
+    ///
+    /// # Errors
+    /// Fails when the host supplied none; a tool that declares its need never gets this far.
+    pub fn state<T: Send + Sync + 'static>(&self) -> Result<State<T>, Failure> {
+        self.0.scope.state.get().map(State).ok_or_else(|| missing::<T>("state"))
+    }
+
+    /// Returns a value the host supplied for this run.
+    ///
+    /// # Errors
+    /// Fails when the host supplied none; a tool that declares its need is not offered then.
+    pub fn side<T: Send + Sync + 'static>(&self) -> Result<Side<T>, Failure> {
+        self.0.scope.side.get().map(Side).ok_or_else(|| missing::<T>("side"))
+    }
+
+    /// Returns when this call must have ended, on the host's clock; unset before permission.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.0.deadline.get().copied()
+    }
+
+    /// Returns how long this call may still take.
+    #[must_use]
+    pub fn time_left(&self) -> Option<Duration> {
+        let deadline = self.deadline()?;
+        Some(deadline.saturating_duration_since(self.0.host.now()))
+    }
+
+    /// Returns which attempt this is, from 1.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.0.attempt.load(Ordering::Relaxed)
+    }
+
+    /// Returns a key that is the same for every attempt at this call and for no other call.
+    #[must_use]
+    pub fn idempotency_key(&self) -> String {
+        let scope = &self.0.scope;
+        format!("{}/{}/{}/{}", scope.run, scope.cycle, scope.depth, self.0.id)
+    }
+
+    /// Returns the token that is cancelled when this call should stop.
+    #[must_use]
+    pub fn cancellation(&self) -> &CancellationToken {
+        &self.0.cancel
+    }
+
+    /// Returns whether this call should stop.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.cancel.is_cancelled()
+    }
+
+    /// Waits until this call should stop.
+    pub async fn cancelled(&self) {
+        self.0.cancel.cancelled().await;
+    }
+
+    /// Tells how far the body is, from 0 to 1.
+    pub fn progress(&self, fraction: f32, message: impl Into<String>) {
+        let fraction = fraction.is_finite().then(|| fraction.clamp(0.0, 1.0));
+        self.0.host.tell(self, Note::Progress(fraction, message.into()));
+    }
+
+    /// Tells a piece of output before the end. If the call is interrupted, its answer keeps what
+    /// was told.
+    pub fn partial(&self, text: impl Into<String>) {
+        let text = text.into();
+        {
+            let mut kept = self.0.partial.lock().unwrap_or_else(PoisonError::into_inner);
+            let room = PARTIAL_LIMIT.saturating_sub(kept.len());
+            kept.push_str(&text[..text.floor_char_boundary(room)]);
+        }
+        self.0.host.tell(self, Note::Partial(text));
+    }
+
+    /// Returns the partial output told so far, bounded.
+    #[must_use]
+    pub fn partial_so_far(&self) -> String {
+        self.0.partial.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Calls another tool of the same snapshot. The call takes the whole walk: it is validated,
+    /// judged, bounded and recorded like any other.
+    ///
+    /// # Errors
+    /// Returns the nested call's failure.
+    pub async fn call(&self, name: impl Into<String>, arguments: Value) -> Result<Output, Failure> {
+        self.0.host.call(self.clone(), name.into(), arguments).await
+    }
+
+    /// Runs blocking work on one of the runtime's threads.
+    ///
+    /// Work that has not started when the call ends is dropped. Work that has started cannot be
+    /// stopped; while it lives, an exclusive call keeps its place.
+    ///
+    /// # Errors
+    /// Fails when no thread can be had.
+    ///
+    /// # Panics
+    /// A panic of the work comes out here, where the walk turns it into a failure.
+    pub async fn block<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Context) -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        const QUEUED: u8 = 0;
+        const STARTED: u8 = 1;
+        const DROPPED: u8 = 2;
+
+        struct Withdraw(Arc<AtomicU8>);
+        impl Drop for Withdraw {
+            fn drop(&mut self) {
+                let _ =
+                    self.0.compare_exchange(QUEUED, DROPPED, Ordering::AcqRel, Ordering::Acquire);
+            }
+        }
+
+        struct Running(Context);
+        impl Drop for Running {
+            fn drop(&mut self) {
+                let mut lease = self.0.0.lease.lock().unwrap_or_else(PoisonError::into_inner);
+                lease.running -= 1;
+                let kept =
+                    if lease.running == 0 { std::mem::take(&mut lease.kept) } else { Vec::new() };
+                drop(lease);
+                drop(kept);
+            }
+        }
+
+        let (send, receive) = oneshot::channel();
+        let stage = Arc::new(AtomicU8::new(QUEUED));
+        let withdraw = Withdraw(Arc::clone(&stage));
+        let cx = self.clone();
+        self.0.host.block(Box::new(move || {
+            {
+                // The count rises before the stage does, so `keep` never misses a running job.
+                let mut lease = cx.0.lease.lock().unwrap_or_else(PoisonError::into_inner);
+                if stage
+                    .compare_exchange(QUEUED, STARTED, Ordering::AcqRel, Ordering::Acquire)
+                    .is_err()
+                {
+                    return;
+                }
+                lease.running += 1;
+            }
+            let running = Running(cx);
+            let result = catch_unwind(AssertUnwindSafe(|| work(&running.0)));
+            drop(running);
+            let _ = send.send(result);
+        }))?;
+        let received = receive.await;
+        drop(withdraw);
+        match received {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(panic)) => resume_unwind(panic),
+            Err(_) => Err(Failure::new(Code::NotRun, "the runtime stopped before the tool ran")),
+        }
+    }
+
+    /// Sets when the call must have ended. For hosts; the first value stays.
+    pub fn set_deadline(&self, deadline: Instant) {
+        let _ = self.0.deadline.set(deadline);
+    }
+
+    /// Sets which attempt this is. For hosts.
+    pub fn set_attempt(&self, attempt: u32) {
+        self.0.attempt.store(attempt, Ordering::Relaxed);
+    }
+
+    /// Attaches what the host wants to find again in a nested call. For hosts; the first stays.
+    pub fn set_tag<T: Any + Send + Sync>(&self, tag: T) {
+        let _ = self.0.tag.set(Box::new(tag));
+    }
+
+    /// Returns what the host attached.
+    #[must_use]
+    pub fn tag<T: Any + Send + Sync>(&self) -> Option<&T> {
+        self.0.tag.get()?.downcast_ref()
+    }
+
+    /// Keeps something until no blocking work of this call is left, and returns whether there was
+    /// any. For hosts: this is how an abandoned body keeps its place on the floor.
+    pub fn keep(&self, what: impl Any + Send) -> bool {
+        let mut lease = self.0.lease.lock().unwrap_or_else(PoisonError::into_inner);
+        let busy = lease.running > 0;
+        if busy {
+            lease.kept.push(Box::new(what));
+        }
+        busy
+    }
+
+    /// Returns whether blocking work of this call is still running.
+    #[must_use]
+    pub fn is_blocking(&self) -> bool {
+        self.0.lease.lock().unwrap_or_else(PoisonError::into_inner).running > 0
+    }
+}
+
+fn missing<T>(what: &str) -> Failure {
+    let name = std::any::type_name::<T>();
+    Failure::hidden(format!("the host supplied no {what} of type `{name}`"))
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("run", &self.0.scope.run)
+            .field("call", &self.0.id)
+            .field("tool", &self.0.meant)
+            .finish_non_exhaustive()
+    }
+}

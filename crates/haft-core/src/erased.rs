@@ -1,0 +1,353 @@
+//! The one erased form of a tool, which every way of writing one ends in.
+//!
+//! `DynTool` is a spec, its schemas and an object-safe body. Typed tools are wrapped by
+//! `DynTool::of`; tools whose schema is known only at run time are built with `DynTool::new`.
+
+use std::{any::Any, fmt, sync::Arc};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    BoxFuture, Claim, Code, Context, Failure, IntoOutput, Manifest, Output, Spec, Tool, Verdict,
+    schema,
+};
+
+/// Decoded arguments, erased.
+pub type Args = Box<dyn Any + Send + Sync>;
+
+/// A tool's body behind one pointer. Implemented here for every [`Tool`] and for closures.
+///
+/// `check` and `guard` may be absent: then the walk does not even make a future for them.
+pub trait Body: Send + Sync + 'static {
+    /// Decodes the frozen JSON into what the body wants.
+    fn decode(&self, json: &Arc<Value>) -> Result<Args, Failure>;
+
+    /// Says what this call would do.
+    fn claim(&self, declared: Claim, args: &Args, cx: &Context) -> Claim;
+
+    /// Checks what a schema cannot say.
+    fn check<'a>(
+        &'a self,
+        args: &'a Args,
+        cx: &'a Context,
+    ) -> Option<BoxFuture<'a, Result<(), Failure>>>;
+
+    /// Judges the call.
+    fn guard<'a>(
+        &'a self,
+        args: &'a Args,
+        cx: &'a Context,
+    ) -> Option<BoxFuture<'a, Result<Option<Verdict>, Failure>>>;
+
+    /// Does the work.
+    fn call<'a>(&'a self, args: Args, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>>;
+}
+
+struct Typed<T>(T);
+
+impl<T: Tool> Body for Typed<T> {
+    fn decode(&self, json: &Arc<Value>) -> Result<Args, Failure> {
+        match T::Args::deserialize(&**json) {
+            Ok(args) => Ok(Box::new(args)),
+            // The schema let it pass and the type does not: say it in the type's words.
+            Err(e) => Err(Failure::new(Code::BadArguments, e.to_string())),
+        }
+    }
+
+    fn claim(&self, declared: Claim, args: &Args, cx: &Context) -> Claim {
+        match args.downcast_ref() {
+            Some(args) => self.0.claim(declared, args, cx),
+            None => Claim::strictest(),
+        }
+    }
+
+    fn check<'a>(
+        &'a self,
+        args: &'a Args,
+        cx: &'a Context,
+    ) -> Option<BoxFuture<'a, Result<(), Failure>>> {
+        Some(match args.downcast_ref() {
+            Some(args) => Box::pin(self.0.check(args, cx)),
+            None => Box::pin(async { Err(foreign()) }),
+        })
+    }
+
+    fn guard<'a>(
+        &'a self,
+        args: &'a Args,
+        cx: &'a Context,
+    ) -> Option<BoxFuture<'a, Result<Option<Verdict>, Failure>>> {
+        Some(match args.downcast_ref() {
+            Some(args) => Box::pin(self.0.guard(args, cx)),
+            None => Box::pin(async { Err(foreign()) }),
+        })
+    }
+
+    fn call<'a>(&'a self, args: Args, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
+        match args.downcast::<T::Args>() {
+            Ok(args) => {
+                Box::pin(async move { self.0.call(*args, cx).await?.into_output(cx).await })
+            }
+            Err(_) => Box::pin(async { Err(foreign()) }),
+        }
+    }
+}
+
+fn foreign() -> Failure {
+    Failure::new(Code::NotRun, "the arguments were decoded for another tool")
+}
+
+type ClaimFn = Arc<dyn Fn(Claim, &Value, &Context) -> Claim + Send + Sync>;
+type CheckFn =
+    Arc<dyn for<'a> Fn(&'a Value, &'a Context) -> BoxFuture<'a, Result<(), Failure>> + Send + Sync>;
+type GuardFn = Arc<dyn Fn(&Value, &Context) -> Result<Option<Verdict>, Failure> + Send + Sync>;
+type CallFn =
+    Arc<dyn Fn(Arc<Value>, Context) -> BoxFuture<'static, Result<Output, Failure>> + Send + Sync>;
+
+#[derive(Clone)]
+struct Closures {
+    claim: Option<ClaimFn>,
+    check: Option<CheckFn>,
+    guard: Option<GuardFn>,
+    call: CallFn,
+}
+
+/// For closures the decoded arguments are the frozen JSON itself.
+fn json(args: &Args) -> Option<&Arc<Value>> {
+    args.downcast_ref()
+}
+
+impl Body for Closures {
+    fn decode(&self, json: &Arc<Value>) -> Result<Args, Failure> {
+        Ok(Box::new(Arc::clone(json)))
+    }
+
+    fn claim(&self, declared: Claim, args: &Args, cx: &Context) -> Claim {
+        match (&self.claim, json(args)) {
+            (Some(claim), Some(json)) => claim(declared, json, cx),
+            (None, Some(_)) => declared,
+            (_, None) => Claim::strictest(),
+        }
+    }
+
+    fn check<'a>(
+        &'a self,
+        args: &'a Args,
+        cx: &'a Context,
+    ) -> Option<BoxFuture<'a, Result<(), Failure>>> {
+        let check = self.check.as_ref()?;
+        Some(match json(args) {
+            Some(json) => check(json, cx),
+            None => Box::pin(async { Err(foreign()) }),
+        })
+    }
+
+    fn guard<'a>(
+        &'a self,
+        args: &'a Args,
+        cx: &'a Context,
+    ) -> Option<BoxFuture<'a, Result<Option<Verdict>, Failure>>> {
+        let guard = self.guard.as_ref()?;
+        let verdict = json(args).ok_or_else(foreign).and_then(|json| guard(json, cx));
+        Some(Box::pin(std::future::ready(verdict)))
+    }
+
+    fn call<'a>(&'a self, args: Args, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
+        match args.downcast::<Arc<Value>>() {
+            Ok(json) => (self.call)(*json, cx.clone()),
+            Err(_) => Box::pin(async { Err(foreign()) }),
+        }
+    }
+}
+
+/// A tool, erased: what the catalog takes, whichever way it was written.
+///
+/// ```
+/// use haft_core::{DynTool, Spec};
+/// use serde_json::json;
+///
+/// let echo = DynTool::new(
+///     Spec::new("echo", "Says it back.").read_only(),
+///     json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}),
+///     |args, _cx| async move { Ok(args["text"].as_str().unwrap_or_default().to_owned()) },
+/// );
+/// assert_eq!(echo.manifest().input_schema["required"][0], "text");
+/// ```
+#[derive(Clone)]
+pub struct DynTool {
+    spec: Spec,
+    input: Value,
+    output: Option<Value>,
+    body: Arc<dyn Body>,
+    closures: Option<Closures>,
+}
+
+impl DynTool {
+    /// Erases a typed tool.
+    #[must_use]
+    pub fn of<T: Tool>(tool: T) -> Self {
+        Self {
+            spec: tool.spec(),
+            input: schema::of::<T::Args>(),
+            output: T::Output::schema(),
+            body: Arc::new(Typed(tool)),
+            closures: None,
+        }
+    }
+
+    /// Builds a tool from a schema known only at run time. The schema alone says what a call may
+    /// look like; the closure gets the arguments with defaults written in.
+    #[must_use]
+    pub fn new<F, R, O>(spec: Spec, input_schema: Value, call: F) -> Self
+    where
+        F: Fn(Arc<Value>, Context) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, Failure>> + Send + 'static,
+        O: IntoOutput,
+    {
+        let call: CallFn = Arc::new(move |json, cx: Context| {
+            let work = call(json, cx.clone());
+            Box::pin(async move { work.await?.into_output(&cx).await })
+        });
+        let closures = Closures { claim: None, check: None, guard: None, call };
+        Self {
+            spec,
+            input: input_schema,
+            output: None,
+            body: Arc::new(closures.clone()),
+            closures: Some(closures),
+        }
+    }
+
+    /// Decides per call what it would do.
+    #[must_use]
+    pub fn with_claim(
+        self,
+        claim: impl Fn(Claim, &Value, &Context) -> Claim + Send + Sync + 'static,
+    ) -> Self {
+        self.with(|c| c.claim = Some(Arc::new(claim)))
+    }
+
+    /// Checks what the schema cannot say.
+    #[must_use]
+    pub fn with_check(
+        self,
+        check: impl for<'a> Fn(&'a Value, &'a Context) -> BoxFuture<'a, Result<(), Failure>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        self.with(|c| c.check = Some(Arc::new(check)))
+    }
+
+    /// Judges each call.
+    #[must_use]
+    pub fn with_guard(
+        self,
+        guard: impl Fn(&Value, &Context) -> Result<Option<Verdict>, Failure> + Send + Sync + 'static,
+    ) -> Self {
+        self.with(|c| c.guard = Some(Arc::new(guard)))
+    }
+
+    /// Declares what the structured part of results looks like; results are checked against it.
+    #[must_use]
+    pub fn with_output_schema(mut self, schema: Value) -> Self {
+        self.output = Some(schema);
+        self
+    }
+
+    /// Returns a tool that is the same but for its spec.
+    #[must_use]
+    pub fn with_spec(mut self, change: impl FnOnce(Spec) -> Spec) -> Self {
+        self.spec = change(self.spec);
+        self
+    }
+
+    /// Returns a tool that is the same but for its input schema. The macro uses it for what a
+    /// derived schema cannot say.
+    #[must_use]
+    pub fn with_input_schema(mut self, schema: Value) -> Self {
+        self.input = schema;
+        self
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Closures)) -> Self {
+        // A typed tool brings its own claim, check and guard; closures are for `DynTool::new`.
+        if let Some(closures) = &mut self.closures {
+            change(closures);
+            self.body = Arc::new(closures.clone());
+        }
+        self
+    }
+
+    /// Returns what it declares.
+    #[must_use]
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// Returns the schema of its arguments.
+    #[must_use]
+    pub fn input_schema(&self) -> &Value {
+        &self.input
+    }
+
+    /// Returns the schema of its structured output.
+    #[must_use]
+    pub fn output_schema(&self) -> Option<&Value> {
+        self.output.as_ref()
+    }
+
+    /// Returns its body.
+    #[must_use]
+    pub fn body(&self) -> &Arc<dyn Body> {
+        &self.body
+    }
+
+    /// Returns whether it was built from a Rust type, whose schema we derived ourselves.
+    #[must_use]
+    pub fn is_typed(&self) -> bool {
+        self.closures.is_none()
+    }
+
+    /// Returns everything declared, as data.
+    #[must_use]
+    pub fn manifest(&self) -> Manifest {
+        Manifest::new(&self.spec, self.input.clone(), self.output.clone())
+    }
+}
+
+impl fmt::Debug for DynTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DynTool").field("spec", &self.spec).finish_non_exhaustive()
+    }
+}
+
+/// What the catalog's `add` takes: a tool, an erased tool, or a struct with several (`#[tools]`).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` brings no tools",
+    label = "brings no tools",
+    note = "put `#[tool]` on a function, `#[derive(Tool)]` on an argument struct, `#[tools]` on an impl block, or implement `Tool`"
+)]
+pub trait IntoTools {
+    /// Returns the tools, erased.
+    fn into_tools(self) -> Vec<DynTool>;
+}
+
+impl<T: Tool> IntoTools for T {
+    fn into_tools(self) -> Vec<DynTool> {
+        vec![DynTool::of(self)]
+    }
+}
+
+impl IntoTools for DynTool {
+    fn into_tools(self) -> Vec<DynTool> {
+        vec![self]
+    }
+}
+
+impl IntoTools for Vec<DynTool> {
+    fn into_tools(self) -> Vec<DynTool> {
+        self
+    }
+}

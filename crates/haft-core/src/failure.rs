@@ -1,0 +1,375 @@
+//! An error written for the model: the call did not succeed, the run goes on.
+//!
+//! A failure has a stable code, a message in the model's own vocabulary, at most one next step,
+//! an advice about retrying, and whether the body ran. What only the operator may see stays in
+//! `source` and is never rendered to the model.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+/// Any error an operator may want to see behind a failure.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Whether and when the same call may be tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Retry {
+    /// With other arguments or another tool.
+    Fix,
+    /// The same call, after a while.
+    Later,
+    /// Not at all.
+    Never,
+}
+
+/// Whether the tool's body had started when the call failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ran {
+    /// Nothing of the body ran.
+    No,
+    /// The body ran, and its end was observed.
+    Yes,
+    /// The body may still be running, or its end was not observed.
+    Unknown,
+}
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $variant:ident $text:literal $retry:ident $ran:ident $exit:literal;)*) => {
+        /// What went wrong, as a stable word. Codes are part of the interface: programs branch on
+        /// them, and each has a page in `docs/errors/`.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum Code { $($(#[$doc])* $variant,)* }
+
+        impl Code {
+            /// Every code, in the order in which a call meets them.
+            pub const ALL: &'static [Code] = &[$(Code::$variant,)*];
+
+            /// Returns the word for this code.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Code::$variant => $text,)* }
+            }
+
+            /// Returns the advice that goes with this code unless the failure says otherwise.
+            #[must_use]
+            pub const fn retry(self) -> Retry {
+                match self { $(Code::$variant => Retry::$retry,)* }
+            }
+
+            /// Returns whether the body ran, unless the failure says otherwise.
+            #[must_use]
+            pub const fn ran(self) -> Ran {
+                match self { $(Code::$variant => Ran::$ran,)* }
+            }
+
+            /// Returns the exit code of the `haft` command for this failure.
+            #[must_use]
+            pub const fn exit_code(self) -> u8 {
+                match self { $(Code::$variant => $exit,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The arguments are not one JSON object.
+    UnparseableArguments "unparseable_arguments" Fix No 1;
+    /// The arguments have the wrong shape.
+    BadArguments "bad_arguments" Fix No 1;
+    /// The arguments have the right shape and the wrong meaning.
+    InvalidValue "invalid_value" Fix No 1;
+    /// No tool has this name.
+    UnknownTool "unknown_tool" Fix No 1;
+    /// The tool exists and is not offered in this turn.
+    NotOffered "not_offered" Fix No 2;
+    /// A rule, a guard or the default said no.
+    Denied "denied" Never No 2;
+    /// A person said no.
+    Declined "declined" Never No 2;
+    /// Nobody answered in time.
+    ApprovalExpired "approval_expired" Later No 6;
+    /// A guard could not decide.
+    GuardFailed "guard_failed" Never No 2;
+    /// A hook stopped the call.
+    BlockedByHook "blocked_by_hook" Fix No 2;
+    /// A hook could not do its work.
+    HookFailed "hook_failed" Never No 2;
+    /// The tool needs a person and nobody is there.
+    NeedsInteraction "needs_interaction" Never No 2;
+    /// The run has used up what it was given.
+    BudgetExhausted "budget_exhausted" Never No 2;
+    /// The tool is called more often than its rate allows.
+    RateLimited "rate_limited" Later No 4;
+    /// The tool failed so often that it is left alone for a while.
+    CircuitOpen "circuit_open" Later No 4;
+    /// One attempt took too long and was stopped.
+    TimedOut "timed_out" Later Yes 7;
+    /// The call as a whole took too long.
+    DeadlinePassed "deadline_passed" Later No 7;
+    /// The call was cancelled and its end observed.
+    Cancelled "cancelled" Later Yes 130;
+    /// A sibling in the same batch failed, and that cancelled this call.
+    SiblingAborted "sibling_aborted" Later No 130;
+    /// The body panicked.
+    Panicked "panicked" Never Yes 5;
+    /// The body returned an error.
+    ToolFailed "tool_failed" Fix Yes 5;
+    /// The body returned something that does not match its own output schema.
+    BadOutput "bad_output" Never Yes 5;
+    /// The call was never started.
+    NotRun "not_run" Later No 5;
+    /// Nobody knows how the call ended.
+    UnknownOutcome "unknown_outcome" Never Unknown 8;
+    /// The call ended and its end could not be written down.
+    Unrecorded "unrecorded" Never Unknown 8;
+    /// A path or resource lies outside what the run may touch.
+    OutsideWorkspace "outside_workspace" Fix No 2;
+    /// The body needs an isolation that this machine cannot give.
+    SandboxUnavailable "sandbox_unavailable" Never No 2;
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for Code {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.as_str())
+    }
+}
+
+/// Why a call did not succeed, told to the model.
+///
+/// It is deliberately no `std::error::Error`, so that `?` turns any error into one:
+///
+/// ```
+/// use haft_core::{Code, Failure};
+///
+/// fn body(text: &str) -> Result<u16, Failure> {
+///     Ok(text.parse::<u16>()?)
+/// }
+/// let failure = body("many").unwrap_err();
+/// assert_eq!(failure.code(), Code::ToolFailed);
+/// assert_eq!(failure.message(), "invalid digit found in string");
+/// ```
+pub struct Failure(Box<Inner>);
+
+// Boxed: a failure rides in every `Result` of the walk, and the good path should not carry it.
+struct Inner {
+    code: Code,
+    message: String,
+    next: Option<String>,
+    retry: Retry,
+    ran: Ran,
+    source: Option<BoxError>,
+}
+
+/// Longest message a failure keeps. More is noise to a model, and a tool must not flood by failing.
+const MESSAGE_LIMIT: usize = 4_000;
+
+impl Failure {
+    /// Makes a failure with the advice that its code carries.
+    #[must_use]
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self(Box::new(Inner {
+            code,
+            message: bounded(message.into()),
+            next: None,
+            retry: code.retry(),
+            ran: code.ran(),
+            source: None,
+        }))
+    }
+
+    /// Says that the body failed, in words for the model.
+    #[must_use]
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::new(Code::ToolFailed, message)
+    }
+
+    /// Says that an argument has the right shape and the wrong meaning.
+    #[must_use]
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(Code::InvalidValue, message)
+    }
+
+    /// Keeps an error from the model altogether; the operator still sees it.
+    ///
+    /// ```
+    /// use haft_core::Failure;
+    ///
+    /// let failure = Failure::hidden(std::io::Error::other("password is hunter2"));
+    /// assert!(!failure.to_string().contains("hunter2"));
+    /// assert!(failure.source().unwrap().to_string().contains("hunter2"));
+    /// ```
+    #[must_use]
+    pub fn hidden(source: impl Into<BoxError>) -> Self {
+        Self::new(Code::ToolFailed, "the tool failed; the details are kept for the operator")
+            .with_source(source)
+    }
+
+    /// Adds the one thing to try next.
+    #[must_use]
+    pub fn with_next(mut self, next: impl Into<String>) -> Self {
+        self.0.next = Some(bounded(next.into()));
+        self
+    }
+
+    /// Replaces the advice about retrying.
+    #[must_use]
+    pub fn with_retry(mut self, retry: Retry) -> Self {
+        self.0.retry = retry;
+        self
+    }
+
+    /// Replaces what is said about the body having run.
+    #[must_use]
+    pub fn with_ran(mut self, ran: Ran) -> Self {
+        self.0.ran = ran;
+        self
+    }
+
+    /// Attaches what only the operator may see.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<BoxError>) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// Returns the stable code.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        self.0.code
+    }
+
+    /// Returns the message for the model.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// Returns the next step for the model.
+    #[must_use]
+    pub fn next(&self) -> Option<&str> {
+        self.0.next.as_deref()
+    }
+
+    /// Returns whether the call may be tried again.
+    #[must_use]
+    pub fn retry(&self) -> Retry {
+        self.0.retry
+    }
+
+    /// Returns whether the body ran.
+    #[must_use]
+    pub fn ran(&self) -> Ran {
+        self.0.ran
+    }
+
+    /// Returns what only the operator may see.
+    #[must_use]
+    pub fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|e| e as _)
+    }
+}
+
+/// Cuts on a character boundary and says so.
+fn bounded(mut text: String) -> String {
+    if text.len() > MESSAGE_LIMIT {
+        let all = text.len();
+        text.truncate(text.floor_char_boundary(MESSAGE_LIMIT));
+        text.push_str(&format!(" … ({all} bytes in all)"));
+    }
+    text
+}
+
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
+    /// The model sees the top line of `Display`; the chain stays with the operator.
+    fn from(error: E) -> Self {
+        let shown = error.to_string();
+        let top = shown.lines().next().unwrap_or_default();
+        let top = if top.trim().is_empty() { "the tool failed without saying why" } else { top };
+        Failure::failed(top).with_source(error)
+    }
+}
+
+impl fmt::Display for Failure {
+    /// The text a model sees: code, message, next step.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.0.code, self.0.message)?;
+        match &self.0.next {
+            Some(next) => write!(f, "\nNext: {next}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Failure")
+            .field("code", &self.0.code)
+            .field("message", &self.0.message)
+            .field("next", &self.0.next)
+            .field("retry", &self.0.retry)
+            .field("ran", &self.0.ran)
+            .field("source", &self.0.source)
+            .finish()
+    }
+}
+
+impl Serialize for Failure {
+    /// Everything but the source, which belongs to the operator.
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct;
+        let mut out = to.serialize_struct("Failure", 5)?;
+        out.serialize_field("code", &self.0.code)?;
+        out.serialize_field("message", &self.0.message)?;
+        out.serialize_field("next", &self.0.next)?;
+        out.serialize_field("retry", &self.0.retry)?;
+        out.serialize_field("ran", &self.0.ran)?;
+        out.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_a_page() {
+        let pages = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors");
+        for code in Code::ALL {
+            let page = std::path::Path::new(pages).join(format!("{code}.md"));
+            #[expect(clippy::disallowed_methods, reason = "the test reads the project's own docs")]
+            let text = std::fs::read_to_string(&page)
+                .unwrap_or_else(|e| panic!("docs/errors/{code}.md: {e}"));
+            assert!(text.starts_with(&format!("# `{code}`")), "{code}: the page names its code");
+            let table = format!(
+                "| {} | {} | {} |",
+                serde_json::to_value(code.retry()).unwrap().as_str().unwrap(),
+                serde_json::to_value(code.ran()).unwrap().as_str().unwrap(),
+                code.exit_code()
+            );
+            assert!(text.contains(&table), "{code}: the page lacks the row `{table}`");
+        }
+    }
+
+    #[test]
+    fn a_message_is_bounded_and_never_empty() {
+        let long = Failure::failed("é".repeat(10_000));
+        assert!(long.message().len() < MESSAGE_LIMIT + 40);
+        let silent: Failure = std::io::Error::other("").into();
+        assert!(!silent.message().is_empty());
+    }
+
+    #[test]
+    fn only_the_top_line_of_an_error_is_shown() {
+        let failure: Failure = std::io::Error::other("no such page\nat /srv/secret").into();
+        assert_eq!(failure.message(), "no such page");
+    }
+}

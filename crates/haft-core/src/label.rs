@@ -1,0 +1,72 @@
+//! Where a result came from and how far it is trusted.
+//!
+//! A run carries the join of what it has read: trust only falls, confidentiality only rises.
+
+use serde::{Deserialize, Serialize};
+
+/// How far the content of a result may be trusted. Ordered: later is less trusted.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, Default,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Trust {
+    /// Written by the host or the user.
+    Trusted,
+    /// From the user's own workspace.
+    Workspace,
+    /// From anyone.
+    #[default]
+    Untrusted,
+}
+
+/// How far a result may travel. Ordered: later is more confidential.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, Default,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Confidentiality {
+    /// Anyone may see it.
+    Public,
+    /// For the people of this run.
+    #[default]
+    Internal,
+    /// For nobody but the tools that need it.
+    Secret,
+}
+
+/// Trust and confidentiality together. Silence is untrusted and internal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+pub struct Label {
+    /// How far it is trusted.
+    pub trust: Trust,
+    /// How far it may travel.
+    pub confidentiality: Confidentiality,
+}
+
+impl Label {
+    /// The label of a run that has read nothing.
+    pub const CLEAN: Label =
+        Label { trust: Trust::Trusted, confidentiality: Confidentiality::Public };
+
+    /// Returns the label of something made from both.
+    #[must_use]
+    pub fn join(self, other: Label) -> Label {
+        Label {
+            trust: self.trust.max(other.trust),
+            confidentiality: self.confidentiality.max(other.confidentiality),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_join_never_gains_trust_and_never_loses_secrecy() {
+        let secret = Label { trust: Trust::Trusted, confidentiality: Confidentiality::Secret };
+        let joined = Label::CLEAN.join(secret).join(Label::default());
+        assert_eq!(joined.trust, Trust::Untrusted);
+        assert_eq!(joined.confidentiality, Confidentiality::Secret);
+    }
+}

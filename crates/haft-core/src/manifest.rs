@@ -1,0 +1,94 @@
+//! Everything a tool declares, as data for people and programs.
+//!
+//! A manifest is a picture of a spec with its schemas: made on request, never read by the walk.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{
+    Bound, Cache, Capabilities, Class, Effects, Exposure, Interrupt, Isolation, Key, Label,
+    Permission, Rate, Retries, Spec, Unknown,
+};
+
+/// What a tool declares, with silence already resolved where silence has one meaning.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each field is the option of the same name, see `Spec`")]
+pub struct Manifest {
+    pub name: String,
+    pub title: Option<String>,
+    pub description: String,
+    pub aliases: Vec<String>,
+    pub input_schema: Value,
+    pub output_schema: Option<Value>,
+    pub class: Class,
+    pub read_only: bool,
+    pub destructive: Option<bool>,
+    pub idempotent: bool,
+    pub open_world: bool,
+    pub effects: Effects,
+    pub keys: Vec<Key>,
+    pub capabilities: Option<Capabilities>,
+    pub permission: Permission,
+    pub interrupt: Interrupt,
+    pub requires_user_interaction: bool,
+    pub exposure: Exposure,
+    pub concurrency: Option<usize>,
+    pub abort_siblings: bool,
+    pub isolation: Isolation,
+    pub timeout_ms: Option<u128>,
+    pub deadline_ms: Option<u128>,
+    pub rate: Option<Rate>,
+    pub cache: Option<Cache>,
+    pub retry: Option<Retries>,
+    pub max_result: Bound,
+    pub label: Label,
+    pub unknown: Unknown,
+    pub examples: Vec<Value>,
+    /// The values the host must supply, by type.
+    pub needs: Vec<&'static str>,
+    /// The options that a function over the arguments decides per call.
+    pub per_call: Vec<&'static str>,
+}
+
+impl Manifest {
+    /// Puts a spec and its schemas together.
+    #[must_use]
+    pub fn new(spec: &Spec, input_schema: Value, output_schema: Option<Value>) -> Self {
+        let claim = spec.claim();
+        Self {
+            name: spec.name.clone(),
+            title: spec.title.clone(),
+            description: spec.description.clone(),
+            aliases: spec.aliases.clone(),
+            input_schema,
+            output_schema,
+            class: claim.class,
+            read_only: claim.read_only,
+            destructive: claim.destructive,
+            idempotent: spec.is_idempotent(),
+            open_world: spec.is_open_world(),
+            interrupt: spec.interrupt_of(claim.class),
+            effects: claim.effects,
+            keys: claim.keys,
+            capabilities: spec.capabilities,
+            permission: spec.permission,
+            requires_user_interaction: spec.requires_user_interaction,
+            exposure: spec.exposure,
+            concurrency: spec.concurrency,
+            abort_siblings: spec.abort_siblings,
+            isolation: spec.isolation,
+            timeout_ms: spec.timeout.map(|t| t.as_millis()),
+            deadline_ms: spec.deadline.map(|t| t.as_millis()),
+            rate: spec.rate,
+            cache: spec.cache.clone(),
+            retry: spec.retry.clone(),
+            max_result: spec.max_result,
+            label: spec.label,
+            unknown: spec.unknown,
+            examples: spec.examples.clone(),
+            needs: spec.needs.iter().map(|n| n.type_name).collect(),
+            per_call: spec.per_call.clone(),
+        }
+    }
+}

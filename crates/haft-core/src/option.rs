@@ -1,0 +1,322 @@
+//! The values that a spec's options take.
+//!
+//! Texts such as `"10/second"` or `"20s"` have one grammar, parsed by `const` functions: the
+//! attribute macro calls them at compile time, the builder at run time, and nobody at call time.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize, Serializer};
+
+/// What an interrupt does to a running call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Interrupt {
+    /// The call stops at once and its answer says so.
+    Cancel,
+    /// The call finishes and the new message waits.
+    Block,
+}
+
+/// Whether the model sees the tool from the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exposure {
+    /// Always shown.
+    Always,
+    /// Shown while the token budget allows.
+    #[default]
+    Auto,
+    /// Found by search.
+    Deferred,
+}
+
+/// Whether a rule or a person must allow the tool when no judge has an opinion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Permission {
+    /// Somebody must allow it.
+    #[default]
+    Required,
+    /// The default ask is removed; an ask or a deny by a rule stays.
+    None,
+}
+
+/// Where the body runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Isolation {
+    /// Where its kind of body runs: processes in the sandbox, Rust in this process.
+    #[default]
+    Auto,
+    /// In the sandbox or not at all. A Rust body cannot be moved there, so it is a build error.
+    Required,
+}
+
+/// What happens to arguments the schema does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unknown {
+    /// The call is refused, with the nearest valid name.
+    #[default]
+    Refuse,
+    /// They are dropped before anyone sees them.
+    Ignore,
+    /// The schema alone decides. For schemas that somebody else wrote.
+    Schema,
+}
+
+/// How large a result may be before the rest is kept aside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// At most so many characters.
+    Chars(usize),
+    /// No bound of its own; the runtime's hard cap still holds.
+    Unbounded,
+}
+
+impl Default for Bound {
+    /// About twelve thousand tokens: more than a model reads with care.
+    fn default() -> Self {
+        Self::Chars(50_000)
+    }
+}
+
+impl From<usize> for Bound {
+    fn from(chars: usize) -> Self {
+        Self::Chars(chars)
+    }
+}
+
+/// The window of a rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Window {
+    /// One second.
+    Second,
+    /// Sixty seconds.
+    Minute,
+    /// Sixty minutes.
+    Hour,
+    /// Twenty-four hours.
+    Day,
+}
+
+impl Window {
+    /// Returns its length.
+    #[must_use]
+    pub const fn duration(self) -> Duration {
+        Duration::from_secs(match self {
+            Self::Second => 1,
+            Self::Minute => 60,
+            Self::Hour => 3_600,
+            Self::Day => 86_400,
+        })
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Second => "second",
+            Self::Minute => "minute",
+            Self::Hour => "hour",
+            Self::Day => "day",
+        }
+    }
+}
+
+/// How often a tool may run.
+///
+/// ```
+/// use haft_core::Rate;
+///
+/// assert_eq!(Rate::parse("10/second").unwrap().count, 10);
+/// assert!(Rate::parse("0/minute").is_err());
+/// assert!(Rate::parse("ten per hour").is_err());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Rate {
+    /// So many calls …
+    pub count: u32,
+    /// … in each window.
+    pub per: Window,
+}
+
+impl Rate {
+    /// Parses `N/second`, `N/minute`, `N/hour` or `N/day`.
+    ///
+    /// # Errors
+    /// Says what a rate looks like.
+    pub const fn parse(text: &str) -> Result<Rate, &'static str> {
+        const WRONG: &str = "a rate is a whole number above zero, a slash, and second, minute, hour or day, as in \"10/second\"";
+        let bytes = text.as_bytes();
+        let (count, at) = match number(bytes) {
+            Some(found) => found,
+            None => return Err(WRONG),
+        };
+        if count == 0 || count > u32::MAX as u64 || at >= bytes.len() || bytes[at] != b'/' {
+            return Err(WRONG);
+        }
+        let per = if ends_with(bytes, at + 1, b"second") {
+            Window::Second
+        } else if ends_with(bytes, at + 1, b"minute") {
+            Window::Minute
+        } else if ends_with(bytes, at + 1, b"hour") {
+            Window::Hour
+        } else if ends_with(bytes, at + 1, b"day") {
+            Window::Day
+        } else {
+            return Err(WRONG);
+        };
+        Ok(Rate { count: count as u32, per })
+    }
+}
+
+impl Serialize for Rate {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&format_args!("{}/{}", self.count, self.per.as_str()))
+    }
+}
+
+/// Parses a time such as `500ms`, `20s`, `5m`, `2h` or `1d`.
+///
+/// # Errors
+/// Says what a time looks like. Zero is refused: a limit of nothing lets nothing run.
+pub const fn parse_duration(text: &str) -> Result<Duration, &'static str> {
+    const WRONG: &str = "a time is a whole number above zero and ms, s, m, h or d, as in \"20s\"";
+    let bytes = text.as_bytes();
+    let (count, at) = match number(bytes) {
+        Some(found) => found,
+        None => return Err(WRONG),
+    };
+    let unit = if ends_with(bytes, at, b"ms") {
+        1
+    } else if ends_with(bytes, at, b"s") {
+        1_000
+    } else if ends_with(bytes, at, b"m") {
+        60_000
+    } else if ends_with(bytes, at, b"h") {
+        3_600_000
+    } else if ends_with(bytes, at, b"d") {
+        86_400_000
+    } else {
+        return Err(WRONG);
+    };
+    match count.checked_mul(unit) {
+        None | Some(0) => Err(WRONG),
+        // A century is more than anybody waits, and keeps deadlines far from overflow.
+        Some(ms) if ms > 3_155_760_000_000 => Err(WRONG),
+        Some(ms) => Ok(Duration::from_millis(ms)),
+    }
+}
+
+/// Reads leading digits; returns the number and where it ends.
+const fn number(bytes: &[u8]) -> Option<(u64, usize)> {
+    let mut at = 0;
+    let mut value: u64 = 0;
+    while at < bytes.len() && bytes[at].is_ascii_digit() {
+        value = match value.checked_mul(10) {
+            Some(v) => match v.checked_add((bytes[at] - b'0') as u64) {
+                Some(v) => v,
+                None => return None,
+            },
+            None => return None,
+        };
+        at += 1;
+    }
+    if at == 0 { None } else { Some((value, at)) }
+}
+
+const fn ends_with(bytes: &[u8], from: usize, word: &[u8]) -> bool {
+    if bytes.len() != from + word.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < word.len() {
+        if bytes[from + at] != word[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+/// Keeps successful results for a while.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Cache {
+    /// For how long.
+    #[serde(serialize_with = "millis")]
+    pub ttl: Duration,
+    /// For whom: results are shared only within one value of this scope.
+    pub scope: Option<String>,
+}
+
+/// How waiting times grow from try to try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Backoff {
+    /// Always the same.
+    Fixed,
+    /// Once, twice, three times.
+    Linear,
+    /// Doubling.
+    #[default]
+    Exponential,
+}
+
+/// How often and when a failed attempt is made again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Retries {
+    /// Tries in all, the first included.
+    pub max_attempts: u32,
+    /// How the waiting grows.
+    pub backoff: Backoff,
+    /// The first wait.
+    #[serde(serialize_with = "millis")]
+    pub initial_delay: Duration,
+    /// The longest wait.
+    #[serde(serialize_with = "millis")]
+    pub max_delay: Duration,
+    /// Whether waits are spread by chance, so that callers do not come back together.
+    pub jitter: bool,
+    /// Only failures with one of these codes; empty means all that may be retried.
+    pub retry_on: Vec<String>,
+}
+
+impl Default for Retries {
+    /// Three tries within about three seconds: past that, somebody should look.
+    fn default() -> Self {
+        Self {
+            max_attempts: 3,
+            backoff: Backoff::Exponential,
+            initial_delay: Duration::from_secs(1),
+            max_delay: Duration::from_secs(60),
+            jitter: true,
+            retry_on: Vec::new(),
+        }
+    }
+}
+
+/// Writes a time as text in milliseconds, which is how it can be read back.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+pub(crate) fn millis<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&format_args!("{}ms", time.as_millis()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_and_times_parse_or_say_how() {
+        assert_eq!(Rate::parse("3/day").unwrap(), Rate { count: 3, per: Window::Day });
+        for bad in ["", "/s", "1", "1/", "1/s", "-1/second", "0/hour", "1 /day", "99999999999/day"]
+        {
+            assert!(Rate::parse(bad).is_err(), "{bad}");
+        }
+        assert_eq!(parse_duration("500ms").unwrap(), Duration::from_millis(500));
+        assert_eq!(parse_duration("2h").unwrap(), Duration::from_secs(7_200));
+        for bad in ["", "5", "s", "0s", "1w", "1 s", "99999999999999999999s", "999999999999d"] {
+            assert!(parse_duration(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! What a body gives back when it succeeds.
+//!
+//! An output is a list of content blocks, plus structured data where the tool has some. Bodies
+//! rarely build one by hand: text, `()`, `Json<T>`, `Raw<T>` and streams turn into it.
+
+use std::{borrow::Cow, future::ready, pin::pin};
+
+use futures_core::Stream;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{Code, Context, Failure, schema};
+
+/// One piece of content.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Block {
+    /// Plain text.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// Data.
+    Json {
+        /// The data.
+        json: Value,
+    },
+    /// A picture.
+    Image {
+        /// The bytes, in base64.
+        data: String,
+        /// What kind of picture, e.g. `image/png`.
+        media_type: String,
+    },
+    /// Sound.
+    Audio {
+        /// The bytes, in base64.
+        data: String,
+        /// What kind of sound, e.g. `audio/wav`.
+        media_type: String,
+    },
+    /// A pointer to something kept elsewhere.
+    Link {
+        /// Where it is.
+        uri: String,
+        /// What it is called.
+        name: String,
+        /// What kind of thing it is.
+        media_type: Option<String>,
+    },
+}
+
+impl Block {
+    /// Makes a text block.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text { text: text.into() }
+    }
+}
+
+/// What a successful call gives back.
+///
+/// ```
+/// use haft_core::{Block, Output};
+///
+/// let output = Output::text("two files").and(Block::Json { json: ["a", "b"].into_iter().collect() });
+/// assert_eq!(output.to_text(), "two files\n[\"a\",\"b\"]");
+/// ```
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Output {
+    /// The content, in order.
+    pub blocks: Vec<Block>,
+    /// The same as data, where the tool declares an output schema.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub structured: Option<Value>,
+}
+
+impl Output {
+    /// Makes an output of one text.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { blocks: vec![Block::text(text)], structured: None }
+    }
+
+    /// Makes an output of one piece of data.
+    #[must_use]
+    pub fn json(json: Value) -> Self {
+        Self { blocks: vec![Block::Json { json }], structured: None }
+    }
+
+    /// Adds a block.
+    #[must_use]
+    pub fn and(mut self, block: Block) -> Self {
+        self.blocks.push(block);
+        self
+    }
+
+    /// Returns the content as text; media and links are described in a line each.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        if let [Block::Text { text }] = self.blocks.as_slice() {
+            return text.clone();
+        }
+        let mut out = String::new();
+        for block in &self.blocks {
+            if !out.is_empty() {
+                out.push('\n');
+            }
+            match block {
+                Block::Text { text } => out.push_str(text),
+                Block::Json { json } => out.push_str(&json.to_string()),
+                Block::Image { media_type, data } => {
+                    out.push_str(&format!("[image {media_type}, {} base64 bytes]", data.len()));
+                }
+                Block::Audio { media_type, data } => {
+                    out.push_str(&format!("[audio {media_type}, {} base64 bytes]", data.len()));
+                }
+                Block::Link { uri, name, .. } => out.push_str(&format!("[link {name}: {uri}]")),
+            }
+        }
+        out
+    }
+}
+
+impl From<Block> for Output {
+    fn from(block: Block) -> Self {
+        Self { blocks: vec![block], structured: None }
+    }
+}
+
+/// What a body may return. Implemented for text, `()`, [`Output`], blocks, [`Value`], [`Json`],
+/// [`Raw`] and [`Streamed`].
+pub trait IntoOutput: Send {
+    /// Returns the schema of the structured part, where there is one.
+    #[must_use]
+    fn schema() -> Option<Value> {
+        None
+    }
+
+    /// Turns the value into an output. Streams take their time here, and tell each piece.
+    fn into_output(self, cx: &Context) -> impl Future<Output = Result<Output, Failure>> + Send;
+}
+
+macro_rules! into_output {
+    ($($(#[$doc:meta])* $type:ty: |$value:ident| $make:expr;)*) => {$(
+        impl IntoOutput for $type {
+            fn into_output(
+                self,
+                _: &Context,
+            ) -> impl Future<Output = Result<Output, Failure>> + Send {
+                let $value = self;
+                ready(Ok($make))
+            }
+        }
+    )*};
+}
+
+into_output! {
+    Output: |output| output;
+    Block: |block| block.into();
+    Vec<Block>: |blocks| Output { blocks, structured: None };
+    String: |text| Output::text(text);
+    Box<str>: |text| Output::text(text);
+    &'static str: |text| Output::text(text);
+    Cow<'static, str>: |text| Output::text(text);
+    Value: |json| Output::json(json);
+    (): |_unit| Output::text("done");
+}
+
+/// Data with a schema: the schema is exported, and the data checked against it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Json<T>(pub T);
+
+impl<T: Serialize + JsonSchema + Send> IntoOutput for Json<T> {
+    fn schema() -> Option<Value> {
+        Some(schema::of::<T>())
+    }
+
+    async fn into_output(self, _: &Context) -> Result<Output, Failure> {
+        let json = to_value(&self.0)?;
+        Ok(Output { blocks: vec![Block::Json { json: json.clone() }], structured: Some(json) })
+    }
+}
+
+/// Data without a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Raw<T>(pub T);
+
+impl<T: Serialize + Send> IntoOutput for Raw<T> {
+    async fn into_output(self, _: &Context) -> Result<Output, Failure> {
+        Ok(Output::json(to_value(&self.0)?))
+    }
+}
+
+fn to_value(data: &impl Serialize) -> Result<Value, Failure> {
+    serde_json::to_value(data).map_err(|e| {
+        Failure::new(Code::BadOutput, "the tool's result cannot be written as JSON").with_source(e)
+    })
+}
+
+/// Text that arrives piece by piece: each piece is told at once, all of them are the result.
+#[derive(Debug, Clone, Copy)]
+pub struct Streamed<S>(pub S);
+
+/// One piece of a stream: text, or a failure that ends it.
+pub trait Piece: Send {
+    /// Turns it into text.
+    fn into_piece(self) -> Result<String, Failure>;
+}
+
+impl Piece for String {
+    fn into_piece(self) -> Result<String, Failure> {
+        Ok(self)
+    }
+}
+
+impl Piece for &'static str {
+    fn into_piece(self) -> Result<String, Failure> {
+        Ok(self.to_owned())
+    }
+}
+
+impl<T: Into<String> + Send, E: Into<Failure> + Send> Piece for Result<T, E> {
+    fn into_piece(self) -> Result<String, Failure> {
+        self.map(Into::into).map_err(Into::into)
+    }
+}
+
+impl<S: Stream<Item: Piece> + Send> IntoOutput for Streamed<S> {
+    async fn into_output(self, cx: &Context) -> Result<Output, Failure> {
+        let mut all = String::new();
+        let mut stream = pin!(self.0);
+        while let Some(piece) = std::future::poll_fn(|task| stream.as_mut().poll_next(task)).await {
+            let text = piece.into_piece()?;
+            all.push_str(&text);
+            cx.partial(text);
+        }
+        Ok(Output::text(all))
+    }
+}

@@ -1,0 +1,189 @@
+//! JSON Schemas from Rust types, tidied for models.
+//!
+//! The derive gives a correct schema; this makes it a good one to read: no generated titles, a
+//! documented unit enum as one `enum`, a tagged enum as `anyOf`, and closed objects wherever
+//! closing cannot refuse what the type accepts.
+
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde_json::{Map, Value, json};
+
+/// Returns the tidied schema of a type.
+pub(crate) fn of<T: JsonSchema + ?Sized>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|s| s.meta_schema = None);
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    // Only generated titles go: the root's and each definition's.
+    if let Some(root) = schema.as_object_mut() {
+        root.shift_remove("title");
+        // The doc comment of an argument struct is the tool's description, not the schema's.
+        root.shift_remove("description");
+    }
+    let close = !has_merging_refs(&schema);
+    tidy(&mut schema, close);
+    if schema.get("type").is_none() && schema.get("properties").is_none() {
+        // A unit-like argument type: an object without properties.
+        if let Some(root) = schema.as_object_mut()
+            && root.is_empty()
+        {
+            root.insert("type".into(), json!("object"));
+        }
+    }
+    schema
+}
+
+/// Keywords under which a map of schemas, a list of schemas or one schema stands.
+const MAPS: [&str; 4] = ["properties", "patternProperties", "$defs", "definitions"];
+const LISTS: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
+const ONES: [&str; 9] = [
+    "items",
+    "additionalProperties",
+    "not",
+    "if",
+    "then",
+    "else",
+    "contains",
+    "propertyNames",
+    "additionalItems",
+];
+
+fn each_child(node: &mut Map<String, Value>, visit: &mut dyn FnMut(&mut Value)) {
+    for (key, value) in node.iter_mut() {
+        if MAPS.contains(&key.as_str()) {
+            value.as_object_mut().into_iter().flat_map(|m| m.values_mut()).for_each(&mut *visit);
+        } else if LISTS.contains(&key.as_str()) {
+            value.as_array_mut().into_iter().flatten().for_each(&mut *visit);
+        } else if ONES.contains(&key.as_str()) {
+            visit(value);
+        }
+    }
+}
+
+/// Whether some object is put together from parts (`$ref` beside `properties`, `allOf`): closing
+/// one part would then refuse the keys of the other.
+fn has_merging_refs(schema: &Value) -> bool {
+    let mut found = false;
+    let mut copy = schema.clone();
+    fn look(node: &mut Value, found: &mut bool) {
+        let Some(map) = node.as_object_mut() else { return };
+        *found |= map.contains_key("allOf")
+            || (map.contains_key("$ref") && map.contains_key("properties"));
+        each_child(map, &mut |child| look(child, found));
+    }
+    look(&mut copy, &mut found);
+    found
+}
+
+fn tidy(node: &mut Value, close: bool) {
+    let Some(map) = node.as_object_mut() else { return };
+    if let Some(defs) = map.get_mut("$defs").and_then(Value::as_object_mut) {
+        for def in defs.values_mut().filter_map(Value::as_object_mut) {
+            def.shift_remove("title");
+        }
+    }
+    merge_unit_variants(map);
+    if let Some(branches) = map.shift_remove("oneOf") {
+        map.insert("anyOf".into(), branches);
+    }
+    // A schema written by hand may leave `type` out beside `properties`; the derive never does.
+    if close
+        && map.contains_key("properties")
+        && !map.contains_key("additionalProperties")
+        && !map.contains_key("anyOf")
+    {
+        map.insert("additionalProperties".into(), Value::Bool(false));
+    }
+    each_child(map, &mut |child| tidy(child, close));
+}
+
+/// Turns `oneOf` of single strings with comments into one `enum` whose description tells each.
+fn merge_unit_variants(map: &mut Map<String, Value>) {
+    let Some(branches) = map.get("oneOf").and_then(Value::as_array) else { return };
+    let mut names = Vec::new();
+    let mut told = Vec::new();
+    for branch in branches {
+        let Some(branch) = branch.as_object() else { return };
+        let plain =
+            branch.keys().all(|k| ["type", "const", "enum", "description"].contains(&k.as_str()));
+        if !plain || branch.get("type") != Some(&json!("string")) {
+            return;
+        }
+        let about = branch.get("description").and_then(Value::as_str);
+        let here: Vec<&Value> = match (branch.get("const"), branch.get("enum")) {
+            (Some(one), None) => vec![one],
+            (None, Some(Value::Array(some))) => some.iter().collect(),
+            _ => return,
+        };
+        for name in here {
+            if let (Some(name), Some(about)) = (name.as_str(), about) {
+                told.push(format!("`{name}`: {about}"));
+            }
+            names.push(name.clone());
+        }
+    }
+    map.shift_remove("oneOf");
+    map.insert("type".into(), json!("string"));
+    map.insert("enum".into(), Value::Array(names));
+    if !told.is_empty() {
+        let own = map.get("description").and_then(Value::as_str).unwrap_or_default();
+        let text = [own, &told.join("; ")].join(if own.is_empty() { "" } else { " " });
+        map.insert("description".into(), Value::String(text));
+    }
+}
+
+#[cfg(test)]
+#[expect(dead_code, reason = "the types are only looked at")]
+mod tests {
+    use super::*;
+
+    #[derive(JsonSchema)]
+    enum Mode {
+        /// Quick and rough.
+        Fast,
+        Slow,
+    }
+
+    #[derive(JsonSchema)]
+    #[schemars(tag = "kind")]
+    enum Shape {
+        Circle { r: f64 },
+        Square { side: f64 },
+    }
+
+    #[derive(JsonSchema)]
+    struct Inner {
+        x: i32,
+    }
+
+    #[derive(JsonSchema)]
+    struct Args {
+        mode: Mode,
+        shape: Shape,
+        inner: Inner,
+    }
+
+    #[test]
+    fn a_derived_schema_is_tidy_and_closed() {
+        let schema = of::<Args>();
+        assert!(!schema.to_string().contains("title"));
+        assert_eq!(schema["additionalProperties"], false);
+        assert_eq!(schema["$defs"]["Inner"]["additionalProperties"], false);
+        assert_eq!(schema["$defs"]["Mode"]["type"], "string");
+        let modes = schema["$defs"]["Mode"]["enum"].as_array().unwrap();
+        assert!(modes.contains(&json!("Fast")) && modes.contains(&json!("Slow")));
+        assert_eq!(schema["$defs"]["Mode"]["description"], "`Fast`: Quick and rough.");
+        let shapes = schema["$defs"]["Shape"]["anyOf"].as_array().unwrap();
+        assert_eq!(shapes[0]["properties"]["kind"]["const"], "Circle");
+        assert_eq!(shapes[0]["additionalProperties"], false);
+    }
+
+    #[derive(JsonSchema)]
+    #[schemars(tag = "kind")]
+    enum Merged {
+        Both(Inner),
+    }
+
+    #[test]
+    fn objects_put_together_from_parts_stay_open() {
+        let text = of::<Merged>().to_string();
+        assert!(!text.contains("additionalProperties"), "{text}");
+    }
+}

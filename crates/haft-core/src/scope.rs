@@ -1,0 +1,198 @@
+//! What the host tells a run's tools: who, where, with what.
+//!
+//! A scope is made once per turn and shared by its calls. Tools read it through `Context` and
+//! cannot change it, except for [`Shared`], which is safe under concurrency by construction.
+
+use std::{
+    any::{Any, TypeId},
+    collections::HashMap,
+    fmt,
+    ops::Deref,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::{Label, RunId};
+
+/// The facts of one run, as its tools see them.
+#[derive(Debug, Clone)]
+pub struct Scope {
+    /// The run.
+    pub run: RunId,
+    /// The conversation the run belongs to.
+    pub session: Option<String>,
+    /// The agent that asks.
+    pub agent: Option<String>,
+    /// The person it works for.
+    pub user: Option<String>,
+    /// The request that started the run.
+    pub request: Option<String>,
+    /// The agents above this one, outermost first, this one last.
+    pub agent_path: Vec<String>,
+    /// How deep sub-agents and nested calls are: 0 at the top.
+    pub depth: u32,
+    /// Which turn of the run this is, from 1.
+    pub cycle: u32,
+    /// Where relative paths start.
+    pub working_directory: PathBuf,
+    /// Whatever the host wants to tell, read-only.
+    pub metadata: Arc<Map<String, Value>>,
+    /// The join of what the run has read so far.
+    pub label: Label,
+    /// What is left of the budget.
+    pub left: Left,
+    /// Values of the runtime.
+    pub state: Arc<Store>,
+    /// Values of this run.
+    pub side: Arc<Store>,
+    /// The map all tools of the run share.
+    pub shared: Shared,
+}
+
+impl Default for Scope {
+    fn default() -> Self {
+        Self {
+            run: RunId::from("run"),
+            session: None,
+            agent: None,
+            user: None,
+            request: None,
+            agent_path: Vec::new(),
+            depth: 0,
+            cycle: 1,
+            working_directory: PathBuf::from("."),
+            metadata: Arc::default(),
+            label: Label::CLEAN,
+            left: Left::default(),
+            state: Arc::default(),
+            side: Arc::default(),
+            shared: Shared::default(),
+        }
+    }
+}
+
+/// What is left of a run's budget. `None` means there is no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Left {
+    /// Calls of tools.
+    pub calls: Option<u64>,
+    /// Time on the wall.
+    pub wall: Option<Duration>,
+    /// Bytes of results.
+    pub bytes: Option<u64>,
+    /// Tokens of the model.
+    pub tokens: Option<u64>,
+    /// Millionths of the currency unit.
+    pub micros: Option<u64>,
+    /// Turns.
+    pub cycles: Option<u32>,
+    /// Levels of nesting.
+    pub depth: Option<u32>,
+}
+
+/// Values by type: one of each.
+#[derive(Default, Clone)]
+pub struct Store(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
+
+impl Store {
+    /// Puts a value in; one of the same type is replaced.
+    pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
+        self.0.insert(TypeId::of::<T>(), Arc::new(value));
+    }
+
+    /// Returns the value of this type.
+    #[must_use]
+    pub fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        self.0.get(&TypeId::of::<T>()).cloned().and_then(|any| any.downcast().ok())
+    }
+
+    /// Returns whether a value of this type is there.
+    #[must_use]
+    pub fn has(&self, type_id: TypeId) -> bool {
+        self.0.contains_key(&type_id)
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Store({} values)", self.0.len())
+    }
+}
+
+/// A value of the runtime, injected into a tool: `State<Db>`.
+#[derive(Debug)]
+pub struct State<T: ?Sized>(pub Arc<T>);
+
+/// A value the host supplies for one run, hidden from the model: `Side<CurrentUser>`.
+#[derive(Debug)]
+pub struct Side<T: ?Sized>(pub Arc<T>);
+
+macro_rules! shared_value {
+    ($($name:ident)*) => {$(
+        impl<T: ?Sized> Clone for $name<T> {
+            fn clone(&self) -> Self {
+                Self(Arc::clone(&self.0))
+            }
+        }
+
+        impl<T: ?Sized> Deref for $name<T> {
+            type Target = T;
+
+            fn deref(&self) -> &T {
+                &self.0
+            }
+        }
+    )*};
+}
+shared_value!(State Side);
+
+/// A map that all tools of a run share.
+///
+/// Every change is one closure under one lock, so two tools cannot lose each other's work:
+///
+/// ```
+/// use haft_core::Shared;
+///
+/// let shared = Shared::default();
+/// shared.update("count", |old| Some((old.and_then(|v| v.as_u64()).unwrap_or(0) + 1).into()));
+/// assert_eq!(shared.get("count"), Some(1.into()));
+/// ```
+#[derive(Clone, Default)]
+pub struct Shared(Arc<Mutex<HashMap<String, Value>>>);
+
+impl Shared {
+    /// Returns a copy of a value.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<Value> {
+        self.lock().get(key).cloned()
+    }
+
+    /// Puts a value in and returns the one that was there.
+    pub fn insert(&self, key: impl Into<String>, value: impl Into<Value>) -> Option<Value> {
+        self.lock().insert(key.into(), value.into())
+    }
+
+    /// Changes one value in one step; `None` removes it.
+    pub fn update(&self, key: &str, change: impl FnOnce(Option<Value>) -> Option<Value>) {
+        let mut map = self.lock();
+        let old = map.remove(key);
+        if let Some(new) = change(old) {
+            map.insert(key.to_owned(), new);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Value>> {
+        // A tool that panics inside `update` leaves the map whole: the value was taken out first.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Shared({} values)", self.lock().len())
+    }
+}

@@ -1,0 +1,88 @@
+//! The trait that authors write a tool with.
+//!
+//! The attribute macro writes an implementation of it; a type of one's own may too. The catalog
+//! stores one erased form (`DynTool`), made by one conversion.
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+
+use crate::{Claim, Context, Failure, IntoOutput, Manifest, Spec, Verdict, schema};
+
+/// A tool with typed arguments.
+///
+/// ```
+/// use haft_core::{Capabilities, Context, Failure, Spec, Tool};
+/// use haft_core::private::{schemars, serde};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// #[serde(crate = "haft_core::private::serde")]
+/// #[schemars(crate = "haft_core::private::schemars")]
+/// struct Square { n: i64 }
+///
+/// struct Squares;
+///
+/// impl Tool for Squares {
+///     type Args = Square;
+///     type Output = String;
+///
+///     fn spec(&self) -> Spec {
+///         Spec::new("square", "Squares a number.").read_only().capabilities(Capabilities::NONE)
+///     }
+///
+///     async fn call(&self, args: Square, _: &Context) -> Result<String, Failure> {
+///         Ok((args.n * args.n).to_string())
+///     }
+/// }
+/// assert_eq!(Squares.manifest().name, "square");
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a tool",
+    label = "not a tool",
+    note = "put `#[tool]` on a function, `#[derive(Tool)]` on an argument struct, or implement `Tool`"
+)]
+pub trait Tool: Send + Sync + 'static {
+    /// The arguments; their fields are the schema.
+    type Args: DeserializeOwned + JsonSchema + Send + Sync + 'static;
+    /// What a successful call gives.
+    type Output: IntoOutput;
+
+    /// Returns what the tool declares.
+    fn spec(&self) -> Spec;
+
+    /// Returns what this call would do. `declared` is what the spec says, strictest where it is
+    /// silent; change what the arguments decide. It must not act; an error here means the
+    /// strictest claim.
+    fn claim(&self, declared: Claim, _args: &Self::Args, _cx: &Context) -> Claim {
+        declared
+    }
+
+    /// Checks what a schema cannot say, just before the call is judged.
+    fn check(
+        &self,
+        _args: &Self::Args,
+        _cx: &Context,
+    ) -> impl Future<Output = Result<(), Failure>> + Send {
+        async { Ok(()) }
+    }
+
+    /// Judges the call. `None` is no opinion; an error refuses the call.
+    fn guard(
+        &self,
+        _args: &Self::Args,
+        _cx: &Context,
+    ) -> impl Future<Output = Result<Option<Verdict>, Failure>> + Send {
+        async { Ok(None) }
+    }
+
+    /// Does the work.
+    fn call(
+        &self,
+        args: Self::Args,
+        cx: &Context,
+    ) -> impl Future<Output = Result<Self::Output, Failure>> + Send;
+
+    /// Returns everything declared, as data.
+    fn manifest(&self) -> Manifest {
+        Manifest::new(&self.spec(), schema::of::<Self::Args>(), Self::Output::schema())
+    }
+}
