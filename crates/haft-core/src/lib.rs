@@ -31,7 +31,7 @@ pub use claim::{Claim, Class, Effect, Effects, Key, Operation};
 pub use context::{Context, Host, Note};
 pub use erased::{Args, Body, DynTool, IntoTools};
 pub use failure::{BoxError, Code, Failure, Ran, Retry};
-pub use haft_macros::{Tool, tool_core as tool, tools_core as tools};
+pub use haft_macros::{ToolCore as Tool, tool_core as tool, tools_core as tools};
 pub use id::{CallId, RunId, ToolName};
 pub use label::{Confidentiality, Label, Trust};
 pub use manifest::Manifest;
@@ -40,6 +40,7 @@ pub use option::{
     Window, parse_duration,
 };
 pub use output::{Block, IntoOutput, Json, Output, Piece, Raw, Streamed};
+pub use private::{schemars, serde, serde_json};
 pub use scope::{Left, Scope, Shared, Side, State, Store};
 pub use spec::{Enabled, Need, NeedKind, Spec};
 pub use tokio_util::sync::CancellationToken;

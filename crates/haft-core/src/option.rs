@@ -297,7 +297,6 @@ impl Default for Retries {
 }
 
 /// Writes a time as text in milliseconds, which is how it can be read back.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
 pub(crate) fn millis<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&format_args!("{}ms", time.as_millis()))
 }

@@ -162,8 +162,8 @@ into_output! {
     Vec<Block>: |blocks| Output { blocks, structured: None };
     String: |text| Output::text(text);
     Box<str>: |text| Output::text(text);
-    &'static str: |text| Output::text(text);
-    Cow<'static, str>: |text| Output::text(text);
+    &str: |text| Output::text(text);
+    Cow<'_, str>: |text| Output::text(text);
     Value: |json| Output::json(json);
     (): |_unit| Output::text("done");
 }
@@ -215,7 +215,7 @@ impl Piece for String {
     }
 }
 
-impl Piece for &'static str {
+impl Piece for &str {
     fn into_piece(self) -> Result<String, Failure> {
         Ok(self.to_owned())
     }

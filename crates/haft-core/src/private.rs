@@ -8,12 +8,15 @@ pub use schemars;
 pub use serde;
 pub use serde_json;
 
-use std::{fmt::Display, marker::PhantomData};
+use std::{fmt::Display, marker::PhantomData, sync::Arc};
 
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{Code, Context, Failure, IntoOutput, IntoVerdict, Output, Raw, Verdict};
+use crate::{
+    Code, Context, Failure, IntoOutput, IntoVerdict, Key, Need, Output, Raw, Side, Spec, State,
+    Verdict,
+};
 
 /// Unwraps a compile-time parse, with its message as the compile error.
 #[macro_export]
@@ -65,12 +68,12 @@ macro_rules! reading {
 
 reading! {
     /// `Result<impl IntoOutput, impl Into<Failure>>`.
-    ReadResult for [&mut &mut &mut &mut &mut] Result<T, E> where [T: IntoOutput, E: Into<Failure> + Send]
+    ReadResult for [&mut &mut &mut &mut &mut &mut &mut] Result<T, E> where [T: IntoOutput, E: Into<Failure> + Send]
     |value, cx| value.map_err(Into::into)?.into_output(cx).await
 }
 reading! {
     /// `Result<impl IntoOutput, impl Display>`, such as an opaque error of another crate.
-    ReadShown for [&mut &mut &mut &mut] Result<T, E> where [T: IntoOutput, E: Display + Send]
+    ReadShown for [&mut &mut &mut &mut &mut &mut] Result<T, E> where [T: IntoOutput, E: Display + Send]
     |value, cx| match value {
         Ok(value) => value.into_output(cx).await,
         Err(e) => Err(Failure::failed(top_line(&e))),
@@ -78,12 +81,12 @@ reading! {
 }
 reading! {
     /// `Result<impl Serialize, impl Into<Failure>>`.
-    ReadRawResult for [&mut &mut &mut] Result<T, E> where [T: Serialize + Send, E: Into<Failure> + Send]
+    ReadRawResult for [&mut &mut &mut &mut &mut] Result<T, E> where [T: Serialize + Send, E: Into<Failure> + Send]
     |value, cx| Raw(value.map_err(Into::into)?).into_output(cx).await
 }
 reading! {
     /// `Result<impl Serialize, impl Display>`.
-    ReadRawShown for [&mut &mut] Result<T, E> where [T: Serialize + Send, E: Display + Send]
+    ReadRawShown for [&mut &mut &mut &mut] Result<T, E> where [T: Serialize + Send, E: Display + Send]
     |value, cx| match value {
         Ok(value) => Raw(value).into_output(cx).await,
         Err(e) => Err(Failure::failed(top_line(&e))),
@@ -91,13 +94,67 @@ reading! {
 }
 reading! {
     /// `impl IntoOutput`.
-    ReadOutput for [&mut] T where [T: IntoOutput]
+    ReadOutput for [&mut &mut] T where [T: IntoOutput]
     |value, cx| value.into_output(cx).await
 }
 reading! {
     /// `impl Serialize`: wrapped for the author.
-    ReadRaw for [] T where [T: Serialize + Send]
+    ReadRaw for [&mut] T where [T: Serialize + Send]
     |value, cx| Raw(value).into_output(cx).await
+}
+
+/// Nothing implements this: it is the bound of the last readings, so that a return value nobody
+/// can read is refused in words instead of in method resolution.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "a tool cannot give back `{Self}`",
+    label = "not something a model can be given",
+    note = "give back text, `()`, `Json<T>`, `Raw<T>`, `Output`, `Streamed<S>` or anything that is `Serialize + Send`, or a `Result` of these"
+)]
+pub trait Answer {}
+
+/// Nothing implements this either: it is for errors that cannot be told.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "the error `{Self}` cannot be told to a model, or what comes with it cannot be given back",
+    label = "not something a model can be given",
+    note = "use `Failure`, or an error that implements `std::error::Error` or `Display` and is `Send`",
+    note = "beside it give back text, `()`, `Json<T>`, `Raw<T>`, `Output`, `Streamed<S>` or anything that is `Serialize + Send`"
+)]
+pub trait Told {}
+
+/// Any other `Result`. Without this one, serde would write an error down as a success.
+#[doc(hidden)]
+pub trait ReadAnyResult {
+    type Error;
+    #[expect(async_fn_in_trait, reason = "it never runs")]
+    async fn read(&mut self, _: &Context) -> Read
+    where
+        Self::Error: Told,
+    {
+        Err(Failure::new(Code::NotRun, "the answer cannot be read"))
+    }
+}
+
+impl<T, E> ReadAnyResult for &mut &mut &mut Returned<Result<T, E>> {
+    type Error = E;
+}
+
+/// Anything else.
+#[doc(hidden)]
+pub trait ReadAnything {
+    type Value;
+    #[expect(async_fn_in_trait, reason = "it never runs")]
+    async fn read(&mut self, _: &Context) -> Read
+    where
+        Self::Value: Answer,
+    {
+        Err(Failure::new(Code::NotRun, "the answer cannot be read"))
+    }
+}
+
+impl<T> ReadAnything for Returned<T> {
+    type Value = T;
 }
 
 fn top_line(error: &impl Display) -> String {
@@ -109,6 +166,11 @@ fn top_line(error: &impl Display) -> String {
 /// A return type, waiting to be asked for its schema.
 #[derive(Debug)]
 pub struct Returns<T>(pub PhantomData<T>);
+
+/// Names the return type of an async method that only the compiler can name.
+pub fn returns<A, F: Future>(_: impl Fn(A, &'static Context) -> F) -> Returns<F::Output> {
+    Returns(PhantomData)
+}
 
 /// Types with an output schema.
 #[doc(hidden)]
@@ -149,4 +211,89 @@ impl<T> SchemaOfNothing for Returns<T> {
 /// Reads what a guard function said; an error is a refusal.
 pub fn verdict(said: impl IntoVerdict) -> Result<Option<Verdict>, Failure> {
     said.into_verdict().map_err(|e| Failure::new(Code::GuardFailed, e))
+}
+
+/// Collects what a `keys` function said.
+pub fn keys<K: Into<Key>>(said: impl IntoIterator<Item = K>) -> Vec<Key> {
+    said.into_iter().map(Into::into).collect()
+}
+
+/// Parses the JSON text of an example. The macro has checked its form; what is no JSON after all
+/// stays text, which the catalog then refuses.
+#[must_use]
+pub fn example(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+}
+
+/// What a model may fill in.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "a model cannot fill in `{Self}`",
+    label = "not an argument",
+    note = "an argument is text, a number, a list, or a type that derives `Deserialize` and `JsonSchema`",
+    note = "what the host supplies is `&Context`, `State<T>`, `Side<T>`, or marked `#[inject]`"
+)]
+pub trait Argument {}
+
+#[diagnostic::do_not_recommend]
+impl<T: serde::de::DeserializeOwned + schemars::JsonSchema + Send + Sync + 'static> Argument for T {}
+
+/// Refuses what no model may fill in.
+pub const fn argument<T: Argument>() {}
+
+/// What a parameter may ask of the host.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "the host cannot supply `{Self}`",
+    label = "cannot be injected",
+    note = "the host supplies `&Context`, `Context`, `State<T>` (also as `Arc<T>`) and `Side<T>`"
+)]
+pub trait Inject: Sized {
+    fn need() -> Option<Need>;
+    fn inject(cx: &Context) -> Result<Self, Failure>;
+}
+
+impl Inject for Context {
+    fn need() -> Option<Need> {
+        None
+    }
+
+    fn inject(cx: &Context) -> Result<Self, Failure> {
+        Ok(cx.clone())
+    }
+}
+
+impl<T: Send + Sync + 'static> Inject for State<T> {
+    fn need() -> Option<Need> {
+        Some(Need::state::<T>())
+    }
+
+    fn inject(cx: &Context) -> Result<Self, Failure> {
+        cx.state()
+    }
+}
+
+impl<T: Send + Sync + 'static> Inject for Arc<T> {
+    fn need() -> Option<Need> {
+        Some(Need::state::<T>())
+    }
+
+    fn inject(cx: &Context) -> Result<Self, Failure> {
+        Ok(cx.state()?.0)
+    }
+}
+
+impl<T: Send + Sync + 'static> Inject for Side<T> {
+    fn need() -> Option<Need> {
+        Some(Need::side::<T>())
+    }
+
+    fn inject(cx: &Context) -> Result<Self, Failure> {
+        cx.side()
+    }
+}
+
+/// Declares what a parameter asks of the host, once.
+pub fn need<T: Inject>(spec: &mut Spec) {
+    spec.needs.extend(T::need().filter(|need| !spec.needs.contains(need)));
 }

@@ -1,0 +1,32 @@
+//! What one tool call costs, beside a bare call and two peers, measured in one run.
+//!
+//! Every subject has the same tool, `add(a, b) -> text`, and gets the arguments as JSON text, the way
+//! a model writes them. Rounds are interleaved, so a busy machine disturbs all subjects alike; read
+//! the ratios first and the nanoseconds second.
+//!
+//! `cargo run --release -p haft-benches [-- --json] [--rounds 9] [--calls 20000]`
+
+mod add;
+mod harness;
+
+mod floor;
+// mod ours; // not wired yet: see the comment in `ours.rs`
+mod agentkit;
+mod rig;
+
+use harness::{Bench, Options};
+
+fn main() -> Result<(), String> {
+    let mut bench = Bench::new(Options::parse(std::env::args().skip(1))?)?;
+
+    // One line per subject. The first one is what the ratios are taken to.
+    bench.add("floor", floor::Floor::new());
+    bench.add("floor-direct", floor::Direct::new());
+    // bench.add("haft", ours::Haft::new());
+    bench.add("rig-core", rig::Core::new());
+    bench.add("rig-agent", rig::Agent::new());
+    bench.add("agentkit", agentkit::Agentkit::new());
+
+    bench.run();
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! `#[tool]` on functions: what is generated, and what is left alone.
+
+use std::sync::Arc;
+
+use haft_core::{Code, Context, DynTool, Failure, Scope, Side, State, Store, Tool, tool};
+use serde_json::json;
+
+use crate::host::{Quiet, call, call_in, cx, cx_of};
+
+/// Returns the local time of a city.
+///
+/// Uses the zone when there is one:
+///   - like this
+#[tool(read_only, capabilities(network))]
+async fn get_time(
+    /// City name as people write it, e.g. `Paris`.
+    city: String,
+    /// IANA zone, when the name is ambiguous.
+    zone: Option<String>,
+    cx: &Context,
+) -> Result<String, Failure> {
+    let _ = cx.call_id();
+    Ok(format!("{city} {}", zone.as_deref().unwrap_or("local")))
+}
+
+#[tokio::test]
+async fn the_function_stays_callable_as_itself() {
+    let text = get_time("Paris".into(), None, &cx()).await.unwrap();
+    assert_eq!(text, "Paris local");
+}
+
+#[test]
+fn name_description_and_schema_come_from_the_function() {
+    let manifest = GetTime.manifest();
+    assert_eq!(manifest.name, "get_time");
+    assert_eq!(
+        manifest.description,
+        "Returns the local time of a city.\n\nUses the zone when there is one:\n  - like this"
+    );
+    assert_eq!(
+        manifest.input_schema,
+        json!({
+            "type": "object",
+            "properties": {
+                "city": {"type": "string", "description": "City name as people write it, e.g. `Paris`."},
+                "zone": {"type": ["string", "null"], "description": "IANA zone, when the name is ambiguous."},
+            },
+            "required": ["city"],
+            "additionalProperties": false,
+        })
+    );
+    assert!(manifest.read_only && manifest.output_schema.is_none());
+}
+
+#[tokio::test]
+async fn an_async_tool_is_called_with_decoded_arguments() {
+    let tool = DynTool::of(GetTime);
+    let output = call(&tool, json!({"city": "Rome", "zone": "Europe/Rome"})).await.unwrap();
+    assert_eq!(output.to_text(), "Rome Europe/Rome");
+    let failure = call(&tool, json!({"zone": "x"})).await.unwrap_err();
+    assert_eq!(failure.code(), Code::BadArguments);
+}
+
+/// Says where it runs.
+#[tool]
+fn where_am_i(prefix: &str, cx: Context) -> String {
+    assert_eq!(*cx.call_id(), "call");
+    format!("{prefix}{:?}", std::thread::current().id())
+}
+
+#[tokio::test]
+async fn a_sync_tool_runs_on_the_hosts_threads() {
+    let here = format!("on {:?}", std::thread::current().id());
+    let output = call(&DynTool::of(WhereAmI), json!({"prefix": "on "})).await.unwrap().to_text();
+    assert!(output.starts_with("on ThreadId") && output != here);
+}
+
+struct Db {
+    rows: u32,
+}
+struct User(&'static str);
+type Held<T> = State<T>;
+
+/// Counts rows.
+#[tool]
+async fn count_rows(
+    db: State<Db>,
+    user: Side<User>,
+    #[inject] aliased: Held<Db>,
+    #[inject] shared: Arc<Db>,
+    #[inject] _: Context,
+    table: &str,
+) -> String {
+    format!("{} {} {} {} in {table}", user.0.0, db.rows, aliased.rows, shared.rows)
+}
+
+/// Counts rows, slowly.
+#[tool]
+fn count_slowly(db: State<Db>, _: &Context, mut table: String) -> String {
+    table.push('!');
+    format!("{} in {table}", db.rows)
+}
+
+fn supplied() -> Context {
+    let mut state = Store::default();
+    state.insert(Db { rows: 7 });
+    let mut side = Store::default();
+    side.insert(User("ann"));
+    let scope = Scope { state: Arc::new(state), side: Arc::new(side), ..Scope::default() };
+    cx_of(scope, Arc::new(Quiet::default()))
+}
+
+#[tokio::test]
+async fn what_the_host_supplies_is_injected_and_hidden() {
+    let tool = DynTool::of(CountRows);
+    let properties = tool.input_schema()["properties"].as_object().unwrap();
+    assert_eq!(properties.keys().collect::<Vec<_>>(), ["table"]);
+    let output = call_in(&tool, json!({"table": "t"}), &supplied()).await.unwrap();
+    assert_eq!(output.to_text(), "ann 7 7 7 in t");
+    let tool = DynTool::of(CountSlowly);
+    let output = call_in(&tool, json!({"table": "t"}), &supplied()).await.unwrap();
+    assert_eq!(output.to_text(), "7 in t!");
+}
+
+#[tokio::test]
+async fn each_need_is_declared_once_and_a_missing_one_fails() {
+    let needs = CountRows.manifest().needs;
+    assert_eq!(needs.len(), 2, "{needs:?}");
+    assert!(needs[0].ends_with("::Db") && needs[1].ends_with("::User"));
+    let failure = call(&DynTool::of(CountRows), json!({"table": "t"})).await.unwrap_err();
+    assert!(failure.source().unwrap().to_string().contains("Db"));
+}
+
+/// Does nothing.
+#[tool(name = "no-op", type_name = "Idle")]
+pub(crate) async fn r#match() {}
+
+#[tokio::test]
+async fn a_tool_without_arguments_takes_none() {
+    let tool = DynTool::of(Idle);
+    assert_eq!(tool.spec().name, "no-op");
+    let nothing = json!({"type": "object", "properties": {}, "additionalProperties": false});
+    assert_eq!(*tool.input_schema(), nothing);
+    assert_eq!(call(&tool, json!({})).await.unwrap().to_text(), "done");
+    let copied = Idle;
+    let _: (Idle, Idle) = (copied, copied);
+    assert_eq!(format!("{Idle:?}"), "Idle");
+}
+
+#[test]
+fn a_tool_may_be_made_inside_a_function() {
+    fn decides(n: &u8) -> bool {
+        *n == 1
+    }
+    /// Is local.
+    #[tool(read_only = decides)]
+    async fn inner(n: u8) -> u8 {
+        n
+    }
+    let tool = DynTool::of(Inner);
+    assert!(crate::host::claim(&tool, json!({"n": 1})).read_only);
+}
+
+mod elsewhere {
+    /// Is seen from outside.
+    #[haft_core::tool(crate = ::haft_core)]
+    pub(crate) async fn seen(r#type: String) -> String {
+        r#type
+    }
+}
+
+#[tokio::test]
+async fn visibility_follows_the_function_and_raw_names_are_plain() {
+    let tool = DynTool::of(elsewhere::Seen);
+    assert!(tool.input_schema()["properties"].get("type").is_some());
+    assert_eq!(call(&tool, json!({"type": "x"})).await.unwrap().to_text(), "x");
+    assert_eq!(elsewhere::seen("y".into()).await, "y");
+}

@@ -1,0 +1,97 @@
+//! A host that keeps what it is told, and helpers to make one call of a tool.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Instant,
+};
+
+use haft_core::{
+    BoxFuture, CallId, CancellationToken, Claim, Context, DynTool, Failure, Host, IntoTools, Note,
+    Output, Scope, ToolName, Verdict,
+};
+use serde_json::Value;
+
+#[derive(Default)]
+pub(crate) struct Quiet {
+    pub(crate) notes: Mutex<Vec<Note>>,
+}
+
+impl Host for Quiet {
+    #[expect(clippy::disallowed_methods, reason = "no test looks at the time")]
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    fn call(
+        &self,
+        _: Context,
+        name: String,
+        _: Value,
+    ) -> BoxFuture<'static, Result<Output, Failure>> {
+        Box::pin(async move { Ok(Output::text(format!("called {name}"))) })
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the test needs another thread, and only one")]
+    fn block(&self, job: Box<dyn FnOnce() + Send>) -> Result<(), Failure> {
+        std::thread::spawn(job);
+        Ok(())
+    }
+
+    fn tell(&self, _: &Context, note: Note) {
+        self.notes.lock().unwrap().push(note);
+    }
+}
+
+/// Makes the context of a call.
+pub(crate) fn cx() -> Context {
+    cx_of(Scope::default(), Arc::default())
+}
+
+/// Makes the context of a call in this scope.
+pub(crate) fn cx_of(scope: Scope, host: Arc<Quiet>) -> Context {
+    Context::new(
+        Arc::new(scope),
+        CallId::from("call"),
+        ToolName::from("tool"),
+        ToolName::from("tool"),
+        CancellationToken::new(),
+        host,
+    )
+}
+
+/// Returns the only tool there is.
+pub(crate) fn only(tools: impl IntoTools) -> DynTool {
+    let mut all = tools.into_tools();
+    assert_eq!(all.len(), 1);
+    all.remove(0)
+}
+
+/// Decodes and runs one call, the way the runtime does.
+pub(crate) async fn call(tool: &DynTool, arguments: Value) -> Result<Output, Failure> {
+    call_in(tool, arguments, &cx()).await
+}
+
+pub(crate) async fn call_in(
+    tool: &DynTool,
+    arguments: Value,
+    cx: &Context,
+) -> Result<Output, Failure> {
+    let args = tool.body().decode(&Arc::new(arguments))?;
+    tool.body().call(args, cx).await
+}
+
+/// Returns what the tool says of a call.
+pub(crate) fn claim(tool: &DynTool, arguments: Value) -> Claim {
+    let args = tool.body().decode(&Arc::new(arguments)).unwrap();
+    tool.body().claim(tool.spec().claim(), &args, &cx())
+}
+
+/// Returns what the tool's guard says of a call.
+pub(crate) async fn guard(tool: &DynTool, arguments: Value) -> Result<Option<Verdict>, Failure> {
+    let args = tool.body().decode(&Arc::new(arguments)).unwrap();
+    let cx = cx();
+    match tool.body().guard(&args, &cx) {
+        Some(opinion) => opinion.await,
+        None => Ok(None),
+    }
+}

@@ -1,0 +1,268 @@
+//! Every option of `#[tool]`, seen in the manifest, the claim and the guard.
+
+use haft_core::{
+    Backoff, Bound, Capabilities, Capability, Class, Code, Confidentiality, Decision, DynTool,
+    Effect, Effects, Exposure, Interrupt, Isolation, Key, Permission, Rate, Retries, Scope, Tool,
+    Trust, Unknown, Verdict, Window, tool,
+};
+use serde_json::json;
+
+use crate::host::{claim, guard};
+
+fn is_offered(scope: &Scope) -> bool {
+    scope.depth == 0
+}
+
+/// Is not read.
+#[tool(
+    name = "loud",
+    type_name = "Loud",
+    description = "  Says everything.  ",
+    title = "Loud one",
+    alias = "shout",
+    alias("cry", "call"),
+    read_only = false,
+    destructive,
+    idempotent,
+    open_world = false,
+    class = WriteExclusive,
+    keys("file:/a", "file:/b"),
+    effects(read("/a"), write("/b"), execute("sh"), external("example.org")),
+    capabilities(network, filesystem, subprocess),
+    permission = "none",
+    interrupt = "cancel",
+    requires_user_interaction,
+    exposure = "deferred",
+    enabled = is_offered,
+    concurrency = 4,
+    abort_siblings,
+    isolation = "auto",
+    timeout = "20s",
+    deadline = "5m",
+    rate = "10/second",
+    cache(ttl = "5m", scope = "user"),
+    retry(
+        max_attempts = 5,
+        backoff = "linear",
+        initial_delay = "100ms",
+        max_delay = "1h",
+        jitter = false,
+        retry_on("rate_limited", "timed_out"),
+    ),
+    max_result = 20_000,
+    trust = "workspace",
+    confidentiality = "secret",
+    unknown = "ignore",
+    examples(r#"{"n": 1}"#, r#"{"n": 2}"#),
+    crate = haft_core
+)]
+async fn says_everything(n: u8) -> u8 {
+    n
+}
+
+#[test]
+fn every_constant_option_is_in_the_manifest() {
+    let it = Loud.manifest();
+    assert_eq!((&*it.name, it.title.as_deref()), ("loud", Some("Loud one")));
+    assert_eq!(it.description, "Says everything.");
+    assert_eq!(it.aliases, ["shout", "cry", "call"]);
+    assert_eq!((it.read_only, it.destructive), (false, Some(true)));
+    assert_eq!((it.idempotent, it.open_world), (true, false));
+    assert_eq!(it.class, Class::WriteExclusive);
+    assert_eq!(it.keys, [Key::new("file:/a"), Key::new("file:/b")]);
+    let effects = [
+        Effect::read("/a"),
+        Effect::write("/b"),
+        Effect::execute("sh"),
+        Effect::external("example.org"),
+    ];
+    assert_eq!(it.effects, effects.into());
+    let capabilities = [Capability::Network, Capability::Filesystem, Capability::Subprocess];
+    assert_eq!(it.capabilities, Some(capabilities.into()));
+    assert_eq!(it.permission, Permission::None);
+    assert_eq!(it.interrupt, Interrupt::Cancel);
+    assert!(it.requires_user_interaction && it.abort_siblings);
+    assert_eq!(it.exposure, Exposure::Deferred);
+    assert_eq!(it.concurrency, Some(4));
+    assert_eq!(it.isolation, Isolation::Auto);
+    assert_eq!((it.timeout_ms, it.deadline_ms), (Some(20_000), Some(300_000)));
+    assert_eq!(it.rate, Some(Rate { count: 10, per: Window::Second }));
+    let cache = it.cache.unwrap();
+    assert_eq!((cache.ttl.as_secs(), cache.scope.as_deref()), (300, Some("user")));
+    let retry = it.retry.unwrap();
+    assert_eq!((retry.max_attempts, retry.backoff), (5, Backoff::Linear));
+    assert_eq!((retry.initial_delay.as_millis(), retry.max_delay.as_secs()), (100, 3_600));
+    assert!(!retry.jitter);
+    assert_eq!(retry.retry_on, ["rate_limited", "timed_out"]);
+    assert_eq!(it.max_result, Bound::Chars(20_000));
+    assert_eq!(it.label.trust, Trust::Workspace);
+    assert_eq!(it.label.confidentiality, Confidentiality::Secret);
+    assert_eq!(it.unknown, Unknown::Ignore);
+    assert_eq!(it.examples, [json!({"n": 1}), json!({"n": 2})]);
+    assert!(it.per_call.is_empty());
+    assert_eq!(Loud.spec().problems(), Vec::<String>::new());
+
+    let enabled = Loud.spec().enabled.unwrap();
+    assert!(enabled(&Scope::default()));
+    assert!(!enabled(&Scope { depth: 1, ..Scope::default() }));
+}
+
+/// Says little.
+#[tool(
+    read_only,
+    class = "write_exclusive",
+    keys(),
+    effects(),
+    capabilities(),
+    enabled = false,
+    cache = "1d",
+    retry = 2,
+    max_result = "unbounded",
+    trust = "trusted",
+    confidentiality = "public",
+    permission = "required",
+    exposure = "always",
+    interrupt = "block",
+    unknown = "refuse",
+    idempotent = false,
+    abort_siblings = false
+)]
+async fn says_little() {}
+
+#[test]
+fn the_other_spellings_are_understood_too() {
+    let it = SaysLittle.manifest();
+    assert!(it.read_only && !it.idempotent && !it.abort_siblings);
+    assert_eq!((it.class, it.destructive), (Class::WriteExclusive, Some(false)));
+    assert_eq!(it.effects, Effects::none());
+    assert_eq!(it.capabilities, Some(Capabilities::NONE));
+    assert_eq!(it.cache.unwrap().ttl.as_secs(), 86_400);
+    assert_eq!(it.retry, Some(Retries { max_attempts: 2, ..Retries::default() }));
+    assert_eq!(it.max_result, Bound::Unbounded);
+    assert_eq!(it.label.trust, Trust::Trusted);
+    assert_eq!((it.exposure, it.interrupt), (Exposure::Always, Interrupt::Block));
+    let enabled = SaysLittle.spec().enabled.unwrap();
+    assert!(!enabled(&Scope::default()));
+}
+
+/// Says nothing.
+#[tool]
+async fn says_nothing() {}
+
+#[test]
+fn silence_is_strict() {
+    let it = SaysNothing.manifest();
+    assert_eq!((it.class, it.read_only, it.destructive), (Class::Unsafe, false, None));
+    assert_eq!((it.capabilities, it.effects), (None, Effects::Undeclared));
+    assert_eq!(it.permission, Permission::Required);
+    assert!(it.cache.is_none() && it.retry.is_none() && it.timeout_ms.is_none());
+    assert!(SaysNothing.spec().enabled.is_none());
+}
+
+mod judges {
+    use super::*;
+
+    // Over the arguments, by reference, in order; text comes as `&str` too.
+    pub(super) fn class(command: &str, timeout: &Option<u64>) -> Class {
+        match command {
+            "ls" if timeout.is_none() => Class::ReadOnly,
+            "touch" => Class::WriteExclusive,
+            _ => Class::Unsafe,
+        }
+    }
+
+    pub(super) fn reads(command: &str, _: &Option<u64>) -> bool {
+        command == "ls"
+    }
+
+    pub(super) fn destroys(command: &String, _: &Option<u64>) -> bool {
+        command == "rm"
+    }
+
+    pub(super) fn keys(command: &str, _: &Option<u64>) -> Vec<String> {
+        vec![format!("command:/{command}")]
+    }
+
+    pub(super) fn effects(command: &str, _: &Option<u64>) -> [Effect; 1] {
+        [if command == "ls" { Effect::read("/") } else { Effect::execute(command) }]
+    }
+
+    pub(super) fn guard(command: &str, _: &Option<u64>) -> Result<Option<Verdict>, String> {
+        match command {
+            "rm" => Ok(Some(Verdict::deny("no"))),
+            "??" => Err("cannot tell".into()),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Runs a command.
+#[tool(
+    class = judges::class,
+    read_only = judges::reads,
+    destructive = judges::destroys,
+    keys = judges::keys,
+    effects = judges::effects,
+    guard = judges::guard,
+    cache = "5m"
+)]
+async fn bash(command: String, timeout: Option<u64>) -> String {
+    let _ = timeout;
+    command
+}
+
+#[test]
+fn functions_over_the_arguments_decide_per_call() {
+    let tool = DynTool::of(Bash);
+    let ls = claim(&tool, json!({"command": "ls"}));
+    assert_eq!((ls.class, ls.read_only, ls.destructive), (Class::ReadOnly, true, Some(false)));
+    assert_eq!(ls.keys, [Key::new("command:/ls")]);
+    assert_eq!(ls.effects, [Effect::read("/")].into());
+    let slow = claim(&tool, json!({"command": "ls", "timeout": 3}));
+    assert_eq!(slow.class, Class::Unsafe);
+    let rm = claim(&tool, json!({"command": "rm"}));
+    assert_eq!((rm.class, rm.read_only, rm.destructive), (Class::Unsafe, false, Some(true)));
+    let per_call = &tool.spec().per_call;
+    for option in ["class", "read_only", "destructive", "keys", "effects", "guard"] {
+        assert!(per_call.contains(&option), "{option}");
+    }
+    assert_eq!(per_call.len(), 6);
+    assert_eq!(tool.spec().problems(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_guard_judges_and_its_error_refuses() {
+    let tool = DynTool::of(Bash);
+    let verdict = guard(&tool, json!({"command": "rm"})).await.unwrap().unwrap();
+    assert_eq!(verdict.decision, Decision::Deny);
+    assert_eq!(guard(&tool, json!({"command": "ls"})).await.unwrap(), None);
+    let failure = guard(&tool, json!({"command": "??"})).await.unwrap_err();
+    assert_eq!(failure.code(), Code::GuardFailed);
+}
+
+fn small(n: &u8) -> bool {
+    *n < 10
+}
+
+/// Reads when the number is small.
+#[tool(read_only = small)]
+async fn reads_small(n: u8) -> u8 {
+    n
+}
+
+/// Reads when the number is small, and takes the floor anyway.
+#[tool(read_only = small, class = Class::WriteExclusive, capabilities(destructive))]
+async fn reads_small_alone(n: u8) -> u8 {
+    n
+}
+
+#[test]
+fn a_call_that_only_reads_is_not_destructive_and_shares_unless_more_was_said() {
+    let tool = DynTool::of(ReadsSmall);
+    let (yes, no) = (claim(&tool, json!({"n": 1})), claim(&tool, json!({"n": 11})));
+    assert_eq!((yes.class, yes.read_only, yes.destructive), (Class::ReadOnly, true, Some(false)));
+    assert_eq!((no.class, no.read_only, no.destructive), (Class::Unsafe, false, None));
+    let alone = claim(&DynTool::of(ReadsSmallAlone), json!({"n": 1}));
+    assert_eq!(alone.class, Class::WriteExclusive);
+    assert_eq!((alone.destructive, alone.read_only), (Some(true), false), "the strict side");
+}

@@ -1,0 +1,220 @@
+//! What a function may return, and how each is read.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    pin::Pin,
+    sync::Arc,
+    task::{Context as Task, Poll},
+};
+
+use futures_core::Stream;
+use haft_core::{
+    Block, Code, Context, DynTool, Failure, IntoTools, Json, Note, Output, Raw, Scope, Streamed,
+    private, tool,
+};
+use private::{schemars::JsonSchema, serde::Serialize};
+use serde_json::{Value, json};
+
+use crate::host::{Quiet, call, call_in, cx_of, only};
+
+#[derive(Serialize, JsonSchema)]
+#[serde(crate = "private::serde")]
+#[schemars(crate = "private::schemars")]
+struct Point {
+    x: i32,
+}
+
+#[derive(Serialize)]
+#[serde(crate = "private::serde")]
+struct Plain {
+    y: i32,
+}
+
+#[derive(Debug)]
+struct OnlyShown;
+
+impl fmt::Display for OnlyShown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("top line\nsecret line")
+    }
+}
+
+type Reply<T> = Result<T, Failure>;
+type Answer = Result<Json<Point>, std::num::ParseIntError>;
+
+/// Text.
+#[tool]
+async fn text() -> &'static str {
+    "t"
+}
+
+/// Nothing.
+#[tool]
+fn nothing() {}
+
+/// Blocks.
+#[tool]
+async fn blocks() -> Vec<Block> {
+    vec![Block::text("a"), Block::text("b")]
+}
+
+/// A whole output.
+#[tool]
+async fn whole() -> Reply<Output> {
+    Ok(Output::text("w"))
+}
+
+/// Data with a schema.
+#[tool(type_name = "GetPoint")]
+async fn point() -> Json<Point> {
+    Json(Point { x: 1 })
+}
+
+/// Data with a schema, behind an alias.
+#[tool]
+fn aliased(x: String) -> Answer {
+    Ok(Json(Point { x: x.parse()? }))
+}
+
+/// Data without a schema.
+#[tool(type_name = "GetRaw")]
+async fn raw() -> Reply<Raw<Plain>> {
+    Ok(Raw(Plain { y: 2 }))
+}
+
+/// Data that nobody wrapped.
+#[tool]
+async fn wrapped() -> Plain {
+    Plain { y: 3 }
+}
+
+/// Data that nobody wrapped, or an error.
+#[tool]
+async fn wrapped_reply() -> Reply<Vec<Plain>> {
+    Ok(vec![Plain { y: 4 }])
+}
+
+/// A value.
+#[tool(type_name = "GetValue")]
+async fn value() -> Option<Value> {
+    Some(json!({"v": 5}))
+}
+
+#[tokio::test]
+async fn every_kind_of_value_is_read() {
+    async fn read(tool: impl IntoTools) -> Output {
+        call(&only(tool), json!({})).await.unwrap()
+    }
+    assert_eq!(read(Text).await, Output::text("t"));
+    assert_eq!(read(Nothing).await, Output::text("done"));
+    assert_eq!(read(Blocks).await.to_text(), "a\nb");
+    assert_eq!(read(Whole).await, Output::text("w"));
+    assert_eq!(read(GetPoint).await.structured, Some(json!({"x": 1})));
+    assert_eq!(read(GetRaw).await, Output::json(json!({"y": 2})));
+    assert_eq!(read(Wrapped).await, Output::json(json!({"y": 3})));
+    assert_eq!(read(WrappedReply).await, Output::json(json!([{"y": 4}])));
+    assert_eq!(read(GetValue).await, Output::json(json!({"v": 5})));
+}
+
+#[tokio::test]
+async fn the_schema_of_json_is_exported_even_behind_an_alias() {
+    let expected = json!({
+        "type": "object",
+        "properties": {"x": {"type": "integer", "format": "int32"}},
+        "required": ["x"],
+        "additionalProperties": false,
+    });
+    for tool in [DynTool::of(GetPoint), DynTool::of(Aliased)] {
+        assert_eq!(tool.output_schema(), Some(&expected));
+        assert_eq!(tool.manifest().output_schema.as_ref(), Some(&expected));
+    }
+    assert_eq!(DynTool::of(Wrapped).output_schema(), None);
+    let tool = DynTool::of(Aliased);
+    assert_eq!(call(&tool, json!({"x": "7"})).await.unwrap().structured, Some(json!({"x": 7})));
+    let failure = call(&tool, json!({"x": "seven"})).await.unwrap_err();
+    assert_eq!(failure.message(), "invalid digit found in string");
+}
+
+/// Fails by `?`.
+#[tool]
+async fn by_question_mark(n: String) -> Reply<String> {
+    let n: u8 = n.parse()?;
+    Ok(n.to_string())
+}
+
+/// Fails with an error that can only be shown.
+#[tool]
+async fn shown() -> Result<String, OnlyShown> {
+    Err(OnlyShown)
+}
+
+/// Fails with an error that can only be shown, beside data.
+#[tool]
+async fn shown_data() -> Result<Plain, OnlyShown> {
+    Err(OnlyShown)
+}
+
+/// Fails with a text.
+#[tool]
+fn told() -> Result<(), String> {
+    Err("no".into())
+}
+
+/// Fails in its own words.
+#[tool]
+async fn own_words() -> Reply<()> {
+    Err(Failure::invalid("not this").with_next("that"))
+}
+
+#[tokio::test]
+async fn errors_become_failures() {
+    async fn fail(tool: impl IntoTools, args: Value) -> Failure {
+        call(&only(tool), args).await.unwrap_err()
+    }
+    let failure = fail(ByQuestionMark, json!({"n": "x"})).await;
+    assert_eq!(
+        (failure.code(), failure.message()),
+        (Code::ToolFailed, "invalid digit found in string")
+    );
+    assert!(failure.source().is_some());
+    assert_eq!(fail(Shown, json!({})).await.message(), "top line");
+    assert_eq!(fail(ShownData, json!({})).await.message(), "top line");
+    assert_eq!(fail(Told, json!({})).await.message(), "no");
+    let failure = fail(OwnWords, json!({})).await;
+    assert_eq!((failure.code(), failure.next()), (Code::InvalidValue, Some("that")));
+}
+
+struct Pieces(VecDeque<String>);
+
+impl Stream for Pieces {
+    type Item = String;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Task<'_>) -> Poll<Option<String>> {
+        Poll::Ready(self.0.pop_front())
+    }
+}
+
+/// Streams.
+#[tool]
+async fn streams(words: Vec<String>, _: &Context) -> Streamed<impl Stream<Item = String> + use<>> {
+    Streamed(Pieces(words.into()))
+}
+
+/// Streams, or fails.
+#[tool]
+fn streams_or_fails(words: Vec<String>) -> Reply<Streamed<Pieces>> {
+    Ok(Streamed(Pieces(words.into())))
+}
+
+#[tokio::test]
+async fn streams_tell_each_piece_and_give_all() {
+    for tool in [DynTool::of(Streams), DynTool::of(StreamsOrFails)] {
+        let host = Arc::new(Quiet::default());
+        let cx = cx_of(Scope::default(), host.clone());
+        let output = call_in(&tool, json!({"words": ["a", "b"]}), &cx).await.unwrap();
+        assert_eq!(output.to_text(), "ab");
+        let notes = host.notes.lock().unwrap();
+        assert_eq!(*notes, [Note::Partial("a".into()), Note::Partial("b".into())]);
+    }
+}

@@ -1,0 +1,80 @@
+//! Parameters: what the schema says of them, and what decoding makes of them.
+
+use haft_core::{DynTool, private, tool};
+use private::{schemars::JsonSchema, serde::Deserialize};
+use serde_json::json;
+
+use crate::host::call;
+
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize, JsonSchema)]
+#[serde(crate = "private::serde", rename_all = "snake_case")]
+#[schemars(crate = "private::schemars")]
+enum Mode {
+    /// Quick.
+    Fast,
+    Slow,
+}
+
+/// Searches.
+#[tool]
+async fn search(
+    /// What to look for.
+    #[param(min_length = 1, max_length = 80, pattern = "^[a-z ]+$", example = "blue shoes")]
+    query: String,
+    #[param(min = 1, max = 100, description = "How many.")]
+    #[default(10)]
+    limit: u32,
+    #[param(min = 0.5)] least: Option<f64>,
+    #[default] exact: bool,
+    #[default("en")] language: String,
+    #[default(vec![1, 2])]
+    #[param(max_length = 3)]
+    pages: Vec<u8>,
+    #[default(Mode::Slow)] mode: Mode,
+    #[param(rename = "api-key", secret)] key: Option<String>,
+) -> String {
+    format!("{query} {limit} {least:?} {exact} {language} {pages:?} {mode:?} {key:?}")
+}
+
+#[test]
+fn refinements_and_defaults_are_in_the_schema() {
+    let tool = DynTool::of(Search);
+    let schema = tool.input_schema();
+    let of = |name: &str| &schema["properties"][name];
+    assert_eq!(schema["required"], json!(["query"]));
+    assert_eq!(
+        *of("query"),
+        json!({
+            "type": "string", "description": "What to look for.", "examples": ["blue shoes"],
+            "minLength": 1, "maxLength": 80, "pattern": "^[a-z ]+$",
+        })
+    );
+    assert_eq!((&of("limit")["minimum"], &of("limit")["maximum"]), (&json!(1), &json!(100)));
+    assert_eq!(
+        (&of("limit")["default"], &of("limit")["description"]),
+        (&json!(10), &json!("How many."))
+    );
+    assert_eq!(of("least")["minimum"], json!(0.5));
+    assert_eq!(of("exact")["default"], json!(false));
+    assert_eq!(of("language")["default"], json!("en"));
+    assert_eq!((&of("pages")["default"], &of("pages")["maxItems"]), (&json!([1, 2]), &json!(3)));
+    assert_eq!(
+        (&of("api-key")["x-secret"], &of("api-key")["writeOnly"]),
+        (&json!(true), &json!(true))
+    );
+    assert!(schema["properties"].get("key").is_none());
+    assert_eq!(schema["$defs"]["Mode"]["description"], "`fast`: Quick.");
+}
+
+#[tokio::test]
+async fn what_is_left_out_gets_its_default() {
+    let tool = DynTool::of(Search);
+    let output = call(&tool, json!({"query": "a"})).await.unwrap().to_text();
+    assert_eq!(output, r#"a 10 None false en [1, 2] Slow None"#);
+    let said = json!({
+        "query": "b", "limit": 3, "least": 1.5, "exact": true, "language": "de", "pages": [],
+        "mode": "fast", "api-key": "k",
+    });
+    let output = call(&tool, said).await.unwrap().to_text();
+    assert_eq!(output, r#"b 3 Some(1.5) true de [] Fast Some("k")"#);
+}

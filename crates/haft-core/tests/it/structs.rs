@@ -1,0 +1,91 @@
+//! `#[derive(Tool)]` on argument structs.
+
+use std::sync::Arc;
+
+use haft_core::{
+    Class, Context, DynTool, Failure, IntoTools, Json, Scope, State, Store, Tool, private,
+};
+use private::{schemars::JsonSchema, serde::Serialize};
+use serde_json::json;
+
+use crate::host::{Quiet, call, call_in, claim, cx_of};
+
+#[derive(Serialize, JsonSchema)]
+#[serde(crate = "private::serde")]
+#[schemars(crate = "private::schemars")]
+struct Page {
+    text: String,
+}
+
+fn class_of(url: &str, _limit: &u32) -> Class {
+    if url.starts_with("cache:") { Class::ReadOnly } else { Class::Unsafe }
+}
+
+/// Fetches a page.
+#[derive(Tool)]
+#[tool(class = class_of, capabilities(network))]
+#[tool(title = "Fetch")]
+struct HttpFetch {
+    /// Where it is.
+    #[param(pattern = "^[a-z]+:")]
+    url: String,
+    #[default(10)]
+    limit: u32,
+    base: State<String>,
+}
+
+impl HttpFetch {
+    async fn run(mut self, cx: &Context) -> Result<Json<Page>, Failure> {
+        let _ = cx.call_id();
+        self.url.push('!');
+        Ok(Json(Page { text: format!("{}{} {}", *self.base, self.url, self.limit) }))
+    }
+}
+
+/// Answers.
+#[derive(Tool)]
+#[tool(name = "ping", type_name = "Pinger")]
+pub(crate) struct Ping;
+
+impl Ping {
+    async fn run(self, _: &Context) -> &'static str {
+        "pong"
+    }
+}
+
+#[test]
+fn fields_are_the_schema_and_the_struct_is_the_description() {
+    let manifest = HttpFetch::tool().manifest();
+    assert_eq!(manifest.name, "http_fetch");
+    assert_eq!(manifest.title.as_deref(), Some("Fetch"));
+    assert_eq!(manifest.description, "Fetches a page.");
+    let properties = manifest.input_schema["properties"].as_object().unwrap();
+    assert_eq!(properties.keys().collect::<Vec<_>>(), ["url", "limit"]);
+    assert_eq!(properties["url"]["description"], "Where it is.");
+    assert_eq!(manifest.input_schema["required"], json!(["url"]));
+    assert_eq!(manifest.output_schema.unwrap()["required"], json!(["text"]));
+    assert_eq!(manifest.needs.len(), 1);
+}
+
+#[tokio::test]
+async fn every_call_runs_a_fresh_instance() {
+    let mut state = Store::default();
+    state.insert(String::from("> "));
+    let scope = Scope { state: Arc::new(state), ..Scope::default() };
+    let cx = cx_of(scope, Arc::new(Quiet::default()));
+    let tool = DynTool::of(HttpFetch::tool());
+    for _ in 0..2 {
+        let output = call_in(&tool, json!({"url": "a:b"}), &cx).await.unwrap();
+        assert_eq!(output.structured, Some(json!({"text": "> a:b! 10"})));
+    }
+    assert_eq!(claim(&tool, json!({"url": "cache:x"})).class, Class::ReadOnly);
+    assert_eq!(claim(&tool, json!({"url": "http:x"})).class, Class::Unsafe);
+}
+
+#[tokio::test]
+async fn a_struct_without_fields_is_a_tool_without_arguments() {
+    let tool: Pinger = Ping::tool();
+    let tool = tool.into_tools().remove(0);
+    assert_eq!(tool.spec().name, "ping");
+    assert_eq!(call(&tool, json!({})).await.unwrap().to_text(), "pong");
+}

@@ -1,0 +1,7 @@
+use haft_core::tool;
+
+/// Does it.
+#[tool(alias("f", "not this"))]
+async fn f() {}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use haft_core::tool;
+
+#[tool]
+async fn f() {}
+
+fn main() {}

@@ -1,0 +1,8 @@
+use haft_core::tools;
+
+struct S;
+
+#[tools]
+fn f() {}
+
+fn main() {}

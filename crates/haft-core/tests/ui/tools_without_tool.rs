@@ -1,0 +1,10 @@
+use haft_core::tools;
+
+struct S;
+
+#[tools]
+impl S {
+    fn f(&self) {}
+}
+
+fn main() {}

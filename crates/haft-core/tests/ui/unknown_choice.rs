@@ -1,0 +1,7 @@
+use haft_core::tool;
+
+/// Does it.
+#[tool(permission = "never", exposure = "defered", interrupt = Cancel)]
+async fn f() {}
+
+fn main() {}

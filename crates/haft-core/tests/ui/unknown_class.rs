@@ -1,0 +1,7 @@
+use haft_core::tool;
+
+/// Does it.
+#[tool(class = Readonly)]
+async fn f() {}
+
+fn main() {}

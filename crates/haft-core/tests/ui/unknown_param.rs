@@ -1,0 +1,9 @@
+use haft_core::tool;
+
+/// Does it.
+#[tool]
+async fn f(#[param(minimum = 1)] n: u8) -> u8 {
+    n
+}
+
+fn main() {}

@@ -1,0 +1,92 @@
+//! An attribute's list, as it is written: `name`, `name = value` or `name(value, …)`.
+//!
+//! Nothing here knows what the names mean.
+
+use proc_macro2::{Span, TokenStream};
+use quote::ToTokens;
+use syn::{
+    Expr, Ident, Token,
+    ext::IdentExt,
+    parenthesized,
+    parse::{Parse, ParseStream, Parser},
+    punctuated::Punctuated,
+};
+
+/// One thing said in an attribute.
+pub(crate) struct Entry {
+    pub(crate) name: Ident,
+    pub(crate) value: Value,
+}
+
+/// How it was said.
+pub(crate) enum Value {
+    /// `name`
+    Bare,
+    /// `name = value`
+    Is(Expr),
+    /// `name(value, …)`
+    List(Vec<Expr>),
+}
+
+impl Entry {
+    /// Parses the inside of an attribute's brackets.
+    pub(crate) fn list(tokens: TokenStream) -> syn::Result<Vec<Entry>> {
+        let entries = Punctuated::<Entry, Token![,]>::parse_terminated.parse2(tokens)?;
+        Ok(entries.into_iter().collect())
+    }
+
+    /// Reads an expression inside a list as an entry of its own: `ttl = "5m"`, `jitter`,
+    /// `retry_on("a")`.
+    pub(crate) fn nested(expr: &Expr) -> syn::Result<Entry> {
+        syn::parse2(expr.to_token_stream())
+    }
+
+    /// Returns the name as text.
+    pub(crate) fn word(&self) -> String {
+        self.name.unraw().to_string()
+    }
+
+    /// Returns where it stands.
+    pub(crate) fn span(&self) -> Span {
+        self.name.span()
+    }
+
+    /// Returns the tokens a mistake about the value is told at.
+    pub(crate) fn place(&self) -> TokenStream {
+        match &self.value {
+            Value::Is(expr) => expr.to_token_stream(),
+            Value::Bare | Value::List(_) => self.name.to_token_stream(),
+        }
+    }
+}
+
+impl Parse for Entry {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        if !input.peek(Ident::peek_any) {
+            return Err(input.error(
+                "an option starts with its name, as in `read_only` or `timeout = \"20s\"`",
+            ));
+        }
+        // `crate` and other words of the language are names here.
+        let name = Ident::parse_any(input)?;
+        let value = if input.peek(Token![=]) {
+            input.parse::<Token![=]>()?;
+            if input.is_empty() || input.peek(Token![,]) {
+                return Err(syn::Error::new(
+                    name.span(),
+                    format!("`{name} =` is not finished; write its value after the `=`"),
+                ));
+            }
+            Value::Is(input.parse()?)
+        } else if input.peek(syn::token::Paren) {
+            let inside;
+            parenthesized!(inside in input);
+            Value::List(
+                Punctuated::<Expr, Token![,]>::parse_terminated(&inside)?.into_iter().collect(),
+            )
+        } else {
+            Value::Bare
+        };
+        Ok(Entry { name, value })
+    }
+}

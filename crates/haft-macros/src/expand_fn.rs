@@ -1,0 +1,174 @@
+//! `#[tool]` on a function.
+//!
+//! In: the options and the function. Out: the function as it was, and a unit struct beside it that
+//! implements `Tool` by calling it.
+
+use proc_macro2::{Ident, TokenStream, TokenTree};
+use quote::{quote, quote_spanned};
+use syn::{ItemFn, Path, ReturnType, ext::IdentExt, spanned::Spanned};
+
+use crate::{
+    blueprint::{self, Blueprint},
+    check, docs,
+    mistakes::Mistakes,
+    names,
+    options::Options,
+    signature,
+};
+
+/// Names that everybody has in scope; a tool of that name would hide them.
+const PRELUDE: [&str; 14] = [
+    "Box", "Clone", "Default", "Drop", "Err", "Fn", "None", "Ok", "Option", "Result", "Some",
+    "String", "ToString", "Vec",
+];
+
+/// Expands the attribute.
+pub(crate) fn expand(options: TokenStream, item: TokenStream, krate: Path) -> TokenStream {
+    let mut function = match syn::parse2::<ItemFn>(item.clone()) {
+        Ok(function) => function,
+        Err(e) => return not_a_function(item, e),
+    };
+    let mut mistakes = Mistakes::default();
+    let options = Options::read(options, &mut mistakes);
+    let krate = options.krate.clone().unwrap_or(krate);
+    check::options(&options, &mut mistakes);
+
+    let plain = function.sig.ident.unraw().to_string();
+    let (name, description) =
+        named(&options, &plain, &function.sig.ident, docs::text(&function.attrs), &mut mistakes);
+    let ident = type_ident(&options, &function.sig.ident, &plain, &mut mistakes);
+    let shape = signature::read(&function.sig, &mut mistakes);
+    signature::strip(&mut function.sig);
+    function.attrs.extend(signature::allowances(&function.sig));
+    if shape.on_self {
+        let message = "a method becomes a tool inside a block marked `#[tools]`; put that on its \
+                       `impl`, and leave `#[tool]` here";
+        mistakes.at(function.sig.receiver(), message);
+        let errors = mistakes.to_compile_errors();
+        return quote!(#function #errors);
+    }
+
+    let vis = &function.vis;
+    let conditions = signature::conditions(&function.attrs);
+    let about = format!("The tool `{name}`, made from the function `{plain}`.");
+    let declared = quote! {
+        #(#conditions)*
+        #[doc = #about]
+        #[derive(Debug, Clone, Copy)]
+        #vis struct #ident;
+    };
+    if !mistakes.is_empty() {
+        let stand_in = blueprint::stand_in(&krate, &ident, &mistakes);
+        return quote!(#function #declared #stand_in);
+    }
+
+    let call = &function.sig.ident;
+    let injections = blueprint::injections(&shape.params);
+    let passes = blueprint::passes(&shape.params);
+    let body = if shape.is_async {
+        quote!(#injections let __value = #call(#(#passes),*).await;)
+    } else {
+        quote! {
+            #injections
+            let __value = __cx.block(move |__cx: &__haft::Context| #call(#(#passes),*)).await?;
+        }
+    };
+    let span = match &function.sig.output {
+        ReturnType::Default => call.span(),
+        ReturnType::Type(_, ty) => ty.span(),
+    };
+    let returns = signature::returns(&function.sig).map(
+        |ty| quote_spanned!(span=> __haft::private::Returns::<#ty>(::core::marker::PhantomData)),
+    );
+    let items = Blueprint {
+        krate: &krate,
+        ident: &ident,
+        name: &name,
+        description: &description,
+        options: &options,
+        params: &shape.params,
+        returns,
+        body,
+        value: span,
+        item: call.span(),
+    }
+    .write();
+    let hidden = blueprint::enclosed(&krate, &conditions, &items);
+    quote!(#function #declared #hidden)
+}
+
+/// Finds the tool's name and description, and notes what is wrong with them.
+pub(crate) fn named(
+    options: &Options,
+    plain: &str,
+    place: &Ident,
+    docs: String,
+    mistakes: &mut Mistakes,
+) -> (String, String) {
+    let (name, span) = match &options.name {
+        Some(said) => (said.value(), said.span()),
+        None => (plain.to_owned(), place.span()),
+    };
+    check::name(&name, span, mistakes);
+    check::aliases(&name, &options.aliases, mistakes);
+    let description = match &options.description {
+        Some(said) => said.value().trim().to_owned(),
+        None => docs,
+    };
+    if description.is_empty() {
+        let message = format!(
+            "`{place}` has no description; a model cannot choose a tool it is told nothing about\n\
+             say what it does in a doc comment, or in `description = \"…\"`"
+        );
+        match &options.description {
+            Some(said) => mistakes.at(said, message),
+            None => mistakes.at(place, message),
+        }
+    }
+    (name, description)
+}
+
+fn type_ident(options: &Options, function: &Ident, plain: &str, mistakes: &mut Mistakes) -> Ident {
+    if let Some(said) = &options.type_name {
+        return said.clone();
+    }
+    let name = names::pascal(plain);
+    let taken = name == plain || PRELUDE.contains(&name.as_str());
+    if taken || name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
+        let message = format!(
+            "the tool's type would be called `{name}`, which is taken; give it another name with \
+             `type_name = \"…\"`"
+        );
+        mistakes.at(function, message);
+        return Ident::new(
+            &format!("{name}Tool").replace(char::is_whitespace, ""),
+            function.span(),
+        );
+    }
+    Ident::new(&name, function.span())
+}
+
+fn not_a_function(item: TokenStream, parse: syn::Error) -> TokenStream {
+    let message = match syn::parse2::<syn::Item>(item.clone()) {
+        Ok(syn::Item::Struct(_)) => {
+            "`#[tool]` goes on a function; an argument struct becomes a tool with `#[derive(Tool)]`"
+        }
+        Ok(syn::Item::Impl(_)) => {
+            "`#[tool]` goes on a function; a block of methods becomes tools with `#[tools]`"
+        }
+        Ok(_) => "`#[tool]` goes on a function",
+        // The function itself is not Rust: the parser knows best where.
+        Err(_) => {
+            let error = parse.to_compile_error();
+            return quote!(#error);
+        }
+    };
+    let error = syn::Error::new_spanned(head(&item), message).to_compile_error();
+    quote!(#item #error)
+}
+
+/// Returns the first words of an item, to point at these rather than at all of it.
+pub(crate) fn head(item: &TokenStream) -> TokenStream {
+    let words = item.clone().into_iter().filter(|token| matches!(token, TokenTree::Ident(_)));
+    words.take(2).collect()
+}

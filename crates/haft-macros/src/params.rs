@@ -1,0 +1,383 @@
+//! One parameter of a tool: an argument the model gives, or a value the host injects.
+//!
+//! Parameters of a function and fields of an argument struct are read alike.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, quote};
+use syn::{Attribute, Error, Expr, Ident, LitStr, Meta, Type, ext::IdentExt, parse_quote};
+
+use crate::{
+    docs,
+    entry::{Entry, Value},
+    mistakes::Mistakes,
+    names, types, values,
+};
+
+const WORDS: [&str; 9] = [
+    "min",
+    "max",
+    "min_length",
+    "max_length",
+    "pattern",
+    "example",
+    "rename",
+    "description",
+    "secret",
+];
+
+/// A parameter, and how the body gets it.
+pub(crate) struct Param {
+    pub(crate) ident: Ident,
+    pub(crate) kind: Kind,
+}
+
+/// Where a parameter's value comes from.
+pub(crate) enum Kind {
+    /// From the model: a field of the arguments.
+    Argument(Box<Argument>),
+    /// The context, by reference.
+    Context,
+    /// From the host, by its type.
+    Injected(Box<Type>),
+}
+
+/// A parameter the model fills in.
+pub(crate) struct Argument {
+    /// The type of the field.
+    pub(crate) field: Type,
+    /// Whether the body takes `&str` where the field owns its text.
+    pub(crate) borrowed: bool,
+    pub(crate) default: Option<Default>,
+    /// The name the model sees, when it is another.
+    pub(crate) rename: Option<LitStr>,
+    pub(crate) description: String,
+    /// What is written between the brackets of `#[schemars(…)]`.
+    pub(crate) schema: Vec<TokenStream>,
+}
+
+/// What an absent argument is.
+pub(crate) enum Default {
+    Of(Expr),
+    OfType,
+}
+
+impl Param {
+    /// Reads a parameter from its attributes and type. The name may be absent for what is injected.
+    pub(crate) fn read(
+        ident: Option<&Ident>,
+        attrs: &[Attribute],
+        ty: &Type,
+        place: impl ToTokens,
+        mistakes: &mut Mistakes,
+    ) -> Option<Self> {
+        let injected = mistakes.take(is_injected(attrs))?;
+        let hidden = hidden(ty, injected);
+        let fallback = || Ident::new("_", Span::call_site());
+        if let Some(kind) = hidden {
+            for attr in attrs.iter().filter(|a| is_one_of(a, &["param", "default"])) {
+                let message = "this parameter comes from the host; the model never sees it, so \
+                               nothing about its schema can be said";
+                mistakes.at(attr, message);
+            }
+            return Some(Self { ident: ident.cloned().unwrap_or_else(fallback), kind });
+        }
+        let Some(ident) = ident else {
+            let message = "name this parameter; its name is the argument's name, which the model \
+                           must write";
+            mistakes.at(place, message);
+            return None;
+        };
+        let argument = argument(attrs, ty, mistakes)?;
+        Some(Self { ident: ident.clone(), kind: Kind::Argument(Box::new(argument)) })
+    }
+
+    /// Returns the argument, if the model gives it.
+    pub(crate) fn argument(&self) -> Option<&Argument> {
+        match &self.kind {
+            Kind::Argument(argument) => Some(argument),
+            Kind::Context | Kind::Injected(_) => None,
+        }
+    }
+
+    /// Returns the name the model sees.
+    pub(crate) fn shown(&self) -> String {
+        match self.argument().and_then(|argument| argument.rename.as_ref()) {
+            Some(rename) => rename.value(),
+            None => self.ident.unraw().to_string(),
+        }
+    }
+}
+
+/// Notes arguments that the model could not tell apart, and a context that is asked for twice.
+pub(crate) fn check(params: &[Param], mistakes: &mut Mistakes) {
+    let mut seen: Vec<String> = Vec::new();
+    let mut contexts = 0;
+    for param in params {
+        match &param.kind {
+            Kind::Context => {
+                contexts += 1;
+                if contexts == 2 {
+                    mistakes.at(&param.ident, "the context is asked for twice; once is enough");
+                }
+            }
+            Kind::Injected(ty) if types::is_named(ty, "Context") => {
+                contexts += 1;
+                if contexts == 2 {
+                    mistakes.at(&param.ident, "the context is asked for twice; once is enough");
+                }
+            }
+            Kind::Injected(_) => {}
+            Kind::Argument(argument) => {
+                let shown = param.shown();
+                if seen.contains(&shown) {
+                    let message = format!("two parameters are called `{shown}`; rename one");
+                    match &argument.rename {
+                        Some(rename) => mistakes.at(rename, message),
+                        None => mistakes.at(&param.ident, message),
+                    }
+                }
+                seen.push(shown);
+            }
+        }
+    }
+}
+
+/// Returns whether an attribute is one of ours, to be taken off the item.
+pub(crate) fn is_helper(attr: &Attribute) -> bool {
+    is_one_of(attr, &["param", "default", "inject"])
+}
+
+fn is_one_of(attr: &Attribute, names: &[&str]) -> bool {
+    names.iter().any(|name| attr.path().is_ident(name))
+}
+
+fn is_injected(attrs: &[Attribute]) -> syn::Result<bool> {
+    let mut found = false;
+    for attr in attrs.iter().filter(|a| is_one_of(a, &["inject"])) {
+        if !matches!(attr.meta, Meta::Path(_)) {
+            return Err(Error::new_spanned(attr, "`#[inject]` stands alone; the type says what"));
+        }
+        found = true;
+    }
+    Ok(found)
+}
+
+fn hidden(ty: &Type, injected: bool) -> Option<Kind> {
+    match ty {
+        Type::Reference(reference)
+            if reference.mutability.is_none()
+                && (injected || types::is_named(&reference.elem, "Context")) =>
+        {
+            Some(Kind::Context)
+        }
+        Type::Reference(_) => None,
+        _ if injected || ["Context", "State", "Side"].iter().any(|n| types::is_named(ty, n)) => {
+            Some(Kind::Injected(Box::new(ty.clone())))
+        }
+        _ => None,
+    }
+}
+
+fn argument(attrs: &[Attribute], ty: &Type, mistakes: &mut Mistakes) -> Option<Argument> {
+    let (field, borrowed) = field_type(ty, mistakes)?;
+    let mut argument = Argument {
+        field,
+        borrowed,
+        default: None,
+        rename: None,
+        description: docs::text(attrs),
+        schema: Vec::new(),
+    };
+    for attr in attrs.iter().filter(|a| is_one_of(a, &["default"])) {
+        if argument.default.is_some() {
+            mistakes.at(attr, "`#[default]` is said twice; keep one");
+        } else if let Some(default) = mistakes.take(default(attr)) {
+            argument.default = Some(default);
+        }
+    }
+    let mut said = Refinements::default();
+    for attr in attrs.iter().filter(|a| is_one_of(a, &["param"])) {
+        let entries = match &attr.meta {
+            Meta::List(list) => mistakes.take(Entry::list(list.tokens.clone())),
+            _ => {
+                let message = "`#[param]` says something about the argument, as in \
+                               `#[param(min = 1, max = 100)]`";
+                mistakes.at(attr, message);
+                None
+            }
+        };
+        for entry in entries.unwrap_or_default() {
+            if let Err(e) = said.one(&entry, &mut argument) {
+                mistakes.add(e);
+            }
+        }
+    }
+    said.finish(&mut argument, mistakes);
+    Some(argument)
+}
+
+fn field_type(ty: &Type, mistakes: &mut Mistakes) -> Option<(Type, bool)> {
+    if let Type::Reference(reference) = ty {
+        let text = reference.mutability.is_none() && types::is_named(&reference.elem, "str");
+        if text {
+            return Some((parse_quote!(::std::string::String), true));
+        }
+        let message = "a tool owns its arguments: take them by value, text also as `&str`; of all \
+                       references only `&Context` comes from the host";
+        mistakes.at(ty, message);
+        return None;
+    }
+    if let Type::ImplTrait(_) = ty {
+        let message = "a schema needs one concrete type; write it instead of `impl …`";
+        mistakes.at(ty, message);
+        return None;
+    }
+    if types::borrows(ty) {
+        let message = "a tool owns its arguments; write the type without references, as in \
+                       `Option<String>` for `Option<&str>`";
+        mistakes.at(ty, message);
+        return None;
+    }
+    Some((ty.clone(), false))
+}
+
+fn default(attr: &Attribute) -> syn::Result<Default> {
+    match &attr.meta {
+        Meta::Path(_) => Ok(Default::OfType),
+        Meta::List(list) => list.parse_args().map(Default::Of).map_err(|_| {
+            let message = "`#[default(…)]` holds one value, as in `#[default(10)]`";
+            Error::new_spanned(attr, message)
+        }),
+        Meta::NameValue(pair) => Ok(Default::Of(pair.value.clone())),
+    }
+}
+
+/// What `#[param(…)]` says, before it is put together.
+#[derive(std::default::Default)]
+struct Refinements {
+    seen: Vec<String>,
+    min: Option<Expr>,
+    max: Option<Expr>,
+    min_length: Option<Expr>,
+    max_length: Option<Expr>,
+}
+
+impl Refinements {
+    fn one(&mut self, entry: &Entry, argument: &mut Argument) -> syn::Result<()> {
+        let word = entry.word();
+        if self.seen.contains(&word) && word != "example" {
+            let message = format!("`{word}` is said twice; keep one");
+            return Err(Error::new_spanned(&entry.name, message));
+        }
+        self.seen.push(word.clone());
+        let value = match &entry.value {
+            Value::Is(expr) => Some(expr),
+            Value::Bare | Value::List(_) => None,
+        };
+        let needed = |takes: &str, example: &str| {
+            value.cloned().ok_or_else(|| values::wrong(entry, takes, example))
+        };
+        match word.as_str() {
+            "min" => self.min = Some(number(entry, needed("a number", "min = 1")?, argument)?),
+            "max" => self.max = Some(number(entry, needed("a number", "max = 100")?, argument)?),
+            "min_length" => {
+                self.min_length =
+                    Some(length(entry, needed("a number", "min_length = 1")?, argument)?);
+            }
+            "max_length" => {
+                self.max_length =
+                    Some(length(entry, needed("a number", "max_length = 80")?, argument)?);
+            }
+            "pattern" => {
+                let pattern = values::text(entry, r#"pattern = "^[a-z]+$""#)?;
+                argument.schema.push(quote!(regex(pattern = #pattern)));
+            }
+            "example" => {
+                let example = needed("a value", r#"example = "Paris""#)?;
+                argument.schema.push(quote!(example = #example));
+            }
+            "rename" => {
+                let rename = values::text(entry, r#"rename = "city""#)?;
+                if !names::is_argument_name(&rename.value()) {
+                    let message = "the name of an argument has letters, digits, `_`, `-` or `.`, \
+                                   and 1 to 64 of them";
+                    return Err(Error::new_spanned(rename, message));
+                }
+                argument.rename = Some(rename.clone());
+            }
+            "description" => {
+                let text = values::text(entry, r#"description = "City name.""#)?;
+                argument.description = text.value().trim().to_owned();
+            }
+            "secret" => {
+                if values::flag(entry)? {
+                    argument.schema.push(quote!(extend("x-secret" = true, "writeOnly" = true)));
+                }
+            }
+            _ => {
+                let meant = names::meant(&word, &WORDS);
+                let message =
+                    format!("`#[param]` has no `{word}`; it has {}{meant}", WORDS.join(", "));
+                return Err(Error::new_spanned(&entry.name, message));
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self, argument: &mut Argument, mistakes: &mut Mistakes) {
+        let mut pair = |word: &str, low: &Option<Expr>, high: &Option<Expr>| {
+            let numbers = (
+                low.as_ref().and_then(values::as_number),
+                high.as_ref().and_then(values::as_number),
+            );
+            if let (Some(least), Some(most)) = numbers
+                && least > most
+            {
+                let message = format!("no value is at least {least} and at most {most}; swap them");
+                mistakes.at(high, message);
+            }
+            let word = Ident::new(word, Span::call_site());
+            let low = low.as_ref().map(|value| quote!(min = #value));
+            let high = high.as_ref().map(|value| quote!(max = #value));
+            let both: Vec<_> = low.into_iter().chain(high).collect();
+            if !both.is_empty() {
+                argument.schema.push(quote!(#word(#(#both),*)));
+            }
+        };
+        pair("range", &self.min, &self.max);
+        pair("length", &self.min_length, &self.max_length);
+    }
+}
+
+/// A bound on a number makes no sense for text; the schema would silently ignore it.
+fn number(entry: &Entry, value: Expr, argument: &Argument) -> syn::Result<Expr> {
+    let ty = types::without_option(&argument.field);
+    if ["String", "str", "bool", "Vec", "PathBuf"].iter().any(|name| types::is_named(ty, name)) {
+        let name = &entry.name;
+        let message =
+            format!("`{name}` is for numbers; for text and lists there is `{name}_length`");
+        return Err(Error::new_spanned(name, message));
+    }
+    if values::as_text(&value).is_some() {
+        return Err(values::wrong(entry, "a number", "min = 1"));
+    }
+    Ok(value)
+}
+
+fn length(entry: &Entry, value: Expr, argument: &Argument) -> syn::Result<Expr> {
+    const NUMBERS: [&str; 15] = [
+        "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize",
+        "f32", "f64", "bool",
+    ];
+    let ty = types::without_option(&argument.field);
+    if NUMBERS.iter().any(|name| types::is_named(ty, name)) {
+        let name = &entry.name;
+        let message =
+            format!("`{name}` is for text and lists; for numbers there are `min` and `max`");
+        return Err(Error::new_spanned(name, message));
+    }
+    if values::as_text(&value).is_some() {
+        return Err(values::wrong(entry, "a number", "min_length = 1"));
+    }
+    Ok(value)
+}

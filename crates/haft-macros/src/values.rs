@@ -1,0 +1,164 @@
+//! Reads the value of one option as what it should be, or says what it should be.
+//!
+//! Every reader gets an example of the right spelling; the message ends with it.
+
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+use syn::{Error, Expr, ExprLit, ExprPath, ExprUnary, Ident, Lit, LitStr, Path, UnOp};
+
+use crate::{
+    entry::{Entry, Value},
+    names,
+};
+
+/// A constant, or a function over the arguments that decides per call.
+pub(crate) enum Said<T> {
+    Now(T),
+    PerCall(Path),
+}
+
+/// Says that an option is written otherwise.
+pub(crate) fn wrong(entry: &Entry, takes: &str, example: &str) -> Error {
+    let name = &entry.name;
+    let message = format!("`{name}` takes {takes}, as in `{example}`");
+    Error::new_spanned(entry.place(), message)
+}
+
+/// Reads a text.
+pub(crate) fn text<'a>(entry: &'a Entry, example: &str) -> syn::Result<&'a LitStr> {
+    match &entry.value {
+        Value::Is(expr) => as_text(expr),
+        Value::Bare | Value::List(_) => None,
+    }
+    .ok_or_else(|| wrong(entry, "a text", example))
+}
+
+/// Reads one text or a list of texts.
+pub(crate) fn texts<'a>(entry: &'a Entry, example: &str) -> syn::Result<Vec<&'a LitStr>> {
+    match &entry.value {
+        Value::List(list) => list
+            .iter()
+            .map(|expr| {
+                as_text(expr).ok_or_else(|| {
+                    let name = &entry.name;
+                    Error::new_spanned(expr, format!("`{name}` takes texts, as in `{example}`"))
+                })
+            })
+            .collect(),
+        Value::Is(_) | Value::Bare => text(entry, example).map(|one| vec![one]),
+    }
+}
+
+/// Reads yes or no; the bare word is yes.
+pub(crate) fn flag(entry: &Entry) -> syn::Result<bool> {
+    match &entry.value {
+        Value::Bare => Some(true),
+        Value::Is(expr) => as_bool(expr),
+        Value::List(_) => None,
+    }
+    .ok_or_else(|| {
+        let name = &entry.name;
+        let message = format!("`{name}` stands alone or is `{name} = true` or `{name} = false`");
+        Error::new_spanned(entry.place(), message)
+    })
+}
+
+/// Reads yes, no, or a function that decides per call.
+pub(crate) fn flag_or_fn(entry: &Entry) -> syn::Result<Said<bool>> {
+    if let Value::Is(expr) = &entry.value
+        && let Some(path) = as_path(expr)
+    {
+        return Ok(Said::PerCall(path.clone()));
+    }
+    flag(entry).map(Said::Now).map_err(|_| {
+        let name = &entry.name;
+        let message = format!(
+            "`{name}` stands alone, or is `true`, `false` or the path of a function over the \
+             arguments, as in `{name} = decides_it`"
+        );
+        Error::new_spanned(entry.place(), message)
+    })
+}
+
+/// Reads a whole number above zero.
+pub(crate) fn count(entry: &Entry, example: &str) -> syn::Result<TokenStream> {
+    let number = match &entry.value {
+        Value::Is(Expr::Lit(ExprLit { lit: Lit::Int(number), .. })) => Some(number),
+        _ => None,
+    };
+    match number.map(|n| (n, n.base10_parse::<u32>())) {
+        Some((number, Ok(1..))) => Ok(number.to_token_stream()),
+        _ => Err(wrong(entry, "a whole number above zero", example)),
+    }
+}
+
+/// Reads one of a few words and returns the variant it stands for.
+pub(crate) fn choice(entry: &Entry, of: &[(&str, &str)]) -> syn::Result<Ident> {
+    let words: Vec<String> = of.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+    let name = &entry.name;
+    let said = match &entry.value {
+        Value::Is(expr) => as_text(expr),
+        Value::Bare | Value::List(_) => None,
+    };
+    let Some(said) = said else {
+        let message = format!("`{name}` takes {}", names::either(&words));
+        return Err(Error::new_spanned(entry.place(), message));
+    };
+    let text = said.value();
+    match of.iter().find(|(word, _)| *word == text) {
+        Some((_, variant)) => Ok(Ident::new(variant, said.span())),
+        None => {
+            let known: Vec<&str> = of.iter().map(|(word, _)| *word).collect();
+            let meant = names::meant(&text, &known);
+            let message =
+                format!("`{name}` takes {}, not \"{text}\"{meant}", names::either(&words));
+            Err(Error::new_spanned(said, message))
+        }
+    }
+}
+
+/// Reads the path of a function.
+pub(crate) fn function<'a>(entry: &'a Entry, example: &str) -> syn::Result<&'a Path> {
+    match &entry.value {
+        Value::Is(expr) => as_path(expr),
+        Value::Bare | Value::List(_) => None,
+    }
+    .ok_or_else(|| wrong(entry, "the path of a function", example))
+}
+
+/// Returns the text that an expression is.
+pub(crate) fn as_text(expr: &Expr) -> Option<&LitStr> {
+    match expr {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text),
+        Expr::Group(group) => as_text(&group.expr),
+        _ => None,
+    }
+}
+
+/// Returns the path that an expression is.
+pub(crate) fn as_path(expr: &Expr) -> Option<&Path> {
+    match expr {
+        Expr::Path(ExprPath { qself: None, path, .. }) => Some(path),
+        Expr::Group(group) => as_path(&group.expr),
+        _ => None,
+    }
+}
+
+/// Returns the number that a literal is, for comparing two of them.
+pub(crate) fn as_number(expr: &Expr) -> Option<f64> {
+    match expr {
+        Expr::Lit(ExprLit { lit: Lit::Int(n), .. }) => n.base10_parse().ok(),
+        Expr::Lit(ExprLit { lit: Lit::Float(n), .. }) => n.base10_parse().ok(),
+        Expr::Unary(ExprUnary { op: UnOp::Neg(_), expr, .. }) => as_number(expr).map(|n| -n),
+        Expr::Group(group) => as_number(&group.expr),
+        _ => None,
+    }
+}
+
+fn as_bool(expr: &Expr) -> Option<bool> {
+    match expr {
+        Expr::Lit(ExprLit { lit: Lit::Bool(said), .. }) => Some(said.value),
+        Expr::Group(group) => as_bool(&group.expr),
+        _ => None,
+    }
+}

@@ -1,0 +1,416 @@
+//! One tool in the catalog: its spec, its compiled schema, its body.
+//!
+//! Made once, at registration. Everything that can be decided without a call is decided here, so
+//! that admission only looks things up. A schema that does not compile is an error here and
+//! never at call time.
+
+use std::{fmt, sync::Arc};
+
+use haft_core::{Body, Claim, DynTool, Isolation, Manifest, Spec, ToolName, Unknown};
+use jsonschema::{Draft, PatternOptions, Validator};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
+
+use super::fill::Fill;
+use crate::error::{Error, ErrorKind};
+
+/// One registered tool, frozen.
+pub struct Entry {
+    name: ToolName,
+    source: Arc<str>,
+    spec: Spec,
+    declared: Claim,
+    input: Value,
+    output: Option<Value>,
+    validator: Arc<Validator>,
+    output_validator: Option<Arc<Validator>>,
+    fill: Arc<Fill>,
+    known: Option<Vec<String>>,
+    body: Arc<dyn Body>,
+    slots: Option<Arc<Semaphore>>,
+    hash: [u8; 32],
+}
+
+impl Entry {
+    /// Freezes a tool under the name it is registered by.
+    pub(crate) fn freeze(name: ToolName, source: &Arc<str>, tool: &DynTool) -> Result<Self, Error> {
+        let spec = tool.spec().clone();
+        let refuse = |kind, message: String| {
+            Error::new(kind, format!("tool `{name}` from {source}: {message}"))
+        };
+        if !ToolName::is_safe(name.as_str()) {
+            return Err(refuse(ErrorKind::BadTool, "the name is not usable".to_owned()).hint(
+                "a name is a letter or `_`, then letters, digits, `_` or `-`, at most 64 in all",
+            ));
+        }
+        if let Some(problem) = spec.problems().into_iter().next() {
+            return Err(refuse(ErrorKind::BadTool, problem));
+        }
+        if spec.isolation == Isolation::Required {
+            return Err(refuse(
+                ErrorKind::BadTool,
+                "`isolation = \"required\"`, but its body is Rust in this process and cannot be moved into a sandbox".to_owned(),
+            )
+            .hint("leave `isolation` out, or make the body a process"));
+        }
+        for (option, declared) in [
+            ("rate", spec.rate.is_some()),
+            ("cache", spec.cache.is_some()),
+            ("retry", spec.retry.is_some()),
+        ] {
+            // FAIL CLOSED: an option that would do nothing must not look as if it did something.
+            if declared {
+                return Err(refuse(
+                    ErrorKind::Unsupported,
+                    format!("declares `{option}`, which this version does not carry out yet"),
+                )
+                .hint(format!("take `{option}` out; it is refused rather than ignored")));
+            }
+        }
+        let bad_schema = |what: &str, e: &dyn fmt::Display| {
+            refuse(ErrorKind::BadSchema, format!("its {what} schema does not compile: {e}"))
+        };
+        let input = close(tool.input_schema().clone(), spec.unknown)
+            .map_err(|e| bad_schema("input", &e))?;
+        let validator = compile(&input).map_err(|e| bad_schema("input", &e))?;
+        let output_validator = match tool.output_schema() {
+            Some(schema) => Some(compile(schema).map_err(|e| bad_schema("output", &e))?),
+            None => None,
+        };
+        let known = known_properties(&input);
+        let fill = Fill::of(&input);
+        for example in &spec.examples {
+            let mut filled = example.clone();
+            fill.apply(&mut filled);
+            if let Some(error) = validator.iter_errors(&filled).next() {
+                return Err(refuse(
+                    ErrorKind::BadTool,
+                    format!("the example {example} does not fit its own schema: {error}"),
+                ));
+            }
+        }
+        let hash = hash(&Manifest::new(&spec, input.clone(), tool.output_schema().cloned()));
+        Ok(Self {
+            declared: spec.claim(),
+            source: Arc::clone(source),
+            slots: spec
+                .concurrency
+                .map(|n| Arc::new(Semaphore::new(n.min(Semaphore::MAX_PERMITS)))),
+            output: tool.output_schema().cloned(),
+            body: Arc::clone(tool.body()),
+            name,
+            spec,
+            input,
+            validator: Arc::new(validator),
+            output_validator: output_validator.map(Arc::new),
+            fill: Arc::new(fill),
+            known,
+            hash,
+        })
+    }
+
+    /// Freezes a tool again, keeping what was compiled and the slots when its definition is the
+    /// same. The body is the new one: a call reaches exactly what was advertised.
+    pub(crate) fn refreeze(previous: &Arc<Entry>, tool: &DynTool) -> Result<Arc<Self>, Error> {
+        if Arc::ptr_eq(&previous.body, tool.body()) {
+            return Ok(Arc::clone(previous));
+        }
+        let input = close(tool.input_schema().clone(), tool.spec().unknown).unwrap_or_default();
+        let manifest = Manifest::new(tool.spec(), input, tool.output_schema().cloned());
+        if hash(&manifest) == previous.hash {
+            let mut same = previous.shared();
+            same.spec = tool.spec().clone();
+            same.body = Arc::clone(tool.body());
+            return Ok(Arc::new(same));
+        }
+        Self::freeze(previous.name.clone(), &previous.source, tool).map(Arc::new)
+    }
+
+    /// Returns the same tool under another name, as a view shows it.
+    pub(crate) fn renamed(&self, name: ToolName) -> Self {
+        let mut entry = self.shared();
+        entry.name = name;
+        entry.spec.aliases.clear();
+        entry
+    }
+
+    /// A copy that shares everything compiled, and the slots.
+    fn shared(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            source: Arc::clone(&self.source),
+            spec: self.spec.clone(),
+            declared: self.declared.clone(),
+            input: self.input.clone(),
+            output: self.output.clone(),
+            validator: Arc::clone(&self.validator),
+            output_validator: self.output_validator.clone(),
+            fill: Arc::clone(&self.fill),
+            known: self.known.clone(),
+            body: Arc::clone(&self.body),
+            slots: self.slots.clone(),
+            hash: self.hash,
+        }
+    }
+
+    /// Returns the name it is registered by.
+    #[must_use]
+    pub fn name(&self) -> &ToolName {
+        &self.name
+    }
+
+    /// Returns where it came from.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Returns what it declares.
+    #[must_use]
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// Returns the schema that calls are validated against.
+    #[must_use]
+    pub fn input_schema(&self) -> &Value {
+        &self.input
+    }
+
+    /// Returns the schema that structured results are checked against.
+    #[must_use]
+    pub fn output_schema(&self) -> Option<&Value> {
+        self.output.as_ref()
+    }
+
+    /// Returns the hash of its definition, in hexadecimal.
+    #[must_use]
+    pub fn hash(&self) -> String {
+        self.hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Returns everything declared, as data.
+    #[must_use]
+    pub fn manifest(&self) -> Manifest {
+        let mut manifest = Manifest::new(&self.spec, self.input.clone(), self.output.clone());
+        manifest.name = self.name.to_string();
+        manifest
+    }
+
+    pub(crate) fn raw_hash(&self) -> &[u8; 32] {
+        &self.hash
+    }
+
+    pub(crate) fn declared(&self) -> &Claim {
+        &self.declared
+    }
+
+    pub(crate) fn body(&self) -> &Arc<dyn Body> {
+        &self.body
+    }
+
+    pub(crate) fn validator(&self) -> &Validator {
+        &self.validator
+    }
+
+    pub(crate) fn output_validator(&self) -> Option<&Validator> {
+        self.output_validator.as_deref()
+    }
+
+    pub(crate) fn fill(&self) -> &Fill {
+        &self.fill
+    }
+
+    pub(crate) fn slots(&self) -> Option<&Arc<Semaphore>> {
+        self.slots.as_ref()
+    }
+
+    /// Drops what the schema does not know, for `unknown = "ignore"`.
+    pub(crate) fn drop_unknown(&self, arguments: &mut Map<String, Value>) {
+        if self.spec.unknown == Unknown::Ignore
+            && let Some(known) = &self.known
+        {
+            arguments.retain(|key, _| known.iter().any(|k| k == key));
+        }
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry")
+            .field("name", &self.name)
+            .field("source", &self.source)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Compiles a schema offline and with bounded patterns: linear time where the pattern allows it,
+/// a backtrack limit where it needs look-around.
+fn compile(schema: &Value) -> Result<Validator, String> {
+    let options = || {
+        jsonschema::options()
+            .offline()
+            .should_validate_formats(true)
+            .should_ignore_unknown_formats(true)
+    };
+    let draft = match schema.get("$schema").and_then(Value::as_str) {
+        Some(_) => Draft::Draft202012.detect(schema),
+        None => Draft::Draft202012,
+    };
+    options()
+        .with_draft(draft)
+        .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_SIZE))
+        .build(schema)
+        .or_else(|_| {
+            options()
+                .with_draft(draft)
+                .with_pattern_options(
+                    PatternOptions::fancy_regex()
+                        .backtrack_limit(BACKTRACKS)
+                        .size_limit(PATTERN_SIZE),
+                )
+                .build(schema)
+        })
+        .map_err(|e| e.to_string())
+}
+
+/// A pattern that compiles to more than this is an attack or an accident.
+const PATTERN_SIZE: usize = 1 << 20;
+/// Enough for honest look-around on argument-sized text; past it the value counts as invalid.
+const BACKTRACKS: usize = 100_000;
+
+/// Makes the root an object schema, and closes it when unknown arguments are refused and the
+/// schema itself does not say.
+fn close(mut schema: Value, unknown: Unknown) -> Result<Value, String> {
+    let Some(root) = schema.as_object_mut() else {
+        return Err(format!("a tool's schema must be a JSON object, got {schema}"));
+    };
+    match root.get("type") {
+        None => {
+            root.insert("type".into(), json!("object"));
+        }
+        Some(Value::String(kind)) if kind == "object" => {}
+        Some(other) => {
+            return Err(format!("arguments are always an object, but its type is {other}"));
+        }
+    }
+    let says = ["additionalProperties", "unevaluatedProperties", "patternProperties"];
+    if unknown == Unknown::Refuse && !says.iter().any(|k| root.contains_key(*k)) {
+        let put_together =
+            ["$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "$dynamicRef"];
+        // Closing one part of a combined schema would refuse the other parts' properties.
+        let word = if put_together.iter().any(|k| root.contains_key(*k)) {
+            "unevaluatedProperties"
+        } else {
+            "additionalProperties"
+        };
+        root.insert(word.into(), Value::Bool(false));
+    }
+    Ok(schema)
+}
+
+/// The root's property names, when the root alone says which there are.
+fn known_properties(schema: &Value) -> Option<Vec<String>> {
+    let combined = ["$ref", "allOf", "anyOf", "oneOf", "patternProperties", "if"];
+    if combined.iter().any(|k| schema.get(*k).is_some()) {
+        return None;
+    }
+    Some(
+        schema
+            .get("properties")
+            .and_then(Value::as_object)
+            .map(|p| p.keys().cloned().collect())
+            .unwrap_or_default(),
+    )
+}
+
+fn hash(manifest: &Manifest) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    // Property order is part of what a model sees, so the hash keeps it.
+    match serde_json::to_vec(manifest) {
+        Ok(bytes) => hasher.update(&bytes),
+        Err(e) => hasher.update(e.to_string()),
+    }
+    hasher.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn freeze(spec: Spec, schema: Value) -> Result<Entry, Error> {
+        let tool = DynTool::new(spec, schema, |_, _| async { Ok("ok") });
+        let name = ToolName::from(tool.spec().name.as_str());
+        Entry::freeze(name, &"this program".into(), &tool)
+    }
+
+    fn spec() -> Spec {
+        Spec::new("t", "Does something.")
+    }
+
+    #[test]
+    fn a_schema_that_does_not_compile_is_a_build_error() {
+        for bad in [
+            json!({"type": "objekt"}),
+            json!({"$ref": "#/$defs/none"}),
+            json!([1]),
+            json!({"type": "string"}),
+            json!({"properties": {"a": {"pattern": "("}}}),
+            json!({"$ref": "https://example.com/schema"}),
+        ] {
+            let error = freeze(spec(), bad.clone()).expect_err(&bad.to_string());
+            assert_eq!(error.kind(), ErrorKind::BadSchema, "{bad}");
+            assert!(error.to_string().contains("tool `t` from this program"), "{error}");
+        }
+    }
+
+    #[test]
+    fn look_around_falls_back_to_a_bounded_engine() {
+        let entry = freeze(spec(), json!({"properties": {"a": {"pattern": "^(?!x)"}}})).unwrap();
+        assert!(entry.validator().is_valid(&json!({"a": "y"})));
+        assert!(!entry.validator().is_valid(&json!({"a": "x"})));
+    }
+
+    #[test]
+    fn unknown_arguments_are_refused_unless_the_schema_or_the_tool_says_otherwise() {
+        let closed = freeze(spec(), json!({"properties": {"a": true}})).unwrap();
+        assert!(!closed.validator().is_valid(&json!({"b": 1})));
+        let open = freeze(spec(), json!({"additionalProperties": true})).unwrap();
+        assert!(open.validator().is_valid(&json!({"b": 1})));
+        let parts = json!({"allOf": [{"properties": {"a": true}}], "properties": {"b": true}});
+        let combined = freeze(spec(), parts).unwrap();
+        assert!(combined.validator().is_valid(&json!({"a": 1, "b": 2})));
+        assert!(!combined.validator().is_valid(&json!({"c": 1})));
+    }
+
+    #[test]
+    fn options_without_a_layer_are_refused_by_name() {
+        let rated = spec().rate(haft_core::Rate::parse("1/second").unwrap());
+        let error = freeze(rated, json!({})).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains("`rate`"), "{error}");
+        let retried = freeze(spec().retry(Default::default()), json!({})).unwrap_err();
+        assert!(retried.to_string().contains("`retry`"));
+        let cache = haft_core::Cache { ttl: std::time::Duration::from_secs(1), scope: None };
+        let cached = freeze(spec().read_only().cache(cache), json!({})).unwrap_err();
+        assert!(cached.to_string().contains("`cache`"));
+    }
+
+    #[test]
+    fn isolation_of_a_rust_body_and_a_wrong_example_are_build_errors() {
+        let moved = freeze(spec().isolation(Isolation::Required), json!({})).unwrap_err();
+        assert!(moved.to_string().contains("sandbox"));
+        let wrong = spec().example(json!({"a": "text"}));
+        let schema = json!({"properties": {"a": {"type": "integer"}}});
+        assert!(freeze(wrong, schema).unwrap_err().to_string().contains("example"));
+    }
+
+    #[test]
+    fn the_hash_names_the_definition() {
+        let one = freeze(spec(), json!({})).unwrap();
+        assert_eq!(one.hash(), freeze(spec(), json!({})).unwrap().hash());
+        assert_ne!(one.hash(), freeze(spec().read_only(), json!({})).unwrap().hash());
+        assert_eq!(one.hash().len(), 64);
+    }
+}

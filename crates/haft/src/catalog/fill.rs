@@ -1,0 +1,163 @@
+//! Writes what a schema settles into an argument object: defaults, and whole numbers as integers.
+//!
+//! In: validated arguments. Out: the same with nothing left to guess, so that judges, cache keys
+//! and bodies see one value. The plan is made once per tool; applying it is a walk over the plan.
+
+use serde_json::{Map, Value};
+
+/// What to write where.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fill {
+    integer: bool,
+    properties: Vec<(String, Option<Value>, Fill)>,
+    items: Option<Box<Fill>>,
+}
+
+/// Recursive schemas are followed this far; deeper values keep their own spelling.
+const DEPTH: usize = 8;
+
+impl Fill {
+    /// Makes the plan for a schema.
+    pub(crate) fn of(schema: &Value) -> Self {
+        Self::at(schema, schema, DEPTH)
+    }
+
+    fn at(root: &Value, schema: &Value, depth: usize) -> Self {
+        let Some(depth) = depth.checked_sub(1) else { return Self::default() };
+        let Some(node) = schema.as_object() else { return Self::default() };
+        if let Some(target) = node.get("$ref").and_then(Value::as_str) {
+            let found = target.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
+            return found.map(|f| Self::at(root, f, depth)).unwrap_or_default();
+        }
+        // `anyOf [X, null]` is how an optional struct looks; other unions are left alone, because
+        // which branch applies is not known here.
+        if let Some(only) = sole_branch(node) {
+            return Self::at(root, only, depth);
+        }
+        let properties = node
+            .get("properties")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+            .map(|(key, schema)| {
+                (key.clone(), schema.get("default").cloned(), Self::at(root, schema, depth))
+            })
+            .filter(|(_, default, inner)| default.is_some() || !inner.is_empty())
+            .collect();
+        let items = node
+            .get("items")
+            .map(|items| Self::at(root, items, depth))
+            .filter(|inner| !inner.is_empty())
+            .map(Box::new);
+        Self { integer: is_integer(node), properties, items }
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.integer && self.properties.is_empty() && self.items.is_none()
+    }
+
+    /// Writes what the plan says.
+    pub(crate) fn apply(&self, value: &mut Value) {
+        match value {
+            Value::Number(number) if self.integer => {
+                if let Some(whole) = whole(number) {
+                    *number = whole;
+                }
+            }
+            Value::Object(map) => {
+                for (key, default, inner) in &self.properties {
+                    match (map.get_mut(key), default) {
+                        (Some(value), _) => inner.apply(value),
+                        (None, Some(default)) => {
+                            map.insert(key.clone(), default.clone());
+                        }
+                        (None, None) => {}
+                    }
+                }
+            }
+            Value::Array(list) => {
+                if let Some(inner) = &self.items {
+                    list.iter_mut().for_each(|item| inner.apply(item));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn is_integer(node: &Map<String, Value>) -> bool {
+    match node.get("type") {
+        Some(Value::String(kind)) => kind == "integer",
+        Some(Value::Array(kinds)) => {
+            kinds.iter().any(|k| k == "integer") && !kinds.iter().any(|k| k == "number")
+        }
+        _ => false,
+    }
+}
+
+fn sole_branch(node: &Map<String, Value>) -> Option<&Value> {
+    let branches = node.get("anyOf").or_else(|| node.get("oneOf"))?.as_array()?;
+    let mut real = branches.iter().filter(|b| b.get("type").is_none_or(|t| t != "null"));
+    match (real.next(), real.next()) {
+        (Some(only), None) if branches.len() == 2 => Some(only),
+        _ => None,
+    }
+}
+
+/// `3.0` as `3`, when nothing is lost.
+fn whole(number: &serde_json::Number) -> Option<serde_json::Number> {
+    if !number.is_f64() {
+        return None;
+    }
+    let float = number.as_f64()?;
+    // Up to 2^53 every whole float is exact; beyond, the digits would be invented.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    (float.fract() == 0.0 && float.abs() <= EXACT).then(|| (float as i64).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn filled(schema: Value, mut value: Value) -> Value {
+        Fill::of(&schema).apply(&mut value);
+        value
+    }
+
+    #[test]
+    fn defaults_are_written_also_below_and_never_over_a_given_value() {
+        let schema = json!({
+            "properties": {
+                "a": {"default": 1},
+                "b": {"$ref": "#/$defs/B"},
+                "c": {"type": "array", "items": {"properties": {"d": {"default": true}}}},
+            },
+            "$defs": {"B": {"properties": {"x": {"default": "y"}}}},
+        });
+        assert_eq!(
+            filled(schema.clone(), json!({"b": {}, "c": [{}, {"d": false}]})),
+            json!({"b": {"x": "y"}, "c": [{"d": true}, {"d": false}], "a": 1})
+        );
+        assert_eq!(filled(schema, json!({"a": null})), json!({"a": null}));
+    }
+
+    #[test]
+    fn whole_floats_become_integers_only_where_integers_are_wanted() {
+        let schema = json!({"properties": {
+            "i": {"type": "integer"}, "n": {"type": "number"}, "o": {"type": ["integer", "null"]},
+        }});
+        assert_eq!(
+            filled(schema.clone(), json!({"i": 3.0, "n": 3.0, "o": -2.0})).to_string(),
+            r#"{"i":3,"n":3.0,"o":-2}"#
+        );
+        assert_eq!(filled(schema, json!({"i": 1e300})), json!({"i": 1e300}));
+    }
+
+    #[test]
+    fn a_recursive_schema_ends() {
+        let schema = json!({"properties": {"next": {"$ref": "#"}, "n": {"default": 0}}});
+        assert_eq!(filled(schema, json!({"next": {}})), json!({"next": {"n": 0}, "n": 0}));
+    }
+}

@@ -1,0 +1,228 @@
+//! The frozen set of tools that one turn sees.
+//!
+//! A shelf is all tools in their one order; a snapshot is a shelf with what is withheld this turn.
+//! Both are immutable. Equal snapshots have equal fingerprints.
+//!
+//! INVARIANT: own tools come first, sorted by name; then each source's, sorted by name.
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use haft_core::{NeedKind, Scope, ToolName};
+use sha2::{Digest, Sha256};
+
+use super::{Entry, View};
+use crate::{near::nearest, policy::Policy};
+
+/// All tools in order, with their index.
+#[derive(Debug)]
+pub(crate) struct Shelf {
+    entries: Vec<Arc<Entry>>,
+    by_name: HashMap<ToolName, usize>,
+    aliases: HashMap<String, usize>,
+    fingerprint: [u8; 32],
+    /// Whether some tool must be looked at each turn.
+    conditional: bool,
+}
+
+impl Shelf {
+    /// Arranges entries that are already in order and free of clashes. Aliases count only for the
+    /// first `own`: what somebody else brought never answers to a second name.
+    pub(crate) fn new(entries: Vec<Arc<Entry>>, own: usize) -> Self {
+        let mut hasher = Sha256::new();
+        for entry in &entries {
+            hasher.update(entry.name().as_str());
+            hasher.update([0]);
+            hasher.update(entry.raw_hash());
+        }
+        let by_name = entries.iter().enumerate().map(|(at, e)| (e.name().clone(), at)).collect();
+        let aliases = entries
+            .iter()
+            .enumerate()
+            .take(own)
+            .flat_map(|(at, e)| e.spec().aliases.iter().map(move |alias| (alias.clone(), at)))
+            .collect();
+        let conditional = entries.iter().any(|e| {
+            let spec = e.spec();
+            spec.enabled.is_some()
+                || spec.requires_user_interaction
+                || spec.needs.iter().any(|n| n.kind == NeedKind::Side)
+        });
+        Self { entries, by_name, aliases, fingerprint: hasher.finalize().into(), conditional }
+    }
+
+    pub(crate) fn entries(&self) -> &[Arc<Entry>] {
+        &self.entries
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<Entry>> {
+        self.by_name.get(name).map(|at| &self.entries[*at])
+    }
+
+    pub(crate) fn same(&self, other: &[Arc<Entry>]) -> bool {
+        self.entries.len() == other.len()
+            && self.entries.iter().zip(other).all(|(a, b)| Arc::ptr_eq(a, b))
+    }
+
+    /// Arranges what a view shows. A tool whose shown name is taken or unusable is left out and
+    /// told.
+    pub(crate) fn seen_through(&self, view: &View, told: &mut Vec<String>) -> Self {
+        let mut shown: Vec<Arc<Entry>> = Vec::new();
+        for entry in &self.entries {
+            let Some(name) = view.shown(entry.name().as_str(), entry.spec()) else { continue };
+            if !ToolName::is_safe(&name) || shown.iter().any(|e| *e.name() == *name) {
+                told.push(format!(
+                    "the view shows `{}` as `{name}`, which is taken or unusable",
+                    entry.name()
+                ));
+            } else if *entry.name() == *name {
+                shown.push(Arc::clone(entry));
+            } else {
+                shown.push(Arc::new(entry.renamed(name.into())));
+            }
+        }
+        let own = shown.len();
+        Self::new(shown, own)
+    }
+}
+
+/// Why a tool that exists is not offered this turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Withheld {
+    /// Its own `enabled` said no.
+    Disabled,
+    /// A rule refuses every call of it; the rule's reason.
+    Denied(String),
+    /// The run supplies no value of this type.
+    MissingSide(&'static str),
+    /// It needs a person and nobody can answer.
+    NeedsInteraction,
+}
+
+impl fmt::Display for Withheld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Disabled => f.write_str("it is switched off at the moment"),
+            Self::Denied(reason) => f.write_str(reason),
+            Self::MissingSide(_) => f.write_str("the host did not supply what it needs"),
+            Self::NeedsInteraction => f.write_str("it needs a person and nobody can answer here"),
+        }
+    }
+}
+
+/// The frozen set of tools that one turn sees.
+#[derive(Debug)]
+pub struct Snapshot {
+    shelf: Arc<Shelf>,
+    withheld: HashMap<ToolName, Withheld>,
+    problems: Vec<String>,
+    fingerprint: [u8; 32],
+}
+
+/// What a name leads to.
+pub(crate) enum Found<'a> {
+    Entry(&'a Arc<Entry>),
+    Withheld(&'a Withheld),
+    Nothing(Option<&'a str>),
+}
+
+impl Snapshot {
+    pub(crate) fn take(
+        shelf: Arc<Shelf>,
+        scope: &Scope,
+        policy: &dyn Policy,
+        interactive: bool,
+        problems: Vec<String>,
+    ) -> Self {
+        let mut withheld = HashMap::new();
+        if shelf.conditional || policy.hides_tools() {
+            for entry in shelf.entries() {
+                if let Some(why) = withhold(entry, scope, policy, interactive) {
+                    withheld.insert(entry.name().clone(), why);
+                }
+            }
+        }
+        let mut fingerprint = shelf.fingerprint;
+        if !withheld.is_empty() {
+            let mut hasher = Sha256::new();
+            for entry in shelf.entries().iter().filter(|e| !withheld.contains_key(e.name())) {
+                hasher.update(entry.name().as_str());
+                hasher.update([0]);
+                hasher.update(entry.raw_hash());
+            }
+            fingerprint = hasher.finalize().into();
+        }
+        Self { shelf, withheld, problems, fingerprint }
+    }
+
+    /// Goes through the tools that are offered, in their order.
+    pub fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.shelf.entries().iter().filter(|e| !self.withheld.contains_key(e.name()))
+    }
+
+    /// Returns an offered tool by its name or, for own tools, an alias.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Arc<Entry>> {
+        match self.find(name) {
+            Found::Entry(entry) => Some(entry),
+            Found::Withheld(..) | Found::Nothing(_) => None,
+        }
+    }
+
+    /// Goes through the tools that exist and are not offered, with the reason.
+    pub fn withheld(&self) -> impl Iterator<Item = (&ToolName, &Withheld)> {
+        self.shelf
+            .entries()
+            .iter()
+            .filter_map(|e| self.withheld.get(e.name()).map(|why| (e.name(), why)))
+    }
+
+    /// Returns what went wrong while the tools were gathered; the rest stands.
+    #[must_use]
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
+    /// Returns a text that is equal for equal sets of offered tools, and only for those.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        self.fingerprint.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Found<'_> {
+        let at = self.shelf.by_name.get(name).or_else(|| self.shelf.aliases.get(name));
+        match at.map(|at| &self.shelf.entries[*at]) {
+            Some(entry) => match self.withheld.get(entry.name()) {
+                Some(why) => Found::Withheld(why),
+                None => Found::Entry(entry),
+            },
+            None => Found::Nothing(nearest(name, self.entries().map(|e| e.name().as_str()))),
+        }
+    }
+}
+
+fn withhold(
+    entry: &Entry,
+    scope: &Scope,
+    policy: &dyn Policy,
+    interactive: bool,
+) -> Option<Withheld> {
+    let spec = entry.spec();
+    let guarded = |f: &dyn Fn() -> bool| {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).unwrap_or(false)
+    };
+    if let Some(enabled) = &spec.enabled
+        // FAIL CLOSED: a panic in `enabled` means no.
+        && !guarded(&|| enabled(scope))
+    {
+        return Some(Withheld::Disabled);
+    }
+    if spec.requires_user_interaction && !interactive {
+        return Some(Withheld::NeedsInteraction);
+    }
+    let missing = |n: &&haft_core::Need| n.kind == NeedKind::Side && !scope.side.has(n.type_id);
+    if let Some(need) = spec.needs.iter().find(missing) {
+        return Some(Withheld::MissingSide(need.type_name));
+    }
+    policy.hides(entry, scope).map(Withheld::Denied)
+}

@@ -1,0 +1,122 @@
+//! What can be written in a file: plain numbers with a reason each.
+//!
+//! Behaviour is handed to the runtime's builder instead. Nothing here reads the environment;
+//! `from_env` takes the variables as a value.
+
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind};
+
+/// The runtime's limits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Config {
+    /// How many calls of one turn run at once.
+    pub max_concurrency: usize,
+    /// How long one attempt may take, unless the tool says otherwise.
+    pub timeout: Duration,
+    /// How long a call may take in all, from permission on, unless the tool says otherwise.
+    pub deadline: Duration,
+    /// How long a person may think.
+    pub approval_timeout: Duration,
+    /// How long a check, a hook or a guard may take.
+    pub judge_timeout: Duration,
+    /// How long a cancelled body may take to end by itself.
+    pub grace: Duration,
+    /// The longest arguments that are read at all, in bytes.
+    pub max_arguments: usize,
+    /// The largest result that is looked at, in bytes, even when a tool says `"unbounded"`.
+    pub max_result: usize,
+    /// How many threads run blocking bodies.
+    pub max_threads: usize,
+    /// How deep calls may nest.
+    pub max_depth: u32,
+    /// How many records the memory journal keeps.
+    pub max_records: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            // What the field settled on: enough to overlap waiting, few enough to be kind to peers.
+            max_concurrency: 10,
+            // Longer than a slow build step, shorter than a person's patience.
+            timeout: Duration::from_secs(120),
+            // Five attempts' worth.
+            deadline: Duration::from_secs(600),
+            // A person may be at lunch; an unattended question should still end in this hour.
+            approval_timeout: Duration::from_secs(300),
+            // Judges look things up; one that needs half a minute is broken.
+            judge_timeout: Duration::from_secs(30),
+            // Enough to close a connection, not enough to be noticed as a hang.
+            grace: Duration::from_millis(250),
+            // A model writes far less; a whole file in an argument still fits.
+            max_arguments: 4 << 20,
+            // Past this a result is a mistake, and copying it would hurt the process.
+            max_result: 8 << 20,
+            // Blocking bodies mostly wait; more threads than this is a leak.
+            max_threads: 64,
+            // Deeper than any honest composition of tools.
+            max_depth: 8,
+            // A few megabytes at most.
+            max_records: 1_000,
+        }
+    }
+}
+
+impl Config {
+    /// Takes over what the environment says. Known: `HAFT_MAX_CONCURRENCY`.
+    ///
+    /// ```
+    /// use haft::Config;
+    ///
+    /// let vars = [("HAFT_MAX_CONCURRENCY", "4")];
+    /// assert_eq!(Config::from_env(vars).unwrap().max_concurrency, 4);
+    /// assert!(Config::from_env([("HAFT_MAX_CONCURRENCY", "many")]).is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// Fails when a value is no whole number above zero.
+    pub fn from_env<K: AsRef<str>, V: AsRef<str>>(
+        vars: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<Self, Error> {
+        let mut config = Self::default();
+        for (name, value) in vars {
+            if name.as_ref() == "HAFT_MAX_CONCURRENCY" {
+                config.max_concurrency =
+                    value.as_ref().trim().parse().ok().filter(|n| *n > 0).ok_or_else(|| {
+                        Error::new(
+                            ErrorKind::BadConfig,
+                            format!(
+                                "`HAFT_MAX_CONCURRENCY` must be a whole number above zero, got `{}`",
+                                value.as_ref()
+                            ),
+                        )
+                        .hint("leave it out to run 10 calls of a turn at once")
+                    })?;
+            }
+        }
+        Ok(config)
+    }
+
+    /// Refuses what would let nothing run.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let zero = [
+            ("max_concurrency", self.max_concurrency == 0),
+            ("timeout", self.timeout.is_zero()),
+            ("deadline", self.deadline.is_zero()),
+            ("approval_timeout", self.approval_timeout.is_zero()),
+            ("judge_timeout", self.judge_timeout.is_zero()),
+            ("max_arguments", self.max_arguments == 0),
+            ("max_result", self.max_result == 0),
+            ("max_threads", self.max_threads == 0),
+        ];
+        match zero.iter().find(|(_, is_zero)| *is_zero) {
+            Some((name, _)) => Err(Error::new(
+                ErrorKind::BadConfig,
+                format!("`{name}` of zero would let no call run"),
+            )),
+            None => Ok(()),
+        }
+    }
+}

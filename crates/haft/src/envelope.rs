@@ -1,0 +1,151 @@
+//! What the model receives for one call: an outcome with a size, a label and an id.
+
+use std::time::Duration;
+
+use haft_core::{Block, CallId, Failure, Label, Output, Ran, ToolName};
+use serde::Serialize;
+
+/// The answer to one call.
+#[derive(Debug, Serialize)]
+pub struct Envelope {
+    pub(crate) id: CallId,
+    pub(crate) called: ToolName,
+    pub(crate) meant: ToolName,
+    #[serde(flatten)]
+    pub(crate) outcome: Outcome,
+    pub(crate) label: Label,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cut: Option<Cut>,
+    #[serde(rename = "elapsed_us", serialize_with = "micros")]
+    pub(crate) elapsed: Duration,
+}
+
+/// How a call ended.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Outcome {
+    Output(Output),
+    Failure {
+        #[serde(flatten)]
+        failure: Failure,
+        /// What a streaming body had told before it was interrupted.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        interrupted_output: String,
+    },
+}
+
+/// How much of a result is not shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Cut {
+    /// Characters of the whole result.
+    pub of: usize,
+    /// Characters that are shown.
+    pub shown: usize,
+}
+
+fn micros<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
+}
+
+impl Envelope {
+    /// Returns the id that the answer is given under.
+    #[must_use]
+    pub fn id(&self) -> &CallId {
+        &self.id
+    }
+
+    /// Returns the name the model wrote.
+    #[must_use]
+    pub fn called(&self) -> &ToolName {
+        &self.called
+    }
+
+    /// Returns the tool that was meant; the name the model wrote when there is none.
+    #[must_use]
+    pub fn meant(&self) -> &ToolName {
+        &self.meant
+    }
+
+    /// Returns the output of a call that succeeded.
+    #[must_use]
+    pub fn output(&self) -> Option<&Output> {
+        match &self.outcome {
+            Outcome::Output(output) => Some(output),
+            Outcome::Failure { .. } => None,
+        }
+    }
+
+    /// Returns the failure of a call that did not.
+    #[must_use]
+    pub fn failure(&self) -> Option<&Failure> {
+        match &self.outcome {
+            Outcome::Output(_) => None,
+            Outcome::Failure { failure, .. } => Some(failure),
+        }
+    }
+
+    /// Returns whether the call failed.
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        self.failure().is_some()
+    }
+
+    /// Returns whether the body ran.
+    #[must_use]
+    pub fn ran(&self) -> Ran {
+        self.failure().map_or(Ran::Yes, Failure::ran)
+    }
+
+    /// Returns where the content comes from and how far it is trusted.
+    #[must_use]
+    pub fn label(&self) -> Label {
+        self.label
+    }
+
+    /// Returns how much is not shown, if anything.
+    #[must_use]
+    pub fn cut(&self) -> Option<Cut> {
+        self.cut
+    }
+
+    /// Returns how long the whole walk took.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.elapsed
+    }
+
+    /// Returns what the model reads.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match &self.outcome {
+            Outcome::Output(output) => output.to_text(),
+            Outcome::Failure { failure, interrupted_output } if interrupted_output.is_empty() => {
+                failure.to_string()
+            }
+            Outcome::Failure { failure, interrupted_output } => format!(
+                "{failure}\nOutput before the interruption ({} characters):\n{interrupted_output}",
+                interrupted_output.chars().count()
+            ),
+        }
+    }
+
+    /// Returns the content blocks of a success, or the text of a failure as one block.
+    #[must_use]
+    pub fn blocks(&self) -> Vec<Block> {
+        match &self.outcome {
+            Outcome::Output(output) => output.blocks.clone(),
+            Outcome::Failure { .. } => vec![Block::text(self.text())],
+        }
+    }
+
+    /// Returns the outcome for a Rust caller.
+    ///
+    /// # Errors
+    /// Returns the call's failure.
+    pub fn into_outcome(self) -> Result<Output, Failure> {
+        match self.outcome {
+            Outcome::Output(output) => Ok(output),
+            Outcome::Failure { failure, .. } => Err(failure),
+        }
+    }
+}

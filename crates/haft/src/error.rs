@@ -1,0 +1,85 @@
+//! The one error of this crate, written for the operator: the setup or the machine is wrong.
+//!
+//! What a model can cause is never an `Error`; it is a `Failure` inside an answer.
+
+use std::fmt;
+
+use haft_core::BoxError;
+
+/// What kind of thing went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A tool's definition contradicts itself or cannot be used.
+    BadTool,
+    /// Two tools answer to one name.
+    DuplicateName,
+    /// A JSON Schema does not compile.
+    BadSchema,
+    /// A tool wants a value that the host did not supply.
+    MissingState,
+    /// An option is declared whose layer this version does not have.
+    Unsupported,
+    /// A setting is impossible.
+    BadConfig,
+    /// A source could not be opened or asked.
+    Source,
+    /// A provider's response could not be read.
+    BadResponse,
+}
+
+/// Why something could not be set up or read.
+#[derive(Debug)]
+pub struct Error(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    hints: Vec<String>,
+    source: Option<BoxError>,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self(Box::new(Inner { kind, message: message.into(), hints: Vec::new(), source: None }))
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.0.hints.push(hint.into());
+        self
+    }
+
+    pub(crate) fn because(mut self, source: impl Into<BoxError>) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// Returns what kind of error this is; callers branch on it.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Returns what could be done about it.
+    #[must_use]
+    pub fn hints(&self) -> &[String] {
+        &self.0.hints
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)?;
+        for hint in &self.0.hints {
+            write!(f, "\nhint: {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|e| e as _)
+    }
+}

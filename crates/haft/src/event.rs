@@ -1,0 +1,146 @@
+//! What observers receive: one closed enum, and exactly one terminal event per call.
+//!
+//! Events are facts that already happened. An observer cannot change or fail a call; one that
+//! panics is left out for that event.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
+
+use haft_core::{CallId, Class, Code, Note, Ran, RunId, ToolName, Verdict};
+use serde_json::Value;
+
+use crate::turn::Place;
+
+/// Something that happened.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Event {
+    /// A turn began, with this many tools.
+    TurnStarted {
+        /// The run.
+        run: RunId,
+        /// Which turn of the run, from 1.
+        cycle: u32,
+        /// How many tools it offers.
+        tools: usize,
+    },
+    /// A source could not be asked, or brought a tool that cannot be used.
+    Problem {
+        /// The run.
+        run: RunId,
+        /// What went wrong.
+        message: String,
+    },
+    /// A call was taken in and has its place.
+    Planned {
+        /// The call.
+        call: CallId,
+        /// The name the model wrote.
+        called: ToolName,
+        /// Its place in the plan.
+        place: Place,
+    },
+    /// A call begins its walk.
+    Started {
+        /// The call.
+        call: CallId,
+        /// The name the model wrote.
+        called: ToolName,
+        /// The tool it means.
+        meant: ToolName,
+        /// The frozen arguments; nothing when they could not be admitted.
+        arguments: Option<Arc<Value>>,
+        /// How it shares the floor; nothing when it could not be admitted.
+        class: Option<Class>,
+    },
+    /// Somebody is being asked about a call.
+    Asked {
+        /// The call.
+        call: CallId,
+        /// Why.
+        verdict: Verdict,
+    },
+    /// A call may run.
+    Permitted {
+        /// The call.
+        call: CallId,
+        /// Who allowed it, and why.
+        verdict: Verdict,
+    },
+    /// The body begins.
+    Running {
+        /// The call.
+        call: CallId,
+    },
+    /// The body tells something.
+    Noted {
+        /// The call.
+        call: CallId,
+        /// What it tells.
+        note: Note,
+    },
+    /// The call has its answer. Exactly one per call, always the last.
+    Finished {
+        /// The call.
+        call: CallId,
+        /// The tool it meant.
+        meant: ToolName,
+        /// The failure's code; nothing for a success.
+        failed: Option<Code>,
+        /// Whether the body ran.
+        ran: Ran,
+        /// How long the whole walk took.
+        elapsed: Duration,
+    },
+    /// All calls of the turn have their answers.
+    TurnFinished {
+        /// The run.
+        run: RunId,
+        /// How many calls were answered.
+        answers: usize,
+    },
+}
+
+impl Event {
+    /// Returns whether this is the last event of a call.
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
+        matches!(self, Self::Finished { .. })
+    }
+}
+
+/// Receives events. It is called in place, so it should only take note and return.
+pub trait Observer: Send + Sync + 'static {
+    /// Takes note of something that happened.
+    fn observe(&self, event: &Event);
+}
+
+impl<F: Fn(&Event) + Send + Sync + 'static> Observer for F {
+    fn observe(&self, event: &Event) {
+        self(event);
+    }
+}
+
+/// All observers of a runtime.
+#[derive(Default)]
+pub(crate) struct Events(Vec<Box<dyn Observer>>);
+
+impl Events {
+    pub(crate) fn new(observers: Vec<Box<dyn Observer>>) -> Self {
+        Self(observers)
+    }
+
+    /// Tells an event; it is not even made when nobody listens.
+    pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
+        if self.0.is_empty() {
+            return;
+        }
+        let event = event();
+        for observer in &self.0 {
+            let _ = catch_unwind(AssertUnwindSafe(|| observer.observe(&event)));
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What is written down: the intent before the effect, the outcome before the answer.
+//!
+//! `perform` asks for an `Intent` by type, and only `intend` here makes one. A journal that cannot
+//! take the intent stops the call; one that cannot settle turns its answer into `unrecorded`.
+
+mod memory;
+
+use std::{sync::Arc, time::Duration};
+
+use haft_core::{BoxError, BoxFuture, CallId, Class, Code, Failure, Ran, RunId, ToolName, Verdict};
+use serde::Serialize;
+use serde_json::Value;
+
+pub use self::memory::MemoryJournal;
+use crate::lifecycle::Permitted;
+
+/// A call that is about to run.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Intended {
+    /// The run.
+    pub run: RunId,
+    /// Which turn of it.
+    pub cycle: u32,
+    /// The call.
+    pub call: CallId,
+    /// The tool.
+    pub tool: ToolName,
+    /// The frozen arguments.
+    pub arguments: Arc<Value>,
+    /// How it shares the floor.
+    pub class: Class,
+    /// Who allowed it, and why.
+    pub verdict: Verdict,
+}
+
+/// A call that has ended, whether or not it ran.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Settled {
+    /// The run.
+    pub run: RunId,
+    /// Which turn of it.
+    pub cycle: u32,
+    /// The call.
+    pub call: CallId,
+    /// The name the model wrote.
+    pub called: ToolName,
+    /// The tool it meant.
+    pub meant: ToolName,
+    /// The failure's code; nothing for a success.
+    pub failed: Option<Code>,
+    /// The failure's message, or nothing.
+    pub error: Option<String>,
+    /// Whether the body ran.
+    pub ran: Ran,
+    /// How long the walk took.
+    #[serde(skip)]
+    pub elapsed: Duration,
+}
+
+/// Where intents and outcomes are kept.
+pub trait Journal: Send + Sync + 'static {
+    /// Writes down that a call is about to run. Until this returns, nothing runs.
+    fn intend(&self, intended: Intended) -> BoxFuture<'_, Result<(), BoxError>>;
+
+    /// Writes down how a call ended. Until this returns, nobody is told.
+    fn settle(&self, settled: Settled) -> BoxFuture<'_, Result<(), BoxError>>;
+}
+
+/// The proof that an intent was written down.
+#[derive(Debug)]
+pub(crate) struct Intent(());
+
+/// Writes down the intent of a permitted call.
+pub(crate) async fn intend(
+    journal: &dyn Journal,
+    permitted: &Permitted,
+) -> Result<Intent, Failure> {
+    let admitted = permitted.admitted();
+    let cx = admitted.context();
+    let intended = Intended {
+        run: cx.run_id().clone(),
+        cycle: cx.cycle(),
+        call: cx.call_id().clone(),
+        tool: cx.meant().clone(),
+        arguments: Arc::clone(admitted.arguments()),
+        class: admitted.claim().class,
+        verdict: permitted.verdict().clone(),
+    };
+    match journal.intend(intended).await {
+        Ok(()) => Ok(Intent(())),
+        Err(e) => Err(Failure::new(
+            Code::Unrecorded,
+            "the call could not be written down beforehand, so it was not run",
+        )
+        .with_ran(Ran::No)
+        .with_source(e)),
+    }
+}

@@ -1,0 +1,32 @@
+//! The runtime between a language model and the world.
+
+mod error;
+mod config;
+mod near;
+mod catalog;
+mod export;
+mod runtime;
+mod run;
+mod turn;
+mod lifecycle;
+mod policy;
+mod hooks;
+mod journal;
+mod envelope;
+mod event;
+
+pub use haft_core::*;
+pub use haft_macros::{Tool, tool, tools};
+
+pub use catalog::{Catalog, CatalogBuilder, Entry, Snapshot, Source, View, Withheld};
+pub use config::Config;
+pub use envelope::{Cut, Envelope};
+pub use error::{Error, ErrorKind};
+pub use event::{Event, Observer};
+pub use export::{Dialect, Response};
+pub use hooks::{Before, Hook};
+pub use journal::{Intended, Journal, MemoryJournal, Settled};
+pub use policy::{AllowEverything, Answer, Approver, DefaultPolicy, Guard, Policy, Question};
+pub use run::{Run, RunBuilder};
+pub use runtime::{Runtime, RuntimeBuilder};
+pub use turn::{Admitted, Arguments, Call, Control, Intake, Place, Planned, Stop, Turn, Why};

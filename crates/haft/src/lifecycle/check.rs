@@ -1,0 +1,38 @@
+//! The tool's own semantic check, just before the call is judged.
+//!
+//! It looks at the world, so it waits until earlier batches have changed it. A check that fails to
+//! answer is a no: the body does not run.
+
+use haft_core::{Code, Failure, Ran};
+
+use super::watch::{Stopped, watched};
+use crate::turn::{Admitted, TurnCore};
+
+/// Runs the check.
+pub(crate) async fn check(turn: &TurnCore, call: &Admitted) -> Result<(), Failure> {
+    let cx = call.context();
+    let Some(check) = call.tool().body().check(call.args(), cx) else { return Ok(()) };
+    match watched(turn, cx, turn.inner.config.judge_timeout, check).await {
+        Ok(said) => said.map_err(meaning),
+        Err(Stopped::Cancelled(failure)) => Err(failure),
+        Err(stopped) => Err(Failure::new(
+            Code::Panicked,
+            "the tool's own check of the arguments broke, so it was not run",
+        )
+        .with_ran(Ran::No)
+        .with_source(stopped.to_string())),
+    }
+}
+
+/// An ordinary error in a check is about the meaning of the arguments, and nothing ran.
+fn meaning(failure: Failure) -> Failure {
+    if failure.code() == Code::ToolFailed {
+        let told = Failure::invalid(failure.message());
+        match failure.next() {
+            Some(next) => told.with_next(next),
+            None => told,
+        }
+    } else {
+        failure.with_ran(Ran::No)
+    }
+}

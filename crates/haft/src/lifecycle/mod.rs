@@ -1,0 +1,245 @@
+//! One call, from admission to answer. This is the hub: it reads top to bottom and calls the
+//! phases in order; phases return facts, the hub tells events and writes the journal.
+//!
+//! INVARIANT: `walk` always ends in exactly one envelope and exactly one terminal event.
+
+mod watch;
+mod check;
+mod before;
+mod permit;
+mod perform;
+mod after;
+mod shape;
+
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use haft_core::{Claim, Class, Code, Context, Failure, Interrupt, Output, Ran};
+use tokio::time::Instant;
+
+use self::permit::Permit;
+pub(crate) use self::permit::Permitted;
+use crate::{
+    envelope::{Envelope, Outcome},
+    event::Event,
+    journal::{self, Settled},
+    turn::{Admitted, TurnCore, gate},
+};
+
+/// A person's edit or a rule's rewrite goes round again; more often than this nobody agrees.
+const MAX_ROUNDS: usize = 2;
+
+/// The call that a nested call is part of.
+pub(crate) struct Parent {
+    pub(crate) claim: Claim,
+    pub(crate) deadline: Option<Instant>,
+}
+
+/// Walks one call to its answer. A call that was not admitted takes the same last steps.
+pub(crate) async fn walk(
+    turn: Arc<TurnCore>,
+    admitted: Result<Admitted, Failure>,
+    cx: Context,
+    parent: Option<Parent>,
+) -> Envelope {
+    let began = Instant::now();
+    turn.inner.events.tell(|| Event::Started {
+        call: cx.call_id().clone(),
+        called: cx.called().clone(),
+        meant: cx.meant().clone(),
+        arguments: admitted.as_ref().ok().map(|a| Arc::clone(a.arguments())),
+        class: admitted.as_ref().ok().map(|a| a.claim().class),
+    });
+    let unfinished = Unfinished { turn: &turn, cx: &cx, began };
+    let (label, bound) = match &admitted {
+        Ok(admitted) => {
+            let spec = admitted.tool().spec();
+            (spec.label, Some(spec.max_result))
+        }
+        Err(_) => (haft_core::Label::CLEAN, None),
+    };
+    let outcome = match admitted {
+        Ok(admitted) => {
+            let work = run(&turn, admitted, parent.as_ref());
+            match std::panic::AssertUnwindSafe(work).catch_unwind().await {
+                Ok(outcome) => outcome,
+                // Bodies, judges and hooks are watched one by one; this is a mistake of ours.
+                Err(_) => Err(Failure::new(Code::UnknownOutcome, "the runtime itself panicked")),
+            }
+        }
+        Err(failure) => Err(failure),
+    };
+    let outcome = shape::shape(outcome, bound, &cx, &turn.inner.config);
+    let mut envelope = Envelope {
+        id: cx.call_id().clone(),
+        called: cx.called().clone(),
+        meant: cx.meant().clone(),
+        label,
+        cut: outcome.1,
+        outcome: outcome.0,
+        elapsed: began.elapsed(),
+    };
+    settle(&turn, &cx, &mut envelope).await;
+    std::mem::forget(unfinished);
+    tell_finished(&turn, &cx, &envelope);
+    envelope
+}
+
+/// From an admitted call to the outcome of its body, or to why there is none.
+async fn run(
+    turn: &Arc<TurnCore>,
+    admitted: Admitted,
+    parent: Option<&Parent>,
+) -> Result<Output, Failure> {
+    let permitted = clear(turn, admitted).await?;
+    let (entry, claim, cx) = {
+        let admitted = permitted.admitted();
+        (Arc::clone(admitted.tool()), admitted.claim().clone(), admitted.context().clone())
+    };
+    turn.inner.events.tell(|| Event::Permitted {
+        call: cx.call_id().clone(),
+        verdict: permitted.verdict().clone(),
+    });
+    // Before the message has ended only plain reads may start.
+    if turn.end.get().is_none() && claim.class != Class::ReadOnly {
+        message_end(turn, &cx).await?;
+    }
+    let config = &turn.inner.config;
+    let mut deadline = Instant::now() + entry.spec().deadline.unwrap_or(config.deadline);
+    if let Some(outer) = parent.and_then(|p| p.deadline) {
+        deadline = deadline.min(outer);
+    }
+    cx.set_deadline(deadline.into_std());
+    let entered =
+        gate::enter(turn, &entry, &claim, &cx, parent.map(|p| &p.claim), deadline).await?;
+    let intent = journal::intend(&*turn.inner.journal, &permitted);
+    let intent = match watch::within(config.judge_timeout, intent).await {
+        Ok(intent) => intent?,
+        Err(stopped) => {
+            return Err(Failure::new(
+                Code::Unrecorded,
+                "the call could not be written down beforehand, so it was not run",
+            )
+            .with_ran(Ran::No)
+            .with_source(stopped.to_string()));
+        }
+    };
+    turn.inner.events.tell(|| Event::Running { call: cx.call_id().clone() });
+    let outcome = perform::perform(turn, permitted, intent, entered, deadline).await;
+    after::after(&turn.inner, &cx, outcome).await
+}
+
+/// Check, hooks, judgement; a person's change goes round again, at most twice.
+async fn clear(turn: &TurnCore, mut admitted: Admitted) -> Result<Permitted, Failure> {
+    for _ in 0..=MAX_ROUNDS {
+        if let Some(stop) = turn.stopped(admitted.context()) {
+            return Err(stop);
+        }
+        check::check(turn, &admitted).await?;
+        admitted = before::before(turn, admitted).await?;
+        let mut permit = permit::permit(turn, admitted).await?;
+        if let Permit::Ask(call, verdict) = permit {
+            let cx = call.context().clone();
+            // Nobody is bothered about a message that may yet turn out to be cut off.
+            if turn.end.get().is_none() {
+                message_end(turn, &cx).await?;
+            }
+            turn.inner
+                .events
+                .tell(|| Event::Asked { call: cx.call_id().clone(), verdict: verdict.clone() });
+            permit = permit::ask(turn, call, verdict).await?;
+        }
+        match permit {
+            Permit::Granted(permitted) => return Ok(permitted),
+            Permit::Again(again) | Permit::Ask(again, _) => admitted = again,
+        }
+    }
+    Err(Failure::new(
+        Code::Denied,
+        "the arguments were changed again each time they were judged, so nothing was run",
+    ))
+}
+
+/// Waits until the model's message has ended, and refuses if it ended badly.
+async fn message_end(turn: &TurnCore, cx: &Context) -> Result<(), Failure> {
+    let stop = tokio::select! {
+        biased;
+        stop = turn.end.wait() => stop,
+        () = cx.cancelled() => return Err(turn.why_stopped(cx)),
+        () = turn.interrupt.cancelled() => return Err(turn.why_stopped(cx)),
+    };
+    match stop.why_not() {
+        None => Ok(()),
+        Some(why) => Err(not_run(why)),
+    }
+}
+
+/// The failure of a call whose message ended badly.
+pub(crate) fn not_run(why: &str) -> Failure {
+    Failure::new(Code::NotRun, why).with_next("make the calls again in a complete message")
+}
+
+/// Writes down how the call ended; what cannot be written down is not told as if it were.
+async fn settle(turn: &TurnCore, cx: &Context, envelope: &mut Envelope) {
+    let settled = Settled {
+        run: cx.run_id().clone(),
+        cycle: cx.cycle(),
+        call: cx.call_id().clone(),
+        called: cx.called().clone(),
+        meant: cx.meant().clone(),
+        failed: envelope.failure().map(Failure::code),
+        error: envelope.failure().map(|f| f.message().to_owned()),
+        ran: envelope.ran(),
+        elapsed: envelope.elapsed,
+    };
+    let ran = settled.ran;
+    let limit = turn.inner.config.judge_timeout;
+    let written = watch::within(limit, turn.inner.journal.settle(settled)).await;
+    let error = match written {
+        Ok(Ok(())) => return,
+        Ok(Err(e)) => e,
+        Err(stop) => stop.to_string().into(),
+    };
+    let failure = Failure::new(
+        Code::Unrecorded,
+        "the call ended, but its end could not be written down, so its result is withheld",
+    )
+    .with_ran(ran)
+    .with_source(error);
+    envelope.outcome = Outcome::Failure { failure, interrupted_output: String::new() };
+    envelope.cut = None;
+}
+
+fn tell_finished(turn: &TurnCore, cx: &Context, envelope: &Envelope) {
+    turn.inner.events.tell(|| Event::Finished {
+        call: cx.call_id().clone(),
+        meant: cx.meant().clone(),
+        failed: envelope.failure().map(Failure::code),
+        ran: envelope.ran(),
+        elapsed: envelope.elapsed,
+    });
+}
+
+/// Tells the terminal event of a walk that is dropped, as when the async runtime shuts down.
+struct Unfinished<'a> {
+    turn: &'a TurnCore,
+    cx: &'a Context,
+    began: Instant,
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        self.turn.inner.events.tell(|| Event::Finished {
+            call: self.cx.call_id().clone(),
+            meant: self.cx.meant().clone(),
+            failed: Some(Code::UnknownOutcome),
+            ran: Ran::Unknown,
+            elapsed: self.began.elapsed(),
+        });
+    }
+}
+
+/// Whether an interrupt of the turn stops a call of this class once it runs.
+fn yields_to_interrupt(admitted: &Admitted) -> bool {
+    admitted.tool().spec().interrupt_of(admitted.claim().class) == Interrupt::Cancel
+}

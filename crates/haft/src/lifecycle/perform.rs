@@ -1,0 +1,139 @@
+//! Runs the body of a permitted call, and stops it if it must be stopped.
+//!
+//! In: a `Permitted`, a journaled `Intent`, the place on the floor. Out: the outcome. Stopping is
+//! asking first: the token is cancelled, the body has a moment to end by itself, and only then is
+//! it dropped. A blocking body cannot be dropped; if it still runs, nobody knows how it will end.
+//!
+//! INVARIANT: `cancelled` and `timed_out` are said only when the end of the body was observed.
+
+use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, task::Poll};
+
+use futures_util::FutureExt as _;
+use haft_core::{Code, Context, Failure, Output, Ran};
+use tokio::time::Instant;
+
+use super::{
+    permit::Permitted,
+    watch::{once, panic_text},
+    yields_to_interrupt,
+};
+use crate::{
+    catalog::Entry,
+    journal::Intent,
+    turn::{Nest, TurnCore, gate::Entered},
+};
+
+type Ended = std::thread::Result<Result<Output, Failure>>;
+
+/// How an attempt at the body came to an end.
+enum Attempt {
+    /// By itself.
+    Ended(Ended),
+    /// By itself, but only after it was asked to stop.
+    Yielded(Ended, Failure),
+    /// Not at all, as far as we could see; the future is dropped.
+    GivenUp(Failure),
+}
+
+/// Runs the body.
+pub(super) async fn perform(
+    turn: &Arc<TurnCore>,
+    permitted: Permitted,
+    _intent: Intent,
+    entered: Entered<'_>,
+    deadline: Instant,
+) -> Result<Output, Failure> {
+    let admitted = permitted.into_admitted();
+    let yields = yields_to_interrupt(&admitted);
+    let (entry, _json, args, claim, cx) = admitted.into_parts();
+    cx.set_tag(Nest::new(Arc::clone(turn), claim));
+    // Making the future runs the author's code too, so it happens under the watch.
+    let body = async { entry.body().call(args, &cx).await };
+    match attempt(turn, &entry, &cx, yields, deadline, body).await {
+        Attempt::Ended(ended) => checked(&entry, outcome(ended)),
+        // It ended well after all: what is known is worth more than what was intended.
+        Attempt::Yielded(Ok(Ok(output)), _) => checked(&entry, Ok(output)),
+        Attempt::Yielded(ended, stop) => Err(match outcome(ended) {
+            Ok(_) => stop.with_ran(Ran::Yes),
+            Err(own) => stop.with_ran(Ran::Yes).with_source(own.to_string()),
+        }),
+        // An async body does nothing more once it is dropped.
+        Attempt::GivenUp(stop) if !cx.is_blocking() => Err(stop.with_ran(Ran::Yes)),
+        Attempt::GivenUp(stop) => {
+            entered.holds.abandon();
+            cx.keep(entered.holds);
+            Err(Failure::new(
+                Code::UnknownOutcome,
+                format!("{}; it could not be stopped and may still be working", stop.message()),
+            )
+            .with_next("find out what happened before you do it again")
+            .with_source(stop.to_string()))
+        }
+    }
+}
+
+/// Polls the body to its end, or asks it to stop and waits a moment. The body is dropped when this
+/// returns, so that queued blocking work is withdrawn before anyone asks whether some still runs.
+async fn attempt(
+    turn: &TurnCore,
+    entry: &Entry,
+    cx: &Context,
+    yields: bool,
+    deadline: Instant,
+    body: impl Future<Output = Result<Output, Failure>>,
+) -> Attempt {
+    let mut body = pin!(AssertUnwindSafe(body).catch_unwind());
+    if let Poll::Ready(ended) = once(body.as_mut()).await {
+        return Attempt::Ended(ended);
+    }
+    let timeout = Instant::now() + entry.spec().timeout.unwrap_or(turn.inner.config.timeout);
+    let stop = tokio::select! {
+        biased;
+        ended = body.as_mut() => return Attempt::Ended(ended),
+        () = cx.cancelled() => turn.why_stopped(cx),
+        () = turn.interrupt.cancelled(), if yields => turn.why_stopped(cx),
+        () = tokio::time::sleep_until(timeout.min(deadline)) => late(timeout <= deadline),
+    };
+    cx.cancellation().cancel();
+    match tokio::time::timeout(turn.inner.config.grace, body).await {
+        Ok(ended) => Attempt::Yielded(ended, stop),
+        Err(_) => Attempt::GivenUp(stop),
+    }
+}
+
+fn late(by_timeout: bool) -> Failure {
+    if by_timeout {
+        Failure::new(Code::TimedOut, "the tool took too long and was stopped")
+            .with_next("ask for less at once, or try again later")
+    } else {
+        Failure::new(Code::DeadlinePassed, "the call's time ran out and it was stopped")
+    }
+}
+
+fn outcome(ended: Ended) -> Result<Output, Failure> {
+    match ended {
+        Ok(outcome) => outcome,
+        // The words of a panic may hold anything; they are for the operator.
+        Err(panic) => Err(Failure::new(Code::Panicked, "the tool broke while it ran")
+            .with_next("do not repeat the same call; tell the user if you need it")
+            .with_source(panic_text(&*panic))),
+    }
+}
+
+/// Checks structured output against the schema it was declared with.
+fn checked(entry: &Entry, outcome: Result<Output, Failure>) -> Result<Output, Failure> {
+    let output = outcome?;
+    let Some(validator) = entry.output_validator() else { return Ok(output) };
+    let wrong = |why: String| {
+        Failure::new(Code::BadOutput, "the tool's result does not have the form it declares")
+            .with_source(why)
+    };
+    let problem = match &output.structured {
+        None => Some("no structured data".to_owned()),
+        Some(data) => validator.iter_errors(data).next().map(|e| e.to_string()),
+    };
+    match problem {
+        Some(problem) => Err(wrong(problem)),
+        None => Ok(output),
+    }
+}

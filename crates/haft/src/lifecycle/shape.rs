@@ -1,0 +1,190 @@
+//! Makes an outcome fit to be shown: nothing reaches the model without a bound.
+//!
+//! In: the outcome and the tool's bound. Out: the same, cut to the bound as a whole, with a line
+//! that says how much is missing. Cuts keep head and tail and fall between characters.
+
+use haft_core::{Block, Bound, Code, Context, Failure, Output, Ran};
+
+use crate::{
+    config::Config,
+    envelope::{Cut, Outcome},
+};
+
+/// Shapes an outcome.
+pub(super) fn shape(
+    outcome: Result<Output, Failure>,
+    bound: Option<Bound>,
+    cx: &Context,
+    config: &Config,
+) -> (Outcome, Option<Cut>) {
+    match outcome {
+        Ok(mut output) => {
+            let cut = bound_output(&mut output, bound.unwrap_or_default(), config.max_result);
+            (Outcome::Output(output), cut)
+        }
+        Err(failure) => {
+            let stopped = matches!(
+                failure.code(),
+                Code::Cancelled
+                    | Code::SiblingAborted
+                    | Code::TimedOut
+                    | Code::DeadlinePassed
+                    | Code::UnknownOutcome
+            );
+            let interrupted_output = match stopped && failure.ran() != Ran::No {
+                true => cx.partial_so_far(),
+                false => String::new(),
+            };
+            (Outcome::Failure { failure, interrupted_output }, None)
+        }
+    }
+}
+
+/// Cuts an output so that the whole of it stays within the bound.
+fn bound_output(output: &mut Output, bound: Bound, hard: usize) -> Option<Cut> {
+    let limit = match bound {
+        Bound::Chars(chars) => chars,
+        Bound::Unbounded => hard,
+    };
+    // Bytes bound characters from above, so the common case counts nothing.
+    let bytes: usize = output.blocks.iter().map(weight).sum();
+    if bytes <= limit && bytes <= hard {
+        return None;
+    }
+    let of: usize = output.blocks.iter().map(chars).sum();
+    if of <= limit && bytes <= hard {
+        return None;
+    }
+    // Structured data cannot be cut and stay true; the text says what is missing.
+    output.structured = None;
+    let mut room = limit.min(hard);
+    let mut shown = 0;
+    let mut kept = Vec::new();
+    for block in output.blocks.drain(..) {
+        let size = chars(&block);
+        if size <= room && weight(&block) <= hard {
+            room -= size;
+            shown += size;
+            kept.push(block);
+            continue;
+        }
+        let text = match block {
+            Block::Text { text } => text,
+            Block::Json { json } => json.to_string(),
+            // Half a picture is no picture.
+            Block::Image { media_type, .. } => format!("[image {media_type} left out: too large]"),
+            Block::Audio { media_type, .. } => format!("[audio {media_type} left out: too large]"),
+            Block::Link { uri, .. } => uri,
+        };
+        let (head, tail) = head_and_tail(&text, room);
+        shown += head.chars().count() + tail.chars().count();
+        kept.push(Block::text(format!(
+            "{head}\n[… cut: {shown} of {of} characters are shown …]\n{tail}"
+        )));
+        break;
+    }
+    output.blocks = kept;
+    Some(Cut { of, shown })
+}
+
+/// Keeps three quarters of the room for the head and a quarter for the tail.
+fn head_and_tail(text: &str, room: usize) -> (&str, &str) {
+    let tail_room = room / 4;
+    let head_end = nth_char(text, room - tail_room);
+    let tail_start = match tail_room {
+        0 => text.len(),
+        n => text.char_indices().rev().nth(n - 1).map_or(0, |(at, _)| at),
+    };
+    (&text[..head_end], &text[tail_start.max(head_end)..])
+}
+
+fn nth_char(text: &str, n: usize) -> usize {
+    text.char_indices().nth(n).map_or(text.len(), |(at, _)| at)
+}
+
+fn chars(block: &Block) -> usize {
+    match block {
+        Block::Text { text } => text.chars().count(),
+        other => weight(other),
+    }
+}
+
+fn weight(block: &Block) -> usize {
+    match block {
+        Block::Text { text } => text.len(),
+        Block::Json { json } => json_size(json),
+        Block::Image { data, .. } | Block::Audio { data, .. } => data.len(),
+        Block::Link { uri, name, .. } => uri.len() + name.len(),
+    }
+}
+
+/// The length of the compact text, without writing it.
+fn json_size(json: &serde_json::Value) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    let _ = serde_json::to_writer(&mut count, json);
+    count.0
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_small_result_is_left_alone() {
+        let mut output = Output::text("é".repeat(10));
+        assert_eq!(bound_output(&mut output, Bound::Chars(10), 1_000), None);
+        assert_eq!(output.to_text().chars().count(), 10);
+    }
+
+    #[test]
+    fn the_bound_holds_for_all_blocks_together() {
+        let many = vec![Block::text("x".repeat(100)); 50];
+        let mut output = Output { blocks: many, structured: Some(json!(1)) };
+        let cut = bound_output(&mut output, Bound::Chars(1_000), 1 << 20).unwrap();
+        assert_eq!(cut.of, 5_000);
+        assert!(cut.shown <= 1_000);
+        assert!(output.to_text().len() < 1_200);
+        assert_eq!(output.structured, None);
+    }
+
+    #[test]
+    fn unbounded_is_still_capped() {
+        let mut output = Output::text("x".repeat(10_000));
+        let cut = bound_output(&mut output, Bound::Unbounded, 1_000).unwrap();
+        assert!(cut.shown <= 1_000);
+    }
+
+    proptest! {
+        #[test]
+        fn cuts_fall_between_characters_and_keep_head_and_tail(
+            text in "(é|a|漢|🦀|\n){0,60}", limit in 1usize..40,
+        ) {
+            let mut output = Output::text(text.clone());
+            let of = text.chars().count();
+            match bound_output(&mut output, Bound::Chars(limit), 1 << 20) {
+                None => prop_assert!(of <= limit),
+                Some(cut) => {
+                    prop_assert_eq!(cut.of, of);
+                    prop_assert_eq!(cut.shown, limit);
+                    let shown = output.to_text();
+                    let (head, rest) = shown.split_once("\n[… cut").unwrap();
+                    let tail = rest.split_once("shown …]\n").unwrap().1;
+                    prop_assert!(text.starts_with(head) && text.ends_with(tail));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! One agent task: what lasts across its turns.
+//!
+//! A run owns the floor that its calls share, the join of the labels it has read, and the map its
+//! tools share. Turns of one run may overlap; the floor keeps them apart.
+
+use std::{
+    fmt,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use haft_core::{CancellationToken, Label, RunId, Scope, Store};
+use serde_json::{Map, Value};
+
+use crate::{
+    catalog::{Shelf, Snapshot, View},
+    error::Error,
+    event::Event,
+    runtime::Inner,
+    turn::{Floor, Turn, TurnCore},
+};
+
+/// What all turns of a run share.
+pub(crate) struct RunCore {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) floor: Arc<Floor>,
+    pub(crate) cancel: CancellationToken,
+    base: Scope,
+    view: View,
+    cycle: AtomicU32,
+    label: Mutex<Label>,
+    /// The last shelf seen through the view, so that an unchanged catalog costs nothing.
+    seen: Mutex<Option<(Arc<Shelf>, Arc<Shelf>)>>,
+}
+
+impl RunCore {
+    /// Notes that the run has now read something with this label.
+    pub(crate) fn read(&self, label: Label) {
+        let mut own = self.label.lock().unwrap_or_else(PoisonError::into_inner);
+        *own = own.join(label);
+    }
+
+    fn look(&self, shelf: Arc<Shelf>, problems: &mut Vec<String>) -> Arc<Shelf> {
+        if self.view.is_all() {
+            return shelf;
+        }
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, through)) = &*seen
+            && Arc::ptr_eq(of, &shelf)
+        {
+            return Arc::clone(through);
+        }
+        let through = Arc::new(shelf.seen_through(&self.view, problems));
+        *seen = Some((shelf, Arc::clone(&through)));
+        through
+    }
+}
+
+/// One agent task. Clones are the same run.
+#[derive(Clone)]
+pub struct Run(Arc<RunCore>);
+
+impl Run {
+    /// Begins a turn: asks the sources, freezes the tools, and waits for the model's response.
+    ///
+    /// # Errors
+    /// Fails when a source cannot be opened.
+    pub async fn turn(&self) -> Result<Turn, Error> {
+        let core = &self.0;
+        let (shelf, mut problems) = core.inner.catalog.refresh().await?;
+        let shelf = core.look(shelf, &mut problems);
+        let mut scope = core.base.clone();
+        scope.cycle = core.cycle.fetch_add(1, Ordering::Relaxed) + 1;
+        scope.label = self.label();
+        let interactive = core.inner.approver.is_some();
+        let snapshot = Snapshot::take(shelf, &scope, &*core.inner.policy, interactive, problems);
+        for message in snapshot.problems() {
+            let (run, message) = (scope.run.clone(), message.clone());
+            core.inner.events.tell(|| Event::Problem { run, message });
+        }
+        core.inner.events.tell(|| Event::TurnStarted {
+            run: scope.run.clone(),
+            cycle: scope.cycle,
+            tools: snapshot.entries().count(),
+        });
+        Ok(Turn::new(TurnCore::new(core, Arc::new(snapshot), Arc::new(scope))))
+    }
+
+    /// Returns the run's id.
+    #[must_use]
+    pub fn id(&self) -> &RunId {
+        &self.0.base.run
+    }
+
+    /// Returns the join of what the run has read so far.
+    #[must_use]
+    pub fn label(&self) -> Label {
+        *self.0.label.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cancels everything the run is doing, and whatever it would still do.
+    pub fn cancel(&self) {
+        self.0.cancel.cancel();
+    }
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Run").field(self.id()).finish()
+    }
+}
+
+/// Says what is known about a run before it starts.
+#[must_use]
+pub struct RunBuilder {
+    inner: Arc<Inner>,
+    scope: Scope,
+    side: Store,
+    view: View,
+}
+
+impl RunBuilder {
+    pub(crate) fn new(inner: &Arc<Inner>, id: RunId) -> Self {
+        let mut scope = Scope { run: id, state: Arc::clone(&inner.state), ..Scope::default() };
+        scope.left.depth = Some(inner.config.max_depth);
+        Self { inner: Arc::clone(inner), scope, side: Store::default(), view: View::all() }
+    }
+
+    /// Sets the run's id.
+    pub fn id(mut self, id: impl Into<RunId>) -> Self {
+        self.scope.run = id.into();
+        self
+    }
+
+    /// Sets the session.
+    pub fn session(mut self, id: impl Into<String>) -> Self {
+        self.scope.session = Some(id.into());
+        self
+    }
+
+    /// Sets the agent, and puts it at the end of the agent path.
+    pub fn agent(mut self, id: impl Into<String>) -> Self {
+        let id = id.into();
+        self.scope.agent_path.push(id.clone());
+        self.scope.agent = Some(id);
+        self
+    }
+
+    /// Sets the user.
+    pub fn user(mut self, id: impl Into<String>) -> Self {
+        self.scope.user = Some(id.into());
+        self
+    }
+
+    /// Sets the request.
+    pub fn request(mut self, id: impl Into<String>) -> Self {
+        self.scope.request = Some(id.into());
+        self
+    }
+
+    /// Sets where relative paths start.
+    pub fn working_directory(mut self, path: impl Into<PathBuf>) -> Self {
+        self.scope.working_directory = path.into();
+        self
+    }
+
+    /// Sets what the host wants to tell its tools.
+    pub fn metadata(mut self, metadata: Map<String, Value>) -> Self {
+        self.scope.metadata = Arc::new(metadata);
+        self
+    }
+
+    /// Supplies a value for this run's tools (`Side<T>`).
+    pub fn side<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.side.insert(value);
+        self
+    }
+
+    /// Sets what the run sees of the catalog.
+    pub fn view(mut self, view: View) -> Self {
+        self.view = view;
+        self
+    }
+
+    /// Starts the run.
+    #[must_use]
+    pub fn start(mut self) -> Run {
+        self.scope.side = Arc::new(self.side);
+        Run(Arc::new(RunCore {
+            cancel: CancellationToken::new(),
+            floor: Arc::default(),
+            cycle: AtomicU32::new(0),
+            label: Mutex::new(Label::CLEAN),
+            seen: Mutex::new(None),
+            base: self.scope,
+            view: self.view,
+            inner: self.inner,
+        }))
+    }
+}
+
+impl fmt::Debug for RunBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunBuilder").field("run", &self.scope.run).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,251 @@
+//! The runtime: everything that is set up once and shared by all runs.
+//!
+//! `build` does all validation and is the last place where a mistake in the setup can appear.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use haft_core::{Code, Failure, NeedKind, Output, RunId, Store};
+
+use crate::{
+    catalog::Catalog,
+    config::Config,
+    error::{Error, ErrorKind},
+    event::{Events, Observer},
+    hooks::Hook,
+    journal::{Journal, MemoryJournal},
+    policy::{Approver, DefaultPolicy, Guard, Policy},
+    run::{Run, RunBuilder},
+    turn::{Arguments, Call, Floor, Threads},
+};
+
+/// What all runs share.
+pub(crate) struct Inner {
+    pub(crate) config: Config,
+    pub(crate) catalog: Catalog,
+    pub(crate) policy: Box<dyn Policy>,
+    pub(crate) guards: Vec<Box<dyn Guard>>,
+    pub(crate) hooks: Vec<Box<dyn Hook>>,
+    pub(crate) approver: Option<Box<dyn Approver>>,
+    pub(crate) journal: Box<dyn Journal>,
+    pub(crate) events: Events,
+    pub(crate) state: Arc<Store>,
+    pub(crate) threads: Threads,
+    pub(crate) keys: Arc<Floor>,
+    runs: AtomicU64,
+}
+
+/// Runs tools. Clones are the same runtime.
+///
+/// ```
+/// use haft::{Catalog, DynTool, Runtime, Spec, Capabilities};
+/// use serde_json::json;
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// let double = DynTool::new(
+///     Spec::new("double", "Doubles a number.").read_only().capabilities(Capabilities::NONE),
+///     json!({"properties": {"n": {"type": "integer"}}, "required": ["n"]}),
+///     |args, _cx| async move { Ok((args["n"].as_i64().unwrap_or(0) * 2).to_string()) },
+/// );
+/// let runtime = Runtime::builder().catalog(Catalog::builder().add(double).build()?).build()?;
+/// let output = runtime.call("double", json!({"n": 21})).await.map_err(|f| f.to_string()).unwrap();
+/// assert_eq!(output.to_text(), "42");
+/// # Ok::<(), haft::Error>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct Runtime(Arc<Inner>);
+
+impl Runtime {
+    /// Starts setting up a runtime.
+    pub fn builder() -> RuntimeBuilder {
+        RuntimeBuilder {
+            config: Config::default(),
+            catalog: None,
+            policy: None,
+            guards: Vec::new(),
+            hooks: Vec::new(),
+            approver: None,
+            journal: None,
+            observers: Vec::new(),
+            state: Store::default(),
+        }
+    }
+
+    /// Starts a run with nothing said about it.
+    #[must_use]
+    pub fn run(&self) -> Run {
+        self.run_builder().start()
+    }
+
+    /// Says what is known about a run before it starts.
+    pub fn run_builder(&self) -> RunBuilder {
+        let n = self.0.runs.fetch_add(1, Ordering::Relaxed) + 1;
+        RunBuilder::new(&self.0, RunId::from(format!("run-{n}")))
+    }
+
+    /// Walks a single call in a run of its own.
+    ///
+    /// # Errors
+    /// Returns the failure that a model would have been told.
+    pub async fn call(
+        &self,
+        name: impl Into<haft_core::ToolName>,
+        arguments: impl Into<Arguments>,
+    ) -> Result<Output, Failure> {
+        let turn = self.run().turn().await.map_err(|e| {
+            Failure::new(Code::NotRun, "the tools could not be gathered").with_source(e)
+        })?;
+        let call = Call::new("call", name, arguments);
+        match turn.run(vec![call]).await.pop() {
+            Some(envelope) => envelope.into_outcome(),
+            None => Err(Failure::new(Code::UnknownOutcome, "the call was lost")),
+        }
+    }
+
+    /// Returns the catalog.
+    #[must_use]
+    pub fn catalog(&self) -> &Catalog {
+        &self.0.catalog
+    }
+
+    /// Returns the limits in force.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.0.config
+    }
+
+    /// Closes the sources, in reverse. Dropping the runtime does the same, without waiting.
+    pub async fn close(&self) {
+        self.0.catalog.close().await;
+    }
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime").field("catalog", &self.0.catalog).finish_non_exhaustive()
+    }
+}
+
+/// Sets up a [`Runtime`].
+#[must_use]
+pub struct RuntimeBuilder {
+    config: Config,
+    catalog: Option<Catalog>,
+    policy: Option<Box<dyn Policy>>,
+    guards: Vec<Box<dyn Guard>>,
+    hooks: Vec<Box<dyn Hook>>,
+    approver: Option<Box<dyn Approver>>,
+    journal: Option<Box<dyn Journal>>,
+    observers: Vec<Box<dyn Observer>>,
+    state: Store,
+}
+
+impl RuntimeBuilder {
+    /// Sets the limits.
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Sets the tools.
+    pub fn catalog(mut self, catalog: Catalog) -> Self {
+        self.catalog = Some(catalog);
+        self
+    }
+
+    /// Sets the policy. Without one, [`DefaultPolicy`] holds.
+    pub fn policy(mut self, policy: impl Policy) -> Self {
+        self.policy = Some(Box::new(policy));
+        self
+    }
+
+    /// Adds a guard over every call.
+    pub fn guard(mut self, guard: impl Guard) -> Self {
+        self.guards.push(Box::new(guard));
+        self
+    }
+
+    /// Adds a hook around every call.
+    pub fn hook(mut self, hook: impl Hook) -> Self {
+        self.hooks.push(Box::new(hook));
+        self
+    }
+
+    /// Sets who is asked. Without one, whatever asks is denied.
+    pub fn approver(mut self, approver: impl Approver) -> Self {
+        self.approver = Some(Box::new(approver));
+        self
+    }
+
+    /// Sets where calls are written down. Without one, the last calls are kept in memory.
+    pub fn journal(mut self, journal: impl Journal) -> Self {
+        self.journal = Some(Box::new(journal));
+        self
+    }
+
+    /// Adds an observer of events.
+    pub fn observer(mut self, observer: impl Observer) -> Self {
+        self.observers.push(Box::new(observer));
+        self
+    }
+
+    /// Supplies a value for tools (`State<T>`).
+    pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.state.insert(value);
+        self
+    }
+
+    /// Checks everything and makes the runtime.
+    ///
+    /// # Errors
+    /// Fails for an impossible limit, or for a tool whose `State` is not supplied.
+    pub fn build(self) -> Result<Runtime, Error> {
+        self.config.check()?;
+        let catalog = match self.catalog {
+            Some(catalog) => catalog,
+            None => Catalog::builder().build()?,
+        };
+        for entry in catalog.own() {
+            let missing = entry
+                .spec()
+                .needs
+                .iter()
+                .find(|n| n.kind == NeedKind::State && !self.state.has(n.type_id));
+            if let Some(need) = missing {
+                return Err(Error::new(
+                    ErrorKind::MissingState,
+                    format!("tool `{}` needs a `State<{}>`", entry.name(), need.type_name),
+                )
+                .hint("give it to the runtime's builder with `.state(value)`"));
+            }
+        }
+        let journal =
+            self.journal.unwrap_or_else(|| Box::new(MemoryJournal::new(self.config.max_records)));
+        Ok(Runtime(Arc::new(Inner {
+            threads: Threads::new(self.config.max_threads),
+            policy: self.policy.unwrap_or_else(|| Box::new(DefaultPolicy)),
+            guards: self.guards,
+            hooks: self.hooks,
+            approver: self.approver,
+            events: Events::new(self.observers),
+            state: Arc::new(self.state),
+            keys: Arc::default(),
+            runs: AtomicU64::new(0),
+            config: self.config,
+            catalog,
+            journal,
+        })))
+    }
+}
+
+impl fmt::Debug for RuntimeBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuntimeBuilder").field("config", &self.config).finish_non_exhaustive()
+    }
+}

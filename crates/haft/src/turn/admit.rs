@@ -1,0 +1,171 @@
+//! Takes a call in: resolve the name, parse, validate, settle defaults, decode, claim.
+//!
+//! In: what the model wrote. Out: an `Admitted`, or the failure that answers it. No I/O, no clock,
+//! no judgement. Everything after this room sees one frozen JSON.
+//!
+//! INVARIANT: an `Admitted` exists only for arguments that its entry's validator accepted.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use haft_core::{Args, Claim, Code, Context, Failure, ToolName};
+use serde_json::{Map, Value};
+
+use super::{
+    call::{Arguments, Call},
+    parse, problem,
+};
+use crate::catalog::{Entry, Found, Snapshot, Withheld};
+
+/// A call whose arguments are valid, decoded and frozen.
+pub struct Admitted {
+    entry: Arc<Entry>,
+    json: Arc<Value>,
+    args: Args,
+    claim: Claim,
+    cx: Context,
+}
+
+impl Admitted {
+    /// Returns the tool that is called.
+    #[must_use]
+    pub fn tool(&self) -> &Arc<Entry> {
+        &self.entry
+    }
+
+    /// Returns the arguments, with defaults written in: the one value that everybody sees.
+    #[must_use]
+    pub fn arguments(&self) -> &Arc<Value> {
+        &self.json
+    }
+
+    /// Returns what this call would do.
+    #[must_use]
+    pub fn claim(&self) -> &Claim {
+        &self.claim
+    }
+
+    /// Returns the call's context.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.cx
+    }
+
+    pub(crate) fn args(&self) -> &Args {
+        &self.args
+    }
+
+    pub(crate) fn into_parts(self) -> (Arc<Entry>, Arc<Value>, Args, Claim, Context) {
+        (self.entry, self.json, self.args, self.claim, self.cx)
+    }
+
+    /// Admits other arguments for the same call: a hook's rewrite, a person's edit.
+    pub(crate) fn again(self, arguments: Value) -> Result<Admitted, Failure> {
+        let Value::Object(map) = arguments else {
+            return Err(Failure::new(
+                Code::BadArguments,
+                format!("the arguments must be an object, got {}", parse::kind(&arguments)),
+            ));
+        };
+        take_in(self.entry, map, self.cx)
+    }
+}
+
+impl std::fmt::Debug for Admitted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Admitted")
+            .field("tool", self.entry.name())
+            .field("id", self.cx.call_id())
+            .field("claim", &self.claim)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Finds the tool that a name means in this snapshot.
+pub(crate) fn resolve(snapshot: &Snapshot, name: &ToolName) -> Result<Arc<Entry>, Failure> {
+    match snapshot.find(name.as_str()) {
+        Found::Entry(entry) => Ok(Arc::clone(entry)),
+        Found::Withheld(Withheld::NeedsInteraction) => Err(Failure::new(
+            Code::NeedsInteraction,
+            format!("`{name}` needs a person, and nobody can answer here"),
+        )
+        .with_next("go on without it, or say in your answer what you would have asked")),
+        Found::Withheld(why) => {
+            Err(Failure::new(Code::NotOffered, format!("`{name}` is not offered: {why}"))
+                .with_next("use one of the tools you were given"))
+        }
+        Found::Nothing(near) => {
+            let failure = Failure::new(
+                Code::UnknownTool,
+                format!("there is no tool called `{}`", clip(name.as_str())),
+            );
+            Err(match near {
+                Some(near) => {
+                    failure.with_next(format!("did you mean `{near}`? call it by that name"))
+                }
+                None => failure.with_next("use one of the tools you were given"),
+            })
+        }
+    }
+}
+
+/// Takes a call in for a tool that is already resolved.
+pub(crate) fn admit(
+    entry: Arc<Entry>,
+    call: Call,
+    cx: Context,
+    limit: usize,
+) -> Result<Admitted, Failure> {
+    let map = match call.arguments {
+        Arguments::Text(text) => parse::object(&text, limit)?,
+        Arguments::Json(Value::Object(map)) => map,
+        // Providers that carry data write "no arguments" in several ways.
+        Arguments::Json(Value::Null) => Map::new(),
+        Arguments::Json(other) => {
+            return Err(Failure::new(
+                Code::UnparseableArguments,
+                format!("the arguments must be a JSON object, got {}", parse::kind(&other)),
+            )
+            .with_next("send the arguments again as one JSON object"));
+        }
+    };
+    take_in(entry, map, cx)
+}
+
+fn take_in(
+    entry: Arc<Entry>,
+    mut map: Map<String, Value>,
+    cx: Context,
+) -> Result<Admitted, Failure> {
+    entry.drop_unknown(&mut map);
+    let mut json = Value::Object(map);
+    if !entry.validator().is_valid(&json) {
+        return Err(problem::describe(&entry, &json));
+    }
+    entry.fill().apply(&mut json);
+    let json = Arc::new(json);
+    // Decoding and claiming run the author's code (a `Deserialize`, a claim function).
+    let decoded = catch_unwind(AssertUnwindSafe(|| entry.body().decode(&json)));
+    let args = match decoded {
+        Ok(decoded) => decoded?,
+        Err(_) => {
+            return Err(Failure::new(Code::BadArguments, "the arguments could not be decoded")
+                .with_next("try other values"));
+        }
+    };
+    let claimed =
+        catch_unwind(AssertUnwindSafe(|| entry.body().claim(entry.declared().clone(), &args, &cx)));
+    // FAIL CLOSED: a claim that panics is the strictest claim.
+    let claim = claimed.map(Claim::settled).unwrap_or_else(|_| Claim::strictest());
+    Ok(Admitted { entry, json, args, claim, cx })
+}
+
+/// A name is shown back in a message; a model may have written a page.
+fn clip(text: &str) -> String {
+    match text.len() > 80 {
+        true => format!("{}…", &text[..text.floor_char_boundary(80)]),
+        false => text.to_owned(),
+    }
+}

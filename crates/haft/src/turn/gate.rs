@@ -1,0 +1,170 @@
+//! The last door before the body: seat, slot, floor, keys.
+//!
+//! In: a permitted call. Out: what it holds while it works, or why it may not start. Waiting here
+//! is not working: it counts against the call's deadline, never against its timeout.
+//!
+//! INVARIANT: a nested call takes no new place, so holders never wait for each other.
+
+use haft_core::{Claim, Class, Code, Context, Failure};
+use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
+use tokio::time::Instant;
+
+use super::{
+    core::TurnCore,
+    floor::{Door, Floor, Pass},
+};
+use crate::catalog::Entry;
+
+/// Everything a call holds while it works.
+pub(crate) struct Entered<'t> {
+    _seat: Option<SemaphorePermit<'t>>,
+    pub(crate) holds: Holds,
+}
+
+/// What an abandoned body goes on holding.
+#[derive(Default)]
+pub(crate) struct Holds {
+    _slot: Option<OwnedSemaphorePermit>,
+    floor: Option<Pass>,
+    keys: Option<Pass>,
+}
+
+impl Holds {
+    /// Says that nobody waits for this body any more.
+    pub(crate) fn abandon(&self) {
+        self.floor.iter().chain(&self.keys).for_each(Pass::abandon);
+    }
+}
+
+/// Waits for everything the call needs.
+pub(crate) async fn enter<'t>(
+    turn: &'t TurnCore,
+    entry: &Entry,
+    claim: &Claim,
+    cx: &Context,
+    parent: Option<&Claim>,
+    deadline: Instant,
+) -> Result<Entered<'t>, Failure> {
+    if let Some(stop) = turn.stopped(cx) {
+        return Err(stop);
+    }
+    if let Some(parent) = parent {
+        covered(parent, claim)?;
+        let slot = slot(turn, entry, cx, deadline).await?;
+        return Ok(Entered { _seat: None, holds: Holds { _slot: slot, ..Holds::default() } });
+    }
+    let seat = match turn.seats.try_acquire() {
+        Ok(seat) => seat,
+        Err(_) => turn
+            .waiting(cx, deadline, turn.seats.acquire())
+            .await?
+            .map_err(|_| Failure::new(Code::NotRun, "the turn is over"))?,
+    };
+    let slot = slot(turn, entry, cx, deadline).await?;
+    let floor = stand(turn, &turn.run.floor, claim, cx, deadline).await?;
+    let keys = match claim.keys.is_empty() {
+        true => None,
+        false => {
+            // Across the runtime only keys exclude, so a gateway does not serialise its clients.
+            let keyed = Claim {
+                class: match claim.class {
+                    Class::Unsafe => Class::WriteExclusive,
+                    other => other,
+                },
+                ..claim.clone()
+            };
+            Some(stand(turn, &turn.inner.keys, &keyed, cx, deadline).await?)
+        }
+    };
+    Ok(Entered { _seat: Some(seat), holds: Holds { _slot: slot, floor: Some(floor), keys } })
+}
+
+async fn slot(
+    turn: &TurnCore,
+    entry: &Entry,
+    cx: &Context,
+    deadline: Instant,
+) -> Result<Option<OwnedSemaphorePermit>, Failure> {
+    let Some(slots) = entry.slots() else { return Ok(None) };
+    if let Ok(slot) = std::sync::Arc::clone(slots).try_acquire_owned() {
+        return Ok(Some(slot));
+    }
+    let slot = turn.waiting(cx, deadline, std::sync::Arc::clone(slots).acquire_owned()).await?;
+    slot.map(Some).map_err(|_| Failure::new(Code::NotRun, "the tool is gone"))
+}
+
+async fn stand(
+    turn: &TurnCore,
+    floor: &std::sync::Arc<Floor>,
+    claim: &Claim,
+    cx: &Context,
+    deadline: Instant,
+) -> Result<Pass, Failure> {
+    loop {
+        match floor.enter(claim, cx.meant()) {
+            Door::In(pass) => return Ok(pass),
+            Door::Blocked(tool) => {
+                return Err(Failure::new(
+                    Code::NotRun,
+                    format!(
+                        "an earlier call of `{tool}` was given up on and may still be working, \
+                         so nothing that writes is started"
+                    ),
+                )
+                .with_next("read the current state, or ask the user how to go on"));
+            }
+            Door::Wait(pass, signal) => {
+                if turn.waiting(cx, deadline, signal).await?.is_ok() {
+                    return Ok(pass);
+                }
+                // The one we waited for was abandoned: ask again, and be told so.
+                drop(pass);
+            }
+        }
+    }
+}
+
+/// A nested call works under its parent's place, so it may do no more than the parent claimed.
+fn covered(parent: &Claim, claim: &Claim) -> Result<(), Failure> {
+    let alone = parent.class != Class::ReadOnly && parent.keys.is_empty();
+    let within = !claim.keys.is_empty()
+        && claim.keys.iter().all(|key| parent.keys.iter().any(|own| own.covers(key)));
+    let fits = match (parent.class, claim.class) {
+        (Class::Unsafe, _) | (_, Class::ReadOnly) => true,
+        (Class::WriteExclusive, Class::WriteExclusive) => alone || within,
+        (Class::WriteExclusive, Class::Unsafe) => alone,
+        (Class::ReadOnly, Class::WriteExclusive | Class::Unsafe) => false,
+    };
+    if fits {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Code::NotRun,
+        "a nested call may not do more than the call it is part of has claimed",
+    )
+    .with_source("give the outer tool a class and keys that cover its nested calls"))
+}
+
+#[cfg(test)]
+mod tests {
+    use haft_core::Key;
+
+    use super::*;
+
+    fn claim(class: Class, keys: &[&str]) -> Claim {
+        Claim { class, keys: keys.iter().map(Key::new).collect(), ..Claim::strictest() }
+    }
+
+    #[test]
+    fn a_nested_call_may_do_no_more_than_its_parent_claimed() {
+        let reader = claim(Class::ReadOnly, &[]);
+        let writer = claim(Class::WriteExclusive, &[]);
+        let keyed = claim(Class::WriteExclusive, &["file:/a"]);
+        assert!(covered(&reader, &reader).is_ok());
+        assert!(covered(&reader, &writer).is_err());
+        assert!(covered(&writer, &claim(Class::Unsafe, &[])).is_ok());
+        assert!(covered(&keyed, &claim(Class::WriteExclusive, &["file:/a/b"])).is_ok());
+        assert!(covered(&keyed, &claim(Class::WriteExclusive, &["file:/b"])).is_err());
+        assert!(covered(&keyed, &writer).is_err());
+    }
+}

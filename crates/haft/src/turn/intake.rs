@@ -1,0 +1,278 @@
+//! The machine of a turn: takes calls in, starts each as early as its place allows, and gathers
+//! the answers.
+//!
+//! Calls of a batch start together; the gate holds back those that must wait. Before the message
+//! has ended only calls that read are started at all, and of those only the ones that nobody needs
+//! to be asked about get past judgement.
+
+use std::{collections::HashSet, fmt, sync::Arc};
+
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use haft_core::{BoxFuture, CallId, Class, Code, Context, Failure, Label, Ran, ToolName};
+
+use super::{
+    admit::{self, Admitted},
+    call::{Call, Stop},
+    core::TurnCore,
+    launch::{Launched, launch},
+    plan::Planner,
+};
+use crate::{
+    envelope::{Envelope, Outcome},
+    event::Event,
+    lifecycle,
+};
+
+/// Takes the calls of one response, one by one.
+pub struct Intake {
+    core: Arc<TurnCore>,
+    abort_siblings: bool,
+    planner: Planner,
+    ids: HashSet<CallId>,
+    rows: Vec<Row>,
+    /// The batch that is at work.
+    current: usize,
+    /// The first row that has not been started.
+    unstarted: usize,
+    /// How many rows of the current batch, and before, have no answer yet.
+    open: usize,
+    flying: FuturesUnordered<BoxFuture<'static, (usize, Option<Envelope>)>>,
+}
+
+struct Row {
+    id: CallId,
+    called: ToolName,
+    batch: usize,
+    state: State,
+}
+
+enum State {
+    Waiting(Box<(Result<Admitted, Failure>, Context)>),
+    Flying,
+    Done(Box<Envelope>),
+}
+
+/// Takes one call in: finds its tool, makes its context, admits it.
+pub(super) fn take_in(core: &TurnCore, call: Call) -> (Context, Result<Admitted, Failure>) {
+    let entry = admit::resolve(&core.snapshot, &call.name);
+    let meant = entry.as_ref().map_or_else(|_| call.name.clone(), |e| e.name().clone());
+    let cx = core.context(call.id.clone(), call.name.clone(), meant);
+    let limit = core.inner.config.max_arguments;
+    let admitted = entry.and_then(|entry| admit::admit(entry, call, cx.clone(), limit));
+    (cx, admitted)
+}
+
+impl Intake {
+    pub(super) fn new(core: Arc<TurnCore>, abort_siblings: bool) -> Self {
+        Self {
+            core,
+            abort_siblings,
+            planner: Planner::default(),
+            ids: HashSet::new(),
+            rows: Vec::new(),
+            current: 0,
+            unstarted: 0,
+            open: 0,
+            flying: FuturesUnordered::new(),
+        }
+    }
+
+    /// Says beforehand how the message ended, for a message that is already complete.
+    pub(super) fn expect(&mut self, stop: Stop) {
+        self.core.end.set(stop);
+    }
+
+    /// Takes a call. If it only reads and nobody needs to be asked, it starts as soon as its place
+    /// allows; everything else waits for the end of the message.
+    pub fn push(&mut self, mut call: Call) {
+        let twice = self.name(&mut call);
+        let (id, called) = (call.id.clone(), call.name.clone());
+        let (cx, mut admitted) = take_in(&self.core, call);
+        if let Some(first) = twice {
+            admitted = Err(Failure::new(
+                Code::NotRun,
+                format!(
+                    "another call of this turn already has the id `{first}`; this one was not run"
+                ),
+            )
+            .with_next("give every call an id of its own"));
+        }
+        let place = self.planner.place(admitted.as_ref().ok().map(Admitted::claim));
+        self.core.inner.events.tell(|| Event::Planned {
+            call: id.clone(),
+            called: called.clone(),
+            place: place.clone(),
+        });
+        let state = State::Waiting(Box::new((admitted, cx)));
+        self.rows.push(Row { id, called, batch: place.batch, state });
+        // A complete message is started as a whole, so that siblings can stop each other.
+        if self.core.end.get().is_none() {
+            self.advance();
+        }
+    }
+
+    /// Makes sure the call has an id of its own; returns the id it came with if that was taken.
+    fn name(&mut self, call: &mut Call) -> Option<CallId> {
+        let came_empty = call.id.as_str().is_empty();
+        if !came_empty && self.ids.insert(call.id.clone()) {
+            return None;
+        }
+        let came = call.id.clone();
+        let stem = if came_empty { "call" } else { came.as_str() };
+        let fresh = (self.rows.len() + 1..)
+            .map(|n| CallId::from(format!("{stem}-{n}")))
+            .find(|id| !self.ids.contains(id));
+        if let Some(id) = fresh {
+            self.ids.insert(id.clone());
+            call.id = id;
+        }
+        (!came_empty).then_some(came)
+    }
+
+    /// Says how the message ended, runs what may run, and returns all answers in order.
+    ///
+    /// Dropping the future cancels the turn; its calls still end and are still recorded.
+    pub async fn finish(self, stop: Stop) -> Vec<Envelope> {
+        let core = Arc::clone(&self.core);
+        core.end.set(stop);
+        let guard = core.force.clone().drop_guard();
+        // What was pushed, in case the machine itself is lost: even then nobody goes unanswered.
+        let names: Vec<(CallId, ToolName)> =
+            self.rows.iter().map(|row| (row.id.clone(), row.called.clone())).collect();
+        let answers = launch(self.drain()).end().await;
+        guard.disarm();
+        let answers =
+            answers.unwrap_or_else(|| names.into_iter().map(|(id, name)| lost(id, name)).collect());
+        let joined = answers
+            .iter()
+            .filter(|a| a.ran() != Ran::No)
+            .fold(Label::CLEAN, |label, a| label.join(a.label()));
+        core.run.read(joined);
+        core.inner
+            .events
+            .tell(|| Event::TurnFinished { run: core.scope.run.clone(), answers: answers.len() });
+        answers
+    }
+
+    async fn drain(mut self) -> Vec<Envelope> {
+        if let Some(why) = self.core.end.get().and_then(Stop::why_not) {
+            for row in &mut self.rows {
+                if let State::Waiting(waiting) = &mut row.state {
+                    waiting.0 = Err(lifecycle::not_run(why));
+                }
+            }
+        }
+        self.advance();
+        while let Some((at, envelope)) = self.flying.next().await {
+            self.landed(at, envelope);
+            self.advance();
+        }
+        let rows = std::mem::take(&mut self.rows);
+        rows.into_iter()
+            .map(|row| match row.state {
+                State::Done(envelope) => *envelope,
+                State::Waiting(_) | State::Flying => lost(row.id, row.called),
+            })
+            .collect()
+    }
+
+    /// Starts whatever may start now.
+    fn advance(&mut self) {
+        loop {
+            let mut at = self.unstarted;
+            while at < self.rows.len() && self.rows[at].batch == self.current {
+                if self.may_start(at) {
+                    self.start(at);
+                }
+                at += 1;
+            }
+            while self.rows.get(self.unstarted).is_some_and(Row::is_started) {
+                self.unstarted += 1;
+            }
+            // The next batch begins when nothing of this one is left.
+            match self.rows.get(self.unstarted) {
+                Some(next) if self.open == 0 && next.batch > self.current => {
+                    self.current = next.batch;
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn may_start(&self, at: usize) -> bool {
+        match &self.rows[at].state {
+            State::Waiting(waiting) => {
+                self.core.end.get().is_some()
+                    || waiting.0.as_ref().map_or(true, |a| a.claim().class == Class::ReadOnly)
+            }
+            State::Flying | State::Done(_) => false,
+        }
+    }
+
+    fn start(&mut self, at: usize) {
+        let State::Waiting(waiting) = std::mem::replace(&mut self.rows[at].state, State::Flying)
+        else {
+            return;
+        };
+        self.open += 1;
+        let (admitted, cx) = *waiting;
+        match launch(lifecycle::walk(Arc::clone(&self.core), admitted, cx, None)) {
+            Launched::Done(envelope) => self.landed(at, Some(envelope)),
+            flying => self.flying.push(Box::pin(async move { (at, flying.end().await) })),
+        }
+    }
+
+    /// Takes an answer in, and lets a failed body cancel its siblings where that is wanted.
+    fn landed(&mut self, at: usize, envelope: Option<Envelope>) {
+        self.open -= 1;
+        let row = &self.rows[at];
+        let envelope = envelope.unwrap_or_else(|| lost(row.id.clone(), row.called.clone()));
+        let failed = envelope.is_error() && envelope.ran() != Ran::No;
+        let stopped_itself = envelope
+            .failure()
+            .is_some_and(|f| matches!(f.code(), Code::Cancelled | Code::SiblingAborted));
+        let wanted = self.abort_siblings
+            || self
+                .core
+                .snapshot
+                .get(envelope.meant().as_str())
+                .is_some_and(|entry| entry.spec().abort_siblings);
+        if failed && wanted && !stopped_itself {
+            let batch = row.batch;
+            for other in self.rows.iter().filter(|r| r.batch == batch) {
+                if other.id != *envelope.id() && !matches!(other.state, State::Done(_)) {
+                    self.core.stop_sibling(&other.id, envelope.meant());
+                }
+            }
+        }
+        self.rows[at].state = State::Done(Box::new(envelope));
+    }
+}
+
+impl Row {
+    fn is_started(&self) -> bool {
+        !matches!(self.state, State::Waiting(_))
+    }
+}
+
+/// The answer to a call that our own code lost: nobody knows how it ended.
+fn lost(id: CallId, called: ToolName) -> Envelope {
+    Envelope {
+        id,
+        meant: called.clone(),
+        called,
+        outcome: Outcome::Failure {
+            failure: Failure::new(Code::UnknownOutcome, "nobody knows how this call ended"),
+            interrupted_output: String::new(),
+        },
+        label: Label::CLEAN,
+        cut: None,
+        elapsed: std::time::Duration::ZERO,
+    }
+}
+
+impl fmt::Debug for Intake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Intake").field("calls", &self.rows.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,190 @@
+//! All calls of one model response: admit, plan, walk the batches, answer in order.
+//!
+//! A turn holds one snapshot from export to answer. `run` takes a complete response; `open` takes
+//! calls one by one while the model is still writing. Both are the same machine.
+//!
+//! INVARIANT: every call gets exactly one answer, and answers keep the model's order.
+
+mod call;
+mod parse;
+mod problem;
+mod admit;
+mod plan;
+mod floor;
+pub(crate) mod gate;
+mod threads;
+mod launch;
+mod core;
+mod intake;
+
+use std::{fmt, sync::Arc};
+
+use haft_core::Class;
+use serde_json::Value;
+
+pub use self::{
+    admit::Admitted,
+    call::{Arguments, Call, Stop},
+    intake::Intake,
+    plan::{Place, Why},
+};
+pub(crate) use self::{
+    core::{Nest, TurnCore},
+    floor::Floor,
+    threads::Threads,
+};
+use crate::{
+    catalog::Snapshot,
+    envelope::Envelope,
+    error::Error,
+    export::{Dialect, Response},
+};
+
+/// One model response's worth of calls.
+pub struct Turn {
+    core: Arc<TurnCore>,
+    abort_siblings: bool,
+}
+
+impl Turn {
+    pub(crate) fn new(core: Arc<TurnCore>) -> Self {
+        Self { core, abort_siblings: false }
+    }
+
+    /// Makes every failed body of this turn cancel the rest of its batch.
+    #[must_use]
+    pub fn abort_siblings(mut self) -> Self {
+        self.abort_siblings = true;
+        self
+    }
+
+    /// Returns the tools this turn offers.
+    #[must_use]
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.core.snapshot
+    }
+
+    /// Returns a handle that can stop the turn or one of its calls from elsewhere.
+    #[must_use]
+    pub fn control(&self) -> Control {
+        Control(Arc::clone(&self.core))
+    }
+
+    /// Runs the calls of a complete response and answers each, in order.
+    ///
+    /// Dropping the future cancels the turn; its calls still end and are still recorded.
+    pub async fn run(self, calls: impl IntoIterator<Item = Call>) -> Vec<Envelope> {
+        self.run_stopped(calls, Stop::Done).await
+    }
+
+    /// Runs the calls of a response that ended in this way. Unless it ended well, nothing is run
+    /// and everything is answered.
+    pub async fn run_stopped(
+        self,
+        calls: impl IntoIterator<Item = Call>,
+        stop: Stop,
+    ) -> Vec<Envelope> {
+        let mut intake = self.open();
+        intake.expect(stop);
+        for call in calls {
+            intake.push(call);
+        }
+        intake.finish(stop).await
+    }
+
+    /// Reads a provider's complete response, runs its calls, and gives the message to append.
+    ///
+    /// # Errors
+    /// Fails when the response is not one of this dialect. Whatever a model can cause is answered
+    /// inside the message.
+    pub async fn dispatch(self, dialect: Dialect, response: &Value) -> Result<Value, Error> {
+        let Response { calls, stop } = dialect.parse(response)?;
+        let answers = self.run_stopped(calls, stop).await;
+        Ok(dialect.answer(&answers))
+    }
+
+    /// Takes calls one by one while the model is still writing.
+    #[must_use]
+    pub fn open(self) -> Intake {
+        Intake::new(self.core, self.abort_siblings)
+    }
+
+    /// Says where each call would stand, and why, without running anything.
+    #[must_use]
+    pub fn plan(&self, calls: impl IntoIterator<Item = Call>) -> Vec<Planned> {
+        let mut planner = plan::Planner::default();
+        calls
+            .into_iter()
+            .map(|call| {
+                let (called, id) = (call.name.clone(), call.id.clone());
+                let admitted = intake::take_in(&self.core, call);
+                let claim = admitted.1.as_ref().ok().map(Admitted::claim);
+                let place = planner.place(claim);
+                Planned {
+                    id: id.to_string(),
+                    tool: called.to_string(),
+                    batch: place.batch,
+                    why: place.why.to_string(),
+                    class: claim.map(|c| c.class),
+                    keys: claim.map(|c| c.keys.iter().map(|k| k.as_str().to_owned()).collect()),
+                    refused: admitted.1.as_ref().err().map(ToString::to_string),
+                }
+            })
+            .collect()
+    }
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turn").field("scope", &self.core.scope).finish_non_exhaustive()
+    }
+}
+
+/// Where one call would stand.
+#[derive(Debug, Clone, serde::Serialize)]
+#[non_exhaustive]
+pub struct Planned {
+    /// The call's id.
+    pub id: String,
+    /// The name the model wrote.
+    pub tool: String,
+    /// Its batch, from 0.
+    pub batch: usize,
+    /// Why it is there.
+    pub why: String,
+    /// How it shares the floor; nothing when it is not admitted.
+    pub class: Option<Class>,
+    /// The resources it names; nothing when it is not admitted.
+    pub keys: Option<Vec<String>>,
+    /// Why it is not admitted.
+    pub refused: Option<String>,
+}
+
+/// Stops a turn, or one of its calls, from elsewhere.
+#[derive(Clone)]
+pub struct Control(Arc<TurnCore>);
+
+impl Control {
+    /// Interrupts the turn: calls that yield stop at once, calls that block finish, calls that have
+    /// not started do not.
+    pub fn interrupt(&self) {
+        self.0.interrupt.cancel();
+    }
+
+    /// Stops every call of the turn, whatever its tool says.
+    pub fn force(&self) {
+        self.0.force.cancel();
+        self.0.interrupt.cancel();
+    }
+
+    /// Stops one call, and returns whether there was such a call.
+    pub fn cancel_call(&self, id: &str) -> bool {
+        self.0.stop_call(id)
+    }
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Control")
+    }
+}

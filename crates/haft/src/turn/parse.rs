@@ -1,0 +1,153 @@
+//! Reads argument text as one JSON object, strictly.
+//!
+//! serde_json keeps the last of two equal keys; which of them a person approved would then depend
+//! on the reader. So duplicates are refused here.
+
+use std::fmt;
+
+use haft_core::{Code, Failure};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+/// Parses argument text. Empty text means no arguments.
+pub(crate) fn object(text: &str, limit: usize) -> Result<Map<String, Value>, Failure> {
+    let wrong = |what: String| {
+        Failure::new(Code::UnparseableArguments, what)
+            .with_next("send the arguments again as one valid JSON object")
+    };
+    if text.len() > limit {
+        return Err(wrong(format!(
+            "the arguments are {} bytes long; at most {limit} are read",
+            text.len()
+        )));
+    }
+    if text.trim().is_empty() {
+        return Ok(Map::new());
+    }
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let value = Strict
+        .deserialize(&mut reader)
+        .and_then(|value| reader.end().map(|()| value))
+        .map_err(|e| wrong(format!("the arguments are not valid JSON: {e}")))?;
+    match value {
+        Value::Object(map) => Ok(map),
+        other => Err(wrong(format!("the arguments must be a JSON object, got {}", kind(&other)))),
+    }
+}
+
+/// Returns what a value is called in messages.
+pub(crate) fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(n) if n.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+struct Strict;
+
+impl<'de> DeserializeSeed<'de> for Strict {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = seq.next_element_seed(Strict)? {
+            list.push(item);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = access.next_key::<String>()? {
+            let value = access.next_value_seed(Strict)?;
+            match map.entry(key) {
+                serde_json::map::Entry::Vacant(place) => {
+                    place.insert(value);
+                }
+                serde_json::map::Entry::Occupied(place) => {
+                    return Err(A::Error::custom(format_args!(
+                        "the key `{}` stands twice in one object",
+                        place.key()
+                    )));
+                }
+            }
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_text_is_no_arguments() {
+        assert!(object("  \n", 10).unwrap().is_empty());
+    }
+
+    #[test]
+    fn bad_text_says_what_is_wrong() {
+        for (text, says) in [
+            ("{\"a\": 1", "EOF"),
+            ("[1]", "got array"),
+            ("\"{}\"", "got string"),
+            ("{\"a\":1,\"a\":2}", "`a` stands twice"),
+            ("{\"a\":{\"b\":1,\"b\":1}}", "`b` stands twice"),
+            ("{} {}", "trailing"),
+            ("{\"a\":NaN}", "expected value"),
+            ("nonsense", "expected"),
+        ] {
+            let failure = object(text, 100).unwrap_err();
+            assert_eq!(failure.code(), Code::UnparseableArguments);
+            assert!(failure.message().contains(says), "{text}: {failure}");
+        }
+        assert!(object(&" ".repeat(200), 100).is_err());
+        let deep = "[".repeat(10_000);
+        assert!(object(&deep, 1 << 20).is_err(), "depth is bounded");
+    }
+}

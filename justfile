@@ -1,0 +1,43 @@
+# What we do often. `just` alone lists the recipes.
+
+_default:
+    @just --list
+
+# Everything that must hold before a commit: format, lint, tests, doc tests, docs, licences.
+check: fmt lint test doctest doc deny
+
+# The code is formatted.
+fmt:
+    cargo fmt --all --check
+
+# No warnings, in any target of any crate.
+lint:
+    cargo clippy --workspace --all-targets -- -D warnings
+
+# Unit, walk, compile and command tests of the default members. Arguments go to cargo: `just test plan`.
+test *args:
+    cargo test --lib --bins --tests --examples {{ args }}
+
+# The examples in the documentation comments run.
+doctest:
+    cargo test --doc
+
+# The documentation builds, and its links hold.
+doc:
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+# Licences, advisories and sources of the dependencies.
+deny:
+    @if cargo deny --version >/dev/null 2>&1; then \
+        cargo deny check; \
+    else \
+        echo "deny: skipped, cargo-deny is not installed (cargo install cargo-deny)"; \
+    fi
+
+# Read changed snapshots one by one, then accept or reject them.
+snap:
+    cargo insta test --review
+
+# Cost of one call and of a hundred at once, beside a bare call and two peers. `just bench --json`.
+bench *args:
+    cargo run --release --package haft-benches -- {{ args }}
