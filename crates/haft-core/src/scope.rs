@@ -125,14 +125,28 @@ impl fmt::Debug for Store {
 
 /// A value of the runtime, injected into a tool: `State<Db>`.
 #[derive(Debug)]
-pub struct State<T: ?Sized>(pub Arc<T>);
+pub struct State<T: ?Sized>(pub(crate) Arc<T>);
 
 /// A value the host supplies for one run, hidden from the model: `Side<CurrentUser>`.
 #[derive(Debug)]
-pub struct Side<T: ?Sized>(pub Arc<T>);
+pub struct Side<T: ?Sized>(pub(crate) Arc<T>);
 
 macro_rules! shared_value {
     ($($name:ident)*) => {$(
+        impl<T: ?Sized> $name<T> {
+            /// Wraps a shared value, as a test of one's own function may want to.
+            #[must_use]
+            pub fn new(value: Arc<T>) -> Self {
+                Self(value)
+            }
+
+            /// Returns the shared value.
+            #[must_use]
+            pub fn into_arc(self) -> Arc<T> {
+                self.0
+            }
+        }
+
         impl<T: ?Sized> Clone for $name<T> {
             fn clone(&self) -> Self {
                 Self(Arc::clone(&self.0))

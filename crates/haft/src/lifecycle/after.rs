@@ -16,7 +16,7 @@ pub(super) async fn after(
 ) -> Result<Output, Failure> {
     for hook in &inner.hooks {
         let ran = outcome.as_ref().map_or_else(Failure::ran, |_| Ran::Yes);
-        let work = hook.after(cx, outcome);
+        let work = async { hook.after(cx, outcome).await };
         outcome = match within(inner.config.judge_timeout, work).await {
             Ok(outcome) => outcome,
             Err(stopped) => Err(Failure::new(

@@ -18,8 +18,8 @@ use crate::{
 pub(crate) async fn before(turn: &TurnCore, mut call: Admitted) -> Result<Admitted, Failure> {
     for hook in &turn.inner.hooks {
         let cx = call.context().clone();
-        let said = watched(turn, &cx, turn.inner.config.judge_timeout, hook.before(&call)).await;
-        match said {
+        let work = async { hook.before(&call).await };
+        match watched(turn, &cx, turn.inner.config.judge_timeout, work).await {
             Ok(Ok(Before::Proceed)) => {}
             Ok(Ok(Before::Rewrite(arguments))) => {
                 call = call.again(arguments).map_err(|failure| {

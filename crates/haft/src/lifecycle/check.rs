@@ -11,7 +11,13 @@ use crate::turn::{Admitted, TurnCore};
 /// Runs the check.
 pub(crate) async fn check(turn: &TurnCore, call: &Admitted) -> Result<(), Failure> {
     let cx = call.context();
-    let Some(check) = call.tool().body().check(call.args(), cx) else { return Ok(()) };
+    // Making the future runs the tool's code too, so it happens under the watch.
+    let check = async {
+        match call.tool().body().check(call.args(), cx) {
+            Some(check) => check.await,
+            None => Ok(()),
+        }
+    };
     match watched(turn, cx, turn.inner.config.judge_timeout, check).await {
         Ok(said) => said.map_err(meaning),
         Err(Stopped::Cancelled(failure)) => Err(failure),

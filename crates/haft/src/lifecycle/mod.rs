@@ -194,7 +194,8 @@ async fn settle(turn: &TurnCore, cx: &Context, envelope: &mut Envelope) {
     };
     let ran = settled.ran;
     let limit = turn.inner.config.judge_timeout;
-    let written = watch::within(limit, turn.inner.journal.settle(settled)).await;
+    let work = async { turn.inner.journal.settle(settled).await };
+    let written = watch::within(limit, work).await;
     let error = match written {
         Ok(Ok(())) => return,
         Ok(Err(e)) => e,

@@ -67,15 +67,19 @@ async fn judge(turn: &TurnCore, call: &Admitted) -> Result<Verdict, Failure> {
         // FAIL CLOSED: a policy that panics says no.
         Err(_) => return Err(silent("the policy", "it panicked")),
     };
-    if let Some(guard) = call.tool().body().guard(call.args(), cx) {
-        let said = opinion("the tool's guard", watched(turn, cx, limit, guard).await)?;
-        if let Some(said) = said {
-            verdict = verdict.strictest(named(said, "the tool's guard"));
+    // Making the future runs the judge's code too, so it happens under the watch.
+    let own = async {
+        match call.tool().body().guard(call.args(), cx) {
+            Some(guard) => guard.await,
+            None => Ok(None),
         }
+    };
+    if let Some(said) = opinion("the tool's guard", watched(turn, cx, limit, own).await)? {
+        verdict = verdict.strictest(named(said, "the tool's guard"));
     }
     for guard in &turn.inner.guards {
-        let said = opinion(guard.name(), watched(turn, cx, limit, guard.judge(call)).await)?;
-        if let Some(said) = said {
+        let work = async { guard.judge(call).await };
+        if let Some(said) = opinion(guard.name(), watched(turn, cx, limit, work).await)? {
             verdict = verdict.strictest(named(said, guard.name()));
         }
     }
@@ -126,7 +130,8 @@ pub(super) async fn ask(
     };
     let question = Question { call: &call, verdict: &verdict };
     let limit = turn.inner.config.approval_timeout;
-    let answer = watched(turn, call.context(), limit, approver.ask(&question)).await;
+    let asking = async { approver.ask(&question).await };
+    let answer = watched(turn, call.context(), limit, asking).await;
     let answer = match answer {
         Ok(Ok(answer)) => answer,
         Ok(Err(failure)) => return Err(silent("the approver", &failure.to_string())),

@@ -1,0 +1,273 @@
+//! The promise of exactly one answer, under everything that can be thrown at a runtime.
+//!
+//! Random tools (panicking, hanging, slow, failing, blocking, nesting), random bytes as arguments,
+//! unknown names, duplicate and empty ids, random cancellations: each call gets one answer, in
+//! order, with one terminal event and one record, and nothing ran that was not intended.
+
+use std::{collections::HashSet, time::Duration};
+
+use haft::{
+    AllowEverything, Arguments, Call, Catalog, Class, Code, Config, DynTool, Failure, Interrupt,
+    MemoryJournal, Policy, Ran, Runtime, Stop,
+};
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::kit::*;
+
+#[derive(Debug, Clone, Copy)]
+enum Act {
+    Interrupt,
+    Force,
+    CancelOne,
+    Drop,
+    Nothing,
+}
+
+#[derive(Debug, Clone)]
+struct Scene {
+    calls: Vec<(String, String, Vec<u8>)>,
+    act: Act,
+    at: u64,
+    stream: bool,
+    stop: Stop,
+    abort: bool,
+    strict: bool,
+}
+
+fn scene() -> impl Strategy<Value = Scene> {
+    let name = prop_oneof![
+        8 => prop::sample::select(vec![
+            "quick", "slow", "panics", "hangs", "fails", "blocks", "nests", "writes", "unsafe",
+            "aborts", "claims", "deaf",
+        ]).prop_map(str::to_owned),
+        1 => ".{0,12}",
+    ];
+    let id = prop_oneof![4 => "[a-z]{6}", 1 => prop::sample::select(vec!["", "same", "same-2"]).prop_map(str::to_owned)];
+    let arguments = prop_oneof![
+        4 => Just(b"{}".to_vec()),
+        2 => Just(b"{\"x\":\"a\"}".to_vec()),
+        2 => prop::collection::vec(any::<u8>(), 0..40),
+        1 => Just(b"{\"x\":".to_vec()),
+    ];
+    let act = prop::sample::select(vec![
+        Act::Interrupt,
+        Act::Force,
+        Act::CancelOne,
+        Act::Drop,
+        Act::Nothing,
+    ]);
+    let stop =
+        prop_oneof![4 => Just(Stop::Done), 1 => Just(Stop::Truncated), 1 => Just(Stop::Unknown)];
+    (
+        prop::collection::vec((name, id, arguments), 0..16),
+        act,
+        0u64..30,
+        any::<bool>(),
+        stop,
+        any::<bool>(),
+        any::<bool>(),
+    )
+        .prop_map(|(calls, act, at, stream, stop, abort, strict)| {
+            let calls = calls.into_iter().map(|(name, id, bytes)| (id, name, bytes)).collect();
+            Scene { calls, act, at, stream, stop, abort, strict }
+        })
+}
+
+fn tools() -> Vec<DynTool> {
+    let hang = |spec| {
+        DynTool::new(spec, open_schema(), |_, cx| async move {
+            cx.partial("some");
+            cx.cancelled().await;
+            Err::<(), _>(Failure::failed("told to stop"))
+        })
+    };
+    vec![
+        quick(read("quick")),
+        slow(read("slow").interrupt(Interrupt::Cancel), 7),
+        DynTool::new(read("panics"), open_schema(), |_, _| async {
+            tokio::task::yield_now().await;
+            if true {
+                panic!("on purpose");
+            }
+            Ok(())
+        }),
+        hang(read("hangs").timeout(Duration::from_millis(20))),
+        failing(read("fails")),
+        DynTool::new(write("blocks"), open_schema(), |_, cx| async move {
+            cx.block(|_| ()).await?;
+            Ok("blocked")
+        }),
+        DynTool::new(read("nests"), open_schema(), |_, cx| async move {
+            let inner = cx.call("slow", json!({})).await?;
+            let _ = cx.call("panics", json!({})).await;
+            let _ = cx.call("writes", json!({})).await;
+            Ok(inner)
+        }),
+        slow(write("writes"), 3),
+        slow(haft::Spec::new("unsafe", "Does anything.").class(Class::Unsafe), 2),
+        failing(read("aborts").abort_siblings(true)),
+        quick(read("claims")).with_claim(|_, _, _| panic!("on purpose")),
+        // Ignores its token and must be dropped.
+        DynTool::new(read("deaf").timeout(Duration::from_millis(5)), open_schema(), |_, _| async {
+            std::future::pending::<()>().await;
+            Ok(())
+        }),
+    ]
+}
+
+async fn play(scene: Scene) -> Result<(), TestCaseError> {
+    let transcript = Transcript::default();
+    let journal = MemoryJournal::new(1_000);
+    let mut config = Config::default();
+    config.max_concurrency = 4;
+    config.grace = Duration::from_millis(5);
+    let builder = Runtime::builder()
+        .catalog(Catalog::builder().add(tools()).build().unwrap())
+        .config(config)
+        .journal(journal.clone())
+        .observer(transcript.observer());
+    let runtime = match scene.strict {
+        true => builder.build().unwrap(),
+        false => builder.policy(AllowEverything).build().unwrap(),
+    };
+    let mut turn = runtime.run().turn().await.unwrap();
+    if scene.abort {
+        turn = turn.abort_siblings();
+    }
+    let control = turn.control();
+    let calls: Vec<Call> = scene
+        .calls
+        .iter()
+        .map(|(id, name, bytes)| {
+            let text = String::from_utf8_lossy(bytes).into_owned();
+            Call::new(id.as_str(), name.as_str(), Arguments::Text(text))
+        })
+        .collect();
+    let wanted = calls.len();
+    let first = calls.first().map(|c| c.id.to_string()).unwrap_or_default();
+    let names: Vec<String> = calls.iter().map(|c| c.name.to_string()).collect();
+    let work = async {
+        if !scene.stream {
+            return turn.run_stopped(calls, scene.stop).await;
+        }
+        let mut intake = turn.open();
+        for call in calls {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            intake.push(call);
+        }
+        intake.finish(scene.stop).await
+    };
+    let act = async {
+        tokio::time::sleep(Duration::from_millis(scene.at)).await;
+        match scene.act {
+            Act::Interrupt => control.interrupt(),
+            Act::Force => control.force(),
+            Act::CancelOne => drop(control.cancel_call(&first)),
+            Act::Drop | Act::Nothing => {}
+        }
+    };
+    let answers = if matches!(scene.act, Act::Drop) && !scene.stream {
+        match tokio::time::timeout(Duration::from_millis(scene.at), work).await {
+            Ok(answers) => answers,
+            Err(_) => {
+                // Nobody listens any more; every call that was taken in must still end and be
+                // recorded.
+                tokio::time::sleep(Duration::from_secs(3_600)).await;
+                let top = |id: &str| !id.contains('.');
+                let settled: Vec<String> = journal
+                    .settled()
+                    .iter()
+                    .map(|s| s.call.to_string())
+                    .filter(|i| top(i))
+                    .collect();
+                prop_assert_eq!(settled.len(), wanted);
+                for id in settled {
+                    prop_assert_eq!(transcript.ends_of(&id), 1);
+                }
+                return Ok(());
+            }
+        }
+    } else {
+        let both = async { tokio::join!(work, act).0 };
+        match tokio::time::timeout(Duration::from_secs(3_600), both).await {
+            Ok(answers) => answers,
+            Err(_) => return Err(TestCaseError::fail("the turn hangs")),
+        }
+    };
+
+    prop_assert_eq!(answers.len(), wanted, "one answer per call");
+    let ids: HashSet<&str> = answers.iter().map(|a| a.id().as_str()).collect();
+    prop_assert_eq!(ids.len(), wanted, "each under an id of its own");
+    for (answer, name) in answers.iter().zip(&names) {
+        prop_assert_eq!(answer.called().as_str(), name.as_str(), "in the model's order");
+        prop_assert_eq!(transcript.ends_of(answer.id().as_str()), 1, "one terminal event");
+        let records = journal.settled().iter().filter(|s| s.call == *answer.id()).count();
+        prop_assert_eq!(records, 1, "one record");
+        let intended = journal.intents().iter().any(|i| i.call == *answer.id());
+        prop_assert_eq!(
+            intended,
+            answer.ran() != Ran::No,
+            "{} {:?}",
+            answer.id(),
+            answer.failure()
+        );
+        if scene.strict && intended {
+            let class = journal.intents().iter().find(|i| i.call == *answer.id()).map(|i| i.class);
+            prop_assert_eq!(class, Some(Class::ReadOnly), "nothing else is allowed by default");
+        }
+        let lost = answer.failure().is_some_and(|f| f.code() == Code::UnknownOutcome);
+        prop_assert!(!lost || name == "blocks", "{name} was lost: {:?}", answer.failure());
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_call_is_answered_exactly_once(scene in scene()) {
+        quiet();
+        let tokio = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        tokio.block_on(play(scene))?;
+    }
+}
+
+/// The panics here are on purpose; their words would drown the test's own.
+fn quiet() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let on_purpose = info.payload().downcast_ref::<&str>() == Some(&"on purpose");
+            if !on_purpose {
+                usual(info);
+            }
+        }));
+    });
+}
+
+/// The chaos test must be able to fail: a policy that is never asked would let everything run.
+#[tokio::test]
+async fn the_strict_scenes_really_refuse_something() {
+    struct Never;
+    impl Policy for Never {
+        fn judge(&self, _: &haft::Admitted) -> haft::Verdict {
+            haft::Verdict::deny("never")
+        }
+    }
+    let journal = MemoryJournal::new(10);
+    let runtime = Runtime::builder()
+        .catalog(Catalog::builder().add(tools()).build().unwrap())
+        .policy(Never)
+        .journal(journal.clone())
+        .build()
+        .unwrap();
+    let answers = runtime.run().turn().await.unwrap().run(calls("quick writes unsafe")).await;
+    assert!(answers.iter().all(|a| a.failure().is_some_and(|f| f.code() == Code::Denied)));
+    assert!(journal.intents().is_empty());
+}

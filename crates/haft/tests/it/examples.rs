@@ -1,0 +1,1 @@
+//! Runs every example and reads what it says.

@@ -1,0 +1,118 @@
+//! What the tests share: small tools, a runtime around them, and a readable transcript.
+
+use std::sync::{Arc, Mutex};
+
+use haft::{
+    AllowEverything, Call, Capabilities, Catalog, Class, DynTool, Envelope, Event, Failure,
+    Runtime, RuntimeBuilder, Spec,
+};
+use serde_json::{Value, json};
+
+/// Returns a spec that is allowed without asking.
+pub(crate) fn read(name: &str) -> Spec {
+    Spec::new(name, "Reads something.").read_only().capabilities(Capabilities::NONE)
+}
+
+/// Returns a spec that writes and runs alone.
+pub(crate) fn write(name: &str) -> Spec {
+    Spec::new(name, "Writes something.").class(Class::WriteExclusive)
+}
+
+/// Returns a schema with one optional text.
+pub(crate) fn open_schema() -> Value {
+    json!({"properties": {"x": {"type": "string"}, "key": {"type": "string"}}})
+}
+
+/// Returns a tool that answers at once with its own name and argument.
+pub(crate) fn quick(spec: Spec) -> DynTool {
+    let name = spec.name.clone();
+    DynTool::new(spec, open_schema(), move |args, _| {
+        let text = format!("{name}({})", args["x"].as_str().unwrap_or_default());
+        async move { Ok(text) }
+    })
+}
+
+/// Returns a tool that waits a while on the runtime's clock.
+pub(crate) fn slow(spec: Spec, millis: u64) -> DynTool {
+    DynTool::new(spec, open_schema(), move |_, _| async move {
+        tokio::time::sleep(std::time::Duration::from_millis(millis)).await;
+        Ok("slept")
+    })
+}
+
+/// Returns a tool that fails.
+pub(crate) fn failing(spec: Spec) -> DynTool {
+    DynTool::new(spec, open_schema(), |_, _| async { Err::<(), _>(Failure::failed("no luck")) })
+}
+
+/// Returns a runtime builder over these tools that allows everything.
+pub(crate) fn permissive(tools: Vec<DynTool>) -> RuntimeBuilder {
+    Runtime::builder()
+        .catalog(Catalog::builder().add(tools).build().unwrap())
+        .policy(AllowEverything)
+}
+
+/// Returns calls from `name`, `name:argument` words, with ids `c1`, `c2`, ….
+pub(crate) fn calls(text: &str) -> Vec<Call> {
+    text.split_whitespace()
+        .enumerate()
+        .map(|(n, word)| {
+            let (name, argument) = word.split_once(':').unwrap_or((word, ""));
+            let arguments = if argument.is_empty() { json!({}) } else { json!({"x": argument}) };
+            Call::new(format!("c{}", n + 1), name, arguments)
+        })
+        .collect()
+}
+
+/// Writes down the events of a runtime, one short line each.
+#[derive(Clone, Default)]
+pub(crate) struct Transcript(Arc<Mutex<Vec<String>>>);
+
+impl Transcript {
+    /// Returns the observer that writes.
+    pub(crate) fn observer(&self) -> impl Fn(&Event) + Send + Sync + 'static {
+        let lines = Arc::clone(&self.0);
+        move |event| {
+            let line = match event {
+                Event::Planned { call, called, place } => {
+                    format!("{call} {called} batch {} ({})", place.batch, place.why)
+                }
+                Event::Running { call } => format!("{call} running"),
+                Event::Asked { call, verdict } => format!("{call} asked: {}", verdict.reason),
+                Event::Permitted { call, verdict } => {
+                    format!("{call} permitted by {}", verdict.source)
+                }
+                Event::Noted { call, note } => format!("{call} {note:?}"),
+                Event::Finished { call, failed, ran, .. } => {
+                    let end = failed.map_or("ok", |code| code.as_str());
+                    format!("{call} finished {end} ran {ran:?}")
+                }
+                Event::Problem { message, .. } => format!("problem: {message}"),
+                _ => return,
+            };
+            lines.lock().unwrap().push(line);
+        }
+    }
+
+    /// Returns what was written so far.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// Returns how many terminal events a call had.
+    pub(crate) fn ends_of(&self, id: &str) -> usize {
+        let start = format!("{id} finished");
+        self.lines().iter().filter(|l| l.starts_with(&start)).count()
+    }
+}
+
+/// Returns answers as `id code-or-ok`.
+pub(crate) fn ends(answers: &[Envelope]) -> Vec<String> {
+    answers
+        .iter()
+        .map(|a| {
+            let end = a.failure().map_or("ok", |f| f.code().as_str());
+            format!("{} {end}", a.id())
+        })
+        .collect()
+}

@@ -1,0 +1,82 @@
+//! Calls that tools make: the whole walk, one level deeper.
+
+use std::time::Duration;
+
+use haft::{Code, DynTool, Spec};
+use serde_json::json;
+
+use crate::kit::*;
+
+/// A tool that calls another and passes its answer on.
+fn calling(spec: Spec, other: &'static str) -> DynTool {
+    DynTool::new(spec, open_schema(), move |args, cx| async move {
+        let inner = cx.call(other, json!({"x": args["x"]})).await?;
+        Ok(format!("{} at depth {}", inner.to_text(), cx.depth()))
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_nested_call_takes_the_whole_walk() {
+    let transcript = Transcript::default();
+    let tools = vec![calling(read("outer"), "inner"), quick(read("inner"))];
+    let runtime = permissive(tools).observer(transcript.observer()).build().unwrap();
+    let answers = runtime.run().turn().await.unwrap().run(calls("outer:a")).await;
+    assert_eq!(answers[0].text(), "inner(a) at depth 0");
+    assert_eq!((transcript.ends_of("c1"), transcript.ends_of("c1.1")), (1, 1));
+    assert!(transcript.lines().iter().any(|l| l == "c1.1 permitted by allow everything"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_may_not_write_through_a_nested_call() {
+    let tools = vec![calling(read("outer"), "inner"), quick(write("inner"))];
+    let runtime = permissive(tools).build().unwrap();
+    let failure = runtime.call("outer", json!({"x": "a"})).await.unwrap_err();
+    assert_eq!(failure.code(), Code::NotRun);
+}
+
+#[tokio::test(start_paused = true)]
+async fn exclusive_calls_nest_without_waiting_for_themselves() {
+    let tools = vec![
+        calling(write("outer"), "middle"),
+        calling(write("middle"), "inner"),
+        slow(write("inner"), 10),
+    ];
+    let runtime = permissive(tools).build().unwrap();
+    let turn = runtime.run().turn().await.unwrap();
+    let answers =
+        tokio::time::timeout(Duration::from_secs(5), turn.run(calls("outer:a outer:b"))).await;
+    assert_eq!(ends(&answers.unwrap()), ["c1 ok", "c2 ok"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nesting_has_an_end() {
+    let runtime = permissive(vec![calling(read("loops"), "loops")]).build().unwrap();
+    let failure = runtime.call("loops", json!({"x": "a"})).await.unwrap_err();
+    assert_eq!(failure.code(), Code::BudgetExhausted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_nested_call_ends_with_its_parent() {
+    let outer = read("outer").timeout(Duration::from_secs(1));
+    let runtime =
+        permissive(vec![calling(outer, "inner"), slow(read("inner"), 60_000)]).build().unwrap();
+    let began = tokio::time::Instant::now();
+    let failure = runtime.call("outer", json!({"x": "a"})).await.unwrap_err();
+    assert_eq!(failure.code(), Code::TimedOut);
+    assert!(began.elapsed() < Duration::from_secs(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_nested_call_may_be_refused_like_any_other() {
+    let catalog = haft::Catalog::builder()
+        .add(calling(read("outer"), "inner"))
+        .add(quick(write("inner")))
+        .build()
+        .unwrap();
+    let runtime = haft::Runtime::builder().catalog(catalog).build().unwrap();
+    let failure = runtime.call("outer", json!({"x": "a"})).await.unwrap_err();
+    assert_eq!(failure.code(), Code::Denied);
+    let unknown = permissive(vec![calling(read("outer"), "innr")]).build().unwrap();
+    let failure = unknown.call("outer", json!({"x": "a"})).await.unwrap_err();
+    assert_eq!(failure.code(), Code::UnknownTool);
+}

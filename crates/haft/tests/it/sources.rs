@@ -1,0 +1,206 @@
+//! Sources, views and what a turn is offered.
+
+use std::sync::{Arc, Mutex};
+
+use haft::{
+    AllowEverything, BoxError, BoxFuture, Catalog, DynTool, Runtime, Side, Source, Spec, View,
+};
+use serde_json::json;
+
+use crate::kit::*;
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    fn say(&self, text: String) {
+        self.0.lock().unwrap().push(text);
+    }
+
+    fn said(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+struct Remote {
+    name: &'static str,
+    log: Log,
+    opens: bool,
+    tools: Arc<Mutex<Result<Vec<DynTool>, String>>>,
+}
+
+impl Remote {
+    fn new(name: &'static str, log: &Log, tools: Vec<DynTool>) -> Self {
+        Self { name, log: log.clone(), opens: true, tools: Arc::new(Mutex::new(Ok(tools))) }
+    }
+}
+
+impl Source for Remote {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn open(&self) -> BoxFuture<'_, Result<(), BoxError>> {
+        self.log.say(format!("open {}", self.name));
+        let opens = self.opens;
+        Box::pin(async move { if opens { Ok(()) } else { Err("no route".into()) } })
+    }
+
+    fn tools(&self) -> BoxFuture<'_, Result<Vec<DynTool>, BoxError>> {
+        let tools = self.tools.lock().unwrap().clone();
+        Box::pin(async move { tools.map_err(Into::into) })
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.log.say(format!("close {}", self.name));
+        Box::pin(async {})
+    }
+}
+
+fn runtime(builder: haft::CatalogBuilder) -> Runtime {
+    Runtime::builder().catalog(builder.build().unwrap()).policy(AllowEverything).build().unwrap()
+}
+
+fn names(turn: &haft::Turn) -> Vec<String> {
+    turn.snapshot().entries().map(|e| e.name().to_string()).collect()
+}
+
+#[tokio::test]
+async fn own_tools_come_first_then_each_source_sorted_and_prefixed() {
+    let log = Log::default();
+    let b = Remote::new("beta", &log, vec![quick(read("z")), quick(read("a"))]);
+    let a = Remote::new("alpha", &log, vec![quick(read("m"))]);
+    let catalog =
+        Catalog::builder().source(b).source(a).add(quick(read("own2"))).add(quick(read("own1")));
+    let runtime = runtime(catalog);
+    let run = runtime.run();
+    let turn = run.turn().await.unwrap();
+    assert_eq!(names(&turn), ["own1", "own2", "beta__a", "beta__z", "alpha__m"]);
+    assert_eq!(turn.snapshot().fingerprint(), run.turn().await.unwrap().snapshot().fingerprint());
+    let answers = turn.run(calls("beta__a:1")).await;
+    assert_eq!(answers[0].text(), "a(1)");
+    runtime.close().await;
+    runtime.close().await;
+    assert_eq!(log.said(), ["open beta", "open alpha", "close alpha", "close beta"]);
+}
+
+#[tokio::test]
+async fn what_opened_is_closed_in_reverse_when_a_later_source_does_not_open() {
+    let log = Log::default();
+    let mut third = Remote::new("c", &log, vec![]);
+    third.opens = false;
+    let catalog = Catalog::builder()
+        .source(Remote::new("a", &log, vec![]))
+        .source(Remote::new("b", &log, vec![]))
+        .source(third);
+    let error = runtime(catalog).run().turn().await.unwrap_err();
+    assert!(error.to_string().contains("source `c` did not open: no route"), "{error}");
+    assert_eq!(log.said(), ["open a", "open b", "open c", "close b", "close a"]);
+}
+
+#[tokio::test]
+async fn dropping_the_runtime_closes_its_sources() {
+    let log = Log::default();
+    let runtime = runtime(Catalog::builder().source(Remote::new("a", &log, vec![])));
+    runtime.run().turn().await.unwrap();
+    drop(runtime);
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(log.said(), ["open a", "close a"]);
+}
+
+#[tokio::test]
+async fn a_change_takes_effect_between_turns_and_never_within_one() {
+    let log = Log::default();
+    let remote = Remote::new("r", &log, vec![quick(read("t"))]);
+    let tools = Arc::clone(&remote.tools);
+    let runtime = runtime(Catalog::builder().source(remote));
+    let run = runtime.run();
+    let turn = run.turn().await.unwrap();
+    let changed = DynTool::new(read("t").title("new"), json!({}), |_, _| async { Ok("new body") });
+    *tools.lock().unwrap() = Ok(vec![changed, quick(read("u"))]);
+    assert_eq!(names(&turn), ["r__t"]);
+    let before = turn.snapshot().fingerprint();
+    assert_eq!(turn.run(calls("r__t:x")).await[0].text(), "t(x)", "the advertised body");
+    let turn = run.turn().await.unwrap();
+    assert_eq!(names(&turn), ["r__t", "r__u"]);
+    assert_ne!(turn.snapshot().fingerprint(), before);
+    assert_eq!(turn.run(calls("r__t")).await[0].text(), "new body");
+}
+
+#[tokio::test]
+async fn a_source_in_trouble_keeps_what_it_last_said_and_a_bad_tool_spoils_nothing() {
+    let log = Log::default();
+    let bad = DynTool::new(read("bad"), json!({"type": "nonsense"}), |_, _| async { Ok(()) });
+    let remote = Remote::new("r", &log, vec![quick(read("t")), bad]);
+    let tools = Arc::clone(&remote.tools);
+    let runtime = runtime(Catalog::builder().source(remote));
+    let run = runtime.run();
+    let turn = run.turn().await.unwrap();
+    assert_eq!(names(&turn), ["r__t"]);
+    assert!(turn.snapshot().problems()[0].contains("`r__bad`"), "{:?}", turn.snapshot().problems());
+    *tools.lock().unwrap() = Err("gone".into());
+    let turn = run.turn().await.unwrap();
+    assert_eq!(names(&turn), ["r__t"]);
+    assert!(turn.snapshot().problems()[0].contains("gone"));
+}
+
+#[tokio::test]
+async fn aliases_answer_for_own_tools_only() {
+    let log = Log::default();
+    let remote = Remote::new("r", &log, vec![quick(read("t").alias("theirs"))]);
+    let catalog = Catalog::builder().add(quick(read("own").alias("ours"))).source(remote);
+    let runtime = runtime(catalog);
+    let answers = runtime.run().turn().await.unwrap().run(calls("ours:1 theirs:2")).await;
+    assert_eq!(ends(&answers), ["c1 ok", "c2 unknown_tool"]);
+}
+
+#[tokio::test]
+async fn a_view_filters_renames_and_hides_and_refuses_what_it_hides() {
+    let tools = vec![quick(read("look")), quick(read("debug_x")), quick(write("change"))];
+    let runtime = runtime(Catalog::builder().add(tools));
+    let view = View::all().filter(Spec::is_read_only).hide("debug_*").prefix("fs_");
+    let run = runtime.run_builder().view(view).start();
+    let turn = run.turn().await.unwrap();
+    assert_eq!(names(&turn), ["fs_look"]);
+    let answers = turn.run(calls("fs_look:1 change look")).await;
+    assert_eq!(ends(&answers), ["c1 ok", "c2 unknown_tool", "c3 unknown_tool"]);
+}
+
+struct User(&'static str);
+
+#[tokio::test]
+async fn what_a_tool_needs_decides_whether_it_is_offered() {
+    let needs =
+        DynTool::new(read("who").need(haft::Need::side::<User>()), json!({}), |_, cx| async move {
+            let user: Side<User> = cx.side()?;
+            Ok(user.0)
+        });
+    let off = quick(read("off").enabled(|scope| scope.user.is_some()));
+    let panics = quick(read("panics").enabled(|_| panic!("on purpose")));
+    let person = quick(read("person").requires_user_interaction(true));
+    let runtime = runtime(Catalog::builder().add(vec![needs, off, panics, person]));
+    let turn = runtime.run().turn().await.unwrap();
+    assert!(names(&turn).is_empty());
+    assert_eq!(turn.snapshot().withheld().count(), 4);
+    let answers = turn.run(calls("who off panics person")).await;
+    assert_eq!(
+        ends(&answers),
+        ["c1 not_offered", "c2 not_offered", "c3 not_offered", "c4 needs_interaction"]
+    );
+    let run = runtime.run_builder().side(User("ada")).user("u1").start();
+    let turn = run.turn().await.unwrap();
+    assert_eq!(names(&turn), ["off", "who"]);
+    assert_eq!(turn.run(calls("who")).await[0].text(), "ada");
+}
+
+#[tokio::test]
+async fn missing_state_is_a_build_error_naming_tool_and_type() {
+    let tool = quick(read("t").need(haft::Need::state::<User>()));
+    let catalog = || Catalog::builder().add(tool.clone()).build().unwrap();
+    let error = Runtime::builder().catalog(catalog()).build().unwrap_err();
+    assert!(error.to_string().contains("tool `t` needs a `State<"), "{error}");
+    assert!(error.to_string().contains("User"), "{error}");
+    assert!(Runtime::builder().catalog(catalog()).state(User("x")).build().is_ok());
+}

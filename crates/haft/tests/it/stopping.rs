@@ -1,0 +1,325 @@
+//! Stopping: timeouts, cancellation, interrupts, siblings, bodies that cannot be stopped.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use haft::{Code, Config, DynTool, Interrupt, MemoryJournal, Ran, Spec};
+use serde_json::json;
+
+use crate::kit::*;
+
+/// A tool that never ends by itself and tells whether its future was dropped.
+fn hanging(spec: Spec, dropped: &Arc<AtomicBool>) -> DynTool {
+    struct Tells(Arc<AtomicBool>);
+    impl Drop for Tells {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+    let dropped = Arc::clone(dropped);
+    DynTool::new(spec, open_schema(), move |_, cx| {
+        let tells = Tells(Arc::clone(&dropped));
+        async move {
+            cx.partial("so far");
+            std::future::pending::<()>().await;
+            drop(tells);
+            Ok("never")
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_stops_the_body_and_keeps_what_it_had_told() {
+    let dropped = Arc::default();
+    let tool = hanging(read("t").timeout(Duration::from_secs(5)), &dropped);
+    let runtime = permissive(vec![tool]).build().unwrap();
+    let began = tokio::time::Instant::now();
+    let answers = runtime.run().turn().await.unwrap().run(calls("t")).await;
+    assert!(began.elapsed() < Duration::from_secs(6));
+    let failure = answers[0].failure().unwrap();
+    assert_eq!((failure.code(), failure.ran()), (Code::TimedOut, Ran::Yes));
+    assert!(answers[0].text().ends_with("Output before the interruption (6 characters):\nso far"));
+    assert!(dropped.load(Ordering::SeqCst));
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_about_time_means_the_runtime_s_limits_and_never_none() {
+    let config = Config::default();
+    assert_eq!(config.timeout, Duration::from_secs(120));
+    assert_eq!(config.deadline, Duration::from_secs(600));
+    let runtime = permissive(vec![hanging(read("t"), &Arc::default())]).build().unwrap();
+    let began = tokio::time::Instant::now();
+    let failure = runtime.call("t", json!({})).await.unwrap_err();
+    assert_eq!(failure.code(), Code::TimedOut);
+    assert_eq!(began.elapsed().as_secs(), 120);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_deadline_counts_waiting_and_is_visible_to_the_tool() {
+    let tool = DynTool::new(
+        write("t").deadline(Duration::from_secs(30)).timeout(Duration::from_secs(60)),
+        open_schema(),
+        |_, cx| async move {
+            assert!(cx.time_left().unwrap() <= Duration::from_secs(30));
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            Ok("done")
+        },
+    );
+    let runtime = permissive(vec![tool.clone()]).build().unwrap();
+    let run = runtime.run();
+    // Two turns of one run: the second waits for the floor, and its time runs out at work.
+    let (one, two) = (run.turn().await.unwrap(), run.turn().await.unwrap());
+    let (first, second) = tokio::join!(one.run(calls("t")), two.run(calls("t")));
+    assert_eq!(ends(&first), ["c1 ok"]);
+    assert_eq!(ends(&second), ["c1 deadline_passed"]);
+    assert_eq!(second[0].ran(), Ran::Yes);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_that_passes_while_waiting_means_nothing_ran() {
+    let journal = MemoryJournal::new(10);
+    let long = slow(write("long").timeout(Duration::from_secs(300)), 100_000);
+    let short = quick(write("short").deadline(Duration::from_secs(1)));
+    let runtime = permissive(vec![long, short]).journal(journal.clone()).build().unwrap();
+    let run = runtime.run();
+    let (one, two) = (run.turn().await.unwrap(), run.turn().await.unwrap());
+    let (_, second) = tokio::join!(one.run(calls("long")), two.run(calls("short")));
+    assert_eq!(ends(&second), ["c1 deadline_passed"]);
+    assert_eq!(second[0].ran(), Ran::No);
+    assert_eq!(journal.intents().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupt_stops_what_yields_and_lets_the_rest_finish() {
+    let yields = slow(read("yields").interrupt(Interrupt::Cancel), 50_000);
+    let blocks = slow(read("blocks"), 50_000);
+    let later = quick(write("later"));
+    let runtime = permissive(vec![yields, blocks, later]).build().unwrap();
+    let turn = runtime.run().turn().await.unwrap();
+    let control = turn.control();
+    let (answers, ()) = tokio::join!(turn.run(calls("yields blocks later")), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        control.interrupt();
+    });
+    assert_eq!(ends(&answers), ["c1 cancelled", "c2 ok", "c3 cancelled"]);
+    assert_eq!((answers[0].ran(), answers[2].ran()), (Ran::Yes, Ran::No));
+}
+
+#[tokio::test(start_paused = true)]
+async fn force_stops_everything_and_one_call_can_be_stopped_alone() {
+    let tools = || vec![slow(read("a"), 50_000), slow(read("b"), 50_000)];
+    let runtime = permissive(tools()).build().unwrap();
+    let turn = runtime.run().turn().await.unwrap();
+    let control = turn.control();
+    let (answers, ()) = tokio::join!(turn.run(calls("a b")), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        control.force();
+    });
+    assert_eq!(ends(&answers), ["c1 cancelled", "c2 cancelled"]);
+
+    let turn = runtime.run().turn().await.unwrap();
+    let control = turn.control();
+    let (answers, ()) = tokio::join!(turn.run(calls("a b")), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(control.cancel_call("c1"));
+        assert!(!control.cancel_call("nobody"));
+    });
+    assert_eq!(ends(&answers), ["c1 cancelled", "c2 ok"]);
+    assert!(answers[0].text().contains("this call was cancelled"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_can_be_cancelled_as_a_whole() {
+    let runtime = permissive(vec![slow(read("a"), 50_000)]).build().unwrap();
+    let run = runtime.run();
+    let turn = run.turn().await.unwrap();
+    let (answers, ()) = tokio::join!(turn.run(calls("a a")), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        run.cancel();
+    });
+    assert_eq!(ends(&answers), ["c1 cancelled", "c2 cancelled"]);
+    let answers = run.turn().await.unwrap().run(calls("a")).await;
+    assert_eq!(answers[0].ran(), Ran::No);
+}
+
+#[tokio::test(start_paused = true)]
+async fn siblings_are_isolated_unless_a_failing_body_may_abort_them() {
+    let tools = |aborts: bool| {
+        vec![
+            DynTool::new(read("fails").abort_siblings(aborts), open_schema(), |_, _| async {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                Err::<(), _>(haft::Failure::failed("no luck"))
+            }),
+            slow(read("slow"), 1_000),
+            quick(read("quick")),
+            quick(write("later")),
+        ]
+    };
+    let words = calls("slow fails quick slow later");
+    let runtime = permissive(tools(false)).build().unwrap();
+    let answers = runtime.run().turn().await.unwrap().run(words.clone()).await;
+    assert_eq!(ends(&answers), ["c1 ok", "c2 tool_failed", "c3 ok", "c4 ok", "c5 ok"]);
+
+    let aborted = ["c1 sibling_aborted", "c2 tool_failed", "c3 ok", "c4 sibling_aborted", "c5 ok"];
+    let runtime = permissive(tools(true)).build().unwrap();
+    let answers = runtime.run().turn().await.unwrap().run(words.clone()).await;
+    assert_eq!(ends(&answers), aborted, "the next batch still runs");
+    assert_eq!(answers[0].ran(), Ran::Yes, "it says that it had started");
+    assert!(answers[0].text().contains("`fails` in the same batch failed"));
+
+    let runtime = permissive(tools(false)).build().unwrap();
+    let turn = runtime.run().turn().await.unwrap().abort_siblings();
+    assert_eq!(ends(&turn.run(words).await), aborted, "per dispatch too");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_or_invalid_call_aborts_nobody() {
+    let tools = vec![slow(read("slow").abort_siblings(true), 100), quick(read("q"))];
+    let runtime = permissive(tools).build().unwrap();
+    let turn = runtime.run().turn().await.unwrap().abort_siblings();
+    let answers = turn.run(calls("slow nosuch slow")).await;
+    assert_eq!(ends(&answers), ["c1 ok", "c2 unknown_tool", "c3 ok"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn siblings_that_wait_for_a_seat_say_that_they_had_not_started() {
+    let mut config = Config::default();
+    config.max_concurrency = 1;
+    let tools = vec![failing(read("fails").abort_siblings(true)), slow(read("slow"), 1_000)];
+    let runtime = permissive(tools).config(config).build().unwrap();
+    let answers = runtime.run().turn().await.unwrap().run(calls("fails slow")).await;
+    assert_eq!(ends(&answers), ["c1 tool_failed", "c2 sibling_aborted"]);
+    assert_eq!(answers[1].ran(), Ran::No);
+}
+
+#[tokio::test]
+async fn a_panic_is_a_failure_whose_words_stay_with_the_operator() {
+    let tool = DynTool::new(read("t"), json!({}), |_, _| async {
+        if true {
+            panic!("secret words");
+        }
+        Ok(())
+    });
+    let early =
+        DynTool::new(read("early"), json!({}), |_, _| -> std::future::Ready<Result<(), _>> {
+            panic!("before the future even exists")
+        });
+    let runtime = permissive(vec![tool, early]).build().unwrap();
+    let failure = runtime.call("t", json!({})).await.unwrap_err();
+    assert_eq!(failure.code(), Code::Panicked);
+    assert!(!failure.to_string().contains("secret words"));
+    assert_eq!(failure.source().unwrap().to_string(), "secret words");
+    assert_eq!(runtime.call("early", json!({})).await.unwrap_err().code(), Code::Panicked);
+}
+
+#[tokio::test]
+async fn dropping_the_dispatch_cancels_the_turn_and_still_records_every_call() {
+    let journal = MemoryJournal::new(10);
+    let transcript = Transcript::default();
+    let runtime = permissive(vec![slow(write("t"), 60_000)])
+        .journal(journal.clone())
+        .observer(transcript.observer())
+        .build()
+        .unwrap();
+    let turn = runtime.run().turn().await.unwrap();
+    let dropped = tokio::time::timeout(Duration::from_millis(20), turn.run(calls("t t t"))).await;
+    assert!(dropped.is_err());
+    for _ in 0..200 {
+        if journal.settled().len() == 3 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let codes: Vec<_> = journal.settled().iter().map(|s| (s.failed, s.ran)).collect();
+    assert_eq!(codes[0], (Some(Code::Cancelled), Ran::Yes));
+    assert_eq!(codes[1..], [(Some(Code::Cancelled), Ran::No); 2]);
+    for id in ["c1", "c2", "c3"] {
+        assert_eq!(transcript.ends_of(id), 1, "{id}");
+    }
+}
+
+/// A tool with a blocking body that waits for a signal.
+fn blocking(spec: Spec) -> (DynTool, mpsc::Sender<()>, Arc<AtomicUsize>) {
+    let (send, receive) = mpsc::channel::<()>();
+    let receive = Arc::new(std::sync::Mutex::new(receive));
+    let ran = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&ran);
+    let tool = DynTool::new(spec, open_schema(), move |_, cx| {
+        let (receive, ran) = (Arc::clone(&receive), Arc::clone(&counted));
+        async move {
+            cx.block(move |_| {
+                ran.fetch_add(1, Ordering::SeqCst);
+                let _ = receive.lock().unwrap().recv_timeout(Duration::from_secs(20));
+            })
+            .await?;
+            Ok("done")
+        }
+    });
+    (tool, send, ran)
+}
+
+#[tokio::test]
+async fn a_blocking_body_that_outlives_its_timeout_is_an_unknown_outcome_and_holds_the_floor() {
+    let (stuck, release, _) = blocking(write("stuck").timeout(Duration::from_millis(30)));
+    let mut config = Config::default();
+    config.grace = Duration::from_millis(10);
+    let tools = vec![stuck, quick(write("write")), quick(read("read"))];
+    let runtime = permissive(tools).config(config).build().unwrap();
+    let run = runtime.run();
+    let answers = run.turn().await.unwrap().run(calls("stuck write read")).await;
+    assert_eq!(ends(&answers), ["c1 unknown_outcome", "c2 not_run", "c3 ok"]);
+    assert_eq!(answers[0].ran(), Ran::Unknown);
+    assert!(answers[1].text().contains("`stuck` was given up on"), "{}", answers[1].text());
+    // Another run is not held up: classes exclude within a run only.
+    let answers = runtime.run().turn().await.unwrap().run(calls("write")).await;
+    assert_eq!(ends(&answers), ["c1 ok"]);
+    release.send(()).unwrap();
+    for _ in 0..500 {
+        let answers = run.turn().await.unwrap().run(calls("write")).await;
+        if ends(&answers) == ["c1 ok"] {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("the floor was never given back");
+}
+
+#[tokio::test]
+async fn a_blocking_body_that_listens_is_observed_to_end() {
+    let tool = DynTool::new(
+        write("t").timeout(Duration::from_millis(20)),
+        json!({}),
+        |_, cx| async move {
+            cx.block(|cx| {
+                while !cx.is_cancelled() {
+                    std::thread::yield_now();
+                }
+            })
+            .await?;
+            Err::<(), _>(haft::Failure::failed("stopped early"))
+        },
+    );
+    let runtime = permissive(vec![tool]).build().unwrap();
+    let failure = runtime.call("t", json!({})).await.unwrap_err();
+    assert_eq!((failure.code(), failure.ran()), (Code::TimedOut, Ran::Yes));
+}
+
+#[tokio::test]
+async fn blocking_work_that_never_got_a_thread_is_withdrawn() {
+    let (stuck, release, ran) = blocking(read("stuck").timeout(Duration::from_millis(50)));
+    let mut config = Config::default();
+    config.max_threads = 1;
+    config.grace = Duration::from_millis(10);
+    let runtime = permissive(vec![stuck]).config(config).build().unwrap();
+    let answers = runtime.run().turn().await.unwrap().run(calls("stuck stuck")).await;
+    assert_eq!(ends(&answers), ["c1 unknown_outcome", "c2 timed_out"]);
+    release.send(()).unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(ran.load(Ordering::SeqCst), 1, "the withdrawn body never started");
+}

@@ -1,0 +1,80 @@
+//! Calls that arrive one by one while the model is still writing.
+
+use std::time::Duration;
+
+use haft::{Capabilities, Catalog, Code, Ran, Runtime, Stop};
+
+use crate::kit::*;
+
+#[tokio::test(start_paused = true)]
+async fn reads_start_before_the_message_ends_and_writes_wait() {
+    let transcript = Transcript::default();
+    let tools = vec![slow(read("read"), 10), quick(write("write"))];
+    let runtime = permissive(tools).observer(transcript.observer()).build().unwrap();
+    let mut intake = runtime.run().turn().await.unwrap().open();
+    for call in calls("read read write read") {
+        intake.push(call);
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(transcript.ends_of("c1") + transcript.ends_of("c2"), 2, "reads are done already");
+    assert!(!transcript.lines().iter().any(|l| l.starts_with("c3 running")));
+    assert!(!transcript.lines().iter().any(|l| l.starts_with("c4 running")), "its place is later");
+    let answers = intake.finish(Stop::Done).await;
+    assert_eq!(ends(&answers), ["c1 ok", "c2 ok", "c3 ok", "c4 ok"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_cut_off_message_reads_already_done_keep_their_answer() {
+    let tools = vec![quick(read("read")), quick(write("write"))];
+    let runtime = permissive(tools).build().unwrap();
+    let mut intake = runtime.run().turn().await.unwrap().open();
+    for call in calls("read:a write:b read:c") {
+        intake.push(call);
+    }
+    let answers = intake.finish(Stop::Truncated).await;
+    assert_eq!(ends(&answers), ["c1 ok", "c2 not_run", "c3 not_run"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_must_be_asked_about_waits_for_the_end_of_the_message() {
+    let transcript = Transcript::default();
+    let asks = read("asks").capabilities([haft::Capability::Network]);
+    let catalog = Catalog::builder().add(quick(asks)).add(quick(read("plain"))).build().unwrap();
+    let runtime =
+        Runtime::builder().catalog(catalog).observer(transcript.observer()).build().unwrap();
+    let mut intake = runtime.run().turn().await.unwrap().open();
+    for call in calls("asks plain") {
+        intake.push(call);
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!((transcript.ends_of("c1"), transcript.ends_of("c2")), (0, 1));
+    let answers = intake.finish(Stop::Refused).await;
+    assert_eq!(ends(&answers), ["c1 not_run", "c2 ok"]);
+    assert_eq!(answers[0].ran(), Ran::No);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_is_answered_like_a_complete_message() {
+    let tools = || {
+        vec![
+            quick(read("read")),
+            failing(read("fails").capabilities(Capabilities::NONE)),
+            slow(write("write"), 20),
+        ]
+    };
+    let words = "read:a fails write:b nosuch read:c read:d write:e fails";
+    let complete = permissive(tools()).build().unwrap();
+    let complete = complete.run().turn().await.unwrap().run(calls(words)).await;
+    let streamed = permissive(tools()).build().unwrap();
+    let mut intake = streamed.run().turn().await.unwrap().open();
+    for call in calls(words) {
+        tokio::time::sleep(Duration::from_millis(3)).await;
+        intake.push(call);
+    }
+    let streamed = intake.finish(Stop::Done).await;
+    let text = |answers: &[haft::Envelope]| -> Vec<String> {
+        answers.iter().map(|a| format!("{} {}", a.id(), a.text())).collect()
+    };
+    assert_eq!(text(&complete), text(&streamed));
+    assert_eq!(complete[1].failure().map(|f| f.code()), Some(Code::ToolFailed));
+}
