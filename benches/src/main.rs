@@ -10,7 +10,7 @@ mod add;
 mod harness;
 
 mod floor;
-// mod ours; // not wired yet: see the comment in `ours.rs`
+mod ours;
 mod agentkit;
 mod rig;
 
@@ -22,7 +22,8 @@ fn main() -> Result<(), String> {
     // One line per subject. The first one is what the ratios are taken to.
     bench.add("floor", floor::Floor::new());
     bench.add("floor-direct", floor::Direct::new());
-    // bench.add("haft", ours::Haft::new());
+    bench.add("haft", ours::Turn::new());
+    bench.add("haft-call", ours::Direct::new());
     bench.add("rig-core", rig::Core::new());
     bench.add("rig-agent", rig::Agent::new());
     bench.add("agentkit", agentkit::Agentkit::new());

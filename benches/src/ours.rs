@@ -1,47 +1,79 @@
 //! haft: the same tool through the whole walk of one call.
 //!
-//! NOT WIRED YET. To wire it:
-//!   1. `benches/Cargo.toml`: `haft.workspace = true`
-//!   2. `main.rs`: uncomment `mod ours;` and the `bench.add("haft", …)` line
-//!   3. fill in `new` and `ask`; override `one` and `fan100` where the runtime has a better way
-//!
-//! What a fair figure needs: the default walk (validate, judge, events, shape, memory journal), the
-//! JSON text parsed inside the measured part, no cache, and `fan100` as one turn of a hundred calls.
-//! The tool must be allowed by what it declares (`read_only`, `capabilities()`), not by a switch that
-//! turns judging off.
+//! Everything of the default walk is on: the text is parsed and validated, the call is planned,
+//! checked, judged by what the tool declares (never by a switch that turns judging off), written
+//! down before and after, bounded and shaped. `Turn` is the way of an agent: one run, a turn per
+//! response. `Direct` is `Runtime::call`, a run of its own for each call.
+
+use haft::{Arguments, Call, Catalog, Run, Runtime, tool};
 
 use crate::{
-    add::{FAN, Question, questions},
+    add::{FAN, NAME, Question, questions},
     harness::Subject,
 };
 
-pub(crate) struct Haft {
-    // runtime: haft::Runtime,
+/// Adds two numbers.
+#[tool(read_only, capabilities())]
+async fn add(#[param(min = 0)] a: u64, #[param(min = 0)] b: u64) -> String {
+    (a + b).to_string()
 }
 
-impl Haft {
+fn runtime() -> Runtime {
+    let catalog = Catalog::builder().add(Add).build();
+    catalog
+        .and_then(|catalog| Runtime::builder().catalog(catalog).build())
+        .unwrap_or_else(|e| panic!("{e}"))
+}
+
+pub(crate) struct Turn {
+    run: Run,
+}
+
+impl Turn {
     pub(crate) fn new() -> Self {
-        // #[tool(read_only, capabilities())] async fn add(#[param(min = 0)] a: u64, …) -> String
-        Self {}
+        Self { run: runtime().run() }
+    }
+
+    async fn turn(&self, questions: impl Iterator<Item = &'static Question>, ids: &[String]) {
+        let questions: Vec<_> = questions.collect();
+        let turn = self.run.turn().await.unwrap_or_else(|e| panic!("{e}"));
+        let calls = questions.iter().zip(ids).map(|(question, id)| {
+            Call::new(id.as_str(), NAME, Arguments::Text(question.arguments.clone()))
+        });
+        let answers = turn.run(calls).await;
+        assert_eq!(answers.len(), questions.len());
+        for (answer, question) in answers.iter().zip(questions) {
+            question.check(&answer.text());
+        }
     }
 }
 
-impl Subject for Haft {
+impl Subject for Turn {
     async fn ask(&self, question: &'static Question) {
-        // One call: name `add::NAME`, arguments `&question.arguments` (JSON text). Then:
-        question.check("the text of the answer");
-    }
-
-    async fn one(&self, calls: u32) {
-        for question in questions(calls) {
-            self.ask(question).await;
-        }
+        self.turn(std::iter::once(question), &["call".to_owned()]).await;
     }
 
     async fn fan100(&self) {
-        // One turn with FAN calls; every answer checked, in the order of the questions.
-        for question in questions(FAN) {
-            question.check("the text of the answer");
+        let ids: Vec<String> = (0..FAN).map(|n| format!("call_{n}")).collect();
+        self.turn(questions(FAN), &ids).await;
+    }
+}
+
+pub(crate) struct Direct {
+    runtime: Runtime,
+}
+
+impl Direct {
+    pub(crate) fn new() -> Self {
+        Self { runtime: runtime() }
+    }
+}
+
+impl Subject for Direct {
+    async fn ask(&self, question: &'static Question) {
+        match self.runtime.call(NAME, question.arguments.as_str()).await {
+            Ok(output) => question.check(&output.to_text()),
+            Err(failure) => panic!("{failure}"),
         }
     }
 }

@@ -21,8 +21,8 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, CallId, Code, Failure, Label, Left, Output, RunId, Scope, Shared, Side, State,
-    ToolName,
+    BoxFuture, CallId, Claim, Code, Failure, Label, Left, Output, RunId, Scope, Shared, Side,
+    State, ToolName,
 };
 
 /// What a body tells while it runs.
@@ -40,8 +40,9 @@ pub trait Host: Send + Sync + 'static {
     fn now(&self) -> Instant;
     /// Walks a nested call, from admission to answer.
     fn call(
-        &self,
+        self: Arc<Self>,
         cx: Context,
+        id: CallId,
         name: String,
         arguments: Value,
     ) -> BoxFuture<'static, Result<Output, Failure>>;
@@ -66,8 +67,8 @@ struct Inner {
     host: Arc<dyn Host>,
     partial: Mutex<String>,
     lease: Mutex<Lease>,
-    /// What the host wants to find again in a nested call.
-    tag: OnceLock<Box<dyn Any + Send + Sync>>,
+    claim: OnceLock<Claim>,
+    nested: AtomicU32,
 }
 
 /// What must outlive the answer when a blocking job does.
@@ -102,7 +103,8 @@ impl Context {
             host,
             partial: Mutex::default(),
             lease: Mutex::default(),
-            tag: OnceLock::new(),
+            claim: OnceLock::new(),
+            nested: AtomicU32::new(0),
         }))
     }
 
@@ -297,7 +299,9 @@ impl Context {
     /// # Errors
     /// Returns the nested call's failure.
     pub async fn call(&self, name: impl Into<String>, arguments: Value) -> Result<Output, Failure> {
-        self.0.host.call(self.clone(), name.into(), arguments).await
+        let n = self.0.nested.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = CallId::from(format!("{}.{n}", self.0.id));
+        Arc::clone(&self.0.host).call(self.clone(), id, name.into(), arguments).await
     }
 
     /// Runs blocking work on one of the runtime's threads.
@@ -378,15 +382,15 @@ impl Context {
         self.0.attempt.store(attempt, Ordering::Relaxed);
     }
 
-    /// Attaches what the host wants to find again in a nested call. For hosts; the first stays.
-    pub fn set_tag<T: Any + Send + Sync>(&self, tag: T) {
-        let _ = self.0.tag.set(Box::new(tag));
+    /// Sets what this call claims while it runs. For hosts; the first value stays.
+    pub fn set_claim(&self, claim: Claim) {
+        let _ = self.0.claim.set(claim);
     }
 
-    /// Returns what the host attached.
+    /// Returns what this call was judged to do; unset before the body runs.
     #[must_use]
-    pub fn tag<T: Any + Send + Sync>(&self) -> Option<&T> {
-        self.0.tag.get()?.downcast_ref()
+    pub fn claim(&self) -> Option<&Claim> {
+        self.0.claim.get()
     }
 
     /// Keeps something until no blocking work of this call is left, and returns whether there was

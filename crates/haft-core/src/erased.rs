@@ -18,7 +18,8 @@ pub type Args = Box<dyn Any + Send + Sync>;
 
 /// A tool's body behind one pointer. Implemented here for every [`Tool`] and for closures.
 ///
-/// `check` and `guard` may be absent: then the walk does not even make a future for them.
+/// `checks` and `guards` say beforehand whether there is anything to ask: the walk does not even
+/// make a future otherwise.
 pub trait Body: Send + Sync + 'static {
     /// Decodes the frozen JSON into what the body wants.
     fn decode(&self, json: &Arc<Value>) -> Result<Args, Failure>;
@@ -26,19 +27,21 @@ pub trait Body: Send + Sync + 'static {
     /// Says what this call would do.
     fn claim(&self, declared: Claim, args: &Args, cx: &Context) -> Claim;
 
+    /// Returns whether `check` does something.
+    fn checks(&self) -> bool;
+
     /// Checks what a schema cannot say.
-    fn check<'a>(
-        &'a self,
-        args: &'a Args,
-        cx: &'a Context,
-    ) -> Option<BoxFuture<'a, Result<(), Failure>>>;
+    fn check<'a>(&'a self, args: &'a Args, cx: &'a Context) -> BoxFuture<'a, Result<(), Failure>>;
+
+    /// Returns whether `guard` does something.
+    fn guards(&self) -> bool;
 
     /// Judges the call.
     fn guard<'a>(
         &'a self,
         args: &'a Args,
         cx: &'a Context,
-    ) -> Option<BoxFuture<'a, Result<Option<Verdict>, Failure>>>;
+    ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>>;
 
     /// Does the work.
     fn call<'a>(&'a self, args: Args, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>>;
@@ -62,26 +65,30 @@ impl<T: Tool> Body for Typed<T> {
         }
     }
 
-    fn check<'a>(
-        &'a self,
-        args: &'a Args,
-        cx: &'a Context,
-    ) -> Option<BoxFuture<'a, Result<(), Failure>>> {
-        Some(match args.downcast_ref() {
+    fn checks(&self) -> bool {
+        T::CHECKS
+    }
+
+    fn check<'a>(&'a self, args: &'a Args, cx: &'a Context) -> BoxFuture<'a, Result<(), Failure>> {
+        match args.downcast_ref() {
             Some(args) => Box::pin(self.0.check(args, cx)),
             None => Box::pin(async { Err(foreign()) }),
-        })
+        }
+    }
+
+    fn guards(&self) -> bool {
+        T::GUARDS
     }
 
     fn guard<'a>(
         &'a self,
         args: &'a Args,
         cx: &'a Context,
-    ) -> Option<BoxFuture<'a, Result<Option<Verdict>, Failure>>> {
-        Some(match args.downcast_ref() {
+    ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
+        match args.downcast_ref() {
             Some(args) => Box::pin(self.0.guard(args, cx)),
             None => Box::pin(async { Err(foreign()) }),
-        })
+        }
     }
 
     fn call<'a>(&'a self, args: Args, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
@@ -131,26 +138,33 @@ impl Body for Closures {
         }
     }
 
-    fn check<'a>(
-        &'a self,
-        args: &'a Args,
-        cx: &'a Context,
-    ) -> Option<BoxFuture<'a, Result<(), Failure>>> {
-        let check = self.check.as_ref()?;
-        Some(match json(args) {
-            Some(json) => check(json, cx),
-            None => Box::pin(async { Err(foreign()) }),
-        })
+    fn checks(&self) -> bool {
+        self.check.is_some()
+    }
+
+    fn check<'a>(&'a self, args: &'a Args, cx: &'a Context) -> BoxFuture<'a, Result<(), Failure>> {
+        match (&self.check, json(args)) {
+            (Some(check), Some(json)) => check(json, cx),
+            (None, Some(_)) => Box::pin(async { Ok(()) }),
+            (_, None) => Box::pin(async { Err(foreign()) }),
+        }
+    }
+
+    fn guards(&self) -> bool {
+        self.guard.is_some()
     }
 
     fn guard<'a>(
         &'a self,
         args: &'a Args,
         cx: &'a Context,
-    ) -> Option<BoxFuture<'a, Result<Option<Verdict>, Failure>>> {
-        let guard = self.guard.as_ref()?;
-        let verdict = json(args).ok_or_else(foreign).and_then(|json| guard(json, cx));
-        Some(Box::pin(std::future::ready(verdict)))
+    ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
+        let verdict = match (&self.guard, json(args)) {
+            (Some(guard), Some(json)) => guard(json, cx),
+            (None, Some(_)) => Ok(None),
+            (_, None) => Err(foreign()),
+        };
+        Box::pin(std::future::ready(verdict))
     }
 
     fn call<'a>(&'a self, args: Args, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {

@@ -46,6 +46,14 @@ pub trait Tool: Send + Sync + 'static {
     /// What a successful call gives.
     type Output: IntoOutput;
 
+    /// Whether `check` does something. The attribute macro sets it, so that a tool without a check
+    /// does not pay for one; leave it alone in a type of one's own.
+    #[doc(hidden)]
+    const CHECKS: bool = true;
+    /// Whether `guard` does something; see `CHECKS`.
+    #[doc(hidden)]
+    const GUARDS: bool = true;
+
     /// Returns what the tool declares.
     fn spec(&self) -> Spec;
 

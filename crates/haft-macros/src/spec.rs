@@ -34,7 +34,13 @@ pub(crate) fn write(
             }
         }
     });
-    quote!(#spec #claim #guard)
+    let guards = guard.is_some();
+    quote! {
+        const CHECKS: bool = false;
+        const GUARDS: bool = #guards;
+
+        #spec #claim #guard
+    }
 }
 
 fn spec(name: &str, description: &str, options: &Options, params: &[Param]) -> TokenStream {

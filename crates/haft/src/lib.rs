@@ -3,6 +3,7 @@
 mod error;
 mod config;
 mod near;
+mod watch;
 mod catalog;
 mod export;
 mod runtime;
@@ -25,7 +26,7 @@ pub use error::{Error, ErrorKind};
 pub use event::{Event, Observer};
 pub use export::{Dialect, Response};
 pub use hooks::{Before, Hook};
-pub use journal::{Intended, Journal, MemoryJournal, Settled};
+pub use journal::{Intended, Journal, MemoryJournal, Settled, Written};
 pub use policy::{AllowEverything, Answer, Approver, DefaultPolicy, Guard, Policy, Question};
 pub use run::{Run, RunBuilder};
 pub use runtime::{Runtime, RuntimeBuilder};

@@ -91,7 +91,7 @@ async fn count_rows(
     #[inject] _: Context,
     table: &str,
 ) -> String {
-    format!("{} {} {} {} in {table}", user.0.0, db.rows, aliased.rows, shared.rows)
+    format!("{} {} {} {} in {table}", user.0, db.rows, aliased.rows, shared.rows)
 }
 
 /// Counts rows, slowly.

@@ -23,8 +23,9 @@ impl Host for Quiet {
     }
 
     fn call(
-        &self,
+        self: Arc<Self>,
         _: Context,
+        _: CallId,
         name: String,
         _: Value,
     ) -> BoxFuture<'static, Result<Output, Failure>> {
@@ -90,8 +91,8 @@ pub(crate) fn claim(tool: &DynTool, arguments: Value) -> Claim {
 pub(crate) async fn guard(tool: &DynTool, arguments: Value) -> Result<Option<Verdict>, Failure> {
     let args = tool.body().decode(&Arc::new(arguments)).unwrap();
     let cx = cx();
-    match tool.body().guard(&args, &cx) {
-        Some(opinion) => opinion.await,
-        None => Ok(None),
+    if !tool.body().guards() {
+        return Ok(None);
     }
+    tool.body().guard(&args, &cx).await
 }

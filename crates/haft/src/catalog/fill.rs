@@ -65,13 +65,17 @@ impl Fill {
                 }
             }
             Value::Object(map) => {
-                for (key, default, inner) in &self.properties {
-                    match (map.get_mut(key), default) {
-                        (Some(value), _) => inner.apply(value),
-                        (None, Some(default)) => {
-                            map.insert(key.clone(), default.clone());
-                        }
-                        (None, None) => {}
+                // Objects are small: comparing names is cheaper than hashing each of them again.
+                for (key, value) in map.iter_mut() {
+                    if let Some((_, _, inner)) = self.properties.iter().find(|(k, ..)| k == key) {
+                        inner.apply(value);
+                    }
+                }
+                for (key, default, _) in &self.properties {
+                    if let Some(default) = default
+                        && !map.contains_key(key)
+                    {
+                        map.insert(key.clone(), default.clone());
                     }
                 }
             }

@@ -17,8 +17,8 @@ use crate::{near::nearest, policy::Policy};
 #[derive(Debug)]
 pub(crate) struct Shelf {
     entries: Vec<Arc<Entry>>,
-    by_name: HashMap<ToolName, usize>,
-    aliases: HashMap<String, usize>,
+    by_name: HashMap<ToolName, usize, ahash::RandomState>,
+    aliases: HashMap<String, usize, ahash::RandomState>,
     fingerprint: [u8; 32],
     /// Whether some tool must be looked at each turn.
     conditional: bool,

@@ -5,9 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use haft_core::{BoxError, BoxFuture};
-
-use super::{Intended, Journal, Settled};
+use super::{Intended, Journal, Settled, Written};
 
 /// Keeps the last calls in memory. Clones share what they keep.
 #[derive(Debug, Clone)]
@@ -56,13 +54,13 @@ fn push<T>(list: &mut VecDeque<T>, item: T, max: usize) {
 }
 
 impl Journal for MemoryJournal {
-    fn intend(&self, intended: Intended) -> BoxFuture<'_, Result<(), BoxError>> {
+    fn intend(&self, intended: Intended) -> Written<'_> {
         push(&mut self.lock().intents, intended, self.max);
-        Box::pin(std::future::ready(Ok(())))
+        Written::Now(Ok(()))
     }
 
-    fn settle(&self, settled: Settled) -> BoxFuture<'_, Result<(), BoxError>> {
+    fn settle(&self, settled: Settled) -> Written<'_> {
         push(&mut self.lock().settled, settled, self.max);
-        Box::pin(std::future::ready(Ok(())))
+        Written::Now(Ok(()))
     }
 }

@@ -5,14 +5,22 @@
 
 mod memory;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 use haft_core::{BoxError, BoxFuture, CallId, Class, Code, Failure, Ran, RunId, ToolName, Verdict};
 use serde::Serialize;
 use serde_json::Value;
 
 pub use self::memory::MemoryJournal;
-use crate::lifecycle::Permitted;
+use crate::{
+    lifecycle::Permitted,
+    watch::{panic_text, within},
+};
 
 /// A call that is about to run.
 #[derive(Debug, Clone, Serialize)]
@@ -59,13 +67,30 @@ pub struct Settled {
     pub elapsed: Duration,
 }
 
+/// The end of writing something down: now, for a journal in memory, or later.
+pub enum Written<'a> {
+    /// It is written, or it cannot be.
+    Now(Result<(), BoxError>),
+    /// It will be, when this ends.
+    Later(BoxFuture<'a, Result<(), BoxError>>),
+}
+
+impl fmt::Debug for Written<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Now(_) => "Written::Now",
+            Self::Later(_) => "Written::Later",
+        })
+    }
+}
+
 /// Where intents and outcomes are kept.
 pub trait Journal: Send + Sync + 'static {
-    /// Writes down that a call is about to run. Until this returns, nothing runs.
-    fn intend(&self, intended: Intended) -> BoxFuture<'_, Result<(), BoxError>>;
+    /// Writes down that a call is about to run. Until this ends, nothing runs.
+    fn intend(&self, intended: Intended) -> Written<'_>;
 
-    /// Writes down how a call ended. Until this returns, nobody is told.
-    fn settle(&self, settled: Settled) -> BoxFuture<'_, Result<(), BoxError>>;
+    /// Writes down how a call ended. Until this ends, nobody is told.
+    fn settle(&self, settled: Settled) -> Written<'_>;
 }
 
 /// The proof that an intent was written down.
@@ -76,6 +101,7 @@ pub(crate) struct Intent(());
 pub(crate) async fn intend(
     journal: &dyn Journal,
     permitted: &Permitted,
+    limit: Duration,
 ) -> Result<Intent, Failure> {
     let admitted = permitted.admitted();
     let cx = admitted.context();
@@ -88,7 +114,7 @@ pub(crate) async fn intend(
         class: admitted.claim().class,
         verdict: permitted.verdict().clone(),
     };
-    match journal.intend(intended).await {
+    match written(|| journal.intend(intended), limit).await {
         Ok(()) => Ok(Intent(())),
         Err(e) => Err(Failure::new(
             Code::Unrecorded,
@@ -96,5 +122,33 @@ pub(crate) async fn intend(
         )
         .with_ran(Ran::No)
         .with_source(e)),
+    }
+}
+
+/// Writes down how a call ended.
+pub(crate) fn settle<'a>(
+    journal: &'a dyn Journal,
+    settled: Settled,
+    limit: Duration,
+) -> impl Future<Output = Result<(), BoxError>> + 'a {
+    written(|| journal.settle(settled), limit)
+}
+
+/// Starts writing at once, under the watch, and waits for the end if there is something to wait
+/// for. A plain function, so that what is written does not stay in the future.
+fn written<'a>(
+    write: impl FnOnce() -> Written<'a>,
+    limit: Duration,
+) -> impl Future<Output = Result<(), BoxError>> + 'a {
+    let started = catch_unwind(AssertUnwindSafe(write));
+    async move {
+        match started {
+            Ok(Written::Now(written)) => written,
+            Ok(Written::Later(writing)) => match Box::pin(within(limit, writing)).await {
+                Ok(written) => written,
+                Err(stopped) => Err(stopped.to_string().into()),
+            },
+            Err(panic) => Err(panic_text(&*panic).into()),
+        }
     }
 }

@@ -11,13 +11,12 @@ use crate::turn::{Admitted, TurnCore};
 /// Runs the check.
 pub(crate) async fn check(turn: &TurnCore, call: &Admitted) -> Result<(), Failure> {
     let cx = call.context();
+    let body = call.tool().body();
+    if !body.checks() {
+        return Ok(());
+    }
     // Making the future runs the tool's code too, so it happens under the watch.
-    let check = async {
-        match call.tool().body().check(call.args(), cx) {
-            Some(check) => check.await,
-            None => Ok(()),
-        }
-    };
+    let check = async { body.check(call.args(), cx).await };
     match watched(turn, cx, turn.inner.config.judge_timeout, check).await {
         Ok(said) => said.map_err(meaning),
         Err(Stopped::Cancelled(failure)) => Err(failure),

@@ -91,7 +91,11 @@ async fn run(
     admitted: Admitted,
     parent: Option<&Parent>,
 ) -> Result<Output, Failure> {
-    let permitted = clear(turn, admitted).await?;
+    // Most calls are cleared without anyone having to wait; the others pay for a box.
+    let permitted = match permit::at_once(turn, admitted) {
+        Ok(permitted) => permitted,
+        Err(admitted) => Box::pin(clear(turn, admitted)).await?,
+    };
     let (entry, claim, cx) = {
         let admitted = permitted.admitted();
         (Arc::clone(admitted.tool()), admitted.claim().clone(), admitted.context().clone())
@@ -102,7 +106,7 @@ async fn run(
     });
     // Before the message has ended only plain reads may start.
     if turn.end.get().is_none() && claim.class != Class::ReadOnly {
-        message_end(turn, &cx).await?;
+        Box::pin(message_end(turn, &cx)).await?;
     }
     let config = &turn.inner.config;
     let mut deadline = Instant::now() + entry.spec().deadline.unwrap_or(config.deadline);
@@ -110,23 +114,18 @@ async fn run(
         deadline = deadline.min(outer);
     }
     cx.set_deadline(deadline.into_std());
-    let entered =
-        gate::enter(turn, &entry, &claim, &cx, parent.map(|p| &p.claim), deadline).await?;
-    let intent = journal::intend(&*turn.inner.journal, &permitted);
-    let intent = match watch::within(config.judge_timeout, intent).await {
-        Ok(intent) => intent?,
-        Err(stopped) => {
-            return Err(Failure::new(
-                Code::Unrecorded,
-                "the call could not be written down beforehand, so it was not run",
-            )
-            .with_ran(Ran::No)
-            .with_source(stopped.to_string()));
-        }
+    let outer = parent.map(|p| &p.claim);
+    let entered = match gate::at_once(turn, &entry, &claim, &cx, outer) {
+        Some(entered) => entered,
+        None => Box::pin(gate::enter(turn, &entry, &claim, &cx, outer, deadline)).await?,
     };
+    let intent = journal::intend(&*turn.inner.journal, &permitted, config.judge_timeout).await?;
     turn.inner.events.tell(|| Event::Running { call: cx.call_id().clone() });
     let outcome = perform::perform(turn, permitted, intent, entered, deadline).await;
-    after::after(&turn.inner, &cx, outcome).await
+    if turn.inner.hooks.is_empty() {
+        return outcome;
+    }
+    Box::pin(after::after(&turn.inner, &cx, outcome)).await
 }
 
 /// Check, hooks, judgement; a person's change goes round again, at most twice.
@@ -194,13 +193,7 @@ async fn settle(turn: &TurnCore, cx: &Context, envelope: &mut Envelope) {
     };
     let ran = settled.ran;
     let limit = turn.inner.config.judge_timeout;
-    let work = async { turn.inner.journal.settle(settled).await };
-    let written = watch::within(limit, work).await;
-    let error = match written {
-        Ok(Ok(())) => return,
-        Ok(Err(e)) => e,
-        Err(stop) => stop.to_string().into(),
-    };
+    let Err(error) = journal::settle(&*turn.inner.journal, settled, limit).await else { return };
     let failure = Failure::new(
         Code::Unrecorded,
         "the call ended, but its end could not be written down, so its result is withheld",

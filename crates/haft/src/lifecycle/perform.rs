@@ -6,7 +6,7 @@
 //!
 //! INVARIANT: `cancelled` and `timed_out` are said only when the end of the body was observed.
 
-use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, task::Poll};
+use std::{panic::AssertUnwindSafe, pin::pin, task::Poll};
 
 use futures_util::FutureExt as _;
 use haft_core::{Code, Context, Failure, Output, Ran};
@@ -20,7 +20,7 @@ use super::{
 use crate::{
     catalog::Entry,
     journal::Intent,
-    turn::{Nest, TurnCore, gate::Entered},
+    turn::{TurnCore, gate::Entered},
 };
 
 type Ended = std::thread::Result<Result<Output, Failure>>;
@@ -37,7 +37,7 @@ enum Attempt {
 
 /// Runs the body.
 pub(super) async fn perform(
-    turn: &Arc<TurnCore>,
+    turn: &TurnCore,
     permitted: Permitted,
     _intent: Intent,
     entered: Entered<'_>,
@@ -46,7 +46,7 @@ pub(super) async fn perform(
     let admitted = permitted.into_admitted();
     let yields = yields_to_interrupt(&admitted);
     let (entry, _json, args, claim, cx) = admitted.into_parts();
-    cx.set_tag(Nest::new(Arc::clone(turn), claim));
+    cx.set_claim(claim);
     // Making the future runs the author's code too, so it happens under the watch.
     let body = async { entry.body().call(args, &cx).await };
     match attempt(turn, &entry, &cx, yields, deadline, body).await {
@@ -86,19 +86,23 @@ async fn attempt(
     if let Poll::Ready(ended) = once(body.as_mut()).await {
         return Attempt::Ended(ended);
     }
-    let timeout = Instant::now() + entry.spec().timeout.unwrap_or(turn.inner.config.timeout);
-    let stop = tokio::select! {
-        biased;
-        ended = body.as_mut() => return Attempt::Ended(ended),
-        () = cx.cancelled() => turn.why_stopped(cx),
-        () = turn.interrupt.cancelled(), if yields => turn.why_stopped(cx),
-        () = tokio::time::sleep_until(timeout.min(deadline)) => late(timeout <= deadline),
-    };
-    cx.cancellation().cancel();
-    match tokio::time::timeout(turn.inner.config.grace, body).await {
-        Ok(ended) => Attempt::Yielded(ended, stop),
-        Err(_) => Attempt::GivenUp(stop),
-    }
+    // Boxed: a body that is ready at once, as most are, should not carry room for the wait.
+    Box::pin(async {
+        let timeout = Instant::now() + entry.spec().timeout.unwrap_or(turn.inner.config.timeout);
+        let stop = tokio::select! {
+            biased;
+            ended = body.as_mut() => return Attempt::Ended(ended),
+            () = cx.cancelled() => turn.why_stopped(cx),
+            () = turn.interrupt.cancelled(), if yields => turn.why_stopped(cx),
+            () = tokio::time::sleep_until(timeout.min(deadline)) => late(timeout <= deadline),
+        };
+        cx.cancellation().cancel();
+        match tokio::time::timeout(turn.inner.config.grace, body.as_mut()).await {
+            Ok(ended) => Attempt::Yielded(ended, stop),
+            Err(_) => Attempt::GivenUp(stop),
+        }
+    })
+    .await
 }
 
 fn late(by_timeout: bool) -> Failure {

@@ -5,6 +5,8 @@
 //!
 //! INVARIANT: this is the only place that makes a `Permitted`.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use haft_core::{Code, Decision, Failure, Verdict};
 use serde_json::Value;
 
@@ -44,6 +46,21 @@ pub(super) enum Permit {
     Again(Admitted),
 }
 
+/// Judges a call that nobody but the policy has a say in, and lets it through if the policy does.
+/// Everything else is given back, to be cleared step by step.
+pub(super) fn at_once(turn: &TurnCore, admitted: Admitted) -> Result<Permitted, Admitted> {
+    let inner = &turn.inner;
+    let body = admitted.tool().body();
+    if body.checks() || body.guards() || !inner.hooks.is_empty() || !inner.guards.is_empty() {
+        return Err(admitted);
+    }
+    let judged = catch_unwind(AssertUnwindSafe(|| inner.policy.judge(&admitted)));
+    match judged {
+        Ok(verdict) if verdict.decision == Decision::Allow => Ok(Permitted { admitted, verdict }),
+        _ => Err(admitted),
+    }
+}
+
 /// Judges the call.
 pub(super) async fn permit(turn: &TurnCore, admitted: Admitted) -> Result<Permit, Failure> {
     let verdict = judge(turn, &admitted).await?;
@@ -61,21 +78,19 @@ pub(super) async fn permit(turn: &TurnCore, admitted: Admitted) -> Result<Permit
 async fn judge(turn: &TurnCore, call: &Admitted) -> Result<Verdict, Failure> {
     let cx = call.context();
     let limit = turn.inner.config.judge_timeout;
-    let policy = std::panic::AssertUnwindSafe(|| turn.inner.policy.judge(call));
-    let mut verdict = match std::panic::catch_unwind(policy) {
+    let policy = AssertUnwindSafe(|| turn.inner.policy.judge(call));
+    let mut verdict = match catch_unwind(policy) {
         Ok(verdict) => verdict,
         // FAIL CLOSED: a policy that panics says no.
         Err(_) => return Err(silent("the policy", "it panicked")),
     };
-    // Making the future runs the judge's code too, so it happens under the watch.
-    let own = async {
-        match call.tool().body().guard(call.args(), cx) {
-            Some(guard) => guard.await,
-            None => Ok(None),
+    let body = call.tool().body();
+    if body.guards() {
+        // Making the future runs the judge's code too, so it happens under the watch.
+        let own = async { body.guard(call.args(), cx).await };
+        if let Some(said) = opinion("the tool's guard", watched(turn, cx, limit, own).await)? {
+            verdict = verdict.strictest(named(said, "the tool's guard"));
         }
-    };
-    if let Some(said) = opinion("the tool's guard", watched(turn, cx, limit, own).await)? {
-        verdict = verdict.strictest(named(said, "the tool's guard"));
     }
     for guard in &turn.inner.guards {
         let work = async { guard.judge(call).await };

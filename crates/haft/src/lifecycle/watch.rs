@@ -1,38 +1,12 @@
-//! Runs code that is not ours under a watch: bounded in time, stoppable, panics caught.
-//!
-//! The first poll happens before any timer is made, because most checks and judges answer at once.
+//! Watches the judges, checks and hooks of one call: bounded in time, stoppable, panics caught.
 
-use std::{
-    any::Any,
-    fmt,
-    future::poll_fn,
-    panic::AssertUnwindSafe,
-    pin::{Pin, pin},
-    task::Poll,
-    time::Duration,
-};
+use std::{panic::AssertUnwindSafe, pin::pin, task::Poll, time::Duration};
 
 use futures_util::FutureExt as _;
-use haft_core::{Context, Failure};
+use haft_core::Context;
 
 use crate::turn::TurnCore;
-
-/// Why watched code gave no answer.
-pub(crate) enum Stopped {
-    TimedOut(Duration),
-    Panicked(String),
-    Cancelled(Failure),
-}
-
-impl fmt::Display for Stopped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TimedOut(limit) => write!(f, "no answer within {limit:?}"),
-            Self::Panicked(what) => write!(f, "it panicked: {what}"),
-            Self::Cancelled(failure) => write!(f, "{failure}"),
-        }
-    }
-}
+pub(super) use crate::watch::{Stopped, once, panic_text, within};
 
 /// Watches a judge, a check or a hook of one call.
 pub(crate) async fn watched<T>(
@@ -45,40 +19,14 @@ pub(crate) async fn watched<T>(
     if let Poll::Ready(done) = once(work.as_mut()).await {
         return done.map_err(|panic| Stopped::Panicked(panic_text(&*panic)));
     }
-    tokio::select! {
-        biased;
-        done = work => done.map_err(|panic| Stopped::Panicked(panic_text(&*panic))),
-        () = cx.cancelled() => Err(Stopped::Cancelled(turn.why_stopped(cx))),
-        () = turn.interrupt.cancelled() => Err(Stopped::Cancelled(turn.why_stopped(cx))),
-        () = tokio::time::sleep(limit) => Err(Stopped::TimedOut(limit)),
-    }
-}
-
-/// Watches work that must not be cancelled, such as writing the journal.
-pub(crate) async fn within<T>(
-    limit: Duration,
-    work: impl Future<Output = T>,
-) -> Result<T, Stopped> {
-    let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
-    if let Poll::Ready(done) = once(work.as_mut()).await {
-        return done.map_err(|panic| Stopped::Panicked(panic_text(&*panic)));
-    }
-    match tokio::time::timeout(limit, work).await {
-        Ok(done) => done.map_err(|panic| Stopped::Panicked(panic_text(&*panic))),
-        Err(_) => Err(Stopped::TimedOut(limit)),
-    }
-}
-
-/// Polls once and says what came of it.
-pub(crate) async fn once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
-    poll_fn(move |task| Poll::Ready(future.as_mut().poll(task))).await
-}
-
-/// The words of a panic, for the operator.
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic
-        .downcast_ref::<&str>()
-        .map(|s| (*s).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| "no message".to_owned())
+    Box::pin(async {
+        tokio::select! {
+            biased;
+            done = work => done.map_err(|panic| Stopped::Panicked(panic_text(&*panic))),
+            () = cx.cancelled() => Err(Stopped::Cancelled(turn.why_stopped(cx))),
+            () = turn.interrupt.cancelled() => Err(Stopped::Cancelled(turn.why_stopped(cx))),
+            () = tokio::time::sleep(limit) => Err(Stopped::TimedOut(limit)),
+        }
+    })
+    .await
 }

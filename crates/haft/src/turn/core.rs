@@ -3,17 +3,11 @@
 //! Stopping is always a token. Three things can stop a call: its own token (cancelled alone, by a
 //! sibling, or with the turn), the turn's interrupt (which `block` tools sit out), the run's token.
 
-use std::{
-    future::Future,
-    sync::{
-        Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use haft_core::{
-    BoxFuture, CallId, CancellationToken, Claim, Code, Context, Failure, Host, Note, Output, Ran,
-    Scope, ToolName,
+    BoxFuture, CallId, CancellationToken, Code, Context, Failure, Host, Note, Output, Ran, Scope,
+    ToolName,
 };
 use serde_json::Value;
 use tokio::{
@@ -38,7 +32,15 @@ pub(crate) struct TurnCore {
     pub(crate) interrupt: CancellationToken,
     pub(crate) seats: Semaphore,
     pub(crate) end: End,
-    stops: Mutex<Vec<(CallId, CancellationToken, Option<Cause>)>>,
+    stops: Mutex<Vec<Stoppable>>,
+}
+
+/// A call of this turn, and how to stop it.
+struct Stoppable {
+    id: CallId,
+    called: ToolName,
+    token: CancellationToken,
+    cause: Option<Cause>,
 }
 
 /// Why one call was stopped.
@@ -46,19 +48,6 @@ pub(crate) struct TurnCore {
 enum Cause {
     Alone,
     Sibling(ToolName),
-}
-
-/// What a nested call finds again of the call it is part of.
-pub(crate) struct Nest {
-    pub(crate) turn: Arc<TurnCore>,
-    pub(crate) claim: Claim,
-    count: AtomicU64,
-}
-
-impl Nest {
-    pub(crate) fn new(turn: Arc<TurnCore>, claim: Claim) -> Self {
-        Self { turn, claim, count: AtomicU64::new(0) }
-    }
 }
 
 impl TurnCore {
@@ -77,10 +66,20 @@ impl TurnCore {
     }
 
     /// Makes the context of one call, and makes the call stoppable.
-    pub(crate) fn context(&self, id: CallId, called: ToolName, meant: ToolName) -> Context {
+    pub(crate) fn context(
+        self: &Arc<Self>,
+        id: CallId,
+        called: ToolName,
+        meant: ToolName,
+    ) -> Context {
         let token = self.force.child_token();
-        self.stops().push((id.clone(), token.clone(), None));
-        let host: Arc<dyn Host> = Arc::clone(&self.inner) as _;
+        self.stops().push(Stoppable {
+            id: id.clone(),
+            called: called.clone(),
+            token: token.clone(),
+            cause: None,
+        });
+        let host: Arc<dyn Host> = Arc::clone(self) as _;
         Context::new(Arc::clone(&self.scope), id, called, meant, token, host)
     }
 
@@ -97,9 +96,9 @@ impl TurnCore {
     fn stop(&self, id: &str, cause: Cause) -> bool {
         let token = {
             let mut stops = self.stops();
-            let Some(stop) = stops.iter_mut().find(|s| s.0 == *id) else { return false };
-            stop.2.get_or_insert(cause);
-            stop.1.clone()
+            let Some(stop) = stops.iter_mut().find(|s| s.id == *id) else { return false };
+            stop.cause.get_or_insert(cause);
+            stop.token.clone()
         };
         token.cancel();
         true
@@ -113,7 +112,8 @@ impl TurnCore {
 
     /// Says why a call is stopped.
     pub(crate) fn why_stopped(&self, cx: &Context) -> Failure {
-        let cause = self.stops().iter().find(|s| s.0 == *cx.call_id()).and_then(|s| s.2.clone());
+        let cause =
+            self.stops().iter().find(|s| s.id == *cx.call_id()).and_then(|s| s.cause.clone());
         match cause {
             Some(Cause::Sibling(tool)) => Failure::new(
                 Code::SiblingAborted,
@@ -125,26 +125,34 @@ impl TurnCore {
         .with_ran(Ran::No)
     }
 
-    /// Waits for something that is not work, as long as the call may wait.
-    pub(crate) async fn waiting<T>(
-        &self,
-        cx: &Context,
+    /// Waits for something that is not work, as long as the call may wait. Boxed, because most
+    /// calls never wait and should not carry the room for it.
+    pub(crate) fn waiting<'a, T: Send>(
+        &'a self,
+        cx: &'a Context,
         deadline: Instant,
-        what: impl Future<Output = T>,
-    ) -> Result<T, Failure> {
-        tokio::select! {
-            biased;
-            got = what => Ok(got),
-            () = cx.cancelled() => Err(self.why_stopped(cx)),
-            () = self.interrupt.cancelled() => Err(self.why_stopped(cx)),
-            () = tokio::time::sleep_until(deadline) => Err(Failure::new(
-                Code::DeadlinePassed,
-                "the call's time ran out while it waited for its turn; nothing was run",
-            )),
-        }
+        what: impl Future<Output = T> + Send + 'a,
+    ) -> BoxFuture<'a, Result<T, Failure>> {
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                got = what => Ok(got),
+                () = cx.cancelled() => Err(self.why_stopped(cx)),
+                () = self.interrupt.cancelled() => Err(self.why_stopped(cx)),
+                () = tokio::time::sleep_until(deadline) => Err(Failure::new(
+                    Code::DeadlinePassed,
+                    "the call's time ran out while it waited for its turn; nothing was run",
+                )),
+            }
+        })
     }
 
-    fn stops(&self) -> std::sync::MutexGuard<'_, Vec<(CallId, CancellationToken, Option<Cause>)>> {
+    /// Returns the calls that were taken in, in order.
+    pub(crate) fn taken_in(&self) -> Vec<(CallId, ToolName)> {
+        self.stops().iter().map(|s| (s.id.clone(), s.called.clone())).collect()
+    }
+
+    fn stops(&self) -> std::sync::MutexGuard<'_, Vec<Stoppable>> {
         self.stops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -177,65 +185,60 @@ impl End {
     }
 }
 
-impl Host for Inner {
+impl Host for TurnCore {
     fn now(&self) -> std::time::Instant {
         Instant::now().into_std()
     }
 
     fn call(
-        &self,
+        self: Arc<Self>,
         cx: Context,
+        id: CallId,
         name: String,
         arguments: Value,
     ) -> BoxFuture<'static, Result<Output, Failure>> {
-        Box::pin(nested(cx, name, arguments))
+        Box::pin(nested(self, cx, Call::new(id, name, arguments)))
     }
 
     fn block(&self, job: Box<dyn FnOnce() + Send>) -> Result<(), Failure> {
-        self.threads.run(job)
+        self.inner.threads.run(job)
     }
 
     fn tell(&self, cx: &Context, note: Note) {
-        self.events.tell(|| Event::Noted { call: cx.call_id().clone(), note: note.clone() });
+        self.inner.events.tell(|| Event::Noted { call: cx.call_id().clone(), note: note.clone() });
     }
 }
 
 /// Walks a call that a body makes. It takes the whole walk, one level deeper.
-async fn nested(cx: Context, name: String, arguments: Value) -> Result<Output, Failure> {
-    let Some(nest) = cx.tag::<Nest>() else {
+async fn nested(turn: Arc<TurnCore>, cx: Context, call: Call) -> Result<Output, Failure> {
+    let Some(claim) = cx.claim().cloned() else {
         return Err(Failure::new(Code::NotRun, "only a running tool can call other tools"));
     };
-    let turn = &nest.turn;
+    let config = &turn.inner.config;
     let depth = cx.depth() + 1;
-    if depth > turn.inner.config.max_depth {
+    if depth > config.max_depth {
         return Err(Failure::new(
             Code::BudgetExhausted,
             format!("calls are nested {} deep already; no more is allowed", cx.depth()),
         ));
     }
-    let n = nest.count.fetch_add(1, Ordering::Relaxed) + 1;
-    let id = CallId::from(format!("{}.{n}", cx.call_id()));
     let mut scope = Scope::clone(cx.scope());
     scope.depth = depth;
-    scope.left.depth = Some(turn.inner.config.max_depth - depth);
-    let called = ToolName::from(name);
-    let entry = admit::resolve(&turn.snapshot, &called);
-    let meant = entry.as_ref().map_or_else(|_| called.clone(), |e| e.name().clone());
+    scope.left.depth = Some(config.max_depth - depth);
+    let entry = admit::resolve(&turn.snapshot, &call.name);
+    let meant = entry.as_ref().map_or_else(|_| call.name.clone(), |e| e.name().clone());
     let inner = Context::new(
         Arc::new(scope),
-        id.clone(),
-        called.clone(),
+        call.id.clone(),
+        call.name.clone(),
         meant,
         cx.cancellation().child_token(),
-        Arc::clone(&turn.inner) as _,
+        Arc::clone(&turn) as _,
     );
-    let admitted = entry.and_then(|entry| {
-        let call = Call::new(id.clone(), called.clone(), arguments);
-        admit::admit(entry, call, inner.clone(), turn.inner.config.max_arguments)
-    });
-    let until = cx.deadline().map(Instant::from_std);
-    let parent = Some(lifecycle::Parent { claim: nest.claim.clone(), deadline: until });
-    let walk = lifecycle::walk(Arc::clone(turn), admitted, inner, parent);
+    let admitted =
+        entry.and_then(|entry| admit::admit(entry, call, inner.clone(), config.max_arguments));
+    let parent = lifecycle::Parent { claim, deadline: cx.deadline().map(Instant::from_std) };
+    let walk = lifecycle::walk(Arc::clone(&turn), admitted, inner, Some(parent));
     match launch(walk).end().await {
         Some(envelope) => envelope.into_outcome(),
         None => Err(Failure::new(Code::UnknownOutcome, "the nested call was lost")),

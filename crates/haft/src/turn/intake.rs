@@ -28,7 +28,7 @@ pub struct Intake {
     core: Arc<TurnCore>,
     abort_siblings: bool,
     planner: Planner,
-    ids: HashSet<CallId>,
+    ids: HashSet<CallId, ahash::RandomState>,
     rows: Vec<Row>,
     /// The batch that is at work.
     current: usize,
@@ -36,8 +36,12 @@ pub struct Intake {
     unstarted: usize,
     /// How many rows of the current batch, and before, have no answer yet.
     open: usize,
-    flying: FuturesUnordered<BoxFuture<'static, (usize, Option<Envelope>)>>,
+    /// The calls that could not be finished where they stand; made when there is one.
+    flying: Option<FuturesUnordered<Landing>>,
 }
+
+/// The end of a call that is under way, with its row.
+type Landing = BoxFuture<'static, (usize, Option<Envelope>)>;
 
 struct Row {
     id: CallId,
@@ -47,13 +51,13 @@ struct Row {
 }
 
 enum State {
-    Waiting(Box<(Result<Admitted, Failure>, Context)>),
+    Waiting(Result<Admitted, Failure>, Context),
     Flying,
-    Done(Box<Envelope>),
+    Done(Envelope),
 }
 
 /// Takes one call in: finds its tool, makes its context, admits it.
-pub(super) fn take_in(core: &TurnCore, call: Call) -> (Context, Result<Admitted, Failure>) {
+pub(super) fn take_in(core: &Arc<TurnCore>, call: Call) -> (Context, Result<Admitted, Failure>) {
     let entry = admit::resolve(&core.snapshot, &call.name);
     let meant = entry.as_ref().map_or_else(|_| call.name.clone(), |e| e.name().clone());
     let cx = core.context(call.id.clone(), call.name.clone(), meant);
@@ -68,18 +72,21 @@ impl Intake {
             core,
             abort_siblings,
             planner: Planner::default(),
-            ids: HashSet::new(),
+            ids: HashSet::default(),
             rows: Vec::new(),
             current: 0,
             unstarted: 0,
             open: 0,
-            flying: FuturesUnordered::new(),
+            flying: None,
         }
     }
 
-    /// Says beforehand how the message ended, for a message that is already complete.
-    pub(super) fn expect(&mut self, stop: Stop) {
+    /// Says beforehand how the message ended, for a message of about so many calls that is already
+    /// complete.
+    pub(super) fn expect(&mut self, stop: Stop, calls: usize) {
         self.core.end.set(stop);
+        // A hint of an iterator is not a promise, so it does not get to reserve without bound.
+        self.rows.reserve_exact(calls.min(1_024));
     }
 
     /// Takes a call. If it only reads and nobody needs to be asked, it starts as soon as its place
@@ -103,7 +110,7 @@ impl Intake {
             called: called.clone(),
             place: place.clone(),
         });
-        let state = State::Waiting(Box::new((admitted, cx)));
+        let state = State::Waiting(admitted, cx);
         self.rows.push(Row { id, called, batch: place.batch, state });
         // A complete message is started as a whole, so that siblings can stop each other.
         if self.core.end.get().is_none() {
@@ -136,13 +143,12 @@ impl Intake {
         let core = Arc::clone(&self.core);
         core.end.set(stop);
         let guard = core.force.clone().drop_guard();
-        // What was pushed, in case the machine itself is lost: even then nobody goes unanswered.
-        let names: Vec<(CallId, ToolName)> =
-            self.rows.iter().map(|row| (row.id.clone(), row.called.clone())).collect();
         let answers = launch(self.drain()).end().await;
         guard.disarm();
-        let answers =
-            answers.unwrap_or_else(|| names.into_iter().map(|(id, name)| lost(id, name)).collect());
+        // Should the machine itself be lost, even then nobody goes unanswered.
+        let answers = answers.unwrap_or_else(|| {
+            core.taken_in().into_iter().map(|(id, name)| lost(id, name)).collect()
+        });
         let joined = answers
             .iter()
             .filter(|a| a.ran() != Ran::No)
@@ -157,21 +163,23 @@ impl Intake {
     async fn drain(mut self) -> Vec<Envelope> {
         if let Some(why) = self.core.end.get().and_then(Stop::why_not) {
             for row in &mut self.rows {
-                if let State::Waiting(waiting) = &mut row.state {
-                    waiting.0 = Err(lifecycle::not_run(why));
+                if let State::Waiting(admitted, _) = &mut row.state {
+                    *admitted = Err(lifecycle::not_run(why));
                 }
             }
         }
         self.advance();
-        while let Some((at, envelope)) = self.flying.next().await {
+        while let Some(flying) = &mut self.flying
+            && let Some((at, envelope)) = flying.next().await
+        {
             self.landed(at, envelope);
             self.advance();
         }
         let rows = std::mem::take(&mut self.rows);
         rows.into_iter()
             .map(|row| match row.state {
-                State::Done(envelope) => *envelope,
-                State::Waiting(_) | State::Flying => lost(row.id, row.called),
+                State::Done(envelope) => envelope,
+                State::Waiting(..) | State::Flying => lost(row.id, row.called),
             })
             .collect()
     }
@@ -201,24 +209,27 @@ impl Intake {
 
     fn may_start(&self, at: usize) -> bool {
         match &self.rows[at].state {
-            State::Waiting(waiting) => {
+            State::Waiting(admitted, _) => {
                 self.core.end.get().is_some()
-                    || waiting.0.as_ref().map_or(true, |a| a.claim().class == Class::ReadOnly)
+                    || admitted.as_ref().map_or(true, |a| a.claim().class == Class::ReadOnly)
             }
             State::Flying | State::Done(_) => false,
         }
     }
 
     fn start(&mut self, at: usize) {
-        let State::Waiting(waiting) = std::mem::replace(&mut self.rows[at].state, State::Flying)
+        let State::Waiting(admitted, cx) =
+            std::mem::replace(&mut self.rows[at].state, State::Flying)
         else {
             return;
         };
         self.open += 1;
-        let (admitted, cx) = *waiting;
         match launch(lifecycle::walk(Arc::clone(&self.core), admitted, cx, None)) {
             Launched::Done(envelope) => self.landed(at, Some(envelope)),
-            flying => self.flying.push(Box::pin(async move { (at, flying.end().await) })),
+            flying => self
+                .flying
+                .get_or_insert_default()
+                .push(Box::pin(async move { (at, flying.end().await) })),
         }
     }
 
@@ -227,17 +238,7 @@ impl Intake {
         self.open -= 1;
         let row = &self.rows[at];
         let envelope = envelope.unwrap_or_else(|| lost(row.id.clone(), row.called.clone()));
-        let failed = envelope.is_error() && envelope.ran() != Ran::No;
-        let stopped_itself = envelope
-            .failure()
-            .is_some_and(|f| matches!(f.code(), Code::Cancelled | Code::SiblingAborted));
-        let wanted = self.abort_siblings
-            || self
-                .core
-                .snapshot
-                .get(envelope.meant().as_str())
-                .is_some_and(|entry| entry.spec().abort_siblings);
-        if failed && wanted && !stopped_itself {
+        if self.aborts_siblings(&envelope) {
             let batch = row.batch;
             for other in self.rows.iter().filter(|r| r.batch == batch) {
                 if other.id != *envelope.id() && !matches!(other.state, State::Done(_)) {
@@ -245,13 +246,29 @@ impl Intake {
                 }
             }
         }
-        self.rows[at].state = State::Done(Box::new(envelope));
+        self.rows[at].state = State::Done(envelope);
+    }
+}
+
+impl Intake {
+    /// Whether this answer is the failure of a body that is wanted to cancel its siblings. Refused
+    /// and invalid calls are not, and neither are calls that were themselves cancelled.
+    fn aborts_siblings(&self, envelope: &Envelope) -> bool {
+        let Some(failure) = envelope.failure() else { return false };
+        failure.ran() != Ran::No
+            && !matches!(failure.code(), Code::Cancelled | Code::SiblingAborted)
+            && (self.abort_siblings
+                || self
+                    .core
+                    .snapshot
+                    .get(envelope.meant().as_str())
+                    .is_some_and(|entry| entry.spec().abort_siblings))
     }
 }
 
 impl Row {
     fn is_started(&self) -> bool {
-        !matches!(self.state, State::Waiting(_))
+        !matches!(self.state, State::Waiting(..))
     }
 }
 

@@ -28,11 +28,7 @@ pub use self::{
     intake::Intake,
     plan::{Place, Why},
 };
-pub(crate) use self::{
-    core::{Nest, TurnCore},
-    floor::Floor,
-    threads::Threads,
-};
+pub(crate) use self::{core::TurnCore, floor::Floor, threads::Threads};
 use crate::{
     catalog::Snapshot,
     envelope::Envelope,
@@ -85,7 +81,8 @@ impl Turn {
         stop: Stop,
     ) -> Vec<Envelope> {
         let mut intake = self.open();
-        intake.expect(stop);
+        let calls = calls.into_iter();
+        intake.expect(stop, calls.size_hint().0);
         for call in calls {
             intake.push(call);
         }

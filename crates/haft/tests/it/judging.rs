@@ -5,7 +5,7 @@ use std::time::Duration;
 use haft::{
     Admitted, Answer, Approver, Before, BoxFuture, Capabilities, Capability, Catalog, Code, Config,
     Decision, DynTool, Effect, Failure, Guard, Hook, Journal, Permission, Policy, Question, Ran,
-    Runtime, Spec, Verdict,
+    Runtime, Spec, Verdict, Written,
 };
 use serde_json::{Value, json};
 
@@ -304,20 +304,19 @@ struct Broken {
 }
 
 impl Journal for Broken {
-    fn intend(&self, _: haft::Intended) -> BoxFuture<'_, Result<(), haft::BoxError>> {
-        let ok = self.intend;
-        Box::pin(async move { if ok { Ok(()) } else { Err("disk full".into()) } })
+    fn intend(&self, _: haft::Intended) -> Written<'_> {
+        Written::Now(if self.intend { Ok(()) } else { Err("disk full".into()) })
     }
 
-    fn settle(&self, _: haft::Settled) -> BoxFuture<'_, Result<(), haft::BoxError>> {
+    fn settle(&self, _: haft::Settled) -> Written<'_> {
         let ok = self.settle;
-        Box::pin(async move {
+        Written::Later(Box::pin(async move {
             if ok {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_secs(3_600)).await;
             Ok(())
-        })
+        }))
     }
 }
 

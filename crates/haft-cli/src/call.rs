@@ -1,0 +1,159 @@
+//! `haft call`: one call, through everything that stands between a model and a tool.
+//!
+//! In: a name and arguments as a person types them. Out: the result on stdout, or what went wrong on
+//! stderr, and an exit code that says which kind of wrong.
+
+use std::{
+    io::IsTerminal as _,
+    path::Path,
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use haft::{Call, Code, Config, Entry, Envelope, Event, Failure, Runtime, Stop};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    args, desk, input, kit,
+    problem::{Problem, complain},
+    schema, style, tools,
+};
+
+pub(crate) fn run(args: &args::Call, config: Config) -> Result<ExitCode, Problem> {
+    let asked = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&asked);
+    let runtime = Runtime::builder()
+        .config(config)
+        .catalog(kit::catalog(Duration::ZERO)?)
+        .observer(move |event: &Event| {
+            if matches!(event, Event::Asked { .. }) {
+                seen.store(true, Ordering::Relaxed);
+            }
+        });
+    let runtime = desk::seat(runtime, args.yes).build()?;
+    let entry = tools::find(runtime.catalog(), &args.tool);
+    let arguments = arguments(args, entry)?;
+    let call = Call::new("call", args.tool.as_str(), arguments);
+    let (answers, _) = desk::work(async move {
+        let turn = runtime.run().turn().await?;
+        Ok::<_, haft::Error>(desk::run(turn, vec![call], Stop::Done).await)
+    })??;
+    let Some(answer) = answers.first() else {
+        return Err(Problem::new("the call was lost"));
+    };
+    if args.output.json {
+        style::say(format_args!("{}\n", as_json(answer)))?;
+    } else if let Some(output) = answer.output() {
+        let mut text = output.to_text();
+        if std::io::stdout().is_terminal() {
+            text = style::visible(&text);
+        }
+        style::say(if text.ends_with('\n') || text.is_empty() { text } else { text + "\n" })?;
+    }
+    let Some(failure) = answer.failure() else { return Ok(ExitCode::SUCCESS) };
+    if !args.output.json {
+        explain(answer, failure, asked.load(Ordering::Relaxed));
+    }
+    Ok(ExitCode::from(failure.code().exit_code()))
+}
+
+fn as_json(answer: &Envelope) -> Value {
+    let mut whole = serde_json::to_value(answer).unwrap_or_default();
+    let key = if answer.is_error() { "failure" } else { "output" };
+    json!({
+        "tool": answer.meant(),
+        "ok": !answer.is_error(),
+        key: whole.get_mut(key).map(Value::take),
+    })
+}
+
+/// Tells a person what a model would have been told, and what only the operator may see.
+fn explain(answer: &Envelope, failure: &Failure, asked: bool) {
+    let mut hints = Vec::new();
+    match failure.code() {
+        Code::Denied if asked => hints.push("`--yes` answers for this one call".to_owned()),
+        Code::BadArguments | Code::UnparseableArguments => {
+            hints.push(format!("`haft tools show {}` lists the arguments", answer.meant()));
+        }
+        _ => hints.extend(failure.next().map(str::to_owned)),
+    }
+    complain(&format!("{}: {}", failure.code(), failure.message()), &hints);
+    if let Some(source) = failure.source() {
+        let source = style::visible(&source.to_string()).replace('\n', " ");
+        style::talk(style::paint(style::DIM, format_args!("because: {source}")));
+    }
+    // What the body had told before it was stopped comes after the failure's own words.
+    let text = answer.text();
+    if let Some(told) = text.strip_prefix(&failure.to_string()).filter(|t| !t.is_empty()) {
+        style::talk(style::visible(told.trim_start()));
+    }
+}
+
+/// Puts the arguments together: one JSON object, and pairs on top.
+fn arguments(args: &args::Call, entry: Option<&Entry>) -> Result<Value, Problem> {
+    let mut all = match &args.args_json {
+        None => Map::new(),
+        Some(given) => match whole(given)? {
+            Value::Object(map) => map,
+            // Not an object: the runtime says so, as it would to a model.
+            other if args.pairs.is_empty() => return Ok(other),
+            _ => return Err(Problem::new("`--args-json` is no object, so nothing can be added")),
+        },
+    };
+    for pair in &args.pairs {
+        let (key, value) = read_pair(pair, entry)?;
+        if all.contains_key(&key) {
+            return Err(Problem::new(format!("`{key}` is given twice")));
+        }
+        all.insert(key, value);
+    }
+    Ok(Value::Object(all))
+}
+
+fn whole(given: &str) -> Result<Value, Problem> {
+    match (given, given.strip_prefix('@')) {
+        ("-", _) => input::json(&input::stdin()?, "stdin"),
+        (_, Some(path)) => input::json(&input::file(Path::new(path))?, &format!("`{path}`")),
+        _ => input::json(given, "`--args-json`"),
+    }
+}
+
+fn read_pair(pair: &str, entry: Option<&Entry>) -> Result<(String, Value), Problem> {
+    let Some((key, value)) =
+        pair.split_once('=').filter(|(key, _)| !key.trim_matches(':').is_empty())
+    else {
+        return Err(Problem::new(format!("`{pair}` is no argument")).hint(
+            "write `key=text`, `key:=json`, `key=@file` or `key:=@file`; options start with `--`",
+        ));
+    };
+    let (key, is_json) = match key.strip_suffix(':') {
+        Some(key) => (key, true),
+        None => (key, false),
+    };
+    let known = entry.map(|e| (e, schema::parameters(e.input_schema())));
+    if let Some((entry, known)) = &known
+        && !known.iter().any(|p| p.name == key)
+        && !schema::is_open(entry.input_schema())
+    {
+        let near = style::nearest(key, known.iter().map(|p| p.name));
+        return Err(Problem::new(format!("`{}` has no argument `{key}`", entry.name()))
+            .near(near)
+            .hint(format!("`haft tools show {}` lists the arguments", entry.name())));
+    }
+    let (text, from) = match value.strip_prefix('@') {
+        Some(path) => (input::file(Path::new(path))?, format!("`{path}`")),
+        None => (value.to_owned(), format!("the value of `{key}`")),
+    };
+    let value = if is_json {
+        input::json(&text, &from)
+            .map_err(|p| p.hint(format!("`{key}:=` takes JSON; `{key}=` takes text")))?
+    } else {
+        let parameter = known.iter().flat_map(|(_, known)| known).find(|p| p.name == key);
+        parameter.map_or_else(|| Value::String(text.clone()), |p| p.read(&text))
+    };
+    Ok((key.to_owned(), value))
+}

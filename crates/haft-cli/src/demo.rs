@@ -1,0 +1,298 @@
+//! `haft demo`: a recorded model response, played through the whole runtime.
+//!
+//! In: `demo.json`, as a provider would have sent it. Out: the plan, each verdict, each answer as
+//! the model would read it, and how long it took. Nothing is staged but the response and the person
+//! who approves: planning, judging, stopping and answering are the runtime's own.
+
+use std::{
+    collections::HashMap,
+    process::ExitCode,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use anstyle::Style;
+use haft::{
+    Answer, Approver, BoxFuture, Call, CallId, Code, Config, Decision, Dialect, Envelope, Event,
+    Failure, Planned, Question, Runtime, Verdict,
+};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::{
+    args, desk, input, kit,
+    problem::Problem,
+    style::{self, BAD, BOLD, DIM, GOOD, NAME, Table, WARN},
+};
+
+const RESPONSE: &str = include_str!("demo.json");
+
+/// How long the notebook takes, so that one can see what runs together.
+const PACE: Duration = Duration::from_millis(60);
+
+/// Everything that happened.
+struct Played {
+    calls: Vec<Call>,
+    planned: Vec<Planned>,
+    answers: Vec<Envelope>,
+    seen: Seen,
+    took: Duration,
+    is_interrupted: bool,
+}
+
+pub(crate) fn run(output: args::Output, config: Config) -> Result<ExitCode, Problem> {
+    let response = input::json(RESPONSE, "the recorded response")?;
+    let played = desk::work(play(response.clone(), config))??;
+    if output.json {
+        let message = Dialect::Anthropic.answer(&played.answers);
+        let whole = json!({
+            "plan": played.planned,
+            "verdicts": played.verdicts(),
+            "answers": played.answers,
+            "message": message,
+        });
+        style::say(format_args!("{whole}\n"))?;
+    } else {
+        style::say(played.page(&response))?;
+    }
+    Ok(desk::exit(played.is_interrupted))
+}
+
+async fn play(response: Value, config: Config) -> Result<Played, haft::Error> {
+    let seen = Seen::default();
+    let runtime = Runtime::builder()
+        .config(config)
+        .catalog(kit::catalog(PACE)?)
+        .approver(Script)
+        .observer({
+            let seen = seen.clone();
+            move |event: &Event| seen.note(event)
+        })
+        .build()?;
+    let haft::Response { calls, stop, .. } = Dialect::Anthropic.parse(&response)?;
+    // Planned in a turn of its own, so that the one that runs is as fresh as any.
+    let planned = runtime.run().turn().await?.plan(calls.clone());
+    let turn = runtime.run().turn().await?;
+    let began = Instant::now();
+    let (answers, is_interrupted) = desk::run(turn, calls.clone(), stop).await;
+    Ok(Played { calls, planned, answers, seen, took: began.elapsed(), is_interrupted })
+}
+
+/// The person of the demonstration: lets notes be written and pages be fetched.
+struct Script;
+
+impl Approver for Script {
+    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+        let answer = match question.call.tool().name().as_str() {
+            "write_note" | "fetch_page" => Answer::Allow,
+            _ => Answer::Deny(Some("not in a demonstration".to_owned())),
+        };
+        Box::pin(async { Ok(answer) })
+    }
+}
+
+/// What the observer noted of each call.
+#[derive(Clone, Default)]
+struct Seen(Arc<Mutex<HashMap<CallId, Noted>>>);
+
+#[derive(Clone, Default)]
+struct Noted {
+    asked: Option<Verdict>,
+    permitted: Option<Verdict>,
+    began: Option<Instant>,
+    ended: Option<Instant>,
+}
+
+impl Seen {
+    fn note(&self, event: &Event) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut of = |call: &CallId, note: &dyn Fn(&mut Noted)| {
+            note(all.entry(call.clone()).or_default());
+        };
+        match event {
+            Event::Started { call, .. } => of(call, &|n| n.began = Some(Instant::now())),
+            Event::Asked { call, verdict } => of(call, &|n| n.asked = Some(verdict.clone())),
+            Event::Permitted { call, verdict } => {
+                of(call, &|n| n.permitted = Some(verdict.clone()));
+            }
+            Event::Finished { call, .. } => of(call, &|n| n.ended = Some(Instant::now())),
+            _ => {}
+        }
+    }
+
+    fn of(&self, call: &CallId) -> Noted {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(call).cloned().unwrap_or_default()
+    }
+}
+
+/// How one call was judged.
+enum Judged {
+    /// Allowed without asking.
+    Allowed(Verdict),
+    /// Somebody was asked, and said this.
+    Asked(Verdict, Result<Verdict, String>),
+    /// A judge said no; the whole verdict as text, as the operator gets it.
+    Denied(String),
+    /// It never came before a judge, for this reason.
+    Not(&'static str),
+}
+
+impl Played {
+    fn judged(&self, answer: &Envelope) -> Judged {
+        let noted = self.seen.of(answer.id());
+        let failure = answer.failure();
+        let told = || failure.map(|f| f.message().to_owned()).unwrap_or_default();
+        match (noted.asked, noted.permitted) {
+            (None, Some(verdict)) => Judged::Allowed(verdict),
+            (Some(asked), Some(verdict)) => Judged::Asked(asked, Ok(verdict)),
+            (Some(asked), None) => Judged::Asked(asked, Err(told())),
+            (None, None) => match failure {
+                Some(f) if f.code() == Code::Denied => {
+                    Judged::Denied(f.source().map_or_else(told, ToString::to_string))
+                }
+                _ if self.is_refused(answer) => Judged::Not("it was not admitted"),
+                _ => Judged::Not("it was stopped before"),
+            },
+        }
+    }
+
+    fn is_refused(&self, answer: &Envelope) -> bool {
+        self.planned.iter().any(|p| *answer.id() == p.id.as_str() && p.refused.is_some())
+    }
+
+    fn verdicts(&self) -> Vec<Value> {
+        let each = |answer: &Envelope| {
+            let judged = match self.judged(answer) {
+                Judged::Allowed(verdict) => json!({"verdict": verdict}),
+                Judged::Asked(asked, Ok(verdict)) => json!({"asked": asked, "verdict": verdict}),
+                Judged::Asked(asked, Err(said)) => {
+                    json!({"asked": asked, "verdict": {"decision": "deny", "reason": said}})
+                }
+                Judged::Denied(text) => json!({"verdict": {"decision": "deny", "reason": text}}),
+                Judged::Not(_) => return None,
+            };
+            let mut row = json!({"call": answer.id(), "tool": answer.meant()});
+            if let (Some(row), Value::Object(judged)) = (row.as_object_mut(), judged) {
+                row.extend(judged);
+            }
+            Some(row)
+        };
+        self.answers.iter().filter_map(each).collect()
+    }
+
+    fn page(&self, response: &Value) -> String {
+        let says = response.pointer("/content/0/text").and_then(Value::as_str).unwrap_or_default();
+        let mut out = format!(
+            "{}  {}\n{}  {}\n\n{}\n{}",
+            style::paint(BOLD, "model"),
+            says,
+            style::paint(BOLD, "haft "),
+            style::paint(
+                DIM,
+                format_args!(
+                    "{}, recorded; no key, no network, real runtime",
+                    style::count(self.calls.len(), "tool call"),
+                ),
+            ),
+            style::paint(BOLD, "The plan"),
+            self.plan(),
+        );
+        out += &format!("\n{}\n", style::paint(BOLD, "The calls"));
+        for (call, answer) in self.calls.iter().zip(&self.answers) {
+            out += &self.call(call, answer);
+        }
+        out + &self.summary()
+    }
+
+    /// One line per batch: what runs together, for how long, and why it stands there.
+    fn plan(&self) -> String {
+        let mut table = Table::new(2);
+        for batch in self.planned.chunk_by(|a, b| a.batch == b.batch) {
+            let names: Vec<&str> = batch.iter().map(|p| p.tool.as_str()).collect();
+            let mut why: Vec<&str> = batch.iter().map(|p| p.why.as_str()).collect();
+            why.dedup();
+            table.row([
+                (DIM, format!("{}", batch.first().map_or(0, |p| p.batch) + 1)),
+                (NAME, names.join(" + ")),
+                (Style::new(), self.wall(batch)),
+                (DIM, why.join("; ")),
+            ]);
+        }
+        table.to_string()
+    }
+
+    /// How long a batch took from its first start to its last end.
+    fn wall(&self, batch: &[Planned]) -> String {
+        let noted: Vec<Noted> = batch.iter().map(|p| self.seen.of(&p.id.as_str().into())).collect();
+        let began = noted.iter().filter_map(|n| n.began).min();
+        let ended = noted.iter().filter_map(|n| n.ended).max();
+        began.zip(ended).map_or_else(String::new, |(began, ended)| style::time(ended - began))
+    }
+
+    fn call(&self, call: &Call, answer: &Envelope) -> String {
+        let written = match &call.arguments {
+            haft::Arguments::Json(json) => style::arguments(json),
+            haft::Arguments::Text(text) => style::visible(text),
+        };
+        let (mark, colour) = if answer.is_error() { ("✗", BAD) } else { ("✓", GOOD) };
+        let mut out = format!(
+            "  {} {}({written})  {}\n",
+            style::paint(colour, mark),
+            style::paint(NAME, answer.called()),
+            style::paint(DIM, style::time(answer.elapsed())),
+        );
+        out += &format!("    {}\n", verdict(&self.judged(answer)));
+        for line in style::visible(&answer.text()).lines() {
+            out += &format!("    {} {line}\n", style::paint(colour, "│"));
+        }
+        out
+    }
+
+    fn summary(&self) -> String {
+        let failed = self.answers.iter().filter(|a| a.is_error()).count();
+        let apart: Duration = self.answers.iter().map(Envelope::elapsed).sum();
+        format!(
+            "\n{}, {} in the model's order: {} worked, {} got words the model can act on. {}\n",
+            style::paint(BOLD, style::count(self.calls.len(), "call")),
+            style::paint(BOLD, style::count(self.answers.len(), "answer")),
+            style::paint(GOOD, self.answers.len() - failed),
+            style::paint(BAD, failed),
+            style::paint(
+                DIM,
+                format_args!("{}, one by one {}", style::time(self.took), style::time(apart)),
+            ),
+        )
+    }
+}
+
+fn verdict(judged: &Judged) -> String {
+    let word = |decision: &Decision| style::paint(style::decision(decision), decision.as_str());
+    let by = |v: &Verdict| style::paint(DIM, format_args!("{} ({})", v.reason, v.source));
+    match judged {
+        Judged::Allowed(verdict) => format!("{} {}", word(&verdict.decision), by(verdict)),
+        Judged::Asked(asked, Ok(verdict)) => format!(
+            "{} {} → {} {}",
+            word(&asked.decision),
+            by(asked),
+            word(&verdict.decision),
+            style::paint(DIM, format_args!("({}, scripted here)", verdict.source)),
+        ),
+        Judged::Asked(asked, Err(said)) => format!(
+            "{} {} → {} {}",
+            word(&asked.decision),
+            by(asked),
+            word(&Decision::Deny),
+            style::paint(DIM, said),
+        ),
+        Judged::Denied(text) => match text.split_once(": ") {
+            Some((decision, why)) => {
+                format!("{} {}", style::paint(BAD, decision), style::paint(DIM, why))
+            }
+            None => style::paint(BAD, text),
+        },
+        Judged::Not(why) => {
+            format!("{} {}", style::paint(WARN, "not judged"), style::paint(DIM, why))
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The `haft` program: reads its arguments and its environment, does one thing, says how it went.
+//!
+//! This file is the only one that reads the environment. Each command has the file of its name.
+
+mod args;
+mod demo;
+mod tools;
+mod call;
+mod plan;
+mod dispatch;
+mod desk;
+mod kit;
+mod schema;
+mod input;
+mod style;
+mod problem;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, FromArgMatches as _};
+use haft::{Code, Config};
+use serde_json::{Value, json};
+
+use crate::{
+    args::{Cli, Cmd},
+    problem::Problem,
+};
+
+fn main() -> ExitCode {
+    let matches = args::command().try_get_matches_from(std::env::args_os());
+    let cli = match matches.and_then(|mut m| Cli::from_arg_matches_mut(&mut m)) {
+        Ok(cli) => cli,
+        Err(error) => return problem::usage(&error),
+    };
+    keep_quiet_about_tools();
+    run(&cli.command).unwrap_or_else(Problem::tell)
+}
+
+fn run(command: &Cmd) -> Result<ExitCode, Problem> {
+    match command {
+        Cmd::Demo { output } => return demo::run(*output, config()?),
+        Cmd::Call(args) => return call::run(args, config()?),
+        Cmd::Dispatch(args) => return dispatch::run(args, config()?),
+        Cmd::Plan(args) => plan::run(args, config()?)?,
+        Cmd::Tools(args) => tools::run(args)?,
+        Cmd::Completions { shell } => {
+            // Written to memory first: the generator panics when a pipe is closed.
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "haft", &mut script);
+            style::say(String::from_utf8_lossy(&script))?;
+        }
+        Cmd::ExitCodes { output } if output.json => {
+            let codes: Vec<Value> = Code::ALL
+                .iter()
+                .map(|c| json!({"code": c, "exit_code": c.exit_code(), "retry": c.retry(), "ran": c.ran()}))
+                .collect();
+            style::say(format_args!("{}\n", Value::Array(codes)))?;
+        }
+        Cmd::ExitCodes { .. } => style::say(style::exit_codes())?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the limits from the environment. What is not UTF-8 is no number either, and is told so.
+fn config() -> Result<Config, Problem> {
+    let vars = std::env::vars_os().map(|(name, value)| {
+        (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
+    });
+    Ok(Config::from_env(vars)?)
+}
+
+/// A panic of a tool is an answer; its noise does not belong on the terminal. Our own stay loud.
+fn keep_quiet_about_tools() {
+    let loud = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if std::thread::current().name() != Some(desk::THREAD) {
+            loud(panic);
+        }
+    }));
+}

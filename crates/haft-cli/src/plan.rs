@@ -1,0 +1,77 @@
+//! `haft plan`: in which batches the calls of a response would run, and why. Runs nothing.
+
+use std::time::Duration;
+
+use anstyle::Style;
+use haft::{Config, Dialect, Planned, Runtime, Stop};
+use serde_json::json;
+
+use crate::{
+    args, desk, input, kit,
+    problem::Problem,
+    style::{self, BAD, BOLD, DIM, NAME, Table},
+};
+
+pub(crate) fn run(args: &args::Plan, config: Config) -> Result<(), Problem> {
+    let response = input::response(args.file.as_deref())?;
+    let dialect = match args.dialect.or_else(|| Dialect::guess(&response)) {
+        Some(dialect) => dialect,
+        None => return Err(no_dialect("this does not look like a provider's response")),
+    };
+    let haft::Response { calls, stop, .. } = dialect.parse(&response)?;
+    let runtime =
+        Runtime::builder().config(config).catalog(kit::catalog(Duration::ZERO)?).build()?;
+    let planned =
+        desk::work(async move { Ok::<_, haft::Error>(runtime.run().turn().await?.plan(calls)) })??;
+    if args.output.json {
+        style::say(format_args!("{}\n", json!(planned)))?;
+    } else {
+        style::say(page(&planned))?;
+    }
+    if let Some(why) = why_not(stop) {
+        style::talk(format_args!(
+            "{} {why}, so nothing of it would run",
+            style::paint(BOLD, "note:")
+        ));
+    } else if planned.is_empty() {
+        style::talk("the response calls no tool");
+    }
+    Ok(())
+}
+
+/// A problem that lists the dialects there are.
+pub(crate) fn no_dialect(message: &str) -> Problem {
+    let names: Vec<&str> = Dialect::ALL.iter().map(|d| d.as_str()).collect();
+    Problem::new(message).hint(format!("say which with `--dialect`: {}", names.join(" or ")))
+}
+
+fn why_not(stop: Stop) -> Option<&'static str> {
+    match stop {
+        Stop::Done => None,
+        Stop::Truncated => Some("the message was cut off"),
+        Stop::Refused => Some("the message ended in a refusal"),
+        Stop::Unknown => Some("the message ended for an unknown reason"),
+    }
+}
+
+fn page(planned: &[Planned]) -> String {
+    let mut table = Table::new(0);
+    for (at, call) in planned.iter().enumerate() {
+        let goes_on = at > 0 && planned[at - 1].batch == call.batch;
+        let batch = if goes_on { String::new() } else { format!("batch {}", call.batch + 1) };
+        table.row([
+            (BOLD, batch),
+            (DIM, style::visible(&call.id)),
+            (NAME, style::visible(&call.tool)),
+            (DIM, call.class.map_or("-", style::class).to_owned()),
+            (Style::new(), call.why.clone()),
+        ]);
+        if let Some(refused) = &call.refused {
+            for line in style::visible(refused).lines() {
+                let empty = || (Style::new(), String::new());
+                table.row([empty(), empty(), empty(), empty(), (BAD, line.to_owned())]);
+            }
+        }
+    }
+    table.to_string()
+}

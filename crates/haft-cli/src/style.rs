@@ -1,0 +1,205 @@
+//! How things look at a terminal: colours, tables, and text that cannot play tricks.
+//!
+//! Colours are written always; `anstream` takes them out where the terminal, a pipe or `NO_COLOR`
+//! says so. Nothing here decides what is shown.
+
+use std::{fmt, io::Write as _, time::Duration};
+
+use anstyle::{AnsiColor, Style};
+use haft::{Class, Code, Decision};
+use serde_json::Value;
+
+pub(crate) const BOLD: Style = Style::new().bold();
+pub(crate) const DIM: Style = Style::new().dimmed();
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+pub(crate) const BAD: Style = AnsiColor::Red.on_default();
+pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
+pub(crate) const NAME: Style = AnsiColor::Cyan.on_default();
+
+/// Wraps text in a style.
+pub(crate) fn paint(style: Style, text: impl fmt::Display) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+/// How `clap` writes its help, in the same colours.
+pub(crate) const HELP: clap::builder::Styles =
+    clap::builder::Styles::styled().header(BOLD).usage(BOLD).literal(NAME).placeholder(DIM);
+
+/// A word and its colour for a decision.
+pub(crate) fn decision(decision: &Decision) -> Style {
+    match decision {
+        Decision::Allow => GOOD,
+        Decision::Ask | Decision::NeedInput(_) => WARN,
+        Decision::Deny => BAD,
+    }
+}
+
+/// The word for a class.
+pub(crate) fn class(class: Class) -> &'static str {
+    match class {
+        Class::ReadOnly => "read_only",
+        Class::WriteExclusive => "write_exclusive",
+        Class::Unsafe => "unsafe",
+    }
+}
+
+/// What an exit code means, in the words of the code list.
+pub(crate) fn exit_codes() -> String {
+    let meanings = [
+        (0, "the command did what it was asked"),
+        (1, "the command or the arguments were wrong"),
+        (2, "not allowed"),
+        (3, "not logged in"),
+        (4, "out of reach for now"),
+        (5, "the tool failed"),
+        (6, "an approval is pending"),
+        (7, "it took too long"),
+        (8, "nobody knows how it ended"),
+        (130, "cancelled"),
+    ];
+    let mut out = String::new();
+    for (exit, meaning) in meanings {
+        let codes: Vec<&str> =
+            Code::ALL.iter().filter(|c| c.exit_code() == exit).map(|c| c.as_str()).collect();
+        out += &format!("{}  {meaning}\n", paint(BOLD, format_args!("{exit:>3}")));
+        for line in codes.chunks(4) {
+            out += &format!("     {}\n", paint(DIM, line.join(", ")));
+        }
+    }
+    out
+}
+
+/// Lines up columns. The last one is left as long as it is.
+pub(crate) struct Table {
+    rows: Vec<Vec<(Style, String)>>,
+    indent: usize,
+}
+
+impl Table {
+    pub(crate) fn new(indent: usize) -> Self {
+        Self { rows: Vec::new(), indent }
+    }
+
+    pub(crate) fn row<const N: usize>(&mut self, cells: [(Style, String); N]) {
+        self.rows.push(cells.into());
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns)
+            .map(|at| self.rows.iter().filter_map(|r| r.get(at)).map(|c| width(&c.1)).max())
+            .map(|width| width.unwrap_or(0))
+            .collect();
+        for row in &self.rows {
+            let mut line = " ".repeat(self.indent);
+            for (at, (style, text)) in row.iter().enumerate() {
+                let space = widths[at] - width(text) + 2;
+                line += &paint(*style, text);
+                line += &" ".repeat(if at + 1 == row.len() { 0 } else { space });
+            }
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// A time as people read it.
+pub(crate) fn time(time: Duration) -> String {
+    match time.as_micros() {
+        0..1_000 => "under 1 ms".to_owned(),
+        1_000..1_000_000 => format!("{} ms", time.as_millis()),
+        _ => format!("{:.2} s", time.as_secs_f64()),
+    }
+}
+
+/// A number and its thing, in the right number.
+pub(crate) fn count(n: usize, thing: &str) -> String {
+    format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
+}
+
+/// Arguments as a person writes them: `name: "garden", limit: 3`.
+pub(crate) fn arguments(arguments: &Value) -> String {
+    match arguments {
+        Value::Object(map) => {
+            map.iter().map(|(k, v)| visible(&format!("{k}: {v}"))).collect::<Vec<_>>().join(", ")
+        }
+        other => visible(&other.to_string()),
+    }
+}
+
+/// Makes what a terminal would act on, or hide, visible. Line breaks and tabs stay.
+///
+/// A tool's text may hold anything; it must not be able to move the cursor, recolour the question
+/// above a prompt, or turn its own order around.
+pub(crate) fn visible(text: &str) -> String {
+    let hidden = |c: char| {
+        (c.is_control() && c != '\n' && c != '\t')
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    if !text.contains(hidden) {
+        return text.to_owned();
+    }
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match hidden(c) {
+            true => out.extend(c.escape_unicode()),
+            false => out.push(c),
+        }
+    }
+    out
+}
+
+/// Returns the name that a hasty writer most likely meant.
+pub(crate) fn nearest<'a>(
+    wrong: &str,
+    names: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let near = |name: &&str| strsim::jaro_winkler(wrong, name) >= 0.8;
+    names.into_iter().filter(near).min_by_key(|name| strsim::damerau_levenshtein(wrong, name))
+}
+
+/// Writes data to stdout.
+pub(crate) fn say(text: impl fmt::Display) -> std::io::Result<()> {
+    let mut out = anstream::stdout().lock();
+    write!(out, "{text}")?;
+    out.flush()
+}
+
+/// Writes talk to stderr. If nobody can hear it, that is no reason to stop.
+pub(crate) fn talk(text: impl fmt::Display) {
+    let _ = writeln!(anstream::stderr().lock(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_a_terminal_acts_on_gets_through() {
+        assert_eq!(visible("a\tb\nc é"), "a\tb\nc é");
+        assert_eq!(visible("a\x1b[2Jb\r\u{202e}"), "a\\u{1b}[2Jb\\u{d}\\u{202e}");
+    }
+
+    #[test]
+    fn every_failure_has_its_exit_code_in_the_list() {
+        let list = exit_codes();
+        for code in Code::ALL {
+            assert!(list.contains(code.as_str()), "{code}");
+        }
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let mut table = Table::new(1);
+        let plain = Style::new();
+        table.row([(plain, "a".to_owned()), (plain, "x".to_owned())]);
+        table.row([(plain, "ééé".to_owned()), (plain, "y".to_owned())]);
+        assert_eq!(table.to_string(), " a    x\n ééé  y\n");
+    }
+}

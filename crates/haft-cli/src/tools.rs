@@ -1,0 +1,202 @@
+//! `haft tools`: what can be called, and everything a tool declares about itself.
+
+use std::{sync::Arc, time::Duration};
+
+use anstyle::Style;
+use haft::{Capability, Catalog, Class, Effects, Entry, Manifest, Operation, Permission};
+use serde_json::{Value, json};
+
+use crate::{
+    args, kit,
+    problem::Problem,
+    schema,
+    style::{self, BAD, BOLD, DIM, GOOD, NAME, Table, WARN},
+};
+
+const PLAIN: Style = Style::new();
+
+pub(crate) fn run(args: &args::Tools) -> Result<(), Problem> {
+    let catalog = kit::catalog(Duration::ZERO)?;
+    match args {
+        args::Tools::List { output } if output.json => {
+            let list: Vec<Value> = catalog.own().map(|e| brief(e)).collect();
+            style::say(format_args!("{}\n", Value::Array(list)))?;
+        }
+        args::Tools::List { .. } => {
+            let mut table = Table::new(0);
+            for entry in catalog.own() {
+                let manifest = entry.manifest();
+                let mut flags = flags(&manifest);
+                // The class has said so already.
+                flags.retain(|f| f != "read-only" || manifest.class != Class::ReadOnly);
+                table.row([
+                    (NAME, manifest.name),
+                    (DIM, style::class(manifest.class).to_owned()),
+                    (colour(&flags), flags.join(", ")),
+                    (PLAIN, sentence(&manifest.description)),
+                ]);
+            }
+            style::say(table)?;
+        }
+        args::Tools::Show { tool, output } => {
+            let Some(entry) = find(&catalog, tool) else {
+                let names = catalog.own().map(|e| e.name().as_str());
+                return Err(Problem::new(format!("there is no tool called `{tool}`"))
+                    .near(style::nearest(tool, names))
+                    .hint("`haft tools list` lists them"));
+            };
+            match output.json {
+                true => style::say(format_args!("{}\n", whole(entry)))?,
+                false => style::say(page(entry))?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns a tool by its name or an alias.
+pub(crate) fn find<'a>(catalog: &'a Catalog, name: &str) -> Option<&'a Entry> {
+    let is_called =
+        |e: &&Arc<Entry>| *e.name() == name || e.spec().aliases.iter().any(|alias| alias == name);
+    catalog.own().find(is_called).map(|entry| &**entry)
+}
+
+/// The first sentence of a description, on one line.
+fn sentence(text: &str) -> String {
+    let line = style::visible(text.split("\n\n").next().unwrap_or_default()).replace('\n', " ");
+    match line.split_once(". ") {
+        Some((first, _)) => format!("{first}."),
+        None => line,
+    }
+}
+
+/// What a person wants to know first.
+fn flags(manifest: &Manifest) -> Vec<String> {
+    let mut flags = Vec::new();
+    if manifest.read_only {
+        flags.push("read-only".to_owned());
+    }
+    if manifest.destructive.unwrap_or(!manifest.read_only) {
+        flags.push("destructive".to_owned());
+    }
+    if asks(manifest) {
+        flags.push("needs permission".to_owned());
+    }
+    let reaches = manifest.capabilities.iter().flat_map(|c| c.iter());
+    flags.extend(reaches.filter(|c| *c != Capability::Destructive).map(|c| c.to_string()));
+    flags
+}
+
+fn colour(flags: &[String]) -> Style {
+    let has = |flag: &str| flags.iter().any(|f| f == flag);
+    match () {
+        () if has("destructive") => BAD,
+        () if has("needs permission") => WARN,
+        () => GOOD,
+    }
+}
+
+/// Whether a plain call would ask under the default policy. Guards and arguments may say more.
+fn asks(manifest: &Manifest) -> bool {
+    let reaches = |c| manifest.capabilities.is_none_or(|set| set.has(c));
+    let changes = match &manifest.effects {
+        Effects::Undeclared => reaches(Capability::Filesystem),
+        Effects::Declared(list) => list.iter().any(|e| e.operation != Operation::Read),
+    };
+    manifest.permission == Permission::Required
+        && (!manifest.read_only
+            || changes
+            || reaches(Capability::Network)
+            || reaches(Capability::Secrets))
+}
+
+fn brief(entry: &Entry) -> Value {
+    let manifest = entry.manifest();
+    json!({
+        "name": manifest.name,
+        "class": manifest.class,
+        "flags": flags(&manifest),
+        "description": manifest.description,
+    })
+}
+
+fn whole(entry: &Entry) -> Value {
+    let mut whole = serde_json::to_value(entry.manifest()).unwrap_or_default();
+    if let Some(map) = whole.as_object_mut() {
+        map.insert("hash".to_owned(), Value::String(entry.hash()));
+    }
+    whole
+}
+
+/// Everything one tool declares, to be read.
+fn page(entry: &Entry) -> String {
+    let manifest = entry.manifest();
+    let flags = flags(&manifest);
+    let mut out = format!(
+        "{}  {}\n\n{}\n\n{}\n",
+        style::paint(NAME.bold(), entry.name()),
+        style::paint(colour(&flags), flags.join(", ")),
+        style::visible(&manifest.description),
+        style::paint(BOLD, "Arguments"),
+    );
+    let mut table = Table::new(2);
+    let parameters = schema::parameters(&manifest.input_schema);
+    for parameter in &parameters {
+        table.row([
+            (NAME, parameter.name.to_owned()),
+            (PLAIN, parameter.kind()),
+            (if parameter.is_required { WARN } else { DIM }, parameter.need()),
+            (PLAIN, style::visible(parameter.description())),
+        ]);
+    }
+    out += &if parameters.is_empty() { "  none\n".to_owned() } else { table.to_string() };
+    for example in &manifest.examples {
+        out += &format!("\n{}\n  {example}\n", style::paint(BOLD, "Example"));
+    }
+    // Whatever a tool may declare is shown, also what is declared only one day.
+    out += &format!("\n{}\n", style::paint(BOLD, "Declares"));
+    let mut table = Table::new(2);
+    let told = ["name", "description", "input_schema", "output_schema", "examples"];
+    for (key, value) in whole(entry).as_object().into_iter().flatten() {
+        if !told.contains(&key.as_str()) {
+            let said = words(value);
+            let style = if said.is_some() { PLAIN } else { DIM };
+            let said = said.unwrap_or_else(|| silence(key).to_owned());
+            table.row([(DIM, key.replace('_', " ")), (style, said)]);
+        }
+    }
+    out += &table.to_string();
+    if let Some(schema) = &manifest.output_schema {
+        out += &format!("\n{}\n  {schema}\n", style::paint(BOLD, "Result"));
+    }
+    out
+}
+
+/// A declared value in words; nothing when nothing is declared.
+fn words(value: &Value) -> Option<String> {
+    Some(match value {
+        Value::Null => return None,
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        Value::String(text) => style::visible(text),
+        Value::Number(number) => number.to_string(),
+        Value::Array(list) if list.is_empty() => "none".to_owned(),
+        Value::Array(list) => list.iter().filter_map(words).collect::<Vec<_>>().join(", "),
+        Value::Object(map) => {
+            let pair = |(key, value)| Some(format!("{key} {}", words(value)?));
+            map.iter().filter_map(pair).collect::<Vec<_>>().join(", ")
+        }
+    })
+}
+
+/// What silence about an option means.
+fn silence(option: &str) -> &'static str {
+    match option {
+        "timeout_ms" | "deadline_ms" => "the runtime's",
+        "destructive" => "not said, judged as yes",
+        "capabilities" => "not said, judged as all",
+        "effects" => "not said",
+        "concurrency" => "no limit of its own",
+        _ => "none",
+    }
+}

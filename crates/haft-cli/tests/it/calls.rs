@@ -1,0 +1,218 @@
+//! `haft call`: arguments, permission, and an exit code for each way a call can end.
+
+use insta::assert_snapshot;
+use serde_json::json;
+
+use crate::{file, haft, haft_fed, haft_words};
+
+#[test]
+fn a_call_prints_its_result_and_nothing_else() {
+    assert_snapshot!(haft("call add a=2 b=40").page(), @r"
+    exit 0
+    --- stdout
+    42
+    ");
+    assert_snapshot!(haft("call read_note name=garden").page(), @r"
+    exit 0
+    --- stdout
+    Water the beans before nine.
+    No rain until Friday.
+    ");
+}
+
+#[test]
+fn json_tells_success_and_failure_alike_on_stdout() {
+    let good = haft("call add a=2 b=40 --json");
+    assert_eq!((good.code, good.err.as_str()), (Some(0), ""));
+    assert_eq!(
+        good.json(),
+        json!({"tool": "add", "ok": true, "output": {"blocks": [{"type": "json", "json": 42}]}})
+    );
+    let bad = haft("call read_note name=attic --json");
+    assert_eq!((bad.code, bad.err.as_str()), (Some(5), ""));
+    assert_eq!(bad.json()["ok"], false);
+    assert_eq!(bad.json()["failure"]["code"], "tool_failed");
+    assert_eq!(bad.json()["failure"]["ran"], "yes");
+}
+
+#[test]
+fn text_is_read_as_the_schema_says_and_json_as_it_is() {
+    assert!(haft("call search_notes query=rain limit=1").out.starts_with("garden: "));
+    assert!(haft("call search_notes query=61").out.contains("seat 61"), "text stays text");
+    assert_eq!(haft("call add a:=2 b:=40").out, "42\n");
+    assert_snapshot!(haft("call read_note name:=61").page(), @r"
+    exit 1
+    --- stderr
+    error: bad_arguments: /name: expected a string; got 61 (integer)
+    hint: `haft tools show read_note` lists the arguments
+    ");
+    assert_snapshot!(haft("call add a=two b=1").page(), @r#"
+    exit 1
+    --- stderr
+    error: bad_arguments: /a: expected an integer; got "two" (string)
+    hint: `haft tools show add` lists the arguments
+    "#);
+}
+
+#[test]
+fn an_argument_may_come_from_a_file() {
+    let text = file("garden.txt", "a = b\n");
+    let ran = haft_words(["call", "write_note", "name=x", &format!("text=@{text}"), "--yes"]);
+    assert_eq!(ran.out, "`x` is new and has 6 characters\n");
+    let number = file("number.json", " 40 ");
+    assert_eq!(haft_words(["call", "add", "a=2", &format!("b:=@{number}")]).out, "42\n");
+    let whole = file("whole.json", r#"{"a": 2}"#);
+    assert_eq!(
+        haft_words(["call", "add", "--args-json", &format!("@{whole}"), "b=40"]).out,
+        "42\n"
+    );
+    assert_eq!(haft_fed("call add --args-json -", br#"{"a": 2, "b": 40}"#).out, "42\n");
+    assert_eq!(haft_words(["call", "add", "--args-json", r#"{"a": 2, "b": 40}"#]).out, "42\n");
+}
+
+#[test]
+fn arguments_that_make_no_sense_are_told_with_a_hint() {
+    assert_snapshot!(haft("call read_note nam=garden").page(), @r"
+    exit 1
+    --- stderr
+    error: `read_note` has no argument `nam`
+    hint: did you mean `name`?
+    hint: `haft tools show read_note` lists the arguments
+    ");
+    assert_snapshot!(haft("call read_note garden").page(), @r"
+    exit 1
+    --- stderr
+    error: `garden` is no argument
+    hint: write `key=text`, `key:=json`, `key=@file` or `key:=@file`; options start with `--`
+    ");
+    assert_snapshot!(haft("call add a:=two b=1").page(), @r"
+    exit 1
+    --- stderr
+    error: the value of `a` is not JSON: expected ident at line 1 column 2
+    hint: `a:=` takes JSON; `a=` takes text
+    ");
+    assert_snapshot!(haft("call add a=1 a=2").page(), @r"
+    exit 1
+    --- stderr
+    error: `a` is given twice
+    ");
+    for odd in ["=", ":=1", "=x"] {
+        assert_eq!(haft_words(["call", "add", odd]).code, Some(1), "{odd}");
+    }
+    assert_snapshot!(haft("call add --args-json [1]").page(), @r"
+    exit 1
+    --- stderr
+    error: unparseable_arguments: the arguments must be a JSON object, got array
+    hint: `haft tools show add` lists the arguments
+    ");
+}
+
+#[test]
+fn files_that_cannot_be_read_are_told() {
+    file("todo-list.txt", "x");
+    assert_snapshot!(haft("call write_note name=x text=@todo-lst.txt").page(), @r"
+    exit 1
+    --- stderr
+    error: there is no file `todo-lst.txt`
+    hint: did you mean `todo-list.txt`?
+    ");
+    file("latin.txt", b"caf\xe9");
+    assert_snapshot!(haft("call write_note name=x text=@latin.txt").page(), @r"
+    exit 1
+    --- stderr
+    error: `latin.txt` is not UTF-8: the byte at 3 belongs to no character
+    ");
+    assert_snapshot!(haft("call write_note name=x text=@.").page(), @r"
+    exit 1
+    --- stderr
+    error: `.` is a directory
+    ");
+}
+
+#[test]
+fn an_unknown_tool_gets_the_nearest_name() {
+    assert_snapshot!(haft("call red_note name=x").page(), @r"
+    exit 1
+    --- stderr
+    error: unknown_tool: there is no tool called `red_note`
+    hint: did you mean `read_note`? call it by that name
+    ");
+    let json = haft("call red_note --json");
+    assert_eq!(json.code, Some(1));
+    assert_eq!(json.json()["failure"]["code"], "unknown_tool");
+}
+
+#[test]
+fn without_a_terminal_nobody_is_asked() {
+    assert_snapshot!(haft("call delete_note name=trip").page(), @r"
+    exit 2
+    --- stderr
+    error: denied: not allowed without asking (it does more than read), and nobody can be asked here
+    hint: `--yes` answers for this one call
+    because: ask: it does more than read (the default)
+    ");
+    // A yes on stdin is not a person.
+    assert_eq!(haft_fed("call delete_note name=trip", b"y\n").code, Some(2));
+    assert_snapshot!(haft("call delete_note name=trip --yes").page(), @r"
+    exit 0
+    --- stdout
+    `trip` is gone
+    ");
+}
+
+#[test]
+fn yes_never_overrides_a_deny() {
+    assert_snapshot!(haft("call delete_note name=garden --yes").page(), @r"
+    exit 2
+    --- stderr
+    error: denied: not allowed: the note `garden` is pinned
+    because: deny: the note `garden` is pinned (guard `unpinned`)
+    ");
+}
+
+#[test]
+fn each_way_to_fail_has_its_exit_code() {
+    assert_snapshot!(haft("call crash").page(), @r"
+    exit 5
+    --- stderr
+    error: panicked: the tool broke while it ran
+    hint: do not repeat the same call; tell the user if you need it
+    because: the answer was not in the box
+    ");
+    let late = haft("call slow_report pages=100");
+    assert_eq!(late.code, Some(7), "{late:?}");
+    assert!(late.err.starts_with("error: timed_out: "), "{late:?}");
+    assert!(late.err.contains("\nOutput before the interruption"), "{late:?}");
+    let stuck = haft("call count_primes below=1000000000");
+    assert_eq!(stuck.code, Some(8), "{stuck:?}");
+    assert!(stuck.err.starts_with("error: unknown_outcome: "), "{stuck:?}");
+}
+
+#[cfg(unix)]
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the program must be there before it is interrupted")]
+fn ctrl_c_cancels_the_call() {
+    use std::{process::Stdio, time::Duration};
+
+    use crate::{Ran, command};
+
+    for wait in [100, 400, 1_600, 6_400] {
+        let child = command()
+            .args(["call", "wait", "seconds=60"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(wait));
+        let id = child.id().to_string();
+        std::process::Command::new("kill").args(["-INT", &id]).status().unwrap();
+        let ran = Ran::of(child.wait_with_output().unwrap());
+        // Without a code the signal came before anyone listened: wait longer.
+        if ran.code.is_some() {
+            assert_eq!(ran.code, Some(130), "{ran:?}");
+            assert!(ran.err.starts_with("error: cancelled: "), "{ran:?}");
+            return;
+        }
+    }
+    panic!("the program never listened");
+}

@@ -1,0 +1,58 @@
+//! The guide is true: every `$ haft …` in it is run, and says what the guide says.
+
+use std::process::Command;
+
+use crate::{Ran, file};
+
+const GUIDE: &str = include_str!("../../../../docs/guide/command.md");
+
+/// The fenced blocks of one language.
+fn blocks<'a>(language: &str) -> Vec<&'a str> {
+    let open = format!("```{language}\n");
+    GUIDE.split(&open).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
+}
+
+/// Matches `…` against any text within a line, and a line of `…` against any number of lines.
+fn matches(wanted: &[&str], got: &[&str]) -> bool {
+    match (wanted, got) {
+        ([], []) => true,
+        (["…", rest @ ..], _) => (0..=got.len()).any(|n| matches(rest, &got[n..])),
+        ([line, wanted @ ..], [said, got @ ..]) => is_like(line, said) && matches(wanted, got),
+        _ => false,
+    }
+}
+
+fn is_like(line: &str, said: &str) -> bool {
+    match line.split_once('…') {
+        None => line == said,
+        Some((before, after)) => said.strip_prefix(before).is_some_and(|rest| {
+            rest.char_indices().any(|(at, _)| is_like(after, &rest[at..])) || is_like(after, "")
+        }),
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn every_example_of_the_guide_is_true() {
+    file("response.json", blocks("json")[0]);
+    let bin = std::path::Path::new(env!("CARGO_BIN_EXE_haft")).parent().unwrap();
+    let mut count = 0;
+    for block in blocks("console") {
+        for example in block.split("$ ").skip(1) {
+            let (line, wanted) = example.split_once('\n').unwrap();
+            let ran = Command::new("sh")
+                .args(["-c", &format!("{{ {line}\n}} 2>&1")])
+                .current_dir(env!("CARGO_TARGET_TMPDIR"))
+                .env("PATH", format!("{}:/usr/bin:/bin", bin.display()))
+                .stdin(std::process::Stdio::null())
+                .output()
+                .unwrap();
+            let said = Ran::of(ran).out;
+            let lines = |text: &'static str| text.trim_end().lines().collect::<Vec<_>>();
+            let got: Vec<&str> = said.trim_end().lines().collect();
+            assert!(matches(&lines(wanted), &got), "$ {line}\nthe guide: {wanted}\nhaft: {said}");
+            count += 1;
+        }
+    }
+    assert!(count >= 8, "the guide has examples");
+}

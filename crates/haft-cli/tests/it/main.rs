@@ -1,0 +1,89 @@
+//! Runs the real command and reads what it says: exit code, stdout, stderr.
+
+#![expect(clippy::unwrap_used, reason = "the helpers belong to the tests")]
+
+mod calls;
+mod demo;
+mod guide;
+mod responses;
+mod usage;
+
+use std::{
+    ffi::OsString,
+    io::Write as _,
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+/// How one run of the command ended.
+#[derive(Debug)]
+struct Ran {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Ran {
+    fn of(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    /// Everything on one page, for snapshots.
+    fn page(&self) -> String {
+        let mut page = format!("exit {}\n", self.code.unwrap());
+        for (name, text) in [("stdout", &self.out), ("stderr", &self.err)] {
+            if !text.is_empty() {
+                page += &format!("--- {name}\n{text}");
+            }
+        }
+        page
+    }
+
+    fn json(&self) -> Value {
+        assert_eq!(self.out.lines().count(), 1, "one line of JSON: {self:?}");
+        serde_json::from_str(&self.out).unwrap()
+    }
+}
+
+/// The command, with nothing of our own environment that it might listen to.
+fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_haft"));
+    for name in ["HAFT_MAX_CONCURRENCY", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
+        command.env_remove(name);
+    }
+    command.current_dir(env!("CARGO_TARGET_TMPDIR")).stdin(Stdio::null());
+    command
+}
+
+/// Runs a command line; words are split at spaces.
+fn haft(line: &str) -> Ran {
+    haft_words(line.split_whitespace())
+}
+
+fn haft_words(words: impl IntoIterator<Item = impl Into<OsString>>) -> Ran {
+    Ran::of(command().args(words.into_iter().map(Into::into)).output().unwrap())
+}
+
+/// Runs a command line with something on stdin.
+fn haft_fed(line: &str, stdin: &[u8]) -> Ran {
+    let mut child = command()
+        .args(line.split_whitespace())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that does not want it all may have gone already.
+    let _ = child.stdin.take().unwrap().write_all(stdin);
+    Ran::of(child.wait_with_output().unwrap())
+}
+
+/// Writes a file for the command to find, and gives its path.
+#[expect(clippy::disallowed_methods, reason = "the test makes the files it points at")]
+fn file(name: &str, content: impl AsRef<[u8]>) -> String {
+    let path = format!("{}/{name}", env!("CARGO_TARGET_TMPDIR"));
+    std::fs::write(&path, content).unwrap();
+    path
+}

@@ -1,0 +1,175 @@
+//! `haft plan` and `haft dispatch`: a provider's response in.
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use crate::{file, haft, haft_fed};
+
+fn anthropic() -> Value {
+    let call = |n: u32, name: &str, input: Value| json!({"type": "tool_use", "id": format!("toolu_{n}"), "name": name, "input": input});
+    json!({"role": "assistant", "stop_reason": "tool_use", "content": [
+        {"type": "text", "text": "Looking."},
+        call(1, "read_note", json!({"name": "garden"})),
+        call(2, "list_notes", json!({})),
+        call(3, "write_note", json!({"name": "x", "text": "y"})),
+        call(4, "red_note", json!({"name": "garden"})),
+        call(5, "delete_note", json!({"name": "garden"})),
+    ]})
+}
+
+fn openai() -> Value {
+    let call = |n: u32, name: &str, arguments: &str| {
+        json!({"type": "function_call", "call_id": format!("call_{n}"), "name": name,
+               "arguments": arguments, "status": "completed"})
+    };
+    json!({"status": "completed", "output": [
+        call(1, "add", r#"{"a": 2, "b": 40}"#),
+        call(2, "add", r#"{"a": 2,"#),
+        call(3, "crash", "{}"),
+    ]})
+}
+
+#[test]
+fn a_plan_says_what_runs_together_and_why() {
+    let text = anthropic().to_string();
+    assert_snapshot!(haft_fed("plan", text.as_bytes()).page(), @r"
+    exit 0
+    --- stdout
+    batch 1  toolu_1  read_note    read_only        first call
+             toolu_2  list_notes   read_only        reads share the floor
+    batch 2  toolu_3  write_note   write_exclusive  meets a resource of the batch before
+    batch 3  toolu_4  red_note     -                not admitted: stands alone
+                                                    unknown_tool: there is no tool called `red_note`
+                                                    Next: did you mean `read_note`? call it by that name
+    batch 4  toolu_5  delete_note  write_exclusive  waits for the exclusive call before it
+    ");
+    let json = haft_fed("plan - --dialect anthropic --json", text.as_bytes()).json();
+    let batches: Vec<&Value> = json.as_array().unwrap().iter().map(|c| &c["batch"]).collect();
+    assert_eq!(batches, [0, 0, 1, 2, 3]);
+    assert_eq!(haft_fed("plan", openai().to_string().as_bytes()).code, Some(0));
+}
+
+#[test]
+fn a_plan_says_when_nothing_would_run() {
+    let mut cut = anthropic();
+    cut["stop_reason"] = json!("max_tokens");
+    let ran = haft_fed("plan", cut.to_string().as_bytes());
+    assert_eq!(ran.code, Some(0));
+    assert_eq!(ran.err, "note: the message was cut off, so nothing of it would run\n");
+    let ran = haft_fed("plan", br#"{"content": [], "stop_reason": "end_turn"}"#);
+    assert_eq!((ran.out.as_str(), ran.err.as_str()), ("", "the response calls no tool\n"));
+}
+
+#[test]
+fn every_anthropic_call_is_answered_once_in_order() {
+    let path = file("anthropic.json", anthropic().to_string());
+    let ran = haft(&format!("dispatch {path} --dialect anthropic"));
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+    let message = ran.json();
+    assert_eq!(message["role"], "user");
+    let blocks = message["content"].as_array().unwrap();
+    let ids: Vec<&Value> = blocks.iter().map(|b| &b["tool_use_id"]).collect();
+    assert_eq!(ids, ["toolu_1", "toolu_2", "toolu_3", "toolu_4", "toolu_5"]);
+    let wrong: Vec<bool> = blocks.iter().map(|b| b["is_error"] == true).collect();
+    assert_eq!(wrong, [false, false, true, true, true], "nobody was asked");
+}
+
+#[test]
+fn yes_answers_what_asks_and_leaves_a_deny() {
+    let text = anthropic().to_string();
+    let message = haft_fed("dispatch --dialect anthropic --yes --json", text.as_bytes()).json();
+    let blocks = message["content"].as_array().unwrap();
+    let wrong: Vec<bool> = blocks.iter().map(|b| b["is_error"] == true).collect();
+    assert_eq!(wrong, [false, false, false, true, true]);
+    assert!(blocks[4]["content"].as_str().unwrap().starts_with("denied: "), "{message}");
+}
+
+#[test]
+fn every_openai_call_is_answered_once_in_order() {
+    let text = openai().to_string();
+    let ran = haft_fed("dispatch - --dialect openai-responses", text.as_bytes());
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+    let items = ran.json();
+    let items = items.as_array().unwrap();
+    let ids: Vec<&Value> = items.iter().map(|b| &b["call_id"]).collect();
+    assert_eq!(ids, ["call_1", "call_2", "call_3"]);
+    assert_eq!(items[0]["output"], "42");
+    assert!(items[1]["output"].as_str().unwrap().starts_with("unparseable_arguments: "));
+    assert!(items[2]["output"].as_str().unwrap().starts_with("panicked: "));
+}
+
+#[test]
+fn a_response_that_was_cut_off_is_answered_and_not_run() {
+    let mut cut = anthropic();
+    cut["stop_reason"] = json!("max_tokens");
+    let ran = haft_fed("dispatch --dialect anthropic --yes", cut.to_string().as_bytes());
+    assert_eq!(ran.code, Some(0));
+    for block in ran.json()["content"].as_array().unwrap() {
+        assert!(block["content"].as_str().unwrap().starts_with("not_run: "), "{block}");
+    }
+}
+
+#[test]
+fn a_response_of_another_dialect_is_told() {
+    let text = openai().to_string();
+    assert_snapshot!(haft_fed("dispatch --dialect anthropic", text.as_bytes()).page(), @r"
+    exit 1
+    --- stderr
+    error: this is no anthropic response: it has no `content` array
+    hint: it looks like openai-responses
+    ");
+    assert_snapshot!(haft_fed("dispatch", text.as_bytes()).page(), @r"
+    exit 1
+    --- stderr
+    error: `--dialect` is missing
+    hint: this looks like `--dialect openai-responses`
+    ");
+    assert_snapshot!(haft_fed("plan", b"{}").page(), @r"
+    exit 1
+    --- stderr
+    error: this does not look like a provider's response
+    hint: say which with `--dialect`: anthropic or openai-responses
+    ");
+    assert_snapshot!(haft("dispatch x.json --dialect antropic").page(), @r"
+    exit 1
+    --- stderr
+    error: invalid value 'antropic' for '--dialect <DIALECT>'
+      [possible values: anthropic, openai-responses]
+    hint: a similar value exists: 'anthropic'
+    ");
+}
+
+#[test]
+fn what_is_no_response_is_told() {
+    assert_snapshot!(haft_fed("dispatch --dialect anthropic", b"{\"content\":").page(), @r"
+    exit 1
+    --- stderr
+    error: stdin is not JSON: EOF while parsing a value at line 1 column 11
+    hint: the whole response is wanted, as one JSON object
+    ");
+    let stream = haft_fed("dispatch --dialect anthropic", b"event: message_start\n");
+    assert!(stream.err.contains("hint: this looks like a stream"), "{stream:?}");
+    assert_snapshot!(haft_fed("plan", b"\xff{}").page(), @r"
+    exit 1
+    --- stderr
+    error: stdin is not UTF-8: the byte at 0 belongs to no character
+    ");
+    assert_eq!(haft("plan").err.lines().next(), Some("error: stdin is empty"));
+    file("response-a.json", "{}");
+    assert_snapshot!(haft("plan respons-a.json").page(), @r"
+    exit 1
+    --- stderr
+    error: there is no file `respons-a.json`
+    hint: did you mean `response-a.json`?
+    ");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_without_an_end_is_not_read_forever() {
+    assert_snapshot!(haft("plan /dev/zero").page(), @r"
+    exit 1
+    --- stderr
+    error: `/dev/zero` is larger than 64 MiB
+    ");
+}

@@ -1,0 +1,186 @@
+//! The command line itself: help, lists, wrong words, colours, the environment, closed pipes.
+
+use std::process::Stdio;
+
+use insta::assert_snapshot;
+
+use crate::{Ran, command, haft};
+
+#[test]
+fn every_help_has_examples() {
+    let help = haft("--help");
+    assert_eq!((help.code, help.err.as_str()), (Some(0), ""));
+    let commands = [
+        "",
+        "demo",
+        "tools",
+        "tools list",
+        "tools show",
+        "call",
+        "plan",
+        "dispatch",
+        "completions",
+    ];
+    for name in commands.into_iter().chain(["exit-codes"]) {
+        let help = haft(&format!("{name} --help"));
+        assert_eq!(help.code, Some(0), "{name}");
+        assert!(help.out.contains("\nExamples:\n  haft "), "{name}: {}", help.out);
+    }
+    assert!(haft("--version").out.starts_with("haft 0."));
+}
+
+#[test]
+fn a_wrong_word_gets_the_right_one_and_exit_1() {
+    assert_snapshot!(haft("dispach").page(), @r"
+    exit 1
+    --- stderr
+    error: unrecognized subcommand 'dispach'
+    hint: a similar subcommand exists: 'dispatch'
+    usage: haft <COMMAND>
+    ");
+    assert_snapshot!(haft("demo --jsn").page(), @r"
+    exit 1
+    --- stderr
+    error: unexpected argument '--jsn' found
+    hint: a similar argument exists: '--json'
+    usage: haft demo --json
+    ");
+    assert_snapshot!(haft("call").page(), @r"
+    exit 1
+    --- stderr
+    error: the following required arguments were not provided:
+      <TOOL>
+    usage: haft call <TOOL> [KEY=VALUE]...
+    ");
+    assert_snapshot!(haft("tools show delete_nots").page(), @r"
+    exit 1
+    --- stderr
+    error: there is no tool called `delete_nots`
+    hint: did you mean `delete_note`?
+    hint: `haft tools list` lists them
+    ");
+    let nothing = haft("");
+    assert_eq!((nothing.code, nothing.out.as_str()), (Some(1), ""));
+    assert!(nothing.err.contains("Usage: haft <COMMAND>"));
+}
+
+#[test]
+fn tools_are_listed_in_columns() {
+    let list = haft("tools list");
+    assert_eq!(list.code, Some(0));
+    assert_snapshot!(list.out.lines().filter(|l| l.contains("note")).collect::<Vec<_>>().join("\n"), @r"
+    delete_note   write_exclusive  destructive, needs permission  Deletes a note for good.
+    list_notes    read_only                                       Lists the names of all notes, one per line.
+    read_note     read_only                                       Reads one note.
+    search_notes  read_only                                       Finds the lines of all notes that hold a text, whatever its case.
+    write_note    write_exclusive  needs permission               Writes a note, over the old one if there is one of this name.
+    ");
+    let json = haft("tools list --json").json();
+    assert_eq!(json.as_array().unwrap().len(), list.out.lines().count());
+    assert_eq!(json[0]["name"], "add");
+}
+
+#[test]
+fn a_tool_is_shown_with_everything_it_declares() {
+    let page = haft("tools show search_notes");
+    assert_eq!(page.code, Some(0));
+    assert_snapshot!(page.out.split("\nDeclares").next().unwrap(), @r"
+    search_notes  read-only
+
+    Finds the lines of all notes that hold a text, whatever its case.
+
+    Arguments
+      query  string           required    Text to look for.
+      limit  integer 1 to 50  default 10  How many lines to return at most.
+    ");
+    let json = haft("tools show search_notes --json").json();
+    let hash = json["hash"].as_str().unwrap();
+    assert!(hash.len() == 64 && page.out.contains(hash));
+    assert_eq!(json["input_schema"]["properties"]["limit"]["maximum"], 50);
+    for (key, _) in json.as_object().unwrap() {
+        let shown = key.replace('_', " ");
+        let elsewhere = ["name", "description", "input schema", "output schema", "examples"];
+        assert!(page.out.contains(&format!("  {shown} ")) || elsewhere.contains(&&*shown), "{key}");
+    }
+}
+
+#[test]
+fn exit_codes_are_listed_by_command_and_by_help() {
+    let list = haft("exit-codes");
+    for line in ["  1  the command or", "  8  nobody knows", "130  cancelled", "     timed_out"] {
+        assert!(list.out.contains(line), "{}", list.out);
+    }
+    assert!(haft("help exit-codes").out.contains("130  cancelled"));
+    let json = haft("exit-codes --json").json();
+    let denied = json.as_array().unwrap().iter().find(|c| c["code"] == "denied").unwrap();
+    assert_eq!(denied["exit_code"], 2);
+}
+
+#[test]
+fn completions_are_there_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = haft(&format!("completions {shell}"));
+        assert_eq!(script.code, Some(0), "{shell}");
+        assert!(script.out.contains("dispatch") && script.out.contains("dialect"), "{shell}");
+    }
+    assert_eq!(haft("completions bsh").code, Some(1));
+}
+
+#[test]
+fn colours_are_for_those_who_want_them() {
+    let run = |vars: &[(&str, &str)]| {
+        Ran::of(command().args(["tools", "list"]).envs(vars.iter().copied()).output().unwrap()).out
+    };
+    assert!(!run(&[]).contains('\x1b'), "a pipe");
+    assert!(run(&[("CLICOLOR_FORCE", "1")]).contains('\x1b'));
+    assert!(!run(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]).contains('\x1b'));
+}
+
+#[test]
+fn an_impossible_setting_is_told() {
+    let run = |value: &str| {
+        let mut command = command();
+        command.env("HAFT_MAX_CONCURRENCY", value).args(["call", "add", "a=2", "b=40"]);
+        Ran::of(command.output().unwrap())
+    };
+    assert_eq!(run("1").out, "42\n");
+    assert_snapshot!(run("garbage").page(), @r"
+    exit 1
+    --- stderr
+    error: `HAFT_MAX_CONCURRENCY` must be a whole number above zero, got `garbage`
+    hint: leave it out to run 10 calls of a turn at once
+    ");
+    assert_eq!(run("0").code, Some(1));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_environment_that_is_not_utf8_is_no_reason_to_break() {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
+
+    let odd = OsStr::from_bytes(b"\xff");
+    let run = |name: &OsStr| {
+        Ran::of(command().env(name, odd).args(["call", "add", "a=2", "b=40"]).output().unwrap())
+    };
+    assert_eq!(run(OsStr::new("OTHER")).out, "42\n");
+    assert_eq!(run(odd).out, "42\n");
+    assert_eq!(run(OsStr::new("HAFT_MAX_CONCURRENCY")).code, Some(1));
+    let argument = Ran::of(command().arg("call").arg(odd).output().unwrap());
+    assert_eq!(argument.code, Some(1), "{argument:?}");
+}
+
+#[test]
+fn a_closed_pipe_ends_quietly() {
+    for line in ["completions bash", "tools list", "exit-codes", "--help", "call add a=1 b=2"] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = command()
+            .args(line.split_whitespace())
+            .stdout(writer)
+            .stderr(Stdio::piped())
+            .output()
+            .unwrap();
+        let ran = Ran::of(output);
+        assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{line}");
+    }
+}
