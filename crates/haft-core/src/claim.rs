@@ -22,6 +22,18 @@ pub enum Class {
     Unsafe,
 }
 
+impl Class {
+    /// Returns its word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "read_only",
+            Self::WriteExclusive => "write_exclusive",
+            Self::Unsafe => "unsafe",
+        }
+    }
+}
+
 /// What an effect does to its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

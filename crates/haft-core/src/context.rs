@@ -10,8 +10,8 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::Path,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicU8, AtomicU32, Ordering},
+        Arc, Mutex, OnceLock, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering, fence},
     },
     time::{Duration, Instant},
 };
@@ -61,7 +61,9 @@ struct Inner {
     id: CallId,
     called: ToolName,
     meant: ToolName,
-    cancel: CancellationToken,
+    stopped: AtomicBool,
+    /// Made when somebody asks for it: most bodies never do.
+    token: OnceLock<CancellationToken>,
     deadline: OnceLock<Instant>,
     attempt: AtomicU32,
     host: Arc<dyn Host>,
@@ -89,7 +91,6 @@ impl Context {
         id: CallId,
         called: ToolName,
         meant: ToolName,
-        cancel: CancellationToken,
         host: Arc<dyn Host>,
     ) -> Self {
         Self(Arc::new(Inner {
@@ -97,7 +98,8 @@ impl Context {
             id,
             called,
             meant,
-            cancel,
+            stopped: AtomicBool::new(false),
+            token: OnceLock::new(),
             deadline: OnceLock::new(),
             attempt: AtomicU32::new(1),
             host,
@@ -255,18 +257,25 @@ impl Context {
     /// Returns the token that is cancelled when this call should stop.
     #[must_use]
     pub fn cancellation(&self) -> &CancellationToken {
-        &self.0.cancel
+        let token = self.0.token.get_or_init(CancellationToken::new);
+        // Whoever stops the call sets the flag and then looks for the token; we make the token and
+        // then look for the flag. With both fences one of the two sees the other.
+        fence(Ordering::SeqCst);
+        if self.is_cancelled() {
+            token.cancel();
+        }
+        token
     }
 
     /// Returns whether this call should stop.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.0.cancel.is_cancelled()
+        self.0.stopped.load(Ordering::SeqCst)
     }
 
     /// Waits until this call should stop.
     pub async fn cancelled(&self) {
-        self.0.cancel.cancelled().await;
+        self.cancellation().cancelled().await;
     }
 
     /// Tells how far the body is, from 0 to 1.
@@ -372,6 +381,27 @@ impl Context {
         }
     }
 
+    /// Says that this call should stop. For hosts.
+    pub fn stop(&self) {
+        self.0.stopped.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if let Some(token) = self.0.token.get() {
+            token.cancel();
+        }
+    }
+
+    /// Returns how many nested calls this one has made.
+    #[must_use]
+    pub fn nested_calls(&self) -> u32 {
+        self.0.nested.load(Ordering::Relaxed)
+    }
+
+    /// Returns a handle that does not keep the context alive. For hosts.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakContext {
+        WeakContext(Arc::downgrade(&self.0))
+    }
+
     /// Sets when the call must have ended. For hosts; the first value stays.
     pub fn set_deadline(&self, deadline: Instant) {
         let _ = self.0.deadline.set(deadline);
@@ -408,6 +438,24 @@ impl Context {
     #[must_use]
     pub fn is_blocking(&self) -> bool {
         self.0.lease.lock().unwrap_or_else(PoisonError::into_inner).running > 0
+    }
+}
+
+/// A context that may be gone.
+#[derive(Clone)]
+pub struct WeakContext(Weak<Inner>);
+
+impl WeakContext {
+    /// Returns the context, if the call has not ended.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Context> {
+        self.0.upgrade().map(Context)
+    }
+}
+
+impl fmt::Debug for WeakContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WeakContext")
     }
 }
 

@@ -40,6 +40,12 @@ macro_rules! id {
             }
         }
 
+        impl Default for $name {
+            fn default() -> Self {
+                Self::from("")
+            }
+        }
+
         impl From<&str> for $name {
             fn from(text: &str) -> Self {
                 Self(text.into())

@@ -84,6 +84,15 @@ impl Envelope {
         }
     }
 
+    /// Returns what a streaming body had told before it was interrupted; empty otherwise.
+    #[must_use]
+    pub fn interrupted_output(&self) -> &str {
+        match &self.outcome {
+            Outcome::Output(_) => "",
+            Outcome::Failure { interrupted_output, .. } => interrupted_output,
+        }
+    }
+
     /// Returns whether the call failed.
     #[must_use]
     pub fn is_error(&self) -> bool {

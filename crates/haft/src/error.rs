@@ -61,6 +61,12 @@ impl Error {
         self.0.kind
     }
 
+    /// Returns what is wrong, without the hints.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
     /// Returns what could be done about it.
     #[must_use]
     pub fn hints(&self) -> &[String] {

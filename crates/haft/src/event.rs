@@ -70,6 +70,13 @@ pub enum Event {
         /// Who allowed it, and why.
         verdict: Verdict,
     },
+    /// A judge refused a call.
+    Refused {
+        /// The call.
+        call: CallId,
+        /// Who refused it, and why.
+        verdict: Verdict,
+    },
     /// The body begins.
     Running {
         /// The call.

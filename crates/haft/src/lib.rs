@@ -30,4 +30,6 @@ pub use journal::{Intended, Journal, MemoryJournal, Settled, Written};
 pub use policy::{AllowEverything, Answer, Approver, DefaultPolicy, Guard, Policy, Question};
 pub use run::{Run, RunBuilder};
 pub use runtime::{Runtime, RuntimeBuilder};
-pub use turn::{Admitted, Arguments, Call, Control, Intake, Place, Planned, Stop, Turn, Why};
+pub use turn::{
+    Admitted, Arguments, Call, Control, Intake, Place, Planned, Stop, THREAD_NAME, Turn, Why,
+};

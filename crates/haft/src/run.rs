@@ -7,12 +7,12 @@ use std::{
     fmt,
     path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU32, Ordering},
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
 };
 
-use haft_core::{CancellationToken, Label, RunId, Scope, Store};
+use haft_core::{Label, RunId, Scope, Store};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -27,7 +27,8 @@ use crate::{
 pub(crate) struct RunCore {
     pub(crate) inner: Arc<Inner>,
     pub(crate) floor: Arc<Floor>,
-    pub(crate) cancel: CancellationToken,
+    cancelled: AtomicBool,
+    turns: Mutex<Vec<Weak<TurnCore>>>,
     base: Scope,
     view: View,
     cycle: AtomicU32,
@@ -37,6 +38,18 @@ pub(crate) struct RunCore {
 }
 
 impl RunCore {
+    /// Notes a turn, so that cancelling the run reaches it.
+    pub(crate) fn begin(&self, turn: &Arc<TurnCore>) {
+        {
+            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            turns.retain(|turn| turn.strong_count() > 0);
+            turns.push(Arc::downgrade(turn));
+        }
+        if self.cancelled.load(Ordering::SeqCst) {
+            turn.force();
+        }
+    }
+
     /// Notes that the run has now read something with this label.
     pub(crate) fn read(&self, label: Label) {
         let mut own = self.label.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,7 +99,7 @@ impl Run {
             cycle: scope.cycle,
             tools: snapshot.entries().count(),
         });
-        Ok(Turn::new(TurnCore::new(core, Arc::new(snapshot), Arc::new(scope))))
+        Ok(Turn::new(TurnCore::new(core, snapshot, Arc::new(scope))))
     }
 
     /// Returns the run's id.
@@ -103,7 +116,11 @@ impl Run {
 
     /// Cancels everything the run is doing, and whatever it would still do.
     pub fn cancel(&self) {
-        self.0.cancel.cancel();
+        self.0.cancelled.store(true, Ordering::SeqCst);
+        let turns: Vec<_> = self.0.turns.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for turn in turns.iter().filter_map(Weak::upgrade) {
+            turn.force();
+        }
     }
 }
 
@@ -190,7 +207,8 @@ impl RunBuilder {
     pub fn start(mut self) -> Run {
         self.scope.side = Arc::new(self.side);
         Run(Arc::new(RunCore {
-            cancel: CancellationToken::new(),
+            cancelled: AtomicBool::new(false),
+            turns: Mutex::default(),
             floor: Arc::default(),
             cycle: AtomicU32::new(0),
             label: Mutex::new(Label::CLEAN),

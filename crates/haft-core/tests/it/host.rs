@@ -6,8 +6,8 @@ use std::{
 };
 
 use haft_core::{
-    BoxFuture, CallId, CancellationToken, Claim, Context, DynTool, Failure, Host, IntoTools, Note,
-    Output, Scope, ToolName, Verdict,
+    BoxFuture, CallId, Claim, Context, DynTool, Failure, Host, IntoTools, Note, Output, Scope,
+    ToolName, Verdict,
 };
 use serde_json::Value;
 
@@ -55,7 +55,6 @@ pub(crate) fn cx_of(scope: Scope, host: Arc<Quiet>) -> Context {
         CallId::from("call"),
         ToolName::from("tool"),
         ToolName::from("tool"),
-        CancellationToken::new(),
         host,
     )
 }

@@ -40,7 +40,7 @@ pub(crate) async fn walk(
     turn: Arc<TurnCore>,
     admitted: Result<Admitted, Failure>,
     cx: Context,
-    parent: Option<Parent>,
+    parent: Option<Box<Parent>>,
 ) -> Envelope {
     let began = Instant::now();
     turn.inner.events.tell(|| Event::Started {
@@ -60,7 +60,7 @@ pub(crate) async fn walk(
     };
     let outcome = match admitted {
         Ok(admitted) => {
-            let work = run(&turn, admitted, parent.as_ref());
+            let work = run(&turn, admitted, parent.as_deref());
             match std::panic::AssertUnwindSafe(work).catch_unwind().await {
                 Ok(outcome) => outcome,
                 // Bodies, judges and hooks are watched one by one; this is a mistake of ours.
@@ -131,14 +131,14 @@ async fn run(
 /// Check, hooks, judgement; a person's change goes round again, at most twice.
 async fn clear(turn: &TurnCore, mut admitted: Admitted) -> Result<Permitted, Failure> {
     for _ in 0..=MAX_ROUNDS {
-        if let Some(stop) = turn.stopped(admitted.context()) {
-            return Err(stop);
+        if turn.is_stopped(admitted.context()) {
+            return Err(turn.why_stopped(admitted.context()));
         }
         check::check(turn, &admitted).await?;
         admitted = before::before(turn, admitted).await?;
+        let cx = admitted.context().clone();
         let mut permit = permit::permit(turn, admitted).await?;
         if let Permit::Ask(call, verdict) = permit {
-            let cx = call.context().clone();
             // Nobody is bothered about a message that may yet turn out to be cut off.
             if turn.end.get().is_none() {
                 message_end(turn, &cx).await?;
@@ -150,6 +150,11 @@ async fn clear(turn: &TurnCore, mut admitted: Admitted) -> Result<Permitted, Fai
         }
         match permit {
             Permit::Granted(permitted) => return Ok(permitted),
+            Permit::Refused(verdict) => {
+                let failure = permit::refused(&verdict);
+                turn.inner.events.tell(|| Event::Refused { call: cx.call_id().clone(), verdict });
+                return Err(failure);
+            }
             Permit::Again(again) | Permit::Ask(again, _) => admitted = again,
         }
     }
@@ -165,7 +170,7 @@ async fn message_end(turn: &TurnCore, cx: &Context) -> Result<(), Failure> {
         biased;
         stop = turn.end.wait() => stop,
         () = cx.cancelled() => return Err(turn.why_stopped(cx)),
-        () = turn.interrupt.cancelled() => return Err(turn.why_stopped(cx)),
+        () = turn.interrupted() => return Err(turn.why_stopped(cx)),
     };
     match stop.why_not() {
         None => Ok(()),

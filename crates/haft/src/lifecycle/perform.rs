@@ -50,6 +50,11 @@ pub(super) async fn perform(
     // Making the future runs the author's code too, so it happens under the watch.
     let body = async { entry.body().call(args, &cx).await };
     match attempt(turn, &entry, &cx, yields, deadline, body).await {
+        // A body that ends in an error because it was told to stop is stopped, not failed.
+        Attempt::Ended(ended @ (Ok(Err(_)) | Err(_))) if cx.is_cancelled() => {
+            let own = outcome(ended).map_or_else(|own| own.to_string(), |_| String::new());
+            Err(turn.why_stopped(&cx).with_ran(Ran::Yes).with_source(own))
+        }
         Attempt::Ended(ended) => checked(&entry, outcome(ended)),
         // It ended well after all: what is known is worth more than what was intended.
         Attempt::Yielded(Ok(Ok(output)), _) => checked(&entry, Ok(output)),
@@ -64,7 +69,7 @@ pub(super) async fn perform(
             cx.keep(entered.holds);
             Err(Failure::new(
                 Code::UnknownOutcome,
-                format!("{}; it could not be stopped and may still be working", stop.message()),
+                "the tool did not end when it was told to, and may still be working",
             )
             .with_next("find out what happened before you do it again")
             .with_source(stop.to_string()))
@@ -93,10 +98,10 @@ async fn attempt(
             biased;
             ended = body.as_mut() => return Attempt::Ended(ended),
             () = cx.cancelled() => turn.why_stopped(cx),
-            () = turn.interrupt.cancelled(), if yields => turn.why_stopped(cx),
+            () = turn.interrupted(), if yields => turn.why_stopped(cx),
             () = tokio::time::sleep_until(timeout.min(deadline)) => late(timeout <= deadline),
         };
-        cx.cancellation().cancel();
+        turn.stop_body(cx);
         match tokio::time::timeout(turn.inner.config.grace, body.as_mut()).await {
             Ok(ended) => Attempt::Yielded(ended, stop),
             Err(_) => Attempt::GivenUp(stop),

@@ -44,6 +44,13 @@ pub(super) enum Permit {
     Ask(Admitted, Verdict),
     /// The arguments were changed, so everything is looked at again.
     Again(Admitted),
+    /// A judge said no.
+    Refused(Verdict),
+}
+
+/// The failure of a call that a judge refused.
+pub(super) fn refused(verdict: &Verdict) -> Failure {
+    Failure::new(Code::Denied, &*verdict.reason).with_source(verdict.to_string())
 }
 
 /// Judges a call that nobody but the policy has a say in, and lets it through if the policy does.
@@ -66,10 +73,7 @@ pub(super) async fn permit(turn: &TurnCore, admitted: Admitted) -> Result<Permit
     let verdict = judge(turn, &admitted).await?;
     match &verdict.decision {
         Decision::Allow => Ok(Permit::Granted(Permitted { admitted, verdict })),
-        Decision::Deny => {
-            Err(Failure::new(Code::Denied, format!("not allowed: {}", verdict.reason))
-                .with_source(verdict.to_string()))
-        }
+        Decision::Deny => Ok(Permit::Refused(verdict)),
         Decision::Ask | Decision::NeedInput(_) => Ok(Permit::Ask(admitted, verdict)),
     }
 }
@@ -135,10 +139,7 @@ pub(super) async fn ask(
     let Some(approver) = &turn.inner.approver else {
         return Err(Failure::new(
             Code::Denied,
-            format!(
-                "not allowed without asking ({}), and nobody can be asked here",
-                verdict.reason
-            ),
+            format!("it must be asked about ({}), and nobody can be asked here", verdict.reason),
         )
         .with_next("go on without it, or tell the user what you would have done")
         .with_source(verdict.to_string()));
@@ -173,8 +174,10 @@ pub(super) async fn ask(
         }
         (Answer::Deny(comment), _) => {
             let failure = match comment {
-                Some(comment) => Failure::new(Code::Declined, format!("declined: {comment}")),
-                None => Failure::new(Code::Declined, "declined, without a comment"),
+                Some(comment) => {
+                    Failure::new(Code::Declined, format!("a person said no: {comment}"))
+                }
+                None => Failure::new(Code::Declined, "a person said no, without a comment"),
             };
             Err(failure.with_source(verdict.to_string()))
         }

@@ -68,7 +68,8 @@ pub enum Stop {
 
 impl Stop {
     /// Returns why nothing of the message may run, unless it may.
-    pub(crate) fn why_not(self) -> Option<&'static str> {
+    #[must_use]
+    pub fn why_not(self) -> Option<&'static str> {
         match self {
             Self::Done => None,
             Self::Truncated => Some("the message was cut off, so nothing of it was run"),

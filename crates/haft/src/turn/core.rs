@@ -1,13 +1,17 @@
-//! What all calls of one turn share: snapshot, scope, tokens, seats.
+//! What all calls of one turn share: snapshot, scope, seats, and how to stop.
 //!
-//! Stopping is always a token. Three things can stop a call: its own token (cancelled alone, by a
-//! sibling, or with the turn), the turn's interrupt (which `block` tools sit out), the run's token.
+//! Stopping is always a flag that is told, never a dropped future. Three things can stop a call: it
+//! is stopped itself (alone, by a sibling, with the turn or the run), the turn is interrupted (which
+//! `block` tools sit out once they run), or the call it is nested in is stopped.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
 
 use haft_core::{
-    BoxFuture, CallId, CancellationToken, Code, Context, Failure, Host, Note, Output, Ran, Scope,
-    ToolName,
+    BoxFuture, CallId, Code, Context, Failure, Host, Note, Output, Ran, Scope, ToolName,
+    WeakContext,
 };
 use serde_json::Value;
 use tokio::{
@@ -26,20 +30,22 @@ use crate::{catalog::Snapshot, event::Event, lifecycle, run::RunCore, runtime::I
 pub(crate) struct TurnCore {
     pub(crate) inner: Arc<Inner>,
     pub(crate) run: Arc<RunCore>,
-    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) snapshot: Snapshot,
     pub(crate) scope: Arc<Scope>,
-    pub(crate) force: CancellationToken,
-    pub(crate) interrupt: CancellationToken,
     pub(crate) seats: Semaphore,
     pub(crate) end: End,
-    stops: Mutex<Vec<Stoppable>>,
+    forced: AtomicBool,
+    interrupted: AtomicBool,
+    told: Notify,
+    calls: Mutex<Vec<Taken>>,
+    nested: Mutex<Vec<(CallId, WeakContext)>>,
 }
 
-/// A call of this turn, and how to stop it.
-struct Stoppable {
+/// A call that was taken in, and how to reach it.
+struct Taken {
     id: CallId,
     called: ToolName,
-    token: CancellationToken,
+    cx: WeakContext,
     cause: Option<Cause>,
 }
 
@@ -51,36 +57,82 @@ enum Cause {
 }
 
 impl TurnCore {
-    pub(crate) fn new(run: &Arc<RunCore>, snapshot: Arc<Snapshot>, scope: Arc<Scope>) -> Arc<Self> {
-        Arc::new(Self {
+    pub(crate) fn new(run: &Arc<RunCore>, snapshot: Snapshot, scope: Arc<Scope>) -> Arc<Self> {
+        let core = Arc::new(Self {
             inner: Arc::clone(&run.inner),
             snapshot,
             scope,
-            force: run.cancel.child_token(),
-            interrupt: CancellationToken::new(),
             seats: Semaphore::new(run.inner.config.max_concurrency.min(Semaphore::MAX_PERMITS)),
             end: End::default(),
-            stops: Mutex::default(),
+            forced: AtomicBool::new(false),
+            interrupted: AtomicBool::new(false),
+            told: Notify::new(),
+            calls: Mutex::default(),
+            nested: Mutex::default(),
             run: Arc::clone(run),
-        })
+        });
+        run.begin(&core);
+        core
     }
 
-    /// Makes the context of one call, and makes the call stoppable.
+    /// Makes the context of one call.
     pub(crate) fn context(
         self: &Arc<Self>,
         id: CallId,
         called: ToolName,
         meant: ToolName,
     ) -> Context {
-        let token = self.force.child_token();
-        self.stops().push(Stoppable {
-            id: id.clone(),
-            called: called.clone(),
-            token: token.clone(),
+        Context::new(Arc::clone(&self.scope), id, called, meant, Arc::clone(self) as _)
+    }
+
+    /// Makes room for so many calls.
+    pub(crate) fn expect(&self, calls: usize) {
+        lock(&self.calls).reserve_exact(calls);
+    }
+
+    /// Makes a call of this turn stoppable.
+    pub(crate) fn take_in(&self, cx: &Context) {
+        lock(&self.calls).push(Taken {
+            id: cx.call_id().clone(),
+            called: cx.called().clone(),
+            cx: cx.downgrade(),
             cause: None,
         });
-        let host: Arc<dyn Host> = Arc::clone(self) as _;
-        Context::new(Arc::clone(&self.scope), id, called, meant, token, host)
+        if self.forced.load(Ordering::SeqCst) {
+            cx.stop();
+        }
+    }
+
+    /// Returns the calls that were taken in, in order.
+    pub(crate) fn taken_in(&self) -> Vec<(CallId, ToolName)> {
+        lock(&self.calls).iter().map(|c| (c.id.clone(), c.called.clone())).collect()
+    }
+
+    /// Stops everything.
+    pub(crate) fn force(&self) {
+        self.forced.store(true, Ordering::SeqCst);
+        self.interrupt();
+        let all: Vec<WeakContext> = lock(&self.calls).iter().map(|c| c.cx.clone()).collect();
+        for cx in all.iter().filter_map(WeakContext::upgrade) {
+            self.stop_body(&cx);
+        }
+    }
+
+    /// Stops what yields, and keeps what has not started from starting.
+    pub(crate) fn interrupt(&self) {
+        self.interrupted.store(true, Ordering::SeqCst);
+        self.told.notify_waiters();
+    }
+
+    /// Waits until the turn is interrupted.
+    pub(crate) async fn interrupted(&self) {
+        loop {
+            let told = self.told.notified();
+            if self.interrupted.load(Ordering::SeqCst) {
+                return;
+            }
+            told.await;
+        }
     }
 
     /// Stops one call, and says whether it was there to be stopped.
@@ -94,26 +146,42 @@ impl TurnCore {
     }
 
     fn stop(&self, id: &str, cause: Cause) -> bool {
-        let token = {
-            let mut stops = self.stops();
-            let Some(stop) = stops.iter_mut().find(|s| s.id == *id) else { return false };
-            stop.cause.get_or_insert(cause);
-            stop.token.clone()
+        let cx = {
+            let mut calls = lock(&self.calls);
+            let Some(call) = calls.iter_mut().find(|c| c.id == *id) else { return false };
+            call.cause.get_or_insert(cause);
+            call.cx.upgrade()
         };
-        token.cancel();
+        if let Some(cx) = cx {
+            self.stop_body(&cx);
+        }
         true
     }
 
-    /// Returns why this call must not start or go on, if so. Says that nothing ran; whoever knows
-    /// better says better.
-    pub(crate) fn stopped(&self, cx: &Context) -> Option<Failure> {
-        (cx.is_cancelled() || self.interrupt.is_cancelled()).then(|| self.why_stopped(cx))
+    /// Tells a body, and the nested calls it is waiting for, to stop.
+    pub(crate) fn stop_body(&self, cx: &Context) {
+        cx.stop();
+        if cx.nested_calls() > 0 {
+            let below: Vec<WeakContext> = lock(&self.nested)
+                .iter()
+                .filter(|(id, _)| is_within(id, cx.call_id()))
+                .map(|(_, cx)| cx.clone())
+                .collect();
+            below.iter().filter_map(WeakContext::upgrade).for_each(|cx| cx.stop());
+        }
     }
 
-    /// Says why a call is stopped.
+    /// Returns whether this call must not start or go on.
+    pub(crate) fn is_stopped(&self, cx: &Context) -> bool {
+        cx.is_cancelled() || self.interrupted.load(Ordering::SeqCst)
+    }
+
+    /// Says why a call is stopped. Says that nothing ran; whoever knows better says better.
     pub(crate) fn why_stopped(&self, cx: &Context) -> Failure {
-        let cause =
-            self.stops().iter().find(|s| s.id == *cx.call_id()).and_then(|s| s.cause.clone());
+        let cause = lock(&self.calls)
+            .iter()
+            .find(|c| c.id == *cx.call_id() || is_within(cx.call_id(), &c.id))
+            .and_then(|c| c.cause.clone());
         match cause {
             Some(Cause::Sibling(tool)) => Failure::new(
                 Code::SiblingAborted,
@@ -138,7 +206,7 @@ impl TurnCore {
                 biased;
                 got = what => Ok(got),
                 () = cx.cancelled() => Err(self.why_stopped(cx)),
-                () = self.interrupt.cancelled() => Err(self.why_stopped(cx)),
+                () = self.interrupted() => Err(self.why_stopped(cx)),
                 () = tokio::time::sleep_until(deadline) => Err(Failure::new(
                     Code::DeadlinePassed,
                     "the call's time ran out while it waited for its turn; nothing was run",
@@ -146,15 +214,15 @@ impl TurnCore {
             }
         })
     }
+}
 
-    /// Returns the calls that were taken in, in order.
-    pub(crate) fn taken_in(&self) -> Vec<(CallId, ToolName)> {
-        self.stops().iter().map(|s| (s.id.clone(), s.called.clone())).collect()
-    }
+/// Whether a call is nested in another: nested ids are the outer id, a dot, a number.
+fn is_within(id: &CallId, outer: &CallId) -> bool {
+    id.as_str().strip_prefix(outer.as_str()).is_some_and(|rest| rest.starts_with('.'))
+}
 
-    fn stops(&self) -> std::sync::MutexGuard<'_, Vec<Stoppable>> {
-        self.stops.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether and how the model's message has ended.
@@ -227,20 +295,36 @@ async fn nested(turn: Arc<TurnCore>, cx: Context, call: Call) -> Result<Output, 
     scope.left.depth = Some(config.max_depth - depth);
     let entry = admit::resolve(&turn.snapshot, &call.name);
     let meant = entry.as_ref().map_or_else(|_| call.name.clone(), |e| e.name().clone());
-    let inner = Context::new(
-        Arc::new(scope),
-        call.id.clone(),
-        call.name.clone(),
-        meant,
-        cx.cancellation().child_token(),
-        Arc::clone(&turn) as _,
-    );
+    let id = call.id.clone();
+    let scope = Arc::new(scope);
+    let inner = Context::new(scope, id.clone(), call.name.clone(), meant, Arc::clone(&turn) as _);
+    lock(&turn.nested).push((id.clone(), inner.downgrade()));
+    let _listed = Listed { turn: &turn, id: &id };
+    // Stopped between the outer call's stop and our being listed: nobody would tell us.
+    if cx.is_cancelled() {
+        inner.stop();
+    }
     let admitted =
         entry.and_then(|entry| admit::admit(entry, call, inner.clone(), config.max_arguments));
     let parent = lifecycle::Parent { claim, deadline: cx.deadline().map(Instant::from_std) };
-    let walk = lifecycle::walk(Arc::clone(&turn), admitted, inner, Some(parent));
+    let walk = lifecycle::walk(Arc::clone(&turn), admitted, inner, Some(Box::new(parent)));
     match launch(walk).end().await {
         Some(envelope) => envelope.into_outcome(),
         None => Err(Failure::new(Code::UnknownOutcome, "the nested call was lost")),
+    }
+}
+
+/// A nested call that can be reached while it lasts.
+struct Listed<'a> {
+    turn: &'a TurnCore,
+    id: &'a CallId,
+}
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        let mut nested = lock(&self.turn.nested);
+        if let Some(at) = nested.iter().position(|(id, _)| id == self.id) {
+            nested.swap_remove(at);
+        }
     }
 }

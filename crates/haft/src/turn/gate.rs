@@ -45,7 +45,7 @@ pub(crate) fn at_once<'t>(
     parent: Option<&Claim>,
 ) -> Option<Entered<'t>> {
     let plain = parent.is_none() && entry.slots().is_none() && claim.keys.is_empty();
-    if !plain || turn.stopped(cx).is_some() {
+    if !plain || turn.is_stopped(cx) {
         return None;
     }
     let seat = turn.seats.try_acquire().ok()?;
@@ -67,8 +67,8 @@ pub(crate) async fn enter<'t>(
     parent: Option<&Claim>,
     deadline: Instant,
 ) -> Result<Entered<'t>, Failure> {
-    if let Some(stop) = turn.stopped(cx) {
-        return Err(stop);
+    if turn.is_stopped(cx) {
+        return Err(turn.why_stopped(cx));
     }
     if let Some(parent) = parent {
         covered(parent, claim)?;

@@ -27,7 +27,9 @@ use crate::{
 pub struct Intake {
     core: Arc<TurnCore>,
     abort_siblings: bool,
+    guard: ForceOnDrop,
     planner: Planner,
+    /// The ids of all rows, once there are more than a few.
     ids: HashSet<CallId, ahash::RandomState>,
     rows: Vec<Row>,
     /// The batch that is at work.
@@ -42,6 +44,9 @@ pub struct Intake {
 
 /// The end of a call that is under way, with its row.
 type Landing = BoxFuture<'static, (usize, Option<Envelope>)>;
+
+/// Up to here comparing is cheaper than hashing.
+const FEW: usize = 8;
 
 struct Row {
     id: CallId,
@@ -69,6 +74,7 @@ pub(super) fn take_in(core: &Arc<TurnCore>, call: Call) -> (Context, Result<Admi
 impl Intake {
     pub(super) fn new(core: Arc<TurnCore>, abort_siblings: bool) -> Self {
         Self {
+            guard: ForceOnDrop(Some(Arc::clone(&core))),
             core,
             abort_siblings,
             planner: Planner::default(),
@@ -86,7 +92,9 @@ impl Intake {
     pub(super) fn expect(&mut self, stop: Stop, calls: usize) {
         self.core.end.set(stop);
         // A hint of an iterator is not a promise, so it does not get to reserve without bound.
-        self.rows.reserve_exact(calls.min(1_024));
+        let calls = calls.min(1_024);
+        self.rows.reserve_exact(calls);
+        self.core.expect(calls);
     }
 
     /// Takes a call. If it only reads and nobody needs to be asked, it starts as soon as its place
@@ -95,6 +103,7 @@ impl Intake {
         let twice = self.name(&mut call);
         let (id, called) = (call.id.clone(), call.name.clone());
         let (cx, mut admitted) = take_in(&self.core, call);
+        self.core.take_in(&cx);
         if let Some(first) = twice {
             admitted = Err(Failure::new(
                 Code::NotRun,
@@ -121,34 +130,55 @@ impl Intake {
     /// Makes sure the call has an id of its own; returns the id it came with if that was taken.
     fn name(&mut self, call: &mut Call) -> Option<CallId> {
         let came_empty = call.id.as_str().is_empty();
-        if !came_empty && self.ids.insert(call.id.clone()) {
-            return None;
+        let came = (came_empty || self.is_taken(&call.id)).then(|| call.id.clone());
+        if let Some(came) = &came {
+            let stem = if came_empty { "call" } else { came.as_str() };
+            let fresh = (self.rows.len() + 1..)
+                .map(|n| CallId::from(format!("{stem}-{n}")))
+                .find(|id| !self.is_taken(id));
+            call.id = fresh.unwrap_or_default();
         }
-        let came = call.id.clone();
-        let stem = if came_empty { "call" } else { came.as_str() };
-        let fresh = (self.rows.len() + 1..)
-            .map(|n| CallId::from(format!("{stem}-{n}")))
-            .find(|id| !self.ids.contains(id));
-        if let Some(id) = fresh {
-            self.ids.insert(id.clone());
-            call.id = id;
+        if self.rows.len() >= FEW {
+            self.ids.insert(call.id.clone());
         }
-        (!came_empty).then_some(came)
+        came.filter(|_| !came_empty)
+    }
+
+    /// Looks among a few ids one by one, and among many by their hash.
+    fn is_taken(&mut self, id: &CallId) -> bool {
+        if self.rows.len() < FEW {
+            return self.rows.iter().any(|row| row.id == *id);
+        }
+        if self.ids.is_empty() {
+            self.ids.extend(self.rows.iter().map(|row| row.id.clone()));
+        }
+        self.ids.contains(id)
     }
 
     /// Says how the message ended, runs what may run, and returns all answers in order.
     ///
     /// Dropping the future cancels the turn; its calls still end and are still recorded.
-    pub async fn finish(self, stop: Stop) -> Vec<Envelope> {
+    pub async fn finish(mut self, stop: Stop) -> Vec<Envelope> {
         let core = Arc::clone(&self.core);
+        // The guard stays with the caller: when it stops waiting, the turn is stopped.
+        let mut guard = std::mem::replace(&mut self.guard, ForceOnDrop(None));
         core.end.set(stop);
-        let guard = core.force.clone().drop_guard();
-        let answers = launch(self.drain()).end().await;
-        guard.disarm();
-        // Should the machine itself be lost, even then nobody goes unanswered.
-        let answers = answers.unwrap_or_else(|| {
-            core.taken_in().into_iter().map(|(id, name)| lost(id, name)).collect()
-        });
+        if let Some(why) = stop.why_not() {
+            self.refuse_waiting(why);
+        }
+        self.advance();
+        let answers = match self.flying {
+            // Everything could be finished where it stood.
+            None => self.answers(),
+            Some(_) => {
+                let answers = launch(self.drain()).end().await;
+                // Should the machine itself be lost, even then nobody goes unanswered.
+                answers.unwrap_or_else(|| {
+                    core.taken_in().into_iter().map(|(id, name)| lost(id, name)).collect()
+                })
+            }
+        };
+        guard.0 = None;
         let joined = answers
             .iter()
             .filter(|a| a.ran() != Ran::No)
@@ -160,28 +190,31 @@ impl Intake {
         answers
     }
 
-    async fn drain(mut self) -> Vec<Envelope> {
-        if let Some(why) = self.core.end.get().and_then(Stop::why_not) {
-            for row in &mut self.rows {
-                if let State::Waiting(admitted, _) = &mut row.state {
-                    *admitted = Err(lifecycle::not_run(why));
-                }
+    fn refuse_waiting(&mut self, why: &str) {
+        for row in &mut self.rows {
+            if let State::Waiting(admitted, _) = &mut row.state {
+                *admitted = Err(lifecycle::not_run(why));
             }
         }
-        self.advance();
+    }
+
+    async fn drain(mut self) -> Vec<Envelope> {
         while let Some(flying) = &mut self.flying
             && let Some((at, envelope)) = flying.next().await
         {
             self.landed(at, envelope);
             self.advance();
         }
-        let rows = std::mem::take(&mut self.rows);
-        rows.into_iter()
-            .map(|row| match row.state {
-                State::Done(envelope) => envelope,
-                State::Waiting(..) | State::Flying => lost(row.id, row.called),
-            })
-            .collect()
+        self.answers()
+    }
+
+    fn answers(self) -> Vec<Envelope> {
+        let mut answers = Vec::with_capacity(self.rows.len());
+        answers.extend(self.rows.into_iter().map(|row| match row.state {
+            State::Done(envelope) => envelope,
+            State::Waiting(..) | State::Flying => lost(row.id, row.called),
+        }));
+        answers
     }
 
     /// Starts whatever may start now.
@@ -247,6 +280,17 @@ impl Intake {
             }
         }
         self.rows[at].state = State::Done(envelope);
+    }
+}
+
+/// Stops a turn whose caller no longer waits for it.
+struct ForceOnDrop(Option<Arc<TurnCore>>);
+
+impl Drop for ForceOnDrop {
+    fn drop(&mut self) {
+        if let Some(core) = self.0.take() {
+            core.force();
+        }
     }
 }
 

@@ -27,6 +27,7 @@ pub use self::{
     call::{Arguments, Call, Stop},
     intake::Intake,
     plan::{Place, Why},
+    threads::THREAD_NAME,
 };
 pub(crate) use self::{core::TurnCore, floor::Floor, threads::Threads};
 use crate::{
@@ -165,13 +166,12 @@ impl Control {
     /// Interrupts the turn: calls that yield stop at once, calls that block finish, calls that have
     /// not started do not.
     pub fn interrupt(&self) {
-        self.0.interrupt.cancel();
+        self.0.interrupt();
     }
 
     /// Stops every call of the turn, whatever its tool says.
     pub fn force(&self) {
-        self.0.force.cancel();
-        self.0.interrupt.cancel();
+        self.0.force();
     }
 
     /// Stops one call, and returns whether there was such a call.

@@ -35,7 +35,9 @@ pub enum Why {
     WriteAlone,
     /// It meets a resource that the batch before holds.
     KeysMeet,
-    /// The batch before it is exclusive.
+    /// One of the two writes and one names no resources, so they may meet.
+    UnnamedMeets,
+    /// The call before it stands alone.
     AfterExclusive,
     /// It was not admitted, so nothing is known about it.
     NotAdmitted,
@@ -50,7 +52,8 @@ impl fmt::Display for Why {
             Self::UnsafeAlone => "unsafe: runs alone",
             Self::WriteAlone => "writes without naming resources: runs alone",
             Self::KeysMeet => "meets a resource of the batch before",
-            Self::AfterExclusive => "waits for the exclusive call before it",
+            Self::UnnamedMeets => "may meet the batch before: not all of them name their resources",
+            Self::AfterExclusive => "waits for the call before it, which stands alone",
             Self::NotAdmitted => "not admitted: stands alone",
         })
     }
@@ -61,51 +64,69 @@ impl fmt::Display for Why {
 pub(crate) struct Planner {
     batch: usize,
     started: bool,
-    /// The claims of the current batch; empty when an unadmitted call stands there alone.
-    members: Vec<Claim>,
+    /// The claims of the current batch, the first one apart so that a batch of one needs no list;
+    /// none when an unadmitted call stands there alone.
+    first: Option<Claim>,
+    more: Vec<Claim>,
 }
 
 impl Planner {
     /// Places the next call.
     pub(crate) fn place(&mut self, claim: Option<&Claim>) -> Place {
         let first = !std::mem::replace(&mut self.started, true);
-        let joins =
-            !first && !self.members.is_empty() && claim.is_some_and(|c| self.shares_with_all(c));
-        if !joins && !first {
-            self.batch += 1;
-        }
         let why = match claim {
             _ if first => Why::First,
             None => Why::NotAdmitted,
-            Some(c) if joins && c.class == Class::ReadOnly && self.only_reads() => Why::ReadsShare,
-            Some(_) if joins => Why::KeysDisjoint,
-            Some(c) if c.class == Class::Unsafe => Why::UnsafeAlone,
-            Some(c) if c.class == Class::WriteExclusive && c.keys.is_empty() => Why::WriteAlone,
-            Some(c) if !c.keys.is_empty() && self.members.iter().any(|m| !m.keys.is_empty()) => {
-                Why::KeysMeet
-            }
-            Some(_) => Why::AfterExclusive,
+            Some(claim) => self.why(claim),
         };
-        if !joins {
-            self.members.clear();
+        let joins = matches!(why, Why::ReadsShare | Why::KeysDisjoint);
+        if !joins && !first {
+            self.batch += 1;
         }
-        // Of many plain readers one stands for all: they differ in nothing that matters here.
-        if let Some(claim) = claim
-            && !(claim.class == Class::ReadOnly
-                && claim.keys.is_empty()
-                && self.members.iter().any(|m| m.class == Class::ReadOnly && m.keys.is_empty()))
-        {
-            self.members.push(claim.clone());
+        if !joins {
+            self.first = None;
+            self.more.clear();
+        }
+        if let Some(claim) = claim {
+            self.join(claim);
         }
         Place { batch: self.batch, why }
     }
 
-    fn shares_with_all(&self, claim: &Claim) -> bool {
-        self.members.iter().all(|m| m.may_share(claim))
+    /// Says whether a call joins the current batch, or why it does not.
+    fn why(&self, claim: &Claim) -> Why {
+        if self.first.is_none() {
+            return Why::AfterExclusive;
+        }
+        let obstacle = self.members().find(|m| !m.may_share(claim));
+        match obstacle {
+            None if self.members().chain([claim]).all(|m| m.class == Class::ReadOnly) => {
+                Why::ReadsShare
+            }
+            None => Why::KeysDisjoint,
+            Some(_) if claim.class == Class::Unsafe => Why::UnsafeAlone,
+            Some(before) if before.class == Class::Unsafe => Why::AfterExclusive,
+            Some(before) => match (claim.keys.is_empty(), before.keys.is_empty()) {
+                (false, false) => Why::KeysMeet,
+                (true, _) if claim.class == Class::WriteExclusive => Why::WriteAlone,
+                (_, true) if before.class == Class::WriteExclusive => Why::AfterExclusive,
+                _ => Why::UnnamedMeets,
+            },
+        }
     }
 
-    fn only_reads(&self) -> bool {
-        self.members.iter().all(|m| m.class == Class::ReadOnly)
+    /// Of many plain readers one stands for all: they differ in nothing that matters here.
+    fn join(&mut self, claim: &Claim) {
+        let plain = |m: &Claim| m.class == Class::ReadOnly && m.keys.is_empty();
+        if self.first.is_none() {
+            self.first = Some(claim.clone());
+        } else if !(plain(claim) && self.members().any(plain)) {
+            self.more.push(claim.clone());
+        }
+    }
+
+    fn members(&self) -> impl Iterator<Item = &Claim> {
+        self.first.iter().chain(&self.more)
     }
 }
 

@@ -188,13 +188,17 @@ fn expected(node: &Value) -> Option<String> {
     }
     match (node.get("minLength"), node.get("maxLength")) {
         (Some(low), Some(high)) => limits.push(format!("of {low} to {high} characters")),
-        (Some(low), None) => limits.push(format!("of at least {low} characters")),
-        (None, Some(high)) => limits.push(format!("of at most {high} characters")),
+        (Some(low), None) => limits.push(format!("of at least {low} {}", characters(low))),
+        (None, Some(high)) => limits.push(format!("of at most {high} {}", characters(high))),
         (None, None) => {}
     }
     let article = if kinds.starts_with(['a', 'i', 'o', 'u']) { "an" } else { "a" };
     let article = if kinds == "null" { String::new() } else { format!("{article} ") };
     Some([format!("{article}{kinds}"), limits.join(" ")].join(" ").trim_end().to_owned())
+}
+
+fn characters(count: &Value) -> &'static str {
+    if *count == 1 { "character" } else { "characters" }
 }
 
 /// Whether the argument at this place must not be shown back.

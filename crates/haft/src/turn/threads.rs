@@ -30,6 +30,9 @@ struct State {
     idle: usize,
 }
 
+/// The name of the threads that blocking bodies run on, so that a host can tell their panics.
+pub const THREAD_NAME: &str = "haft-tool";
+
 /// A thread without work for so long is given back.
 const IDLE: Duration = Duration::from_secs(10);
 /// Jobs that may wait for a thread. More means bodies hang; refusing says so.
@@ -57,7 +60,7 @@ impl Threads {
             drop(state);
             let pool = Arc::clone(&self.0);
             let started = std::thread::Builder::new()
-                .name("haft-tool".to_owned())
+                .name(THREAD_NAME.to_owned())
                 .spawn(move || pool.serve());
             if let Err(e) = started {
                 let mut state = self.0.lock();

@@ -56,7 +56,7 @@ async fn a_denial_tells_the_model_the_reason_and_the_operator_the_rule() {
     let runtime = strict(vec![quick(Spec::new("t", "Does it."))]).build().unwrap();
     let failure = runtime.call("t", json!({})).await.unwrap_err();
     insta::assert_snapshot!(failure, @r"
-    denied: not allowed without asking (it does not say that it only reads), and nobody can be asked here
+    denied: it must be asked about (it does not say that it only reads), and nobody can be asked here
     Next: go on without it, or tell the user what you would have done
     ");
     assert_eq!(failure.ran(), Ran::No);

@@ -32,7 +32,7 @@ async fn reads_on_both_sides_of_a_write_do_not_merge() {
     c1 search batch 0 (first call)
     c2 search batch 0 (reads share the floor)
     c3 write batch 1 (writes without naming resources: runs alone)
-    c4 search batch 2 (waits for the exclusive call before it)
+    c4 search batch 2 (waits for the call before it, which stands alone)
     c1 running
     c2 running
     c1 finished ok ran Yes

@@ -1,0 +1,80 @@
+//! An agent loop of one's own. Run it with `cargo run -p haft --example own_loop`.
+//!
+//! What to notice:
+//! - The loop owns the conversation and the model; haft owns what happens in between. Per round it
+//!   is two calls: `run.turn()` before the model is asked, `turn.dispatch(..)` with what it said.
+//! - The model is a recording of three responses, so this needs no key and no network.
+//! - Nothing in the loop handles a failed call. A wrong name, a wrong argument and a refusal are
+//!   answers inside the message, under the ids the model gave, and the model goes on from there.
+
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+
+use haft::{
+    Catalog, Dialect, Failure, Runtime,
+    serde_json::{self, Value, json},
+    tool,
+};
+
+/// What the model answered, turn by turn, as the provider sent it.
+const RECORDED: &str = include_str!("recorded/weather.json");
+
+/// Returns the temperature of a city in degrees Celsius.
+#[tool(read_only, capabilities())]
+async fn get_temperature(
+    /// City name as people write it.
+    city: String,
+    /// Which day.
+    #[param(pattern = "^(today|tomorrow)$")]
+    day: String,
+) -> Result<i32, Failure> {
+    match (city.as_str(), day.as_str()) {
+        ("Paris", "today") => Ok(19),
+        ("Oslo", "today") => Ok(7),
+        ("Paris" | "Oslo", _) => Err(Failure::failed("there is no forecast yet")
+            .with_next("ask for `today`, or go on without it")),
+        _ => Err(Failure::failed(format!("there is no station in {city}"))),
+    }
+}
+
+/// Sends a message to the user's phone.
+#[tool(capabilities(network))]
+async fn send_message(text: String) -> String {
+    format!("sent {} characters", text.chars().count())
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Failure> {
+    let catalog = Catalog::builder().add(GetTemperature).add(SendMessage).build()?;
+    let runtime = Runtime::builder().catalog(catalog).build()?;
+    let run = runtime.run();
+
+    let mut model = serde_json::from_str::<Vec<Value>>(RECORDED)?.into_iter();
+    let mut messages =
+        vec![json!({"role": "user", "content": "Where is it warmer, Paris or Oslo?"})];
+    println!("user: Where is it warmer, Paris or Oslo?");
+
+    loop {
+        // One turn, one frozen set of tools: this is what a request would be made of.
+        let turn = run.turn().await?;
+        let Some(response) = model.next() else {
+            return Err(Failure::failed("the recording ends before the model does"));
+        };
+        messages.push(json!({"role": "assistant", "content": response["content"]}));
+        for block in response["content"].as_array().into_iter().flatten() {
+            match block["type"].as_str() {
+                Some("text") => println!("model: {}", block["text"].as_str().unwrap_or_default()),
+                _ => println!("model: {}({})", block["name"], block["input"]),
+            }
+        }
+        if Dialect::Anthropic.parse(&response)?.calls.is_empty() {
+            break;
+        }
+        let message = turn.dispatch(Dialect::Anthropic, &response).await?;
+        for result in message["content"].as_array().into_iter().flatten() {
+            println!("tools: {} {}", result["tool_use_id"], result["content"]);
+        }
+        messages.push(message);
+    }
+    println!("{} messages, and the run has read {:?}", messages.len(), run.label());
+    Ok(())
+}
