@@ -42,6 +42,14 @@ async fn send_message(text: String) -> String {
     format!("sent {} characters", text.chars().count())
 }
 
+fn blocks(message: &Value) -> impl Iterator<Item = &Value> {
+    message["content"].as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
     let catalog = Catalog::builder().add(GetTemperature).add(SendMessage).build()?;
@@ -60,21 +68,22 @@ async fn main() -> Result<(), Failure> {
             return Err(Failure::failed("the recording ends before the model does"));
         };
         messages.push(json!({"role": "assistant", "content": response["content"]}));
-        for block in response["content"].as_array().into_iter().flatten() {
+        for block in blocks(&response) {
             match block["type"].as_str() {
-                Some("text") => println!("model: {}", block["text"].as_str().unwrap_or_default()),
-                _ => println!("model: {}({})", block["name"], block["input"]),
+                Some("text") => println!("model: {}", text(&block["text"])),
+                _ => println!("model: {} {}", text(&block["name"]), block["input"]),
             }
         }
         if Dialect::Anthropic.parse(&response)?.calls.is_empty() {
             break;
         }
         let message = turn.dispatch(Dialect::Anthropic, &response).await?;
-        for result in message["content"].as_array().into_iter().flatten() {
-            println!("tools: {} {}", result["tool_use_id"], result["content"]);
+        for result in blocks(&message) {
+            let said = text(&result["content"]).replace('\n', "\n       ");
+            println!("tools: {} {said}", text(&result["tool_use_id"]));
         }
         messages.push(message);
     }
-    println!("{} messages, and the run has read {:?}", messages.len(), run.label());
+    println!("{} messages; what the run has read is {:?}", messages.len(), run.label().trust);
     Ok(())
 }

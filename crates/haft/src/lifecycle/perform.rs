@@ -6,10 +6,10 @@
 //!
 //! INVARIANT: `cancelled` and `timed_out` are said only when the end of the body was observed.
 
-use std::{panic::AssertUnwindSafe, pin::pin, task::Poll};
+use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, task::Poll};
 
 use futures_util::FutureExt as _;
-use haft_core::{Code, Context, Failure, Output, Ran};
+use haft_core::{Args, Code, Context, Failure, Output, Ran};
 use tokio::time::Instant;
 
 use super::{
@@ -20,7 +20,7 @@ use super::{
 use crate::{
     catalog::Entry,
     journal::Intent,
-    turn::{TurnCore, gate::Entered},
+    turn::{Parts, TurnCore, gate::Entered},
 };
 
 type Ended = std::thread::Result<Result<Output, Failure>>;
@@ -35,18 +35,30 @@ enum Attempt {
     GivenUp(Failure),
 }
 
-/// Runs the body.
-pub(super) async fn perform(
-    turn: &TurnCore,
+/// Runs the body. A plain function, so that the future holds only what the body needs.
+pub(super) fn perform<'a>(
+    turn: &'a TurnCore,
     permitted: Permitted,
     _intent: Intent,
+    entered: Entered<'a>,
+    deadline: Instant,
+) -> impl Future<Output = Result<Output, Failure>> + Send + 'a {
+    let admitted = permitted.into_admitted();
+    let yields = yields_to_interrupt(&admitted);
+    let Parts { entry, args, claim, cx, .. } = admitted.into_parts();
+    cx.set_claim(claim);
+    work(turn, entry, args, cx, yields, entered, deadline)
+}
+
+async fn work(
+    turn: &TurnCore,
+    entry: Arc<Entry>,
+    args: Args,
+    cx: Context,
+    yields: bool,
     entered: Entered<'_>,
     deadline: Instant,
 ) -> Result<Output, Failure> {
-    let admitted = permitted.into_admitted();
-    let yields = yields_to_interrupt(&admitted);
-    let (entry, _json, args, claim, cx) = admitted.into_parts();
-    cx.set_claim(claim);
     // Making the future runs the author's code too, so it happens under the watch.
     let body = async { entry.body().call(args, &cx).await };
     match attempt(turn, &entry, &cx, yields, deadline, body).await {

@@ -19,46 +19,50 @@ use super::{
 };
 use crate::catalog::{Entry, Found, Snapshot, Withheld};
 
-/// A call whose arguments are valid, decoded and frozen.
-pub struct Admitted {
-    entry: Arc<Entry>,
-    json: Arc<Value>,
-    args: Args,
-    claim: Claim,
-    cx: Context,
+/// A call whose arguments are valid, decoded and frozen. Boxed, because it is handed through every
+/// phase and a copy of each field in each of them would cost more than the box.
+pub struct Admitted(Box<Parts>);
+
+/// What an admitted call is made of.
+pub(crate) struct Parts {
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) json: Arc<Value>,
+    pub(crate) args: Args,
+    pub(crate) claim: Claim,
+    pub(crate) cx: Context,
 }
 
 impl Admitted {
     /// Returns the tool that is called.
     #[must_use]
     pub fn tool(&self) -> &Arc<Entry> {
-        &self.entry
+        &self.0.entry
     }
 
     /// Returns the arguments, with defaults written in: the one value that everybody sees.
     #[must_use]
     pub fn arguments(&self) -> &Arc<Value> {
-        &self.json
+        &self.0.json
     }
 
     /// Returns what this call would do.
     #[must_use]
     pub fn claim(&self) -> &Claim {
-        &self.claim
+        &self.0.claim
     }
 
     /// Returns the call's context.
     #[must_use]
     pub fn context(&self) -> &Context {
-        &self.cx
+        &self.0.cx
     }
 
     pub(crate) fn args(&self) -> &Args {
-        &self.args
+        &self.0.args
     }
 
-    pub(crate) fn into_parts(self) -> (Arc<Entry>, Arc<Value>, Args, Claim, Context) {
-        (self.entry, self.json, self.args, self.claim, self.cx)
+    pub(crate) fn into_parts(self) -> Parts {
+        *self.0
     }
 
     /// Admits other arguments for the same call: a hook's rewrite, a person's edit.
@@ -69,16 +73,17 @@ impl Admitted {
                 format!("the arguments must be an object, got {}", parse::kind(&arguments)),
             ));
         };
-        take_in(self.entry, map, self.cx)
+        let Parts { entry, cx, .. } = *self.0;
+        take_in(entry, map, cx)
     }
 }
 
 impl std::fmt::Debug for Admitted {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Admitted")
-            .field("tool", self.entry.name())
-            .field("id", self.cx.call_id())
-            .field("claim", &self.claim)
+            .field("tool", self.0.entry.name())
+            .field("id", self.0.cx.call_id())
+            .field("claim", &self.0.claim)
             .finish_non_exhaustive()
     }
 }
@@ -159,7 +164,7 @@ fn take_in(
         catch_unwind(AssertUnwindSafe(|| entry.body().claim(entry.declared().clone(), &args, &cx)));
     // FAIL CLOSED: a claim that panics is the strictest claim.
     let claim = claimed.map(Claim::settled).unwrap_or_else(|_| Claim::strictest());
-    Ok(Admitted { entry, json, args, claim, cx })
+    Ok(Admitted(Box::new(Parts { entry, json, args, claim, cx })))
 }
 
 /// A name is shown back in a message; a model may have written a page.

@@ -29,7 +29,7 @@ pub use self::{
     plan::{Place, Why},
     threads::THREAD_NAME,
 };
-pub(crate) use self::{core::TurnCore, floor::Floor, threads::Threads};
+pub(crate) use self::{admit::Parts, core::TurnCore, floor::Floor, threads::Threads};
 use crate::{
     catalog::Snapshot,
     envelope::Envelope,
