@@ -6,6 +6,10 @@ _default:
 # Everything that must hold before a commit: format, lint, tests, doc tests, docs, licences.
 check: fmt lint test doctest doc deny
 
+# What CI runs: the same, and the demonstration.
+ci:
+    .ci/run
+
 # The code is formatted.
 fmt:
     cargo fmt --all --check
@@ -14,11 +18,11 @@ fmt:
 lint:
     cargo clippy --workspace --all-targets -- -D warnings
 
-# Unit, walk, compile and command tests of the default members. Arguments go to cargo: `just test plan`.
+# Unit, walk, compile, command and example tests of the default members. Arguments go to cargo: `just test plan`.
 test *args:
     cargo test --lib --bins --tests --examples {{ args }}
 
-# The examples in the documentation comments run.
+# The programs in documentation comments, the README and the guide run.
 doctest:
     cargo test --doc
 

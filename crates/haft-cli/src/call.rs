@@ -86,10 +86,11 @@ fn explain(answer: &Envelope, failure: &Failure, asked: bool) {
         let source = style::visible(&source.to_string()).replace('\n', " ");
         style::talk(style::paint(style::DIM, format_args!("because: {source}")));
     }
-    // What the body had told before it was stopped comes after the failure's own words.
-    let text = answer.text();
-    if let Some(told) = text.strip_prefix(&failure.to_string()).filter(|t| !t.is_empty()) {
-        style::talk(style::visible(told.trim_start()));
+    let told = answer.interrupted_output();
+    if !told.is_empty() {
+        let count = style::count(told.chars().count(), "character");
+        style::talk(format_args!("Output before the interruption ({count}):"));
+        style::talk(style::visible(told));
     }
 }
 

@@ -13,8 +13,8 @@ use std::{
 
 use anstyle::Style;
 use haft::{
-    Answer, Approver, BoxFuture, Call, CallId, Code, Config, Decision, Dialect, Envelope, Event,
-    Failure, Planned, Question, Runtime, Verdict,
+    Answer, Approver, BoxFuture, Call, CallId, Config, Decision, Dialect, Envelope, Event, Failure,
+    Planned, Question, Runtime, Verdict,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -70,9 +70,8 @@ async fn play(response: Value, config: Config) -> Result<Played, haft::Error> {
         })
         .build()?;
     let haft::Response { calls, stop, .. } = Dialect::Anthropic.parse(&response)?;
-    // Planned in a turn of its own, so that the one that runs is as fresh as any.
-    let planned = runtime.run().turn().await?.plan(calls.clone());
     let turn = runtime.run().turn().await?;
+    let planned = turn.plan(calls.clone());
     let began = Instant::now();
     let (answers, is_interrupted) = desk::run(turn, calls.clone(), stop).await;
     Ok(Played { calls, planned, answers, seen, took: began.elapsed(), is_interrupted })
@@ -99,6 +98,7 @@ struct Seen(Arc<Mutex<HashMap<CallId, Noted>>>);
 struct Noted {
     asked: Option<Verdict>,
     permitted: Option<Verdict>,
+    refused: Option<Verdict>,
     began: Option<Instant>,
     ended: Option<Instant>,
 }
@@ -115,6 +115,7 @@ impl Seen {
             Event::Permitted { call, verdict } => {
                 of(call, &|n| n.permitted = Some(verdict.clone()));
             }
+            Event::Refused { call, verdict } => of(call, &|n| n.refused = Some(verdict.clone())),
             Event::Finished { call, .. } => of(call, &|n| n.ended = Some(Instant::now())),
             _ => {}
         }
@@ -132,8 +133,8 @@ enum Judged {
     Allowed(Verdict),
     /// Somebody was asked, and said this.
     Asked(Verdict, Result<Verdict, String>),
-    /// A judge said no; the whole verdict as text, as the operator gets it.
-    Denied(String),
+    /// A judge said no.
+    Denied(Verdict),
     /// It never came before a judge, for this reason.
     Not(&'static str),
 }
@@ -147,10 +148,8 @@ impl Played {
             (None, Some(verdict)) => Judged::Allowed(verdict),
             (Some(asked), Some(verdict)) => Judged::Asked(asked, Ok(verdict)),
             (Some(asked), None) => Judged::Asked(asked, Err(told())),
-            (None, None) => match failure {
-                Some(f) if f.code() == Code::Denied => {
-                    Judged::Denied(f.source().map_or_else(told, ToString::to_string))
-                }
+            (None, None) => match noted.refused {
+                Some(verdict) => Judged::Denied(verdict),
                 _ if self.is_refused(answer) => Judged::Not("it was not admitted"),
                 _ => Judged::Not("it was stopped before"),
             },
@@ -169,7 +168,7 @@ impl Played {
                 Judged::Asked(asked, Err(said)) => {
                     json!({"asked": asked, "verdict": {"decision": "deny", "reason": said}})
                 }
-                Judged::Denied(text) => json!({"verdict": {"decision": "deny", "reason": text}}),
+                Judged::Denied(verdict) => json!({"verdict": verdict}),
                 Judged::Not(_) => return None,
             };
             let mut row = json!({"call": answer.id(), "tool": answer.meant()});
@@ -270,7 +269,9 @@ fn verdict(judged: &Judged) -> String {
     let word = |decision: &Decision| style::paint(style::decision(decision), decision.as_str());
     let by = |v: &Verdict| style::paint(DIM, format_args!("{} ({})", v.reason, v.source));
     match judged {
-        Judged::Allowed(verdict) => format!("{} {}", word(&verdict.decision), by(verdict)),
+        Judged::Allowed(verdict) | Judged::Denied(verdict) => {
+            format!("{} {}", word(&verdict.decision), by(verdict))
+        }
         Judged::Asked(asked, Ok(verdict)) => format!(
             "{} {} → {} {}",
             word(&asked.decision),
@@ -285,12 +286,6 @@ fn verdict(judged: &Judged) -> String {
             word(&Decision::Deny),
             style::paint(DIM, said),
         ),
-        Judged::Denied(text) => match text.split_once(": ") {
-            Some((decision, why)) => {
-                format!("{} {}", style::paint(BAD, decision), style::paint(DIM, why))
-            }
-            None => style::paint(BAD, text),
-        },
         Judged::Not(why) => {
             format!("{} {}", style::paint(WARN, "not judged"), style::paint(DIM, why))
         }

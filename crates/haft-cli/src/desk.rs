@@ -21,8 +21,8 @@ use crate::{
     style::{self, BOLD, DIM, NAME, WARN},
 };
 
-/// The name of every thread that may run a tool's code. `haft` names its own threads so, too.
-pub(crate) const THREAD: &str = "haft-tool";
+/// The name of every thread that may run a tool's code: the runtime's own, and ours.
+pub(crate) use haft::THREAD_NAME as THREAD;
 
 /// What Ctrl-C ends in.
 pub(crate) const CANCELLED: u8 = 130;

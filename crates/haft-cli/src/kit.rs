@@ -230,11 +230,7 @@ async fn wait(
 async fn pause(time: Duration, cx: &Context) -> Result<(), Failure> {
     tokio::select! {
         () = tokio::time::sleep(time) => Ok(()),
-        () = cx.cancelled() => {
-            // The runtime gets the first word about why this ends.
-            tokio::task::yield_now().await;
-            Err(Failure::failed("stopped when asked to"))
-        }
+        () = cx.cancelled() => Err(Failure::failed("stopped when asked to")),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anstyle::Style;
-use haft::{Config, Dialect, Planned, Runtime, Stop};
+use haft::{Config, Dialect, Planned, Runtime};
 use serde_json::json;
 
 use crate::{
@@ -28,11 +28,8 @@ pub(crate) fn run(args: &args::Plan, config: Config) -> Result<(), Problem> {
     } else {
         style::say(page(&planned))?;
     }
-    if let Some(why) = why_not(stop) {
-        style::talk(format_args!(
-            "{} {why}, so nothing of it would run",
-            style::paint(BOLD, "note:")
-        ));
+    if let Some(why) = stop.why_not() {
+        style::talk(format_args!("{} {why}", style::paint(BOLD, "note:")));
     } else if planned.is_empty() {
         style::talk("the response calls no tool");
     }
@@ -43,15 +40,6 @@ pub(crate) fn run(args: &args::Plan, config: Config) -> Result<(), Problem> {
 pub(crate) fn no_dialect(message: &str) -> Problem {
     let names: Vec<&str> = Dialect::ALL.iter().map(|d| d.as_str()).collect();
     Problem::new(message).hint(format!("say which with `--dialect`: {}", names.join(" or ")))
-}
-
-fn why_not(stop: Stop) -> Option<&'static str> {
-    match stop {
-        Stop::Done => None,
-        Stop::Truncated => Some("the message was cut off"),
-        Stop::Refused => Some("the message ended in a refusal"),
-        Stop::Unknown => Some("the message ended for an unknown reason"),
-    }
 }
 
 fn page(planned: &[Planned]) -> String {

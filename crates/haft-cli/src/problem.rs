@@ -61,10 +61,7 @@ pub(crate) fn complain(message: &str, hints: &[String]) {
 
 impl From<haft::Error> for Problem {
     fn from(error: haft::Error) -> Self {
-        let hints = error.hints().to_vec();
-        let text = error.to_string();
-        let message = text.split("\nhint: ").next().unwrap_or_default().to_owned();
-        Self::Wrong { message, hints }
+        Self::Wrong { message: error.message().to_owned(), hints: error.hints().to_vec() }
     }
 }
 

@@ -33,3 +33,16 @@ pub use runtime::{Runtime, RuntimeBuilder};
 pub use turn::{
     Admitted, Arguments, Call, Control, Intake, Place, Planned, Stop, THREAD_NAME, Turn, Why,
 };
+
+// The programs in the documents run as doc tests, so that a page cannot say what is no longer true.
+#[cfg(doctest)]
+mod doctests {
+    #[doc = include_str!("../../../README.md")]
+    pub struct Readme;
+    #[doc = include_str!("../../../docs/guide/first-tool.md")]
+    pub struct FirstTool;
+    #[doc = include_str!("../../../docs/guide/turns.md")]
+    pub struct Turns;
+    #[doc = include_str!("../../../docs/guide/judging.md")]
+    pub struct Judging;
+}

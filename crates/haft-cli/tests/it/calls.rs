@@ -147,7 +147,7 @@ fn without_a_terminal_nobody_is_asked() {
     assert_snapshot!(haft("call delete_note name=trip").page(), @r"
     exit 2
     --- stderr
-    error: denied: not allowed without asking (it does more than read), and nobody can be asked here
+    error: denied: it must be asked about (it does more than read), and nobody can be asked here
     hint: `--yes` answers for this one call
     because: ask: it does more than read (the default)
     ");
@@ -165,7 +165,7 @@ fn yes_never_overrides_a_deny() {
     assert_snapshot!(haft("call delete_note name=garden --yes").page(), @r"
     exit 2
     --- stderr
-    error: denied: not allowed: the note `garden` is pinned
+    error: denied: the note `garden` is pinned
     because: deny: the note `garden` is pinned (guard `unpinned`)
     ");
 }

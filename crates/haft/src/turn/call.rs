@@ -72,10 +72,10 @@ impl Stop {
     pub fn why_not(self) -> Option<&'static str> {
         match self {
             Self::Done => None,
-            Self::Truncated => Some("the message was cut off, so nothing of it was run"),
-            Self::Refused => Some("the message ended in a refusal, so nothing of it was run"),
+            Self::Truncated => Some("the message was cut off, so nothing of it is run"),
+            Self::Refused => Some("the message ended in a refusal, so nothing of it is run"),
             Self::Unknown => {
-                Some("the message ended for an unknown reason, so nothing of it was run")
+                Some("the message ended for an unknown reason, so nothing of it is run")
             }
         }
     }

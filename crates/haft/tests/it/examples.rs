@@ -44,16 +44,67 @@ fn output(name: &str) -> String {
 }
 
 #[test]
-fn first_tool() {
-    insta::assert_snapshot!(output("first_tool"), @"");
+fn a_first_tool_answers_and_refuses() {
+    insta::assert_snapshot!(output("first_tool"), @r#"
+    count_words({"text":"a call leaves by one door"})
+      6 words
+    count_words({"text":"a call leaves by one door","min_length":4})
+      3 words
+    count_words({"txt":"a call leaves by one door","min_length":0})
+      bad_arguments: 3 problems with the arguments:
+      /: `text` is missing; you sent `txt`, the name is `text`
+      /: unknown `txt` (did you mean `text`?); valid names are `text`, `min_length`
+      /min_length: expected an integer from 1 to 50; got 0 (integer)
+      Next: call `count_words` again with this fixed
+    erase_notes({})
+      denied: it must be asked about (it does not say that it only reads), and nobody can be asked here
+      Next: go on without it, or tell the user what you would have done
+      (because ask: it does not say that it only reads (the default))
+    count_words("as itself", 1) = 2 words
+    "#);
 }
 
 #[test]
-fn state() {
-    insta::assert_snapshot!(output("state"), @"");
+fn state_and_side_values_reach_the_tools_and_not_the_schema() {
+    insta::assert_snapshot!(output("state"), @r#"
+    without a limit: tool `ledger_book` needs a `State<state::Limit>`
+    hint: give it to the runtime's builder with `.state(value)`
+    ledger_book takes {"amount":{"type":"integer","format":"int64","description":"Whole euros; negative takes away."}}
+    ledger_list takes {}
+    ada: 2 tools offered
+      ledger_book booked 40 for Ada
+      ledger_list [40]
+    bob: 2 tools offered
+      ledger_book tool_failed: 4000 is more than 100 at once
+      Next: book it in smaller parts
+      ledger_list []
+    nobody: 0 tools offered
+      ledger_list not_offered: `ledger_list` is not offered: the host did not supply what it needs
+      Next: use one of the tools you were given
+      ledger_lst unknown_tool: there is no tool called `ledger_lst`
+      Next: use one of the tools you were given
+    "#);
 }
 
 #[test]
-fn own_loop() {
-    insta::assert_snapshot!(output("own_loop"), @"");
+fn an_own_loop_goes_on_until_the_model_stops() {
+    insta::assert_snapshot!(output("own_loop"), @r#"
+    user: Where is it warmer, Paris or Oslo?
+    model: I look at both cities.
+    model: get_temperature {"city":"Paris","day":"today"}
+    model: get_temperatur {"city":"Oslo","day":"today"}
+    model: get_temperature {"city":"Oslo","day":"now"}
+    tools: toolu_1 19
+    tools: toolu_2 unknown_tool: there is no tool called `get_temperatur`
+           Next: did you mean `get_temperature`? call it by that name
+    tools: toolu_3 bad_arguments: /day: expected text matching `^(today|tomorrow)$`; got "now" (string)
+           Next: call `get_temperature` again with this fixed
+    model: get_temperature {"city":"Oslo","day":"today"}
+    model: send_message {"text":"It is warmer in Paris."}
+    tools: toolu_4 7
+    tools: toolu_5 denied: it must be asked about (it does not say that it only reads), and nobody can be asked here
+           Next: go on without it, or tell the user what you would have done
+    model: Paris, with 19 degrees against 7 in Oslo. I was not allowed to send you a message.
+    6 messages; what the run has read is Untrusted
+    "#);
 }

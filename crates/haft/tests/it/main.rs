@@ -1,4 +1,9 @@
 //! Walk tests: a scripted response through the real runtime, and what came of it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on should stop where it is"
+)]
 
 mod kit;
 mod turns;

@@ -323,3 +323,71 @@ async fn blocking_work_that_never_got_a_thread_is_withdrawn() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(ran.load(Ordering::SeqCst), 1, "the withdrawn body never started");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_was_planned_can_still_be_stopped() {
+    let runtime = permissive(vec![slow(read("a"), 50_000), slow(read("b"), 50)]).build().unwrap();
+    let turn = runtime.run().turn().await.unwrap();
+    turn.plan(calls("a b"));
+    let control = turn.control();
+    let (answers, ()) = tokio::join!(turn.run(calls("a b")), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(control.cancel_call("c1"));
+    });
+    assert_eq!(ends(&answers), ["c1 cancelled", "c2 ok"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_ends_because_it_was_told_to_is_cancelled_and_not_failed() {
+    let polite =
+        DynTool::new(read("polite").abort_siblings(true), open_schema(), |_, cx| async move {
+            cx.cancelled().await;
+            Err::<(), _>(haft::Failure::failed("stopped when asked to"))
+        });
+    let runtime = permissive(vec![polite, slow(read("other"), 5_000)]).build().unwrap();
+    let turn = runtime.run().turn().await.unwrap();
+    let control = turn.control();
+    let (answers, ()) = tokio::join!(turn.run(calls("polite other")), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        control.cancel_call("c1");
+    });
+    assert_eq!(ends(&answers), ["c1 cancelled", "c2 ok"], "and it aborts nobody");
+    assert_eq!(answers[0].ran(), Ran::Yes);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_asked_for_late_is_already_cancelled() {
+    let late = DynTool::new(read("late"), open_schema(), |_, cx| async move {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(cx.is_cancelled() && cx.cancellation().is_cancelled());
+        cx.cancelled().await;
+        Ok("saw it")
+    });
+    let runtime = permissive(vec![late]).build().unwrap();
+    let turn = runtime.run().turn().await.unwrap();
+    let control = turn.control();
+    let (answers, ()) = tokio::join!(turn.run(calls("late")), async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        control.cancel_call("c1");
+    });
+    assert_eq!(answers[0].text(), "saw it", "what ended well is told");
+}
+
+#[tokio::test]
+async fn dropping_an_open_stream_stops_what_it_started() {
+    let journal = MemoryJournal::new(10);
+    let runtime =
+        permissive(vec![slow(read("t"), 60_000)]).journal(journal.clone()).build().unwrap();
+    let mut intake = runtime.run().turn().await.unwrap().open();
+    for call in calls("t t") {
+        intake.push(call);
+    }
+    drop(intake);
+    for _ in 0..200 {
+        if journal.settled().len() == 2 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the calls of a dropped stream go on");
+}
