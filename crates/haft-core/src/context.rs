@@ -309,7 +309,7 @@ impl Context {
     /// Returns the nested call's failure.
     pub async fn call(&self, name: impl Into<String>, arguments: Value) -> Result<Output, Failure> {
         let n = self.0.nested.fetch_add(1, Ordering::Relaxed) + 1;
-        let id = CallId::from(format!("{}.{n}", self.0.id));
+        let id = self.0.id.nested(n);
         Arc::clone(&self.0.host).call(self.clone(), id, name.into(), arguments).await
     }
 

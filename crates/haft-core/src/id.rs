@@ -87,6 +87,24 @@ id! {
     ToolName
 }
 
+impl CallId {
+    /// Stands between a call's id and the number of a call nested in it. No provider has it in its
+    /// ids, so a nested id never meets one of the model's.
+    const WITHIN: char = '>';
+
+    /// Returns the id of the `n`th call nested in this one.
+    #[must_use]
+    pub fn nested(&self, n: u32) -> CallId {
+        Self(format!("{}{}{n}", self.0, Self::WITHIN).into())
+    }
+
+    /// Returns whether this is the id of a call nested in the other, at any depth.
+    #[must_use]
+    pub fn is_within(&self, outer: &CallId) -> bool {
+        self.0.strip_prefix(&*outer.0).is_some_and(|rest| rest.starts_with(Self::WITHIN))
+    }
+}
+
 impl ToolName {
     /// The longest name every provider takes.
     pub const MAX: usize = 64;

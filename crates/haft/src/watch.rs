@@ -15,6 +15,7 @@ use std::{
 
 use futures_util::FutureExt as _;
 use haft_core::Failure;
+use tokio::time::Instant;
 
 /// Why watched code gave no answer.
 pub(crate) enum Stopped {
@@ -46,6 +47,13 @@ pub(crate) async fn within<T>(
         Ok(done) => done.map_err(|panic| Stopped::Panicked(panic_text(&*panic))),
         Err(_) => Err(Stopped::TimedOut(limit)),
     }
+}
+
+/// Returns the moment so long after now; a time beyond the clock's range is as far as it goes.
+pub(crate) fn after(time: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
+    let now = Instant::now();
+    now.checked_add(time).unwrap_or_else(|| now + FAR)
 }
 
 /// Polls once and says what came of it.

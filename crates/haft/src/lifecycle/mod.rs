@@ -109,7 +109,7 @@ async fn run(
         Box::pin(message_end(turn, &cx)).await?;
     }
     let config = &turn.inner.config;
-    let mut deadline = Instant::now() + entry.spec().deadline.unwrap_or(config.deadline);
+    let mut deadline = watch::after(entry.spec().deadline.unwrap_or(config.deadline));
     if let Some(outer) = parent.and_then(|p| p.deadline) {
         deadline = deadline.min(outer);
     }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::{
     permit::Permitted,
-    watch::{once, panic_text},
+    watch::{after, once, panic_text},
     yields_to_interrupt,
 };
 use crate::{
@@ -105,7 +105,7 @@ async fn attempt(
     }
     // Boxed: a body that is ready at once, as most are, should not carry room for the wait.
     Box::pin(async {
-        let timeout = Instant::now() + entry.spec().timeout.unwrap_or(turn.inner.config.timeout);
+        let timeout = after(entry.spec().timeout.unwrap_or(turn.inner.config.timeout));
         let stop = tokio::select! {
             biased;
             ended = body.as_mut() => return Attempt::Ended(ended),

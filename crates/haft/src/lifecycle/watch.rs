@@ -6,7 +6,7 @@ use futures_util::FutureExt as _;
 use haft_core::Context;
 
 use crate::turn::TurnCore;
-pub(super) use crate::watch::{Stopped, once, panic_text, within};
+pub(super) use crate::watch::{Stopped, after, once, panic_text, within};
 
 /// Watches a judge, a check or a hook of one call.
 pub(crate) async fn watched<T>(

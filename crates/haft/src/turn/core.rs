@@ -164,7 +164,7 @@ impl TurnCore {
         if cx.nested_calls() > 0 {
             let below: Vec<WeakContext> = lock(&self.nested)
                 .iter()
-                .filter(|(id, _)| is_within(id, cx.call_id()))
+                .filter(|(id, _)| id.is_within(cx.call_id()))
                 .map(|(_, cx)| cx.clone())
                 .collect();
             below.iter().filter_map(WeakContext::upgrade).for_each(|cx| cx.stop());
@@ -180,7 +180,7 @@ impl TurnCore {
     pub(crate) fn why_stopped(&self, cx: &Context) -> Failure {
         let cause = lock(&self.calls)
             .iter()
-            .find(|c| c.id == *cx.call_id() || is_within(cx.call_id(), &c.id))
+            .find(|c| c.id == *cx.call_id() || cx.call_id().is_within(&c.id))
             .and_then(|c| c.cause.clone());
         match cause {
             Some(Cause::Sibling(tool)) => Failure::new(
@@ -214,11 +214,6 @@ impl TurnCore {
             }
         })
     }
-}
-
-/// Whether a call is nested in another: nested ids are the outer id, a dot, a number.
-fn is_within(id: &CallId, outer: &CallId) -> bool {
-    id.as_str().strip_prefix(outer.as_str()).is_some_and(|rest| rest.starts_with('.'))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -174,7 +174,7 @@ async fn play(scene: Scene) -> Result<(), TestCaseError> {
                 // Nobody listens any more; every call that was taken in must still end and be
                 // recorded.
                 tokio::time::sleep(Duration::from_secs(3_600)).await;
-                let top = |id: &str| !id.contains('.');
+                let top = |id: &str| !id.contains('>');
                 let settled: Vec<String> = journal
                     .settled()
                     .iter()

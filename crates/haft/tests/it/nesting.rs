@@ -22,8 +22,8 @@ async fn a_nested_call_takes_the_whole_walk() {
     let runtime = permissive(tools).observer(transcript.observer()).build().unwrap();
     let answers = runtime.run().turn().await.unwrap().run(calls("outer:a")).await;
     assert_eq!(answers[0].text(), "inner(a) at depth 0");
-    assert_eq!((transcript.ends_of("c1"), transcript.ends_of("c1.1")), (1, 1));
-    assert!(transcript.lines().iter().any(|l| l == "c1.1 permitted by allow everything"));
+    assert_eq!((transcript.ends_of("c1"), transcript.ends_of("c1>1")), (1, 1));
+    assert!(transcript.lines().iter().any(|l| l == "c1>1 permitted by allow everything"));
 }
 
 #[tokio::test(start_paused = true)]

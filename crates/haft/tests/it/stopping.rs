@@ -328,7 +328,7 @@ async fn blocking_work_that_never_got_a_thread_is_withdrawn() {
 async fn a_turn_that_was_planned_can_still_be_stopped() {
     let runtime = permissive(vec![slow(read("a"), 50_000), slow(read("b"), 50)]).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
-    turn.plan(calls("a b"));
+    assert_eq!(turn.plan(calls("a b")).len(), 2);
     let control = turn.control();
     let (answers, ()) = tokio::join!(turn.run(calls("a b")), async {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -390,4 +390,11 @@ async fn dropping_an_open_stream_stops_what_it_started() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("the calls of a dropped stream go on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_beyond_the_clock_is_as_far_as_it_goes() {
+    let spec = read("t").timeout(Duration::MAX).deadline(Duration::MAX);
+    let runtime = permissive(vec![slow(spec, 1_000)]).build().unwrap();
+    assert!(runtime.call("t", json!({})).await.is_ok());
 }
