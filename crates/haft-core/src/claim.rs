@@ -229,17 +229,15 @@ impl Claim {
         self.destructive.unwrap_or(!self.read_only)
     }
 
-    /// Resolves contradictions to the strict side: what destroys is not read-only, and what writes
-    /// by its own effects is not either.
+    /// Resolves contradictions to the strict side: what destroys, or writes by its own effects, is
+    /// not read-only and does not share the floor as a reader.
     #[must_use]
     pub fn settled(mut self) -> Self {
-        if self.destructive == Some(true) {
+        let writes = matches!(&self.effects, Effects::Declared(list)
+            if list.iter().any(|e| matches!(e.operation, Operation::Write | Operation::Execute)));
+        if writes || self.destructive == Some(true) {
             self.read_only = false;
-        }
-        if let Effects::Declared(list) = &self.effects
-            && list.iter().any(|e| matches!(e.operation, Operation::Write | Operation::Execute))
-        {
-            self.read_only = false;
+            self.class = self.class.max(Class::WriteExclusive);
         }
         self
     }
@@ -304,6 +302,8 @@ mod tests {
         assert!(!claim.settled().read_only);
         let claim =
             Claim { read_only: true, effects: [Effect::write("/a")].into(), ..Claim::strictest() };
-        assert!(!claim.settled().read_only);
+        let settled = Claim { class: Class::ReadOnly, ..claim }.settled();
+        assert!(!settled.read_only);
+        assert_eq!(settled.class, Class::WriteExclusive, "nor does it share as a reader");
     }
 }

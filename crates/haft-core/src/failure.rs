@@ -278,6 +278,23 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// Returns the chain of errors behind the failure, for the operator alone.
+    #[must_use]
+    pub fn cause(&self) -> Option<String> {
+        let mut next = self.source();
+        let mut all = String::new();
+        while let Some(error) = next {
+            if !all.is_empty() {
+                all.push_str(": ");
+            }
+            all.push_str(&error.to_string());
+            next = error.source();
+        }
+        (!all.is_empty()).then(|| bounded(all))
+    }
+}
+
 /// Cuts on a character boundary and says so.
 fn bounded(mut text: String) -> String {
     if text.len() > MESSAGE_LIMIT {

@@ -97,6 +97,8 @@ pub enum Event {
         meant: ToolName,
         /// The failure's code; nothing for a success.
         failed: Option<Code>,
+        /// What is behind the failure, for the operator alone.
+        cause: Option<String>,
         /// Whether the body ran.
         ran: Ran,
         /// How long the whole walk took.

@@ -20,6 +20,8 @@ pub(crate) struct Shelf {
     by_name: HashMap<ToolName, usize, ahash::RandomState>,
     aliases: HashMap<String, usize, ahash::RandomState>,
     fingerprint: [u8; 32],
+    /// How many of the entries, from the first, are this program's own.
+    own: usize,
     /// Whether some tool must be looked at each turn.
     conditional: bool,
 }
@@ -41,13 +43,14 @@ impl Shelf {
             .take(own)
             .flat_map(|(at, e)| e.spec().aliases.iter().map(move |alias| (alias.clone(), at)))
             .collect();
-        let conditional = entries.iter().any(|e| {
+        let conditional = entries.iter().enumerate().any(|(at, e)| {
             let spec = e.spec();
-            spec.enabled.is_some()
-                || spec.requires_user_interaction
-                || spec.needs.iter().any(|n| n.kind == NeedKind::Side)
+            // The state that own tools need was checked when the runtime was built.
+            let needs = |n: &haft_core::Need| n.kind == NeedKind::Side || at >= own;
+            spec.enabled.is_some() || spec.requires_user_interaction || spec.needs.iter().any(needs)
         });
-        Self { entries, by_name, aliases, fingerprint: hasher.finalize().into(), conditional }
+        let fingerprint = hasher.finalize().into();
+        Self { entries, by_name, aliases, fingerprint, own, conditional }
     }
 
     pub(crate) fn entries(&self) -> &[Arc<Entry>] {
@@ -67,7 +70,11 @@ impl Shelf {
     /// told.
     pub(crate) fn seen_through(&self, view: &View, told: &mut Vec<String>) -> Self {
         let mut shown: Vec<Arc<Entry>> = Vec::new();
-        for entry in &self.entries {
+        let mut own = 0;
+        for (at, entry) in self.entries.iter().enumerate() {
+            if at == self.own {
+                own = shown.len();
+            }
             let Some(name) = view.shown(entry.name().as_str(), entry.spec()) else { continue };
             if !ToolName::is_safe(&name) || shown.iter().any(|e| *e.name() == *name) {
                 told.push(format!(
@@ -80,7 +87,9 @@ impl Shelf {
                 shown.push(Arc::new(entry.renamed(name.into())));
             }
         }
-        let own = shown.len();
+        if self.own >= self.entries.len() {
+            own = shown.len();
+        }
         Self::new(shown, own)
     }
 }
@@ -93,8 +102,8 @@ pub enum Withheld {
     Disabled,
     /// A rule refuses every call of it; the rule's reason.
     Denied(String),
-    /// The run supplies no value of this type.
-    MissingSide(&'static str),
+    /// The host supplies no value of this type.
+    MissingValue(&'static str),
     /// It needs a person and nobody can answer.
     NeedsInteraction,
 }
@@ -104,7 +113,7 @@ impl fmt::Display for Withheld {
         match self {
             Self::Disabled => f.write_str("it is switched off at the moment"),
             Self::Denied(reason) => f.write_str(reason),
-            Self::MissingSide(_) => f.write_str("the host did not supply what it needs"),
+            Self::MissingValue(_) => f.write_str("the host did not supply what it needs"),
             Self::NeedsInteraction => f.write_str("it needs a person and nobody can answer here"),
         }
     }
@@ -220,9 +229,12 @@ fn withhold(
     if spec.requires_user_interaction && !interactive {
         return Some(Withheld::NeedsInteraction);
     }
-    let missing = |n: &&haft_core::Need| n.kind == NeedKind::Side && !scope.side.has(n.type_id);
+    let missing = |n: &&haft_core::Need| match n.kind {
+        NeedKind::Side => !scope.side.has(n.type_id),
+        NeedKind::State => !scope.state.has(n.type_id),
+    };
     if let Some(need) = spec.needs.iter().find(missing) {
-        return Some(Withheld::MissingSide(need.type_name));
+        return Some(Withheld::MissingValue(need.type_name));
     }
     policy.hides(entry, scope).map(Withheld::Denied)
 }

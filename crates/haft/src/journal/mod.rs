@@ -58,8 +58,10 @@ pub struct Settled {
     pub meant: ToolName,
     /// The failure's code; nothing for a success.
     pub failed: Option<Code>,
-    /// The failure's message, or nothing.
+    /// What the model was told of a failure.
     pub error: Option<String>,
+    /// What is behind the failure, for the operator alone.
+    pub cause: Option<String>,
     /// Whether the body ran.
     pub ran: Ran,
     /// How long the walk took.

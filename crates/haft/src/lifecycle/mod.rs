@@ -193,6 +193,7 @@ async fn settle(turn: &TurnCore, cx: &Context, envelope: &mut Envelope) {
         meant: cx.meant().clone(),
         failed: envelope.failure().map(Failure::code),
         error: envelope.failure().map(|f| f.message().to_owned()),
+        cause: envelope.failure().and_then(Failure::cause),
         ran: envelope.ran(),
         elapsed: envelope.elapsed,
     };
@@ -214,6 +215,7 @@ fn tell_finished(turn: &TurnCore, cx: &Context, envelope: &Envelope) {
         call: cx.call_id().clone(),
         meant: cx.meant().clone(),
         failed: envelope.failure().map(Failure::code),
+        cause: envelope.failure().and_then(Failure::cause),
         ran: envelope.ran(),
         elapsed: envelope.elapsed,
     });
@@ -232,6 +234,7 @@ impl Drop for Unfinished<'_> {
             call: self.cx.call_id().clone(),
             meant: self.cx.meant().clone(),
             failed: Some(Code::UnknownOutcome),
+            cause: Some("the walk was dropped before its end".to_owned()),
             ran: Ran::Unknown,
             elapsed: self.began.elapsed(),
         });

@@ -171,6 +171,16 @@ impl TurnCore {
         }
     }
 
+    /// Returns whether a call is nested, at any depth, in a call of this tool.
+    pub(crate) fn works_in(&self, cx: &Context, tool: &ToolName) -> bool {
+        let is_outer = |outer: &CallId, outer_cx: &WeakContext| {
+            cx.call_id().is_within(outer)
+                && outer_cx.upgrade().is_some_and(|outer| outer.meant() == tool)
+        };
+        lock(&self.calls).iter().any(|c| is_outer(&c.id, &c.cx))
+            || lock(&self.nested).iter().any(|(id, outer)| is_outer(id, outer))
+    }
+
     /// Returns whether this call must not start or go on.
     pub(crate) fn is_stopped(&self, cx: &Context) -> bool {
         cx.is_cancelled() || self.interrupted.load(Ordering::SeqCst)

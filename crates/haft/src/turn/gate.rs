@@ -72,7 +72,11 @@ pub(crate) async fn enter<'t>(
     }
     if let Some(parent) = parent {
         covered(parent, claim)?;
-        let slot = slot(turn, entry, cx, deadline).await?;
+        // A tool that calls itself works in the slot it already has.
+        let slot = match entry.slots().is_none() || turn.works_in(cx, entry.name()) {
+            true => None,
+            false => slot(turn, entry, cx, deadline).await?,
+        };
         return Ok(Entered { _seat: None, holds: Holds { _slot: slot, ..Holds::default() } });
     }
     let seat = match turn.seats.try_acquire() {

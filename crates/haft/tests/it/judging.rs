@@ -374,3 +374,15 @@ async fn a_limit_of_zero_is_refused_when_the_runtime_is_built() {
     let error = Runtime::builder().config(config).build().unwrap_err();
     assert!(error.to_string().contains("`max_concurrency`"));
 }
+
+#[tokio::test]
+async fn the_operator_finds_what_the_model_is_not_told() {
+    let journal = haft::MemoryJournal::new(10);
+    let tool = DynTool::new(read("t"), json!({}), |_, _| async {
+        Err::<(), _>(Failure::hidden(std::io::Error::other("password is hunter2")))
+    });
+    let runtime = permissive(vec![tool]).journal(journal.clone()).build().unwrap();
+    let answers = runtime.run().turn().await.unwrap().run(calls("t")).await;
+    assert!(!answers[0].text().contains("hunter2"));
+    assert_eq!(journal.settled()[0].cause.as_deref(), Some("password is hunter2"));
+}

@@ -80,3 +80,18 @@ async fn a_nested_call_may_be_refused_like_any_other() {
     let failure = unknown.call("outer", json!({"x": "a"})).await.unwrap_err();
     assert_eq!(failure.code(), Code::UnknownTool);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_calls_itself_works_in_its_own_slot() {
+    let tool = DynTool::new(read("count").concurrency(1), open_schema(), |args, cx| async move {
+        let x = args["x"].as_str().unwrap_or_default().to_owned();
+        match x.len() {
+            0 => Ok("end".to_owned()),
+            n => Ok(cx.call("count", json!({"x": &x[..n - 1]})).await?.to_text() + &x),
+        }
+    });
+    let runtime = permissive(vec![tool]).build().unwrap();
+    let call = runtime.call("count", json!({"x": "abc"}));
+    let output = tokio::time::timeout(Duration::from_secs(5), call).await.unwrap().unwrap();
+    assert_eq!(output.to_text(), "endaababc");
+}

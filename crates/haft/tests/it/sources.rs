@@ -157,6 +157,24 @@ async fn aliases_answer_for_own_tools_only() {
 }
 
 #[tokio::test]
+async fn a_view_does_not_let_a_source_take_over_an_alias() {
+    let log = Log::default();
+    let remote = Remote::new("r", &log, vec![quick(read("t").alias("ours"))]);
+    let catalog = Catalog::builder().add(quick(read("own").alias("ours"))).source(remote);
+    let run = runtime(catalog).run_builder().view(View::all().hide("nothing")).start();
+    let answers = run.turn().await.unwrap().run(calls("ours:1")).await;
+    assert_eq!((answers[0].meant().as_str(), answers[0].text().as_str()), ("own", "own(1)"));
+}
+
+#[tokio::test]
+async fn a_source_s_tool_without_its_state_is_not_offered() {
+    let log = Log::default();
+    let remote = Remote::new("r", &log, vec![quick(read("t").need(haft::Need::state::<User>()))]);
+    let turn = runtime(Catalog::builder().source(remote)).run().turn().await.unwrap();
+    assert!(names(&turn).is_empty());
+}
+
+#[tokio::test]
 async fn a_view_filters_renames_and_hides_and_refuses_what_it_hides() {
     let tools = vec![quick(read("look")), quick(read("debug_x")), quick(write("change"))];
     let runtime = runtime(Catalog::builder().add(tools));
