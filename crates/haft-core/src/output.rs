@@ -96,12 +96,18 @@ impl Output {
         self
     }
 
+    /// Returns the content as text, without copying it where it is one text already.
+    #[must_use]
+    pub fn as_text(&self) -> Cow<'_, str> {
+        match self.blocks.as_slice() {
+            [Block::Text { text }] => Cow::Borrowed(text),
+            _ => Cow::Owned(self.to_text()),
+        }
+    }
+
     /// Returns the content as text; media and links are described in a line each.
     #[must_use]
     pub fn to_text(&self) -> String {
-        if let [Block::Text { text }] = self.blocks.as_slice() {
-            return text.clone();
-        }
         let mut out = String::new();
         for block in &self.blocks {
             if !out.is_empty() {

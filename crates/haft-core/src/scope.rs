@@ -8,7 +8,7 @@ use std::{
     collections::HashMap,
     fmt,
     ops::Deref,
-    path::PathBuf,
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -38,7 +38,7 @@ pub struct Scope {
     /// Which turn of the run this is, from 1.
     pub cycle: u32,
     /// Where relative paths start.
-    pub working_directory: PathBuf,
+    pub working_directory: Arc<Path>,
     /// Whatever the host wants to tell, read-only.
     pub metadata: Arc<Map<String, Value>>,
     /// The join of what the run has read so far.
@@ -64,7 +64,7 @@ impl Default for Scope {
             agent_path: Vec::new(),
             depth: 0,
             cycle: 1,
-            working_directory: PathBuf::from("."),
+            working_directory: Path::new(".").into(),
             metadata: Arc::default(),
             label: Label::CLEAN,
             left: Left::default(),

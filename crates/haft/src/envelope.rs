@@ -1,6 +1,6 @@
 //! What the model receives for one call: an outcome with a size, a label and an id.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use haft_core::{Block, CallId, Failure, Label, Output, Ran, ToolName};
 use serde::Serialize;
@@ -125,16 +125,17 @@ impl Envelope {
 
     /// Returns what the model reads.
     #[must_use]
-    pub fn text(&self) -> String {
+    pub fn text(&self) -> Cow<'_, str> {
         match &self.outcome {
-            Outcome::Output(output) => output.to_text(),
+            Outcome::Output(output) => output.as_text(),
             Outcome::Failure { failure, interrupted_output } if interrupted_output.is_empty() => {
-                failure.to_string()
+                failure.to_string().into()
             }
             Outcome::Failure { failure, interrupted_output } => format!(
                 "{failure}\nOutput before the interruption ({} characters):\n{interrupted_output}",
                 interrupted_output.chars().count()
-            ),
+            )
+            .into(),
         }
     }
 
@@ -143,7 +144,7 @@ impl Envelope {
     pub fn blocks(&self) -> Vec<Block> {
         match &self.outcome {
             Outcome::Output(output) => output.blocks.clone(),
-            Outcome::Failure { .. } => vec![Block::text(self.text())],
+            Outcome::Failure { .. } => vec![Block::text(self.text().into_owned())],
         }
     }
 

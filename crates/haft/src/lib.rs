@@ -26,7 +26,7 @@ pub use error::{Error, ErrorKind};
 pub use event::{Event, Observer};
 pub use export::{Dialect, Response};
 pub use hooks::{Before, Hook};
-pub use journal::{Intended, Journal, MemoryJournal, Settled, Written};
+pub use journal::{End, Intended, Intention, Journal, MemoryJournal, Record, Settled, Written};
 pub use policy::{AllowEverything, Answer, Approver, DefaultPolicy, Guard, Policy, Question};
 pub use run::{Run, RunBuilder};
 pub use runtime::{Runtime, RuntimeBuilder};

@@ -180,7 +180,7 @@ impl RunBuilder {
 
     /// Sets where relative paths start.
     pub fn working_directory(mut self, path: impl Into<PathBuf>) -> Self {
-        self.scope.working_directory = path.into();
+        self.scope.working_directory = path.into().into();
         self
     }
 

@@ -49,11 +49,10 @@ pub(crate) async fn within<T>(
     }
 }
 
-/// Returns the moment so long after now; a time beyond the clock's range is as far as it goes.
-pub(crate) fn after(time: Duration) -> Instant {
+/// Returns the moment so long after another; a time beyond the clock's range is as far as it goes.
+pub(crate) fn after(from: Instant, time: Duration) -> Instant {
     const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
-    let now = Instant::now();
-    now.checked_add(time).unwrap_or_else(|| now + FAR)
+    from.checked_add(time).unwrap_or_else(|| from + FAR)
 }
 
 /// Polls once and says what came of it.

@@ -54,7 +54,7 @@ pub(super) fn answer(answers: &[Envelope]) -> Value {
 fn content(answer: &Envelope) -> Value {
     let blocks = answer.output().map(|o| o.blocks.as_slice()).unwrap_or_default();
     if !blocks.iter().any(|b| matches!(b, Block::Image { .. })) {
-        return Value::String(answer.text());
+        return Value::String(answer.text().into_owned());
     }
     blocks
         .iter()

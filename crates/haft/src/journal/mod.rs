@@ -12,61 +12,38 @@ use std::{
     time::Duration,
 };
 
-use haft_core::{BoxError, BoxFuture, CallId, Class, Code, Failure, Ran, RunId, ToolName, Verdict};
-use serde::Serialize;
+use haft_core::{BoxError, BoxFuture, Class, Code, Context, Failure, Ran, Verdict};
 use serde_json::Value;
 
-pub use self::memory::MemoryJournal;
+pub use self::memory::{End, Intention, MemoryJournal, Record};
 use crate::{
+    envelope::Envelope,
     lifecycle::Permitted,
     watch::{panic_text, within},
 };
 
-/// A call that is about to run.
-#[derive(Debug, Clone, Serialize)]
+/// A call that is about to run. Borrowed: a journal takes over what it wants to keep.
+#[derive(Debug)]
 #[non_exhaustive]
-pub struct Intended {
-    /// The run.
-    pub run: RunId,
-    /// Which turn of it.
-    pub cycle: u32,
-    /// The call.
-    pub call: CallId,
-    /// The tool.
-    pub tool: ToolName,
+pub struct Intended<'a> {
+    /// The call: its run, its ids, its names.
+    pub call: &'a Context,
     /// The frozen arguments.
-    pub arguments: Arc<Value>,
+    pub arguments: &'a Arc<Value>,
     /// How it shares the floor.
     pub class: Class,
     /// Who allowed it, and why.
-    pub verdict: Verdict,
+    pub verdict: &'a Verdict,
 }
 
 /// A call that has ended, whether or not it ran.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug)]
 #[non_exhaustive]
-pub struct Settled {
-    /// The run.
-    pub run: RunId,
-    /// Which turn of it.
-    pub cycle: u32,
-    /// The call.
-    pub call: CallId,
-    /// The name the model wrote.
-    pub called: ToolName,
-    /// The tool it meant.
-    pub meant: ToolName,
-    /// The failure's code; nothing for a success.
-    pub failed: Option<Code>,
-    /// What the model was told of a failure.
-    pub error: Option<String>,
-    /// What is behind the failure, for the operator alone.
-    pub cause: Option<String>,
-    /// Whether the body ran.
-    pub ran: Ran,
-    /// How long the walk took.
-    #[serde(skip)]
-    pub elapsed: Duration,
+pub struct Settled<'a> {
+    /// The call: its run, its ids, its names.
+    pub call: &'a Context,
+    /// What it will be answered with, once this is written down.
+    pub answer: &'a Envelope,
 }
 
 /// The end of writing something down: now, for a journal in memory, or later.
@@ -89,10 +66,10 @@ impl fmt::Debug for Written<'_> {
 /// Where intents and outcomes are kept.
 pub trait Journal: Send + Sync + 'static {
     /// Writes down that a call is about to run. Until this ends, nothing runs.
-    fn intend(&self, intended: Intended) -> Written<'_>;
+    fn intend(&self, intended: &Intended<'_>) -> Written<'_>;
 
     /// Writes down how a call ended. Until this ends, nobody is told.
-    fn settle(&self, settled: Settled) -> Written<'_>;
+    fn settle(&self, settled: &Settled<'_>) -> Written<'_>;
 }
 
 /// The proof that an intent was written down.
@@ -106,17 +83,14 @@ pub(crate) async fn intend(
     limit: Duration,
 ) -> Result<Intent, Failure> {
     let admitted = permitted.admitted();
-    let cx = admitted.context();
     let intended = Intended {
-        run: cx.run_id().clone(),
-        cycle: cx.cycle(),
-        call: cx.call_id().clone(),
-        tool: cx.meant().clone(),
-        arguments: Arc::clone(admitted.arguments()),
+        call: admitted.context(),
+        arguments: admitted.arguments(),
         class: admitted.claim().class,
-        verdict: permitted.verdict().clone(),
+        verdict: permitted.verdict(),
     };
-    match written(|| journal.intend(intended), limit).await {
+    let started = catch_unwind(AssertUnwindSafe(|| journal.intend(&intended)));
+    match end(started, limit).await {
         Ok(()) => Ok(Intent(())),
         Err(e) => Err(Failure::new(
             Code::Unrecorded,
@@ -130,27 +104,23 @@ pub(crate) async fn intend(
 /// Writes down how a call ended.
 pub(crate) fn settle<'a>(
     journal: &'a dyn Journal,
-    settled: Settled,
+    call: &Context,
+    answer: &Envelope,
     limit: Duration,
-) -> impl Future<Output = Result<(), BoxError>> + 'a {
-    written(|| journal.settle(settled), limit)
+) -> impl Future<Output = Result<(), BoxError>> + use<'a> {
+    let settled = Settled { call, answer };
+    end(catch_unwind(AssertUnwindSafe(|| journal.settle(&settled))), limit)
 }
 
-/// Starts writing at once, under the watch, and waits for the end if there is something to wait
-/// for. A plain function, so that what is written does not stay in the future.
-fn written<'a>(
-    write: impl FnOnce() -> Written<'a>,
-    limit: Duration,
-) -> impl Future<Output = Result<(), BoxError>> + 'a {
-    let started = catch_unwind(AssertUnwindSafe(write));
-    async move {
-        match started {
-            Ok(Written::Now(written)) => written,
-            Ok(Written::Later(writing)) => match Box::pin(within(limit, writing)).await {
-                Ok(written) => written,
-                Err(stopped) => Err(stopped.to_string().into()),
-            },
-            Err(panic) => Err(panic_text(&*panic).into()),
-        }
+/// Waits for the end of what was started under the watch, if there is something to wait for. What
+/// is written is not part of this future.
+async fn end(started: std::thread::Result<Written<'_>>, limit: Duration) -> Result<(), BoxError> {
+    match started {
+        Ok(Written::Now(written)) => written,
+        Ok(Written::Later(writing)) => match Box::pin(within(limit, writing)).await {
+            Ok(written) => written,
+            Err(stopped) => Err(stopped.to_string().into()),
+        },
+        Err(panic) => Err(panic_text(&*panic).into()),
     }
 }

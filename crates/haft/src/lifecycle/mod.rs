@@ -22,7 +22,7 @@ pub(crate) use self::permit::Permitted;
 use crate::{
     envelope::{Envelope, Outcome},
     event::Event,
-    journal::{self, Settled},
+    journal,
     turn::{Admitted, TurnCore, gate},
 };
 
@@ -60,7 +60,7 @@ pub(crate) async fn walk(
     };
     let outcome = match admitted {
         Ok(admitted) => {
-            let work = run(&turn, admitted, parent.as_deref());
+            let work = run(&turn, admitted, parent.as_deref(), began);
             match std::panic::AssertUnwindSafe(work).catch_unwind().await {
                 Ok(outcome) => outcome,
                 // Bodies, judges and hooks are watched one by one; this is a mistake of ours.
@@ -90,11 +90,13 @@ async fn run(
     turn: &Arc<TurnCore>,
     admitted: Admitted,
     parent: Option<&Parent>,
+    began: Instant,
 ) -> Result<Output, Failure> {
-    // Most calls are cleared without anyone having to wait; the others pay for a box.
-    let permitted = match permit::at_once(turn, admitted) {
-        Ok(permitted) => permitted,
-        Err(admitted) => Box::pin(clear(turn, admitted)).await?,
+    // Most calls are cleared without anyone having to wait; the others pay for a box, and their
+    // time counts from their permission on.
+    let (permitted, mut from) = match permit::at_once(turn, admitted) {
+        Ok(permitted) => (permitted, began),
+        Err(admitted) => (Box::pin(clear(turn, admitted)).await?, Instant::now()),
     };
     let (entry, claim, cx) = {
         let admitted = permitted.admitted();
@@ -107,9 +109,10 @@ async fn run(
     // Before the message has ended only plain reads may start.
     if turn.end.get().is_none() && claim.class != Class::ReadOnly {
         Box::pin(message_end(turn, &cx)).await?;
+        from = Instant::now();
     }
     let config = &turn.inner.config;
-    let mut deadline = watch::after(entry.spec().deadline.unwrap_or(config.deadline));
+    let mut deadline = watch::after(from, entry.spec().deadline.unwrap_or(config.deadline));
     if let Some(outer) = parent.and_then(|p| p.deadline) {
         deadline = deadline.min(outer);
     }
@@ -185,21 +188,10 @@ pub(crate) fn not_run(why: &str) -> Failure {
 
 /// Writes down how the call ended; what cannot be written down is not told as if it were.
 async fn settle(turn: &TurnCore, cx: &Context, envelope: &mut Envelope) {
-    let settled = Settled {
-        run: cx.run_id().clone(),
-        cycle: cx.cycle(),
-        call: cx.call_id().clone(),
-        called: cx.called().clone(),
-        meant: cx.meant().clone(),
-        failed: envelope.failure().map(Failure::code),
-        error: envelope.failure().map(|f| f.message().to_owned()),
-        cause: envelope.failure().and_then(Failure::cause),
-        ran: envelope.ran(),
-        elapsed: envelope.elapsed,
-    };
-    let ran = settled.ran;
+    let ran = envelope.ran();
     let limit = turn.inner.config.judge_timeout;
-    let Err(error) = journal::settle(&*turn.inner.journal, settled, limit).await else { return };
+    let written = journal::settle(&*turn.inner.journal, cx, envelope, limit).await;
+    let Err(error) = written else { return };
     let failure = Failure::new(
         Code::Unrecorded,
         "the call ended, but its end could not be written down, so its result is withheld",

@@ -105,7 +105,8 @@ async fn attempt(
     }
     // Boxed: a body that is ready at once, as most are, should not carry room for the wait.
     Box::pin(async {
-        let timeout = after(entry.spec().timeout.unwrap_or(turn.inner.config.timeout));
+        let limit = entry.spec().timeout.unwrap_or(turn.inner.config.timeout);
+        let timeout = after(Instant::now(), limit);
         let stop = tokio::select! {
             biased;
             ended = body.as_mut() => return Attempt::Ended(ended),

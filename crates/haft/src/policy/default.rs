@@ -111,7 +111,8 @@ mod tests {
 
     #[test]
     fn inside_is_judged_by_components() {
-        let scope = |root: &str| Scope { working_directory: root.into(), ..Scope::default() };
+        let scope =
+            |root: &str| Scope { working_directory: Path::new(root).into(), ..Scope::default() };
         for (root, target, is) in [
             ("/w", "a", true),
             ("/w", "/w/a", true),

@@ -14,6 +14,7 @@ use haft_core::{
     WeakContext,
 };
 use serde_json::Value;
+use smallvec::SmallVec;
 use tokio::{
     sync::{Notify, Semaphore},
     time::Instant,
@@ -37,7 +38,7 @@ pub(crate) struct TurnCore {
     forced: AtomicBool,
     interrupted: AtomicBool,
     told: Notify,
-    calls: Mutex<Vec<Taken>>,
+    calls: Mutex<SmallVec<[Taken; 1]>>,
     nested: Mutex<Vec<(CallId, WeakContext)>>,
 }
 

@@ -9,6 +9,7 @@ use std::{collections::HashSet, fmt, sync::Arc};
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use haft_core::{BoxFuture, CallId, Class, Code, Context, Failure, Label, Ran, ToolName};
+use smallvec::SmallVec;
 
 use super::{
     admit::{self, Admitted},
@@ -31,7 +32,7 @@ pub struct Intake {
     planner: Planner,
     /// The ids of all rows, once there are more than a few.
     ids: HashSet<CallId, ahash::RandomState>,
-    rows: Vec<Row>,
+    rows: SmallVec<[Row; 1]>,
     /// The batch that is at work.
     current: usize,
     /// The first row that has not been started.
@@ -79,7 +80,7 @@ impl Intake {
             abort_siblings,
             planner: Planner::default(),
             ids: HashSet::default(),
-            rows: Vec::new(),
+            rows: SmallVec::new(),
             current: 0,
             unstarted: 0,
             open: 0,

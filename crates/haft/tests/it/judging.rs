@@ -304,11 +304,11 @@ struct Broken {
 }
 
 impl Journal for Broken {
-    fn intend(&self, _: haft::Intended) -> Written<'_> {
+    fn intend(&self, _: &haft::Intended<'_>) -> Written<'_> {
         Written::Now(if self.intend { Ok(()) } else { Err("disk full".into()) })
     }
 
-    fn settle(&self, _: haft::Settled) -> Written<'_> {
+    fn settle(&self, _: &haft::Settled<'_>) -> Written<'_> {
         let ok = self.settle;
         Written::Later(Box::pin(async move {
             if ok {
@@ -384,5 +384,6 @@ async fn the_operator_finds_what_the_model_is_not_told() {
     let runtime = permissive(vec![tool]).journal(journal.clone()).build().unwrap();
     let answers = runtime.run().turn().await.unwrap().run(calls("t")).await;
     assert!(!answers[0].text().contains("hunter2"));
-    assert_eq!(journal.settled()[0].cause.as_deref(), Some("password is hunter2"));
+    let end = journal.records()[0].end.clone().unwrap();
+    assert_eq!(end.cause.as_deref(), Some("password is hunter2"));
 }

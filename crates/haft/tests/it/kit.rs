@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use haft::{
     AllowEverything, Call, Capabilities, Catalog, Class, DynTool, Envelope, Event, Failure,
-    Runtime, RuntimeBuilder, Spec,
+    MemoryJournal, Record, Runtime, RuntimeBuilder, Spec,
 };
 use serde_json::{Value, json};
 
@@ -115,4 +115,14 @@ pub(crate) fn ends(answers: &[Envelope]) -> Vec<String> {
             format!("{} {end}", a.id())
         })
         .collect()
+}
+
+/// Returns the records of calls that were about to run.
+pub(crate) fn intents(journal: &MemoryJournal) -> Vec<Record> {
+    journal.records().into_iter().filter(|r| r.intent.is_some()).collect()
+}
+
+/// Returns the records of calls that have ended.
+pub(crate) fn settled(journal: &MemoryJournal) -> Vec<Record> {
+    journal.records().into_iter().filter(|r| r.end.is_some()).collect()
 }

@@ -163,7 +163,7 @@ async fn a_view_does_not_let_a_source_take_over_an_alias() {
     let catalog = Catalog::builder().add(quick(read("own").alias("ours"))).source(remote);
     let run = runtime(catalog).run_builder().view(View::all().hide("nothing")).start();
     let answers = run.turn().await.unwrap().run(calls("ours:1")).await;
-    assert_eq!((answers[0].meant().as_str(), answers[0].text().as_str()), ("own", "own(1)"));
+    assert_eq!((answers[0].meant().as_str(), &*answers[0].text()), ("own", "own(1)"));
 }
 
 #[tokio::test]

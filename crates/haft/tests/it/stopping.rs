@@ -92,7 +92,7 @@ async fn a_deadline_that_passes_while_waiting_means_nothing_ran() {
     let (_, second) = tokio::join!(one.run(calls("long")), two.run(calls("short")));
     assert_eq!(ends(&second), ["c1 deadline_passed"]);
     assert_eq!(second[0].ran(), Ran::No);
-    assert_eq!(journal.intents().len(), 1);
+    assert_eq!(intents(&journal).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -231,12 +231,13 @@ async fn dropping_the_dispatch_cancels_the_turn_and_still_records_every_call() {
     let dropped = tokio::time::timeout(Duration::from_millis(20), turn.run(calls("t t t"))).await;
     assert!(dropped.is_err());
     for _ in 0..200 {
-        if journal.settled().len() == 3 {
+        if settled(&journal).len() == 3 {
             break;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let codes: Vec<_> = journal.settled().iter().map(|s| (s.failed, s.ran)).collect();
+    let codes: Vec<_> =
+        settled(&journal).into_iter().filter_map(|r| r.end).map(|e| (e.failed, e.ran)).collect();
     assert_eq!(codes[0], (Some(Code::Cancelled), Ran::Yes));
     assert_eq!(codes[1..], [(Some(Code::Cancelled), Ran::No); 2]);
     for id in ["c1", "c2", "c3"] {
@@ -384,7 +385,7 @@ async fn dropping_an_open_stream_stops_what_it_started() {
     }
     drop(intake);
     for _ in 0..200 {
-        if journal.settled().len() == 2 {
+        if settled(&journal).len() == 2 {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;

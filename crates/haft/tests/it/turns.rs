@@ -147,8 +147,8 @@ async fn a_message_that_ended_badly_runs_nothing_and_answers_everything() {
         let turn = runtime.run().turn().await.unwrap();
         let answers = turn.run_stopped(calls("t t nosuch"), stop).await;
         assert_eq!(ends(&answers), ["c1 not_run", "c2 not_run", "c3 not_run"]);
-        assert!(journal.intents().is_empty());
-        assert_eq!(journal.settled().len(), 3, "refused calls are recorded too");
+        assert!(intents(&journal).is_empty());
+        assert_eq!(settled(&journal).len(), 3, "refused calls are recorded too");
     }
 }
 
@@ -228,4 +228,15 @@ async fn ids_in_the_context_tell_called_from_meant() {
     let answers = run.turn().await.unwrap().run(calls("find")).await;
     assert_eq!(answers[0].text(), "find search 1 r/1/0/c1");
     assert_eq!((answers[0].called().as_str(), answers[0].meant().as_str()), ("find", "search"));
+}
+
+#[tokio::test]
+async fn the_memory_journal_keeps_the_last_calls_and_no_more() {
+    let journal = MemoryJournal::new(2);
+    let runtime = permissive(vec![quick(read("t"))]).journal(journal.clone()).build().unwrap();
+    runtime.run().turn().await.unwrap().run(calls("t t nosuch t")).await;
+    let kept: Vec<_> =
+        journal.records().iter().map(|r| (r.call.to_string(), r.intent.is_some())).collect();
+    assert_eq!(kept, [("c3".to_owned(), false), ("c4".to_owned(), true)]);
+    assert!(journal.records().iter().all(|r| r.end.is_some()));
 }
