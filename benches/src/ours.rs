@@ -34,28 +34,30 @@ impl Turn {
         Self { run: runtime().run() }
     }
 
-    async fn turn(&self, questions: impl Iterator<Item = &'static Question>, ids: &[String]) {
-        let questions: Vec<_> = questions.collect();
-        let turn = self.run.turn().await.unwrap_or_else(|e| panic!("{e}"));
-        let calls = questions.iter().zip(ids).map(|(question, id)| {
-            Call::new(id.as_str(), NAME, Arguments::Text(question.arguments.clone()))
-        });
-        let answers = turn.run(calls).await;
-        assert_eq!(answers.len(), questions.len());
-        for (answer, question) in answers.iter().zip(questions) {
-            question.check(&answer.text());
-        }
+    async fn turn(&self, calls: impl IntoIterator<Item = Call>) -> Vec<haft::Envelope> {
+        self.run.turn().await.unwrap_or_else(|e| panic!("{e}")).run(calls).await
     }
+}
+
+/// The call as a provider's response would bring it: an id, a name, and JSON text.
+fn call(id: &str, question: &Question) -> Call {
+    Call::new(id, NAME, Arguments::Text(question.arguments.clone()))
 }
 
 impl Subject for Turn {
     async fn ask(&self, question: &'static Question) {
-        self.turn(std::iter::once(question), &["call".to_owned()]).await;
+        let answers = self.turn([call("call", question)]).await;
+        assert_eq!(answers.len(), 1);
+        question.check(&answers[0].text());
     }
 
     async fn fan100(&self) {
-        let ids: Vec<String> = (0..FAN).map(|n| format!("call_{n}")).collect();
-        self.turn(questions(FAN), &ids).await;
+        let calls = questions(FAN).enumerate().map(|(n, q)| call(&format!("call_{n}"), q));
+        let answers = self.turn(calls).await;
+        assert_eq!(answers.len(), FAN as usize);
+        for (answer, question) in answers.iter().zip(questions(FAN)) {
+            question.check(&answer.text());
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::Path,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering, fence},
     },
     time::{Duration, Instant},
@@ -62,6 +62,8 @@ struct Inner {
     called: ToolName,
     meant: ToolName,
     stopped: AtomicBool,
+    why: OnceLock<(Code, String)>,
+    heard: Mutex<Label>,
     /// Made when somebody asks for it: most bodies never do.
     token: OnceLock<CancellationToken>,
     deadline: OnceLock<Instant>,
@@ -73,11 +75,33 @@ struct Inner {
     nested: AtomicU32,
 }
 
-/// What must outlive the answer when a blocking job does.
+/// What must outlive the answer when some work of the call does.
 #[derive(Default)]
 struct Lease {
     running: usize,
     kept: Vec<Box<dyn Any + Send>>,
+    /// The call has its answer; nothing new may start under it.
+    ended: bool,
+}
+
+/// Work of a call that may outlive its body: a blocking job, a nested call. While one lives, what
+/// the call held is kept.
+pub struct Busy(Context);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let mut lease = self.0.lease();
+        lease.running -= 1;
+        let kept = if lease.running == 0 { std::mem::take(&mut lease.kept) } else { Vec::new() };
+        drop(lease);
+        drop(kept);
+    }
+}
+
+impl fmt::Debug for Busy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Busy")
+    }
 }
 
 /// How much partial output is kept for the answer of an interrupted call.
@@ -99,6 +123,8 @@ impl Context {
             called,
             meant,
             stopped: AtomicBool::new(false),
+            why: OnceLock::new(),
+            heard: Mutex::new(Label::CLEAN),
             token: OnceLock::new(),
             deadline: OnceLock::new(),
             attempt: AtomicU32::new(1),
@@ -339,37 +365,19 @@ impl Context {
             }
         }
 
-        struct Running(Context);
-        impl Drop for Running {
-            fn drop(&mut self) {
-                let mut lease = self.0.0.lease.lock().unwrap_or_else(PoisonError::into_inner);
-                lease.running -= 1;
-                let kept =
-                    if lease.running == 0 { std::mem::take(&mut lease.kept) } else { Vec::new() };
-                drop(lease);
-                drop(kept);
-            }
-        }
-
         let (send, receive) = oneshot::channel();
         let stage = Arc::new(AtomicU8::new(QUEUED));
         let withdraw = Withdraw(Arc::clone(&stage));
         let cx = self.clone();
         self.0.host.block(Box::new(move || {
+            // The count rises before the stage does, so that nobody misses a running job.
+            let Some(busy) = cx.busy() else { return };
+            if stage.compare_exchange(QUEUED, STARTED, Ordering::AcqRel, Ordering::Acquire).is_err()
             {
-                // The count rises before the stage does, so `keep` never misses a running job.
-                let mut lease = cx.0.lease.lock().unwrap_or_else(PoisonError::into_inner);
-                if stage
-                    .compare_exchange(QUEUED, STARTED, Ordering::AcqRel, Ordering::Acquire)
-                    .is_err()
-                {
-                    return;
-                }
-                lease.running += 1;
+                return;
             }
-            let running = Running(cx);
-            let result = catch_unwind(AssertUnwindSafe(|| work(&running.0)));
-            drop(running);
+            let result = catch_unwind(AssertUnwindSafe(|| work(&busy.0)));
+            drop(busy);
             let _ = send.send(result);
         }))?;
         let received = receive.await;
@@ -381,13 +389,20 @@ impl Context {
         }
     }
 
-    /// Says that this call should stop. For hosts.
-    pub fn stop(&self) {
+    /// Says that this call should stop, and why; of several reasons the first stays. For hosts.
+    pub fn stop(&self, code: Code, why: &str) {
+        let _ = self.0.why.set((code, why.to_owned()));
         self.0.stopped.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         if let Some(token) = self.0.token.get() {
             token.cancel();
         }
+    }
+
+    /// Returns why this call should stop, if it should.
+    #[must_use]
+    pub fn why_stopped(&self) -> Option<(Code, &str)> {
+        self.0.why.get().map(|(code, why)| (*code, why.as_str()))
     }
 
     /// Returns how many nested calls this one has made.
@@ -423,21 +438,56 @@ impl Context {
         self.0.claim.get()
     }
 
-    /// Keeps something until no blocking work of this call is left, and returns whether there was
-    /// any. For hosts: this is how an abandoned body keeps its place on the floor.
-    pub fn keep(&self, what: impl Any + Send) -> bool {
-        let mut lease = self.0.lease.lock().unwrap_or_else(PoisonError::into_inner);
-        let busy = lease.running > 0;
-        if busy {
-            lease.kept.push(Box::new(what));
+    /// Begins work that may outlive the body; nothing once the call has ended. For hosts.
+    #[must_use]
+    pub fn busy(&self) -> Option<Busy> {
+        let mut lease = self.lease();
+        if lease.ended {
+            return None;
         }
-        busy
+        lease.running += 1;
+        drop(lease);
+        Some(Busy(self.clone()))
     }
 
-    /// Returns whether blocking work of this call is still running.
+    /// Ends the call: nothing new starts under it, and while some of its work still lives, what it
+    /// held is kept, after `abandon` has seen it. For hosts: this is how a body that could not be
+    /// stopped keeps its place on the floor.
+    pub fn close<T: Any + Send>(&self, held: T, abandon: impl FnOnce(&T)) {
+        let mut lease = self.lease();
+        lease.ended = true;
+        if lease.running > 0 {
+            abandon(&held);
+            lease.kept.push(Box::new(held));
+        }
+    }
+
+    /// Returns whether the call has ended.
     #[must_use]
-    pub fn is_blocking(&self) -> bool {
-        self.0.lease.lock().unwrap_or_else(PoisonError::into_inner).running > 0
+    pub fn is_closed(&self) -> bool {
+        self.lease().ended
+    }
+
+    /// Returns whether work of this call, blocking or nested, is still under way.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.lease().running > 0
+    }
+
+    fn lease(&self) -> MutexGuard<'_, Lease> {
+        self.0.lease.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the label of a nested call's answer: this call has read it. For hosts.
+    pub fn heard(&self, label: Label) {
+        let mut heard = self.0.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        *heard = heard.join(label);
+    }
+
+    /// Returns the join of what this call's nested calls have answered.
+    #[must_use]
+    pub fn heard_label(&self) -> Label {
+        *self.0.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -98,6 +98,12 @@ impl CallId {
         Self(format!("{}{}{n}", self.0, Self::WITHIN).into())
     }
 
+    /// Returns whether this could be taken for the id of a nested call.
+    #[must_use]
+    pub fn looks_nested(&self) -> bool {
+        self.0.contains(Self::WITHIN)
+    }
+
     /// Returns whether this is the id of a call nested in the other, at any depth.
     #[must_use]
     pub fn is_within(&self, outer: &CallId) -> bool {

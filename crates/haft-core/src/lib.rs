@@ -28,7 +28,7 @@ pub mod private;
 
 pub use capability::{Capabilities, Capability};
 pub use claim::{Claim, Class, Effect, Effects, Key, Operation};
-pub use context::{Context, Host, Note, WeakContext};
+pub use context::{Busy, Context, Host, Note, WeakContext};
 pub use erased::{Args, Body, DynTool, IntoTools};
 pub use failure::{BoxError, Code, Failure, Ran, Retry};
 pub use haft_macros::{ToolCore as Tool, tool_core as tool, tools_core as tools};

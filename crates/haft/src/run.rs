@@ -83,7 +83,8 @@ impl Run {
     /// Fails when a source cannot be opened.
     pub async fn turn(&self) -> Result<Turn, Error> {
         let core = &self.0;
-        let (shelf, mut problems) = core.inner.catalog.refresh().await?;
+        let (shelf, mut problems) =
+            core.inner.catalog.refresh(core.inner.config.judge_timeout).await?;
         let shelf = core.look(shelf, &mut problems);
         let mut scope = core.base.clone();
         scope.cycle = core.cycle.fetch_add(1, Ordering::Relaxed) + 1;

@@ -4,7 +4,7 @@
 //! that admission only looks things up. A schema that does not compile is an error here and
 //! never at call time.
 
-use std::{fmt, sync::Arc};
+use std::{collections::HashMap, fmt, sync::Arc};
 
 use haft_core::{Body, Claim, DynTool, Isolation, Manifest, Spec, ToolName, Unknown};
 use jsonschema::{Draft, PatternOptions, Validator};
@@ -80,6 +80,20 @@ impl Entry {
         };
         let known = known_properties(&input);
         let fill = Fill::of(&input);
+        for (key, default) in fill.defaults() {
+            let alone = json!({ key: default });
+            let place = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
+            // Alone it may lack what is required; what counts is whether the default itself fits.
+            let wrong = validator
+                .iter_errors(&alone)
+                .find(|e| e.instance_path().as_str().starts_with(&place));
+            if let Some(error) = wrong {
+                return Err(bad_schema(
+                    "input",
+                    &format!("the default of `{key}` does not fit: {error}"),
+                ));
+            }
+        }
         for example in &spec.examples {
             let mut filled = example.clone();
             fill.apply(&mut filled);
@@ -248,6 +262,11 @@ impl fmt::Debug for Entry {
 /// Compiles a schema offline and with bounded patterns: linear time where the pattern allows it,
 /// a backtrack limit where it needs look-around.
 fn compile(schema: &Value) -> Result<Validator, String> {
+    if unfolded(schema) > UNFOLDED {
+        return Err(format!(
+            "its references unfold into more than {UNFOLDED} parts, which no call could be checked against in time"
+        ));
+    }
     let options = || {
         jsonschema::options()
             .offline()
@@ -273,6 +292,52 @@ fn compile(schema: &Value) -> Result<Validator, String> {
                 .build(schema)
         })
         .map_err(|e| e.to_string())
+}
+
+/// An honest schema unfolds into a few thousand parts.
+const UNFOLDED: u64 = 1_000_000;
+
+/// Counts the parts of a schema with every local reference followed, as a validator may have to
+/// follow them for a single value. Each definition is counted once and then remembered.
+fn unfolded(schema: &Value) -> u64 {
+    fn count(root: &Value, node: &Value, seen: &mut HashMap<String, u64>, depth: usize) -> u64 {
+        // Deeper than any honest schema; the validator has its own guard for what is.
+        if depth > 200 {
+            return u64::MAX;
+        }
+        let below =
+            |value: &Value, seen: &mut HashMap<String, u64>| count(root, value, seen, depth + 1);
+        match node {
+            Value::Array(list) => {
+                list.iter().fold(1, |sum: u64, item| sum.saturating_add(below(item, seen)))
+            }
+            Value::Object(map) => {
+                let mut sum: u64 = 1;
+                for (key, value) in map {
+                    // Definitions count where they are referred to.
+                    if key != "$defs" && key != "definitions" {
+                        sum = sum.saturating_add(below(value, seen));
+                    }
+                }
+                if let Some(target) = map.get("$ref").and_then(Value::as_str)
+                    && let Some(found) = target.strip_prefix('#').and_then(|p| root.pointer(p))
+                {
+                    let known = seen.get(target).copied();
+                    let unfolded = known.unwrap_or_else(|| {
+                        // Met again before its end it is recursive: then the value bounds it.
+                        seen.insert(target.to_owned(), 1);
+                        let unfolded = count(root, found, seen, depth + 1);
+                        seen.insert(target.to_owned(), unfolded);
+                        unfolded
+                    });
+                    sum = sum.saturating_add(unfolded);
+                }
+                sum
+            }
+            _ => 0,
+        }
+    }
+    count(schema, schema, &mut HashMap::new(), 0)
 }
 
 /// A pattern that compiles to more than this is an attack or an accident.
@@ -312,8 +377,20 @@ fn close(mut schema: Value, unknown: Unknown) -> Result<Value, String> {
 
 /// The root's property names, when the root alone says which there are.
 fn known_properties(schema: &Value) -> Option<Vec<String>> {
-    let combined = ["$ref", "allOf", "anyOf", "oneOf", "patternProperties", "if"];
-    if combined.iter().any(|k| schema.get(*k).is_some()) {
+    let combined = [
+        "$ref",
+        "$dynamicRef",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "patternProperties",
+        "if",
+        "dependentSchemas",
+    ];
+    let open = ["additionalProperties", "unevaluatedProperties"];
+    if combined.iter().any(|k| schema.get(*k).is_some())
+        || open.iter().any(|k| schema.get(*k).is_some_and(|s| *s != Value::Bool(false)))
+    {
         return None;
     }
     Some(

@@ -15,24 +15,28 @@ pub(crate) struct Fill {
 
 /// Recursive schemas are followed this far; deeper values keep their own spelling.
 const DEPTH: usize = 8;
+/// A plan has at most so many parts; a schema that refers to itself many times over would have more.
+const NODES: usize = 10_000;
 
 impl Fill {
     /// Makes the plan for a schema.
     pub(crate) fn of(schema: &Value) -> Self {
-        Self::at(schema, schema, DEPTH)
+        Self::at(schema, schema, DEPTH, &mut { NODES })
     }
 
-    fn at(root: &Value, schema: &Value, depth: usize) -> Self {
+    fn at(root: &Value, schema: &Value, depth: usize, left: &mut usize) -> Self {
         let Some(depth) = depth.checked_sub(1) else { return Self::default() };
+        let Some(fewer) = left.checked_sub(1) else { return Self::default() };
+        *left = fewer;
         let Some(node) = schema.as_object() else { return Self::default() };
         if let Some(target) = node.get("$ref").and_then(Value::as_str) {
             let found = target.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
-            return found.map(|f| Self::at(root, f, depth)).unwrap_or_default();
+            return found.map(|f| Self::at(root, f, depth, left)).unwrap_or_default();
         }
         // `anyOf [X, null]` is how an optional struct looks; other unions are left alone, because
         // which branch applies is not known here.
         if let Some(only) = sole_branch(node) {
-            return Self::at(root, only, depth);
+            return Self::at(root, only, depth, left);
         }
         let properties = node
             .get("properties")
@@ -40,13 +44,18 @@ impl Fill {
             .into_iter()
             .flatten()
             .map(|(key, schema)| {
-                (key.clone(), schema.get("default").cloned(), Self::at(root, schema, depth))
+                let inner = Self::at(root, schema, depth, left);
+                let mut default = schema.get("default").cloned();
+                if let Some(default) = &mut default {
+                    inner.apply(default);
+                }
+                (key.clone(), default, inner)
             })
             .filter(|(_, default, inner)| default.is_some() || !inner.is_empty())
             .collect();
         let items = node
             .get("items")
-            .map(|items| Self::at(root, items, depth))
+            .map(|items| Self::at(root, items, depth, left))
             .filter(|inner| !inner.is_empty())
             .map(Box::new);
         Self { integer: is_integer(node), properties, items }
@@ -56,8 +65,9 @@ impl Fill {
         !self.integer && self.properties.is_empty() && self.items.is_none()
     }
 
-    /// Writes what the plan says.
-    pub(crate) fn apply(&self, value: &mut Value) {
+    /// Writes what the plan says, and returns whether it added something.
+    pub(crate) fn apply(&self, value: &mut Value) -> bool {
+        let mut added = false;
         match value {
             Value::Number(number) if self.integer => {
                 if let Some(whole) = whole(number) {
@@ -68,7 +78,7 @@ impl Fill {
                 // Objects are small: comparing names is cheaper than hashing each of them again.
                 for (key, value) in map.iter_mut() {
                     if let Some((_, _, inner)) = self.properties.iter().find(|(k, ..)| k == key) {
-                        inner.apply(value);
+                        added |= inner.apply(value);
                     }
                 }
                 for (key, default, _) in &self.properties {
@@ -76,16 +86,27 @@ impl Fill {
                         && !map.contains_key(key)
                     {
                         map.insert(key.clone(), default.clone());
+                        added = true;
                     }
                 }
             }
             Value::Array(list) => {
                 if let Some(inner) = &self.items {
-                    list.iter_mut().for_each(|item| inner.apply(item));
+                    for item in list {
+                        added |= inner.apply(item);
+                    }
                 }
             }
             _ => {}
         }
+        added
+    }
+
+    /// Returns the defaults of the top level.
+    pub(crate) fn defaults(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.properties
+            .iter()
+            .filter_map(|(key, default, _)| Some((key.as_str(), default.as_ref()?)))
     }
 }
 

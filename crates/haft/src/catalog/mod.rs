@@ -18,9 +18,10 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
-use haft_core::{DynTool, IntoTools, ToolName};
+use haft_core::{BoxError, DynTool, IntoTools, ToolName};
 use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
 
@@ -31,7 +32,10 @@ pub use self::{
     source::Source,
     view::View,
 };
-use crate::error::{Error, ErrorKind};
+use crate::{
+    error::{Error, ErrorKind},
+    watch::within,
+};
 
 /// Every tool a runtime knows.
 ///
@@ -68,19 +72,22 @@ impl Catalog {
     }
 
     /// Returns the current shelf, with what the sources bring now, and what went wrong.
-    pub(crate) async fn refresh(&self) -> Result<(Arc<Shelf>, Vec<String>), Error> {
+    pub(crate) async fn refresh(
+        &self,
+        limit: Duration,
+    ) -> Result<(Arc<Shelf>, Vec<String>), Error> {
         if self.sources.is_empty() {
             return Ok((Arc::clone(&self.base), Vec::new()));
         }
-        self.opened.get_or_try_init(|| self.open()).await?;
+        self.opened.get_or_try_init(|| self.open(limit)).await?;
         let last = Arc::clone(&self.last());
         let mut problems = Vec::new();
         let mut entries: Vec<Arc<Entry>> = self.base.entries().to_vec();
         for source in &self.sources {
             let label: Arc<str> = format!("source `{}`", source.name()).into();
-            match source.tools().await {
+            let mut brought = Vec::new();
+            match asked(limit, source).await {
                 Ok(tools) => {
-                    let mut brought = Vec::new();
                     for tool in &tools {
                         match bring(source.name(), &label, tool, &last) {
                             Ok(entry) => brought.push(entry),
@@ -89,18 +96,18 @@ impl Catalog {
                         }
                     }
                     brought.sort_by(|a, b| a.name().cmp(b.name()));
-                    for entry in brought {
-                        match entries.iter().find(|e| e.name() == entry.name()) {
-                            Some(first) => problems.push(clash(&entry, first).to_string()),
-                            None => entries.push(entry),
-                        }
-                    }
                 }
                 Err(e) => {
                     problems.push(format!("{label} could not list its tools: {e}"));
                     // What it brought last time is still what it last said.
-                    entries
-                        .extend(last.entries().iter().filter(|e| e.source() == &*label).cloned());
+                    let before = last.entries().iter().filter(|e| e.source() == &*label);
+                    brought.extend(before.cloned());
+                }
+            }
+            for entry in brought {
+                match entries.iter().find(|e| e.name() == entry.name()) {
+                    Some(first) => problems.push(clash(&entry, first).to_string()),
+                    None => entries.push(entry),
                 }
             }
         }
@@ -117,12 +124,11 @@ impl Catalog {
     }
 
     /// Opens all sources in order; if one does not open, those before it are closed in reverse.
-    async fn open(&self) -> Result<(), Error> {
+    async fn open(&self, limit: Duration) -> Result<(), Error> {
         for (at, source) in self.sources.iter().enumerate() {
-            if let Err(e) = source.open().await {
-                for opened in self.sources[..at].iter().rev() {
-                    opened.close().await;
-                }
+            let opened = within(limit, async { source.open().await }).await;
+            if let Err(e) = opened.unwrap_or_else(|stopped| Err(stopped.to_string().into())) {
+                close_all(&self.sources[..at]).await;
                 return Err(Error::new(
                     ErrorKind::Source,
                     format!("source `{}` did not open: {e}", source.name()),
@@ -141,10 +147,19 @@ impl Catalog {
     }
 }
 
+/// A source that hangs while it lets go must not keep the others from doing so.
+const CLOSING: Duration = Duration::from_secs(10);
+
 async fn close_all(sources: &[Arc<dyn Source>]) {
     for source in sources.iter().rev() {
-        source.close().await;
+        let _ = within(CLOSING, async { source.close().await }).await;
     }
+}
+
+/// Asks a source for its tools, under the watch.
+async fn asked(limit: Duration, source: &Arc<dyn Source>) -> Result<Vec<DynTool>, BoxError> {
+    let tools = within(limit, async { source.tools().await }).await;
+    tools.unwrap_or_else(|stopped| Err(stopped.to_string().into()))
 }
 
 impl Drop for Catalog {

@@ -236,5 +236,9 @@ fn withhold(
     if let Some(need) = spec.needs.iter().find(missing) {
         return Some(Withheld::MissingValue(need.type_name));
     }
-    policy.hides(entry, scope).map(Withheld::Denied)
+    // FAIL CLOSED: a policy that panics hides the tool.
+    let hidden = std::panic::AssertUnwindSafe(|| policy.hides(entry, scope));
+    std::panic::catch_unwind(hidden)
+        .unwrap_or_else(|_| Some("whether it is allowed could not be found out".to_owned()))
+        .map(Withheld::Denied)
 }

@@ -72,7 +72,13 @@ impl View {
                 Rule::Prefix(prefix) => name.insert_str(0, prefix),
                 Rule::Rename(from, to) if *from == name => name.clone_from(to),
                 Rule::Hide(pattern) if glob(pattern, &name) => return None,
-                Rule::Filter(keep) if !keep(spec) => return None,
+                // FAIL CLOSED: a filter that panics hides the tool.
+                Rule::Filter(keep)
+                    if !std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| keep(spec)))
+                        .unwrap_or(false) =>
+                {
+                    return None;
+                }
                 Rule::Rename(..) | Rule::Hide(_) | Rule::Filter(_) => {}
             }
         }

@@ -74,7 +74,16 @@ pub trait Journal: Send + Sync + 'static {
 
 /// The proof that an intent was written down.
 #[derive(Debug)]
-pub(crate) struct Intent(());
+pub(crate) struct Intent {
+    took_time: bool,
+}
+
+impl Intent {
+    /// Returns whether writing it down took time, in which the world may have changed.
+    pub(crate) fn took_time(&self) -> bool {
+        self.took_time
+    }
+}
 
 /// Writes down the intent of a permitted call.
 pub(crate) async fn intend(
@@ -90,8 +99,9 @@ pub(crate) async fn intend(
         verdict: permitted.verdict(),
     };
     let started = catch_unwind(AssertUnwindSafe(|| journal.intend(&intended)));
+    let took_time = matches!(started, Ok(Written::Later(_)));
     match end(started, limit).await {
-        Ok(()) => Ok(Intent(())),
+        Ok(()) => Ok(Intent { took_time }),
         Err(e) => Err(Failure::new(
             Code::Unrecorded,
             "the call could not be written down beforehand, so it was not run",

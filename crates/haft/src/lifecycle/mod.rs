@@ -23,7 +23,7 @@ use crate::{
     envelope::{Envelope, Outcome},
     event::Event,
     journal,
-    turn::{Admitted, TurnCore, gate},
+    turn::{Admitted, Stop, TurnCore, gate},
 };
 
 /// A person's edit or a rule's rewrite goes round again; more often than this nobody agrees.
@@ -31,6 +31,7 @@ const MAX_ROUNDS: usize = 2;
 
 /// The call that a nested call is part of.
 pub(crate) struct Parent {
+    pub(crate) cx: Context,
     pub(crate) claim: Claim,
     pub(crate) deadline: Option<Instant>,
 }
@@ -74,7 +75,7 @@ pub(crate) async fn walk(
         id: cx.call_id().clone(),
         called: cx.called().clone(),
         meant: cx.meant().clone(),
-        label,
+        label: label.join(cx.heard_label()),
         cut: outcome.1,
         outcome: outcome.0,
         elapsed: began.elapsed(),
@@ -107,7 +108,7 @@ async fn run(
         verdict: permitted.verdict().clone(),
     });
     // Before the message has ended only plain reads may start.
-    if turn.end.get().is_none() && claim.class != Class::ReadOnly {
+    if turn.end.get() != Some(Stop::Done) && claim.class != Class::ReadOnly {
         Box::pin(message_end(turn, &cx)).await?;
         from = Instant::now();
     }
@@ -117,12 +118,20 @@ async fn run(
         deadline = deadline.min(outer);
     }
     cx.set_deadline(deadline.into_std());
-    let outer = parent.map(|p| &p.claim);
-    let entered = match gate::at_once(turn, &entry, &claim, &cx, outer) {
+    let entered = match gate::at_once(turn, &entry, &claim, &cx, parent) {
         Some(entered) => entered,
-        None => Box::pin(gate::enter(turn, &entry, &claim, &cx, outer, deadline)).await?,
+        None => Box::pin(gate::enter(turn, &entry, &claim, &cx, parent, deadline)).await?,
     };
     let intent = journal::intend(&*turn.inner.journal, &permitted, config.judge_timeout).await?;
+    if intent.took_time() {
+        may_start(turn, &cx)?;
+        if Instant::now() >= deadline {
+            return Err(Failure::new(
+                Code::DeadlinePassed,
+                "the call's time ran out while it was written down; nothing was run",
+            ));
+        }
+    }
     turn.inner.events.tell(|| Event::Running { call: cx.call_id().clone() });
     let outcome = perform::perform(turn, permitted, intent, entered, deadline).await;
     if turn.inner.hooks.is_empty() {
@@ -143,7 +152,7 @@ async fn clear(turn: &TurnCore, mut admitted: Admitted) -> Result<Permitted, Fai
         let mut permit = permit::permit(turn, admitted).await?;
         if let Permit::Ask(call, verdict) = permit {
             // Nobody is bothered about a message that may yet turn out to be cut off.
-            if turn.end.get().is_none() {
+            if turn.end.get() != Some(Stop::Done) {
                 message_end(turn, &cx).await?;
             }
             turn.inner
@@ -165,6 +174,17 @@ async fn clear(turn: &TurnCore, mut admitted: Admitted) -> Result<Permitted, Fai
         Code::Denied,
         "the arguments were changed again each time they were judged, so nothing was run",
     ))
+}
+
+/// Refuses a call that was stopped, or whose message ended badly, before its body begins.
+fn may_start(turn: &TurnCore, cx: &Context) -> Result<(), Failure> {
+    if turn.is_stopped(cx) {
+        return Err(turn.why_stopped(cx));
+    }
+    match turn.end.get().and_then(Stop::why_not) {
+        Some(why) => Err(not_run(why)),
+        None => Ok(()),
+    }
 }
 
 /// Waits until the model's message has ended, and refuses if it ended badly.
@@ -210,6 +230,18 @@ fn tell_finished(turn: &TurnCore, cx: &Context, envelope: &Envelope) {
         cause: envelope.failure().and_then(Failure::cause),
         ran: envelope.ran(),
         elapsed: envelope.elapsed,
+    });
+}
+
+/// Tells the terminal event of a call that cannot even begin its walk.
+pub(crate) fn tell_unfinished(turn: &TurnCore, cx: &Context, failure: &Failure) {
+    turn.inner.events.tell(|| Event::Finished {
+        call: cx.call_id().clone(),
+        meant: cx.meant().clone(),
+        failed: Some(failure.code()),
+        cause: failure.cause(),
+        ran: failure.ran(),
+        elapsed: std::time::Duration::ZERO,
     });
 }
 

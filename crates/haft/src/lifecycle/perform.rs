@@ -61,31 +61,40 @@ async fn work(
 ) -> Result<Output, Failure> {
     // Making the future runs the author's code too, so it happens under the watch.
     let body = async { entry.body().call(args, &cx).await };
-    match attempt(turn, &entry, &cx, yields, deadline, body).await {
+    let outcome = match attempt(turn, &entry, &cx, yields, deadline, body).await {
         // A body that ends in an error because it was told to stop is stopped, not failed.
         Attempt::Ended(ended @ (Ok(Err(_)) | Err(_))) if cx.is_cancelled() => {
-            let own = outcome(ended).map_or_else(|own| own.to_string(), |_| String::new());
-            Err(turn.why_stopped(&cx).with_ran(Ran::Yes).with_source(own))
+            stopped(outcome(ended), turn.why_stopped(&cx))
         }
         Attempt::Ended(ended) => checked(&entry, outcome(ended)),
         // It ended well after all: what is known is worth more than what was intended.
         Attempt::Yielded(Ok(Ok(output)), _) => checked(&entry, Ok(output)),
-        Attempt::Yielded(ended, stop) => Err(match outcome(ended) {
-            Ok(_) => stop.with_ran(Ran::Yes),
-            Err(own) => stop.with_ran(Ran::Yes).with_source(own.to_string()),
-        }),
+        Attempt::Yielded(ended, stop) => stopped(outcome(ended), stop),
         // An async body does nothing more once it is dropped.
-        Attempt::GivenUp(stop) if !cx.is_blocking() => Err(stop.with_ran(Ran::Yes)),
-        Attempt::GivenUp(stop) => {
-            entered.holds.abandon();
-            cx.keep(entered.holds);
-            Err(Failure::new(
-                Code::UnknownOutcome,
-                "the tool did not end when it was told to, and may still be working",
-            )
-            .with_next("find out what happened before you do it again")
-            .with_source(stop.to_string()))
-        }
+        Attempt::GivenUp(stop) => Err(stop.with_ran(Ran::Yes)),
+    };
+    // Dropping this lets go of the place, unless some work of the call still lives.
+    let still_working = cx.is_busy();
+    drop(entered);
+    outcome.map_err(|failure| match failure.ran() {
+        _ if still_working => Failure::new(
+            Code::UnknownOutcome,
+            "the tool did not end when it was told to, and may still be working",
+        )
+        .with_next("find out what happened before you do it again")
+        .with_source(failure.to_string()),
+        // The body ran, whatever the failure it passes on says of a nested call.
+        Ran::No => failure.with_ran(Ran::Yes),
+        Ran::Yes | Ran::Unknown => failure,
+    })
+}
+
+/// The failure of a body that ended after it was told to stop. What nobody knows stays unknown.
+fn stopped(ended: Result<Output, Failure>, stop: Failure) -> Result<Output, Failure> {
+    match ended {
+        Err(own) if own.ran() == Ran::Unknown => Err(own),
+        Err(own) => Err(stop.with_ran(Ran::Yes).with_source(own.to_string())),
+        Ok(_) => Err(stop.with_ran(Ran::Yes)),
     }
 }
 
@@ -114,8 +123,10 @@ async fn attempt(
             () = turn.interrupted(), if yields => turn.why_stopped(cx),
             () = tokio::time::sleep_until(timeout.min(deadline)) => late(timeout <= deadline),
         };
-        turn.stop_body(cx);
-        match tokio::time::timeout(turn.inner.config.grace, body.as_mut()).await {
+        turn.stop_body(cx, stop.code(), stop.message());
+        // A body that waits for a nested call hears of its end only after that call's own moment.
+        let moments = if cx.nested_calls() > 0 { 2 } else { 1 };
+        match tokio::time::timeout(turn.inner.config.grace * moments, body.as_mut()).await {
             Ok(ended) => Attempt::Yielded(ended, stop),
             Err(_) => Attempt::GivenUp(stop),
         }

@@ -31,10 +31,12 @@ pub(super) fn shape(
                     | Code::DeadlinePassed
                     | Code::UnknownOutcome
             );
-            let interrupted_output = match stopped && failure.ran() != Ran::No {
-                true => cx.partial_so_far(),
-                false => String::new(),
-            };
+            let mut interrupted_output = String::new();
+            if stopped && failure.ran() != Ran::No {
+                interrupted_output = cx.partial_so_far();
+                let limit = limit_of(bound.unwrap_or_default(), config.max_result);
+                interrupted_output.truncate(nth_char(&interrupted_output, limit));
+            }
             (Outcome::Failure { failure, interrupted_output }, None)
         }
     }
@@ -42,10 +44,11 @@ pub(super) fn shape(
 
 /// Cuts an output so that the whole of it stays within the bound.
 fn bound_output(output: &mut Output, bound: Bound, hard: usize) -> Option<Cut> {
-    let limit = match bound {
-        Bound::Chars(chars) => chars,
-        Bound::Unbounded => hard,
-    };
+    let limit = limit_of(bound, hard);
+    // Structured data repeats the text, so it gets as much room, and cannot be cut and stay true.
+    if output.structured.as_ref().is_some_and(|data| json_size(data) > limit.min(hard)) {
+        output.structured = None;
+    }
     // Bytes bound characters from above, so the common case counts nothing.
     let bytes: usize = output.blocks.iter().map(weight).sum();
     if bytes <= limit && bytes <= hard {
@@ -55,9 +58,9 @@ fn bound_output(output: &mut Output, bound: Bound, hard: usize) -> Option<Cut> {
     if of <= limit && bytes <= hard {
         return None;
     }
-    // Structured data cannot be cut and stay true; the text says what is missing.
     output.structured = None;
-    let mut room = limit.min(hard);
+    // Where bytes are the bound, a character may be four of them.
+    let mut room = if bytes > hard { limit.min(hard / 4) } else { limit };
     let mut shown = 0;
     let mut kept = Vec::new();
     for block in output.blocks.drain(..) {
@@ -72,8 +75,8 @@ fn bound_output(output: &mut Output, bound: Bound, hard: usize) -> Option<Cut> {
             Block::Text { text } => text,
             Block::Json { json } => json.to_string(),
             // Half a picture is no picture.
-            Block::Image { media_type, .. } => format!("[image {media_type} left out: too large]"),
-            Block::Audio { media_type, .. } => format!("[audio {media_type} left out: too large]"),
+            Block::Image { .. } => "[a picture is left out: too large]".to_owned(),
+            Block::Audio { .. } => "[sound is left out: too large]".to_owned(),
             Block::Link { uri, .. } => uri,
         };
         let (head, tail) = head_and_tail(&text, room);
@@ -85,6 +88,13 @@ fn bound_output(output: &mut Output, bound: Bound, hard: usize) -> Option<Cut> {
     }
     output.blocks = kept;
     Some(Cut { of, shown })
+}
+
+fn limit_of(bound: Bound, hard: usize) -> usize {
+    match bound {
+        Bound::Chars(chars) => chars,
+        Bound::Unbounded => hard,
+    }
 }
 
 /// Keeps three quarters of the room for the head and a quarter for the tail.
@@ -104,17 +114,21 @@ fn nth_char(text: &str, n: usize) -> usize {
 
 fn chars(block: &Block) -> usize {
     match block {
-        Block::Text { text } => text.chars().count(),
+        Block::Text { text } => text.chars().count().max(1),
         other => weight(other),
     }
 }
 
 fn weight(block: &Block) -> usize {
     match block {
-        Block::Text { text } => text.len(),
+        Block::Text { text } => text.len().max(1),
         Block::Json { json } => json_size(json),
-        Block::Image { data, .. } | Block::Audio { data, .. } => data.len(),
-        Block::Link { uri, name, .. } => uri.len() + name.len(),
+        Block::Image { data, media_type } | Block::Audio { data, media_type } => {
+            data.len() + media_type.len()
+        }
+        Block::Link { uri, name, media_type } => {
+            uri.len() + name.len() + media_type.as_ref().map_or(0, String::len)
+        }
     }
 }
 

@@ -125,7 +125,17 @@ pub(crate) fn admit(
 ) -> Result<Admitted, Failure> {
     let map = match call.arguments {
         Arguments::Text(text) => parse::object(&text, limit)?,
-        Arguments::Json(Value::Object(map)) => map,
+        Arguments::Json(Value::Object(map)) => {
+            let mut left = limit;
+            if !map.iter().all(|(key, value)| fits(key, value, &mut left, MAX_DEPTH)) {
+                return Err(Failure::new(
+                    Code::UnparseableArguments,
+                    format!("the arguments are nested too deep, or longer than {limit} bytes"),
+                )
+                .with_next("send less at once"));
+            }
+            map
+        }
         // Providers that carry data write "no arguments" in several ways.
         Arguments::Json(Value::Null) => Map::new(),
         Arguments::Json(other) => {
@@ -149,7 +159,10 @@ fn take_in(
     if !entry.validator().is_valid(&json) {
         return Err(problem::describe(&entry, &json));
     }
-    entry.fill().apply(&mut json);
+    // What a default adds must fit as well; the schema's author may have slipped below the top level.
+    if entry.fill().apply(&mut json) && !entry.validator().is_valid(&json) {
+        return Err(problem::describe(&entry, &json));
+    }
     let json = Arc::new(json);
     // Decoding and claiming run the author's code (a `Deserialize`, a claim function).
     let decoded = catch_unwind(AssertUnwindSafe(|| entry.body().decode(&json)));
@@ -165,6 +178,22 @@ fn take_in(
     // FAIL CLOSED: a claim that panics is the strictest claim.
     let claim = claimed.map(Claim::settled).unwrap_or_else(|_| Claim::strictest());
     Ok(Admitted(Box::new(Parts { entry, json, args, claim, cx })))
+}
+
+/// Data is nested no deeper than text may be.
+const MAX_DEPTH: usize = 128;
+
+/// Whether data is no larger than its text may be. Counts roughly, and stops when it is clear.
+fn fits(key: &str, value: &Value, left: &mut usize, depth: usize) -> bool {
+    let Some(depth) = depth.checked_sub(1) else { return false };
+    let own = key.len() + value.as_str().map_or(4, str::len);
+    let Some(rest) = left.checked_sub(own) else { return false };
+    *left = rest;
+    match value {
+        Value::Array(list) => list.iter().all(|item| fits("", item, left, depth)),
+        Value::Object(map) => map.iter().all(|(key, value)| fits(key, value, left, depth)),
+        _ => true,
+    }
 }
 
 /// A name is shown back in a message; a model may have written a page.

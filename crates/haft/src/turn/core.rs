@@ -47,15 +47,9 @@ struct Taken {
     id: CallId,
     called: ToolName,
     cx: WeakContext,
-    cause: Option<Cause>,
 }
 
-/// Why one call was stopped.
-#[derive(Debug, Clone)]
-enum Cause {
-    Alone,
-    Sibling(ToolName),
-}
+const CANCELLED: &str = "the turn was cancelled";
 
 impl TurnCore {
     pub(crate) fn new(run: &Arc<RunCore>, snapshot: Snapshot, scope: Arc<Scope>) -> Arc<Self> {
@@ -97,10 +91,9 @@ impl TurnCore {
             id: cx.call_id().clone(),
             called: cx.called().clone(),
             cx: cx.downgrade(),
-            cause: None,
         });
         if self.forced.load(Ordering::SeqCst) {
-            cx.stop();
+            cx.stop(Code::Cancelled, CANCELLED);
         }
     }
 
@@ -115,7 +108,7 @@ impl TurnCore {
         self.interrupt();
         let all: Vec<WeakContext> = lock(&self.calls).iter().map(|c| c.cx.clone()).collect();
         for cx in all.iter().filter_map(WeakContext::upgrade) {
-            self.stop_body(&cx);
+            self.stop_body(&cx, Code::Cancelled, CANCELLED);
         }
     }
 
@@ -138,37 +131,32 @@ impl TurnCore {
 
     /// Stops one call, and says whether it was there to be stopped.
     pub(crate) fn stop_call(&self, id: &str) -> bool {
-        self.stop(id, Cause::Alone)
-    }
-
-    /// Stops one call because a sibling failed.
-    pub(crate) fn stop_sibling(&self, id: &CallId, failed: &ToolName) {
-        self.stop(id.as_str(), Cause::Sibling(failed.clone()));
-    }
-
-    fn stop(&self, id: &str, cause: Cause) -> bool {
-        let cx = {
-            let mut calls = lock(&self.calls);
-            let Some(call) = calls.iter_mut().find(|c| c.id == *id) else { return false };
-            call.cause.get_or_insert(cause);
-            call.cx.upgrade()
-        };
-        if let Some(cx) = cx {
-            self.stop_body(&cx);
+        let found = lock(&self.calls).iter().find(|c| c.id == *id).map(|c| c.cx.clone());
+        if let Some(cx) = found.as_ref().and_then(WeakContext::upgrade) {
+            self.stop_body(&cx, Code::Cancelled, "this call was cancelled");
         }
-        true
+        found.is_some()
+    }
+
+    /// Stops the call that was taken in at this place, because a sibling failed.
+    pub(crate) fn stop_sibling(&self, at: usize, failed: &ToolName) {
+        let cx = lock(&self.calls).get(at).and_then(|c| c.cx.upgrade());
+        if let Some(cx) = cx {
+            let why = format!("`{failed}` in the same batch failed, and that cancels its siblings");
+            self.stop_body(&cx, Code::SiblingAborted, &why);
+        }
     }
 
     /// Tells a body, and the nested calls it is waiting for, to stop.
-    pub(crate) fn stop_body(&self, cx: &Context) {
-        cx.stop();
+    pub(crate) fn stop_body(&self, cx: &Context, code: Code, why: &str) {
+        cx.stop(code, why);
         if cx.nested_calls() > 0 {
             let below: Vec<WeakContext> = lock(&self.nested)
                 .iter()
                 .filter(|(id, _)| id.is_within(cx.call_id()))
                 .map(|(_, cx)| cx.clone())
                 .collect();
-            below.iter().filter_map(WeakContext::upgrade).for_each(|cx| cx.stop());
+            below.iter().filter_map(WeakContext::upgrade).for_each(|cx| cx.stop(code, why));
         }
     }
 
@@ -189,19 +177,8 @@ impl TurnCore {
 
     /// Says why a call is stopped. Says that nothing ran; whoever knows better says better.
     pub(crate) fn why_stopped(&self, cx: &Context) -> Failure {
-        let cause = lock(&self.calls)
-            .iter()
-            .find(|c| c.id == *cx.call_id() || cx.call_id().is_within(&c.id))
-            .and_then(|c| c.cause.clone());
-        match cause {
-            Some(Cause::Sibling(tool)) => Failure::new(
-                Code::SiblingAborted,
-                format!("`{tool}` in the same batch failed, and that cancels its siblings"),
-            ),
-            Some(Cause::Alone) => Failure::new(Code::Cancelled, "this call was cancelled"),
-            None => Failure::new(Code::Cancelled, "the turn was cancelled"),
-        }
-        .with_ran(Ran::No)
+        let (code, why) = cx.why_stopped().unwrap_or((Code::Cancelled, CANCELLED));
+        Failure::new(code, why).with_ran(Ran::No)
     }
 
     /// Waits for something that is not work, as long as the call may wait. Boxed, because most
@@ -279,6 +256,10 @@ impl Host for TurnCore {
     }
 
     fn tell(&self, cx: &Context, note: Note) {
+        // A body that could not be stopped may still talk; its call has had its last event.
+        if cx.is_closed() {
+            return;
+        }
         self.inner.events.tell(|| Event::Noted { call: cx.call_id().clone(), note: note.clone() });
     }
 }
@@ -305,31 +286,55 @@ async fn nested(turn: Arc<TurnCore>, cx: Context, call: Call) -> Result<Output, 
     let scope = Arc::new(scope);
     let inner = Context::new(scope, id.clone(), call.name.clone(), meant, Arc::clone(&turn) as _);
     lock(&turn.nested).push((id.clone(), inner.downgrade()));
-    let _listed = Listed { turn: &turn, id: &id };
+    let listed = Listed { turn: Arc::clone(&turn), id };
     // Stopped between the outer call's stop and our being listed: nobody would tell us.
-    if cx.is_cancelled() {
-        inner.stop();
+    if let Some((code, why)) = cx.why_stopped() {
+        inner.stop(code, why);
     }
     let admitted =
         entry.and_then(|entry| admit::admit(entry, call, inner.clone(), config.max_arguments));
-    let parent = lifecycle::Parent { claim, deadline: cx.deadline().map(Instant::from_std) };
-    let walk = lifecycle::walk(Arc::clone(&turn), admitted, inner, Some(Box::new(parent)));
-    match launch(walk).end().await {
-        Some(envelope) => envelope.into_outcome(),
+    let deadline = cx.deadline().map(Instant::from_std);
+    let parent = Box::new(lifecycle::Parent { cx: cx.clone(), claim, deadline });
+    // The walk goes on without us if we are dropped; it is told to stop, and stays listed until it
+    // has ended.
+    let mut leaving = StopOnDrop(Some((Arc::clone(&turn), inner.clone())));
+    let walk = lifecycle::walk(Arc::clone(&turn), admitted, inner, Some(parent));
+    let walk = async move {
+        let _listed = listed;
+        walk.await
+    };
+    let envelope = launch(walk).end().await;
+    leaving.0 = None;
+    match envelope {
+        Some(envelope) => {
+            cx.heard(envelope.label());
+            envelope.into_outcome()
+        }
         None => Err(Failure::new(Code::UnknownOutcome, "the nested call was lost")),
     }
 }
 
-/// A nested call that can be reached while it lasts.
-struct Listed<'a> {
-    turn: &'a TurnCore,
-    id: &'a CallId,
+/// Stops a nested call whose caller no longer waits for it.
+struct StopOnDrop(Option<(Arc<TurnCore>, Context)>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        if let Some((turn, cx)) = self.0.take() {
+            turn.stop_body(&cx, Code::Cancelled, "the call it was made by no longer waits for it");
+        }
+    }
 }
 
-impl Drop for Listed<'_> {
+/// A nested call that can be reached while it lasts.
+struct Listed {
+    turn: Arc<TurnCore>,
+    id: CallId,
+}
+
+impl Drop for Listed {
     fn drop(&mut self) {
         let mut nested = lock(&self.turn.nested);
-        if let Some(at) = nested.iter().position(|(id, _)| id == self.id) {
+        if let Some(at) = nested.iter().position(|(id, _)| *id == self.id) {
             nested.swap_remove(at);
         }
     }

@@ -3,9 +3,10 @@
 //! In: a permitted call. Out: what it holds while it works, or why it may not start. Waiting here
 //! is not working: it counts against the call's deadline, never against its timeout.
 //!
-//! INVARIANT: a nested call takes no new place, so holders never wait for each other.
+//! INVARIANT: a nested call takes no place on a floor, and waits for a slot only a while, so holders
+//! never wait for each other for long.
 
-use haft_core::{Claim, Class, Code, Context, Failure};
+use haft_core::{Busy, Claim, Class, Code, Context, Failure};
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 use tokio::time::Instant;
 
@@ -13,26 +14,36 @@ use super::{
     core::TurnCore,
     floor::{Door, Floor, Pass},
 };
-use crate::catalog::Entry;
+use crate::{catalog::Entry, lifecycle::Parent, watch::after};
 
-/// Everything a call holds while it works.
+/// Everything a call holds while it works. Leaving is dropping it, on every path: if some work of
+/// the call still lives then, it goes on holding the place.
 pub(crate) struct Entered<'t> {
     _seat: Option<SemaphorePermit<'t>>,
-    pub(crate) holds: Holds,
+    holds: Holds,
+    cx: Context,
 }
 
-/// What an abandoned body goes on holding.
+/// What a body that could not be stopped goes on holding.
 #[derive(Default)]
-pub(crate) struct Holds {
+struct Holds {
     _slot: Option<OwnedSemaphorePermit>,
     floor: Option<Pass>,
     keys: Option<Pass>,
+    /// A nested call works in its parent's place, which stays taken as long as this.
+    _parent: Option<Busy>,
 }
 
 impl Holds {
     /// Says that nobody waits for this body any more.
-    pub(crate) fn abandon(&self) {
+    fn abandon(&self) {
         self.floor.iter().chain(&self.keys).for_each(Pass::abandon);
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.cx.close(std::mem::take(&mut self.holds), Holds::abandon);
     }
 }
 
@@ -42,7 +53,7 @@ pub(crate) fn at_once<'t>(
     entry: &Entry,
     claim: &Claim,
     cx: &Context,
-    parent: Option<&Claim>,
+    parent: Option<&Parent>,
 ) -> Option<Entered<'t>> {
     let plain = parent.is_none() && entry.slots().is_none() && claim.keys.is_empty();
     if !plain || turn.is_stopped(cx) {
@@ -52,7 +63,7 @@ pub(crate) fn at_once<'t>(
     match turn.run.floor.enter(claim, cx.meant()) {
         Door::In(pass) => {
             let holds = Holds { floor: Some(pass), ..Holds::default() };
-            Some(Entered { _seat: Some(seat), holds })
+            Some(Entered { _seat: Some(seat), holds, cx: cx.clone() })
         }
         Door::Wait(..) | Door::Blocked(_) => None,
     }
@@ -64,20 +75,28 @@ pub(crate) async fn enter<'t>(
     entry: &Entry,
     claim: &Claim,
     cx: &Context,
-    parent: Option<&Claim>,
+    parent: Option<&Parent>,
     deadline: Instant,
 ) -> Result<Entered<'t>, Failure> {
     if turn.is_stopped(cx) {
         return Err(turn.why_stopped(cx));
     }
     if let Some(parent) = parent {
-        covered(parent, claim)?;
+        covered(&parent.claim, claim)?;
+        let busy = parent.cx.busy().ok_or_else(|| {
+            Failure::new(Code::NotRun, "the call it was made by has ended, so nothing was run")
+        })?;
         // A tool that calls itself works in the slot it already has.
         let slot = match entry.slots().is_none() || turn.works_in(cx, entry.name()) {
             true => None,
-            false => slot(turn, entry, cx, deadline).await?,
+            // Whoever has the slot may be waiting for what our parent holds, so we do not wait long.
+            false => {
+                let patience = after(Instant::now(), turn.inner.config.judge_timeout);
+                slot(turn, entry, cx, deadline.min(patience)).await?
+            }
         };
-        return Ok(Entered { _seat: None, holds: Holds { _slot: slot, ..Holds::default() } });
+        let holds = Holds { _slot: slot, _parent: Some(busy), ..Holds::default() };
+        return Ok(Entered { _seat: None, holds, cx: cx.clone() });
     }
     let seat = match turn.seats.try_acquire() {
         Ok(seat) => seat,
@@ -86,7 +105,6 @@ pub(crate) async fn enter<'t>(
             .await?
             .map_err(|_| Failure::new(Code::NotRun, "the turn is over"))?,
     };
-    let slot = slot(turn, entry, cx, deadline).await?;
     let floor = stand(turn, &turn.run.floor, claim, cx, deadline).await?;
     let keys = match claim.keys.is_empty() {
         true => None,
@@ -102,7 +120,10 @@ pub(crate) async fn enter<'t>(
             Some(stand(turn, &turn.inner.keys, &keyed, cx, deadline).await?)
         }
     };
-    Ok(Entered { _seat: Some(seat), holds: Holds { _slot: slot, floor: Some(floor), keys } })
+    // The slot comes last: a nested call of somebody who stands on the floor may need it first.
+    let slot = slot(turn, entry, cx, deadline).await?;
+    let holds = Holds { _slot: slot, floor: Some(floor), keys, _parent: None };
+    Ok(Entered { _seat: Some(seat), holds, cx: cx.clone() })
 }
 
 async fn slot(
@@ -156,7 +177,8 @@ fn covered(parent: &Claim, claim: &Claim) -> Result<(), Failure> {
     let within = !claim.keys.is_empty()
         && claim.keys.iter().all(|key| parent.keys.iter().any(|own| own.covers(key)));
     let fits = match (parent.class, claim.class) {
-        (Class::Unsafe, _) | (_, Class::ReadOnly) => true,
+        (Class::Unsafe, _) | (Class::ReadOnly, Class::ReadOnly) => true,
+        (Class::WriteExclusive, Class::ReadOnly) => alone || claim.keys.is_empty() || within,
         (Class::WriteExclusive, Class::WriteExclusive) => alone || within,
         (Class::WriteExclusive, Class::Unsafe) => alone,
         (Class::ReadOnly, Class::WriteExclusive | Class::Unsafe) => false,

@@ -29,6 +29,8 @@ pub struct Intake {
     core: Arc<TurnCore>,
     abort_siblings: bool,
     guard: ForceOnDrop,
+    /// The batch that a failed body has cancelled, and its tool.
+    aborted: Option<(usize, ToolName)>,
     planner: Planner,
     /// The ids of all rows, once there are more than a few.
     ids: HashSet<CallId, ahash::RandomState>,
@@ -78,6 +80,7 @@ impl Intake {
             guard: ForceOnDrop(Some(Arc::clone(&core))),
             core,
             abort_siblings,
+            aborted: None,
             planner: Planner::default(),
             ids: HashSet::default(),
             rows: SmallVec::new(),
@@ -115,6 +118,11 @@ impl Intake {
             .with_next("give every call an id of its own"));
         }
         let place = self.planner.place(admitted.as_ref().ok().map(Admitted::claim));
+        if let Some((batch, tool)) = &self.aborted
+            && *batch == place.batch
+        {
+            self.core.stop_sibling(self.rows.len(), tool);
+        }
         self.core.inner.events.tell(|| Event::Planned {
             call: id.clone(),
             called: called.clone(),
@@ -130,7 +138,8 @@ impl Intake {
 
     /// Makes sure the call has an id of its own; returns the id it came with if that was taken.
     fn name(&mut self, call: &mut Call) -> Option<CallId> {
-        let came_empty = call.id.as_str().is_empty();
+        // An id that looks like a nested call's is as good as none.
+        let came_empty = call.id.as_str().is_empty() || call.id.looks_nested();
         let came = (came_empty || self.is_taken(&call.id)).then(|| call.id.clone());
         if let Some(came) = &came {
             let stem = if came_empty { "call" } else { came.as_str() };
@@ -209,9 +218,10 @@ impl Intake {
         self.answers()
     }
 
-    fn answers(self) -> Vec<Envelope> {
-        let mut answers = Vec::with_capacity(self.rows.len());
-        answers.extend(self.rows.into_iter().map(|row| match row.state {
+    fn answers(mut self) -> Vec<Envelope> {
+        let rows = std::mem::take(&mut self.rows);
+        let mut answers = Vec::with_capacity(rows.len());
+        answers.extend(rows.into_iter().map(|row| match row.state {
             State::Done(envelope) => envelope,
             State::Waiting(..) | State::Flying => lost(row.id, row.called),
         }));
@@ -272,15 +282,35 @@ impl Intake {
         self.open -= 1;
         let row = &self.rows[at];
         let envelope = envelope.unwrap_or_else(|| lost(row.id.clone(), row.called.clone()));
-        if self.aborts_siblings(&envelope) {
-            let batch = row.batch;
-            for other in self.rows.iter().filter(|r| r.batch == batch) {
-                if other.id != *envelope.id() && !matches!(other.state, State::Done(_)) {
-                    self.core.stop_sibling(&other.id, envelope.meant());
+        let batch = row.batch;
+        let already = self.aborted.as_ref().is_some_and(|(aborted, _)| *aborted == batch);
+        if !already && self.aborts_siblings(&envelope) {
+            for (other, row) in self.rows.iter().enumerate() {
+                if row.batch == batch && other != at && !matches!(row.state, State::Done(_)) {
+                    self.core.stop_sibling(other, envelope.meant());
                 }
             }
+            self.aborted = Some((batch, envelope.meant().clone()));
         }
         self.rows[at].state = State::Done(envelope);
+    }
+}
+
+impl Drop for Intake {
+    /// Answers what was taken in and never started, so that it too has its last event and record.
+    fn drop(&mut self) {
+        let rows = std::mem::take(&mut self.rows);
+        for row in rows {
+            let State::Waiting(_, cx) = row.state else { continue };
+            let never =
+                Failure::new(Code::Cancelled, "the turn was given up before this call began")
+                    .with_ran(Ran::No);
+            if tokio::runtime::Handle::try_current().is_ok() {
+                launch(lifecycle::walk(Arc::clone(&self.core), Err(never), cx, None));
+            } else {
+                lifecycle::tell_unfinished(&self.core, &cx, &never);
+            }
+        }
     }
 }
 

@@ -14,5 +14,6 @@ mod nesting;
 mod sources;
 mod dialects;
 mod chaos;
+mod hostile;
 mod define;
 mod examples;
