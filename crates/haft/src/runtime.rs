@@ -42,6 +42,9 @@ pub(crate) struct Inner {
 
 /// Runs tools. Clones are the same runtime.
 ///
+/// Turns must be run inside a tokio runtime with its time driver enabled: timeouts, deadlines and
+/// grace are measured there.
+///
 /// ```
 /// use haft::{Catalog, DynTool, Runtime, Spec, Capabilities};
 /// use serde_json::json;

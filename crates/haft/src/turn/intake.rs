@@ -102,7 +102,8 @@ impl Intake {
     }
 
     /// Takes a call. If it only reads and nobody needs to be asked, it starts as soon as its place
-    /// allows; everything else waits for the end of the message.
+    /// allows; everything else waits for the end of the message. Must be called inside a tokio
+    /// runtime, because the call may have to become a task.
     pub fn push(&mut self, mut call: Call) {
         let twice = self.name(&mut call);
         let (id, called) = (call.id.clone(), call.name.clone());
