@@ -124,7 +124,7 @@ async fn blocking_work_that_its_own_body_leaves_behind_keeps_the_place() {
         async move {
             let work = cx.block(move |_| {
                 alive.store(true, Ordering::SeqCst);
-                std::thread::park_timeout(Duration::from_millis(300));
+                std::thread::park_timeout(Duration::from_secs(5));
                 alive.store(false, Ordering::SeqCst);
             });
             tokio::select! {
