@@ -193,7 +193,7 @@ async fn message_end(turn: &TurnCore, cx: &Context) -> Result<(), Failure> {
         biased;
         stop = turn.end.wait() => stop,
         () = cx.cancelled() => return Err(turn.why_stopped(cx)),
-        () = turn.interrupted() => return Err(turn.why_stopped(cx)),
+        () = turn.interrupted(cx) => return Err(turn.why_stopped(cx)),
     };
     match stop.why_not() {
         None => Ok(()),

@@ -120,7 +120,7 @@ async fn attempt(
             biased;
             ended = body.as_mut() => return Attempt::Ended(ended),
             () = cx.cancelled() => turn.why_stopped(cx),
-            () = turn.interrupted(), if yields => turn.why_stopped(cx),
+            () = turn.interrupted(cx), if yields => turn.why_stopped(cx),
             () = tokio::time::sleep_until(timeout.min(deadline)) => late(timeout <= deadline),
         };
         turn.stop_body(cx, stop.code(), stop.message());

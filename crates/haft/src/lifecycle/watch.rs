@@ -24,7 +24,7 @@ pub(crate) async fn watched<T>(
             biased;
             done = work => done.map_err(|panic| Stopped::Panicked(panic_text(&*panic))),
             () = cx.cancelled() => Err(Stopped::Cancelled(turn.why_stopped(cx))),
-            () = turn.interrupted() => Err(Stopped::Cancelled(turn.why_stopped(cx))),
+            () = turn.interrupted(cx) => Err(Stopped::Cancelled(turn.why_stopped(cx))),
             () = tokio::time::sleep(limit) => Err(Stopped::TimedOut(limit)),
         }
     })

@@ -118,8 +118,12 @@ impl TurnCore {
         self.told.notify_waiters();
     }
 
-    /// Waits until the turn is interrupted.
-    pub(crate) async fn interrupted(&self) {
+    /// Waits until an interrupt of the turn reaches this call. A nested call hears of it only
+    /// through the call it is part of: if that one blocks, it needs its nested calls to finish.
+    pub(crate) async fn interrupted(&self, cx: &Context) {
+        if cx.call_id().looks_nested() {
+            return std::future::pending().await;
+        }
         loop {
             let told = self.told.notified();
             if self.interrupted.load(Ordering::SeqCst) {
@@ -172,7 +176,8 @@ impl TurnCore {
 
     /// Returns whether this call must not start or go on.
     pub(crate) fn is_stopped(&self, cx: &Context) -> bool {
-        cx.is_cancelled() || self.interrupted.load(Ordering::SeqCst)
+        cx.is_cancelled()
+            || (self.interrupted.load(Ordering::SeqCst) && !cx.call_id().looks_nested())
     }
 
     /// Says why a call is stopped. Says that nothing ran; whoever knows better says better.
@@ -194,7 +199,7 @@ impl TurnCore {
                 biased;
                 got = what => Ok(got),
                 () = cx.cancelled() => Err(self.why_stopped(cx)),
-                () = self.interrupted() => Err(self.why_stopped(cx)),
+                () = self.interrupted(cx) => Err(self.why_stopped(cx)),
                 () = tokio::time::sleep_until(deadline) => Err(Failure::new(
                     Code::DeadlinePassed,
                     "the call's time ran out while it waited for its turn; nothing was run",

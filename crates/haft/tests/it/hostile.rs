@@ -397,3 +397,27 @@ async fn large_turns_that_are_cancelled_or_aborted_take_no_more_than_their_share
         answers[1..].iter().all(|a| a.failure().is_some_and(|f| f.code() == Code::SiblingAborted))
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupt_reaches_nested_calls_only_through_their_outer_call() {
+    let steps = |spec| {
+        DynTool::new(spec, open_schema(), |_, cx| async move {
+            cx.call("step", json!({})).await?;
+            cx.call("step", json!({})).await?;
+            Ok("both steps")
+        })
+    };
+    let tools = vec![
+        steps(read("blocks")),
+        steps(read("yields").interrupt(haft::Interrupt::Cancel)),
+        slow(read("step").interrupt(haft::Interrupt::Cancel), 1_000),
+    ];
+    let runtime = permissive(tools).build().unwrap();
+    let turn = runtime.run().turn().await.unwrap();
+    let control = turn.control();
+    let (answers, ()) = tokio::join!(turn.run(calls("blocks yields")), async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        control.interrupt();
+    });
+    assert_eq!(ends(&answers), ["c1 ok", "c2 cancelled"]);
+}
