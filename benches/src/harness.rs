@@ -37,14 +37,20 @@ pub(crate) struct Options {
     json: bool,
     rounds: u32,
     calls: u32,
+    /// The one case to run, as for a profiler; its ratio is then to itself.
+    only: Option<String>,
 }
 
 impl Options {
     /// Reads the arguments of the command.
     pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
         // Nine medians out many a disturbance; 20 000 calls are 10 to 50 ms, far above the clock's grain.
-        let mut options = Self { json: false, rounds: 9, calls: 20_000 };
+        let mut options = Self { json: false, rounds: 9, calls: 20_000, only: None };
         while let Some(arg) = args.next() {
+            if arg == "--only" {
+                options.only = Some(args.next().ok_or("`--only` needs the name of a case")?);
+                continue;
+            }
             let mut number = || -> Result<u32, String> {
                 let text = args.next().ok_or_else(|| format!("`{arg}` needs a number"))?;
                 text.parse().map_err(|e| format!("`{arg} {text}`: {e}"))
@@ -111,6 +117,9 @@ impl Bench {
 
     /// Adds one case.
     pub(crate) fn case(&mut self, name: String, run: impl Fn(&Runtime, u32) + 'static) {
+        if self.options.only.as_ref().is_some_and(|only| *only != name) {
+            return;
+        }
         self.cases.push(Case { name, run: Box::new(run), samples: Vec::new() });
     }
 

@@ -214,5 +214,8 @@ mod tests {
         assert!(covered(&keyed, &claim(Class::WriteExclusive, &["file:/a/b"])).is_ok());
         assert!(covered(&keyed, &claim(Class::WriteExclusive, &["file:/b"])).is_err());
         assert!(covered(&keyed, &writer).is_err());
+        assert!(covered(&keyed, &reader).is_ok());
+        assert!(covered(&keyed, &claim(Class::ReadOnly, &["file:/a/b"])).is_ok());
+        assert!(covered(&keyed, &claim(Class::ReadOnly, &["file:/b"])).is_err());
     }
 }

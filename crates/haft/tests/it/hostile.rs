@@ -421,3 +421,17 @@ async fn an_interrupt_reaches_nested_calls_only_through_their_outer_call() {
     });
     assert_eq!(ends(&answers), ["c1 ok", "c2 cancelled"]);
 }
+
+#[tokio::test]
+async fn arguments_of_a_map_are_not_dropped_as_unknown() {
+    let spec = read("t").unknown(haft::Unknown::Ignore);
+    let map = json!({"additionalProperties": {"type": "string"}});
+    let tool = DynTool::new(spec.clone(), map, |args, _| async move { Ok(args.to_string()) });
+    let runtime = permissive(vec![tool]).build().unwrap();
+    let kept = runtime.call("t", json!({"any": "thing"})).await.unwrap();
+    assert_eq!(kept.to_text(), r#"{"any":"thing"}"#);
+    let tool = DynTool::new(spec, open_schema(), |args, _| async move { Ok(args.to_string()) });
+    let runtime = permissive(vec![tool]).build().unwrap();
+    let dropped = runtime.call("t", json!({"x": "a", "other": 1})).await.unwrap();
+    assert_eq!(dropped.to_text(), r#"{"x":"a"}"#);
+}

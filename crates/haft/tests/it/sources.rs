@@ -222,3 +222,53 @@ async fn missing_state_is_a_build_error_naming_tool_and_type() {
     assert!(error.to_string().contains("User"), "{error}");
     assert!(Runtime::builder().catalog(catalog()).state(User("x")).build().is_ok());
 }
+
+/// What a hostile source may do instead of listing its tools.
+struct Hostile(&'static str);
+
+impl Source for Hostile {
+    fn name(&self) -> &str {
+        "hostile"
+    }
+
+    fn tools(&self) -> BoxFuture<'_, Result<Vec<DynTool>, BoxError>> {
+        match self.0 {
+            "panics at once" => panic!("on purpose"),
+            "panics later" => Box::pin(async { panic!("on purpose") }),
+            _ => Box::pin(std::future::pending()),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_hangs_or_panics_keeps_no_turn_from_starting() {
+    for way in ["panics at once", "panics later", "hangs"] {
+        let catalog = Catalog::builder().add(quick(read("own"))).source(Hostile(way));
+        let turn = runtime(catalog).run().turn().await.unwrap();
+        assert_eq!(names(&turn), ["own"], "{way}");
+        assert!(turn.snapshot().problems()[0].contains("`hostile`"), "{way}");
+    }
+}
+
+#[tokio::test]
+async fn a_filter_that_panics_hides_the_tool() {
+    let runtime = runtime(Catalog::builder().add(quick(read("t"))));
+    let run = runtime.run_builder().view(View::all().filter(|_| panic!("on purpose"))).start();
+    assert!(names(&run.turn().await.unwrap()).is_empty());
+}
+
+#[tokio::test]
+async fn what_a_failing_source_brought_before_may_not_clash_either() {
+    let log = Log::default();
+    let late = Remote::new("a", &log, vec![]);
+    let early = Remote::new("a__b", &log, vec![quick(read("c"))]);
+    let (late_tools, early_tools) = (Arc::clone(&late.tools), Arc::clone(&early.tools));
+    let runtime = runtime(Catalog::builder().source(late).source(early));
+    let run = runtime.run();
+    assert_eq!(names(&run.turn().await.unwrap()), ["a__b__c"]);
+    *late_tools.lock().unwrap() = Ok(vec![quick(read("b__c"))]);
+    *early_tools.lock().unwrap() = Err("gone".into());
+    let turn = run.turn().await.unwrap();
+    assert_eq!(names(&turn), ["a__b__c"], "one name, one tool");
+    assert!(turn.snapshot().problems().iter().any(|p| p.contains("two tools are called")));
+}
