@@ -17,7 +17,7 @@ use std::{
 };
 
 use serde_json::{Map, Value};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -72,6 +72,7 @@ struct Inner {
     partial: Mutex<String>,
     lease: Mutex<Lease>,
     claim: OnceLock<Claim>,
+    lend: OnceLock<Arc<Semaphore>>,
     nested: AtomicU32,
 }
 
@@ -132,6 +133,7 @@ impl Context {
             partial: Mutex::default(),
             lease: Mutex::default(),
             claim: OnceLock::new(),
+            lend: OnceLock::new(),
             nested: AtomicU32::new(0),
         }))
     }
@@ -403,6 +405,12 @@ impl Context {
     #[must_use]
     pub fn why_stopped(&self) -> Option<(Code, &str)> {
         self.0.why.get().map(|(code, why)| (*code, why.as_str()))
+    }
+
+    /// Returns the one place that this call's slot has for nested calls of the same tool. For hosts.
+    #[doc(hidden)]
+    pub fn lend(&self) -> &Arc<Semaphore> {
+        self.0.lend.get_or_init(|| Arc::new(Semaphore::new(1)))
     }
 
     /// Returns how many nested calls this one has made.

@@ -3,16 +3,12 @@
 //! Events are facts that already happened. An observer cannot change or fail a call; one that
 //! panics is left out for that event.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use haft_core::{CallId, Class, Code, Note, Ran, RunId, ToolName, Verdict};
 use serde_json::Value;
 
-use crate::turn::Place;
+use crate::{turn::Place, watch::caught};
 
 /// Something that happened.
 #[derive(Debug, Clone)]
@@ -149,7 +145,7 @@ impl Events {
         }
         let event = event();
         for observer in &self.0 {
-            let _ = catch_unwind(AssertUnwindSafe(|| observer.observe(&event)));
+            let _ = caught(|| observer.observe(&event));
         }
     }
 }

@@ -41,10 +41,10 @@ pub(crate) async fn within<T>(
 ) -> Result<T, Stopped> {
     let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
     if let Poll::Ready(done) = once(work.as_mut()).await {
-        return done.map_err(|panic| Stopped::Panicked(panic_text(&*panic)));
+        return done.map_err(|panic| Stopped::Panicked(words(panic)));
     }
     match Box::pin(tokio::time::timeout(limit, work)).await {
-        Ok(done) => done.map_err(|panic| Stopped::Panicked(panic_text(&*panic))),
+        Ok(done) => done.map_err(|panic| Stopped::Panicked(words(panic))),
         Err(_) => Err(Stopped::TimedOut(limit)),
     }
 }
@@ -60,8 +60,21 @@ pub(crate) async fn once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> 
     poll_fn(move |task| Poll::Ready(future.as_mut().poll(task))).await
 }
 
+/// Runs code that is not ours and returns the words of its panic, if it panics.
+pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    std::panic::catch_unwind(AssertUnwindSafe(work)).map_err(words)
+}
+
+/// Takes the words out of a panic and leaks the rest: dropping what somebody panicked with runs
+/// their code once more, outside of any watch.
+pub(crate) fn words(panic: Box<dyn Any + Send>) -> String {
+    let text = panic_text(&*panic);
+    std::mem::forget(panic);
+    text
+}
+
 /// The words of a panic, for the operator.
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
+fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic
         .downcast_ref::<&str>()
         .map(|s| (*s).to_owned())

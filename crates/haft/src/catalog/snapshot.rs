@@ -11,7 +11,7 @@ use haft_core::{NeedKind, Scope, ToolName};
 use sha2::{Digest, Sha256};
 
 use super::{Entry, View};
-use crate::{near::nearest, policy::Policy};
+use crate::{near::nearest, policy::Policy, watch::caught};
 
 /// All tools in order, with their index.
 #[derive(Debug)]
@@ -217,12 +217,9 @@ fn withhold(
     interactive: bool,
 ) -> Option<Withheld> {
     let spec = entry.spec();
-    let guarded = |f: &dyn Fn() -> bool| {
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).unwrap_or(false)
-    };
     if let Some(enabled) = &spec.enabled
         // FAIL CLOSED: a panic in `enabled` means no.
-        && !guarded(&|| enabled(scope))
+        && !caught(|| enabled(scope)).unwrap_or(false)
     {
         return Some(Withheld::Disabled);
     }
@@ -237,8 +234,7 @@ fn withhold(
         return Some(Withheld::MissingValue(need.type_name));
     }
     // FAIL CLOSED: a policy that panics hides the tool.
-    let hidden = std::panic::AssertUnwindSafe(|| policy.hides(entry, scope));
-    std::panic::catch_unwind(hidden)
+    caught(|| policy.hides(entry, scope))
         .unwrap_or_else(|_| Some("whether it is allowed could not be found out".to_owned()))
         .map(Withheld::Denied)
 }

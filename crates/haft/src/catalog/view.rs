@@ -73,10 +73,7 @@ impl View {
                 Rule::Rename(from, to) if *from == name => name.clone_from(to),
                 Rule::Hide(pattern) if glob(pattern, &name) => return None,
                 // FAIL CLOSED: a filter that panics hides the tool.
-                Rule::Filter(keep)
-                    if !std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| keep(spec)))
-                        .unwrap_or(false) =>
-                {
+                Rule::Filter(keep) if !crate::watch::caught(|| keep(spec)).unwrap_or(false) => {
                     return None;
                 }
                 Rule::Rename(..) | Rule::Hide(_) | Rule::Filter(_) => {}

@@ -19,7 +19,7 @@ pub use self::memory::{End, Intention, MemoryJournal, Record};
 use crate::{
     envelope::Envelope,
     lifecycle::Permitted,
-    watch::{panic_text, within},
+    watch::{within, words},
 };
 
 /// A call that is about to run. Borrowed: a journal takes over what it wants to keep.
@@ -131,6 +131,6 @@ async fn end(started: std::thread::Result<Written<'_>>, limit: Duration) -> Resu
             Ok(written) => written,
             Err(stopped) => Err(stopped.to_string().into()),
         },
-        Err(panic) => Err(panic_text(&*panic).into()),
+        Err(panic) => Err(words(panic).into()),
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::{
     permit::Permitted,
-    watch::{after, once, panic_text},
+    watch::{after, once, words},
     yields_to_interrupt,
 };
 use crate::{
@@ -149,7 +149,7 @@ fn outcome(ended: Ended) -> Result<Output, Failure> {
         // The words of a panic may hold anything; they are for the operator.
         Err(panic) => Err(Failure::new(Code::Panicked, "the tool broke while it ran")
             .with_next("do not repeat the same call; tell the user if you need it")
-            .with_source(panic_text(&*panic))),
+            .with_source(words(panic))),
     }
 }
 

@@ -5,8 +5,6 @@
 //!
 //! INVARIANT: this is the only place that makes a `Permitted`.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use haft_core::{Code, Decision, Failure, Verdict};
 use serde_json::Value;
 
@@ -14,6 +12,7 @@ use super::watch::{Stopped, watched};
 use crate::{
     policy::{Answer, Question},
     turn::{Admitted, TurnCore},
+    watch::caught,
 };
 
 /// A call that may run, exactly as it is.
@@ -61,7 +60,7 @@ pub(super) fn at_once(turn: &TurnCore, admitted: Admitted) -> Result<Permitted, 
     if body.checks() || body.guards() || !inner.hooks.is_empty() || !inner.guards.is_empty() {
         return Err(admitted);
     }
-    let judged = catch_unwind(AssertUnwindSafe(|| inner.policy.judge(&admitted)));
+    let judged = caught(|| inner.policy.judge(&admitted));
     match judged {
         Ok(verdict) if verdict.decision == Decision::Allow => Ok(Permitted { admitted, verdict }),
         _ => Err(admitted),
@@ -82,8 +81,7 @@ pub(super) async fn permit(turn: &TurnCore, admitted: Admitted) -> Result<Permit
 async fn judge(turn: &TurnCore, call: &Admitted) -> Result<Verdict, Failure> {
     let cx = call.context();
     let limit = turn.inner.config.judge_timeout;
-    let policy = AssertUnwindSafe(|| turn.inner.policy.judge(call));
-    let mut verdict = match catch_unwind(policy) {
+    let mut verdict = match caught(|| turn.inner.policy.judge(call)) {
         Ok(verdict) => verdict,
         // FAIL CLOSED: a policy that panics says no.
         Err(_) => return Err(silent("the policy", "it panicked")),

@@ -6,7 +6,7 @@ use futures_util::FutureExt as _;
 use haft_core::Context;
 
 use crate::turn::TurnCore;
-pub(super) use crate::watch::{Stopped, after, once, panic_text, within};
+pub(super) use crate::watch::{Stopped, after, once, within, words};
 
 /// Watches a judge, a check or a hook of one call.
 pub(crate) async fn watched<T>(
@@ -17,12 +17,12 @@ pub(crate) async fn watched<T>(
 ) -> Result<T, Stopped> {
     let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
     if let Poll::Ready(done) = once(work.as_mut()).await {
-        return done.map_err(|panic| Stopped::Panicked(panic_text(&*panic)));
+        return done.map_err(|panic| Stopped::Panicked(words(panic)));
     }
     Box::pin(async {
         tokio::select! {
             biased;
-            done = work => done.map_err(|panic| Stopped::Panicked(panic_text(&*panic))),
+            done = work => done.map_err(|panic| Stopped::Panicked(words(panic))),
             () = cx.cancelled() => Err(Stopped::Cancelled(turn.why_stopped(cx))),
             () = turn.interrupted(cx) => Err(Stopped::Cancelled(turn.why_stopped(cx))),
             () = tokio::time::sleep(limit) => Err(Stopped::TimedOut(limit)),

@@ -5,10 +5,7 @@
 //!
 //! INVARIANT: an `Admitted` exists only for arguments that its entry's validator accepted.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use haft_core::{Args, Claim, Code, Context, Failure, ToolName};
 use serde_json::{Map, Value};
@@ -17,7 +14,10 @@ use super::{
     call::{Arguments, Call},
     parse, problem,
 };
-use crate::catalog::{Entry, Found, Snapshot, Withheld};
+use crate::{
+    catalog::{Entry, Found, Snapshot, Withheld},
+    watch::caught,
+};
 
 /// A call whose arguments are valid, decoded and frozen. Boxed, because it is handed through every
 /// phase and a copy of each field in each of them would cost more than the box.
@@ -165,7 +165,7 @@ fn take_in(
     }
     let json = Arc::new(json);
     // Decoding and claiming run the author's code (a `Deserialize`, a claim function).
-    let decoded = catch_unwind(AssertUnwindSafe(|| entry.body().decode(&json)));
+    let decoded = caught(|| entry.body().decode(&json));
     let args = match decoded {
         Ok(decoded) => decoded?,
         Err(_) => {
@@ -173,8 +173,7 @@ fn take_in(
                 .with_next("try other values"));
         }
     };
-    let claimed =
-        catch_unwind(AssertUnwindSafe(|| entry.body().claim(entry.declared().clone(), &args, &cx)));
+    let claimed = caught(|| entry.body().claim(entry.declared().clone(), &args, &cx));
     // FAIL CLOSED: a claim that panics is the strictest claim.
     let claim = claimed.map(Claim::settled).unwrap_or_else(|_| Claim::strictest());
     Ok(Admitted(Box::new(Parts { entry, json, args, claim, cx })))

@@ -164,14 +164,23 @@ impl TurnCore {
         }
     }
 
-    /// Returns whether a call is nested, at any depth, in a call of this tool.
-    pub(crate) fn works_in(&self, cx: &Context, tool: &ToolName) -> bool {
-        let is_outer = |outer: &CallId, outer_cx: &WeakContext| {
-            cx.call_id().is_within(outer)
-                && outer_cx.upgrade().is_some_and(|outer| outer.meant() == tool)
-        };
-        lock(&self.calls).iter().any(|c| is_outer(&c.id, &c.cx))
-            || lock(&self.nested).iter().any(|(id, outer)| is_outer(id, outer))
+    /// Returns the nearest call of this tool that a call is nested in.
+    pub(crate) fn within(&self, cx: &Context, tool: &ToolName) -> Option<Context> {
+        let top: Vec<WeakContext> = lock(&self.calls)
+            .iter()
+            .filter(|c| cx.call_id().is_within(&c.id))
+            .map(|c| c.cx.clone())
+            .collect();
+        let nested = lock(&self.nested)
+            .iter()
+            .filter(|(id, _)| cx.call_id().is_within(id))
+            .map(|(_, outer)| outer.clone())
+            .collect::<Vec<_>>();
+        top.iter()
+            .chain(&nested)
+            .filter_map(WeakContext::upgrade)
+            .filter(|outer| outer.meant() == tool)
+            .max_by_key(|outer| outer.call_id().as_str().len())
     }
 
     /// Returns whether this call must not start or go on.

@@ -6,6 +6,8 @@
 //! INVARIANT: a nested call takes no place on a floor, and waits for a slot only a while, so holders
 //! never wait for each other for long.
 
+use std::sync::Arc;
+
 use haft_core::{Busy, Claim, Class, Code, Context, Failure};
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 use tokio::time::Instant;
@@ -86,11 +88,15 @@ pub(crate) async fn enter<'t>(
         let busy = parent.cx.busy().ok_or_else(|| {
             Failure::new(Code::NotRun, "the call it was made by has ended, so nothing was run")
         })?;
-        // A tool that calls itself works in the slot it already has.
-        let slot = match entry.slots().is_none() || turn.works_in(cx, entry.name()) {
-            true => None,
+        // A tool that calls itself works in the slot it already has, one nested call at a time.
+        let lender = entry.slots().and_then(|_| turn.within(cx, entry.name()));
+        let slot = match lender {
+            Some(outer) => {
+                let lent = turn.waiting(cx, deadline, Arc::clone(outer.lend()).acquire_owned());
+                lent.await?.ok()
+            }
             // Whoever has the slot may be waiting for what our parent holds, so we do not wait long.
-            false => {
+            None => {
                 let patience = after(Instant::now(), turn.inner.config.judge_timeout);
                 slot(turn, entry, cx, deadline.min(patience)).await?
             }
@@ -133,16 +139,16 @@ async fn slot(
     deadline: Instant,
 ) -> Result<Option<OwnedSemaphorePermit>, Failure> {
     let Some(slots) = entry.slots() else { return Ok(None) };
-    if let Ok(slot) = std::sync::Arc::clone(slots).try_acquire_owned() {
+    if let Ok(slot) = Arc::clone(slots).try_acquire_owned() {
         return Ok(Some(slot));
     }
-    let slot = turn.waiting(cx, deadline, std::sync::Arc::clone(slots).acquire_owned()).await?;
+    let slot = turn.waiting(cx, deadline, Arc::clone(slots).acquire_owned()).await?;
     slot.map(Some).map_err(|_| Failure::new(Code::NotRun, "the tool is gone"))
 }
 
 async fn stand(
     turn: &TurnCore,
-    floor: &std::sync::Arc<Floor>,
+    floor: &Arc<Floor>,
     claim: &Claim,
     cx: &Context,
     deadline: Instant,

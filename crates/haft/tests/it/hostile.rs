@@ -435,3 +435,66 @@ async fn arguments_of_a_map_are_not_dropped_as_unknown() {
     let dropped = runtime.call("t", json!({"x": "a", "other": 1})).await.unwrap();
     assert_eq!(dropped.to_text(), r#"{"x":"a"}"#);
 }
+
+/// Something to panic with that panics again when it is dropped.
+struct Twice;
+
+impl Drop for Twice {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            panic!("on purpose, again");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_that_panics_again_when_dropped_is_still_one_answer() {
+    fn again() -> ! {
+        std::panic::panic_any(Twice)
+    }
+    let claims = quick(read("claims")).with_claim(|_, _, _| again());
+    let guards = quick(read("guards")).with_guard(|_, _| again());
+    let body = DynTool::new(read("body"), open_schema(), |_, _| async {
+        if true {
+            again();
+        }
+        Ok(())
+    });
+    let runtime = permissive(vec![claims, guards, body])
+        .observer(|event: &Event| {
+            if matches!(event, Event::Started { .. }) {
+                again();
+            }
+        })
+        .build()
+        .unwrap();
+    let answers = runtime.run().turn().await.unwrap().run(calls("claims guards body")).await;
+    assert_eq!(ends(&answers), ["c1 ok", "c2 guard_failed", "c3 panicked"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limited_tool_that_fans_out_into_itself_stays_within_its_limit() {
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (at_work, seen) = (now, Arc::clone(&most));
+    let tool = DynTool::new(read("t").concurrency(1), open_schema(), move |args, cx| {
+        let (now, most) = (Arc::clone(&at_work), Arc::clone(&seen));
+        async move {
+            if args["x"] == "leaf" {
+                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                now.fetch_sub(1, Ordering::SeqCst);
+                return Ok("leaf");
+            }
+            let (a, b, c) = tokio::join!(
+                cx.call("t", json!({"x": "leaf"})),
+                cx.call("t", json!({"x": "leaf"})),
+                cx.call("t", json!({"x": "leaf"})),
+            );
+            a.and(b).and(c)?;
+            Ok("all")
+        }
+    });
+    let runtime = permissive(vec![tool]).build().unwrap();
+    assert_eq!(runtime.call("t", json!({})).await.unwrap().to_text(), "all");
+    assert_eq!(most.load(Ordering::SeqCst), 1);
+}
