@@ -1,45 +1,56 @@
-//! What a provider says and wants to hear, in its own JSON.
+//! What a provider is shown, what it says, and what it wants to hear, in its own JSON.
 //!
-//! One file per provider; nothing outside this room knows a provider's shapes. `parse` reads a
-//! complete response into calls; `answer` makes the message that answers them.
+//! Three rooms, each with one file per provider; nothing outside this house knows a provider's
+//! shapes. `tools` shows a catalog, `wire` reads calls and writes answers, `history` carries a
+//! conversation from one provider to another. `schema` holds the passes that all of them share.
 
-mod anthropic;
-mod openai_responses;
+mod wire;
 
 use std::{fmt, str::FromStr};
 
-use serde_json::Value;
-
+pub use self::wire::Response;
 use crate::{
-    envelope::Envelope,
     error::{Error, ErrorKind},
     near::nearest,
-    turn::{Call, Stop},
 };
 
 /// A provider's way of speaking.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Dialect {
     /// Anthropic Messages.
     Anthropic,
     /// OpenAI Responses.
     OpenAiResponses,
-}
-
-/// What a response asks for.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct Response {
-    /// The calls, in the model's order.
-    pub calls: Vec<Call>,
-    /// How the message ended.
-    pub stop: Stop,
+    /// OpenAI Chat Completions, and the many servers that copy it.
+    OpenAiChat,
+    /// Gemini, with `parameters` (its own subset of OpenAPI).
+    Gemini,
+    /// Gemini, with `parametersJsonSchema`.
+    GeminiJson,
+    /// Amazon Bedrock Converse.
+    Bedrock,
+    /// Mistral chat.
+    Mistral,
+    /// Ollama's own chat.
+    Ollama,
+    /// The Model Context Protocol.
+    Mcp,
 }
 
 impl Dialect {
     /// Every dialect.
-    pub const ALL: &'static [Dialect] = &[Dialect::Anthropic, Dialect::OpenAiResponses];
+    pub const ALL: &'static [Dialect] = &[
+        Dialect::Anthropic,
+        Dialect::OpenAiResponses,
+        Dialect::OpenAiChat,
+        Dialect::Gemini,
+        Dialect::GeminiJson,
+        Dialect::Bedrock,
+        Dialect::Mistral,
+        Dialect::Ollama,
+        Dialect::Mcp,
+    ];
 
     /// Returns its name.
     #[must_use]
@@ -47,49 +58,14 @@ impl Dialect {
         match self {
             Self::Anthropic => "anthropic",
             Self::OpenAiResponses => "openai-responses",
+            Self::OpenAiChat => "openai-chat",
+            Self::Gemini => "gemini",
+            Self::GeminiJson => "gemini-json",
+            Self::Bedrock => "bedrock",
+            Self::Mistral => "mistral",
+            Self::Ollama => "ollama",
+            Self::Mcp => "mcp",
         }
-    }
-
-    /// Reads a complete response.
-    ///
-    /// # Errors
-    /// Fails when it is not a response of this dialect. Calls that make no sense are no error; they
-    /// are calls that will be answered so.
-    pub fn parse(self, response: &Value) -> Result<Response, Error> {
-        match self {
-            Self::Anthropic => anthropic::parse(response),
-            Self::OpenAiResponses => openai_responses::parse(response),
-        }
-    }
-
-    /// Makes the message that answers all calls of a turn.
-    #[must_use]
-    pub fn answer(self, answers: &[Envelope]) -> Value {
-        match self {
-            Self::Anthropic => anthropic::answer(answers),
-            Self::OpenAiResponses => openai_responses::answer(answers),
-        }
-    }
-
-    /// Returns the dialect that a response seems to be of.
-    #[must_use]
-    pub fn guess(response: &Value) -> Option<Dialect> {
-        if response.get("content").is_some_and(Value::is_array) {
-            Some(Self::Anthropic)
-        } else if response.get("output").is_some_and(Value::is_array) {
-            Some(Self::OpenAiResponses)
-        } else {
-            None
-        }
-    }
-}
-
-fn unreadable(dialect: Dialect, response: &Value, wanted: &str) -> Error {
-    let error =
-        Error::new(ErrorKind::BadResponse, format!("this is no {dialect} response: {wanted}"));
-    match Dialect::guess(response) {
-        Some(other) if other != dialect => error.hint(format!("it looks like {other}")),
-        _ => error,
     }
 }
 
