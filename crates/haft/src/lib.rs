@@ -24,7 +24,10 @@ pub use config::Config;
 pub use envelope::{Cut, Envelope};
 pub use error::{Error, ErrorKind};
 pub use event::{Event, Observer};
-pub use export::{Dialect, Response};
+pub use export::{
+    Choice, Definition, Dialect, Hints, Keep, Loss, LossKind, Options, Response, Search, Shown,
+    Strict,
+};
 pub use hooks::{Before, Hook};
 pub use journal::{End, Intended, Intention, Journal, MemoryJournal, Record, Settled, Written};
 pub use policy::{AllowEverything, Answer, Approver, DefaultPolicy, Guard, Policy, Question};

@@ -4,11 +4,20 @@
 //! shapes. `tools` shows a catalog, `wire` reads calls and writes answers, `history` carries a
 //! conversation from one provider to another. `schema` holds the passes that all of them share.
 
+mod options;
+mod report;
+mod schema;
+mod tools;
 mod wire;
 
 use std::{fmt, str::FromStr};
 
-pub use self::wire::Response;
+pub use self::{
+    options::{Choice, Keep, Options, Search, Strict},
+    report::{Loss, LossKind},
+    tools::{Definition, Hints, Shown},
+    wire::Response,
+};
 use crate::{
     error::{Error, ErrorKind},
     near::nearest,

@@ -10,6 +10,7 @@ mod turns;
 mod judging;
 mod stopping;
 mod streams;
+mod suite;
 mod nesting;
 mod sources;
 mod dialects;

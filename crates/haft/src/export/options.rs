@@ -1,0 +1,141 @@
+//! What a host may choose about an export.
+
+/// Whether the provider shall hold the model to the schemas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum Strict {
+    /// Where the provider does it well and the tool loses nothing by it.
+    #[default]
+    Auto,
+    /// Wherever it can be done.
+    On,
+    /// Nowhere.
+    Off,
+}
+
+/// How long a provider shall keep the tools in its prompt cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Keep {
+    /// Five minutes after the last use.
+    FiveMinutes,
+    /// An hour after the last use.
+    OneHour,
+}
+
+/// How deferred tools are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Search {
+    /// By the provider, with regular expressions (Anthropic).
+    Regex,
+    /// By the provider, with ranked words.
+    Ranked,
+    /// By the host.
+    Own,
+}
+
+/// Which tool the model shall call.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Choice {
+    /// The model decides.
+    Auto,
+    /// Any, but one.
+    Any,
+    /// None.
+    None,
+    /// This one, by its own name.
+    Tool(String),
+}
+
+/// What a host may choose about an export. The default is what a provider handles best.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Options {
+    /// Whether the provider shall hold the model to the schemas.
+    pub strict: Strict,
+    /// Whether the tools get a mark for the prompt cache (Anthropic, Bedrock).
+    pub cache: Option<Keep>,
+    /// Whether deferred tools are left to the provider's tool search (Anthropic, Responses).
+    pub search: Option<Search>,
+    /// Which tool the model shall call.
+    pub choice: Option<Choice>,
+    /// Whether the model may call several tools at once.
+    pub parallel: Option<bool>,
+    /// Whether the tools' examples are shown (Anthropic).
+    pub examples: bool,
+    /// Whether the schemas of results are shown where that is possible (Responses).
+    pub output: bool,
+    /// Whether arguments shall be streamed unchecked as they are written (Anthropic).
+    pub eager: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            strict: Strict::Auto,
+            cache: None,
+            search: None,
+            choice: None,
+            parallel: None,
+            examples: true,
+            output: false,
+            eager: false,
+        }
+    }
+}
+
+impl Options {
+    /// Sets whether the provider shall hold the model to the schemas.
+    #[must_use]
+    pub fn strict(mut self, strict: Strict) -> Self {
+        self.strict = strict;
+        self
+    }
+
+    /// Marks the tools for the provider's prompt cache.
+    #[must_use]
+    pub fn cache(mut self, keep: Keep) -> Self {
+        self.cache = Some(keep);
+        self
+    }
+
+    /// Leaves deferred tools to a tool search.
+    #[must_use]
+    pub fn search(mut self, search: Search) -> Self {
+        self.search = Some(search);
+        self
+    }
+
+    /// Sets which tool the model shall call.
+    #[must_use]
+    pub fn choice(mut self, choice: Choice) -> Self {
+        self.choice = Some(choice);
+        self
+    }
+
+    /// Sets whether the model may call several tools at once.
+    #[must_use]
+    pub fn parallel(mut self, parallel: bool) -> Self {
+        self.parallel = Some(parallel);
+        self
+    }
+
+    /// Shows the schemas of results.
+    #[must_use]
+    pub fn output(mut self) -> Self {
+        self.output = true;
+        self
+    }
+
+    /// Leaves examples out.
+    #[must_use]
+    pub fn without_examples(mut self) -> Self {
+        self.examples = false;
+        self
+    }
+
+    /// Asks for arguments as they are written.
+    #[must_use]
+    pub fn eager(mut self) -> Self {
+        self.eager = true;
+        self
+    }
+}

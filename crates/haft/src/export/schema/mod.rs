@@ -1,0 +1,22 @@
+//! Carries a JSON Schema into the words of each dialect.
+//!
+//! `resolve` makes it self-contained, `root` makes its root one object, `lower` says the rest in
+//! the words a dialect has. `rules` are the dialects' own, as data.
+
+mod circles;
+mod keywords;
+mod lower;
+mod merge;
+mod query;
+mod resolve;
+mod root;
+mod rules;
+mod sizes;
+mod text;
+
+pub(crate) use self::{
+    lower::{Lowered, Unfit, lower},
+    query::takes_null,
+    resolve::{Document, resolve},
+    rules::{Limits, References, Rules, Subset, Typing, Values, Words},
+};

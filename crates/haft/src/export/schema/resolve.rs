@@ -1,0 +1,599 @@
+//! Makes a schema self-contained: every reference becomes `#/$defs/<name>`.
+//!
+//! In: a schema as its author wrote it, in any draft, with `$id`, anchors, dynamic references and
+//! references to anywhere. Out: a document in the words of draft 2020-12 without any of these. The
+//! values that are accepted stay exactly the same. Nothing is fetched.
+//!
+//! A dynamic reference means another target on another way through the document, so a definition
+//! that depends on the way is copied once for each way. There are only finitely many of them.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    rc::Rc,
+};
+
+use jsonschema::Draft;
+use serde_json::{Map, Value, json};
+
+use super::keywords::{self, MAPS};
+
+/// Deeper than any honest schema.
+const DEEPEST: usize = 128;
+/// More definitions than any provider would take.
+const MOST_DEFINITIONS: usize = 5_000;
+
+/// A schema whose only references are `#/$defs/<name>`.
+#[derive(Debug, Clone)]
+pub(crate) struct Document {
+    pub(crate) root: Value,
+    pub(crate) definitions: Map<String, Value>,
+    /// Where each definition stands in the source.
+    pub(crate) places: HashMap<String, String>,
+}
+
+/// Why a schema cannot be made self-contained.
+#[derive(Debug, Clone)]
+pub(crate) struct Unresolved {
+    pub(crate) pointer: String,
+    pub(crate) keyword: &'static str,
+    pub(crate) why: String,
+}
+
+/// Makes a schema self-contained.
+pub(crate) fn resolve(source: &Value) -> Result<Document, Unresolved> {
+    let draft = match source.get("$schema").and_then(Value::as_str) {
+        Some(_) => Draft::Draft202012.detect(source),
+        None => Draft::Draft202012,
+    };
+    let mut index = Index { old: is_old(draft), ..Index::default() };
+    let base: Rc<str> = Rc::from(HOME);
+    index.scan(source, &base, String::new(), 0)?;
+    let mut copier = Copier {
+        draft,
+        index,
+        names: HashMap::new(),
+        taken: HashMap::new(),
+        waiting: Vec::new(),
+        places: HashMap::new(),
+    };
+    let base = copier.index.base_of(source, &base);
+    let ways = copier.enter(&base, &Rc::default());
+    let root = copier.copy(source, &base, &ways, "", 0)?;
+    let mut definitions = Map::new();
+    let mut at = 0;
+    while let Some(job) = copier.waiting.get(at).cloned() {
+        at += 1;
+        if at > MOST_DEFINITIONS {
+            return Err(Unresolved {
+                pointer: job.place,
+                keyword: "$ref",
+                why: format!("there are more than {MOST_DEFINITIONS} definitions"),
+            });
+        }
+        let body = copier.copy(job.node, &job.base, &job.ways, &job.place, 0)?;
+        definitions.insert(job.name, body);
+    }
+    Ok(Document { root, definitions, places: copier.places })
+}
+
+/// The address of a document that names none itself.
+const HOME: &str = "haft://tool/schema";
+
+fn is_old(draft: Draft) -> bool {
+    matches!(draft, Draft::Draft4 | Draft::Draft6 | Draft::Draft7)
+}
+
+/// Which subschema answers to which dynamic anchor on the way so far: the outermost.
+type Ways<'a> = Rc<BTreeMap<String, (&'a Value, Rc<str>)>>;
+
+/// Where everything in a document can be found.
+#[derive(Default)]
+struct Index<'a> {
+    /// Whether `$ref` hides what stands beside it.
+    old: bool,
+    resources: HashMap<String, &'a Value>,
+    /// By resource and name; whether the name was given by `$dynamicAnchor`.
+    anchors: HashMap<(String, String), (&'a Value, bool)>,
+    dynamic: HashMap<String, Vec<(String, &'a Value)>>,
+    /// Base address and place of every subschema, by identity.
+    nodes: HashMap<*const Value, (Rc<str>, String)>,
+    is_dynamic: bool,
+}
+
+impl<'a> Index<'a> {
+    fn scan(
+        &mut self,
+        node: &'a Value,
+        base: &Rc<str>,
+        place: String,
+        depth: usize,
+    ) -> Result<(), Unresolved> {
+        if depth > DEEPEST {
+            return Err(Unresolved {
+                pointer: place,
+                keyword: "",
+                why: format!("it is nested more than {DEEPEST} levels deep"),
+            });
+        }
+        let Some(map) = node.as_object() else { return Ok(()) };
+        if let Some(draft) = map.get("$schema").and_then(Value::as_str)
+            && !draft.contains("//json-schema.org/")
+        {
+            return Err(Unresolved {
+                pointer: place,
+                keyword: "$schema",
+                why: format!("`{draft}` is no draft of JSON Schema that is known here"),
+            });
+        }
+        let hidden = self.old && map.contains_key("$ref");
+        let text = |key: &str| map.get(key).and_then(Value::as_str).filter(|_| !hidden);
+        let mut base = Rc::clone(base);
+        if let Some(id) = text("$id").or_else(|| text("id").filter(|_| self.old)) {
+            match id.strip_prefix('#') {
+                Some(name) if self.old => {
+                    self.anchors.insert((base.to_string(), name.to_owned()), (node, false));
+                }
+                _ => {
+                    let address = join(&base, id).ok_or_else(|| Unresolved {
+                        pointer: place.clone(),
+                        keyword: "$id",
+                        why: format!("`{id}` is no address"),
+                    })?;
+                    base = address.split('#').next().unwrap_or_default().into();
+                    self.resources.insert(base.to_string(), node);
+                }
+            }
+        }
+        if depth == 0 {
+            self.resources.entry(base.to_string()).or_insert(node);
+            self.resources.entry(HOME.to_owned()).or_insert(node);
+        }
+        if let Some(name) = text("$anchor") {
+            self.anchors.insert((base.to_string(), name.to_owned()), (node, false));
+        }
+        if let Some(name) = text("$dynamicAnchor") {
+            self.anchors.insert((base.to_string(), name.to_owned()), (node, true));
+            self.dynamic.entry(base.to_string()).or_default().push((name.to_owned(), node));
+        }
+        self.is_dynamic |= map.contains_key("$dynamicRef");
+        self.nodes.insert(node, (Rc::clone(&base), place.clone()));
+        for (key, child, below) in keywords::children(map, &place) {
+            if !(hidden && key != "definitions" && key != "$defs") {
+                self.scan(child, &base, below, depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn base_of(&self, node: &Value, otherwise: &Rc<str>) -> Rc<str> {
+        self.nodes
+            .get(&std::ptr::from_ref(node))
+            .map_or_else(|| Rc::clone(otherwise), |(base, _)| Rc::clone(base))
+    }
+
+    /// Finds what a reference means, and whether it names a dynamic anchor.
+    fn find(&mut self, base: &str, reference: &str) -> Option<Target<'a>> {
+        let address = join(base, reference)?;
+        let (resource, fragment) = address.split_once('#').unwrap_or((&address, ""));
+        if !self.resources.contains_key(resource) {
+            self.learn(resource)?;
+        }
+        let root = *self.resources.get(resource)?;
+        let fragment = unescape(fragment)?;
+        let home: Rc<str> = resource.into();
+        let (node, dynamic) = if fragment.is_empty() {
+            (root, None)
+        } else if fragment.starts_with('/') {
+            (root.pointer(&fragment)?, None)
+        } else {
+            let (node, dynamic) = *self.anchors.get(&(resource.to_owned(), fragment.clone()))?;
+            (node, dynamic.then(|| fragment.clone()))
+        };
+        if !(node.is_object() || node.is_boolean()) {
+            return None;
+        }
+        let base = self.base_of(node, &home);
+        let last = fragment.rsplit('/').next().unwrap_or_default();
+        let hint = match last {
+            "" => "root".to_owned(),
+            last => last.replace("~1", "/").replace("~0", "~"),
+        };
+        Some(Target { node, base, dynamic, hint })
+    }
+
+    /// Takes in one of the specification's own schemas; everything else stays unknown.
+    fn learn(&mut self, address: &str) -> Option<()> {
+        let registry = &*referencing::SPECIFICATIONS;
+        let known = registry.resolver(referencing::uri::from_str(HOME).ok()?);
+        let contents = known.lookup(address).ok()?.contents();
+        self.scan(contents, &address.into(), String::new(), 0).ok()?;
+        self.resources.insert(address.to_owned(), contents);
+        Some(())
+    }
+}
+
+struct Target<'a> {
+    node: &'a Value,
+    base: Rc<str>,
+    dynamic: Option<String>,
+    hint: String,
+}
+
+fn join(base: &str, reference: &str) -> Option<String> {
+    if let Some(fragment) = reference.strip_prefix('#') {
+        return Some(format!("{base}#{fragment}"));
+    }
+    let base = referencing::uri::from_str(base).ok()?;
+    let joined = referencing::uri::resolve_against(&base.borrow(), reference).ok()?;
+    Some(joined.as_str().to_owned())
+}
+
+/// Undoes the percent signs of an address.
+fn unescape(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digit = |b: u8| char::from(b).to_digit(16);
+                let high = rest.next().and_then(digit)?;
+                let low = rest.next().and_then(digit)?;
+                u8::try_from(high * 16 + low).ok()?
+            }
+            other => other,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// A definition that has a name and still waits to be copied.
+#[derive(Clone)]
+struct Job<'a> {
+    name: String,
+    node: &'a Value,
+    base: Rc<str>,
+    ways: Ways<'a>,
+    place: String,
+}
+
+/// A subschema by its identity, and by the dynamic anchors on the way to it.
+type Key = (*const Value, Vec<*const Value>);
+
+struct Copier<'a> {
+    draft: Draft,
+    index: Index<'a>,
+    names: HashMap<Key, String>,
+    taken: HashMap<String, usize>,
+    waiting: Vec<Job<'a>>,
+    places: HashMap<String, String>,
+}
+
+impl<'a> Copier<'a> {
+    /// Adds the dynamic anchors of a resource that is entered; those met earlier stay.
+    fn enter(&self, resource: &str, ways: &Ways<'a>) -> Ways<'a> {
+        let Some(anchors) = self.index.dynamic.get(resource).filter(|_| self.index.is_dynamic)
+        else {
+            return Rc::clone(ways);
+        };
+        let mut more = BTreeMap::clone(ways);
+        for (name, node) in anchors {
+            more.entry(name.clone()).or_insert_with(|| (*node, resource.into()));
+        }
+        Rc::new(more)
+    }
+
+    /// Returns the name of the definition that a reference means.
+    fn refer(
+        &mut self,
+        reference: &str,
+        keyword: &'static str,
+        base: &Rc<str>,
+        ways: &Ways<'a>,
+        place: &str,
+    ) -> Result<String, Unresolved> {
+        let unresolved = || Unresolved {
+            pointer: place.to_owned(),
+            keyword,
+            why: match reference.starts_with('#') {
+                true => format!("`{reference}` leads nowhere"),
+                false => format!("`{reference}` is not in this schema, and nothing is fetched"),
+            },
+        };
+        let mut target = self.index.find(base, reference).ok_or_else(unresolved)?;
+        if keyword == "$dynamicRef"
+            && let Some(name) = &target.dynamic
+            && let Some((node, base)) = ways.get(name)
+        {
+            target.node = node;
+            target.base = Rc::clone(base);
+        }
+        let ways = self.enter(&target.base, ways);
+        let on_the_way = ways.values().map(|(node, _)| std::ptr::from_ref(*node)).collect();
+        let key = (std::ptr::from_ref(target.node), on_the_way);
+        if let Some(name) = self.names.get(&key) {
+            return Ok(name.clone());
+        }
+        let name = self.name(&target.hint);
+        let place = match self.index.nodes.get(&key.0) {
+            Some((_, place)) => place.clone(),
+            None => reference.trim_start_matches('#').to_owned(),
+        };
+        self.names.insert(key, name.clone());
+        self.places.insert(name.clone(), place.clone());
+        self.waiting.push(Job {
+            name: name.clone(),
+            node: target.node,
+            base: target.base,
+            ways,
+            place,
+        });
+        Ok(name)
+    }
+
+    /// A name that needs no escaping anywhere, and that nobody else has.
+    fn name(&mut self, hint: &str) -> String {
+        let plain: String = hint
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() || "_-.".contains(c) { c } else { '_' })
+            .take(64)
+            .collect();
+        let stem = if plain.is_empty() { "schema".to_owned() } else { plain };
+        loop {
+            let count = self.taken.entry(stem.clone()).or_insert(0);
+            *count += 1;
+            let name = if *count == 1 { stem.clone() } else { format!("{stem}_{count}") };
+            if *count == 1 || !self.taken.contains_key(&name) {
+                self.taken.entry(name.clone()).or_insert(1);
+                return name;
+            }
+        }
+    }
+
+    fn copy(
+        &mut self,
+        node: &'a Value,
+        base: &Rc<str>,
+        ways: &Ways<'a>,
+        place: &str,
+        depth: usize,
+    ) -> Result<Value, Unresolved> {
+        let Some(map) = node.as_object() else {
+            return match node {
+                Value::Bool(_) => Ok(node.clone()),
+                other => Err(Unresolved {
+                    pointer: place.to_owned(),
+                    keyword: "",
+                    why: format!("a schema is an object or a boolean, not {other}"),
+                }),
+            };
+        };
+        if depth > DEEPEST {
+            return Err(Unresolved {
+                pointer: place.to_owned(),
+                keyword: "",
+                why: format!("it is nested more than {DEEPEST} levels deep"),
+            });
+        }
+        let here = self.index.base_of(node, base);
+        let ways = if here == *base { Rc::clone(ways) } else { self.enter(&here, ways) };
+        let old = is_old(self.draft);
+        let mut out = Map::new();
+        if let Some(reference) = map.get("$ref").and_then(Value::as_str) {
+            let name = self.refer(reference, "$ref", &here, &ways, place)?;
+            out.insert("$ref".into(), pointer_to(&name));
+            if old {
+                return Ok(Value::Object(out));
+            }
+        }
+        let mut more = Vec::new();
+        let recursive = self.draft == Draft::Draft201909;
+        for (keyword, wanted) in [("$dynamicRef", !recursive), ("$recursiveRef", recursive)] {
+            if let Some(reference) = map.get(keyword).and_then(Value::as_str).filter(|_| wanted) {
+                let name = self.refer(reference, keyword, &here, &ways, place)?;
+                more.push(json!({"$ref": pointer_to(&name)}));
+            }
+        }
+        for (key, value) in map {
+            let below = format!("{place}/{key}");
+            let one = |copier: &mut Self, child: &'a Value, below: &str| {
+                copier.copy(child, &here, &ways, below, depth + 1)
+            };
+            let copied = match key.as_str() {
+                "$ref" | "$dynamicRef" | "$recursiveRef" | "$schema" | "$id" | "$anchor"
+                | "$dynamicAnchor" | "$recursiveAnchor" | "$vocabulary" | "$comment" | "$defs"
+                | "definitions" | "id" | "nullable" | "contentSchema" => continue,
+                "then" | "else" if !map.contains_key("if") => continue,
+                "minContains" | "maxContains" if !map.contains_key("contains") => continue,
+                "items" if value.is_array() => {
+                    let list = self.list(value, &here, &ways, &below, depth)?;
+                    if let Some(rest) = map.get("additionalItems") {
+                        let rest = one(self, rest, &format!("{place}/additionalItems"))?;
+                        out.insert("items".into(), rest);
+                    }
+                    if list.as_array().is_some_and(|l| !l.is_empty()) {
+                        out.insert("prefixItems".into(), list);
+                    }
+                    continue;
+                }
+                // Only meant something beside a list of items.
+                "additionalItems" => continue,
+                "dependencies" if old || self.draft == Draft::Draft201909 => {
+                    for (name, needs) in value.as_object().into_iter().flatten() {
+                        let (word, needs) = match needs {
+                            Value::Array(_) => ("dependentRequired", needs.clone()),
+                            schema => {
+                                ("dependentSchemas", one(self, schema, &format!("{below}/{name}"))?)
+                            }
+                        };
+                        let place = out.entry(word).or_insert_with(|| json!({}));
+                        if let Some(place) = place.as_object_mut() {
+                            place.insert(name.clone(), needs);
+                        }
+                    }
+                    continue;
+                }
+                "dependencies" => continue,
+                "exclusiveMinimum" | "exclusiveMaximum" if value.is_boolean() => continue,
+                "minimum" if map.get("exclusiveMinimum") == Some(&Value::Bool(true)) => {
+                    out.insert("exclusiveMinimum".into(), value.clone());
+                    continue;
+                }
+                "maximum" if map.get("exclusiveMaximum") == Some(&Value::Bool(true)) => {
+                    out.insert("exclusiveMaximum".into(), value.clone());
+                    continue;
+                }
+                key if keywords::ONES.contains(&key) => one(self, value, &below)?,
+                key if keywords::LISTS.contains(&key) => {
+                    self.list(value, &here, &ways, &below, depth)?
+                }
+                key if MAPS.contains(&key) => {
+                    let mut copied = Map::new();
+                    for (name, child) in value.as_object().into_iter().flatten() {
+                        let below = format!("{below}/{}", keywords::escape(name));
+                        copied.insert(name.clone(), one(self, child, &below)?);
+                    }
+                    Value::Object(copied)
+                }
+                key if COUNTS.contains(&key) => whole(value),
+                _ => value.clone(),
+            };
+            out.insert(key.clone(), copied);
+        }
+        // A second reference beside `$ref` needs a place of its own.
+        for reference in more {
+            if !out.contains_key("$ref") {
+                out.insert("$ref".into(), reference["$ref"].clone());
+                continue;
+            }
+            let all = out.entry("allOf").or_insert_with(|| json!([]));
+            if let Some(all) = all.as_array_mut() {
+                all.push(reference);
+            }
+        }
+        Ok(Value::Object(out))
+    }
+
+    fn list(
+        &mut self,
+        value: &'a Value,
+        base: &Rc<str>,
+        ways: &Ways<'a>,
+        place: &str,
+        depth: usize,
+    ) -> Result<Value, Unresolved> {
+        let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
+        let copied: Result<Vec<Value>, Unresolved> = items
+            .iter()
+            .enumerate()
+            .map(|(n, item)| self.copy(item, base, ways, &format!("{place}/{n}"), depth + 1))
+            .collect();
+        copied.map(Value::Array)
+    }
+}
+
+/// Words whose value is a count.
+const COUNTS: [&str; 8] = [
+    "minItems",
+    "maxItems",
+    "minLength",
+    "maxLength",
+    "minProperties",
+    "maxProperties",
+    "minContains",
+    "maxContains",
+];
+
+/// A count may be written as 2.0; not every reader takes that.
+fn whole(count: &Value) -> Value {
+    match count.as_f64() {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
+        Some(f) if count.is_f64() && f.fract() == 0.0 && (0.0..9e15).contains(&f) => {
+            json!(f as u64)
+        }
+        _ => count.clone(),
+    }
+}
+
+fn pointer_to(name: &str) -> Value {
+    Value::String(format!("#/$defs/{name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_of_every_kind_become_definitions() {
+        let source = json!({
+            "$id": "https://example.com/root",
+            "type": "object",
+            "properties": {
+                "a": {"$ref": "#/$defs/a~1b"},
+                "b": {"$ref": "#here"},
+                "c": {"$ref": "other#/$defs/deep"},
+                "d": {"$ref": "#/properties/e"},
+                "e": {"enum": [{"$ref": "#/nowhere"}]},
+                "f": {"$ref": "#"},
+                "g": {"$ref": "#/$defs/a%25"},
+            },
+            "$defs": {
+                "a/b": {"type": "string"},
+                "a%": {"type": "boolean"},
+                "x": {"$anchor": "here", "type": "integer"},
+                "y": {"$id": "other", "$defs": {"deep": {"type": "null"}}},
+            },
+        });
+        let document = resolve(&source).unwrap();
+        let target = |name: &str| {
+            let reference = document.root["properties"][name]["$ref"].as_str().unwrap();
+            &document.definitions[reference.strip_prefix("#/$defs/").unwrap()]
+        };
+        assert_eq!(target("a"), &json!({"type": "string"}));
+        assert_eq!(target("b"), &json!({"type": "integer"}));
+        assert_eq!(target("c"), &json!({"type": "null"}));
+        assert_eq!(target("d"), &json!({"enum": [{"$ref": "#/nowhere"}]}), "data stays data");
+        assert_eq!(target("f")["properties"]["f"]["$ref"], "#/$defs/root");
+        assert_eq!(target("g"), &json!({"type": "boolean"}));
+        assert!(document.root.get("$id").is_none());
+    }
+
+    #[test]
+    fn older_drafts_are_told_in_new_words() {
+        let source = json!({
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "items": [{"type": "string"}], "additionalItems": false,
+            "dependencies": {"a": ["b"], "c": {"required": ["d"]}},
+            "properties": {"r": {"$ref": "#/definitions/x", "type": "string"}},
+            "definitions": {"x": {"type": "integer"}},
+        });
+        let document = resolve(&source).unwrap();
+        assert_eq!(
+            document.root,
+            json!({
+                "items": false, "prefixItems": [{"type": "string"}],
+                "dependentRequired": {"a": ["b"]},
+                "dependentSchemas": {"c": {"required": ["d"]}},
+                "properties": {"r": {"$ref": "#/$defs/x"}},
+            })
+        );
+        let four = json!({
+            "$schema": "http://json-schema.org/draft-04/schema#",
+            "minimum": 1, "exclusiveMinimum": true,
+        });
+        assert_eq!(resolve(&four).unwrap().root, json!({"exclusiveMinimum": 1}));
+    }
+
+    #[test]
+    fn what_leads_nowhere_is_told() {
+        let outside = resolve(&json!({"properties": {"a": {"$ref": "https://example.com/x"}}}));
+        let outside = outside.unwrap_err();
+        assert_eq!((outside.pointer.as_str(), outside.keyword), ("/properties/a", "$ref"));
+        assert!(outside.why.contains("nothing is fetched"));
+        assert!(resolve(&json!({"$ref": "#/$defs/none"})).unwrap_err().why.contains("nowhere"));
+        let mut deep = json!({});
+        for _ in 0..2_000 {
+            deep = json!({"items": deep});
+        }
+        assert!(resolve(&deep).unwrap_err().why.contains("levels"));
+    }
+}

@@ -1,0 +1,101 @@
+//! Whether a schema is small enough to be taken.
+
+use serde_json::{Map, Value};
+
+use super::{keywords, query::reference, rules::Limits};
+
+/// Checks a whole schema, with its definitions.
+pub(super) fn check(schema: &Map<String, Value>, limits: &Limits) -> Result<(), String> {
+    let mut sums = Sums::default();
+    sums.count(schema, limits)?;
+    for (what, sum, most) in [
+        ("properties", sums.properties, limits.properties),
+        ("listed values", sums.values, limits.values),
+        ("characters of names and values", sums.characters, limits.characters),
+    ] {
+        if sum > most {
+            return Err(format!("{sum} {what}; at most {most} are taken"));
+        }
+    }
+    let mut fuel = 50_000;
+    if limits.depth != usize::MAX
+        && depth(schema, schema, &mut Vec::new(), limits.depth, &mut fuel) > limits.depth
+    {
+        return Err(format!("more than {} levels of nesting", limits.depth));
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Sums {
+    properties: usize,
+    values: usize,
+    characters: usize,
+}
+
+impl Sums {
+    fn count(&mut self, map: &Map<String, Value>, limits: &Limits) -> Result<(), String> {
+        for word in ["properties", "$defs"] {
+            let named = map.get(word).and_then(Value::as_object);
+            self.characters +=
+                named.into_iter().flatten().map(|(name, _)| length(name)).sum::<usize>();
+            if word == "properties" {
+                self.properties += named.map_or(0, Map::len);
+            }
+        }
+        if let Some(Value::Array(values)) = map.get("enum") {
+            let characters: usize = values.iter().filter_map(Value::as_str).map(length).sum();
+            self.values += values.len();
+            self.characters += characters;
+            if values.len() > 250 && characters > limits.list {
+                return Err(format!("a list of values with {characters} characters"));
+            }
+        }
+        self.characters += map.get("const").and_then(Value::as_str).map_or(0, length);
+        for (_, child, _) in keywords::children(map, "") {
+            if let Some(child) = child.as_object() {
+                self.count(child, limits)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Levels of objects and arrays, with references followed; a circle ends where it closes.
+fn depth<'a>(
+    root: &'a Map<String, Value>,
+    map: &'a Map<String, Value>,
+    open: &mut Vec<&'a str>,
+    most: usize,
+    fuel: &mut usize,
+) -> usize {
+    if *fuel == 0 {
+        return usize::MAX;
+    }
+    *fuel -= 1;
+    if let Some(name) = reference(map) {
+        let target = root.get("$defs").and_then(|d| d.get(name)).and_then(Value::as_object);
+        let Some(target) = target.filter(|_| !open.contains(&name)) else { return 0 };
+        open.push(name);
+        let found = depth(root, target, open, most, fuel);
+        open.pop();
+        return found;
+    }
+    let mut deepest = 0;
+    for (key, child, _) in keywords::children(map, "") {
+        if key != "$defs"
+            && deepest <= most
+            && let Some(child) = child.as_object()
+        {
+            deepest = deepest.max(depth(root, child, open, most, fuel));
+        }
+    }
+    let types = map.get("type").map(super::merge::types).unwrap_or_default();
+    let level =
+        types.contains(&"object") || types.contains(&"array") || map.contains_key("properties");
+    deepest.saturating_add(usize::from(level))
+}

@@ -1,0 +1,144 @@
+//! Anthropic Messages: `name`, `description`, `input_schema`, and what a request says around them.
+
+use serde_json::{Map, Value, json};
+
+use super::{Dressed, common_key, describe, looks_straight};
+use crate::export::{
+    options::{Choice, Keep, Options, Search},
+    schema::{Limits, References, Rules, Subset, Typing, Values, Words},
+};
+
+pub(super) const PLAIN: Rules =
+    Rules { banned_at_root: &["anyOf", "oneOf", "allOf"], key: common_key, ..Rules::PLAIN };
+
+pub(super) const STRICT: Rules = Rules {
+    words: Words::Some(Subset {
+        taken: &[
+            "type",
+            "properties",
+            "required",
+            "additionalProperties",
+            "items",
+            "enum",
+            "const",
+            "anyOf",
+            "title",
+            "description",
+            "default",
+            "examples",
+            "format",
+            "pattern",
+            "minItems",
+        ],
+        formats: Some(&[
+            "date-time",
+            "time",
+            "date",
+            "duration",
+            "email",
+            "hostname",
+            "uri",
+            "ipv4",
+            "ipv6",
+            "uuid",
+        ]),
+        min_items: Some(1),
+        pattern: plain_pattern,
+        closed: true,
+        all_required: false,
+        typing: Typing::Needed,
+        values: Values::Scalars,
+        lone_unions: true,
+    }),
+    references: References::NoCircle,
+    banned_at_root: &["anyOf", "oneOf", "allOf"],
+    key: common_key,
+    limits: Limits { parts: 20_000, ..Limits::NONE },
+    ..Rules::PLAIN
+};
+
+/// No look-around, no back-reference, no word boundary, no large repetition.
+fn plain_pattern(pattern: &str) -> bool {
+    let escapes = pattern.as_bytes().windows(2).all(|pair| {
+        pair[0] != b'\\'
+            || !(pair[1].is_ascii_digit() && pair[1] != b'0' || b"bB".contains(&pair[1]))
+    });
+    let counts = pattern.split('{').skip(1).all(|rest| {
+        let inside = rest.split('}').next().unwrap_or_default();
+        inside.split(',').all(|n| n.trim().parse::<u32>().map_or(n.is_empty(), |n| n <= 100))
+    });
+    looks_straight(pattern) && escapes && counts
+}
+
+pub(super) fn tool(dressed: &Dressed<'_>, options: &Options) -> Value {
+    let mut tool = Map::new();
+    tool.insert("name".into(), json!(dressed.name));
+    describe(&mut tool, &dressed.description);
+    tool.insert("input_schema".into(), Value::Object(dressed.schema.clone()));
+    if dressed.strict {
+        tool.insert("strict".into(), json!(true));
+    }
+    if options.examples && !dressed.definition.examples.is_empty() {
+        tool.insert("input_examples".into(), json!(dressed.definition.examples));
+    }
+    if options.search.is_some() && dressed.definition.deferred {
+        tool.insert("defer_loading".into(), json!(true));
+    }
+    if options.eager {
+        tool.insert("eager_input_streaming".into(), json!(true));
+    }
+    Value::Object(tool)
+}
+
+pub(super) fn request(
+    mut tools: Vec<Value>,
+    options: &Options,
+    named: &dyn Fn(&str) -> String,
+) -> Map<String, Value> {
+    if let Some(keep) = options.cache
+        && let Some(Value::Object(last)) =
+            tools.iter_mut().rev().find(|tool| tool.get("defer_loading").is_none())
+    {
+        let mark = match keep {
+            Keep::FiveMinutes => json!({"type": "ephemeral"}),
+            Keep::OneHour => json!({"type": "ephemeral", "ttl": "1h"}),
+        };
+        last.insert("cache_control".into(), mark);
+    }
+    if tools.iter().any(|tool| tool.get("defer_loading").is_some()) {
+        let (kind, name) = match options.search {
+            Some(Search::Regex) => ("tool_search_tool_regex_20251119", "tool_search_tool_regex"),
+            _ => ("tool_search_tool_bm25_20251119", "tool_search_tool_bm25"),
+        };
+        tools.insert(0, json!({"type": kind, "name": name}));
+    }
+    let mut request = Map::new();
+    request.insert("tools".into(), Value::Array(tools));
+    let mut choice = match &options.choice {
+        None => Map::new(),
+        Some(Choice::Auto) => said("auto"),
+        Some(Choice::Any) => said("any"),
+        Some(Choice::None) => said("none"),
+        Some(Choice::Tool(name)) => {
+            let mut choice = said("tool");
+            choice.insert("name".into(), json!(named(name)));
+            choice
+        }
+    };
+    if let Some(parallel) = options.parallel
+        && options.choice != Some(Choice::None)
+    {
+        choice.entry("type").or_insert_with(|| json!("auto"));
+        choice.insert("disable_parallel_tool_use".into(), json!(!parallel));
+    }
+    if !choice.is_empty() {
+        request.insert("tool_choice".into(), Value::Object(choice));
+    }
+    request
+}
+
+fn said(kind: &str) -> Map<String, Value> {
+    let mut map = Map::new();
+    map.insert("type".into(), json!(kind));
+    map
+}

@@ -1,0 +1,45 @@
+//! Mistral: functions as in OpenAI Chat, without a published subset. So references are replaced
+//! and `allOf` is put together, as far as that loses nothing.
+
+use serde_json::{Map, Value, json};
+
+use super::{Dressed, openai};
+use crate::export::{
+    options::{Choice, Options},
+    schema::{Limits, References, Rules},
+};
+
+pub(super) const PLAIN: Rules = Rules {
+    references: References::Unfold,
+    banned_at_root: &["anyOf", "oneOf", "allOf"],
+    items: true,
+    limits: Limits { parts: 4_000, ..Limits::NONE },
+    ..Rules::PLAIN
+};
+
+pub(super) fn tool(dressed: &Dressed<'_>) -> Value {
+    json!({"type": "function", "function": openai::function(dressed)})
+}
+
+pub(super) fn request(
+    tools: Vec<Value>,
+    options: &Options,
+    named: &dyn Fn(&str) -> String,
+) -> Map<String, Value> {
+    let mut request = Map::new();
+    request.insert("tools".into(), Value::Array(tools));
+    let choice = match &options.choice {
+        None => None,
+        Some(Choice::Auto) => Some(json!("auto")),
+        Some(Choice::Any) => Some(json!("any")),
+        Some(Choice::None) => Some(json!("none")),
+        Some(Choice::Tool(name)) => {
+            Some(json!({"type": "function", "function": {"name": named(name)}}))
+        }
+    };
+    request.extend(choice.map(|choice| ("tool_choice".to_owned(), choice)));
+    request.extend(
+        options.parallel.map(|parallel| ("parallel_tool_calls".to_owned(), json!(parallel))),
+    );
+    request
+}

@@ -1,0 +1,362 @@
+//! What a provider is shown of each tool, in its own JSON.
+//!
+//! One file per provider: its rules as data, and the few lines around the schema. A tool is tried
+//! strictly where that is wanted, then plainly, then as a bare object; only a tool whose own
+//! schema is unusable is left out. Whatever happens to one tool, the others stand.
+
+mod anthropic;
+mod bedrock;
+mod gemini;
+mod mcp;
+mod mistral;
+mod names;
+mod ollama;
+mod openai;
+
+use serde_json::{Map, Value, json};
+
+pub(super) use self::names::Names;
+use super::{
+    Dialect,
+    options::{Options, Strict},
+    report::{Loss, LossKind},
+    schema::{self, Document, Lowered, Rules},
+};
+use crate::catalog::Entry;
+
+/// What a tool says about itself, as far as a provider is told.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Definition<'a> {
+    /// Its own name.
+    pub name: &'a str,
+    /// A name for people.
+    pub title: Option<&'a str>,
+    /// What it does.
+    pub description: &'a str,
+    /// The schema of its arguments.
+    pub input: &'a Value,
+    /// The schema of its structured results.
+    pub output: Option<&'a Value>,
+    /// Arguments that show how it is meant.
+    pub examples: &'a [Value],
+    /// Whether it is found by search rather than always shown.
+    pub deferred: bool,
+    /// What it says it does to the world, if anything is known of it.
+    pub hints: Option<Hints>,
+}
+
+/// What a tool says it does to the world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each field is the option of the same name, see `Spec`")]
+pub struct Hints {
+    pub read_only: bool,
+    pub destructive: bool,
+    pub idempotent: bool,
+    pub open_world: bool,
+}
+
+impl<'a> Definition<'a> {
+    /// Describes a tool of which only the usual three things are known.
+    #[must_use]
+    pub fn new(name: &'a str, description: &'a str, input: &'a Value) -> Self {
+        Self {
+            name,
+            title: None,
+            description,
+            input,
+            output: None,
+            examples: &[],
+            deferred: false,
+            hints: None,
+        }
+    }
+
+    /// Describes a tool of a catalog.
+    #[must_use]
+    pub fn of(entry: &'a Entry) -> Self {
+        let spec = entry.spec();
+        Self {
+            name: entry.name().as_str(),
+            title: spec.title.as_deref(),
+            description: &spec.description,
+            input: entry.input_schema(),
+            output: entry.output_schema(),
+            examples: &spec.examples,
+            deferred: spec.exposure == haft_core::Exposure::Deferred,
+            hints: Some(Hints {
+                read_only: spec.is_read_only(),
+                destructive: spec.may_destroy(),
+                idempotent: spec.is_idempotent(),
+                open_world: spec.is_open_world(),
+            }),
+        }
+    }
+}
+
+/// One tool as a provider is shown it.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Shown {
+    /// The tool's own name.
+    pub original: String,
+    /// The name the provider is given.
+    pub name: String,
+    /// The tool exactly as it sits in the request; nothing when it had to be left out.
+    pub tool: Option<Value>,
+    /// Whether the provider holds the model to the schema.
+    pub strict: bool,
+    /// Why it is not strict although that was wanted.
+    pub not_strict: Option<String>,
+    /// What its schema says more, less or differently than the tool's own.
+    pub report: Vec<Loss>,
+    /// Properties under another name: what the tool calls them, what they are called here.
+    pub(crate) renamed: Vec<(String, String)>,
+}
+
+impl Shown {
+    /// Returns whether the provider's schema accepts exactly what the tool's own accepts.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.tool.is_some()
+            && self
+                .report
+                .iter()
+                .all(|loss| matches!(loss.kind, LossKind::Exact | LossKind::Renamed))
+    }
+
+    /// Goes through the properties that have another name here: what the tool calls them, and what
+    /// they are called.
+    pub fn renamed(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.renamed.iter().map(|(own, here)| (own.as_str(), here.as_str()))
+    }
+
+    fn refused(original: &str, name: String, loss: Loss) -> Self {
+        Self {
+            original: original.to_owned(),
+            name,
+            tool: None,
+            strict: false,
+            not_strict: None,
+            report: vec![loss],
+            renamed: Vec::new(),
+        }
+    }
+}
+
+/// A schema in a dialect's words, ready to be put into a tool.
+pub(super) struct Dressed<'a> {
+    pub(super) definition: &'a Definition<'a>,
+    pub(super) name: &'a str,
+    pub(super) description: String,
+    pub(super) schema: Map<String, Value>,
+    pub(super) strict: bool,
+}
+
+impl Dialect {
+    fn plain(self) -> &'static Rules {
+        match self {
+            Self::Anthropic => &anthropic::PLAIN,
+            Self::OpenAiResponses => &openai::RESPONSES,
+            Self::OpenAiChat => &openai::CHAT,
+            Self::Gemini => &gemini::PARAMETERS,
+            Self::GeminiJson => &gemini::JSON_SCHEMA,
+            Self::Bedrock => &bedrock::PLAIN,
+            Self::Mistral => &mistral::PLAIN,
+            Self::Ollama => &ollama::PLAIN,
+            Self::Mcp => &mcp::PLAIN,
+        }
+    }
+
+    fn strict(self) -> Option<&'static Rules> {
+        match self {
+            Self::Anthropic | Self::Bedrock => Some(&anthropic::STRICT),
+            Self::OpenAiResponses | Self::OpenAiChat => Some(&openai::STRICT),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the provider can hold a model to a schema, tool by tool.
+    #[must_use]
+    pub fn has_strict(self) -> bool {
+        self.strict().is_some()
+    }
+
+    /// Strict mode costs Anthropic a grammar per request, so there it is only used when asked for.
+    fn prefers_strict(self) -> bool {
+        matches!(self, Self::OpenAiResponses | Self::OpenAiChat)
+    }
+
+    fn dress(self, dressed: &Dressed<'_>, options: &Options) -> Value {
+        match self {
+            Self::Anthropic => anthropic::tool(dressed, options),
+            Self::OpenAiResponses => openai::responses(dressed, options),
+            Self::OpenAiChat => openai::chat(dressed),
+            Self::Gemini => gemini::parameters(dressed),
+            Self::GeminiJson => gemini::json_schema(dressed),
+            Self::Bedrock => bedrock::tool(dressed),
+            Self::Mistral => mistral::tool(dressed),
+            Self::Ollama => ollama::tool(dressed),
+            Self::Mcp => mcp::tool(dressed),
+        }
+    }
+
+    /// Puts the tools of a request where the request has them.
+    pub(super) fn request(self, shown: &[&Shown], options: &Options) -> Map<String, Value> {
+        let tools: Vec<Value> = shown.iter().filter_map(|s| s.tool.clone()).collect();
+        let named = |name: &str| {
+            let found = shown.iter().find(|s| s.original == name || s.name == name);
+            found.map_or_else(|| name.to_owned(), |s| s.name.clone())
+        };
+        match self {
+            Self::Anthropic => anthropic::request(tools, options, &named),
+            Self::OpenAiResponses => openai::request(tools, options, &named, true),
+            Self::OpenAiChat => openai::request(tools, options, &named, false),
+            Self::Gemini | Self::GeminiJson => gemini::request(tools, options, &named),
+            Self::Bedrock => bedrock::request(tools, options, &named),
+            Self::Mistral => mistral::request(tools, options, &named),
+            Self::Ollama => ollama::request(tools),
+            Self::Mcp => mcp::request(tools),
+        }
+    }
+
+    /// Shows one tool, by itself.
+    #[must_use]
+    pub fn show(self, definition: &Definition<'_>, options: &Options) -> Shown {
+        self.show_as(definition, &Names::new(self).give(definition.name), options)
+    }
+
+    /// Shows one tool under a name that was chosen for it.
+    pub(super) fn show_as(
+        self,
+        definition: &Definition<'_>,
+        name: &str,
+        options: &Options,
+    ) -> Shown {
+        let refused = |pointer: &str, keyword: &str, why: &str| {
+            let loss = Loss::new(LossKind::Refused, pointer, keyword, why);
+            Shown::refused(definition.name, name.to_owned(), loss)
+        };
+        if !definition.input.is_object() {
+            return refused("", "", "a tool's schema must be a JSON object");
+        }
+        let document = match schema::resolve(definition.input) {
+            Ok(document) => document,
+            Err(e) => return refused(&e.pointer, e.keyword, &e.why),
+        };
+        let mut not_strict = None;
+        let wants = match options.strict {
+            Strict::On => true,
+            Strict::Auto => self.prefers_strict(),
+            Strict::Off => false,
+        };
+        if wants {
+            match self.strict() {
+                None => not_strict = Some("this dialect has no strict mode".to_owned()),
+                Some(rules) => {
+                    match schema::lower(&document, rules, options.strict == Strict::On) {
+                        Ok(lowered) => {
+                            return self.shown(definition, name, lowered, true, None, options);
+                        }
+                        Err(e) => {
+                            let place = if e.pointer.is_empty() { "/" } else { &e.pointer };
+                            not_strict = Some(format!("{place}: {}", e.why));
+                        }
+                    }
+                }
+            }
+        }
+        let lowered = match schema::lower(&document, self.plain(), false) {
+            Ok(lowered) => lowered,
+            Err(e) if accepts_nothing(&document) => return refused(&e.pointer, &e.keyword, &e.why),
+            Err(e) => bare(&e.pointer, &e.keyword, &e.why, definition.input),
+        };
+        self.shown(definition, name, lowered, false, not_strict, options)
+    }
+
+    fn shown(
+        self,
+        definition: &Definition<'_>,
+        name: &str,
+        lowered: Lowered,
+        strict: bool,
+        not_strict: Option<String>,
+        options: &Options,
+    ) -> Shown {
+        let Lowered { schema, losses, told, renamed } = lowered;
+        let mut report = losses;
+        if name != definition.name {
+            let note = format!("`{}` is called `{name}` here", definition.name);
+            report.insert(0, Loss::new(LossKind::Renamed, "", "name", note));
+        }
+        let mut description = definition.description.trim().to_owned();
+        if !told.is_empty() {
+            let gap = if description.is_empty() { "" } else { "\n\n" };
+            description = format!("{description}{gap}Arguments: {}.", told.join("; "));
+        }
+        let dressed = Dressed { definition, name, description, schema, strict };
+        let tool = self.dress(&dressed, options);
+        Shown {
+            original: definition.name.to_owned(),
+            name: name.to_owned(),
+            tool: Some(tool),
+            strict,
+            not_strict,
+            report,
+            renamed,
+        }
+    }
+}
+
+/// Whether no arguments could ever be right.
+fn accepts_nothing(document: &Document) -> bool {
+    let named = document.root.get("type");
+    let not_object = named.is_some_and(|named| match named {
+        Value::String(one) => one != "object",
+        Value::Array(some) => !some.iter().any(|one| one == "object"),
+        _ => true,
+    });
+    document.root == json!(false) || not_object
+}
+
+/// The last resort: any object, with the schema told in the description.
+fn bare(pointer: &str, keyword: &str, why: &str, input: &Value) -> Lowered {
+    let mut schema = Map::new();
+    schema.insert("type".into(), json!("object"));
+    schema.insert("properties".into(), json!({}));
+    let whole = input.to_string();
+    let most = 4_000;
+    let told = match whole.len() > most {
+        true => format!("{}…", &whole[..whole.floor_char_boundary(most)]),
+        false => whole,
+    };
+    Lowered {
+        schema,
+        losses: vec![Loss::new(
+            LossKind::Widened,
+            pointer,
+            keyword,
+            format!("shown as any object: {why}"),
+        )],
+        told: vec![format!("an object that matches this JSON Schema: {told}")],
+        renamed: Vec::new(),
+    }
+}
+
+/// Puts a text in unless it is empty.
+fn describe(tool: &mut Map<String, Value>, text: &str) {
+    if !text.is_empty() {
+        tool.insert("description".into(), json!(text));
+    }
+}
+
+/// What Anthropic takes as the name of a property.
+fn common_key(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b))
+}
+
+/// Whether a pattern has no look-around.
+fn looks_straight(pattern: &str) -> bool {
+    !["(?=", "(?!", "(?<=", "(?<!"].iter().any(|mark| pattern.contains(mark))
+}

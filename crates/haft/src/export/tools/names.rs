@@ -1,0 +1,124 @@
+//! Names that a provider takes: each tool keeps its own if it can, and no two become one.
+
+use std::collections::{HashMap, HashSet};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::export::Dialect;
+
+/// Gives out names for one request.
+#[derive(Debug)]
+pub(crate) struct Names {
+    dialect: Dialect,
+    taken: HashSet<String>,
+    given: HashMap<String, usize>,
+}
+
+impl Names {
+    pub(crate) fn new(dialect: Dialect) -> Self {
+        Self { dialect, taken: HashSet::new(), given: HashMap::new() }
+    }
+
+    /// Sets names aside for the tools that need no other.
+    pub(crate) fn reserve<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        self.taken
+            .extend(names.into_iter().filter(|name| takes(self.dialect, name)).map(str::to_owned));
+        self
+    }
+
+    /// Gives the name for a tool. The same tools in the same order get the same names.
+    pub(crate) fn give(&mut self, original: &str) -> String {
+        let count = self.given.entry(original.to_owned()).or_insert(0);
+        *count += 1;
+        let again = *count > 1;
+        if !again && takes(self.dialect, original) {
+            self.taken.insert(original.to_owned());
+            return original.to_owned();
+        }
+        let plain = sanitise(original);
+        let longest = longest(self.dialect);
+        if !again && plain.len() <= longest && !self.taken.contains(&plain) {
+            self.taken.insert(plain.clone());
+            return plain;
+        }
+        // The hash is of the tool's own name, so it does not depend on who else is there.
+        for salt in *count.. {
+            let salted = if salt == 1 { original.to_owned() } else { format!("{original}#{salt}") };
+            let digest = Sha256::digest(salted.as_bytes());
+            let suffix: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+            let stem: String = plain.chars().take(longest - 9).collect();
+            let name = format!("{stem}_{suffix}");
+            if self.taken.insert(name.clone()) {
+                return name;
+            }
+        }
+        plain
+    }
+}
+
+/// How long a name may be.
+fn longest(dialect: Dialect) -> usize {
+    match dialect {
+        Dialect::OpenAiResponses | Dialect::Mcp => 128,
+        _ => 64,
+    }
+}
+
+/// Whether a dialect takes a name as it is.
+fn takes(dialect: Dialect, name: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+    let right = match dialect {
+        Dialect::Gemini | Dialect::GeminiJson => {
+            name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+                && name.bytes().all(|b| plain(b) || b == b'.' || b == b':')
+        }
+        Dialect::Mcp => name.bytes().all(|b| plain(b) || b == b'.' || b == b'/'),
+        _ => name.bytes().all(plain),
+    };
+    right && (1..=longest(dialect)).contains(&name.len())
+}
+
+/// Writes a name with what every dialect takes.
+fn sanitise(name: &str) -> String {
+    let mut plain: String = name
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' })
+        .collect();
+    if !plain.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+        plain.insert(0, '_');
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_good_name_stays_and_a_bad_one_is_changed_once() {
+        let mut names = Names::new(Dialect::Anthropic).reserve(["a_b"]);
+        assert_eq!(names.give("read_file"), "read_file");
+        assert_eq!(names.give("a_b"), "a_b");
+        let changed = names.give("a.b");
+        assert!(changed.starts_with("a_b_") && changed.len() == 12, "{changed}");
+        assert_eq!(names.give("1st"), "1st");
+        assert_eq!(Names::new(Dialect::Gemini).give("1st"), "_1st");
+        assert_eq!(Names::new(Dialect::Gemini).give("a.b"), "a.b");
+    }
+
+    #[test]
+    fn no_two_tools_get_one_name_and_every_name_fits() {
+        for dialect in Dialect::ALL {
+            let originals: Vec<String> = ["", "é", "è", "a b", "a.b", "a/b", "a", "a"]
+                .iter()
+                .map(|name| (*name).to_owned())
+                .chain((0..3).map(|n| format!("{}{n}", "x".repeat(200))))
+                .collect();
+            let mut names = Names::new(*dialect).reserve(originals.iter().map(String::as_str));
+            let given: Vec<String> = originals.iter().map(|name| names.give(name)).collect();
+            let distinct: HashSet<&String> = given.iter().collect();
+            assert_eq!(distinct.len(), given.len(), "{dialect}: {given:?}");
+            assert!(given.iter().all(|name| takes(*dialect, name)), "{dialect}: {given:?}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! OpenAI: functions, flat in Responses and nested in Chat.
+
+use serde_json::{Map, Value, json};
+
+use super::{Dressed, describe, looks_straight};
+use crate::export::{
+    options::{Choice, Options, Search},
+    schema::{Limits, References, Rules, Subset, Typing, Values, Words},
+};
+
+const BANNED: &[&str] = &["anyOf", "oneOf", "allOf", "enum", "not"];
+
+pub(super) const CHAT: Rules = Rules { banned_at_root: BANNED, items: true, ..Rules::PLAIN };
+
+/// Responses was seen to refuse `oneOf` anywhere, strict or not.
+pub(super) const RESPONSES: Rules = Rules { one_of: false, ..CHAT };
+
+pub(super) const STRICT: Rules = Rules {
+    words: Words::Some(Subset {
+        taken: &[
+            "type",
+            "properties",
+            "required",
+            "additionalProperties",
+            "items",
+            "enum",
+            "const",
+            "anyOf",
+            "title",
+            "description",
+            "format",
+            "pattern",
+            "multipleOf",
+            "minimum",
+            "maximum",
+            "exclusiveMinimum",
+            "exclusiveMaximum",
+            "minItems",
+            "maxItems",
+        ],
+        formats: Some(&[
+            "date-time",
+            "time",
+            "date",
+            "duration",
+            "email",
+            "hostname",
+            "ipv4",
+            "ipv6",
+            "uuid",
+        ]),
+        min_items: None,
+        pattern: looks_straight,
+        closed: true,
+        all_required: true,
+        typing: Typing::Needed,
+        values: Values::Scalars,
+        lone_unions: true,
+    }),
+    references: References::Alone,
+    banned_at_root: BANNED,
+    limits: Limits {
+        parts: 20_000,
+        depth: 10,
+        properties: 5_000,
+        values: 1_000,
+        characters: 120_000,
+        list: 15_000,
+    },
+    ..Rules::PLAIN
+};
+
+pub(super) fn responses(dressed: &Dressed<'_>, options: &Options) -> Value {
+    let mut tool = Map::new();
+    tool.insert("type".into(), json!("function"));
+    tool.insert("name".into(), json!(dressed.name));
+    describe(&mut tool, &dressed.description);
+    tool.insert("parameters".into(), Value::Object(dressed.schema.clone()));
+    // Left out, the server would decide by itself.
+    tool.insert("strict".into(), json!(dressed.strict));
+    if options.output
+        && let Some(output) = dressed.definition.output
+    {
+        tool.insert("output_schema".into(), output.clone());
+    }
+    if options.search.is_some() && dressed.definition.deferred {
+        tool.insert("defer_loading".into(), json!(true));
+    }
+    Value::Object(tool)
+}
+
+pub(super) fn chat(dressed: &Dressed<'_>) -> Value {
+    let mut function = function(dressed);
+    if dressed.strict {
+        function.insert("strict".into(), json!(true));
+    }
+    json!({"type": "function", "function": function})
+}
+
+/// The function object that Chat has, and those who copied it.
+pub(super) fn function(dressed: &Dressed<'_>) -> Map<String, Value> {
+    let mut function = Map::new();
+    function.insert("name".into(), json!(dressed.name));
+    describe(&mut function, &dressed.description);
+    function.insert("parameters".into(), Value::Object(dressed.schema.clone()));
+    function
+}
+
+pub(super) fn request(
+    mut tools: Vec<Value>,
+    options: &Options,
+    named: &dyn Fn(&str) -> String,
+    flat: bool,
+) -> Map<String, Value> {
+    if flat && tools.iter().any(|tool| tool.get("defer_loading").is_some()) {
+        let execution = if options.search == Some(Search::Own) { "client" } else { "server" };
+        tools.push(json!({"type": "tool_search", "execution": execution}));
+    }
+    let mut request = Map::new();
+    request.insert("tools".into(), Value::Array(tools));
+    let choice = match &options.choice {
+        None => None,
+        Some(Choice::Auto) => Some(json!("auto")),
+        Some(Choice::Any) => Some(json!("required")),
+        Some(Choice::None) => Some(json!("none")),
+        Some(Choice::Tool(name)) if flat => Some(json!({"type": "function", "name": named(name)})),
+        Some(Choice::Tool(name)) => {
+            Some(json!({"type": "function", "function": {"name": named(name)}}))
+        }
+    };
+    request.extend(choice.map(|choice| ("tool_choice".to_owned(), choice)));
+    request.extend(
+        options.parallel.map(|parallel| ("parallel_tool_calls".to_owned(), json!(parallel))),
+    );
+    request
+}
