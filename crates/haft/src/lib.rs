@@ -25,8 +25,8 @@ pub use envelope::{Cut, Envelope};
 pub use error::{Error, ErrorKind};
 pub use event::{Event, Observer};
 pub use export::{
-    Choice, Definition, Dialect, Hints, Keep, Loss, LossKind, Options, Response, Search, Shown,
-    Strict,
+    Choice, Definition, Dialect, Export, Hints, Keep, Loss, LossKind, Options, Response, Search,
+    Shown, Strict,
 };
 pub use hooks::{Before, Hook};
 pub use journal::{End, Intended, Intention, Journal, MemoryJournal, Record, Settled, Written};

@@ -11,7 +11,7 @@ use haft_core::{NeedKind, Scope, ToolName};
 use sha2::{Digest, Sha256};
 
 use super::{Entry, View};
-use crate::{near::nearest, policy::Policy, watch::caught};
+use crate::{export::Exports, near::nearest, policy::Policy, watch::caught};
 
 /// All tools in order, with their index.
 #[derive(Debug)]
@@ -24,6 +24,7 @@ pub(crate) struct Shelf {
     own: usize,
     /// Whether some tool must be looked at each turn.
     conditional: bool,
+    exports: Exports,
 }
 
 impl Shelf {
@@ -50,7 +51,8 @@ impl Shelf {
             spec.enabled.is_some() || spec.requires_user_interaction || spec.needs.iter().any(needs)
         });
         let fingerprint = hasher.finalize().into();
-        Self { entries, by_name, aliases, fingerprint, own, conditional }
+        let exports = Exports::default();
+        Self { entries, by_name, aliases, fingerprint, own, conditional, exports }
     }
 
     pub(crate) fn entries(&self) -> &[Arc<Entry>] {
@@ -196,6 +198,14 @@ impl Snapshot {
     #[must_use]
     pub fn fingerprint(&self) -> String {
         self.fingerprint.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    pub(crate) fn raw_fingerprint(&self) -> &[u8; 32] {
+        &self.fingerprint
+    }
+
+    pub(crate) fn exports(&self) -> &Exports {
+        &self.shelf.exports
     }
 
     pub(crate) fn find(&self, name: &str) -> Found<'_> {

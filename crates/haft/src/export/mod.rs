@@ -7,14 +7,17 @@
 mod options;
 mod report;
 mod schema;
+mod sheet;
 mod tools;
 mod wire;
 
 use std::{fmt, str::FromStr};
 
+pub(crate) use self::sheet::Exports;
 pub use self::{
     options::{Choice, Keep, Options, Search, Strict},
     report::{Loss, LossKind},
+    sheet::Export,
     tools::{Definition, Hints, Shown},
     wire::Response,
 };

@@ -22,6 +22,7 @@ use std::{fmt, sync::Arc};
 use haft_core::Class;
 use serde_json::Value;
 
+pub(crate) use self::parse::object as parse_object;
 pub use self::{
     admit::Admitted,
     call::{Arguments, Call, Stop},
@@ -34,7 +35,7 @@ use crate::{
     catalog::Snapshot,
     envelope::Envelope,
     error::Error,
-    export::{Dialect, Response},
+    export::{Dialect, Export, Response},
 };
 
 /// One model response's worth of calls.
@@ -96,7 +97,18 @@ impl Turn {
     /// Fails when the response is not one of this dialect. Whatever a model can cause is answered
     /// inside the message.
     pub async fn dispatch(self, dialect: Dialect, response: &Value) -> Result<Value, Error> {
+        let export = self.snapshot().export(dialect);
+        self.dispatch_as(&export, response).await
+    }
+
+    /// Does the same for tools that were shown with choices of the host's.
+    ///
+    /// # Errors
+    /// Fails when the response is not one of the export's dialect.
+    pub async fn dispatch_as(self, export: &Export, response: &Value) -> Result<Value, Error> {
+        let dialect = export.dialect();
         let Response { calls, stop } = dialect.parse(response)?;
+        let calls = calls.into_iter().map(|call| export.restore(call));
         let answers = self.run_stopped(calls, stop).await;
         Ok(dialect.answer(&answers))
     }

@@ -7,10 +7,6 @@ use serde_json::{Map, Number, Value, json};
 
 use super::keywords::NOTES;
 
-/// The seven types, with integers apart.
-pub(super) const TYPES: [&str; 7] =
-    ["null", "boolean", "object", "array", "number", "string", "integer"];
-
 /// A schema that accepts nothing.
 pub(super) fn nothing() -> Map<String, Value> {
     let mut map = Map::new();

@@ -4,10 +4,13 @@
 //! the words a dialect has. `rules` are the dialects' own, as data.
 
 mod circles;
+mod forms;
 mod keywords;
 mod lower;
 mod merge;
+mod nulls;
 mod query;
+mod reduce;
 mod resolve;
 mod root;
 mod rules;
@@ -15,8 +18,9 @@ mod sizes;
 mod text;
 
 pub(crate) use self::{
-    lower::{Lowered, Unfit, lower},
-    query::takes_null,
+    lower::{Lowered, lower},
+    nulls::without_nulls,
     resolve::{Document, resolve},
     rules::{Limits, References, Rules, Subset, Typing, Values, Words},
+    sizes::choices,
 };

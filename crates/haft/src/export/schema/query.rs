@@ -76,7 +76,7 @@ pub(super) fn kinds(document: &Document, node: &Value) -> Kinds {
 }
 
 /// Whether null is accepted, when that can be told.
-pub(crate) fn takes_null(document: &Document, node: &Value) -> Option<bool> {
+pub(super) fn takes_null(document: &Document, node: &Value) -> Option<bool> {
     fn look(document: &Document, node: &Value, fuel: &mut usize) -> Option<bool> {
         let map = match node {
             Value::Bool(said) => return Some(*said),

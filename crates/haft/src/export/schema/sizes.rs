@@ -26,6 +26,29 @@ pub(super) fn check(schema: &Map<String, Value>, limits: &Limits) -> Result<(), 
     Ok(())
 }
 
+/// How many optional properties and how many unions a strict tool has, as a request counts them.
+pub(crate) fn choices(tool: &Value) -> (usize, usize) {
+    fn look(node: &Value, sum: &mut (usize, usize)) {
+        let Some(map) = node.as_object() else { return };
+        for (name, property) in
+            map.get("properties").and_then(Value::as_object).into_iter().flatten()
+        {
+            let required = map.get("required").and_then(Value::as_array);
+            sum.0 += usize::from(!required.is_some_and(|r| r.iter().any(|n| n == name)));
+            let is_union = property.get("anyOf").is_some()
+                || property.get("type").is_some_and(Value::is_array);
+            sum.1 += usize::from(is_union);
+        }
+        for (_, child, _) in keywords::children(map, "") {
+            look(child, sum);
+        }
+    }
+    let schema = tool.get("input_schema").or_else(|| tool.pointer("/toolSpec/inputSchema/json"));
+    let mut sum = (0, 0);
+    look(schema.unwrap_or(&Value::Null), &mut sum);
+    sum
+}
+
 #[derive(Default)]
 struct Sums {
     properties: usize,

@@ -182,6 +182,11 @@ impl Dialect {
         self.strict().is_some()
     }
 
+    /// Whether strict mode asks for a null where a property is left out.
+    pub(super) fn fills_with_null(self) -> bool {
+        self.strict().and_then(Rules::subset).is_some_and(|subset| subset.all_required)
+    }
+
     /// Strict mode costs Anthropic a grammar per request, so there it is only used when asked for.
     fn prefers_strict(self) -> bool {
         matches!(self, Self::OpenAiResponses | Self::OpenAiChat)

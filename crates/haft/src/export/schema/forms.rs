@@ -1,0 +1,435 @@
+//! Says values, arrays and objects in a dialect that understands a part of the words.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    keywords,
+    lower::{Aim, Lowering, Said, Unfit},
+    merge::{equal, type_of, types},
+    query::{self, kind, takes_null},
+    rules::{Subset, Typing, Values},
+    text,
+};
+
+impl<'a> Lowering<'a> {
+    /// Says which values there are.
+    pub(super) fn values(
+        &mut self,
+        subset: &Subset,
+        own: &Map<String, Value>,
+        out: &mut Map<String, Value>,
+        told: &mut Vec<String>,
+        place: &str,
+        aim: Aim,
+    ) -> Result<(), Unfit> {
+        let Some(values) = query::own_values(own) else { return Ok(()) };
+        let word = if own.contains_key("const") { "const" } else { "enum" };
+        // What the type excludes cannot be chosen anyway.
+        let wanted = own
+            .get("type")
+            .map_or(query::ALL, |named| types(named).into_iter().map(kind).fold(0, |a, b| a | b));
+        let values: Vec<&Value> =
+            values.into_iter().filter(|v| kind(type_of(v)) & wanted != 0).collect();
+        let complex = values.iter().any(|v| v.is_object() || v.is_array());
+        let fits = match subset.values {
+            Values::Scalars => !complex,
+            Values::TextsAndNumbers => values.iter().all(|v| v.is_string() || v.is_number()),
+            Values::Texts => values.iter().all(|v| v.as_str().is_some_and(|t| !t.is_empty())),
+        } && !values.is_empty();
+        if fits {
+            match own.get("const") {
+                Some(value) if subset.taken.contains(&"const") => {
+                    out.insert("const".into(), value.clone());
+                }
+                _ => {
+                    out.insert("enum".into(), json!(values));
+                }
+            }
+            if subset.values == Values::TextsAndNumbers || subset.typing != Typing::Free {
+                typed_by(&values, out);
+            }
+            return Ok(());
+        }
+        if subset.closed {
+            return Err(self.unfit(
+                place,
+                word,
+                "listed values must be texts, numbers or booleans",
+            ));
+        }
+        typed_by(&values, out);
+        let exact = match out.get("type").and_then(Value::as_str) {
+            Some("null") => true,
+            Some("boolean") => values.len() == 2,
+            Some("integer") => bounds(&values, out),
+            _ => false,
+        };
+        if !exact {
+            self.lose(place, word, "these values cannot be listed", aim)?;
+            told.push(text::tell(word, &own[word]));
+        }
+        Ok(())
+    }
+
+    /// Says what an array holds.
+    pub(super) fn array(
+        &mut self,
+        subset: &'a Subset,
+        own: &Map<String, Value>,
+        out: &mut Map<String, Value>,
+        told: &mut Vec<String>,
+        place: &str,
+        aim: Aim,
+    ) -> Result<(), Unfit> {
+        let first = own.get("prefixItems").and_then(Value::as_array);
+        let first = first.map(Vec::as_slice).unwrap_or_default();
+        let mut most = own.get("maxItems").and_then(Value::as_u64);
+        let mut said = Vec::new();
+        for (n, item) in first.iter().enumerate() {
+            match self.say(item, &format!("{place}/prefixItems/{n}"), aim)? {
+                Value::Bool(false) => {
+                    let here = u64::try_from(n).unwrap_or(u64::MAX);
+                    most = Some(most.map_or(here, |most| most.min(here)));
+                    break;
+                }
+                item => said.push(item),
+            }
+        }
+        let all_said = said.len() == first.len();
+        let rest = match own.get("items") {
+            _ if !all_said => Value::Bool(false),
+            Some(items) => match items {
+                Value::Bool(true) => Value::Null,
+                items => self.say(items, &format!("{place}/items"), aim)?,
+            },
+            None => Value::Null,
+        };
+        if rest == json!(false) {
+            let here = u64::try_from(said.len()).unwrap_or(u64::MAX);
+            most = Some(most.map_or(here, |most| most.min(here)));
+        }
+        let tuples = subset.taken.contains(&"prefixItems");
+        if tuples && !said.is_empty() {
+            out.insert("prefixItems".into(), Value::Array(said));
+            if rest.is_object() {
+                out.insert("items".into(), rest);
+            }
+        } else {
+            if !said.is_empty() {
+                self.lose(place, "prefixItems", "items have no places of their own", aim)?;
+                told.push(text::tell("prefixItems", &Value::Array(first.to_vec())));
+            }
+            let open = rest.is_null();
+            if rest.is_object() && !said.contains(&rest) {
+                said.push(rest);
+            }
+            let mut kinds_of_items: Vec<Value> = Vec::new();
+            for item in said {
+                if !kinds_of_items.contains(&item) {
+                    kinds_of_items.push(item);
+                }
+            }
+            let items = match (open, kinds_of_items.len()) {
+                (true, _) if subset.typing == Typing::Free => None,
+                (true, _) => Some(self.anything(subset, &format!("{place}/items"), aim)?),
+                (false, 0) if subset.typing == Typing::Free => None,
+                // No item can stand there; something must be said all the same.
+                (false, 0) => Some(json!({"type": "string"})),
+                (false, 1) => kinds_of_items.pop(),
+                (false, _) => Some(json!({"anyOf": kinds_of_items})),
+            };
+            if let Some(items) = items {
+                out.insert("items".into(), items);
+            }
+        }
+        if let Some(most) = most {
+            if subset.taken.contains(&"maxItems") {
+                out.insert("maxItems".into(), json!(most));
+            } else {
+                self.lose(place, "maxItems", "it cannot be said", aim)?;
+                told.push(text::tell("maxItems", &json!(most)));
+            }
+        }
+        if let Some(least) = own.get("minItems") {
+            let limit = subset.min_items.unwrap_or(u64::MAX);
+            if least.as_u64().is_some_and(|n| n <= limit) {
+                out.insert("minItems".into(), least.clone());
+            } else {
+                self.lose(place, "minItems", format!("at most {limit} can be said"), aim)?;
+                told.push(text::tell("minItems", least));
+                out.insert("minItems".into(), json!(limit));
+            }
+        }
+        for word in ["uniqueItems", "contains", "unevaluatedItems"] {
+            let Some(value) = own.get(word) else { continue };
+            let nothing_said = (word == "uniqueItems" && *value == json!(false))
+                || (word == "unevaluatedItems" && *value == json!(true))
+                || (word == "contains"
+                    && own.get("minContains") == Some(&json!(0))
+                    && !own.contains_key("maxContains"));
+            if !nothing_said {
+                self.lose(place, word, "it cannot be said", aim)?;
+                let mut whole = Map::new();
+                whole.insert(word.into(), value.clone());
+                for more in ["minContains", "maxContains"] {
+                    if let Some(value) = own.get(more).filter(|_| word == "contains") {
+                        whole.insert(more.into(), value.clone());
+                    }
+                }
+                told.push(text::tell("allOf", &Value::Object(whole)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Says what an object holds. Returns whether there is such an object at all.
+    pub(super) fn object(
+        &mut self,
+        subset: &'a Subset,
+        own: &Map<String, Value>,
+        out: &mut Map<String, Value>,
+        told: &mut Vec<String>,
+        place: &str,
+        aim: Aim,
+    ) -> Result<bool, Unfit> {
+        let named = own.get("properties").and_then(Value::as_object);
+        let is_required = |name: &str| {
+            let list = own.get("required").and_then(Value::as_array);
+            list.is_some_and(|list| list.iter().any(|n| n == name))
+        };
+        let patterns = own.get("patternProperties").and_then(Value::as_object);
+        let patterns = patterns.filter(|p| !p.is_empty());
+        let rest =
+            own.get("additionalProperties").filter(|v| **v != json!(true) && **v != json!({}));
+        let is_closed = rest == Some(&json!(false)) && patterns.is_none();
+        if subset.closed && !is_closed {
+            let says_open = own.contains_key("additionalProperties");
+            if patterns.is_some() || says_open || named.is_none_or(Map::is_empty) {
+                let why = "an object with keys of the model's choice cannot be said";
+                return Err(self.unfit(place, "additionalProperties", why));
+            }
+            let note = "keys that the schema does not name can no longer be sent";
+            self.narrow(place, "additionalProperties", note, aim)?;
+        }
+        let mut properties = Map::new();
+        let mut required = Vec::new();
+        for (name, child) in named.into_iter().flatten() {
+            let below = format!("{place}/properties/{}", keywords::escape(name));
+            let said = self.say(child, &below, aim)?;
+            if said == json!(false) {
+                if is_required(name) {
+                    return Ok(false);
+                }
+                if !is_closed && !subset.closed {
+                    self.lose(&below, "", "that it must not be there cannot be said", aim)?;
+                }
+                continue;
+            }
+            let said = match subset.all_required && !is_required(name) {
+                true => self.optional(child, said, &below, aim)?,
+                false => said,
+            };
+            if subset.all_required || is_required(name) {
+                required.push(json!(name));
+            }
+            properties.insert(name.clone(), said);
+        }
+        for name in own.get("required").and_then(Value::as_array).into_iter().flatten() {
+            let Some(name) = name.as_str().filter(|name| !properties.contains_key(*name)) else {
+                continue;
+            };
+            if is_closed {
+                return Ok(false);
+            }
+            if subset.closed {
+                return Err(self.unfit(place, "required", format!("`{name}` is not described")));
+            }
+            if subset.typing == Typing::Single {
+                self.lose(place, "required", format!("`{name}` is not described"), aim)?;
+                told.push(format!("`{name}` is required"));
+            } else {
+                required.push(json!(name));
+            }
+        }
+        if !properties.is_empty() || subset.closed {
+            out.insert("properties".into(), Value::Object(properties));
+        }
+        if !required.is_empty() || (subset.closed && subset.all_required) {
+            out.insert("required".into(), Value::Array(required));
+        }
+        if subset.closed {
+            out.insert("additionalProperties".into(), json!(false));
+        } else if let Some(rest) = rest {
+            let below = format!("{place}/additionalProperties");
+            if subset.taken.contains(&"additionalProperties") && patterns.is_none() {
+                let said = self.say(rest, &below, aim)?;
+                out.insert("additionalProperties".into(), said);
+            } else {
+                self.lose(place, "additionalProperties", "it cannot be said", aim)?;
+                if *rest != json!(false) || patterns.is_some() {
+                    told.push(text::tell("additionalProperties", rest));
+                }
+            }
+        }
+        for word in [
+            "patternProperties",
+            "propertyNames",
+            "minProperties",
+            "maxProperties",
+            "dependentRequired",
+            "dependentSchemas",
+            "unevaluatedProperties",
+        ] {
+            let Some(value) = own.get(word) else { continue };
+            let nothing_said = *value == json!(true) || *value == json!({});
+            if nothing_said {
+                continue;
+            }
+            if subset.taken.contains(&word) {
+                out.insert(word.into(), value.clone());
+            } else {
+                self.lose(place, word, "it cannot be said", aim)?;
+                told.push(text::tell(word, value));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Makes an optional property one that is always there and may be null. The null is taken out
+    /// again on the way in.
+    pub(super) fn optional(&mut self, source: &Value, said: Value, place: &str, aim: Aim) -> Said {
+        if takes_null(self.document, source) == Some(true) {
+            let left_out_is_null = source.get("default") == Some(&Value::Null);
+            if !left_out_is_null {
+                let note = "leaving it out can no longer be told from null";
+                if !self.insist {
+                    return Err(self.unfit(place, "required", note));
+                }
+                self.narrow(place, "required", note, aim)?;
+            }
+            return Ok(said);
+        }
+        Ok(with_null(said))
+    }
+
+    /// Says that anything goes.
+    pub(super) fn anything(&mut self, subset: &Subset, place: &str, aim: Aim) -> Said {
+        match subset.typing {
+            Typing::Free => Ok(json!({})),
+            Typing::Needed => Err(self.unfit(place, "type", "anything is accepted here")),
+            Typing::Single => {
+                self.narrow(place, "items", "lists in lists in lists cannot be said", aim)?;
+                let mut any: Option<Value> = None;
+                for _ in 0..3 {
+                    let mut kinds: Vec<Value> = ["string", "number", "boolean", "object"]
+                        .iter()
+                        .map(|name| json!({"type": name}))
+                        .collect();
+                    kinds.extend(any.map(|items| json!({"type": "array", "items": items})));
+                    any = Some(json!({"anyOf": kinds, "nullable": true}));
+                }
+                Ok(any.unwrap_or_default())
+            }
+        }
+    }
+}
+
+/// Carries what is said for readers.
+pub(super) fn notes(
+    subset: &Subset,
+    own: &Map<String, Value>,
+    out: &mut Map<String, Value>,
+    told: &mut Vec<String>,
+) {
+    for word in ["title", "description"] {
+        if let Some(value) = own.get(word).filter(|_| subset.taken.contains(&word)) {
+            out.insert(word.into(), value.clone());
+        }
+    }
+    for word in ["default", "examples", "deprecated"] {
+        let Some(value) = own.get(word) else { continue };
+        if *value == json!(false) && word == "deprecated" {
+            continue;
+        }
+        let fits = subset.typing != Typing::Single
+            || out
+                .get("type")
+                .and_then(Value::as_str)
+                .is_some_and(|t| kind(type_of(value)) & kind(t) != 0);
+        if subset.taken.contains(&word) && fits {
+            out.insert(word.into(), value.clone());
+        } else if !(word == "default" && value.is_null()) {
+            told.push(text::tell(word, value));
+        }
+    }
+}
+
+/// Says the type of listed values, when the schema has not.
+fn typed_by(values: &[&Value], out: &mut Map<String, Value>) {
+    if out.contains_key("type") {
+        return;
+    }
+    let mut names: Vec<&str> = Vec::new();
+    for value in values {
+        let name = type_of(value);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    match names[..] {
+        [] => {}
+        [one] => {
+            out.insert("type".into(), json!(one));
+        }
+        _ => {
+            out.insert("type".into(), json!(names));
+        }
+    }
+}
+
+/// Bounds whole numbers; returns whether that says all there is to say.
+fn bounds(values: &[&Value], out: &mut Map<String, Value>) -> bool {
+    let numbers: Option<Vec<i64>> = values.iter().map(|v| v.as_i64()).collect();
+    let Some(mut numbers) = numbers else { return false };
+    numbers.sort_unstable();
+    numbers.dedup();
+    let (Some(low), Some(high)) = (numbers.first(), numbers.last()) else { return false };
+    let at = |word: &str| out.get(word).and_then(Value::as_i64);
+    let (low, high) = (
+        at("minimum").map_or(*low, |m| m.max(*low)),
+        at("maximum").map_or(*high, |m| m.min(*high)),
+    );
+    out.insert("minimum".into(), json!(low));
+    out.insert("maximum".into(), json!(high));
+    i64::try_from(numbers.len()).ok().zip(high.checked_sub(low)).is_some_and(|(n, d)| d == n - 1)
+}
+
+/// Lets a schema also accept null.
+fn with_null(said: Value) -> Value {
+    let Value::Object(mut map) = said else { return said };
+    if let Some(Value::Array(branches)) = map.get_mut("anyOf") {
+        branches.push(json!({"type": "null"}));
+        return Value::Object(map);
+    }
+    let listed = map.contains_key("enum");
+    match map.get("type") {
+        Some(kinds) if !map.contains_key("const") && !map.contains_key("$ref") => {
+            let mut names: Vec<Value> = types(kinds).into_iter().map(|name| json!(name)).collect();
+            names.push(json!("null"));
+            map.insert("type".into(), Value::Array(names));
+            if let Some(Value::Array(values)) = map.get_mut("enum").filter(|_| listed)
+                && !values.iter().any(|v| equal(v, &Value::Null))
+            {
+                values.push(Value::Null);
+            }
+            Value::Object(map)
+        }
+        _ => {
+            let mut around = Map::new();
+            let description = map.shift_remove("description");
+            around.insert("anyOf".into(), json!([Value::Object(map), {"type": "null"}]));
+            around.extend(description.map(|text| ("description".to_owned(), text)));
+            Value::Object(around)
+        }
+    }
+}
