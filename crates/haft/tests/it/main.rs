@@ -12,6 +12,7 @@ mod stopping;
 mod streams;
 mod suite;
 mod nesting;
+mod schemas;
 mod sources;
 mod dialects;
 mod chaos;

@@ -38,7 +38,7 @@ pub(super) const NOTES: [&str; 10] = [
 ];
 
 /// Words that speak about texts alone.
-pub(super) const TEXT: [&str; 4] = ["minLength", "maxLength", "pattern", "format"];
+pub(super) const TEXT: [&str; 3] = ["minLength", "maxLength", "pattern"];
 /// Words that speak about numbers alone.
 pub(super) const NUMBER: [&str; 5] =
     ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"];
@@ -68,8 +68,10 @@ pub(super) const OBJECT: [&str; 10] = [
     "unevaluatedProperties",
 ];
 /// Words that speak about every value.
-pub(super) const EVERY: [&str; 11] =
-    ["$ref", "type", "enum", "const", "not", "if", "then", "else", "anyOf", "oneOf", "allOf"];
+pub(super) const EVERY: [&str; 12] = [
+    "$ref", "format", "type", "enum", "const", "not", "if", "then", "else", "anyOf", "oneOf",
+    "allOf",
+];
 
 /// Whether a word restricts what is accepted.
 pub(super) fn restricts(key: &str) -> bool {

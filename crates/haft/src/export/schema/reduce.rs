@@ -439,12 +439,13 @@ impl<'a> Lowering<'a> {
                 "format" => {
                     let name = value.as_str().unwrap_or_default();
                     let taken = subset.taken.contains(&"format")
-                        && subset.formats.is_none_or(|list| list.contains(&name))
-                        && wanted & query::NUMBER == 0;
-                    let numeric = ["float", "double", "int32", "int64"].contains(&name)
-                        && wanted & query::STRING == 0
-                        && subset.formats.is_none();
-                    if taken || numeric {
+                        && subset.formats.is_none_or(|list| list.contains(&name));
+                    if wanted & query::STRING == 0 {
+                        // The formats of numbers are for programs; nobody checks them.
+                        if subset.number_formats.contains(&name) {
+                            out.insert(key.into(), value.clone());
+                        }
+                    } else if taken {
                         out.insert(key.into(), value.clone());
                     } else {
                         self.lose(place, key, format!("the format `{name}` is not taken"), aim)?;
@@ -472,6 +473,10 @@ impl<'a> Lowering<'a> {
                         return Ok(Value::Bool(false));
                     }
                 }
+                key if keywords::NUMBER.contains(&key) && is_beyond_reason(value) => {
+                    self.lose(place, key, "the bound is larger than grammars can count", aim)?;
+                    told.push(text::tell(key, value));
+                }
                 key if keywords::restricts(key) => {
                     if subset.taken.contains(&key) {
                         out.insert(key.into(), value.clone());
@@ -494,6 +499,11 @@ impl<'a> Lowering<'a> {
         text::append(&mut out, &told);
         Ok(Value::Object(out))
     }
+}
+
+/// Bounds of 64 bits come from generators; grammars for numbers do not reach that far.
+fn is_beyond_reason(bound: &Value) -> bool {
+    bound.as_f64().is_some_and(|bound| bound.abs() > 9_007_199_254_740_991.0)
 }
 
 /// Puts what stands beside a union into one of its branches.

@@ -37,6 +37,8 @@ pub(crate) struct Subset {
     pub(crate) taken: &'static [&'static str],
     /// The formats that are taken, if not all are.
     pub(crate) formats: Option<&'static [&'static str]>,
+    /// The formats of numbers that are taken.
+    pub(crate) number_formats: &'static [&'static str],
     /// The greatest `minItems`.
     pub(crate) min_items: Option<u64>,
     /// Whether a pattern is taken.

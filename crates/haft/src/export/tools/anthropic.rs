@@ -42,6 +42,7 @@ pub(super) const STRICT: Rules = Rules {
             "ipv6",
             "uuid",
         ]),
+        number_formats: &[],
         min_items: Some(1),
         pattern: plain_pattern,
         closed: true,

@@ -8,6 +8,8 @@ use crate::export::{
     schema::{Limits, References, Rules, Subset, Typing, Values, Words},
 };
 
+const NUMBERS: &[&str] = &["float", "double", "int32", "int64"];
+
 /// A subset of OpenAPI: one type for each schema, no references, no closed objects.
 pub(super) const PARAMETERS: Rules = Rules {
     words: Words::Some(Subset {
@@ -33,6 +35,7 @@ pub(super) const PARAMETERS: Rules = Rules {
             "anyOf",
         ],
         formats: Some(&["date-time"]),
+        number_formats: NUMBERS,
         min_items: None,
         pattern: looks_straight,
         closed: false,
@@ -70,6 +73,7 @@ pub(super) const JSON_SCHEMA: Rules = Rules {
             "required",
         ],
         formats: None,
+        number_formats: NUMBERS,
         min_items: None,
         pattern: |_| false,
         closed: false,

@@ -49,6 +49,7 @@ pub(super) const STRICT: Rules = Rules {
             "ipv6",
             "uuid",
         ]),
+        number_formats: &[],
         min_items: None,
         pattern: looks_straight,
         closed: true,

@@ -1,0 +1,261 @@
+//! Random schemas and values, carried into every dialect.
+
+use haft::{Definition, Dialect, LossKind, Options, Strict};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use crate::suite::{fill, judge, renamed, schema_of};
+
+/// Values that meet often: a small world makes schemas and values touch.
+fn value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(json!(null)),
+        any::<bool>().prop_map(Value::from),
+        (-2i64..4).prop_map(Value::from),
+        prop_oneof![Just(0.5), Just(1.5), Just(2.0)].prop_map(Value::from),
+        prop_oneof![Just(""), Just("a"), Just("b"), Just("ab"), Just("kind")].prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 24, 4, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            proptest::collection::vec((key(), inner), 0..4)
+                .prop_map(|pairs| Value::Object(pairs.into_iter().collect())),
+        ]
+    })
+}
+
+fn key() -> impl Strategy<Value = String> {
+    prop_oneof![Just("a"), Just("b"), Just("c"), Just("kind"), Just("a b")].prop_map(str::to_owned)
+}
+
+fn kind() -> impl Strategy<Value = Value> {
+    let one = || {
+        prop_oneof![
+            Just("null"),
+            Just("boolean"),
+            Just("object"),
+            Just("array"),
+            Just("number"),
+            Just("integer"),
+            Just("string"),
+        ]
+    };
+    prop_oneof![
+        4 => one().prop_map(|name| json!(name)),
+        1 => (one(), one()).prop_map(|(a, b)| if a == b { json!(a) } else { json!([a, b]) }),
+    ]
+}
+
+/// One word with its value.
+fn word(inner: BoxedStrategy<Value>) -> impl Strategy<Value = (String, Value)> {
+    let named = |name: &'static str, value: BoxedStrategy<Value>| {
+        value.prop_map(move |v| (name.to_owned(), v)).boxed()
+    };
+    let list =
+        |s: BoxedStrategy<Value>| proptest::collection::vec(s, 1..4).prop_map(Value::from).boxed();
+    let map = |s: BoxedStrategy<Value>| {
+        proptest::collection::vec((key(), s), 0..4)
+            .prop_map(|pairs| Value::Object(pairs.into_iter().collect()))
+            .boxed()
+    };
+    let count = || (0u64..4).prop_map(Value::from).boxed();
+    let number = || (-2i64..4).prop_map(Value::from).boxed();
+    let keys = || {
+        proptest::collection::btree_set(key(), 0..3)
+            .prop_map(|keys| json!(keys.into_iter().collect::<Vec<_>>()))
+            .boxed()
+    };
+    let words: Vec<(u32, BoxedStrategy<(String, Value)>)> = vec![
+        (6, named("type", kind().boxed())),
+        (6, named("properties", map(inner.clone()))),
+        (4, named("required", keys())),
+        (3, named("additionalProperties", inner.clone())),
+        (2, named("additionalProperties", Just(json!(false)).boxed())),
+        (3, named("items", inner.clone())),
+        (1, named("prefixItems", list(inner.clone()))),
+        (2, named("anyOf", list(inner.clone()))),
+        (2, named("oneOf", list(inner.clone()))),
+        (2, named("allOf", list(inner.clone()))),
+        (1, named("not", inner.clone())),
+        (1, named("if", inner.clone())),
+        (1, named("then", inner.clone())),
+        (1, named("else", inner.clone())),
+        (1, named("contains", inner.clone())),
+        (1, named("minContains", count())),
+        (1, named("maxContains", count())),
+        (1, named("propertyNames", inner.clone())),
+        (1, named("unevaluatedProperties", inner.clone())),
+        (1, named("unevaluatedItems", inner.clone())),
+        (1, named("dependentSchemas", map(inner.clone()))),
+        (1, named("dependentRequired", map(keys()))),
+        (1, named("patternProperties", map(inner))),
+        (2, named("enum", proptest::collection::vec(value(), 1..4).prop_map(Value::from).boxed())),
+        (2, named("const", value().boxed())),
+        (1, named("minimum", number())),
+        (1, named("maximum", number())),
+        (1, named("exclusiveMinimum", number())),
+        (1, named("multipleOf", (1u64..4).prop_map(Value::from).boxed())),
+        (1, named("minLength", count())),
+        (1, named("maxLength", count())),
+        (1, named("pattern", prop_oneof![Just(json!("^a")), Just(json!("b$"))].boxed())),
+        (1, named("minItems", count())),
+        (1, named("maxItems", count())),
+        (1, named("uniqueItems", any::<bool>().prop_map(Value::from).boxed())),
+        (1, named("minProperties", count())),
+        (1, named("maxProperties", count())),
+        (1, named("default", value().boxed())),
+        (1, named("description", Just(json!("About it.")).boxed())),
+    ];
+    proptest::strategy::Union::new_weighted(words)
+}
+
+fn schema() -> BoxedStrategy<Value> {
+    let leaf = prop_oneof![
+        8 => kind().prop_map(|kind| json!({"type": kind})),
+        1 => any::<bool>().prop_map(Value::from),
+        1 => Just(json!({})),
+        3 => prop_oneof![Just("a"), Just("b"), Just("c")]
+            .prop_map(|name| json!({"$ref": format!("#/$defs/{name}")})),
+    ];
+    leaf.prop_recursive(4, 40, 4, |inner| {
+        (
+            proptest::collection::vec(word(inner.boxed()), 1..5),
+            proptest::option::weighted(0.1, prop_oneof![Just("a"), Just("b"), Just("c")]),
+        )
+            .prop_map(|(words, reference)| {
+                let mut map: Map<String, Value> = words.into_iter().collect();
+                if let Some(name) = reference {
+                    map.insert("$ref".into(), json!(format!("#/$defs/{name}")));
+                }
+                Value::Object(map)
+            })
+    })
+    .boxed()
+}
+
+/// A tool's schema with three definitions that may refer to each other.
+fn tool() -> impl Strategy<Value = Value> {
+    let inside = (schema(), schema(), schema(), schema());
+    (inside, any::<bool>(), proptest::collection::vec((key(), schema()), 0..3)).prop_map(
+        |((root, a, b, c), closed, properties)| {
+            let mut map = match root {
+                Value::Object(map) => map,
+                _ => Map::new(),
+            };
+            map.insert("type".into(), json!("object"));
+            if !properties.is_empty() {
+                map.insert("properties".into(), Value::Object(properties.into_iter().collect()));
+            }
+            if closed {
+                map.insert("additionalProperties".into(), json!(false));
+            }
+            map.insert("$defs".into(), json!({"a": a, "b": b, "c": c}));
+            Value::Object(map)
+        },
+    )
+}
+
+fn modes() -> Vec<(Dialect, Strict)> {
+    let strict = Dialect::ALL.iter().filter(|d| d.has_strict()).map(|d| (*d, Strict::On));
+    Dialect::ALL.iter().map(|d| (*d, Strict::Off)).chain(strict).collect()
+}
+
+/// A reference that leads back to itself at the same place never ends for any value.
+fn ends(schema: &Value) -> bool {
+    let defs = schema["$defs"].as_object().unwrap();
+    fn direct<'a>(node: &'a Value, found: &mut Vec<&'a str>) {
+        let Some(map) = node.as_object() else { return };
+        found.extend(map.get("$ref").and_then(Value::as_str));
+        for word in ["allOf", "anyOf", "oneOf"] {
+            for part in map.get(word).and_then(Value::as_array).into_iter().flatten() {
+                direct(part, found);
+            }
+        }
+        for word in ["not", "if", "then", "else"] {
+            if let Some(part) = map.get(word) {
+                direct(part, found);
+            }
+        }
+        for part in map.get("dependentSchemas").and_then(Value::as_object).into_iter().flatten() {
+            direct(part.1, found);
+        }
+    }
+    let mut waiting: Vec<(String, Vec<String>)> =
+        defs.keys().map(|name| (format!("#/$defs/{name}"), Vec::new())).collect();
+    while let Some((name, mut seen)) = waiting.pop() {
+        if seen.contains(&name) {
+            return false;
+        }
+        seen.push(name.clone());
+        let mut next = Vec::new();
+        direct(&defs[name.strip_prefix("#/$defs/").unwrap()], &mut next);
+        next.sort_unstable();
+        next.dedup();
+        waiting.extend(next.into_iter().map(|n| (n.to_owned(), seen.clone())));
+    }
+    true
+}
+
+fn cases(default: u32) -> ProptestConfig {
+    ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(default) }
+}
+
+proptest! {
+    #![proptest_config(cases(std::env::var("HAFT_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(300)))]
+
+    /// What is exact keeps every verdict; what is wider refuses nothing that is valid; what is
+    /// narrower says so.
+    #[test]
+    fn a_schema_keeps_its_meaning(
+        source in tool(),
+        values in proptest::collection::vec(
+            proptest::collection::vec((key(), value()), 0..4), 1..6
+        ),
+    ) {
+        prop_assume!(ends(&source));
+        let Some(own) = judge(&source) else { return Ok(()) };
+        let values: Vec<Value> =
+            values.into_iter().map(|pairs| Value::Object(pairs.into_iter().collect())).collect();
+        for (dialect, strict) in modes() {
+            let definition = Definition::new("t", "Does it.", &source);
+            let shown = dialect.show(&definition, &Options::default().strict(strict));
+            let Some(tool) = &shown.tool else {
+                for value in &values {
+                    prop_assert!(!own.is_valid(value), "{dialect} leaves out what accepts {value}");
+                }
+                continue;
+            };
+            let schema = schema_of(dialect, tool);
+            let sent_schema = judge(&schema);
+            prop_assert!(sent_schema.is_some(), "{dialect} sends no schema: {schema}\n{source}");
+            let sent_schema = sent_schema.unwrap();
+            let has = |kind| shown.report.iter().any(|loss| loss.kind == kind);
+            for value in &values {
+                let data = renamed(value.clone(), &shown);
+                let sent = if shown.strict { fill(&data, &schema, &schema) } else { data };
+                let right = match (own.is_valid(value), sent_schema.is_valid(&sent)) {
+                    (true, false) => has(LossKind::Narrowed),
+                    (false, true) => has(LossKind::Widened) || shown.strict && sent != *value,
+                    _ => true,
+                };
+                prop_assert!(
+                    right,
+                    "{dialect} {strict:?}: {value} is {} \nsource {source}\nsent {schema}\n{:?}",
+                    own.is_valid(value), shown.report
+                );
+            }
+        }
+    }
+
+    /// Nothing that calls itself a schema breaks an export.
+    #[test]
+    fn no_json_breaks_an_export(input in value(), schema in schema()) {
+        for (dialect, strict) in modes() {
+            for source in [&input, &schema] {
+                let definition = Definition::new("t", "", source);
+                let shown = dialect.show(&definition, &Options::default().strict(strict));
+                prop_assert!(shown.tool.is_some() || shown.report.iter().any(|l| l.kind == LossKind::Refused));
+            }
+        }
+    }
+}
