@@ -24,14 +24,15 @@ pub use config::Config;
 pub use envelope::{Cut, Envelope};
 pub use error::{Error, ErrorKind};
 pub use event::{Event, Observer};
-pub use export::{Dialect, Response};
+pub use export::{Asked, Dialect, Ended, Response, Stream};
 pub use hooks::{Before, Hook};
 pub use journal::{End, Intended, Intention, Journal, MemoryJournal, Record, Settled, Written};
 pub use policy::{AllowEverything, Answer, Approver, DefaultPolicy, Guard, Policy, Question};
 pub use run::{Run, RunBuilder};
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use turn::{
-    Admitted, Arguments, Call, Control, Intake, Place, Planned, Stop, THREAD_NAME, Turn, Why,
+    Admitted, Arguments, Call, Control, Heard, Intake, Listening, Place, Planned, Stop,
+    THREAD_NAME, Turn, Why,
 };
 
 // The programs in the documents run as doc tests, so that a page cannot say what is no longer true.

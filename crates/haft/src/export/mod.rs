@@ -8,7 +8,7 @@ mod wire;
 
 use std::{fmt, str::FromStr};
 
-pub use self::wire::Response;
+pub use self::wire::{Asked, Ended, Response, Stream};
 use crate::{
     error::{Error, ErrorKind},
     near::nearest,

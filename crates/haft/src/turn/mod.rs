@@ -16,6 +16,7 @@ mod threads;
 mod launch;
 mod core;
 mod intake;
+mod listen;
 
 use std::{fmt, sync::Arc};
 
@@ -26,6 +27,7 @@ pub use self::{
     admit::Admitted,
     call::{Arguments, Call, Stop},
     intake::Intake,
+    listen::{Heard, Listening},
     plan::{Place, Why},
     threads::THREAD_NAME,
 };
@@ -96,9 +98,15 @@ impl Turn {
     /// Fails when the response is not one of this dialect. Whatever a model can cause is answered
     /// inside the message.
     pub async fn dispatch(self, dialect: Dialect, response: &Value) -> Result<Value, Error> {
-        let Response { calls, stop } = dialect.parse(response)?;
-        let answers = self.run_stopped(calls, stop).await;
-        Ok(dialect.answer(&answers))
+        let Response { calls, stop, asked } = dialect.parse(response)?;
+        let answers = self.run_stopped(calls.into_iter().map(listen::heard), stop).await;
+        Ok(asked.answer(&answers))
+    }
+
+    /// Reads a provider's response while it is being written, and runs its calls as they come.
+    #[must_use]
+    pub fn listen(self, dialect: Dialect) -> Listening {
+        Listening::new(dialect.stream(), self.open())
     }
 
     /// Takes calls one by one while the model is still writing.
