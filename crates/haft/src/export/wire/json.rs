@@ -57,6 +57,42 @@ pub(super) fn is_object(raw: &str) -> bool {
     raw.trim_start().starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(raw).is_ok()
 }
 
+/// Follows the brackets of a text that comes in pieces, and knows when its object is closed.
+#[derive(Debug, Default)]
+pub(super) struct Outline {
+    depth: usize,
+    in_text: bool,
+    escaped: bool,
+    is_closed: bool,
+    /// Something stands outside of the one object.
+    is_odd: bool,
+}
+
+impl Outline {
+    pub(super) fn add(&mut self, piece: &str) {
+        for byte in piece.bytes() {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' if self.in_text => self.escaped = true,
+                b'"' if self.depth > 0 => self.in_text = !self.in_text,
+                _ if self.in_text => {}
+                b'{' if self.depth == 0 && !self.is_closed => self.depth = 1,
+                b'{' | b'[' if self.depth > 0 => self.depth += 1,
+                b'}' | b']' if self.depth > 0 => {
+                    self.depth -= 1;
+                    self.is_closed = self.depth == 0;
+                }
+                _ => self.is_odd |= self.depth == 0 && !byte.is_ascii_whitespace(),
+            }
+        }
+    }
+
+    /// Whether the text is one object that is closed: nothing but blanks could follow.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_closed && !self.is_odd
+    }
+}
+
 /// The deepest nesting that a text may have, so data may have no more.
 const MAX_DEPTH: usize = 128;
 
@@ -93,6 +129,22 @@ mod tests {
         assert_eq!(object_text("{ \"a\" : 1 }".into()), "{ \"a\" : 1 }");
         assert_eq!(object_text(String::new()), "{}");
         assert_eq!(object_text("x".into()), "{\"INVALID_JSON\":\"x\"}");
+    }
+
+    #[test]
+    fn an_object_in_pieces_is_whole_when_it_is_closed() {
+        let mut outline = Outline::default();
+        for piece in [" {\"a\": [", "\"}\\", "\"]\", {}", "]"] {
+            outline.add(piece);
+            assert!(!outline.is_whole(), "{piece}");
+        }
+        outline.add("} ");
+        assert!(outline.is_whole());
+        outline.add("{");
+        assert!(!outline.is_whole(), "a second object is one too many");
+        let mut outline = Outline::default();
+        outline.add("x{}");
+        assert!(!outline.is_whole());
     }
 
     #[test]
