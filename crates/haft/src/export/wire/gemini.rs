@@ -367,7 +367,7 @@ impl Ear for Listener {
         // An empty text is refused, unless it is there to carry a signature.
         let is_empty = |part: &Value| is_plain(part) && json::text(part, "text").is_empty();
         self.parts.retain(|part| !is_empty(part));
-        let message = json!({"role": "model", "parts": self.parts});
+        let message = json::message("model", "parts", self.parts);
         Closing { open, stop, message, places: Vec::new() }
     }
 }

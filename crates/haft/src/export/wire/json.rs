@@ -93,25 +93,38 @@ impl Outline {
     }
 }
 
-/// The deepest nesting that a text may have, so data may have no more.
-const MAX_DEPTH: usize = 128;
+/// Data may be nested as deep as the parser lets text be, with its innermost value.
+const MAX_DEPTH: usize = 129;
 
-/// Returns about how many bytes a value takes as text; nothing when it is nested too deep.
+/// What one value counts for at least: in memory it takes several times as much, and text as short as
+/// `{},{},{}` must not become a mountain of empty objects.
+const VALUE: usize = 16;
+
+/// Returns about how many bytes a value counts for; nothing when it is nested too deep.
 pub(super) fn weight(value: &Value) -> Option<usize> {
-    fn weigh(value: &Value, depth: usize) -> Option<usize> {
+    /// Returns the length of the text, about, and the number of values.
+    fn weigh(value: &Value, depth: usize) -> Option<(usize, usize)> {
         let depth = depth.checked_sub(1)?;
+        let add = |(bytes, values), key: usize, item| {
+            let (more, further) = weigh(item, depth)?;
+            Some((bytes + key + more, values + further))
+        };
         match value {
-            Value::String(text) => Some(text.len() + 2),
-            Value::Array(list) => {
-                list.iter().try_fold(2, |sum, item| Some(sum + 1 + weigh(item, depth)?))
+            Value::String(text) => Some((text.len() + 2, 1)),
+            Value::Array(list) => list.iter().try_fold((2, 1), |sum, item| add(sum, 1, item)),
+            Value::Object(map) => {
+                map.iter().try_fold((2, 1), |sum, (key, item)| add(sum, key.len() + 4, item))
             }
-            Value::Object(map) => map
-                .iter()
-                .try_fold(2, |sum, (key, item)| Some(sum + key.len() + 4 + weigh(item, depth)?)),
-            Value::Null | Value::Bool(_) | Value::Number(_) => Some(4),
+            Value::Null | Value::Bool(_) | Value::Number(_) => Some((4, 1)),
         }
     }
-    weigh(value, MAX_DEPTH)
+    weigh(value, MAX_DEPTH).map(|(bytes, values)| bytes.max(values * VALUE))
+}
+
+/// Makes a message of a role and a list, without copying the list.
+pub(super) fn message(role: &str, key: &str, list: Vec<Value>) -> Value {
+    let role = ("role".to_owned(), Value::from(role));
+    Value::Object(Map::from_iter([role, (key.to_owned(), Value::Array(list))]))
 }
 
 #[cfg(test)]
@@ -149,8 +162,19 @@ mod tests {
 
     #[test]
     fn a_value_nested_too_deep_has_no_weight() {
-        let deep = (0..127).fold(json!(1), |inner, _| json!([inner]));
+        let deep = (0..128).fold(json!(1), |inner, _| json!([inner]));
         assert!(weight(&deep).is_some());
         assert_eq!(weight(&json!([deep])), None);
+        let text = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        let deepest = serde_json::from_str(&text(127)).unwrap();
+        assert!(weight(&deepest).is_some(), "whatever can be parsed has a weight");
+        assert!(serde_json::from_str::<Value>(&text(128)).is_err());
+    }
+
+    #[test]
+    fn many_small_values_weigh_more_than_their_text() {
+        assert_eq!(weight(&json!("abc")), Some(VALUE));
+        assert_eq!(weight(&json!(vec![json!({}); 100])), Some(101 * VALUE));
+        assert_eq!(weight(&json!("x".repeat(100))), Some(102));
     }
 }

@@ -199,7 +199,13 @@ impl Stream {
             return;
         }
         match serde_json::from_slice(&piece.data) {
-            Ok(event) => self.named(&piece.name, event, give),
+            Ok(event) => {
+                // The text is counted already; values can be far more than their text.
+                let more = json::weight(&event).unwrap_or(usize::MAX);
+                if self.takes(more.saturating_sub(piece.data.len())) {
+                    self.named(&piece.name, event, give);
+                }
+            }
             Err(error) => {
                 self.spoil_with("an event is no JSON", error);
             }
