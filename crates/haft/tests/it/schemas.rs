@@ -201,7 +201,7 @@ fn cases(default: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(cases(std::env::var("HAFT_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(300)))]
+    #![proptest_config(cases(option_env!("HAFT_CASES").and_then(|n| n.parse().ok()).unwrap_or(300)))]
 
     /// What is exact keeps every verdict; what is wider refuses nothing that is valid; what is
     /// narrower says so.
