@@ -24,7 +24,7 @@ pub use config::Config;
 pub use envelope::{Cut, Envelope};
 pub use error::{Error, ErrorKind};
 pub use event::{Event, Observer};
-pub use export::{Dialect, Response};
+pub use export::{Dialect, Response, Transcript, history};
 pub use hooks::{Before, Hook};
 pub use journal::{End, Intended, Intention, Journal, MemoryJournal, Record, Settled, Written};
 pub use policy::{AllowEverything, Answer, Approver, DefaultPolicy, Guard, Policy, Question};
@@ -45,4 +45,6 @@ mod doctests {
     pub struct Turns;
     #[doc = include_str!("../../../docs/guide/judging.md")]
     pub struct Judging;
+    #[doc = include_str!("../../../docs/guide/history.md")]
+    pub struct History;
 }

@@ -5,10 +5,11 @@
 //! conversation from one provider to another. `schema` holds the passes that all of them share.
 
 mod wire;
+pub mod history;
 
 use std::{fmt, str::FromStr};
 
-pub use self::wire::Response;
+pub use self::{history::Transcript, wire::Response};
 use crate::{
     error::{Error, ErrorKind},
     near::nearest,

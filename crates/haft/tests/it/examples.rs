@@ -108,3 +108,16 @@ fn an_own_loop_goes_on_until_the_model_stops() {
     6 messages; what the run has read is Untrusted
     "#);
 }
+
+#[test]
+fn a_history_is_moved_and_what_changed_is_told() {
+    insta::assert_snapshot!(output("move_history"), @r#"
+    message 1: the call `toolu_01B` has no result
+    hint: `Transcript::mend` repairs this and says how
+    mended message 1: the call `toolu_01B` has no result
+    the call `toolu_01A` is `2E9AZTeoi` here
+    the call `toolu_01B` is `0qTeZKgbO` here
+    message 1: `thinking` of anthropic is left out
+    before message 3: added `(the results were read)`
+    "#);
+}

@@ -13,6 +13,7 @@ mod streams;
 mod nesting;
 mod sources;
 mod dialects;
+mod history;
 mod chaos;
 mod hostile;
 mod define;
