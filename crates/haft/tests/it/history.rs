@@ -63,16 +63,12 @@ fn weather(dialect: Dialect) -> Value {
             "instructions": "Be brief.",
             "input": [
                 {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Oslo and Rome?"}]},
-                {"type": "message", "role": "assistant", "content": [
-                    {"type": "output_text", "text": "I look.", "annotations": []},
-                ]},
+                {"type": "message", "role": "assistant", "content": "I look."},
                 {"type": "function_call", "call_id": a, "name": "warmth", "arguments": "{\"city\":\"Oslo\"}"},
                 {"type": "function_call", "call_id": b, "name": "warmth", "arguments": "{\"city\":\"Rome\"}"},
                 {"type": "function_call_output", "call_id": a, "output": "7"},
                 {"type": "function_call_output", "call_id": b, "output": "[this call failed]\nno station"},
-                {"type": "message", "role": "assistant", "content": [
-                    {"type": "output_text", "text": "Oslo has 7.", "annotations": []},
-                ]},
+                {"type": "message", "role": "assistant", "content": "Oslo has 7."},
                 {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Thanks."}]},
             ],
         }),
@@ -152,7 +148,8 @@ fn a_conversation_goes_from_every_dialect_to_every_other() {
                     };
                 }
             }
-            assert_eq!(carried.body.to_string(), expected, "{from} to {to}");
+            let expected: Value = serde_json::from_str(&expected).unwrap();
+            assert_eq!(carried.body, expected, "{from} to {to}");
             let renamed = carried.notes.iter().all(|note| matches!(note, Note::Renamed { .. }));
             assert!(renamed, "{from} to {to}: {:?}", carried.notes);
         }
@@ -301,7 +298,7 @@ fn what_only_one_provider_understands_goes_back_to_it_and_to_nobody_else() {
         {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}", "id": "fc_1", "status": "completed"},
         {"type": "custom_tool_call", "call_id": "c2", "name": "patch", "input": "*** Begin"},
         {"type": "function_call_output", "call_id": "c1", "output": [
-            {"type": "input_image", "image_url": "data:image/png;base64,iVBO"},
+            {"type": "input_image", "image_url": "data:image/png;base64,iVBO", "detail": "auto"},
         ]},
         {"type": "custom_tool_call_output", "call_id": "c2", "output": "ok"},
         {"type": "web_search_call", "id": "ws_1", "status": "completed"},

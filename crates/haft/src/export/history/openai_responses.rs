@@ -137,7 +137,12 @@ fn part(spot: &Spot<'_>, item: Option<&Map<String, Value>>) -> Result<Part, Erro
         Some("input_image") if spot.word("image_url").is_some() => {
             let url = spot.word("image_url").unwrap_or_default();
             let media = media(url, "image/*", None);
-            Ok(Part::Media { media, own: own(&["type", "image_url"]) })
+            let named: &[&str] = match spot.word("detail") {
+                // What is written where nobody said anything.
+                Some("auto") => &["type", "image_url", "detail"],
+                _ => &["type", "image_url"],
+            };
+            Ok(Part::Media { media, own: own(named) })
         }
         Some("input_file") => {
             let name = spot.word("filename");
@@ -158,12 +163,11 @@ fn part(spot: &Spot<'_>, item: Option<&Map<String, Value>>) -> Result<Part, Erro
 pub(super) fn write(desk: &mut Desk, messages: &[Message]) -> Value {
     let mut instructions = Vec::new();
     let mut items = Vec::new();
-    let mut is_front = true;
     let mut custom = std::collections::HashSet::new();
     for (index, message) in messages.iter().enumerate() {
         desk.at(index);
         match message {
-            Message::System(parts) if is_front => {
+            Message::System(parts) if items.is_empty() => {
                 instructions.extend(parts.iter().filter_map(|part| desk.plain(part)));
             }
             Message::System(parts) => write_message(desk, "system", parts, &mut items),
@@ -184,7 +188,6 @@ pub(super) fn write(desk: &mut Desk, messages: &[Message]) -> Value {
                 }
             }
         }
-        is_front &= matches!(message, Message::System(_));
     }
     let instructions = joined(instructions);
     if instructions.is_empty() {
@@ -261,16 +264,21 @@ fn write_said(desk: &mut Desk, said: &[Said], items: &mut Vec<Value>) {
                     items.push(item);
                 }
             }
-            Said::Part(Part::Text { text, own }) => {
-                let fields = desk.own(own.as_ref());
-                let item = fields.and_then(|fields| fields.get(ITEM));
-                if !text.is_empty() {
-                    draft.add("assistant", item, output_text(text, fields), items);
+            Said::Part(Part::Text { text, .. }) if text.is_empty() => {}
+            Said::Part(Part::Text { text, own }) => match desk.own(own.as_ref()) {
+                Some(fields) => {
+                    let part = output_text(text, fields);
+                    draft.add("assistant", fields.get(ITEM), part, items);
                 }
-            }
+                None => {
+                    draft.flush("assistant", items);
+                    items.push(easy(text));
+                }
+            },
             Said::Part(part) => {
                 if let Some(text) = desk.plain(part) {
-                    draft.add("assistant", None, output_text(&text, None), items);
+                    draft.flush("assistant", items);
+                    items.push(easy(&text));
                 }
             }
         }
@@ -278,18 +286,20 @@ fn write_said(desk: &mut Desk, said: &[Said], items: &mut Vec<Value>) {
     draft.flush("assistant", items);
 }
 
-fn output_text(text: &str, fields: Option<&Map<String, Value>>) -> Value {
-    let is_refusal = fields.is_some_and(|fields| fields.contains_key("type"));
+/// Text that the service has not numbered stands in the short form; the long one wants an id.
+fn easy(text: &str) -> Value {
+    json!({"type": "message", "role": "assistant", "content": text})
+}
+
+fn output_text(text: &str, fields: &Map<String, Value>) -> Value {
+    let is_refusal = fields.contains_key("type");
     let mut part = if is_refusal {
         json!({"type": "refusal", "refusal": text})
     } else {
-        json!({"type": "output_text", "text": text})
+        json!({"type": "output_text", "text": text, "annotations": []})
     };
-    for (key, value) in fields.into_iter().flatten().filter(|(key, _)| *key != ITEM) {
+    for (key, value) in fields.iter().filter(|(key, _)| *key != ITEM) {
         part[key] = value.clone();
-    }
-    if !is_refusal && part.get("annotations").is_none() {
-        part["annotations"] = json!([]);
     }
     part
 }
@@ -378,7 +388,8 @@ fn input<'a>(desk: &mut Desk, part: &'a Part) -> Option<(Value, Option<&'a Value
 fn carried(media: &Media) -> Option<Value> {
     if media.media_type.starts_with("image/") {
         let is_known = !media.media_type.contains('*') || matches!(media.at, At::Url(_));
-        return is_known.then(|| json!({"type": "input_image", "image_url": url(media)}));
+        let image = || json!({"type": "input_image", "image_url": url(media), "detail": "auto"});
+        return is_known.then(image);
     }
     if media.media_type != "application/pdf" {
         return None;

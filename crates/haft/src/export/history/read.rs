@@ -308,7 +308,8 @@ fn is_faithful(text: &str, value: &Value) -> bool {
         rest = &rest[end + 1..];
     }
     compact.extend(rest.chars().filter(|c| !c.is_ascii_whitespace()));
-    compact == value.to_string()
+    let whole = value.to_string();
+    compact == whole
 }
 
 /// Takes the mark of a failed call off its text.
