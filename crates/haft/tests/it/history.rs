@@ -485,6 +485,26 @@ fn mistral_gets_a_line_of_the_model_between_results_and_the_user() {
     assert!(matches!(carried.notes[..], [Note::Added { .. }]));
 }
 
+#[test]
+fn calls_without_ids_are_not_left_half_answered() {
+    let transcript = Transcript {
+        messages: vec![
+            Message::User(vec![Part::text("go")]),
+            Message::Assistant(vec![
+                PastCall::new("a", "f", json!({})).into(),
+                PastCall::new("b", "f", json!({})).into(),
+            ]),
+            Message::Results(vec![PastResult::new("b", "B")]),
+        ],
+    };
+    let chat = write(&transcript, Dialect::OpenAiChat);
+    assert_eq!(chat.body["messages"].as_array().unwrap().len(), 3, "the rest can be appended");
+    assert_eq!(chat.notes, [Note::Open { id: "a".into() }]);
+    let ollama = write(&transcript, Dialect::Ollama);
+    assert_eq!(ollama.body["messages"][3]["content"], "B", "the answer of `b` stands second");
+    assert_eq!(ollama.notes, [Note::Mended(Mend::Unanswered { message: 1, id: "a".into() })]);
+}
+
 // Properties.
 
 fn own(dialect: Dialect, fields: Value) -> Own {
@@ -828,13 +848,22 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn nonsense_is_an_error_or_a_history_that_can_be_written(value in nearly()) {
+    fn nonsense_is_an_error_or_a_history_that_can_be_written(
+        messages in prop::collection::vec(("user|assistant|model|tool", nearly(), nearly()), 0..4),
+        other in nearly(),
+    ) {
+        let message = |(role, content, calls): (String, Value, Value)| {
+            json!({"role": role, "content": content, "parts": content, "tool_calls": calls})
+        };
+        let list: Vec<Value> = messages.into_iter().map(message).collect();
+        for value in [json!({"messages": list, "contents": list, "input": list}), other] {
         for dialect in SPOKEN.iter().copied() {
             let Ok(transcript) = dialect.read_history(&value) else { continue };
             for to in SPOKEN.iter().copied() {
                 let body = write(&transcript, to).body;
                 prop_assert!(to.read_history(&body).is_ok(), "{} to {}: {}", dialect, to, body);
             }
+        }
         }
     }
 }

@@ -128,13 +128,13 @@ impl Transcript {
         mends
     }
 
-    /// Returns the transcript with its pairs repaired, its last calls left open.
-    pub(super) fn mended(&self) -> (Cow<'_, Self>, Vec<Mend>) {
-        if Plan::of(self, Ending::Open).is_idle() {
+    /// Returns the transcript with its pairs repaired.
+    pub(super) fn mended(&self, ending: Ending) -> (Cow<'_, Self>, Vec<Mend>) {
+        if Plan::of(self, ending).is_idle() {
             return (Cow::Borrowed(self), Vec::new());
         }
         let mut whole = self.clone();
-        let mends = whole.mend(Ending::Open);
+        let mends = whole.mend(ending);
         (Cow::Owned(whole), mends)
     }
 

@@ -230,8 +230,10 @@ impl Transcript {
     /// Writes the conversation as this dialect's requests hold it.
     ///
     /// What is broken is mended on the way, in a copy, and the notes say what was done; the calls
-    /// that end the conversation stay open, so that their answers can be appended. For a history
-    /// that must be whole, call [`check`](Self::check) first.
+    /// that end the conversation stay open, so that their answers can be appended. Only where there
+    /// are no ids, and some of those calls are answered and some not, all are closed: by its order
+    /// alone an answer would belong to the wrong one. For a history that must be whole, call
+    /// [`check`](Self::check) first.
     ///
     /// ```
     /// use haft::{Dialect, serde_json::json};
@@ -257,7 +259,10 @@ impl Transcript {
     /// # Errors
     /// Fails for a dialect that has no conversation.
     pub fn write(&self, dialect: Dialect) -> Result<Carried, Error> {
-        let (whole, mends) = self.mended();
+        let (mut whole, mut mends) = self.mended(Ending::Open);
+        if whole.pairs_by_order(dialect) && whole.ends_with_results() {
+            (whole, mends) = self.mended(Ending::Closed);
+        }
         let mut desk = Desk::new(dialect, &whole, Ids::new(dialect, whole.calls()), mends);
         let messages = whole.messages.as_slice();
         let body = match dialect {
@@ -271,6 +276,19 @@ impl Transcript {
             Dialect::Mcp => return Err(no_conversation(dialect)),
         };
         Ok(Carried { body, notes: desk.into_notes() })
+    }
+
+    /// Returns whether a history of this dialect has calls that only their order pairs.
+    fn pairs_by_order(&self, dialect: Dialect) -> bool {
+        match dialect.family() {
+            Dialect::Ollama => true,
+            Dialect::Gemini => self.calls().any(|call| ids::is_placed(&call.id)),
+            _ => false,
+        }
+    }
+
+    fn ends_with_results(&self) -> bool {
+        matches!(self.messages.last(), Some(Message::Results(_)))
     }
 }
 

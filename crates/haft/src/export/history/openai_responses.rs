@@ -57,6 +57,7 @@ fn read_items(reader: &mut Reader, items: Vec<Spot<'_>>) -> Result<(), Error> {
             Some("function_call_output" | "custom_tool_call_output") => {
                 read_output(reader, &item)?;
             }
+            Some(other) if is_part(other) => return Err(item.wrong("an item")),
             Some(other) if other.ends_with("_output") || other.ends_with("_response") => {
                 reader.user(vec![item.opaque()]);
             }
@@ -155,9 +156,19 @@ fn part(spot: &Spot<'_>, item: Option<&Map<String, Value>>) -> Result<Part, Erro
                 None => spot.opaque(),
             })
         }
-        Some(_) => Ok(spot.opaque()),
-        None => Err(spot.wrong("a part with a `type`")),
+        Some(other) if is_part(other) => Ok(spot.opaque()),
+        _ => Err(spot.wrong("a part with a `type` for parts")),
     }
+}
+
+/// Returns whether this is the type of a part of a message. Everything else is a whole item, so
+/// that an opaque value says itself where it belongs.
+fn is_part(kind: &str) -> bool {
+    kind.starts_with("input_") || kind.starts_with("output_")
+}
+
+fn holds_part(value: &Value) -> bool {
+    value.get("type").and_then(Value::as_str).is_some_and(is_part)
 }
 
 pub(super) fn write(desk: &mut Desk, messages: &[Message]) -> Value {
@@ -239,7 +250,7 @@ fn write_message(desk: &mut Desk, role: &str, parts: &[Part], items: &mut Vec<Va
     for part in parts {
         // A whole item stands for itself; a part of a message stands in one.
         if let Part::Opaque { dialect: Dialect::OpenAiResponses, value } = part
-            && !value.get("type").and_then(Value::as_str).is_some_and(|t| t.starts_with("input_"))
+            && !holds_part(value)
         {
             draft.flush(role, items);
             items.push(value.clone());
@@ -259,9 +270,13 @@ fn write_said(desk: &mut Desk, said: &[Said], items: &mut Vec<Value>) {
                 items.push(written_call(desk, call));
             }
             Said::Part(Part::Opaque { dialect, value }) => {
-                if let Some(item) = desk.opaque(*dialect, value) {
-                    draft.flush("assistant", items);
-                    items.push(item);
+                if let Some(value) = desk.opaque(*dialect, value) {
+                    if holds_part(&value) {
+                        draft.add("assistant", None, value, items);
+                    } else {
+                        draft.flush("assistant", items);
+                        items.push(value);
+                    }
                 }
             }
             Said::Part(Part::Text { text, .. }) if text.is_empty() => {}
