@@ -210,7 +210,7 @@ impl Desk {
     /// Returns fields that the target understands; those of another provider are left out.
     pub(super) fn own<'a>(&mut self, own: Option<&'a Own>) -> Option<&'a Map<String, Value>> {
         let own = own?;
-        if own.dialect == self.dialect {
+        if own.dialect.family() == self.dialect {
             return Some(&own.fields);
         }
         let names: Vec<String> = own
@@ -236,7 +236,7 @@ impl Desk {
 
     /// Returns a block that the target understands; one of another provider is left out.
     pub(super) fn opaque(&mut self, dialect: Dialect, value: &Value) -> Option<Value> {
-        if dialect == self.dialect {
+        if dialect.family() == self.dialect {
             return Some(value.clone());
         }
         self.leave_out(dialect, described(value));
