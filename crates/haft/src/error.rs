@@ -26,6 +26,8 @@ pub enum ErrorKind {
     Source,
     /// A provider's response could not be read.
     BadResponse,
+    /// A conversation could not be read, or its calls and results do not pair up.
+    BadHistory,
 }
 
 /// Why something could not be set up or read.

@@ -26,7 +26,7 @@ pub use error::{Error, ErrorKind};
 pub use event::{Event, Observer};
 pub use export::{
     Asked, Choice, Definition, Dialect, Ended, Export, Hints, Keep, Loss, LossKind, Options,
-    Response, Search, Shown, Stream, Strict,
+    Response, Search, Shown, Stream, Strict, Transcript, history,
 };
 pub use hooks::{Before, Hook};
 pub use journal::{End, Intended, Intention, Journal, MemoryJournal, Record, Settled, Written};
@@ -49,4 +49,6 @@ mod doctests {
     pub struct Turns;
     #[doc = include_str!("../../../docs/guide/judging.md")]
     pub struct Judging;
+    #[doc = include_str!("../../../docs/guide/history.md")]
+    pub struct History;
 }

@@ -10,11 +10,13 @@ mod schema;
 mod sheet;
 mod tools;
 mod wire;
+pub mod history;
 
 use std::{fmt, str::FromStr};
 
 pub(crate) use self::sheet::Exports;
 pub use self::{
+    history::Transcript,
     options::{Choice, Keep, Options, Search, Strict},
     report::{Loss, LossKind},
     sheet::Export,

@@ -108,3 +108,23 @@ fn an_own_loop_goes_on_until_the_model_stops() {
     6 messages; what the run has read is Untrusted
     "#);
 }
+
+#[test]
+fn a_history_is_moved_and_what_changed_is_told() {
+    insta::assert_snapshot!(output("move_history"), @r#"
+    strict: calls and results do not pair up: message 2: the call `toolu_01B` has no result
+    hint: `Transcript::mend` repairs this and says how
+    note: mended message 2: the call `toolu_01B` has no result
+    note: the call `toolu_01A` is `az0kpLmVo` here
+    note: the call `toolu_01B` is `Mql2mKRXY` here
+    note: message 2: `thinking` of anthropic is left out
+    note: before message 4: added `(the results were read)`
+    {"role":"system","content":"Be brief."}
+    {"role":"user","content":"How warm is it in Oslo and Rome?"}
+    {"role":"assistant","content":"","tool_calls":[{"id":"az0kpLmVo","type":"function","function":{"name":"warmth","arguments":"{\"city\":\"Oslo\"}"}},{"id":"Mql2mKRXY","type":"function","function":{"name":"warmth","arguments":"{\"city\":\"Rome\"}"}}]}
+    {"role":"tool","tool_call_id":"az0kpLmVo","name":"warmth","content":"7"}
+    {"role":"tool","tool_call_id":"Mql2mKRXY","name":"warmth","content":"[this call failed]\nunknown_outcome: no result of this call was recorded, and nobody knows whether it ran"}
+    {"role":"assistant","content":"(the results were read)"}
+    {"role":"user","content":"Are you still there?"}
+    "#);
+}

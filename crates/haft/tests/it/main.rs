@@ -18,6 +18,7 @@ mod dialects;
 mod script;
 mod wire;
 mod wire_streams;
+mod history;
 mod chaos;
 mod hostile;
 mod define;

@@ -1,0 +1,244 @@
+//! Amazon Bedrock Converse: `toolUse` blocks of the model, `toolResult` blocks of the user.
+//!
+//! Like Anthropic, all results of a turn stand first in one user message, and text must say
+//! something. Every block is an object with one key. Bytes are base64 in JSON.
+
+use serde_json::{Value, json};
+
+use super::{
+    At, Dialect, Media, Message, Part, PastResult, Said, Transcript,
+    read::{Reader, Spot, arguments_json},
+    write::{Desk, Turns},
+};
+use crate::error::Error;
+
+/// The kinds of documents that have a short name here.
+const DOCUMENTS: &[(&str, &str)] = &[
+    ("pdf", "application/pdf"),
+    ("csv", "text/csv"),
+    ("html", "text/html"),
+    ("txt", "text/plain"),
+    ("md", "text/markdown"),
+    ("doc", "application/msword"),
+    ("docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
+    ("xls", "application/vnd.ms-excel"),
+    ("xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
+];
+
+/// The kinds of pictures.
+const IMAGES: &[(&str, &str)] =
+    &[("png", "image/png"), ("jpeg", "image/jpeg"), ("gif", "image/gif"), ("webp", "image/webp")];
+
+pub(super) fn read(root: &Spot<'_>) -> Result<Transcript, Error> {
+    let mut reader = Reader::default();
+    if let Some(system) = root.get("system") {
+        let parts = blocks(&system)?.iter().map(part).collect::<Result<_, _>>()?;
+        reader.system(parts);
+    }
+    for message in root.list("messages")? {
+        let content = message.need("content")?;
+        match message.word("role") {
+            Some("user") => read_user(&mut reader, &content)?,
+            Some("assistant") => read_assistant(&mut reader, &content)?,
+            _ => return Err(message.wrong("a message with a `role` of user or assistant")),
+        }
+    }
+    Ok(reader.finish())
+}
+
+fn read_user(reader: &mut Reader, content: &Spot<'_>) -> Result<(), Error> {
+    let mut said = Vec::new();
+    for block in blocks(content)? {
+        if block.get("toolUse").is_some() {
+            return Err(block.wrong("a block that a user may send"));
+        }
+        let Some(result) = block.get("toolResult") else {
+            said.push(part(&block)?);
+            continue;
+        };
+        if !said.is_empty() {
+            reader.user(std::mem::take(&mut said));
+        }
+        let parts = match result.get("content") {
+            Some(content) => blocks(&content)?.iter().map(part).collect::<Result<_, _>>()?,
+            None => Vec::new(),
+        };
+        reader.result(
+            result.id("toolUseId"),
+            None,
+            parts,
+            result.word("status") == Some("error"),
+            result.own(&["toolUseId", "content", "status"]),
+        );
+    }
+    if !said.is_empty() {
+        reader.user(said);
+    }
+    Ok(())
+}
+
+fn read_assistant(reader: &mut Reader, content: &Spot<'_>) -> Result<(), Error> {
+    reader.assistant();
+    for block in blocks(content)? {
+        if block.get("toolResult").is_some() {
+            return Err(block.wrong("a block that a model may send"));
+        }
+        // A server runs its own tools; their blocks go back as they came.
+        match block.get("toolUse").filter(|call| call.get("type").is_none()) {
+            Some(call) => reader.call(
+                call.id("toolUseId"),
+                call.need("name")?.text()?,
+                arguments_json(call.get("input").map_or(&json!({}), |input| input.value)),
+                call.own(&["toolUseId", "name", "input"]),
+            ),
+            None => reader.say(part(&block)?),
+        }
+    }
+    Ok(())
+}
+
+/// Returns the blocks; text alone is one.
+fn blocks<'a>(content: &Spot<'a>) -> Result<Vec<Spot<'a>>, Error> {
+    if content.value.is_string() { Ok(vec![content.clone()]) } else { content.items() }
+}
+
+fn part(block: &Spot<'_>) -> Result<Part, Error> {
+    if let Some(text) = block.value.as_str() {
+        return Ok(Part::text(text));
+    }
+    block.object()?;
+    if let Some(text) = block.get("text") {
+        return Ok(Part::text(text.text()?));
+    }
+    if let Some(json) = block.value.get("json") {
+        return Ok(Part::Json(json.clone()));
+    }
+    let (kinds, inner) = match (block.get("image"), block.get("document")) {
+        (Some(image), _) => (IMAGES, image),
+        (_, Some(document)) => (DOCUMENTS, document),
+        _ => return Ok(block.opaque()),
+    };
+    let media = || {
+        let format = inner.word("format")?;
+        let (_, media_type) = kinds.iter().find(|(short, _)| *short == format)?;
+        Some(Media {
+            media_type: (*media_type).to_owned(),
+            at: At::Base64(inner.get("source")?.word("bytes")?.to_owned()),
+            name: inner.word("name").map(str::to_owned),
+        })
+    };
+    Ok(match media() {
+        Some(media) => Part::Media { media, own: inner.own(&["format", "source", "name"]) },
+        None => block.opaque(),
+    })
+}
+
+pub(super) fn write(desk: &mut Desk, messages: &[Message]) -> Value {
+    let system = desk.hoisted(messages, block);
+    let mut turns = Turns::default();
+    for (index, message) in messages.iter().enumerate() {
+        desk.at(index);
+        match message {
+            Message::System(_) => {}
+            Message::User(parts) => {
+                turns.add("user", parts.iter().filter_map(|part| block(desk, part)).collect());
+            }
+            Message::Assistant(said) => {
+                turns.add("assistant", said.iter().filter_map(|said| spoken(desk, said)).collect());
+            }
+            Message::Results(results) => {
+                turns.add("user", results.iter().map(|result| answer(desk, result)).collect());
+            }
+        }
+    }
+    let messages = turns.finish(desk, "content", text);
+    if system.is_empty() {
+        json!({"messages": messages})
+    } else {
+        json!({"system": system, "messages": messages})
+    }
+}
+
+fn text(text: &str) -> Value {
+    json!({"text": text})
+}
+
+fn spoken(desk: &mut Desk, said: &Said) -> Option<Value> {
+    match said {
+        // A model sends no pictures here.
+        Said::Part(Part::Media { media, .. }) => Some(text(&desk.told(media))),
+        Said::Part(part) => block(desk, part),
+        Said::Call(call) => {
+            let mut inner = json!({
+                "toolUseId": desk.id(&call.id),
+                "name": call.name.as_str(),
+                "input": desk.object(call),
+            });
+            desk.add_own(call.own.as_ref(), &mut inner);
+            Some(json!({"toolUse": inner}))
+        }
+    }
+}
+
+fn answer(desk: &mut Desk, result: &PastResult) -> Value {
+    let content: Vec<Value> = result
+        .parts
+        .iter()
+        .filter_map(|part| match part {
+            // Only objects are admitted as data.
+            Part::Json(Value::Object(object)) => Some(json!({"json": object})),
+            Part::Opaque { dialect: Dialect::Bedrock, .. }
+            | Part::Text { .. }
+            | Part::Media { .. }
+            | Part::Fields(_) => block(desk, part),
+            Part::Json(_) | Part::Opaque { .. } => Some(text(&desk.plain_result(part))),
+        })
+        .collect();
+    let status = if result.is_error { "error" } else { "success" };
+    let mut inner = json!({"toolUseId": desk.id(&result.id), "content": content, "status": status});
+    desk.add_own(result.own.as_ref(), &mut inner);
+    json!({"toolResult": inner})
+}
+
+fn block(desk: &mut Desk, part: &Part) -> Option<Value> {
+    match part {
+        Part::Text { text: words, own } => {
+            desk.own(own.as_ref());
+            (!desk.is_blank(words)).then(|| text(words))
+        }
+        Part::Media { media, own } => Some(match carried(media) {
+            Some((key, mut inner)) => {
+                desk.add_own(own.as_ref(), &mut inner);
+                json!({key: inner})
+            }
+            None => text(&desk.told(media)),
+        }),
+        Part::Opaque { dialect, value } => desk.opaque(*dialect, value),
+        Part::Json(_) | Part::Fields(_) => desk.plain(part).map(|words| text(&words)),
+    }
+}
+
+fn carried(media: &Media) -> Option<(&'static str, Value)> {
+    let At::Base64(data) = &media.at else { return None };
+    let short = |kinds: &[(&'static str, &str)]| {
+        kinds.iter().find(|(_, long)| *long == media.media_type).map(|(short, _)| *short)
+    };
+    if let Some(format) = short(IMAGES) {
+        return Some(("image", json!({"format": format, "source": {"bytes": data}})));
+    }
+    let format = short(DOCUMENTS)?;
+    let name = document_name(media.name.as_deref());
+    Some(("document", json!({"format": format, "name": name, "source": {"bytes": data}})))
+}
+
+/// Returns a name of the letters that a document's name may have.
+fn document_name(name: Option<&str>) -> String {
+    let admitted = |c: char| c.is_ascii_alphanumeric() || " -()[]".contains(c);
+    let name: String = name
+        .unwrap_or("document")
+        .chars()
+        .take(200)
+        .map(|c| if admitted(c) { c } else { '-' })
+        .collect();
+    if name.trim().is_empty() { "document".to_owned() } else { name }
+}

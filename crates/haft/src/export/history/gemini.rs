@@ -1,0 +1,270 @@
+//! Gemini: `functionCall` parts of the model, `functionResponse` parts of the user.
+//!
+//! Ids are optional; without them a response belongs to the oldest open call of its name. All
+//! responses of a turn stand together, in the order of the calls. A thought signature belongs to
+//! the part it came with and goes back with it. Both spellings of the keys are read, as the service
+//! does; `camelCase` is written.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    At, Dialect, Media, Message, Part, PastResult, Said, Transcript,
+    read::{Reader, Spot, arguments_json},
+    write::{Desk, Turns, joined},
+};
+use crate::error::Error;
+
+pub(super) fn read(root: &Spot<'_>) -> Result<Transcript, Error> {
+    let mut reader = Reader::default();
+    if let Some(system) = root.either(["systemInstruction", "system_instruction"]) {
+        let parts = parts(&system)?.iter().map(part).collect::<Result<_, _>>()?;
+        reader.system(parts);
+    }
+    for content in root.list("contents")? {
+        match content.word("role") {
+            Some("model") => read_model(&mut reader, &content)?,
+            Some("user" | "function" | "tool") | None => read_user(&mut reader, &content)?,
+            Some("system") => {
+                let parts = parts(&content)?.iter().map(part).collect::<Result<_, _>>()?;
+                reader.system(parts);
+            }
+            Some(_) => return Err(content.wrong("a content with a `role` of user or model")),
+        }
+    }
+    Ok(reader.finish())
+}
+
+fn read_user(reader: &mut Reader, content: &Spot<'_>) -> Result<(), Error> {
+    let mut said = Vec::new();
+    for spot in parts(content)? {
+        if spot.either(["functionCall", "function_call"]).is_some() {
+            return Err(spot.wrong("a part that a user may send"));
+        }
+        match spot.either(["functionResponse", "function_response"]) {
+            Some(response) => {
+                if !said.is_empty() {
+                    reader.user(std::mem::take(&mut said));
+                }
+                read_response(reader, &response)?;
+            }
+            None => said.push(part(&spot)?),
+        }
+    }
+    if !said.is_empty() {
+        reader.user(said);
+    }
+    Ok(())
+}
+
+fn read_model(reader: &mut Reader, content: &Spot<'_>) -> Result<(), Error> {
+    reader.assistant();
+    for spot in parts(content)? {
+        if spot.either(["functionResponse", "function_response"]).is_some() {
+            return Err(spot.wrong("a part that a model may send"));
+        }
+        match spot.either(["functionCall", "function_call"]) {
+            Some(call) => reader.call(
+                call.id("id"),
+                call.need("name")?.text()?,
+                arguments_json(call.get("args").map_or(&json!({}), |args| args.value)),
+                spot.own(&["functionCall", "function_call"]),
+            ),
+            None => reader.say(part(&spot)?),
+        }
+    }
+    Ok(())
+}
+
+/// Reads `{output: …}` and `{error: …}` as what they hold, and anything else as data.
+fn read_response(reader: &mut Reader, response: &Spot<'_>) -> Result<(), Error> {
+    let (mut answer, is_error) = match response.get("response") {
+        None => (Vec::new(), false),
+        Some(held) => match held.object()? {
+            only if only.len() == 1 => match (only.get("output"), only.get("error")) {
+                (Some(output), _) => (vec![value(output)], false),
+                (_, Some(error)) => (vec![value(error)], true),
+                _ => (vec![Part::Json(held.value.clone())], false),
+            },
+            _ => (vec![Part::Json(held.value.clone())], false),
+        },
+    };
+    if let Some(more) = response.get("parts") {
+        for spot in more.items()? {
+            answer.push(part(&spot)?);
+        }
+    }
+    let own = response.own(&["id", "name", "response", "parts"]);
+    reader.result(response.id("id"), response.word("name"), answer, is_error, own);
+    Ok(())
+}
+
+fn value(value: &Value) -> Part {
+    match value {
+        Value::String(text) => Part::text(text.as_str()),
+        other => Part::Json(other.clone()),
+    }
+}
+
+/// Returns the parts of a content; text alone is one.
+fn parts<'a>(content: &Spot<'a>) -> Result<Vec<Spot<'a>>, Error> {
+    if content.value.is_string() {
+        return Ok(vec![content.clone()]);
+    }
+    content.object()?;
+    let Some(parts) = content.get("parts") else { return Ok(Vec::new()) };
+    // The SDKs send one part without its list.
+    if parts.value.is_object() { Ok(vec![parts]) } else { parts.items() }
+}
+
+fn part(spot: &Spot<'_>) -> Result<Part, Error> {
+    if let Some(text) = spot.value.as_str() {
+        return Ok(Part::text(text));
+    }
+    spot.object()?;
+    let is_thought = spot.value.get("thought") == Some(&Value::Bool(true));
+    if let Some(text) = spot.get("text").filter(|_| !is_thought) {
+        return Ok(Part::Text { text: text.text()?.to_owned(), own: spot.own(&["text"]) });
+    }
+    let inline = spot.either(["inlineData", "inline_data"]);
+    let file = spot.either(["fileData", "file_data"]);
+    let media = || {
+        let held = inline.as_ref().or(file.as_ref())?;
+        let word = |keys: [&str; 2]| held.either(keys)?.value.as_str().map(str::to_owned);
+        let at = match &inline {
+            Some(inline) => At::Base64(inline.word("data")?.to_owned()),
+            None => At::Url(word(["fileUri", "file_uri"])?),
+        };
+        let media_type = word(["mimeType", "mime_type"])?;
+        Some(Media { media_type, at, name: word(["displayName", "display_name"]) })
+    };
+    let named = ["inlineData", "inline_data", "fileData", "file_data"];
+    Ok(match media() {
+        Some(media) if !is_thought => Part::Media { media, own: spot.own(&named) },
+        _ => spot.opaque(),
+    })
+}
+
+pub(super) fn write(desk: &mut Desk, messages: &[Message]) -> Value {
+    let system = desk.hoisted(messages, carried);
+    let mut turns = Turns::default();
+    for (index, message) in messages.iter().enumerate() {
+        desk.at(index);
+        match message {
+            Message::System(_) => {}
+            Message::User(parts) => {
+                turns.add("user", parts.iter().filter_map(|part| carried(desk, part)).collect());
+            }
+            Message::Assistant(said) => {
+                turns.add("model", said.iter().filter_map(|said| spoken(desk, said)).collect());
+            }
+            Message::Results(results) => {
+                turns.add("user", results.iter().map(|result| answer(desk, result)).collect());
+            }
+        }
+    }
+    let contents = turns.finish(desk, "parts", text);
+    if system.is_empty() {
+        json!({"contents": contents})
+    } else {
+        json!({"systemInstruction": {"parts": system}, "contents": contents})
+    }
+}
+
+fn text(text: &str) -> Value {
+    json!({"text": text})
+}
+
+fn spoken(desk: &mut Desk, said: &Said) -> Option<Value> {
+    let call = match said {
+        Said::Part(part) => return carried(desk, part),
+        Said::Call(call) => call,
+    };
+    let mut inner = Map::new();
+    if let Some(id) = desk.given_id(&call.id) {
+        inner.insert("id".to_owned(), Value::String(id));
+    }
+    inner.insert("name".to_owned(), Value::from(call.name.as_str()));
+    inner.insert("args".to_owned(), Value::Object(desk.object(call)));
+    let mut part = json!({"functionCall": inner});
+    desk.add_own(call.own.as_ref(), &mut part);
+    Some(part)
+}
+
+fn answer(desk: &mut Desk, result: &PastResult) -> Value {
+    let mut texts = Vec::new();
+    let mut more = Vec::new();
+    for part in &result.parts {
+        match part {
+            Part::Media { media, .. } if !media.media_type.contains('*') => {
+                more.extend(carried(desk, part));
+            }
+            Part::Opaque { dialect: Dialect::Gemini, value } => more.push(value.clone()),
+            other => texts.push(desk.plain_result(other)),
+        }
+    }
+    let data: Vec<&Value> = result
+        .parts
+        .iter()
+        .filter_map(|part| match part {
+            Part::Json(value) => Some(value),
+            _ => None,
+        })
+        .collect();
+    let response = match (data.as_slice(), texts.len()) {
+        // An object that could not be taken for one of ours goes as it is.
+        ([Value::Object(object)], 1) if !result.is_error && !is_ours(object) => {
+            Value::Object(object.clone())
+        }
+        ([value], 1) => wrapped(result.is_error, (*value).clone()),
+        _ => wrapped(result.is_error, Value::String(joined(texts))),
+    };
+    let mut inner = Map::new();
+    if let Some(id) = desk.given_id(&result.id) {
+        inner.insert("id".to_owned(), Value::String(id));
+    }
+    inner.insert("name".to_owned(), Value::String(desk.name(result)));
+    inner.insert("response".to_owned(), response);
+    if !more.is_empty() {
+        inner.insert("parts".to_owned(), Value::Array(more));
+    }
+    let mut inner = Value::Object(inner);
+    desk.add_own(result.own.as_ref(), &mut inner);
+    json!({"functionResponse": inner})
+}
+
+fn wrapped(is_error: bool, value: Value) -> Value {
+    if is_error { json!({"error": value}) } else { json!({"output": value}) }
+}
+
+fn is_ours(object: &Map<String, Value>) -> bool {
+    object.len() == 1 && (object.contains_key("output") || object.contains_key("error"))
+}
+
+fn carried(desk: &mut Desk, part: &Part) -> Option<Value> {
+    match part {
+        Part::Text { text: words, own } => {
+            let mut part = text(words);
+            desk.add_own(own.as_ref(), &mut part);
+            // Empty text may hold a signature.
+            let is_bare = part.as_object().is_some_and(|part| part.len() == 1);
+            (!words.is_empty() || !is_bare).then_some(part)
+        }
+        Part::Media { media, own } if !media.media_type.contains('*') => {
+            let (key, place, at) = match &media.at {
+                At::Base64(data) => ("inlineData", "data", data),
+                At::Url(url) => ("fileData", "fileUri", url),
+            };
+            let mut held = json!({"mimeType": media.media_type, place: at});
+            if let Some(name) = &media.name {
+                held["displayName"] = Value::String(name.clone());
+            }
+            let mut part = json!({key: held});
+            desk.add_own(own.as_ref(), &mut part);
+            Some(part)
+        }
+        Part::Opaque { dialect, value } => desk.opaque(*dialect, value),
+        Part::Media { .. } | Part::Json(_) | Part::Fields(_) => {
+            desk.plain(part).map(|words| text(&words))
+        }
+    }
+}

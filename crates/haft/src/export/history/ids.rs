@@ -1,0 +1,151 @@
+//! Which call ids a provider takes, and what becomes of the others.
+//!
+//! An id that is admitted stays. Another is replaced by a hash of itself, so that every history
+//! that holds it says the same. Two ids that would meet are told apart by hashing again.
+//!
+//! INVARIANT: within one transcript different ids stay different.
+
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+};
+
+use haft_core::CallId;
+use sha2::{Digest, Sha256};
+
+use super::{Dialect, PastCall};
+
+/// How the ids begin that stand for a missing one. Providers that need none are not shown them.
+const PLACED: &str = "haft_";
+
+const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+impl Dialect {
+    /// Returns the id that a call has in a history of this dialect: its own where the dialect
+    /// admits it, else one made from it.
+    ///
+    /// [`Transcript::write`](super::Transcript::write) uses it for every call, and tells two apart
+    /// that would become one.
+    #[must_use]
+    pub fn call_id(self, id: &str) -> Cow<'_, str> {
+        if admits(self, id) { Cow::Borrowed(id) } else { Cow::Owned(minted(self, id, 0)) }
+    }
+}
+
+/// Every id of a transcript, as the target writes it.
+#[derive(Debug)]
+pub(super) struct Ids(HashMap<CallId, String>);
+
+impl Ids {
+    pub(super) fn new<'a>(dialect: Dialect, calls: impl Iterator<Item = &'a PastCall>) -> Self {
+        let mut map = HashMap::new();
+        let mut taken = HashSet::new();
+        let mut strange = Vec::new();
+        for PastCall { id, .. } in calls {
+            if admits(dialect, id.as_str()) {
+                taken.insert(id.as_str().to_owned());
+                map.insert(id.clone(), id.as_str().to_owned());
+            } else {
+                strange.push(id);
+            }
+        }
+        for id in strange {
+            if map.contains_key(id) {
+                continue;
+            }
+            let new = (0..u32::MAX)
+                .map(|round| minted(dialect, id.as_str(), round))
+                .find(|new| !taken.contains(new))
+                .unwrap_or_default();
+            taken.insert(new.clone());
+            map.insert(id.clone(), new);
+        }
+        Self(map)
+    }
+
+    /// Returns how the target writes this id.
+    pub(super) fn get(&self, id: &CallId) -> String {
+        // Every result of a mended transcript has its call, so the map holds it.
+        self.0.get(id).cloned().unwrap_or_else(|| id.as_str().to_owned())
+    }
+}
+
+/// Makes the id of a call that has none, from its place.
+pub(super) fn placed(message: usize, nth: usize) -> CallId {
+    CallId::from(format!("{PLACED}{message}_{nth}"))
+}
+
+/// Returns whether an id only stands for a missing one.
+pub(super) fn is_placed(id: &CallId) -> bool {
+    id.as_str().starts_with(PLACED)
+}
+
+fn admits(dialect: Dialect, id: &str) -> bool {
+    let all = |more: &[u8]| {
+        !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric() || more.contains(&b))
+    };
+    match dialect {
+        Dialect::Anthropic => all(b"_-"),
+        Dialect::Bedrock => all(b"_.:-") && id.len() <= 64,
+        Dialect::Mistral => all(b"") && id.len() == 9,
+        // The specification says nothing here; the service refuses the 41st character.
+        Dialect::OpenAiChat => !id.is_empty() && id.chars().count() <= 40,
+        Dialect::OpenAiResponses => !id.is_empty() && id.chars().count() <= 64,
+        Dialect::Gemini | Dialect::GeminiJson | Dialect::Ollama | Dialect::Mcp => !id.is_empty(),
+    }
+}
+
+fn minted(dialect: Dialect, id: &str, round: u32) -> String {
+    let mut hasher = Sha256::new();
+    hasher.update(round.to_be_bytes());
+    hasher.update(id.as_bytes());
+    let hash = hasher.finalize();
+    let (prefix, length) = if dialect == Dialect::Mistral { ("", 9) } else { ("call_", 24) };
+    let letters = hash.iter().take(length).map(|b| char::from(LETTERS[usize::from(*b) % 62]));
+    prefix.chars().chain(letters).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_admitted_id_stays() {
+        for (dialect, id) in [
+            (Dialect::Anthropic, "toolu_01-A"),
+            (Dialect::Bedrock, "tooluse_a.b:c"),
+            (Dialect::Mistral, "aB3dE5fG7"),
+            (Dialect::OpenAiChat, "call_é"),
+            (Dialect::OpenAiResponses, &"x".repeat(64)),
+            (Dialect::Gemini, "any thing"),
+        ] {
+            assert_eq!(dialect.call_id(id), id, "{dialect}");
+        }
+    }
+
+    #[test]
+    fn another_id_is_made_from_it_and_admitted() {
+        for dialect in Dialect::ALL.iter().copied() {
+            for id in ["", "call_1", "a b", "tooluse_a.b:c", "é", &"x".repeat(65)] {
+                let new = dialect.call_id(id);
+                assert!(admits(dialect, &new), "{dialect}: {id} became {new}");
+                assert_eq!(new, dialect.call_id(id));
+            }
+        }
+        assert_eq!(Dialect::Mistral.call_id("call_1").len(), 9);
+    }
+
+    #[test]
+    fn an_id_that_is_taken_is_not_minted_again() {
+        let first = Dialect::Mistral.call_id("call_1").into_owned();
+        let calls = [
+            PastCall::new("call_1", "t", json!({})),
+            PastCall::new(first.as_str(), "t", json!({})),
+        ];
+        let ids = Ids::new(Dialect::Mistral, calls.iter());
+        assert_eq!(ids.get(&calls[1].id), first, "an admitted id stays, wherever it stands");
+        assert_ne!(ids.get(&calls[0].id), first);
+    }
+}

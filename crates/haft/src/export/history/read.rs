@@ -1,0 +1,401 @@
+//! What all readers share: a place in the JSON that can name itself, and the list of messages.
+//!
+//! INVARIANT: whatever cannot be read becomes an error that names its place, or an opaque part
+//! that keeps it whole. Nothing is skipped.
+
+use std::collections::{HashMap, VecDeque};
+
+use haft_core::{CallId, ToolName};
+use serde_json::{Map, Value};
+
+use super::{At, Dialect, Media, Message, Own, Part, PastCall, PastResult, Said, Transcript, ids};
+use crate::{
+    error::{Error, ErrorKind},
+    turn::Arguments,
+};
+
+/// Holds the text of arguments that are no object, where a provider takes objects only.
+pub(super) const UNPARSED: &str = "unparsed_arguments";
+
+/// Opens the text of a failed call, where a provider has no flag for it.
+pub(super) const FAILED: &str = "[this call failed]";
+
+/// A value and where it stands.
+#[derive(Debug, Clone)]
+pub(super) struct Spot<'a> {
+    pub(super) dialect: Dialect,
+    pub(super) value: &'a Value,
+    place: String,
+}
+
+impl<'a> Spot<'a> {
+    pub(super) fn root(dialect: Dialect, value: &'a Value) -> Self {
+        Self { dialect, value, place: String::new() }
+    }
+
+    /// Returns the list of messages: this, or what stands under `key`.
+    pub(super) fn list(&self, key: &str) -> Result<Vec<Spot<'a>>, Error> {
+        match self.value {
+            Value::Array(_) => self.items(),
+            Value::Object(_) => match self.get(key) {
+                Some(list) => list.items(),
+                None => Err(self.wrong(&format!("a list, or a request with `{key}`"))),
+            },
+            _ => Err(self.wrong(&format!("a list, or a request with `{key}`"))),
+        }
+    }
+
+    /// Returns the value under a key, unless it is missing or null.
+    pub(super) fn get(&self, key: &str) -> Option<Spot<'a>> {
+        let value = self.value.get(key).filter(|value| !value.is_null())?;
+        Some(Spot { dialect: self.dialect, value, place: format!("{}/{key}", self.place) })
+    }
+
+    /// Returns the value under the first of these keys that is there.
+    pub(super) fn either(&self, keys: [&str; 2]) -> Option<Spot<'a>> {
+        keys.iter().find_map(|key| self.get(key))
+    }
+
+    pub(super) fn need(&self, key: &str) -> Result<Spot<'a>, Error> {
+        self.get(key).ok_or_else(|| self.wrong(&format!("an object with `{key}`")))
+    }
+
+    pub(super) fn items(&self) -> Result<Vec<Spot<'a>>, Error> {
+        let Value::Array(items) = self.value else { return Err(self.wrong("a list")) };
+        let spot = |(index, value)| Spot {
+            dialect: self.dialect,
+            value,
+            place: format!("{}/{index}", self.place),
+        };
+        Ok(items.iter().enumerate().map(spot).collect())
+    }
+
+    pub(super) fn object(&self) -> Result<&'a Map<String, Value>, Error> {
+        self.value.as_object().ok_or_else(|| self.wrong("an object"))
+    }
+
+    pub(super) fn text(&self) -> Result<&'a str, Error> {
+        self.value.as_str().ok_or_else(|| self.wrong("text"))
+    }
+
+    /// Returns the text under a key, if there is one.
+    pub(super) fn word(&self, key: &str) -> Option<&'a str> {
+        self.value.get(key).and_then(Value::as_str)
+    }
+
+    /// Returns an id. An empty one is none, and one server writes the word `null`.
+    pub(super) fn id(&self, key: &str) -> Option<&'a str> {
+        self.word(key).filter(|id| !id.is_empty() && *id != "null")
+    }
+
+    /// Returns the fields that this reader did not name. Empty ones say nothing.
+    pub(super) fn own(&self, named: &[&str]) -> Option<Own> {
+        let says = |value: &Value| match value {
+            Value::Null => false,
+            Value::Array(items) => !items.is_empty(),
+            Value::Object(fields) => !fields.is_empty(),
+            _ => true,
+        };
+        let fields: Map<String, Value> = self
+            .value
+            .as_object()?
+            .iter()
+            .filter(|(key, value)| !named.contains(&key.as_str()) && says(value))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        (!fields.is_empty()).then(|| Own { dialect: self.dialect.family(), fields })
+    }
+
+    /// Returns the whole value as a part that only its provider understands.
+    pub(super) fn opaque(&self) -> Part {
+        Part::Opaque { dialect: self.dialect.family(), value: self.value.clone() }
+    }
+
+    pub(super) fn wrong(&self, wanted: &str) -> Error {
+        let place = if self.place.is_empty() { "/" } else { &self.place };
+        let found = match self.value {
+            Value::Null => "null",
+            Value::Bool(_) => "a boolean",
+            Value::Number(_) => "a number",
+            Value::String(_) => "text",
+            Value::Array(_) => "a list",
+            Value::Object(_) => "an object",
+        };
+        Error::new(
+            ErrorKind::BadHistory,
+            format!(
+                "this is no {} history: at `{place}` stands {found}, expected {wanted}",
+                self.dialect
+            ),
+        )
+    }
+}
+
+/// The messages read so far, and the calls that wait for a result without an id.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    messages: Vec<Message>,
+    open: Open,
+    results: usize,
+}
+
+/// The calls of the latest message, for providers that pair by name and order.
+#[derive(Debug, Default)]
+struct Open {
+    ids: Vec<CallId>,
+    is_answered: Vec<bool>,
+    by_id: HashMap<CallId, usize>,
+    by_name: HashMap<ToolName, VecDeque<usize>>,
+    in_order: VecDeque<usize>,
+}
+
+impl Reader {
+    pub(super) fn finish(self) -> Transcript {
+        Transcript { messages: self.messages }
+    }
+
+    pub(super) fn system(&mut self, parts: Vec<Part>) {
+        self.messages.push(Message::System(parts));
+    }
+
+    pub(super) fn user(&mut self, parts: Vec<Part>) {
+        self.messages.push(Message::User(parts));
+    }
+
+    /// Starts a message of the model.
+    pub(super) fn assistant(&mut self) {
+        self.messages.push(Message::Assistant(Vec::new()));
+        self.open = Open::default();
+    }
+
+    /// Goes on with the message of the model, or starts one.
+    pub(super) fn say(&mut self, part: Part) {
+        self.push(Said::Part(part));
+    }
+
+    /// Adds a call to the message of the model. Without an id it gets one from its place.
+    pub(super) fn call(
+        &mut self,
+        id: Option<&str>,
+        name: &str,
+        arguments: Arguments,
+        own: Option<Own>,
+    ) {
+        if !matches!(self.messages.last(), Some(Message::Assistant(_))) {
+            self.assistant();
+        }
+        let place = self.messages.len() - 1;
+        let id = id.map_or_else(|| ids::placed(place, self.open.ids.len()), CallId::from);
+        let name = ToolName::from(name);
+        self.open.add(id.clone(), name.clone());
+        self.push(Said::Call(PastCall { id, name, arguments, own }));
+    }
+
+    fn push(&mut self, said: Said) {
+        match self.messages.last_mut() {
+            Some(Message::Assistant(list)) => list.push(said),
+            _ => {
+                self.open = Open::default();
+                self.messages.push(Message::Assistant(vec![said]));
+            }
+        }
+    }
+
+    /// Adds a result. Without an id it answers the oldest open call of its name, or of any name if
+    /// it has none.
+    pub(super) fn result(
+        &mut self,
+        id: Option<&str>,
+        name: Option<&str>,
+        parts: Vec<Part>,
+        is_error: bool,
+        own: Option<Own>,
+    ) {
+        let id = match id {
+            Some(id) => {
+                let id = CallId::from(id);
+                self.open.answer(&id);
+                id
+            }
+            None => self.open.next(name).unwrap_or_else(|| {
+                self.results += 1;
+                CallId::from(format!("{}_result", ids::placed(self.messages.len(), self.results)))
+            }),
+        };
+        let result = PastResult { id, name: name.map(ToolName::from), parts, is_error, own };
+        match self.messages.last_mut() {
+            Some(Message::Results(results)) => results.push(result),
+            _ => self.messages.push(Message::Results(vec![result])),
+        }
+    }
+}
+
+impl Open {
+    fn add(&mut self, id: CallId, name: ToolName) {
+        let at = self.ids.len();
+        self.by_id.entry(id.clone()).or_insert(at);
+        self.by_name.entry(name).or_default().push_back(at);
+        self.in_order.push_back(at);
+        self.ids.push(id);
+        self.is_answered.push(false);
+    }
+
+    fn answer(&mut self, id: &CallId) {
+        if let Some(at) = self.by_id.get(id) {
+            self.is_answered[*at] = true;
+        }
+    }
+
+    fn next(&mut self, name: Option<&str>) -> Option<CallId> {
+        let queue = match name {
+            Some(name) => self.by_name.get_mut(&ToolName::from(name))?,
+            None => &mut self.in_order,
+        };
+        while let Some(at) = queue.pop_front() {
+            if !std::mem::replace(&mut self.is_answered[at], true) {
+                return Some(self.ids[at].clone());
+            }
+        }
+        None
+    }
+}
+
+/// Reads arguments that are JSON in a string, or, with some servers, already data.
+pub(super) fn arguments(value: Option<Spot<'_>>) -> Arguments {
+    match value.map(|spot| spot.value) {
+        None => Arguments::Json(Value::Object(Map::new())),
+        Some(Value::String(text)) => arguments_text(text),
+        Some(other) => arguments_json(other),
+    }
+}
+
+/// Reads arguments that are data, and takes out what a writer had to wrap.
+pub(super) fn arguments_json(value: &Value) -> Arguments {
+    match value.as_object() {
+        Some(object) if object.len() == 1 => match object.get(UNPARSED) {
+            Some(Value::String(text)) => Arguments::Text(text.clone()),
+            _ => Arguments::Json(value.clone()),
+        },
+        _ => Arguments::Json(value.clone()),
+    }
+}
+
+fn arguments_text(text: &str) -> Arguments {
+    if text.trim().is_empty() {
+        return Arguments::Json(Value::Object(Map::new()));
+    }
+    match serde_json::from_str::<Value>(text) {
+        Ok(value) if is_faithful(text, &value) => arguments_json(&value),
+        _ => Arguments::Text(text.to_owned()),
+    }
+}
+
+/// Returns whether the value says all that the text says: a key that stands twice, or a number with
+/// more digits than a machine keeps, would be lost.
+fn is_faithful(text: &str, value: &Value) -> bool {
+    let mut compact = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find('"') {
+        compact.extend(rest[..start].chars().filter(|c| !c.is_ascii_whitespace()));
+        let bytes = rest.as_bytes();
+        let mut end = start + 1;
+        while bytes.get(end).is_some_and(|byte| *byte != b'"') {
+            end += if bytes[end] == b'\\' { 2 } else { 1 };
+        }
+        let Some(literal) = rest.get(start..=end) else { return false };
+        let Ok(word) = serde_json::from_str::<Value>(literal) else { return false };
+        compact.push_str(&word.to_string());
+        rest = &rest[end + 1..];
+    }
+    compact.extend(rest.chars().filter(|c| !c.is_ascii_whitespace()));
+    let whole = value.to_string();
+    compact == whole
+}
+
+/// Takes the mark of a failed call off its text.
+pub(super) fn unmarked(text: &str) -> (bool, &str) {
+    match text.strip_prefix(FAILED) {
+        Some("") => (true, ""),
+        Some(rest) => match rest.strip_prefix('\n') {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        },
+        None => (false, text),
+    }
+}
+
+/// Reads the address of a picture or file: `data:` holds it, anything else says where it is.
+pub(super) fn media(url: &str, fallback: &str, name: Option<&str>) -> Media {
+    let name = name.map(str::to_owned);
+    let held = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
+    match held {
+        Some((kind, data)) => Media {
+            media_type: if kind.is_empty() { fallback } else { kind }.to_owned(),
+            at: At::Base64(data.to_owned()),
+            name,
+        },
+        None => Media { media_type: fallback.to_owned(), at: At::Url(url.to_owned()), name },
+    }
+}
+
+/// Returns what kind of picture this is, from how its base64 begins.
+pub(super) fn sniffed(data: &str) -> &'static str {
+    match data.get(..4) {
+        Some("iVBO") => "image/png",
+        Some("/9j/") => "image/jpeg",
+        Some("R0lG") => "image/gif",
+        Some("UklG") => "image/webp",
+        _ => "image/*",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn text_stays_text_when_reading_it_would_lose_something() {
+        for kept in [
+            r#"{"a": 1, "a": 2}"#,
+            r#"{"n": 123456789012345678901234567890}"#,
+            r#"{"a": "#,
+            "look here",
+            r#"{"a":"\"#,
+        ] {
+            assert_eq!(arguments_text(kept), Arguments::Text(kept.to_owned()), "{kept}");
+        }
+    }
+
+    #[test]
+    fn text_that_is_data_is_read() {
+        for (text, value) in [
+            (" {\"a\": [1, \"x y\"] } ", json!({"a": [1, "x y"]})),
+            (r#"{"city":"Z\u00fcrich \"\\"}"#, json!({"city": "Zürich \"\\"})),
+            ("", json!({})),
+            (" \n", json!({})),
+            (r#"{"n": 1.5, "m": -3}"#, json!({"n": 1.5, "m": -3})),
+        ] {
+            assert_eq!(arguments_text(text), Arguments::Json(value), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_place_names_itself() {
+        let value = json!({"messages": [{"content": 3}]});
+        let root = Spot::root(Dialect::OpenAiChat, &value);
+        let content = root.list("messages").unwrap()[0].need("content").unwrap();
+        assert_eq!(
+            content.text().unwrap_err().message(),
+            "this is no openai-chat history: at `/messages/0/content` stands a number, expected text"
+        );
+    }
+
+    #[test]
+    fn the_mark_of_a_failure_comes_off_and_nothing_else_does() {
+        assert_eq!(unmarked("[this call failed]\nno"), (true, "no"));
+        assert_eq!(unmarked("[this call failed]"), (true, ""));
+        assert_eq!(unmarked("[this call failed] no"), (false, "[this call failed] no"));
+    }
+}

@@ -1,0 +1,42 @@
+//! Moves a conversation to another provider. Run it with `cargo run -p haft --example move_history`.
+//!
+//! What to notice:
+//! - The history was cut off: one of two calls never got its result. The strict check refuses it;
+//!   writing mends it, and the made-up result says that nobody knows whether the call ran.
+//! - Mistral takes ids of nine letters only. Each id becomes another, the same one every time, in
+//!   the call and in its result.
+//! - Thinking belongs to the provider that signed it. It is left out, and the notes say so.
+
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+
+use haft::{Dialect, Failure, history::Ending, serde_json::json};
+
+fn main() -> Result<(), Failure> {
+    let history = json!({
+        "system": "Be brief.",
+        "messages": [
+            {"role": "user", "content": "How warm is it in Oslo and Rome?"},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "Two cities, two calls.", "signature": "c2ln"},
+                {"type": "tool_use", "id": "toolu_01A", "name": "warmth", "input": {"city": "Oslo"}},
+                {"type": "tool_use", "id": "toolu_01B", "name": "warmth", "input": {"city": "Rome"}},
+            ]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "toolu_01A", "content": "7"},
+                {"type": "text", "text": "Are you still there?"},
+            ]},
+        ],
+    });
+    let transcript = Dialect::Anthropic.read_history(&history)?;
+    if let Err(error) = transcript.check(Ending::Closed) {
+        println!("strict: {error}");
+    }
+    let moved = transcript.write(Dialect::Mistral)?;
+    for note in &moved.notes {
+        println!("note: {note}");
+    }
+    for message in moved.body["messages"].as_array().into_iter().flatten() {
+        println!("{message}");
+    }
+    Ok(())
+}
