@@ -77,7 +77,9 @@ pub(crate) fn describe(schema: &Schema, tool: &str, arguments: &Value) -> Failur
     let problems = problems(schema, arguments);
     let all = problems.len();
     let mut message = match all {
-        0 | 1 => String::new(),
+        // A pattern that took too long is a refusal without a reason.
+        0 => "the arguments do not fit the tool's schema".to_owned(),
+        1 => String::new(),
         COUNTED.. => format!("{COUNTED} or more problems with the arguments:\n"),
         n => format!("{n} problems with the arguments:\n"),
     };
@@ -96,9 +98,13 @@ pub(crate) fn with_example(schema: &Schema, failure: Failure) -> Failure {
     let example = schema.example().map(|example| example.to_string());
     let Some(example) = example.filter(|text| text.len() <= EXAMPLE) else { return failure };
     let message = format!("{}\nArguments that fit: {example}", failure.message());
-    let told = Failure::new(failure.code(), message);
-    match failure.next() {
-        Some(next) => told.with_next(next),
+    let mut told =
+        Failure::new(failure.code(), message).with_retry(failure.retry()).with_ran(failure.ran());
+    if let Some(next) = failure.next() {
+        told = told.with_next(next);
+    }
+    match failure.cause() {
+        Some(cause) => told.with_source(cause),
         None => told,
     }
 }
@@ -252,7 +258,7 @@ impl Teller<'_> {
                     .and_then(|(sent, known)| {
                         let strangers =
                             sent.keys().map(String::as_str).filter(|k| !known.contains(k));
-                        nearest(name, strangers)
+                        nearest(name, strangers.take(COUNTED))
                     });
                 match slip {
                     Some(sent) => {

@@ -137,9 +137,11 @@ impl<'a> Union<'a> {
         for n in among {
             let Some(branch) = self.branches.get(*n) else { continue };
             let (mut agrees, mut contradicts) = (false, false);
-            for (key, value) in map {
-                if let Some(tags) = self.tags(branch, key) {
-                    match tags.contains(&value) {
+            for key in self.places.names(branch) {
+                if let Some(sent) = map.get(key)
+                    && let Some(tags) = self.tags(branch, key)
+                {
+                    match tags.contains(&sent) {
                         true => agrees = true,
                         false => contradicts = true,
                     }
@@ -167,7 +169,8 @@ impl<'a> Union<'a> {
     pub(super) fn label(&self, branch: usize) -> String {
         let Some(node) = self.branches.get(branch) else { return "nothing".to_owned() };
         if let Some(map) = self.value.as_object() {
-            let tag = map.keys().find_map(|key| Some((key, self.tags(node, key)?)));
+            let mut names = self.places.names(node).into_iter().filter(|n| map.contains_key(*n));
+            let tag = names.find_map(|key| Some((key, self.tags(node, key)?)));
             if let Some((key, tags)) = tag
                 && let [tag] = *tags
             {

@@ -403,7 +403,76 @@ proptest! {
     }
 }
 
+/// Schemas of every make, also such as nobody would write.
+fn schemas() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(json!({"type": "string"})),
+        Just(json!({"type": "integer"})),
+        Just(json!({"type": ["boolean", "null"]})),
+        Just(json!({"type": "number", "minimum": 1})),
+        Just(json!({"enum": ["fast", "SLOWER", 1]})),
+        Just(json!({"const": "dot", "x-secret": true})),
+        Just(json!({"$ref": "#/$defs/d"})),
+        Just(json!({"type": "string", "pattern": "^[a-z]+$", "default": null})),
+        Just(json!(true)),
+        Just(json!(false)),
+        Just(json!({"not": {"type": "string"}})),
+    ];
+    let node = leaf.prop_recursive(3, 16, 4, |inner| {
+        let list = prop::collection::vec(inner.clone(), 1..4);
+        let key = prop_oneof![Just("count"), Just("inner_part"), Just("kind"), Just("at")];
+        let properties = prop::collection::btree_map(key, inner.clone(), 0..4);
+        prop_oneof![
+            (prop_oneof![Just("anyOf"), Just("oneOf"), Just("allOf")], list)
+                .prop_map(|(word, list)| json!({ word: list })),
+            (properties, any::<bool>(), any::<bool>()).prop_map(|(properties, open, all)| {
+                let required: Vec<&str> = properties.keys().copied().filter(|_| all).collect();
+                json!({
+                    "type": "object", "properties": properties, "required": required,
+                    "additionalProperties": open,
+                })
+            }),
+            inner.prop_map(|items| json!({"type": "array", "items": items, "minItems": 1})),
+        ]
+    });
+    (node.clone(), node.clone(), node).prop_map(|(a, b, d)| {
+        json!({
+            "properties": {"count": a, "shape": b},
+            "unevaluatedProperties": false,
+            "$defs": {"d": d},
+        })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_schema_makes_a_repair_lose_something(schema in schemas(), mut sent in hasty()) {
+        // A definition that is nothing but itself does not compile; that is an answer too.
+        let Ok(schema) = Schema::compile(&schema) else { return Ok(()) };
+        sent.as_object_mut().unwrap().remove("text");
+        let mut value = sent.clone();
+        let repairs = schema.repair(&mut value, false);
+        match repairs.is_empty() {
+            true => prop_assert_eq!(&value, &sent),
+            false => prop_assert!(schema.is_valid(&value) && !schema.is_valid(&sent)),
+        }
+        if let Some(undone) = visible(&repairs).and_then(|repairs| undone(value.clone(), repairs)) {
+            prop_assert_eq!(undone, sent);
+        }
+        prop_assert_eq!(schema.problems(&value).is_empty(), schema.is_valid(&value));
+        prop_assert!(schema.example().is_none_or(|example| schema.is_valid(&example)));
+    }
+}
+
+/// The records, unless a secret was left out of them.
+fn visible(repairs: &[Repair]) -> Option<&[Repair]> {
+    repairs.iter().all(|repair| repair.before != "a hidden value").then_some(repairs)
+}
+
 /// Reads a file of recorded tools or calls, if this machine has them.
+#[expect(clippy::print_stderr, reason = "a test that is skipped should say so")]
 fn corpus(name: &str) -> Option<Vec<Value>> {
     let root = std::env::var_os("HAFT_CORPORA").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpora"),
