@@ -753,6 +753,8 @@ mod tests {
         let schema = json!({"enum": ["ab", "AB", "c"]});
         assert_eq!(repaired(&schema, json!("aB"), false), (json!("aB"), vec![]));
         assert_eq!(repaired(&schema, json!("C"), false), (json!("c"), vec![RepairKind::EnumCase]));
+        let mixed = json!({"enum": ["auto", 1]});
+        assert_eq!(repaired(&mixed, json!("1"), false).1, vec![], "it admits text");
     }
 
     #[test]

@@ -202,7 +202,9 @@ async fn nothing_of_a_cut_off_message_is_repaired() {
         count.fetch_add(1, Ordering::SeqCst);
         async { Ok("ran") }
     });
+    let transcript = Transcript::default();
     let runtime = permissive(vec![tool])
+        .observer(transcript.observer())
         .observer(move |event: &Event| {
             told.fetch_add(usize::from(matches!(event, Event::Repaired { .. })), Ordering::SeqCst);
         })
@@ -212,6 +214,9 @@ async fn nothing_of_a_cut_off_message_is_repaired() {
     // A complete message whose end is known, and one whose end comes after its calls.
     let answers = runtime.run().turn().await.unwrap().run_stopped(slips(), Stop::Truncated).await;
     assert_eq!(ends(&answers), ["c not_run", "d not_run"]);
+    // What is not admitted stands alone; repaired, the two would have shared a batch.
+    let lines = transcript.lines();
+    assert!(lines.iter().any(|line| line.starts_with("d echo batch 1")), "{lines:?}");
     let mut intake = runtime.run().turn().await.unwrap().open();
     slips().into_iter().for_each(|call| intake.push(call));
     intake.push(Call::new("e", "echo", json!({"n": 1})));
