@@ -4,6 +4,7 @@ mod error;
 mod config;
 mod near;
 mod watch;
+mod fit;
 mod catalog;
 mod export;
 mod runtime;
@@ -28,6 +29,7 @@ pub use export::{
     Asked, Choice, Definition, Dialect, Ended, Export, Hints, Keep, Loss, LossKind, Options,
     Response, Search, Shown, Stream, Strict, Transcript, history,
 };
+pub use fit::{Formats, Problem, Repair, RepairKind, Repairs, Schema};
 pub use hooks::{Before, Hook};
 pub use journal::{End, Intended, Intention, Journal, MemoryJournal, Record, Settled, Written};
 pub use policy::{AllowEverything, Answer, Approver, DefaultPolicy, Guard, Policy, Question};
@@ -47,6 +49,8 @@ mod doctests {
     pub struct FirstTool;
     #[doc = include_str!("../../../docs/guide/turns.md")]
     pub struct Turns;
+    #[doc = include_str!("../../../docs/guide/arguments.md")]
+    pub struct Arguments;
     #[doc = include_str!("../../../docs/guide/judging.md")]
     pub struct Judging;
     #[doc = include_str!("../../../docs/guide/history.md")]

@@ -6,8 +6,6 @@
 //! INVARIANT: every call gets exactly one answer, and answers keep the model's order.
 
 mod call;
-mod parse;
-mod problem;
 mod admit;
 mod plan;
 mod floor;
@@ -23,7 +21,6 @@ use std::{fmt, sync::Arc};
 use haft_core::Class;
 use serde_json::Value;
 
-pub(crate) use self::parse::object as parse_object;
 pub use self::{
     admit::Admitted,
     call::{Arguments, Call, Stop},

@@ -415,7 +415,9 @@ fn with_null(said: Value) -> Value {
     match map.get("type") {
         Some(kinds) if !map.contains_key("const") && !map.contains_key("$ref") => {
             let mut names: Vec<Value> = types(kinds).into_iter().map(|name| json!(name)).collect();
-            names.push(json!("null"));
+            if !names.contains(&json!("null")) {
+                names.push(json!("null"));
+            }
             map.insert("type".into(), Value::Array(names));
             if let Some(Value::Array(values)) = map.get_mut("enum").filter(|_| listed)
                 && !values.iter().any(|v| equal(v, &Value::Null))

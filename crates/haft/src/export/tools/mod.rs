@@ -22,7 +22,10 @@ use super::{
     report::{Loss, LossKind},
     schema::{self, Document, Lowered, Rules},
 };
-use crate::catalog::Entry;
+use crate::{
+    catalog::Entry,
+    fit::{Formats, Schema},
+};
 
 /// What a tool says about itself, as far as a provider is told.
 #[derive(Debug, Clone)]
@@ -225,10 +228,17 @@ impl Dialect {
         }
     }
 
-    /// Shows one tool, by itself.
+    /// Shows one tool, by itself. A schema that no call could be checked against is refused.
     #[must_use]
     pub fn show(self, definition: &Definition<'_>, options: &Options) -> Shown {
-        self.show_as(definition, &Names::new(self).give(definition.name), options)
+        let name = Names::new(self).give(definition.name);
+        match Schema::compile_with(definition.input, Formats::Remarked) {
+            Ok(_) => self.show_as(definition, &name, options),
+            Err(e) => {
+                let loss = Loss::new(LossKind::Refused, "", "", e.to_string());
+                Shown::refused(definition.name, name, loss)
+            }
+        }
     }
 
     /// Shows one tool under a name that was chosen for it.
