@@ -26,15 +26,15 @@ fn clean(document: &Document, schemas: Vec<&Value>, value: &mut Value) {
             let applying = applying(document, schemas, &Value::Object(map.clone()));
             let mut meant = Map::new();
             for (name, mut child) in std::mem::take(map) {
-                let described: Vec<(&Map<String, Value>, &Value)> = applying
-                    .iter()
-                    .filter_map(|s| Some((*s, s.get("properties")?.get(&name)?)))
-                    .collect();
+                let described: Vec<(&Applying<'_>, &Value)> =
+                    applying.iter().filter_map(|s| Some((s, s.of(&name)?))).collect();
+                let refuses = |property: &Value| takes_null(document, property) == Some(false);
+                // One schema that certainly holds is enough; of those that perhaps hold, all.
                 let absent = child.is_null()
-                    && !described.is_empty()
-                    && described.iter().all(|(schema, property)| {
-                        !requires(schema, &name) && takes_null(document, property) == Some(false)
-                    });
+                    && applying.iter().any(|s| s.names(&name))
+                    && !applying.iter().any(|s| requires(s.map, &name))
+                    && (described.iter().any(|(s, property)| s.certain && refuses(property))
+                        || described.iter().all(|(_, property)| refuses(property)));
                 if absent {
                     continue;
                 }
@@ -52,7 +52,9 @@ fn clean(document: &Document, schemas: Vec<&Value>, value: &mut Value) {
             for (n, item) in list.iter_mut().enumerate() {
                 let below = applying
                     .iter()
-                    .filter_map(|s| s.get("prefixItems").and_then(|p| p.get(n)).or(s.get("items")))
+                    .filter_map(|s| {
+                        s.map.get("prefixItems").and_then(|p| p.get(n)).or(s.map.get("items"))
+                    })
                     .collect();
                 clean(document, below, item);
             }
@@ -66,29 +68,59 @@ fn requires(schema: &Map<String, Value>, name: &str) -> bool {
     names.is_some_and(|names| names.iter().any(|n| n == name))
 }
 
+/// A schema that says something about a value.
+struct Applying<'a> {
+    map: &'a Map<String, Value>,
+    /// Whether it must hold, and is not one of several branches.
+    certain: bool,
+}
+
+impl<'a> Applying<'a> {
+    fn names(&self, name: &str) -> bool {
+        self.map.get("properties").is_some_and(|named| named.get(name).is_some())
+    }
+
+    /// What it says about a key: by its name, or by what it says of all others.
+    fn of(&self, name: &str) -> Option<&'a Value> {
+        match self.map.get("properties").and_then(|named| named.get(name)) {
+            Some(named) => Some(named),
+            None if self.map.contains_key("patternProperties") => None,
+            None => self.map.get("additionalProperties"),
+        }
+    }
+}
+
 /// The schemas that say something about a value: these, what they refer to, and the branches that
 /// the value does not contradict.
 fn applying<'a>(
     document: &'a Document,
-    mut waiting: Vec<&'a Value>,
+    schemas: Vec<&'a Value>,
     value: &Value,
-) -> Vec<&'a Map<String, Value>> {
-    let mut found: Vec<&Map<String, Value>> = Vec::new();
-    while let Some(node) = waiting.pop() {
+) -> Vec<Applying<'a>> {
+    let mut found: Vec<Applying<'a>> = Vec::new();
+    let mut waiting: Vec<(&Value, bool)> = schemas.into_iter().map(|s| (s, true)).collect();
+    while let Some((node, certain)) = waiting.pop() {
         let Some(map) = node.as_object() else { continue };
         if found.len() >= MANY {
             break;
         }
-        if found.iter().any(|f| std::ptr::eq(*f, map)) {
+        if found.iter().any(|f| std::ptr::eq(f.map, map)) {
             continue;
         }
-        found.push(map);
-        waiting.extend(reference(map).and_then(|name| document.definitions.get(name)));
-        let list = |key: &str| map.get(key).and_then(Value::as_array).into_iter().flatten();
-        waiting.extend(list("allOf"));
-        waiting.extend(
-            list("anyOf").chain(list("oneOf")).filter(|b| !contradicts(document, b, value)),
-        );
+        found.push(Applying { map, certain });
+        let target = reference(map).and_then(|name| document.definitions.get(name));
+        waiting.extend(target.map(|target| (target, certain)));
+        let list = |key: &str| map.get(key).and_then(Value::as_array);
+        waiting.extend(list("allOf").into_iter().flatten().map(|part| (part, certain)));
+        for union in ["anyOf", "oneOf"] {
+            let branches: Vec<&Value> = list(union)
+                .into_iter()
+                .flatten()
+                .filter(|branch| !contradicts(document, branch, value))
+                .collect();
+            let only = branches.len() == 1;
+            waiting.extend(branches.into_iter().map(|branch| (branch, certain && only)));
+        }
     }
     found
 }

@@ -37,6 +37,25 @@ pub(super) fn kind(name: &str) -> Kinds {
     }
 }
 
+/// The names of a set of types.
+pub(super) fn names(kinds: Kinds) -> Vec<&'static str> {
+    let single = [
+        ("null", NULL),
+        ("boolean", BOOLEAN),
+        ("object", OBJECT),
+        ("array", ARRAY),
+        ("string", STRING),
+    ];
+    let mut names: Vec<&str> =
+        single.into_iter().filter(|(_, bit)| kinds & bit != 0).map(|(name, _)| name).collect();
+    match (kinds & INTEGER, kinds & FRACTION) {
+        (0, 0) => {}
+        (_, 0) => names.push("integer"),
+        _ => names.push("number"),
+    }
+    names
+}
+
 /// The name of the definition that a schema refers to.
 pub(super) fn reference(map: &Map<String, Value>) -> Option<&str> {
     map.get("$ref")?.as_str()?.strip_prefix("#/$defs/")

@@ -426,7 +426,7 @@ impl<'a> Lowering<'a> {
             }
             match key {
                 "type" => {
-                    out.insert(key.into(), value.clone());
+                    out.entry(key).or_insert_with(|| value.clone());
                 }
                 "enum" | "const" => self.values(subset, own, &mut out, &mut told, place, aim)?,
                 "then" | "else" => {}
@@ -470,7 +470,12 @@ impl<'a> Lowering<'a> {
                 key if keywords::OBJECT.contains(&key) => {
                     let first = !std::mem::replace(&mut objects_done, true);
                     if first && !self.object(subset, own, &mut out, &mut told, place, aim)? {
-                        return Ok(Value::Bool(false));
+                        // No object fits; other values still may.
+                        let others = query::names(wanted & !query::OBJECT);
+                        if others.is_empty() {
+                            return Ok(Value::Bool(false));
+                        }
+                        out.insert("type".into(), json!(others));
                     }
                 }
                 key if keywords::NUMBER.contains(&key) && is_beyond_reason(value) => {

@@ -102,6 +102,14 @@ impl Lowering<'_> {
                     let depth = self.open_definitions();
                     let (mut flat, rest) = self.flatten(map, &at, &mut 0)?;
                     let mut whole = rest.is_empty();
+                    let in_place = ["anyOf", "oneOf", "if", "dependentSchemas"];
+                    if let Some(others) = flat.shift_remove("unevaluatedProperties") {
+                        if whole && !in_place.iter().any(|w| flat.contains_key(*w)) {
+                            flat.entry("additionalProperties").or_insert(others);
+                        } else {
+                            whole = false;
+                        }
+                    }
                     for inner in ["anyOf", "oneOf"] {
                         if flat.contains_key(inner) {
                             if sealed {
