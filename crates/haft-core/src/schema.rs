@@ -91,7 +91,31 @@ fn tidy(node: &mut Value, close: bool) {
     {
         map.insert("additionalProperties".into(), Value::Bool(false));
     }
+    say_what_leaving_out_means(map);
     each_child(map, &mut |child| tidy(child, close));
+}
+
+/// An `Option` that is left out is `None`, which is what null gives. Saying so lets a dialect that
+/// wants every property be shown the null without a change of meaning.
+fn say_what_leaving_out_means(map: &mut Map<String, Value>) {
+    let required = map.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+    let Some(Value::Object(properties)) = map.get_mut("properties") else { return };
+    let is_null = |kind: &Value| *kind == json!("null");
+    for (name, property) in properties {
+        let takes_null = property
+            .get("type")
+            .and_then(Value::as_array)
+            .is_some_and(|kinds| kinds.iter().any(is_null))
+            || property.get("anyOf").and_then(Value::as_array).is_some_and(|branches| {
+                branches.iter().any(|branch| branch.get("type").is_some_and(is_null))
+            });
+        if takes_null
+            && !required.iter().any(|r| r == name)
+            && let Some(property) = property.as_object_mut()
+        {
+            property.entry("default").or_insert(Value::Null);
+        }
+    }
 }
 
 /// Turns `oneOf` of single strings with comments into one `enum` whose description tells each.
@@ -179,6 +203,22 @@ mod tests {
     #[schemars(tag = "kind")]
     enum Merged {
         Both(Inner),
+    }
+
+    #[derive(JsonSchema)]
+    struct Optional {
+        a: Option<String>,
+        b: Option<Inner>,
+        c: String,
+    }
+
+    #[test]
+    fn leaving_out_an_option_means_null() {
+        let schema = of::<Optional>();
+        assert_eq!(schema["properties"]["a"]["default"], Value::Null);
+        assert!(schema["properties"]["a"].get("default").is_some());
+        assert!(schema["properties"]["b"].get("default").is_some());
+        assert!(schema["properties"]["c"].get("default").is_none());
     }
 
     #[test]

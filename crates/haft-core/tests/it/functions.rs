@@ -43,7 +43,7 @@ fn name_description_and_schema_come_from_the_function() {
             "type": "object",
             "properties": {
                 "city": {"type": "string", "description": "City name as people write it, e.g. `Paris`."},
-                "zone": {"type": ["string", "null"], "description": "IANA zone, when the name is ambiguous."},
+                "zone": {"type": ["string", "null"], "description": "IANA zone, when the name is ambiguous.", "default": null},
             },
             "required": ["city"],
             "additionalProperties": false,
