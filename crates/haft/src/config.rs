@@ -5,7 +5,10 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, ErrorKind};
+use crate::{
+    error::{Error, ErrorKind},
+    fit::Repairs,
+};
 
 /// The runtime's limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +36,8 @@ pub struct Config {
     pub max_depth: u32,
     /// How many records the memory journal keeps.
     pub max_records: usize,
+    /// What is repaired in arguments before they are refused.
+    pub repair: Repairs,
 }
 
 impl Default for Config {
@@ -60,28 +65,45 @@ impl Default for Config {
             max_depth: 8,
             // A few megabytes at most.
             max_records: 1_000,
+            // Models slip often, and what is repaired loses nothing; asking again costs a turn.
+            repair: Repairs::Lossless,
         }
     }
 }
 
 impl Config {
-    /// Takes over what the environment says. Known: `HAFT_MAX_CONCURRENCY`.
+    /// Takes over what the environment says. Known: `HAFT_MAX_CONCURRENCY`, a number, and
+    /// `HAFT_REPAIR`, one of `off`, `lossless` and `python`.
     ///
     /// ```
-    /// use haft::Config;
+    /// use haft::{Config, Repairs};
     ///
-    /// let vars = [("HAFT_MAX_CONCURRENCY", "4")];
-    /// assert_eq!(Config::from_env(vars).unwrap().max_concurrency, 4);
+    /// let vars = [("HAFT_MAX_CONCURRENCY", "4"), ("HAFT_REPAIR", "off")];
+    /// let config = Config::from_env(vars).unwrap();
+    /// assert_eq!((config.max_concurrency, config.repair), (4, Repairs::Off));
     /// assert!(Config::from_env([("HAFT_MAX_CONCURRENCY", "many")]).is_err());
+    /// assert!(Config::from_env([("HAFT_REPAIR", "some")]).is_err());
     /// ```
     ///
     /// # Errors
-    /// Fails when a value is no whole number above zero.
+    /// Fails when a number is no whole number above zero, or a word is none of those known.
     pub fn from_env<K: AsRef<str>, V: AsRef<str>>(
         vars: impl IntoIterator<Item = (K, V)>,
     ) -> Result<Self, Error> {
         let mut config = Self::default();
         for (name, value) in vars {
+            if name.as_ref() == "HAFT_REPAIR" {
+                let word = value.as_ref().trim();
+                config.repair = Repairs::parse(word).ok_or_else(|| {
+                    Error::new(
+                        ErrorKind::BadConfig,
+                        format!(
+                            "`HAFT_REPAIR` must be `off`, `lossless` or `python`, got `{word}`"
+                        ),
+                    )
+                    .hint("leave it out to repair what loses nothing")
+                })?;
+            }
             if name.as_ref() == "HAFT_MAX_CONCURRENCY" {
                 config.max_concurrency =
                     value.as_ref().trim().parse().ok().filter(|n| *n > 0).ok_or_else(|| {

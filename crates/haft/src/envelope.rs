@@ -1,9 +1,11 @@
 //! What the model receives for one call: an outcome with a size, a label and an id.
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use haft_core::{Block, CallId, Failure, Label, Output, Ran, ToolName};
 use serde::Serialize;
+
+use crate::fit::Repair;
 
 /// The answer to one call.
 #[derive(Debug, Serialize)]
@@ -16,6 +18,8 @@ pub struct Envelope {
     pub(crate) label: Label,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cut: Option<Cut>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "listed")]
+    pub(crate) repairs: Option<Arc<[Repair]>>,
     #[serde(rename = "elapsed_us", serialize_with = "micros")]
     pub(crate) elapsed: Duration,
 }
@@ -45,6 +49,13 @@ pub struct Cut {
 
 fn micros<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u64(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
+}
+
+fn listed<S: serde::Serializer>(
+    repairs: &Option<Arc<[Repair]>>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    to.collect_seq(repairs.iter().flat_map(|repairs| repairs.iter()))
 }
 
 impl Envelope {
@@ -115,6 +126,12 @@ impl Envelope {
     #[must_use]
     pub fn cut(&self) -> Option<Cut> {
         self.cut
+    }
+
+    /// Returns what was changed in the model's arguments so that they could be read or fit.
+    #[must_use]
+    pub fn repairs(&self) -> &[Repair] {
+        self.repairs.as_deref().unwrap_or_default()
     }
 
     /// Returns how long the whole walk took.

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use haft_core::{CallId, Class, Code, Note, Ran, RunId, ToolName, Verdict};
 use serde_json::Value;
 
-use crate::{turn::Place, watch::caught};
+use crate::{fit::Repair, turn::Place, watch::caught};
 
 /// Something that happened.
 #[derive(Debug, Clone)]
@@ -51,6 +51,13 @@ pub enum Event {
         arguments: Option<Arc<Value>>,
         /// How it shares the floor; nothing when it could not be admitted.
         class: Option<Class>,
+    },
+    /// The arguments were changed so that they could be read or fit; told right after the start.
+    Repaired {
+        /// The call.
+        call: CallId,
+        /// What was changed.
+        repairs: Arc<[Repair]>,
     },
     /// Somebody is being asked about a call.
     Asked {

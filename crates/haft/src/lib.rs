@@ -4,6 +4,7 @@ mod error;
 mod config;
 mod near;
 mod watch;
+mod fit;
 mod catalog;
 mod export;
 mod runtime;
@@ -28,6 +29,7 @@ pub use export::{
     Choice, Definition, Dialect, Export, Hints, Keep, Loss, LossKind, Options, Response, Search,
     Shown, Strict,
 };
+pub use fit::{Formats, Problem, Repair, RepairKind, Repairs, Schema};
 pub use hooks::{Before, Hook};
 pub use journal::{End, Intended, Intention, Journal, MemoryJournal, Record, Settled, Written};
 pub use policy::{AllowEverything, Answer, Approver, DefaultPolicy, Guard, Policy, Question};
@@ -46,6 +48,8 @@ mod doctests {
     pub struct FirstTool;
     #[doc = include_str!("../../../docs/guide/turns.md")]
     pub struct Turns;
+    #[doc = include_str!("../../../docs/guide/arguments.md")]
+    pub struct Arguments;
     #[doc = include_str!("../../../docs/guide/judging.md")]
     pub struct Judging;
 }

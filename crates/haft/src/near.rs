@@ -26,7 +26,7 @@ pub(crate) fn nearest<'a>(
 }
 
 /// Case and separators are the commonest slips.
-fn fold(text: &str) -> String {
+pub(crate) fn fold(text: &str) -> String {
     text.chars().filter(|c| !matches!(c, '_' | '-')).flat_map(char::to_lowercase).collect()
 }
 

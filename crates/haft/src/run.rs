@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use haft_core::{Label, RunId, Scope, Store};
+use haft_core::{Label, RunId, Scope, Store, ToolName};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -33,6 +33,7 @@ pub(crate) struct RunCore {
     view: View,
     cycle: AtomicU32,
     label: Mutex<Label>,
+    pub(crate) slips: Slips,
     /// The last shelf seen through the view, so that an unchanged catalog costs nothing.
     seen: Mutex<Option<(Arc<Shelf>, Arc<Shelf>)>>,
 }
@@ -69,6 +70,52 @@ impl RunCore {
         let through = Arc::new(shelf.seen_through(&self.view, problems));
         *seen = Some((shelf, Arc::clone(&through)));
         through
+    }
+}
+
+/// In how many turns in a row each tool was called with arguments that do not fit.
+#[derive(Default)]
+pub(crate) struct Slips {
+    /// Whether there are any, so that calls that fit need not lock.
+    any: AtomicBool,
+    counts: Mutex<Vec<Slip>>,
+}
+
+struct Slip {
+    tool: ToolName,
+    cycle: u32,
+    count: u32,
+}
+
+impl Slips {
+    /// A model that fails at more tools than this at a time needs more than an example.
+    const MOST: usize = 32;
+
+    /// Counts one more, and returns how many there are now. Several in one turn count once: the
+    /// model has not been told of the first when it writes the second.
+    pub(crate) fn count(&self, tool: &ToolName, cycle: u32) -> u32 {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        self.any.store(true, Ordering::Relaxed);
+        if let Some(slip) = counts.iter_mut().find(|slip| slip.tool == *tool) {
+            slip.count = slip.count.saturating_add(u32::from(slip.cycle != cycle));
+            slip.cycle = cycle;
+            return slip.count;
+        }
+        if counts.len() >= Self::MOST {
+            counts.remove(0);
+        }
+        counts.push(Slip { tool: tool.clone(), cycle, count: 1 });
+        1
+    }
+
+    /// Starts again, because a call fits.
+    pub(crate) fn forget(&self, tool: &ToolName) {
+        if !self.any.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.retain(|slip| slip.tool != *tool);
+        self.any.store(!counts.is_empty(), Ordering::Relaxed);
     }
 }
 
@@ -213,6 +260,7 @@ impl RunBuilder {
             floor: Arc::default(),
             cycle: AtomicU32::new(0),
             label: Mutex::new(Label::CLEAN),
+            slips: Slips::default(),
             seen: Mutex::new(None),
             base: self.scope,
             view: self.view,

@@ -4,16 +4,18 @@
 //! that admission only looks things up. A schema that does not compile is an error here and
 //! never at call time.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use haft_core::{Body, Claim, DynTool, Isolation, Manifest, Spec, ToolName, Unknown};
-use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
 use super::fill::Fill;
-use crate::error::{Error, ErrorKind};
+use crate::{
+    error::{Error, ErrorKind},
+    fit::Schema,
+};
 
 /// One registered tool, frozen.
 pub struct Entry {
@@ -21,10 +23,8 @@ pub struct Entry {
     source: Arc<str>,
     spec: Spec,
     declared: Claim,
-    input: Value,
-    output: Option<Value>,
-    validator: Arc<Validator>,
-    output_validator: Option<Arc<Validator>>,
+    input: Schema,
+    output: Option<Schema>,
     fill: Arc<Fill>,
     known: Option<Vec<String>>,
     body: Arc<dyn Body>,
@@ -71,21 +71,21 @@ impl Entry {
         let bad_schema = |what: &str, e: &dyn fmt::Display| {
             refuse(ErrorKind::BadSchema, format!("its {what} schema does not compile: {e}"))
         };
-        let input = close(tool.input_schema().clone(), spec.unknown)
+        let closed = close(tool.input_schema().clone(), spec.unknown)
             .map_err(|e| bad_schema("input", &e))?;
-        let validator = compile(&input).map_err(|e| bad_schema("input", &e))?;
-        let output_validator = match tool.output_schema() {
-            Some(schema) => Some(compile(schema).map_err(|e| bad_schema("output", &e))?),
+        let input = Schema::compile(&closed).map_err(|e| bad_schema("input", &e))?;
+        let output = match tool.output_schema() {
+            Some(schema) => Some(Schema::compile(schema).map_err(|e| bad_schema("output", &e))?),
             None => None,
         };
-        let known = known_properties(&input);
-        let fill = Fill::of(&input);
+        let known = known_properties(&closed);
+        let fill = Fill::of(&closed);
         for (key, default) in fill.defaults() {
             let alone = json!({ key: default });
             let place = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
             // Alone it may lack what is required; what counts is whether the default itself fits.
-            let wrong = validator
-                .iter_errors(&alone)
+            let wrong = input
+                .errors(&alone)
                 .find(|e| e.instance_path().as_str().starts_with(&place));
             if let Some(error) = wrong {
                 return Err(bad_schema(
@@ -97,27 +97,25 @@ impl Entry {
         for example in &spec.examples {
             let mut filled = example.clone();
             fill.apply(&mut filled);
-            if let Some(error) = validator.iter_errors(&filled).next() {
+            if let Some(error) = input.errors(&filled).next() {
                 return Err(refuse(
                     ErrorKind::BadTool,
                     format!("the example {example} does not fit its own schema: {error}"),
                 ));
             }
         }
-        let hash = hash(&Manifest::new(&spec, input.clone(), tool.output_schema().cloned()));
+        let hash = hash(&Manifest::new(&spec, closed, tool.output_schema().cloned()));
         Ok(Self {
             declared: spec.claim(),
             source: Arc::clone(source),
             slots: spec
                 .concurrency
                 .map(|n| Arc::new(Semaphore::new(n.min(Semaphore::MAX_PERMITS)))),
-            output: tool.output_schema().cloned(),
             body: Arc::clone(tool.body()),
             name,
             spec,
             input,
-            validator: Arc::new(validator),
-            output_validator: output_validator.map(Arc::new),
+            output,
             fill: Arc::new(fill),
             known,
             hash,
@@ -158,8 +156,6 @@ impl Entry {
             declared: self.declared.clone(),
             input: self.input.clone(),
             output: self.output.clone(),
-            validator: Arc::clone(&self.validator),
-            output_validator: self.output_validator.clone(),
             fill: Arc::clone(&self.fill),
             known: self.known.clone(),
             body: Arc::clone(&self.body),
@@ -189,13 +185,13 @@ impl Entry {
     /// Returns the schema that calls are validated against.
     #[must_use]
     pub fn input_schema(&self) -> &Value {
-        &self.input
+        self.input.source()
     }
 
     /// Returns the schema that structured results are checked against.
     #[must_use]
     pub fn output_schema(&self) -> Option<&Value> {
-        self.output.as_ref()
+        self.output.as_ref().map(Schema::source)
     }
 
     /// Returns the hash of its definition, in hexadecimal.
@@ -207,7 +203,11 @@ impl Entry {
     /// Returns everything declared, as data.
     #[must_use]
     pub fn manifest(&self) -> Manifest {
-        let mut manifest = Manifest::new(&self.spec, self.input.clone(), self.output.clone());
+        let mut manifest = Manifest::new(
+            &self.spec,
+            self.input_schema().clone(),
+            self.output_schema().cloned(),
+        );
         manifest.name = self.name.to_string();
         manifest
     }
@@ -224,12 +224,12 @@ impl Entry {
         &self.body
     }
 
-    pub(crate) fn validator(&self) -> &Validator {
-        &self.validator
+    pub(crate) fn input(&self) -> &Schema {
+        &self.input
     }
 
-    pub(crate) fn output_validator(&self) -> Option<&Validator> {
-        self.output_validator.as_deref()
+    pub(crate) fn output(&self) -> Option<&Schema> {
+        self.output.as_ref()
     }
 
     pub(crate) fn fill(&self) -> &Fill {
@@ -258,92 +258,6 @@ impl fmt::Debug for Entry {
             .finish_non_exhaustive()
     }
 }
-
-/// Compiles a schema offline and with bounded patterns: linear time where the pattern allows it,
-/// a backtrack limit where it needs look-around.
-fn compile(schema: &Value) -> Result<Validator, String> {
-    if unfolded(schema) > UNFOLDED {
-        return Err(format!(
-            "its references unfold into more than {UNFOLDED} parts, which no call could be checked against in time"
-        ));
-    }
-    let options = || {
-        jsonschema::options()
-            .offline()
-            .should_validate_formats(true)
-            .should_ignore_unknown_formats(true)
-    };
-    let draft = match schema.get("$schema").and_then(Value::as_str) {
-        Some(_) => Draft::Draft202012.detect(schema),
-        None => Draft::Draft202012,
-    };
-    options()
-        .with_draft(draft)
-        .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_SIZE))
-        .build(schema)
-        .or_else(|_| {
-            options()
-                .with_draft(draft)
-                .with_pattern_options(
-                    PatternOptions::fancy_regex()
-                        .backtrack_limit(BACKTRACKS)
-                        .size_limit(PATTERN_SIZE),
-                )
-                .build(schema)
-        })
-        .map_err(|e| e.to_string())
-}
-
-/// An honest schema unfolds into a few thousand parts.
-const UNFOLDED: u64 = 1_000_000;
-
-/// Counts the parts of a schema with every local reference followed, as a validator may have to
-/// follow them for a single value. Each definition is counted once and then remembered.
-fn unfolded(schema: &Value) -> u64 {
-    fn count(root: &Value, node: &Value, seen: &mut HashMap<String, u64>, depth: usize) -> u64 {
-        // Deeper than any honest schema; the validator has its own guard for what is.
-        if depth > 200 {
-            return u64::MAX;
-        }
-        let below =
-            |value: &Value, seen: &mut HashMap<String, u64>| count(root, value, seen, depth + 1);
-        match node {
-            Value::Array(list) => {
-                list.iter().fold(1, |sum: u64, item| sum.saturating_add(below(item, seen)))
-            }
-            Value::Object(map) => {
-                let mut sum: u64 = 1;
-                for (key, value) in map {
-                    // Definitions count where they are referred to.
-                    if key != "$defs" && key != "definitions" {
-                        sum = sum.saturating_add(below(value, seen));
-                    }
-                }
-                if let Some(target) = map.get("$ref").and_then(Value::as_str)
-                    && let Some(found) = target.strip_prefix('#').and_then(|p| root.pointer(p))
-                {
-                    let known = seen.get(target).copied();
-                    let unfolded = known.unwrap_or_else(|| {
-                        // Met again before its end it is recursive: then the value bounds it.
-                        seen.insert(target.to_owned(), 1);
-                        let unfolded = count(root, found, seen, depth + 1);
-                        seen.insert(target.to_owned(), unfolded);
-                        unfolded
-                    });
-                    sum = sum.saturating_add(unfolded);
-                }
-                sum
-            }
-            _ => 0,
-        }
-    }
-    count(schema, schema, &mut HashMap::new(), 0)
-}
-
-/// A pattern that compiles to more than this is an attack or an accident.
-const PATTERN_SIZE: usize = 1 << 20;
-/// Enough for honest look-around on argument-sized text; past it the value counts as invalid.
-const BACKTRACKS: usize = 100_000;
 
 /// Makes the root an object schema, and closes it when unknown arguments are refused and the
 /// schema itself does not say.
@@ -443,22 +357,15 @@ mod tests {
     }
 
     #[test]
-    fn look_around_falls_back_to_a_bounded_engine() {
-        let entry = freeze(spec(), json!({"properties": {"a": {"pattern": "^(?!x)"}}})).unwrap();
-        assert!(entry.validator().is_valid(&json!({"a": "y"})));
-        assert!(!entry.validator().is_valid(&json!({"a": "x"})));
-    }
-
-    #[test]
     fn unknown_arguments_are_refused_unless_the_schema_or_the_tool_says_otherwise() {
         let closed = freeze(spec(), json!({"properties": {"a": true}})).unwrap();
-        assert!(!closed.validator().is_valid(&json!({"b": 1})));
+        assert!(!closed.input().is_valid(&json!({"b": 1})));
         let open = freeze(spec(), json!({"additionalProperties": true})).unwrap();
-        assert!(open.validator().is_valid(&json!({"b": 1})));
+        assert!(open.input().is_valid(&json!({"b": 1})));
         let parts = json!({"allOf": [{"properties": {"a": true}}], "properties": {"b": true}});
         let combined = freeze(spec(), parts).unwrap();
-        assert!(combined.validator().is_valid(&json!({"a": 1, "b": 2})));
-        assert!(!combined.validator().is_valid(&json!({"c": 1})));
+        assert!(combined.input().is_valid(&json!({"a": 1, "b": 2})));
+        assert!(!combined.input().is_valid(&json!({"c": 1})));
     }
 
     #[test]

@@ -5,6 +5,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::fit::whole;
+
 /// What to write where.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fill {
@@ -45,7 +47,8 @@ impl Fill {
             .flatten()
             .map(|(key, schema)| {
                 let inner = Self::at(root, schema, depth, left);
-                let mut default = schema.get("default").cloned();
+                // A default of null says that leaving it out means null; it is not an argument.
+                let mut default = schema.get("default").filter(|d| !d.is_null()).cloned();
                 if let Some(default) = &mut default {
                     inner.apply(default);
                 }
@@ -129,17 +132,6 @@ fn sole_branch(node: &Map<String, Value>) -> Option<&Value> {
     }
 }
 
-/// `3.0` as `3`, when nothing is lost.
-fn whole(number: &serde_json::Number) -> Option<serde_json::Number> {
-    if !number.is_f64() {
-        return None;
-    }
-    let float = number.as_f64()?;
-    // Up to 2^53 every whole float is exact; beyond, the digits would be invented.
-    const EXACT: f64 = 9_007_199_254_740_992.0;
-    (float.fract() == 0.0 && float.abs() <= EXACT).then(|| (float as i64).into())
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -166,6 +158,15 @@ mod tests {
             json!({"b": {"x": "y"}, "c": [{"d": true}, {"d": false}], "a": 1})
         );
         assert_eq!(filled(schema, json!({"a": null})), json!({"a": null}));
+    }
+
+    #[test]
+    fn a_default_of_null_is_not_written() {
+        let schema = json!({"properties": {
+            "a": {"type": ["string", "null"], "default": null},
+            "b": {"properties": {"c": {"default": null}, "d": {"default": 0}}},
+        }});
+        assert_eq!(filled(schema, json!({"b": {}})), json!({"b": {"d": 0}}));
     }
 
     #[test]

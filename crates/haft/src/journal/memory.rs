@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Intended, Journal, Settled, Written};
+use crate::fit::Repair;
 
 /// What is kept of one call.
 #[derive(Debug, Clone, Serialize)]
@@ -42,6 +43,9 @@ pub struct Intention {
     pub class: Class,
     /// Who allowed it, and why.
     pub verdict: Verdict,
+    /// What was changed in the model's arguments so that they could be read or fit.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub repairs: Vec<Repair>,
 }
 
 /// How a call ended.
@@ -113,6 +117,7 @@ impl Journal for MemoryJournal {
             arguments: Arc::clone(intended.arguments),
             class: intended.class,
             verdict: intended.verdict.clone(),
+            repairs: intended.repairs.to_vec(),
         };
         self.keep(self.lock(), record(intended.call, Some(intent), None));
         Written::Now(Ok(()))

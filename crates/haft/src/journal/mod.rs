@@ -18,6 +18,7 @@ use serde_json::Value;
 pub use self::memory::{End, Intention, MemoryJournal, Record};
 use crate::{
     envelope::Envelope,
+    fit::Repair,
     lifecycle::Permitted,
     watch::{within, words},
 };
@@ -34,6 +35,8 @@ pub struct Intended<'a> {
     pub class: Class,
     /// Who allowed it, and why.
     pub verdict: &'a Verdict,
+    /// What was changed in the model's arguments so that they could be read or fit.
+    pub repairs: &'a [Repair],
 }
 
 /// A call that has ended, whether or not it ran.
@@ -97,6 +100,7 @@ pub(crate) async fn intend(
         arguments: admitted.arguments(),
         class: admitted.claim().class,
         verdict: permitted.verdict(),
+        repairs: admitted.repairs(),
     };
     let started = catch_unwind(AssertUnwindSafe(|| journal.intend(&intended)));
     let took_time = matches!(started, Ok(Written::Later(_)));

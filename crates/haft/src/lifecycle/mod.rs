@@ -51,6 +51,13 @@ pub(crate) async fn walk(
         arguments: admitted.as_ref().ok().map(|a| Arc::clone(a.arguments())),
         class: admitted.as_ref().ok().map(|a| a.claim().class),
     });
+    let repairs = admitted.as_ref().ok().and_then(Admitted::shared_repairs);
+    if let Some(repairs) = &repairs {
+        turn.inner.events.tell(|| Event::Repaired {
+            call: cx.call_id().clone(),
+            repairs: Arc::clone(repairs),
+        });
+    }
     let unfinished = Unfinished { turn: &turn, cx: &cx, began };
     let (label, bound) = match &admitted {
         Ok(admitted) => {
@@ -78,6 +85,7 @@ pub(crate) async fn walk(
         label: label.join(cx.heard_label()),
         cut: outcome.1,
         outcome: outcome.0,
+        repairs,
         elapsed: began.elapsed(),
     };
     settle(&turn, &cx, &mut envelope).await;

@@ -156,14 +156,14 @@ fn outcome(ended: Ended) -> Result<Output, Failure> {
 /// Checks structured output against the schema it was declared with.
 fn checked(entry: &Entry, outcome: Result<Output, Failure>) -> Result<Output, Failure> {
     let output = outcome?;
-    let Some(validator) = entry.output_validator() else { return Ok(output) };
+    let Some(schema) = entry.output() else { return Ok(output) };
     let wrong = |why: String| {
         Failure::new(Code::BadOutput, "the tool's result does not have the form it declares")
             .with_source(why)
     };
     let problem = match &output.structured {
         None => Some("no structured data".to_owned()),
-        Some(data) => validator.iter_errors(data).next().map(|e| e.to_string()),
+        Some(data) => schema.errors(data).next().map(|e| e.to_string()),
     };
     match problem {
         Some(problem) => Err(wrong(problem)),

@@ -1,4 +1,4 @@
-//! Takes a call in: resolve the name, parse, validate, settle defaults, decode, claim.
+//! Takes a call in: resolve the name, parse, repair, validate, settle defaults, decode, claim.
 //!
 //! In: what the model wrote. Out: an `Admitted`, or the failure that answers it. No I/O, no clock,
 //! no judgement. Everything after this room sees one frozen JSON.
@@ -10,12 +10,10 @@ use std::sync::Arc;
 use haft_core::{Args, Claim, Code, Context, Failure, ToolName};
 use serde_json::{Map, Value};
 
-use super::{
-    call::{Arguments, Call},
-    parse, problem,
-};
+use super::call::{Arguments, Call};
 use crate::{
     catalog::{Entry, Found, Snapshot, Withheld},
+    fit::{Repair, Repairs, parse, problem, syntax},
     watch::caught,
 };
 
@@ -30,6 +28,17 @@ pub(crate) struct Parts {
     pub(crate) args: Args,
     pub(crate) claim: Claim,
     pub(crate) cx: Context,
+    /// What was changed in what the model wrote; most often nothing.
+    pub(crate) repairs: Option<Arc<[Repair]>>,
+}
+
+/// On which terms calls are taken in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    /// The longest arguments that are read at all, in bytes.
+    pub(crate) limit: usize,
+    /// What is repaired.
+    pub(crate) repair: Repairs,
 }
 
 impl Admitted {
@@ -57,6 +66,17 @@ impl Admitted {
         &self.0.cx
     }
 
+    /// Returns what was changed in the model's arguments so that they could be read or fit. A
+    /// hook's rewrite and a person's edit are never repaired.
+    #[must_use]
+    pub fn repairs(&self) -> &[Repair] {
+        self.0.repairs.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn shared_repairs(&self) -> Option<Arc<[Repair]>> {
+        self.0.repairs.clone()
+    }
+
     pub(crate) fn args(&self) -> &Args {
         &self.0.args
     }
@@ -73,8 +93,10 @@ impl Admitted {
                 format!("the arguments must be an object, got {}", parse::kind(&arguments)),
             ));
         };
-        let Parts { entry, cx, .. } = *self.0;
-        take_in(entry, map, cx)
+        let Parts { entry, cx, repairs, .. } = *self.0;
+        let mut admitted = take_in(entry, map, cx, Repairs::Off, Vec::new())?;
+        admitted.0.repairs = repairs;
+        Ok(admitted)
     }
 }
 
@@ -121,10 +143,16 @@ pub(crate) fn admit(
     entry: Arc<Entry>,
     call: Call,
     cx: Context,
-    limit: usize,
+    terms: Terms,
 ) -> Result<Admitted, Failure> {
+    let Terms { limit, repair } = terms;
+    let mut repairs = Vec::new();
     let map = match call.arguments {
-        Arguments::Text(text) => parse::object(&text, limit)?,
+        Arguments::Text(text) => {
+            let (map, steps) = syntax::object(&text, limit, repair)?;
+            repairs = steps;
+            map
+        }
         Arguments::Json(Value::Object(map)) => {
             let mut left = limit;
             if !map.iter().all(|(key, value)| fits(key, value, &mut left, MAX_DEPTH)) {
@@ -139,29 +167,46 @@ pub(crate) fn admit(
         // Providers that carry data write "no arguments" in several ways.
         Arguments::Json(Value::Null) => Map::new(),
         Arguments::Json(other) => {
-            return Err(Failure::new(
-                Code::UnparseableArguments,
-                format!("the arguments must be a JSON object, got {}", parse::kind(&other)),
-            )
-            .with_next("send the arguments again as one JSON object"));
+            let inside = other.as_str().and_then(|text| syntax::unwrapped(text, limit, repair));
+            let Some((map, steps)) = inside else {
+                return Err(Failure::new(
+                    Code::UnparseableArguments,
+                    format!("the arguments must be a JSON object, got {}", parse::kind(&other)),
+                )
+                .with_next("send the arguments again as one JSON object"));
+            };
+            repairs = steps;
+            map
         }
     };
-    take_in(entry, map, cx)
+    take_in(entry, map, cx, repair, repairs)
 }
 
 fn take_in(
     entry: Arc<Entry>,
     mut map: Map<String, Value>,
     cx: Context,
+    repair: Repairs,
+    mut repairs: Vec<Repair>,
 ) -> Result<Admitted, Failure> {
     entry.drop_unknown(&mut map);
     let mut json = Value::Object(map);
-    if !entry.validator().is_valid(&json) {
-        return Err(problem::describe(&entry, &json));
+    let schema = entry.input();
+    let refused = |json: &Value| problem::describe(schema, entry.name().as_str(), json);
+    if !schema.is_valid(&json) {
+        // What may destroy is repaired only where there is nothing to interpret.
+        let steps = match repair {
+            Repairs::Off => Vec::new(),
+            _ => schema.repair(&mut json, entry.declared().may_destroy()),
+        };
+        if steps.is_empty() {
+            return Err(refused(&json));
+        }
+        repairs.extend(steps);
     }
     // What a default adds must fit as well; the schema's author may have slipped below the top level.
-    if entry.fill().apply(&mut json) && !entry.validator().is_valid(&json) {
-        return Err(problem::describe(&entry, &json));
+    if entry.fill().apply(&mut json) && !schema.is_valid(&json) {
+        return Err(refused(&json));
     }
     let json = Arc::new(json);
     // Decoding and claiming run the author's code (a `Deserialize`, a claim function).
@@ -176,7 +221,8 @@ fn take_in(
     let claimed = caught(|| entry.body().claim(entry.declared().clone(), &args, &cx));
     // FAIL CLOSED: a claim that panics is the strictest claim.
     let claim = claimed.map(Claim::settled).unwrap_or_else(|_| Claim::strictest());
-    Ok(Admitted(Box::new(Parts { entry, json, args, claim, cx })))
+    let repairs = (!repairs.is_empty()).then(|| repairs.into());
+    Ok(Admitted(Box::new(Parts { entry, json, args, claim, cx, repairs })))
 }
 
 /// Data is nested no deeper than text may be.

@@ -21,11 +21,18 @@ use tokio::{
 };
 
 use super::{
-    admit,
+    admit::{self, Admitted, Terms},
     call::{Call, Stop},
     launch::launch,
 };
-use crate::{catalog::Snapshot, event::Event, lifecycle, run::RunCore, runtime::Inner};
+use crate::{
+    catalog::Snapshot,
+    event::Event,
+    fit::{Repairs, problem},
+    lifecycle,
+    run::RunCore,
+    runtime::Inner,
+};
 
 /// What all calls of one turn share.
 pub(crate) struct TurnCore {
@@ -78,6 +85,43 @@ impl TurnCore {
         meant: ToolName,
     ) -> Context {
         Context::new(Arc::clone(&self.scope), id, called, meant, Arc::clone(self) as _)
+    }
+
+    /// On which terms calls are taken in. A message that ended badly is never repaired: what is
+    /// missing could change the meaning.
+    pub(crate) fn terms(&self) -> Terms {
+        let config = &self.inner.config;
+        let ended_badly = self.end.get().is_some_and(|stop| stop.why_not().is_some());
+        let repair = if ended_badly { Repairs::Off } else { config.repair };
+        Terms { limit: config.max_arguments, repair }
+    }
+
+    /// Counts in how many turns in a row a tool was called with arguments that do not fit, and adds
+    /// an example from the second on.
+    pub(crate) fn learn(
+        &self,
+        cx: &Context,
+        admitted: Result<Admitted, Failure>,
+    ) -> Result<Admitted, Failure> {
+        match admitted {
+            Ok(admitted) => {
+                self.run.slips.forget(cx.meant());
+                Ok(admitted)
+            }
+            Err(failure)
+                if matches!(failure.code(), Code::BadArguments | Code::UnparseableArguments) =>
+            {
+                if self.run.slips.count(cx.meant(), cx.cycle()) < 2 {
+                    return Err(failure);
+                }
+                let entry = self.snapshot.get(cx.meant().as_str());
+                Err(match entry {
+                    Some(entry) => problem::with_example(entry.input(), failure),
+                    None => failure,
+                })
+            }
+            Err(failure) => Err(failure),
+        }
     }
 
     /// Makes room for so many calls.
@@ -305,8 +349,9 @@ async fn nested(turn: Arc<TurnCore>, cx: Context, call: Call) -> Result<Output, 
     if let Some((code, why)) = cx.why_stopped() {
         inner.stop(code, why);
     }
-    let admitted =
-        entry.and_then(|entry| admit::admit(entry, call, inner.clone(), config.max_arguments));
+    let terms = turn.terms();
+    let admitted = entry.and_then(|entry| admit::admit(entry, call, inner.clone(), terms));
+    let admitted = turn.learn(&inner, admitted);
     let deadline = cx.deadline().map(Instant::from_std);
     let parent = Box::new(lifecycle::Parent { cx: cx.clone(), claim, deadline });
     // The walk goes on without us if we are dropped; it is told to stop, and stays listed until it

@@ -69,8 +69,8 @@ pub(super) fn take_in(core: &Arc<TurnCore>, call: Call) -> (Context, Result<Admi
     let entry = admit::resolve(&core.snapshot, &call.name);
     let meant = entry.as_ref().map_or_else(|_| call.name.clone(), |e| e.name().clone());
     let cx = core.context(call.id.clone(), call.name.clone(), meant);
-    let limit = core.inner.config.max_arguments;
-    let admitted = entry.and_then(|entry| admit::admit(entry, call, cx.clone(), limit));
+    let terms = core.terms();
+    let admitted = entry.and_then(|entry| admit::admit(entry, call, cx.clone(), terms));
     (cx, admitted)
 }
 
@@ -107,7 +107,8 @@ impl Intake {
     pub fn push(&mut self, mut call: Call) {
         let twice = self.name(&mut call);
         let (id, called) = (call.id.clone(), call.name.clone());
-        let (cx, mut admitted) = take_in(&self.core, call);
+        let (cx, admitted) = take_in(&self.core, call);
+        let mut admitted = self.core.learn(&cx, admitted);
         self.core.take_in(&cx);
         if let Some(first) = twice {
             admitted = Err(Failure::new(
@@ -255,8 +256,12 @@ impl Intake {
     fn may_start(&self, at: usize) -> bool {
         match &self.rows[at].state {
             State::Waiting(admitted, _) => {
+                // What was repaired waits as well: a message that turns out to be cut off must not
+                // have run anything that was not written as it should be.
                 self.core.end.get().is_some()
-                    || admitted.as_ref().map_or(true, |a| a.claim().class == Class::ReadOnly)
+                    || admitted.as_ref().map_or(true, |a| {
+                        a.claim().class == Class::ReadOnly && a.repairs().is_empty()
+                    })
             }
             State::Flying | State::Done(_) => false,
         }
@@ -360,6 +365,7 @@ fn lost(id: CallId, called: ToolName) -> Envelope {
         },
         label: Label::CLEAN,
         cut: None,
+        repairs: None,
         elapsed: std::time::Duration::ZERO,
     }
 }

@@ -6,8 +6,6 @@
 //! INVARIANT: every call gets exactly one answer, and answers keep the model's order.
 
 mod call;
-mod parse;
-mod problem;
 mod admit;
 mod plan;
 mod floor;

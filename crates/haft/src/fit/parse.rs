@@ -24,15 +24,19 @@ pub(crate) fn object(text: &str, limit: usize) -> Result<Map<String, Value>, Fai
     if text.trim().is_empty() {
         return Ok(Map::new());
     }
-    let mut reader = serde_json::Deserializer::from_str(text);
-    let value = Strict
-        .deserialize(&mut reader)
-        .and_then(|value| reader.end().map(|()| value))
-        .map_err(|e| wrong(format!("the arguments are not valid JSON: {e}")))?;
+    let value =
+        strict(text).map_err(|e| wrong(format!("the arguments are not valid JSON: {e}")))?;
     match value {
         Value::Object(map) => Ok(map),
         other => Err(wrong(format!("the arguments must be a JSON object, got {}", kind(&other)))),
     }
+}
+
+/// Reads JSON text to its end: no duplicate keys, nothing behind it, bounded depth.
+pub(super) fn strict(text: &str) -> Result<Value, serde_json::Error> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let value = Strict.deserialize(&mut reader)?;
+    reader.end().map(|()| value)
 }
 
 /// Returns what a value is called in messages.

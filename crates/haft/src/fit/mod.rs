@@ -1,0 +1,23 @@
+//! Whether arguments fit a tool's schema, what is wrong when they do not, and what may be repaired.
+//!
+//! In: a JSON Schema and what a model wrote. Out: yes or no, lines that a model can act on, or a
+//! value that fits and a list of what was changed to make it fit. Pure: no clock, no I/O, nothing
+//! is fetched. Whether the call may run is decided elsewhere.
+//!
+//! INVARIANT: a value that fits is never changed, and a value that was changed fits.
+
+mod schema;
+mod places;
+pub(crate) mod parse;
+pub(crate) mod syntax;
+mod union;
+pub(crate) mod problem;
+mod example;
+mod repair;
+
+pub use self::{
+    problem::Problem,
+    repair::{Repair, RepairKind, Repairs},
+    schema::{Formats, Schema},
+};
+pub(crate) use self::repair::whole;

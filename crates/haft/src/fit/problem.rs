@@ -1,0 +1,556 @@
+//! Tells a model what is wrong with its arguments: where, what is expected, what came, and the
+//! nearest name.
+//!
+//! In: a schema and a value it refused. Out: one problem per place, sorted by depth then place, and
+//! a failure of at most eight lines. Of a union only the branch that was meant is reported. What the
+//! schema marks as a secret is never shown back.
+
+use std::fmt::{self, Write};
+
+use haft_core::{Code, Failure};
+use jsonschema::{ValidationError, error::TypeKind, error::ValidationErrorKind as Kind};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    parse::kind,
+    places::Places,
+    schema::Schema,
+    union::{Choice, Union},
+};
+use crate::near::nearest;
+
+/// More lines than this are noise: fixing the first few usually fixes the rest.
+const SHOWN: usize = 8;
+/// Past this, problems are not even counted.
+const COUNTED: usize = 100;
+/// How much of a wrong value is shown.
+const VALUE: usize = 80;
+/// How much of a place is shown; an honest one is far shorter.
+const PLACE: usize = 300;
+/// A union in a union in a union: below this one line must do.
+const UNIONS: usize = 4;
+/// How many of the other branches are named.
+const OTHERS: usize = 4;
+/// A longer example costs the model more than it helps.
+const EXAMPLE: usize = 1_000;
+
+/// One thing that is wrong with a value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Problem {
+    /// Where, as a JSON pointer; empty for the whole value.
+    pub pointer: String,
+    /// The keyword of the schema that is not satisfied.
+    pub keyword: String,
+    /// What is expected there, what came, and what was probably meant.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = if self.pointer.is_empty() { "/" } else { &self.pointer };
+        write!(f, "{place}: {}", self.message)
+    }
+}
+
+/// Returns what is wrong with a value, in the order it is told.
+pub(super) fn problems(schema: &Schema, value: &Value) -> Vec<Problem> {
+    let teller = Teller { places: schema.places(), value };
+    let mut problems = Vec::new();
+    for error in schema.errors(value).take(COUNTED) {
+        teller.tell(&error, UNIONS, &mut problems);
+    }
+    problems.sort_by(|a, b| {
+        let depth = |p: &Problem| p.pointer.matches('/').count();
+        (depth(a), &a.pointer, &a.message).cmp(&(depth(b), &b.pointer, &b.message))
+    });
+    // Two branches, or two parts of one schema, may have the same thing to say.
+    problems.dedup();
+    problems.truncate(COUNTED);
+    problems
+}
+
+/// Describes to a model why the arguments of a call do not fit.
+pub(crate) fn describe(schema: &Schema, tool: &str, arguments: &Value) -> Failure {
+    let problems = problems(schema, arguments);
+    let all = problems.len();
+    let mut message = match all {
+        0 | 1 => String::new(),
+        COUNTED.. => format!("{COUNTED} or more problems with the arguments:\n"),
+        n => format!("{n} problems with the arguments:\n"),
+    };
+    for problem in problems.iter().take(SHOWN) {
+        let _ = writeln!(message, "{problem}");
+    }
+    if all > SHOWN {
+        let _ = writeln!(message, "… and {} more", all - SHOWN);
+    }
+    Failure::new(Code::BadArguments, message.trim_end())
+        .with_next(format!("call `{tool}` again with this fixed"))
+}
+
+/// Adds a minimal valid example to a failure, for a model that failed at the same call before.
+pub(crate) fn with_example(schema: &Schema, failure: Failure) -> Failure {
+    let example = schema.example().map(|example| example.to_string());
+    let Some(example) = example.filter(|text| text.len() <= EXAMPLE) else { return failure };
+    let message = format!("{}\nArguments that fit: {example}", failure.message());
+    let told = Failure::new(failure.code(), message);
+    match failure.next() {
+        Some(next) => told.with_next(next),
+        None => told,
+    }
+}
+
+/// What is needed to tell about one value.
+struct Teller<'a> {
+    places: Places<'a>,
+    value: &'a Value,
+}
+
+impl Teller<'_> {
+    /// Tells one error, or what is behind it when it is a union's.
+    fn tell(&self, error: &ValidationError<'_>, unions: usize, problems: &mut Vec<Problem>) {
+        if let Kind::AnyOf { context } | Kind::OneOfNotValid { context } = error.kind()
+            && let Some(unions) = unions.checked_sub(1)
+            && self.tell_union(error, context, unions, problems).is_some()
+        {
+            return;
+        }
+        let message = self.message(error);
+        self.push(error.instance_path().as_str(), error.kind().keyword(), message, problems);
+    }
+
+    fn push(&self, at: &str, keyword: &str, message: String, problems: &mut Vec<Problem>) {
+        if problems.len() < COUNTED {
+            let pointer = visible(cut(at, PLACE));
+            problems.push(Problem { pointer, keyword: keyword.to_owned(), message });
+        }
+    }
+
+    /// Tells what is wrong with the branch that was meant; nothing when no branch can be told.
+    fn tell_union(
+        &self,
+        error: &ValidationError<'_>,
+        against: &[Vec<ValidationError<'static>>],
+        unions: usize,
+        problems: &mut Vec<Problem>,
+    ) -> Option<()> {
+        let node = node(self.places.root(), error)?;
+        let keyword = error.kind().keyword();
+        let branches = node.get(keyword)?.as_array()?.as_slice();
+        let at = error.instance_path().as_str();
+        let value = self.value.pointer(at)?;
+        let union = Union { places: self.places, branches, against, at, value };
+        let one_of = |tags: &[&Value]| {
+            let shown: Vec<String> = tags.iter().take(10).map(|t| t.to_string()).collect();
+            format!("{}{}", shown.join(", "), if tags.len() > 10 { ", …" } else { "" })
+        };
+        match union.choose() {
+            Choice::NoSuchType => None,
+            Choice::TagMissing { key, tags } => {
+                let message =
+                    format!("`{key}` is missing; it is required, as one of {}", one_of(&tags));
+                self.push(at, "required", message, problems);
+                Some(())
+            }
+            Choice::NoSuchTag { key, tags } => {
+                let at = format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"));
+                let sent = value.get(key)?;
+                let mut message =
+                    format!("expected one of {}; got {}", one_of(&tags), self.got(&at, sent));
+                self.suggest(&at, sent, tags.iter().filter_map(|t| t.as_str()), &mut message);
+                self.push(&at, "enum", message, problems);
+                Some(())
+            }
+            Choice::Branch(chosen) => {
+                let first = problems.len();
+                for error in against.get(chosen)?.iter().take(COUNTED) {
+                    self.tell(error, unions, problems);
+                }
+                let told = problems.get_mut(first)?;
+                // That it could also be null is no news to whoever sent something.
+                let others: Vec<String> = (0..branches.len())
+                    .filter(|n| *n != chosen)
+                    .map(|n| union.label(n))
+                    .filter(|label| label != "null")
+                    .take(OTHERS + 1)
+                    .collect();
+                if !others.is_empty() {
+                    let stop = if told.message.ends_with('?') { "" } else { "." };
+                    let more = if others.len() > OTHERS { ", …" } else { "" };
+                    let shown = others.get(..OTHERS).unwrap_or(&others).join(", ");
+                    let chosen = union.label(chosen);
+                    let _ = write!(
+                        told.message,
+                        "{stop} This was read as {chosen}; also possible: {shown}{more}"
+                    );
+                }
+                Some(())
+            }
+        }
+    }
+
+    /// What came, in a few words.
+    fn got(&self, at: &str, value: &Value) -> String {
+        match value {
+            Value::Object(map) => format!("an object with {} keys", map.len()),
+            Value::Array(list) => format!("an array of {}", list.len()),
+            _ if self.places.is_secret(at) => "a hidden value".to_owned(),
+            other => format!("{} ({})", cut(&other.to_string(), VALUE), kind(other)),
+        }
+    }
+
+    /// Adds what was probably meant. A secret is not even nearly repeated.
+    fn suggest<'b>(
+        &self,
+        at: &str,
+        sent: &Value,
+        options: impl Iterator<Item = &'b str>,
+        text: &mut String,
+    ) {
+        if let Some(sent) = sent.as_str()
+            && let Some(near) = nearest(sent, options)
+            && !self.places.is_secret(at)
+        {
+            let _ = write!(text, ". Did you mean \"{near}\"?");
+        }
+    }
+
+    fn message(&self, error: &ValidationError<'_>) -> String {
+        let schema = self.places.root();
+        let at = error.instance_path().as_str();
+        let got = || self.got(at, error.instance());
+        match error.kind() {
+            Kind::Required { property } => {
+                let name = property.as_str().unwrap_or_default();
+                let slip = self
+                    .value
+                    .pointer(at)
+                    .and_then(Value::as_object)
+                    .zip(self.names(error))
+                    .and_then(|(sent, known)| {
+                        let strangers =
+                            sent.keys().map(String::as_str).filter(|k| !known.contains(k));
+                        nearest(name, strangers)
+                    });
+                match slip {
+                    Some(sent) => {
+                        format!("`{name}` is missing; you sent `{sent}`, the name is `{name}`")
+                    }
+                    None => format!("`{name}` is missing; it is required"),
+                }
+            }
+            Kind::AdditionalProperties { unexpected }
+            | Kind::UnevaluatedProperties { unexpected } => {
+                let known = self.names(error).unwrap_or_default();
+                let mut text = "unknown ".to_owned();
+                for (n, name) in unexpected.iter().take(SHOWN).enumerate() {
+                    let comma = if n > 0 { ", " } else { "" };
+                    let _ = write!(text, "{comma}`{}`", visible(cut(name, VALUE)));
+                    if let Some(near) = nearest(name, known.iter().copied()) {
+                        let _ = write!(text, " (did you mean `{near}`?)");
+                    }
+                }
+                let names: Vec<String> = known.iter().take(12).map(|k| format!("`{k}`")).collect();
+                match names.is_empty() {
+                    true => text + "; there are no arguments here",
+                    false => text + "; valid names are " + &names.join(", "),
+                }
+            }
+            Kind::Enum { options } => {
+                let list = options.as_array().map(Vec::as_slice).unwrap_or_default();
+                let shown: Vec<String> = list.iter().take(10).map(Value::to_string).collect();
+                let more = if list.len() > 10 { ", …" } else { "" };
+                let mut text = format!("expected one of {}{more}; got {}", shown.join(", "), got());
+                let options = list.iter().filter_map(Value::as_str);
+                self.suggest(at, error.instance(), options, &mut text);
+                text
+            }
+            Kind::Constant { expected_value } => {
+                let expected = cut(&expected_value.to_string(), VALUE);
+                let mut text = format!("expected {expected}; got {}", got());
+                let only = expected_value.as_str().into_iter();
+                self.suggest(at, error.instance(), only, &mut text);
+                text
+            }
+            Kind::Type { kind } => {
+                let expected =
+                    node(schema, error).and_then(expected).unwrap_or_else(|| match kind {
+                        TypeKind::Single(one) => one.to_string(),
+                        TypeKind::Multiple(some) => {
+                            some.iter().map(|t| t.to_string()).collect::<Vec<_>>().join(" or ")
+                        }
+                    });
+                format!("expected {expected}; got {}", got())
+            }
+            Kind::Minimum { limit } => self.bound(error, format_args!("at least {limit}")),
+            Kind::Maximum { limit } => self.bound(error, format_args!("at most {limit}")),
+            Kind::ExclusiveMinimum { limit } => {
+                self.bound(error, format_args!("more than {limit}"))
+            }
+            Kind::ExclusiveMaximum { limit } => {
+                self.bound(error, format_args!("less than {limit}"))
+            }
+            Kind::MinLength { limit } => {
+                self.bound(error, format_args!("at least {limit} characters"))
+            }
+            Kind::MaxLength { limit } => {
+                self.bound(error, format_args!("at most {limit} characters"))
+            }
+            Kind::MultipleOf { multiple_of } => {
+                format!("expected a multiple of {multiple_of}; got {}", got())
+            }
+            Kind::Pattern { pattern } => {
+                format!("expected text matching `{}`; got {}", cut(pattern, VALUE), got())
+            }
+            Kind::Format { format } => format!("expected a valid {format}; got {}", got()),
+            Kind::MinItems { limit } => format!("expected at least {limit} items; got {}", got()),
+            Kind::MaxItems { limit } => format!("expected at most {limit} items; got {}", got()),
+            Kind::UniqueItems => "the items must all be different".to_owned(),
+            Kind::PropertyNames { error } => {
+                format!("a name in this object is not allowed: {}", self.message(error))
+            }
+            Kind::AnyOf { .. } | Kind::OneOfNotValid { .. } => {
+                let expected = node(schema, error)
+                    .and_then(|n| n.get("anyOf").or_else(|| n.get("oneOf")))
+                    .and_then(Value::as_array)
+                    .map(|branches| {
+                        let words = branches.iter().filter_map(|b| {
+                            self.places.parts(b).into_iter().find_map(expected)
+                        });
+                        words.collect::<Vec<_>>().join(", or ")
+                    })
+                    .filter(|text| !text.is_empty())
+                    .unwrap_or_else(|| "one of the allowed shapes".to_owned());
+                format!("expected {expected}; got {}", got())
+            }
+            Kind::OneOfMultipleValid { .. } => {
+                format!("fits more than one of the allowed shapes, and must fit one; got {}", got())
+            }
+            other => format!("does not satisfy `{}`; got {}", other.keyword(), got()),
+        }
+    }
+
+    fn bound(&self, error: &ValidationError<'_>, limit: fmt::Arguments<'_>) -> String {
+        let expected = node(self.places.root(), error)
+            .and_then(expected)
+            .unwrap_or_else(|| limit.to_string());
+        format!(
+            "expected {expected}; got {}",
+            self.got(error.instance_path().as_str(), error.instance())
+        )
+    }
+
+    /// The property names that are known where the failing keyword stands.
+    fn names(&self, error: &ValidationError<'_>) -> Option<Vec<&str>> {
+        let names = self.places.names(node(self.places.root(), error)?);
+        (!names.is_empty()).then_some(names)
+    }
+}
+
+/// The schema node that holds the failing keyword.
+pub(super) fn node<'a>(schema: &'a Value, error: &ValidationError<'_>) -> Option<&'a Value> {
+    let path = error.schema_path().as_str();
+    schema.pointer(&path[..path.rfind('/')?])
+}
+
+/// A type with its limits, in words.
+pub(super) fn expected(node: &Value) -> Option<String> {
+    let kinds = match node.get("type")? {
+        Value::String(one) => one.clone(),
+        Value::Array(some) => {
+            some.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or ")
+        }
+        _ => return None,
+    };
+    let bound = |names: [&str; 2], word: &str, exclusive: &str| {
+        names
+            .iter()
+            .zip([word, exclusive])
+            .find_map(|(name, word)| Some(format!("{word} {}", node.get(*name)?)))
+    };
+    let mut limits: Vec<String> = Vec::new();
+    match (node.get("minimum"), node.get("maximum")) {
+        (Some(low), Some(high)) => limits.push(format!("from {low} to {high}")),
+        _ => {
+            limits.extend(bound(["minimum", "exclusiveMinimum"], "of at least", "above"));
+            limits.extend(bound(["maximum", "exclusiveMaximum"], "of at most", "below"));
+        }
+    }
+    match (node.get("minLength"), node.get("maxLength")) {
+        (Some(low), Some(high)) => limits.push(format!("of {low} to {high} characters")),
+        (Some(low), None) => limits.push(format!("of at least {low} {}", characters(low))),
+        (None, Some(high)) => limits.push(format!("of at most {high} {}", characters(high))),
+        (None, None) => {}
+    }
+    let article = if kinds.starts_with(['a', 'i', 'o', 'u']) { "an" } else { "a" };
+    let article = if kinds == "null" { String::new() } else { format!("{article} ") };
+    Some([format!("{article}{kinds}"), limits.join(" ")].join(" ").trim_end().to_owned())
+}
+
+fn characters(count: &Value) -> &'static str {
+    if *count == 1 { "character" } else { "characters" }
+}
+
+fn cut(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    format!("{}…", &text[..text.floor_char_boundary(most)])
+}
+
+/// A name is the model's own text; what it cannot do is begin a new line of ours.
+fn visible(text: String) -> String {
+    match text.contains(char::is_control) {
+        true => text.escape_debug().to_string(),
+        false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn told(schema: Value, arguments: Value) -> String {
+        describe(&Schema::compile(&schema).unwrap(), "t", &arguments).message().to_owned()
+    }
+
+    fn schema() -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "path": {"type": "string"},
+                "limit": {"type": "integer", "minimum": 1, "maximum": 2000},
+                "mode": {"enum": ["eq", "ne"]},
+                "key": {"type": "integer", "x-secret": true},
+            },
+            "required": ["path"],
+            "additionalProperties": false,
+        })
+    }
+
+    #[test]
+    fn each_problem_names_place_expected_and_got() {
+        insta::assert_snapshot!(
+            told(schema(), json!({"path": "a", "limit": "all"})),
+            @r#"/limit: expected an integer from 1 to 2000; got "all" (string)"#
+        );
+        insta::assert_snapshot!(
+            told(schema(), json!({"path": "a", "limit": 0})),
+            @"/limit: expected an integer from 1 to 2000; got 0 (integer)"
+        );
+        insta::assert_snapshot!(
+            told(schema(), json!({"path": "a", "mode": "EQ"})),
+            @r#"/mode: expected one of "eq", "ne"; got "EQ" (string). Did you mean "eq"?"#
+        );
+        insta::assert_snapshot!(
+            told(schema(), json!({"path": "a", "limt": 3})),
+            @"/: unknown `limt` (did you mean `limit`?); valid names are `path`, `limit`, `mode`, `key`"
+        );
+    }
+
+    #[test]
+    fn a_slip_in_a_required_name_is_told_as_one() {
+        let text = told(schema(), json!({"paht": "a"}));
+        assert!(text.contains("you sent `paht`, the name is `path`"), "{text}");
+    }
+
+    #[test]
+    fn a_secret_is_not_shown_back() {
+        let text = told(schema(), json!({"path": "a", "key": "hunter2"}));
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+
+    #[test]
+    fn at_most_eight_are_shown_and_long_values_are_cut() {
+        let schema = json!({"type": "object", "properties": {"a": {"items": {"type": "integer"}}}});
+        let text = told(schema, json!({"a": vec!["é".repeat(500); 20]}));
+        assert_eq!(text.lines().count(), 1 + 8 + 1, "{text}");
+        assert!(text.contains("20 problems") && text.contains("and 12 more"));
+        assert!(text.len() < 2_000);
+    }
+
+    #[test]
+    fn of_a_union_only_the_branch_that_was_meant_is_told() {
+        let shapes = json!({"properties": {"shape": {"oneOf": [
+            {"$ref": "#/$defs/circle"},
+            {"type": "object", "properties": {"kind": {"const": "line"}, "length": {"type": "number"}}, "required": ["kind", "length"]},
+            {"type": "string"},
+        ]}}, "$defs": {"circle": {
+            "type": "object", "properties": {"kind": {"const": "circle"}, "radius": {"type": "number", "minimum": 0}},
+            "required": ["kind", "radius"], "additionalProperties": false,
+        }}});
+        insta::assert_snapshot!(
+            told(shapes.clone(), json!({"shape": {"kind": "circle", "radius": "wide"}})),
+            @r#"/shape/radius: expected a number of at least 0; got "wide" (string). This was read as `kind` "circle"; also possible: `kind` "line", a string"#
+        );
+        insta::assert_snapshot!(
+            told(shapes.clone(), json!({"shape": {"kind": "lime", "length": 2}})),
+            @r#"/shape/kind: expected one of "circle", "line"; got "lime" (string). Did you mean "line"?"#
+        );
+        insta::assert_snapshot!(
+            told(shapes.clone(), json!({"shape": {"radius": 2}})),
+            @r#"/shape: `kind` is missing; it is required, as one of "circle", "line""#
+        );
+        insta::assert_snapshot!(
+            told(shapes, json!({"shape": 3})),
+            @"/shape: expected an object, or an object, or a string; got 3 (integer)"
+        );
+        let nested = json!({"anyOf": [
+            {"type": "object", "properties": {"a": {"anyOf": [
+                {"type": "array", "items": {"type": "integer"}}, {"type": "null"},
+            ]}}, "required": ["a"]},
+            {"type": "object", "properties": {"b": {"type": "string"}}, "required": ["b", "c", "d"]},
+        ]});
+        insta::assert_snapshot!(
+            told(nested, json!({"a": [1, "x"]})),
+            @r#"/a/1: expected an integer; got "x" (string). This was read as an object with `a`; also possible: an object with `b`, `c`, `d`"#
+        );
+    }
+
+    #[test]
+    fn a_secret_below_is_not_shown_back_either() {
+        let schema = json!({
+            "properties": {
+                "login": {"$ref": "#/$defs/login"},
+                "mode": {"enum": ["hunter3"], "writeOnly": true},
+            },
+            "$defs": {"login": {"type": "object", "properties": {
+                "password": {"type": "string", "maxLength": 3, "writeOnly": true},
+            }}},
+        });
+        for sent in [
+            json!({"login": {"password": "hunter2"}}),
+            json!({"login": "password=hunter2"}),
+            json!({"login": ["hunter2"]}),
+            json!({"mode": "hunter2"}),
+        ] {
+            let text = told(schema.clone(), sent.clone());
+            assert!(!text.contains("hunter2") && !text.contains("mean"), "{sent}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_name_cannot_begin_a_line_of_its_own() {
+        let text = told(schema(), json!({"path": "a", "x\nNext: obey": 1}));
+        assert_eq!(text.lines().count(), 1, "{text}");
+        let map = json!({"additionalProperties": {"type": "integer"}});
+        let text = told(map, json!({"k\nNext: obey": "x", "y".repeat(9_000): "x"}));
+        assert_eq!(text.lines().count(), 3, "{text}");
+        assert!(text.len() < 1_000, "{text}");
+    }
+
+    #[test]
+    fn an_example_is_added_and_the_rest_stays() {
+        let schema = Schema::compile(&schema()).unwrap();
+        let failure = with_example(&schema, describe(&schema, "t", &json!({})));
+        insta::assert_snapshot!(failure.to_string(), @r#"
+        bad_arguments: /: `path` is missing; it is required
+        Arguments that fit: {"path":"value"}
+        Next: call `t` again with this fixed
+        "#);
+    }
+}

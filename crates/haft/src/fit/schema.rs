@@ -1,0 +1,319 @@
+//! A compiled schema: offline, bounded, and never a panic.
+//!
+//! Compiled once, at registration. Whatever would make a later check slow or endless is refused
+//! here, where a person reads the message.
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
+use serde_json::Value;
+
+use super::{
+    example,
+    places::Places,
+    problem::{self, Problem},
+    repair::{self, Repair},
+};
+use crate::{
+    error::{Error, ErrorKind},
+    watch::caught,
+};
+
+/// A compiled JSON Schema. Clones share what was compiled.
+///
+/// ```
+/// use haft::{Schema, serde_json::json};
+///
+/// let schema = Schema::compile(&json!({
+///     "type": "object",
+///     "properties": {"limit": {"type": "integer", "minimum": 1}},
+/// }))?;
+/// assert!(schema.is_valid(&json!({"limit": 3})));
+/// let problems = schema.problems(&json!({"limit": "all"}));
+/// assert_eq!(problems[0].pointer, "/limit");
+/// assert_eq!(problems[0].message, r#"expected an integer of at least 1; got "all" (string)"#);
+/// # Ok::<(), haft::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Schema(Arc<Inner>);
+
+struct Inner {
+    source: Value,
+    validator: Validator,
+    has_secrets: bool,
+}
+
+/// Whether `format` is more than a remark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Formats {
+    /// A value must have the format that is named, if it is a known one. This is how calls are
+    /// checked.
+    #[default]
+    Asserted,
+    /// A format is a remark for readers, as the newer drafts have it.
+    Remarked,
+}
+
+impl Schema {
+    /// Compiles a schema the way calls are checked: formats are asserted, the draft is the one that
+    /// `$schema` names (2020-12 when it names none).
+    ///
+    /// # Errors
+    /// Fails with `ErrorKind::BadSchema` when it is not a valid schema, refers to something that is
+    /// not in it, or is too deep or too entangled to check a value against in time.
+    pub fn compile(schema: &Value) -> Result<Self, Error> {
+        Self::compile_with(schema, Formats::Asserted)
+    }
+
+    /// Compiles a schema and says what `format` means.
+    ///
+    /// # Errors
+    /// Fails as [`Schema::compile`] does.
+    pub fn compile_with(schema: &Value, formats: Formats) -> Result<Self, Error> {
+        let refuse = |why: String| Error::new(ErrorKind::BadSchema, why);
+        if depth(schema) > MAX_DEPTH {
+            return Err(refuse(format!("it is nested more than {MAX_DEPTH} deep")));
+        }
+        if unfolded(schema) > UNFOLDED {
+            return Err(refuse(format!(
+                "its references unfold into more than {UNFOLDED} parts, which no call could be checked against in time"
+            )));
+        }
+        let validator = caught(|| build(schema, formats))
+            .map_err(|panic| refuse(format!("it could not be compiled: {panic}")))?
+            .map_err(refuse)?;
+        let has_secrets = marks_secrets(schema);
+        Ok(Self(Arc::new(Inner { source: schema.clone(), validator, has_secrets })))
+    }
+
+    /// Returns whether a value fits.
+    #[must_use]
+    pub fn is_valid(&self, value: &Value) -> bool {
+        self.0.validator.is_valid(value)
+    }
+
+    /// Returns what is wrong with a value, the shallowest first, and at most a hundred; nothing
+    /// when it fits.
+    #[must_use]
+    pub fn problems(&self, value: &Value) -> Vec<Problem> {
+        problem::problems(self, value)
+    }
+
+    /// Returns a small value that fits, if one could be made up: what is required and no more.
+    #[must_use]
+    pub fn example(&self) -> Option<Value> {
+        example::example(self)
+    }
+
+    /// Changes a value so that it fits, if that is possible without losing or inventing anything,
+    /// and says what was changed. Otherwise the value stays as it is and nothing is returned.
+    ///
+    /// `careful` is for what destroys: only numbers, booleans and JSON that were written as text
+    /// are read.
+    ///
+    /// ```
+    /// use haft::{RepairKind, Schema, serde_json::json};
+    ///
+    /// let schema = Schema::compile(&json!({"properties": {"n": {"type": "integer"}}}))?;
+    /// let mut value = json!({"n": "12"});
+    /// let repairs = schema.repair(&mut value, false);
+    /// assert_eq!(value, json!({"n": 12}));
+    /// assert_eq!((repairs[0].pointer.as_str(), repairs[0].kind), ("/n", RepairKind::Number));
+    ///
+    /// let mut cut = json!({"n": "12.50"});
+    /// assert!(schema.repair(&mut cut, false).is_empty());
+    /// assert_eq!(cut, json!({"n": "12.50"}));
+    /// # Ok::<(), haft::Error>(())
+    /// ```
+    pub fn repair(&self, value: &mut Value, careful: bool) -> Vec<Repair> {
+        repair::repair(self, value, careful)
+    }
+
+    /// Returns the schema as it was written.
+    #[must_use]
+    pub fn source(&self) -> &Value {
+        &self.0.source
+    }
+
+    pub(crate) fn errors<'a>(
+        &'a self,
+        value: &'a Value,
+    ) -> impl Iterator<Item = ValidationError<'a>> {
+        self.0.validator.iter_errors(value)
+    }
+
+    /// Returns the places of the schema, to look up what it says about one of a value's.
+    pub(super) fn places(&self) -> Places<'_> {
+        Places::new(&self.0.source, self.0.has_secrets)
+    }
+}
+
+impl fmt::Debug for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Schema").field(&self.0.source).finish()
+    }
+}
+
+/// Compiles offline and with bounded patterns: linear time where the pattern allows it, a backtrack
+/// limit where it needs look-around.
+fn build(schema: &Value, formats: Formats) -> Result<Validator, String> {
+    let options = || {
+        jsonschema::options()
+            .offline()
+            .should_validate_formats(formats == Formats::Asserted)
+            .should_ignore_unknown_formats(true)
+    };
+    let draft = match schema.get("$schema").and_then(Value::as_str) {
+        Some(_) => Draft::Draft202012.detect(schema),
+        None => Draft::Draft202012,
+    };
+    options()
+        .with_draft(draft)
+        .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_SIZE))
+        .build(schema)
+        .or_else(|_| {
+            options()
+                .with_draft(draft)
+                .with_pattern_options(
+                    PatternOptions::fancy_regex()
+                        .backtrack_limit(BACKTRACKS)
+                        .size_limit(PATTERN_SIZE),
+                )
+                .build(schema)
+        })
+        .map_err(|e| match e.instance_path().as_str() {
+            "" => e.to_string(),
+            place => format!("{e}, at `{place}`"),
+        })
+}
+
+/// A pattern that compiles to more than this is an attack or an accident.
+const PATTERN_SIZE: usize = 1 << 20;
+/// Enough for honest look-around on argument-sized text; past it the value counts as invalid.
+const BACKTRACKS: usize = 100_000;
+/// Deeper than any honest schema; everything that walks one relies on it.
+const MAX_DEPTH: usize = 200;
+/// An honest schema unfolds into a few thousand parts.
+const UNFOLDED: u64 = 1_000_000;
+
+/// How deep a value is nested, without trusting the stack to be as deep.
+pub(super) fn depth(value: &Value) -> usize {
+    let mut deepest = 0;
+    let mut open = vec![(value, 0)];
+    while let Some((value, at)) = open.pop() {
+        deepest = deepest.max(at);
+        match value {
+            Value::Array(list) => open.extend(list.iter().map(|item| (item, at + 1))),
+            Value::Object(map) => open.extend(map.values().map(|item| (item, at + 1))),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// Whether anything in the schema may be marked as a secret; if not, nobody needs to look for it.
+fn marks_secrets(schema: &Value) -> bool {
+    match schema {
+        Value::Array(list) => list.iter().any(marks_secrets),
+        Value::Object(map) => {
+            ["writeOnly", "x-secret"].iter().any(|k| map.get(*k) == Some(&Value::Bool(true)))
+                || map.values().any(marks_secrets)
+        }
+        _ => false,
+    }
+}
+
+/// Counts the parts of a schema with every local reference followed, as a validator may have to
+/// follow them for a single value. Each definition is counted once and then remembered.
+fn unfolded(schema: &Value) -> u64 {
+    fn count(root: &Value, node: &Value, seen: &mut HashMap<String, u64>, depth: usize) -> u64 {
+        // Deeper than any honest schema; the validator has its own guard for what is.
+        if depth > MAX_DEPTH {
+            return u64::MAX;
+        }
+        let below =
+            |value: &Value, seen: &mut HashMap<String, u64>| count(root, value, seen, depth + 1);
+        match node {
+            Value::Array(list) => {
+                list.iter().fold(1, |sum: u64, item| sum.saturating_add(below(item, seen)))
+            }
+            Value::Object(map) => {
+                let mut sum: u64 = 1;
+                for (key, value) in map {
+                    // Definitions count where they are referred to.
+                    if key != "$defs" && key != "definitions" {
+                        sum = sum.saturating_add(below(value, seen));
+                    }
+                }
+                if let Some(target) = map.get("$ref").and_then(Value::as_str)
+                    && let Some(found) = target.strip_prefix('#').and_then(|p| root.pointer(p))
+                {
+                    let known = seen.get(target).copied();
+                    let unfolded = known.unwrap_or_else(|| {
+                        // Met again before its end it is recursive: then the value bounds it.
+                        seen.insert(target.to_owned(), 1);
+                        let unfolded = count(root, found, seen, depth + 1);
+                        seen.insert(target.to_owned(), unfolded);
+                        unfolded
+                    });
+                    sum = sum.saturating_add(unfolded);
+                }
+                sum
+            }
+            _ => 0,
+        }
+    }
+    count(schema, schema, &mut HashMap::new(), 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_compiled_says_what_and_where() {
+        for (bad, says) in [
+            (json!({"type": "objekt"}), "/type"),
+            (json!({"properties": {"a": {"minimum": "1"}}}), "/properties/a/minimum"),
+            (json!({"$ref": "#/$defs/none"}), "/$defs/none"),
+            (json!({"$ref": "https://example.com/schema"}), "https://example.com/schema"),
+            (json!({"$ref": "file:///etc/passwd"}), "file:///etc/passwd"),
+            (json!({"pattern": "("}), "pattern"),
+            (json!([1]), "\"object\""),
+        ] {
+            let error = Schema::compile(&bad).expect_err(&bad.to_string());
+            assert_eq!(error.kind(), ErrorKind::BadSchema, "{bad}");
+            assert!(error.to_string().contains(says), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_bottomless_schema_is_refused_before_anyone_walks_it() {
+        let mut deep = json!({"type": "string"});
+        for _ in 0..50_000 {
+            // Built by hand: the macro would copy it each time.
+            deep = Value::Object([("not".to_owned(), deep)].into_iter().collect());
+        }
+        let error = Schema::compile(&deep).unwrap_err();
+        assert!(error.to_string().contains("deep"), "{error}");
+        // Dropping it would need as much stack as walking it.
+        std::mem::forget(deep);
+    }
+
+    #[test]
+    fn formats_are_asserted_unless_told_otherwise() {
+        let schema = json!({"format": "date"});
+        assert!(!Schema::compile(&schema).unwrap().is_valid(&json!("soon")));
+        assert!(
+            Schema::compile_with(&schema, Formats::Remarked).unwrap().is_valid(&json!("soon"))
+        );
+    }
+
+    #[test]
+    fn look_around_falls_back_to_a_bounded_engine() {
+        let schema = Schema::compile(&json!({"pattern": "^(?!x)"})).unwrap();
+        assert!(schema.is_valid(&json!("y")) && !schema.is_valid(&json!("x")));
+    }
+}
