@@ -51,10 +51,7 @@ fn micros<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Erro
     to.serialize_u64(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
 }
 
-fn listed<S: serde::Serializer>(
-    repairs: &Option<Arc<[Repair]>>,
-    to: S,
-) -> Result<S::Ok, S::Error> {
+fn listed<S: serde::Serializer>(repairs: &Option<Arc<[Repair]>>, to: S) -> Result<S::Ok, S::Error> {
     to.collect_seq(repairs.iter().flat_map(|repairs| repairs.iter()))
 }
 

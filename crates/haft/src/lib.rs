@@ -26,8 +26,8 @@ pub use envelope::{Cut, Envelope};
 pub use error::{Error, ErrorKind};
 pub use event::{Event, Observer};
 pub use export::{
-    Choice, Definition, Dialect, Export, Hints, Keep, Loss, LossKind, Options, Response, Search,
-    Shown, Strict,
+    Asked, Choice, Definition, Dialect, Ended, Export, Hints, Keep, Loss, LossKind, Options,
+    Response, Search, Shown, Stream, Strict,
 };
 pub use fit::{Formats, Problem, Repair, RepairKind, Repairs, Schema};
 pub use hooks::{Before, Hook};
@@ -36,7 +36,8 @@ pub use policy::{AllowEverything, Answer, Approver, DefaultPolicy, Guard, Policy
 pub use run::{Run, RunBuilder};
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use turn::{
-    Admitted, Arguments, Call, Control, Intake, Place, Planned, Stop, THREAD_NAME, Turn, Why,
+    Admitted, Arguments, Call, Control, Heard, Intake, Listening, Place, Planned, Stop,
+    THREAD_NAME, Turn, Why,
 };
 
 // The programs in the documents run as doc tests, so that a page cannot say what is no longer true.

@@ -84,9 +84,8 @@ impl Entry {
             let alone = json!({ key: default });
             let place = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
             // Alone it may lack what is required; what counts is whether the default itself fits.
-            let wrong = input
-                .errors(&alone)
-                .find(|e| e.instance_path().as_str().starts_with(&place));
+            let wrong =
+                input.errors(&alone).find(|e| e.instance_path().as_str().starts_with(&place));
             if let Some(error) = wrong {
                 return Err(bad_schema(
                     "input",
@@ -203,11 +202,8 @@ impl Entry {
     /// Returns everything declared, as data.
     #[must_use]
     pub fn manifest(&self) -> Manifest {
-        let mut manifest = Manifest::new(
-            &self.spec,
-            self.input_schema().clone(),
-            self.output_schema().cloned(),
-        );
+        let mut manifest =
+            Manifest::new(&self.spec, self.input_schema().clone(), self.output_schema().cloned());
         manifest.name = self.name.to_string();
         manifest
     }

@@ -19,7 +19,7 @@ pub use self::{
     report::{Loss, LossKind},
     sheet::Export,
     tools::{Definition, Hints, Shown},
-    wire::Response,
+    wire::{Asked, Ended, Response, Stream},
 };
 use crate::{
     error::{Error, ErrorKind},

@@ -135,7 +135,7 @@ impl Export {
         if let Arguments::Text(text) = &call.arguments {
             let concerned = !shown.renamed.is_empty() || text.contains("null");
             // What is no object is told to the model later.
-            match concerned.then(|| crate::turn::parse_object(text, usize::MAX)) {
+            match concerned.then(|| crate::fit::parse::object(text, usize::MAX)) {
                 Some(Ok(map)) => call.arguments = Arguments::Json(Value::Object(map)),
                 _ => return call,
             }

@@ -15,9 +15,9 @@ pub(crate) mod problem;
 mod example;
 mod repair;
 
+pub(crate) use self::repair::whole;
 pub use self::{
     problem::Problem,
     repair::{Repair, RepairKind, Repairs},
     schema::{Formats, Schema},
 };
-pub(crate) use self::repair::whole;

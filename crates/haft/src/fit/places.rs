@@ -246,9 +246,15 @@ mod tests {
             },
         });
         let places = Places::new(&schema, true);
-        for secret in
-            ["/login/password", "/login/password/0", "/login", "", "/list/3", "/list", "/extra/a~1b"]
-        {
+        for secret in [
+            "/login/password",
+            "/login/password/0",
+            "/login",
+            "",
+            "/list/3",
+            "/list",
+            "/extra/a~1b",
+        ] {
             assert!(places.is_secret(secret), "{secret}");
         }
         for open in ["/login/user", "/name", "/loop", "/loop/next/next", "/nowhere"] {

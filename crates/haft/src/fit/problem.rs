@@ -316,9 +316,9 @@ impl Teller<'_> {
                     .and_then(|n| n.get("anyOf").or_else(|| n.get("oneOf")))
                     .and_then(Value::as_array)
                     .map(|branches| {
-                        let words = branches.iter().filter_map(|b| {
-                            self.places.parts(b).into_iter().find_map(expected)
-                        });
+                        let words = branches
+                            .iter()
+                            .filter_map(|b| self.places.parts(b).into_iter().find_map(expected));
                         words.collect::<Vec<_>>().join(", or ")
                     })
                     .filter(|text| !text.is_empty())
@@ -333,9 +333,8 @@ impl Teller<'_> {
     }
 
     fn bound(&self, error: &ValidationError<'_>, limit: fmt::Arguments<'_>) -> String {
-        let expected = node(self.places.root(), error)
-            .and_then(expected)
-            .unwrap_or_else(|| limit.to_string());
+        let expected =
+            node(self.places.root(), error).and_then(expected).unwrap_or_else(|| limit.to_string());
         format!(
             "expected {expected}; got {}",
             self.got(error.instance_path().as_str(), error.instance())

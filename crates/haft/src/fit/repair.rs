@@ -295,7 +295,8 @@ impl Bench<'_> {
             return false;
         }
         let about = self.places.at(parent);
-        let declares = |node: &&Value| node.get("properties").is_some_and(|p| p.get(&key).is_some());
+        let declares =
+            |node: &&Value| node.get("properties").is_some_and(|p| p.get(&key).is_some());
         let requires = |node: &&Value| {
             let required = node.get("required").and_then(Value::as_array);
             required.is_some_and(|names| names.iter().any(|name| *name == key))
@@ -497,7 +498,8 @@ fn apply(value: &mut Value, steps: &[Step]) -> Option<()> {
             let (parent, from) = split(&step.at)?;
             let map = value.pointer_mut(parent)?.as_object_mut()?;
             // In its old place: the order of names is part of what people see.
-            let renamed = |(key, value)| if key == from { (to.clone(), value) } else { (key, value) };
+            let renamed =
+                |(key, value)| if key == from { (to.clone(), value) } else { (key, value) };
             *map = std::mem::take(map).into_iter().map(renamed).collect();
         }
     }
@@ -652,7 +654,10 @@ mod tests {
         // One repair may uncover the next.
         assert_eq!(
             repaired(&schema(), json!({"Map": "{\"deep\":\"false\"}", "list": ["1", 2]}), false),
-            (json!({"map": {"deep": false}, "list": [1, 2]}), vec![RepairKind::Number, Name, Json, Boolean])
+            (
+                json!({"map": {"deep": false}, "list": [1, 2]}),
+                vec![RepairKind::Number, Name, Json, Boolean]
+            )
         );
     }
 
@@ -855,7 +860,9 @@ mod tests {
         let text = serde_json::to_string(&steps).unwrap();
         assert!(!text.contains("4711") && !text.contains("hunter2"), "{text}");
         assert!(text.len() < 1_000, "{text}");
-        assert!(text.contains(r#"{"pointer":"/count","kind":"number","before":"\"5\"","after":"5"}"#));
+        assert!(
+            text.contains(r#"{"pointer":"/count","kind":"number","before":"\"5\"","after":"5"}"#)
+        );
     }
 
     #[test]

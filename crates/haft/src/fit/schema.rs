@@ -306,9 +306,7 @@ mod tests {
     fn formats_are_asserted_unless_told_otherwise() {
         let schema = json!({"format": "date"});
         assert!(!Schema::compile(&schema).unwrap().is_valid(&json!("soon")));
-        assert!(
-            Schema::compile_with(&schema, Formats::Remarked).unwrap().is_valid(&json!("soon"))
-        );
+        assert!(Schema::compile_with(&schema, Formats::Remarked).unwrap().is_valid(&json!("soon")));
     }
 
     #[test]

@@ -226,16 +226,18 @@ mod tests {
             ("```json\n{\"a\":1}\n```", json!({"a": 1}), vec![CodeFence]),
             ("  ```\n{\"a\":\"```\"}```\n", json!({"a": "```"}), vec![CodeFence]),
             ("```{\"a\":1}```", json!({"a": 1}), vec![CodeFence]),
-            (r#"{"a":[1,2, ], "b":{"c":",}",},}"#, json!({"a": [1, 2], "b": {"c": ",}"}}), vec![
-                TrailingComma,
-            ]),
+            (
+                r#"{"a":[1,2, ], "b":{"c":",}",},}"#,
+                json!({"a": [1, 2], "b": {"c": ",}"}}),
+                vec![TrailingComma],
+            ),
             ("{\"a\":\"x\ny\tz\\n\"}", json!({"a": "x\ny\tz\n"}), vec![ControlCharacter]),
             (r#""{\"a\":\"b\"}""#, json!({"a": "b"}), vec![DoubleEncoded]),
-            ("```\n{\"a\":\"\n\",}\n```", json!({"a": "\n"}), vec![
-                CodeFence,
-                TrailingComma,
-                ControlCharacter,
-            ]),
+            (
+                "```\n{\"a\":\"\n\",}\n```",
+                json!({"a": "\n"}),
+                vec![CodeFence, TrailingComma, ControlCharacter],
+            ),
         ] {
             assert_eq!(read(text, Repairs::Lossless), Some((value, kinds)), "{text}");
         }
@@ -278,12 +280,16 @@ mod tests {
     fn python_is_read_only_where_it_is_asked_for() {
         use RepairKind::*;
         for (text, value, kinds) in [
-            (r#"{"a":True,"b":None,"c":[False]}"#, json!({"a": true, "b": null, "c": [false]}), vec![
-                PythonLiteral,
-            ]),
-            (r#"{'a':'it\'s "so"','True':'None'}"#, json!({"a": "it's \"so\"", "True": "None"}), vec![
-                SingleQuotes,
-            ]),
+            (
+                r#"{"a":True,"b":None,"c":[False]}"#,
+                json!({"a": true, "b": null, "c": [false]}),
+                vec![PythonLiteral],
+            ),
+            (
+                r#"{'a':'it\'s "so"','True':'None'}"#,
+                json!({"a": "it's \"so\"", "True": "None"}),
+                vec![SingleQuotes],
+            ),
             (r#"{'a':"it's",}"#, json!({"a": "it's"}), vec![TrailingComma, SingleQuotes]),
         ] {
             assert_eq!(read(text, Repairs::Python), Some((value, kinds)), "{text}");

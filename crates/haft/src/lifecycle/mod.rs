@@ -53,10 +53,9 @@ pub(crate) async fn walk(
     });
     let repairs = admitted.as_ref().ok().and_then(Admitted::shared_repairs);
     if let Some(repairs) = &repairs {
-        turn.inner.events.tell(|| Event::Repaired {
-            call: cx.call_id().clone(),
-            repairs: Arc::clone(repairs),
-        });
+        turn.inner
+            .events
+            .tell(|| Event::Repaired { call: cx.call_id().clone(), repairs: Arc::clone(repairs) });
     }
     let unfinished = Unfinished { turn: &turn, cx: &cx, began };
     let (label, bound) = match &admitted {

@@ -14,17 +14,18 @@ mod threads;
 mod launch;
 mod core;
 mod intake;
+mod listen;
 
 use std::{fmt, sync::Arc};
 
 use haft_core::Class;
 use serde_json::Value;
 
-pub(crate) use self::parse::object as parse_object;
 pub use self::{
     admit::Admitted,
     call::{Arguments, Call, Stop},
     intake::Intake,
+    listen::{Heard, Listening},
     plan::{Place, Why},
     threads::THREAD_NAME,
 };
@@ -104,11 +105,23 @@ impl Turn {
     /// # Errors
     /// Fails when the response is not one of the export's dialect.
     pub async fn dispatch_as(self, export: &Export, response: &Value) -> Result<Value, Error> {
-        let dialect = export.dialect();
-        let Response { calls, stop } = dialect.parse(response)?;
+        let Response { calls, stop, asked } = export.dialect().parse(response)?;
         let calls = calls.into_iter().map(|call| export.restore(call));
         let answers = self.run_stopped(calls, stop).await;
-        Ok(dialect.answer(&answers))
+        Ok(asked.answer(&answers))
+    }
+
+    /// Reads a provider's response while it is being written, and runs its calls as they come.
+    #[must_use]
+    pub fn listen(self, dialect: Dialect) -> Listening {
+        let export = self.snapshot().export(dialect);
+        self.listen_as(export)
+    }
+
+    /// Does the same for tools that were shown with choices of the host's.
+    #[must_use]
+    pub fn listen_as(self, export: Arc<Export>) -> Listening {
+        Listening::new(export, self.open())
     }
 
     /// Takes calls one by one while the model is still writing.

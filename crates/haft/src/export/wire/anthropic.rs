@@ -1,11 +1,21 @@
 //! Anthropic Messages: `tool_use` blocks in, one user message of `tool_result` blocks out.
+//!
+//! Blocks of tools that run at the provider (`server_tool_use`, `mcp_tool_use`) are not our calls.
+//! They are echoed, and never answered.
+
+use std::collections::HashMap;
 
 use haft_core::Block;
 use serde_json::{Value, json};
 
-use super::{Dialect, Response, unreadable};
+use super::{
+    Dialect, Response,
+    asked::{Reply, Spoken},
+    content, json,
+    stream::{Closing, Ear},
+    unreadable,
+};
 use crate::{
-    envelope::Envelope,
     error::Error,
     turn::{Arguments, Call, Stop},
 };
@@ -14,35 +24,47 @@ pub(super) fn parse(response: &Value) -> Result<Response, Error> {
     let Some(content) = response.get("content").and_then(Value::as_array) else {
         return Err(unreadable(Dialect::Anthropic, response, "it has no `content` array"));
     };
-    let calls = content
-        .iter()
-        .filter(|block| block.get("type").and_then(Value::as_str) == Some("tool_use"))
-        .map(|block| {
-            let text = |key| block.get(key).and_then(Value::as_str).unwrap_or_default();
-            let input = block.get("input").cloned().unwrap_or(Value::Null);
-            Call::new(text("id"), text("name"), Arguments::Json(input))
-        })
-        .collect();
-    let stop = match response.get("stop_reason").and_then(Value::as_str) {
+    let spoken = content.iter().filter(|block| is_call(block)).map(|block| {
+        let input = block.get("input").cloned().unwrap_or(Value::Null);
+        spoken(block, Arguments::Json(input))
+    });
+    let stop = stop(response.get("stop_reason"));
+    Ok(Response::new(Dialect::Anthropic, spoken, stop))
+}
+
+fn is_call(block: &Value) -> bool {
+    json::text(block, "type") == "tool_use"
+}
+
+fn spoken(block: &Value, arguments: Arguments) -> Spoken {
+    let call = Call::new(json::text(block, "id"), json::text(block, "name"), arguments);
+    // A call out of a provider-defined set of tools is answered with the name of the set.
+    Spoken::new(call).with(block, &["toolset_name"])
+}
+
+fn stop(reason: Option<&Value>) -> Stop {
+    match reason.and_then(Value::as_str) {
         Some("tool_use" | "end_turn" | "stop_sequence" | "pause_turn") => Stop::Done,
         Some("max_tokens" | "model_context_window_exceeded") => Stop::Truncated,
         Some("refusal") => Stop::Refused,
         Some(_) | None => Stop::Unknown,
-    };
-    Ok(Response { calls, stop })
+    }
 }
 
-pub(super) fn answer(answers: &[Envelope]) -> Value {
-    let results: Vec<Value> = answers
+pub(super) fn answer(replies: &[Reply<'_>]) -> Value {
+    let results: Vec<Value> = replies
         .iter()
-        .map(|answer| {
+        .map(|reply| {
             let mut block = json!({
                 "type": "tool_result",
-                "tool_use_id": answer.id().as_str(),
-                "content": content(answer),
+                "tool_use_id": reply.id(),
+                "content": content(reply),
             });
-            if answer.is_error() {
+            if reply.answer.is_error() {
                 block["is_error"] = Value::Bool(true);
+            }
+            for (key, value) in &reply.expected.also {
+                block[key] = value.clone();
             }
             block
         })
@@ -51,22 +73,224 @@ pub(super) fn answer(answers: &[Envelope]) -> Value {
 }
 
 /// Text alone as a string; with pictures, a list of blocks.
-fn content(answer: &Envelope) -> Value {
-    let blocks = answer.output().map(|o| o.blocks.as_slice()).unwrap_or_default();
-    if !blocks.iter().any(|b| matches!(b, Block::Image { .. })) {
-        return Value::String(answer.text().into_owned());
+fn content(reply: &Reply<'_>) -> Value {
+    if !content::has_picture(reply.answer) {
+        return Value::String(content::plain(reply.answer).into_owned());
     }
-    blocks
+    content::blocks(reply.answer)
         .iter()
-        .map(|block| match block {
-            Block::Image { data, media_type } => json!({
-                "type": "image",
-                "source": {"type": "base64", "media_type": media_type, "data": data},
-            }),
-            other => json!({
-                "type": "text",
-                "text": haft_core::Output::from(other.clone()).to_text(),
-            }),
+        .filter_map(|block| match block {
+            Block::Image { data, media_type } if content::picture(media_type).is_some() => {
+                Some(json!({
+                    "type": "image",
+                    "source": {"type": "base64", "media_type": media_type, "data": data},
+                }))
+            }
+            // A block of empty text is refused.
+            other => Some(content::described(other))
+                .filter(|text| !text.is_empty())
+                .map(|text| json!({"type": "text", "text": text})),
         })
         .collect()
+}
+
+/// Listens to `message_start`, `content_block_*`, `message_delta` and `message_stop`.
+#[derive(Debug, Default)]
+pub(super) struct Listener {
+    blocks: Vec<Growing>,
+    /// The block that each index means.
+    at: HashMap<u64, usize>,
+    /// The blocks that were given out as calls, in that order.
+    given: Vec<usize>,
+    reason: Option<Value>,
+    is_ended: bool,
+}
+
+/// A block that is being written.
+#[derive(Debug)]
+struct Growing {
+    block: Value,
+    /// The text of `input`, as far as it came in pieces.
+    input: String,
+    is_closed: bool,
+}
+
+impl Growing {
+    /// The call that this block is, with its arguments as text where they came as text.
+    fn spoken(&self) -> Spoken {
+        let arguments = match self.input.is_empty() {
+            true => Arguments::Json(self.block.get("input").cloned().unwrap_or(Value::Null)),
+            false => Arguments::Text(self.input.clone()),
+        };
+        spoken(&self.block, arguments)
+    }
+
+    fn delta(&mut self, delta: &Value) {
+        match json::text(delta, "type") {
+            "input_json_delta" => self.input.push_str(json::text(delta, "partial_json")),
+            "citations_delta" => {
+                let citation = delta.get("citation").cloned().unwrap_or(Value::Null);
+                match self.block.get_mut("citations") {
+                    Some(Value::Array(list)) => list.push(citation),
+                    _ => self.block["citations"] = json!([citation]),
+                }
+            }
+            // Text, thinking, signatures and whatever else is text grow by their own name.
+            _ => {
+                for (key, piece) in delta.as_object().into_iter().flatten() {
+                    if let Some(piece) = piece.as_str().filter(|_| key != "type") {
+                        json::grow(&mut self.block, key, piece);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The block as it is echoed.
+    fn settled(mut self) -> Option<Value> {
+        if !self.input.is_empty() {
+            self.block["input"] = json::object(&self.input);
+        } else if json::text(&self.block, "type").ends_with("tool_use") {
+            // Pieces are wanted as an object, whatever the start of the block said.
+            let is_object = self.block.get("input").is_some_and(Value::is_object);
+            if !is_object {
+                self.block["input"] = json!({});
+            }
+        }
+        let is_empty =
+            json::text(&self.block, "type") == "text" && json::text(&self.block, "text").is_empty();
+        // A block of empty text is refused.
+        (!is_empty).then_some(self.block)
+    }
+}
+
+impl Listener {
+    fn start(&mut self, index: Option<u64>, block: &Value) -> usize {
+        let block = if block.is_object() { block.clone() } else { json!({}) };
+        let at = self.blocks.len();
+        self.blocks.push(Growing { block, input: String::new(), is_closed: false });
+        if let Some(index) = index {
+            self.at.insert(index, at);
+        }
+        at
+    }
+
+    /// The block that an event is about; without an index, the newest.
+    fn find(&self, event: &Value) -> Option<usize> {
+        match event.get("index").and_then(Value::as_u64) {
+            Some(index) => self.at.get(&index).copied(),
+            None => self.blocks.len().checked_sub(1),
+        }
+    }
+
+    fn close_block(&mut self, at: usize, give: &mut Vec<Spoken>) {
+        let Some(growing) = self.blocks.get_mut(at).filter(|g| !g.is_closed) else { return };
+        growing.is_closed = true;
+        if is_call(&growing.block) {
+            give.push(growing.spoken());
+            self.given.push(at);
+        }
+    }
+}
+
+impl Ear for Listener {
+    fn event(&mut self, event: &Value, give: &mut Vec<Spoken>) -> Result<(), String> {
+        if self.is_ended {
+            return Ok(());
+        }
+        match json::text(event, "type") {
+            "message_start" => {
+                let message = event.get("message").unwrap_or(&Value::Null);
+                for block in json::list(message, "content") {
+                    let at = self.start(None, block);
+                    self.close_block(at, give);
+                }
+            }
+            "content_block_start" => {
+                let index = event.get("index").and_then(Value::as_u64);
+                self.start(index, event.get("content_block").unwrap_or(&Value::Null));
+            }
+            "content_block_delta" => {
+                let delta = event.get("delta").unwrap_or(&Value::Null);
+                let growing = self.find(event).and_then(|at| self.blocks.get_mut(at));
+                match growing {
+                    Some(growing) if !growing.is_closed => growing.delta(delta),
+                    _ => return Err("a piece belongs to no open block".to_owned()),
+                }
+            }
+            "content_block_stop" => {
+                if let Some(at) = self.find(event) {
+                    self.close_block(at, give);
+                }
+            }
+            "message_delta" => {
+                let reason = event.get("delta").and_then(|delta| json::some(delta, "stop_reason"));
+                if let Some(reason) = reason {
+                    self.reason = Some(reason.clone());
+                }
+            }
+            "message_stop" => self.is_ended = true,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn close(mut self: Box<Self>) -> Closing {
+        let mut open = Vec::new();
+        for (at, growing) in self.blocks.iter().enumerate() {
+            if !growing.is_closed && is_call(&growing.block) {
+                open.push(growing.spoken());
+                self.given.push(at);
+            }
+        }
+        let stop = self.is_ended.then(|| match stop(self.reason.as_ref()) {
+            Stop::Done if !open.is_empty() => Stop::Truncated,
+            stop => stop,
+        });
+        // Blocks that are left out move the others up.
+        let mut content = Vec::new();
+        let mut moved = Vec::new();
+        for growing in self.blocks {
+            moved.push(content.len());
+            content.extend(growing.settled());
+        }
+        let places = self.given.iter().map(|at| format!("/content/{}/id", moved[*at])).collect();
+        Closing { open, stop, message: json!({"role": "assistant", "content": content}), places }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_documented_ending_has_its_meaning() {
+        for (reason, wanted) in [
+            ("end_turn", Stop::Done),
+            ("tool_use", Stop::Done),
+            ("stop_sequence", Stop::Done),
+            ("pause_turn", Stop::Done),
+            ("max_tokens", Stop::Truncated),
+            ("model_context_window_exceeded", Stop::Truncated),
+            ("refusal", Stop::Refused),
+            ("compaction", Stop::Unknown),
+            ("something_new", Stop::Unknown),
+        ] {
+            let response = json!({"content": [], "stop_reason": reason});
+            assert_eq!(parse(&response).unwrap().stop, wanted, "{reason}");
+        }
+        let response = json!({"content": [], "stop_reason": null});
+        assert_eq!(parse(&response).unwrap().stop, Stop::Unknown);
+    }
+
+    #[test]
+    fn tools_of_the_provider_are_not_ours() {
+        let response = json!({"stop_reason": "tool_use", "content": [
+            {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
+            {"type": "mcp_tool_use", "id": "m", "name": "x", "input": {}},
+            {"type": "tool_use", "id": "t", "name": "ours", "input": {}},
+        ]});
+        let calls = parse(&response).unwrap().calls;
+        assert_eq!(calls, [Call::new("t", "ours", json!({}))]);
+    }
 }

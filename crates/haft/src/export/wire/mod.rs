@@ -1,12 +1,35 @@
 //! What a provider says, and what it wants to hear.
 //!
-//! `parse` reads a complete response into calls; `answer` makes the message that answers them.
+//! `parse` reads a complete response into calls, `stream` one that is still being written; `answer`
+//! makes the message that answers them. One file per provider knows its shapes; `asked` carries what
+//! an answer must repeat; `cut`, `content` and `json` are shared.
+//!
+//! INVARIANT: a response and its stream give the same calls in the same order, and the same ending.
 
+mod asked;
+mod json;
+mod content;
+mod cut;
+mod stream;
 mod anthropic;
 mod openai_responses;
+mod openai_chat;
+mod mistral;
+mod gemini;
+mod bedrock;
+mod ollama;
+mod mcp;
 
 use serde_json::Value;
 
+pub use self::{
+    asked::Asked,
+    stream::{Ended, Stream},
+};
+use self::{
+    asked::{Reply, Spoken},
+    stream::Ear,
+};
 use super::Dialect;
 use crate::{
     envelope::Envelope,
@@ -22,6 +45,27 @@ pub struct Response {
     pub calls: Vec<Call>,
     /// How the message ended.
     pub stop: Stop,
+    /// What the provider waits for, call by call.
+    pub asked: Asked,
+}
+
+impl Response {
+    fn new(dialect: Dialect, spoken: impl IntoIterator<Item = Spoken>, stop: Stop) -> Self {
+        let mut asked = Asked::new(dialect);
+        let calls = spoken.into_iter().map(|spoken| asked.note(spoken)).collect();
+        Self { calls, stop, asked }
+    }
+
+    fn batch(mut self) -> Self {
+        self.asked = self.asked.batch();
+        self
+    }
+
+    /// Makes the message that answers this response; the nth answer is the nth call's.
+    #[must_use]
+    pub fn answer(&self, answers: &[Envelope]) -> Value {
+        self.asked.answer(answers)
+    }
 }
 
 impl Dialect {
@@ -34,37 +78,130 @@ impl Dialect {
         match self {
             Self::Anthropic => anthropic::parse(response),
             Self::OpenAiResponses => openai_responses::parse(response),
-            other => Err(unreadable(other, response, "reading it is not built yet")),
+            Self::OpenAiChat => openai_chat::parse(response),
+            Self::Gemini | Self::GeminiJson => gemini::parse(self, response),
+            Self::Bedrock => bedrock::parse(response),
+            Self::Mistral => mistral::parse(response),
+            Self::Ollama => ollama::parse(response),
+            Self::Mcp => mcp::parse(response),
         }
     }
 
-    /// Makes the message that answers all calls of a turn.
+    /// Begins to read a response that is still being written.
+    #[must_use]
+    pub fn stream(self) -> Stream {
+        let ear: Box<dyn Ear> = match self {
+            Self::Anthropic => Box::new(anthropic::Listener::default()),
+            Self::OpenAiResponses => Box::new(openai_responses::Listener::default()),
+            Self::OpenAiChat | Self::Mistral => Box::new(openai_chat::Listener::new(self)),
+            Self::Gemini | Self::GeminiJson => Box::new(gemini::Listener::default()),
+            Self::Bedrock => Box::new(bedrock::Listener::default()),
+            Self::Ollama => Box::new(ollama::Listener::default()),
+            Self::Mcp => Box::new(mcp::Listener::default()),
+        };
+        Stream::new(self, ear)
+    }
+
+    /// Makes the message that answers all calls of a turn, from the answers alone.
+    ///
+    /// This is enough where a call's id and name say everything. [`Response::answer`] and
+    /// [`Ended::asked`] know more: what the provider wrote beside them, the type of a JSON-RPC id,
+    /// that a call had no id. Without them an id of the form `call-1` counts as one that haft minted,
+    /// and is not shown to a provider that pairs without ids.
     #[must_use]
     pub fn answer(self, answers: &[Envelope]) -> Value {
+        Asked::guessed(self, answers).answer(answers)
+    }
+
+    fn render(self, replies: &[Reply<'_>], is_batch: bool) -> Value {
         match self {
-            Self::Anthropic => anthropic::answer(answers),
-            _ => openai_responses::answer(answers),
+            Self::Anthropic => anthropic::answer(replies),
+            Self::OpenAiResponses => openai_responses::answer(replies),
+            Self::OpenAiChat => openai_chat::answer(replies),
+            Self::Gemini | Self::GeminiJson => gemini::answer(replies),
+            Self::Bedrock => bedrock::answer(replies),
+            Self::Mistral => mistral::answer(replies),
+            Self::Ollama => ollama::answer(replies),
+            Self::Mcp => mcp::answer(replies, is_batch),
         }
     }
 
-    /// Returns the dialect that a response seems to be of.
+    /// Returns the dialect that a response seems to be of; nothing when several could be meant.
+    ///
+    /// The two forms of Gemini differ only in what is shown to the model, so a response of either
+    /// is taken for [`Gemini`](Self::Gemini).
     #[must_use]
     pub fn guess(response: &Value) -> Option<Dialect> {
-        if response.get("content").is_some_and(Value::is_array) {
-            Some(Self::Anthropic)
-        } else if response.get("output").is_some_and(Value::is_array) {
+        let is_list = |key| response.get(key).is_some_and(Value::is_array);
+        let is_map = |key| response.get(key).is_some_and(Value::is_object);
+        let is_batch = |list: &Vec<Value>| {
+            !list.is_empty() && list.iter().all(|one| one.get("jsonrpc").is_some())
+        };
+        if response.get("jsonrpc").is_some() || response.as_array().is_some_and(is_batch) {
+            Some(Self::Mcp)
+        } else if is_list("candidates") || is_map("promptFeedback") {
+            Some(Self::Gemini)
+        } else if is_list("choices") {
+            Some(if is_mistral(response) { Self::Mistral } else { Self::OpenAiChat })
+        } else if is_list("output") {
             Some(Self::OpenAiResponses)
+        } else if response.pointer("/output/message").is_some() {
+            Some(Self::Bedrock)
+        } else if is_map("message") && response.get("done").is_some() {
+            Some(Self::Ollama)
+        } else if is_list("content") && response.get("isError").is_none() {
+            // A lone message of Bedrock has content as well, but its blocks have no type.
+            let blocks = json::list(response, "content");
+            let is_typed = |block: &Value| block.get("toolUse").is_none();
+            blocks.iter().all(is_typed).then_some(Self::Anthropic)
         } else {
             None
         }
     }
 }
 
+/// Whether a chat response has something that only Mistral writes.
+fn is_mistral(response: &Value) -> bool {
+    let family =
+        ["mistral", "ministral", "magistral", "codestral", "devstral", "pixtral", "voxtral"];
+    let model = json::text(response, "model").trim_start_matches("open-");
+    let mut calls = json::list(response, "choices").iter().flat_map(|choice| {
+        choice.get("message").map(|m| json::list(m, "tool_calls")).unwrap_or_default()
+    });
+    family.iter().any(|name| model.starts_with(name))
+        || calls.any(|call| json::text(call, "id") == "null")
+}
+
+/// Says why something is no response of a dialect, and what it seems to be instead.
 fn unreadable(dialect: Dialect, response: &Value, wanted: &str) -> Error {
     let error =
         Error::new(ErrorKind::BadResponse, format!("this is no {dialect} response: {wanted}"));
+    if let Some(said) = json::some(response, "error") {
+        let said = match said {
+            Value::String(text) => text.as_str(),
+            other => json::text(other, "message"),
+        };
+        let said: String = said.chars().take(200).collect();
+        return error.hint(format!("it is an error of the provider: {said}"));
+    }
+    if is_event(response) {
+        return error.hint("it is one event of a stream; give the events to `Dialect::stream`");
+    }
     match Dialect::guess(response) {
         Some(other) if other != dialect => error.hint(format!("it looks like {other}")),
         _ => error,
     }
+}
+
+/// Whether this is one event of a stream.
+fn is_event(response: &Value) -> bool {
+    let kind = json::text(response, "type");
+    let is_piece = |choice: &Value| choice.get("delta").is_some();
+    kind.starts_with("response.")
+        || kind.starts_with("content_block_")
+        || kind.starts_with("message_")
+        || ["contentBlockStart", "contentBlockDelta", "messageStart"]
+            .iter()
+            .any(|key| response.get(key).is_some())
+        || json::list(response, "choices").first().is_some_and(is_piece)
 }

@@ -1,0 +1,314 @@
+//! Amazon Bedrock Converse: `toolUse` blocks in, one user message of `toolResult` blocks out.
+//!
+//! Events are heard as the SDKs give them, one member per event: `{"contentBlockDelta": {…}}`.
+//! Bytes are base64 text here, as in the service's JSON; an SDK that wants raw bytes decodes them.
+
+use std::collections::HashMap;
+
+use haft_core::Block;
+use serde_json::{Value, json};
+
+use super::{
+    Dialect, Response,
+    asked::{Reply, Spoken},
+    content, json,
+    stream::{Closing, Ear},
+    unreadable,
+};
+use crate::{
+    error::Error,
+    turn::{Arguments, Call, Stop},
+};
+
+pub(super) fn parse(response: &Value) -> Result<Response, Error> {
+    let Some(content) = response.pointer("/output/message/content").and_then(Value::as_array)
+    else {
+        let wanted = "it has no `output.message.content` array";
+        return Err(unreadable(Dialect::Bedrock, response, wanted));
+    };
+    let spoken = content.iter().filter_map(call_of).map(|call| {
+        let input = call.get("input").cloned().unwrap_or(Value::Null);
+        spoken(call, Arguments::Json(input))
+    });
+    let stop = stop(response.get("stopReason"));
+    Ok(Response::new(Dialect::Bedrock, spoken, stop))
+}
+
+/// The call that a block holds. One with a type runs at the provider and is not ours.
+fn call_of(block: &Value) -> Option<&Value> {
+    json::some(block, "toolUse").filter(|call| json::some(call, "type").is_none())
+}
+
+fn spoken(call: &Value, arguments: Arguments) -> Spoken {
+    Spoken::new(Call::new(json::text(call, "toolUseId"), json::text(call, "name"), arguments))
+}
+
+fn stop(reason: Option<&Value>) -> Stop {
+    match reason.and_then(Value::as_str) {
+        Some("tool_use" | "end_turn" | "stop_sequence") => Stop::Done,
+        Some("max_tokens" | "model_context_window_exceeded") => Stop::Truncated,
+        Some("guardrail_intervened" | "content_filtered") => Stop::Refused,
+        // Among them `malformed_tool_use` and `malformed_model_output`.
+        Some(_) | None => Stop::Unknown,
+    }
+}
+
+pub(super) fn answer(replies: &[Reply<'_>]) -> Value {
+    let results: Vec<Value> = replies
+        .iter()
+        .map(|reply| {
+            let mut result = json!({"toolUseId": reply.id(), "content": content(reply)});
+            // Not every model family takes a status, so success goes without.
+            if reply.answer.is_error() {
+                result["status"] = Value::from("error");
+            }
+            json!({"toolResult": result})
+        })
+        .collect();
+    json!({"role": "user", "content": results})
+}
+
+fn content(reply: &Reply<'_>) -> Value {
+    if reply.answer.is_error() {
+        return json!([{"text": reply.answer.text()}]);
+    }
+    let blocks = content::blocks(reply.answer).iter().filter_map(|block| match block {
+        // Only an object is taken as data.
+        Block::Json { json } if json.is_object() => Some(json!({"json": json})),
+        Block::Image { data, media_type } if content::picture(media_type).is_some() => {
+            Some(json!({
+                "image": {"format": content::picture(media_type), "source": {"bytes": data}},
+            }))
+        }
+        other => {
+            let text = content::described(other);
+            (!text.trim().is_empty()).then(|| json!({"text": text}))
+        }
+    });
+    let blocks: Vec<Value> = blocks.collect();
+    match blocks.is_empty() {
+        // Blank text is refused, and so is no content at all.
+        true => json!([{"text": "(empty)"}]),
+        false => Value::Array(blocks),
+    }
+}
+
+/// Listens to `contentBlockStart`, `contentBlockDelta`, `contentBlockStop` and `messageStop`.
+#[derive(Debug, Default)]
+pub(super) struct Listener {
+    blocks: Vec<Growing>,
+    at: HashMap<u64, usize>,
+    given: Vec<usize>,
+    stop: Option<Stop>,
+}
+
+#[derive(Debug)]
+struct Growing {
+    block: Value,
+    input: String,
+    is_closed: bool,
+}
+
+impl Growing {
+    fn spoken(&self, call: &Value) -> Spoken {
+        let arguments = match self.input.is_empty() {
+            true => Arguments::Json(json!({})),
+            false => Arguments::Text(self.input.clone()),
+        };
+        spoken(call, arguments)
+    }
+
+    fn delta(&mut self, delta: &Value) {
+        let Some((kind, piece)) = delta.as_object().and_then(|map| map.iter().next()) else {
+            return;
+        };
+        match kind.as_str() {
+            // Text after a citation belongs to the cited content.
+            "text" if self.block.get("citationsContent").is_some() => {
+                let text = json!({"text": piece});
+                push(&mut self.block["citationsContent"], "content", text);
+            }
+            "text" => json::grow(&mut self.block, "text", piece.as_str().unwrap_or_default()),
+            "toolUse" => self.input.push_str(json::text(piece, "input")),
+            "reasoningContent" => {
+                if !self.block["reasoningContent"].is_object() {
+                    self.block["reasoningContent"] = json!({});
+                }
+                let reasoning = &mut self.block["reasoningContent"];
+                for (key, piece) in piece.as_object().into_iter().flatten() {
+                    let piece = piece.as_str().unwrap_or_default();
+                    match key.as_str() {
+                        "text" | "signature" => {
+                            if !reasoning["reasoningText"].is_object() {
+                                reasoning["reasoningText"] = json!({"text": ""});
+                            }
+                            json::grow(&mut reasoning["reasoningText"], key, piece);
+                        }
+                        _ => json::grow(reasoning, key, piece),
+                    }
+                }
+            }
+            "citation" => {
+                if self.block.get("citationsContent").is_none() {
+                    let text = std::mem::take(&mut self.block["text"]);
+                    self.block = json!({"citationsContent": {"content": [], "citations": []}});
+                    if text.is_string() {
+                        push(&mut self.block["citationsContent"], "content", json!({"text": text}));
+                    }
+                }
+                push(&mut self.block["citationsContent"], "citations", piece.clone());
+            }
+            "toolResult" => {
+                for piece in piece.as_array().into_iter().flatten() {
+                    if self.block["toolResult"].is_object() {
+                        push(&mut self.block["toolResult"], "content", piece.clone());
+                    }
+                }
+            }
+            "image" => {
+                for (key, value) in piece.as_object().into_iter().flatten() {
+                    if self.block["image"].is_object() {
+                        self.block["image"][key] = value.clone();
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn settled(mut self) -> Option<Value> {
+        if let Some(call) = self.block.get_mut("toolUse").filter(|call| call.is_object()) {
+            call["input"] = json::object(&self.input);
+        }
+        // A block of blank text is refused, and so is one of nothing.
+        let is_blank = self.block.as_object().is_none_or(|map| map.keys().all(|key| key == "text"))
+            && json::text(&self.block, "text").trim().is_empty();
+        (!is_blank).then_some(self.block)
+    }
+}
+
+fn push(object: &mut Value, key: &str, item: Value) {
+    if !object.is_object() {
+        *object = json!({});
+    }
+    match object.get_mut(key) {
+        Some(Value::Array(list)) => list.push(item),
+        _ => object[key] = json!([item]),
+    }
+}
+
+impl Listener {
+    fn start(&mut self, event: &Value, block: Value) -> usize {
+        let at = self.blocks.len();
+        self.blocks.push(Growing { block, input: String::new(), is_closed: false });
+        if let Some(index) = event.get("contentBlockIndex").and_then(Value::as_u64) {
+            self.at.insert(index, at);
+        }
+        at
+    }
+
+    fn find(&self, event: &Value) -> Option<usize> {
+        let at = match event.get("contentBlockIndex").and_then(Value::as_u64) {
+            Some(index) => self.at.get(&index).copied(),
+            None => self.blocks.len().checked_sub(1),
+        };
+        at.filter(|at| !self.blocks[*at].is_closed)
+    }
+}
+
+impl Ear for Listener {
+    fn event(&mut self, event: &Value, give: &mut Vec<Spoken>) -> Result<(), String> {
+        if self.stop.is_some() {
+            return Ok(());
+        }
+        if let Some(start) = json::some(event, "contentBlockStart") {
+            let block = start.get("start").filter(|block| block.is_object());
+            self.start(start, block.cloned().unwrap_or_else(|| json!({})));
+        } else if let Some(delta) = json::some(event, "contentBlockDelta") {
+            let piece = delta.get("delta").unwrap_or(&Value::Null);
+            let at = match self.find(delta) {
+                Some(at) => at,
+                // A piece of a call must have a call; other blocks may come without a start.
+                None if piece.get("toolUse").is_some() => {
+                    return Err("a piece belongs to no open block".to_owned());
+                }
+                None => self.start(delta, json!({})),
+            };
+            self.blocks[at].delta(piece);
+        } else if let Some(end) = json::some(event, "contentBlockStop") {
+            if let Some(at) = self.find(end) {
+                let growing = &mut self.blocks[at];
+                growing.is_closed = true;
+                if let Some(call) = call_of(&growing.block) {
+                    give.push(growing.spoken(call));
+                    self.given.push(at);
+                }
+            }
+        } else if let Some(end) = json::some(event, "messageStop") {
+            self.stop = Some(stop(end.get("stopReason")));
+        } else if let Some((name, said)) = event
+            .as_object()
+            .and_then(|map| map.iter().find(|(name, _)| name.ends_with("Exception")))
+        {
+            return Err(format!("{name}: {}", json::text(said, "message")));
+        }
+        Ok(())
+    }
+
+    fn close(mut self: Box<Self>) -> Closing {
+        let mut open = Vec::new();
+        for (at, growing) in self.blocks.iter().enumerate() {
+            if let Some(call) = call_of(&growing.block).filter(|_| !growing.is_closed) {
+                open.push(growing.spoken(call));
+                self.given.push(at);
+            }
+        }
+        let stop = self.stop.map(|stop| match stop {
+            Stop::Done if !open.is_empty() => Stop::Truncated,
+            stop => stop,
+        });
+        let mut content = Vec::new();
+        let mut moved = Vec::new();
+        for growing in self.blocks {
+            moved.push(content.len());
+            content.extend(growing.settled());
+        }
+        let place = |at: &usize| format!("/content/{}/toolUse/toolUseId", moved[*at]);
+        let places = self.given.iter().map(place).collect();
+        Closing { open, stop, message: json!({"role": "assistant", "content": content}), places }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_documented_ending_has_its_meaning() {
+        for (reason, wanted) in [
+            ("end_turn", Stop::Done),
+            ("tool_use", Stop::Done),
+            ("stop_sequence", Stop::Done),
+            ("max_tokens", Stop::Truncated),
+            ("model_context_window_exceeded", Stop::Truncated),
+            ("guardrail_intervened", Stop::Refused),
+            ("content_filtered", Stop::Refused),
+            ("malformed_model_output", Stop::Unknown),
+            ("malformed_tool_use", Stop::Unknown),
+            ("something_new", Stop::Unknown),
+        ] {
+            let response = json!({"output": {"message": {"content": []}}, "stopReason": reason});
+            assert_eq!(parse(&response).unwrap().stop, wanted, "{reason}");
+        }
+    }
+
+    #[test]
+    fn tools_of_the_provider_are_not_ours() {
+        let response = json!({"stopReason": "tool_use", "output": {"message": {"content": [
+            {"toolUse": {"toolUseId": "s", "name": "x", "input": {}, "type": "server_tool_use"}},
+            {"toolUse": {"toolUseId": "t", "name": "ours", "input": {"a": 1}}},
+        ]}}});
+        let calls = parse(&response).unwrap().calls;
+        assert_eq!(calls, [Call::new("t", "ours", json!({"a": 1}))]);
+    }
+}

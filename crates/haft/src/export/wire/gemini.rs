@@ -1,0 +1,454 @@
+//! Gemini: `functionCall` parts in, one user message of `functionResponse` parts out.
+//!
+//! Both spellings of field names are read, because the SDKs hand out the one with underscores. Ids
+//! are optional: one is repeated where it was given, and none is made up. Calls with the same id
+//! keep it, because order decides then.
+
+use std::collections::HashSet;
+
+use haft_core::Block;
+use serde_json::{Map, Value, json};
+
+use super::{
+    Dialect, Response,
+    asked::{Reply, Spoken},
+    content, json,
+    stream::{Closing, Ear},
+    unreadable,
+};
+use crate::{
+    error::Error,
+    turn::{Arguments, Call, Stop},
+};
+
+pub(super) fn parse(dialect: Dialect, response: &Value) -> Result<Response, Error> {
+    let candidates = response.get("candidates").and_then(Value::as_array);
+    let blocked = is_blocked(response);
+    if candidates.is_none() && !blocked {
+        return Err(unreadable(dialect, response, "it has no `candidates` array"));
+    }
+    let first = candidates.into_iter().flatten().find(|candidate| is_first(candidate));
+    let spoken = first.map(parts).unwrap_or_default().iter().filter_map(call_of).map(spoken);
+    let stop = match first {
+        _ if blocked => Stop::Refused,
+        Some(candidate) => stop(reason(candidate)),
+        None => Stop::Unknown,
+    };
+    Ok(Response::new(dialect, spoken, stop))
+}
+
+/// Whether the prompt itself was refused; there are no candidates then.
+fn is_blocked(response: &Value) -> bool {
+    let feedback = field(response, "promptFeedback", "prompt_feedback");
+    feedback.and_then(|feedback| field(feedback, "blockReason", "block_reason")).is_some()
+}
+
+fn is_first(candidate: &Value) -> bool {
+    candidate.get("index").and_then(Value::as_u64).unwrap_or(0) == 0
+}
+
+fn parts(candidate: &Value) -> &[Value] {
+    candidate.get("content").map(|content| json::list(content, "parts")).unwrap_or_default()
+}
+
+fn reason(candidate: &Value) -> Option<&str> {
+    field(candidate, "finishReason", "finish_reason").and_then(Value::as_str)
+}
+
+fn field<'a>(of: &'a Value, camel: &str, snake: &str) -> Option<&'a Value> {
+    json::some(of, camel).or_else(|| json::some(of, snake))
+}
+
+fn call_of(part: &Value) -> Option<&Value> {
+    field(part, "functionCall", "function_call")
+}
+
+fn spoken(call: &Value) -> Spoken {
+    let arguments = call.get("args").cloned().unwrap_or(Value::Null);
+    Spoken::new(Call::new(
+        json::text(call, "id"),
+        json::text(call, "name"),
+        Arguments::Json(arguments),
+    ))
+}
+
+fn stop(reason: Option<&str>) -> Stop {
+    match reason {
+        Some("STOP") => Stop::Done,
+        Some("MAX_TOKENS" | "CONTINUATION") => Stop::Truncated,
+        Some(
+            "SAFETY"
+            | "RECITATION"
+            | "LANGUAGE"
+            | "BLOCKLIST"
+            | "PROHIBITED_CONTENT"
+            | "SPII"
+            | "IMAGE_SAFETY"
+            | "IMAGE_PROHIBITED_CONTENT"
+            | "IMAGE_RECITATION",
+        ) => Stop::Refused,
+        // Among them `MALFORMED_FUNCTION_CALL`, `UNEXPECTED_TOOL_CALL` and `TOO_MANY_TOOL_CALLS`.
+        Some(_) | None => Stop::Unknown,
+    }
+}
+
+pub(super) fn answer(replies: &[Reply<'_>]) -> Value {
+    let parts: Vec<Value> = replies
+        .iter()
+        .map(|reply| {
+            let mut response = json!({"name": reply.expected.name, "response": result(reply)});
+            if let Some(id) = reply.given() {
+                response["id"] = Value::from(id);
+            }
+            let pictures: Vec<Value> = content::blocks(reply.answer)
+                .iter()
+                .filter_map(|block| match block {
+                    Block::Image { data, media_type } if is_shown(block) => {
+                        Some(json!({"inlineData": {"mimeType": media_type, "data": data}}))
+                    }
+                    _ => None,
+                })
+                .collect();
+            if !pictures.is_empty() {
+                response["parts"] = Value::Array(pictures);
+            }
+            json!({"functionResponse": response})
+        })
+        .collect();
+    json!({"role": "user", "parts": parts})
+}
+
+fn is_shown(block: &Block) -> bool {
+    matches!(block, Block::Image { media_type, .. } if content::picture(media_type).is_some())
+}
+
+/// The response must be an object: `output` holds a success, `error` a failure.
+fn result(reply: &Reply<'_>) -> Value {
+    if reply.answer.is_error() {
+        return json!({"error": reply.answer.text()});
+    }
+    match content::blocks(reply.answer) {
+        [Block::Json { json }] => json!({"output": json}),
+        _ => json!({"output": content::text_beside(reply.answer, is_shown)}),
+    }
+}
+
+/// Listens to chunks of the first candidate. Parts come whole, except that Vertex may send the
+/// arguments of a call value by value.
+#[derive(Debug, Default)]
+pub(super) struct Listener {
+    parts: Vec<Value>,
+    /// The call whose arguments come value by value.
+    partial: Option<Partial>,
+    reason: Option<String>,
+    is_blocked: bool,
+}
+
+#[derive(Debug)]
+struct Partial {
+    /// The part as it began: the call's name and id, and a signature.
+    part: Value,
+    args: Value,
+    /// The texts that go on.
+    continuing: HashSet<String>,
+}
+
+impl Listener {
+    fn part(&mut self, part: &Value, give: &mut Vec<Spoken>) -> Result<(), String> {
+        let Some(call) = call_of(part) else {
+            self.say(part);
+            return Ok(());
+        };
+        let continues =
+            field(call, "willContinue", "will_continue").and_then(Value::as_bool).unwrap_or(false);
+        let pieces = field(call, "partialArgs", "partial_args");
+        let is_named = !json::text(call, "name").is_empty();
+        if is_named && self.partial.is_some() {
+            return Err("a call begins before the one before it has ended".to_owned());
+        }
+        if self.partial.is_none() && (continues || pieces.is_some()) {
+            let args = call.get("args").filter(|args| args.is_object()).cloned();
+            self.partial = Some(Partial {
+                part: part.clone(),
+                args: args.unwrap_or_else(|| json!({})),
+                continuing: HashSet::new(),
+            });
+        }
+        let Some(partial) = &mut self.partial else {
+            give.push(spoken(call));
+            self.parts.push(part.clone());
+            return Ok(());
+        };
+        for piece in pieces.and_then(Value::as_array).into_iter().flatten() {
+            partial.take(piece)?;
+        }
+        if let Some(signature) = field(part, "thoughtSignature", "thought_signature") {
+            partial.part["thoughtSignature"] = signature.clone();
+        }
+        if !continues && let Some(partial) = self.partial.take() {
+            let part = partial.settled();
+            give.extend(call_of(&part).map(spoken));
+            self.parts.push(part);
+        }
+        Ok(())
+    }
+
+    /// Takes a part that is no call. Plain text grows; anything with a signature stays as it came.
+    fn say(&mut self, part: &Value) {
+        let is_plain = |part: &Value| {
+            part.get("text").is_some_and(Value::is_string)
+                && part
+                    .as_object()
+                    .is_some_and(|map| map.keys().all(|key| key == "text" || key == "thought"))
+        };
+        if is_plain(part)
+            && let Some(last) = self.parts.last_mut()
+            && is_plain(last)
+            && last.get("thought") == part.get("thought")
+        {
+            return json::grow(last, "text", json::text(part, "text"));
+        }
+        self.parts.push(part.clone());
+    }
+}
+
+impl Partial {
+    fn take(&mut self, piece: &Value) -> Result<(), String> {
+        let path = field(piece, "jsonPath", "json_path").and_then(Value::as_str).unwrap_or("$");
+        let keep = |value: &Value| (!value.is_null()).then(|| value.clone());
+        let value = [
+            ("stringValue", "string_value"),
+            ("numberValue", "number_value"),
+            ("boolValue", "bool_value"),
+        ];
+        let value = value
+            .iter()
+            .find_map(|(camel, snake)| field(piece, camel, snake).and_then(keep))
+            .unwrap_or(Value::Null);
+        let place = reach(&mut self.args, path)
+            .ok_or_else(|| format!("the place `{}` makes no sense", path.escape_debug()))?;
+        match (place, value) {
+            (Value::String(text), Value::String(more)) if self.continuing.contains(path) => {
+                text.push_str(&more);
+            }
+            // The last piece of a text may hold nothing but the word that it ends.
+            (_, Value::Null) if self.continuing.contains(path) => {}
+            (place, value) => *place = value,
+        }
+        let continues = field(piece, "willContinue", "will_continue").and_then(Value::as_bool);
+        match continues.unwrap_or(false) {
+            true => self.continuing.insert(path.to_owned()),
+            false => self.continuing.remove(path),
+        };
+        Ok(())
+    }
+
+    /// The part as one whole call.
+    fn settled(self) -> Value {
+        let Self { mut part, args, .. } = self;
+        let call = call_of(&part).cloned().unwrap_or(Value::Null);
+        let mut whole = Map::new();
+        for key in ["id", "name"] {
+            if let Some(value) = json::some(&call, key) {
+                whole.insert(key.to_owned(), value.clone());
+            }
+        }
+        whole.insert("args".to_owned(), args);
+        if let Some(map) = part.as_object_mut() {
+            map.shift_remove("function_call");
+            map.insert("functionCall".to_owned(), Value::Object(whole));
+        }
+        part
+    }
+}
+
+/// The deepest place in arguments.
+const MAX_STEPS: usize = 64;
+
+/// Finds the place that a JSON path names, and makes the way to it. A list grows by one at a time.
+fn reach<'a>(root: &'a mut Value, path: &str) -> Option<&'a mut Value> {
+    let mut place = root;
+    let mut rest = path.strip_prefix('$')?;
+    let mut steps = 0;
+    while !rest.is_empty() {
+        steps += 1;
+        if steps > MAX_STEPS {
+            return None;
+        }
+        let step;
+        (step, rest) = first_step(rest)?;
+        if place.is_null() {
+            *place = match step {
+                Step::Key(_) => json!({}),
+                Step::Item(_) => json!([]),
+            };
+        }
+        place = match step {
+            Step::Key(key) => place.as_object_mut()?.entry(key).or_insert(Value::Null),
+            Step::Item(at) => {
+                let list = place.as_array_mut()?;
+                if at == list.len() {
+                    list.push(Value::Null);
+                }
+                list.get_mut(at)?
+            }
+        };
+    }
+    Some(place)
+}
+
+enum Step {
+    Key(String),
+    Item(usize),
+}
+
+/// Reads `.name`, `['name']`, `["name"]` or `[0]` from the front of a path.
+fn first_step(path: &str) -> Option<(Step, &str)> {
+    if let Some(rest) = path.strip_prefix('.') {
+        let end = rest.find(['.', '[']).unwrap_or(rest.len());
+        let (name, rest) = rest.split_at(end);
+        return (!name.is_empty()).then(|| (Step::Key(name.to_owned()), rest));
+    }
+    let rest = path.strip_prefix('[')?;
+    let quote = rest.chars().next()?;
+    if quote != '\'' && quote != '"' {
+        let (number, rest) = rest.split_once(']')?;
+        return Some((Step::Item(number.parse().ok()?), rest));
+    }
+    let mut name = String::new();
+    let mut chars = rest.char_indices().skip(1);
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\\' => name.push(chars.next()?.1),
+            c if c == quote => {
+                let rest = rest[at + 1..].strip_prefix(']')?;
+                return Some((Step::Key(name), rest));
+            }
+            c => name.push(c),
+        }
+    }
+    None
+}
+
+impl Ear for Listener {
+    fn event(&mut self, event: &Value, give: &mut Vec<Spoken>) -> Result<(), String> {
+        self.is_blocked |= is_blocked(event);
+        for candidate in json::list(event, "candidates").iter().filter(|c| is_first(c)) {
+            let parts = parts(candidate);
+            for part in parts {
+                self.part(part, give)?;
+            }
+            match reason(candidate) {
+                Some(reason) => self.reason = Some(reason.to_owned()),
+                // Whoever goes on had not ended.
+                None if !parts.is_empty() => self.reason = None,
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn close(mut self: Box<Self>) -> Closing {
+        let mut open = Vec::new();
+        if let Some(partial) = self.partial.take() {
+            let part = partial.settled();
+            open.extend(call_of(&part).map(spoken));
+            self.parts.push(part);
+        }
+        let stop = match self.reason.as_deref() {
+            _ if self.is_blocked => Some(Stop::Refused),
+            None => None,
+            reason => Some(match stop(reason) {
+                Stop::Done if !open.is_empty() => Stop::Truncated,
+                stop => stop,
+            }),
+        };
+        let message = json!({"role": "model", "parts": self.parts});
+        Closing { open, stop, message, places: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_documented_ending_has_its_meaning() {
+        for (reason, wanted) in [
+            ("STOP", Stop::Done),
+            ("MAX_TOKENS", Stop::Truncated),
+            ("CONTINUATION", Stop::Truncated),
+            ("SAFETY", Stop::Refused),
+            ("RECITATION", Stop::Refused),
+            ("LANGUAGE", Stop::Refused),
+            ("BLOCKLIST", Stop::Refused),
+            ("PROHIBITED_CONTENT", Stop::Refused),
+            ("SPII", Stop::Refused),
+            ("IMAGE_SAFETY", Stop::Refused),
+            ("IMAGE_PROHIBITED_CONTENT", Stop::Refused),
+            ("IMAGE_RECITATION", Stop::Refused),
+            ("FINISH_REASON_UNSPECIFIED", Stop::Unknown),
+            ("OTHER", Stop::Unknown),
+            ("MALFORMED_FUNCTION_CALL", Stop::Unknown),
+            ("UNEXPECTED_TOOL_CALL", Stop::Unknown),
+            ("TOO_MANY_TOOL_CALLS", Stop::Unknown),
+            ("NO_IMAGE", Stop::Unknown),
+            ("IMAGE_OTHER", Stop::Unknown),
+            ("MALFORMED_RESPONSE", Stop::Unknown),
+            ("SOMETHING_NEW", Stop::Unknown),
+        ] {
+            let response = json!({"candidates": [{"finishReason": reason}]});
+            assert_eq!(parse(Dialect::Gemini, &response).unwrap().stop, wanted, "{reason}");
+        }
+        let blocked = json!({"promptFeedback": {"blockReason": "SAFETY"}});
+        assert_eq!(parse(Dialect::Gemini, &blocked).unwrap().stop, Stop::Refused);
+    }
+
+    #[test]
+    fn arguments_that_come_value_by_value_are_put_together() {
+        let mut stream = Dialect::Gemini.stream();
+        let mut said = |call: Value, end: Option<&str>| {
+            stream.event(&json!({"candidates": [
+                {"content": {"parts": [{"functionCall": call}]}, "finishReason": end},
+            ]}))
+        };
+        let piece = |path: &str, key: &str, value: Value, more: bool| json!({"jsonPath": path, key: value, "willContinue": more});
+        let mut given = said(json!({"name": "send", "id": "g1", "willContinue": true}), None);
+        for piece in [
+            piece("$.to[0].name", "stringValue", json!("A"), true),
+            piece("$.to[0].name", "stringValue", json!("nn"), true),
+            json!({"jsonPath": "$.to[0].name"}),
+            piece("$.to[1]['odd key']", "boolValue", json!(true), false),
+            piece("$[\"n\"]", "numberValue", json!(3), false),
+            piece("$.none", "nullValue", json!("NULL_VALUE"), false),
+        ] {
+            given.extend(said(json!({"partialArgs": [piece], "willContinue": true}), None));
+        }
+        assert_eq!(given, []);
+        given.extend(said(json!({}), Some("STOP")));
+        let args = json!({"to": [{"name": "Ann"}, {"odd key": true}], "n": 3, "none": null});
+        assert_eq!(given, [Call::new("g1", "send", args.clone())]);
+        let ended = stream.finish();
+        assert_eq!(ended.stop, Stop::Done);
+        let part = json!({"functionCall": {"id": "g1", "name": "send", "args": args}});
+        assert_eq!(ended.message, json!({"role": "model", "parts": [part]}));
+    }
+
+    #[test]
+    fn a_place_that_makes_no_sense_spoils_the_stream() {
+        let deep = ".a".repeat(100);
+        for path in ["a", "$.", "$[9999999999]", "$[1]", "$['a", "$.x.y", &format!("${deep}")] {
+            let mut stream = Dialect::Gemini.stream();
+            let call = json!({"name": "a", "willContinue": true, "partialArgs": [
+                {"jsonPath": "$.x", "stringValue": "text"},
+                {"jsonPath": path, "stringValue": "v"},
+            ]});
+            let part = json!({"functionCall": call});
+            let event = json!({"candidates": [{"content": {"parts": [part]}}]});
+            assert!(stream.event(&event).is_empty());
+            let ended = stream.finish();
+            assert!(ended.problem.unwrap().message().contains("makes no sense"), "{path}");
+            assert_eq!((ended.stop, ended.calls.len()), (Stop::Unknown, 1));
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The Model Context Protocol: `tools/call` requests in, JSON-RPC responses out.
+//!
+//! Here haft is the server and the client is the one that calls. A request is complete in itself, so
+//! nothing is ever cut off. Other requests, notifications and responses of a batch are not calls and
+//! are left alone; so is a `tools/call` without an id, because nobody waits for its answer.
+
+use haft_core::{Block, Code};
+use serde_json::{Value, json};
+
+use super::{
+    Dialect, Response,
+    asked::{Reply, Spoken},
+    content, json,
+    stream::{Closing, Ear},
+    unreadable,
+};
+use crate::{
+    error::Error,
+    turn::{Arguments, Call, Stop},
+};
+
+/// The JSON-RPC code for parameters that make no sense, such as the name of an unknown tool.
+const INVALID_PARAMS: i64 = -32602;
+
+pub(super) fn parse(request: &Value) -> Result<Response, Error> {
+    if let Some(batch) = request.as_array() {
+        if batch.is_empty() || batch.iter().any(|one| one.get("jsonrpc").is_none()) {
+            let wanted = "it is no batch of JSON-RPC messages";
+            return Err(unreadable(Dialect::Mcp, request, wanted));
+        }
+        let response = Response::new(Dialect::Mcp, batch.iter().filter_map(spoken), Stop::Done);
+        return Ok(response.batch());
+    }
+    match spoken(request) {
+        Some(spoken) => Ok(Response::new(Dialect::Mcp, [spoken], Stop::Done)),
+        None => {
+            let wanted = "it is no JSON-RPC request for `tools/call` with an `id`";
+            Err(unreadable(Dialect::Mcp, request, wanted))
+        }
+    }
+}
+
+fn spoken(request: &Value) -> Option<Spoken> {
+    if json::text(request, "jsonrpc") != "2.0" || json::text(request, "method") != "tools/call" {
+        return None;
+    }
+    let id = request.get("id").filter(|id| id.is_string() || id.is_number())?;
+    let known = match id {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let params = request.get("params").unwrap_or(&Value::Null);
+    let arguments = params.get("arguments").cloned().unwrap_or(Value::Null);
+    let call = Call::new(known, json::text(params, "name"), Arguments::Json(arguments));
+    let mut spoken = Spoken::new(call);
+    spoken.expected.id = Some(id.clone());
+    Some(spoken)
+}
+
+pub(super) fn answer(replies: &[Reply<'_>], is_batch: bool) -> Value {
+    let mut responses = replies.iter().map(response);
+    match is_batch {
+        true => responses.collect(),
+        false => responses.next().unwrap_or(Value::Null),
+    }
+}
+
+fn response(reply: &Reply<'_>) -> Value {
+    // Every request is answered under its own id, also the second of two with the same.
+    let id = match &reply.expected.id {
+        Some(id) => id.clone(),
+        None => Value::from(reply.answer.id().as_str()),
+    };
+    let failed = reply.answer.failure();
+    // To a client, a tool that is not offered to it does not exist.
+    if let Some(failure) =
+        failed.filter(|f| matches!(f.code(), Code::UnknownTool | Code::NotOffered))
+    {
+        let error = json!({
+            "code": INVALID_PARAMS,
+            "message": format!("Unknown tool: {}", reply.expected.name),
+            "data": failure.to_string(),
+        });
+        return json!({"jsonrpc": "2.0", "id": id, "error": error});
+    }
+    let mut result = json!({
+        "content": contents(reply),
+        "isError": failed.is_some(),
+        "resultType": "complete",
+    });
+    // Clients of the older versions take an object only; the content says the same as text.
+    let structured = reply.answer.output().and_then(|output| output.structured.as_ref());
+    if let Some(structured) = structured.filter(|data| data.is_object()) {
+        result["structuredContent"] = structured.clone();
+    }
+    json!({"jsonrpc": "2.0", "id": id, "result": result})
+}
+
+fn contents(reply: &Reply<'_>) -> Value {
+    if reply.answer.is_error() {
+        return json!([{"type": "text", "text": reply.answer.text()}]);
+    }
+    content::blocks(reply.answer)
+        .iter()
+        .map(|block| match block {
+            Block::Image { data, media_type } => {
+                json!({"type": "image", "data": data, "mimeType": media_type})
+            }
+            Block::Audio { data, media_type } => {
+                json!({"type": "audio", "data": data, "mimeType": media_type})
+            }
+            Block::Link { uri, name, media_type } => {
+                let mut link = json!({"type": "resource_link", "uri": uri, "name": name});
+                if let Some(media_type) = media_type {
+                    link["mimeType"] = Value::from(media_type.as_str());
+                }
+                link
+            }
+            Block::Text { .. } | Block::Json { .. } => {
+                json!({"type": "text", "text": content::described(block)})
+            }
+        })
+        .collect()
+}
+
+/// Listens to one message after another, as they come over a pipe. Their answers are a list.
+#[derive(Debug, Default)]
+pub(super) struct Listener {
+    requests: Vec<Value>,
+}
+
+impl Ear for Listener {
+    fn event(&mut self, event: &Value, give: &mut Vec<Spoken>) -> Result<(), String> {
+        let one = std::slice::from_ref(event);
+        for request in event.as_array().map_or(one, Vec::as_slice) {
+            if let Some(spoken) = spoken(request) {
+                give.push(spoken);
+                self.requests.push(request.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// There is no message to echo; the requests stand for it.
+    fn close(self: Box<Self>) -> Closing {
+        Closing {
+            open: Vec::new(),
+            stop: Some(Stop::Done),
+            message: Value::Array(self.requests),
+            places: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(id: Value) -> Value {
+        json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
+               "params": {"name": "search", "arguments": {"x": "a"}}})
+    }
+
+    #[test]
+    fn a_request_and_a_batch_are_read() {
+        let one = parse(&request(json!(7))).unwrap();
+        assert_eq!(one.calls, [Call::new("7", "search", json!({"x": "a"}))]);
+        assert_eq!(one.stop, Stop::Done);
+        let listing = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
+        let batch = json!([request(json!("a")), listing, request(json!(null))]);
+        assert_eq!(parse(&batch).unwrap().calls.len(), 1, "only what is a call and is waited for");
+        for bad in [json!([]), listing, request(json!(null)), json!([1])] {
+            assert!(parse(&bad).is_err(), "{bad}");
+        }
+    }
+}

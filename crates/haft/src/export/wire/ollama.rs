@@ -1,0 +1,172 @@
+//! Ollama's own chat: whole calls with data for arguments, mostly without ids; one message per call
+//! out, paired by `tool_name` and order.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    Dialect, Response,
+    asked::{Reply, Spoken},
+    content, json,
+    stream::{Closing, Ear},
+    unreadable,
+};
+use crate::{
+    error::Error,
+    turn::{Arguments, Call, Stop},
+};
+
+pub(super) fn parse(response: &Value) -> Result<Response, Error> {
+    let Some(message) = response.get("message").filter(|message| message.is_object()) else {
+        return Err(unreadable(Dialect::Ollama, response, "it has no `message`"));
+    };
+    let spoken = json::list(message, "tool_calls").iter().map(spoken);
+    // One piece of a stream looks like a response that is not done.
+    let stop = stop(response).unwrap_or(Stop::Truncated);
+    Ok(Response::new(Dialect::Ollama, spoken, stop))
+}
+
+fn spoken(call: &Value) -> Spoken {
+    let function = call.get("function").unwrap_or(&Value::Null);
+    let arguments = match function.get("arguments") {
+        Some(Value::String(text)) => Arguments::Text(text.clone()),
+        Some(data) => Arguments::Json(data.clone()),
+        None => Arguments::Json(Value::Null),
+    };
+    Spoken::new(Call::new(json::text(call, "id"), json::text(function, "name"), arguments))
+}
+
+/// How the message ended; nothing while it has not.
+fn stop(response: &Value) -> Option<Stop> {
+    if response.get("done") == Some(&Value::Bool(false)) {
+        return None;
+    }
+    match response.get("done_reason").and_then(Value::as_str) {
+        Some("stop") => Some(Stop::Done),
+        Some("length") => Some(Stop::Truncated),
+        // Among them `load` and `unload`, which end no message.
+        _ => Some(Stop::Unknown),
+    }
+}
+
+pub(super) fn answer(replies: &[Reply<'_>]) -> Value {
+    replies
+        .iter()
+        .map(|reply| {
+            let mut message = json!({
+                "role": "tool",
+                "tool_name": reply.expected.name,
+                "content": content::plain(reply.answer),
+            });
+            // Newer servers give ids, and read them back.
+            if let Some(id) = reply.given() {
+                message["tool_call_id"] = Value::from(id);
+            }
+            message
+        })
+        .collect()
+}
+
+/// Listens to one object per line.
+#[derive(Debug, Default)]
+pub(super) struct Listener {
+    said: Map<String, Value>,
+    calls: Vec<Value>,
+    stop: Option<Stop>,
+}
+
+impl Ear for Listener {
+    fn event(&mut self, event: &Value, give: &mut Vec<Spoken>) -> Result<(), String> {
+        if self.stop.is_some() {
+            return Ok(());
+        }
+        let message = event.get("message").unwrap_or(&Value::Null);
+        for call in json::list(message, "tool_calls") {
+            give.push(spoken(call));
+            self.calls.push(call.clone());
+        }
+        for (key, piece) in message.as_object().into_iter().flatten() {
+            match (key.as_str(), piece) {
+                ("role" | "tool_calls", _) | (_, Value::Null) => {}
+                (_, Value::String(piece)) => match self.said.get_mut(key) {
+                    Some(Value::String(text)) => text.push_str(piece),
+                    _ => {
+                        self.said.insert(key.clone(), Value::from(piece.as_str()));
+                    }
+                },
+                (_, Value::Array(more)) => match self.said.get_mut(key) {
+                    Some(Value::Array(list)) => list.extend(more.iter().cloned()),
+                    _ => {
+                        self.said.insert(key.clone(), piece.clone());
+                    }
+                },
+                _ => {
+                    self.said.insert(key.clone(), piece.clone());
+                }
+            }
+        }
+        if event.get("done") == Some(&Value::Bool(true)) {
+            self.stop = stop(event);
+        }
+        Ok(())
+    }
+
+    fn close(self: Box<Self>) -> Closing {
+        let mut message = json!({"role": "assistant", "content": ""});
+        for (key, value) in self.said {
+            message[key] = value;
+        }
+        if !self.calls.is_empty() {
+            message["tool_calls"] = self.calls.into_iter().map(echoed).collect();
+        }
+        Closing { open: Vec::new(), stop: self.stop, message, places: Vec::new() }
+    }
+}
+
+/// The server decodes `arguments` into an object, so it must be one.
+fn echoed(mut call: Value) -> Value {
+    if let Some(function) = call.get_mut("function").filter(|function| function.is_object()) {
+        let arguments = match function.get_mut("arguments").map(Value::take) {
+            Some(Value::Object(map)) => Value::Object(map),
+            Some(Value::String(text)) => json::object(&text),
+            Some(Value::Null) | None => json!({}),
+            Some(other) => json!({json::INVALID: other}),
+        };
+        function["arguments"] = arguments;
+    }
+    call
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_documented_ending_has_its_meaning() {
+        for (reason, wanted) in [
+            ("stop", Stop::Done),
+            ("length", Stop::Truncated),
+            ("load", Stop::Unknown),
+            ("unload", Stop::Unknown),
+            ("something_new", Stop::Unknown),
+        ] {
+            let response = json!({"message": {}, "done": true, "done_reason": reason});
+            assert_eq!(parse(&response).unwrap().stop, wanted, "{reason}");
+        }
+        let piece = json!({"message": {}, "done": false});
+        assert_eq!(parse(&piece).unwrap().stop, Stop::Truncated);
+        assert_eq!(parse(&json!({"message": {}, "done": true})).unwrap().stop, Stop::Unknown);
+    }
+
+    #[test]
+    fn arguments_that_are_no_object_are_echoed_as_one() {
+        let call = |arguments: Value| json!({"function": {"name": "a", "arguments": arguments}});
+        for (said, wanted) in [
+            (json!({"x": 1}), json!({"x": 1})),
+            (json!("{\"x\":1}"), json!({"x": 1})),
+            (json!(null), json!({})),
+            (json!([1]), json!({"INVALID_JSON": [1]})),
+        ] {
+            assert_eq!(echoed(call(said)), call(wanted));
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! A turn that hears the model while it writes.
+//!
+//! In: a provider's body or its events. Each call enters the turn when it is complete, so that what
+//! only reads is often done before the message is. Out: the message to echo and the one that answers.
+//!
+//! INVARIANT: what was cut off is answered, and is not run.
+
+use std::{fmt, sync::Arc};
+
+use serde_json::Value;
+
+use super::{call::Stop, intake::Intake};
+use crate::{
+    envelope::Envelope,
+    error::Error,
+    export::{Ended, Export, Stream},
+};
+
+/// A turn whose response is being written. Made by [`Turn::listen`](super::Turn::listen).
+pub struct Listening {
+    /// Takes each call from the provider's words into the tools' own.
+    export: Arc<Export>,
+    stream: Stream,
+    intake: Intake,
+}
+
+/// What came of a response that was heard.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Heard {
+    /// The model's message, to be put into the history. Where the provider pairs by id and gave
+    /// none, or one twice, it holds the ids that the answers are given under.
+    pub message: Value,
+    /// The message that answers all its calls, to be put after it.
+    pub answer: Value,
+    /// The answers, in the model's order.
+    pub envelopes: Vec<Envelope>,
+    /// How the message ended.
+    pub stop: Stop,
+    /// What spoilt the stream, if something did. Its calls are answered all the same.
+    pub problem: Option<Error>,
+}
+
+impl Listening {
+    pub(super) fn new(export: Arc<Export>, intake: Intake) -> Self {
+        Self { stream: export.dialect().stream(), export, intake }
+    }
+
+    /// Takes a part of the body, cut anywhere. Must be called inside a tokio runtime, because calls
+    /// may become tasks.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        for call in self.stream.feed(bytes) {
+            self.intake.push(self.export.restore(call));
+        }
+    }
+
+    /// Takes one event that a client has decoded already. Must be called inside a tokio runtime.
+    pub fn event(&mut self, event: &Value) {
+        for call in self.stream.event(event) {
+            self.intake.push(self.export.restore(call));
+        }
+    }
+
+    /// Ends the response, runs what may run, and returns the two messages to append.
+    ///
+    /// Dropping the future cancels the turn; its calls still end and are still recorded.
+    pub async fn finish(self) -> Heard {
+        let Self { export, stream, mut intake } = self;
+        let mut ended = stream.finish();
+        let open = std::mem::take(&mut ended.calls);
+        // The end is known before the last calls enter, so that none of them starts by itself.
+        intake.expect(ended.stop, open.len());
+        for call in open {
+            intake.push(export.restore(call));
+        }
+        let envelopes = intake.finish(ended.stop).await;
+        let message = ended.echo(&envelopes);
+        let answer = ended.asked.answer(&envelopes);
+        let Ended { stop, problem, .. } = ended;
+        Heard { message, answer, envelopes, stop, problem }
+    }
+}
+
+impl fmt::Debug for Listening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listening").field("intake", &self.intake).finish_non_exhaustive()
+    }
+}
