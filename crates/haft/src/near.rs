@@ -5,13 +5,15 @@ pub(crate) fn nearest<'a>(
     wrong: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    // A name nobody would mistype into a tool's is not worth comparing at all.
-    if wrong.is_empty() || wrong.len() > 256 {
+    // A name nobody would mistype is not worth comparing at all, and comparing it would cost dearly.
+    const LONG: usize = 256;
+    if wrong.is_empty() || wrong.len() > LONG {
         return None;
     }
     let folded = fold(wrong);
     candidates
         .into_iter()
+        .filter(|name| name.len() <= LONG)
         .filter_map(|name| {
             if fold(name) == folded {
                 return Some((0, name));
@@ -41,5 +43,6 @@ mod tests {
         assert_eq!(nearest("serach", names), Some("search"));
         assert_eq!(nearest("launch_rocket", names), None);
         assert_eq!(nearest("", names), None);
+        assert_eq!(nearest("search", [&*"search".repeat(1_000_000)]), None);
     }
 }

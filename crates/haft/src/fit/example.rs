@@ -159,7 +159,7 @@ impl<'a> Maker<'a> {
             "object" => self.object(said, depth),
             "array" => self.array(said, depth),
             "integer" | "number" => number(said, nth),
-            "boolean" => Some(Value::Bool(nth % 2 == 0)),
+            "boolean" => Some(Value::Bool(nth.is_multiple_of(2))),
             "null" => Some(Value::Null),
             _ => text(said, nth).map(Value::String),
         }

@@ -13,6 +13,7 @@ pub(crate) mod syntax;
 mod union;
 pub(crate) mod problem;
 mod example;
+mod step;
 mod repair;
 
 pub(crate) use self::repair::whole;

@@ -57,10 +57,11 @@ impl fmt::Display for Problem {
 /// Returns what is wrong with a value, in the order it is told.
 pub(super) fn problems(schema: &Schema, value: &Value) -> Vec<Problem> {
     let teller = Teller { places: schema.places(), value };
-    let mut problems = Vec::new();
+    let mut lines = Vec::new();
     for error in schema.errors(value).take(COUNTED) {
-        teller.tell(&error, UNIONS, &mut problems);
+        teller.tell(&error, UNIONS, &mut lines);
     }
+    let mut problems: Vec<Problem> = lines.into_iter().map(Line::whole).collect();
     problems.sort_by(|a, b| {
         let depth = |p: &Problem| p.pointer.matches('/').count();
         (depth(a), &a.pointer, &a.message).cmp(&(depth(b), &b.pointer, &b.message))
@@ -76,7 +77,9 @@ pub(crate) fn describe(schema: &Schema, tool: &str, arguments: &Value) -> Failur
     let problems = problems(schema, arguments);
     let all = problems.len();
     let mut message = match all {
-        0 | 1 => String::new(),
+        // A pattern that took too long is a refusal without a reason.
+        0 => "the arguments do not fit the tool's schema".to_owned(),
+        1 => String::new(),
         COUNTED.. => format!("{COUNTED} or more problems with the arguments:\n"),
         n => format!("{n} problems with the arguments:\n"),
     };
@@ -95,10 +98,31 @@ pub(crate) fn with_example(schema: &Schema, failure: Failure) -> Failure {
     let example = schema.example().map(|example| example.to_string());
     let Some(example) = example.filter(|text| text.len() <= EXAMPLE) else { return failure };
     let message = format!("{}\nArguments that fit: {example}", failure.message());
-    let told = Failure::new(failure.code(), message);
-    match failure.next() {
-        Some(next) => told.with_next(next),
+    let mut told =
+        Failure::new(failure.code(), message).with_retry(failure.retry()).with_ran(failure.ran());
+    if let Some(next) = failure.next() {
+        told = told.with_next(next);
+    }
+    match failure.cause() {
+        Some(cause) => told.with_source(cause),
         None => told,
+    }
+}
+
+/// A problem, and which branch of a union it is about.
+struct Line {
+    problem: Problem,
+    read_as: Option<String>,
+}
+
+impl Line {
+    fn whole(self) -> Problem {
+        let mut problem = self.problem;
+        if let Some(read_as) = self.read_as {
+            let stop = if problem.message.ends_with('?') { "" } else { "." };
+            let _ = write!(problem.message, "{stop} {read_as}");
+        }
+        problem
     }
 }
 
@@ -110,21 +134,22 @@ struct Teller<'a> {
 
 impl Teller<'_> {
     /// Tells one error, or what is behind it when it is a union's.
-    fn tell(&self, error: &ValidationError<'_>, unions: usize, problems: &mut Vec<Problem>) {
+    fn tell(&self, error: &ValidationError<'_>, unions: usize, lines: &mut Vec<Line>) {
         if let Kind::AnyOf { context } | Kind::OneOfNotValid { context } = error.kind()
             && let Some(unions) = unions.checked_sub(1)
-            && self.tell_union(error, context, unions, problems).is_some()
+            && self.tell_union(error, context, unions, lines).is_some()
         {
             return;
         }
         let message = self.message(error);
-        self.push(error.instance_path().as_str(), error.kind().keyword(), message, problems);
+        self.push(error.instance_path().as_str(), error.kind().keyword(), message, lines);
     }
 
-    fn push(&self, at: &str, keyword: &str, message: String, problems: &mut Vec<Problem>) {
-        if problems.len() < COUNTED {
+    fn push(&self, at: &str, keyword: &str, message: String, lines: &mut Vec<Line>) {
+        if lines.len() < COUNTED {
             let pointer = visible(cut(at, PLACE));
-            problems.push(Problem { pointer, keyword: keyword.to_owned(), message });
+            let problem = Problem { pointer, keyword: keyword.to_owned(), message };
+            lines.push(Line { problem, read_as: None });
         }
     }
 
@@ -134,7 +159,7 @@ impl Teller<'_> {
         error: &ValidationError<'_>,
         against: &[Vec<ValidationError<'static>>],
         unions: usize,
-        problems: &mut Vec<Problem>,
+        lines: &mut Vec<Line>,
     ) -> Option<()> {
         let node = node(self.places.root(), error)?;
         let keyword = error.kind().keyword();
@@ -151,7 +176,7 @@ impl Teller<'_> {
             Choice::TagMissing { key, tags } => {
                 let message =
                     format!("`{key}` is missing; it is required, as one of {}", one_of(&tags));
-                self.push(at, "required", message, problems);
+                self.push(at, "required", message, lines);
                 Some(())
             }
             Choice::NoSuchTag { key, tags } => {
@@ -160,33 +185,33 @@ impl Teller<'_> {
                 let mut message =
                     format!("expected one of {}; got {}", one_of(&tags), self.got(&at, sent));
                 self.suggest(&at, sent, tags.iter().filter_map(|t| t.as_str()), &mut message);
-                self.push(&at, "enum", message, problems);
+                self.push(&at, "enum", message, lines);
                 Some(())
             }
             Choice::Branch(chosen) => {
-                let first = problems.len();
+                let first = lines.len();
                 for error in against.get(chosen)?.iter().take(COUNTED) {
-                    self.tell(error, unions, problems);
+                    self.tell(error, unions, lines);
                 }
-                let told = problems.get_mut(first)?;
-                // That it could also be null is no news to whoever sent something.
+                // Of unions in unions the innermost is the nearest to the mistake. That it could
+                // also be null is no news to whoever sent something.
+                let told = lines.get_mut(first).filter(|line| line.read_as.is_none());
                 let others: Vec<String> = (0..branches.len())
-                    .filter(|n| *n != chosen)
+                    .filter(|n| *n != chosen && told.is_some())
                     .map(|n| union.label(n))
                     .filter(|label| label != "null")
                     .take(OTHERS + 1)
                     .collect();
-                if !others.is_empty() {
-                    let stop = if told.message.ends_with('?') { "" } else { "." };
+                if let Some(told) = told
+                    && !others.is_empty()
+                {
                     let more = if others.len() > OTHERS { ", …" } else { "" };
                     let shown = others.get(..OTHERS).unwrap_or(&others).join(", ");
                     let chosen = union.label(chosen);
-                    let _ = write!(
-                        told.message,
-                        "{stop} This was read as {chosen}; also possible: {shown}{more}"
-                    );
+                    told.read_as =
+                        Some(format!("This was read as {chosen}; also possible: {shown}{more}"));
                 }
-                Some(())
+                (lines.len() > first || lines.len() >= COUNTED).then_some(())
             }
         }
     }
@@ -196,6 +221,7 @@ impl Teller<'_> {
         match value {
             Value::Object(map) => format!("an object with {} keys", map.len()),
             Value::Array(list) => format!("an array of {}", list.len()),
+            Value::Null => "null".to_owned(),
             _ if self.places.is_secret(at) => "a hidden value".to_owned(),
             other => format!("{} ({})", cut(&other.to_string(), VALUE), kind(other)),
         }
@@ -232,7 +258,7 @@ impl Teller<'_> {
                     .and_then(|(sent, known)| {
                         let strangers =
                             sent.keys().map(String::as_str).filter(|k| !known.contains(k));
-                        nearest(name, strangers)
+                        nearest(name, strangers.take(COUNTED))
                     });
                 match slip {
                     Some(sent) => {
@@ -316,10 +342,12 @@ impl Teller<'_> {
                     .and_then(|n| n.get("anyOf").or_else(|| n.get("oneOf")))
                     .and_then(Value::as_array)
                     .map(|branches| {
-                        let words = branches
-                            .iter()
-                            .filter_map(|b| self.places.parts(b).into_iter().find_map(expected));
-                        words.collect::<Vec<_>>().join(", or ")
+                        let mut words: Vec<String> = Vec::new();
+                        for branch in branches {
+                            let word = self.places.parts(branch).into_iter().find_map(expected);
+                            words.extend(word.filter(|word| !words.contains(word)));
+                        }
+                        words.join(", or ")
                     })
                     .filter(|text| !text.is_empty())
                     .unwrap_or_else(|| "one of the allowed shapes".to_owned());
@@ -496,7 +524,16 @@ mod tests {
         );
         insta::assert_snapshot!(
             told(shapes, json!({"shape": 3})),
-            @"/shape: expected an object, or an object, or a string; got 3 (integer)"
+            @"/shape: expected an object, or a string; got 3 (integer)"
+        );
+        // What names the branch counts, even if something else in it is not on its list.
+        let named = json!({"oneOf": [
+            {"type": "object", "properties": {"kind": {"const": "a"}, "op": {"enum": ["eq", "ne"]}}},
+            {"type": "object", "properties": {"kind": {"const": "b"}, "name": {"type": "string"}}},
+        ]});
+        insta::assert_snapshot!(
+            told(named, json!({"kind": "a", "op": "EQ"})),
+            @r#"/op: expected one of "eq", "ne"; got "EQ" (string). Did you mean "eq"? This was read as `kind` "a"; also possible: `kind` "b""#
         );
         let nested = json!({"anyOf": [
             {"type": "object", "properties": {"a": {"anyOf": [

@@ -9,8 +9,6 @@
 //! INVARIANT: text is never touched where the schema admits text; nothing required is filled in, no
 //! unknown name is dropped, no number is cut. In a union every branch has a say: when in doubt, no.
 
-use std::collections::HashMap;
-
 use jsonschema::{
     ValidationError,
     error::{TypeKind, ValidationErrorKind as Kind},
@@ -23,6 +21,7 @@ use super::{
     places::Places,
     problem::node,
     schema::{Schema, depth},
+    step::{Change, Step, agreed, apply, below, split, unescaped},
     union::Union,
 };
 use crate::near::fold;
@@ -118,8 +117,6 @@ const STEPS: usize = 1_000;
 const UNIONS: usize = 3;
 /// Data is nested no deeper than text may be.
 const DEPTH: usize = 128;
-/// How much of a value a record shows.
-const SHOWN: usize = 80;
 
 /// Changes a value so that it fits, and says how; or leaves it as it is.
 pub(super) fn repair(schema: &Schema, value: &mut Value, careful: bool) -> Vec<Repair> {
@@ -134,23 +131,6 @@ pub(super) fn repair(schema: &Schema, value: &mut Value, careful: bool) -> Vec<R
     }
     *value = work;
     steps.into_iter().map(|step| step.told(bench.places)).collect()
-}
-
-/// A change at one place.
-#[derive(Debug, Clone, PartialEq)]
-struct Step {
-    /// Where, before the change.
-    at: String,
-    kind: RepairKind,
-    before: Value,
-    change: Change,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-enum Change {
-    Set(Value),
-    Drop,
-    Rename(String),
 }
 
 struct Bench<'a> {
@@ -265,6 +245,10 @@ impl Bench<'_> {
             return Vec::new();
         };
         let known = self.places.names(node);
+        // More strangers than there are names cannot all be one of them.
+        if unexpected.len() > known.len() {
+            return Vec::new();
+        }
         let meant = |sent: &str| {
             let folded = fold(sent);
             let mut same = known.iter().filter(|name| fold(name) == folded);
@@ -460,78 +444,6 @@ fn rejects(errors: &[ValidationError<'static>], at: &str, kind: RepairKind) -> b
     })
 }
 
-/// Keeps one step for each place; where two do not agree, none.
-fn agreed(steps: Vec<Step>) -> Vec<Step> {
-    let mut kept: Vec<Step> = Vec::new();
-    let mut places: HashMap<String, Option<usize>, ahash::RandomState> = HashMap::default();
-    for step in steps {
-        match places.get(&step.at) {
-            None => {
-                places.insert(step.at.clone(), Some(kept.len()));
-                kept.push(step);
-            }
-            Some(Some(n)) if kept.get(*n).is_some_and(|k| k.change == step.change) => {}
-            Some(_) => {
-                places.insert(step.at, None);
-            }
-        }
-    }
-    kept.retain(|step| places.get(&step.at).is_some_and(Option::is_some));
-    kept
-}
-
-/// Carries out steps; nothing when one of them has lost its place. Names change last, because they
-/// move what stands below them.
-fn apply(value: &mut Value, steps: &[Step]) -> Option<()> {
-    for step in steps {
-        match &step.change {
-            Change::Set(new) => *value.pointer_mut(&step.at)? = new.clone(),
-            Change::Drop => {
-                let (parent, key) = split(&step.at)?;
-                value.pointer_mut(parent)?.as_object_mut()?.shift_remove(&key)?;
-            }
-            Change::Rename(_) => {}
-        }
-    }
-    for step in steps {
-        if let Change::Rename(to) = &step.change {
-            let (parent, from) = split(&step.at)?;
-            let map = value.pointer_mut(parent)?.as_object_mut()?;
-            // In its old place: the order of names is part of what people see.
-            let renamed =
-                |(key, value)| if key == from { (to.clone(), value) } else { (key, value) };
-            *map = std::mem::take(map).into_iter().map(renamed).collect();
-        }
-    }
-    Some(())
-}
-
-impl Step {
-    /// Writes the step down for people.
-    fn told(self, places: Places<'_>) -> Repair {
-        let shown = |value: &Value| {
-            let text = value.to_string();
-            match text.len() > SHOWN {
-                true => format!("{}…", &text[..text.floor_char_boundary(SHOWN)]),
-                false => text,
-            }
-        };
-        let hidden = || "a hidden value".to_owned();
-        let Self { at, kind, before, change } = self;
-        let (pointer, before, after) = match change {
-            Change::Rename(to) => {
-                let parent = split(&at).map_or("", |(parent, _)| parent);
-                (below(parent, &to), shown(&before), Some(shown(&Value::from(to))))
-            }
-            // A null says nothing, not even about a secret.
-            Change::Drop => (at, shown(&before), None),
-            Change::Set(_) if places.is_secret(&at) => (at, hidden(), Some(hidden())),
-            Change::Set(after) => (at, shown(&before), Some(shown(&after))),
-        };
-        Repair { pointer, kind, before, after }
-    }
-}
-
 /// Reads text as a number, a boolean, a list or an object, whichever is admitted, and only if the
 /// text is exactly what would be written for it.
 fn from_text(text: &str, at: &str, admits: impl Fn(&str) -> bool) -> Option<(RepairKind, Value)> {
@@ -574,20 +486,6 @@ pub(crate) fn whole(number: &Number) -> Option<Number> {
     // Up to 2^53 every whole float is exact; beyond, the digits would be invented.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     (float.fract() == 0.0 && float.abs() <= EXACT).then(|| (float as i64).into())
-}
-
-/// The place above, and the name in it.
-fn split(at: &str) -> Option<(&str, String)> {
-    let (parent, last) = at.rsplit_once('/')?;
-    Some((parent, unescaped(last)))
-}
-
-fn below(parent: &str, name: &str) -> String {
-    format!("{parent}/{}", name.replace('~', "~0").replace('/', "~1"))
-}
-
-fn unescaped(segment: &str) -> String {
-    segment.replace("~1", "/").replace("~0", "~")
 }
 
 #[cfg(test)]
@@ -749,6 +647,8 @@ mod tests {
         let schema = json!({"enum": ["ab", "AB", "c"]});
         assert_eq!(repaired(&schema, json!("aB"), false), (json!("aB"), vec![]));
         assert_eq!(repaired(&schema, json!("C"), false), (json!("c"), vec![RepairKind::EnumCase]));
+        let mixed = json!({"enum": ["auto", 1]});
+        assert_eq!(repaired(&mixed, json!("1"), false).1, vec![], "it admits text");
     }
 
     #[test]
@@ -795,6 +695,12 @@ mod tests {
             {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]},
         ]});
         assert_eq!(repaired(&unnamed, json!({"a": "1"}), false).1, vec![]);
+        // A property that only one branch pins down names nothing.
+        let half = json!({"anyOf": [
+            {"type": "object", "properties": {"mode": {"enum": ["x"]}, "n": {"type": "integer"}}},
+            {"type": "object", "properties": {"n": {"type": "string"}}, "required": ["z"]},
+        ]});
+        assert_eq!(repaired(&half, json!({"mode": "x", "n": "1"}), false).1, vec![]);
         // Two branches, two meanings.
         let apart = json!({"anyOf": [{"enum": ["AA"]}, {"enum": ["Aa"]}]});
         assert_eq!(repaired(&apart, json!("aa"), false).1, vec![]);

@@ -56,13 +56,12 @@ impl<'a> Union<'a> {
         nearest.map_or(Choice::NoSuchType, Choice::Branch)
     }
 
-    /// Returns the branches that the value may be meant for: the one it names, or all.
+    /// Returns the branches that the value may be meant for: those it names by a property that all
+    /// of them pin down, or all. Unlike a message, a repair rests on nothing less.
     pub(super) fn candidates(&self) -> Vec<usize> {
-        let all: Vec<usize> = (0..self.branches.len()).collect();
-        match self.agreeing(&all) {
-            Some(named) if !named.is_empty() => named,
-            _ => all,
-        }
+        let typed: Vec<usize> =
+            (0..self.branches.len()).filter(|n| !self.has_other_type(*n)).collect();
+        self.told_apart(&typed).unwrap_or_else(|| (0..self.branches.len()).collect())
     }
 
     /// Whether the value is of a type that the branch does not have at all.
@@ -76,48 +75,73 @@ impl<'a> Union<'a> {
 
     /// Keeps the branches that the value names, if there is a property that tells them apart.
     fn named(&self, among: &[usize]) -> Result<Vec<usize>, Choice<'a>> {
-        if let Some(named) = self.agreeing(among) {
-            if !named.is_empty() {
-                return Ok(named);
-            }
+        if let Some(named) = self.told_apart(among).or_else(|| self.agreeing(among)) {
+            return Ok(named);
         }
         let Some(map) = self.value.as_object() else { return Ok(among.to_vec()) };
-        // A property that every branch pins down is what tells them apart.
-        let first = among.first().and_then(|n| self.branches.get(*n));
-        let keys = first.map(|branch| self.places.names(branch)).unwrap_or_default();
-        for key in keys {
-            let tags: Option<Vec<Vec<&Value>>> =
-                among.iter().map(|n| self.tags(self.branches.get(*n)?, key)).collect();
-            let Some(tags) = tags else { continue };
-            let tags = tags.into_iter().flatten().collect();
-            if map.contains_key(key) {
-                return Err(Choice::NoSuchTag { key, tags });
+        for (key, tags) in self.common_tags(among) {
+            let mut all: Vec<&Value> = Vec::new();
+            for tag in tags.into_iter().flatten() {
+                if !all.contains(&tag) {
+                    all.push(tag);
+                }
             }
-            let is_required = |n: &usize| {
-                self.branches.get(*n).is_some_and(|branch| {
-                    self.places.parts(branch).iter().any(|part| requires(part, key))
-                })
-            };
-            if among.iter().all(is_required) {
-                return Err(Choice::TagMissing { key, tags });
+            match map.get(key) {
+                Some(sent) if !all.contains(&sent) => {
+                    return Err(Choice::NoSuchTag { key, tags: all });
+                }
+                None if among.iter().all(|n| self.requires(*n, key)) => {
+                    return Err(Choice::TagMissing { key, tags: all });
+                }
+                _ => {}
             }
         }
         Ok(among.to_vec())
     }
 
-    /// The branches whose pinned properties the value has, and none of which it contradicts;
-    /// nothing when no branch pins a property that the value has.
+    /// The branches that the value names by a property that every branch pins down.
+    fn told_apart(&self, among: &[usize]) -> Option<Vec<usize>> {
+        let map = self.value.as_object()?;
+        self.common_tags(among).into_iter().find_map(|(key, tags)| {
+            let sent = map.get(key)?;
+            let named = among.iter().zip(tags).filter(|(_, tags)| tags.contains(&sent));
+            let named: Vec<usize> = named.map(|(n, _)| *n).collect();
+            (!named.is_empty() && named.len() < among.len()).then_some(named)
+        })
+    }
+
+    /// The properties that every branch pins down, and what each branch has for them.
+    fn common_tags(&self, among: &[usize]) -> Vec<(&'a str, Vec<Vec<&'a Value>>)> {
+        let first = among.first().and_then(|n| self.branches.get(*n));
+        let keys = first.map(|branch| self.places.names(branch)).unwrap_or_default();
+        let tags = |key: &str| -> Option<Vec<Vec<&'a Value>>> {
+            among.iter().map(|n| self.tags(self.branches.get(*n)?, key)).collect()
+        };
+        keys.into_iter().filter_map(|key| Some((key, tags(key)?))).collect()
+    }
+
+    fn requires(&self, branch: usize, key: &str) -> bool {
+        self.branches.get(branch).is_some_and(|branch| {
+            self.places.parts(branch).iter().any(|part| {
+                let required = part.get("required").and_then(Value::as_array);
+                required.is_some_and(|names| names.iter().any(|name| name == key))
+            })
+        })
+    }
+
+    /// The branches with some pinned property that the value has, and none that it contradicts;
+    /// nothing when there are no such branches.
     fn agreeing(&self, among: &[usize]) -> Option<Vec<usize>> {
         let map = self.value.as_object()?;
-        let mut pinned = false;
         let mut agreeing = Vec::new();
         for n in among {
             let Some(branch) = self.branches.get(*n) else { continue };
             let (mut agrees, mut contradicts) = (false, false);
-            for (key, value) in map {
-                if let Some(tags) = self.tags(branch, key) {
-                    pinned = true;
-                    match tags.contains(&value) {
+            for key in self.places.names(branch) {
+                if let Some(sent) = map.get(key)
+                    && let Some(tags) = self.tags(branch, key)
+                {
+                    match tags.contains(&sent) {
                         true => agrees = true,
                         false => contradicts = true,
                     }
@@ -127,7 +151,7 @@ impl<'a> Union<'a> {
                 agreeing.push(*n);
             }
         }
-        pinned.then_some(agreeing)
+        (!agreeing.is_empty()).then_some(agreeing)
     }
 
     /// The values that a branch allows for a property, if it lists them.
@@ -145,7 +169,8 @@ impl<'a> Union<'a> {
     pub(super) fn label(&self, branch: usize) -> String {
         let Some(node) = self.branches.get(branch) else { return "nothing".to_owned() };
         if let Some(map) = self.value.as_object() {
-            let tag = map.keys().find_map(|key| Some((key, self.tags(node, key)?)));
+            let mut names = self.places.names(node).into_iter().filter(|n| map.contains_key(*n));
+            let tag = names.find_map(|key| Some((key, self.tags(node, key)?)));
             if let Some((key, tags)) = tag
                 && let [tag] = *tags
             {
@@ -176,8 +201,4 @@ impl<'a> Union<'a> {
             (None, true) => format!("shape {}", branch + 1),
         }
     }
-}
-
-fn requires(node: &Value, key: &str) -> bool {
-    node.get("required").and_then(Value::as_array).is_some_and(|r| r.iter().any(|k| k == key))
 }

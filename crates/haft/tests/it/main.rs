@@ -7,6 +7,7 @@
 
 mod kit;
 mod turns;
+mod fit;
 mod judging;
 mod stopping;
 mod streams;

@@ -1,0 +1,119 @@
+//! One change of a value: carried out, and written down for people.
+//!
+//! In: places as JSON pointers, and what to do there. Out: the changed value, and records that are
+//! short and keep secrets. Whether a change is right is decided in `repair`.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::{
+    places::Places,
+    repair::{Repair, RepairKind},
+};
+
+/// How much of a value a record shows.
+const SHOWN: usize = 80;
+
+/// A change at one place.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Step {
+    /// Where, before the change.
+    pub(super) at: String,
+    pub(super) kind: RepairKind,
+    pub(super) before: Value,
+    pub(super) change: Change,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Change {
+    Set(Value),
+    Drop,
+    Rename(String),
+}
+
+/// Keeps one step for each place; where two do not agree, none.
+pub(super) fn agreed(steps: Vec<Step>) -> Vec<Step> {
+    let mut kept: Vec<Step> = Vec::new();
+    let mut places: HashMap<String, Option<usize>, ahash::RandomState> = HashMap::default();
+    for step in steps {
+        match places.get(&step.at) {
+            None => {
+                places.insert(step.at.clone(), Some(kept.len()));
+                kept.push(step);
+            }
+            Some(Some(n)) if kept.get(*n).is_some_and(|k| k.change == step.change) => {}
+            Some(_) => {
+                places.insert(step.at, None);
+            }
+        }
+    }
+    kept.retain(|step| places.get(&step.at).is_some_and(Option::is_some));
+    kept
+}
+
+/// Carries out steps; nothing when one of them has lost its place. Names change last, because they
+/// move what stands below them.
+pub(super) fn apply(value: &mut Value, steps: &[Step]) -> Option<()> {
+    for step in steps {
+        match &step.change {
+            Change::Set(new) => *value.pointer_mut(&step.at)? = new.clone(),
+            Change::Drop => {
+                let (parent, key) = split(&step.at)?;
+                value.pointer_mut(parent)?.as_object_mut()?.shift_remove(&key)?;
+            }
+            Change::Rename(_) => {}
+        }
+    }
+    for step in steps {
+        if let Change::Rename(to) = &step.change {
+            let (parent, from) = split(&step.at)?;
+            let map = value.pointer_mut(parent)?.as_object_mut()?;
+            // In its old place: the order of names is part of what people see.
+            let renamed =
+                |(key, value)| if key == from { (to.clone(), value) } else { (key, value) };
+            *map = std::mem::take(map).into_iter().map(renamed).collect();
+        }
+    }
+    Some(())
+}
+
+impl Step {
+    /// Writes the step down for people.
+    pub(super) fn told(self, places: Places<'_>) -> Repair {
+        let shown = |value: &Value| {
+            let text = value.to_string();
+            match text.len() > SHOWN {
+                true => format!("{}…", &text[..text.floor_char_boundary(SHOWN)]),
+                false => text,
+            }
+        };
+        let hidden = || "a hidden value".to_owned();
+        let Self { at, kind, before, change } = self;
+        let (pointer, before, after) = match change {
+            Change::Rename(to) => {
+                let parent = split(&at).map_or("", |(parent, _)| parent);
+                (below(parent, &to), shown(&before), Some(shown(&Value::from(to))))
+            }
+            // A null says nothing, not even about a secret.
+            Change::Drop => (at, shown(&before), None),
+            Change::Set(_) if places.is_secret(&at) => (at, hidden(), Some(hidden())),
+            Change::Set(after) => (at, shown(&before), Some(shown(&after))),
+        };
+        Repair { pointer, kind, before, after }
+    }
+}
+
+/// The place above, and the name in it.
+pub(super) fn split(at: &str) -> Option<(&str, String)> {
+    let (parent, last) = at.rsplit_once('/')?;
+    Some((parent, unescaped(last)))
+}
+
+pub(super) fn below(parent: &str, name: &str) -> String {
+    format!("{parent}/{}", name.replace('~', "~0").replace('/', "~1"))
+}
+
+pub(super) fn unescaped(segment: &str) -> String {
+    segment.replace("~1", "/").replace("~0", "~")
+}
