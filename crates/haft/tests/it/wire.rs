@@ -129,7 +129,6 @@ async fn gemini() {
                 {"text": "Let me look."},
                 {"functionCall": {"name": "search", "args": {"x": "é"}}, "thoughtSignature": "c2ln"},
                 {"functionCall": {"id": "g2", "name": "fails", "args": {}}, "thoughtSignature": "c2ln"},
-                {"text": ""},
             ]})
         );
         assert_eq!(
@@ -531,6 +530,47 @@ fn the_last_word_about_arguments_counts() {
     let given = stream.event(&json!({"type": "response.completed", "response": whole}));
     assert_eq!(given, [Call::new("c", "x", "{}")]);
     assert_eq!(stream.finish().stop, Stop::Done);
+}
+
+#[test]
+fn a_signature_on_an_empty_text_is_echoed() {
+    let mut stream = Dialect::Gemini.stream();
+    let chunk = |parts: Value| json!({"candidates": [{"content": {"parts": parts}}]});
+    for parts in [
+        json!([{"text": "h", "thought": true}]),
+        json!([{"text": "m", "thought": true}, {"text": "so"}]),
+        json!([{"text": ""}]),
+        json!([{"text": "", "thoughtSignature": "c2ln"}]),
+        json!([{"executableCode": {"code": "1"}}]),
+    ] {
+        assert!(stream.event(&chunk(parts)).is_empty());
+    }
+    assert_eq!(
+        stream.finish().message["parts"],
+        json!([
+            {"text": "hm", "thought": true},
+            {"text": "so"},
+            {"text": "", "thoughtSignature": "c2ln"},
+            {"executableCode": {"code": "1"}},
+        ])
+    );
+}
+
+#[test]
+fn a_complete_response_is_no_stream() {
+    let distinct =
+        [Dialect::Anthropic, Dialect::OpenAiResponses, Dialect::OpenAiChat, Dialect::Bedrock];
+    for dialect in distinct {
+        let whole = complete(dialect, &two_calls(), endings(dialect)[0]).to_string();
+        let mut stream = dialect.stream();
+        assert!(stream.feed(whole.as_bytes()).is_empty());
+        let ended = stream.finish();
+        assert!(ended.problem.unwrap().message().contains("`Dialect::parse`"), "{dialect}");
+        assert_eq!(ended.stop, Stop::Unknown);
+    }
+    let mut stream = Dialect::Bedrock.stream();
+    assert!(stream.feed(&[0, 0, 1, 18, 0, 0, 0, 91]).is_empty());
+    assert!(stream.finish().problem.unwrap().hints()[0].contains("`Stream::event`"));
 }
 
 #[test]

@@ -205,6 +205,40 @@ fn a_body_that_stops_anywhere_before_its_end_mark_is_not_done() {
 }
 
 #[test]
+fn a_reason_to_stop_is_not_the_end_mark() {
+    let said = [call("a", "x", json!({}))];
+    let mut events = events(Dialect::Anthropic, &said, "tool_use", 4);
+    assert_eq!(events.pop().unwrap()["type"], "message_stop");
+    let mut stream = Dialect::Anthropic.stream();
+    let calls: Vec<Call> = events.iter().flat_map(|event| stream.event(event)).collect();
+    assert_eq!((calls.len(), stream.finish().stop), (1, Stop::Truncated));
+}
+
+#[test]
+fn a_call_that_is_never_closed_is_open_and_spoils_a_good_end() {
+    let said = [call("a", "x", json!({})), call("b", "y", json!({}))];
+    for (dialect, mark) in [
+        (Dialect::Anthropic, "content_block_stop"),
+        (Dialect::Bedrock, "contentBlockStop"),
+        (Dialect::OpenAiResponses, ".done"),
+    ] {
+        let mut events = events(dialect, &said, endings(dialect)[0], 4);
+        events.retain(|event| {
+            let text = event.to_string();
+            !(text.contains(mark) && text.contains("ndex\":1"))
+        });
+        if let Some(end) = events.iter_mut().find(|event| event["type"] == "response.completed") {
+            end["response"]["output"] = json!([]);
+        }
+        let mut stream = dialect.stream();
+        let calls: Vec<Call> = events.iter().flat_map(|event| stream.event(event)).collect();
+        let ended = stream.finish();
+        assert_eq!((calls.len(), ended.calls.len()), (1, 1), "{dialect}");
+        assert_eq!(ended.stop, Stop::Truncated, "{dialect}");
+    }
+}
+
+#[test]
 fn a_cut_off_request_of_mcp_is_not_done() {
     let bytes = body(Dialect::Mcp, &events(Dialect::Mcp, &[call("a", "x", json!({}))], "", 1));
     let mut stream = Dialect::Mcp.stream();

@@ -255,7 +255,7 @@ impl Ear for Listener {
             content.extend(growing.settled());
         }
         let places = self.given.iter().map(|at| format!("/content/{}/id", moved[*at])).collect();
-        Closing { open, stop, message: json!({"role": "assistant", "content": content}), places }
+        Closing { open, stop, message: json::message("assistant", "content", content), places }
     }
 }
 

@@ -117,7 +117,8 @@ impl Asked {
         self.dialect
     }
 
-    /// Makes the message that answers all calls of the turn; the nth answer is the nth call's.
+    /// Makes the message that answers all calls of the turn; the nth answer is the nth call's. More
+    /// answers than calls are not this provider's business.
     #[must_use]
     pub fn answer(&self, answers: &[Envelope]) -> Value {
         self.dialect.render(&self.replies(answers), self.is_batch)

@@ -275,7 +275,7 @@ impl Ear for Listener {
         }
         let place = |at: &usize| format!("/content/{}/toolUse/toolUseId", moved[*at]);
         let places = self.given.iter().map(place).collect();
-        Closing { open, stop, message: json!({"role": "assistant", "content": content}), places }
+        Closing { open, stop, message: json::message("assistant", "content", content), places }
     }
 }
 

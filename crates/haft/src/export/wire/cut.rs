@@ -23,6 +23,8 @@ pub(super) struct Piece {
 pub(super) enum Spoilt {
     TooLarge,
     NotJson,
+    /// It begins like the framed events of Bedrock, which its SDKs decode.
+    Binary,
 }
 
 /// Cuts one body.
@@ -68,6 +70,7 @@ impl Cutter {
                 Form::Unknown => match byte {
                     // The bytes of a byte order mark open no event of either form.
                     b' ' | b'\t' | b'\r' | b'\n' | 0xEF | 0xBB | 0xBF => rest = tail,
+                    0 => return Err(Spoilt::Binary),
                     b'{' | b'[' => self.form = Form::Objects(Objects::default()),
                     _ => self.form = Form::Events(Events::default()),
                 },
@@ -254,6 +257,7 @@ mod tests {
     fn garbage_and_size_spoil_a_body() {
         let feed = |bytes: &[u8]| Cutter::default().feed(bytes, |_| {});
         assert_eq!(feed(b"{} x"), Err(Spoilt::NotJson));
+        assert_eq!(feed(b"\0\0\x01\x02"), Err(Spoilt::Binary));
         let long = vec![b'x'; MAX_EVENT + 1];
         assert_eq!(feed(&long), Err(Spoilt::TooLarge));
         let mut cutter = Cutter::default();

@@ -195,12 +195,6 @@ impl Listener {
 
     /// Takes a part that is no call. Plain text grows; anything with a signature stays as it came.
     fn say(&mut self, part: &Value) {
-        let is_plain = |part: &Value| {
-            part.get("text").is_some_and(Value::is_string)
-                && part
-                    .as_object()
-                    .is_some_and(|map| map.keys().all(|key| key == "text" || key == "thought"))
-        };
         if is_plain(part)
             && let Some(last) = self.parts.last_mut()
             && is_plain(last)
@@ -210,6 +204,13 @@ impl Listener {
         }
         self.parts.push(part.clone());
     }
+}
+
+/// Whether a part is text and nothing else, thought or said.
+fn is_plain(part: &Value) -> bool {
+    let only_text =
+        |map: &Map<String, Value>| map.keys().all(|key| key == "text" || key == "thought");
+    part.get("text").is_some_and(Value::is_string) && part.as_object().is_some_and(only_text)
 }
 
 impl Partial {
@@ -363,7 +364,10 @@ impl Ear for Listener {
                 stop => stop,
             }),
         };
-        let message = json!({"role": "model", "parts": self.parts});
+        // An empty text is refused, unless it is there to carry a signature.
+        let is_empty = |part: &Value| is_plain(part) && json::text(part, "text").is_empty();
+        self.parts.retain(|part| !is_empty(part));
+        let message = json::message("model", "parts", self.parts);
         Closing { open, stop, message, places: Vec::new() }
     }
 }

@@ -57,25 +57,74 @@ pub(super) fn is_object(raw: &str) -> bool {
     raw.trim_start().starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(raw).is_ok()
 }
 
-/// The deepest nesting that a text may have, so data may have no more.
-const MAX_DEPTH: usize = 128;
+/// Follows the brackets of a text that comes in pieces, and knows when its object is closed.
+#[derive(Debug, Default)]
+pub(super) struct Outline {
+    depth: usize,
+    in_text: bool,
+    escaped: bool,
+    is_closed: bool,
+    /// Something stands outside of the one object.
+    is_odd: bool,
+}
 
-/// Returns about how many bytes a value takes as text; nothing when it is nested too deep.
-pub(super) fn weight(value: &Value) -> Option<usize> {
-    fn weigh(value: &Value, depth: usize) -> Option<usize> {
-        let depth = depth.checked_sub(1)?;
-        match value {
-            Value::String(text) => Some(text.len() + 2),
-            Value::Array(list) => {
-                list.iter().try_fold(2, |sum, item| Some(sum + 1 + weigh(item, depth)?))
+impl Outline {
+    pub(super) fn add(&mut self, piece: &str) {
+        for byte in piece.bytes() {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' if self.in_text => self.escaped = true,
+                b'"' if self.depth > 0 => self.in_text = !self.in_text,
+                _ if self.in_text => {}
+                b'{' if self.depth == 0 && !self.is_closed => self.depth = 1,
+                b'{' | b'[' if self.depth > 0 => self.depth += 1,
+                b'}' | b']' if self.depth > 0 => {
+                    self.depth -= 1;
+                    self.is_closed = self.depth == 0;
+                }
+                _ => self.is_odd |= self.depth == 0 && !byte.is_ascii_whitespace(),
             }
-            Value::Object(map) => map
-                .iter()
-                .try_fold(2, |sum, (key, item)| Some(sum + key.len() + 4 + weigh(item, depth)?)),
-            Value::Null | Value::Bool(_) | Value::Number(_) => Some(4),
         }
     }
-    weigh(value, MAX_DEPTH)
+
+    /// Whether the text is one object that is closed: nothing but blanks could follow.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_closed && !self.is_odd
+    }
+}
+
+/// Data may be nested as deep as the parser lets text be, with its innermost value.
+const MAX_DEPTH: usize = 129;
+
+/// What one value counts for at least: in memory it takes several times as much, and text as short as
+/// `{},{},{}` must not become a mountain of empty objects.
+const VALUE: usize = 16;
+
+/// Returns about how many bytes a value counts for; nothing when it is nested too deep.
+pub(super) fn weight(value: &Value) -> Option<usize> {
+    /// Returns the length of the text, about, and the number of values.
+    fn weigh(value: &Value, depth: usize) -> Option<(usize, usize)> {
+        let depth = depth.checked_sub(1)?;
+        let add = |(bytes, values), key: usize, item| {
+            let (more, further) = weigh(item, depth)?;
+            Some((bytes + key + more, values + further))
+        };
+        match value {
+            Value::String(text) => Some((text.len() + 2, 1)),
+            Value::Array(list) => list.iter().try_fold((2, 1), |sum, item| add(sum, 1, item)),
+            Value::Object(map) => {
+                map.iter().try_fold((2, 1), |sum, (key, item)| add(sum, key.len() + 4, item))
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => Some((4, 1)),
+        }
+    }
+    weigh(value, MAX_DEPTH).map(|(bytes, values)| bytes.max(values * VALUE))
+}
+
+/// Makes a message of a role and a list, without copying the list.
+pub(super) fn message(role: &str, key: &str, list: Vec<Value>) -> Value {
+    let role = ("role".to_owned(), Value::from(role));
+    Value::Object(Map::from_iter([role, (key.to_owned(), Value::Array(list))]))
 }
 
 #[cfg(test)]
@@ -96,9 +145,36 @@ mod tests {
     }
 
     #[test]
+    fn an_object_in_pieces_is_whole_when_it_is_closed() {
+        let mut outline = Outline::default();
+        for piece in [" {\"a\": [", "\"}\\", "\"]\", {}", "]"] {
+            outline.add(piece);
+            assert!(!outline.is_whole(), "{piece}");
+        }
+        outline.add("} ");
+        assert!(outline.is_whole());
+        outline.add("{");
+        assert!(!outline.is_whole(), "a second object is one too many");
+        let mut outline = Outline::default();
+        outline.add("x{}");
+        assert!(!outline.is_whole());
+    }
+
+    #[test]
     fn a_value_nested_too_deep_has_no_weight() {
-        let deep = (0..127).fold(json!(1), |inner, _| json!([inner]));
+        let deep = (0..128).fold(json!(1), |inner, _| json!([inner]));
         assert!(weight(&deep).is_some());
         assert_eq!(weight(&json!([deep])), None);
+        let text = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        let deepest = serde_json::from_str(&text(127)).unwrap();
+        assert!(weight(&deepest).is_some(), "whatever can be parsed has a weight");
+        assert!(serde_json::from_str::<Value>(&text(128)).is_err());
+    }
+
+    #[test]
+    fn many_small_values_weigh_more_than_their_text() {
+        assert_eq!(weight(&json!("abc")), Some(VALUE));
+        assert_eq!(weight(&json!(vec![json!({}); 100])), Some(101 * VALUE));
+        assert_eq!(weight(&json!("x".repeat(100))), Some(102));
     }
 }

@@ -13,7 +13,8 @@ use serde_json::{Map, Value, json};
 use super::{
     Dialect, Response,
     asked::{Form, Reply, Spoken},
-    content, json,
+    content,
+    json::{self, Outline},
     stream::{Closing, Ear},
     unreadable,
 };
@@ -143,32 +144,34 @@ struct Growing {
     arguments: Pieces,
     /// Whatever else stood beside the function.
     also: Map<String, Value>,
-    /// It was looked at once whether the arguments are whole; looking again and again would make
-    /// the work grow faster than the text.
-    is_examined: bool,
+    /// The single call of old was given out. Of the others it is known by their number.
+    is_given: bool,
 }
 
 /// The arguments so far.
 #[derive(Debug)]
 enum Pieces {
-    Text(String),
+    Text(String, Outline),
     Data(Value),
 }
 
 impl Default for Pieces {
     fn default() -> Self {
-        Self::Text(String::new())
+        Self::Text(String::new(), Outline::default())
     }
 }
 
 impl Pieces {
     fn is_empty(&self) -> bool {
-        matches!(self, Self::Text(text) if text.is_empty())
+        matches!(self, Self::Text(text, _) if text.is_empty())
     }
 
     fn add(&mut self, piece: &Value) {
         match (self, piece) {
-            (Self::Text(text), Value::String(piece)) => text.push_str(piece),
+            (Self::Text(text, outline), Value::String(piece)) => {
+                text.push_str(piece);
+                outline.add(piece);
+            }
             (_, Value::Null) => {}
             (this, data) => *this = Self::Data(data.clone()),
         }
@@ -177,7 +180,7 @@ impl Pieces {
     /// Whether nothing more can follow.
     fn is_whole(&self) -> bool {
         match self {
-            Self::Text(text) => json::is_object(text),
+            Self::Text(_, outline) => outline.is_whole(),
             Self::Data(_) => true,
         }
     }
@@ -186,8 +189,8 @@ impl Pieces {
 impl Growing {
     fn spoken(&self) -> Spoken {
         let arguments = match (&self.arguments, self.form) {
-            (Pieces::Text(text), Form::Custom) => Arguments::Json(json!({"input": text})),
-            (Pieces::Text(text), Form::Function | Form::Legacy) => Arguments::Text(text.clone()),
+            (Pieces::Text(text, _), Form::Custom) => Arguments::Json(json!({"input": text})),
+            (Pieces::Text(text, _), Form::Function | Form::Legacy) => Arguments::Text(text.clone()),
             (Pieces::Data(data), _) => Arguments::Json(data.clone()),
         };
         let mut spoken = Spoken::new(Call::new(&*self.id, &*self.name, arguments));
@@ -198,8 +201,8 @@ impl Growing {
     /// The function as it is echoed.
     fn function(self) -> (Form, Value, Map<String, Value>) {
         let function = match (self.form, self.arguments) {
-            (Form::Custom, Pieces::Text(text)) => json!({"name": self.name, "input": text}),
-            (_, Pieces::Text(text)) => {
+            (Form::Custom, Pieces::Text(text, _)) => json!({"name": self.name, "input": text}),
+            (_, Pieces::Text(text, _)) => {
                 json!({"name": self.name, "arguments": json::object_text(text)})
             }
             (_, Pieces::Data(data)) if data.is_object() => {
@@ -244,11 +247,16 @@ impl Listener {
         };
         if let Some(at) = known {
             let call = &self.calls[at];
+            // Without an id, only a name can open another call: one that is not the same, or one
+            // that brings arguments where there is no room for more.
+            let has_more = function.and_then(|f| json::some(f, "arguments")) != Some(&json!(""));
+            let is_full = call.arguments.is_whole() && has_more;
+            let is_named = !name.is_empty() && !call.name.is_empty();
             let is_other = match id {
-                Some(id) => !call.id.is_empty() && call.id != id,
-                // Without an id and an index, a name is the only thing that can open a call.
-                None if index.is_none() => !name.is_empty() && !call.name.is_empty(),
-                None => !name.is_empty() && !call.arguments.is_empty() && call.name != name,
+                Some(_) if call.id.is_empty() => is_named && is_full,
+                Some(id) => call.id != id,
+                None if index.is_none() => is_named && (call.name != name || is_full),
+                None => is_named && !call.arguments.is_empty() && (call.name != name || is_full),
             };
             if !is_other {
                 return at;
@@ -292,7 +300,7 @@ impl Listener {
             call.id = id.to_owned();
         }
         let name = function.map(|f| json::text(f, "name")).unwrap_or_default();
-        // Some servers repeat the name, others send it in pieces. No piece is as long as the whole.
+        // Some servers repeat the name, others send it in pieces; what equals it is a repetition.
         if call.name != name && (call.arguments.is_empty() || call.name.is_empty()) {
             call.name.push_str(name);
         }
@@ -310,11 +318,8 @@ impl Listener {
     /// Gives out, from the front, the calls that are surely whole; `but` is being written.
     fn give_whole(&mut self, but: usize, give: &mut Vec<Spoken>) {
         while self.given < self.calls.len() && self.given != but {
-            let call = &mut self.calls[self.given];
-            if std::mem::replace(&mut call.is_examined, true)
-                || call.form == Form::Custom
-                || !call.arguments.is_whole()
-            {
+            let call = &self.calls[self.given];
+            if call.form == Form::Custom || !call.arguments.is_whole() {
                 return;
             }
             give.push(call.spoken());
@@ -326,7 +331,7 @@ impl Listener {
         give.extend(self.calls[self.given..].iter().map(Growing::spoken));
         self.given = self.calls.len();
         if let Some(call) = &mut self.legacy {
-            call.is_examined = true;
+            call.is_given = true;
             give.push(call.spoken());
         }
     }
@@ -409,7 +414,7 @@ impl Ear for Listener {
     fn close(self: Box<Self>) -> Closing {
         let Self { dialect, message: said, calls, legacy, given, reason, is_late, .. } = *self;
         let mut open: Vec<Spoken> = calls[given..].iter().map(Growing::spoken).collect();
-        open.extend(legacy.iter().filter(|call| !call.is_examined).map(Growing::spoken));
+        open.extend(legacy.iter().filter(|call| !call.is_given).map(Growing::spoken));
         let mut message = json!({"role": "assistant", "content": null});
         for (key, value) in said {
             message[key] = value;
@@ -535,6 +540,12 @@ mod tests {
             piece(Some(0), None, None, ":1}"),
             piece(Some(1), None, None, ":2}"),
         ];
+        let without_anything =
+            [json!({"tool_calls": [{"function": {"name": "read", "arguments": "{\"x\":1}"}},
+                                  {"function": {"name": "read", "arguments": "{\"x\":2}"}}]})];
+        let (calls, _) = heard(&without_anything);
+        let plain: Vec<_> = calls.concat().into_iter().map(|call| call.arguments).collect();
+        assert_eq!(plain, wanted.clone().map(|call| call.arguments));
         for deltas in [
             &as_documented[..],
             &without_index,

@@ -59,7 +59,8 @@ pub(super) struct Closing {
 /// "#,
 /// );
 /// assert_eq!(calls[0].name, "now");
-/// stream.feed(br#"{"message":{"content":""},"done":true,"done_reason":"stop"}"#);
+/// let more = stream.feed(br#"{"message":{"content":""},"done":true,"done_reason":"stop"}"#);
+/// assert!(more.is_empty());
 /// assert_eq!(stream.finish().stop, Stop::Done);
 /// ```
 #[derive(Debug)]
@@ -128,6 +129,11 @@ impl Stream {
                 self.spoil(format!("one event is longer than {MAX_EVENT} bytes"));
             }
             Err(Spoilt::NotJson) => self.spoil("it holds something that is no JSON"),
+            Err(Spoilt::Binary) => {
+                self.spoil("it is binary");
+                let hint = "decode the events and give each to `Stream::event`";
+                self.problem = self.problem.take().map(|error| error.hint(hint));
+            }
         }
         give
     }
@@ -169,7 +175,7 @@ impl Stream {
         calls.extend(open.into_iter().map(|spoken| asked.note(spoken)));
         let stop = match stop {
             _ if problem.is_some() => Stop::Unknown,
-            Some(Stop::Done) if is_part && places_no_end(asked.dialect()) => Stop::Truncated,
+            Some(Stop::Done) if is_part && has_no_end_mark(asked.dialect()) => Stop::Truncated,
             Some(stop) => stop,
             None => Stop::Truncated,
         };
@@ -193,7 +199,13 @@ impl Stream {
             return;
         }
         match serde_json::from_slice(&piece.data) {
-            Ok(event) => self.named(&piece.name, event, give),
+            Ok(event) => {
+                // The text is counted already; values can be far more than their text.
+                let more = json::weight(&event).unwrap_or(usize::MAX);
+                if self.takes(more.saturating_sub(piece.data.len())) {
+                    self.named(&piece.name, event, give);
+                }
+            }
             Err(error) => {
                 self.spoil_with("an event is no JSON", error);
             }
@@ -222,6 +234,9 @@ impl Stream {
             || (has_error && self.asked.dialect() != Dialect::Mcp)
         {
             return self.fail(event);
+        }
+        if is_complete(self.asked.dialect(), event) {
+            return self.spoil("it is a complete response, which `Dialect::parse` reads");
         }
         let mut spoken = Vec::new();
         let heard = self.ear.event(event, &mut spoken);
@@ -275,7 +290,20 @@ fn is_done_mark(data: &[u8]) -> bool {
     matches!(data.trim_ascii(), b"[DONE]" | b"")
 }
 
+/// Whether an event is no event but a whole response, of a provider that tells them apart.
+fn is_complete(dialect: Dialect, event: &Value) -> bool {
+    match dialect {
+        Dialect::Anthropic => json::text(event, "type") == "message",
+        Dialect::OpenAiResponses => json::text(event, "object") == "response",
+        Dialect::OpenAiChat | Dialect::Mistral => json::list(event, "choices")
+            .iter()
+            .any(|choice| json::some(choice, "message").is_some() && choice.get("delta").is_none()),
+        Dialect::Bedrock => event.pointer("/output/message").is_some(),
+        _ => false,
+    }
+}
+
 /// Whether a dialect has no end mark, so that only the end of the body ends it.
-fn places_no_end(dialect: Dialect) -> bool {
+fn has_no_end_mark(dialect: Dialect) -> bool {
     dialect == Dialect::Mcp
 }
