@@ -5,7 +5,7 @@
 use std::{io::IsTerminal as _, process::ExitCode, time::Duration};
 
 use anstyle::Style;
-use haft::{Config, Dialect, Envelope, Error, Runtime};
+use haft::{Config, Dialect, Envelope, Error, Runtime, Stop};
 use serde_json::{Value, json};
 
 use crate::{
@@ -51,16 +51,25 @@ fn streamed(args: &args::Dispatch, runtime: Runtime) -> Result<ExitCode, Problem
         let turn = runtime.run().turn().await?;
         Ok::<_, Error>(desk::listen(turn, dialect, body).await)
     })??;
+    let is_empty = heard.envelopes.is_empty();
     if let Some(problem) = heard.problem {
-        let mut problem = Problem::from(problem);
-        if heard.envelopes.is_empty() {
-            // A whole response is the one thing that is often meant.
-            problem = problem.hint("without `--stream` a complete response is read");
-            return Err(problem);
+        let problem = Problem::from(problem);
+        if is_empty {
+            return Err(problem.hint("without `--stream` a complete response is read"));
         }
         let _ = problem.tell(); // the calls that came are answered all the same
-    } else if let Some(why) = heard.stop.why_not() {
-        style::talk(format_args!("{} {why}", style::paint(BOLD, "note:")));
+    } else if heard.stop == Stop::Truncated && is_empty && !is_interrupted {
+        return Err(Problem::new(format!(
+            "this is no whole {dialect} stream: it ended before any call and without its end mark"
+        )));
+    } else if heard.stop != Stop::Done {
+        let how = match heard.stop {
+            Stop::Truncated => "the stream was cut off",
+            Stop::Refused => "the message ended in a refusal",
+            _ => "the message ended for an unknown reason",
+        };
+        let note = style::paint(BOLD, "note:");
+        style::talk(format_args!("{note} {how}; nothing was run but reads that had begun before"));
     }
     let printed = match args.echo {
         true => json!({"message": heard.message, "answer": heard.answer}),
