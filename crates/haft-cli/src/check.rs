@@ -67,7 +67,10 @@ struct Verdict {
 impl Verdict {
     /// A call that could not be held against any schema.
     fn unjudged(schema_ref: Value, keyword: &str, message: String) -> Self {
-        let tool = style::visible(&shelf::key(&schema_ref));
+        let tool = match schema_ref.is_null() {
+            true => "-".to_owned(),
+            false => style::visible(&shelf::key(&schema_ref)),
+        };
         let wrong = Wrong { pointer: String::new(), keyword: keyword.to_owned(), message };
         Self {
             schema_ref,
@@ -208,7 +211,7 @@ impl Summary {
         let calls = style::count(self.valid + wrong, "call");
         page += &format!("{calls}: {} valid, {} invalid", self.valid, self.invalid);
         if self.unjudged > 0 {
-            page += &format!(", {} without a schema to judge by", self.unjudged);
+            page += &format!(", {} that could not be judged", self.unjudged);
         }
         if repair {
             let kinds: Vec<String> =

@@ -3,7 +3,11 @@
 //! Findings have stable names, a place and a fix. What is only counted (losses and tokens for each
 //! provider) stands beside them and is no finding by itself.
 
-use std::{collections::HashMap, process::ExitCode, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    process::ExitCode,
+    time::Duration,
+};
 
 use anstyle::Style;
 use haft::{
@@ -57,19 +61,7 @@ struct Finding {
 pub(crate) fn run(args: &args::Lint) -> Result<ExitCode, Problem> {
     let shelf = Shelf::open(args.from.tools.as_deref(), Formats::Remarked)?;
     let dialects = args.dialect.as_ref().map_or(Dialect::ALL, std::slice::from_ref);
-    let mut findings = Findings(Vec::new());
-    for item in &shelf.items {
-        findings.look_at(item);
-    }
-    findings.look_at_all(&shelf);
-    let definitions = shelf.definitions();
-    let options = Options::default();
-    let sums: Vec<Sum> = dialects
-        .iter()
-        .map(|dialect| Sum::new(*dialect, dialect.show_all(&definitions, &options)))
-        .collect();
-    findings.look_at_shown(&shelf, &sums);
-    let Findings(findings) = findings;
+    let (findings, sums) = look(&shelf, dialects);
     match args.output.json {
         true => style::say(format_args!("{}\n", data(&shelf, &findings, &sums)))?,
         false => {
@@ -81,6 +73,31 @@ pub(crate) fn run(args: &args::Lint) -> Result<ExitCode, Problem> {
         true => ExitCode::from(FOUND),
         false => ExitCode::SUCCESS,
     })
+}
+
+/// Looks at all tools, in themselves and as each provider is shown them.
+fn look(shelf: &Shelf, dialects: &[Dialect]) -> (Vec<Finding>, Vec<Sum>) {
+    let definitions = shelf.definitions();
+    let options = Options::default();
+    let sums: Vec<Sum> = dialects
+        .iter()
+        .map(|dialect| Sum::new(*dialect, dialect.show_all(&definitions, &options)))
+        .collect();
+    let mut findings = Findings(Vec::new());
+    let mut seen = HashSet::new();
+    for (at, item) in shelf.items.iter().enumerate() {
+        findings.look_at(item);
+        if !item.name.is_empty() && !seen.insert(item.name.as_str()) {
+            let note = "a tool before it has the same name";
+            let fix = "rename one of them; providers are shown a made-up name for the second";
+            findings.add(Some(item), "same_name", "name", note, fix);
+        }
+        if item.schema.is_ok() {
+            findings.look_at_shown(item, at, &sums);
+        }
+    }
+    findings.look_at_all(shelf);
+    (findings.0, sums)
 }
 
 struct Findings(Vec<Finding>);
@@ -187,16 +204,6 @@ impl Findings {
 
     /// What only shows when all tools are seen together.
     fn look_at_all(&mut self, shelf: &Shelf) {
-        let mut seen: HashMap<&str, usize> = HashMap::new();
-        for item in shelf.items.iter().filter(|item| !item.name.is_empty()) {
-            let count = seen.entry(&item.name).or_default();
-            *count += 1;
-            if *count == 2 {
-                let note = "another tool has the same name";
-                let fix = "rename one of them; providers are shown a made-up name";
-                self.add(Some(item), "same_name", "name", note, fix);
-            }
-        }
         let is_always = |item: &&Item| {
             item.entry.as_ref().is_some_and(|e| e.spec().exposure == Exposure::Always)
         };
@@ -209,31 +216,26 @@ impl Findings {
     }
 
     /// What only shows in a provider's words. Told once for each tool, with all providers.
-    fn look_at_shown(&mut self, shelf: &Shelf, sums: &[Sum]) {
-        for (at, item) in shelf.items.iter().enumerate().filter(|(_, item)| item.schema.is_ok()) {
-            for (kind, name, note) in [
-                (LossKind::Refused, "left_out", "it cannot be shown to"),
-                (LossKind::Narrowed, "narrowed", "some calls that fit cannot be made by"),
-            ] {
-                let mut first = None;
-                let mut providers = Vec::new();
-                for sum in sums {
-                    if let Some(loss) = sum.tools[at].losses.get(&kind) {
-                        first.get_or_insert(loss);
-                        providers.push(sum.dialect.as_str());
-                    }
-                }
-                if let Some(loss) = first {
-                    let note = format!("{note} {} ({})", providers.join(", "), loss.note);
-                    self.add(Some(item), name, &loss.pointer, note, fix(loss));
-                }
+    fn look_at_shown(&mut self, item: &Item, at: usize, sums: &[Sum]) {
+        for (kind, name, note) in [
+            (LossKind::Refused, "left_out", "it cannot be shown to"),
+            (LossKind::Narrowed, "narrowed", "some calls that fit cannot be made by"),
+        ] {
+            let losses: Vec<(&str, &Loss)> = sums
+                .iter()
+                .filter_map(|sum| Some((sum.dialect.as_str(), sum.tools[at].losses.get(&kind)?)))
+                .collect();
+            if let Some((_, loss)) = losses.first() {
+                let providers: Vec<&str> = losses.iter().map(|(dialect, _)| *dialect).collect();
+                let note = format!("{note} {} ({})", providers.join(", "), loss.note);
+                self.add(Some(item), name, &loss.pointer, note, fix(loss));
             }
-            let most = sums.iter().map(|sum| (sum.tools[at].tokens, sum.dialect)).max();
-            if let Some((tokens, dialect)) = most.filter(|(tokens, _)| *tokens > TOKENS) {
-                let note = format!("about {tokens} tokens for {dialect}");
-                let fix = "shorten descriptions, take out what is hardly used, or defer it";
-                self.add(Some(item), "costly", "", note, fix);
-            }
+        }
+        let most = sums.iter().map(|sum| (sum.tools[at].tokens, sum.dialect)).max();
+        if let Some((tokens, dialect)) = most.filter(|(tokens, _)| *tokens > TOKENS) {
+            let note = format!("about {tokens} tokens for {dialect}");
+            let fix = "shorten descriptions, take out what is hardly used, or defer it";
+            self.add(Some(item), "costly", "", note, fix);
         }
     }
 }
@@ -397,7 +399,54 @@ fn page(source: &str, shelf: &Shelf, findings: &[Finding], sums: &[Sum]) -> Stri
 
 #[cfg(test)]
 mod tests {
+    use haft::{Catalog, DynTool, Effect, Interrupt, Spec};
+
     use super::*;
+
+    /// The findings about one tool that is fine but for what `change` does to it.
+    fn findings(change: impl Fn(Spec) -> Spec, count: usize) -> Vec<&'static str> {
+        let mut catalog = Catalog::builder();
+        for n in 0..count {
+            let spec = Spec::new(format!("count_words_{n}"), "Counts the words of a text.");
+            let spec = change(spec.max_result(100));
+            let schema = json!({"type": "object", "additionalProperties": false});
+            catalog = catalog.add(DynTool::new(spec, schema, |_, _| async { Ok("3") }));
+        }
+        let shelf = Shelf::of(&catalog.build().unwrap(), Formats::Remarked);
+        look(&shelf, &[Dialect::Anthropic]).0.iter().map(|finding| finding.name).collect()
+    }
+
+    #[test]
+    fn what_a_tool_declares_is_looked_at() {
+        assert_eq!(findings(|spec| spec, 1), [] as [&str; 0]);
+        assert_eq!(findings(|spec| spec.max_result(Bound::Unbounded), 1), ["no_max_result"]);
+        assert_eq!(findings(|spec| spec.max_result(Bound::default()), 1), ["no_max_result"]);
+        let shared = |spec: Spec| spec.class(Class::ReadOnly).effects([Effect::write("/tmp/x")]);
+        assert_eq!(findings(shared, 1), ["shared_write"]);
+        let alone =
+            |spec: Spec| spec.class(Class::WriteExclusive).effects([Effect::write("/tmp/x")]);
+        assert_eq!(findings(alone, 1), [] as [&str; 0]);
+        let long = |spec: Spec| spec.timeout(Duration::from_secs(60));
+        assert_eq!(findings(long, 1), ["interrupt_undecided"]);
+        let decided = |spec: Spec| long(spec).interrupt(Interrupt::Cancel);
+        assert_eq!(findings(decided, 1), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn many_tools_that_are_always_shown_are_one_finding() {
+        let always = |spec: Spec| spec.exposure(Exposure::Always);
+        assert_eq!(findings(always, ALWAYS), [] as [&str; 0]);
+        assert_eq!(findings(always, ALWAYS + 1), ["always_exposed"]);
+    }
+
+    #[test]
+    fn a_tool_as_long_as_a_page_is_costly() {
+        let long = |mut spec: Spec| {
+            spec.description = "Much to read. ".repeat(1_000);
+            spec
+        };
+        assert_eq!(findings(long, 1), ["costly"]);
+    }
 
     #[test]
     fn names_that_could_mean_anything_are_vague() {

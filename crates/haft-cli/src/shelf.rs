@@ -5,7 +5,7 @@
 
 use std::{borrow::Cow, collections::HashMap, path::Path, sync::Arc, time::Duration};
 
-use haft::{Definition, Entry, Formats, Hints, Schema};
+use haft::{Catalog, Definition, Entry, Formats, Hints, Schema};
 use serde_json::{Value, json};
 
 use crate::{
@@ -55,17 +55,16 @@ pub(crate) struct Shelf {
 impl Shelf {
     /// Reads the tools of a file; without one, takes the command's own.
     pub(crate) fn open(file: Option<&Path>, formats: Formats) -> Result<Self, Problem> {
-        let items = match file {
-            Some(path) => {
-                let read = |line| line_of(line, formats);
-                Lines::open(path)?.map(|line| line.map(read)).collect::<Result<_, _>>()?
-            }
-            None => {
-                let catalog = kit::catalog(Duration::ZERO)?;
-                catalog.own().map(|entry| Item::of(entry, formats)).collect()
-            }
+        let Some(path) = file else {
+            return Ok(Self::of(&kit::catalog(Duration::ZERO)?, formats));
         };
-        Ok(Self { items })
+        let items = Lines::open(path)?.map(|line| line.map(|line| line_of(line, formats)));
+        Ok(Self { items: items.collect::<Result<_, _>>()? })
+    }
+
+    /// Takes the tools of a catalog.
+    pub(crate) fn of(catalog: &Catalog, formats: Formats) -> Self {
+        Self { items: catalog.own().map(|entry| Item::of(entry, formats)).collect() }
     }
 
     /// What a provider is told of each tool. A tool that cannot be used is among them without a

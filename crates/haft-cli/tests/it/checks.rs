@@ -1,5 +1,7 @@
 //! `haft tools check`: calls held against the schemas of their tools.
 
+use std::sync::LazyLock;
+
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
@@ -31,9 +33,12 @@ const CALLS: &str = r#"{"schema_ref": "t1", "arguments": {"seats": 2, "more": tr
 oh
 "#;
 
+/// Written once: the tests run side by side.
+static FILES: LazyLock<[String; 2]> =
+    LazyLock::new(|| [file("check-tools.jsonl", tools()), file("check-calls.jsonl", CALLS)]);
+
 fn check(more: &str) -> crate::Ran {
-    let tools = file("check-tools.jsonl", tools());
-    let calls = file("check-calls.jsonl", CALLS);
+    let [tools, calls] = &*FILES;
     haft(&format!("tools check --tools {tools} --calls {calls} {more}"))
 }
 
@@ -96,10 +101,10 @@ fn people_get_the_invalid_ones_and_the_counts() {
     line 5   bad     /  this is no JSON Schema that can be used: "objekt" is not valid under any of the schemas listed in the 'anyOf' keyword, at `/type`
     line 6   none    /  the tool has no schema
     line 7   cancl   /  there is no tool `cancl`; did you mean `cancel`?
-    line 8   null    /  line 8 names no tool: a call has `schema_ref` and `arguments`
+    line 8   -       /  line 8 names no tool: a call has `schema_ref` and `arguments`
     line 9   t1      /  the call has no `arguments`
-    line 10  null    /  line 10 is not JSON: expected value at line 1 column 1
-    10 calls: 3 valid, 1 invalid, 6 without a schema to judge by; 1 of the valid ones repaired (number 1)
+    line 10  -       /  line 10 is not JSON: expected value at line 1 column 1
+    10 calls: 3 valid, 1 invalid, 6 that could not be judged; 1 of the valid ones repaired (number 1)
     "#);
     let calls = file("check-own.jsonl", r#"{"schema_ref": "add", "arguments": {"a": 1, "b": 2}}"#);
     assert_eq!(haft(&format!("tools check --calls {calls}")).out, "1 call: 1 valid, 0 invalid\n");

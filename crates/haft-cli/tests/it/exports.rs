@@ -214,11 +214,12 @@ fn the_commands_own_tools_are_exported_without_a_file() {
     error: `--dialect` is missing
     hint: say which with `--dialect`: anthropic, openai-responses, openai-chat, gemini, gemini-json, bedrock, mistral, ollama or mcp
     ");
-    assert_snapshot!(haft("tools export --dialect mcp --tools export-tool.jsonl").page(), @r"
+    file("export-nearby.jsonl", "");
+    assert_snapshot!(haft("tools export --dialect mcp --tools export-nearbi.jsonl").page(), @r"
     exit 1
     --- stderr
-    error: there is no file `export-tool.jsonl`
-    hint: did you mean `export-tools.jsonl`?
+    error: there is no file `export-nearbi.jsonl`
+    hint: did you mean `export-nearby.jsonl`?
     ");
 }
 

@@ -117,6 +117,7 @@ fn read(path: &Path) -> String {
 }
 
 /// The folder with real tools and calls, if it is there.
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn corpus() -> Option<PathBuf> {
     let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/corpora");
     let folder = std::env::var_os("HAFT_CORPORA").map_or_else(|| beside.into(), PathBuf::from);

@@ -115,6 +115,7 @@ fn what_is_no_stream_is_told() {
     assert_eq!(haft("dispatch nowhere.stream --stream --dialect mcp").code, Some(1));
 }
 
+#[expect(clippy::disallowed_methods, reason = "the command runs on the clock of the wall")]
 #[test]
 fn calls_start_while_the_stream_is_still_coming() {
     let mut child = command()
