@@ -6,6 +6,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     io::Write as _,
+    path::Path,
 };
 
 use anstyle::Style;
@@ -22,17 +23,26 @@ use crate::{
 
 /// More rows than this are no table but a wall.
 const ROWS: usize = 40;
+/// How often the name that was meant is guessed, among how many, and how long they may be. Comparing
+/// every wrong name with every right one would take forever.
+const GUESSES: usize = 200;
+const NAMES: usize = 2_000;
+const NAME_LENGTH: usize = 128;
 
 pub(crate) fn run(args: &args::Check) -> Result<(), Problem> {
     let formats = if args.formats { Formats::Asserted } else { Formats::Remarked };
+    let stdin = Path::new("-");
+    if args.calls == stdin && args.from.tools.as_deref() == Some(stdin) {
+        return Err(Problem::new("stdin can give the tools or the calls, not both"));
+    }
     let shelf = Shelf::open(args.from.tools.as_deref(), formats)?;
-    let index = shelf.index();
+    let mut judge = Judge { index: shelf.index(), shelf: &shelf, guesses: GUESSES };
     let mut out = style::lines();
     let mut summary = Summary::default();
     for line in Lines::open(&args.calls)? {
         let line = line?;
         let at = line.0;
-        let verdict = judge(line, &index, args.repair);
+        let verdict = judge.judge(line, args.repair);
         match args.output.json {
             true => writeln!(out, "{}", verdict.line())?,
             false => summary.count(at, &verdict),
@@ -69,7 +79,7 @@ impl Verdict {
     fn unjudged(schema_ref: Value, keyword: &str, message: String) -> Self {
         let tool = match schema_ref.is_null() {
             true => "-".to_owned(),
-            false => style::visible(&shelf::key(&schema_ref)),
+            false => style::cell(&shelf::key(&schema_ref)),
         };
         let wrong = Wrong { pointer: String::new(), keyword: keyword.to_owned(), message };
         Self {
@@ -98,40 +108,61 @@ impl Verdict {
     }
 }
 
-fn judge((at, line): Line, index: &HashMap<String, &Item>, repair: bool) -> Verdict {
-    let mut call: Value = match serde_json::from_slice(&line) {
-        Ok(call) => call,
-        Err(e) => {
-            let message = format!("line {at} is not JSON: {e}");
-            return Verdict::unjudged(Value::Null, "json", message);
-        }
-    };
-    let named = ["schema_ref", "tool", "name"].iter().find_map(|key| match call.get(*key) {
-        Some(id @ (Value::String(_) | Value::Number(_))) => Some(id.clone()),
-        _ => None,
-    });
-    let Some(schema_ref) = named else {
-        let message = format!("line {at} names no tool: a call has `schema_ref` and `arguments`");
-        return Verdict::unjudged(Value::Null, "schema_ref", message);
-    };
-    let key = shelf::key(&schema_ref);
-    let Some(item) = index.get(&key) else {
-        let near = style::nearest(&key, index.keys().map(String::as_str));
-        let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-        let message = format!("there is no tool `{key}`{near}");
-        return Verdict::unjudged(schema_ref, "schema", message);
-    };
-    let schema = match &item.schema {
-        Ok(schema) => schema,
-        Err(trouble) => return Verdict::unjudged(schema_ref, "schema", trouble.note.clone()),
-    };
-    let Some(arguments) = call.get_mut("arguments").map(Value::take) else {
-        let message = "the call has no `arguments`".to_owned();
-        return Verdict::unjudged(schema_ref, "arguments", message);
-    };
-    let (problems, repairs, repaired) = hold(schema, arguments, repair, item.is_careful());
-    let tool = item.label();
-    Verdict { schema_ref, tool, problems, repairs, repaired, is_judged: true }
+/// Holds calls against the tools of a shelf.
+struct Judge<'a> {
+    shelf: &'a Shelf,
+    index: HashMap<String, &'a Item>,
+    /// How many more times a name is guessed; after that, nobody reads the guesses.
+    guesses: usize,
+}
+
+impl Judge<'_> {
+    /// Holds one line against its tool.
+    fn judge(&mut self, (at, line): Line, repair: bool) -> Verdict {
+        let mut call: Value = match serde_json::from_slice(&line) {
+            Ok(call) => call,
+            Err(e) => {
+                let message = format!("line {at} is not JSON: {e}");
+                return Verdict::unjudged(Value::Null, "json", message);
+            }
+        };
+        let named = ["schema_ref", "tool", "name"].iter().find_map(|key| match call.get(*key) {
+            Some(id @ (Value::String(_) | Value::Number(_))) => Some(id.clone()),
+            _ => None,
+        });
+        let Some(schema_ref) = named else {
+            let message =
+                format!("line {at} names no tool: a call has `schema_ref` and `arguments`");
+            return Verdict::unjudged(Value::Null, "schema_ref", message);
+        };
+        let key = shelf::key(&schema_ref);
+        let Some(item) = self.index.get(&key) else {
+            let near = self.near(&key).map(|near| format!("; did you mean `{near}`?"));
+            let near = near.unwrap_or_default();
+            let message = format!("there is no tool `{key}`{near}");
+            return Verdict::unjudged(schema_ref, "schema", message);
+        };
+        let schema = match &item.schema {
+            Ok(schema) => schema,
+            Err(trouble) => return Verdict::unjudged(schema_ref, "schema", trouble.note.clone()),
+        };
+        let Some(arguments) = call.get_mut("arguments").map(Value::take) else {
+            let message = "the call has no `arguments`".to_owned();
+            return Verdict::unjudged(schema_ref, "arguments", message);
+        };
+        let (problems, repairs, repaired) = hold(schema, arguments, repair, item.is_careful());
+        let tool = item.label();
+        Verdict { schema_ref, tool, problems, repairs, repaired, is_judged: true }
+    }
+
+    /// The name that was most likely meant.
+    fn near(&mut self, key: &str) -> Option<String> {
+        self.guesses = self.guesses.checked_sub(1)?;
+        let names = self.shelf.items.iter().map(|item| item.name.as_str());
+        let is_short = |name: &&str| name.len() <= NAME_LENGTH;
+        let names = names.filter(is_short).take(NAMES);
+        Some(key).filter(is_short).and_then(|key| style::nearest(key, names)).map(str::to_owned)
+    }
 }
 
 /// Holds arguments against a schema; repairs them first if that is wanted and possible.

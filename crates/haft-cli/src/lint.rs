@@ -111,7 +111,7 @@ impl Findings {
         note: impl Into<String>,
         fix: impl Into<String>,
     ) {
-        let tool = tool.map(Item::label);
+        let tool = tool.map(Item::called);
         self.0.push(Finding {
             tool,
             name,
@@ -352,7 +352,7 @@ fn page(source: &str, shelf: &Shelf, findings: &[Finding], sums: &[Sum]) -> Stri
     for finding in findings {
         if last != Some(&finding.tool) {
             let tool = finding.tool.as_deref().unwrap_or("all tools together");
-            out += &format!("{}\n", style::paint(NAME.bold(), tool));
+            out += &format!("{}\n", style::paint(NAME.bold(), style::cell(tool)));
             last = Some(&finding.tool);
         }
         let place = if finding.place.is_empty() { "/" } else { &finding.place };

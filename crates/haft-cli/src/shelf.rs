@@ -146,11 +146,16 @@ impl Item {
         }
     }
 
-    /// What a person calls it.
+    /// What it is called: its name, else its id.
+    pub(crate) fn called(&self) -> String {
+        if self.name.is_empty() { key(&self.id) } else { self.name.clone() }
+    }
+
+    /// The same for a column of a table.
     pub(crate) fn label(&self) -> String {
         match self.name.is_empty() {
-            true => format!("({})", style::visible(&key(&self.id))),
-            false => style::visible(&self.name),
+            true => format!("({})", style::cell(&key(&self.id))),
+            false => style::cell(&self.name),
         }
     }
 }

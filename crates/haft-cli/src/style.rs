@@ -199,8 +199,20 @@ pub(crate) fn either(names: &[&str]) -> String {
 
 /// A place in a schema or in arguments; the whole is `/`.
 pub(crate) fn place(pointer: &str) -> String {
-    if pointer.is_empty() { "/".to_owned() } else { visible(pointer) }
+    if pointer.is_empty() { "/".to_owned() } else { cell(pointer) }
 }
+
+/// Text for a column of a table: one long name must not make every row as wide.
+pub(crate) fn cell(text: &str) -> String {
+    let text = visible(text).replace('\n', " ");
+    match text.char_indices().nth(CELL) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
+}
+
+/// As wide as most terminals.
+const CELL: usize = 80;
 
 /// Writes talk to stderr. If nobody can hear it, that is no reason to stop.
 pub(crate) fn talk(text: impl fmt::Display) {
@@ -223,6 +235,13 @@ mod tests {
         for code in Code::ALL {
             assert!(list.contains(code.as_str()), "{code}");
         }
+    }
+
+    #[test]
+    fn a_cell_is_never_wider_than_a_terminal() {
+        assert_eq!(cell("a\nb"), "a b");
+        assert_eq!(width(&cell(&"é".repeat(100_000))), CELL + 1);
+        assert_eq!(place(""), "/");
     }
 
     #[test]

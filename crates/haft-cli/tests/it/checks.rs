@@ -117,6 +117,8 @@ fn people_get_the_invalid_ones_and_the_counts() {
         ran.out
     );
     assert_eq!(haft("tools check --tools x").code, Some(1), "there are no calls");
+    let both = haft("tools check --tools - --calls -");
+    assert_eq!(both.err, "error: stdin can give the tools or the calls, not both\n");
 }
 
 #[test]

@@ -139,3 +139,34 @@ fn calls_start_while_the_stream_is_still_coming() {
     assert!(end.elapsed() < Duration::from_millis(1_800), "it waited only after the end");
     assert_eq!(ran.json()[0]["content"], "waited 2 s");
 }
+
+#[cfg(unix)]
+#[expect(clippy::disallowed_methods, reason = "the command runs on the clock of the wall")]
+#[test]
+fn ctrl_c_ends_a_stream_that_never_ends() {
+    for wait in [200, 800, 3_200] {
+        let mut child = command()
+            .args(["dispatch", "--dialect", "ollama", "--stream"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let call = json!({"message": {"role": "assistant", "tool_calls": [
+            {"function": {"name": "wait", "arguments": {"seconds": 60}}}]}, "done": false});
+        writeln!(stdin, "{call}").unwrap();
+        std::thread::sleep(Duration::from_millis(wait));
+        let id = child.id().to_string();
+        std::process::Command::new("kill").args(["-INT", &id]).status().unwrap();
+        let ran = Ran::of(child.wait_with_output().unwrap());
+        drop(stdin);
+        // Without a code the signal came before anyone listened: wait longer.
+        if ran.code.is_some() {
+            assert_eq!(ran.code, Some(130), "{ran:?}");
+            assert_eq!(ran.json().as_array().map(Vec::len), Some(1), "{ran:?}");
+            return;
+        }
+    }
+    panic!("the program never listened");
+}
