@@ -8,7 +8,7 @@ use clap::{
     Args, Command, CommandFactory as _, Parser, Subcommand, ValueHint,
     builder::{PossibleValuesParser, TypedValueParser as _},
 };
-use haft::Dialect;
+use haft::{Dialect, Keep, Search, Strict};
 
 use crate::style;
 
@@ -25,6 +25,7 @@ use crate::style;
   haft demo                              everything at once; needs no key and no network
   haft tools list                        what can be called
   haft call read_note name=garden        one call
+  haft tools export --dialect openai-chat    the tools as a provider wants them
   haft plan response.json                what would run together, and why
   haft dispatch response.json --dialect anthropic
 
@@ -51,7 +52,10 @@ pub(crate) enum Cmd {
         subcommand,
         after_help = "Examples:
   haft tools list
-  haft tools show write_note"
+  haft tools show write_note
+  haft tools export --dialect gemini
+  haft tools check --tools tools.jsonl --calls calls.jsonl
+  haft tools lint"
     )]
     Tools(Tools),
     /// Call one tool, with all that comes between a model and a tool
@@ -79,6 +83,7 @@ it; `--yes` never overrides a deny. `haft exit-codes` lists what the exit code s
     #[command(after_help = "Examples:
   haft dispatch response.json --dialect anthropic
   curl … | haft dispatch --dialect openai-responses --json
+  curl -N … | haft dispatch --dialect anthropic --stream
 
 Every call is answered, in order, whatever happens to it; so the exit code is 0 whenever there is a
 message. Calls that need permission ask at a terminal if the response comes from a file; elsewhere
@@ -131,6 +136,109 @@ pub(crate) enum Tools {
         #[command(flatten)]
         output: Output,
     },
+    /// Write the tools as a provider wants them, and say what each one lost on the way
+    #[command(after_help = "Examples:
+  haft tools export --dialect anthropic
+  haft tools export --dialect openai-responses --strict on --tools tools.jsonl --json
+  haft tools export --dialect bedrock --request --choice any --cache 1h
+
+The tools go to stdout and the losses to stderr. With `--json` every tool is a line of its own:
+{id, provider, tool, strict, name, report}. A line of the file that makes no tool is refused in its
+report and stops nothing; the exit code is 0 whenever there is an answer.")]
+    Export(Export),
+    /// Say whether calls fit the schemas of their tools, and what is wrong with those that do not
+    #[command(after_help = "Examples:
+  haft tools check --tools tools.jsonl --calls calls.jsonl
+  haft tools check --tools tools.jsonl --calls calls.jsonl --repair --json
+
+A call is a line {schema_ref, arguments}; `schema_ref` is the `id` of a tool, or its name. With
+`--json` every call is answered with a line {schema_ref, valid, problems, repairs}. Schemas are
+taken as they are; `format` is a remark unless `--formats` is given. The exit code is 0 whenever
+there is an answer.")]
+    Check(Check),
+    /// Say what would make the tools easier to choose, cheaper to show and safer to run
+    #[command(after_help = "Examples:
+  haft tools lint
+  haft tools lint --tools tools.jsonl --dialect gemini
+  haft tools lint --tools tools.jsonl --deny       exits with 1 if there are findings
+
+Tokens are an estimate: a quarter of the bytes of the exported JSON.")]
+    Lint(Lint),
+}
+
+/// Tools to write in a provider's words.
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    /// For whom
+    #[arg(long, value_parser = dialects())]
+    pub(crate) dialect: Option<Dialect>,
+    #[command(flatten)]
+    pub(crate) from: From,
+    /// Whether the provider shall hold the model to the schemas
+    #[arg(long, default_value = "auto", value_parser = words(&[
+        ("auto", Strict::Auto), ("on", Strict::On), ("off", Strict::Off),
+    ]))]
+    pub(crate) strict: Strict,
+    /// Print everything a request says about tools, not the tools alone
+    #[arg(long)]
+    pub(crate) request: bool,
+    /// Mark the tools for the provider's prompt cache
+    #[arg(long, value_parser = words(&[("5m", Keep::FiveMinutes), ("1h", Keep::OneHour)]))]
+    pub(crate) cache: Option<Keep>,
+    /// Which tool the model shall call: auto, any, none or a name
+    #[arg(long, value_name = "auto|any|none|NAME", requires = "request")]
+    pub(crate) choice: Option<String>,
+    /// Whether the model may call several tools at once
+    #[arg(long, requires = "request")]
+    pub(crate) parallel: Option<bool>,
+    /// Leave deferred tools to a tool search
+    #[arg(long, value_parser = words(&[
+        ("regex", Search::Regex), ("ranked", Search::Ranked), ("own", Search::Own),
+    ]))]
+    pub(crate) search: Option<Search>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Calls to hold against their tools.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    pub(crate) from: From,
+    /// File with one call per line; `-` for stdin
+    #[arg(long, value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
+    pub(crate) calls: PathBuf,
+    /// Repair what loses nothing and leaves no doubt, and say so
+    #[arg(long)]
+    pub(crate) repair: bool,
+    /// Take `format` for a rule, not for a remark
+    #[arg(long)]
+    pub(crate) formats: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Tools to look at with a critical eye.
+#[derive(Debug, Args)]
+pub(crate) struct Lint {
+    #[command(flatten)]
+    pub(crate) from: From,
+    /// Look at one provider only
+    #[arg(long, value_parser = dialects())]
+    pub(crate) dialect: Option<Dialect>,
+    /// Exit with 1 if there are findings
+    #[arg(long)]
+    pub(crate) deny: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Which tools.
+#[derive(Debug, Args)]
+pub(crate) struct From {
+    /// File with one tool per line; `-` for stdin, this command's own tools when left out
+    #[arg(long, value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
+    pub(crate) tools: Option<PathBuf>,
 }
 
 /// One call.
@@ -167,12 +275,18 @@ pub(crate) struct Plan {
 /// A response to answer.
 #[derive(Debug, Args)]
 pub(crate) struct Dispatch {
-    /// File with a provider's complete response; `-` or nothing for stdin
+    /// File with a provider's response; `-` or nothing for stdin
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) file: Option<PathBuf>,
     /// Whose response it is
     #[arg(long, value_parser = dialects())]
     pub(crate) dialect: Option<Dialect>,
+    /// Read a stream (server-sent events or JSON lines), and run calls while it is still coming
+    #[arg(long)]
+    pub(crate) stream: bool,
+    /// Print the model's own message too, put together from the stream: {message, answer}
+    #[arg(long, requires = "stream")]
+    pub(crate) echo: bool,
     /// Answer yes to whatever these calls ask; never overrides a deny
     #[arg(long)]
     pub(crate) yes: bool,
@@ -183,6 +297,16 @@ pub(crate) struct Dispatch {
 fn dialects() -> impl clap::builder::TypedValueParser<Value = Dialect> {
     PossibleValuesParser::new(Dialect::ALL.iter().map(|d| d.as_str()))
         .try_map(|name| name.parse::<Dialect>())
+}
+
+/// Reads one of a few words.
+fn words<T: Clone + Send + Sync + 'static>(
+    known: &'static [(&'static str, T)],
+) -> impl clap::builder::TypedValueParser<Value = T> {
+    PossibleValuesParser::new(known.iter().map(|(word, _)| *word)).try_map(move |word| {
+        let meant = known.iter().find(|(known, _)| *known == word);
+        meant.map(|(_, value)| value.clone()).ok_or("no such word")
+    })
 }
 
 /// Returns the whole command, with the list of exit codes where its help shows it.

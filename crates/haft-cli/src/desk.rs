@@ -4,16 +4,16 @@
 //! approver like any other, so it cannot lift a deny.
 
 use std::{
-    io::{self, BufRead as _, IsTerminal as _, Write as _},
+    io::{self, BufRead as _, IsTerminal as _, Read, Write as _},
     process::ExitCode,
 };
 
 use haft::{
-    Answer, Approver, BoxFuture, Call, Decision, Envelope, Failure, Question, RuntimeBuilder, Stop,
-    Turn,
+    Answer, Approver, BoxFuture, Call, Control, Decision, Dialect, Envelope, Failure, Heard,
+    Question, RuntimeBuilder, Stop, Turn,
 };
 use serde_json::Value;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, mpsc};
 
 use crate::{
     problem::Problem,
@@ -46,8 +46,70 @@ pub(crate) fn work<T: Send + 'static>(
 /// Runs the calls of a turn. Ctrl-C stops them all; a second one does not wait for their end.
 pub(crate) async fn run(turn: Turn, calls: Vec<Call>, stop: Stop) -> (Vec<Envelope>, bool) {
     let control = turn.control();
-    let mut answers = std::pin::pin!(turn.run_stopped(calls, stop));
+    finish(turn.run_stopped(calls, stop), &control, false).await
+}
+
+/// Runs the calls of a response while it is still coming. Ctrl-C ends it where it is.
+pub(crate) async fn listen(
+    turn: Turn,
+    dialect: Dialect,
+    body: Box<dyn Read + Send>,
+) -> (Heard, bool) {
+    let control = turn.control();
+    let mut listening = turn.listen(dialect);
+    let mut pieces = pieces(body);
     let mut is_interrupted = false;
+    loop {
+        tokio::select! {
+            biased;
+            Ok(()) = tokio::signal::ctrl_c() => {
+                is_interrupted = true;
+                interrupt(&control);
+                break;
+            }
+            piece = pieces.recv() => match piece {
+                Some(Ok(piece)) => listening.feed(&piece),
+                // What came so far is a stream that was cut off, and is answered as such.
+                Some(Err(e)) => {
+                    let problem = Problem::new(format!("cannot read the stream to its end: {e}"));
+                    let _ = problem.tell();
+                    break;
+                }
+                None => break,
+            },
+        }
+    }
+    finish(listening.finish(), &control, is_interrupted).await
+}
+
+/// Reads a body on a thread of its own, a few pieces ahead at most.
+fn pieces(mut body: Box<dyn Read + Send>) -> mpsc::Receiver<io::Result<Vec<u8>>> {
+    let (sender, receiver) = mpsc::channel(4);
+    tokio::task::spawn_blocking(move || {
+        let mut buffer = vec![0; 16 << 10];
+        loop {
+            let piece = match body.read(&mut buffer) {
+                Ok(0) => return,
+                Ok(length) => Ok(buffer[..length].to_vec()),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => Err(e),
+            };
+            let is_over = piece.is_err();
+            if sender.blocking_send(piece).is_err() || is_over {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// Waits for the end of a turn, and listens for Ctrl-C meanwhile.
+async fn finish<T>(
+    end: impl Future<Output = T>,
+    control: &Control,
+    mut is_interrupted: bool,
+) -> (T, bool) {
+    let mut end = std::pin::pin!(end);
     loop {
         tokio::select! {
             biased;
@@ -56,14 +118,18 @@ pub(crate) async fn run(turn: Turn, calls: Vec<Call>, stop: Stop) -> (Vec<Envelo
                     std::process::exit(CANCELLED.into());
                 }
                 is_interrupted = true;
-                if io::stderr().is_terminal() {
-                    style::talk(""); // after the terminal's own `^C`
-                }
-                control.force();
+                interrupt(control);
             }
-            answers = &mut answers => return (answers, is_interrupted),
+            end = &mut end => return (end, is_interrupted),
         }
     }
+}
+
+fn interrupt(control: &Control) {
+    if io::stderr().is_terminal() {
+        style::talk(""); // after the terminal's own `^C`
+    }
+    control.force();
 }
 
 /// The exit code of a command that answered.

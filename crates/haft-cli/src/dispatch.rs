@@ -1,18 +1,30 @@
-//! `haft dispatch`: a provider's complete response in, the message that answers it out.
+//! `haft dispatch`: a provider's response in, the message that answers it out.
+//!
+//! Complete, or while it is still being written; the answer is the same.
 
 use std::{io::IsTerminal as _, process::ExitCode, time::Duration};
 
 use anstyle::Style;
-use haft::{Config, Dialect, Envelope, Runtime};
+use haft::{Config, Dialect, Envelope, Error, Runtime, Stop};
+use serde_json::{Value, json};
 
 use crate::{
     args, desk, input, kit,
     plan::no_dialect,
     problem::Problem,
-    style::{self, BAD, DIM, GOOD, NAME, Table},
+    style::{self, BAD, BOLD, DIM, GOOD, NAME, Table},
 };
 
 pub(crate) fn run(args: &args::Dispatch, config: Config) -> Result<ExitCode, Problem> {
+    let runtime = Runtime::builder().config(config).catalog(kit::catalog(Duration::ZERO)?);
+    let runtime = desk::seat(runtime, args.yes).build()?;
+    match args.stream {
+        true => streamed(args, runtime),
+        false => complete(args, runtime),
+    }
+}
+
+fn complete(args: &args::Dispatch, runtime: Runtime) -> Result<ExitCode, Problem> {
     let response = input::response(args.file.as_deref())?;
     let Some(dialect) = args.dialect else {
         return Err(match Dialect::guess(&response) {
@@ -21,22 +33,59 @@ pub(crate) fn run(args: &args::Dispatch, config: Config) -> Result<ExitCode, Pro
             None => no_dialect("`--dialect` is missing"),
         });
     };
-    let haft::Response { calls, stop, .. } = dialect.parse(&response)?;
-    let runtime = Runtime::builder().config(config).catalog(kit::catalog(Duration::ZERO)?);
-    let runtime = desk::seat(runtime, args.yes).build()?;
+    let haft::Response { calls, stop, asked, .. } = dialect.parse(&response)?;
     let (answers, is_interrupted) = desk::work(async move {
         let turn = runtime.run().turn().await?;
-        Ok::<_, haft::Error>(desk::run(turn, calls, stop).await)
+        let export = turn.snapshot().export(dialect);
+        let calls = calls.into_iter().map(|call| export.restore(call)).collect();
+        Ok::<_, Error>(desk::run(turn, calls, stop).await)
     })??;
-    if std::io::stderr().is_terminal() {
-        tell(&answers);
-    }
-    let message = dialect.answer(&answers);
-    match std::io::stdout().is_terminal() && !args.output.json {
-        true => style::say(format_args!("{message:#}\n"))?,
-        false => style::say(format_args!("{message}\n"))?,
-    }
+    print(args, &asked.answer(&answers), &answers)?;
     Ok(desk::exit(is_interrupted))
+}
+
+fn streamed(args: &args::Dispatch, runtime: Runtime) -> Result<ExitCode, Problem> {
+    let dialect = args.dialect.ok_or_else(|| no_dialect("`--dialect` is missing"))?;
+    let body = input::body(args.file.as_deref())?;
+    let (heard, is_interrupted) = desk::work(async move {
+        let turn = runtime.run().turn().await?;
+        Ok::<_, Error>(desk::listen(turn, dialect, body).await)
+    })??;
+    let is_empty = heard.envelopes.is_empty();
+    if let Some(problem) = heard.problem {
+        let problem = Problem::from(problem);
+        if is_empty {
+            return Err(problem.hint("without `--stream` a complete response is read"));
+        }
+        let _ = problem.tell(); // the calls that came are answered all the same
+    } else if heard.stop == Stop::Truncated && is_empty && !is_interrupted {
+        return Err(Problem::new(format!(
+            "this is no whole {dialect} stream: it ended before any call and without its end mark"
+        )));
+    } else if heard.stop != Stop::Done {
+        let how = match heard.stop {
+            Stop::Truncated => "the stream was cut off",
+            Stop::Refused => "the message ended in a refusal",
+            _ => "the message ended for an unknown reason",
+        };
+        let note = style::paint(BOLD, "note:");
+        style::talk(format_args!("{note} {how}; nothing was run but reads that had begun before"));
+    }
+    let printed = match args.echo {
+        true => json!({"message": heard.message, "answer": heard.answer}),
+        false => heard.answer,
+    };
+    print(args, &printed, &heard.envelopes)?;
+    Ok(desk::exit(is_interrupted))
+}
+
+/// Prints the message, and what became of each call for whoever sits there.
+fn print(args: &args::Dispatch, message: &Value, answers: &[Envelope]) -> Result<(), Problem> {
+    if std::io::stderr().is_terminal() {
+        tell(answers);
+    }
+    style::data(message, args.output.json)?;
+    Ok(())
 }
 
 /// One line about each call.

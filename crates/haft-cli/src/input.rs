@@ -5,7 +5,7 @@
 
 use std::{
     fs::File,
-    io::{self, IsTerminal as _, Read},
+    io::{self, BufRead as _, BufReader, IsTerminal as _, Read},
     path::Path,
 };
 
@@ -18,21 +18,95 @@ const LIMIT: u64 = 64 << 20;
 
 /// Reads a file's text.
 pub(crate) fn file(path: &Path) -> Result<String, Problem> {
+    let file = File::open(path).map_err(|e| unreadable(path, &e))?;
+    text(file, &format!("`{}`", path.display()), |e| unreadable(path, &e))
+}
+
+/// Says why a file cannot be read.
+fn unreadable(path: &Path, error: &io::Error) -> Problem {
     let shown = path.display();
-    let cannot = |e: io::Error| match e.kind() {
+    match error.kind() {
         io::ErrorKind::NotFound => {
             Problem::new(format!("there is no file `{shown}`")).near(neighbour(path).as_deref())
         }
         io::ErrorKind::IsADirectory => Problem::new(format!("`{shown}` is a directory")),
-        _ => Problem::new(format!("cannot read `{shown}`: {e}")),
-    };
-    let file = File::open(path).map_err(cannot)?;
-    text(file, &format!("`{shown}`"), cannot)
+        _ => Problem::new(format!("cannot read `{shown}`: {error}")),
+    }
 }
 
 /// Reads all of stdin.
 pub(crate) fn stdin() -> Result<String, Problem> {
     text(io::stdin().lock(), "stdin", |e| Problem::new(format!("cannot read stdin: {e}")))
+}
+
+/// Opens a body that may still be growing: a file, `-` for stdin, or stdin when something is piped
+/// in. No more of it is read than any model writes.
+pub(crate) fn body(from: Option<&Path>) -> Result<Box<dyn Read + Send>, Problem> {
+    let body: Box<dyn Read + Send> = match from {
+        Some(path) if path != Path::new("-") => {
+            Box::new(File::open(path).map_err(|e| unreadable(path, &e))?)
+        }
+        None if io::stdin().is_terminal() => {
+            return Err(Problem::new("there is no stream to read")
+                .hint("name a file, or pipe a provider's stream in"));
+        }
+        _ => Box::new(io::stdin()),
+    };
+    Ok(Box::new(body.take(LIMIT + 1)))
+}
+
+/// Goes through the lines of a file, or of stdin for `-`, one at a time.
+pub(crate) struct Lines {
+    from: BufReader<Box<dyn Read + Send>>,
+    name: String,
+    at: usize,
+}
+
+/// One line that is not empty: its number, counted from one, and its bytes.
+pub(crate) type Line = (usize, Vec<u8>);
+
+impl Lines {
+    pub(crate) fn open(path: &Path) -> Result<Self, Problem> {
+        let (from, name): (Box<dyn Read + Send>, String) = match path == Path::new("-") {
+            true => (Box::new(io::stdin()), "stdin".to_owned()),
+            false => {
+                let file = File::open(path).map_err(|e| unreadable(path, &e))?;
+                (Box::new(file), format!("`{}`", path.display()))
+            }
+        };
+        Ok(Self { from: BufReader::new(from), name, at: 0 })
+    }
+
+    fn line(&mut self) -> Result<Option<Line>, Problem> {
+        loop {
+            let mut line = Vec::new();
+            let read = (&mut self.from).take(LIMIT + 1).read_until(b'\n', &mut line);
+            let read = read.map_err(|e| Problem::new(format!("cannot read {}: {e}", self.name)))?;
+            self.at += 1;
+            if read as u64 > LIMIT {
+                return Err(Problem::new(format!(
+                    "line {} of {} is larger than {} MiB",
+                    self.at,
+                    self.name,
+                    LIMIT >> 20
+                )));
+            }
+            if self.at == 1 && line.starts_with(b"\xef\xbb\xbf") {
+                line.drain(..3); // some editors begin every file with a mark
+            }
+            if read == 0 || !line.trim_ascii().is_empty() {
+                return Ok((read > 0).then_some((self.at, line)));
+            }
+        }
+    }
+}
+
+impl Iterator for Lines {
+    type Item = Result<Line, Problem>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.line().transpose()
+    }
 }
 
 /// Reads a response: a file, `-` for stdin, or stdin when something is piped in.
@@ -49,8 +123,7 @@ pub(crate) fn response(from: Option<&Path>) -> Result<Value, Problem> {
         let events =
             text.trim_start().starts_with("data:") || text.trim_start().starts_with("event:");
         match events {
-            true => problem
-                .hint("this looks like a stream; the whole response is wanted, as one JSON object"),
+            true => problem.hint("this looks like a stream; `haft dispatch --stream` reads one"),
             false => problem.hint("the whole response is wanted, as one JSON object"),
         }
     })

@@ -5,6 +5,10 @@
 mod args;
 mod demo;
 mod tools;
+mod shelf;
+mod export;
+mod check;
+mod lint;
 mod call;
 mod plan;
 mod dispatch;
@@ -42,7 +46,7 @@ fn run(command: &Cmd) -> Result<ExitCode, Problem> {
         Cmd::Call(args) => return call::run(args, config()?),
         Cmd::Dispatch(args) => return dispatch::run(args, config()?),
         Cmd::Plan(args) => plan::run(args, config()?)?,
-        Cmd::Tools(args) => tools::run(args)?,
+        Cmd::Tools(args) => return tools::run(args),
         Cmd::Completions { shell } => {
             // Written to memory first: the generator panics when a pipe is closed.
             let mut script = Vec::new();

@@ -21,8 +21,12 @@ pub(crate) fn run(args: &args::Plan, config: Config) -> Result<(), Problem> {
     let haft::Response { calls, stop, .. } = dialect.parse(&response)?;
     let runtime =
         Runtime::builder().config(config).catalog(kit::catalog(Duration::ZERO)?).build()?;
-    let planned =
-        desk::work(async move { Ok::<_, haft::Error>(runtime.run().turn().await?.plan(calls)) })??;
+    let planned = desk::work(async move {
+        let turn = runtime.run().turn().await?;
+        let export = turn.snapshot().export(dialect);
+        let calls = calls.into_iter().map(|call| export.restore(call));
+        Ok::<_, haft::Error>(turn.plan(calls))
+    })??;
     if args.output.json {
         style::say(format_args!("{}\n", json!(planned)))?;
     } else {
@@ -39,7 +43,7 @@ pub(crate) fn run(args: &args::Plan, config: Config) -> Result<(), Problem> {
 /// A problem that lists the dialects there are.
 pub(crate) fn no_dialect(message: &str) -> Problem {
     let names: Vec<&str> = Dialect::ALL.iter().map(|d| d.as_str()).collect();
-    Problem::new(message).hint(format!("say which with `--dialect`: {}", names.join(" or ")))
+    Problem::new(message).hint(format!("say which with `--dialect`: {}", style::either(&names)))
 }
 
 fn page(planned: &[Planned]) -> String {

@@ -3,7 +3,11 @@
 //! Colours are written always; `anstream` takes them out where the terminal, a pipe or `NO_COLOR`
 //! says so. Nothing here decides what is shown.
 
-use std::{fmt, io::Write as _, time::Duration};
+use std::{
+    fmt,
+    io::{IsTerminal as _, Write as _},
+    time::Duration,
+};
 
 use anstyle::{AnsiColor, Style};
 use haft::{Class, Code, Decision};
@@ -171,6 +175,45 @@ pub(crate) fn say(text: impl fmt::Display) -> std::io::Result<()> {
     out.flush()
 }
 
+/// Writes JSON to stdout: on one line, or as it is read best at a terminal.
+pub(crate) fn data(value: &Value, on_one_line: bool) -> std::io::Result<()> {
+    match std::io::stdout().is_terminal() && !on_one_line {
+        true => say(format_args!("{value:#}\n")),
+        false => say(format_args!("{value}\n")),
+    }
+}
+
+/// Writes many lines of data to stdout. Whoever takes this flushes it, and hears what goes wrong.
+pub(crate) fn lines() -> std::io::BufWriter<std::io::StdoutLock<'static>> {
+    std::io::BufWriter::new(std::io::stdout().lock())
+}
+
+/// Names in a row: `a, b or c`.
+pub(crate) fn either(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [most @ .., last] => format!("{} or {last}", most.join(", ")),
+    }
+}
+
+/// A place in a schema or in arguments; the whole is `/`.
+pub(crate) fn place(pointer: &str) -> String {
+    if pointer.is_empty() { "/".to_owned() } else { cell(pointer) }
+}
+
+/// Text for a column of a table: one long name must not make every row as wide.
+pub(crate) fn cell(text: &str) -> String {
+    let text = visible(text).replace('\n', " ");
+    match text.char_indices().nth(CELL) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
+}
+
+/// As wide as most terminals.
+const CELL: usize = 80;
+
 /// Writes talk to stderr. If nobody can hear it, that is no reason to stop.
 pub(crate) fn talk(text: impl fmt::Display) {
     let _ = writeln!(anstream::stderr().lock(), "{text}");
@@ -192,6 +235,13 @@ mod tests {
         for code in Code::ALL {
             assert!(list.contains(code.as_str()), "{code}");
         }
+    }
+
+    #[test]
+    fn a_cell_is_never_wider_than_a_terminal() {
+        assert_eq!(cell("a\nb"), "a b");
+        assert_eq!(width(&cell(&"é".repeat(100_000))), CELL + 1);
+        assert_eq!(place(""), "/");
     }
 
     #[test]

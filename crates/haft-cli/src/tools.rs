@@ -1,13 +1,14 @@
-//! `haft tools`: what can be called, and everything a tool declares about itself.
+//! `haft tools`: what can be called, and everything a tool declares about itself. The longer ways to
+//! look at tools (`export`, `check`, `lint`) have the files of their names.
 
-use std::{sync::Arc, time::Duration};
+use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use anstyle::Style;
 use haft::{Capability, Catalog, Class, Effects, Entry, Manifest, Operation, Permission};
 use serde_json::{Value, json};
 
 use crate::{
-    args, kit,
+    args, check, export, kit, lint,
     problem::Problem,
     schema,
     style::{self, BAD, BOLD, DIM, GOOD, NAME, Table, WARN},
@@ -15,9 +16,12 @@ use crate::{
 
 const PLAIN: Style = Style::new();
 
-pub(crate) fn run(args: &args::Tools) -> Result<(), Problem> {
+pub(crate) fn run(args: &args::Tools) -> Result<ExitCode, Problem> {
     let catalog = kit::catalog(Duration::ZERO)?;
     match args {
+        args::Tools::Export(args) => export::run(args)?,
+        args::Tools::Check(args) => check::run(args)?,
+        args::Tools::Lint(args) => return lint::run(args),
         args::Tools::List { output } if output.json => {
             let list: Vec<Value> = catalog.own().map(|e| brief(e)).collect();
             style::say(format_args!("{}\n", Value::Array(list)))?;
@@ -51,7 +55,7 @@ pub(crate) fn run(args: &args::Tools) -> Result<(), Problem> {
             }
         }
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Returns a tool by its name or an alias.

@@ -35,6 +35,10 @@ fn is_like(line: &str, said: &str) -> bool {
 #[test]
 fn every_example_of_the_guide_is_true() {
     file("response.json", blocks("json")[0]);
+    let saved = ["tools.jsonl", "calls.jsonl", "stream.jsonl"];
+    for (name, lines) in saved.into_iter().zip(blocks("jsonl")) {
+        file(name, lines);
+    }
     let bin = std::path::Path::new(env!("CARGO_BIN_EXE_haft")).parent().unwrap();
     let mut count = 0;
     for block in blocks("console") {

@@ -3,18 +3,36 @@
 #![expect(clippy::unwrap_used, reason = "the helpers belong to the tests")]
 
 mod calls;
+mod checks;
 mod demo;
+mod exports;
 mod guide;
+mod lints;
 mod responses;
+mod streams;
 mod usage;
 
 use std::{
     ffi::OsString,
     io::Write as _,
+    path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
 
 use serde_json::Value;
+
+/// Every dialect there is, in the order in which they are listed.
+const DIALECTS: [&str; 9] = [
+    "anthropic",
+    "openai-responses",
+    "openai-chat",
+    "gemini",
+    "gemini-json",
+    "bedrock",
+    "mistral",
+    "ollama",
+    "mcp",
+];
 
 /// How one run of the command ended.
 #[derive(Debug)]
@@ -86,4 +104,26 @@ fn file(name: &str, content: impl AsRef<[u8]>) -> String {
     let path = format!("{}/{name}", env!("CARGO_TARGET_TMPDIR"));
     std::fs::write(&path, content).unwrap();
     path
+}
+
+/// Reads lines of JSON.
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test reads what it compares with")]
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// The folder with real tools and calls, if it is there.
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+fn corpus() -> Option<PathBuf> {
+    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/corpora");
+    let folder = std::env::var_os("HAFT_CORPORA").map_or_else(|| beside.into(), PathBuf::from);
+    let is_there = folder.join("tool-schemas/tools.jsonl").exists();
+    if !is_there {
+        eprintln!("skipped: there are no corpora at {}", folder.display());
+    }
+    is_there.then_some(folder)
 }

@@ -128,13 +128,13 @@ fn a_response_of_another_dialect_is_told() {
     exit 1
     --- stderr
     error: this does not look like a provider's response
-    hint: say which with `--dialect`: anthropic or openai-responses
+    hint: say which with `--dialect`: anthropic, openai-responses, openai-chat, gemini, gemini-json, bedrock, mistral, ollama or mcp
     ");
     assert_snapshot!(haft("dispatch x.json --dialect antropic").page(), @r"
     exit 1
     --- stderr
     error: invalid value 'antropic' for '--dialect <DIALECT>'
-      [possible values: anthropic, openai-responses]
+      [possible values: anthropic, openai-responses, openai-chat, gemini, gemini-json, bedrock, mistral, ollama, mcp]
     hint: a similar value exists: 'anthropic'
     ");
 }
@@ -148,7 +148,8 @@ fn what_is_no_response_is_told() {
     hint: the whole response is wanted, as one JSON object
     ");
     let stream = haft_fed("dispatch --dialect anthropic", b"event: message_start\n");
-    assert!(stream.err.contains("hint: this looks like a stream"), "{stream:?}");
+    let hint = "hint: this looks like a stream; `haft dispatch --stream` reads one";
+    assert!(stream.err.contains(hint), "{stream:?}");
     assert_snapshot!(haft_fed("plan", b"\xff{}").page(), @r"
     exit 1
     --- stderr

@@ -16,6 +16,9 @@ fn every_help_has_examples() {
         "tools",
         "tools list",
         "tools show",
+        "tools export",
+        "tools check",
+        "tools lint",
         "call",
         "plan",
         "dispatch",
@@ -121,7 +124,9 @@ fn completions_are_there_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = haft(&format!("completions {shell}"));
         assert_eq!(script.code, Some(0), "{shell}");
-        assert!(script.out.contains("dispatch") && script.out.contains("dialect"), "{shell}");
+        for word in ["dispatch", "dialect", "export", "lint", "calls", "deny"] {
+            assert!(script.out.contains(word), "{shell}: {word}");
+        }
     }
     assert_eq!(haft("completions bsh").code, Some(1));
 }
@@ -171,7 +176,16 @@ fn an_environment_that_is_not_utf8_is_no_reason_to_break() {
 
 #[test]
 fn a_closed_pipe_ends_quietly() {
-    for line in ["completions bash", "tools list", "exit-codes", "--help", "call add a=1 b=2"] {
+    let export = "tools export --dialect mcp --json";
+    for line in [
+        export,
+        "tools lint",
+        "completions bash",
+        "tools list",
+        "exit-codes",
+        "--help",
+        "call add a=1 b=2",
+    ] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let output = command()

@@ -241,6 +241,21 @@ impl Dialect {
         }
     }
 
+    /// Shows tools one after another, each by itself. Their names differ, as in a request; what a
+    /// request may hold in all does not count, which is what [`Export::of`] is for.
+    ///
+    /// [`Export::of`]: crate::Export::of
+    pub fn show_all<'a>(
+        self,
+        definitions: &'a [Definition<'a>],
+        options: &'a Options,
+    ) -> impl Iterator<Item = Shown> + 'a {
+        let mut names = Names::new(self).reserve(definitions.iter().map(|d| d.name));
+        definitions
+            .iter()
+            .map(move |definition| self.show_as(definition, &names.give(definition.name), options))
+    }
+
     /// Shows one tool under a name that was chosen for it.
     pub(super) fn show_as(
         self,

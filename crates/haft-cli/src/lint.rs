@@ -1,0 +1,467 @@
+//! `haft tools lint`: what would make tools easier to choose, cheaper to show, safer to run.
+//!
+//! Findings have stable names, a place and a fix. What is only counted (losses and tokens for each
+//! provider) stands beside them and is no finding by itself.
+
+use std::{
+    collections::{HashMap, HashSet},
+    process::ExitCode,
+    time::Duration,
+};
+
+use anstyle::Style;
+use haft::{
+    Bound, Class, Dialect, Effects, Entry, Exposure, Formats, Loss, LossKind, Operation, Options,
+    Schema, Shown,
+};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    args,
+    problem::Problem,
+    schema,
+    shelf::{self, Item, Shelf},
+    style::{self, BOLD, DIM, NAME, Table, WARN},
+};
+
+/// Findings are no wrong command, but a build that wants none must hear of them.
+const FOUND: u8 = 1;
+/// A model chooses badly among more optional arguments than this.
+const OPTIONALS: usize = 8;
+/// A description says what a tool does, to what, and gives what back: hardly in fewer words.
+const WORDS: usize = 4;
+/// More tools than this that are always shown cost every request.
+const ALWAYS: usize = 10;
+/// Whoever runs longer than this will be interrupted some day.
+const LONG: Duration = Duration::from_secs(10);
+/// A tool that costs more than this is a page of the prompt by itself.
+const TOKENS: usize = 2_000;
+/// An estimate: how many bytes of JSON make a token.
+const BYTES_PER_TOKEN: usize = 4;
+
+/// Names that could mean anything.
+const VAGUE: [&str; 22] = [
+    "action", "call", "command", "do", "exec", "execute", "func", "function", "go", "handle",
+    "handler", "helper", "main", "misc", "perform", "process", "run", "task", "test", "tool",
+    "util", "utility",
+];
+
+/// One thing that could be better.
+struct Finding {
+    /// Its tool; nothing when it is about all of them together.
+    tool: Option<String>,
+    /// Its stable name.
+    name: &'static str,
+    /// Where: a JSON pointer into the schema, or the name of an option.
+    place: String,
+    note: String,
+    fix: String,
+}
+
+pub(crate) fn run(args: &args::Lint) -> Result<ExitCode, Problem> {
+    let shelf = Shelf::open(args.from.tools.as_deref(), Formats::Remarked)?;
+    let dialects = args.dialect.as_ref().map_or(Dialect::ALL, std::slice::from_ref);
+    let (findings, sums) = look(&shelf, dialects);
+    match args.output.json {
+        true => style::say(format_args!("{}\n", data(&shelf, &findings, &sums)))?,
+        false => {
+            let source = shelf::source(args.from.tools.as_deref());
+            style::say(page(&source, &shelf, &findings, &sums))?;
+        }
+    }
+    Ok(match args.deny && !findings.is_empty() {
+        true => ExitCode::from(FOUND),
+        false => ExitCode::SUCCESS,
+    })
+}
+
+/// Looks at all tools, in themselves and as each provider is shown them.
+fn look(shelf: &Shelf, dialects: &[Dialect]) -> (Vec<Finding>, Vec<Sum>) {
+    let definitions = shelf.definitions();
+    let options = Options::default();
+    let sums: Vec<Sum> = dialects
+        .iter()
+        .map(|dialect| Sum::new(*dialect, dialect.show_all(&definitions, &options)))
+        .collect();
+    let mut findings = Findings(Vec::new());
+    let mut seen = HashSet::new();
+    for (at, item) in shelf.items.iter().enumerate() {
+        findings.look_at(item);
+        if !item.name.is_empty() && !seen.insert(item.name.as_str()) {
+            let note = "a tool before it has the same name";
+            let fix = "rename one of them; providers are shown a made-up name for the second";
+            findings.add(Some(item), "same_name", "name", note, fix);
+        }
+        if item.schema.is_ok() {
+            findings.look_at_shown(item, at, &sums);
+        }
+    }
+    findings.look_at_all(shelf);
+    (findings.0, sums)
+}
+
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn add(
+        &mut self,
+        tool: Option<&Item>,
+        name: &'static str,
+        place: impl Into<String>,
+        note: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
+        let tool = tool.map(Item::called);
+        self.0.push(Finding {
+            tool,
+            name,
+            place: place.into(),
+            note: note.into(),
+            fix: fix.into(),
+        });
+    }
+
+    /// Everything that one tool says about itself.
+    fn look_at(&mut self, item: &Item) {
+        let schema = match &item.schema {
+            Ok(schema) => schema,
+            Err(trouble) => {
+                let fix = "mend it: no provider is shown this tool, and no call can be checked";
+                self.add(Some(item), "unusable", trouble.keyword, &trouble.note, fix);
+                return;
+            }
+        };
+        if is_vague(&item.name) {
+            let fix = "name what it does and to what, as in `search_notes`";
+            self.add(Some(item), "vague_name", "name", "the name could mean anything", fix);
+        }
+        let words = item.description.split_whitespace().count();
+        if words == 0 {
+            let fix = "say what it does, when to use it, and what it gives back";
+            self.add(Some(item), "no_description", "description", "it has no description", fix);
+        } else if words < WORDS || restates(&item.name, &item.description) {
+            let fix = "say when to use it and what it gives back";
+            let note = "the description says little more than the name";
+            self.add(Some(item), "thin_description", "description", note, fix);
+        }
+        self.look_at_parameters(item, schema);
+        if let Some(entry) = &item.entry {
+            self.look_at_entry(item, entry);
+        }
+    }
+
+    fn look_at_parameters(&mut self, item: &Item, schema: &Schema) {
+        let parameters = schema::parameters(schema.source());
+        for parameter in parameters.iter().filter(|p| p.description().trim().is_empty()) {
+            let name = parameter.name.replace('~', "~0").replace('/', "~1");
+            let place = format!("/properties/{name}");
+            let note = format!("`{}` is not described", parameter.name);
+            let fix = "say what it means and give an example of a good value";
+            self.add(Some(item), "undescribed_parameter", place, note, fix);
+        }
+        let optional = parameters.iter().filter(|p| !p.is_required).count();
+        if optional > OPTIONALS {
+            let note = format!("{optional} arguments are optional");
+            let fix = "split the tool, or drop what is hardly used";
+            self.add(Some(item), "many_optionals", "/properties", note, fix);
+        }
+    }
+
+    /// What only a tool of a catalog declares.
+    fn look_at_entry(&mut self, item: &Item, entry: &Entry) {
+        let spec = entry.spec();
+        let bound = match spec.max_result {
+            Bound::Unbounded => Some("a result may be as long as it likes".to_owned()),
+            bound if bound == Bound::default() => {
+                Some("how long a result may be is left to the default".to_owned())
+            }
+            Bound::Chars(_) => None,
+        };
+        if let Some(note) = bound {
+            let fix = "declare `max_result` with what a model needs to read";
+            self.add(Some(item), "no_max_result", "max_result", note, fix);
+        }
+        let writes = match &spec.effects {
+            Effects::Undeclared => false,
+            Effects::Declared(list) => list
+                .iter()
+                .any(|effect| matches!(effect.operation, Operation::Write | Operation::Execute)),
+        };
+        let is_shared = spec.class == Some(Class::ReadOnly) && !spec.per_call.contains(&"class");
+        if is_shared && (writes || spec.read_only == Some(false) || spec.destructive == Some(true))
+        {
+            let note = "every call shares the floor, but calls change things";
+            let fix = "declare `class = WriteExclusive` with keys, or decide it per call";
+            self.add(Some(item), "shared_write", "class", note, fix);
+        }
+        let longest = spec.timeout.into_iter().chain(spec.deadline).max();
+        if longest.is_some_and(|time| time > LONG) && spec.interrupt.is_none() {
+            let note = "it may run long, and nobody said what an interrupt does to it";
+            let fix = "declare `interrupt` as `cancel` or `block`";
+            self.add(Some(item), "interrupt_undecided", "interrupt", note, fix);
+        }
+    }
+
+    /// What only shows when all tools are seen together.
+    fn look_at_all(&mut self, shelf: &Shelf) {
+        let is_always = |item: &&Item| {
+            item.entry.as_ref().is_some_and(|e| e.spec().exposure == Exposure::Always)
+        };
+        let always = shelf.items.iter().filter(is_always).count();
+        if always > ALWAYS {
+            let note = format!("{always} tools are always shown");
+            let fix = "leave `always` to the few that nearly every turn needs";
+            self.add(None, "always_exposed", "exposure", note, fix);
+        }
+    }
+
+    /// What only shows in a provider's words. Told once for each tool, with all providers.
+    fn look_at_shown(&mut self, item: &Item, at: usize, sums: &[Sum]) {
+        for (kind, name, note) in [
+            (LossKind::Refused, "left_out", "it cannot be shown to"),
+            (LossKind::Narrowed, "narrowed", "some calls that fit cannot be made by"),
+        ] {
+            let losses: Vec<(&str, &Loss)> = sums
+                .iter()
+                .filter_map(|sum| Some((sum.dialect.as_str(), sum.tools[at].losses.get(&kind)?)))
+                .collect();
+            if let Some((_, loss)) = losses.first() {
+                let providers: Vec<&str> = losses.iter().map(|(dialect, _)| *dialect).collect();
+                let note = format!("{note} {} ({})", providers.join(", "), loss.note);
+                self.add(Some(item), name, &loss.pointer, note, fix(loss));
+            }
+        }
+        let most = sums.iter().map(|sum| (sum.tools[at].tokens, sum.dialect)).max();
+        if let Some((tokens, dialect)) = most.filter(|(tokens, _)| *tokens > TOKENS) {
+            let note = format!("about {tokens} tokens for {dialect}");
+            let fix = "shorten descriptions, take out what is hardly used, or defer it";
+            self.add(Some(item), "costly", "", note, fix);
+        }
+    }
+}
+
+/// What would keep a tool from losing this.
+fn fix(loss: &Loss) -> &'static str {
+    match (loss.kind, loss.keyword.as_str()) {
+        (LossKind::Refused, _) => "write its schema as an object that some arguments fit",
+        (_, "additionalProperties") => {
+            "say `additionalProperties: false` if it takes nothing else, or leave strict mode off"
+        }
+        _ => "say it with fewer keywords, or leave strict mode off",
+    }
+}
+
+/// Whether a name could mean anything: a word that always fits, with or without a number.
+fn is_vague(name: &str) -> bool {
+    let word = name.to_ascii_lowercase();
+    let word = word.trim_end_matches(|c: char| c.is_ascii_digit() || c == '_' || c == '-');
+    let parts: Vec<&str> = word.split(['_', '-']).filter(|part| !part.is_empty()).collect();
+    word.len() < 2 || parts.iter().all(|part| VAGUE.contains(part))
+}
+
+/// Whether a description has no word that the name does not have.
+fn restates(name: &str, description: &str) -> bool {
+    let fold = |text: &str| -> String {
+        text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+    };
+    let name = fold(name);
+    let fillers = ["a", "an", "the", "this", "tool", "to"];
+    description
+        .split_whitespace()
+        .map(fold)
+        .all(|word| fillers.contains(&word.as_str()) || name.contains(word.trim_end_matches('s')))
+}
+
+/// All tools as one provider is shown them, in numbers.
+struct Sum {
+    dialect: Dialect,
+    tools: Vec<Cost>,
+    losses: [usize; KINDS.len()],
+    strict: usize,
+    left_out: usize,
+}
+
+/// One tool as one provider is shown it, in numbers.
+struct Cost {
+    /// An estimate.
+    tokens: usize,
+    /// The first loss of each kind.
+    losses: HashMap<LossKind, Loss>,
+}
+
+const KINDS: [LossKind; 4] =
+    [LossKind::Widened, LossKind::Narrowed, LossKind::Renamed, LossKind::Refused];
+
+impl Sum {
+    fn new(dialect: Dialect, all: impl Iterator<Item = Shown>) -> Self {
+        let mut sum =
+            Self { dialect, tools: Vec::new(), losses: [0; KINDS.len()], strict: 0, left_out: 0 };
+        for shown in all {
+            sum.strict += usize::from(shown.strict);
+            sum.left_out += usize::from(shown.tool.is_none());
+            let mut losses = HashMap::new();
+            for loss in shown.report {
+                if let Some(at) = KINDS.iter().position(|kind| *kind == loss.kind) {
+                    sum.losses[at] += 1;
+                }
+                losses.entry(loss.kind).or_insert(loss);
+            }
+            let bytes = shown.tool.map_or(0, |tool| tool.to_string().len());
+            sum.tools.push(Cost { tokens: bytes.div_ceil(BYTES_PER_TOKEN), losses });
+        }
+        sum
+    }
+
+    fn tokens(&self) -> usize {
+        self.tools.iter().map(|tool| tool.tokens).sum()
+    }
+}
+
+fn data(shelf: &Shelf, findings: &[Finding], sums: &[Sum]) -> Value {
+    let finding = |f: &Finding| json!({"tool": f.tool, "finding": f.name, "place": f.place, "note": f.note, "fix": f.fix});
+    let provider = |sum: &Sum| {
+        let losses: Map<String, Value> = KINDS
+            .iter()
+            .zip(sum.losses)
+            .map(|(kind, count)| (kind.as_str().to_owned(), json!(count)))
+            .collect();
+        json!({
+            "provider": sum.dialect.as_str(),
+            "shown": sum.tools.len() - sum.left_out,
+            "strict": sum.strict,
+            "left_out": sum.left_out,
+            "losses": losses,
+            "tokens_estimate": sum.tokens(),
+        })
+    };
+    let tool = |(at, item): (usize, &Item)| {
+        let tokens: Map<String, Value> =
+            sums.iter().map(|sum| (sum.dialect.to_string(), json!(sum.tools[at].tokens))).collect();
+        json!({"id": item.id, "name": item.name, "tokens_estimate": tokens})
+    };
+    json!({
+        "findings": findings.iter().map(finding).collect::<Vec<_>>(),
+        "providers": sums.iter().map(provider).collect::<Vec<_>>(),
+        "tools": shelf.items.iter().enumerate().map(tool).collect::<Vec<_>>(),
+    })
+}
+
+fn page(source: &str, shelf: &Shelf, findings: &[Finding], sums: &[Sum]) -> String {
+    let mut out = String::new();
+    let mut last = None;
+    for finding in findings {
+        if last != Some(&finding.tool) {
+            let tool = finding.tool.as_deref().unwrap_or("all tools together");
+            out += &format!("{}\n", style::paint(NAME.bold(), style::cell(tool)));
+            last = Some(&finding.tool);
+        }
+        let place = if finding.place.is_empty() { "/" } else { &finding.place };
+        out += &format!(
+            "  {} at {}: {}\n    {} {}\n",
+            style::paint(WARN, finding.name),
+            style::visible(place),
+            style::visible(&finding.note).replace('\n', " "),
+            style::paint(DIM, "fix:"),
+            finding.fix,
+        );
+    }
+    if !findings.is_empty() {
+        out += "\n";
+    }
+    let mut table = Table::new(0);
+    let head = ["provider", "shown", "strict", "left out", "losses", "tokens (estimate)", "most"];
+    table.row(head.map(|word| (BOLD, word.to_owned())));
+    for sum in sums {
+        let losses: Vec<String> = KINDS
+            .iter()
+            .zip(sum.losses)
+            .filter(|(_, count)| *count > 0)
+            .map(|(kind, count)| format!("{kind} {count}"))
+            .collect();
+        let losses = if losses.is_empty() { "none".to_owned() } else { losses.join(", ") };
+        let most = sum.tools.iter().zip(&shelf.items).max_by_key(|(cost, _)| cost.tokens);
+        let most = most.map(|(cost, item)| format!("{} {}", item.label(), cost.tokens));
+        let plain = Style::new();
+        table.row([
+            (NAME, sum.dialect.to_string()),
+            (plain, (sum.tools.len() - sum.left_out).to_string()),
+            (plain, sum.strict.to_string()),
+            (plain, sum.left_out.to_string()),
+            (plain, losses),
+            (plain, sum.tokens().to_string()),
+            (DIM, most.unwrap_or_default()),
+        ]);
+    }
+    out += &table.to_string();
+    let tools = style::count(shelf.items.len(), "tool");
+    out + &format!("\n{} in {tools} of {source}\n", style::count(findings.len(), "finding"))
+}
+
+#[cfg(test)]
+mod tests {
+    use haft::{Catalog, DynTool, Effect, Interrupt, Spec};
+
+    use super::*;
+
+    /// The findings about one tool that is fine but for what `change` does to it.
+    fn findings(change: impl Fn(Spec) -> Spec, count: usize) -> Vec<&'static str> {
+        let mut catalog = Catalog::builder();
+        for n in 0..count {
+            let spec = Spec::new(format!("count_words_{n}"), "Counts the words of a text.");
+            let spec = change(spec.max_result(100));
+            let schema = json!({"type": "object", "additionalProperties": false});
+            catalog = catalog.add(DynTool::new(spec, schema, |_, _| async { Ok("3") }));
+        }
+        let shelf = Shelf::of(&catalog.build().unwrap(), Formats::Remarked);
+        look(&shelf, &[Dialect::Anthropic]).0.iter().map(|finding| finding.name).collect()
+    }
+
+    #[test]
+    fn what_a_tool_declares_is_looked_at() {
+        assert_eq!(findings(|spec| spec, 1), [] as [&str; 0]);
+        assert_eq!(findings(|spec| spec.max_result(Bound::Unbounded), 1), ["no_max_result"]);
+        assert_eq!(findings(|spec| spec.max_result(Bound::default()), 1), ["no_max_result"]);
+        let shared = |spec: Spec| spec.class(Class::ReadOnly).effects([Effect::write("/tmp/x")]);
+        assert_eq!(findings(shared, 1), ["shared_write"]);
+        let alone =
+            |spec: Spec| spec.class(Class::WriteExclusive).effects([Effect::write("/tmp/x")]);
+        assert_eq!(findings(alone, 1), [] as [&str; 0]);
+        let long = |spec: Spec| spec.timeout(Duration::from_secs(60));
+        assert_eq!(findings(long, 1), ["interrupt_undecided"]);
+        let decided = |spec: Spec| long(spec).interrupt(Interrupt::Cancel);
+        assert_eq!(findings(decided, 1), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn many_tools_that_are_always_shown_are_one_finding() {
+        let always = |spec: Spec| spec.exposure(Exposure::Always);
+        assert_eq!(findings(always, ALWAYS), [] as [&str; 0]);
+        assert_eq!(findings(always, ALWAYS + 1), ["always_exposed"]);
+    }
+
+    #[test]
+    fn a_tool_as_long_as_a_page_is_costly() {
+        let long = |mut spec: Spec| {
+            spec.description = "Much to read. ".repeat(1_000);
+            spec
+        };
+        assert_eq!(findings(long, 1), ["costly"]);
+    }
+
+    #[test]
+    fn names_that_could_mean_anything_are_vague() {
+        for name in ["run", "Do", "tool1", "helper", "process_2", "run_task", "x", "handler-3", ""]
+        {
+            assert!(is_vague(name), "{name}");
+        }
+        for name in ["run_tests_of_crate", "search_notes", "add", "process_refund", "s3_upload"] {
+            assert!(!is_vague(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_description_must_say_more_than_the_name() {
+        assert!(restates("read_note", "This tool reads a note."));
+        assert!(!restates("read_note", "Reads one note by its name."));
+    }
+}

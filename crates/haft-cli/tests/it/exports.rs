@@ -1,0 +1,241 @@
+//! `haft tools export`: tools in every provider's words, from a file or from the command itself.
+
+use std::collections::HashSet;
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use crate::{DIALECTS, corpus, file, haft, haft_fed, lines};
+
+/// Tools in all the shapes in which they are written down, and lines that are none.
+fn tools() -> String {
+    let schema = json!({
+        "type": "object",
+        "properties": {"city": {"type": "string"}, "days": {"type": "integer", "minimum": 1}},
+        "required": ["city"],
+        "additionalProperties": false,
+    });
+    let tools = [
+        json!({"id": "own", "name": "forecast", "description": "Tells the weather.", "input_schema": schema}).to_string(),
+        json!({"name": "forecast_mcp", "inputSchema": schema, "annotations": {"readOnlyHint": true}}).to_string(),
+        json!({"type": "function", "function": {"name": "forecast_chat", "parameters": schema}}).to_string(),
+        json!({"type": "function", "name": "forecast_flat", "parameters": schema, "strict": true}).to_string(),
+        json!({"toolSpec": {"name": "forecast_bedrock", "inputSchema": {"json": schema}}}).to_string(),
+        "{not json".to_owned(),
+        String::new(),
+        json!({"id": 7, "name": "no_schema"}).to_string(),
+        json!({"input_schema": schema}).to_string(),
+        json!({"name": "wrong_schema", "input_schema": {"type": "objekt"}}).to_string(),
+        json!({"name": "wrong_draft", "input_schema": {"$schema": "https://example.org/unknown", "type": "object"}}).to_string(),
+        json!({"name": "never", "input_schema": false}).to_string(),
+        "[1]".to_owned(),
+        json!({"name": "weather.now", "input_schema": schema}).to_string(),
+        json!({"name": "weather_now", "input_schema": schema}).to_string(),
+        json!({"name": "weather now", "input_schema": schema}).to_string(),
+        json!({"name": "weather_now", "input_schema": schema}).to_string(),
+    ];
+    tools.join("\n")
+}
+
+#[test]
+fn every_line_is_answered_with_a_line_in_every_dialect() {
+    let path = file("export-tools.jsonl", tools());
+    for dialect in DIALECTS {
+        let ran = haft(&format!("tools export --dialect {dialect} --tools {path} --json"));
+        assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{dialect}");
+        let again = haft(&format!("tools export --dialect {dialect} --tools {path} --json"));
+        assert_eq!(ran.out, again.out, "{dialect}: equal bytes");
+        let lines = lines(&ran.out);
+        let ids: Vec<&Value> = lines.iter().map(|line| &line["id"]).collect();
+        let wanted = json!([
+            "own",
+            "forecast_mcp",
+            "forecast_chat",
+            "forecast_flat",
+            "forecast_bedrock",
+            6,
+            7,
+            9,
+            "wrong_schema",
+            "wrong_draft",
+            "never",
+            13,
+            "weather.now",
+            "weather_now",
+            "weather now",
+            "weather_now"
+        ]);
+        assert_eq!(json!(ids), wanted, "{dialect}");
+        for (at, line) in lines.iter().enumerate() {
+            let keys: Vec<&String> = line.as_object().unwrap().keys().collect();
+            assert_eq!(keys, ["id", "provider", "tool", "strict", "name", "report"], "{dialect}");
+            assert_eq!(line["provider"], dialect);
+            let is_refused = (5..12).contains(&at);
+            assert_eq!(line["tool"].is_null(), is_refused, "{dialect} {line}");
+            let refused = line["report"].as_array().unwrap().iter().any(|l| l["kind"] == "refused");
+            assert_eq!(refused, is_refused, "{dialect} {line}");
+            let text = line["tool"].to_string();
+            assert!(
+                is_refused
+                    || text.contains("\"city\"") && text.contains(line["name"].as_str().unwrap())
+            );
+        }
+        let names: Vec<&str> = lines.iter().filter_map(|line| line["name"].as_str()).collect();
+        assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len(), "{dialect}: {names:?}");
+        assert_eq!(names.len(), 13, "all but the lines without a name");
+    }
+}
+
+#[test]
+fn a_line_that_makes_no_tool_says_why() {
+    let path = file("export-why.jsonl", tools());
+    let ran = haft(&format!("tools export --dialect anthropic --tools {path} --json"));
+    let notes: Vec<String> = lines(&ran.out)[5..12]
+        .iter()
+        .map(|line| format!("{}: {}", line["report"][0]["keyword"], line["report"][0]["note"]))
+        .collect();
+    assert_snapshot!(notes.join("\n"), @r#"
+    "": "line 6 is not JSON: key must be a string at line 1 column 2"
+    "input_schema": "the tool has no schema"
+    "name": "the tool has no name"
+    "": "this is no JSON Schema that can be used: \"objekt\" is not valid under any of the schemas listed in the 'anyOf' keyword, at `/type`"
+    "": "this is no JSON Schema that can be used: `$schema` names `https://example.org/unknown`, which is no known draft"
+    "": "a tool's schema must be a JSON object"
+    "": "line 13: this is a list; every tool has a line of its own"
+    "#);
+}
+
+#[test]
+fn strict_is_a_choice() {
+    let path = file("export-strict.jsonl", tools().lines().next().unwrap());
+    let strict = |dialect: &str, how: &str| {
+        let ran =
+            haft(&format!("tools export --dialect {dialect} --strict {how} --tools {path} --json"));
+        ran.json()["strict"].as_bool().unwrap()
+    };
+    assert!(!strict("anthropic", "auto") && strict("anthropic", "on"));
+    assert!(strict("openai-responses", "auto") && !strict("openai-responses", "off"));
+    assert!(!strict("ollama", "on"), "it has no strict mode");
+    assert_eq!(haft("tools export --dialect mcp --strict yes").code, Some(1));
+}
+
+#[test]
+fn people_get_the_tools_on_stdout_and_the_losses_on_stderr() {
+    let two = [
+        json!({"name": "set.alarm", "description": "Sets an alarm.", "input_schema": {"type": "object", "properties": {"at": {"type": "string", "pattern": "^x", "format": "time"}}}}),
+        json!({"name": "broken", "input_schema": {"type": 3}}),
+    ];
+    let text = format!("{}\n{}\n", two[0], two[1]);
+    assert_snapshot!(haft_fed("tools export --dialect gemini --tools -", text.as_bytes()).page(), @r#"
+    exit 0
+    --- stdout
+    [{"functionDeclarations":[{"name":"set.alarm","description":"Sets an alarm.","parameters":{"type":"object","properties":{"at":{"type":"string","pattern":"^x","description":"(format: time)"}}}}]}]
+    --- stderr
+    set.alarm  widened  /properties/at  format  the format `time` is not taken
+    broken     refused  /                       this is no JSON Schema that can be used: 3 is not valid under any of the schemas listed in the 'anyOf' keyword, at `/type`
+    1 tool shown to gemini, 0 strict, 1 left out
+    "#);
+    assert_snapshot!(haft_fed("tools export --dialect mistral --strict on --tools -", two[0].to_string().as_bytes()).page(), @r#"
+    exit 0
+    --- stdout
+    [{"type":"function","function":{"name":"set_alarm","description":"Sets an alarm.","parameters":{"type":"object","properties":{"at":{"type":"string","pattern":"^x","format":"time"}}}}}]
+    --- stderr
+    set.alarm  not strict  /        this dialect has no strict mode
+    set.alarm  renamed     /  name  `set.alarm` is called `set_alarm` here
+    1 tool shown to mistral, 0 strict, 0 left out
+    "#);
+}
+
+#[test]
+fn a_request_says_all_there_is_to_say_about_tools() {
+    let of = |line: &str| haft(&format!("tools export {line} --request --json")).json();
+    let request = of("--dialect anthropic --choice add --parallel false --cache 1h");
+    let choice = json!({"type": "tool", "name": "add", "disable_parallel_tool_use": true});
+    assert_eq!(request["tool_choice"], choice);
+    let tools = request["tools"].as_array().unwrap();
+    assert_eq!(tools.last().unwrap()["cache_control"], json!({"type": "ephemeral", "ttl": "1h"}));
+    let request = of("--dialect bedrock --choice any --cache 5m");
+    assert_eq!(request["toolConfig"]["toolChoice"], json!({"any": {}}));
+    assert!(request["toolConfig"]["tools"].to_string().contains("cachePoint"));
+    assert_eq!(of("--dialect openai-chat --choice any")["tool_choice"], "required");
+    let ran = haft("tools export --dialect ollama --request --choice any --parallel true");
+    assert_eq!(ran.code, Some(0));
+    assert!(
+        ran.err.starts_with("note: `--choice` changes nothing for ollama here\nnote: `--parallel`"),
+        "{}",
+        ran.err
+    );
+    assert_snapshot!(haft("tools export --dialect mcp --request --choice ad").page(), @r"
+    exit 1
+    --- stderr
+    error: there is no tool called `ad` to choose
+    hint: did you mean `add`?
+    hint: `--choice` takes auto, any, none or the name of a tool
+    ");
+    assert_snapshot!(haft("tools export --dialect mcp --choice add").page(), @r"
+    exit 1
+    --- stderr
+    error: the following required arguments were not provided:
+      --request
+    usage: haft tools export --request --dialect <DIALECT> --choice <auto|any|none|NAME>
+    ");
+}
+
+#[test]
+fn deferred_tools_are_left_to_a_search() {
+    let line = |name: &str, more: Value| {
+        let mut line = json!({"name": name, "input_schema": {"type": "object"}});
+        line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        line.to_string()
+    };
+    let text = [line("here", json!({})), line("there", json!({"defer_loading": true}))].join("\n");
+    let ran =
+        haft_fed("tools export --dialect anthropic --search regex --tools -", text.as_bytes());
+    let tools = ran.json();
+    assert_eq!(tools[0]["type"], "tool_search_tool_regex_20251119");
+    assert_eq!(
+        (&tools[1]["defer_loading"], &tools[2]["defer_loading"]),
+        (&Value::Null, &json!(true))
+    );
+    assert_eq!(ran.err, "2 tools shown to anthropic, 0 strict, 0 left out\n");
+}
+
+#[test]
+fn the_commands_own_tools_are_exported_without_a_file() {
+    for dialect in DIALECTS {
+        let ran = haft(&format!("tools export --dialect {dialect}"));
+        assert_eq!(ran.code, Some(0));
+        assert!(ran.err.ends_with("0 left out\n"), "{}", ran.err);
+        assert!(ran.json().to_string().contains("read_note"), "{dialect}");
+    }
+    assert_snapshot!(haft("tools export").page(), @r"
+    exit 1
+    --- stderr
+    error: `--dialect` is missing
+    hint: say which with `--dialect`: anthropic, openai-responses, openai-chat, gemini, gemini-json, bedrock, mistral, ollama or mcp
+    ");
+    file("export-nearby.jsonl", "");
+    assert_snapshot!(haft("tools export --dialect mcp --tools export-nearbi.jsonl").page(), @r"
+    exit 1
+    --- stderr
+    error: there is no file `export-nearbi.jsonl`
+    hint: did you mean `export-nearby.jsonl`?
+    ");
+}
+
+#[test]
+fn real_tools_are_all_shown_but_the_unusable_ones() {
+    let Some(folder) = corpus() else { return };
+    let path = folder.join("tool-schemas/tools.jsonl");
+    for dialect in DIALECTS {
+        let words = ["tools", "export", "--dialect", dialect, "--json", "--tools"];
+        let ran = crate::haft_words(
+            words.map(Into::into).into_iter().chain([path.clone().into_os_string()]),
+        );
+        let lines = lines(&ran.out);
+        assert_eq!((ran.code, lines.len()), (Some(0), 301), "{dialect}");
+        assert_eq!(lines.iter().filter(|line| line["tool"].is_null()).count(), 6, "{dialect}");
+        let names: HashSet<&Value> = lines.iter().map(|line| &line["name"]).collect();
+        assert_eq!(names.len(), 301, "{dialect}");
+    }
+}

@@ -1,0 +1,172 @@
+//! `haft dispatch` and `haft plan` for every dialect, complete and streamed, from recorded bodies.
+
+use std::{
+    io::Write as _,
+    path::Path,
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use crate::{DIALECTS, Ran, command, haft, haft_fed, read};
+
+fn body(dialect: &str, kind: &str) -> String {
+    format!("{}/tests/wire/{dialect}.{kind}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Where the answers of two calls stand in a dialect's message.
+fn places(dialect: &str) -> [&'static str; 2] {
+    match dialect {
+        "anthropic" => ["/content/0/content", "/content/1/content"],
+        "openai-responses" => ["/0/output", "/1/output"],
+        "gemini" | "gemini-json" => [
+            "/parts/0/functionResponse/response/output",
+            "/parts/1/functionResponse/response/output",
+        ],
+        "bedrock" => {
+            ["/content/0/toolResult/content/0/text", "/content/1/toolResult/content/0/text"]
+        }
+        "mcp" => ["/0/result/content/0/text", "/1/result/content/0/text"],
+        _ => ["/0/content", "/1/content"],
+    }
+}
+
+#[test]
+fn every_dialect_is_answered_the_same_whole_and_streamed() {
+    for dialect in DIALECTS {
+        let whole = haft(&format!("dispatch {} --dialect {dialect}", body(dialect, "json")));
+        assert_eq!((whole.code, whole.err.as_str()), (Some(0), ""), "{dialect}");
+        let answer = whole.json();
+        let [first, second] = places(dialect).map(|place| answer.pointer(place).unwrap().clone());
+        assert!(first == "42" || first == 42, "{dialect}: {answer}");
+        assert!(second.as_str().unwrap().starts_with("Water the beans"), "{dialect}: {answer}");
+        let path = body(dialect, "stream");
+        let streamed = haft(&format!("dispatch {path} --dialect {dialect} --stream"));
+        assert_eq!((streamed.code, streamed.err.as_str()), (Some(0), ""), "{dialect}");
+        assert_eq!(streamed.out, whole.out, "{dialect}");
+        let piped = haft_fed(
+            &format!("dispatch --stream --echo --dialect {dialect}"),
+            read(Path::new(&path)).as_bytes(),
+        )
+        .json();
+        assert_eq!(piped["answer"], answer, "{dialect}");
+        assert!(piped["message"].to_string().contains("read_note"), "{dialect}: {piped}");
+    }
+}
+
+#[test]
+fn every_dialect_is_planned() {
+    for dialect in DIALECTS {
+        let ran = haft(&format!("plan {} --dialect {dialect} --json", body(dialect, "json")));
+        let plan = ran.json();
+        assert_eq!(json!([plan[0]["tool"], plan[1]["tool"]]), json!(["add", "read_note"]));
+        assert_eq!(
+            (&plan[1]["batch"], &plan[1]["refused"]),
+            (&json!(0), &Value::Null),
+            "{dialect}"
+        );
+        let guessed = haft(&format!("plan {} --json", body(dialect, "json")));
+        assert_eq!(guessed.out, ran.out, "{dialect}");
+    }
+}
+
+#[test]
+fn a_stream_that_is_cut_off_is_answered_and_writes_nothing() {
+    let whole = read(Path::new(&body("anthropic", "stream")));
+    let whole = whole
+        .replace("read_note", "write_note")
+        .replace(r#"\"garden\""#, r#"\"x\", \"text\": \"y\""#);
+    let cut = whole.split("event: message_delta").next().unwrap();
+    let ran = haft_fed("dispatch --stream --dialect anthropic --yes", cut.as_bytes());
+    assert_eq!(ran.code, Some(0));
+    assert_eq!(
+        ran.err,
+        "note: the stream was cut off; nothing was run but reads that had begun before\n"
+    );
+    let answer = ran.json();
+    assert!(answer["content"][1]["content"].as_str().unwrap().starts_with("not_run: "), "{answer}");
+    let done = haft_fed("dispatch --stream --dialect anthropic --yes", whole.as_bytes()).json();
+    assert_eq!(done["content"][1]["content"], "`x` is new and has 1 character");
+}
+
+#[test]
+fn what_is_no_stream_is_told() {
+    let whole = read(Path::new(&body("anthropic", "json")));
+    assert_snapshot!(haft_fed("dispatch --stream --dialect anthropic", whole.as_bytes()).page(), @r"
+    exit 1
+    --- stderr
+    error: this is no anthropic stream that can be read: it is a complete response, which `Dialect::parse` reads
+    hint: without `--stream` a complete response is read
+    ");
+    assert_snapshot!(haft_fed("dispatch --stream --dialect gemini", b"garbage").page(), @r"
+    exit 1
+    --- stderr
+    error: this is no whole gemini stream: it ended before any call and without its end mark
+    ");
+    assert_snapshot!(haft_fed("dispatch --stream", b"").page(), @r"
+    exit 1
+    --- stderr
+    error: `--dialect` is missing
+    hint: say which with `--dialect`: anthropic, openai-responses, openai-chat, gemini, gemini-json, bedrock, mistral, ollama or mcp
+    ");
+    assert_eq!(haft("dispatch --echo --dialect mcp").code, Some(1));
+    assert_eq!(haft("dispatch nowhere.stream --stream --dialect mcp").code, Some(1));
+}
+
+#[expect(clippy::disallowed_methods, reason = "the command runs on the clock of the wall")]
+#[test]
+fn calls_start_while_the_stream_is_still_coming() {
+    let mut child = command()
+        .args(["dispatch", "--dialect", "ollama", "--stream"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let call = json!({"message": {"role": "assistant", "content": "", "tool_calls": [
+        {"function": {"name": "wait", "arguments": {"seconds": 2}}}]}, "done": false});
+    writeln!(stdin, "{call}").unwrap();
+    stdin.flush().unwrap();
+    std::thread::sleep(Duration::from_millis(2_500));
+    let end = Instant::now();
+    writeln!(stdin, "{}", json!({"message": {"content": ""}, "done": true, "done_reason": "stop"}))
+        .unwrap();
+    drop(stdin);
+    let ran = Ran::of(child.wait_with_output().unwrap());
+    assert!(end.elapsed() < Duration::from_millis(1_800), "it waited only after the end");
+    assert_eq!(ran.json()[0]["content"], "waited 2 s");
+}
+
+#[cfg(unix)]
+#[expect(clippy::disallowed_methods, reason = "the command runs on the clock of the wall")]
+#[test]
+fn ctrl_c_ends_a_stream_that_never_ends() {
+    for wait in [200, 800, 3_200] {
+        let mut child = command()
+            .args(["dispatch", "--dialect", "ollama", "--stream"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let call = json!({"message": {"role": "assistant", "tool_calls": [
+            {"function": {"name": "wait", "arguments": {"seconds": 60}}}]}, "done": false});
+        writeln!(stdin, "{call}").unwrap();
+        std::thread::sleep(Duration::from_millis(wait));
+        let id = child.id().to_string();
+        std::process::Command::new("kill").args(["-INT", &id]).status().unwrap();
+        let ran = Ran::of(child.wait_with_output().unwrap());
+        drop(stdin);
+        // Without a code the signal came before anyone listened: wait longer.
+        if ran.code.is_some() {
+            assert_eq!(ran.code, Some(130), "{ran:?}");
+            assert_eq!(ran.json().as_array().map(Vec::len), Some(1), "{ran:?}");
+            return;
+        }
+    }
+    panic!("the program never listened");
+}
