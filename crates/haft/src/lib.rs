@@ -53,6 +53,8 @@ mod doctests {
     pub struct Arguments;
     #[doc = include_str!("../../../docs/guide/judging.md")]
     pub struct Judging;
+    #[doc = include_str!("../../../docs/guide/dialects.md")]
+    pub struct Dialects;
     #[doc = include_str!("../../../docs/guide/history.md")]
     pub struct History;
 }
