@@ -2,8 +2,8 @@
 //!
 //! What to notice:
 //! - Per round it is three things: `turn.snapshot().export(..)` says what the request holds about
-//!   tools, `turn.listen(..)` or `turn.dispatch(..)` takes the response, and what they return is
-//!   appended. Nothing else in the loop knows a provider's shapes.
+//!   tools, `turn.listen_as(..)` or `turn.dispatch_as(..)` takes the response, and what they return
+//!   is appended. The loop itself knows only where a request keeps its conversation.
 //! - The exchanges are recorded, request and response. A request that differs from the recording
 //!   ends the program, so that ids, order and shapes are really checked.
 //! - OpenAI is shown strict tools: there every argument is required, and an optional one may be
