@@ -1,4 +1,60 @@
 //! The runtime between a language model and the world.
+//!
+//! A model can only write text. haft shows it tools, hears which of them it calls, decides whether
+//! each call may run, runs it, and answers it.
+//!
+//! ```
+//! use haft::{Catalog, Dialect, Failure, Runtime, serde_json::json, tool};
+//!
+//! /// Counts the words of a text.
+//! #[tool(read_only, capabilities())]
+//! async fn count_words(
+//!     /// The text to look at.
+//!     text: String,
+//! ) -> usize {
+//!     text.split_whitespace().count()
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Failure> {
+//! // Once: what there is, and on which terms it runs.
+//! let catalog = Catalog::builder().add(CountWords).build()?;
+//! let runtime = Runtime::builder().catalog(catalog).build()?;
+//! let run = runtime.run();
+//!
+//! // Per turn: show the tools, send the request, take the response.
+//! let turn = run.turn().await?;
+//! let tools = turn.snapshot().export(Dialect::Anthropic);
+//! assert_eq!(tools.request()["tools"][0]["name"], "count_words");
+//! let response = json!({
+//!     "role": "assistant",
+//!     "content": [
+//!         {"type": "tool_use", "id": "a", "name": "count_words", "input": {"text": "one door"}},
+//!         {"type": "tool_use", "id": "b", "name": "count_words", "input": {"text": 7}},
+//!     ],
+//!     "stop_reason": "tool_use",
+//! });
+//! let answer = turn.dispatch(Dialect::Anthropic, &response).await?;
+//!
+//! // One result for each call, in order, whatever became of it.
+//! assert_eq!(answer["content"][0]["content"], "2");
+//! assert_eq!(answer["content"][1]["is_error"], true);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | to | look at |
+//! |---|---|
+//! | define a tool | [`tool`](macro@tool), [`tools`](macro@tools), [`Tool`](trait@Tool), [`DynTool`] |
+//! | say what can be called | [`Catalog`], [`Source`], [`View`] |
+//! | set up and run | [`Runtime`], [`Config`], [`Run`], [`Turn`] |
+//! | show tools to a provider | [`Snapshot::export`], [`Options`], [`Export`], [`Loss`] |
+//! | hear a provider | [`Turn::dispatch`], [`Turn::listen`], [`Dialect::parse`], [`Stream`] |
+//! | move a conversation | [`Dialect::read_history`], [`Transcript`], [`history`] |
+//! | check values of your own | [`Schema`], [`Problem`], [`Repair`] |
+//! | decide what may run | [`Policy`], [`Guard`], [`Hook`], [`Approver`] |
+//! | see what happened | [`Envelope`], [`Event`], [`Observer`], [`Journal`] |
+//! | read a failure | [`Failure`] for the model, [`Error`] for the operator |
 
 mod error;
 mod config;
@@ -53,6 +109,8 @@ mod doctests {
     pub struct Arguments;
     #[doc = include_str!("../../../docs/guide/judging.md")]
     pub struct Judging;
+    #[doc = include_str!("../../../docs/guide/dialects.md")]
+    pub struct Dialects;
     #[doc = include_str!("../../../docs/guide/history.md")]
     pub struct History;
 }

@@ -128,3 +128,32 @@ fn a_history_is_moved_and_what_changed_is_told() {
     {"role":"user","content":"Are you still there?"}
     "#);
 }
+
+#[test]
+fn a_loop_sends_what_was_recorded_to_two_providers() {
+    insta::assert_snapshot!(output("provider_loop"), @r#"
+    anthropic
+    user: When can I go from Lyon to Turin, and from which track?
+    model: I look for trains, also from the other station.
+    model: find_trains({"from":"Lyon","to":"Turin"})
+    model: find_trains({"from":"Lyon Part-Dieu","to":"Turin","most":3})
+    tools: toolu_01A ["TGV 9243 at 8:33"]
+    tools: toolu_01B tool_failed: no train goes from Lyon Part-Dieu to Turin
+           Next: try a larger city nearby
+    model: find_track({"train":"TGV 9243"})
+    tools: toolu_02 TGV 9243 leaves from track 5
+    model: Take the TGV 9243 at 8:33. It leaves from track 5.
+
+    openai-responses
+    user: When can I go from Lyon to Turin, and from which track?
+    model: (reasoning)
+    model: find_trains({"from":"Lyon","to":"Turin","most":null})
+    model: find_trains({"from":"Lyon Part-Dieu","to":"Turin","most":3})
+    tools: call_01A ["TGV 9243 at 8:33"]
+    tools: call_01B tool_failed: no train goes from Lyon Part-Dieu to Turin
+           Next: try a larger city nearby
+    model: find_track({"train":"TGV 9243"})
+    tools: call_02 TGV 9243 leaves from track 5
+    model: Take the TGV 9243 at 8:33. It leaves from track 5.
+    "#);
+}

@@ -1,0 +1,247 @@
+//! One question, two providers, a whole loop each. Run it with `cargo run -p haft --example provider_loop`.
+//!
+//! What to notice:
+//! - Per round it is three things: `turn.snapshot().export(..)` says what the request holds about
+//!   tools, `turn.listen_as(..)` or `turn.dispatch_as(..)` takes the response, and what they return
+//!   is appended. The loop itself knows only where a request keeps its conversation.
+//! - The exchanges are recorded, request and response. A request that differs from the recording
+//!   ends the program, so that ids, order and shapes are really checked.
+//! - OpenAI is shown strict tools: there every argument is required, and an optional one may be
+//!   null. The model writes `"most":null`, and the tool sees its own default.
+
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+
+use haft::{
+    Catalog, Dialect, Failure, Runtime,
+    serde_json::{self, Value, json},
+    tool,
+};
+
+const QUESTION: &str = "When can I go from Lyon to Turin, and from which track?";
+
+/// Finds the next trains between two cities.
+#[tool(read_only, capabilities())]
+async fn find_trains(
+    /// Where the journey begins.
+    from: String,
+    /// Where it ends.
+    to: String,
+    /// How many trains to list.
+    #[default(1)]
+    #[param(min = 1, max = 9)]
+    most: usize,
+) -> Result<Vec<&'static str>, Failure> {
+    match (from.as_str(), to.as_str()) {
+        ("Lyon", "Turin") => {
+            Ok(["TGV 9243 at 8:33", "TGV 9245 at 12:27"].into_iter().take(most).collect())
+        }
+        _ => Err(Failure::failed(format!("no train goes from {from} to {to}"))
+            .with_next("try a larger city nearby")),
+    }
+}
+
+/// Tells from which track a train leaves.
+#[tool(read_only, capabilities())]
+async fn find_track(
+    /// The train, as `find_trains` names it.
+    #[param(pattern = "^TGV [0-9]+$")]
+    train: String,
+) -> String {
+    format!("{train} leaves from track 5")
+}
+
+/// One request and what came back, as they went over the wire.
+struct Exchange {
+    request: &'static str,
+    response: Body,
+}
+
+enum Body {
+    /// Server-sent events.
+    Streamed(&'static str),
+    /// One JSON object.
+    Complete(&'static str),
+}
+
+/// What a host knows about a provider: the rest of the request, and where the conversation sits.
+struct Provider {
+    dialect: Dialect,
+    base: Value,
+    conversation: &'static str,
+    recorded: [Exchange; 3],
+}
+
+macro_rules! recorded {
+    ($folder:literal) => {
+        [
+            Exchange {
+                request: include_str!(concat!("recorded/", $folder, "/1-request.json")),
+                response: Body::Streamed(include_str!(concat!(
+                    "recorded/",
+                    $folder,
+                    "/1-response.sse"
+                ))),
+            },
+            Exchange {
+                request: include_str!(concat!("recorded/", $folder, "/2-request.json")),
+                response: Body::Complete(include_str!(concat!(
+                    "recorded/",
+                    $folder,
+                    "/2-response.json"
+                ))),
+            },
+            Exchange {
+                request: include_str!(concat!("recorded/", $folder, "/3-request.json")),
+                response: Body::Complete(include_str!(concat!(
+                    "recorded/",
+                    $folder,
+                    "/3-response.json"
+                ))),
+            },
+        ]
+    };
+}
+
+fn providers() -> [Provider; 2] {
+    [
+        Provider {
+            dialect: Dialect::Anthropic,
+            base: json!({"model": "claude-sonnet-4-5", "max_tokens": 1024}),
+            conversation: "messages",
+            recorded: recorded!("anthropic"),
+        },
+        Provider {
+            dialect: Dialect::OpenAiResponses,
+            base: json!({"model": "gpt-5"}),
+            conversation: "input",
+            recorded: recorded!("openai"),
+        },
+    ]
+}
+
+/// Talks with one provider until the model calls nothing more.
+async fn converse(runtime: &Runtime, provider: &Provider) -> Result<(), Failure> {
+    let run = runtime.run();
+    let mut conversation = vec![json!({"role": "user", "content": QUESTION})];
+    println!("user: {QUESTION}");
+    for Exchange { request, response } in &provider.recorded {
+        // One turn, one frozen set of tools, from the request to the answer.
+        let turn = run.turn().await?;
+        let export = turn.snapshot().export(provider.dialect);
+        let mut body = provider.base.clone();
+        body[provider.conversation] = json!(conversation);
+        if matches!(response, Body::Streamed(_)) {
+            body["stream"] = json!(true);
+        }
+        // The tools, and whatever else the request says about them.
+        for (key, value) in export.request() {
+            body[key] = value.clone();
+        }
+
+        // A real HTTP client sits here. It posts `body` with your key, and hands over what comes
+        // back: each chunk as it arrives, or the whole JSON. This one compares and plays back.
+        let expected: Value = serde_json::from_str(request)?;
+        if let Some(place) = difference(&expected, &body, "") {
+            return Err(Failure::failed(format!("this is not the recorded request: {place}")));
+        }
+
+        let (message, answer, calls) = match response {
+            Body::Streamed(events) => {
+                let mut listening = turn.listen_as(export);
+                // The network cuts where it likes, also inside of a character.
+                for chunk in events.as_bytes().chunks(23) {
+                    listening.feed(chunk);
+                }
+                let heard = listening.finish().await;
+                if let Some(problem) = heard.problem {
+                    return Err(problem.into());
+                }
+                (heard.message, heard.answer, heard.envelopes.len())
+            }
+            Body::Complete(text) => {
+                let response: Value = serde_json::from_str(text)?;
+                let calls = provider.dialect.parse(&response)?.calls.len();
+                let answer = turn.dispatch_as(&export, &response).await?;
+                // What is echoed: an Anthropic message, or the output items of OpenAI.
+                let message = match provider.dialect {
+                    Dialect::Anthropic => {
+                        json!({"role": "assistant", "content": response["content"]})
+                    }
+                    _ => response["output"].clone(),
+                };
+                (message, answer, calls)
+            }
+        };
+        read_aloud(&message);
+        conversation.extend(items(message));
+        if calls == 0 {
+            return Ok(());
+        }
+        read_aloud(&answer);
+        conversation.extend(items(answer));
+    }
+    Err(Failure::failed("the recording ends before the model does"))
+}
+
+/// A message, or a list of them, as what is appended.
+fn items(message: Value) -> Vec<Value> {
+    match message {
+        Value::Array(items) => items,
+        one => vec![one],
+    }
+}
+
+/// Finds the first place where two values differ, and says how.
+fn difference(recorded: &Value, sent: &Value, place: &str) -> Option<String> {
+    match (recorded, sent) {
+        (Value::Object(a), Value::Object(b)) => {
+            a.keys().chain(b.keys()).find_map(|key| match (a.get(key), b.get(key)) {
+                (Some(a), Some(b)) => difference(a, b, &format!("{place}/{key}")),
+                _ => Some(format!("only one of them has {place}/{key}")),
+            })
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => a
+            .iter()
+            .zip(b)
+            .enumerate()
+            .find_map(|(n, (a, b))| difference(a, b, &format!("{place}/{n}"))),
+        _ => (recorded != sent).then(|| format!("at {place} it has {recorded}, now {sent}")),
+    }
+}
+
+/// Prints what either provider's messages hold, line by line.
+fn read_aloud(message: &Value) {
+    let inside = message["content"].as_array().or(message.as_array());
+    for part in inside.into_iter().flatten() {
+        let text = |key: &str| part[key].as_str().unwrap_or_default();
+        match text("type") {
+            "text" | "output_text" => println!("model: {}", text("text")),
+            "tool_use" => println!("model: {}({})", text("name"), part["input"]),
+            "function_call" => println!("model: {}({})", text("name"), text("arguments")),
+            "tool_result" => {
+                println!("tools: {} {}", text("tool_use_id"), indented(text("content")))
+            }
+            "function_call_output" => {
+                println!("tools: {} {}", text("call_id"), indented(text("output")))
+            }
+            "message" => read_aloud(part),
+            other => println!("model: ({other})"),
+        }
+    }
+}
+
+fn indented(text: &str) -> String {
+    text.replace('\n', "\n       ")
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Failure> {
+    let catalog = Catalog::builder().add(FindTrains).add(FindTrack).build()?;
+    let runtime = Runtime::builder().catalog(catalog).build()?;
+    for provider in providers() {
+        println!("{}", provider.dialect);
+        converse(&runtime, &provider).await?;
+        println!();
+    }
+    Ok(())
+}
