@@ -164,7 +164,12 @@ fn build(schema: &Value, formats: Formats) -> Result<Validator, String> {
             .should_ignore_unknown_formats(true)
     };
     let draft = match schema.get("$schema").and_then(Value::as_str) {
-        Some(_) => Draft::Draft202012.detect(schema),
+        Some(named) => match Draft::Draft202012.detect(schema) {
+            Draft::Unknown => {
+                return Err(format!("`{named}` is no draft of JSON Schema that is known here"));
+            }
+            draft => draft,
+        },
         None => Draft::Draft202012,
     };
     options()
