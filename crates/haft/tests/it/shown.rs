@@ -156,7 +156,8 @@ async fn nulls_of_strict_mode_do_not_reach_the_tool() {
     assert_eq!(*seen.lock().unwrap(), [json!({"a": "x"}), json!({"a": "x"})]);
     // Plainly shown, the nulls are the model's own, and this tool may destroy something.
     let turn = run.turn().await.unwrap();
-    turn.snapshot().export_with(Dialect::OpenAiResponses, &Options::default().strict(Strict::Off));
+    let plain = Options::default().strict(Strict::Off);
+    assert!(!turn.snapshot().export_with(Dialect::OpenAiResponses, &plain).shown()[0].strict);
     let answer = turn.dispatch(Dialect::OpenAiResponses, &response).await.unwrap();
     assert!(answer[0]["output"].as_str().unwrap().contains("bad_arguments"), "{answer}");
 }
