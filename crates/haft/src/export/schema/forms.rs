@@ -265,7 +265,11 @@ impl<'a> Lowering<'a> {
                 let said = self.say(rest, &below, aim)?;
                 out.insert("additionalProperties".into(), said);
             } else {
-                self.lose(place, "additionalProperties", "it cannot be said", aim)?;
+                let note = match *rest == json!(false) {
+                    true => "that no other keys are taken cannot be said",
+                    false => "what other keys must hold cannot be said",
+                };
+                self.lose(place, "additionalProperties", note, aim)?;
                 if *rest != json!(false) || patterns.is_some() {
                     told.push(text::tell("additionalProperties", rest));
                 }
