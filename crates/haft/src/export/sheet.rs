@@ -22,7 +22,7 @@ use super::{
 use crate::{
     catalog::Snapshot,
     fit::parse,
-    turn::{Arguments, Call},
+    turn::{Arguments, Call, Wording},
 };
 
 /// A whole set of tools as one request shows it.
@@ -129,41 +129,65 @@ impl Export {
     }
 
     /// Takes a call back into the tool's own words: its name, the names of its properties, and
-    /// without the nulls that strict mode alone asked for.
+    /// without the nulls that strict mode alone asked for. Arguments that are no JSON object stay as
+    /// they are; [`Turn::dispatch`](crate::Turn::dispatch) also handles those that are repaired later.
     #[must_use]
     pub fn restore(&self, mut call: Call) -> Call {
-        let Some(n) = self.by_name.get(call.name.as_str()) else { return call };
-        let shown = &self.shown[*n];
-        if call.name.as_str() != shown.original {
-            call.name = shown.original.as_str().into();
-        }
-        let document = self.documents.get(n);
-        if document.is_none() && shown.renamed.is_empty() {
+        let Some(tool) = self.rename(&mut call).filter(|tool| self.has_own_words(*tool)) else {
             return call;
-        }
-        if let Arguments::Text(text) = &call.arguments {
-            let concerned = !shown.renamed.is_empty() || text.contains("null");
-            // What is no object is told to the model later.
-            match concerned.then(|| parse::object(text, usize::MAX)) {
-                Some(Ok(map)) => call.arguments = Arguments::Json(Value::Object(map)),
-                _ => return call,
-            }
+        };
+        if let Arguments::Text(text) = &call.arguments
+            && let Ok(map) = parse::object(text, LONGEST)
+        {
+            call.arguments = Arguments::Json(Value::Object(map));
         }
         if let Arguments::Json(Value::Object(map)) = &mut call.arguments {
-            for (own, here) in &shown.renamed {
-                if !map.contains_key(own)
-                    && let Some(value) = map.shift_remove(here)
-                {
-                    map.insert(own.clone(), value);
-                }
-            }
-        }
-        if let (Some(document), Arguments::Json(json)) = (document, &mut call.arguments) {
-            schema::without_nulls(document, json);
+            self.undo(tool, map);
         }
         call
     }
+
+    /// Takes a call in as a model wrote it: under the tool's own name, and with a note of the words
+    /// that admission has to undo once it has read the arguments.
+    pub(crate) fn hear(self: &Arc<Self>, mut call: Call) -> Call {
+        call.shown = self
+            .rename(&mut call)
+            .filter(|tool| self.has_own_words(*tool))
+            .map(|tool| Wording { export: Arc::clone(self), tool });
+        call
+    }
+
+    fn rename(&self, call: &mut Call) -> Option<usize> {
+        let tool = *self.by_name.get(call.name.as_str())?;
+        let original = self.shown[tool].original.as_str();
+        if call.name.as_str() != original {
+            call.name = original.into();
+        }
+        Some(tool)
+    }
+
+    /// Whether a tool is shown in words that arguments must be taken back from.
+    fn has_own_words(&self, tool: usize) -> bool {
+        !self.shown[tool].renamed.is_empty() || self.documents.contains_key(&tool)
+    }
+
+    /// Takes arguments back into the tool's own words.
+    pub(crate) fn undo(&self, tool: usize, arguments: &mut Map<String, Value>) {
+        for (own, here) in &self.shown[tool].renamed {
+            if !arguments.contains_key(own)
+                && let Some(value) = arguments.shift_remove(here)
+            {
+                arguments.insert(own.clone(), value);
+            }
+        }
+        if let Some(document) = self.documents.get(&tool) {
+            schema::without_nulls(document, arguments);
+        }
+    }
 }
+
+/// Longer arguments are not read for a host that only wants to look at them.
+const LONGEST: usize = 16 << 20;
 
 impl fmt::Debug for Export {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -129,6 +129,12 @@ async fn run(
         Some(entered) => entered,
         None => Box::pin(gate::enter(turn, &entry, &claim, &cx, parent, deadline)).await?,
     };
+    // The message may have ended badly while the call waited; what has not begun does not begin.
+    if parent.is_none()
+        && let Some(why) = turn.end.get().and_then(Stop::why_not)
+    {
+        return Err(not_run(why));
+    }
     let intent = journal::intend(&*turn.inner.journal, &permitted, config.judge_timeout).await?;
     if intent.took_time() {
         may_start(turn, &cx)?;

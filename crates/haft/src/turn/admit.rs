@@ -147,7 +147,8 @@ pub(crate) fn admit(
 ) -> Result<Admitted, Failure> {
     let Terms { limit, repair } = terms;
     let mut repairs = Vec::new();
-    let map = match call.arguments {
+    let shown = call.shown;
+    let mut map = match call.arguments {
         Arguments::Text(text) => {
             let (map, steps) = syntax::object(&text, limit, repair)?;
             repairs = steps;
@@ -179,6 +180,9 @@ pub(crate) fn admit(
             map
         }
     };
+    if let Some(shown) = shown {
+        shown.export.undo(shown.tool, &mut map);
+    }
     take_in(entry, map, cx, repair, repairs)
 }
 

@@ -1,7 +1,11 @@
 //! What the model asked for, before anyone has looked at it.
 
+use std::sync::Arc;
+
 use haft_core::{CallId, ToolName};
 use serde_json::Value;
+
+use crate::export::Export;
 
 /// The arguments of a call, as the provider carries them.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,6 +43,21 @@ pub struct Call {
     pub name: ToolName,
     /// The arguments the model wrote.
     pub arguments: Arguments,
+    /// The words in which the model was shown the tool, when they are not the tool's own.
+    pub(crate) shown: Option<Wording>,
+}
+
+/// The words of an export, to be undone once the arguments have been read.
+#[derive(Debug, Clone)]
+pub(crate) struct Wording {
+    pub(crate) export: Arc<Export>,
+    pub(crate) tool: usize,
+}
+
+impl PartialEq for Wording {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.export, &other.export) && self.tool == other.tool
+    }
 }
 
 impl Call {
@@ -49,7 +68,7 @@ impl Call {
         name: impl Into<ToolName>,
         arguments: impl Into<Arguments>,
     ) -> Self {
-        Self { id: id.into(), name: name.into(), arguments: arguments.into() }
+        Self { id: id.into(), name: name.into(), arguments: arguments.into(), shown: None }
     }
 }
 

@@ -39,6 +39,8 @@ pub struct Intake {
     current: usize,
     /// The first row that has not been started.
     unstarted: usize,
+    /// Rows before this one wait for the end of the message.
+    looked_at: usize,
     /// How many rows of the current batch, and before, have no answer yet.
     open: usize,
     /// The calls that could not be finished where they stand; made when there is one.
@@ -86,6 +88,7 @@ impl Intake {
             rows: SmallVec::new(),
             current: 0,
             unstarted: 0,
+            looked_at: 0,
             open: 0,
             flying: None,
         }
@@ -233,13 +236,15 @@ impl Intake {
     /// Starts whatever may start now.
     fn advance(&mut self) {
         loop {
-            let mut at = self.unstarted;
+            let ended = self.core.end.get().is_some();
+            let mut at = if ended { self.unstarted } else { self.unstarted.max(self.looked_at) };
             while at < self.rows.len() && self.rows[at].batch == self.current {
                 if self.may_start(at) {
                     self.start(at);
                 }
                 at += 1;
             }
+            self.looked_at = at;
             while self.rows.get(self.unstarted).is_some_and(Row::is_started) {
                 self.unstarted += 1;
             }

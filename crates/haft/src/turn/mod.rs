@@ -29,7 +29,9 @@ pub use self::{
     plan::{Place, Why},
     threads::THREAD_NAME,
 };
-pub(crate) use self::{admit::Parts, core::TurnCore, floor::Floor, threads::Threads};
+pub(crate) use self::{
+    admit::Parts, call::Wording, core::TurnCore, floor::Floor, threads::Threads,
+};
 use crate::{
     catalog::Snapshot,
     envelope::Envelope,
@@ -105,9 +107,9 @@ impl Turn {
     ///
     /// # Errors
     /// Fails when the response is not one of the export's dialect.
-    pub async fn dispatch_as(self, export: &Export, response: &Value) -> Result<Value, Error> {
+    pub async fn dispatch_as(self, export: &Arc<Export>, response: &Value) -> Result<Value, Error> {
         let mut said = export.dialect().parse(response)?;
-        let calls = std::mem::take(&mut said.calls).into_iter().map(|call| export.restore(call));
+        let calls = std::mem::take(&mut said.calls).into_iter().map(|call| export.hear(call));
         let answers = self.run_stopped(calls, said.stop).await;
         Ok(said.answer(&answers))
     }
@@ -121,7 +123,7 @@ impl Turn {
     pub async fn hear(self, dialect: Dialect, response: &Value) -> Result<Heard, Error> {
         let export = self.snapshot().last_export(dialect);
         let mut said = dialect.parse(response)?;
-        let calls = std::mem::take(&mut said.calls).into_iter().map(|call| export.restore(call));
+        let calls = std::mem::take(&mut said.calls).into_iter().map(|call| export.hear(call));
         let envelopes = self.run_stopped(calls, said.stop).await;
         Ok(Heard {
             message: said.echo(response, &envelopes),

@@ -197,7 +197,11 @@ fn ends(schema: &Value) -> bool {
 }
 
 fn cases(default: u32) -> ProptestConfig {
-    ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(default) }
+    ProptestConfig {
+        failure_persistence: None,
+        max_global_rejects: 1_000_000,
+        ..ProptestConfig::with_cases(default)
+    }
 }
 
 proptest! {

@@ -194,3 +194,24 @@ async fn the_echo_of_a_complete_response_has_the_ids_of_the_answers() {
     assert_eq!(ids, answered);
     assert_ne!(ids[0], ids[1]);
 }
+
+#[tokio::test]
+async fn words_are_undone_after_a_repair_too() {
+    let (tool, seen) = remembering();
+    let run = permissive(vec![tool]).build().unwrap().run();
+    let mut listening = run.turn().await.unwrap().listen(Dialect::Anthropic);
+    let block = json!({"type": "tool_use", "id": "t", "name": "erase", "input": {}});
+    let piece = json!({"type": "input_json_delta", "partial_json": r#"{"a":"x","page_size":3,}"#});
+    for event in [
+        json!({"type": "content_block_start", "index": 0, "content_block": block}),
+        json!({"type": "content_block_delta", "index": 0, "delta": piece}),
+        json!({"type": "content_block_stop", "index": 0}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}}),
+        json!({"type": "message_stop"}),
+    ] {
+        listening.event(&event);
+    }
+    let heard = listening.finish().await;
+    assert_eq!(heard.envelopes[0].repairs().len(), 1);
+    assert_eq!(*seen.lock().unwrap(), [json!({"a": "x", "page size": 3})]);
+}

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use haft::{Capabilities, Catalog, Code, Ran, Runtime, Stop};
+use haft::{Call, Capabilities, Catalog, Code, Ran, Runtime, Stop};
+use serde_json::json;
 
 use crate::kit::*;
 
@@ -77,4 +78,36 @@ async fn a_stream_is_answered_like_a_complete_message() {
     };
     assert_eq!(text(&complete), text(&streamed));
     assert_eq!(complete[1].failure().map(|f| f.code()), Some(Code::ToolFailed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_that_still_wait_do_not_begin_once_the_message_is_known_to_be_cut_off() {
+    let tools = vec![slow(read("look").concurrency(1), 50)];
+    let transcript = Transcript::default();
+    let runtime = permissive(tools).observer(transcript.observer()).build().unwrap();
+    let mut intake = runtime.run().turn().await.unwrap().open();
+    for call in calls("look look look") {
+        intake.push(call);
+    }
+    let answers = intake.finish(Stop::Truncated).await;
+    let ran: Vec<bool> = answers.iter().map(|a| a.ran() != Ran::No).collect();
+    assert_eq!(ran, [true, false, false], "only the one that had begun");
+    let began = transcript.lines().iter().filter(|l| l.contains(" running")).count();
+    assert_eq!(began, 1, "{:?}", transcript.lines());
+}
+
+#[tokio::test]
+async fn many_calls_behind_one_that_waits_are_taken_in_at_once() {
+    let tools = vec![quick(read("look")), quick(write("put"))];
+    let runtime = permissive(tools).build().unwrap();
+    let mut intake = runtime.run().turn().await.unwrap().open();
+    let began = tokio::time::Instant::now();
+    // Repaired, so it waits for the end of the message, and everything stands behind it.
+    intake.push(Call::new("first", "look", r#"{"x": "a",}"#));
+    for n in 0..20_000 {
+        intake.push(Call::new(format!("c{n}"), "look", json!({})));
+    }
+    let answers = intake.finish(Stop::Done).await;
+    assert_eq!(answers.len(), 20_001);
+    assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
 }

@@ -6,8 +6,8 @@
 use serde_json::{Map, Value};
 
 use super::{
-    merge::{equal, type_of},
-    query::{kind, kinds, own_values, reference, takes_null},
+    merge::equal,
+    query::{ARRAY, OBJECT, kinds, own_values, reference, takes_null},
     resolve::Document,
 };
 
@@ -15,40 +15,17 @@ use super::{
 const MANY: usize = 64;
 
 /// Takes the nulls out of arguments, at every depth.
-pub(crate) fn without_nulls(document: &Document, arguments: &mut Value) {
-    let root = vec![&document.root];
-    clean(document, root, arguments);
+pub(crate) fn without_nulls(document: &Document, arguments: &mut Map<String, Value>) {
+    clean_object(document, vec![&document.root], arguments);
 }
 
 fn clean(document: &Document, schemas: Vec<&Value>, value: &mut Value) {
     match value {
-        Value::Object(map) => {
-            let applying = applying(document, schemas, &Value::Object(map.clone()));
-            let mut meant = Map::new();
-            for (name, mut child) in std::mem::take(map) {
-                let described: Vec<(&Applying<'_>, &Value)> =
-                    applying.iter().filter_map(|s| Some((s, s.of(&name)?))).collect();
-                let refuses = |property: &Value| takes_null(document, property) == Some(false);
-                // One schema that certainly holds is enough; of those that perhaps hold, all.
-                let absent = child.is_null()
-                    && applying.iter().any(|s| s.names(&name))
-                    && !applying.iter().any(|s| requires(s.map, &name))
-                    && (described.iter().any(|(s, property)| s.certain && refuses(property))
-                        || described.iter().all(|(_, property)| refuses(property)));
-                if absent {
-                    continue;
-                }
-                clean(
-                    document,
-                    described.iter().map(|(_, property)| *property).collect(),
-                    &mut child,
-                );
-                meant.insert(name, child);
-            }
-            *map = meant;
-        }
+        // Where nothing is said, nothing was asked for.
+        _ if schemas.is_empty() => {}
+        Value::Object(map) => clean_object(document, schemas, map),
         Value::Array(list) if !list.is_empty() => {
-            let applying = applying(document, schemas, &Value::Array(list.clone()));
+            let applying = applying(document, schemas, None);
             for (n, item) in list.iter_mut().enumerate() {
                 let below = applying
                     .iter()
@@ -61,6 +38,25 @@ fn clean(document: &Document, schemas: Vec<&Value>, value: &mut Value) {
         }
         _ => {}
     }
+}
+
+fn clean_object(document: &Document, schemas: Vec<&Value>, map: &mut Map<String, Value>) {
+    let applying = applying(document, schemas, Some(map));
+    map.retain(|name, child| {
+        let described: Vec<(&Applying<'_>, &Value)> =
+            applying.iter().filter_map(|s| Some((s, s.of(name)?))).collect();
+        let refuses = |property: &Value| takes_null(document, property) == Some(false);
+        // One schema that certainly holds is enough; of those that perhaps hold, all.
+        let absent = child.is_null()
+            && applying.iter().any(|s| s.names(name))
+            && !applying.iter().any(|s| requires(s.map, name))
+            && (described.iter().any(|(s, property)| s.certain && refuses(property))
+                || described.iter().all(|(_, property)| refuses(property)));
+        if !absent {
+            clean(document, described.iter().map(|(_, property)| *property).collect(), child);
+        }
+        !absent
+    });
 }
 
 fn requires(schema: &Map<String, Value>, name: &str) -> bool {
@@ -90,12 +86,12 @@ impl<'a> Applying<'a> {
     }
 }
 
-/// The schemas that say something about a value: these, what they refer to, and the branches that
-/// the value does not contradict.
+/// The schemas that say something about an object, or about an array: these, what they refer to,
+/// and the branches that the value does not contradict.
 fn applying<'a>(
     document: &'a Document,
     schemas: Vec<&'a Value>,
-    value: &Value,
+    object: Option<&Map<String, Value>>,
 ) -> Vec<Applying<'a>> {
     let mut found: Vec<Applying<'a>> = Vec::new();
     let mut waiting: Vec<(&Value, bool)> = schemas.into_iter().map(|s| (s, true)).collect();
@@ -116,7 +112,7 @@ fn applying<'a>(
             let branches: Vec<&Value> = list(union)
                 .into_iter()
                 .flatten()
-                .filter(|branch| !contradicts(document, branch, value))
+                .filter(|branch| !contradicts(document, branch, object))
                 .collect();
             let only = branches.len() == 1;
             waiting.extend(branches.into_iter().map(|branch| (branch, certain && only)));
@@ -126,11 +122,12 @@ fn applying<'a>(
 }
 
 /// Whether a value cannot be meant by a branch: another type, or another fixed value of a property.
-fn contradicts(document: &Document, branch: &Value, value: &Value) -> bool {
-    if kinds(document, branch) & kind(type_of(value)) == 0 {
+fn contradicts(document: &Document, branch: &Value, object: Option<&Map<String, Value>>) -> bool {
+    let kind = if object.is_some() { OBJECT } else { ARRAY };
+    if kinds(document, branch) & kind == 0 {
         return true;
     }
-    let Some(sent) = value.as_object() else { return false };
+    let Some(sent) = object else { return false };
     let mut node = Some(branch);
     let mut left = 8;
     while let Some(map) = node.and_then(Value::as_object) {
@@ -160,7 +157,7 @@ mod tests {
     use super::{super::resolve::resolve, *};
 
     fn cleaned(schema: Value, mut arguments: Value) -> Value {
-        without_nulls(&resolve(&schema).unwrap(), &mut arguments);
+        without_nulls(&resolve(&schema).unwrap(), arguments.as_object_mut().unwrap());
         arguments
     }
 
