@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Reads whole request bodies with the vendors' own types.
 
-    vendor_types.py FOLDER       FOLDER/<dialect>/<case>.json, one body each
-    vendor_types.py --self-test  broken bodies, each of which must be refused
+    vendor_types.py FOLDER              FOLDER/<dialect>/<case>.json, one body each
+    vendor_types.py --self-test FOLDER  broken bodies, each of which must be refused
 
 A body passes when the type that the vendor's SDK gives to a request takes all of it. Three things
 make the check able to fail. Typed dictionaries are walked here, because a validator would ignore
@@ -640,8 +640,51 @@ def broken(body, at, value):
     return body
 
 
-def self_test():
+# Below these keys a body says what a tool or a model says, and any key may stand.
+SAID = {"input_schema", "input_examples", "parameters", "parametersJsonSchema", "output_schema", "json"}
+SAID |= {"inputSchema", "outputSchema", "args", "response", "arguments", "structuredContent", "data"}
+
+
+def places(value, way=()):
+    """Goes through the objects of a body that are the vendor's own. Of a list, the first few do."""
+    if isinstance(value, dict):
+        yield way
+        for key, one in value.items():
+            is_said = key in SAID or (key == "input" and isinstance(one, dict))
+            if not is_said:
+                yield from places(one, way + (key,))
+    elif isinstance(value, list):
+        for n, one in enumerate(value[:6]):
+            yield from places(one, way + (n,))
+
+
+def strangers(folder):
+    """Puts an unknown key into every object of a few real bodies; returns how many, and what was taken."""
     missed, count = [], 0
+    for dialect, check in VENDORS.items():
+        for case in ("dispatched", "everything", "tools-one", "tools-list", "tools-call-1", "tools-call-4"):
+            file = folder / dialect / f"{case}.json"
+            body = json.loads(file.read_text()) if file.exists() else []
+            for way in places(body):
+                count += 1
+                place = body
+                for step in way:
+                    place = place[step]
+                place["stranger"] = 1
+                try:
+                    check(body, case)
+                    at = ".".join(map(str, way)) or "body"
+                    missed.append(f"{dialect}/{case}: an unknown key in `{at}` was taken")
+                except Refused:
+                    pass
+                del place["stranger"]
+    return missed, count
+
+
+def self_test(folder):
+    missed, count = strangers(folder)
+    if not count:
+        missed.append(f"there are no bodies in {folder}")
     for dialect, body in sound().items():
         check = VENDORS[dialect]
         try:
@@ -680,20 +723,19 @@ def check_folder(folder):
                 print(f"refused: {dialect}/{file.stem}\n    {lines}")
         print(f"{dialect}: {len(files) - bad} of {len(files)} bodies taken")
         refused, count = refused + bad, count + len(files)
-    strangers = {path.name for path in folder.iterdir() if path.is_dir()} - set(VENDORS)
-    if strangers:
-        print(f"no type is known for {sorted(strangers)}")
+    unknown = {path.name for path in folder.iterdir() if path.is_dir()} - set(VENDORS)
+    if unknown:
+        print(f"no type is known for {sorted(unknown)}")
     print(f"bodies: {count - refused} of {count} taken")
-    return not refused and not strangers and count
+    return not refused and not unknown and count
 
 
 def main():
-    if sys.argv[1:] == ["--self-test"]:
-        return self_test()
-    if len(sys.argv) != 2 or not pathlib.Path(sys.argv[1]).is_dir():
+    *flag, folder = sys.argv[1:] or [""]
+    if flag not in ([], ["--self-test"]) or not pathlib.Path(folder).is_dir():
         print(__doc__, file=sys.stderr)
         sys.exit(2)
-    return check_folder(pathlib.Path(sys.argv[1]))
+    return (self_test if flag else check_folder)(pathlib.Path(folder))
 
 
 if __name__ == "__main__":
