@@ -165,23 +165,7 @@ impl Item {
 fn compile(schema: &Value, formats: Formats) -> Result<Schema, Trouble> {
     let unusable =
         |why: &str| Trouble::new("", format!("this is no JSON Schema that can be used: {why}"));
-    match schema.get("$schema").and_then(Value::as_str) {
-        Some(draft) if !is_draft(draft) => {
-            Err(unusable(&format!("`$schema` names `{draft}`, which is no known draft")))
-        }
-        _ => Schema::compile_with(schema, formats).map_err(|e| unusable(e.message())),
-    }
-}
-
-/// Whether a draft is known. Nothing is fetched to get to know one.
-fn is_draft(name: &str) -> bool {
-    let name = name.trim_end_matches('#');
-    let name = name.strip_prefix("https://").or_else(|| name.strip_prefix("http://"));
-    let name = name.and_then(|name| name.strip_prefix("json-schema.org/"));
-    name.is_some_and(|name| {
-        let known = ["draft-04", "draft-06", "draft-07", "draft/2019-09", "draft/2020-12"];
-        name == "schema" || known.iter().any(|draft| name.strip_suffix("/schema") == Some(draft))
-    })
+    Schema::compile_with(schema, formats).map_err(|e| unusable(e.message()))
 }
 
 /// Reads one line of a file.

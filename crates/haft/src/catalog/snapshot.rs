@@ -5,13 +5,23 @@
 //!
 //! INVARIANT: own tools come first, sorted by name; then each source's, sorted by name.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use haft_core::{NeedKind, Scope, ToolName};
 use sha2::{Digest, Sha256};
+use smallvec::SmallVec;
 
 use super::{Entry, View};
-use crate::{export::Exports, near::nearest, policy::Policy, watch::caught};
+use crate::{
+    export::{Dialect, Export, Exports},
+    near::nearest,
+    policy::Policy,
+    watch::caught,
+};
 
 /// All tools in order, with their index.
 #[derive(Debug)]
@@ -128,6 +138,8 @@ pub struct Snapshot {
     withheld: HashMap<ToolName, Withheld>,
     problems: Vec<String>,
     fingerprint: [u8; 32],
+    /// What was shown of it last, in each dialect.
+    shown: Mutex<SmallVec<[Arc<Export>; 1]>>,
 }
 
 /// What a name leads to.
@@ -163,7 +175,7 @@ impl Snapshot {
             }
             fingerprint = hasher.finalize().into();
         }
-        Self { shelf, withheld, problems, fingerprint }
+        Self { shelf, withheld, problems, fingerprint, shown: Mutex::default() }
     }
 
     /// Goes through the tools that are offered, in their order.
@@ -202,6 +214,17 @@ impl Snapshot {
 
     pub(crate) fn raw_fingerprint(&self) -> &[u8; 32] {
         &self.fingerprint
+    }
+
+    pub(crate) fn remember(&self, export: Arc<Export>) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.retain(|earlier| earlier.dialect() != export.dialect());
+        shown.push(export);
+    }
+
+    pub(crate) fn shown_last(&self, dialect: Dialect) -> Option<Arc<Export>> {
+        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.iter().find(|export| export.dialect() == dialect).cloned()
     }
 
     pub(crate) fn exports(&self) -> &Exports {

@@ -1,9 +1,12 @@
 //! What a host may choose about an export.
 
+use super::Dialect;
+
 /// Whether the provider shall hold the model to the schemas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Strict {
-    /// Where the provider does it well and the tool loses nothing by it.
+    /// Where the provider does it well and every meaning is kept. The one thing given up is that a
+    /// model could send keys which an object neither names nor explicitly allows; the report says so.
     #[default]
     Auto,
     /// Wherever it can be done.
@@ -137,5 +140,51 @@ impl Options {
     pub fn eager(mut self) -> Self {
         self.eager = true;
         self
+    }
+}
+
+impl Dialect {
+    /// Returns the options that are set and that this dialect has no word for.
+    pub(super) fn unsaid(self, options: &Options) -> Vec<&'static str> {
+        let open_ai = matches!(self, Self::OpenAiResponses | Self::OpenAiChat);
+        let unable = [
+            ("strict", options.strict == Strict::On, self.has_strict()),
+            ("cache", options.cache.is_some(), matches!(self, Self::Anthropic | Self::Bedrock)),
+            (
+                "search",
+                options.search.is_some(),
+                matches!(self, Self::Anthropic | Self::OpenAiResponses),
+            ),
+            (
+                "choice",
+                options.choice.is_some(),
+                match self {
+                    Self::Ollama | Self::Mcp => false,
+                    Self::Bedrock => options.choice != Some(Choice::None),
+                    _ => true,
+                },
+            ),
+            (
+                "parallel",
+                options.parallel.is_some(),
+                open_ai || matches!(self, Self::Anthropic | Self::Mistral),
+            ),
+            ("output", options.output, matches!(self, Self::OpenAiResponses | Self::Mcp)),
+            ("eager", options.eager, self == Self::Anthropic),
+        ];
+        unable.into_iter().filter(|(_, set, able)| *set && !able).map(|(name, ..)| name).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_dialect_cannot_say_is_told() {
+        let options = Options::default().choice(Choice::None).cache(Keep::OneHour).parallel(false);
+        assert_eq!(Dialect::Anthropic.unsaid(&options), [""; 0]);
+        assert_eq!(Dialect::Bedrock.unsaid(&options), ["choice", "parallel"]);
+        assert_eq!(Dialect::Ollama.unsaid(&options), ["cache", "choice", "parallel"]);
     }
 }

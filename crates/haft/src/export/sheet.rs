@@ -35,6 +35,7 @@ pub struct Export {
     request: Map<String, Value>,
     tools: Arc<Value>,
     text: String,
+    unsaid: Vec<&'static str>,
 }
 
 impl Export {
@@ -75,7 +76,8 @@ impl Export {
             by_name.entry(shown.original.clone()).or_insert(n);
         }
         let text = tools.to_string();
-        Self { dialect, shown, by_name, documents, request, tools, text }
+        let unsaid = dialect.unsaid(options);
+        Self { dialect, shown, by_name, documents, request, tools, text, unsaid }
     }
 
     /// Returns the dialect.
@@ -101,6 +103,12 @@ impl Export {
     #[must_use]
     pub fn request(&self) -> &Map<String, Value> {
         &self.request
+    }
+
+    /// Returns the options that were set and that this dialect has no word for.
+    #[must_use]
+    pub fn unsaid(&self) -> &[&'static str] {
+        &self.unsaid
     }
 
     /// Returns each tool with its name and its report.
@@ -290,11 +298,18 @@ impl Snapshot {
     #[must_use]
     pub fn export_with(&self, dialect: Dialect, options: &Options) -> Arc<Export> {
         let key = (*self.raw_fingerprint(), dialect, options.clone());
-        self.exports().get(key, || {
+        let export = self.exports().get(key, || {
             let definitions: Vec<Definition<'_>> =
                 self.entries().map(|entry| Definition::of(entry)).collect();
             Export::of(dialect, &definitions, options)
-        })
+        });
+        self.remember(Arc::clone(&export));
+        export
+    }
+
+    /// What this turn showed last in a dialect; by default, what it would show.
+    pub(crate) fn last_export(&self, dialect: Dialect) -> Arc<Export> {
+        self.shown_last(dialect).unwrap_or_else(|| self.export(dialect))
     }
 
     /// Returns the `tools` of an Anthropic Messages request.

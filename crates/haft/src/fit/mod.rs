@@ -16,9 +16,9 @@ mod example;
 mod step;
 mod repair;
 
-pub(crate) use self::repair::whole;
 pub use self::{
     problem::Problem,
     repair::{Repair, RepairKind, Repairs},
     schema::{Formats, Schema},
 };
+pub(crate) use self::{repair::whole, schema::draft};

@@ -154,6 +154,21 @@ impl fmt::Debug for Schema {
     }
 }
 
+/// Returns the draft that a schema is written in; without a word of its own, the latest. Nothing is
+/// fetched to get to know another.
+pub(crate) fn draft(schema: &Value) -> Result<Draft, String> {
+    let Some(named) = schema.get("$schema").and_then(Value::as_str) else {
+        return Ok(Draft::Draft202012);
+    };
+    if named.trim_end_matches('#').ends_with("://json-schema.org/schema") {
+        return Ok(Draft::Draft202012);
+    }
+    match Draft::Draft202012.detect(schema) {
+        Draft::Unknown => Err(format!("`{named}` is no draft of JSON Schema that is known here")),
+        draft => Ok(draft),
+    }
+}
+
 /// Compiles offline and with bounded patterns: linear time where the pattern allows it, a backtrack
 /// limit where it needs look-around.
 fn build(schema: &Value, formats: Formats) -> Result<Validator, String> {
@@ -163,10 +178,7 @@ fn build(schema: &Value, formats: Formats) -> Result<Validator, String> {
             .should_validate_formats(formats == Formats::Asserted)
             .should_ignore_unknown_formats(true)
     };
-    let draft = match schema.get("$schema").and_then(Value::as_str) {
-        Some(_) => Draft::Draft202012.detect(schema),
-        None => Draft::Draft202012,
-    };
+    let draft = draft(schema)?;
     options()
         .with_draft(draft)
         .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_SIZE))

@@ -34,7 +34,7 @@ use crate::{
     catalog::Snapshot,
     envelope::Envelope,
     error::Error,
-    export::{Dialect, Export, Response},
+    export::{Dialect, Export},
 };
 
 /// One model response's worth of calls.
@@ -90,13 +90,14 @@ impl Turn {
         intake.finish(stop).await
     }
 
-    /// Reads a provider's complete response, runs its calls, and gives the message to append.
+    /// Reads a provider's complete response, runs its calls, and gives the message to append. Calls
+    /// are taken back from the words of the last export of this turn in that dialect.
     ///
     /// # Errors
     /// Fails when the response is not one of this dialect. Whatever a model can cause is answered
     /// inside the message.
     pub async fn dispatch(self, dialect: Dialect, response: &Value) -> Result<Value, Error> {
-        let export = self.snapshot().export(dialect);
+        let export = self.snapshot().last_export(dialect);
         self.dispatch_as(&export, response).await
     }
 
@@ -105,16 +106,36 @@ impl Turn {
     /// # Errors
     /// Fails when the response is not one of the export's dialect.
     pub async fn dispatch_as(self, export: &Export, response: &Value) -> Result<Value, Error> {
-        let Response { calls, stop, asked } = export.dialect().parse(response)?;
-        let calls = calls.into_iter().map(|call| export.restore(call));
-        let answers = self.run_stopped(calls, stop).await;
-        Ok(asked.answer(&answers))
+        let mut said = export.dialect().parse(response)?;
+        let calls = std::mem::take(&mut said.calls).into_iter().map(|call| export.restore(call));
+        let answers = self.run_stopped(calls, said.stop).await;
+        Ok(said.answer(&answers))
+    }
+
+    /// Reads a provider's complete response, runs its calls, and gives both messages to append: the
+    /// model's own and the one that answers it. Where there were no calls, only the first belongs
+    /// into the history.
+    ///
+    /// # Errors
+    /// Fails when the response is not one of this dialect.
+    pub async fn hear(self, dialect: Dialect, response: &Value) -> Result<Heard, Error> {
+        let export = self.snapshot().last_export(dialect);
+        let mut said = dialect.parse(response)?;
+        let calls = std::mem::take(&mut said.calls).into_iter().map(|call| export.restore(call));
+        let envelopes = self.run_stopped(calls, said.stop).await;
+        Ok(Heard {
+            message: said.echo(response, &envelopes),
+            answer: said.answer(&envelopes),
+            envelopes,
+            stop: said.stop,
+            problem: None,
+        })
     }
 
     /// Reads a provider's response while it is being written, and runs its calls as they come.
     #[must_use]
     pub fn listen(self, dialect: Dialect) -> Listening {
-        let export = self.snapshot().export(dialect);
+        let export = self.snapshot().last_export(dialect);
         self.listen_as(export)
     }
 

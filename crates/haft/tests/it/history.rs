@@ -396,8 +396,8 @@ fn arguments_that_are_no_object_stand_inside_one() {
     ]);
     let carried = carry(&history, Dialect::OpenAiChat, Dialect::Anthropic);
     let blocks = &carried.body["messages"][1]["content"];
-    assert_eq!(blocks[0]["input"], json!({"unparsed_arguments": "{\"cut\": "}));
-    assert_eq!(blocks[1]["input"], json!({"unparsed_arguments": "[1]"}));
+    assert_eq!(blocks[0]["input"], json!({"INVALID_JSON": "{\"cut\": "}));
+    assert_eq!(blocks[1]["input"], json!({"INVALID_JSON": "[1]"}));
     assert_eq!(blocks[2]["input"], json!({}));
     let wrapped = carried.notes.iter().filter(|n| matches!(n, Note::Wrapped { .. })).count();
     assert_eq!(wrapped, 2);

@@ -11,6 +11,7 @@ mod fit;
 mod judging;
 mod stopping;
 mod streams;
+mod shown;
 mod suite;
 mod nesting;
 mod schemas;

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Holds the text of arguments that are no object, where a provider takes objects only.
-pub(super) const UNPARSED: &str = "unparsed_arguments";
+pub(super) const UNPARSED: &str = super::super::wire::INVALID;
 
 /// Opens the text of a failed call, where a provider has no flag for it.
 pub(super) const FAILED: &str = "[this call failed]";

@@ -265,7 +265,11 @@ impl<'a> Lowering<'a> {
                 let said = self.say(rest, &below, aim)?;
                 out.insert("additionalProperties".into(), said);
             } else {
-                self.lose(place, "additionalProperties", "it cannot be said", aim)?;
+                let note = match *rest == json!(false) {
+                    true => "that no other keys are taken cannot be said",
+                    false => "what other keys must hold cannot be said",
+                };
+                self.lose(place, "additionalProperties", note, aim)?;
                 if *rest != json!(false) || patterns.is_some() {
                     told.push(text::tell("additionalProperties", rest));
                 }
@@ -318,7 +322,12 @@ impl<'a> Lowering<'a> {
             Typing::Free => Ok(json!({})),
             Typing::Needed => Err(self.unfit(place, "type", "anything is accepted here")),
             Typing::Single => {
-                self.narrow(place, "items", "lists in lists in lists cannot be said", aim)?;
+                self.narrow(
+                    place,
+                    "items",
+                    "anything is shown as a union of types; lists nested four deep cannot be said",
+                    aim,
+                )?;
                 let mut any: Option<Value> = None;
                 for _ in 0..3 {
                     let mut kinds: Vec<Value> = ["string", "number", "boolean", "object"]
@@ -332,34 +341,34 @@ impl<'a> Lowering<'a> {
             }
         }
     }
-}
-
-/// Carries what is said for readers.
-pub(super) fn notes(
-    subset: &Subset,
-    own: &Map<String, Value>,
-    out: &mut Map<String, Value>,
-    told: &mut Vec<String>,
-) {
-    for word in ["title", "description"] {
-        if let Some(value) = own.get(word).filter(|_| subset.taken.contains(&word)) {
-            out.insert(word.into(), value.clone());
+    /// Carries what is said for readers.
+    pub(super) fn notes(
+        &mut self,
+        subset: &Subset,
+        own: &Map<String, Value>,
+        out: &mut Map<String, Value>,
+        told: &mut Vec<String>,
+        place: &str,
+    ) {
+        for word in ["title", "description"] {
+            if let Some(value) = own.get(word).filter(|_| subset.taken.contains(&word)) {
+                out.insert(word.into(), value.clone());
+            }
         }
-    }
-    for word in ["default", "examples", "deprecated"] {
-        let Some(value) = own.get(word) else { continue };
-        if *value == json!(false) && word == "deprecated" {
-            continue;
-        }
-        let fits = subset.typing != Typing::Single
-            || out
-                .get("type")
-                .and_then(Value::as_str)
-                .is_some_and(|t| kind(type_of(value)) & kind(t) != 0);
-        if subset.taken.contains(&word) && fits {
-            out.insert(word.into(), value.clone());
-        } else if !(word == "default" && value.is_null()) {
-            told.push(text::tell(word, value));
+        for word in ["default", "examples", "deprecated"] {
+            let Some(value) = own.get(word) else { continue };
+            if *value == json!(false) && word == "deprecated" {
+                continue;
+            }
+            let named = out.get("type").and_then(Value::as_str);
+            let fits = subset.typing != Typing::Single
+                || named.is_some_and(|name| kind(type_of(value)) & kind(name) != 0);
+            if subset.taken.contains(&word) && fits {
+                out.insert(word.into(), value.clone());
+            } else if !(word == "default" && value.is_null()) {
+                self.same(place, word, "told in the description");
+                told.push(text::tell(word, value));
+            }
         }
     }
 }

@@ -45,6 +45,8 @@ pub(crate) struct Unfit {
     /// Whether leaving out what looks at its neighbours would help.
     deaf: bool,
     large: bool,
+    /// The definition that was needed exactly and cannot be.
+    inexact: Option<String>,
 }
 
 /// Whether a schema may become wider.
@@ -78,8 +80,10 @@ pub(crate) fn lower(document: &Document, rules: &Rules, insist: bool) -> Result<
     let mut reach = REACHES[0];
     let mut deaf = false;
     let mut unfold = rules.references == References::Unfold;
+    let mut inexact = HashSet::new();
     loop {
         let mut lowering = Lowering::new(document, rules, reach, insist, deaf, unfold);
+        lowering.inexact = inexact.clone();
         match lowering.document() {
             Ok(schema) => {
                 return Ok(Lowered {
@@ -90,6 +94,10 @@ pub(crate) fn lower(document: &Document, rules: &Rules, insist: bool) -> Result<
                 });
             }
             Err(unfit) if unfit.deaf && !deaf => deaf = true,
+            // Each definition is given up once, so this ends.
+            Err(Unfit { inexact: Some(name), .. }) if !inexact.contains(&name) => {
+                inexact.insert(name);
+            }
             Err(unfit) if unfit.large && unfold => unfold = false,
             Err(unfit) if unfit.large => match reaches.next() {
                 Some(next) => reach = *next,
@@ -116,6 +124,10 @@ pub(super) struct Lowering<'a> {
     pub(super) open: Vec<String>,
     /// Definitions that are referred to in what is sent.
     wanted: Vec<String>,
+    /// Those of them that are needed exactly.
+    exactly: HashSet<String>,
+    /// Those that cannot be said exactly.
+    inexact: HashSet<String>,
     parts: usize,
 }
 
@@ -151,6 +163,8 @@ impl<'a> Lowering<'a> {
             replaced,
             open: Vec::new(),
             wanted: Vec::new(),
+            exactly: HashSet::new(),
+            inexact: HashSet::new(),
             parts: 0,
         }
     }
@@ -167,34 +181,51 @@ impl<'a> Lowering<'a> {
             return Err(self.unfit("", "", "no arguments at all would be accepted"));
         };
         let mut definitions = Map::new();
-        let mut at = 0;
-        while let Some(name) = self.wanted.get(at).cloned() {
-            at += 1;
-            let Some(body) = self.document.definitions.get(&name) else { continue };
-            let place = self.place(&name);
-            self.open.clear();
-            self.open.push(name.clone());
-            let said = self.say(body, &place, Aim::Wider)?;
-            let said = match (said, self.rules.subset()) {
-                (Value::Bool(_), Some(subset)) if subset.typing == Typing::Needed => {
-                    return Err(self.unfit(&place, "", "it accepts nothing"));
-                }
-                (Value::Bool(false), Some(_)) => {
-                    self.lose(&place, "", "it accepts nothing, which cannot be said", Aim::Wider)?;
-                    json!({})
-                }
-                (said, _) => said,
-            };
+        let mut said_so_far: HashSet<(String, bool)> = HashSet::new();
+        loop {
+            let next = self.wanted.iter().find(|name| {
+                !said_so_far.contains(&((*name).clone(), self.exactly.contains(*name)))
+            });
+            let Some(name) = next.cloned() else { break };
+            let exactly = self.exactly.contains(&name);
+            said_so_far.insert((name.clone(), exactly));
+            let said = self.definition(&name, exactly)?;
             definitions.insert(name, said);
         }
         prune(&schema, &mut definitions);
         if !definitions.is_empty() {
             schema.insert("$defs".into(), Value::Object(definitions));
         }
+        self.rename_keys(&mut schema)?;
         super::sizes::check(&schema, &self.rules.limits).map_err(|why| self.unfit("", "", why))?;
         let mut seen = HashSet::new();
         self.losses.retain(|loss| seen.insert(loss.clone()));
         Ok(schema)
+    }
+
+    /// Says one definition.
+    fn definition(&mut self, name: &str, exactly: bool) -> Said {
+        let Some(body) = self.document.definitions.get(name) else { return Ok(json!({})) };
+        let place = self.place(name);
+        self.open.clear();
+        self.open.push(name.to_owned());
+        let aim = if exactly { Aim::Exactly } else { Aim::Wider };
+        let said = match self.say(body, &place, aim) {
+            Err(unfit) if exactly && !unfit.large && !unfit.deaf => {
+                return Err(Unfit { inexact: Some(name.to_owned()), ..unfit });
+            }
+            said => said?,
+        };
+        match (said, self.rules.subset()) {
+            (Value::Bool(_), Some(subset)) if subset.typing == Typing::Needed => {
+                Err(self.unfit(&place, "", "it accepts nothing"))
+            }
+            (Value::Bool(false), Some(_)) => {
+                self.lose(&place, "", "it accepts nothing, which cannot be said", aim)?;
+                Ok(json!({}))
+            }
+            (said, _) => Ok(said),
+        }
     }
 
     /// Says one schema. `false` means that it accepts nothing.
@@ -228,6 +259,9 @@ impl<'a> Lowering<'a> {
                 "$ref" => {
                     if let Some(name) = reference(map) {
                         self.want(name);
+                        if aim == Aim::Exactly {
+                            self.want_exactly(name, place)?;
+                        }
                     }
                     out.insert(key.clone(), value.clone());
                 }
@@ -236,9 +270,7 @@ impl<'a> Lowering<'a> {
                 }
                 "oneOf" if !self.rules.one_of => {
                     let branches = value.as_array().map(Vec::as_slice).unwrap_or_default();
-                    if !self.all_disjoint(branches) {
-                        self.lose(&below, "oneOf", "more than one of the forms may hold", aim)?;
-                    }
+                    self.exclusive(branches, &below, aim)?;
                     let said = self.each(branches, &below, aim)?;
                     match out.contains_key("anyOf") || map.contains_key("anyOf") {
                         true => push(&mut out, "allOf", json!({"anyOf": said})),
@@ -421,6 +453,19 @@ impl<'a> Lowering<'a> {
         }
     }
 
+    /// Asks for a definition at a place where a wider one would be wrong.
+    fn want_exactly(&mut self, name: &str, place: &str) -> Result<(), Unfit> {
+        if self.inexact.contains(name) {
+            return Err(self.unfit(place, "$ref", "its definition cannot be said exactly"));
+        }
+        if self.exactly.insert(name.to_owned()) {
+            // It may have been said already, less exactly.
+            self.wanted.retain(|wanted| wanted != name);
+            self.wanted.push(name.to_owned());
+        }
+        Ok(())
+    }
+
     /// How many definitions stand open; `close_definitions` goes back to that.
     pub(super) fn open_definitions(&self) -> usize {
         self.open.len()
@@ -441,6 +486,7 @@ impl<'a> Lowering<'a> {
             why: why.into(),
             deaf: false,
             large: false,
+            inexact: None,
         }
     }
 
@@ -473,6 +519,25 @@ impl<'a> Lowering<'a> {
         }
         self.losses.push(Loss::new(LossKind::Narrowed, place, keyword, note));
         Ok(())
+    }
+
+    /// Notes that something is said elsewhere or otherwise, and means the same.
+    pub(super) fn same(&mut self, place: &str, keyword: &str, note: &str) {
+        self.losses.push(Loss::new(LossKind::Exact, place, keyword, note));
+    }
+
+    /// Says what becomes of the "exactly one" of `oneOf` when it turns into `anyOf`.
+    pub(super) fn exclusive(
+        &mut self,
+        branches: &[Value],
+        place: &str,
+        aim: Aim,
+    ) -> Result<(), Unfit> {
+        if self.all_disjoint(branches) {
+            self.same(place, "oneOf", "its forms exclude each other, so `anyOf` says the same");
+            return Ok(());
+        }
+        self.lose(place, "oneOf", "more than one of the forms may hold", aim)
     }
 
     pub(super) fn all_disjoint(&self, branches: &[Value]) -> bool {

@@ -4,7 +4,6 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    forms::notes,
     keywords,
     lower::{Aim, Lowering, Said},
     merge::{merge, type_of, types},
@@ -32,7 +31,7 @@ impl<'a> Lowering<'a> {
             && !self.replaced.contains(name)
             && !map.keys().any(|key| key != "$ref" && keywords::restricts(key))
         {
-            return Ok(self.lone_reference(subset, name, map));
+            return Ok(self.lone_reference(subset, name, map, place));
         }
         let depth = self.open.len();
         let said = self.reduce_open(subset, map, place, aim);
@@ -41,12 +40,18 @@ impl<'a> Lowering<'a> {
     }
 
     /// A reference that stays; what is said about it stands around it.
-    fn lone_reference(&mut self, subset: &Subset, name: &str, map: &Map<String, Value>) -> Value {
+    fn lone_reference(
+        &mut self,
+        subset: &Subset,
+        name: &str,
+        map: &Map<String, Value>,
+        place: &str,
+    ) -> Value {
         self.want(name);
         let lone = json!({"$ref": map["$ref"]});
         let mut out = Map::new();
         let mut told = Vec::new();
-        notes(subset, map, &mut out, &mut told);
+        self.notes(subset, map, &mut out, &mut told, place);
         text::append(&mut out, &told);
         if out.is_empty() {
             return lone;
@@ -101,7 +106,7 @@ impl<'a> Lowering<'a> {
             around.retain(|key, _| !keywords::restricts(key));
             around.insert("$ref".into(), lone["$ref"].clone());
             let name = reference(&around).map(str::to_owned).unwrap_or_default();
-            return Ok(self.lone_reference(subset, &name, &around));
+            return Ok(self.lone_reference(subset, &name, &around, place));
         }
         let has_union = own.contains_key("anyOf") || own.contains_key("oneOf");
         let looks_around = ["unevaluatedProperties", "unevaluatedItems"];
@@ -165,9 +170,7 @@ impl<'a> Lowering<'a> {
                 self.lose(&below, "oneOf", "it stands beside `anyOf`", aim)?;
                 told.push(text::tell("oneOf", &one));
             } else {
-                if !self.all_disjoint(branches) {
-                    self.lose(&below, "oneOf", "more than one of the forms may hold", aim)?;
-                }
+                self.exclusive(branches, &below, aim)?;
                 own.insert("anyOf".into(), one);
             }
         }
@@ -177,7 +180,7 @@ impl<'a> Lowering<'a> {
         let mut beside = own.clone();
         beside.retain(|key, _| keywords::restricts(key));
         let mut around = Map::new();
-        notes(subset, &own, &mut around, &mut told);
+        self.notes(subset, &own, &mut around, &mut told, place);
         if !beside.is_empty() && !subset.lone_unions {
             // The union may stand beside other words.
             let mut branches_said = Vec::new();
@@ -328,7 +331,7 @@ impl<'a> Lowering<'a> {
             let mut out = self.anything(subset, place, aim)?;
             if let Some(out) = out.as_object_mut() {
                 let mut told = told;
-                notes(subset, &own, out, &mut told);
+                self.notes(subset, &own, out, &mut told, place);
                 text::append(out, &told);
             }
             return Ok(out);
@@ -374,7 +377,7 @@ impl<'a> Lowering<'a> {
             0 if nullable => {
                 out.insert("type".into(), json!("null"));
                 let mut told = told;
-                notes(subset, &own, &mut out, &mut told);
+                self.notes(subset, &own, &mut out, &mut told, place);
                 text::append(&mut out, &told);
                 return Ok(Value::Object(out));
             }
@@ -386,7 +389,7 @@ impl<'a> Lowering<'a> {
             _ => {
                 out.insert("anyOf".into(), Value::Array(said));
                 let mut told = told;
-                notes(subset, &own, &mut out, &mut told);
+                self.notes(subset, &own, &mut out, &mut told, place);
                 text::append(&mut out, &told);
             }
         }
@@ -500,7 +503,7 @@ impl<'a> Lowering<'a> {
         if !objects_done && own.contains_key("type") && wanted & query::OBJECT != 0 {
             self.object(subset, own, &mut out, &mut told, place, aim)?;
         }
-        notes(subset, own, &mut out, &mut told);
+        self.notes(subset, own, &mut out, &mut told, place);
         text::append(&mut out, &told);
         Ok(Value::Object(out))
     }

@@ -16,6 +16,7 @@ use jsonschema::Draft;
 use serde_json::{Map, Value, json};
 
 use super::keywords::{self, MAPS};
+use crate::fit::draft;
 
 /// Deeper than any honest schema.
 const DEEPEST: usize = 128;
@@ -41,10 +42,8 @@ pub(crate) struct Unresolved {
 
 /// Makes a schema self-contained.
 pub(crate) fn resolve(source: &Value) -> Result<Document, Unresolved> {
-    let draft = match source.get("$schema").and_then(Value::as_str) {
-        Some(_) => Draft::Draft202012.detect(source),
-        None => Draft::Draft202012,
-    };
+    let foreign = |why| Unresolved { pointer: String::new(), keyword: "$schema", why };
+    let draft = draft(source).map_err(foreign)?;
     let mut index = Index { old: is_old(draft), ..Index::default() };
     let base: Rc<str> = Rc::from(HOME);
     index.scan(source, &base, String::new(), 0)?;
@@ -116,14 +115,8 @@ impl<'a> Index<'a> {
             });
         }
         let Some(map) = node.as_object() else { return Ok(()) };
-        if let Some(draft) = map.get("$schema").and_then(Value::as_str)
-            && !draft.contains("//json-schema.org/")
-        {
-            return Err(Unresolved {
-                pointer: place,
-                keyword: "$schema",
-                why: format!("`{draft}` is no draft of JSON Schema that is known here"),
-            });
+        if let Err(why) = draft(node) {
+            return Err(Unresolved { pointer: place, keyword: "$schema", why });
         }
         let hidden = self.old && map.contains_key("$ref");
         let text = |key: &str| map.get(key).and_then(Value::as_str).filter(|_| !hidden);

@@ -77,7 +77,6 @@ impl Lowering<'_> {
                 own.entry("additionalProperties").or_insert(rest);
             }
         }
-        self.rename_keys(&mut own)?;
         Ok(own)
     }
 
@@ -209,10 +208,16 @@ impl Lowering<'_> {
 
     /// Gives properties names that the dialect takes. Such a property is no longer required by the
     /// schema, and the object is open, so that the tool's own name does no harm either.
-    fn rename_keys(&mut self, own: &mut Map<String, Value>) -> Result<(), Unfit> {
+    pub(super) fn rename_keys(&mut self, own: &mut Map<String, Value>) -> Result<(), Unfit> {
         let Some(Value::Object(properties)) = own.get("properties") else { return Ok(()) };
         if properties.keys().all(|name| (self.rules.key)(name)) {
             return Ok(());
+        }
+        if self.rules.subset().is_some_and(|subset| subset.closed) {
+            let odd = properties.keys().find(|name| !(self.rules.key)(name));
+            let odd = odd.map(String::as_str).unwrap_or_default();
+            let why = format!("the key `{odd}` would need another name, and an open object");
+            return Err(self.unfit("", "properties", why));
         }
         let properties = properties.clone();
         let mut shown = Map::new();

@@ -106,11 +106,15 @@ pub(super) fn request(
         };
         last.insert("cache_control".into(), mark);
     }
-    if tools.iter().any(|tool| tool.get("defer_loading").is_some()) {
-        let (kind, name) = match options.search {
-            Some(Search::Regex) => ("tool_search_tool_regex_20251119", "tool_search_tool_regex"),
-            _ => ("tool_search_tool_bm25_20251119", "tool_search_tool_bm25"),
-        };
+    let search = match options.search {
+        Some(Search::Regex) => Some(("tool_search_tool_regex_20251119", "tool_search_tool_regex")),
+        Some(Search::Ranked) => Some(("tool_search_tool_bm25_20251119", "tool_search_tool_bm25")),
+        // A tool of the host's searches, and answers with references to tools.
+        Some(Search::Own) | None => None,
+    };
+    if let Some((kind, name)) = search
+        && tools.iter().any(|tool| tool.get("defer_loading").is_some())
+    {
         tools.insert(0, json!({"type": kind, "name": name}));
     }
     let mut request = Map::new();

@@ -232,12 +232,13 @@ impl Dialect {
     #[must_use]
     pub fn show(self, definition: &Definition<'_>, options: &Options) -> Shown {
         let name = Names::new(self).give(definition.name);
+        let shown = self.show_as(definition, &name, options);
         match Schema::compile_with(definition.input, Formats::Remarked) {
-            Ok(_) => self.show_as(definition, &name, options),
-            Err(e) => {
+            Err(e) if shown.tool.is_some() => {
                 let loss = Loss::new(LossKind::Refused, "", "", e.to_string());
                 Shown::refused(definition.name, name, loss)
             }
+            _ => shown,
         }
     }
 

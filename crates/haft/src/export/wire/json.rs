@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 /// Under this key an echoed message carries arguments that were no JSON object.
-pub(super) const INVALID: &str = "INVALID_JSON";
+pub(crate) const INVALID: &str = "INVALID_JSON";
 
 /// Returns a text field; empty when it is missing or no text.
 pub(super) fn text<'a>(of: &'a Value, key: &str) -> &'a str {

@@ -10,6 +10,7 @@ mod asked;
 mod json;
 mod content;
 mod cut;
+mod echo;
 mod stream;
 mod anthropic;
 mod openai_responses;
@@ -22,6 +23,7 @@ mod mcp;
 
 use serde_json::Value;
 
+pub(super) use self::json::INVALID;
 pub use self::{
     asked::Asked,
     stream::{Ended, Stream},
@@ -61,11 +63,21 @@ impl Response {
         self
     }
 
+    /// Returns the model's message as its provider wants to find it in the history, once the calls
+    /// are answered: with the ids that haft minted wherever the provider pairs by id and gave none, or
+    /// gave one twice. `response` is what this was read from.
+    #[must_use]
+    pub fn echo(&self, response: &Value, answers: &[Envelope]) -> Value {
+        let (mut message, places) = echo::message(self.asked.dialect(), response);
+        self.asked.settle(answers, &places, &mut message);
+        message
+    }
+
     /// Makes the message that answers this response; the nth answer is the nth call's.
     ///
     /// Of two calls with the same id the second is not run. Anthropic, both of OpenAI and Bedrock pair
     /// by id, so its answer has the new id that the call was given, and the response should be
-    /// echoed with that id too ([`Ended::echo`] does so). Gemini, Mistral, Ollama and MCP pair by order
+    /// echoed with that id too ([`echo`](Self::echo) does so). Gemini, Mistral, Ollama and MCP pair by order
     /// or by request, so its answer repeats the id that was given.
     #[must_use]
     pub fn answer(&self, answers: &[Envelope]) -> Value {
