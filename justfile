@@ -38,6 +38,10 @@ deny:
         echo "deny: skipped, cargo-deny is not installed (cargo install cargo-deny)"; \
     fi
 
+# Whole request bodies of every dialect, read with the vendors' own types. Needs python3 and a package index.
+vendor-types:
+    scripts/vendor-types
+
 # Read changed snapshots one by one, then accept or reject them.
 snap:
     cargo insta test --review

@@ -1,7 +1,7 @@
 //! One conversation in every dialect, carried from each to each; and what breaks on the way.
 
 use haft::{
-    Arguments, Dialect, ErrorKind, Transcript,
+    Arguments, Definition, Dialect, ErrorKind, Export, Options, Transcript,
     history::{
         At, Carried, Ending, Media, Mend, Message, Note, Own, Part, PastCall, PastResult, Said,
     },
@@ -885,4 +885,36 @@ fn a_long_history_is_mended_in_one_pass() {
     let mends = transcript.mend(Ending::Closed);
     assert_eq!(mends.len(), calls + calls - 1, "all answers move, all calls but one are renamed");
     transcript.check(Ending::Closed).unwrap();
+}
+
+#[test]
+fn the_name_of_a_tool_fits_the_dialect_and_is_the_one_that_an_export_gives() {
+    let call = |id: &str, name: &str| Said::Call(PastCall::new(id, name, json!({})));
+    let transcript = Transcript {
+        messages: vec![
+            Message::User(vec![Part::text("Go.")]),
+            Message::Assistant(vec![call("a", "files.read"), call("b", "files.read")]),
+            Message::Results(vec![PastResult::new("a", "1"), PastResult::new("b", "2")]),
+            Message::Assistant(vec![call("c", "files_read"), call("d", "ok")]),
+            Message::Results(vec![PastResult::new("c", "3"), PastResult::new("d", "4")]),
+        ],
+    };
+    let none = json!({});
+    let tools = ["files.read", "files_read", "ok"].map(|name| Definition::new(name, "d", &none));
+    for dialect in SPOKEN.iter().copied() {
+        let export = Export::of(dialect, &tools, &Options::default());
+        let carried = write(&transcript, dialect);
+        let again = dialect.read_history(&carried.body).unwrap();
+        let names: Vec<&str> = again.calls().map(|call| call.name.as_str()).collect();
+        let shown: Vec<&str> = export.shown().iter().map(|shown| shown.name.as_str()).collect();
+        assert_eq!(names, [shown[0], shown[0], shown[1], shown[2]], "{dialect}");
+        let renamed =
+            carried.notes.iter().filter(|n| matches!(n, Note::RenamedTool { .. })).count();
+        assert_eq!(
+            renamed,
+            usize::from(shown[0] != "files.read"),
+            "{dialect}: {:?}",
+            carried.notes
+        );
+    }
 }

@@ -21,6 +21,7 @@ mod script;
 mod wire;
 mod wire_streams;
 mod history;
+mod bodies;
 mod chaos;
 mod hostile;
 mod define;

@@ -158,7 +158,7 @@ fn spoken(desk: &mut Desk, said: &Said) -> Option<Value> {
             let mut block = json!({
                 "type": "tool_use",
                 "id": desk.id(&call.id),
-                "name": call.name.as_str(),
+                "name": desk.called(call),
                 "input": desk.object(call),
             });
             desk.add_own(call.own.as_ref(), &mut block);

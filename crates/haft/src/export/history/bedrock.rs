@@ -171,7 +171,7 @@ fn spoken(desk: &mut Desk, said: &Said) -> Option<Value> {
         Said::Call(call) => {
             let mut inner = json!({
                 "toolUseId": desk.id(&call.id),
-                "name": call.name.as_str(),
+                "name": desk.called(call),
                 "input": desk.object(call),
             });
             desk.add_own(call.own.as_ref(), &mut inner);

@@ -183,7 +183,7 @@ fn spoken(desk: &mut Desk, said: &Said) -> Option<Value> {
     if let Some(id) = desk.given_id(&call.id) {
         inner.insert("id".to_owned(), Value::String(id));
     }
-    inner.insert("name".to_owned(), Value::from(call.name.as_str()));
+    inner.insert("name".to_owned(), Value::String(desk.called(call)));
     inner.insert("args".to_owned(), Value::Object(desk.object(call)));
     let mut part = json!({"functionCall": inner});
     desk.add_own(call.own.as_ref(), &mut part);

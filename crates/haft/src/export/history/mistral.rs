@@ -72,7 +72,7 @@ fn written_call(desk: &mut Desk, call: &PastCall) -> Value {
     let mut written = json!({
         "id": desk.id(&call.id),
         "type": "function",
-        "function": {"name": call.name.as_str(), "arguments": desk.object_text(call)},
+        "function": {"name": desk.called(call), "arguments": desk.object_text(call)},
     });
     desk.add_own(call.own.as_ref(), &mut written);
     written

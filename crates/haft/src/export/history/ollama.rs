@@ -40,7 +40,7 @@ fn spoken(desk: &mut Desk, said: &[Said]) -> Option<Value> {
 
 fn written_call(desk: &mut Desk, call: &PastCall) -> Value {
     let mut written =
-        json!({"function": {"name": call.name.as_str(), "arguments": desk.object(call)}});
+        json!({"function": {"name": desk.called(call), "arguments": desk.object(call)}});
     desk.add_own(call.own.as_ref(), &mut written);
     written
 }

@@ -325,7 +325,7 @@ fn written_call(desk: &mut Desk, call: &PastCall) -> Value {
             && own.fields.get("type").and_then(Value::as_str) == Some("custom")
     });
     let id = desk.id(&call.id);
-    let name = call.name.as_str();
+    let name = desk.called(call);
     let mut written = match &call.arguments {
         Arguments::Text(input) if is_custom => {
             json!({"id": id, "type": "custom", "custom": {"name": name, "input": input}})

@@ -333,13 +333,13 @@ fn written_call(desk: &mut Desk, call: &PastCall) -> Value {
         Arguments::Text(text) if is_custom(call) => json!({
             "type": "custom_tool_call",
             "call_id": desk.id(&call.id),
-            "name": call.name.as_str(),
+            "name": desk.called(call),
             "input": text,
         }),
         _ => json!({
             "type": "function_call",
             "call_id": desk.id(&call.id),
-            "name": call.name.as_str(),
+            "name": desk.called(call),
             "arguments": desk.object_text(call),
         }),
     };

@@ -15,7 +15,7 @@ use super::{
     ids::{self, Ids},
     read::{FAILED, UNPARSED},
 };
-use crate::turn::Arguments;
+use crate::{export::tools::Names, turn::Arguments};
 
 /// Opens a conversation that the model began, where a provider wants the user to begin.
 const OPENING: &str = "(the conversation goes on from here)";
@@ -45,6 +45,14 @@ pub enum Note {
         /// The id in the transcript.
         id: CallId,
         /// The id that was written.
+        to: String,
+    },
+    /// The dialect does not admit the name of this tool. An export of the tool gives it the same
+    /// name, as long as no other tool has taken that.
+    RenamedTool {
+        /// The name in the transcript.
+        name: ToolName,
+        /// The name that was written.
         to: String,
     },
     /// The conversation ends with a call that has no answer yet.
@@ -99,6 +107,7 @@ impl fmt::Display for Note {
         match self {
             Self::Mended(mend) => write!(f, "mended {mend}"),
             Self::Renamed { id, to } => write!(f, "the call `{id}` is `{to}` here"),
+            Self::RenamedTool { name, to } => write!(f, "the tool `{name}` is `{to}` here"),
             Self::Open { id } => write!(f, "the call `{id}` waits for its answer"),
             Self::LeftOut { message, from, what } => {
                 write!(f, "message {message}: {what} of {from} is left out")
@@ -123,7 +132,8 @@ impl fmt::Display for Note {
 pub(super) struct Desk {
     dialect: Dialect,
     ids: Ids,
-    names: HashMap<CallId, ToolName>,
+    /// What the tool of each call is called here.
+    names: HashMap<CallId, String>,
     notes: Vec<Note>,
     /// The message that is being written.
     message: usize,
@@ -147,6 +157,7 @@ impl Desk {
             .flatten()
             .map(|result| &result.id)
             .collect();
+        let mut tools = Tools::new(dialect, transcript);
         let mut names = HashMap::new();
         for call in transcript.calls() {
             let to = ids.get(&call.id);
@@ -156,7 +167,11 @@ impl Desk {
             if !answered.contains(&call.id) {
                 notes.push(Note::Open { id: call.id.clone() });
             }
-            names.insert(call.id.clone(), call.name.clone());
+            let (name, is_new) = tools.name(&call.name);
+            if is_new && name != call.name.as_str() {
+                notes.push(Note::RenamedTool { name: call.name.clone(), to: name.clone() });
+            }
+            names.insert(call.id.clone(), name);
         }
         Self { dialect: dialect.family(), ids, names, notes, message: 0 }
     }
@@ -179,10 +194,15 @@ impl Desk {
         (!ids::is_placed(id)).then(|| self.id(id))
     }
 
+    /// Returns the name of a call's tool.
+    pub(super) fn called(&self, call: &PastCall) -> String {
+        self.names.get(&call.id).cloned().unwrap_or_else(|| call.name.as_str().to_owned())
+    }
+
     /// Returns the tool that a result answers for.
     pub(super) fn name(&self, result: &PastResult) -> String {
-        let name = self.names.get(&result.id).or(result.name.as_ref());
-        name.map(|name| name.as_str().to_owned()).unwrap_or_default()
+        let own = || result.name.as_ref().map(|name| name.as_str().to_owned());
+        self.names.get(&result.id).cloned().or_else(own).unwrap_or_default()
     }
 
     /// Writes all system text together, with a note for what does not stand at the front.
@@ -339,6 +359,30 @@ impl Desk {
 
     pub(super) fn added(&mut self, text: &'static str) {
         self.notes.push(Note::Added { message: self.message, text });
+    }
+}
+
+/// What the tools of a conversation are called: each one the same everywhere, and no two alike.
+#[derive(Debug)]
+struct Tools {
+    names: Names,
+    given: HashMap<ToolName, String>,
+}
+
+impl Tools {
+    fn new(dialect: Dialect, transcript: &Transcript) -> Self {
+        let names = Names::new(dialect).reserve(transcript.calls().map(|call| call.name.as_str()));
+        Self { names, given: HashMap::new() }
+    }
+
+    /// Returns the name here, and whether it was asked for the first time.
+    fn name(&mut self, own: &ToolName) -> (String, bool) {
+        if let Some(name) = self.given.get(own) {
+            return (name.clone(), false);
+        }
+        let name = self.names.give(own.as_str());
+        self.given.insert(own.clone(), name.clone());
+        (name, true)
     }
 }
 
