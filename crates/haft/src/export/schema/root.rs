@@ -263,7 +263,9 @@ impl Lowering<'_> {
             "const",
         ] {
             if let Some(value) = own.shift_remove(word) {
-                if value == json!(true) {
+                let says_nothing =
+                    ["additionalProperties", "unevaluatedProperties", "propertyNames"];
+                if value == json!(true) && says_nothing.contains(&word) {
                     continue;
                 }
                 self.lose("", word, "a key it speaks about has another name here", Aim::Wider)?;
