@@ -163,10 +163,13 @@ fn build(schema: &Value, formats: Formats) -> Result<Validator, String> {
             .should_validate_formats(formats == Formats::Asserted)
             .should_ignore_unknown_formats(true)
     };
-    let draft = match schema.get("$schema").and_then(Value::as_str) {
-        Some(_) => Draft::Draft202012.detect(schema),
-        None => Draft::Draft202012,
-    };
+    let draft = Draft::Draft202012.detect(schema);
+    if !DRAFTS.contains(&draft) {
+        let named = schema.get("$schema").and_then(Value::as_str).unwrap_or_default();
+        let named: String = named.chars().take(80).collect();
+        // The validator would panic.
+        return Err(format!("`$schema` names `{named}`, which is no draft of JSON Schema from 4 on"));
+    }
     options()
         .with_draft(draft)
         .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_SIZE))
@@ -187,6 +190,9 @@ fn build(schema: &Value, formats: Formats) -> Result<Validator, String> {
         })
 }
 
+/// The drafts that can be checked against.
+const DRAFTS: [Draft; 5] =
+    [Draft::Draft4, Draft::Draft6, Draft::Draft7, Draft::Draft201909, Draft::Draft202012];
 /// A pattern that compiles to more than this is an attack or an accident.
 const PATTERN_SIZE: usize = 1 << 20;
 /// Enough for honest look-around on argument-sized text; past it the value counts as invalid.
@@ -282,6 +288,7 @@ mod tests {
             (json!({"$ref": "file:///etc/passwd"}), "file:///etc/passwd"),
             (json!({"pattern": "("}), "pattern"),
             (json!([1]), "\"object\""),
+            (json!({"$schema": "https://example.com/own"}), "`$schema` names `https://example.com"),
         ] {
             let error = Schema::compile(&bad).expect_err(&bad.to_string());
             assert_eq!(error.kind(), ErrorKind::BadSchema, "{bad}");

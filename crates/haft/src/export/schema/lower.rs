@@ -117,6 +117,8 @@ pub(super) struct Lowering<'a> {
     /// Definitions that are referred to in what is sent.
     wanted: Vec<String>,
     parts: usize,
+    /// Whether the document looks at which items were looked at; asked at every list.
+    watches_items: bool,
 }
 
 /// What could not be put together, with where it stands.
@@ -152,6 +154,7 @@ impl<'a> Lowering<'a> {
             open: Vec::new(),
             wanted: Vec::new(),
             parts: 0,
+            watches_items: rules.items && mentions(document, &["unevaluatedItems"]),
         }
     }
 
@@ -213,8 +216,12 @@ impl<'a> Lowering<'a> {
     /// Says one schema in a dialect that understands all words.
     fn plain(&mut self, node: &Value, place: &str, aim: Aim) -> Said {
         let Some(map) = node.as_object() else { return Ok(node.clone()) };
+        // What needs no folding is not copied; it would be, again on every level.
+        if !self.unfold || !(map.contains_key("$ref") || map.contains_key("allOf")) {
+            return self.plain_words(map, place, aim);
+        }
         let depth = self.open.len();
-        let folded = if self.unfold { self.fold(map, place)? } else { map.clone() };
+        let folded = self.fold(map, place)?;
         let said = self.plain_words(&folded, place, aim);
         self.open.truncate(depth);
         said
@@ -223,7 +230,7 @@ impl<'a> Lowering<'a> {
     fn plain_words(&mut self, map: &Map<String, Value>, place: &str, aim: Aim) -> Said {
         let mut out = Map::new();
         for (key, value) in map {
-            let below = format!("{place}/{key}");
+            let below = || format!("{place}/{key}");
             match key.as_str() {
                 "$ref" => {
                     if let Some(name) = reference(map) {
@@ -237,9 +244,9 @@ impl<'a> Lowering<'a> {
                 "oneOf" if !self.rules.one_of => {
                     let branches = value.as_array().map(Vec::as_slice).unwrap_or_default();
                     if !self.all_disjoint(branches) {
-                        self.lose(&below, "oneOf", "more than one of the forms may hold", aim)?;
+                        self.lose(&below(), "oneOf", "more than one of the forms may hold", aim)?;
                     }
-                    let said = self.each(branches, &below, aim)?;
+                    let said = self.each(branches, &below(), aim)?;
                     match out.contains_key("anyOf") || map.contains_key("anyOf") {
                         true => push(&mut out, "allOf", json!({"anyOf": said})),
                         false => out.insert("anyOf".into(), Value::Array(said)).map_or((), |_| ()),
@@ -248,7 +255,7 @@ impl<'a> Lowering<'a> {
                 // A list of further schemas may have been begun by what came before.
                 "allOf" => {
                     let parts = value.as_array().map(Vec::as_slice).unwrap_or_default();
-                    for said in self.each(parts, &below, aim)? {
+                    for said in self.each(parts, &below(), aim)? {
                         push(&mut out, "allOf", said);
                     }
                 }
@@ -260,17 +267,17 @@ impl<'a> Lowering<'a> {
                     self.turned(&mut out, map, key, place, aim)?;
                 }
                 key if keywords::ONES.contains(&key) => {
-                    let said = self.say(value, &below, aim)?;
+                    let said = self.say(value, &below(), aim)?;
                     out.insert(key.to_owned(), said);
                 }
                 key if keywords::LISTS.contains(&key) => {
                     let list = value.as_array().map(Vec::as_slice).unwrap_or_default();
-                    out.insert(key.to_owned(), Value::Array(self.each(list, &below, aim)?));
+                    out.insert(key.to_owned(), Value::Array(self.each(list, &below(), aim)?));
                 }
                 key if keywords::MAPS.contains(&key) => {
                     let mut said = Map::new();
                     for (name, child) in value.as_object().into_iter().flatten() {
-                        let below = format!("{below}/{}", keywords::escape(name));
+                        let below = format!("{place}/{key}/{}", keywords::escape(name));
                         said.insert(name.clone(), self.say(child, &below, aim)?);
                     }
                     out.insert(key.to_owned(), Value::Object(said));
@@ -290,7 +297,7 @@ impl<'a> Lowering<'a> {
             && !out.contains_key("items")
             && !out.contains_key("prefixItems")
         {
-            if mentions(self.document, &["unevaluatedItems"]) {
+            if self.watches_items {
                 self.lose(place, "unevaluatedItems", "every item counts as looked at", aim)?;
             }
             out.insert("items".into(), json!({}));
@@ -487,7 +494,7 @@ fn push(out: &mut Map<String, Value>, key: &str, value: Value) {
     match out.get_mut(key) {
         Some(Value::Array(list)) => list.push(value),
         _ => {
-            out.insert(key.to_owned(), json!([value]));
+            out.insert(key.to_owned(), Value::Array(vec![value]));
         }
     }
 }
@@ -495,7 +502,11 @@ fn push(out: &mut Map<String, Value>, key: &str, value: Value) {
 /// Leaves only the definitions that something refers to.
 fn prune(schema: &Map<String, Value>, definitions: &mut Map<String, Value>) {
     let mut reached: HashSet<String> = HashSet::new();
-    let mut waiting = super::circles::references(&Value::Object(schema.clone()));
+    if definitions.is_empty() {
+        return;
+    }
+    let mut waiting = Vec::new();
+    super::circles::refers(schema, &mut waiting);
     while let Some(name) = waiting.pop() {
         if reached.insert(name.clone())
             && let Some(body) = definitions.get(&name)

@@ -156,12 +156,12 @@ impl<'a> Index<'a> {
             self.dynamic.entry(base.to_string()).or_default().push((name.to_owned(), node));
         }
         self.is_dynamic |= map.contains_key("$dynamicRef");
-        self.nodes.insert(node, (Rc::clone(&base), place.clone()));
-        for (key, child, below) in keywords::children(map, &place) {
-            if !(hidden && key != "definitions" && key != "$defs") {
-                self.scan(child, &base, below, depth + 1)?;
+        for child in keywords::children(map) {
+            if !(hidden && child.key != "definitions" && child.key != "$defs") {
+                self.scan(child.node, &base, child.place(&place), depth + 1)?;
             }
         }
+        self.nodes.insert(node, (base, place));
         Ok(())
     }
 
@@ -394,7 +394,7 @@ impl<'a> Copier<'a> {
             }
         }
         for (key, value) in map {
-            let below = format!("{place}/{key}");
+            let below = || format!("{place}/{key}");
             let one = |copier: &mut Self, child: &'a Value, below: &str| {
                 copier.copy(child, &here, &ways, below, depth + 1)
             };
@@ -405,7 +405,7 @@ impl<'a> Copier<'a> {
                 "then" | "else" if !map.contains_key("if") => continue,
                 "minContains" | "maxContains" if !map.contains_key("contains") => continue,
                 "items" if value.is_array() => {
-                    let list = self.list(value, &here, &ways, &below, depth)?;
+                    let list = self.list(value, &here, &ways, &below(), depth)?;
                     if let Some(rest) = map.get("additionalItems") {
                         let rest = one(self, rest, &format!("{place}/additionalItems"))?;
                         out.insert("items".into(), rest);
@@ -422,7 +422,8 @@ impl<'a> Copier<'a> {
                         let (word, needs) = match needs {
                             Value::Array(_) => ("dependentRequired", needs.clone()),
                             schema => {
-                                ("dependentSchemas", one(self, schema, &format!("{below}/{name}"))?)
+                                let below = format!("{place}/{key}/{}", keywords::escape(name));
+                                ("dependentSchemas", one(self, schema, &below)?)
                             }
                         };
                         let place = out.entry(word).or_insert_with(|| json!({}));
@@ -442,14 +443,14 @@ impl<'a> Copier<'a> {
                     out.insert("exclusiveMaximum".into(), value.clone());
                     continue;
                 }
-                key if keywords::ONES.contains(&key) => one(self, value, &below)?,
+                key if keywords::ONES.contains(&key) => one(self, value, &below())?,
                 key if keywords::LISTS.contains(&key) => {
-                    self.list(value, &here, &ways, &below, depth)?
+                    self.list(value, &here, &ways, &below(), depth)?
                 }
                 key if MAPS.contains(&key) => {
                     let mut copied = Map::new();
                     for (name, child) in value.as_object().into_iter().flatten() {
-                        let below = format!("{below}/{}", keywords::escape(name));
+                        let below = format!("{place}/{key}/{}", keywords::escape(name));
                         copied.insert(name.clone(), one(self, child, &below)?);
                     }
                     Value::Object(copied)
