@@ -1,31 +1,31 @@
 //! Judges what a dialect is shown by what the tool's own schema says.
 //!
 //! An export that says it is exact gives the same verdict for every value. One that says it is
-//! wider refuses nothing that the tool accepts. Both are compared with one validator, so a quirk
-//! of the validator is on both sides.
+//! wider refuses nothing that the tool accepts. What the model sends is taken back first, as a call
+//! would be. Both are compared with one validator, so a quirk of the validator is on both sides.
 
-use haft::{Dialect, Formats, LossKind, Schema, Shown};
+use haft::{Arguments, Call, Dialect, Export, Formats, LossKind, Schema, Shown};
 use serde_json::{Map, Value, json};
 
 /// Says how an export and its source disagree about a value, if they do.
 ///
 /// # Errors
 /// Fails with a description of the disagreement.
-pub fn agrees(
-    dialect: Dialect,
-    shown: &Shown,
-    source: &Schema,
-    values: &[Value],
-) -> Result<(), String> {
+pub fn agrees(export: &Export, source: &Schema, values: &[Value]) -> Result<(), String> {
+    let [shown] = export.shown() else { return Err("one tool is not one tool".to_owned()) };
     let Some(tool) = &shown.tool else { return Ok(()) };
-    let exported = schema_of(dialect, tool);
+    let exported = schema_of(export.dialect(), tool);
     let judge = Schema::compile_with(&exported, Formats::Remarked)
         .map_err(|e| format!("what is shown is no schema: {e}\n{exported}"))?;
     let has = |kind| shown.report.iter().any(|loss| loss.kind == kind);
     for value in values {
         let Some(sent) = said(value, shown) else { continue };
         let sent = if shown.strict { filled(&sent, &exported, &exported, 40) } else { sent };
-        let (here, there) = (source.is_valid(value), judge.is_valid(&sent));
+        let call = Call::new("call", shown.name.as_str(), sent.clone());
+        let Arguments::Json(back) = export.restore(call).arguments else { continue };
+        let there = judge.is_valid(&sent);
+        // What may be sent is judged by what arrives; what must be sayable, by what was meant.
+        let here = source.is_valid(if there { &back } else { value });
         let is_right = match (here, there) {
             (true, false) => has(LossKind::Narrowed),
             (false, true) => has(LossKind::Widened),
@@ -33,7 +33,7 @@ pub fn agrees(
         };
         if !is_right {
             return Err(format!(
-                "the tool says {here}, the export says {there}\nvalue  {value}\nsent   {sent}\nsource {}\nshown  {exported}\nreport {:?}",
+                "the tool says {here}, the export says {there}\nvalue  {value}\nsent   {sent}\nback   {back}\nsource {}\nshown  {exported}\nreport {:?}",
                 source.source(),
                 shown.report,
             ));

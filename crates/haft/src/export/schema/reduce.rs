@@ -1,6 +1,8 @@
 //! Says a schema in a dialect that understands a part of the words: unions, types, and one word
 //! after the other.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -64,7 +66,14 @@ impl<'a> Lowering<'a> {
         place: &str,
         aim: Aim,
     ) -> Said {
-        let (mut own, rest) = self.flatten(map, place, &mut 0)?;
+        // What needs no flattening is borrowed; a copy on every level is what an export would cost most.
+        let (mut own, rest) = match map.contains_key("$ref") || map.contains_key("allOf") {
+            true => {
+                let (own, rest) = self.flatten(map, place, &mut 0)?;
+                (Cow::Owned(own), rest)
+            }
+            false => (Cow::Borrowed(map), Vec::new()),
+        };
         if own.get("not").is_some_and(|not| *not == json!({}) || *not == json!(true)) {
             return Ok(Value::Bool(false));
         }
@@ -80,7 +89,7 @@ impl<'a> Lowering<'a> {
                     self.lose(&at, "$ref", "it leads back to itself and was cut here", aim)?;
                     let only_objects = kinds(self.document, &part) == query::OBJECT;
                     if only_objects && !own.contains_key("type") {
-                        own.insert("type".into(), json!("object"));
+                        own.to_mut().insert("type".into(), json!("object"));
                     }
                 } else {
                     stays = Some(part);
@@ -97,7 +106,7 @@ impl<'a> Lowering<'a> {
                 let note = "it stands beside a reference that leads back to itself";
                 self.lose(place, first, note, aim)?;
             }
-            let mut around = own.clone();
+            let mut around = own.into_owned();
             around.retain(|key, _| !keywords::restricts(key));
             around.insert("$ref".into(), lone["$ref"].clone());
             let name = reference(&around).map(str::to_owned).unwrap_or_default();
@@ -106,7 +115,9 @@ impl<'a> Lowering<'a> {
         let has_union = own.contains_key("anyOf") || own.contains_key("oneOf");
         let looks_around = ["unevaluatedProperties", "unevaluatedItems"];
         for word in looks_around {
-            let Some(value) = own.get(word).cloned() else { continue };
+            if !own.contains_key(word) {
+                continue;
+            }
             let same = if word == "unevaluatedItems" { "items" } else { "additionalProperties" };
             let in_place = ["if", "dependentSchemas"];
             let tangled = lost_parts
@@ -114,14 +125,14 @@ impl<'a> Lowering<'a> {
                 || (word == "unevaluatedItems" && own.contains_key("contains"))
                 || (has_union && !self.union_is_disjoint(&own));
             let simple = !tangled;
-            own.shift_remove(word);
+            let Some(value) = own.to_mut().shift_remove(word) else { continue };
             if own.contains_key(same) || value == json!(true) {
                 // Everything has been looked at already, or everything goes.
             } else if simple && !has_union {
-                own.insert(same.into(), value);
+                own.to_mut().insert(same.into(), value);
             } else if simple && subset.lone_unions {
                 // Exactly one branch holds, so each can be closed by itself.
-                own.insert(word.into(), value);
+                own.to_mut().insert(word.into(), value);
             } else if subset.closed && value == json!(false) && word == "unevaluatedProperties" {
                 return Err(self.unfit(
                     place,
@@ -134,9 +145,9 @@ impl<'a> Lowering<'a> {
             }
         }
         if has_union {
-            self.union(subset, own, place, aim, told)
+            self.union(subset, own.into_owned(), place, aim, told)
         } else {
-            self.typed(subset, own, place, aim, told)
+            self.typed(subset, &own, place, aim, told)
         }
     }
 
@@ -172,10 +183,11 @@ impl<'a> Lowering<'a> {
             }
         }
         let Some(Value::Array(branches)) = own.shift_remove("anyOf") else {
-            return self.typed(subset, own, place, aim, told);
+            return self.typed(subset, &own, place, aim, told);
         };
-        let mut beside = own.clone();
-        beside.retain(|key, _| keywords::restricts(key));
+        let restricts = own.iter().filter(|(key, _)| keywords::restricts(key));
+        let beside: Map<String, Value> =
+            restricts.map(|(key, value)| (key.clone(), value.clone())).collect();
         let mut around = Map::new();
         notes(subset, &own, &mut around, &mut told);
         if !beside.is_empty() && !subset.lone_unions {
@@ -187,7 +199,7 @@ impl<'a> Lowering<'a> {
                     said => branches_said.push(said),
                 }
             }
-            let Value::Object(mut out) = self.typed(subset, own, place, aim, told)? else {
+            let Value::Object(mut out) = self.typed(subset, &own, place, aim, told)? else {
                 return Ok(Value::Bool(false));
             };
             return Ok(match branches_said.is_empty() {
@@ -286,7 +298,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn typed(
         &mut self,
         subset: &'a Subset,
-        own: Map<String, Value>,
+        own: &Map<String, Value>,
         place: &str,
         aim: Aim,
         told: Vec<String>,
@@ -304,14 +316,14 @@ impl<'a> Lowering<'a> {
             }
             _ => {}
         }
-        self.fields(subset, &own, place, aim, told)
+        self.fields(subset, own, place, aim, told)
     }
 
     /// Says a schema as one type, or as a union of one type each.
     pub(super) fn single(
         &mut self,
         subset: &'a Subset,
-        own: Map<String, Value>,
+        own: &Map<String, Value>,
         place: &str,
         aim: Aim,
         told: Vec<String>,
@@ -320,7 +332,8 @@ impl<'a> Lowering<'a> {
             Some(named) => types(named).into_iter().map(kind).fold(0, |a, b| a | b),
             None => query::ALL,
         };
-        if let Some(values) = query::own_values(&own) {
+        let own_values = query::own_values(own);
+        if let Some(values) = &own_values {
             wanted &= values.iter().map(|v| kind(type_of(v))).fold(0, |a, b| a | b);
         }
         let free = !own.keys().any(|key| keywords::restricts(key));
@@ -328,7 +341,7 @@ impl<'a> Lowering<'a> {
             let mut out = self.anything(subset, place, aim)?;
             if let Some(out) = out.as_object_mut() {
                 let mut told = told;
-                notes(subset, &own, out, &mut told);
+                notes(subset, own, out, &mut told);
                 text::append(out, &told);
             }
             return Ok(out);
@@ -353,9 +366,14 @@ impl<'a> Lowering<'a> {
         let apart = names.len() > 1;
         let mut said = Vec::new();
         for name in &names {
+            let is_said = own.get("type").is_some_and(|named| named == name);
+            if is_said && !apart && own_values.is_none() {
+                said.push(self.fields(subset, own, place, aim, told.clone())?);
+                continue;
+            }
             let mut one = own.clone();
             one.insert("type".into(), json!(name));
-            if let Some(values) = query::own_values(&own) {
+            if let Some(values) = &own_values {
                 let fits = |v: &&&Value| {
                     kind(type_of(v)) & kind(name) != 0 || (*name == "number" && v.is_number())
                 };
@@ -374,7 +392,7 @@ impl<'a> Lowering<'a> {
             0 if nullable => {
                 out.insert("type".into(), json!("null"));
                 let mut told = told;
-                notes(subset, &own, &mut out, &mut told);
+                notes(subset, own, &mut out, &mut told);
                 text::append(&mut out, &told);
                 return Ok(Value::Object(out));
             }
@@ -386,7 +404,7 @@ impl<'a> Lowering<'a> {
             _ => {
                 out.insert("anyOf".into(), Value::Array(said));
                 let mut told = told;
-                notes(subset, &own, &mut out, &mut told);
+                notes(subset, own, &mut out, &mut told);
                 text::append(&mut out, &told);
             }
         }

@@ -47,7 +47,9 @@ pub(crate) fn resolve(source: &Value) -> Result<Document, Unresolved> {
     };
     let mut index = Index { old: is_old(draft), ..Index::default() };
     let base: Rc<str> = Rc::from(HOME);
-    index.scan(source, &base, String::new(), 0)?;
+    if !stands_alone(source, index.old, 0) {
+        index.scan(source, &base, String::new(), 0)?;
+    }
     let mut copier = Copier {
         draft,
         index,
@@ -74,6 +76,28 @@ pub(crate) fn resolve(source: &Value) -> Result<Document, Unresolved> {
         definitions.insert(job.name, body);
     }
     Ok(Document { root, definitions, places: copier.places })
+}
+
+/// Whether nothing in a schema refers, or can be referred to. Most tools are such, and then nobody
+/// needs to know where everything stands. Names of properties may make it say no; that costs time
+/// and nothing else.
+fn stands_alone(node: &Value, old: bool, depth: usize) -> bool {
+    if depth > DEEPEST {
+        return false;
+    }
+    match node {
+        Value::Object(map) => map.iter().all(|(key, value)| {
+            let speaks = match key.as_str() {
+                "$defs" | "$comment" => false,
+                "$schema" => !value.as_str().is_some_and(|d| d.contains("//json-schema.org/")),
+                "id" => old,
+                key => key.starts_with('$'),
+            };
+            !speaks && stands_alone(value, old, depth + 1)
+        }),
+        Value::Array(list) => list.iter().all(|item| stands_alone(item, old, depth + 1)),
+        _ => true,
+    }
 }
 
 /// The address of a document that names none itself.
