@@ -49,3 +49,7 @@ snap:
 # Cost of one call and of a hundred at once, beside a bare call and two peers. `just bench --json`.
 bench *args:
     cargo run --release --package haft-benches -- {{ args }}
+
+# Each fuzz target for a while: `just fuzz` is a minute each, `just fuzz 600 streams` ten for one.
+fuzz *args:
+    scripts/fuzz {{ args }}

@@ -1,8 +1,10 @@
 //! Runs all subjects in interleaved rounds and prints the medians.
 //!
 //! In: subjects. Out: one row per case on stdout, as a table or as JSON lines. A round runs every case
-//! once, each with the same number of calls; the order is turned by one place per round, so that no
-//! case always follows the same neighbour. The first round warms up and is not counted.
+//! once, each case of a group with the same work; the order is turned by one place per round, so that
+//! no case always follows the same neighbour. The first round warms up and is not counted.
+//!
+//! Cases stand in groups. Ratios are taken to the first case of the group, within each round.
 
 use std::{hint::black_box, rc::Rc, time::Instant};
 
@@ -37,7 +39,7 @@ pub(crate) struct Options {
     json: bool,
     rounds: u32,
     calls: u32,
-    /// The one case to run, as for a profiler; its ratio is then to itself.
+    /// The one group or case to run, as for a profiler; a lone case's ratio is to itself.
     only: Option<String>,
 }
 
@@ -48,7 +50,8 @@ impl Options {
         let mut options = Self { json: false, rounds: 9, calls: 20_000, only: None };
         while let Some(arg) = args.next() {
             if arg == "--only" {
-                options.only = Some(args.next().ok_or("`--only` needs the name of a case")?);
+                options.only =
+                    Some(args.next().ok_or("`--only` needs the name of a group or a case")?);
                 continue;
             }
             let mut number = || -> Result<u32, String> {
@@ -66,17 +69,41 @@ impl Options {
     }
 }
 
-/// Runs a number of calls to their end.
+/// What the cases of a group are measured by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Call,
+    Tool,
+    Check,
+    Byte,
+}
+
+impl Unit {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Call => "call",
+            Self::Tool => "tool",
+            Self::Check => "check",
+            Self::Byte => "byte",
+        }
+    }
+}
+
+/// Does the work of a number of units to its end.
 type Run = Box<dyn Fn(&Runtime, u32)>;
 
 /// One row of the result.
 struct Case {
+    group: &'static str,
+    unit: Unit,
     name: String,
+    /// How many units one measurement is.
+    units: u32,
     run: Run,
     samples: Vec<Sample>,
 }
 
-/// What one case cost in one round, in nanoseconds per call.
+/// What one case cost in one round, in nanoseconds per unit.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     cpu: f64,
@@ -88,6 +115,7 @@ pub(crate) struct Bench {
     options: Options,
     runtime: Runtime,
     cases: Vec<Case>,
+    group: (&'static str, Unit),
     _pin: Vec<u8>,
 }
 
@@ -98,15 +126,29 @@ impl Bench {
         // The driver for time is there because a runtime under test may set timers.
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(|e| format!("cannot start the runtime: {e}"))?;
-        Ok(Self { options, runtime, cases: Vec::new(), _pin: pin })
+        let group = ("calls", Unit::Call);
+        Ok(Self { options, runtime, cases: Vec::new(), group, _pin: pin })
+    }
+
+    /// Begins a group, and returns how many units one measurement has by the options. The first case
+    /// that follows is what the others are compared with.
+    pub(crate) fn group(&mut self, name: &'static str, unit: Unit) -> u32 {
+        self.group = (name, unit);
+        self.options.calls
+    }
+
+    /// Waits for something that a case needs before it can begin.
+    pub(crate) fn wait<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
     }
 
     /// Adds a subject as two cases: one call after the other, and a hundred at once.
     pub(crate) fn add<S: Subject + 'static>(&mut self, name: &str, subject: S) {
         let subject = Rc::new(subject);
         let same = Rc::clone(&subject);
-        self.case(name.to_owned(), move |rt, calls| rt.block_on(subject.one(calls)));
-        self.case(format!("{name} x{FAN}"), move |rt, calls| {
+        let calls = self.options.calls;
+        self.case(name.to_owned(), calls, move |rt, calls| rt.block_on(subject.one(calls)));
+        self.case(format!("{name} x{FAN}"), calls, move |rt, calls| {
             rt.block_on(async {
                 for _ in 0..calls / FAN {
                     same.fan100().await;
@@ -115,24 +157,26 @@ impl Bench {
         });
     }
 
-    /// Adds one case.
-    pub(crate) fn case(&mut self, name: String, run: impl Fn(&Runtime, u32) + 'static) {
-        if self.options.only.as_ref().is_some_and(|only| *only != name) {
+    /// Adds one case that does so many units of its group at a time.
+    pub(crate) fn case(&mut self, name: String, units: u32, run: impl Fn(&Runtime, u32) + 'static) {
+        let (group, unit) = self.group;
+        if self.options.only.as_ref().is_some_and(|only| *only != name && only != group) {
             return;
         }
-        self.cases.push(Case { name, run: Box::new(run), samples: Vec::new() });
+        let run = Box::new(run);
+        self.cases.push(Case { group, unit, name, units: units.max(1), run, samples: Vec::new() });
     }
 
     /// Measures all cases and prints the result.
     pub(crate) fn run(mut self) {
         for case in &self.cases {
-            (case.run)(&self.runtime, self.options.calls);
+            (case.run)(&self.runtime, case.units);
         }
         let count = self.cases.len();
         for round in 0..self.options.rounds as usize {
             for place in 0..count {
                 let case = &mut self.cases[(round + place) % count];
-                case.samples.push(measure(&self.runtime, &case.run, self.options.calls));
+                case.samples.push(measure(&self.runtime, &case.run, case.units));
             }
         }
         self.print();
@@ -140,32 +184,47 @@ impl Bench {
 
     #[expect(clippy::print_stdout, reason = "the result of the command")]
     fn print(&self) {
-        let Some(floor) = self.cases.first() else { return };
-        if !self.options.json {
-            println!("{:<18} {:>12} {:>12} {:>10}", "case", "cpu ns/call", "wall ns/call", "ratio");
-        }
+        let mut group = "";
         for case in &self.cases {
+            let Some(floor) = self.cases.iter().find(|c| c.group == case.group) else { return };
             let cpu = median(case.samples.iter().map(|s| s.cpu));
             let wall = median(case.samples.iter().map(|s| s.wall));
             // Of CPU time, within each round: what slows a whole round down does not show.
             let pairs = case.samples.iter().zip(&floor.samples);
             let ratio = median(pairs.map(|(case, floor)| case.cpu / floor.cpu));
+            let unit = case.unit.as_str();
+            // A byte takes less than a nanosecond, and so does a tool that is only looked up.
+            let round = |x: f64| (x * 1000.0).round() / 1000.0;
             if self.options.json {
-                let cpu_samples: Vec<f64> = case.samples.iter().map(|s| s.cpu.round()).collect();
+                let cpu_samples: Vec<f64> = case.samples.iter().map(|s| round(s.cpu)).collect();
                 println!(
                     "{}",
                     json!({
+                        "group": case.group,
                         "case": case.name,
-                        "cpu_ns": cpu.round(),
-                        "wall_ns": wall.round(),
+                        "unit": unit,
+                        "cpu_ns": round(cpu),
+                        "wall_ns": round(wall),
                         "ratio": (ratio * 100.0).round() / 100.0,
                         "rounds": self.options.rounds,
-                        "calls": self.options.calls,
+                        "units": case.units,
                         "cpu_ns_by_round": cpu_samples,
                     })
                 );
-            } else {
-                println!("{:<18} {:>12.0} {:>12.0} {:>9.2}x", case.name, cpu, wall, ratio);
+                continue;
+            }
+            if group != case.group {
+                let (cpu, wall) = (format!("cpu ns/{unit}"), format!("wall ns/{unit}"));
+                let gap = if group.is_empty() { "" } else { "\n" };
+                println!("{gap}{:<26} {cpu:>13} {wall:>13} {:>10}", case.group, "ratio");
+                group = case.group;
+            }
+            let digits = if cpu < 100.0 { 2 } else { 0 };
+            print!("{:<26} {cpu:>13.digits$} {wall:>13.digits$} {ratio:>9.2}x", case.name);
+            match case.unit {
+                // Nanoseconds per byte, turned round.
+                Unit::Byte => println!(" {:>7.0} MB/s", 1000.0 / cpu),
+                _ => println!(),
             }
         }
     }
@@ -184,12 +243,12 @@ fn settled_heap() -> Vec<u8> {
 
 /// Measures one case once.
 #[expect(clippy::disallowed_methods, reason = "measuring is the one use of the real clock")]
-fn measure(runtime: &Runtime, run: &Run, calls: u32) -> Sample {
+fn measure(runtime: &Runtime, run: &Run, units: u32) -> Sample {
     let (cpu, wall) = (ProcessTime::now(), Instant::now());
-    run(runtime, calls);
+    run(runtime, units);
     let (cpu, wall) = (cpu.elapsed(), wall.elapsed());
-    let per_call = |time: std::time::Duration| time.as_secs_f64() * 1e9 / f64::from(calls);
-    Sample { cpu: per_call(cpu), wall: per_call(wall) }
+    let per_unit = |time: std::time::Duration| time.as_secs_f64() * 1e9 / f64::from(units);
+    Sample { cpu: per_unit(cpu), wall: per_unit(wall) }
 }
 
 /// Returns the middle value; of an even number, the upper of the two.

@@ -1,10 +1,11 @@
-//! What one tool call costs, beside a bare call and two peers, measured in one run.
+//! What tool calls cost, beside a bare call and two peers, and what stands around them: showing tools
+//! to a provider, checking arguments, reading streams. Measured in one run.
 //!
-//! Every subject has the same tool, `add(a, b) -> text`, and gets the arguments as JSON text, the way
+//! Every subject of a call has the same tool, `add(a, b) -> text`, and gets the arguments as JSON text, the way
 //! a model writes them. Rounds are interleaved, so a busy machine disturbs all subjects alike; read
 //! the ratios first and the nanoseconds second.
 //!
-//! `cargo run --release -p haft-benches [-- --json] [--rounds 9] [--calls 20000]`
+//! `cargo run --release -p haft-benches [-- --json] [--rounds 9] [--calls 20000] [--only export]`
 
 mod add;
 mod harness;
@@ -14,12 +15,24 @@ mod ours;
 mod agentkit;
 mod rig;
 
+mod toolbox;
+mod export;
+mod check;
+mod stream;
+#[expect(
+    clippy::unwrap_used,
+    dead_code,
+    reason = "the script of the tests, which is used here in part"
+)]
+#[path = "../../crates/haft/tests/it/script.rs"]
+mod script;
+
 use harness::{Bench, Options};
 
 fn main() -> Result<(), String> {
     let mut bench = Bench::new(Options::parse(std::env::args().skip(1))?)?;
 
-    // One line per subject. The first one is what the ratios are taken to.
+    // One line per subject. The first one of a group is what the ratios are taken to.
     bench.add("floor", floor::Floor::new());
     bench.add("floor-direct", floor::Direct::new());
     bench.add("haft", ours::Turn::new());
@@ -27,6 +40,10 @@ fn main() -> Result<(), String> {
     bench.add("rig-core", rig::Core::new());
     bench.add("rig-agent", rig::Agent::new());
     bench.add("agentkit", agentkit::Agentkit::new());
+
+    export::add(&mut bench);
+    check::add(&mut bench);
+    stream::add(&mut bench);
 
     bench.run();
     Ok(())

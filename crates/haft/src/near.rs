@@ -19,7 +19,11 @@ pub(crate) fn nearest<'a>(
                 return Some((0, name));
             }
             let distance = strsim::damerau_levenshtein(wrong, name);
-            let close = distance <= 2.min(wrong.chars().count().saturating_sub(1))
+            // A short name that the writer wrote out, or a long one that he cut off.
+            let begins = name.len() > 1
+                && (folded.starts_with(&fold(name)) || fold(name).starts_with(&folded));
+            let close = begins
+                || distance <= 2.min(wrong.chars().count().saturating_sub(1))
                 || strsim::jaro_winkler(wrong, name) >= 0.88;
             close.then_some((distance, name))
         })
@@ -42,6 +46,7 @@ mod tests {
         assert_eq!(nearest("readFile", names), Some("read_file"));
         assert_eq!(nearest("serach", names), Some("search"));
         assert_eq!(nearest("launch_rocket", names), None);
+        assert_eq!(nearest("equals", ["eq", "ne", "gt"]), Some("eq"));
         assert_eq!(nearest("", names), None);
         assert_eq!(nearest("search", [&*"search".repeat(1_000_000)]), None);
     }

@@ -7,7 +7,7 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use serde_json::{Map, Value};
@@ -33,8 +33,10 @@ pub struct Export {
     /// The schemas of strict tools, to tell which nulls were never meant.
     documents: HashMap<usize, Document>,
     request: Map<String, Value>,
-    tools: Arc<Value>,
-    text: String,
+    /// The tools of the request by themselves, and as text: made when somebody asks, because few
+    /// ask for more than one form.
+    tools: OnceLock<Arc<Value>>,
+    text: OnceLock<String>,
     unsaid: Vec<&'static str>,
 }
 
@@ -62,11 +64,6 @@ impl Export {
             .collect();
         let present: Vec<&Shown> = shown.iter().filter(|s| s.tool.is_some()).collect();
         let request = dialect.request(&present, options);
-        let tools = match dialect {
-            Dialect::Bedrock => &request["toolConfig"]["tools"],
-            _ => &request["tools"],
-        };
-        let tools = Arc::new(tools.clone());
         let mut by_name = HashMap::new();
         for (n, shown) in shown.iter().enumerate() {
             by_name.insert(shown.name.clone(), n);
@@ -75,7 +72,7 @@ impl Export {
             // A model may also use a tool's own name, from an older conversation.
             by_name.entry(shown.original.clone()).or_insert(n);
         }
-        let text = tools.to_string();
+        let (tools, text) = (OnceLock::new(), OnceLock::new());
         let unsaid = dialect.unsaid(options);
         Self { dialect, shown, by_name, documents, request, tools, text, unsaid }
     }
@@ -89,13 +86,21 @@ impl Export {
     /// Returns the tools as they sit in the request.
     #[must_use]
     pub fn tools(&self) -> &Arc<Value> {
-        &self.tools
+        self.tools.get_or_init(|| Arc::new(self.listed().clone()))
     }
 
     /// Returns the same as text; equal sets of tools give equal bytes.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.text
+        self.text.get_or_init(|| self.listed().to_string())
+    }
+
+    /// The tools where they stand in the request.
+    fn listed(&self) -> &Value {
+        match self.dialect {
+            Dialect::Bedrock => &self.request["toolConfig"]["tools"],
+            _ => &self.request["tools"],
+        }
     }
 
     /// Returns everything that the request says about tools: the tools, which one to call, whether

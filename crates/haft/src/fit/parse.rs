@@ -52,6 +52,28 @@ pub(crate) fn kind(value: &Value) -> &'static str {
     }
 }
 
+/// Returns whether a value says all that its text says: a number with more digits than a machine
+/// keeps, or a key that stands twice, would be lost. Blanks and escapes do not count.
+pub(crate) fn keeps_all(text: &str, value: &Value) -> bool {
+    let mut compact = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find('"') {
+        compact.extend(rest[..start].chars().filter(|c| !c.is_ascii_whitespace()));
+        let bytes = rest.as_bytes();
+        let mut end = start + 1;
+        while bytes.get(end).is_some_and(|byte| *byte != b'"') {
+            end += if bytes[end] == b'\\' { 2 } else { 1 };
+        }
+        let Some(literal) = rest.get(start..=end) else { return false };
+        let Ok(word) = serde_json::from_str::<Value>(literal) else { return false };
+        compact.push_str(&word.to_string());
+        rest = &rest[end + 1..];
+    }
+    compact.extend(rest.chars().filter(|c| !c.is_ascii_whitespace()));
+    let written = value.to_string();
+    compact == written
+}
+
 struct Strict;
 
 impl<'de> DeserializeSeed<'de> for Strict {

@@ -166,8 +166,9 @@ impl<'a> Places<'a> {
     }
 }
 
-fn is_marked(node: &Value) -> bool {
+pub(super) fn is_marked(node: &Value) -> bool {
     ["writeOnly", "x-secret"].iter().any(|k| node.get(*k) == Some(&Value::Bool(true)))
+        || node.get("format").is_some_and(|format| format == "password")
 }
 
 /// The nodes directly below one: what its properties and items are.

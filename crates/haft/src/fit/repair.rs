@@ -457,8 +457,9 @@ fn from_text(text: &str, at: &str, admits: impl Fn(&str) -> bool) -> Option<(Rep
         Value::Bool(_) => {
             (RepairKind::Boolean, admits("boolean") && matches!(text, "true" | "false"))
         }
-        Value::Array(_) => (RepairKind::Json, admits("array")),
-        Value::Object(_) => (RepairKind::Json, admits("object")),
+        // A number that would be cut stays text, with all that stands around it.
+        Value::Array(_) => (RepairKind::Json, admits("array") && parse::keeps_all(text, &value)),
+        Value::Object(_) => (RepairKind::Json, admits("object") && parse::keeps_all(text, &value)),
         Value::Null | Value::String(_) => return None,
     };
     // Text in text in text must not become deeper than text alone may be.

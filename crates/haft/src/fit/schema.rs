@@ -169,6 +169,40 @@ pub(crate) fn draft(schema: &Value) -> Result<Draft, String> {
     }
 }
 
+/// Words whose value is a map from names to schemas, so that its keys are no words.
+const NAMED: [&str; 5] =
+    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
+/// Words whose value is data.
+const DATA: [&str; 4] = ["enum", "const", "default", "examples"];
+
+fn mentions_dependencies(node: &Value) -> bool {
+    match node {
+        Value::Object(map) => {
+            map.contains_key("dependencies") || map.values().any(mentions_dependencies)
+        }
+        Value::Array(list) => list.iter().any(mentions_dependencies),
+        _ => false,
+    }
+}
+
+fn drop_dependencies(node: &mut Value, names: bool) {
+    match node {
+        Value::Object(map) => {
+            if !names {
+                map.shift_remove("dependencies");
+            }
+            for (key, value) in map {
+                let word = !names;
+                if !(word && DATA.contains(&key.as_str())) {
+                    drop_dependencies(value, word && NAMED.contains(&key.as_str()));
+                }
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(|item| drop_dependencies(item, false)),
+        _ => {}
+    }
+}
+
 /// Compiles offline and with bounded patterns: linear time where the pattern allows it, a backtrack
 /// limit where it needs look-around.
 fn build(schema: &Value, formats: Formats) -> Result<Validator, String> {
@@ -179,6 +213,14 @@ fn build(schema: &Value, formats: Formats) -> Result<Validator, String> {
             .should_ignore_unknown_formats(true)
     };
     let draft = draft(schema)?;
+    // The validator still knows a word that left the language in 2019; nobody else does.
+    let mut kept;
+    let mut schema = schema;
+    if matches!(draft, Draft::Draft201909 | Draft::Draft202012) && mentions_dependencies(schema) {
+        kept = schema.clone();
+        drop_dependencies(&mut kept, false);
+        schema = &kept;
+    }
     options()
         .with_draft(draft)
         .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_SIZE))
@@ -227,10 +269,7 @@ pub(super) fn depth(value: &Value) -> usize {
 fn marks_secrets(schema: &Value) -> bool {
     match schema {
         Value::Array(list) => list.iter().any(marks_secrets),
-        Value::Object(map) => {
-            ["writeOnly", "x-secret"].iter().any(|k| map.get(*k) == Some(&Value::Bool(true)))
-                || map.values().any(marks_secrets)
-        }
+        Value::Object(map) => super::places::is_marked(schema) || map.values().any(marks_secrets),
         _ => false,
     }
 }
@@ -294,6 +333,10 @@ mod tests {
             (json!({"$ref": "file:///etc/passwd"}), "file:///etc/passwd"),
             (json!({"pattern": "("}), "pattern"),
             (json!([1]), "\"object\""),
+            (
+                json!({"$schema": "https://example.com/own"}),
+                "`https://example.com/own` is no draft",
+            ),
         ] {
             let error = Schema::compile(&bad).expect_err(&bad.to_string());
             assert_eq!(error.kind(), ErrorKind::BadSchema, "{bad}");

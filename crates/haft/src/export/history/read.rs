@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::{At, Dialect, Media, Message, Own, Part, PastCall, PastResult, Said, Transcript, ids};
 use crate::{
     error::{Error, ErrorKind},
+    fit::parse,
     turn::Arguments,
 };
 
@@ -285,31 +286,9 @@ fn arguments_text(text: &str) -> Arguments {
         return Arguments::Json(Value::Object(Map::new()));
     }
     match serde_json::from_str::<Value>(text) {
-        Ok(value) if is_faithful(text, &value) => arguments_json(&value),
+        Ok(value) if parse::keeps_all(text, &value) => arguments_json(&value),
         _ => Arguments::Text(text.to_owned()),
     }
-}
-
-/// Returns whether the value says all that the text says: a key that stands twice, or a number with
-/// more digits than a machine keeps, would be lost.
-fn is_faithful(text: &str, value: &Value) -> bool {
-    let mut compact = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(start) = rest.find('"') {
-        compact.extend(rest[..start].chars().filter(|c| !c.is_ascii_whitespace()));
-        let bytes = rest.as_bytes();
-        let mut end = start + 1;
-        while bytes.get(end).is_some_and(|byte| *byte != b'"') {
-            end += if bytes[end] == b'\\' { 2 } else { 1 };
-        }
-        let Some(literal) = rest.get(start..=end) else { return false };
-        let Ok(word) = serde_json::from_str::<Value>(literal) else { return false };
-        compact.push_str(&word.to_string());
-        rest = &rest[end + 1..];
-    }
-    compact.extend(rest.chars().filter(|c| !c.is_ascii_whitespace()));
-    let whole = value.to_string();
-    compact == whole
 }
 
 /// Takes the mark of a failed call off its text.

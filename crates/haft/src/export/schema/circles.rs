@@ -2,36 +2,42 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{keywords, query::reference, resolve::Document};
 
 /// The definitions that a schema refers to, each once.
 pub(super) fn references(node: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    look(node, true, &mut |name, _| {
-        if !found.contains(name) {
-            found.push(name.clone());
-        }
-    });
+    if let Some(map) = node.as_object() {
+        refers(map, &mut found);
+    }
     found
 }
 
+/// Adds the definitions that a schema refers to, each once.
+pub(super) fn refers(map: &Map<String, Value>, found: &mut Vec<String>) {
+    look(map, true, &mut |name, _| {
+        if !found.iter().any(|known| known == name) {
+            found.push(name.to_owned());
+        }
+    });
+}
+
 /// Visits every reference, and says whether an optional property stands on the way to it.
-fn look(node: &Value, hard: bool, visit: &mut dyn FnMut(&String, bool)) {
-    let Some(map) = node.as_object() else { return };
+fn look(map: &Map<String, Value>, hard: bool, visit: &mut dyn FnMut(&str, bool)) {
     if let Some(name) = reference(map) {
-        visit(&name.to_owned(), hard);
+        visit(name, hard);
     }
-    for (key, child, place) in keywords::children(map, "") {
-        let optional = key == "properties" && {
-            let name = place.rsplit('/').next().unwrap_or_default();
+    for child in keywords::children(map) {
+        let Some(below) = child.node.as_object() else { continue };
+        // Nobody asks once it is soft.
+        let optional = hard && child.key == "properties" && {
             let required = map.get("required").and_then(Value::as_array);
-            !required.is_some_and(|list| {
-                list.iter().filter_map(Value::as_str).any(|n| keywords::escape(n) == name)
-            })
+            let name = child.name();
+            !required.is_some_and(|list| list.iter().any(|one| one.as_str() == name))
         };
-        look(child, hard && !optional, visit);
+        look(below, hard && !optional, visit);
     }
 }
 
@@ -39,9 +45,10 @@ fn look(node: &Value, hard: bool, visit: &mut dyn FnMut(&String, bool)) {
 fn edges(document: &Document, only_hard: bool) -> HashMap<&str, Vec<String>> {
     let lead = |body: &Value| {
         let mut found = Vec::new();
-        look(body, true, &mut |name, hard| {
-            if (hard || !only_hard) && !found.contains(name) {
-                found.push(name.clone());
+        let Some(map) = body.as_object() else { return found };
+        look(map, true, &mut |name, hard| {
+            if (hard || !only_hard) && !found.iter().any(|known| known == name) {
+                found.push(name.to_owned());
             }
         });
         found

@@ -131,7 +131,7 @@ impl<'a> Lowering<'a> {
             }
             let items = match (open, kinds_of_items.len()) {
                 (true, _) if subset.typing == Typing::Free => None,
-                (true, _) => Some(self.anything(subset, &format!("{place}/items"), aim)?),
+                (true, _) => Some(self.anything(subset, place, aim)?),
                 (false, 0) if subset.typing == Typing::Free => None,
                 // No item can stand there; something must be said all the same.
                 (false, 0) => Some(json!({"type": "string"})),
@@ -384,6 +384,9 @@ fn typed_by(values: &[&Value], out: &mut Map<String, Value>) {
         if !names.contains(&name) {
             names.push(name);
         }
+    }
+    if names.contains(&"number") {
+        names.retain(|name| *name != "integer");
     }
     match names[..] {
         [] => {}

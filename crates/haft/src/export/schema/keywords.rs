@@ -1,5 +1,7 @@
 //! Which words of JSON Schema hold schemas, and what they speak about.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 
 /// Words under which one schema stands.
@@ -82,39 +84,72 @@ pub(super) fn restricts(key: &str) -> bool {
         || OBJECT.contains(&key)
 }
 
-/// Goes through the schemas directly below one, of any draft, with where they stand.
-pub(super) fn children<'a>(
-    map: &'a Map<String, Value>,
-    place: &str,
-) -> Vec<(&'a str, &'a Value, String)> {
-    let mut found = Vec::new();
-    for (key, value) in map {
+/// A schema directly below another one.
+pub(super) struct Child<'a> {
+    /// The word under which it stands.
+    pub(super) key: &'a str,
+    step: Step<'a>,
+    pub(super) node: &'a Value,
+}
+
+/// How it stands under its word.
+enum Step<'a> {
+    Alone,
+    Nth(usize),
+    Named(&'a str),
+}
+
+impl<'a> Child<'a> {
+    /// Its name, where it has one.
+    pub(super) fn name(&self) -> Option<&'a str> {
+        match self.step {
+            Step::Named(name) => Some(name),
+            Step::Alone | Step::Nth(_) => None,
+        }
+    }
+
+    /// Where it stands, by where the schema above stands. Most who walk a schema never ask.
+    pub(super) fn place(&self, above: &str) -> String {
+        match self.step {
+            Step::Alone => format!("{above}/{}", self.key),
+            Step::Nth(n) => format!("{above}/{}/{n}", self.key),
+            Step::Named(name) => format!("{above}/{}/{}", self.key, escape(name)),
+        }
+    }
+}
+
+/// Goes through the schemas directly below one, of any draft.
+pub(super) fn children(map: &Map<String, Value>) -> impl Iterator<Item = Child<'_>> {
+    map.iter().flat_map(|(key, value)| {
         let key = key.as_str();
-        let named = MAPS.contains(&key) || ["$defs", "definitions", "dependencies"].contains(&key);
-        let below = format!("{place}/{key}");
+        // At most one of the three has anything.
+        let (mut named, mut list, mut alone) = (None, None, None);
         match value {
-            Value::Object(map) if named => {
-                for (name, child) in map {
-                    found.push((key, child, format!("{below}/{}", escape(name))));
-                }
-            }
-            Value::Array(list) if LISTS.contains(&key) || key == "items" => {
-                for (n, child) in list.iter().enumerate() {
-                    found.push((key, child, format!("{below}/{n}")));
-                }
-            }
+            Value::Object(map) if names_schemas(key) => named = Some(map),
+            Value::Array(items) if LISTS.contains(&key) || key == "items" => list = Some(items),
             Value::Object(_) | Value::Bool(_)
                 if ONES.contains(&key) || key == "additionalItems" || key == "contentSchema" =>
             {
-                found.push((key, value, below));
+                alone = Some(value);
             }
             _ => {}
         }
-    }
-    found
+        let named = named.into_iter().flatten();
+        let named = named.map(move |(name, node)| Child { key, step: Step::Named(name), node });
+        let list = list.into_iter().flatten().enumerate();
+        let list = list.map(move |(n, node)| Child { key, step: Step::Nth(n), node });
+        named.chain(list).chain(alone.map(|node| Child { key, step: Step::Alone, node }))
+    })
+}
+
+fn names_schemas(key: &str) -> bool {
+    MAPS.contains(&key) || ["$defs", "definitions", "dependencies"].contains(&key)
 }
 
 /// Writes a name as part of a JSON pointer.
-pub(super) fn escape(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
+pub(super) fn escape(name: &str) -> Cow<'_, str> {
+    match name.contains(['~', '/']) {
+        true => name.replace('~', "~0").replace('/', "~1").into(),
+        false => name.into(),
+    }
 }

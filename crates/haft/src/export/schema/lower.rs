@@ -22,6 +22,8 @@ use crate::export::report::{Loss, LossKind};
 
 /// More branches than this are not compared with each other.
 const COMPARED: usize = 60;
+/// More is not put together for one tool; an honest one needs a thousandth.
+const MOST_WORK: usize = 400_000;
 /// Merging goes no deeper than this in one place.
 const FOLDED: usize = 32;
 
@@ -129,6 +131,12 @@ pub(super) struct Lowering<'a> {
     /// Those that cannot be said exactly.
     inexact: HashSet<String>,
     parts: usize,
+    /// How much was put together so far.
+    work: usize,
+    /// Where the root's words stand, when it only refers to them.
+    pub(super) root_place: String,
+    /// Whether the document looks at which items were looked at; asked at every list.
+    watches_items: bool,
 }
 
 /// What could not be put together, with where it stands.
@@ -166,6 +174,9 @@ impl<'a> Lowering<'a> {
             exactly: HashSet::new(),
             inexact: HashSet::new(),
             parts: 0,
+            work: 0,
+            root_place: String::new(),
+            watches_items: rules.items && mentions(document, &["unevaluatedItems"]),
         }
     }
 
@@ -176,7 +187,8 @@ impl<'a> Lowering<'a> {
             return Err(self.unfit(&self.place(&name), "$ref", "it leads back to itself"));
         }
         let root = self.root()?;
-        let said = self.say(&Value::Object(root), "", Aim::Wider)?;
+        let place = std::mem::take(&mut self.root_place);
+        let said = self.say(&Value::Object(root), &place, Aim::Wider)?;
         let Value::Object(mut schema) = said else {
             return Err(self.unfit("", "", "no arguments at all would be accepted"));
         };
@@ -244,8 +256,12 @@ impl<'a> Lowering<'a> {
     /// Says one schema in a dialect that understands all words.
     fn plain(&mut self, node: &Value, place: &str, aim: Aim) -> Said {
         let Some(map) = node.as_object() else { return Ok(node.clone()) };
+        // What needs no folding is not copied; it would be, again on every level.
+        if !self.unfold || !(map.contains_key("$ref") || map.contains_key("allOf")) {
+            return self.plain_words(map, place, aim);
+        }
         let depth = self.open.len();
-        let folded = if self.unfold { self.fold(map, place)? } else { map.clone() };
+        let folded = self.fold(map, place)?;
         let said = self.plain_words(&folded, place, aim);
         self.open.truncate(depth);
         said
@@ -254,7 +270,7 @@ impl<'a> Lowering<'a> {
     fn plain_words(&mut self, map: &Map<String, Value>, place: &str, aim: Aim) -> Said {
         let mut out = Map::new();
         for (key, value) in map {
-            let below = format!("{place}/{key}");
+            let below = || format!("{place}/{key}");
             match key.as_str() {
                 "$ref" => {
                     if let Some(name) = reference(map) {
@@ -270,8 +286,8 @@ impl<'a> Lowering<'a> {
                 }
                 "oneOf" if !self.rules.one_of => {
                     let branches = value.as_array().map(Vec::as_slice).unwrap_or_default();
-                    self.exclusive(branches, &below, aim)?;
-                    let said = self.each(branches, &below, aim)?;
+                    self.exclusive(branches, &below(), aim)?;
+                    let said = self.each(branches, &below(), aim)?;
                     match out.contains_key("anyOf") || map.contains_key("anyOf") {
                         true => push(&mut out, "allOf", json!({"anyOf": said})),
                         false => out.insert("anyOf".into(), Value::Array(said)).map_or((), |_| ()),
@@ -280,7 +296,7 @@ impl<'a> Lowering<'a> {
                 // A list of further schemas may have been begun by what came before.
                 "allOf" => {
                     let parts = value.as_array().map(Vec::as_slice).unwrap_or_default();
-                    for said in self.each(parts, &below, aim)? {
+                    for said in self.each(parts, &below(), aim)? {
                         push(&mut out, "allOf", said);
                     }
                 }
@@ -292,17 +308,17 @@ impl<'a> Lowering<'a> {
                     self.turned(&mut out, map, key, place, aim)?;
                 }
                 key if keywords::ONES.contains(&key) => {
-                    let said = self.say(value, &below, aim)?;
+                    let said = self.say(value, &below(), aim)?;
                     out.insert(key.to_owned(), said);
                 }
                 key if keywords::LISTS.contains(&key) => {
                     let list = value.as_array().map(Vec::as_slice).unwrap_or_default();
-                    out.insert(key.to_owned(), Value::Array(self.each(list, &below, aim)?));
+                    out.insert(key.to_owned(), Value::Array(self.each(list, &below(), aim)?));
                 }
                 key if keywords::MAPS.contains(&key) => {
                     let mut said = Map::new();
                     for (name, child) in value.as_object().into_iter().flatten() {
-                        let below = format!("{below}/{}", keywords::escape(name));
+                        let below = format!("{place}/{key}/{}", keywords::escape(name));
                         said.insert(name.clone(), self.say(child, &below, aim)?);
                     }
                     out.insert(key.to_owned(), Value::Object(said));
@@ -322,7 +338,7 @@ impl<'a> Lowering<'a> {
             && !out.contains_key("items")
             && !out.contains_key("prefixItems")
         {
-            if mentions(self.document, &["unevaluatedItems"]) {
+            if self.watches_items {
                 self.lose(place, "unevaluatedItems", "every item counts as looked at", aim)?;
             }
             out.insert("items".into(), json!({}));
@@ -426,6 +442,11 @@ impl<'a> Lowering<'a> {
                 Value::Object(part) => {
                     let (part, more) = self.flatten(&part, &place, folded)?;
                     rest.extend(more);
+                    // Each merge copies what was merged before.
+                    self.work += 1 + size(&out) + size(&part);
+                    if self.work > MOST_WORK {
+                        return Err(self.unfit(&place, "allOf", "it has too many parts"));
+                    }
                     match merge(&out, &part) {
                         Some(merged) => out = merged,
                         None => rest.push((place, Value::Object(part))),
@@ -548,11 +569,22 @@ impl<'a> Lowering<'a> {
     }
 }
 
+/// How much a schema holds at its own level.
+fn size(map: &Map<String, Value>) -> usize {
+    map.values()
+        .map(|value| match value {
+            Value::Object(map) => map.len(),
+            Value::Array(list) => list.len(),
+            _ => 1,
+        })
+        .sum()
+}
+
 fn push(out: &mut Map<String, Value>, key: &str, value: Value) {
     match out.get_mut(key) {
         Some(Value::Array(list)) => list.push(value),
         _ => {
-            out.insert(key.to_owned(), json!([value]));
+            out.insert(key.to_owned(), Value::Array(vec![value]));
         }
     }
 }
@@ -560,7 +592,11 @@ fn push(out: &mut Map<String, Value>, key: &str, value: Value) {
 /// Leaves only the definitions that something refers to.
 fn prune(schema: &Map<String, Value>, definitions: &mut Map<String, Value>) {
     let mut reached: HashSet<String> = HashSet::new();
-    let mut waiting = super::circles::references(&Value::Object(schema.clone()));
+    if definitions.is_empty() {
+        return;
+    }
+    let mut waiting = Vec::new();
+    super::circles::refers(schema, &mut waiting);
     while let Some(name) = waiting.pop() {
         if reached.insert(name.clone())
             && let Some(body) = definitions.get(&name)

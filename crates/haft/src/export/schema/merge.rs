@@ -7,6 +7,9 @@ use serde_json::{Map, Number, Value, json};
 
 use super::keywords::NOTES;
 
+/// Longer lists of values are not compared value by value.
+const MOST_PAIRS: usize = 1_000_000;
+
 /// A schema that accepts nothing.
 pub(super) fn nothing() -> Map<String, Value> {
     let mut map = Map::new();
@@ -67,6 +70,9 @@ pub(super) fn merge(
             }
             "enum" => {
                 let (ours, theirs) = (ours.as_array()?, theirs.as_array()?);
+                if ours.len().saturating_mul(theirs.len()) > MOST_PAIRS {
+                    return None;
+                }
                 let kept: Vec<&Value> =
                     ours.iter().filter(|v| theirs.iter().any(|t| equal(v, t))).collect();
                 if kept.is_empty() {

@@ -6,8 +6,8 @@
 use serde_json::{Map, Value};
 
 use super::{
-    merge::equal,
-    query::{ARRAY, OBJECT, kinds, own_values, reference, takes_null},
+    merge::{equal, type_of},
+    query::{ARRAY, OBJECT, kind, kinds, own_values, reference, takes_null},
     resolve::Document,
 };
 
@@ -95,50 +95,66 @@ fn applying<'a>(
 ) -> Vec<Applying<'a>> {
     let mut found: Vec<Applying<'a>> = Vec::new();
     let mut waiting: Vec<(&Value, bool)> = schemas.into_iter().map(|s| (s, true)).collect();
-    while let Some((node, certain)) = waiting.pop() {
-        let Some(map) = node.as_object() else { continue };
-        if found.len() >= MANY {
-            break;
+    let mut unions: Vec<(&Vec<Value>, bool)> = Vec::new();
+    loop {
+        while let Some((node, certain)) = waiting.pop() {
+            let Some(map) = node.as_object() else { continue };
+            if found.len() >= MANY || found.iter().any(|f| std::ptr::eq(f.map, map)) {
+                continue;
+            }
+            found.push(Applying { map, certain });
+            let target = reference(map).and_then(|name| document.definitions.get(name));
+            waiting.extend(target.map(|target| (target, certain)));
+            let list = |key: &str| map.get(key).and_then(Value::as_array);
+            waiting.extend(list("allOf").into_iter().flatten().map(|part| (part, certain)));
+            unions.extend(["anyOf", "oneOf"].iter().filter_map(|u| Some((list(u)?, certain))));
         }
-        if found.iter().any(|f| std::ptr::eq(f.map, map)) {
-            continue;
-        }
-        found.push(Applying { map, certain });
-        let target = reference(map).and_then(|name| document.definitions.get(name));
-        waiting.extend(target.map(|target| (target, certain)));
-        let list = |key: &str| map.get(key).and_then(Value::as_array);
-        waiting.extend(list("allOf").into_iter().flatten().map(|part| (part, certain)));
-        for union in ["anyOf", "oneOf"] {
-            let branches: Vec<&Value> = list(union)
-                .into_iter()
-                .flatten()
-                .filter(|branch| !contradicts(document, branch, object))
-                .collect();
-            let only = branches.len() == 1;
-            waiting.extend(branches.into_iter().map(|branch| (branch, certain && only)));
-        }
+        // Last, because what certainly holds tells which branch can be meant.
+        let Some((union, certain)) = unions.pop() else { return found };
+        let branches: Vec<&Value> =
+            union.iter().filter(|branch| !contradicts(document, branch, object, &found)).collect();
+        let only = branches.len() == 1;
+        waiting.extend(branches.into_iter().map(|branch| (branch, certain && only)));
     }
-    found
 }
 
-/// Whether a value cannot be meant by a branch: another type, or another fixed value of a property.
-fn contradicts(document: &Document, branch: &Value, object: Option<&Map<String, Value>>) -> bool {
-    let kind = if object.is_some() { OBJECT } else { ARRAY };
-    if kinds(document, branch) & kind == 0 {
+/// Whether a value cannot be meant by a branch: another type, a property of another type or value,
+/// a required one that is missing or that only strict mode made null.
+fn contradicts(
+    document: &Document,
+    branch: &Value,
+    object: Option<&Map<String, Value>>,
+    certain: &[Applying<'_>],
+) -> bool {
+    let kind_of_value = if object.is_some() { OBJECT } else { ARRAY };
+    if kinds(document, branch) & kind_of_value == 0 {
         return true;
     }
     let Some(sent) = object else { return false };
     let mut node = Some(branch);
     let mut left = 8;
     while let Some(map) = node.and_then(Value::as_object) {
-        for (name, property) in
-            map.get("properties").and_then(Value::as_object).into_iter().flatten()
-        {
-            if let Some(values) = property.as_object().and_then(own_values)
-                && let Some(sent) = sent.get(name).filter(|v| !v.is_null())
-                && !values.iter().any(|v| equal(v, sent))
+        let named = map.get("properties").and_then(Value::as_object);
+        for (name, property) in named.into_iter().flatten() {
+            let Some(sent) = sent.get(name).filter(|v| !v.is_null()) else { continue };
+            let values = property.as_object().and_then(own_values);
+            if values.is_some_and(|values| !values.iter().any(|v| equal(v, sent)))
+                || kinds(document, property) & kind(type_of(sent)) == 0
             {
                 return true;
+            }
+        }
+        let required = map.get("required").and_then(Value::as_array);
+        for name in required.into_iter().flatten().filter_map(Value::as_str) {
+            let refuses = |property: Option<&Value>| {
+                property.is_some_and(|p| takes_null(document, p) == Some(false))
+            };
+            let refused = refuses(named.and_then(|named| named.get(name)))
+                || certain.iter().any(|s| s.certain && refuses(s.of(name)));
+            match sent.get(name) {
+                None => return true,
+                Some(Value::Null) if refused => return true,
+                Some(_) => {}
             }
         }
         left -= 1;
@@ -195,5 +211,42 @@ mod tests {
         let sent = |kind: &str| json!({"shape": {"kind": kind, "x": null}});
         assert_eq!(cleaned(schema.clone(), sent("a")), sent("a"), "required: the model must hear");
         assert_eq!(cleaned(schema, sent("b")), json!({"shape": {"kind": "b"}}));
+    }
+
+    #[test]
+    fn at_least_one_of_these_works_with_one() {
+        for word in ["anyOf", "oneOf"] {
+            let schema = json!({
+                "type": "object",
+                "properties": {"a": {"type": "string"}, "b": {"type": "integer"}},
+                word: [{"required": ["a"]}, {"required": ["b"]}],
+                "additionalProperties": false,
+            });
+            assert_eq!(cleaned(schema, json!({"a": "x", "b": null})), json!({"a": "x"}));
+        }
+        let either = json!({"properties": {"s": {"anyOf": [
+            {
+                "properties": {"path": {"type": "string"}, "line": {"type": "integer"}},
+                "required": ["path"],
+            },
+            {
+                "properties": {"url": {"type": "string"}, "line": {"type": "integer"}},
+                "required": ["url", "line"],
+            },
+        ]}}});
+        assert_eq!(
+            cleaned(either, json!({"s": {"path": "x", "line": null}})),
+            json!({"s": {"path": "x"}})
+        );
+        let typed = json!({"properties": {"v": {"anyOf": [
+            {"properties": {"n": {"type": "integer"}, "m": {"type": "string"}}, "required": ["m"]},
+            {
+                "properties": {"n": {"type": ["integer", "null"]}, "m": {"type": "integer"}},
+                "required": ["n"],
+            },
+        ]}}});
+        let both = |v: Value| cleaned(typed.clone(), json!({"v": v}))["v"].clone();
+        assert_eq!(both(json!({"n": null, "m": "s"})), json!({"m": "s"}));
+        assert_eq!(both(json!({"n": null, "m": null})), json!({"n": null}));
     }
 }

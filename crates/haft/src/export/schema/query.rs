@@ -225,7 +225,7 @@ pub(super) fn mentions(document: &Document, words: &[&str]) -> bool {
     fn look(node: &Value, words: &[&str]) -> bool {
         let Some(map) = node.as_object() else { return false };
         words.iter().any(|w| map.contains_key(*w))
-            || super::keywords::children(map, "").iter().any(|(_, child, _)| look(child, words))
+            || super::keywords::children(map).any(|child| look(child.node, words))
     }
     look(&document.root, words) || document.definitions.values().any(|d| look(d, words))
 }

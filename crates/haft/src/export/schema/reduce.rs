@@ -1,6 +1,8 @@
 //! Says a schema in a dialect that understands a part of the words: unions, types, and one word
 //! after the other.
 
+use std::{borrow::Cow, collections::HashSet};
+
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -69,7 +71,18 @@ impl<'a> Lowering<'a> {
         place: &str,
         aim: Aim,
     ) -> Said {
-        let (mut own, rest) = self.flatten(map, place, &mut 0)?;
+        // What stands for a reference alone is told with the place of what it means.
+        let alone = !map.keys().any(|key| key != "$ref" && keywords::restricts(key));
+        let meant = reference(map).filter(|_| alone).map(|name| self.place(name));
+        let place = meant.as_deref().unwrap_or(place);
+        // What needs no flattening is borrowed; a copy on every level is what an export would cost most.
+        let (mut own, rest) = match map.contains_key("$ref") || map.contains_key("allOf") {
+            true => {
+                let (own, rest) = self.flatten(map, place, &mut 0)?;
+                (Cow::Owned(own), rest)
+            }
+            false => (Cow::Borrowed(map), Vec::new()),
+        };
         if own.get("not").is_some_and(|not| *not == json!({}) || *not == json!(true)) {
             return Ok(Value::Bool(false));
         }
@@ -85,7 +98,7 @@ impl<'a> Lowering<'a> {
                     self.lose(&at, "$ref", "it leads back to itself and was cut here", aim)?;
                     let only_objects = kinds(self.document, &part) == query::OBJECT;
                     if only_objects && !own.contains_key("type") {
-                        own.insert("type".into(), json!("object"));
+                        own.to_mut().insert("type".into(), json!("object"));
                     }
                 } else {
                     stays = Some(part);
@@ -102,7 +115,7 @@ impl<'a> Lowering<'a> {
                 let note = "it stands beside a reference that leads back to itself";
                 self.lose(place, first, note, aim)?;
             }
-            let mut around = own.clone();
+            let mut around = own.into_owned();
             around.retain(|key, _| !keywords::restricts(key));
             around.insert("$ref".into(), lone["$ref"].clone());
             let name = reference(&around).map(str::to_owned).unwrap_or_default();
@@ -111,7 +124,9 @@ impl<'a> Lowering<'a> {
         let has_union = own.contains_key("anyOf") || own.contains_key("oneOf");
         let looks_around = ["unevaluatedProperties", "unevaluatedItems"];
         for word in looks_around {
-            let Some(value) = own.get(word).cloned() else { continue };
+            if !own.contains_key(word) {
+                continue;
+            }
             let same = if word == "unevaluatedItems" { "items" } else { "additionalProperties" };
             let in_place = ["if", "dependentSchemas"];
             let tangled = lost_parts
@@ -119,14 +134,14 @@ impl<'a> Lowering<'a> {
                 || (word == "unevaluatedItems" && own.contains_key("contains"))
                 || (has_union && !self.union_is_disjoint(&own));
             let simple = !tangled;
-            own.shift_remove(word);
+            let Some(value) = own.to_mut().shift_remove(word) else { continue };
             if own.contains_key(same) || value == json!(true) {
                 // Everything has been looked at already, or everything goes.
             } else if simple && !has_union {
-                own.insert(same.into(), value);
+                own.to_mut().insert(same.into(), value);
             } else if simple && subset.lone_unions {
                 // Exactly one branch holds, so each can be closed by itself.
-                own.insert(word.into(), value);
+                own.to_mut().insert(word.into(), value);
             } else if subset.closed && value == json!(false) && word == "unevaluatedProperties" {
                 return Err(self.unfit(
                     place,
@@ -139,9 +154,9 @@ impl<'a> Lowering<'a> {
             }
         }
         if has_union {
-            self.union(subset, own, place, aim, told)
+            self.union(subset, own.into_owned(), place, aim, told)
         } else {
-            self.typed(subset, own, place, aim, told)
+            self.typed(subset, &own, place, aim, told)
         }
     }
 
@@ -163,6 +178,7 @@ impl<'a> Lowering<'a> {
         aim: Aim,
         mut told: Vec<String>,
     ) -> Said {
+        let word = if own.contains_key("anyOf") { "anyOf" } else { "oneOf" };
         if let Some(one) = own.shift_remove("oneOf") {
             let below = format!("{place}/oneOf");
             let branches = one.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -175,22 +191,23 @@ impl<'a> Lowering<'a> {
             }
         }
         let Some(Value::Array(branches)) = own.shift_remove("anyOf") else {
-            return self.typed(subset, own, place, aim, told);
+            return self.typed(subset, &own, place, aim, told);
         };
-        let mut beside = own.clone();
-        beside.retain(|key, _| keywords::restricts(key));
+        let restricts = own.iter().filter(|(key, _)| keywords::restricts(key));
+        let beside: Map<String, Value> =
+            restricts.map(|(key, value)| (key.clone(), value.clone())).collect();
         let mut around = Map::new();
         self.notes(subset, &own, &mut around, &mut told, place);
         if !beside.is_empty() && !subset.lone_unions {
             // The union may stand beside other words.
             let mut branches_said = Vec::new();
             for (n, branch) in branches.iter().enumerate() {
-                match self.say(branch, &format!("{place}/anyOf/{n}"), aim)? {
+                match self.say(branch, &format!("{place}/{word}/{n}"), aim)? {
                     Value::Bool(false) => {}
                     said => branches_said.push(said),
                 }
             }
-            let Value::Object(mut out) = self.typed(subset, own, place, aim, told)? else {
+            let Value::Object(mut out) = self.typed(subset, &own, place, aim, told)? else {
                 return Ok(Value::Bool(false));
             };
             return Ok(match branches_said.is_empty() {
@@ -204,7 +221,7 @@ impl<'a> Lowering<'a> {
         let mut said: Vec<Value> = Vec::new();
         let mut nullable = false;
         for (n, branch) in branches.iter().enumerate() {
-            let below = format!("{place}/anyOf/{n}");
+            let below = format!("{place}/{word}/{n}");
             let depth = self.open.len();
             let branch = match branch {
                 Value::Object(map) if !beside.is_empty() => {
@@ -251,12 +268,9 @@ impl<'a> Lowering<'a> {
                 other => said.push(other),
             }
         }
-        let mut kept: Vec<Value> = Vec::new();
-        for branch in said {
-            if !kept.contains(&branch) {
-                kept.push(branch);
-            }
-        }
+        let mut seen = HashSet::new();
+        let mut kept: Vec<Value> =
+            said.into_iter().filter(|branch| seen.insert(branch.to_string())).collect();
         text::append(&mut around, &told);
         if nullable && kept.is_empty() {
             around.insert("type".into(), json!("null"));
@@ -289,7 +303,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn typed(
         &mut self,
         subset: &'a Subset,
-        own: Map<String, Value>,
+        own: &Map<String, Value>,
         place: &str,
         aim: Aim,
         told: Vec<String>,
@@ -307,14 +321,14 @@ impl<'a> Lowering<'a> {
             }
             _ => {}
         }
-        self.fields(subset, &own, place, aim, told)
+        self.fields(subset, own, place, aim, told)
     }
 
     /// Says a schema as one type, or as a union of one type each.
     pub(super) fn single(
         &mut self,
         subset: &'a Subset,
-        own: Map<String, Value>,
+        own: &Map<String, Value>,
         place: &str,
         aim: Aim,
         told: Vec<String>,
@@ -323,7 +337,8 @@ impl<'a> Lowering<'a> {
             Some(named) => types(named).into_iter().map(kind).fold(0, |a, b| a | b),
             None => query::ALL,
         };
-        if let Some(values) = query::own_values(&own) {
+        let own_values = query::own_values(own);
+        if let Some(values) = &own_values {
             wanted &= values.iter().map(|v| kind(type_of(v))).fold(0, |a, b| a | b);
         }
         let free = !own.keys().any(|key| keywords::restricts(key));
@@ -331,7 +346,7 @@ impl<'a> Lowering<'a> {
             let mut out = self.anything(subset, place, aim)?;
             if let Some(out) = out.as_object_mut() {
                 let mut told = told;
-                self.notes(subset, &own, out, &mut told, place);
+                self.notes(subset, own, out, &mut told, place);
                 text::append(out, &told);
             }
             return Ok(out);
@@ -356,9 +371,14 @@ impl<'a> Lowering<'a> {
         let apart = names.len() > 1;
         let mut said = Vec::new();
         for name in &names {
+            let is_said = own.get("type").is_some_and(|named| named == name);
+            if is_said && !apart && own_values.is_none() {
+                said.push(self.fields(subset, own, place, aim, told.clone())?);
+                continue;
+            }
             let mut one = own.clone();
             one.insert("type".into(), json!(name));
-            if let Some(values) = query::own_values(&own) {
+            if let Some(values) = &own_values {
                 let fits = |v: &&&Value| {
                     kind(type_of(v)) & kind(name) != 0 || (*name == "number" && v.is_number())
                 };
@@ -372,12 +392,14 @@ impl<'a> Lowering<'a> {
             let told = if apart { Vec::new() } else { told.clone() };
             said.push(self.fields(subset, &one, place, aim, told)?);
         }
+        // A type of which no value fits is not shown.
+        said.retain(|one| *one != json!(false));
         let mut out = Map::new();
         match said.len() {
             0 if nullable => {
                 out.insert("type".into(), json!("null"));
                 let mut told = told;
-                self.notes(subset, &own, &mut out, &mut told, place);
+                self.notes(subset, own, &mut out, &mut told, place);
                 text::append(&mut out, &told);
                 return Ok(Value::Object(out));
             }
@@ -389,7 +411,7 @@ impl<'a> Lowering<'a> {
             _ => {
                 out.insert("anyOf".into(), Value::Array(said));
                 let mut told = told;
-                self.notes(subset, &own, &mut out, &mut told, place);
+                self.notes(subset, own, &mut out, &mut told, place);
                 text::append(&mut out, &told);
             }
         }
@@ -413,6 +435,8 @@ impl<'a> Lowering<'a> {
             None => query::ALL,
         };
         let mut out = Map::new();
+        // First, because the other words are said as the type allows.
+        out.extend(own.get("type").map(|named| ("type".to_owned(), named.clone())));
         let mut objects_done = false;
         let mut arrays_done = false;
         for (key, value) in own {
@@ -428,9 +452,7 @@ impl<'a> Lowering<'a> {
                 continue;
             }
             match key {
-                "type" => {
-                    out.entry(key).or_insert_with(|| value.clone());
-                }
+                "type" => {}
                 "enum" | "const" => self.values(subset, own, &mut out, &mut told, place, aim)?,
                 "then" | "else" => {}
                 "if" => {

@@ -46,7 +46,9 @@ pub(crate) fn resolve(source: &Value) -> Result<Document, Unresolved> {
     let draft = draft(source).map_err(foreign)?;
     let mut index = Index { old: is_old(draft), ..Index::default() };
     let base: Rc<str> = Rc::from(HOME);
-    index.scan(source, &base, String::new(), 0)?;
+    if !stands_alone(source, index.old, 0) {
+        index.scan(source, &base, String::new(), 0)?;
+    }
     let mut copier = Copier {
         draft,
         index,
@@ -75,6 +77,28 @@ pub(crate) fn resolve(source: &Value) -> Result<Document, Unresolved> {
     Ok(Document { root, definitions, places: copier.places })
 }
 
+/// Whether nothing in a schema refers, or can be referred to. Most tools are such, and then nobody
+/// needs to know where everything stands. Names of properties may make it say no; that costs time
+/// and nothing else.
+fn stands_alone(node: &Value, old: bool, depth: usize) -> bool {
+    if depth > DEEPEST {
+        return false;
+    }
+    match node {
+        Value::Object(map) => map.iter().all(|(key, value)| {
+            let speaks = match key.as_str() {
+                "$defs" | "$comment" => false,
+                "$schema" => !value.as_str().is_some_and(|d| d.contains("//json-schema.org/")),
+                "id" => old,
+                key => key.starts_with('$'),
+            };
+            !speaks && stands_alone(value, old, depth + 1)
+        }),
+        Value::Array(list) => list.iter().all(|item| stands_alone(item, old, depth + 1)),
+        _ => true,
+    }
+}
+
 /// The address of a document that names none itself.
 const HOME: &str = "haft://tool/schema";
 
@@ -96,6 +120,8 @@ struct Index<'a> {
     dynamic: HashMap<String, Vec<(String, &'a Value)>>,
     /// Base address and place of every subschema, by identity.
     nodes: HashMap<*const Value, (Rc<str>, String)>,
+    /// Resources that are written in a draft of their own.
+    drafts: HashMap<String, Draft>,
     is_dynamic: bool,
 }
 
@@ -115,9 +141,10 @@ impl<'a> Index<'a> {
             });
         }
         let Some(map) = node.as_object() else { return Ok(()) };
-        if let Err(why) = draft(node) {
-            return Err(Unresolved { pointer: place, keyword: "$schema", why });
-        }
+        let own_draft = match draft(node) {
+            Ok(draft) => map.contains_key("$schema").then_some(draft),
+            Err(why) => return Err(Unresolved { pointer: place, keyword: "$schema", why }),
+        };
         let hidden = self.old && map.contains_key("$ref");
         let text = |key: &str| map.get(key).and_then(Value::as_str).filter(|_| !hidden);
         let mut base = Rc::clone(base);
@@ -149,12 +176,15 @@ impl<'a> Index<'a> {
             self.dynamic.entry(base.to_string()).or_default().push((name.to_owned(), node));
         }
         self.is_dynamic |= map.contains_key("$dynamicRef");
-        self.nodes.insert(node, (Rc::clone(&base), place.clone()));
-        for (key, child, below) in keywords::children(map, &place) {
-            if !(hidden && key != "definitions" && key != "$defs") {
-                self.scan(child, &base, below, depth + 1)?;
+        for child in keywords::children(map) {
+            if !(hidden && child.key != "definitions" && child.key != "$defs") {
+                self.scan(child.node, &base, child.place(&place), depth + 1)?;
             }
         }
+        if let Some(draft) = own_draft {
+            self.drafts.insert(base.to_string(), draft);
+        }
+        self.nodes.insert(node, (base, place));
         Ok(())
     }
 
@@ -369,7 +399,8 @@ impl<'a> Copier<'a> {
         }
         let here = self.index.base_of(node, base);
         let ways = if here == *base { Rc::clone(ways) } else { self.enter(&here, ways) };
-        let old = is_old(self.draft);
+        let draft = self.index.drafts.get(&*here).copied().unwrap_or(self.draft);
+        let old = is_old(draft);
         let mut out = Map::new();
         if let Some(reference) = map.get("$ref").and_then(Value::as_str) {
             let name = self.refer(reference, "$ref", &here, &ways, place)?;
@@ -379,7 +410,7 @@ impl<'a> Copier<'a> {
             }
         }
         let mut more = Vec::new();
-        let recursive = self.draft == Draft::Draft201909;
+        let recursive = draft == Draft::Draft201909;
         for (keyword, wanted) in [("$dynamicRef", !recursive), ("$recursiveRef", recursive)] {
             if let Some(reference) = map.get(keyword).and_then(Value::as_str).filter(|_| wanted) {
                 let name = self.refer(reference, keyword, &here, &ways, place)?;
@@ -387,7 +418,7 @@ impl<'a> Copier<'a> {
             }
         }
         for (key, value) in map {
-            let below = format!("{place}/{key}");
+            let below = || format!("{place}/{key}");
             let one = |copier: &mut Self, child: &'a Value, below: &str| {
                 copier.copy(child, &here, &ways, below, depth + 1)
             };
@@ -395,10 +426,12 @@ impl<'a> Copier<'a> {
                 "$ref" | "$dynamicRef" | "$recursiveRef" | "$schema" | "$id" | "$anchor"
                 | "$dynamicAnchor" | "$recursiveAnchor" | "$vocabulary" | "$comment" | "$defs"
                 | "definitions" | "id" | "nullable" | "contentSchema" => continue,
+                // A later draft's word means nothing in an earlier one.
+                key if keywords::restricts(key) && !draft.is_known_keyword(key) => continue,
                 "then" | "else" if !map.contains_key("if") => continue,
                 "minContains" | "maxContains" if !map.contains_key("contains") => continue,
                 "items" if value.is_array() => {
-                    let list = self.list(value, &here, &ways, &below, depth)?;
+                    let list = self.list(value, &here, &ways, &below(), depth)?;
                     if let Some(rest) = map.get("additionalItems") {
                         let rest = one(self, rest, &format!("{place}/additionalItems"))?;
                         out.insert("items".into(), rest);
@@ -410,12 +443,13 @@ impl<'a> Copier<'a> {
                 }
                 // Only meant something beside a list of items.
                 "additionalItems" => continue,
-                "dependencies" if old || self.draft == Draft::Draft201909 => {
+                "dependencies" if old => {
                     for (name, needs) in value.as_object().into_iter().flatten() {
                         let (word, needs) = match needs {
                             Value::Array(_) => ("dependentRequired", needs.clone()),
                             schema => {
-                                ("dependentSchemas", one(self, schema, &format!("{below}/{name}"))?)
+                                let below = format!("{place}/{key}/{}", keywords::escape(name));
+                                ("dependentSchemas", one(self, schema, &below)?)
                             }
                         };
                         let place = out.entry(word).or_insert_with(|| json!({}));
@@ -435,14 +469,14 @@ impl<'a> Copier<'a> {
                     out.insert("exclusiveMaximum".into(), value.clone());
                     continue;
                 }
-                key if keywords::ONES.contains(&key) => one(self, value, &below)?,
+                key if keywords::ONES.contains(&key) => one(self, value, &below())?,
                 key if keywords::LISTS.contains(&key) => {
-                    self.list(value, &here, &ways, &below, depth)?
+                    self.list(value, &here, &ways, &below(), depth)?
                 }
                 key if MAPS.contains(&key) => {
                     let mut copied = Map::new();
                     for (name, child) in value.as_object().into_iter().flatten() {
-                        let below = format!("{below}/{}", keywords::escape(name));
+                        let below = format!("{place}/{key}/{}", keywords::escape(name));
                         copied.insert(name.clone(), one(self, child, &below)?);
                     }
                     Value::Object(copied)
@@ -574,6 +608,30 @@ mod tests {
             "minimum": 1, "exclusiveMinimum": true,
         });
         assert_eq!(resolve(&four).unwrap().root, json!({"exclusiveMinimum": 1}));
+    }
+
+    #[test]
+    fn words_of_later_drafts_stay_silent() {
+        let seven = json!({
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "prefixItems": [{"type": "string"}], "unevaluatedProperties": false,
+            "dependentRequired": {"a": ["b"]}, "const": 1,
+        });
+        assert_eq!(resolve(&seven).unwrap().root, json!({"const": 1}));
+        let four = json!({"$schema": "http://json-schema.org/draft-04/schema#", "const": 1});
+        assert_eq!(resolve(&four).unwrap().root, json!({}));
+        let mixed = json!({
+            "properties": {"a": {
+                "$schema": "http://json-schema.org/draft-07/schema#",
+                "$id": "https://example.com/a",
+                "prefixItems": [false],
+            }},
+            "prefixItems": [true], "dependencies": {"a": ["b"]},
+        });
+        assert_eq!(
+            resolve(&mixed).unwrap().root,
+            json!({"properties": {"a": {}}, "prefixItems": [true]})
+        );
     }
 
     #[test]

@@ -27,6 +27,12 @@ impl Lowering<'_> {
         let (bans_all, bans_unions) = (bans("allOf"), [bans("anyOf"), bans("oneOf")]);
         let mut lost = false;
         if own.contains_key("$ref") || (bans_all && own.contains_key("allOf")) {
+            let alone =
+                !own.keys().any(|key| key != "$ref" && keywords::restricts(key) && key != "type");
+            self.root_place = super::query::reference(&own)
+                .filter(|_| alone)
+                .map(|name| self.place(name))
+                .unwrap_or_default();
             let (flat, rest) = self.flatten(&own, "", &mut 0)?;
             own = flat;
             for (place, part) in rest {
@@ -128,6 +134,12 @@ impl Lowering<'_> {
                 map.shift_remove("unevaluatedProperties");
                 forms.push(Form { map, whole });
             }
+        }
+        if forms.len() > MOST_FORMS {
+            let note = format!("more than {MOST_FORMS} forms are not shown as one object");
+            self.lose(&below, word, note, Aim::Wider)?;
+            own.shift_remove("unevaluatedProperties");
+            return Ok(true);
         }
         if forms.is_empty() {
             return Err(self.unfit(&below, word, "none of its forms can hold"));
@@ -281,6 +293,9 @@ impl Lowering<'_> {
     }
 }
 
+/// More forms than this are no help to anyone.
+const MOST_FORMS: usize = 256;
+
 /// One of the objects that a union offers.
 struct Form {
     map: Map<String, Value>,
@@ -336,6 +351,11 @@ fn tell_forms(forms: &[Form]) -> String {
     let mut text = "give one of these sets of arguments:".to_owned();
     for (n, form) in forms.iter().take(12).enumerate() {
         let mut words = Vec::new();
+        for name in form.required().filter_map(Value::as_str) {
+            if !form.properties().any(|(known, _)| known == name) {
+                words.push(name.to_owned());
+            }
+        }
         for (name, schema) in form.properties() {
             let fixed = schema.get("const").map(|value| format!(" = {value}")).unwrap_or_default();
             let needed = form.required().any(|r| r == name);

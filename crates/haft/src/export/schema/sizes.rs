@@ -39,8 +39,8 @@ pub(crate) fn choices(tool: &Value) -> (usize, usize) {
                 || property.get("type").is_some_and(Value::is_array);
             sum.1 += usize::from(is_union);
         }
-        for (_, child, _) in keywords::children(map, "") {
-            look(child, sum);
+        for child in keywords::children(map) {
+            look(child.node, sum);
         }
     }
     let schema = tool.get("input_schema").or_else(|| tool.pointer("/toolSpec/inputSchema/json"));
@@ -75,8 +75,8 @@ impl Sums {
             }
         }
         self.characters += map.get("const").and_then(Value::as_str).map_or(0, length);
-        for (_, child, _) in keywords::children(map, "") {
-            if let Some(child) = child.as_object() {
+        for child in keywords::children(map) {
+            if let Some(child) = child.node.as_object() {
                 self.count(child, limits)?;
             }
         }
@@ -109,10 +109,10 @@ fn depth<'a>(
         return found;
     }
     let mut deepest = 0;
-    for (key, child, _) in keywords::children(map, "") {
-        if key != "$defs"
+    for child in keywords::children(map) {
+        if child.key != "$defs"
             && deepest <= most
-            && let Some(child) = child.as_object()
+            && let Some(child) = child.node.as_object()
         {
             deepest = deepest.max(depth(root, child, open, most, fuel));
         }

@@ -71,11 +71,11 @@ fn plain_pattern(pattern: &str) -> bool {
     looks_straight(pattern) && escapes && counts
 }
 
-pub(super) fn tool(dressed: &Dressed<'_>, options: &Options) -> Value {
+pub(super) fn tool(dressed: Dressed<'_>, options: &Options) -> Value {
     let mut tool = Map::new();
     tool.insert("name".into(), json!(dressed.name));
     describe(&mut tool, &dressed.description);
-    tool.insert("input_schema".into(), Value::Object(dressed.schema.clone()));
+    tool.insert("input_schema".into(), Value::Object(dressed.schema));
     if dressed.strict {
         tool.insert("strict".into(), json!(true));
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Dressed, anthropic, describe};
+use super::{Dressed, anthropic, describe, holding};
 use crate::export::{
     options::{Choice, Keep, Options},
     schema::Rules,
@@ -11,15 +11,15 @@ use crate::export::{
 /// Claude's rules hold for Claude here, and the other families take no more than it does.
 pub(super) const PLAIN: Rules = Rules { ..anthropic::PLAIN };
 
-pub(super) fn tool(dressed: &Dressed<'_>) -> Value {
+pub(super) fn tool(dressed: Dressed<'_>) -> Value {
     let mut spec = Map::new();
     spec.insert("name".into(), json!(dressed.name));
     describe(&mut spec, &dressed.description);
-    spec.insert("inputSchema".into(), json!({"json": dressed.schema}));
+    spec.insert("inputSchema".into(), holding("json", Value::Object(dressed.schema)));
     if dressed.strict {
         spec.insert("strict".into(), json!(true));
     }
-    json!({"toolSpec": spec})
+    holding("toolSpec", Value::Object(spec))
 }
 
 pub(super) fn request(

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Dressed, describe, looks_straight};
+use super::{Dressed, describe, holding, looks_straight};
 use crate::export::{
     options::{Choice, Options},
     schema::{Limits, References, Rules, Subset, Typing, Values, Words},
@@ -94,15 +94,15 @@ fn word(name: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-pub(super) fn parameters(dressed: &Dressed<'_>) -> Value {
+pub(super) fn parameters(dressed: Dressed<'_>) -> Value {
     declaration(dressed, "parameters")
 }
 
-pub(super) fn json_schema(dressed: &Dressed<'_>) -> Value {
+pub(super) fn json_schema(dressed: Dressed<'_>) -> Value {
     declaration(dressed, "parametersJsonSchema")
 }
 
-fn declaration(dressed: &Dressed<'_>, field: &str) -> Value {
+fn declaration(dressed: Dressed<'_>, field: &str) -> Value {
     let mut tool = Map::new();
     tool.insert("name".into(), json!(dressed.name));
     describe(&mut tool, &dressed.description);
@@ -112,7 +112,7 @@ fn declaration(dressed: &Dressed<'_>, field: &str) -> Value {
         .iter()
         .all(|(key, value)| key == "type" || (key == "properties" && *value == json!({})));
     if !has_none {
-        tool.insert(field.into(), Value::Object(dressed.schema.clone()));
+        tool.insert(field.into(), Value::Object(dressed.schema));
     }
     Value::Object(tool)
 }
@@ -123,7 +123,8 @@ pub(super) fn request(
     named: &dyn Fn(&str) -> String,
 ) -> Map<String, Value> {
     let mut request = Map::new();
-    request.insert("tools".into(), json!([{"functionDeclarations": tools}]));
+    let declared = holding("functionDeclarations", Value::Array(tools));
+    request.insert("tools".into(), Value::Array(vec![declared]));
     let calling = match &options.choice {
         None => None,
         Some(Choice::Auto) => Some(json!({"mode": "AUTO"})),

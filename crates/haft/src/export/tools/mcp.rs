@@ -7,14 +7,14 @@ use crate::export::schema::Rules;
 
 pub(super) const PLAIN: Rules = Rules { strangers: true, ..Rules::PLAIN };
 
-pub(super) fn tool(dressed: &Dressed<'_>) -> Value {
+pub(super) fn tool(dressed: Dressed<'_>) -> Value {
     let mut tool = Map::new();
     tool.insert("name".into(), json!(dressed.name));
     if let Some(title) = dressed.definition.title {
         tool.insert("title".into(), json!(title));
     }
     describe(&mut tool, &dressed.description);
-    tool.insert("inputSchema".into(), Value::Object(dressed.schema.clone()));
+    tool.insert("inputSchema".into(), Value::Object(dressed.schema));
     if let Some(output) = dressed.definition.output.filter(|o| o["type"] == "object") {
         tool.insert("outputSchema".into(), output.clone());
     }

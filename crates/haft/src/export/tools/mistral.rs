@@ -17,8 +17,8 @@ pub(super) const PLAIN: Rules = Rules {
     ..Rules::PLAIN
 };
 
-pub(super) fn tool(dressed: &Dressed<'_>) -> Value {
-    json!({"type": "function", "function": openai::function(dressed)})
+pub(super) fn tool(dressed: Dressed<'_>) -> Value {
+    openai::typed(openai::function(dressed))
 }
 
 pub(super) fn request(

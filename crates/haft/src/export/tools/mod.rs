@@ -195,7 +195,7 @@ impl Dialect {
         matches!(self, Self::OpenAiResponses | Self::OpenAiChat)
     }
 
-    fn dress(self, dressed: &Dressed<'_>, options: &Options) -> Value {
+    fn dress(self, dressed: Dressed<'_>, options: &Options) -> Value {
         match self {
             Self::Anthropic => anthropic::tool(dressed, options),
             Self::OpenAiResponses => openai::responses(dressed, options),
@@ -326,7 +326,7 @@ impl Dialect {
             description = format!("{description}{gap}Arguments: {}.", told.join("; "));
         }
         let dressed = Dressed { definition, name, description, schema, strict };
-        let tool = self.dress(&dressed, options);
+        let tool = self.dress(dressed, options);
         Shown {
             original: definition.name.to_owned(),
             name: name.to_owned(),
@@ -372,6 +372,13 @@ fn bare(pointer: &str, keyword: &str, why: &str, input: &Value) -> Lowered {
         told: vec![format!("an object that matches this JSON Schema: {told}")],
         renamed: Vec::new(),
     }
+}
+
+/// An object with one member. The macro for JSON would copy the value.
+fn holding(key: &str, value: Value) -> Value {
+    let mut map = Map::new();
+    map.insert(key.to_owned(), value);
+    Value::Object(map)
 }
 
 /// Puts a text in unless it is empty.

@@ -8,12 +8,12 @@ use crate::export::schema::Rules;
 
 pub(super) const PLAIN: Rules = Rules { ..mistral::PLAIN };
 
-pub(super) fn tool(dressed: &Dressed<'_>) -> Value {
+pub(super) fn tool(dressed: Dressed<'_>) -> Value {
     let mut function = openai::function(dressed);
     if let Some(Value::Object(parameters)) = function.get_mut("parameters") {
         without_booleans(parameters);
     }
-    json!({"type": "function", "function": function})
+    openai::typed(function)
 }
 
 /// Writes `true` and `false` as the objects that mean the same: client and server read a property

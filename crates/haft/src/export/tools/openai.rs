@@ -71,12 +71,12 @@ pub(super) const STRICT: Rules = Rules {
     ..Rules::PLAIN
 };
 
-pub(super) fn responses(dressed: &Dressed<'_>, options: &Options) -> Value {
+pub(super) fn responses(dressed: Dressed<'_>, options: &Options) -> Value {
     let mut tool = Map::new();
     tool.insert("type".into(), json!("function"));
     tool.insert("name".into(), json!(dressed.name));
     describe(&mut tool, &dressed.description);
-    tool.insert("parameters".into(), Value::Object(dressed.schema.clone()));
+    tool.insert("parameters".into(), Value::Object(dressed.schema));
     // Left out, the server would decide by itself.
     tool.insert("strict".into(), json!(dressed.strict));
     if options.output
@@ -90,20 +90,29 @@ pub(super) fn responses(dressed: &Dressed<'_>, options: &Options) -> Value {
     Value::Object(tool)
 }
 
-pub(super) fn chat(dressed: &Dressed<'_>) -> Value {
+pub(super) fn chat(dressed: Dressed<'_>) -> Value {
+    let strict = dressed.strict;
     let mut function = function(dressed);
-    if dressed.strict {
+    if strict {
         function.insert("strict".into(), json!(true));
     }
-    json!({"type": "function", "function": function})
+    typed(function)
+}
+
+/// Wraps a function as Chat does. The macro would copy what stands in it.
+pub(super) fn typed(function: Map<String, Value>) -> Value {
+    let mut tool = Map::new();
+    tool.insert("type".into(), json!("function"));
+    tool.insert("function".into(), Value::Object(function));
+    Value::Object(tool)
 }
 
 /// The function object that Chat has, and those who copied it.
-pub(super) fn function(dressed: &Dressed<'_>) -> Map<String, Value> {
+pub(super) fn function(dressed: Dressed<'_>) -> Map<String, Value> {
     let mut function = Map::new();
     function.insert("name".into(), json!(dressed.name));
     describe(&mut function, &dressed.description);
-    function.insert("parameters".into(), Value::Object(dressed.schema.clone()));
+    function.insert("parameters".into(), Value::Object(dressed.schema));
     function
 }
 

@@ -1,0 +1,60 @@
+//! However the bytes of a stream are cut, they say the same.
+#![no_main]
+
+use haft::{Call, Dialect, Stop};
+use libfuzzer_sys::fuzz_target;
+use serde_json::Value;
+
+/// What a stream said: its calls, how it ended, its message, and what spoilt it.
+#[derive(Debug, PartialEq)]
+struct Said {
+    calls: Vec<Call>,
+    stop: Stop,
+    message: Value,
+    problem: Option<String>,
+}
+
+fn said<'a>(dialect: Dialect, pieces: impl Iterator<Item = &'a [u8]>) -> Said {
+    let mut stream = dialect.stream();
+    let mut calls: Vec<Call> = pieces.flat_map(|piece| stream.feed(piece)).collect();
+    let ended = stream.finish();
+    calls.extend(ended.calls);
+    Said {
+        calls,
+        stop: ended.stop,
+        message: ended.message,
+        problem: ended.problem.map(|problem| problem.to_string()),
+    }
+}
+
+/// Cuts bytes into pieces of uneven length, always the same for the same bytes.
+fn uneven(bytes: &[u8]) -> Vec<&[u8]> {
+    let mut pieces = Vec::new();
+    let mut rest = bytes;
+    let mut size = 7;
+    while !rest.is_empty() {
+        size = (size * 5 + usize::from(rest[0])) % 61;
+        let (piece, behind) = rest.split_at(size.min(rest.len()));
+        pieces.push(piece);
+        rest = behind;
+        size += 1;
+    }
+    pieces
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    for dialect in Dialect::ALL.iter().copied() {
+        let whole = said(dialect, std::iter::once(bytes));
+        let cut = said(dialect, uneven(bytes).into_iter());
+        assert_eq!(whole, cut, "{dialect}, cut unevenly");
+        if bytes.len() <= 512 {
+            let single = said(dialect, bytes.chunks(1));
+            assert_eq!(whole, single, "{dialect}, byte by byte");
+        }
+        assert!(
+            whole.problem.is_none() || whole.stop == Stop::Unknown,
+            "{dialect}: spoilt, yet {:?}",
+            whole.stop
+        );
+    }
+});
