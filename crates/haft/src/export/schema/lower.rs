@@ -243,7 +243,9 @@ impl<'a> Lowering<'a> {
     /// Says one schema. `false` means that it accepts nothing.
     pub(super) fn say(&mut self, node: &Value, place: &str, aim: Aim) -> Said {
         self.parts += 1;
-        if self.parts > self.rules.limits.parts {
+        // What is passed on as it is does not grow.
+        let grows = self.unfold || self.rules.subset().is_some();
+        if grows && self.parts > self.rules.limits.parts {
             let why = format!("it grows beyond {} parts", self.rules.limits.parts);
             return Err(Unfit { large: true, ..self.unfit(place, "$ref", why) });
         }
@@ -445,7 +447,8 @@ impl<'a> Lowering<'a> {
                     // Each merge copies what was merged before.
                     self.work += 1 + size(&out) + size(&part);
                     if self.work > MOST_WORK {
-                        return Err(self.unfit(&place, "allOf", "it has too many parts"));
+                        let unfit = self.unfit(&place, "allOf", "it has too many parts");
+                        return Err(Unfit { large: self.unfold, ..unfit });
                     }
                     match merge(&out, &part) {
                         Some(merged) => out = merged,
