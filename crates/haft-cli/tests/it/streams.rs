@@ -103,6 +103,13 @@ fn what_is_no_stream_is_told() {
     assert_snapshot!(haft_fed("dispatch --stream --dialect gemini", b"garbage").page(), @r"
     exit 1
     --- stderr
+    error: this is no gemini stream that can be read: it begins neither like events nor like JSON
+    hint: give the body without compression and without the sizes of HTTP chunks
+    hint: without `--stream` a complete response is read
+    ");
+    assert_snapshot!(haft_fed("dispatch --stream --dialect gemini", b"data: {}\n\n").page(), @r"
+    exit 1
+    --- stderr
     error: this is no whole gemini stream: it ended before any call and without its end mark
     ");
     assert_snapshot!(haft_fed("dispatch --stream", b"").page(), @r"

@@ -34,6 +34,8 @@ pub struct Intake {
     planner: Planner,
     /// The ids of all rows, once there are more than a few.
     ids: HashSet<CallId, ahash::RandomState>,
+    /// The ids that came looking like a nested call's; such a call has another.
+    odd: HashSet<CallId, ahash::RandomState>,
     rows: SmallVec<[Row; 1]>,
     /// The batch that is at work.
     current: usize,
@@ -85,6 +87,7 @@ impl Intake {
             aborted: None,
             planner: Planner::default(),
             ids: HashSet::default(),
+            odd: HashSet::default(),
             rows: SmallVec::new(),
             current: 0,
             unstarted: 0,
@@ -142,21 +145,27 @@ impl Intake {
     }
 
     /// Makes sure the call has an id of its own; returns the id it came with if that was taken.
+    ///
+    /// Ids that are given later are not known yet, so a new one looks like none that a provider
+    /// writes: a call that comes with its own must not be refused for one that was made up.
     fn name(&mut self, call: &mut Call) -> Option<CallId> {
-        // An id that looks like a nested call's is as good as none.
-        let came_empty = call.id.as_str().is_empty() || call.id.looks_nested();
-        let came = (came_empty || self.is_taken(&call.id)).then(|| call.id.clone());
-        if let Some(came) = &came {
-            let stem = if came_empty { "call" } else { came.as_str() };
+        // An id that looks like a nested call's is as good as none, but still the call's own.
+        let is_odd = call.id.looks_nested();
+        let is_twice = match is_odd {
+            true => !self.odd.insert(call.id.clone()),
+            false => !call.id.as_str().is_empty() && self.is_taken(&call.id),
+        };
+        let mut came = None;
+        if is_odd || is_twice || call.id.as_str().is_empty() {
             let fresh = (self.rows.len() + 1..)
-                .map(|n| CallId::from(format!("{stem}-{n}")))
+                .map(|n| CallId::from(format!("haft-{n}")))
                 .find(|id| !self.is_taken(id));
-            call.id = fresh.unwrap_or_default();
+            came = Some(std::mem::replace(&mut call.id, fresh.unwrap_or_default()));
         }
         if self.rows.len() >= FEW {
             self.ids.insert(call.id.clone());
         }
-        came.filter(|_| !came_empty)
+        came.filter(|_| is_twice)
     }
 
     /// Looks among a few ids one by one, and among many by their hash.

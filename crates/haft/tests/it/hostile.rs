@@ -270,7 +270,7 @@ async fn an_id_that_looks_nested_is_minted_anew() {
     let turn = runtime.run().turn().await.unwrap();
     let call = |id: &str| Call::new(id, "t", json!({}));
     let answers = turn.run(vec![call("a"), call("a>1")]).await;
-    assert_eq!(ends(&answers), ["a ok", "call-2 ok"]);
+    assert_eq!(ends(&answers), ["a ok", "haft-2 ok"]);
 }
 
 #[tokio::test]

@@ -20,6 +20,7 @@ mod dialects;
 mod script;
 mod wire;
 mod wire_streams;
+mod wire_odd;
 mod history;
 mod bodies;
 mod chaos;

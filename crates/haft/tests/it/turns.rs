@@ -133,8 +133,8 @@ async fn bad_input_is_answered_and_siblings_still_run() {
     [c] unknown_tool: there is no tool called `serach` / Next: did you mean `search`? call it by that name
     [d] bad_arguments: /: unknown `y`; valid names are `x`, `key` / Next: call `search` again with this fixed
     [e] search()
-    [a-6] not_run: another call of this turn already has the id `a`; this one was not run / Next: give every call an id of its own
-    [call-7] search()
+    [haft-6] not_run: another call of this turn already has the id `a`; this one was not run / Next: give every call an id of its own
+    [haft-7] search()
     [f] unparseable_arguments: the arguments must be a JSON object, got array / Next: send the arguments again as one JSON object
     "#);
 }

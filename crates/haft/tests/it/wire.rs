@@ -349,7 +349,7 @@ async fn ids_that_are_missing_or_taken_are_the_same_in_echo_and_answer() {
         };
         let echoed: Vec<_> = (0..3).map(|n| at(&message, echo, n)).collect();
         let answered: Vec<_> = (0..3).map(|n| at(&answers, answer, n)).collect();
-        let wanted = ["a", "a-2", "call-3"].map(|id| Some(json!(id)));
+        let wanted = ["a", "haft-2", "haft-3"].map(|id| Some(json!(id)));
         assert_eq!(echoed, wanted, "{dialect}");
         assert_eq!(answered, wanted, "{dialect}");
     }
@@ -371,7 +371,7 @@ async fn the_shorthand_shows_no_minted_id_where_none_is_needed() {
     let message = Dialect::Gemini.answer(&answers);
     assert_eq!(message["parts"][0]["functionResponse"].get("id"), None);
     assert_eq!(message["parts"][1]["functionResponse"]["id"], "g");
-    assert_eq!(Dialect::OpenAiChat.answer(&answers)[0]["tool_call_id"], "call-1");
+    assert_eq!(Dialect::OpenAiChat.answer(&answers)[0]["tool_call_id"], "haft-1");
     assert_eq!(Dialect::Ollama.answer(&answers)[0].get("tool_call_id"), None);
 }
 

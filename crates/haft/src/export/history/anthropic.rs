@@ -170,7 +170,7 @@ fn spoken(desk: &mut Desk, said: &Said) -> Option<Value> {
 fn answer(desk: &mut Desk, result: &PastResult) -> Value {
     let mut block = json!({"type": "tool_result", "tool_use_id": desk.id(&result.id)});
     let content: Vec<Value> = result.parts.iter().filter_map(|part| inner(desk, part)).collect();
-    // A result without content is admitted; one with empty text is not.
+    // A success without content is admitted; a failure without, and empty text, are not.
     if let [Value::Object(only)] = content.as_slice()
         && only.len() == 2
         && let Some(text) = only.get("text")
@@ -178,6 +178,8 @@ fn answer(desk: &mut Desk, result: &PastResult) -> Value {
         block["content"] = text.clone();
     } else if !content.is_empty() {
         block["content"] = Value::Array(content);
+    } else if result.is_error {
+        block["content"] = Value::from("(empty)");
     }
     if result.is_error {
         block["is_error"] = Value::Bool(true);

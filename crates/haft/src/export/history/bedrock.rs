@@ -181,7 +181,7 @@ fn spoken(desk: &mut Desk, said: &Said) -> Option<Value> {
 }
 
 fn answer(desk: &mut Desk, result: &PastResult) -> Value {
-    let content: Vec<Value> = result
+    let mut content: Vec<Value> = result
         .parts
         .iter()
         .filter_map(|part| match part {
@@ -194,8 +194,15 @@ fn answer(desk: &mut Desk, result: &PastResult) -> Value {
             Part::Json(_) | Part::Opaque { .. } => Some(text(&desk.plain_result(part))),
         })
         .collect();
-    let status = if result.is_error { "error" } else { "success" };
-    let mut inner = json!({"toolUseId": desk.id(&result.id), "content": content, "status": status});
+    // Blank text is refused, and so is no content at all.
+    if content.is_empty() {
+        content.push(text("(empty)"));
+    }
+    let mut inner = json!({"toolUseId": desk.id(&result.id), "content": content});
+    // Not every model family takes a status, so success goes without.
+    if result.is_error {
+        inner["status"] = Value::from("error");
+    }
     desk.add_own(result.own.as_ref(), &mut inner);
     json!({"toolResult": inner})
 }

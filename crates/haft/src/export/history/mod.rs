@@ -230,8 +230,9 @@ impl Transcript {
     /// Writes the conversation as this dialect's requests hold it.
     ///
     /// What is broken is mended on the way, in a copy, and the notes say what was done; the calls
-    /// that end the conversation stay open, so that their answers can be appended. Only where there
-    /// are no ids, and some of those calls are answered and some not, all are closed: by its order
+    /// that end the conversation stay open, so that their answers can be appended. Where some of
+    /// them are answered and some not, all are closed for a provider that takes the answers of a
+    /// message only together (Anthropic, Bedrock, Gemini), or that pairs without ids: by its order
     /// alone an answer would belong to the wrong one. For a history that must be whole, call
     /// [`check`](Self::check) first.
     ///
@@ -260,7 +261,9 @@ impl Transcript {
     /// Fails for a dialect that has no conversation.
     pub fn write(&self, dialect: Dialect) -> Result<Carried, Error> {
         let (mut whole, mut mends) = self.mended(Ending::Open);
-        if whole.pairs_by_order(dialect) && whole.ends_with_results() {
+        let is_one =
+            matches!(dialect.family(), Dialect::Anthropic | Dialect::Bedrock | Dialect::Gemini);
+        if (is_one || whole.pairs_by_order(dialect)) && whole.ends_with_results() {
             (whole, mends) = self.mended(Ending::Closed);
         }
         let mut desk = Desk::new(dialect, &whole, Ids::new(dialect, whole.calls()), mends);

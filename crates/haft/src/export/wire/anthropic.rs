@@ -13,7 +13,7 @@ use super::{
     asked::{Reply, Spoken},
     content, json,
     stream::{Closing, Ear},
-    unreadable,
+    unreadable, worse,
 };
 use crate::{
     error::Error,
@@ -29,7 +29,7 @@ pub(super) fn parse(response: &Value) -> Result<Response, Error> {
         spoken(block, Arguments::Json(input))
     });
     let stop = stop(response.get("stop_reason"));
-    Ok(Response::new(Dialect::Anthropic, spoken, stop))
+    Response::new(Dialect::Anthropic, spoken, stop)
 }
 
 fn is_call(block: &Value) -> bool {
@@ -102,7 +102,11 @@ pub(super) struct Listener {
     at: HashMap<u64, usize>,
     /// The blocks that were given out as calls, in that order.
     given: Vec<usize>,
-    reason: Option<Value>,
+    /// The first block that may still be given out: calls keep their order, so one that is open
+    /// holds back those behind it.
+    next: usize,
+    /// The worst ending that was named.
+    end: Option<Stop>,
     is_ended: bool,
 }
 
@@ -112,6 +116,8 @@ struct Growing {
     block: Value,
     /// The text of `input`, as far as it came in pieces.
     input: String,
+    /// The pieces of `input` are data, and stand in the block.
+    is_data: bool,
     is_closed: bool,
 }
 
@@ -125,9 +131,19 @@ impl Growing {
         spoken(&self.block, arguments)
     }
 
-    fn delta(&mut self, delta: &Value) {
+    fn delta(&mut self, delta: &Value) -> Result<(), String> {
         match json::text(delta, "type") {
-            "input_json_delta" => self.input.push_str(json::text(delta, "partial_json")),
+            "input_json_delta" => match delta.get("partial_json") {
+                None | Some(Value::Null) => {}
+                Some(Value::String(piece)) => self.input.push_str(piece),
+                // A server that does not put them into text says them all at once.
+                Some(data @ Value::Object(_)) if !self.is_data => {
+                    self.block["input"] = data.clone();
+                    self.is_data = true;
+                }
+                // FAIL CLOSED: without them the call would run with none.
+                Some(_) => return Err("a piece of arguments is no text".to_owned()),
+            },
             "citations_delta" => {
                 let citation = delta.get("citation").cloned().unwrap_or(Value::Null);
                 match self.block.get_mut("citations") {
@@ -144,10 +160,24 @@ impl Growing {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Whether the arguments came twice, and not the same.
+    fn is_at_odds(&self) -> bool {
+        let started = self.block.get("input").and_then(Value::as_object);
+        !self.input.trim().is_empty()
+            && started.is_some_and(|map| !map.is_empty())
+            && serde_json::from_str(&self.input).ok().as_ref() != self.block.get("input")
     }
 
     /// The block as it is echoed.
     fn settled(mut self) -> Option<Value> {
+        let kind = json::text(&self.block, "type");
+        // Thinking without its signature and a server's call without its end are refused.
+        if !self.is_closed && !matches!(kind, "text" | "tool_use") {
+            return None;
+        }
         if !self.input.is_empty() {
             self.block["input"] = json::object(&self.input);
         } else if json::text(&self.block, "type").ends_with("tool_use") {
@@ -168,7 +198,8 @@ impl Listener {
     fn start(&mut self, index: Option<u64>, block: &Value) -> usize {
         let block = if block.is_object() { block.clone() } else { json!({}) };
         let at = self.blocks.len();
-        self.blocks.push(Growing { block, input: String::new(), is_closed: false });
+        let (input, is_data, is_closed) = (String::new(), false, false);
+        self.blocks.push(Growing { block, input, is_data, is_closed });
         if let Some(index) = index {
             self.at.insert(index, at);
         }
@@ -183,27 +214,44 @@ impl Listener {
         }
     }
 
-    fn close_block(&mut self, at: usize, give: &mut Vec<Spoken>) {
-        let Some(growing) = self.blocks.get_mut(at).filter(|g| !g.is_closed) else { return };
+    fn close_block(&mut self, at: usize, give: &mut Vec<Spoken>) -> Result<(), String> {
+        let Some(growing) = self.blocks.get_mut(at).filter(|g| !g.is_closed) else {
+            return Ok(());
+        };
         growing.is_closed = true;
-        if is_call(&growing.block) {
-            give.push(growing.spoken());
-            self.given.push(at);
+        if is_call(&growing.block) && growing.is_at_odds() {
+            return Err("the arguments of a call come twice, and not the same".to_owned());
         }
+        while let Some(growing) = self.blocks.get(self.next) {
+            if is_call(&growing.block) {
+                if !growing.is_closed {
+                    break;
+                }
+                give.push(growing.spoken());
+                self.given.push(self.next);
+            }
+            self.next += 1;
+        }
+        Ok(())
     }
 }
 
 impl Ear for Listener {
     fn event(&mut self, event: &Value, give: &mut Vec<Spoken>) -> Result<(), String> {
+        // After the end nothing counts but a worse end.
         if self.is_ended {
-            return Ok(());
+            match json::text(event, "type") {
+                "message_delta" => {}
+                "content_block_start" => return Err("a block comes after the end".to_owned()),
+                _ => return Ok(()),
+            }
         }
         match json::text(event, "type") {
             "message_start" => {
                 let message = event.get("message").unwrap_or(&Value::Null);
                 for block in json::list(message, "content") {
                     let at = self.start(None, block);
-                    self.close_block(at, give);
+                    self.close_block(at, give)?;
                 }
             }
             "content_block_start" => {
@@ -214,19 +262,20 @@ impl Ear for Listener {
                 let delta = event.get("delta").unwrap_or(&Value::Null);
                 let growing = self.find(event).and_then(|at| self.blocks.get_mut(at));
                 match growing {
-                    Some(growing) if !growing.is_closed => growing.delta(delta),
+                    Some(growing) if !growing.is_closed => growing.delta(delta)?,
                     _ => return Err("a piece belongs to no open block".to_owned()),
                 }
             }
             "content_block_stop" => {
                 if let Some(at) = self.find(event) {
-                    self.close_block(at, give);
+                    self.close_block(at, give)?;
                 }
             }
             "message_delta" => {
                 let reason = event.get("delta").and_then(|delta| json::some(delta, "stop_reason"));
                 if let Some(reason) = reason {
-                    self.reason = Some(reason.clone());
+                    let end = stop(Some(reason));
+                    self.end = Some(worse(self.end.unwrap_or(end), end));
                 }
             }
             "message_stop" => self.is_ended = true,
@@ -237,13 +286,13 @@ impl Ear for Listener {
 
     fn close(mut self: Box<Self>) -> Closing {
         let mut open = Vec::new();
-        for (at, growing) in self.blocks.iter().enumerate() {
-            if !growing.is_closed && is_call(&growing.block) {
+        for (at, growing) in self.blocks.iter().enumerate().skip(self.next) {
+            if is_call(&growing.block) {
                 open.push(growing.spoken());
                 self.given.push(at);
             }
         }
-        let stop = self.is_ended.then(|| match stop(self.reason.as_ref()) {
+        let stop = self.is_ended.then(|| match self.end.unwrap_or(Stop::Unknown) {
             Stop::Done if !open.is_empty() => Stop::Truncated,
             stop => stop,
         });

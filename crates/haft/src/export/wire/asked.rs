@@ -6,11 +6,11 @@
 //!
 //! INVARIANT: the nth entry belongs to the nth call that was read, and so to the nth answer.
 
-use std::collections::HashSet;
+use std::{borrow::Cow, collections::HashSet};
 
 use serde_json::{Map, Value};
 
-use super::Dialect;
+use super::{Dialect, MAX_CALLS};
 use crate::{envelope::Envelope, turn::Call};
 
 /// What a provider waits for, so that it can be answered in its own terms.
@@ -76,18 +76,17 @@ impl Spoken {
 pub(super) struct Reply<'a> {
     pub(super) answer: &'a Envelope,
     pub(super) expected: &'a Expected,
-    /// An earlier call of the same message had this id already.
-    is_repeated: bool,
+    /// The id that is answered under, and echoed.
+    shown: Cow<'a, str>,
+    /// The provider gave no id, or gave it to an earlier call of the same message.
+    is_new: bool,
 }
 
 impl Reply<'_> {
     /// Returns the id to answer under, for a provider that always wants one. It is the provider's
     /// own, unless there was none or another call had it first.
     pub(super) fn id(&self) -> &str {
-        match self.given() {
-            Some(id) if !self.is_repeated => id,
-            _ => self.answer.id().as_str(),
-        }
+        &self.shown
     }
 
     /// Returns the id that the provider gave, for one that does without.
@@ -113,6 +112,11 @@ impl Asked {
         spoken.call
     }
 
+    /// Returns how many calls were noted.
+    pub(super) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
     pub(super) fn dialect(&self) -> Dialect {
         self.dialect
     }
@@ -124,14 +128,33 @@ impl Asked {
         self.dialect.render(&self.replies(answers), self.is_batch)
     }
 
+    /// Pairs answers with what is waited for. A new id is chosen only here, where all given ids are
+    /// known: the runtime mints one when its call comes, before it can know the later ones.
+    ///
+    /// INVARIANT: no two replies show the same id, and a new id is one that the provider takes.
     fn replies<'a>(&'a self, answers: &'a [Envelope]) -> Vec<Reply<'a>> {
+        let given = |expected: &'a Expected| expected.id.as_ref().and_then(Value::as_str);
+        let all: HashSet<&str> = self.calls.iter().filter_map(given).collect();
         let mut seen = HashSet::new();
+        let mut chosen = HashSet::new();
         let pairs = answers.iter().zip(&self.calls);
         pairs
             .map(|(answer, expected)| {
-                let id = expected.id.as_ref().and_then(Value::as_str);
-                let is_repeated = id.is_some_and(|id| !seen.insert(id));
-                Reply { answer, expected, is_repeated }
+                if let Some(id) = given(expected).filter(|id| seen.insert(*id)) {
+                    return Reply { answer, expected, shown: Cow::Borrowed(id), is_new: false };
+                }
+                let mut fresh = (0..=MAX_CALLS * 2).map(|round| match round {
+                    0 => self.dialect.call_id(answer.id().as_str()),
+                    n => {
+                        let id = format!("{}-{n}", answer.id());
+                        Cow::Owned(self.dialect.call_id(&id).into_owned())
+                    }
+                });
+                let shown = fresh
+                    .find(|id| !all.contains(&**id) && !chosen.contains(id))
+                    .unwrap_or_else(|| Cow::Borrowed(answer.id().as_str()));
+                chosen.insert(shown.clone());
+                Reply { answer, expected, shown, is_new: true }
             })
             .collect()
     }
@@ -140,8 +163,9 @@ impl Asked {
     /// provider pairs by id: a call without one, and the second of two with the same.
     pub(super) fn settle(&self, answers: &[Envelope], places: &[String], message: &mut Value) {
         for (reply, place) in self.replies(answers).iter().zip(places) {
-            let missing = reply.given().is_none() || reply.is_repeated;
-            if missing && let Some(id) = message.pointer_mut(place) {
+            if reply.is_new
+                && let Some(id) = message.pointer_mut(place)
+            {
                 *id = Value::from(reply.id());
             }
         }
@@ -151,7 +175,7 @@ impl Asked {
     pub(super) fn guessed(dialect: Dialect, answers: &[Envelope]) -> Self {
         let calls = answers.iter().map(|answer| {
             let id = answer.id().as_str();
-            let minted = id.strip_prefix("call-").is_some_and(|n| n.parse::<usize>().is_ok());
+            let minted = id.strip_prefix("haft-").is_some_and(|n| n.parse::<usize>().is_ok());
             Expected {
                 id: (!minted).then(|| Value::from(id)),
                 name: answer.called().as_str().to_owned(),

@@ -13,7 +13,7 @@ use super::{
     asked::{Reply, Spoken},
     content, json,
     stream::{Closing, Ear},
-    unreadable,
+    unreadable, worse,
 };
 use crate::{
     error::Error,
@@ -31,7 +31,7 @@ pub(super) fn parse(response: &Value) -> Result<Response, Error> {
         spoken(call, Arguments::Json(input))
     });
     let stop = stop(response.get("stopReason"));
-    Ok(Response::new(Dialect::Bedrock, spoken, stop))
+    Response::new(Dialect::Bedrock, spoken, stop)
 }
 
 /// The call that a block holds. One with a type runs at the provider and is not ours.
@@ -99,6 +99,8 @@ pub(super) struct Listener {
     blocks: Vec<Growing>,
     at: HashMap<u64, usize>,
     given: Vec<usize>,
+    /// The first block that may still be given out; a call that is open holds back those behind it.
+    next: usize,
     stop: Option<Stop>,
 }
 
@@ -106,21 +108,41 @@ pub(super) struct Listener {
 struct Growing {
     block: Value,
     input: String,
+    /// The arguments, where they came as data.
+    data: Option<Value>,
     is_closed: bool,
 }
 
 impl Growing {
     fn spoken(&self, call: &Value) -> Spoken {
-        let arguments = match self.input.is_empty() {
-            true => Arguments::Json(json!({})),
-            false => Arguments::Text(self.input.clone()),
+        let arguments = match &self.data {
+            Some(data) => Arguments::Json(data.clone()),
+            None if self.input.is_empty() => Arguments::Json(json!({})),
+            None => Arguments::Text(self.input.clone()),
         };
         spoken(call, arguments)
     }
 
-    fn delta(&mut self, delta: &Value) {
+    /// Takes arguments: text in pieces, or data at once.
+    fn take(&mut self, input: Option<&Value>) -> Result<(), String> {
+        match input {
+            None | Some(Value::Null) => return Ok(()),
+            Some(Value::String(piece)) => self.input.push_str(piece),
+            // The start of a call may hold an empty place for them.
+            Some(Value::Object(map)) if map.is_empty() => return Ok(()),
+            Some(data @ Value::Object(_)) if self.data.is_none() => self.data = Some(data.clone()),
+            // FAIL CLOSED: without them the call would run with none.
+            Some(_) => return Err("a piece of arguments is no text".to_owned()),
+        }
+        match self.data.is_some() && !self.input.trim().is_empty() {
+            true => Err("the arguments of a call come in two forms".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    fn delta(&mut self, delta: &Value) -> Result<(), String> {
         let Some((kind, piece)) = delta.as_object().and_then(|map| map.iter().next()) else {
-            return;
+            return Ok(());
         };
         match kind.as_str() {
             // Text after a citation belongs to the cited content.
@@ -129,7 +151,7 @@ impl Growing {
                 push(&mut self.block["citationsContent"], "content", text);
             }
             "text" => json::grow(&mut self.block, "text", piece.as_str().unwrap_or_default()),
-            "toolUse" => self.input.push_str(json::text(piece, "input")),
+            "toolUse" => self.take(piece.get("input"))?,
             "reasoningContent" => {
                 if !self.block["reasoningContent"].is_object() {
                     self.block["reasoningContent"] = json!({});
@@ -174,11 +196,12 @@ impl Growing {
             }
             _ => {}
         }
+        Ok(())
     }
 
     fn settled(mut self) -> Option<Value> {
         if let Some(call) = self.block.get_mut("toolUse").filter(|call| call.is_object()) {
-            call["input"] = json::object(&self.input);
+            call["input"] = self.data.unwrap_or_else(|| json::object(&self.input));
         }
         // A block of blank text is refused, and so is one of nothing.
         let is_blank = self.block.as_object().is_none_or(|map| map.keys().all(|key| key == "text"))
@@ -198,13 +221,30 @@ fn push(object: &mut Value, key: &str, item: Value) {
 }
 
 impl Listener {
-    fn start(&mut self, event: &Value, block: Value) -> usize {
+    fn start(&mut self, event: &Value, block: Value) -> Result<usize, String> {
         let at = self.blocks.len();
-        self.blocks.push(Growing { block, input: String::new(), is_closed: false });
+        let input = block.pointer("/toolUse/input").cloned();
+        let mut growing = Growing { block, input: String::new(), data: None, is_closed: false };
+        growing.take(input.as_ref())?;
+        self.blocks.push(growing);
         if let Some(index) = event.get("contentBlockIndex").and_then(Value::as_u64) {
             self.at.insert(index, at);
         }
-        at
+        Ok(at)
+    }
+
+    /// Gives out the calls that are complete, as far as none before them is open.
+    fn give(&mut self, give: &mut Vec<Spoken>) {
+        while let Some(growing) = self.blocks.get(self.next) {
+            if let Some(call) = call_of(&growing.block) {
+                if !growing.is_closed {
+                    return;
+                }
+                give.push(growing.spoken(call));
+                self.given.push(self.next);
+            }
+            self.next += 1;
+        }
     }
 
     fn find(&self, event: &Value) -> Option<usize> {
@@ -218,12 +258,26 @@ impl Listener {
 
 impl Ear for Listener {
     fn event(&mut self, event: &Value, give: &mut Vec<Spoken>) -> Result<(), String> {
+        let exception = event
+            .as_object()
+            .and_then(|map| map.iter().find(|(name, _)| name.ends_with("Exception")));
+        if let Some((name, said)) = exception {
+            return Err(format!("{name}: {}", json::text(said, "message")));
+        }
+        // After the end nothing counts but a worse end.
+        if let Some(end) = json::some(event, "messageStop") {
+            let end = stop(end.get("stopReason"));
+            self.stop = Some(worse(self.stop.unwrap_or(end), end));
+        }
         if self.stop.is_some() {
-            return Ok(());
+            return match json::some(event, "contentBlockStart") {
+                Some(_) => Err("a block comes after the end".to_owned()),
+                None => Ok(()),
+            };
         }
         if let Some(start) = json::some(event, "contentBlockStart") {
             let block = start.get("start").filter(|block| block.is_object());
-            self.start(start, block.cloned().unwrap_or_else(|| json!({})));
+            self.start(start, block.cloned().unwrap_or_else(|| json!({})))?;
         } else if let Some(delta) = json::some(event, "contentBlockDelta") {
             let piece = delta.get("delta").unwrap_or(&Value::Null);
             let at = match self.find(delta) {
@@ -232,33 +286,22 @@ impl Ear for Listener {
                 None if piece.get("toolUse").is_some() => {
                     return Err("a piece belongs to no open block".to_owned());
                 }
-                None => self.start(delta, json!({})),
+                None => self.start(delta, json!({}))?,
             };
-            self.blocks[at].delta(piece);
-        } else if let Some(end) = json::some(event, "contentBlockStop") {
-            if let Some(at) = self.find(end) {
-                let growing = &mut self.blocks[at];
-                growing.is_closed = true;
-                if let Some(call) = call_of(&growing.block) {
-                    give.push(growing.spoken(call));
-                    self.given.push(at);
-                }
-            }
-        } else if let Some(end) = json::some(event, "messageStop") {
-            self.stop = Some(stop(end.get("stopReason")));
-        } else if let Some((name, said)) = event
-            .as_object()
-            .and_then(|map| map.iter().find(|(name, _)| name.ends_with("Exception")))
+            self.blocks[at].delta(piece)?;
+        } else if let Some(end) = json::some(event, "contentBlockStop")
+            && let Some(at) = self.find(end)
         {
-            return Err(format!("{name}: {}", json::text(said, "message")));
+            self.blocks[at].is_closed = true;
+            self.give(give);
         }
         Ok(())
     }
 
     fn close(mut self: Box<Self>) -> Closing {
         let mut open = Vec::new();
-        for (at, growing) in self.blocks.iter().enumerate() {
-            if let Some(call) = call_of(&growing.block).filter(|_| !growing.is_closed) {
+        for (at, growing) in self.blocks.iter().enumerate().skip(self.next) {
+            if let Some(call) = call_of(&growing.block) {
                 open.push(growing.spoken(call));
                 self.given.push(at);
             }

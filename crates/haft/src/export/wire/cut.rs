@@ -23,6 +23,8 @@ pub(super) struct Piece {
 pub(super) enum Spoilt {
     TooLarge,
     NotJson,
+    /// It begins like nothing that is known: a page, compressed bytes, the size of an HTTP chunk.
+    Strange,
     /// It begins like the framed events of Bedrock, which its SDKs decode.
     Binary,
 }
@@ -50,6 +52,8 @@ struct Events {
     name: String,
     data: Vec<u8>,
     has_data: bool,
+    /// Some line was one of an event; what follows may have lines that nobody knows.
+    is_sure: bool,
     /// The last line ended in a carriage return, so a newline that follows ends nothing.
     after_return: bool,
 }
@@ -59,6 +63,8 @@ struct Objects {
     depth: usize,
     in_text: bool,
     escaped: bool,
+    /// The array around the objects is open.
+    in_array: bool,
 }
 
 impl Cutter {
@@ -88,6 +94,9 @@ impl Cutter {
                     hold(&mut self.held, &rest[..end], events.data.len())?;
                     events.after_return = rest[end] == b'\r';
                     rest = &rest[end + 1..];
+                    if !events.knows(&self.held, true) {
+                        return Err(Spoilt::Strange);
+                    }
                     if let Some(piece) = events.line(&self.held) {
                         give(piece);
                     }
@@ -111,16 +120,22 @@ impl Cutter {
 
     /// Ends the body. Gives the event that only lacked its blank line, and says whether something
     /// was left that may be part of one.
-    pub(super) fn end(mut self) -> (Option<Piece>, bool) {
+    pub(super) fn end(mut self) -> Result<(Option<Piece>, bool), Spoilt> {
         match &mut self.form {
-            Form::Unknown => (None, false),
-            Form::Objects(objects) => (None, objects.depth > 0),
+            Form::Unknown => Ok((None, false)),
+            Form::Objects(objects) => Ok((None, objects.depth > 0 || objects.in_array)),
             Form::Events(events) => {
-                let is_part = events.has_data || !self.held.is_empty();
+                if !events.knows(&self.held, false) {
+                    return Err(Spoilt::Strange);
+                }
+                let is_comment = self.held.starts_with(b":");
+                let is_part = events.has_data
+                    || !events.name.is_empty()
+                    || !(self.held.is_empty() || is_comment);
                 if !self.held.is_empty() {
                     events.line(&self.held);
                 }
-                (events.line(b""), is_part)
+                Ok((events.line(b""), is_part))
             }
         }
     }
@@ -135,10 +150,23 @@ fn hold(held: &mut Vec<u8>, bytes: &[u8], beside: usize) -> Result<(), Spoilt> {
 }
 
 impl Events {
+    /// Whether a line is one of an event, or one before it was; `is_whole` says that its end came.
+    fn knows(&mut self, line: &[u8], is_whole: bool) -> bool {
+        let colon = line.iter().position(|b| *b == b':');
+        let name = &line[..colon.unwrap_or(line.len())];
+        let known: [&[u8]; 5] = [b"", b"data", b"event", b"id", b"retry"];
+        let is_cut = !is_whole && colon.is_none();
+        let is_known = known.iter().any(|k| *k == name || (is_cut && k.starts_with(name)));
+        self.is_sure |= is_known;
+        self.is_sure
+    }
+
     /// Takes one line, and gives the event that an empty one ends.
     fn line(&mut self, line: &[u8]) -> Option<Piece> {
         if line.is_empty() {
+            let after_return = self.after_return;
             let Events { name, data, has_data, .. } = std::mem::take(self);
+            (self.is_sure, self.after_return) = (true, after_return);
             return has_data.then_some(Piece { name, data });
         }
         let colon = line.iter().position(|b| *b == b':').unwrap_or(line.len());
@@ -194,8 +222,9 @@ impl Objects {
                 }
                 b'"' if self.depth > 0 => self.in_text = true,
                 _ if self.depth > 0 => {}
+                b'[' | b']' => self.in_array = *byte == b'[',
                 // Between objects: blanks, the array around them and its commas, record marks.
-                b' ' | b'\t' | b'\r' | b'\n' | b',' | b'[' | b']' | 0x1E => {}
+                b' ' | b'\t' | b'\r' | b'\n' | b',' | 0x1E => {}
                 _ => return Err(Spoilt::NotJson),
             }
         }
@@ -213,7 +242,7 @@ mod tests {
         for chunk in chunks {
             cutter.feed(chunk, |piece| pieces.push(piece)).unwrap();
         }
-        pieces.extend(cutter.end().0);
+        pieces.extend(cutter.end().unwrap().0);
         let text = |data| String::from_utf8(data).unwrap();
         pieces.into_iter().map(|p| (p.name, text(p.data))).collect()
     }
@@ -247,16 +276,29 @@ mod tests {
     fn what_is_left_is_known_to_be_left() {
         let mut cutter = Cutter::default();
         cutter.feed(b"{\"a\":", |_| unreachable!()).unwrap();
-        assert_eq!(cutter.end(), (None, true));
-        let mut cutter = Cutter::default();
-        cutter.feed(b"data: 1\n\n", |_| {}).unwrap();
-        assert_eq!(cutter.end(), (None, false));
+        assert_eq!(cutter.end(), Ok((None, true)));
+        for (body, is_part) in [
+            (&b"data: 1\n\n"[..], false),
+            (b"data: 1\n\n: a comm", false),
+            (b"data: 1\n\nda", true),
+            (b"data: 1\n\nevent: name\n", true),
+            (b"[{}", true),
+            (b"[{}]", false),
+            (b"{}\n", false),
+        ] {
+            let mut cutter = Cutter::default();
+            cutter.feed(body, |_| {}).unwrap();
+            let left = cutter.end();
+            assert_eq!(left, Ok((None, is_part)), "{}", body.escape_ascii());
+        }
     }
 
     #[test]
     fn garbage_and_size_spoil_a_body() {
         let feed = |bytes: &[u8]| Cutter::default().feed(bytes, |_| {});
         assert_eq!(feed(b"{} x"), Err(Spoilt::NotJson));
+        assert_eq!(feed(b"<html>\n"), Err(Spoilt::Strange));
+        assert_eq!(feed(b"id: 1\nwhatever\n"), Ok(()), "later lines may be new");
         assert_eq!(feed(b"\0\0\x01\x02"), Err(Spoilt::Binary));
         let long = vec![b'x'; MAX_EVENT + 1];
         assert_eq!(feed(&long), Err(Spoilt::TooLarge));

@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Dialect, json::list};
+use super::{
+    Dialect,
+    json::{list, object_text},
+};
 
 /// The message to echo, with where the ids of its calls stand.
 pub(super) fn message(dialect: Dialect, response: &Value) -> (Value, Vec<String>) {
@@ -32,7 +35,11 @@ pub(super) fn message(dialect: Dialect, response: &Value) -> (Value, Vec<String>
             let message = choices.iter().find(first).map_or(&empty, |choice| &choice["message"]);
             let calls = list(message, "tool_calls").len();
             let places = (0..calls).map(|n| format!("/tool_calls/{n}/id")).collect();
-            (only_what_is_taken(message), places)
+            let mut message = only_what_is_taken(message);
+            if dialect == Dialect::OpenAiChat {
+                write_arguments(&mut message);
+            }
+            (message, places)
         }
         Dialect::Gemini | Dialect::GeminiJson => {
             let candidates = list(response, "candidates");
@@ -60,6 +67,19 @@ fn places(blocks: &[Value], id: impl Fn(&Value) -> Option<&'static str>) -> Vec<
         .enumerate()
         .filter_map(|(n, block)| Some(format!("/{n}/{}", id(block)?)))
         .collect()
+}
+
+/// Arguments that came as data are taken back only as text.
+fn write_arguments(message: &mut Value) {
+    let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
+    for call in calls.into_iter().flatten() {
+        if let Some(arguments) = call.pointer_mut("/function/arguments")
+            && !arguments.is_string()
+        {
+            let text = if arguments.is_null() { String::new() } else { arguments.to_string() };
+            *arguments = Value::String(object_text(text));
+        }
+    }
 }
 
 /// A response's message has fields that a request's may not have.

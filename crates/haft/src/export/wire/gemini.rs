@@ -10,11 +10,11 @@ use haft_core::Block;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Dialect, Response,
+    Dialect, MAX_CALLS, Response,
     asked::{Reply, Spoken},
     content, json,
     stream::{Closing, Ear},
-    unreadable,
+    unreadable, worse,
 };
 use crate::{
     error::Error,
@@ -27,14 +27,14 @@ pub(super) fn parse(dialect: Dialect, response: &Value) -> Result<Response, Erro
     if candidates.is_none() && !blocked {
         return Err(unreadable(dialect, response, "it has no `candidates` array"));
     }
-    let first = candidates.into_iter().flatten().find(|candidate| is_first(candidate));
+    let first = candidates.and_then(|candidates| first(candidates));
     let spoken = first.map(parts).unwrap_or_default().iter().filter_map(call_of).map(spoken);
     let stop = match first {
         _ if blocked => Stop::Refused,
         Some(candidate) => stop(reason(candidate)),
         None => Stop::Unknown,
     };
-    Ok(Response::new(dialect, spoken, stop))
+    Response::new(dialect, spoken, stop)
 }
 
 /// Whether the prompt itself was refused; there are no candidates then.
@@ -43,8 +43,10 @@ fn is_blocked(response: &Value) -> bool {
     feedback.and_then(|feedback| field(feedback, "blockReason", "block_reason")).is_some()
 }
 
-fn is_first(candidate: &Value) -> bool {
-    candidate.get("index").and_then(Value::as_u64).unwrap_or(0) == 0
+/// Where candidates have no index, their order says which is the first.
+fn first(candidates: &[Value]) -> Option<&Value> {
+    let is_first = |index: Option<&Value>| index.and_then(Value::as_u64).unwrap_or(0) == 0;
+    candidates.iter().find(|candidate| is_first(candidate.get("index")))
 }
 
 fn parts(candidate: &Value) -> &[Value] {
@@ -135,12 +137,15 @@ fn result(reply: &Reply<'_>) -> Value {
 
 /// Listens to chunks of the first candidate. Parts come whole, except that Vertex may send the
 /// arguments of a call value by value.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Listener {
     parts: Vec<Value>,
     /// The call whose arguments come value by value.
     partial: Option<Partial>,
-    reason: Option<String>,
+    /// How the last chunk with a reason ended; nothing when parts came after it.
+    end: Option<Stop>,
+    /// The worst ending so far. A good one may be taken back by going on, a bad one may not.
+    worst: Stop,
     is_blocked: bool,
 }
 
@@ -151,6 +156,13 @@ struct Partial {
     args: Value,
     /// The texts that go on.
     continuing: HashSet<String>,
+}
+
+impl Default for Listener {
+    fn default() -> Self {
+        let (parts, partial) = (Vec::new(), None);
+        Self { parts, partial, end: None, worst: Stop::Done, is_blocked: false }
+    }
 }
 
 impl Listener {
@@ -184,6 +196,9 @@ impl Listener {
         }
         if let Some(signature) = field(part, "thoughtSignature", "thought_signature") {
             partial.part["thoughtSignature"] = signature.clone();
+        }
+        if !continues && !partial.continuing.is_empty() {
+            return Err("a call ended inside one of its texts".to_owned());
         }
         if !continues && let Some(partial) = self.partial.take() {
             let part = partial.settled();
@@ -334,16 +349,26 @@ fn first_step(path: &str) -> Option<(Step, &str)> {
 impl Ear for Listener {
     fn event(&mut self, event: &Value, give: &mut Vec<Spoken>) -> Result<(), String> {
         self.is_blocked |= is_blocked(event);
-        for candidate in json::list(event, "candidates").iter().filter(|c| is_first(c)) {
+        if let Some(candidate) = first(json::list(event, "candidates")) {
             let parts = parts(candidate);
             for part in parts {
                 self.part(part, give)?;
+                if give.len() > MAX_CALLS {
+                    return Err(super::too_many());
+                }
             }
             match reason(candidate) {
-                Some(reason) => self.reason = Some(reason.to_owned()),
-                // Whoever goes on had not ended.
-                None if !parts.is_empty() => self.reason = None,
-                None => {}
+                // The name of no reason, which some servers write into every chunk.
+                Some("" | "FINISH_REASON_UNSPECIFIED") | None => {
+                    // Whoever goes on had not ended.
+                    if !parts.is_empty() {
+                        self.end = None;
+                    }
+                }
+                reason => {
+                    self.end = Some(stop(reason));
+                    self.worst = worse(self.worst, stop(reason));
+                }
             }
         }
         Ok(())
@@ -356,13 +381,11 @@ impl Ear for Listener {
             open.extend(call_of(&part).map(spoken));
             self.parts.push(part);
         }
-        let stop = match self.reason.as_deref() {
+        let stop = match self.end {
             _ if self.is_blocked => Some(Stop::Refused),
             None => None,
-            reason => Some(match stop(reason) {
-                Stop::Done if !open.is_empty() => Stop::Truncated,
-                stop => stop,
-            }),
+            Some(_) if !open.is_empty() => Some(worse(self.worst, Stop::Truncated)),
+            Some(_) => Some(self.worst),
         };
         // An empty text is refused, unless it is there to carry a signature.
         let is_empty = |part: &Value| is_plain(part) && json::text(part, "text").is_empty();

@@ -2,13 +2,16 @@
 //!
 //! Here haft is the server and the client is the one that calls. A request is complete in itself, so
 //! nothing is ever cut off. Other requests, notifications and responses of a batch are not calls and
-//! are left alone; so is a `tools/call` without an id, because nobody waits for its answer.
+//! are left alone; so is a `tools/call` without an id, because nobody waits for its answer, and one
+//! that is cancelled in the same batch.
+
+use std::collections::HashSet;
 
 use haft_core::{Block, Code};
 use serde_json::{Value, json};
 
 use super::{
-    Dialect, Response,
+    Dialect, MAX_CALLS, Response,
     asked::{Reply, Spoken},
     content, json,
     stream::{Closing, Ear},
@@ -28,11 +31,11 @@ pub(super) fn parse(request: &Value) -> Result<Response, Error> {
             let wanted = "it is no batch of JSON-RPC messages";
             return Err(unreadable(Dialect::Mcp, request, wanted));
         }
-        let response = Response::new(Dialect::Mcp, batch.iter().filter_map(spoken), Stop::Done);
+        let response = Response::new(Dialect::Mcp, wanted(batch).filter_map(spoken), Stop::Done)?;
         return Ok(response.batch());
     }
     match spoken(request) {
-        Some(spoken) => Ok(Response::new(Dialect::Mcp, [spoken], Stop::Done)),
+        Some(spoken) => Response::new(Dialect::Mcp, [spoken], Stop::Done),
         None => {
             let wanted = "it is no JSON-RPC request for `tools/call` with an `id`";
             Err(unreadable(Dialect::Mcp, request, wanted))
@@ -40,13 +43,32 @@ pub(super) fn parse(request: &Value) -> Result<Response, Error> {
     }
 }
 
+/// The messages of a batch without the requests that the batch itself takes back. Nobody waits for
+/// an answer to those.
+fn wanted(batch: &[Value]) -> impl Iterator<Item = &Value> {
+    let cancelled: HashSet<String> = batch.iter().filter_map(cancelled).collect();
+    let is_wanted = move |one: &&Value| {
+        cancelled.is_empty() || one.get("id").is_none_or(|id| !cancelled.contains(&id.to_string()))
+    };
+    batch.iter().filter(is_wanted)
+}
+
+/// The id of the request that a message takes back, as JSON.
+fn cancelled(message: &Value) -> Option<String> {
+    let is_meant = json::text(message, "method") == "notifications/cancelled";
+    let id = message.pointer("/params/requestId").filter(|_| is_meant)?;
+    Some(id.to_string())
+}
+
 fn spoken(request: &Value) -> Option<Spoken> {
     if json::text(request, "jsonrpc") != "2.0" || json::text(request, "method") != "tools/call" {
         return None;
     }
     let id = request.get("id").filter(|id| id.is_string() || id.is_number())?;
+    // A text that could be taken for a number is known with its quotes: `7` and `"7"` are two.
+    let is_odd = |text: &str| text.starts_with('"') || text.parse::<f64>().is_ok();
     let known = match id {
-        Value::String(text) => text.clone(),
+        Value::String(text) if !is_odd(text) => text.clone(),
         other => other.to_string(),
     };
     let params = request.get("params").unwrap_or(&Value::Null);
@@ -127,14 +149,25 @@ fn contents(reply: &Reply<'_>) -> Value {
 #[derive(Debug, Default)]
 pub(super) struct Listener {
     requests: Vec<Value>,
+    /// The ids of the requests, as JSON.
+    ids: HashSet<String>,
+    /// A request was taken back after it had been given out.
+    is_cancelled: bool,
 }
 
 impl Ear for Listener {
     fn event(&mut self, event: &Value, give: &mut Vec<Spoken>) -> Result<(), String> {
         let one = std::slice::from_ref(event);
-        for request in event.as_array().map_or(one, Vec::as_slice) {
+        let messages = event.as_array().map_or(one, Vec::as_slice);
+        if self.requests.len() + messages.len() > MAX_CALLS {
+            return Err(super::too_many());
+        }
+        // FAIL CLOSED: what was given out cannot be taken back alone, so nothing that waits runs.
+        self.is_cancelled |= messages.iter().filter_map(cancelled).any(|id| self.ids.contains(&id));
+        for request in wanted(messages) {
             if let Some(spoken) = spoken(request) {
                 give.push(spoken);
+                self.ids.extend(request.get("id").map(ToString::to_string));
                 self.requests.push(request.clone());
             }
         }
@@ -145,7 +178,7 @@ impl Ear for Listener {
     fn close(self: Box<Self>) -> Closing {
         Closing {
             open: Vec::new(),
-            stop: Some(Stop::Done),
+            stop: Some(if self.is_cancelled { Stop::Unknown } else { Stop::Done }),
             message: Value::Array(self.requests),
             places: Vec::new(),
         }

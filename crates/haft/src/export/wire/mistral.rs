@@ -11,7 +11,7 @@ use crate::{error::Error, turn::Stop};
 
 pub(super) fn parse(response: &Value) -> Result<Response, Error> {
     let (spoken, reason, _) = openai_chat::read(Dialect::Mistral, response)?;
-    Ok(Response::new(Dialect::Mistral, spoken, stop(reason.as_str())))
+    Response::new(Dialect::Mistral, spoken, stop(reason.as_str()))
 }
 
 pub(super) fn stop(reason: Option<&str>) -> Stop {

@@ -5,6 +5,7 @@
 //! an answer must repeat; `cut`, `content` and `json` are shared.
 //!
 //! INVARIANT: a response and its stream give the same calls in the same order, and the same ending.
+//! FAIL CLOSED: of several endings the worst counts, and what contradicts itself spoils a stream.
 
 mod asked;
 mod json;
@@ -39,6 +40,9 @@ use crate::{
     turn::{Call, Stop},
 };
 
+/// The most calls that one message may have. No model means more, and each is answered.
+const MAX_CALLS: usize = 4_096;
+
 /// What a response asks for.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -52,10 +56,20 @@ pub struct Response {
 }
 
 impl Response {
-    fn new(dialect: Dialect, spoken: impl IntoIterator<Item = Spoken>, stop: Stop) -> Self {
+    /// FAIL CLOSED: with more calls than are taken, none is.
+    fn new(
+        dialect: Dialect,
+        spoken: impl IntoIterator<Item = Spoken>,
+        stop: Stop,
+    ) -> Result<Self, Error> {
         let mut asked = Asked::new(dialect);
-        let calls = spoken.into_iter().map(|spoken| asked.note(spoken)).collect();
-        Self { calls, stop, asked }
+        let spoken = spoken.into_iter().take(MAX_CALLS + 1);
+        let calls: Vec<Call> = spoken.map(|spoken| asked.note(spoken)).collect();
+        if calls.len() > MAX_CALLS {
+            let why = format!("this {dialect} response is not taken: {}", too_many());
+            return Err(Error::new(ErrorKind::BadResponse, why));
+        }
+        Ok(Self { calls, stop, asked })
     }
 
     fn batch(mut self) -> Self {
@@ -123,7 +137,7 @@ impl Dialect {
     ///
     /// This is enough where a call's id and name say everything. [`Response::answer`] and
     /// [`Ended::asked`] know more: what the provider wrote beside them, the type of a JSON-RPC id,
-    /// that a call had no id. Without them an id of the form `call-1` counts as one that haft minted,
+    /// that a call had no id. Without them an id of the form `haft-1` counts as one that haft minted,
     /// and is not shown to a provider that pairs without ids.
     #[must_use]
     pub fn answer(self, answers: &[Envelope]) -> Value {
@@ -175,6 +189,22 @@ impl Dialect {
             None
         }
     }
+}
+
+/// Why a message with too many calls is not taken.
+fn too_many() -> String {
+    format!("it has more than {MAX_CALLS} calls")
+}
+
+/// Returns the worse of two endings: the one that lets less happen, and says more about why.
+fn worse(one: Stop, other: Stop) -> Stop {
+    let badness = |stop| match stop {
+        Stop::Done => 0,
+        Stop::Unknown => 1,
+        Stop::Truncated => 2,
+        Stop::Refused => 3,
+    };
+    if badness(other) > badness(one) { other } else { one }
 }
 
 /// Whether a chat response has something that only Mistral writes.

@@ -4,11 +4,11 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Dialect, Response,
+    Dialect, MAX_CALLS, Response,
     asked::{Reply, Spoken},
     content, json,
     stream::{Closing, Ear},
-    unreadable,
+    unreadable, worse,
 };
 use crate::{
     error::Error,
@@ -22,7 +22,7 @@ pub(super) fn parse(response: &Value) -> Result<Response, Error> {
     let spoken = json::list(message, "tool_calls").iter().map(spoken);
     // One piece of a stream looks like a response that is not done.
     let stop = stop(response).unwrap_or(Stop::Truncated);
-    Ok(Response::new(Dialect::Ollama, spoken, stop))
+    Response::new(Dialect::Ollama, spoken, stop)
 }
 
 fn spoken(call: &Value) -> Spoken {
@@ -76,11 +76,15 @@ pub(super) struct Listener {
 
 impl Ear for Listener {
     fn event(&mut self, event: &Value, give: &mut Vec<Spoken>) -> Result<(), String> {
-        if self.stop.is_some() {
-            return Ok(());
-        }
         let message = event.get("message").unwrap_or(&Value::Null);
-        for call in json::list(message, "tool_calls") {
+        let calls = json::list(message, "tool_calls");
+        if self.stop.is_some() && !calls.is_empty() {
+            return Err("a call comes after the end".to_owned());
+        }
+        if self.calls.len() + calls.len() > MAX_CALLS {
+            return Err(super::too_many());
+        }
+        for call in calls {
             give.push(spoken(call));
             self.calls.push(call.clone());
         }
@@ -105,7 +109,8 @@ impl Ear for Listener {
             }
         }
         if event.get("done") == Some(&Value::Bool(true)) {
-            self.stop = stop(event);
+            // Of two ends the worse counts.
+            self.stop = stop(event).map(|end| worse(self.stop.unwrap_or(end), end));
         }
         Ok(())
     }

@@ -11,12 +11,12 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Dialect, Response,
+    Dialect, MAX_CALLS, Response,
     asked::{Form, Reply, Spoken},
     content,
     json::{self, Outline},
     stream::{Closing, Ear},
-    unreadable,
+    unreadable, worse,
 };
 use crate::{
     error::Error,
@@ -29,7 +29,7 @@ const MAX_OUTPUT: usize = 10_485_760;
 pub(super) fn parse(response: &Value) -> Result<Response, Error> {
     let (spoken, reason, message) = read(Dialect::OpenAiChat, response)?;
     let stop = stop(reason.as_str(), message);
-    Ok(Response::new(Dialect::OpenAiChat, spoken, stop))
+    Response::new(Dialect::OpenAiChat, spoken, stop)
 }
 
 /// Reads what all copies share: the calls of the first choice, its ending, and its message.
@@ -40,13 +40,13 @@ pub(super) fn read(
     let Some(choices) = response.get("choices").and_then(Value::as_array) else {
         return Err(unreadable(dialect, response, "it has no `choices` array"));
     };
-    let Some(choice) = choices.iter().find(|choice| is_first(choice)) else {
+    let Some(choice) = first(choices) else {
         return Err(unreadable(dialect, response, "its `choices` hold no first choice"));
     };
     let Some(message) = choice.get("message").filter(|message| message.is_object()) else {
         return Err(unreadable(dialect, response, "its choice has no `message`"));
     };
-    let calls = json::list(message, "tool_calls").iter();
+    let calls = json::list(message, "tool_calls").iter().take(MAX_CALLS + 1);
     let mut calls: Vec<Spoken> = calls.map(|call| spoken(dialect, call)).collect();
     if let Some(call) = json::some(message, "function_call") {
         calls.push(legacy(call));
@@ -54,9 +54,12 @@ pub(super) fn read(
     Ok((calls, choice.get("finish_reason").unwrap_or(&Value::Null), message))
 }
 
-/// Of several choices the first is the message; the others were asked for by somebody else.
-fn is_first(choice: &Value) -> bool {
-    choice.is_object() && choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0
+/// Of several choices the first is the message; the others were asked for by somebody else. Where
+/// they have no index, their order says which is the first.
+fn first(choices: &[Value]) -> Option<&Value> {
+    choices.iter().find(|choice| {
+        choice.is_object() && choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0
+    })
 }
 
 fn spoken(dialect: Dialect, call: &Value) -> Spoken {
@@ -126,13 +129,15 @@ pub(super) struct Listener {
     message: Map<String, Value>,
     calls: Vec<Growing>,
     by_index: HashMap<u64, usize>,
+    by_id: HashMap<String, usize>,
     legacy: Option<Growing>,
     /// How many calls, from the front, were given out.
     given: usize,
     /// The call that the last piece belonged to.
     current: Option<usize>,
+    /// The worst reason to stop that was named.
     reason: Option<String>,
-    /// Something came after the end.
+    /// A call went on after the last reason: the message has not ended after all.
     is_late: bool,
 }
 
@@ -162,18 +167,34 @@ impl Default for Pieces {
 }
 
 impl Pieces {
-    fn is_empty(&self) -> bool {
-        matches!(self, Self::Text(text, _) if text.is_empty())
+    /// Whether nothing has come that says anything. An empty object may only open a place.
+    fn is_blank(&self) -> bool {
+        match self {
+            Self::Text(text, _) => text.trim().is_empty(),
+            Self::Data(data) => data.as_object().is_some_and(Map::is_empty),
+        }
     }
 
-    fn add(&mut self, piece: &Value) {
-        match (self, piece) {
+    /// Takes a piece. What contradicts the pieces before it is refused, never chosen from.
+    fn add(&mut self, piece: &Value) -> Result<(), String> {
+        match (&mut *self, piece) {
+            (_, Value::Null) => Ok(()),
             (Self::Text(text, outline), Value::String(piece)) => {
                 text.push_str(piece);
                 outline.add(piece);
+                Ok(())
             }
-            (_, Value::Null) => {}
-            (this, data) => *this = Self::Data(data.clone()),
+            (Self::Data(_), piece) if !has_more(piece) => Ok(()),
+            (Self::Data(data), piece) if data == piece => Ok(()),
+            (this, Value::String(piece)) if this.is_blank() => {
+                *this = Self::default();
+                this.add(&Value::from(piece.as_str()))
+            }
+            (this, data) if this.is_blank() => {
+                *this = Self::Data(data.clone());
+                Ok(())
+            }
+            _ => Err("the arguments of a call come in two forms".to_owned()),
         }
     }
 
@@ -183,6 +204,15 @@ impl Pieces {
             Self::Text(_, outline) => outline.is_whole(),
             Self::Data(_) => true,
         }
+    }
+}
+
+/// Whether a piece of arguments says anything.
+fn has_more(piece: &Value) -> bool {
+    match piece {
+        Value::Null => false,
+        Value::String(text) => !text.trim().is_empty(),
+        _ => true,
     }
 }
 
@@ -198,14 +228,27 @@ impl Growing {
         spoken
     }
 
-    /// The function as it is echoed.
-    fn function(self) -> (Form, Value, Map<String, Value>) {
+    /// Takes a piece of the name. Some servers repeat it, some send all of it so far, some send it
+    /// in pieces.
+    fn named(&mut self, name: &str) {
+        // Once there are arguments, the name before them is the name.
+        if !self.name.is_empty() && !self.arguments.is_blank() {
+            return;
+        }
+        match name.starts_with(&self.name) {
+            true => name.clone_into(&mut self.name),
+            false => self.name.push_str(name),
+        }
+    }
+
+    /// The function as it is echoed. Arguments are text, except that Mistral also takes data.
+    fn function(self, dialect: Dialect) -> (Form, Value, Map<String, Value>) {
         let function = match (self.form, self.arguments) {
             (Form::Custom, Pieces::Text(text, _)) => json!({"name": self.name, "input": text}),
             (_, Pieces::Text(text, _)) => {
                 json!({"name": self.name, "arguments": json::object_text(text)})
             }
-            (_, Pieces::Data(data)) if data.is_object() => {
+            (_, Pieces::Data(data)) if data.is_object() && dialect == Dialect::Mistral => {
                 json!({"name": self.name, "arguments": data})
             }
             (_, Pieces::Data(data)) => {
@@ -227,6 +270,7 @@ impl Listener {
             message: Map::new(),
             calls: Vec::new(),
             by_index: HashMap::new(),
+            by_id: HashMap::new(),
             legacy: None,
             given: 0,
             current: None,
@@ -235,45 +279,76 @@ impl Listener {
         }
     }
 
-    /// The call that a piece belongs to.
-    fn find(&mut self, piece: &Value) -> usize {
+    /// The call that a piece belongs to: the one of its index, else of its id, else the last one.
+    /// `nth` is its place in the list that it came in.
+    fn find(&mut self, piece: &Value, nth: usize) -> Result<usize, String> {
         let id = given_id(self.dialect, piece);
         let function = json::some(piece, "function").or_else(|| json::some(piece, "custom"));
         let name = function.map(|f| json::text(f, "name")).unwrap_or_default();
         let index = piece.get("index").and_then(Value::as_u64);
+        let by_id = id.and_then(|id| self.by_id.get(id).copied());
         let known = match index {
-            Some(index) => self.by_index.get(&index).copied(),
-            None => self.calls.len().checked_sub(1),
+            // An id goes on under another index only where no name opens a call.
+            Some(index) => self.by_index.get(&index).copied().or(by_id.filter(|_| name.is_empty())),
+            None => by_id.or(self.current),
         };
         if let Some(at) = known {
-            let call = &self.calls[at];
-            // Without an id, only a name can open another call: one that is not the same, or one
-            // that brings arguments where there is no room for more.
-            let has_more = function.and_then(|f| json::some(f, "arguments")) != Some(&json!(""));
-            let is_full = call.arguments.is_whole() && has_more;
-            let is_named = !name.is_empty() && !call.name.is_empty();
-            let is_other = match id {
-                Some(_) if call.id.is_empty() => is_named && is_full,
-                Some(id) => call.id != id,
-                None if index.is_none() => is_named && (call.name != name || is_full),
-                None => is_named && !call.arguments.is_empty() && (call.name != name || is_full),
-            };
-            if !is_other {
-                return at;
+            let more = function.and_then(|f| json::some(f, "arguments"));
+            let is_full = self.calls[at].arguments.is_whole()
+                && !self.calls[at].arguments.is_blank()
+                && more.is_some_and(has_more);
+            if !self.is_other(at, (index, id, name), is_full, nth)? {
+                return Ok(at);
             }
         }
         let at = self.calls.len();
+        if at >= MAX_CALLS {
+            return Err(super::too_many());
+        }
         self.calls.push(Growing::default());
         if let Some(index) = index {
             self.by_index.insert(index, at);
         }
-        at
+        Ok(at)
     }
 
-    fn piece(&mut self, piece: &Value, give: &mut Vec<Spoken>) -> Result<(), String> {
-        let at = self.find(piece);
+    /// Whether a piece opens another call than the one it seems to belong to. Only a name can: ids
+    /// alone are made anew for every piece by some servers. `is_full` says that it brings arguments
+    /// where there is no room for more.
+    fn is_other(
+        &self,
+        at: usize,
+        (index, id, name): (Option<u64>, Option<&str>, &str),
+        is_full: bool,
+        nth: usize,
+    ) -> Result<bool, String> {
+        let call = &self.calls[at];
+        if name.is_empty() || call.name.is_empty() {
+            return Ok(false);
+        }
+        let is_blank = call.arguments.is_blank();
+        let is_same = call.name == name;
+        Ok(match (id, index) {
+            (Some(_), _) if call.id.is_empty() => is_full,
+            (Some(id), None) if call.id == id => is_full,
+            // Without an index the id is all that tells calls apart.
+            (Some(_), None) => true,
+            (Some(id), Some(_)) if call.id == id => false,
+            // FAIL CLOSED: a new id for a call that has no arguments yet, or another call.
+            (Some(_), _) if is_same && is_blank => {
+                return Err("a call changes its id before it is complete".to_owned());
+            }
+            (Some(_), _) => !is_same || call.arguments.is_whole(),
+            (None, Some(_)) => !is_blank && (!is_same || is_full),
+            // Two in one list are two; else a name that differs may be the rest of the name.
+            (None, None) => nth > 0 || is_full || (!is_same && !is_blank),
+        })
+    }
+
+    fn piece(&mut self, piece: &Value, nth: usize, give: &mut Vec<Spoken>) -> Result<(), String> {
+        let at = self.find(piece, nth)?;
         if self.reason.is_none() && self.current.is_some_and(|current| current != at) {
-            self.give_whole(at, give);
+            self.give_whole(Some(at), give);
         }
         self.current = Some(at);
         let dialect = self.dialect;
@@ -287,7 +362,7 @@ impl Listener {
         if at < self.given {
             // Blanks may follow an object; anything else would change what already runs.
             return match more {
-                Some(Value::String(text)) if !text.trim().is_empty() => {
+                Some(more) if has_more(more) => {
                     Err("a call goes on after it was complete".to_owned())
                 }
                 _ => Ok(()),
@@ -298,17 +373,15 @@ impl Listener {
         }
         if let Some(id) = given_id(dialect, piece).filter(|_| call.id.is_empty()) {
             call.id = id.to_owned();
+            self.by_id.entry(id.to_owned()).or_insert(at);
         }
-        let name = function.map(|f| json::text(f, "name")).unwrap_or_default();
-        // Some servers repeat the name, others send it in pieces; what equals it is a repetition.
-        if call.name != name && (call.arguments.is_empty() || call.name.is_empty()) {
-            call.name.push_str(name);
-        }
+        call.named(function.map(|f| json::text(f, "name")).unwrap_or_default());
         if let Some(more) = more {
-            call.arguments.add(more);
+            call.arguments.add(more)?;
         }
         for (key, value) in piece.as_object().into_iter().flatten() {
-            if !matches!(key.as_str(), "index" | "id" | "function" | "custom") && !value.is_null() {
+            let is_own = matches!(key.as_str(), "index" | "id" | "function" | "custom");
+            if !is_own && !value.is_null() && *value != "" {
                 call.also.insert(key.clone(), value.clone());
             }
         }
@@ -316,8 +389,8 @@ impl Listener {
     }
 
     /// Gives out, from the front, the calls that are surely whole; `but` is being written.
-    fn give_whole(&mut self, but: usize, give: &mut Vec<Spoken>) {
-        while self.given < self.calls.len() && self.given != but {
+    fn give_whole(&mut self, but: Option<usize>, give: &mut Vec<Spoken>) {
+        while self.given < self.calls.len() && Some(self.given) != but {
             let call = &self.calls[self.given];
             if call.form == Form::Custom || !call.arguments.is_whole() {
                 return;
@@ -327,10 +400,27 @@ impl Listener {
         }
     }
 
-    fn give_all(&mut self, give: &mut Vec<Spoken>) {
-        give.extend(self.calls[self.given..].iter().map(Growing::spoken));
-        self.given = self.calls.len();
-        if let Some(call) = &mut self.legacy {
+    /// Takes a reason to stop: of several the worst counts. It gives out what is whole. What could
+    /// still go on waits for the end of the body, because some servers name a reason in every piece.
+    fn end(&mut self, reason: &str, give: &mut Vec<Spoken>) {
+        let meaning = |reason: &str| match self.dialect {
+            Dialect::Mistral => super::mistral::stop(Some(reason)),
+            _ => stop(Some(reason), &Value::Null),
+        };
+        let is_worst = self.reason.as_deref().is_none_or(|before| {
+            let (before, now) = (meaning(before), meaning(reason));
+            worse(before, now) == now
+        });
+        if is_worst {
+            self.reason = Some(reason.to_owned());
+        }
+        self.is_late = false;
+        self.give_whole(None, give);
+        if self.given == self.calls.len()
+            && let Some(call) = &mut self.legacy
+            && !call.is_given
+            && call.arguments.is_whole()
+        {
             call.is_given = true;
             give.push(call.spoken());
         }
@@ -342,15 +432,19 @@ impl Listener {
         if self.reason.is_some() && (!pieces.is_empty() || legacy.is_some()) {
             self.is_late = true;
         }
-        for piece in pieces {
-            self.piece(piece, give)?;
+        for (nth, piece) in pieces.iter().enumerate() {
+            self.piece(piece, nth, give)?;
         }
         if let Some(piece) = legacy {
             let call = self
                 .legacy
                 .get_or_insert_with(|| Growing { form: Form::Legacy, ..Growing::default() });
-            call.name.push_str(json::text(piece, "name"));
-            call.arguments.add(piece.get("arguments").unwrap_or(&Value::Null));
+            let more = piece.get("arguments").unwrap_or(&Value::Null);
+            if call.is_given && has_more(more) {
+                return Err("a call goes on after it was complete".to_owned());
+            }
+            call.named(json::text(piece, "name"));
+            call.arguments.add(more)?;
         }
         for (key, piece) in delta.as_object().into_iter().flatten() {
             match key.as_str() {
@@ -396,15 +490,14 @@ fn append(field: &mut Value, piece: &Value) {
 
 impl Ear for Listener {
     fn event(&mut self, event: &Value, give: &mut Vec<Spoken>) -> Result<(), String> {
-        for choice in json::list(event, "choices").iter().filter(|choice| is_first(choice)) {
+        if let Some(choice) = first(json::list(event, "choices")) {
             if let Some(delta) = json::some(choice, "delta") {
                 self.delta(delta, give)?;
             }
             if let Some(reason) = json::some(choice, "finish_reason").and_then(Value::as_str) {
                 // Some servers name a reason, an empty one, in every piece.
-                if self.reason.is_none() && !reason.is_empty() {
-                    self.reason = Some(reason.to_owned());
-                    self.give_all(give);
+                if !reason.is_empty() {
+                    self.end(reason, give);
                 }
             }
         }
@@ -432,14 +525,14 @@ impl Ear for Listener {
             message["tool_calls"] = calls.into_iter().map(|call| echoed(call, dialect)).collect();
         }
         if let Some(call) = legacy {
-            message["function_call"] = call.function().1;
+            message["function_call"] = call.function(dialect).1;
         }
         Closing { open, stop, message, places }
     }
 }
 
 fn echoed(call: Growing, dialect: Dialect) -> Value {
-    let (form, function, also) = call.function();
+    let (form, function, also) = call.function(dialect);
     let (kind, field) = match form {
         Form::Custom => ("custom", "custom"),
         Form::Function | Form::Legacy => ("function", "function"),

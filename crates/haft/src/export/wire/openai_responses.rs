@@ -5,13 +5,13 @@
 //! with a `custom_tool_call_output`. Items of tools that run at the provider, and of its built-in
 //! client tools (`computer_call`, `shell_call`, …), are not our calls.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use haft_core::Block;
 use serde_json::{Value, json};
 
 use super::{
-    Dialect, Response,
+    Dialect, MAX_CALLS, Response,
     asked::{Form, Reply, Spoken},
     content, json,
     stream::{Closing, Ear},
@@ -31,7 +31,7 @@ pub(super) fn parse(response: &Value) -> Result<Response, Error> {
     };
     let spoken = items.iter().filter_map(spoken);
     let stop = stop(response, items.iter());
-    Ok(Response::new(Dialect::OpenAiResponses, spoken, stop))
+    Response::new(Dialect::OpenAiResponses, spoken, stop)
 }
 
 /// The call that an item is, if it is one of ours.
@@ -56,13 +56,18 @@ fn spoken(item: &Value) -> Option<Spoken> {
     Some(spoken)
 }
 
+/// Whether a call is complete as far as its item says. Some servers give items no status.
+fn is_whole(item: &Value) -> bool {
+    matches!(json::text(item, "status"), "completed" | "")
+}
+
 fn stop<'a>(response: &Value, items: impl Iterator<Item = &'a Value>) -> Stop {
     let mut cut = false;
     let mut refused = false;
     for item in items {
         match json::text(item, "type") {
             "function_call" | "custom_tool_call" => {
-                cut |= matches!(json::text(item, "status"), "incomplete" | "in_progress");
+                cut |= !is_whole(item);
             }
             "message" => {
                 let parts = json::list(item, "content");
@@ -127,8 +132,13 @@ fn output(reply: &Reply<'_>) -> Value {
 pub(super) struct Listener {
     items: Vec<Growing>,
     by_index: HashMap<u64, usize>,
+    /// By the id of the item, and by the id of the call that it is.
     by_id: HashMap<String, usize>,
+    by_call: HashMap<String, usize>,
     given: Vec<usize>,
+    /// The place of the next item to give out. Calls keep the order of the response, so one that is
+    /// open, or has not come, holds back those behind it.
+    next: u64,
     /// The last word of the provider: the whole response.
     end: Option<Value>,
 }
@@ -136,10 +146,14 @@ pub(super) struct Listener {
 #[derive(Debug)]
 struct Growing {
     item: Value,
+    /// Its place in the response.
+    index: u64,
     /// The pieces of the arguments, or of the free input.
     pieces: String,
     is_given: bool,
     is_done: bool,
+    /// All of its arguments are there.
+    is_full: bool,
 }
 
 impl Growing {
@@ -188,7 +202,7 @@ impl Growing {
                     Some(data) => data.to_string(),
                 };
                 self.item["arguments"] = Value::String(json::object_text(raw));
-                if !self.is_done && !self.is_given {
+                if !self.is_full {
                     self.item["status"] = Value::from("incomplete");
                 }
             }
@@ -204,27 +218,60 @@ impl Growing {
 
 impl Listener {
     fn find(&self, event: &Value) -> Option<usize> {
+        let item = event.get("item").map(|item| json::text(item, "id")).unwrap_or_default();
         match event.get("output_index").and_then(Value::as_u64) {
             Some(index) => self.by_index.get(&index).copied(),
-            None => match json::text(event, "item_id") {
-                "" => self.items.len().checked_sub(1),
-                id => self.by_id.get(id).copied(),
+            None => match (json::text(event, "item_id"), item) {
+                ("", "") => self.items.len().checked_sub(1),
+                ("", id) | (id, _) => self.by_id.get(id).copied(),
             },
         }
     }
 
-    fn add(&mut self, event: &Value, item: &Value) -> usize {
+    /// Finds an item of the whole response that ends the stream: ids are surer than places, because
+    /// some items may have been left out of the stream.
+    fn find_last(&self, index: u64, item: &Value) -> Option<usize> {
+        let known = |map: &HashMap<String, usize>, key| map.get(json::text(item, key)).copied();
+        known(&self.by_id, "id").or_else(|| known(&self.by_call, "call_id")).or_else(|| {
+            // Some servers make new ids for the end; it is the same call if it says the same.
+            let at = self.by_index.get(&index).copied()?;
+            let heard = &self.items[at];
+            let fits = |key| {
+                let (one, other) = (json::text(&heard.item, key), json::text(item, key));
+                one.is_empty() || other.is_empty() || one == other
+            };
+            let says = |field| !heard.is_full || is_same(heard.item.get(field), item.get(field));
+            let is_it =
+                fits("type") && fits("name") && (fits("call_id") || heard.field().is_none_or(says));
+            is_it.then_some(at)
+        })
+    }
+
+    fn add(&mut self, index: Option<u64>, item: &Value) -> usize {
         let at = self.items.len();
-        if let Some(index) = event.get("output_index").and_then(Value::as_u64) {
-            self.by_index.insert(index, at);
-        }
-        let id = json::text(item, "id");
-        if !id.is_empty() {
-            self.by_id.insert(id.to_owned(), at);
-        }
+        let index = index.unwrap_or(at as u64);
+        self.by_index.insert(index, at);
+        self.know(at, item);
         let item = if item.is_object() { item.clone() } else { json!({}) };
-        self.items.push(Growing { item, pieces: String::new(), is_given: false, is_done: false });
+        self.items.push(Growing {
+            item,
+            index,
+            pieces: String::new(),
+            is_given: false,
+            is_done: false,
+            is_full: false,
+        });
         at
+    }
+
+    /// Remembers an item by its ids; of two with the same the first is meant.
+    fn know(&mut self, at: usize, item: &Value) {
+        for (map, key) in [(&mut self.by_id, "id"), (&mut self.by_call, "call_id")] {
+            let id = json::text(item, key);
+            if !id.is_empty() {
+                map.entry(id.to_owned()).or_insert(at);
+            }
+        }
     }
 
     /// Takes an item's last word.
@@ -235,12 +282,19 @@ impl Listener {
         }
         if growing.is_given {
             let field = growing.field().unwrap_or("arguments");
-            if growing.item.get(field) != item.get(field) {
+            if !is_same(growing.item.get(field), item.get(field)) {
                 return Err("a call was changed after it was complete".to_owned());
             }
         }
         growing.is_done = true;
+        growing.is_full = true;
         let mut item = item.clone();
+        // What was given out is answered under the id that it had.
+        if growing.is_given
+            && let Some(id) = json::some(&growing.item, "call_id")
+        {
+            item["call_id"] = id.clone();
+        }
         // Servers that say the arguments in pieces only.
         if !growing.is_given
             && let Some(field) = growing.field()
@@ -249,54 +303,146 @@ impl Listener {
         {
             item[field] = Value::String(std::mem::take(&mut growing.pieces));
         }
-        growing.item = item;
-        self.give(at, give);
+        self.know(at, &item);
+        self.items[at].item = item;
+        self.give_from(at, give);
         Ok(())
     }
 
-    fn give(&mut self, at: usize, give: &mut Vec<Spoken>) {
-        let Some(growing) = self.items.get_mut(at).filter(|growing| !growing.is_given) else {
-            return;
-        };
-        if let Some(spoken) = spoken(&growing.item) {
-            growing.is_given = true;
-            growing.pieces = String::new();
-            give.push(spoken);
-            self.given.push(at);
+    /// Gives out what is complete, in the order of the response.
+    fn give_from(&mut self, at: usize, give: &mut Vec<Spoken>) {
+        // A place that is used twice has been passed already.
+        if self.items[at].index < self.next {
+            self.give(at, give);
         }
+        while let Some(at) = self.by_index.get(&self.next).copied() {
+            let growing = &self.items[at];
+            let is_call = growing.field().is_some();
+            if is_call && !growing.is_given && !self.give(at, give) {
+                return;
+            }
+            self.next += 1;
+        }
+    }
+
+    /// Gives an item out if it is a complete call, and says whether it was one.
+    fn give(&mut self, at: usize, give: &mut Vec<Spoken>) -> bool {
+        let Some(growing) = self.items.get_mut(at) else { return false };
+        if growing.is_given || !growing.is_full || !is_whole(&growing.item) {
+            return false;
+        }
+        let Some(spoken) = spoken(&growing.item) else { return false };
+        growing.is_given = true;
+        growing.pieces = String::new();
+        give.push(spoken);
+        self.given.push(at);
+        true
+    }
+
+    /// The items in the order of the response.
+    fn in_order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.items.len()).collect();
+        order.sort_by_key(|at| self.items[*at].index);
+        order
     }
 
     /// Takes the end of the pieces of a call: what it says counts, not what was gathered.
     fn pieces_done(&mut self, event: &Value, give: &mut Vec<Spoken>) {
         let Some(at) = self.find(event) else { return };
         let growing = &mut self.items[at];
-        let Some(field) = growing.field().filter(|_| !growing.is_given) else { return };
+        let Some(field) = growing.field().filter(|_| !growing.is_given && !growing.is_done) else {
+            return;
+        };
         match event.get(field).and_then(Value::as_str) {
             Some(whole) => growing.item[field] = Value::from(whole),
             None => growing.item[field] = Value::String(std::mem::take(&mut growing.pieces)),
         }
+        growing.pieces = String::new();
         let is_named = ["call_id", "name"].iter().all(|k| !json::text(&growing.item, k).is_empty());
         if is_named {
             growing.item["status"] = Value::from("completed");
-            self.give(at, give);
+            growing.is_full = true;
+            self.give_from(at, give);
         }
     }
+
+    /// Takes the last event: the whole response, with items that some servers say only here.
+    fn end(&mut self, event: &Value, give: &mut Vec<Spoken>) -> Result<(), String> {
+        let response = event.get("response").unwrap_or(&Value::Null);
+        let mut taken = HashSet::new();
+        for (index, item) in json::list(response, "output").iter().enumerate() {
+            let index = index as u64;
+            let at = match self.find_last(index, item).filter(|at| !taken.contains(at)) {
+                Some(at) => at,
+                None => self.add(Some(index), item),
+            };
+            taken.insert(at);
+            // Here is where it stands, whatever was said before.
+            self.items[at].index = index;
+            self.by_index.insert(index, at);
+            self.done(at, item, give)?;
+            if give.len() > MAX_CALLS {
+                return Err(super::too_many());
+            }
+        }
+        let is_lost =
+            |(at, growing): (usize, &Growing)| growing.field().is_some() && !taken.contains(&at);
+        if !taken.is_empty() && self.items.iter().enumerate().any(is_lost) {
+            return Err("the whole response leaves out a call that was streamed".to_owned());
+        }
+        // Whatever was held back for a place that never came.
+        for at in self.in_order() {
+            let growing = &self.items[at];
+            if growing.field().is_some() && !growing.is_given && !self.give(at, give) {
+                break;
+            }
+        }
+        let mut end = json!({});
+        for key in ["status", "incomplete_details", "error"] {
+            if let Some(value) = json::some(response, key) {
+                end[key] = value.clone();
+            }
+        }
+        if json::text(event, "type") == "response.failed" {
+            end["status"] = Value::from("failed");
+        }
+        self.end = Some(end);
+        match self.end.as_ref().and_then(|end| json::some(end, "error")) {
+            Some(error) => Err(format!("the provider failed: {}", json::text(error, "message"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether two texts of arguments say the same: blanks may differ.
+fn is_same(one: Option<&Value>, other: Option<&Value>) -> bool {
+    let read = |value: Option<&Value>| -> Option<Value> {
+        serde_json::from_str(value.and_then(Value::as_str)?).ok()
+    };
+    one == other || read(one).is_some_and(|one| Some(one) == read(other))
 }
 
 impl Ear for Listener {
     fn event(&mut self, event: &Value, give: &mut Vec<Spoken>) -> Result<(), String> {
         if self.end.is_some() {
-            return Ok(());
+            // After the end nothing counts but a worse end.
+            return match json::text(event, "type") {
+                kind @ ("response.failed" | "response.incomplete") => {
+                    Err(format!("`{kind}` comes after the end"))
+                }
+                _ => Ok(()),
+            };
         }
+        let index = event.get("output_index").and_then(Value::as_u64);
         let item = event.get("item").unwrap_or(&Value::Null);
         match json::text(event, "type") {
             "response.output_item.added" => {
-                self.add(event, item);
+                self.add(index, item);
             }
             "response.output_item.done" => {
                 let at = match self.find(event).filter(|at| !self.items[*at].is_done) {
                     Some(at) => at,
-                    None => self.add(event, item),
+                    None => self.add(index, item),
                 };
                 self.done(at, item, give)?;
             }
@@ -322,30 +468,7 @@ impl Ear for Listener {
                 }
             }
             "response.completed" | "response.incomplete" | "response.failed" => {
-                let response = event.get("response").unwrap_or(&Value::Null);
-                // Servers that say some items only at the end.
-                for (index, item) in json::list(response, "output").iter().enumerate() {
-                    let place = json!({"output_index": index});
-                    let at = match self.find(&place) {
-                        Some(at) => at,
-                        None if index >= self.items.len() => self.add(&place, item),
-                        None => index,
-                    };
-                    self.done(at, item, give)?;
-                }
-                let mut end = json!({});
-                for key in ["status", "incomplete_details", "error"] {
-                    if let Some(value) = json::some(response, key) {
-                        end[key] = value.clone();
-                    }
-                }
-                if json::text(event, "type") == "response.failed" {
-                    end["status"] = Value::from("failed");
-                }
-                self.end = Some(end);
-                if let Some(error) = self.end.as_ref().and_then(|end| json::some(end, "error")) {
-                    return Err(format!("the provider failed: {}", json::text(error, "message")));
-                }
+                self.end(event, give)?;
             }
             _ => {}
         }
@@ -354,7 +477,9 @@ impl Ear for Listener {
 
     fn close(mut self: Box<Self>) -> Closing {
         let mut open = Vec::new();
-        for (at, growing) in self.items.iter_mut().enumerate() {
+        let order = self.in_order();
+        for at in order.iter().copied() {
+            let growing = &mut self.items[at];
             growing.gather();
             if !growing.is_given
                 && let Some(spoken) = spoken(&growing.item)
@@ -370,10 +495,11 @@ impl Ear for Listener {
             }
         });
         let mut items = Vec::new();
-        let mut moved = Vec::new();
-        for growing in self.items {
-            moved.push(items.len());
-            items.extend(growing.settled());
+        let mut moved = vec![0; order.len()];
+        let mut heard: Vec<_> = self.items.into_iter().map(Some).collect();
+        for at in order {
+            moved[at] = items.len();
+            items.extend(heard[at].take().and_then(Growing::settled));
         }
         let places = self.given.iter().map(|at| format!("/{}/call_id", moved[*at])).collect();
         Closing { open, stop, message: Value::Array(items), places }

@@ -5,21 +5,23 @@
 //! message to echo. What the events mean is each provider's own file; what every body has in common
 //! (cutting, limits, errors) is here.
 //!
-//! INVARIANT: a stream without its end mark, or with a call that was never closed, is not `Done`.
+//! INVARIANT: a stream without its end mark, with a call that was never closed, or whose body breaks
+//! off inside an event, is not `Done`.
 
 use std::fmt;
 
 use serde_json::Value;
 
 use super::{
-    Asked, Dialect,
+    Asked, Dialect, MAX_CALLS,
     asked::Spoken,
     cut::{Cutter, MAX_EVENT, Piece, Spoilt},
-    json,
+    json, worse,
 };
 use crate::{
     envelope::Envelope,
     error::{Error, ErrorKind},
+    fit::parse,
     turn::{Call, Stop},
 };
 
@@ -123,19 +125,31 @@ impl Stream {
         let mut cutter = std::mem::take(&mut self.cutter);
         let cut = cutter.feed(bytes, |piece| self.piece(&piece, &mut give));
         self.cutter = cutter;
-        match cut {
-            Ok(()) => {}
-            Err(Spoilt::TooLarge) => {
-                self.spoil(format!("one event is longer than {MAX_EVENT} bytes"));
-            }
-            Err(Spoilt::NotJson) => self.spoil("it holds something that is no JSON"),
-            Err(Spoilt::Binary) => {
-                self.spoil("it is binary");
-                let hint = "decode the events and give each to `Stream::event`";
-                self.problem = self.problem.take().map(|error| error.hint(hint));
-            }
+        if let Err(why) = cut {
+            self.uncut(why);
         }
         give
+    }
+
+    /// Notes that a body could not be cut into events.
+    fn uncut(&mut self, why: Spoilt) {
+        let (what, hint) = match why {
+            Spoilt::TooLarge => {
+                return self.spoil(format!("one event is longer than {MAX_EVENT} bytes"));
+            }
+            Spoilt::NotJson => return self.spoil("it holds something that is no JSON"),
+            Spoilt::Binary => {
+                ("it is binary", "decode the events and give each to `Stream::event`")
+            }
+            Spoilt::Strange => (
+                "it begins neither like events nor like JSON",
+                "give the body without compression and without the sizes of HTTP chunks",
+            ),
+        };
+        if self.problem.is_none() {
+            self.spoil(what);
+            self.problem = self.problem.take().map(|error| error.hint(hint));
+        }
     }
 
     /// Takes one event that a client has decoded already, and returns the calls that it completes.
@@ -157,25 +171,37 @@ impl Stream {
     #[must_use]
     pub fn finish(mut self) -> Ended {
         let mut calls = Vec::new();
-        let (last, mut is_part) = std::mem::take(&mut self.cutter).end();
+        let (last, mut is_part) = match std::mem::take(&mut self.cutter).end() {
+            Ok(end) => end,
+            Err(why) => {
+                self.uncut(why);
+                (None, true)
+            }
+        };
         if let Some(last) = last
             && self.problem.is_none()
         {
             // An event without its blank line is taken if it is whole, and is a loose end if not.
-            match serde_json::from_slice(&last.data) {
-                Ok(event) => {
-                    self.named(&last.name, event, &mut calls);
+            match serde_json::from_slice::<Value>(&last.data) {
+                Ok(_) => {
+                    self.piece(&last, &mut calls);
                     is_part = false;
                 }
-                Err(_) => is_part = !is_done_mark(&last.data),
+                Err(_) => is_part = last.data.trim_ascii() != b"[DONE]",
             }
         }
-        let Self { ear, mut asked, problem, .. } = self;
-        let Closing { open, stop, message, places } = ear.close();
+        let Self { ear, mut asked, mut problem, .. } = self;
+        let Closing { mut open, stop, message, places } = ear.close();
+        let room = MAX_CALLS.saturating_sub(asked.len());
+        if open.len() > room {
+            problem.get_or_insert_with(|| spoilt(asked.dialect(), super::too_many()));
+            open.truncate(room);
+        }
         calls.extend(open.into_iter().map(|spoken| asked.note(spoken)));
         let stop = match stop {
             _ if problem.is_some() => Stop::Unknown,
-            Some(Stop::Done) if is_part && has_no_end_mark(asked.dialect()) => Stop::Truncated,
+            // What broke off inside an event may have lost a call, whatever was said before.
+            Some(stop) if is_part => worse(stop, Stop::Truncated),
             Some(stop) => stop,
             None => Stop::Truncated,
         };
@@ -199,6 +225,10 @@ impl Stream {
             return;
         }
         match serde_json::from_slice(&piece.data) {
+            Ok(_) if has_data(self.asked.dialect()) && has_key_twice(&piece.data) => {
+                // FAIL CLOSED: which of the two was meant, and which of them somebody approved?
+                self.spoil("a key stands twice in one object");
+            }
             Ok(event) => {
                 // The text is counted already; values can be far more than their text.
                 let more = json::weight(&event).unwrap_or(usize::MAX);
@@ -238,8 +268,22 @@ impl Stream {
         if is_complete(self.asked.dialect(), event) {
             return self.spoil("it is a complete response, which `Dialect::parse` reads");
         }
+        // Some proxies gather several events into one.
+        if let Value::Array(events) = event
+            && self.asked.dialect() != Dialect::Mcp
+        {
+            for event in events {
+                if self.problem.is_none() {
+                    self.hear(event, give);
+                }
+            }
+            return;
+        }
         let mut spoken = Vec::new();
         let heard = self.ear.event(event, &mut spoken);
+        if self.asked.len() + spoken.len() > MAX_CALLS {
+            return self.spoil(super::too_many());
+        }
         give.extend(spoken.into_iter().map(|spoken| self.asked.note(spoken)));
         if let Err(why) = heard {
             self.spoil(why);
@@ -267,12 +311,7 @@ impl Stream {
 
     fn spoil(&mut self, why: impl fmt::Display) {
         let dialect = self.asked.dialect();
-        self.problem.get_or_insert_with(|| {
-            Error::new(
-                ErrorKind::BadResponse,
-                format!("this is no {dialect} stream that can be read: {why}"),
-            )
-        });
+        self.problem.get_or_insert_with(|| spoilt(dialect, why));
         self.cutter = Cutter::default();
     }
 
@@ -284,10 +323,33 @@ impl Stream {
     }
 }
 
+fn spoilt(dialect: Dialect, why: impl fmt::Display) -> Error {
+    Error::new(
+        ErrorKind::BadResponse,
+        format!("this is no {dialect} stream that can be read: {why}"),
+    )
+}
+
 /// Whether this is the mark that some servers end their events with. It says nothing about how the
 /// message ended.
 fn is_done_mark(data: &[u8]) -> bool {
     matches!(data.trim_ascii(), b"[DONE]" | b"")
+}
+
+/// Whether a dialect has arguments as data, so that reading an event reads them.
+fn has_data(dialect: Dialect) -> bool {
+    use Dialect::{Gemini, GeminiJson, Mcp, Mistral, Ollama};
+    matches!(dialect, Gemini | GeminiJson | Mcp | Mistral | Ollama)
+}
+
+/// Whether JSON text that can be read says something twice.
+fn has_key_twice(data: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(data) else { return true };
+    let is_twice = |text: &str| parse::object(text, usize::MAX).is_err();
+    match text.trim_start().starts_with('{') {
+        true => is_twice(text),
+        false => is_twice(&format!("{{\"in\":{text}}}")),
+    }
 }
 
 /// Whether an event is no event but a whole response, of a provider that tells them apart.
@@ -301,9 +363,4 @@ fn is_complete(dialect: Dialect, event: &Value) -> bool {
         Dialect::Bedrock => event.pointer("/output/message").is_some(),
         _ => false,
     }
-}
-
-/// Whether a dialect has no end mark, so that only the end of the body ends it.
-fn has_no_end_mark(dialect: Dialect) -> bool {
-    dialect == Dialect::Mcp
 }
