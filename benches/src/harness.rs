@@ -50,7 +50,8 @@ impl Options {
         let mut options = Self { json: false, rounds: 9, calls: 20_000, only: None };
         while let Some(arg) = args.next() {
             if arg == "--only" {
-                options.only = Some(args.next().ok_or("`--only` needs the name of a group or a case")?);
+                options.only =
+                    Some(args.next().ok_or("`--only` needs the name of a group or a case")?);
                 continue;
             }
             let mut number = || -> Result<u32, String> {

@@ -153,7 +153,9 @@ fn optional(n: usize, noun: &str) -> (Value, Value, Value) {
     let mut properties = Map::new();
     for at in 0..4 + n % 9 {
         let field = match at % 4 {
-            0 => json!({"type": ["string", "null"], "description": format!("A word about the {noun}.")}),
+            0 => {
+                json!({"type": ["string", "null"], "description": format!("A word about the {noun}.")})
+            }
             1 => json!({"type": "integer", "minimum": 0, "default": at}),
             2 => json!({"type": "array", "items": {"type": "string", "enum": ["a", "b", "c"]}}),
             _ => json!({"type": "boolean", "default": false, "title": "Whether so"}),

@@ -168,7 +168,9 @@ fn build(schema: &Value, formats: Formats) -> Result<Validator, String> {
         let named = schema.get("$schema").and_then(Value::as_str).unwrap_or_default();
         let named: String = named.chars().take(80).collect();
         // The validator would panic.
-        return Err(format!("`$schema` names `{named}`, which is no draft of JSON Schema from 4 on"));
+        return Err(format!(
+            "`$schema` names `{named}`, which is no draft of JSON Schema from 4 on"
+        ));
     }
     options()
         .with_draft(draft)
