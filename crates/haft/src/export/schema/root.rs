@@ -149,7 +149,7 @@ impl Lowering<'_> {
             && let Some(merged) = merge(own, &only.map)
         {
             *own = merged;
-            own.insert("type".into(), json!("object"));
+            own.entry("type").or_insert_with(|| json!("object"));
             return Ok(false);
         }
         self.lose(&below, word, "its forms are shown as one object", Aim::Wider)?;
