@@ -146,7 +146,12 @@ impl<'a> Lowering<'a> {
             if subset.taken.contains(&"maxItems") {
                 out.insert("maxItems".into(), json!(most));
             } else {
-                self.lose(place, "maxItems", "it cannot be said", aim)?;
+                self.lose(
+                    place,
+                    "maxItems",
+                    "there is no word for it here; told in the description",
+                    aim,
+                )?;
                 told.push(text::tell("maxItems", &json!(most)));
             }
         }
@@ -168,7 +173,12 @@ impl<'a> Lowering<'a> {
                     && own.get("minContains") == Some(&json!(0))
                     && !own.contains_key("maxContains"));
             if !nothing_said {
-                self.lose(place, word, "it cannot be said", aim)?;
+                self.lose(
+                    place,
+                    word,
+                    "there is no word for it here; told in the description",
+                    aim,
+                )?;
                 let mut whole = Map::new();
                 whole.insert(word.into(), value.clone());
                 for more in ["minContains", "maxContains"] {
@@ -292,7 +302,12 @@ impl<'a> Lowering<'a> {
             if subset.taken.contains(&word) {
                 out.insert(word.into(), value.clone());
             } else {
-                self.lose(place, word, "it cannot be said", aim)?;
+                self.lose(
+                    place,
+                    word,
+                    "there is no word for it here; told in the description",
+                    aim,
+                )?;
                 told.push(text::tell(word, value));
             }
         }

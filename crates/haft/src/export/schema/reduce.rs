@@ -149,7 +149,12 @@ impl<'a> Lowering<'a> {
                     "which keys are allowed depends on the values",
                 ));
             } else {
-                self.lose(place, word, "it cannot be said", aim)?;
+                self.lose(
+                    place,
+                    word,
+                    "there is no word for it here; told in the description",
+                    aim,
+                )?;
                 told.push(text::tell(word, &value));
             }
         }
@@ -511,7 +516,12 @@ impl<'a> Lowering<'a> {
                     if subset.taken.contains(&key) {
                         out.insert(key.into(), value.clone());
                     } else {
-                        self.lose(place, key, "it cannot be said", aim)?;
+                        self.lose(
+                            place,
+                            key,
+                            "there is no word for it here; told in the description",
+                            aim,
+                        )?;
                         told.push(text::tell(key, value));
                     }
                 }
