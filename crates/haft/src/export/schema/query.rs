@@ -37,6 +37,22 @@ pub(super) fn kind(name: &str) -> Kinds {
     }
 }
 
+/// The type names that a set of types means together.
+pub(super) fn names(kinds: Kinds) -> Vec<&'static str> {
+    [
+        ("string", kinds & STRING != 0),
+        ("integer", kinds & NUMBER == INTEGER),
+        ("number", kinds & FRACTION != 0),
+        ("boolean", kinds & BOOLEAN != 0),
+        ("array", kinds & ARRAY != 0),
+        ("object", kinds & OBJECT != 0),
+        ("null", kinds & NULL != 0),
+    ]
+    .into_iter()
+    .filter_map(|(name, is_meant)| is_meant.then_some(name))
+    .collect()
+}
+
 /// The name of the definition that a schema refers to.
 pub(super) fn reference(map: &Map<String, Value>) -> Option<&str> {
     map.get("$ref")?.as_str()?.strip_prefix("#/$defs/")

@@ -346,22 +346,7 @@ impl<'a> Lowering<'a> {
             }
             return Ok(out);
         }
-        let names: Vec<&str> = [
-            ("string", query::STRING),
-            ("integer", query::INTEGER),
-            ("number", query::NUMBER),
-            ("boolean", query::BOOLEAN),
-            ("array", query::ARRAY),
-            ("object", query::OBJECT),
-        ]
-        .into_iter()
-        .filter(|(name, bits)| match *name {
-            "integer" => wanted & query::NUMBER == query::INTEGER,
-            "number" => wanted & query::FRACTION != 0,
-            _ => wanted & bits != 0,
-        })
-        .map(|(name, _)| name)
-        .collect();
+        let names = query::names(wanted & !query::NULL);
         let nullable = wanted & query::NULL != 0;
         let apart = names.len() > 1;
         let mut said = Vec::new();
@@ -430,6 +415,7 @@ impl<'a> Lowering<'a> {
         let mut out = Map::new();
         let mut objects_done = false;
         let mut arrays_done = false;
+        let mut without_objects = false;
         for (key, value) in own {
             let key = key.as_str();
             let spoken_of = [
@@ -488,7 +474,8 @@ impl<'a> Lowering<'a> {
                 key if keywords::OBJECT.contains(&key) => {
                     let first = !std::mem::replace(&mut objects_done, true);
                     if first && !self.object(subset, own, &mut out, &mut told, place, aim)? {
-                        return Ok(Value::Bool(false));
+                        // There is no such object; there may be values that are none.
+                        without_objects = true;
                     }
                 }
                 key if keywords::NUMBER.contains(&key) && is_beyond_reason(value) => {
@@ -512,6 +499,13 @@ impl<'a> Lowering<'a> {
         }
         if !objects_done && own.contains_key("type") && wanted & query::OBJECT != 0 {
             self.object(subset, own, &mut out, &mut told, place, aim)?;
+        }
+        if without_objects {
+            match query::names(wanted & !query::OBJECT)[..] {
+                [] => return Ok(Value::Bool(false)),
+                [one] => out.insert("type".into(), json!(one)),
+                ref some => out.insert("type".into(), json!(some)),
+            };
         }
         notes(subset, own, &mut out, &mut told);
         text::append(&mut out, &told);
