@@ -269,7 +269,6 @@ fn a_place_without_possible_objects_still_takes_other_values() {
             "x": {"properties": {}, "required": ["a"], "additionalProperties": false},
             "y": {"type": ["object", "null"], "required": ["a"], "additionalProperties": false},
         },
-        "required": ["x", "y"],
         "additionalProperties": false,
     });
     let definition = Definition::new("t", "Does it.", &source);
