@@ -269,3 +269,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_place_without_possible_objects_still_takes_other_values() {
+    // The key is needed and not allowed, so no object fits. Without a type, a text does.
+    let source = json!({
+        "type": "object",
+        "properties": {
+            "x": {"properties": {}, "required": ["a"], "additionalProperties": false},
+            "y": {"type": ["object", "null"], "required": ["a"], "additionalProperties": false},
+        },
+        "additionalProperties": false,
+    });
+    let definition = Definition::new("t", "Does it.", &source);
+    for dialect in Dialect::ALL {
+        for strict in [Strict::Off, Strict::On] {
+            let shown = dialect.show(&definition, &Options::default().strict(strict));
+            let schema = schema_of(*dialect, shown.tool.as_ref().unwrap());
+            let export = judge(&schema).unwrap();
+            let good = json!({"x": "text", "y": null});
+            assert!(export.is_valid(&good), "{dialect} {strict:?}: {schema}");
+            let is_wider = shown.report.iter().any(|loss| loss.kind == LossKind::Widened);
+            for bad in [json!({"x": {}, "y": null}), json!({"x": 1, "y": {"a": 1}})] {
+                assert!(is_wider || !export.is_valid(&bad), "{dialect} {strict:?}: {schema}");
+            }
+        }
+    }
+}

@@ -356,22 +356,7 @@ impl<'a> Lowering<'a> {
             }
             return Ok(out);
         }
-        let names: Vec<&str> = [
-            ("string", query::STRING),
-            ("integer", query::INTEGER),
-            ("number", query::NUMBER),
-            ("boolean", query::BOOLEAN),
-            ("array", query::ARRAY),
-            ("object", query::OBJECT),
-        ]
-        .into_iter()
-        .filter(|(name, bits)| match *name {
-            "integer" => wanted & query::NUMBER == query::INTEGER,
-            "number" => wanted & query::FRACTION != 0,
-            _ => wanted & bits != 0,
-        })
-        .map(|(name, _)| name)
-        .collect();
+        let names = query::names(wanted & !query::NULL);
         let nullable = wanted & query::NULL != 0;
         let apart = names.len() > 1;
         let mut said = Vec::new();
