@@ -296,3 +296,27 @@ fn a_place_without_possible_objects_still_takes_other_values() {
         }
     }
 }
+
+#[test]
+fn a_form_that_is_no_object_does_not_become_one() {
+    // No arguments fit: the only form is a number, whatever stands inside it.
+    let source = json!({
+        "type": "object",
+        "anyOf": [{"type": "number", "anyOf": [{"required": ["a"]}]}],
+    });
+    // Here the second form holds, and the first must not let anything through.
+    let other = json!({
+        "type": "object",
+        "oneOf": [{"type": "number", "anyOf": [true]}, {"required": ["b"]}],
+    });
+    for dialect in Dialect::ALL {
+        for (source, value) in [(&source, json!({"a": 1})), (&other, json!({"a": 1}))] {
+            let definition = Definition::new("t", "Does it.", source);
+            let shown = dialect.show(&definition, &Options::default());
+            let Some(tool) = &shown.tool else { continue };
+            let export = judge(&schema_of(*dialect, tool)).unwrap();
+            let is_wider = shown.report.iter().any(|loss| loss.kind == LossKind::Widened);
+            assert!(is_wider || !export.is_valid(&value), "{dialect}: {tool}");
+        }
+    }
+}

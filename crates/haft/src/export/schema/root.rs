@@ -106,6 +106,11 @@ impl Lowering<'_> {
                 Value::Object(map) => {
                     let depth = self.open_definitions();
                     let (mut flat, rest) = self.flatten(map, &at, &mut 0)?;
+                    // Asked first: what becomes one object below says that it is one.
+                    if !takes_objects(&flat) {
+                        self.close_definitions(depth);
+                        continue;
+                    }
                     let mut whole = rest.is_empty();
                     let in_place = ["anyOf", "oneOf", "if", "dependentSchemas"];
                     if let Some(others) = flat.shift_remove("unevaluatedProperties") {
@@ -128,9 +133,7 @@ impl Lowering<'_> {
                 }
                 _ => (Map::new(), true),
             };
-            let possible = map.get("type").is_none_or(|named| types(named).contains(&"object"))
-                && map.get("not").is_none_or(|not| *not != json!({}) && *not != json!(true));
-            if possible {
+            if takes_objects(&map) {
                 map.shift_remove("unevaluatedProperties");
                 forms.push(Form { map, whole });
             }
@@ -148,6 +151,9 @@ impl Lowering<'_> {
             && only.whole
             && let Some(merged) = merge(own, &only.map)
         {
+            if !takes_objects(&merged) {
+                return Err(self.unfit(&below, word, "none of its forms can hold"));
+            }
             *own = merged;
             own.entry("type").or_insert_with(|| json!("object"));
             return Ok(false);
@@ -295,6 +301,12 @@ impl Lowering<'_> {
 
 /// More forms than this are no help to anyone.
 const MOST_FORMS: usize = 256;
+
+/// Whether an object may fit, as far as its own words say.
+fn takes_objects(map: &Map<String, Value>) -> bool {
+    map.get("type").is_none_or(|named| types(named).contains(&"object"))
+        && map.get("not").is_none_or(|not| *not != json!({}) && *not != json!(true))
+}
 
 /// One of the objects that a union offers.
 struct Form {
