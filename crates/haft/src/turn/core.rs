@@ -10,7 +10,7 @@ use std::sync::{
 };
 
 use haft_core::{
-    BoxFuture, CallId, Code, Context, Failure, Host, Note, Output, Ran, Scope, ToolName,
+    BoxFuture, CallId, Code, Context, Failure, Host, Note, Output, Ran, Retry, Scope, ToolName,
     WeakContext,
 };
 use serde_json::Value;
@@ -57,6 +57,8 @@ struct Taken {
 }
 
 const CANCELLED: &str = "the turn was cancelled";
+/// So many turns in a row a model may call a tool wrongly before it is told to stop.
+const TRIES: u32 = 3;
 
 impl TurnCore {
     pub(crate) fn new(run: &Arc<RunCore>, snapshot: Snapshot, scope: Arc<Scope>) -> Arc<Self> {
@@ -96,8 +98,8 @@ impl TurnCore {
         Terms { limit: config.max_arguments, repair }
     }
 
-    /// Counts in how many turns in a row a tool was called with arguments that do not fit, and adds
-    /// an example from the second on.
+    /// Counts in how many turns in a row a tool was called with arguments that do not fit, adds an
+    /// example from the second on, and after a few tells the model to stop.
     pub(crate) fn learn(
         &self,
         cx: &Context,
@@ -111,14 +113,23 @@ impl TurnCore {
             Err(failure)
                 if matches!(failure.code(), Code::BadArguments | Code::UnparseableArguments) =>
             {
-                if self.run.slips.count(cx.meant(), cx.cycle()) < 2 {
+                let slips = self.run.slips.count(cx.meant(), cx.cycle());
+                if slips < 2 {
                     return Err(failure);
                 }
-                let entry = self.snapshot.get(cx.meant().as_str());
-                Err(match entry {
+                let failure = match self.snapshot.get(cx.meant().as_str()) {
                     Some(entry) => problem::with_example(entry.input(), failure),
                     None => failure,
-                })
+                };
+                if slips <= TRIES {
+                    return Err(failure);
+                }
+                // It has had its tries; one more of the same would only cost time.
+                let next = format!(
+                    "stop calling `{}`: it was called wrongly {slips} times in a row; go on without it, or say what you are missing",
+                    cx.meant()
+                );
+                Err(failure.with_retry(Retry::Never).with_next(next))
             }
             Err(failure) => Err(failure),
         }

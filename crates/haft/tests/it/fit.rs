@@ -11,7 +11,7 @@ use std::{
 
 use haft::{
     Admitted, Arguments, Before, BoxFuture, Call, Code, Config, DynTool, Event, Failure, Formats,
-    Guard, Hook, MemoryJournal, Repair, RepairKind, Repairs, Schema, Spec, Stop, Verdict,
+    Guard, Hook, MemoryJournal, Repair, RepairKind, Repairs, Retry, Schema, Spec, Stop, Verdict,
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -258,6 +258,23 @@ async fn a_second_failure_in_a_row_brings_an_example() {
     let turn = runtime.run().turn().await.unwrap();
     let answers = turn.run([call(json!({})), Call::new("d", "echo", json!({}))]).await;
     assert!(answers.iter().all(|answer| !answer.text().contains("Arguments that fit")));
+}
+
+#[tokio::test]
+async fn after_three_failures_in_a_row_the_model_is_told_to_stop() {
+    let runtime = permissive(vec![echo(read("echo"))]).build().unwrap();
+    let run = runtime.run();
+    for _ in 0..3 {
+        let answers = run.turn().await.unwrap().run([call(json!({}))]).await;
+        assert_eq!(answers[0].failure().unwrap().retry(), Retry::Fix);
+    }
+    let answers = run.turn().await.unwrap().run([call(json!({}))]).await;
+    let failure = answers[0].failure().unwrap();
+    assert_eq!(failure.retry(), Retry::Never);
+    assert!(failure.next().unwrap().starts_with("stop calling `echo`"), "{failure}");
+    // It is advice: a call that fits still runs, and starts afresh.
+    let answers = run.turn().await.unwrap().run([call(json!({"count": 1}))]).await;
+    assert!(!answers[0].is_error());
 }
 
 /// A closed object with something of every kind in it.
