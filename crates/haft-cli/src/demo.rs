@@ -83,7 +83,7 @@ struct Script;
 impl Approver for Script {
     fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
         let answer = match question.call.tool().name().as_str() {
-            "write_note" | "fetch_page" => Answer::Allow,
+            "write_note" | "fetch_page" => Answer::allow(),
             _ => Answer::Deny(Some("not in a demonstration".to_owned())),
         };
         Box::pin(async { Ok(answer) })

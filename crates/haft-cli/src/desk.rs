@@ -157,7 +157,7 @@ impl Approver for Yes {
             Decision::NeedInput(name) => {
                 Answer::Deny(Some(format!("`{name}` must be given, and `--yes` cannot know it")))
             }
-            _ => Answer::Allow,
+            _ => Answer::allow(),
         };
         Box::pin(async { Ok(answer) })
     }
@@ -187,7 +187,7 @@ impl Approver for Terminal {
                     let argument = known.iter().find(|p| p.name == name);
                     Answer::Input(argument.map_or_else(text, |p| p.read(line)))
                 }
-                _ if matches!(line, "y" | "Y" | "yes") => Answer::Allow,
+                _ if matches!(line, "y" | "Y" | "yes") => Answer::allow(),
                 _ => Answer::Deny(None),
             })
         })

@@ -19,6 +19,7 @@ use crate::{
     catalog::{Shelf, Snapshot, View},
     error::Error,
     event::Event,
+    policy::Seen,
     runtime::Inner,
     turn::{Floor, Turn, TurnCore},
 };
@@ -32,10 +33,10 @@ pub(crate) struct RunCore {
     base: Scope,
     view: View,
     cycle: AtomicU32,
-    label: Mutex<Label>,
+    pub(crate) seen: Arc<Seen>,
     pub(crate) slips: Slips,
     /// The last shelf seen through the view, so that an unchanged catalog costs nothing.
-    seen: Mutex<Option<(Arc<Shelf>, Arc<Shelf>)>>,
+    looked: Mutex<Option<(Arc<Shelf>, Arc<Shelf>)>>,
 }
 
 impl RunCore {
@@ -53,22 +54,21 @@ impl RunCore {
 
     /// Notes that the run has now read something with this label.
     pub(crate) fn read(&self, label: Label) {
-        let mut own = self.label.lock().unwrap_or_else(PoisonError::into_inner);
-        *own = own.join(label);
+        self.seen.read(label);
     }
 
     fn look(&self, shelf: Arc<Shelf>, problems: &mut Vec<String>) -> Arc<Shelf> {
         if self.view.is_all() {
             return shelf;
         }
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, through)) = &*seen
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, through)) = &*looked
             && Arc::ptr_eq(of, &shelf)
         {
             return Arc::clone(through);
         }
         let through = Arc::new(shelf.seen_through(&self.view, problems));
-        *seen = Some((shelf, Arc::clone(&through)));
+        *looked = Some((shelf, Arc::clone(&through)));
         through
     }
 }
@@ -159,7 +159,7 @@ impl Run {
     /// Returns the join of what the run has read so far.
     #[must_use]
     pub fn label(&self) -> Label {
-        *self.0.label.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.seen.label()
     }
 
     /// Cancels everything the run is doing, and whatever it would still do.
@@ -259,9 +259,9 @@ impl RunBuilder {
             turns: Mutex::default(),
             floor: Arc::default(),
             cycle: AtomicU32::new(0),
-            label: Mutex::new(Label::CLEAN),
+            seen: Arc::default(),
             slips: Slips::default(),
-            seen: Mutex::new(None),
+            looked: Mutex::new(None),
             base: self.scope,
             view: self.view,
             inner: self.inner,

@@ -9,10 +9,7 @@ use super::{
     check::check,
     watch::{Stopped, watched},
 };
-use crate::{
-    hooks::Before,
-    turn::{Admitted, TurnCore},
-};
+use crate::turn::{Admitted, TurnCore};
 
 /// Runs the hooks in order.
 pub(crate) async fn before(turn: &TurnCore, mut call: Admitted) -> Result<Admitted, Failure> {
@@ -20,8 +17,11 @@ pub(crate) async fn before(turn: &TurnCore, mut call: Admitted) -> Result<Admitt
         let cx = call.context().clone();
         let work = async { hook.before(&call).await };
         match watched(turn, &cx, turn.inner.config.judge_timeout, work).await {
-            Ok(Ok(Before::Proceed)) => {}
-            Ok(Ok(Before::Rewrite(arguments))) => {
+            Ok(Ok(said)) => {
+                if let Some(reason) = said.block {
+                    return Err(Failure::new(Code::BlockedByHook, reason));
+                }
+                let Some(arguments) = said.rewrite else { continue };
                 call = call.again(arguments).map_err(|failure| {
                     Failure::new(
                         Code::HookFailed,
@@ -30,9 +30,6 @@ pub(crate) async fn before(turn: &TurnCore, mut call: Admitted) -> Result<Admitt
                     .with_source(format!("hook `{}`: {failure}", hook.name()))
                 })?;
                 check(turn, &call).await?;
-            }
-            Ok(Ok(Before::Block(reason))) => {
-                return Err(Failure::new(Code::BlockedByHook, reason));
             }
             Err(Stopped::Cancelled(failure)) => return Err(failure),
             // FAIL CLOSED: a hook that cannot answer stops the call.

@@ -142,7 +142,14 @@ pub(super) async fn ask(
         .with_next("go on without it, or tell the user what you would have done")
         .with_source(verdict.to_string()));
     };
-    let question = Question { call: &call, verdict: &verdict };
+    let explanation = turn.inner.policy.explain(&call);
+    let question = Question {
+        call: &call,
+        verdict: &verdict,
+        explanation: &explanation,
+        offer: None,
+        session: false,
+    };
     let limit = turn.inner.config.approval_timeout;
     let asking = async { approver.ask(&question).await };
     let answer = watched(turn, call.context(), limit, asking).await;
@@ -157,7 +164,7 @@ pub(super) async fn ask(
         Err(stopped) => return Err(silent("the approver", &stopped.to_string())),
     };
     match (answer, &verdict.decision) {
-        (Answer::Allow, Decision::Ask) => {
+        (Answer::Allow { .. }, Decision::Ask) => {
             let verdict =
                 Verdict::allow(format!("approved: {}", verdict.reason)).by("the approver");
             Ok(Permit::Granted(Permitted { admitted: call, verdict }))
@@ -180,7 +187,7 @@ pub(super) async fn ask(
             Err(failure.with_source(verdict.to_string()))
         }
         // An allow does not supply what was asked for, and an input does not allow.
-        (Answer::Allow | Answer::Input(_), _) => {
+        (Answer::Allow { .. } | Answer::Input(_) | Answer::Grant(_) | Answer::Instead(_), _) => {
             Err(silent("the approver", "the answer does not fit the question"))
         }
     }

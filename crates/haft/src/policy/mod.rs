@@ -3,13 +3,38 @@
 //! A policy is pure: the same call gets the same verdict. A guard may look around. An approver asks
 //! somebody. The strictest verdict wins, and silence or trouble in any of them is a no.
 
+mod seen;
+mod world;
+mod rule;
+pub(crate) mod pattern;
+mod rules;
+mod explain;
+mod budget;
+mod files;
 mod default;
 
+use std::path::PathBuf;
+
 use haft_core::{BoxFuture, Failure, Scope, Verdict};
+use serde::Serialize;
 use serde_json::Value;
 
-pub use self::default::{AllowEverything, DefaultPolicy};
-use crate::{catalog::Entry, turn::Admitted};
+pub use self::{
+    budget::Budget,
+    default::{AllowEverything, DefaultPolicy},
+    explain::{Check, Cited, Explanation, Near},
+    files::{File, Form, Handler, HookSpec, Note as FileNote, Setup, Where},
+    pattern::{Anchor, Match, Pattern, PatternError},
+    rule::{Example, Layer, Place, Rule, Subject},
+    rules::{About, Ground, Mode, Rules},
+    seen::{Seen, Taint},
+    world::{Disk, World},
+};
+use crate::{
+    catalog::Entry,
+    error::{Error, ErrorKind},
+    turn::Admitted,
+};
 
 /// Judges calls by rules alone.
 pub trait Policy: Send + Sync + 'static {
@@ -25,6 +50,56 @@ pub trait Policy: Send + Sync + 'static {
     fn hides_tools(&self) -> bool {
         false
     }
+
+    /// Returns the arguments that a rule wants this call to have instead. They are admitted and
+    /// judged again; nothing means that the call is as the rules want it.
+    fn rewrite(&self, _call: &Admitted) -> Option<Value> {
+        None
+    }
+
+    /// Returns whether `rewrite` may ever change something; the walk skips it otherwise.
+    fn rewrites(&self) -> bool {
+        false
+    }
+
+    /// Returns what stands for the rules in force. An approval given under others is void.
+    fn revision(&self) -> u64 {
+        0
+    }
+
+    /// Returns what the judgement of this call rests on besides its arguments: where its paths lead
+    /// now, what the run has read. While it stays equal, an answer about the call stays good.
+    fn world(&self, _call: &Admitted) -> String {
+        String::new()
+    }
+
+    /// Says why the call is judged as it is: every check in order.
+    fn explain(&self, call: &Admitted) -> Explanation {
+        Explanation::of(self.judge(call))
+    }
+
+    /// Returns the rules that "always" would write for this call, if they can be shown whole and
+    /// would allow nothing that was not shown.
+    fn offer(&self, _call: &Admitted) -> Option<Offer> {
+        None
+    }
+
+    /// Writes the rules of an offer to their file and puts them in force.
+    ///
+    /// # Errors
+    /// Fails when the file cannot be written or would no longer be a good one.
+    fn keep(&self, _offer: &Offer) -> Result<(), Error> {
+        Err(Error::new(ErrorKind::Unsupported, "this policy keeps no rules"))
+    }
+}
+
+/// What "always" would write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offer {
+    /// The literal rules, each as it would stand in `match`.
+    pub rules: Vec<String>,
+    /// The file they would go to.
+    pub file: PathBuf,
 }
 
 /// Judges calls with a look at the world. Added to the runtime, it sees every call.
@@ -44,6 +119,12 @@ pub struct Question<'a> {
     pub call: &'a Admitted,
     /// Why it is asked about. For `need_input` it names the argument that is wanted.
     pub verdict: &'a Verdict,
+    /// The same in full: every check, the rule with its place, what would flip it.
+    pub explanation: &'a Explanation,
+    /// What "always" would write; nothing when it must not be offered.
+    pub offer: Option<&'a Offer>,
+    /// Whether an answer can hold for a session: there is one, and it goes on after this call.
+    pub session: bool,
 }
 
 /// What somebody answered.
@@ -51,17 +132,55 @@ pub struct Question<'a> {
 #[non_exhaustive]
 pub enum Answer {
     /// Run it as it is.
-    Allow,
+    Allow {
+        /// For how long the answer holds.
+        lasting: Lasting,
+        /// A remark that is told to the model beside the result.
+        comment: Option<String>,
+    },
+    /// Run it under a grant that was signed for exactly this call.
+    Grant(String),
     /// Run it with these arguments; they are admitted and judged again.
     Edit(Value),
     /// The value of the argument that was asked for.
     Input(Value),
+    /// Do not run it; the model gets this text as its result.
+    Instead(String),
     /// Do not run it; the comment is told to the model.
     Deny(Option<String>),
 }
 
-/// Asks somebody. Without one, whatever asks is denied.
+impl Answer {
+    /// Says yes to this call, once.
+    #[must_use]
+    pub fn allow() -> Self {
+        Self::Allow { lasting: Lasting::Once, comment: None }
+    }
+}
+
+/// For how long a yes holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lasting {
+    /// For this call.
+    Once,
+    /// For this very call again, as long as the session lasts.
+    Session,
+    /// For good: the offered rules are written to their file.
+    Always,
+}
+
+/// Asks somebody. Without one, whatever asks is denied. Where there are several they are all asked,
+/// and the first valid answer counts.
 pub trait Approver: Send + Sync + 'static {
+    /// Returns its name, for records: `the terminal`, `the console`.
+    fn name(&self) -> &str {
+        "the approver"
+    }
+
+    /// Is told that a question was answered elsewhere, and by whom. The future of `ask` is dropped.
+    fn closed(&self, _question: &Question<'_>, _by: &str) {}
+
     /// Asks and waits for the answer.
     fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>>;
 }

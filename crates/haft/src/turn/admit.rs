@@ -7,13 +7,14 @@
 
 use std::sync::Arc;
 
-use haft_core::{Args, Claim, Code, Context, Failure, ToolName};
+use haft_core::{Args, Claim, Code, Context, Failure, ToolName, Verdict};
 use serde_json::{Map, Value};
 
 use super::call::{Arguments, Call};
 use crate::{
     catalog::{Entry, Found, Snapshot, Withheld},
     fit::{Repair, Repairs, parse, problem, syntax},
+    policy::Seen,
     watch::caught,
 };
 
@@ -30,11 +31,28 @@ pub(crate) struct Parts {
     pub(crate) cx: Context,
     /// What was changed in what the model wrote; most often nothing.
     pub(crate) repairs: Option<Arc<[Repair]>>,
+    /// What the run has read.
+    pub(crate) seen: Arc<Seen>,
+    /// What somebody has added to the call on its way; most often nothing.
+    pub(crate) added: Option<Box<Added>>,
+}
+
+/// What somebody has added to a call on its way to judgement.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Added {
+    /// Arguments that a person supplied because a judge asked for them.
+    pub(crate) supplied: Vec<String>,
+    /// A hook's allow: it lifts the default's ask, and nothing else.
+    pub(crate) vouched: Option<Verdict>,
+    /// What hooks want the model to be told beside the result.
+    pub(crate) asides: Vec<String>,
 }
 
 /// On which terms calls are taken in.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Terms {
+pub(crate) struct Terms<'a> {
+    /// What the run has read.
+    pub(crate) seen: &'a Arc<Seen>,
     /// The longest arguments that are read at all, in bytes.
     pub(crate) limit: usize,
     /// What is repaired.
@@ -73,6 +91,29 @@ impl Admitted {
         self.0.repairs.as_deref().unwrap_or_default()
     }
 
+    /// Returns what the run has read when this call is judged.
+    #[must_use]
+    pub fn seen(&self) -> &Arc<Seen> {
+        &self.0.seen
+    }
+
+    /// Returns the arguments that a person supplied because a judge asked for them.
+    #[must_use]
+    pub fn supplied(&self) -> &[String] {
+        self.0.added.as_ref().map_or(&[], |added| &added.supplied)
+    }
+
+    /// Returns the allow of a hook, if one spoke for this call. It stands in for a missing rule; it
+    /// lifts no rule's ask and no deny.
+    #[must_use]
+    pub fn vouched(&self) -> Option<&Verdict> {
+        self.0.added.as_ref().and_then(|added| added.vouched.as_ref())
+    }
+
+    pub(crate) fn added_mut(&mut self) -> &mut Added {
+        self.0.added.get_or_insert_default()
+    }
+
     pub(crate) fn shared_repairs(&self) -> Option<Arc<[Repair]>> {
         self.0.repairs.clone()
     }
@@ -93,9 +134,10 @@ impl Admitted {
                 format!("the arguments must be an object, got {}", parse::kind(&arguments)),
             ));
         };
-        let Parts { entry, cx, repairs, .. } = *self.0;
-        let mut admitted = take_in(entry, map, cx, Repairs::Off, Vec::new())?;
+        let Parts { entry, cx, repairs, seen, added, .. } = *self.0;
+        let mut admitted = take_in(entry, map, cx, &seen, Repairs::Off, Vec::new())?;
         admitted.0.repairs = repairs;
+        admitted.0.added = added;
         Ok(admitted)
     }
 }
@@ -143,9 +185,9 @@ pub(crate) fn admit(
     entry: Arc<Entry>,
     call: Call,
     cx: Context,
-    terms: Terms,
+    terms: Terms<'_>,
 ) -> Result<Admitted, Failure> {
-    let Terms { limit, repair } = terms;
+    let Terms { limit, repair, seen } = terms;
     let mut repairs = Vec::new();
     let shown = call.shown;
     let mut map = match call.arguments {
@@ -183,13 +225,14 @@ pub(crate) fn admit(
     if let Some(shown) = shown {
         shown.export.undo(shown.tool, &mut map);
     }
-    take_in(entry, map, cx, repair, repairs)
+    take_in(entry, map, cx, seen, repair, repairs)
 }
 
 fn take_in(
     entry: Arc<Entry>,
     mut map: Map<String, Value>,
     cx: Context,
+    seen: &Arc<Seen>,
     repair: Repairs,
     mut repairs: Vec<Repair>,
 ) -> Result<Admitted, Failure> {
@@ -226,7 +269,9 @@ fn take_in(
     // FAIL CLOSED: a claim that panics is the strictest claim.
     let claim = claimed.map(Claim::settled).unwrap_or_else(|_| Claim::strictest());
     let repairs = (!repairs.is_empty()).then(|| repairs.into());
-    Ok(Admitted(Box::new(Parts { entry, json, args, claim, cx, repairs })))
+    let seen = Arc::clone(seen);
+    let added = None;
+    Ok(Admitted(Box::new(Parts { entry, json, args, claim, cx, repairs, seen, added })))
 }
 
 /// Data is nested no deeper than text may be.

@@ -91,11 +91,11 @@ impl TurnCore {
 
     /// On which terms calls are taken in. A message that ended badly is never repaired: what is
     /// missing could change the meaning.
-    pub(crate) fn terms(&self) -> Terms {
+    pub(crate) fn terms(&self) -> Terms<'_> {
         let config = &self.inner.config;
         let ended_badly = self.end.get().is_some_and(|stop| stop.why_not().is_some());
         let repair = if ended_badly { Repairs::Off } else { config.repair };
-        Terms { limit: config.max_arguments, repair }
+        Terms { limit: config.max_arguments, repair, seen: &self.run.seen }
     }
 
     /// Counts in how many turns in a row a tool was called with arguments that do not fit, adds an

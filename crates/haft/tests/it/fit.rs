@@ -175,7 +175,7 @@ impl Hook for Rewriter {
     }
 
     fn before<'a>(&'a self, _: &'a Admitted) -> BoxFuture<'a, Result<Before, Failure>> {
-        Box::pin(async { Ok(Before::Rewrite(self.0.clone())) })
+        Box::pin(async { Ok(Before::rewrite(self.0.clone())) })
     }
 }
 

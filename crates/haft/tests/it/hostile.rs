@@ -36,7 +36,7 @@ impl Hook for SlowRewrite {
     fn before<'a>(&'a self, _: &'a Admitted) -> BoxFuture<'a, Result<Before, Failure>> {
         Box::pin(async {
             tokio::time::sleep(Duration::from_millis(100)).await;
-            Ok(Before::Rewrite(json!({"x": "unsafe"})))
+            Ok(Before::rewrite(json!({"x": "unsafe"})))
         })
     }
 }
@@ -46,7 +46,7 @@ struct Yes(Arc<AtomicUsize>);
 impl Approver for Yes {
     fn ask<'a>(&'a self, _: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
         self.0.fetch_add(1, Ordering::SeqCst);
-        Box::pin(async { Ok(Answer::Allow) })
+        Box::pin(async { Ok(Answer::allow()) })
     }
 }
 

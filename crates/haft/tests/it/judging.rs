@@ -175,14 +175,14 @@ async fn asked(person: impl Approver) -> Result<String, Failure> {
 
 #[tokio::test(start_paused = true)]
 async fn a_person_may_allow_edit_deny_or_stay_silent() {
-    assert_eq!(asked(Person(|_| Answer::Allow)).await.unwrap(), "t(model)");
+    assert_eq!(asked(Person(|_| Answer::allow())).await.unwrap(), "t(model)");
     let declined = asked(Person(|_| Answer::Deny(Some("use the other file".into())))).await;
     let declined = declined.unwrap_err();
     assert_eq!(declined.code(), Code::Declined);
     assert!(declined.message().contains("use the other file"));
     // An edit goes round once more and is asked about again.
     let edited = asked(Person(|q| match q.call.arguments()["x"].as_str() {
-        Some("person") => Answer::Allow,
+        Some("person") => Answer::allow(),
         _ => Answer::Edit(json!({"x": "person"})),
     }));
     assert_eq!(edited.await.unwrap(), "t(person)");
@@ -230,10 +230,10 @@ impl Hook for Rewrites {
 async fn rewrites_compose_are_admitted_again_and_judged_as_they_run() {
     let builder = permissive(vec![quick(read("t"))])
         .hook(Rewrites("one", |args| {
-            Ok(Before::Rewrite(json!({"x": format!("{}1", args["x"].as_str().unwrap_or(""))})))
+            Ok(Before::rewrite(json!({"x": format!("{}1", args["x"].as_str().unwrap_or(""))})))
         }))
         .hook(Rewrites("two", |args| {
-            Ok(Before::Rewrite(json!({"x": format!("{}2", args["x"].as_str().unwrap_or(""))})))
+            Ok(Before::rewrite(json!({"x": format!("{}2", args["x"].as_str().unwrap_or(""))})))
         }))
         .guard(Says(|call| {
             assert_eq!(call.arguments()["x"], "a12", "judged is what runs");
@@ -243,10 +243,10 @@ async fn rewrites_compose_are_admitted_again_and_judged_as_they_run() {
     assert_eq!(output.to_text(), "t(a12)");
 
     let bad = permissive(vec![quick(read("t"))])
-        .hook(Rewrites("bad", |_| Ok(Before::Rewrite(json!({"x": 1})))));
+        .hook(Rewrites("bad", |_| Ok(Before::rewrite(json!({"x": 1})))));
     assert_eq!(code(bad).await, Some(Code::HookFailed));
-    let stops = permissive(vec![quick(read("t"))])
-        .hook(Rewrites("no", |_| Ok(Before::Block("not now".into()))));
+    let stops =
+        permissive(vec![quick(read("t"))]).hook(Rewrites("no", |_| Ok(Before::block("not now"))));
     assert_eq!(code(stops).await, Some(Code::BlockedByHook));
     let breaks =
         permissive(vec![quick(read("t"))]).hook(Rewrites("breaks", |_| panic!("on purpose")));
@@ -263,8 +263,8 @@ async fn a_rewrite_into_a_stricter_class_waits_until_it_is_alone() {
     let runtime = permissive(vec![tool])
         .hook(Rewrites("stricter", |args| {
             Ok(match args["x"].as_str() {
-                Some("b") => Before::Rewrite(json!({"x": "write"})),
-                _ => Before::Proceed,
+                Some("b") => Before::rewrite(json!({"x": "write"})),
+                _ => Before::proceed(),
             })
         }))
         .observer(transcript.observer())
