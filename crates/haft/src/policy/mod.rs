@@ -6,6 +6,7 @@
 mod seen;
 mod world;
 mod rule;
+mod facts;
 pub(crate) mod pattern;
 mod rules;
 mod explain;

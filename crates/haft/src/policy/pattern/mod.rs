@@ -14,10 +14,13 @@
 
 mod command;
 
-use std::{fmt, path::PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
-#[expect(unused_imports, reason = "the rules that use it come next")]
 pub(crate) use self::command::{CommandPattern, Side};
+use super::facts::{Facts, Names, Parts};
 
 /// Whether something matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +31,37 @@ pub enum Match {
     No,
     /// It cannot be told, and why.
     Unknown(String),
+}
+
+/// Which parts of a call a pattern matches.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Hits {
+    /// These it matches.
+    pub(crate) yes: Parts,
+    /// Whether it matches these cannot be told.
+    pub(crate) unknown: Parts,
+    /// Why not.
+    pub(crate) why: Option<String>,
+}
+
+/// How a rule is found without asking all of them. A pattern can match a call only if the call has
+/// what its key names, or has a part that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Key<'a> {
+    /// A tool of exactly this name, or known by it.
+    Tool(&'a str),
+    /// Any tool of this source.
+    Source(&'a str),
+    /// A command that starts with this word, wrappers aside; nothing means any command.
+    Command(Option<&'a str>),
+    /// A path whose last component is this.
+    FileName(&'a str),
+    /// A path at or below this absolute folder.
+    Below(&'a Path),
+    /// A host that is this or ends in `.` and this.
+    Host(&'a str),
+    /// Nothing in particular.
+    Any,
 }
 
 /// What a rule matches. Made by parsing; keeps the text it was made from.
@@ -63,6 +97,28 @@ impl Pattern {
     /// Fails when the text is no pattern, and says where and what would be right.
     pub fn parse(text: &str, _anchor: &Anchor) -> Result<Self, PatternError> {
         Ok(Self { text: text.to_owned() })
+    }
+
+    /// Returns which parts of a call it matches. Doubt stays doubt; `side` only says how far wrappers
+    /// of commands are looked through.
+    pub(crate) fn hits(&self, facts: &Facts<'_>, side: Side) -> Hits {
+        let _ = side;
+        Hits { unknown: facts.all(), why: Some("not understood yet".to_owned()), ..Hits::default() }
+    }
+
+    /// Returns how it is found.
+    pub(crate) fn key(&self) -> Key<'_> {
+        Key::Any
+    }
+
+    /// Returns whether it covers every call of this tool, whatever its arguments and the run.
+    pub(crate) fn covers_tool(&self, _names: &Names<'_>) -> bool {
+        false
+    }
+
+    /// Returns how close it came to matching: what is missing, in words; nothing when it is far off.
+    pub(crate) fn nearly(&self, _facts: &Facts<'_>) -> Option<String> {
+        None
     }
 
     /// Returns it as it was written.
