@@ -103,6 +103,39 @@ impl Word {
     }
 }
 
+impl Command {
+    /// Returns the whole command in words, if all of it is known.
+    #[must_use]
+    pub fn literal(&self) -> Option<String> {
+        let words: Option<Vec<&str>> = self.words.iter().map(Word::literal).collect();
+        words.map(|words| words.join(" "))
+    }
+
+    /// Returns the first words this command may be known by, wrappers looked through; nothing for one
+    /// that cannot be told.
+    #[must_use]
+    pub fn first_words(&self) -> Vec<Option<String>> {
+        vec![self.words.first().and_then(Word::literal).map(str::to_owned)]
+    }
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, word) in self.words.iter().enumerate() {
+            if at > 0 {
+                f.write_str(" ")?;
+            }
+            for piece in &word.pieces {
+                match piece {
+                    Piece::Text(text) => f.write_str(text)?,
+                    Piece::Unknown => f.write_str("…")?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Reads a command.
 ///
 /// # Errors

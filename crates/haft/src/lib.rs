@@ -92,7 +92,7 @@ pub use policy::{
     About, AllowEverything, Anchor, Answer, Approver, Budget, Check, Cited, DefaultPolicy, Disk,
     Example, Explanation, File, FileNote, Form, Ground, Guard, Handler, HookSpec, Lasting, Layer,
     Match, Mode, Near, Offer, Pattern, PatternError, Place as RulePlace, Policy, Question, Rule,
-    Rules, Seen, Setup, Subject, Taint, Where, World,
+    Rules, Seen, Setup, Subject, Taint, Tried, Where, World,
 };
 pub use run::{Run, RunBuilder};
 pub use runtime::{Runtime, RuntimeBuilder};

@@ -14,7 +14,7 @@ use serde_json::Value;
 use smallvec::SmallVec;
 
 use super::{rule::Subject, rules::Ground, seen::Seen};
-use crate::turn::Admitted;
+use crate::{catalog::Entry, turn::Admitted};
 
 /// What is known about a call.
 #[derive(Debug)]
@@ -111,6 +111,13 @@ impl Parts {
     /// Returns whether there is none.
     pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
+    }
+}
+
+impl<'a> Names<'a> {
+    /// Returns the names that calls of a tool answer to.
+    pub(crate) fn of(tool: &'a Entry) -> Self {
+        Self { own: tool.name().as_str(), remote: None, known_as: SmallVec::new() }
     }
 }
 

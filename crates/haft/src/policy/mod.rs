@@ -27,7 +27,7 @@ pub use self::{
     files::{File, Form, Handler, HookSpec, Note as FileNote, Setup, Where},
     pattern::{Anchor, Match, Pattern, PatternError},
     rule::{Example, Layer, Place, Rule, Subject},
-    rules::{About, Ground, Mode, Rules},
+    rules::{About, Ground, Mode, Rules, Tried},
     seen::{Seen, Taint},
     world::{Disk, World},
 };
