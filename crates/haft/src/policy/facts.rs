@@ -161,6 +161,11 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
+    /// Makes a call of a tool that nobody needs to have.
+    pub(crate) fn new(tool: &str, arguments: Value) -> Self {
+        Self { tool: tool.to_owned(), arguments, scope: Arc::default(), seen: Arc::default() }
+    }
+
     /// Reads an example as its author wrote it: `Tool(…)`, a table with `tool` and `args`, or, for a
     /// rule about commands, paths or hosts, just the command, the path or the address.
     pub(crate) fn read(example: &Value, rule: &super::rule::Rule) -> Result<Self, String> {

@@ -10,6 +10,7 @@ mod facts;
 pub(crate) mod pattern;
 mod rules;
 mod explain;
+mod suggest;
 mod budget;
 mod files;
 mod default;
@@ -29,6 +30,7 @@ pub use self::{
     rule::{Example, Layer, Place, Rule, Subject},
     rules::{About, Ground, Mode, Rules, Tried},
     seen::{Seen, Taint},
+    suggest::{Decided, Suggestion},
     world::{Disk, World},
 };
 use crate::{

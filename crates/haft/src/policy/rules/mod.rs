@@ -124,6 +124,11 @@ impl Rules {
         tried
     }
 
+    /// Judges a call that nobody made, by the rules alone.
+    pub(super) fn judge_sample(&self, sample: &Sample) -> Verdict {
+        self.rule_on(&sample.facts(&self.ground), None, &mut ()).verdict(self)
+    }
+
     fn hold_examples(&self) -> Result<(), Error> {
         let mut broken = self.try_examples().into_iter().filter(|tried| !tried.holds);
         let Some(first) = broken.next() else { return Ok(()) };
