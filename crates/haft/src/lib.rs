@@ -86,7 +86,7 @@ pub use export::{
     Response, Search, Shown, Stream, Strict, Transcript, history,
 };
 pub use fit::{Formats, Problem, Repair, RepairKind, Repairs, Schema};
-pub use hooks::{Before, Hook};
+pub use hooks::{After, Answered, Before, Hook, Landed, Performed, Said, TurnFacts};
 pub use journal::{End, Intended, Intention, Journal, MemoryJournal, Record, Settled, Written};
 pub use policy::{
     About, AllowEverything, Anchor, Answer, Approver, Budget, Candidate, Check, Cited, Decided,

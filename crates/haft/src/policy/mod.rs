@@ -9,6 +9,7 @@ mod rule;
 mod facts;
 pub(crate) mod pattern;
 mod rules;
+mod condition;
 mod explain;
 mod suggest;
 mod budget;
