@@ -91,8 +91,8 @@ pub use journal::{End, Intended, Intention, Journal, MemoryJournal, Record, Sett
 pub use policy::{
     About, AllowEverything, Anchor, Answer, Approver, Budget, Check, Cited, DefaultPolicy, Disk,
     Example, Explanation, File, FileNote, Form, Ground, Guard, Handler, HookSpec, Lasting, Layer,
-    Match, Mode, Near, Offer, Pattern, PatternError, Place as RulePlace, Policy, Question, Rule,
-    Rules, Seen, Setup, Subject, Taint, Where, World,
+    Lexical, Match, Mode, Near, Offer, Pattern, PatternError, PatternErrorKind, Place as RulePlace,
+    Policy, Question, Rule, Rules, Seen, Setup, Subject, Taint, Where, World,
 };
 pub use run::{Run, RunBuilder};
 pub use runtime::{Runtime, RuntimeBuilder};

@@ -25,12 +25,15 @@ use haft_core::{BoxError, DynTool, IntoTools, ToolName};
 use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
 
-pub(crate) use self::snapshot::{Found, Shelf};
 pub use self::{
     entry::Entry,
     snapshot::{Snapshot, Withheld},
     source::Source,
     view::View,
+};
+pub(crate) use self::{
+    snapshot::{Found, Shelf},
+    view::glob,
 };
 use crate::{
     error::{Error, ErrorKind},
@@ -193,7 +196,7 @@ fn bring(
     let name = remote_name(source, &tool.spec().name);
     match last.get(name.as_str()) {
         Some(previous) if previous.source() == &**label => Entry::refreeze(previous, tool),
-        _ => Entry::freeze(name, label, tool).map(Arc::new),
+        _ => Entry::freeze(name, label, tool).map(|entry| Arc::new(entry.brought_by(source))),
     }
 }
 

@@ -1,10 +1,13 @@
 //! The two policies there are without rules: the strict default, and its loud opposite.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
 use haft_core::{Capability, Effects, Operation, Permission, Scope, Verdict};
 
-use super::Policy;
+use super::{
+    Policy, facts,
+    world::{Disk, World},
+};
 use crate::turn::Admitted;
 
 /// What holds when no rule matches: a read-only call without network or secrets, inside the
@@ -45,6 +48,7 @@ fn must_ask(call: &Admitted) -> Option<&'static str> {
     if capabilities.has(Capability::Secrets) {
         return Some("it reads secrets");
     }
+    let files = capabilities.has(Capability::Filesystem);
     match &claim.effects {
         Effects::Declared(effects) => {
             for effect in effects.iter() {
@@ -52,46 +56,26 @@ fn must_ask(call: &Admitted) -> Option<&'static str> {
                     return Some("it has an effect that does more than read");
                 }
                 if let Some(target) = &effect.target
-                    && !inside(call.context().scope(), target)
+                    && !inside(call.context().scope(), target, files)
                 {
                     return Some("it reads outside the workspace");
                 }
             }
             None
         }
-        Effects::Undeclared if capabilities.has(Capability::Filesystem) => {
-            Some("it reads files and does not say which")
-        }
+        Effects::Undeclared if files => Some("it reads files and does not say which"),
         Effects::Undeclared => None,
     }
 }
 
-/// Whether a path lies below the working directory, by its components.
-fn inside(scope: &Scope, target: &str) -> bool {
-    let root = tidy(&scope.working_directory);
-    let target = tidy(&scope.working_directory.join(target));
-    match root.as_os_str().is_empty() {
-        true => target.is_relative() && !target.starts_with(".."),
-        false => target.starts_with(root),
-    }
-}
-
-/// Takes `.` and `..` out of a path without touching the disk.
-fn tidy(path: &Path) -> PathBuf {
-    let mut out = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            // FAIL CLOSED: `..` above the start stays visible, so it is never "inside".
-            Component::ParentDir => {
-                if out.ends_with("..") || !out.pop() {
-                    out.push("..");
-                }
-            }
-            other => out.push(other),
-        }
-    }
-    out
+/// Whether a target lies below the working directory: by where it leads, component by component.
+/// What is no path (`table:users`) is not outside either.
+fn inside(scope: &Scope, target: &str, files: bool) -> bool {
+    let Some(target) = facts::as_path(target, files) else { return true };
+    let Ok(root) = Disk.resolve(&scope.working_directory) else { return false };
+    let inside = |path: &Path| Disk.resolve(path).is_ok_and(|path| path.starts_with(&root));
+    // Some tools take `~` for the home folder, and that is elsewhere.
+    inside(&root.join(target)) && !target.starts_with('~')
 }
 
 /// Allows every call that no guard refuses. For hosts that judge elsewhere; it says so in every
@@ -121,11 +105,34 @@ mod tests {
             ("/w", "../a", false),
             ("/w", "a/../../b", false),
             ("/w", "/etc/passwd", false),
+            ("/w", "~/a", false),
+            ("/w", "a\0b", false),
             (".", "a", true),
             (".", "../a", false),
             (".", "/etc/passwd", false),
+            ("/w", "table:users", true),
+            ("/w", "table:../../etc", false),
         ] {
-            assert_eq!(inside(&scope(root), target), is, "{root} {target}");
+            assert_eq!(inside(&scope(root), target, false), is, "{root} {target}");
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_out_of_the_workspace_is_outside_and_one_into_it_inside() {
+        let folder = crate::policy::testing::Folder::new("inside");
+        folder.dir("w/src");
+        folder.dir("secret");
+        folder.link("w/out", "../secret");
+        folder.link("w/in", "src");
+        folder.link("way", "w");
+        let inside = |root: &str, target: &str| {
+            let working_directory = folder.at(root).into();
+            inside(&Scope { working_directory, ..Scope::default() }, target, true)
+        };
+        assert!(!inside("w", "out/key"));
+        assert!(inside("w", "in/new"));
+        assert!(inside("way", "src/a"), "a workspace may itself be reached by a link");
+        assert!(inside("way", folder.at("w/src").to_str().unwrap()));
     }
 }

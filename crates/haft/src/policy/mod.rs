@@ -13,6 +13,8 @@ mod explain;
 mod budget;
 mod files;
 mod default;
+#[cfg(test)]
+mod testing;
 
 use std::path::PathBuf;
 
@@ -20,16 +22,17 @@ use haft_core::{BoxFuture, Failure, Scope, Verdict};
 use serde::Serialize;
 use serde_json::Value;
 
+pub(crate) use self::facts::Traits;
 pub use self::{
     budget::Budget,
     default::{AllowEverything, DefaultPolicy},
     explain::{Check, Cited, Explanation, Near},
     files::{File, Form, Handler, HookSpec, Note as FileNote, Setup, Where},
-    pattern::{Anchor, Match, Pattern, PatternError},
+    pattern::{Anchor, Match, Pattern, PatternError, PatternErrorKind},
     rule::{Example, Layer, Place, Rule, Subject},
     rules::{About, Ground, Mode, Rules},
     seen::{Seen, Taint},
-    world::{Disk, World},
+    world::{Disk, Lexical, World},
 };
 use crate::{
     catalog::Entry,
