@@ -89,10 +89,11 @@ pub use fit::{Formats, Problem, Repair, RepairKind, Repairs, Schema};
 pub use hooks::{Before, Hook};
 pub use journal::{End, Intended, Intention, Journal, MemoryJournal, Record, Settled, Written};
 pub use policy::{
-    About, AllowEverything, Anchor, Answer, Approver, Budget, Check, Cited, DefaultPolicy, Disk,
-    Example, Explanation, File, FileNote, Form, Ground, Guard, Handler, HookSpec, Lasting, Layer,
-    Lexical, Match, Mode, Near, Offer, Pattern, PatternError, PatternErrorKind, Place as RulePlace,
-    Policy, Question, Rule, Rules, Seen, Setup, Subject, Taint, Where, World,
+    About, AllowEverything, Anchor, Answer, Approver, Budget, Candidate, Check, Cited, Decided,
+    DefaultPolicy, Disk, Example, Explanation, File, FileNote, Form, Ground, Guard, Handler,
+    HookSpec, Lasting, Layer, Lexical, Limits, Live, Match, Mode, Near, Offer, Pattern,
+    PatternError, PatternErrorKind, Place as RulePlace, Policy, Question, Rule, Rules, Seen, Setup,
+    Subject, Suggestion, Taint, Tried, TrustBook, Where, World, files_of, project_root,
 };
 pub use run::{Run, RunBuilder};
 pub use runtime::{Runtime, RuntimeBuilder};

@@ -13,7 +13,7 @@ use std::{
 use haft_core::{Code, Failure, NeedKind, Output, RunId, Store};
 
 use crate::{
-    catalog::Catalog,
+    catalog::{Catalog, Entry},
     config::Config,
     error::{Error, ErrorKind},
     event::{Events, Observer},
@@ -38,6 +38,13 @@ pub(crate) struct Inner {
     pub(crate) threads: Threads,
     pub(crate) keys: Arc<Floor>,
     runs: AtomicU64,
+}
+
+impl Inner {
+    /// Returns the names of the hooks that calls of a tool meet.
+    pub(crate) fn hook_names(&self, _tool: &Entry) -> Vec<String> {
+        self.hooks.iter().map(|hook| hook.name().to_owned()).collect()
+    }
 }
 
 /// Runs tools. Clones are the same runtime.

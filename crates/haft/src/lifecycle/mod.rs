@@ -10,6 +10,7 @@ mod permit;
 mod perform;
 mod after;
 mod shape;
+mod explain;
 
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use futures_util::FutureExt as _;
 use haft_core::{Claim, Class, Code, Context, Failure, Interrupt, Output, Ran};
 use tokio::time::Instant;
 
+pub(crate) use self::explain::explain;
 use self::permit::Permit;
 pub(crate) use self::permit::Permitted;
 use crate::{

@@ -15,6 +15,8 @@ use crate::{
     watch::caught,
 };
 
+pub(super) const OWN_GUARD: &str = "the tool's guard";
+
 /// A call that may run, exactly as it is.
 #[derive(Debug)]
 pub(crate) struct Permitted {
@@ -90,8 +92,8 @@ async fn judge(turn: &TurnCore, call: &Admitted) -> Result<Verdict, Failure> {
     if body.guards() {
         // Making the future runs the judge's code too, so it happens under the watch.
         let own = async { body.guard(call.args(), cx).await };
-        if let Some(said) = opinion("the tool's guard", watched(turn, cx, limit, own).await)? {
-            verdict = verdict.strictest(named(said, "the tool's guard"));
+        if let Some(said) = opinion(OWN_GUARD, watched(turn, cx, limit, own).await)? {
+            verdict = verdict.strictest(named(said, OWN_GUARD));
         }
     }
     for guard in &turn.inner.guards {

@@ -1,11 +1,13 @@
 //! The two policies there are without rules: the strict default, and its loud opposite.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use haft_core::{Capability, Effects, Operation, Permission, Scope, Verdict};
 
 use super::{
-    Policy, facts,
+    Policy,
+    facts::{self, Facts},
+    rules::Ground,
     world::{Disk, World},
 };
 use crate::turn::Admitted;
@@ -19,18 +21,26 @@ const SOURCE: &str = "the default";
 
 impl Policy for DefaultPolicy {
     fn judge(&self, call: &Admitted) -> Verdict {
-        let spec = call.tool().spec();
-        if spec.permission == Permission::None {
-            return Verdict::allow("the tool says `permission = \"none\"`").by(SOURCE);
-        }
-        match must_ask(call) {
-            Some(why) => Verdict::ask(why).by(SOURCE),
-            None => Verdict::allow("it only reads, without network or secrets").by(SOURCE),
-        }
+        by_default(call, &Disk, &[])
     }
 }
 
-fn must_ask(call: &Admitted) -> Option<&'static str> {
+/// Judges by the default alone, for rules that have nothing to say.
+pub(super) fn judge(call: &Admitted, _facts: &Facts<'_>, ground: &Ground) -> Verdict {
+    by_default(call, &*ground.world, &ground.roots)
+}
+
+fn by_default(call: &Admitted, world: &dyn World, roots: &[PathBuf]) -> Verdict {
+    if call.tool().spec().permission == Permission::None {
+        return Verdict::allow("the tool says `permission = \"none\"`").by(SOURCE);
+    }
+    match must_ask(call, world, roots) {
+        Some(why) => Verdict::ask(why).by(SOURCE),
+        None => Verdict::allow("it only reads, without network or secrets").by(SOURCE),
+    }
+}
+
+fn must_ask(call: &Admitted, world: &dyn World, roots: &[PathBuf]) -> Option<&'static str> {
     let claim = call.claim();
     let spec = call.tool().spec();
     if !claim.read_only {
@@ -56,7 +66,7 @@ fn must_ask(call: &Admitted) -> Option<&'static str> {
                     return Some("it has an effect that does more than read");
                 }
                 if let Some(target) = &effect.target
-                    && !inside(call.context().scope(), target, files)
+                    && !inside(call.context().scope(), target, files, (world, roots))
                 {
                     return Some("it reads outside the workspace");
                 }
@@ -68,14 +78,27 @@ fn must_ask(call: &Admitted) -> Option<&'static str> {
     }
 }
 
-/// Whether a target lies below the working directory: by where it leads, component by component.
-/// What is no path (`table:users`) is not outside either.
-fn inside(scope: &Scope, target: &str, files: bool) -> bool {
+/// Whether a target lies in the workspace: by where it leads, component by component. What is no
+/// path (`table:users`) is not outside either.
+fn inside(
+    scope: &Scope,
+    target: &str,
+    files: bool,
+    (world, roots): (&dyn World, &[PathBuf]),
+) -> bool {
     let Some(target) = facts::as_path(target, files) else { return true };
-    let Ok(root) = Disk.resolve(&scope.working_directory) else { return false };
-    let inside = |path: &Path| Disk.resolve(path).is_ok_and(|path| path.starts_with(&root));
     // Some tools take `~` for the home folder, and that is elsewhere.
-    inside(&root.join(target)) && !target.starts_with('~')
+    if target.starts_with('~') {
+        return false;
+    }
+    let Ok(root) = world.resolve(&scope.working_directory) else { return false };
+    let Ok(leads) = world.resolve(&root.join(target)) else { return false };
+    // FAIL CLOSED: a path that climbs out of what is known leads nowhere.
+    if leads.starts_with("..") {
+        return false;
+    }
+    let below = |root: &PathBuf| world.resolve(root).is_ok_and(|root| leads.starts_with(root));
+    leads.starts_with(&root) || roots.iter().any(below)
 }
 
 /// Allows every call that no guard refuses. For hosts that judge elsewhere; it says so in every
@@ -91,6 +114,8 @@ impl Policy for AllowEverything {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -113,7 +138,7 @@ mod tests {
             ("/w", "table:users", true),
             ("/w", "table:../../etc", false),
         ] {
-            assert_eq!(inside(&scope(root), target, false), is, "{root} {target}");
+            assert_eq!(inside(&scope(root), target, false, (&Disk, &[])), is, "{root} {target}");
         }
     }
 
@@ -128,7 +153,8 @@ mod tests {
         folder.link("way", "w");
         let inside = |root: &str, target: &str| {
             let working_directory = folder.at(root).into();
-            inside(&Scope { working_directory, ..Scope::default() }, target, true)
+            let scope = Scope { working_directory, ..Scope::default() };
+            inside(&scope, target, true, (&Disk, &[]))
         };
         assert!(!inside("w", "out/key"));
         assert!(inside("w", "in/new"));

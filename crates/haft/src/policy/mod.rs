@@ -10,8 +10,11 @@ mod facts;
 pub(crate) mod pattern;
 mod rules;
 mod explain;
+mod suggest;
 mod budget;
 mod files;
+mod keep;
+mod live;
 mod default;
 #[cfg(test)]
 mod testing;
@@ -27,11 +30,16 @@ pub use self::{
     budget::Budget,
     default::{AllowEverything, DefaultPolicy},
     explain::{Check, Cited, Explanation, Near},
-    files::{File, Form, Handler, HookSpec, Note as FileNote, Setup, Where},
+    files::{
+        Candidate, File, Form, Handler, HookSpec, Limits, Note as FileNote, Setup, TrustBook,
+        Where, files_of, project_root,
+    },
+    live::Live,
     pattern::{Anchor, Match, Pattern, PatternError, PatternErrorKind},
     rule::{Example, Layer, Place, Rule, Subject},
-    rules::{About, Ground, Mode, Rules},
+    rules::{About, Ground, Mode, Rules, Tried},
     seen::{Seen, Taint},
+    suggest::{Decided, Suggestion},
     world::{Disk, Lexical, World},
 };
 use crate::{

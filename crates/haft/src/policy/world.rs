@@ -8,6 +8,10 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
+use haft_core::Scope;
+
+use super::rules::Ground;
+
 /// Where paths lead.
 pub trait World: fmt::Debug + Send + Sync + 'static {
     /// Returns where an absolute path leads, links followed as far as it exists; what does not exist
@@ -161,6 +165,12 @@ pub(crate) fn tidy(path: &Path) -> PathBuf {
         }
     }
     out
+}
+
+/// Returns whether a resolved path lies in the workspace: the run's folder, or a root.
+pub(crate) fn is_inside(path: &Path, scope: &Scope, ground: &Ground) -> bool {
+    let below = |root: &Path| ground.world.resolve(root).is_ok_and(|root| path.starts_with(root));
+    below(&scope.working_directory) || ground.roots.iter().any(|root| below(root))
 }
 
 #[cfg(test)]

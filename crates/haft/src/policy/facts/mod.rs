@@ -420,7 +420,10 @@ impl<'a> Facts<'a> {
         let moves = script.commands.iter().any(moves);
         for command in script.commands {
             self.add_redirects(&command, moves);
-            self.add(Part::Command(command));
+            // What only carries the redirections of a group starts nothing.
+            if !command.is_bare() {
+                self.add(Part::Command(command));
+            }
         }
     }
 
@@ -428,34 +431,30 @@ impl<'a> Facts<'a> {
     fn add_redirects(&mut self, command: &Command, moves: bool) {
         for redirect in &command.redirects {
             let operation = match redirect.kind {
-                RedirectKind::Here => continue,
+                RedirectKind::Here | RedirectKind::Duplicate => continue,
                 RedirectKind::Read => Operation::Read,
-                RedirectKind::Write | RedirectKind::ReadWrite | RedirectKind::Duplicate => {
-                    Operation::Write
-                }
+                RedirectKind::Write | RedirectKind::ReadWrite => Operation::Write,
             };
-            let Some(target) = redirect.target.literal() else {
-                if redirect.kind != RedirectKind::Duplicate {
-                    let about = match operation {
-                        Operation::Read => About::ReadPath,
-                        _ => About::WritePath,
-                    };
-                    self.add_unknown(about, "only a running shell knows which file that is");
-                }
-                continue;
-            };
-            let descriptor = target.bytes().all(|b| b.is_ascii_digit() || b == b'-');
-            if redirect.kind == RedirectKind::Duplicate && descriptor || is_harmless(target) {
+            if redirect.is_harmless() {
                 continue;
             }
             self.does(operation);
-            if let Some(rest) =
-                target.strip_prefix("/dev/tcp/").or_else(|| target.strip_prefix("/dev/udp/"))
-            {
-                let name = rest.split('/').next().unwrap_or_default();
+            if let Some(host) = redirect.reaches() {
                 self.does(Operation::External);
-                self.add(Part::Host(host::host(name)));
-            } else if moves && !target.starts_with(['/', '~']) {
+                let host = host.literal().map(host::host);
+                let unknown = || Err("only a running shell knows which host that is".to_owned());
+                self.add(Part::Host(host.unwrap_or_else(unknown)));
+                continue;
+            }
+            let Some(target) = redirect.target.literal() else {
+                let about = match operation {
+                    Operation::Read => About::ReadPath,
+                    _ => About::WritePath,
+                };
+                self.add_unknown(about, "only a running shell knows which file that is");
+                continue;
+            };
+            if moves && !target.starts_with(['/', '~']) {
                 self.add(Part::Path {
                     operation,
                     spelled: PathBuf::from(target),
@@ -529,14 +528,6 @@ fn moves(command: &Command) -> bool {
             .take(3)
             .filter_map(|word| word.literal())
             .any(|w| movers.contains(&w))
-}
-
-/// Whether a redirection there touches nothing.
-fn is_harmless(target: &str) -> bool {
-    matches!(target, "/dev/null" | "/dev/stdin" | "/dev/stdout" | "/dev/stderr")
-        || target
-            .strip_prefix("/dev/fd/")
-            .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// Returns the values that a dotted name means: a key of this very name, else step by step, through

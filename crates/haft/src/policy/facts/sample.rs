@@ -60,7 +60,8 @@ impl Sample {
         }
     }
 
-    fn new(tool: &str, arguments: Value) -> Self {
+    /// Makes a call of a tool that nobody needs to have.
+    pub(crate) fn new(tool: &str, arguments: Value) -> Self {
         let own = OTHERS.iter().find(|(other, ..)| *other == tool).map_or(tool, |(_, own, _)| own);
         // The text is all there is to an example, so its first `__` must do.
         let remote = tool.strip_prefix("mcp__").and_then(|rest| rest.split_once("__"));

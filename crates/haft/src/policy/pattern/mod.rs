@@ -571,7 +571,7 @@ impl Pattern {
                 let same = pattern.first_word().is_some_and(|word| Some(word) == first);
                 same.then(|| {
                     let inside = self.inside();
-                    format!("the tool matches, `{}` is not `{inside}`", shown(&words(command)))
+                    format!("the tool matches, `{}` is not `{inside}`", shown(&command.to_string()))
                 })
             }
             (Some(Head::Read(path)), Part::Path { operation: Operation::Read, spelled, .. }) => {
@@ -649,12 +649,6 @@ fn parameter(facts: &Facts<'_>, name: &str, value: &Glob, side: Side) -> Match {
         Some(own) => select::values(&[own], std::slice::from_ref(value), side),
         None => Match::No,
     }
-}
-
-/// The words of a command, as far as they are known.
-fn words(command: &haft_shell::Command) -> String {
-    let words: Vec<&str> = command.words.iter().map(|w| w.literal().unwrap_or("…")).collect();
-    words.join(" ")
 }
 
 /// Long texts are cut; these lines are for people.
