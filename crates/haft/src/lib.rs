@@ -91,9 +91,9 @@ pub use journal::{End, Intended, Intention, Journal, MemoryJournal, Record, Sett
 pub use policy::{
     About, AllowEverything, Anchor, Answer, Approver, Budget, Candidate, Check, Cited, Decided,
     DefaultPolicy, Disk, Example, Explanation, File, FileNote, Form, Ground, Guard, Handler,
-    HookSpec, Lasting, Layer, Limits, Live, Match, Mode, Near, Offer, Pattern, PatternError,
-    Place as RulePlace, Policy, Question, Rule, Rules, Seen, Setup, Subject, Suggestion, Taint,
-    Tried, TrustBook, Where, World, files_of, project_root,
+    HookSpec, Lasting, Layer, Lexical, Limits, Live, Match, Mode, Near, Offer, Pattern,
+    PatternError, PatternErrorKind, Place as RulePlace, Policy, Question, Rule, Rules, Seen, Setup,
+    Subject, Suggestion, Taint, Tried, TrustBook, Where, World, files_of, project_root,
 };
 pub use run::{Run, RunBuilder};
 pub use runtime::{Runtime, RuntimeBuilder};

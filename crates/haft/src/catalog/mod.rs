@@ -196,7 +196,7 @@ fn bring(
     let name = remote_name(source, &tool.spec().name);
     match last.get(name.as_str()) {
         Some(previous) if previous.source() == &**label => Entry::refreeze(previous, tool),
-        _ => Entry::freeze(name, label, tool).map(Arc::new),
+        _ => Entry::freeze(name, label, tool).map(|entry| Arc::new(entry.brought_by(source))),
     }
 }
 

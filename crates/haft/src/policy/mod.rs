@@ -17,6 +17,8 @@ mod files;
 mod keep;
 mod live;
 mod default;
+#[cfg(test)]
+mod testing;
 
 use std::path::PathBuf;
 
@@ -24,6 +26,7 @@ use haft_core::{BoxFuture, Failure, Scope, Verdict};
 use serde::Serialize;
 use serde_json::Value;
 
+pub(crate) use self::facts::Traits;
 pub use self::{
     budget::Budget,
     default::{AllowEverything, DefaultPolicy},
@@ -33,12 +36,12 @@ pub use self::{
         Where, files_of, project_root,
     },
     live::Live,
-    pattern::{Anchor, Match, Pattern, PatternError},
+    pattern::{Anchor, Match, Pattern, PatternError, PatternErrorKind},
     rule::{Example, Layer, Place, Rule, Subject},
     rules::{About, Ground, Mode, Rules, Tried},
     seen::{Seen, Taint},
     suggest::{Decided, Suggestion},
-    world::{Disk, World},
+    world::{Disk, Lexical, World},
 };
 use crate::{
     catalog::Entry,
