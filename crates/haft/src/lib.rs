@@ -89,10 +89,10 @@ pub use fit::{Formats, Problem, Repair, RepairKind, Repairs, Schema};
 pub use hooks::{Before, Hook};
 pub use journal::{End, Intended, Intention, Journal, MemoryJournal, Record, Settled, Written};
 pub use policy::{
-    About, AllowEverything, Anchor, Answer, Approver, Budget, Check, Cited, DefaultPolicy, Disk,
-    Example, Explanation, File, FileNote, Form, Ground, Guard, Handler, HookSpec, Lasting, Layer,
-    Match, Mode, Near, Offer, Pattern, PatternError, Place as RulePlace, Policy, Question, Rule,
-    Rules, Seen, Setup, Subject, Taint, Where, World,
+    About, AllowEverything, Anchor, Answer, Approver, Binding, Budget, Check, Cited, DefaultPolicy,
+    Disk, Example, Explanation, File, FileNote, Form, Grants, Ground, Guard, Handler, HookSpec,
+    Lasting, Layer, Match, Mode, Near, Offer, Pattern, PatternError, Place as RulePlace, Policy,
+    Question, Refusal, Rule, Rules, Seen, Setup, Subject, Taint, Where, World,
 };
 pub use run::{Run, RunBuilder};
 pub use runtime::{Runtime, RuntimeBuilder};

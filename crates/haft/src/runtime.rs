@@ -19,7 +19,7 @@ use crate::{
     event::{Events, Observer},
     hooks::Hook,
     journal::{Journal, MemoryJournal},
-    policy::{Approver, DefaultPolicy, Guard, Policy},
+    policy::{Approver, DefaultPolicy, Desk, Grants, Guard, Policy},
     run::{Run, RunBuilder},
     turn::{Arguments, Call, Floor, Threads},
 };
@@ -31,7 +31,7 @@ pub(crate) struct Inner {
     pub(crate) policy: Box<dyn Policy>,
     pub(crate) guards: Vec<Box<dyn Guard>>,
     pub(crate) hooks: Vec<Box<dyn Hook>>,
-    pub(crate) approver: Option<Box<dyn Approver>>,
+    pub(crate) desk: Desk,
     pub(crate) journal: Box<dyn Journal>,
     pub(crate) events: Events,
     pub(crate) state: Arc<Store>,
@@ -73,7 +73,8 @@ impl Runtime {
             policy: None,
             guards: Vec::new(),
             hooks: Vec::new(),
-            approver: None,
+            approvers: Vec::new(),
+            grants: None,
             journal: None,
             observers: Vec::new(),
             state: Store::default(),
@@ -101,7 +102,7 @@ impl Runtime {
         name: impl Into<haft_core::ToolName>,
         arguments: impl Into<Arguments>,
     ) -> Result<Output, Failure> {
-        let turn = self.run().turn().await.map_err(|e| {
+        let turn = self.run_builder().one_shot().start().turn().await.map_err(|e| {
             Failure::new(Code::NotRun, "the tools could not be gathered").with_source(e)
         })?;
         let call = Call::new("call", name, arguments);
@@ -143,7 +144,8 @@ pub struct RuntimeBuilder {
     policy: Option<Box<dyn Policy>>,
     guards: Vec<Box<dyn Guard>>,
     hooks: Vec<Box<dyn Hook>>,
-    approver: Option<Box<dyn Approver>>,
+    approvers: Vec<Box<dyn Approver>>,
+    grants: Option<Arc<Grants>>,
     journal: Option<Box<dyn Journal>>,
     observers: Vec<Box<dyn Observer>>,
     state: Store,
@@ -180,9 +182,17 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets who is asked. Without one, whatever asks is denied.
+    /// Adds somebody who is asked. Without one, whatever asks is denied; where there are several, all
+    /// are asked at once and the first valid answer counts.
     pub fn approver(mut self, approver: impl Approver) -> Self {
-        self.approver = Some(Box::new(approver));
+        self.approvers.push(Box::new(approver));
+        self
+    }
+
+    /// Sets the book that approvals are signed in. Without one, the runtime opens its own, and what
+    /// was signed ends with the process.
+    pub fn grants(mut self, grants: impl Into<Arc<Grants>>) -> Self {
+        self.grants = Some(grants.into());
         self
     }
 
@@ -207,7 +217,8 @@ impl RuntimeBuilder {
     /// Checks everything and makes the runtime.
     ///
     /// # Errors
-    /// Fails for an impossible limit, or for a tool whose `State` is not supplied.
+    /// Fails for an impossible limit, for a tool whose `State` is not supplied, or where the machine
+    /// has no randomness to sign approvals with.
     pub fn build(self) -> Result<Runtime, Error> {
         self.config.check()?;
         let catalog = match self.catalog {
@@ -230,12 +241,16 @@ impl RuntimeBuilder {
         }
         let journal =
             self.journal.unwrap_or_else(|| Box::new(MemoryJournal::new(self.config.max_records)));
+        let grants = match self.grants {
+            Some(grants) => grants,
+            None => Arc::new(Grants::new()?),
+        };
         Ok(Runtime(Arc::new(Inner {
             threads: Threads::new(self.config.max_threads),
             policy: self.policy.unwrap_or_else(|| Box::new(DefaultPolicy)),
             guards: self.guards,
             hooks: self.hooks,
-            approver: self.approver,
+            desk: Desk::new(self.approvers, grants, &self.config),
             events: Events::new(self.observers),
             state: Arc::new(self.state),
             keys: Arc::default(),

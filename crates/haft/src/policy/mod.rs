@@ -13,6 +13,8 @@ mod explain;
 mod budget;
 mod files;
 mod default;
+mod grant;
+mod desk;
 
 use std::path::PathBuf;
 
@@ -25,11 +27,16 @@ pub use self::{
     default::{AllowEverything, DefaultPolicy},
     explain::{Check, Cited, Explanation, Near},
     files::{File, Form, Handler, HookSpec, Note as FileNote, Setup, Where},
+    grant::{Binding, Grants, Refusal},
     pattern::{Anchor, Match, Pattern, PatternError},
     rule::{Example, Layer, Place, Rule, Subject},
     rules::{About, Ground, Mode, Rules},
     seen::{Seen, Taint},
     world::{Disk, World},
+};
+pub(crate) use self::{
+    desk::{Answered, Desk, Manners, Seat, in_words},
+    grant::digest,
 };
 use crate::{
     catalog::Entry,
@@ -126,6 +133,10 @@ pub struct Question<'a> {
     pub offer: Option<&'a Offer>,
     /// Whether an answer can hold for a session: there is one, and it goes on after this call.
     pub session: bool,
+    /// What the answer will be bound to; [`Grants::issue`] signs a yes to it.
+    pub binding: &'a Binding,
+    /// How many other calls stand in line to be asked about.
+    pub waiting: usize,
 }
 
 /// What somebody answered.

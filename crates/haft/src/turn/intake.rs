@@ -380,6 +380,7 @@ fn lost(id: CallId, called: ToolName) -> Envelope {
         label: Label::CLEAN,
         cut: None,
         repairs: None,
+        instead_by: None,
         elapsed: std::time::Duration::ZERO,
     }
 }
