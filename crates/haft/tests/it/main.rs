@@ -9,6 +9,7 @@ mod kit;
 mod turns;
 mod fit;
 mod judging;
+mod approvals;
 mod stopping;
 mod streams;
 mod shown;
