@@ -19,6 +19,8 @@ mod live;
 mod default;
 #[cfg(test)]
 mod testing;
+mod grant;
+mod desk;
 
 use std::path::PathBuf;
 
@@ -35,6 +37,7 @@ pub use self::{
         Candidate, File, Form, Handler, HookSpec, Limits, Note as FileNote, Setup, TrustBook,
         Where, files_of, project_root,
     },
+    grant::{Binding, Grants, Refusal},
     live::Live,
     pattern::{Anchor, Match, Pattern, PatternError, PatternErrorKind},
     rule::{Example, Layer, Place, Rule, Subject},
@@ -42,6 +45,10 @@ pub use self::{
     seen::{Seen, Taint},
     suggest::{Decided, Suggestion},
     world::{Disk, Lexical, World},
+};
+pub(crate) use self::{
+    desk::{Answered, Desk, Manners, Seat, in_words},
+    grant::digest,
 };
 use crate::{
     catalog::Entry,
@@ -138,6 +145,10 @@ pub struct Question<'a> {
     pub offer: Option<&'a Offer>,
     /// Whether an answer can hold for a session: there is one, and it goes on after this call.
     pub session: bool,
+    /// What the answer will be bound to; [`Grants::issue`] signs a yes to it.
+    pub binding: &'a Binding,
+    /// How many other calls stand in line to be asked about.
+    pub waiting: usize,
 }
 
 /// What somebody answered.

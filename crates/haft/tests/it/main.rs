@@ -11,6 +11,7 @@ mod fit;
 mod judging;
 mod rules;
 mod hooks;
+mod approvals;
 mod stopping;
 mod streams;
 mod shown;
