@@ -22,6 +22,7 @@ use crate::{
     envelope::{Envelope, Outcome},
     event::Event,
     lifecycle,
+    policy::Held,
 };
 
 /// Takes the calls of one response, one by one.
@@ -43,6 +44,8 @@ pub struct Intake {
     unstarted: usize,
     /// Rows before this one wait for the end of the message.
     looked_at: usize,
+    /// Rows before this one hold what they may use, where that is counted.
+    held: usize,
     /// How many rows of the current batch, and before, have no answer yet.
     open: usize,
     /// The calls that could not be finished where they stand; made when there is one.
@@ -60,6 +63,7 @@ struct Row {
     called: ToolName,
     batch: usize,
     state: State,
+    held: Option<Box<Held>>,
 }
 
 enum State {
@@ -92,6 +96,7 @@ impl Intake {
             current: 0,
             unstarted: 0,
             looked_at: 0,
+            held: 0,
             open: 0,
             flying: None,
         }
@@ -137,7 +142,7 @@ impl Intake {
             place: place.clone(),
         });
         let state = State::Waiting(admitted, cx);
-        self.rows.push(Row { id, called, batch: place.batch, state });
+        self.rows.push(Row { id, called, batch: place.batch, state, held: None });
         // A complete message is started as a whole, so that siblings can stop each other.
         if self.core.end.get().is_none() {
             self.advance();
@@ -203,11 +208,7 @@ impl Intake {
             }
         };
         guard.0 = None;
-        let joined = answers
-            .iter()
-            .filter(|a| a.ran() != Ran::No)
-            .fold(Label::CLEAN, |label, a| label.join(a.label()));
-        core.run.read(joined);
+        core.run.hear(&answers);
         core.inner
             .events
             .tell(|| Event::TurnFinished { run: core.scope.run.clone(), answers: answers.len() });
@@ -246,6 +247,9 @@ impl Intake {
     fn advance(&mut self) {
         loop {
             let ended = self.core.end.get().is_some();
+            if self.core.counts() {
+                self.hold(ended);
+            }
             let mut at = if ended { self.unstarted } else { self.unstarted.max(self.looked_at) };
             while at < self.rows.len() && self.rows[at].batch == self.current {
                 if self.may_start(at) {
@@ -265,6 +269,19 @@ impl Intake {
                 _ => return,
             }
         }
+    }
+
+    /// Takes what the calls of the batch may use, in the model's order, before any of them runs.
+    fn hold(&mut self, ended: bool) {
+        let from = self.held.max(self.unstarted);
+        let batch = self.rows.iter().skip(from).take_while(|row| row.batch == self.current).count();
+        for (at, row) in self.rows.iter_mut().enumerate().skip(from).take(batch) {
+            let State::Waiting(admitted, _) = &mut row.state else { continue };
+            // While the model writes there may always be one more.
+            let among = (from + batch - at).max(if ended { 1 } else { 2 });
+            row.held = self.core.hold(admitted, Some(among));
+        }
+        self.held = from + batch;
     }
 
     fn may_start(&self, at: usize) -> bool {
@@ -288,7 +305,8 @@ impl Intake {
             return;
         };
         self.open += 1;
-        match launch(lifecycle::walk(Arc::clone(&self.core), admitted, cx, None)) {
+        let held = self.rows[at].held.take();
+        match launch(lifecycle::walk(Arc::clone(&self.core), admitted, cx, None, held)) {
             Launched::Done(envelope) => self.landed(at, Some(envelope)),
             flying => self
                 .flying
@@ -326,8 +344,11 @@ impl Drop for Intake {
                 Failure::new(Code::Cancelled, "the turn was given up before this call began")
                     .with_ran(Ran::No);
             if tokio::runtime::Handle::try_current().is_ok() {
-                launch(lifecycle::walk(Arc::clone(&self.core), Err(never), cx, None));
+                launch(lifecycle::walk(Arc::clone(&self.core), Err(never), cx, None, row.held));
             } else {
+                if let Some(held) = row.held {
+                    held.settle(false, 0, &self.core.inner.events);
+                }
                 lifecycle::tell_unfinished(&self.core, &cx, &never);
             }
         }
@@ -378,6 +399,7 @@ fn lost(id: CallId, called: ToolName) -> Envelope {
             interrupted_output: String::new(),
         },
         label: Label::CLEAN,
+        origin: None,
         cut: None,
         repairs: None,
         elapsed: std::time::Duration::ZERO,

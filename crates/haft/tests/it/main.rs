@@ -9,6 +9,8 @@ mod kit;
 mod turns;
 mod fit;
 mod judging;
+mod budgets;
+mod labels;
 mod stopping;
 mod streams;
 mod shown;
