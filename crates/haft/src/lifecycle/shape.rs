@@ -117,7 +117,11 @@ pub(super) fn bytes_shown(outcome: &Outcome) -> usize {
 
 /// The bytes of an output: of its blocks with a line between them, or of the same as data.
 fn bytes(output: &Output) -> usize {
-    let blocks: usize = output.blocks.iter().map(weight).sum();
+    let size = |block: &Block| match block {
+        Block::Text { text } => text.len(),
+        other => weight(other),
+    };
+    let blocks: usize = output.blocks.iter().map(size).sum();
     let between = output.blocks.len().saturating_sub(1);
     (blocks + between).max(output.structured.as_ref().map_or(0, json_size))
 }
