@@ -66,6 +66,7 @@ struct Row {
     held: Option<Box<Held>>,
 }
 
+#[expect(clippy::large_enum_variant, reason = "every row ends as the large one")]
 enum State {
     Waiting(Result<Admitted, Failure>, Context),
     Flying,
