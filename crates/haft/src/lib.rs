@@ -78,7 +78,7 @@ pub use haft_macros::{Tool, tool, tools};
 
 pub use catalog::{Catalog, CatalogBuilder, Entry, Snapshot, Source, View, Withheld};
 pub use config::Config;
-pub use envelope::{Cut, Envelope};
+pub use envelope::{Cut, Envelope, Origin};
 pub use error::{Error, ErrorKind};
 pub use event::{Event, Observer};
 pub use export::{

@@ -4,6 +4,7 @@
 //! somebody. The strictest verdict wins, and silence or trouble in any of them is a no.
 
 mod seen;
+mod origin;
 mod world;
 mod rule;
 mod facts;
@@ -28,6 +29,7 @@ use haft_core::{BoxFuture, Failure, Scope, Verdict};
 use serde::Serialize;
 use serde_json::Value;
 
+pub(crate) use self::budget::{Held, Ledger, too_deep};
 pub(crate) use self::facts::Traits;
 pub use self::{
     budget::Budget,

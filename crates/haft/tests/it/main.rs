@@ -12,6 +12,8 @@ mod judging;
 mod rules;
 mod hooks;
 mod approvals;
+mod budgets;
+mod labels;
 mod stopping;
 mod streams;
 mod shown;
