@@ -9,6 +9,8 @@ mod kit;
 mod turns;
 mod fit;
 mod judging;
+mod files;
+mod live;
 mod stopping;
 mod streams;
 mod shown;

@@ -223,38 +223,6 @@ pub struct HookSpec {
     pub layer: Layer,
 }
 
-impl HookSpec {
-    /// The events that hooks are called for.
-    pub const EVENTS: &'static [&'static str] = &[
-        "PreToolUse",
-        "PostToolUse",
-        "PostToolUseFailure",
-        "PostToolBatch",
-        "PermissionRequest",
-        "PermissionDenied",
-        "SessionStart",
-        "SessionEnd",
-        "SubagentStart",
-        "SubagentStop",
-        "Elicitation",
-        "ElicitationResult",
-        "ConfigChange",
-        "Notification",
-    ];
-
-    /// Returns whether an event is about a call of one tool, so that `if` can be asked.
-    fn about_tools(event: &str) -> bool {
-        matches!(
-            event,
-            "PreToolUse"
-                | "PostToolUse"
-                | "PostToolUseFailure"
-                | "PermissionRequest"
-                | "PermissionDenied"
-        )
-    }
-}
-
 /// What a hook calls.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -277,4 +245,30 @@ pub enum Handler {
     },
     /// Anything else, kept as it is written and reported.
     Other(Value),
+}
+
+impl HookSpec {
+    /// The events that hooks are called for.
+    pub const EVENTS: &'static [&'static str] = &[
+        "PreToolUse",
+        "PostToolUse",
+        "PostToolUseFailure",
+        "PostToolBatch",
+        "PermissionRequest",
+        "PermissionDenied",
+        "SessionStart",
+        "Notification",
+    ];
+
+    /// Returns whether an event is about a call of one tool, so that `if` can be asked.
+    fn about_tools(event: &str) -> bool {
+        matches!(
+            event,
+            "PreToolUse"
+                | "PostToolUse"
+                | "PostToolUseFailure"
+                | "PermissionRequest"
+                | "PermissionDenied"
+        )
+    }
 }
