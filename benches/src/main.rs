@@ -18,6 +18,7 @@ mod rig;
 mod toolbox;
 mod export;
 mod check;
+mod judge;
 mod stream;
 #[expect(
     clippy::unwrap_used,
@@ -43,6 +44,7 @@ fn main() -> Result<(), String> {
 
     export::add(&mut bench);
     check::add(&mut bench);
+    judge::add(&mut bench);
     stream::add(&mut bench);
 
     bench.run();

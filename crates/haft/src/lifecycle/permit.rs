@@ -15,6 +15,8 @@ use crate::{
     watch::caught,
 };
 
+pub(super) const OWN_GUARD: &str = "the tool's guard";
+
 /// A call that may run, exactly as it is.
 #[derive(Debug)]
 pub(crate) struct Permitted {
@@ -86,12 +88,15 @@ async fn judge(turn: &TurnCore, call: &Admitted) -> Result<Verdict, Failure> {
         // FAIL CLOSED: a policy that panics says no.
         Err(_) => return Err(silent("the policy", "it panicked")),
     };
+    for said in call.opinions() {
+        verdict = verdict.strictest(said.clone());
+    }
     let body = call.tool().body();
     if body.guards() {
         // Making the future runs the judge's code too, so it happens under the watch.
         let own = async { body.guard(call.args(), cx).await };
-        if let Some(said) = opinion("the tool's guard", watched(turn, cx, limit, own).await)? {
-            verdict = verdict.strictest(named(said, "the tool's guard"));
+        if let Some(said) = opinion(OWN_GUARD, watched(turn, cx, limit, own).await)? {
+            verdict = verdict.strictest(named(said, OWN_GUARD));
         }
     }
     for guard in &turn.inner.guards {

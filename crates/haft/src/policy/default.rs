@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use haft_core::{Capability, Effects, Operation, Permission, Scope, Verdict};
 
-use super::Policy;
+use super::{Policy, facts::Facts, rules::Ground};
 use crate::turn::Admitted;
 
 /// What holds when no rule matches: a read-only call without network or secrets, inside the
@@ -21,10 +21,16 @@ impl Policy for DefaultPolicy {
             return Verdict::allow("the tool says `permission = \"none\"`").by(SOURCE);
         }
         match must_ask(call) {
-            Some(why) => Verdict::ask(why).by(SOURCE),
+            // A hook that speaks for the call stands in for the rule that is missing.
+            Some(why) => call.vouched().cloned().unwrap_or_else(|| Verdict::ask(why).by(SOURCE)),
             None => Verdict::allow("it only reads, without network or secrets").by(SOURCE),
         }
     }
+}
+
+/// Judges by the default alone, for rules that have nothing to say.
+pub(super) fn judge(call: &Admitted, _facts: &Facts<'_>, _ground: &Ground) -> Verdict {
+    DefaultPolicy.judge(call)
 }
 
 fn must_ask(call: &Admitted) -> Option<&'static str> {

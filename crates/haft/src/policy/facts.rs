@@ -14,7 +14,7 @@ use serde_json::Value;
 use smallvec::SmallVec;
 
 use super::{rule::Subject, rules::Ground, seen::Seen};
-use crate::turn::Admitted;
+use crate::{catalog::Entry, turn::Admitted};
 
 /// What is known about a call.
 #[derive(Debug)]
@@ -114,6 +114,13 @@ impl Parts {
     }
 }
 
+impl<'a> Names<'a> {
+    /// Returns the names that calls of a tool answer to.
+    pub(crate) fn of(tool: &'a Entry) -> Self {
+        Self { own: tool.name().as_str(), remote: None, known_as: SmallVec::new() }
+    }
+}
+
 impl<'a> Facts<'a> {
     /// Gathers what is known about a call.
     pub(crate) fn of(call: &'a Admitted, ground: &Ground) -> Self {
@@ -154,6 +161,11 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
+    /// Makes a call of a tool that nobody needs to have.
+    pub(crate) fn new(tool: &str, arguments: Value) -> Self {
+        Self { tool: tool.to_owned(), arguments, scope: Arc::default(), seen: Arc::default() }
+    }
+
     /// Reads an example as its author wrote it: `Tool(…)`, a table with `tool` and `args`, or, for a
     /// rule about commands, paths or hosts, just the command, the path or the address.
     pub(crate) fn read(example: &Value, rule: &super::rule::Rule) -> Result<Self, String> {

@@ -9,7 +9,9 @@ mod rule;
 mod facts;
 pub(crate) mod pattern;
 mod rules;
+mod condition;
 mod explain;
+mod suggest;
 mod budget;
 mod files;
 mod keep;
@@ -33,8 +35,9 @@ pub use self::{
     live::Live,
     pattern::{Anchor, Match, Pattern, PatternError},
     rule::{Example, Layer, Place, Rule, Subject},
-    rules::{About, Ground, Mode, Rules},
+    rules::{About, Ground, Mode, Rules, Tried},
     seen::{Seen, Taint},
+    suggest::{Decided, Suggestion},
     world::{Disk, World},
 };
 use crate::{

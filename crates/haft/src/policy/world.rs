@@ -5,6 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use haft_core::Scope;
+
+use super::rules::Ground;
+
 /// Where paths lead.
 pub trait World: fmt::Debug + Send + Sync + 'static {
     /// Returns where an absolute path leads, links followed as far as it exists.
@@ -22,4 +26,10 @@ impl World for Disk {
     fn resolve(&self, path: &Path) -> Result<PathBuf, String> {
         path.canonicalize().map_err(|e| e.to_string())
     }
+}
+
+/// Returns whether a resolved path lies in the workspace: the run's folder, or a root.
+pub(crate) fn is_inside(path: &Path, scope: &Scope, ground: &Ground) -> bool {
+    let below = |root: &Path| ground.world.resolve(root).is_ok_and(|root| path.starts_with(root));
+    below(&scope.working_directory) || ground.roots.iter().any(|root| below(root))
 }

@@ -13,6 +13,8 @@ pub(crate) mod gate;
 mod threads;
 mod launch;
 mod core;
+mod around;
+mod preflight;
 mod intake;
 mod listen;
 
@@ -37,6 +39,8 @@ use crate::{
     envelope::Envelope,
     error::Error,
     export::{Dialect, Export},
+    lifecycle,
+    policy::Explanation,
 };
 
 /// One model response's worth of calls.
@@ -151,6 +155,13 @@ impl Turn {
     #[must_use]
     pub fn open(self) -> Intake {
         Intake::new(self.core, self.abort_siblings)
+    }
+
+    /// Says what would become of a call and why, step by step, without asking anybody and without
+    /// running it. Guards and the tool's own check are asked; hooks are named and not called.
+    pub async fn explain(&self, call: Call) -> Explanation {
+        let (_, admitted) = intake::take_in(&self.core, call);
+        lifecycle::explain(&self.core, admitted).await
     }
 
     /// Says where each call would stand, and why, without running anything.

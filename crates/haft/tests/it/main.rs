@@ -11,6 +11,7 @@ mod fit;
 mod judging;
 mod files;
 mod live;
+mod hooks;
 mod stopping;
 mod streams;
 mod shown;

@@ -223,30 +223,6 @@ pub struct HookSpec {
     pub layer: Layer,
 }
 
-/// What a hook calls.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum Handler {
-    /// A command line for a shell, or a program with its arguments.
-    Command {
-        /// The command line, or the program.
-        command: String,
-        /// The arguments; with them no shell is started.
-        args: Option<Vec<String>>,
-    },
-    /// An address that is posted to.
-    Http {
-        /// The address.
-        url: String,
-        /// Headers, in which `$NAME` stands for a variable of the environment.
-        headers: Vec<(String, String)>,
-        /// The variables that headers may name.
-        allowed_variables: Vec<String>,
-    },
-    /// Anything else, kept as it is written and reported.
-    Other(Value),
-}
-
 impl HookSpec {
     /// The events that hooks are called for.
     pub const EVENTS: &'static [&'static str] = &[
@@ -271,4 +247,44 @@ impl HookSpec {
                 | "PermissionDenied"
         )
     }
+
+    /// Makes a hook that is called at every such event, may take ten minutes as its protocol says,
+    /// and refuses what it cannot look at.
+    #[must_use]
+    pub fn new(event: impl Into<String>, handler: Handler) -> Self {
+        Self {
+            event: event.into(),
+            matcher: None,
+            only_if: None,
+            handler,
+            timeout: Duration::from_secs(600),
+            fails_closed: true,
+            place: Place::default(),
+            layer: Layer::Code,
+        }
+    }
+}
+
+/// What a hook calls.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Handler {
+    /// A command line for a shell, or a program with its arguments.
+    Command {
+        /// The command line, or the program.
+        command: String,
+        /// The arguments; with them no shell is started.
+        args: Option<Vec<String>>,
+    },
+    /// An address that is posted to.
+    Http {
+        /// The address.
+        url: String,
+        /// Headers, in which `$NAME` stands for a variable of the environment.
+        headers: Vec<(String, String)>,
+        /// The variables that headers may name.
+        allowed_variables: Vec<String>,
+    },
+    /// Anything else, kept as it is written and reported.
+    Other(Value),
 }

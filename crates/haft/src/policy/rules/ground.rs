@@ -1,21 +1,12 @@
-//! Rules in force: compiled once, asked for every call.
-//!
-//! Deny, then ask, then allow; how specific a rule is does not matter. No match: the default. A rule
-//! that cannot be evaluated counts as the strict answer.
+//! What rules stand on: the mode, the folders, and how paths are resolved.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use haft_core::Verdict;
 use serde::Serialize;
 
-use super::{
-    DefaultPolicy, Policy,
-    rule::Rule,
-    world::{Disk, World},
-};
-use crate::{error::Error, turn::Admitted};
+use super::super::world::{Disk, World};
 
-/// What rules stand on: the mode, the folders, and how paths are resolved.
+/// What rules stand on.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Ground {
@@ -63,6 +54,24 @@ pub enum Mode {
     BypassPermissions,
 }
 
+impl Mode {
+    /// Every mode.
+    pub const ALL: [Mode; 5] =
+        [Self::Default, Self::AcceptEdits, Self::Plan, Self::DontAsk, Self::BypassPermissions];
+
+    /// Returns its word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::AcceptEdits => "acceptEdits",
+            Self::Plan => "plan",
+            Self::DontAsk => "dontAsk",
+            Self::BypassPermissions => "bypassPermissions",
+        }
+    }
+}
+
 /// What an argument is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -75,39 +84,4 @@ pub enum About {
     Url,
     /// A shell command.
     Command,
-}
-
-/// Rules in force.
-#[derive(Debug)]
-pub struct Rules {
-    rules: Vec<Rule>,
-    ground: Ground,
-}
-
-impl Rules {
-    /// Compiles rules, and checks the examples they carry.
-    ///
-    /// # Errors
-    /// Fails when an example does not hold, or a rule says what cannot be.
-    pub fn new(rules: Vec<Rule>, ground: Ground) -> Result<Self, Error> {
-        Ok(Self { rules, ground })
-    }
-
-    /// Returns the rules, as they were given.
-    #[must_use]
-    pub fn rules(&self) -> &[Rule] {
-        &self.rules
-    }
-
-    /// Returns what they stand on.
-    #[must_use]
-    pub fn ground(&self) -> &Ground {
-        &self.ground
-    }
-}
-
-impl Policy for Rules {
-    fn judge(&self, call: &Admitted) -> Verdict {
-        DefaultPolicy.judge(call)
-    }
 }

@@ -1,0 +1,148 @@
+//! What judging one call costs, by the number of rules, beside the default policy.
+//!
+//! A policy that asks another one many times stands in the runtime, so what is measured is exactly
+//! `Policy::judge` on a real admitted call: gathering the facts and finding the ruling. Four calls: a
+//! tool that only computes, a file that is written, an address that is fetched, a shell command (which
+//! is parsed each time). The rules are a mix of all kinds; `same` is the worst case, where all of them
+//! are about the very tool that is called.
+
+use std::{cell::Cell, hint::black_box, rc::Rc, sync::Arc};
+
+use haft::{
+    Admitted, Anchor, Call, Capabilities, Capability, Catalog, Decision, DefaultPolicy, DynTool,
+    Ground, Pattern, Policy, Rule, Rules, Runtime, Spec, Verdict,
+};
+use serde_json::{Value, json};
+
+use crate::harness::{Bench, Unit};
+
+/// Judges a call so many times.
+struct Often<P>(Arc<P>, u32);
+
+impl<P: Policy> Policy for Often<P> {
+    fn judge(&self, call: &Admitted) -> Verdict {
+        for _ in 1..self.1 {
+            black_box(self.0.judge(black_box(call)));
+        }
+        self.0.judge(call)
+    }
+}
+
+/// So often in a row.
+const OFTEN: u32 = 1_000;
+
+fn rule(decision: Decision, text: &str) -> Rule {
+    let pattern = Pattern::parse(text, &Anchor::default());
+    let pattern = pattern.unwrap_or_else(|e| panic!("{text}: {}", e.message));
+    Rule::new(decision, pattern)
+}
+
+/// A mix of what people write, none of which is about the calls below, but for the last.
+fn mixed(count: usize) -> Vec<Rule> {
+    let mut rules: Vec<Rule> = (0..count.saturating_sub(1))
+        .map(|n| {
+            let text = match n % 10 {
+                0..4 => format!("Bash(program{n} sub *)"),
+                4 => format!("Read(//srv/data{n}/**)"),
+                5 => format!("Edit(//srv/data{n}/**)"),
+                6 => format!("WebFetch(domain:*.host{n}.example.org)"),
+                7 => format!("mcp__server{}__tool{n}", n % 50),
+                8 => format!("tool_{n} arg.to=someone{n}@example.org"),
+                _ => format!("tool_{n}"),
+            };
+            let decision = match n % 3 {
+                0 => Decision::Deny,
+                1 => Decision::Ask,
+                _ => Decision::Allow,
+            };
+            rule(decision, &text)
+        })
+        .collect();
+    rules.push(rule(Decision::Allow, "*_called"));
+    rules
+}
+
+/// Rules that are all about the tool that is called, and differ in an argument.
+fn same(count: usize) -> Vec<Rule> {
+    (0..count)
+        .map(|n| rule(Decision::Ask, &format!("plain_called arg.to=someone{n}@example.org")))
+        .collect()
+}
+
+fn tool(name: &str, argument: &str, about: Option<&str>, reaches: &[Capability]) -> DynTool {
+    let mut property = json!({"type": "string"});
+    if let Some(about) = about {
+        property["x-haft"] = about.into();
+    }
+    let schema = json!({"type": "object", "properties": {argument: property}});
+    let capabilities: Capabilities = reaches.iter().copied().collect();
+    let spec = Spec::new(name, "Does nothing.").capabilities(capabilities);
+    let spec = if about.is_none() { spec.read_only() } else { spec.effects(Vec::new()) };
+    DynTool::new(spec, schema, |_, _| async { Ok("done") })
+}
+
+const CALLS: [(&str, &str, &str); 4] = [
+    ("plain_called", "to", "anyone@example.org"),
+    ("write_called", "file", "notes/today.md"),
+    ("fetch_called", "url", "https://docs.example.com/page"),
+    ("shell_called", "command", "cargo build --release"),
+];
+
+fn catalog() -> Catalog {
+    Catalog::builder()
+        .add(tool("plain_called", "to", None, &[]))
+        .add(tool("write_called", "file", Some("write_path"), &[Capability::Filesystem]))
+        .add(tool("fetch_called", "url", Some("url"), &[Capability::Network]))
+        .add(tool("shell_called", "command", Some("command"), &[Capability::Subprocess]))
+        .build()
+        .unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn case(
+    bench: &mut Bench,
+    name: String,
+    policy: impl Policy,
+    call: (&str, &str, &str),
+    units: u32,
+) {
+    let policy = Often(Arc::new(policy), OFTEN);
+    let runtime = Runtime::builder().catalog(catalog()).policy(policy).build();
+    let runtime = Rc::new(runtime.unwrap_or_else(|e| panic!("{e}")));
+    let arguments: Value = json!({call.1: call.2});
+    let tool = call.0.to_owned();
+    let asked = Rc::new(Cell::new(0u32));
+    bench.case(name, units.next_multiple_of(OFTEN), move |tokio, units| {
+        for _ in 0..units / OFTEN {
+            let call = Call::new("1", tool.as_str(), arguments.clone());
+            let answers = tokio.block_on(async {
+                let turn = runtime.run().turn().await.unwrap_or_else(|e| panic!("{e}"));
+                turn.run([call]).await
+            });
+            assert_eq!(answers.len(), 1);
+            asked.set(asked.get() + 1);
+        }
+    });
+}
+
+pub(crate) fn add(bench: &mut Bench) {
+    let ground = Ground::default;
+    let rules = |rules| Rules::new(rules, ground()).unwrap_or_else(|e| panic!("{e}"));
+    for call in CALLS {
+        let group = match call.0 {
+            "plain_called" => "judge-plain",
+            "write_called" => "judge-path",
+            "fetch_called" => "judge-host",
+            _ => "judge-command",
+        };
+        let units = bench.group(group, Unit::Check);
+        case(bench, "the default".to_owned(), DefaultPolicy, call, units);
+        for count in [1, 10, 100, 1_000, 10_000] {
+            case(bench, format!("{count} rules"), rules(mixed(count)), call, units);
+        }
+        if call.0 == "plain_called" {
+            for count in [100, 1_000, 10_000] {
+                case(bench, format!("{count} of the same tool"), rules(same(count)), call, OFTEN);
+            }
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Writes down how a ruling came about: every check in order, what nearly decided, and the smallest
+//! change that would flip it. For people and records only.
+
+use std::fmt;
+
+use haft_core::{Capability, Decision, Operation, Trust};
+
+use super::{
+    super::{
+        explain::{Check, Cited, Explanation, Near},
+        facts::{Facts, Part},
+    },
+    Mode, Rules,
+    judge::{Notebook, Ruling},
+    labels,
+};
+use crate::turn::Admitted;
+
+/// So many near misses are told.
+const MOST_NEAR: usize = 5;
+
+/// A notebook that keeps everything.
+#[derive(Default)]
+struct Notes(Vec<(&'static str, &'static str, String, Option<(usize, usize)>)>);
+
+impl Notebook for Notes {
+    const READ: bool = true;
+
+    fn note(
+        &mut self,
+        what: &'static str,
+        said: &'static str,
+        why: String,
+        rule: Option<(usize, usize)>,
+    ) {
+        self.0.push((what, said, why, rule));
+    }
+}
+
+impl Rules {
+    /// Explains what is decided about a call, or about an example where there is none.
+    pub(super) fn explain_facts(&self, facts: &Facts<'_>, call: Option<&Admitted>) -> Explanation {
+        let mut notes = Notes::default();
+        let ruling = self.rule_on(facts, call, &mut notes);
+        let deciding = match &ruling {
+            Ruling::Denied { at, applied }
+            | Ruling::Needed { at, applied, .. }
+            | Ruling::Asked { at, applied }
+            | Ruling::Allowed { at, applied, .. } => Some(self.cite(*at, applied.pattern)),
+            Ruling::Built { .. } | Ruling::Vouched(_) => None,
+        };
+        let flip = self.flip(facts, call, &ruling);
+        let mut explanation = Explanation::of(ruling.verdict(self));
+        explanation.deciding = deciding;
+        explanation.flip = flip;
+        explanation.near = self.near(facts);
+        explanation.risk = risk(facts);
+        if Rules::label_of(facts).trust == Trust::Untrusted {
+            explanation.tainted_by = facts.seen.taints().iter().map(labels::named).collect();
+        }
+        explanation.checks = notes
+            .0
+            .into_iter()
+            .map(|(what, said, why, rule)| match rule {
+                Some((at, pattern)) => Check {
+                    what: what.to_owned(),
+                    said: said.to_owned(),
+                    why: format!("{} {why}", self.source(at, pattern)),
+                    place: Some(self.rules[at].place.clone()),
+                },
+                None => Check { what: what.to_owned(), said: said.to_owned(), why, place: None },
+            })
+            .collect();
+        explanation
+    }
+
+    fn cite(&self, at: usize, pattern: usize) -> Cited {
+        let rule = &self.rules[at];
+        Cited {
+            id: rule.id.clone(),
+            decision: rule.decision.as_str().to_owned(),
+            pattern: rule.matches.get(pattern).map_or_else(String::new, ToString::to_string),
+            place: rule.place.clone(),
+        }
+    }
+
+    /// Rules that do not apply and are about something like it, the strict ones first.
+    fn near(&self, facts: &Facts<'_>) -> Vec<Near> {
+        let mut near = Vec::new();
+        let order = [
+            |d: &Decision| *d == Decision::Deny,
+            |d: &Decision| matches!(d, Decision::Ask | Decision::NeedInput(_)),
+            |d: &Decision| *d == Decision::Allow,
+        ];
+        for of_kind in order {
+            for (at, rule) in self.rules.iter().enumerate() {
+                if near.len() >= MOST_NEAR {
+                    return near;
+                }
+                if !of_kind(&rule.decision) || self.applies(at, facts).is_some() {
+                    continue;
+                }
+                let missing = if rule.enabled {
+                    let nearly = |(number, pattern): (usize, &super::super::Pattern)| {
+                        pattern.nearly(facts).map(|missing| (number, missing))
+                    };
+                    rule.matches.iter().enumerate().find_map(nearly)
+                } else {
+                    Some((0, "it is switched off".to_owned()))
+                };
+                if let Some((number, missing)) = missing {
+                    near.push(Near { rule: self.cite(at, number), missing });
+                }
+            }
+        }
+        near
+    }
+
+    /// The smallest change that would flip the ruling.
+    fn flip(&self, facts: &Facts<'_>, call: Option<&Admitted>, ruling: &Ruling) -> Option<String> {
+        let literal = || self.literals(facts).map(|rules| rules.join("\", \""));
+        let own_words = || {
+            let spec = call?.tool().spec();
+            let silent = spec.read_only.is_none() || spec.capabilities.is_none();
+            silent
+                .then_some("or let the tool say `read_only` and `capabilities(…)`, if that is true")
+        };
+        match ruling {
+            Ruling::Denied { at, .. } | Ruling::Asked { at, .. } | Ruling::Needed { at, .. } => {
+                let place = &self.rules[*at].place;
+                Some(match literal() {
+                    Some(literal) => {
+                        format!("add `except = [\"{literal}\"]` to the rule at {place}")
+                    }
+                    None => format!("narrow or remove the rule at {place}"),
+                })
+            }
+            Ruling::Allowed { .. } | Ruling::Vouched(_) => {
+                let literal = literal().unwrap_or_else(|| facts.names.own.to_owned());
+                Some(format!(
+                    "a rule `match = \"{literal}\"` with `decision = \"deny\"` would refuse it"
+                ))
+            }
+            Ruling::Built { decision: Decision::Allow, .. } => {
+                let literal = literal().unwrap_or_else(|| facts.names.own.to_owned());
+                Some(format!("a rule `match = \"{literal}\"` with `decision = \"ask\"` would ask"))
+            }
+            Ruling::Built { source, .. } if source.starts_with("built in") => Some(
+                "an allow rule for this call with `when = \"tainted\"` would let it pass"
+                    .to_owned(),
+            ),
+            Ruling::Built { source, .. } if source.starts_with("the mode") => {
+                Some(format!("another `mode` than `{}`", self.ground.mode.as_str()))
+            }
+            Ruling::Built { .. } => {
+                let mut flip = match literal() {
+                    Some(literal) => {
+                        format!("a rule `match = \"{literal}\"` with `decision = \"allow\"`")
+                    }
+                    None => format!("an allow rule for `{}`", facts.names.own),
+                };
+                if let Some(words) = own_words() {
+                    flip.push_str(", ");
+                    flip.push_str(words);
+                }
+                Some(flip)
+            }
+        }
+    }
+}
+
+/// What the call would touch, in a few words each.
+fn risk(facts: &Facts<'_>) -> Vec<String> {
+    let mut risk: Vec<String> = facts
+        .parts
+        .iter()
+        .filter(|part| !matches!(part, Part::Call))
+        .map(ToString::to_string)
+        .collect();
+    if facts.destructive {
+        risk.push("may destroy".to_owned());
+    } else if facts.read_only {
+        risk.push("only reads".to_owned());
+    }
+    if facts.capabilities == haft_core::Capabilities::ALL {
+        risk.push("does not say what it reaches".to_owned());
+    } else {
+        for capability in [Capability::Payment, Capability::Email, Capability::Secrets] {
+            if facts.capabilities.has(capability) {
+                risk.push(capability.to_string());
+            }
+        }
+        let network = facts.capabilities.has(Capability::Network);
+        if network && facts.hosts().is_empty() {
+            risk.push("network".to_owned());
+        }
+    }
+    risk.dedup();
+    risk
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Call => f.write_str("the call itself"),
+            Self::Command(command) => write!(f, "run `{command}`"),
+            Self::Unreadable(why) => write!(f, "run a command that cannot be read ({why})"),
+            Self::Path { operation, spelled, resolved } => {
+                let verb = if *operation == Operation::Read { "read" } else { "write" };
+                write!(f, "{verb} {}", spelled.display())?;
+                match resolved {
+                    Ok(resolved) if resolved != spelled => write!(f, " → {}", resolved.display()),
+                    Ok(_) => Ok(()),
+                    Err(why) => write!(f, " ({why})"),
+                }
+            }
+            Self::Host(Ok(host)) => write!(f, "reach {host}"),
+            Self::Host(Err(why)) => write!(f, "reach an address that cannot be read ({why})"),
+            Self::Reach(capability) => write!(f, "reach {capability}"),
+        }
+    }
+}
+
+// The mode is named in what it refuses.
+const _: fn(Mode) -> &'static str = Mode::as_str;

@@ -1,0 +1,397 @@
+//! From facts to a ruling: deny, then what asks, then what allows, then the mode and the default.
+//!
+//! One function decides. Judging, rewriting and explaining all call it, so they cannot disagree; an
+//! explanation only passes a notebook along.
+
+use haft_core::{Decision, Permission, Trust, Verdict};
+
+use super::{
+    super::{
+        default,
+        facts::{Facts, Part, Parts},
+        pattern::Key,
+        rule::Rule,
+    },
+    Applied, Mode, Rules,
+    index::Index,
+    labels::{self, Concern},
+};
+use crate::turn::Admitted;
+
+/// What decided, and what it decided.
+#[derive(Debug, Clone)]
+pub(super) enum Ruling {
+    /// A rule refuses it.
+    Denied { at: usize, applied: Applied },
+    /// A rule wants an argument from a person.
+    Needed { at: usize, applied: Applied, argument: String },
+    /// A rule wants a person to look.
+    Asked { at: usize, applied: Applied },
+    /// Rules cover all of it; the highest of them, and how many more took part.
+    Allowed { at: usize, applied: Applied, more: usize },
+    /// Something that holds without a rule.
+    Built { decision: Decision, reason: String, source: &'static str },
+    /// A hook spoke for it.
+    Vouched(Verdict),
+}
+
+/// Takes note of what was looked at. The unit takes none.
+pub(super) trait Notebook {
+    /// Whether anybody reads it.
+    const READ: bool;
+    /// Notes one step.
+    fn note(
+        &mut self,
+        what: &'static str,
+        said: &'static str,
+        why: String,
+        rule: Option<(usize, usize)>,
+    );
+}
+
+impl Notebook for () {
+    const READ: bool = false;
+    fn note(&mut self, _: &'static str, _: &'static str, _: String, _: Option<(usize, usize)>) {}
+}
+
+/// What allows cover.
+#[derive(Default)]
+struct Cover {
+    parts: Parts,
+    /// By rules that hold even in a tainted run.
+    even_tainted: Parts,
+    /// By rules that name the host.
+    by_host: Parts,
+    /// By rules that spell out the protected name.
+    by_name: Parts,
+    first: Option<(usize, Applied)>,
+    rules: usize,
+}
+
+impl Rules {
+    /// Decides. Without a call (for an example) the default knows only what the facts say.
+    pub(super) fn rule_on<N: Notebook>(
+        &self,
+        facts: &Facts<'_>,
+        call: Option<&Admitted>,
+        notes: &mut N,
+    ) -> Ruling {
+        if facts.overflow {
+            let reason = "it does more things at once than can be judged".to_owned();
+            notes.note("parts", "deny", reason.clone(), None);
+            return built(Decision::Deny, reason, "the bound on parts");
+        }
+        if let Some((at, applied)) = self.strongest(&self.deny, facts, notes, "deny rules") {
+            return Ruling::Denied { at, applied };
+        }
+        if let Some(reason) = labels::changed(facts) {
+            notes.note("labels", "deny", reason.clone(), None);
+            return built(Decision::Deny, reason, labels::CHANGED);
+        }
+        if self.ground.mode == Mode::Plan && !facts.read_only {
+            let reason = "nothing is changed while a plan is made".to_owned();
+            notes.note("mode", "deny", reason.clone(), None);
+            return built(Decision::Deny, reason, "the mode `plan`");
+        }
+        let supplied = call.map(Admitted::supplied).unwrap_or_default();
+        let need = self.strongest_where(
+            &self.need,
+            facts,
+            notes,
+            "input rules",
+            |rule| matches!(&rule.decision, Decision::NeedInput(name) if !supplied.contains(name)),
+        );
+        if let Some((at, applied)) = need
+            && let Decision::NeedInput(argument) = &self.rules[at].decision
+        {
+            return self
+                .unless_silent(Ruling::Needed { at, applied, argument: argument.clone() }, notes);
+        }
+        if let Some((at, applied)) = self.strongest(&self.ask, facts, notes, "ask rules") {
+            return self.unless_silent(Ruling::Asked { at, applied }, notes);
+        }
+        let cover = self.cover(facts, notes);
+        let ruling = self.not_restricted(facts, call, &cover, notes);
+        let ruling = match ruling {
+            // Whoever bypasses has said so loudly; everybody else is asked once more.
+            Ruling::Built { source: BYPASS, .. } => ruling,
+            Ruling::Allowed { .. }
+            | Ruling::Vouched(_)
+            | Ruling::Built { decision: Decision::Allow, .. } => {
+                let all = facts.all();
+                let excused = all.without(cover.even_tainted).is_empty();
+                let hosts_known = facts.hosts().without(cover.by_host).is_empty();
+                match labels::concern(facts, cover.by_name, excused, hosts_known) {
+                    Some(Concern { reason, source }) => {
+                        notes.note("labels", "ask", reason.clone(), None);
+                        built(Decision::Ask, reason, source)
+                    }
+                    None => {
+                        if N::READ {
+                            notes.note("labels", "no concern", read_so_far(facts), None);
+                        }
+                        ruling
+                    }
+                }
+            }
+            other => other,
+        };
+        self.unless_silent(ruling, notes)
+    }
+
+    /// What holds when no rule denies or asks.
+    fn not_restricted<N: Notebook>(
+        &self,
+        facts: &Facts<'_>,
+        call: Option<&Admitted>,
+        cover: &Cover,
+        notes: &mut N,
+    ) -> Ruling {
+        let all = facts.all();
+        if all.without(cover.parts).is_empty()
+            && let Some((at, applied)) = &cover.first
+        {
+            let more = cover.rules - 1;
+            return Ruling::Allowed { at: *at, applied: applied.clone(), more };
+        }
+        if let Some(verdict) = call.and_then(Admitted::vouched) {
+            notes.note("hooks", "allow", verdict.reason.to_string(), None);
+            return Ruling::Vouched(verdict.clone());
+        }
+        match self.ground.mode {
+            Mode::BypassPermissions => {
+                let reason = "EVERYTHING NO RULE SPEAKS OF IS ALLOWED".to_owned();
+                notes.note("mode", "allow", reason.clone(), None);
+                return built(Decision::Allow, reason, BYPASS);
+            }
+            Mode::AcceptEdits => {
+                let edits = labels::edits_inside(facts, &self.ground);
+                if !edits.is_empty() && all.without(cover.parts).without(edits).is_empty() {
+                    let reason = "edits inside the workspace are accepted".to_owned();
+                    notes.note("mode", "allow", reason.clone(), None);
+                    return built(Decision::Allow, reason, "the mode `acceptEdits`");
+                }
+            }
+            Mode::Default | Mode::Plan | Mode::DontAsk => {}
+        }
+        let verdict = match call {
+            Some(call) if call.tool().spec().permission == Permission::None => {
+                Verdict::allow("the tool says `permission = \"none\"`")
+            }
+            Some(call) => default::judge(call, facts, &self.ground),
+            None if facts.read_only => Verdict::allow("it only reads"),
+            None => Verdict::ask("no rule speaks of it"),
+        };
+        notes.note("the default", verdict.decision.as_str(), verdict.reason.to_string(), None);
+        built(verdict.decision, verdict.reason.into_owned(), "the default")
+    }
+
+    /// In the mode where nobody is asked, what would ask is refused.
+    fn unless_silent<N: Notebook>(&self, ruling: Ruling, notes: &mut N) -> Ruling {
+        let asks = matches!(
+            ruling,
+            Ruling::Asked { .. }
+                | Ruling::Needed { .. }
+                | Ruling::Built { decision: Decision::Ask | Decision::NeedInput(_), .. }
+        );
+        if !asks || self.ground.mode != Mode::DontAsk {
+            return ruling;
+        }
+        let reason = "it would have to be asked about, and nobody is asked".to_owned();
+        notes.note("mode", "deny", reason.clone(), None);
+        built(Decision::Deny, reason, "the mode `dontAsk`")
+    }
+
+    fn strongest<N: Notebook>(
+        &self,
+        index: &Index,
+        facts: &Facts<'_>,
+        notes: &mut N,
+        what: &'static str,
+    ) -> Option<(usize, Applied)> {
+        self.strongest_where(index, facts, notes, what, |_| true)
+    }
+
+    /// Returns the rule that applies; of several the one of the highest priority, then the first.
+    fn strongest_where<N: Notebook>(
+        &self,
+        index: &Index,
+        facts: &Facts<'_>,
+        notes: &mut N,
+        what: &'static str,
+        counts: impl Fn(&Rule) -> bool,
+    ) -> Option<(usize, Applied)> {
+        let mut best: Option<(usize, Applied)> = None;
+        let mut looked_at = 0;
+        for at in index.find(facts) {
+            let at = at as usize;
+            let Some(rule) = self.rules.get(at).filter(|rule| counts(rule)) else { continue };
+            looked_at += 1;
+            if best.as_ref().is_some_and(|(best, _)| self.rules[*best].priority >= rule.priority)
+                && !N::READ
+            {
+                continue;
+            }
+            let Some(applied) = self.applies(at, facts) else { continue };
+            if N::READ {
+                let why = applied.doubt.clone().map_or_else(
+                    || "it matches".to_owned(),
+                    |doubt| format!("it cannot be evaluated, so it counts: {doubt}"),
+                );
+                notes.note(what, rule.decision.as_str(), why, Some((at, applied.pattern)));
+            }
+            if best.as_ref().is_none_or(|(best, _)| self.rules[*best].priority < rule.priority) {
+                best = Some((at, applied));
+            }
+        }
+        if N::READ && best.is_none() {
+            notes.note(what, "no match", counted(looked_at, index.len()), None);
+        }
+        best
+    }
+
+    fn cover<N: Notebook>(&self, facts: &Facts<'_>, notes: &mut N) -> Cover {
+        let mut cover = Cover::default();
+        let mut looked_at = 0;
+        for at in self.allow.find(facts) {
+            let at = at as usize;
+            looked_at += 1;
+            let Some(applied) = self.applies(at, facts) else { continue };
+            let rule = &self.rules[at];
+            cover.parts = cover.parts.or(applied.parts);
+            if rule.even_tainted {
+                cover.even_tainted = cover.even_tainted.or(applied.parts);
+            }
+            if rule.matches.iter().any(|p| matches!(p.key(), Key::Host(_))) {
+                cover.by_host = cover.by_host.or(applied.parts);
+            }
+            for pattern in &rule.matches {
+                cover.by_name = cover.by_name.or(facts.protected_in(pattern.as_str()));
+            }
+            cover.rules += 1;
+            if N::READ {
+                let all = facts.all().without(applied.parts).is_empty();
+                let why = if all { "it covers the call" } else { "it covers a part of the call" };
+                notes.note("allow rules", "allow", why.to_owned(), Some((at, applied.pattern)));
+            }
+            if cover
+                .first
+                .as_ref()
+                .is_none_or(|(best, _)| self.rules[*best].priority < rule.priority)
+            {
+                cover.first = Some((at, applied));
+            }
+        }
+        if N::READ && cover.rules == 0 {
+            notes.note("allow rules", "no match", counted(looked_at, self.allow.len()), None);
+        } else if N::READ && !facts.all().without(cover.parts).is_empty() {
+            let open = facts.describe(facts.all().without(cover.parts));
+            notes.note("allow rules", "not covered", open, None);
+        }
+        cover
+    }
+}
+
+const BYPASS: &str = "the mode `bypassPermissions`";
+
+impl Ruling {
+    /// Returns it as a verdict.
+    pub(super) fn verdict(self, rules: &Rules) -> Verdict {
+        match self {
+            Self::Denied { at, applied } => {
+                rules.by_rule(Decision::Deny, at, &applied, "a rule does not allow it")
+            }
+            Self::Needed { at, applied, argument } => {
+                let reason = "a person must supply something first";
+                rules.by_rule(Decision::NeedInput(argument), at, &applied, reason)
+            }
+            Self::Asked { at, applied } => {
+                rules.by_rule(Decision::Ask, at, &applied, "a rule wants a person to look at it")
+            }
+            Self::Allowed { at, applied, more } => {
+                let verdict = rules.by_rule(Decision::Allow, at, &applied, "a rule allows it");
+                match more {
+                    0 => verdict,
+                    1 => {
+                        let source = format!("{} and another rule", verdict.source);
+                        verdict.by(source)
+                    }
+                    n => {
+                        let source = format!("{} and {n} other rules", verdict.source);
+                        verdict.by(source)
+                    }
+                }
+            }
+            Self::Built { decision, reason, source } => Verdict::new(decision, reason).by(source),
+            Self::Vouched(verdict) => verdict,
+        }
+    }
+}
+
+impl Rules {
+    fn by_rule(
+        &self,
+        decision: Decision,
+        at: usize,
+        applied: &Applied,
+        silent: &'static str,
+    ) -> Verdict {
+        let rule = &self.rules[at];
+        let verdict = match (&rule.reason, &applied.doubt) {
+            (Some(reason), _) => Verdict::new(decision, reason.clone()),
+            // The doubt is for people; the model hears no more than that there is one.
+            (None, Some(_)) => Verdict::new(decision, "what it would do cannot be told beforehand"),
+            (None, None) => Verdict::new(decision, silent),
+        };
+        verdict.by(self.source(at, applied.pattern))
+    }
+
+    /// Names a rule for people: `haft.toml:14 ask "Bash(git push *)"`.
+    pub(super) fn source(&self, at: usize, pattern: usize) -> String {
+        let rule = &self.rules[at];
+        let text = rule.matches.get(pattern).map_or("", |pattern| pattern.as_str());
+        format!("{} {} \"{text}\"", rule.place, rule.decision.as_str())
+    }
+}
+
+pub(super) fn built(decision: Decision, reason: String, source: &'static str) -> Ruling {
+    Ruling::Built { decision, reason, source }
+}
+
+fn counted(looked_at: usize, of: usize) -> String {
+    match (looked_at, of) {
+        (_, 0) => "there are none".to_owned(),
+        (0, of) => format!("none of {of} is about such a call"),
+        (n, of) => format!("{n} of {of} looked close, and none matches"),
+    }
+}
+
+fn read_so_far(facts: &Facts<'_>) -> String {
+    let label = Rules::label_of(facts);
+    match label.trust {
+        Trust::Untrusted => "the run has read untrusted text, which is no concern here".to_owned(),
+        _ => "the run has read nothing untrusted".to_owned(),
+    }
+}
+
+impl Facts<'_> {
+    /// Returns the parts that are addresses.
+    pub(super) fn hosts(&self) -> Parts {
+        self.parts.iter().enumerate().fold(Parts::NONE, |set, (at, part)| match part {
+            Part::Host(_) => set.with(at),
+            _ => set,
+        })
+    }
+
+    /// Says in a few words what some of the parts are.
+    pub(super) fn describe(&self, parts: Parts) -> String {
+        let words: Vec<String> = self
+            .parts
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| !Parts::NONE.with(*at).without(parts).0.ne(&0))
+            .map(|(_, part)| part.to_string())
+            .collect();
+        words.join(", ")
+    }
+}

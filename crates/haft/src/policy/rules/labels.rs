@@ -1,0 +1,246 @@
+//! What holds without a rule because of what a run has read.
+//!
+//! A model that has read untrusted text may be steered by it. So what cannot be undone, what leaves
+//! the machine and what the text itself named is asked about, even where a rule allows it, unless
+//! that rule says `when = "tainted"`. Deterministic: no model has to cooperate.
+
+use std::path::Path;
+
+use haft_core::{Capability, Confidentiality, Operation, Trust};
+use serde_json::Value;
+
+use super::{
+    super::{
+        facts::{Facts, Part, Parts},
+        seen::Taint,
+        world,
+    },
+    Ground, Rules,
+};
+
+/// Why a person should look although a rule allows it.
+pub(super) struct Concern {
+    pub(super) reason: String,
+    pub(super) source: &'static str,
+}
+
+pub(super) const CHANGED: &str = "built in: a changed definition in a tainted run";
+
+/// How many argument values are traced.
+const MOST_VALUES: usize = 64;
+
+/// Names that steer programs, agents included: writing one is more than an edit.
+const PROTECTED: &[&str] = &[
+    "haft.toml",
+    "haft.local.toml",
+    "haft.lock",
+    ".haft",
+    ".claude",
+    "CLAUDE.md",
+    "CLAUDE.local.md",
+    "AGENTS.md",
+    "GEMINI.md",
+    ".cursor",
+    ".cursorrules",
+    ".mcp.json",
+    ".vscode",
+    ".idea",
+    ".envrc",
+    ".git",
+    ".gitmodules",
+    ".github",
+    ".gitlab-ci.yml",
+    ".husky",
+    ".bashrc",
+    ".bash_profile",
+    ".profile",
+    ".zshrc",
+    ".zprofile",
+    ".ssh",
+    ".npmrc",
+    ".netrc",
+];
+
+/// Refuses a tool whose definition changed under a run that may be steered.
+pub(super) fn changed(facts: &Facts<'_>) -> Option<String> {
+    let tainted = Rules::label_of(facts).trust == Trust::Untrusted;
+    (tainted && facts.seen.has_changed(&facts.names.own.into())).then(|| {
+        "the tool's definition has changed, and the run has read untrusted text".to_owned()
+    })
+}
+
+/// Finds what a person should look at. `excused`: every part is allowed by a rule that says so;
+/// `hosts_known`: every address is named by a rule that allows it.
+pub(super) fn concern(
+    facts: &Facts<'_>,
+    named_there: Parts,
+    excused: bool,
+    hosts_known: bool,
+) -> Option<Concern> {
+    let label = Rules::label_of(facts);
+    let tainted = label.trust == Trust::Untrusted;
+    let secret = label.confidentiality == Confidentiality::Secret;
+    let say = |reason: String, source: &'static str| Some(Concern { reason, source });
+    if !facts.protected().without(named_there).is_empty() {
+        return say(
+            "it writes a file that steers programs".to_owned(),
+            "built in: a protected name",
+        );
+    }
+    if excused || !(tainted || secret) {
+        return None;
+    }
+    let outbound = is_outbound(facts);
+    if secret && outbound && !hosts_known {
+        return say(
+            "the run has read a secret, and this could carry it away".to_owned(),
+            "built in: a secret and a way out",
+        );
+    }
+    if !tainted || (facts.read_only && !outbound && !reaches(facts, Capability::Secrets)) {
+        return None;
+    }
+    if let Some((value, taint)) = traced(facts) {
+        return say(
+            format!("`{}` comes from untrusted text: {}", shorten(&value), named(&taint)),
+            "built in: a value from untrusted text",
+        );
+    }
+    if let Some(what) = sink(facts) {
+        let by = facts.seen.taints().into_iter().find(|t| t.label.trust == Trust::Untrusted);
+        let by = by.map_or_else(String::new, |taint| format!(" ({})", named(&taint)));
+        return say(
+            format!("the run has read untrusted text{by}, and this {what}"),
+            "built in: a sink in a tainted run",
+        );
+    }
+    if outbound && facts.seen.has_read_private() {
+        return say(
+            "the run has read untrusted text and private data, and this leaves the machine"
+                .to_owned(),
+            "built in: untrusted text, private data and a way out",
+        );
+    }
+    None
+}
+
+/// What a tainted run may not do unasked.
+fn sink(facts: &Facts<'_>) -> Option<&'static str> {
+    if reaches(facts, Capability::Payment) {
+        return Some("moves money");
+    }
+    if reaches(facts, Capability::Email) {
+        return Some("sends mail");
+    }
+    if facts.destructive || reaches(facts, Capability::Destructive) {
+        return Some("may destroy something");
+    }
+    if reaches(facts, Capability::Secrets) {
+        return Some("reads secrets");
+    }
+    if reaches(facts, Capability::Subprocess) && reaches(facts, Capability::Network) {
+        return Some("starts programs that reach the network");
+    }
+    None
+}
+
+fn reaches(facts: &Facts<'_>, capability: Capability) -> bool {
+    facts.capabilities.has(capability)
+}
+
+fn is_outbound(facts: &Facts<'_>) -> bool {
+    reaches(facts, Capability::Network)
+        || reaches(facts, Capability::Email)
+        || facts.operations.contains(&Operation::External)
+        || facts.parts.iter().any(|part| matches!(part, Part::Host(_)))
+}
+
+/// Finds an argument value that untrusted text brought and the user did not.
+pub(super) fn traced(facts: &Facts<'_>) -> Option<(String, Taint)> {
+    let mut open = vec![facts.arguments];
+    let mut looked_at = 0;
+    while let Some(value) = open.pop() {
+        let text = match value {
+            Value::String(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            Value::Array(list) => {
+                open.extend(list);
+                continue;
+            }
+            Value::Object(map) => {
+                open.extend(map.values());
+                continue;
+            }
+            Value::Null | Value::Bool(_) => continue,
+        };
+        looked_at += 1;
+        if looked_at > MOST_VALUES {
+            // FAIL CLOSED: what nobody has traced is taken for traced.
+            let taint = facts.seen.taints().into_iter().next()?;
+            return Some(("one of very many values".to_owned(), taint));
+        }
+        if let Some(taint) = facts.seen.origin_of(&text) {
+            return Some((text, taint));
+        }
+    }
+    None
+}
+
+/// Names the result that a run has read.
+pub(super) fn named(taint: &Taint) -> String {
+    match &taint.origin {
+        Some(origin) => format!("call {} of `{}`, {origin}", taint.call, taint.tool),
+        None => format!("call {} of `{}`", taint.call, taint.tool),
+    }
+}
+
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(60) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+impl Facts<'_> {
+    /// Returns the parts that write something that steers programs.
+    pub(super) fn protected(&self) -> Parts {
+        self.parts.iter().enumerate().fold(Parts::NONE, |set, (at, part)| {
+            if protected_name(part).is_some() { set.with(at) } else { set }
+        })
+    }
+
+    /// Returns those of them whose protected name a pattern spells out: its author meant it.
+    pub(super) fn protected_in(&self, pattern: &str) -> Parts {
+        self.parts.iter().enumerate().fold(Parts::NONE, |set, (at, part)| {
+            let named = protected_name(part).is_some_and(|name| pattern.contains(name));
+            if named { set.with(at) } else { set }
+        })
+    }
+}
+
+/// The name by which a part that writes steers programs.
+fn protected_name(part: &Part) -> Option<&'static str> {
+    let Part::Path { operation, spelled, resolved } = part else { return None };
+    if *operation == Operation::Read {
+        return None;
+    }
+    let resolved = resolved.as_deref().unwrap_or(spelled);
+    [spelled.as_path(), resolved].into_iter().flat_map(Path::iter).find_map(|name| {
+        let name = name.to_str()?;
+        PROTECTED.iter().copied().find(|p| p.eq_ignore_ascii_case(name))
+    })
+}
+
+/// Returns the parts that write files inside the workspace, none of them protected.
+pub(super) fn edits_inside(facts: &Facts<'_>, ground: &Ground) -> Parts {
+    let mut edits = Parts::NONE;
+    for (at, part) in facts.parts.iter().enumerate() {
+        if let Part::Path { resolved: Ok(path), .. } = part
+            && protected_name(part).is_none()
+            && world::is_inside(path, facts.scope, ground)
+        {
+            edits = edits.with(at);
+        }
+    }
+    edits
+}

@@ -1,0 +1,317 @@
+//! Rules in force: compiled once, asked for every call.
+//!
+//! Deny, then ask, then allow; how specific a rule is does not matter. A deny or an ask holds if it
+//! matches any part of a call, an allow only if allows cover all of them. No match: the mode, and then
+//! the default. A rule that cannot be evaluated counts as the strict answer.
+
+mod ground;
+mod index;
+mod labels;
+mod judge;
+mod explain;
+mod offer;
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use haft_core::{Decision, Label, Scope, Verdict};
+use serde::Serialize;
+use serde_json::Value;
+
+pub use self::ground::{About, Ground, Mode};
+use self::{index::Index, judge::Ruling};
+use super::{
+    Explanation, Offer, Policy,
+    facts::{Facts, Names, Part, Parts, Sample},
+    pattern::{Hits, Side},
+    rule::{Place, Rule, Subject},
+};
+use crate::{
+    catalog::Entry,
+    error::{Error, ErrorKind},
+    turn::Admitted,
+};
+
+/// Rules in force.
+///
+/// ```
+/// use haft::{Anchor, Decision, Ground, Pattern, Rule, Rules};
+///
+/// let pattern = Pattern::parse("mail_send", &Anchor::default()).unwrap();
+/// let rules = Rules::new(vec![Rule::new(Decision::Deny, pattern)], Ground::default())?;
+/// assert_eq!(rules.rules().len(), 1);
+/// # Ok::<(), haft::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Rules {
+    rules: Vec<Rule>,
+    ground: Ground,
+    deny: Index,
+    need: Index,
+    ask: Index,
+    allow: Index,
+    rewrites: bool,
+    hides: bool,
+    revision: u64,
+}
+
+impl Rules {
+    /// Compiles rules, and checks the examples they carry.
+    ///
+    /// # Errors
+    /// Fails when an example does not hold, and names each one that does not.
+    pub fn new(rules: Vec<Rule>, ground: Ground) -> Result<Self, Error> {
+        let mut indexes = [Index::default(), Index::default(), Index::default(), Index::default()];
+        for (at, rule) in rules.iter().enumerate().filter(|(_, rule)| rule.enabled) {
+            let own = match rule.decision {
+                Decision::Deny => 0,
+                Decision::NeedInput(_) => 1,
+                Decision::Ask => 2,
+                Decision::Allow => 3,
+            };
+            for pattern in &rule.matches {
+                indexes[own].add(at, pattern.key());
+            }
+        }
+        let [deny, need, ask, allow] = indexes;
+        let rewrites = rules.iter().any(|rule| rule.enabled && !rule.rewrite.is_empty());
+        let hides = rules.iter().any(|rule| rule.enabled && rule.decision == Decision::Deny);
+        let revision = revision(&rules, &ground);
+        let rules = Self { rules, ground, deny, need, ask, allow, rewrites, hides, revision };
+        rules.hold_examples()?;
+        Ok(rules)
+    }
+
+    /// Returns the rules, as they were given.
+    #[must_use]
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Returns what they stand on.
+    #[must_use]
+    pub fn ground(&self) -> &Ground {
+        &self.ground
+    }
+
+    /// Tries every example that the rules carry, and says what each rule and what all rules together
+    /// make of it.
+    #[must_use]
+    pub fn try_examples(&self) -> Vec<Tried> {
+        let mut tried = Vec::new();
+        for (at, rule) in self.rules.iter().enumerate() {
+            for example in &rule.examples {
+                let sample = Sample::read(&example.call, rule);
+                let (applies, verdict, problem) = match &sample {
+                    Ok(sample) => {
+                        let facts = sample.facts(&self.ground);
+                        let verdict = self.rule_on(&facts, None, &mut ()).verdict(self);
+                        (self.applies(at, &facts).is_some(), Some(verdict), None)
+                    }
+                    Err(problem) => (false, None, Some(problem.clone())),
+                };
+                tried.push(Tried {
+                    rule: rule.place.clone(),
+                    place: example.place.clone(),
+                    call: example.call.clone(),
+                    expected: example.applies,
+                    applies,
+                    holds: problem.is_none() && applies == example.applies,
+                    verdict,
+                    problem,
+                });
+            }
+        }
+        tried
+    }
+
+    /// Judges a call that nobody made, by the rules alone.
+    pub(super) fn judge_sample(&self, sample: &Sample) -> Verdict {
+        self.rule_on(&sample.facts(&self.ground), None, &mut ()).verdict(self)
+    }
+
+    fn hold_examples(&self) -> Result<(), Error> {
+        let mut broken = self.try_examples().into_iter().filter(|tried| !tried.holds);
+        let Some(first) = broken.next() else { return Ok(()) };
+        let mut error = Error::new(ErrorKind::BadConfig, first.to_string());
+        for more in broken.take(20) {
+            error = error.hint(more.to_string());
+        }
+        Err(error.hint("change the rule or the example, so that they agree"))
+    }
+
+    /// Returns the parts that a rule applies to, and why where that is a doubt; nothing if it does
+    /// not apply.
+    fn applies(&self, at: usize, facts: &Facts<'_>) -> Option<Applied> {
+        let rule = self.rules.get(at).filter(|rule| rule.enabled)?;
+        if rule.subject != Subject::Any && rule.subject != facts.subject {
+            return None;
+        }
+        let allows = rule.decision == Decision::Allow;
+        let side = if allows { Side::Allow } else { Side::Restrict };
+        let mut applied = Applied::default();
+        for (number, pattern) in rule.matches.iter().enumerate() {
+            let Hits { yes, unknown, why } = pattern.hits(facts, side);
+            // FAIL CLOSED: doubt is a match for what restricts, and none for what allows.
+            let hit = if allows { yes } else { yes.or(unknown) };
+            if applied.parts.is_empty() && !hit.is_empty() {
+                applied.pattern = number;
+            }
+            if !allows && !unknown.is_empty() && applied.doubt.is_none() {
+                applied.doubt = why;
+            }
+            applied.parts = applied.parts.or(hit);
+        }
+        // What is excepted is looked at from the other side.
+        let other = if allows { Side::Restrict } else { Side::Allow };
+        for pattern in &rule.except {
+            if applied.parts.is_empty() {
+                break;
+            }
+            let Hits { yes, unknown, .. } = pattern.hits(facts, other);
+            let excepted = if allows { yes.or(unknown) } else { yes };
+            applied.parts = applied.parts.without(excepted);
+        }
+        (!applied.parts.is_empty()).then_some(applied)
+    }
+
+    fn label_of(facts: &Facts<'_>) -> Label {
+        facts.scope.label.join(facts.seen.label())
+    }
+}
+
+/// How a rule applies.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Applied {
+    parts: Parts,
+    /// Which of its patterns matched first.
+    pattern: usize,
+    /// Why it counts although it cannot be evaluated.
+    doubt: Option<String>,
+}
+
+impl Policy for Rules {
+    fn judge(&self, call: &Admitted) -> Verdict {
+        let facts = Facts::of(call, &self.ground);
+        self.rule_on(&facts, Some(call), &mut ()).verdict(self)
+    }
+
+    fn hides(&self, tool: &Entry, _: &Scope) -> Option<String> {
+        let names = Names::of(tool);
+        let rule = self.rules.iter().find(|rule| {
+            rule.enabled
+                && rule.decision == Decision::Deny
+                && rule.except.is_empty()
+                && rule.subject == Subject::Any
+                && rule.matches.iter().any(|pattern| pattern.covers_tool(&names))
+        })?;
+        Some(rule.reason.clone().unwrap_or_else(|| "a rule does not allow it".to_owned()))
+    }
+
+    fn hides_tools(&self) -> bool {
+        self.hides
+    }
+
+    fn rewrite(&self, call: &Admitted) -> Option<Value> {
+        let facts = Facts::of(call, &self.ground);
+        let at = match self.rule_on(&facts, Some(call), &mut ()) {
+            Ruling::Allowed { at, .. } | Ruling::Asked { at, .. } => at,
+            _ => return None,
+        };
+        let rewrite = &self.rules[at].rewrite;
+        let current = call.arguments().as_object()?;
+        if rewrite.iter().all(|(key, value)| current.get(key) == Some(value)) {
+            return None;
+        }
+        let mut arguments = current.clone();
+        arguments.extend(rewrite.iter().map(|(key, value)| (key.clone(), value.clone())));
+        Some(Value::Object(arguments))
+    }
+
+    fn rewrites(&self) -> bool {
+        self.rewrites
+    }
+
+    fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    fn world(&self, call: &Admitted) -> String {
+        let facts = Facts::of(call, &self.ground);
+        let label = Self::label_of(&facts);
+        let mut world = format!("{:?} {:?}", label.trust, label.confidentiality);
+        for part in &facts.parts {
+            if let Part::Path { resolved, .. } = part {
+                world.push_str(&format!(" {resolved:?}"));
+            }
+        }
+        world
+    }
+
+    fn explain(&self, call: &Admitted) -> Explanation {
+        let facts = Facts::of(call, &self.ground);
+        self.explain_facts(&facts, Some(call))
+    }
+
+    fn offer(&self, call: &Admitted) -> Option<Offer> {
+        let facts = Facts::of(call, &self.ground);
+        self.offer_for(&facts, call)
+    }
+}
+
+/// What an example came to.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Tried {
+    /// The rule it belongs to.
+    pub rule: Place,
+    /// Where it is written.
+    pub place: Place,
+    /// The call, as it is written.
+    pub call: Value,
+    /// Whether the rule promises to apply.
+    pub expected: bool,
+    /// Whether it does.
+    pub applies: bool,
+    /// Whether the promise holds.
+    pub holds: bool,
+    /// What all rules together say of the call.
+    pub verdict: Option<Verdict>,
+    /// Why the example cannot be read.
+    pub problem: Option<String>,
+}
+
+impl std::fmt::Display for Tried {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let call = match &self.call {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        match (&self.problem, self.expected) {
+            (Some(problem), _) => write!(f, "{}: the example `{call}`: {problem}", self.place),
+            (None, true) => {
+                write!(f, "{}: the rule does not apply to its example `{call}`", self.place)
+            }
+            (None, false) => {
+                write!(f, "{}: the rule applies to `{call}`, which it should skip", self.place)
+            }
+        }
+    }
+}
+
+/// Stands for everything that decides: equal rules on equal ground have equal revisions.
+fn revision(rules: &[Rule], ground: &Ground) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for rule in rules.iter().filter(|rule| rule.enabled) {
+        format!("{:?} {:?}", rule.decision, rule.subject).hash(&mut hasher);
+        for pattern in rule.matches.iter().chain(&rule.except) {
+            pattern.as_str().hash(&mut hasher);
+        }
+        rule.except.len().hash(&mut hasher);
+        (rule.priority, rule.even_tainted, &rule.place).hash(&mut hasher);
+        for (key, value) in &rule.rewrite {
+            (key, value.to_string()).hash(&mut hasher);
+        }
+    }
+    (ground.mode, &ground.roots, &ground.home, &ground.about).hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,115 @@
+//! The literal rules that "always" would write.
+//!
+//! They cover this call and nothing that was not shown, and they are offered only where they would
+//! help: an allow cannot lift a rule's ask.
+//!
+//! INVARIANT: whatever is offered, read back, covers the call it was offered for.
+
+use haft_core::{Decision, Operation};
+use serde_json::Value;
+
+use super::{
+    super::{
+        Offer,
+        facts::{Facts, Part, Parts},
+        pattern::{Anchor, Pattern, Side},
+    },
+    Rules,
+    judge::Ruling,
+};
+use crate::turn::Admitted;
+
+/// A compound command is kept as so many rules at most.
+const MOST: usize = 5;
+/// A rule that does not fit on a line cannot be shown whole.
+const LONGEST: usize = 200;
+
+impl Rules {
+    pub(super) fn offer_for(&self, facts: &Facts<'_>, call: &Admitted) -> Option<Offer> {
+        let file = self.ground.keep.clone()?;
+        let helps = matches!(
+            self.rule_on(facts, Some(call), &mut ()),
+            Ruling::Built { decision: Decision::Ask, source: "the default", .. }
+        );
+        if !helps {
+            return None;
+        }
+        let rules = self.literals(facts)?;
+        Some(Offer { rules, file })
+    }
+
+    /// Rules that say exactly this call, read back and tried.
+    pub(super) fn literals(&self, facts: &Facts<'_>) -> Option<Vec<String>> {
+        let rules = commands(facts).or_else(|| arguments(facts))?;
+        if rules.len() > MOST || rules.iter().any(|rule| rule.len() > LONGEST) {
+            return None;
+        }
+        let anchor = Anchor { folder: None, home: self.ground.home.clone() };
+        let mut covered = Parts::NONE;
+        for rule in &rules {
+            let pattern = Pattern::parse(rule, &anchor).ok()?;
+            covered = covered.or(pattern.hits(facts, Side::Allow).yes);
+        }
+        facts.all().without(covered).is_empty().then_some(rules)
+    }
+}
+
+/// One rule for each simple command and each file it writes or reads.
+fn commands(facts: &Facts<'_>) -> Option<Vec<String>> {
+    if !facts.parts.iter().any(|part| matches!(part, Part::Command(_))) {
+        return None;
+    }
+    let mut rules = Vec::new();
+    for part in &facts.parts {
+        let rule = match part {
+            // A blank inside a word would read back as two words.
+            Part::Command(command) if command.words.iter().all(is_one_word) => {
+                format!("Bash({})", plain(&command.literal()?)?)
+            }
+            Part::Path { operation, resolved: Ok(path), .. } => {
+                let tool = if *operation == Operation::Read { "Read" } else { "Edit" };
+                format!("{tool}(/{})", plain(path.to_str()?)?)
+            }
+            _ => return None,
+        };
+        if !rules.contains(&rule) {
+            rules.push(rule);
+        }
+    }
+    Some(rules)
+}
+
+/// The tool, with every argument as it is.
+fn arguments(facts: &Facts<'_>) -> Option<Vec<String>> {
+    let mut rule = match facts.names.remote {
+        Some((source, tool)) => format!("mcp__{source}__{tool}"),
+        None => facts.names.own.to_owned(),
+    };
+    for (key, value) in facts.arguments.as_object()? {
+        let text = match value {
+            Value::String(text) => plain(text)?.to_owned(),
+            Value::Number(_) | Value::Bool(_) => value.to_string(),
+            Value::Null => continue,
+            Value::Array(_) | Value::Object(_) => return None,
+        };
+        let word = key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+        if !word || text.is_empty() {
+            return None;
+        }
+        let quote = if text.contains(char::is_whitespace) { "'" } else { "" };
+        rule.push_str(&format!(" arg.{key}={quote}{text}{quote}"));
+    }
+    Some(vec![rule])
+}
+
+fn is_one_word(word: &haft_shell::Word) -> bool {
+    word.literal().is_some_and(|text| !text.is_empty() && !text.contains(char::is_whitespace))
+}
+
+/// A text that stands for itself in a pattern, and shows itself to a person.
+fn plain(text: &str) -> Option<&str> {
+    let odd = |c: char| {
+        c.is_control() || !(c.is_ascii() || c.is_alphanumeric()) || "*?[]{}()|!\\\"'".contains(c)
+    };
+    (!text.is_empty() && !text.contains(odd)).then_some(text)
+}

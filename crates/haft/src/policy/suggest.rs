@@ -1,0 +1,184 @@
+//! The narrowest rules for what people keep approving, and what else each would allow.
+//!
+//! In: decisions that people made. Out: rules that cover at least two of the allowed calls and none of
+//! the denied ones. A rule is never wider than it must be: what was the same in all calls stays in
+//! it, and what varied is named as what else it lets through. Pure.
+
+use std::collections::BTreeMap;
+
+use haft_core::Decision;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    facts::{Parts, Sample},
+    pattern::{Anchor, Pattern, Side},
+    rule::Rule,
+    rules::{Ground, Rules},
+};
+
+/// Approvals below this are not a habit.
+const HABIT: usize = 2;
+/// Programs that run whatever they are given: a prefix of one says nothing.
+const OPEN_ENDED: &[&str] = &[
+    "sh", "bash", "zsh", "dash", "ksh", "fish", "sudo", "doas", "env", "eval", "exec", "xargs",
+    "ssh", "python", "python3", "node", "perl", "ruby", "php", "awk", "find", "rm", "dd", "curl",
+    "wget",
+];
+
+/// One decision that a person made.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Decided {
+    /// The tool.
+    pub tool: String,
+    /// What it was called with.
+    pub arguments: Value,
+    /// `allow` or `deny`.
+    pub decision: String,
+}
+
+/// A rule for what was approved again and again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Suggestion {
+    /// The rule, as it would stand in `match`.
+    pub rule: String,
+    /// How many of the approvals it covers.
+    pub covers: usize,
+    /// What else it would allow; empty for a rule that says exactly one call.
+    pub also: Vec<String>,
+}
+
+impl Rules {
+    /// Suggests rules for what was approved at least twice and is not allowed yet.
+    #[must_use]
+    pub fn suggest(&self, decided: &[Decided]) -> Vec<Suggestion> {
+        let mut tools: BTreeMap<&str, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
+        for one in decided {
+            let lists = tools.entry(&one.tool).or_default();
+            match one.decision.as_str() {
+                "allow" => lists.0.push(&one.arguments),
+                _ => lists.1.push(&one.arguments),
+            }
+        }
+        let mut suggestions = Vec::new();
+        for (tool, (allowed, denied)) in tools {
+            let open: Vec<&Value> =
+                allowed.into_iter().filter(|args| !self.allows(tool, args)).collect();
+            let found = match command_argument(tool, &open) {
+                Some(argument) => commands(&argument, &open),
+                None => by_arguments(tool, &open),
+            };
+            suggestions.extend(found.into_iter().filter(|s| {
+                s.covers >= HABIT
+                    && open.iter().filter(|args| covers(&s.rule, tool, args, self.ground())).count()
+                        >= HABIT
+                    && !denied.iter().any(|args| covers(&s.rule, tool, args, self.ground()))
+            }));
+        }
+        suggestions.sort_by(|a, b| b.covers.cmp(&a.covers).then_with(|| a.rule.cmp(&b.rule)));
+        suggestions
+    }
+
+    fn allows(&self, tool: &str, arguments: &Value) -> bool {
+        let sample = Sample::new(tool, arguments.clone());
+        let verdict = self.judge_sample(&sample);
+        verdict.decision == Decision::Allow
+    }
+}
+
+fn covers(rule: &str, tool: &str, arguments: &Value, ground: &Ground) -> bool {
+    let Ok(pattern) = Pattern::parse(rule, &Anchor { folder: None, home: ground.home.clone() })
+    else {
+        return false;
+    };
+    let rule = Rule::new(Decision::Allow, pattern);
+    let sample = Sample::new(tool, arguments.clone());
+    let facts = sample.facts(ground);
+    let hits = rule
+        .matches
+        .iter()
+        .fold(Parts::NONE, |hits, pattern| hits.or(pattern.hits(&facts, Side::Allow).yes));
+    facts.all().without(hits).is_empty()
+}
+
+/// The argument that holds a command line, for tools that run one.
+fn command_argument(tool: &str, calls: &[&Value]) -> Option<String> {
+    let runs = matches!(tool, "Bash" | "shell");
+    let has = |args: &&Value| args.get("command").is_some_and(Value::is_string);
+    (runs && !calls.is_empty() && calls.iter().all(has)).then(|| "command".to_owned())
+}
+
+/// Rules for commands: one for each that came again, and one for each common beginning.
+fn commands(argument: &str, calls: &[&Value]) -> Vec<Suggestion> {
+    let mut counted: BTreeMap<&str, usize> = BTreeMap::new();
+    for text in calls.iter().filter_map(|args| args.get(argument)?.as_str()) {
+        *counted.entry(text.trim()).or_default() += 1;
+    }
+    let mut found: Vec<Suggestion> = counted
+        .iter()
+        .filter(|(_, count)| **count >= HABIT)
+        .map(|(text, count)| Suggestion {
+            rule: format!("Bash({text})"),
+            covers: *count,
+            also: Vec::new(),
+        })
+        .collect();
+    // The longest beginning that two different commands share, word by word.
+    let texts: Vec<(&str, usize)> = counted.into_iter().collect();
+    let mut shared: BTreeMap<String, usize> = BTreeMap::new();
+    for pair in texts.windows(2) {
+        let (a, b) = (pair[0].0, pair[1].0);
+        let same = a.split(' ').zip(b.split(' ')).take_while(|(a, b)| a == b).count();
+        let prefix: Vec<&str> = a.split(' ').take(same).collect();
+        let bare = prefix.len() < 2 && prefix.first().is_none_or(|word| OPEN_ENDED.contains(word));
+        if !bare && !OPEN_ENDED.contains(&prefix[0]) {
+            shared.insert(prefix.join(" "), 0);
+        }
+    }
+    for (prefix, covers) in &mut shared {
+        let is_below = |text: &str| {
+            text.strip_prefix(prefix.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+        };
+        *covers = texts.iter().filter(|(text, _)| is_below(text)).map(|(_, count)| count).sum();
+    }
+    found.extend(shared.into_iter().map(|(prefix, covers)| Suggestion {
+        rule: format!("Bash({prefix} *)"),
+        covers,
+        also: vec![format!("anything that begins with `{prefix}`, whatever follows")],
+    }));
+    found
+}
+
+/// Rules for other tools: what was the same in all calls stays, what varied is named.
+fn by_arguments(tool: &str, calls: &[&Value]) -> Vec<Suggestion> {
+    let maps: Vec<_> = calls.iter().filter_map(|args| args.as_object()).collect();
+    let (Some(first), true) = (maps.first(), maps.len() >= HABIT) else { return Vec::new() };
+    let mut rule = tool.to_owned();
+    let mut also = Vec::new();
+    for (key, value) in *first {
+        let same = maps.iter().all(|map| map.get(key) == Some(value));
+        let word = key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+        match (value, word && same) {
+            (Value::String(text), true) if is_plain(text) => {
+                let quote = if text.contains(char::is_whitespace) { "'" } else { "" };
+                rule.push_str(&format!(" arg.{key}={quote}{text}{quote}"));
+            }
+            (Value::Number(_) | Value::Bool(_), true) => {
+                rule.push_str(&format!(" arg.{key}={value}"))
+            }
+            _ => also.push(format!("any value of `{key}`")),
+        }
+    }
+    if maps.iter().any(|map| map.keys().any(|key| !first.contains_key(key))) {
+        also.push("other arguments as well".to_owned());
+    }
+    vec![Suggestion { rule, covers: maps.len(), also }]
+}
+
+fn is_plain(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= 120
+        && !text.contains(|c: char| c.is_control() || "*?[]{}()|!\\\"'".contains(c))
+}
