@@ -10,6 +10,8 @@ mod turns;
 mod fit;
 mod judging;
 mod rules;
+mod files;
+mod live;
 mod hooks;
 mod approvals;
 mod budgets;
