@@ -127,7 +127,7 @@ impl ExternalHook {
         turn: &TurnFacts,
         answers: &[Landed<'_>],
     ) -> Result<Said, Failure> {
-        if self.at != At::AfterTurn {
+        if self.at != At::AfterTurn || !self.line.is_first() {
             return Ok(Said::nothing());
         }
         let mut told = input::base(&self.line.place, turn.scope(), &self.line.event);

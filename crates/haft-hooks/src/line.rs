@@ -95,6 +95,11 @@ impl Line {
         hit(&self.matcher) && !self.earlier.iter().any(hit)
     }
 
+    /// Returns whether no line before it calls the same handler for everything.
+    pub(crate) fn is_first(&self) -> bool {
+        self.earlier.is_empty()
+    }
+
     /// Returns whether it is about what an event that has no tool names.
     pub(crate) fn is_about_word(&self, word: &str) -> bool {
         self.only_if.is_none()
