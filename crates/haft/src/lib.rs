@@ -92,7 +92,7 @@ pub use policy::{
     About, AllowEverything, Anchor, Answer, Approver, Binding, Budget, Check, Cited, DefaultPolicy,
     Disk, Example, Explanation, File, FileNote, Form, Grants, Ground, Guard, Handler, HookSpec,
     Lasting, Layer, Match, Mode, Near, Offer, Pattern, PatternError, Place as RulePlace, Policy,
-    Question, Refusal, Rule, Rules, Seen, Setup, Subject, Taint, Where, World,
+    Question, Refusal, Rule, Rules, Seen, Setup, Subject, Taint, Where, World, tricks, visible,
 };
 pub use run::{Run, RunBuilder};
 pub use runtime::{Runtime, RuntimeBuilder};

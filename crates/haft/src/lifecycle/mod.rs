@@ -67,7 +67,7 @@ pub(crate) async fn walk(
         }
         Err(_) => (haft_core::Label::CLEAN, None),
     };
-    let mut file = None;
+    let mut file: Option<Box<File>> = None;
     let outcome = match admitted {
         Ok(admitted) => {
             let work = run(&turn, admitted, parent.as_deref(), began, &mut file);
@@ -80,7 +80,7 @@ pub(crate) async fn walk(
         Err(failure) => Err(failure),
     };
     let outcome = shape::shape(outcome, bound, &cx, &turn.inner.config);
-    let instead_by = file.as_ref().and_then(|file: &Box<File>| file.instead_by());
+    let instead_by = file.as_ref().and_then(|file| file.instead_by());
     let mut envelope = Envelope {
         id: cx.call_id().clone(),
         called: cx.called().clone(),

@@ -15,6 +15,7 @@ mod files;
 mod default;
 mod grant;
 mod desk;
+mod visible;
 
 use std::path::PathBuf;
 
@@ -32,6 +33,7 @@ pub use self::{
     rule::{Example, Layer, Place, Rule, Subject},
     rules::{About, Ground, Mode, Rules},
     seen::{Seen, Taint},
+    visible::{tricks, visible},
     world::{Disk, World},
 };
 pub(crate) use self::{
