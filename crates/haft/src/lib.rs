@@ -94,7 +94,7 @@ pub use policy::{
     Guard, Handler, HookSpec, Lasting, Layer, Lexical, Limits, Live, Match, Mode, Near, Offer,
     Pattern, PatternError, PatternErrorKind, Place as RulePlace, Policy, Question, Refusal, Rule,
     Rules, Seen, Setup, Subject, Suggestion, Taint, Tried, TrustBook, Where, World, files_of,
-    project_root,
+    project_root, tricks, visible,
 };
 pub use run::{Run, RunBuilder};
 pub use runtime::{Runtime, RuntimeBuilder};

@@ -77,7 +77,7 @@ pub(crate) async fn walk(
     }
     let unfinished = Unfinished { turn: &turn, cx: &cx, began };
     let entry = admitted.as_ref().ok().map(|admitted| Arc::clone(admitted.tool()));
-    let mut file = None;
+    let mut file: Option<Box<File>> = None;
     let outcome = match admitted {
         Ok(admitted) => {
             let work = run(&turn, admitted, parent.as_deref(), began, &mut beside, &mut file);
@@ -94,7 +94,7 @@ pub(crate) async fn walk(
     // A claim is set when the body begins. Before that, all there is to read is the host's or a
     // person's.
     let ran = entry.zip(cx.claim());
-    let instead_by = file.as_ref().and_then(|file: &Box<File>| file.instead_by());
+    let instead_by = file.as_ref().and_then(|file| file.instead_by());
     let mut envelope = Envelope {
         id: cx.call_id().clone(),
         called: cx.called().clone(),

@@ -22,6 +22,7 @@ mod default;
 mod testing;
 mod grant;
 mod desk;
+mod visible;
 
 use std::path::PathBuf;
 
@@ -46,6 +47,7 @@ pub use self::{
     rules::{About, Ground, Mode, Rules, Tried},
     seen::{Seen, Taint},
     suggest::{Decided, Suggestion},
+    visible::{tricks, visible},
     world::{Disk, Lexical, World},
 };
 pub(crate) use self::{
