@@ -89,10 +89,11 @@ pub use fit::{Formats, Problem, Repair, RepairKind, Repairs, Schema};
 pub use hooks::{Before, Hook};
 pub use journal::{End, Intended, Intention, Journal, MemoryJournal, Record, Settled, Written};
 pub use policy::{
-    About, AllowEverything, Anchor, Answer, Approver, Budget, Check, Cited, DefaultPolicy, Disk,
-    Example, Explanation, File, FileNote, Form, Ground, Guard, Handler, HookSpec, Lasting, Layer,
-    Match, Mode, Near, Offer, Pattern, PatternError, Place as RulePlace, Policy, Question, Rule,
-    Rules, Seen, Setup, Subject, Taint, Where, World,
+    About, AllowAll, AllowEverything, Anchor, Answer, Approver, Budget, Check, Cited,
+    ConfirmDestructive, DefaultPolicy, DenyAll, Disk, Example, Explanation, File, FileNote, Form,
+    Ground, Guard, Handler, HookSpec, Lasting, Layer, Limited, Match, Mode, NamePolicy, Near,
+    Offer, Only, PathGuard, Pattern, PatternError, Place as RulePlace, Policy, Question, Review,
+    Reviewed, Reviewer, Rule, Rules, Seen, Setup, Subject, Taint, Where, World,
 };
 pub use run::{Run, RunBuilder};
 pub use runtime::{Runtime, RuntimeBuilder};

@@ -13,6 +13,8 @@ mod explain;
 mod budget;
 mod files;
 mod default;
+mod glob;
+mod guards;
 
 use std::path::PathBuf;
 
@@ -25,6 +27,10 @@ pub use self::{
     default::{AllowEverything, DefaultPolicy},
     explain::{Check, Cited, Explanation, Near},
     files::{File, Form, Handler, HookSpec, Note as FileNote, Setup, Where},
+    guards::{
+        AllowAll, ConfirmDestructive, DenyAll, Limited, NamePolicy, Only, PathGuard, Review,
+        Reviewed, Reviewer,
+    },
     pattern::{Anchor, Match, Pattern, PatternError},
     rule::{Example, Layer, Place, Rule, Subject},
     rules::{About, Ground, Mode, Rules},
