@@ -162,7 +162,9 @@ impl Run {
             tools: snapshot.entries().count(),
         });
         let turn = TurnCore::new(core, snapshot, Arc::new(scope));
-        turn.before_turn().await;
+        if !core.inner.hooks.is_empty() {
+            Box::pin(turn.before_turn()).await;
+        }
         Ok(Turn::new(turn))
     }
 

@@ -94,8 +94,7 @@ pub(crate) async fn walk(
         cut: outcome.1,
         outcome: outcome.0,
         repairs,
-        note: None,
-        arguments: None,
+        left: None,
         elapsed: began.elapsed(),
     };
     beside.put(&mut envelope, parent.is_none());

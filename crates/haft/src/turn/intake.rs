@@ -204,7 +204,9 @@ impl Intake {
                 })
             }
         };
-        core.after_turn(&mut answers).await;
+        if !core.inner.hooks.is_empty() {
+            Box::pin(core.after_turn(&mut answers)).await;
+        }
         guard.0 = None;
         let joined = answers
             .iter()
@@ -419,8 +421,7 @@ fn lost(id: CallId, called: ToolName) -> Envelope {
         label: Label::CLEAN,
         cut: None,
         repairs: None,
-        note: None,
-        arguments: None,
+        left: None,
         elapsed: std::time::Duration::ZERO,
     }
 }
