@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use haft::{Call, Code, Config, Entry, Envelope, Event, Failure, Runtime, Stop};
+use haft::{Call, Code, Config, Decision, Entry, Envelope, Event, Failure, Runtime, Stop};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -30,7 +30,13 @@ pub(crate) fn run(args: &args::Call, config: Config) -> Result<ExitCode, Problem
         .config(config)
         .catalog(kit::catalog(Duration::ZERO)?)
         .observer(move |event: &Event| {
-            if matches!(event, Event::Asked { .. }) {
+            let asks = match event {
+                Event::Asked { .. } => true,
+                // Nobody was there to be asked.
+                Event::Refused { explanation, .. } => explanation.verdict.decision == Decision::Ask,
+                _ => false,
+            };
+            if asks {
                 seen.store(true, Ordering::Relaxed);
             }
         });
@@ -39,7 +45,7 @@ pub(crate) fn run(args: &args::Call, config: Config) -> Result<ExitCode, Problem
     let arguments = arguments(args, entry)?;
     let call = Call::new("call", args.tool.as_str(), arguments);
     let (answers, _) = desk::work(async move {
-        let turn = runtime.run().turn().await?;
+        let turn = runtime.run_builder().one_shot().start().turn().await?;
         Ok::<_, haft::Error>(desk::run(turn, vec![call], Stop::Done).await)
     })??;
     let Some(answer) = answers.first() else {
