@@ -9,6 +9,7 @@ mod kit;
 mod turns;
 mod fit;
 mod judging;
+mod patterns;
 mod stopping;
 mod streams;
 mod shown;
