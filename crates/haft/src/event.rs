@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use haft_core::{CallId, Class, Code, Note, Ran, RunId, ToolName, Verdict};
 use serde_json::Value;
 
-use crate::{fit::Repair, turn::Place, watch::caught};
+use crate::{fit::Repair, policy::Explanation, turn::Place, watch::caught};
 
 /// Something that happened.
 #[derive(Debug, Clone)]
@@ -23,7 +23,8 @@ pub enum Event {
         /// How many tools it offers.
         tools: usize,
     },
-    /// A source could not be asked, or brought a tool that cannot be used.
+    /// Something is not as it should be: a source that could not be asked, a rule that could not be
+    /// kept.
     Problem {
         /// The run.
         run: RunId,
@@ -59,12 +60,43 @@ pub enum Event {
         /// What was changed.
         repairs: Arc<[Repair]>,
     },
+    /// A hook could not look, and things went on all the same, because it was set up so.
+    HookFailedOpen {
+        /// The run.
+        run: RunId,
+        /// The call; nothing for a hook around a turn.
+        call: Option<CallId>,
+        /// The hook.
+        hook: String,
+        /// Why it could not look.
+        why: String,
+    },
     /// Somebody is being asked about a call.
     Asked {
         /// The call.
         call: CallId,
         /// Why.
         verdict: Verdict,
+        /// The same in full.
+        explanation: Arc<Explanation>,
+    },
+    /// Somebody answered. What comes of it is told next.
+    Answered {
+        /// The call.
+        call: CallId,
+        /// Who answered.
+        by: Arc<str>,
+        /// The answer in a word or two: `allow`, `allow for the session`, `edit`, `deny`, ….
+        answer: &'static str,
+        /// What they said besides.
+        comment: Option<String>,
+    },
+    /// A rule changed the arguments; the call is judged again.
+    Rewritten {
+        /// The call.
+        call: CallId,
+        /// The arguments it has now.
+        arguments: Arc<Value>,
     },
     /// A call may run.
     Permitted {
@@ -79,6 +111,8 @@ pub enum Event {
         call: CallId,
         /// Who refused it, and why.
         verdict: Verdict,
+        /// The same in full.
+        explanation: Arc<Explanation>,
     },
     /// The body begins.
     Running {
@@ -106,6 +140,18 @@ pub enum Event {
         ran: Ran,
         /// How long the whole walk took.
         elapsed: Duration,
+    },
+    /// Most of something that the run may use is used. Told once for each kind.
+    BudgetLow {
+        /// The run whose budget it is; for a sub-run that may be one above it.
+        run: RunId,
+        /// What is low: `calls`, `milliseconds`, `bytes`, `tokens`, `micros`, `cycles`, or
+        /// ``calls of `tool` ``.
+        what: String,
+        /// How much is left.
+        left: u64,
+        /// Of how much.
+        of: u64,
     },
     /// All calls of the turn have their answers.
     TurnFinished {

@@ -78,7 +78,7 @@ pub use haft_macros::{Tool, tool, tools};
 
 pub use catalog::{Catalog, CatalogBuilder, Entry, Snapshot, Source, View, Withheld};
 pub use config::Config;
-pub use envelope::{Cut, Envelope};
+pub use envelope::{Cut, Envelope, Origin};
 pub use error::{Error, ErrorKind};
 pub use event::{Event, Observer};
 pub use export::{
@@ -86,14 +86,15 @@ pub use export::{
     Response, Search, Shown, Stream, Strict, Transcript, history,
 };
 pub use fit::{Formats, Problem, Repair, RepairKind, Repairs, Schema};
-pub use hooks::{Before, Hook};
+pub use hooks::{After, Answered, Before, Hook, Landed, Performed, Said, TurnFacts};
 pub use journal::{End, Intended, Intention, Journal, MemoryJournal, Record, Settled, Written};
 pub use policy::{
-    About, AllowEverything, Anchor, Answer, Approver, Budget, Candidate, Check, Cited, Decided,
-    DefaultPolicy, Disk, Example, Explanation, File, FileNote, Form, Ground, Guard, Handler,
-    HookSpec, Lasting, Layer, Lexical, Limits, Live, Match, Mode, Near, Offer, Pattern,
-    PatternError, PatternErrorKind, Place as RulePlace, Policy, Question, Rule, Rules, Seen, Setup,
-    Subject, Suggestion, Taint, Tried, TrustBook, Where, World, files_of, project_root,
+    About, AllowEverything, Anchor, Answer, Approver, Binding, Budget, Candidate, Check, Cited,
+    Decided, DefaultPolicy, Disk, Example, Explanation, File, FileNote, Form, Grants, Ground,
+    Guard, Handler, HookSpec, Lasting, Layer, Lexical, Limits, Live, Match, Mode, Near, Offer,
+    Pattern, PatternError, PatternErrorKind, Place as RulePlace, Policy, Question, Refusal, Rule,
+    Rules, Seen, Setup, Subject, Suggestion, Taint, Tried, TrustBook, Where, World, files_of,
+    project_root, tricks, visible,
 };
 pub use run::{Run, RunBuilder};
 pub use runtime::{Runtime, RuntimeBuilder};

@@ -17,9 +17,9 @@ use crate::{
     config::Config,
     error::{Error, ErrorKind},
     event::{Events, Observer},
-    hooks::Hook,
+    hooks::{Hook, HookPlace, Placed, Seated},
     journal::{Journal, MemoryJournal},
-    policy::{Approver, DefaultPolicy, Guard, Policy},
+    policy::{Approver, Budget, DefaultPolicy, Desk, Grants, Guard, Policy},
     run::{Run, RunBuilder},
     turn::{Arguments, Call, Floor, Threads},
 };
@@ -27,11 +27,12 @@ use crate::{
 /// What all runs share.
 pub(crate) struct Inner {
     pub(crate) config: Config,
+    pub(crate) budget: Budget,
     pub(crate) catalog: Catalog,
     pub(crate) policy: Box<dyn Policy>,
-    pub(crate) guards: Vec<Box<dyn Guard>>,
-    pub(crate) hooks: Vec<Box<dyn Hook>>,
-    pub(crate) approver: Option<Box<dyn Approver>>,
+    pub(crate) guards: Vec<Seated>,
+    pub(crate) hooks: Vec<Placed>,
+    pub(crate) desk: Desk,
     pub(crate) journal: Box<dyn Journal>,
     pub(crate) events: Events,
     pub(crate) state: Arc<Store>,
@@ -76,11 +77,13 @@ impl Runtime {
     pub fn builder() -> RuntimeBuilder {
         RuntimeBuilder {
             config: Config::default(),
+            budget: Budget::default(),
             catalog: None,
             policy: None,
             guards: Vec::new(),
             hooks: Vec::new(),
-            approver: None,
+            approvers: Vec::new(),
+            grants: None,
             journal: None,
             observers: Vec::new(),
             state: Store::default(),
@@ -108,7 +111,7 @@ impl Runtime {
         name: impl Into<haft_core::ToolName>,
         arguments: impl Into<Arguments>,
     ) -> Result<Output, Failure> {
-        let turn = self.run().turn().await.map_err(|e| {
+        let turn = self.run_builder().one_shot().start().turn().await.map_err(|e| {
             Failure::new(Code::NotRun, "the tools could not be gathered").with_source(e)
         })?;
         let call = Call::new("call", name, arguments);
@@ -146,11 +149,13 @@ impl fmt::Debug for Runtime {
 #[must_use]
 pub struct RuntimeBuilder {
     config: Config,
+    budget: Budget,
     catalog: Option<Catalog>,
     policy: Option<Box<dyn Policy>>,
     guards: Vec<Box<dyn Guard>>,
-    hooks: Vec<Box<dyn Hook>>,
-    approver: Option<Box<dyn Approver>>,
+    hooks: Vec<HookPlace>,
+    approvers: Vec<Box<dyn Approver>>,
+    grants: Option<Arc<Grants>>,
     journal: Option<Box<dyn Journal>>,
     observers: Vec<Box<dyn Observer>>,
     state: Store,
@@ -160,6 +165,12 @@ impl RuntimeBuilder {
     /// Sets the limits.
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
+        self
+    }
+
+    /// Sets what every run may use. A run may be given less, never more.
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.budget = budget;
         self
     }
 
@@ -183,13 +194,28 @@ impl RuntimeBuilder {
 
     /// Adds a hook around every call.
     pub fn hook(mut self, hook: impl Hook) -> Self {
-        self.hooks.push(Box::new(hook));
+        self.hooks.push(HookPlace { hook: Box::new(hook), tools: None });
         self
     }
 
-    /// Sets who is asked. Without one, whatever asks is denied.
+    /// Adds a hook around the calls of some tools: those whose name fits, where `*` stands for any
+    /// text. It takes its place among the others in the order of adding.
+    pub fn hook_for(mut self, tools: impl Into<String>, hook: impl Hook) -> Self {
+        self.hooks.push(HookPlace { hook: Box::new(hook), tools: Some(tools.into()) });
+        self
+    }
+
+    /// Adds somebody who is asked. Without one, whatever asks is denied; where there are several, all
+    /// are asked at once and the first valid answer counts.
     pub fn approver(mut self, approver: impl Approver) -> Self {
-        self.approver = Some(Box::new(approver));
+        self.approvers.push(Box::new(approver));
+        self
+    }
+
+    /// Sets the book that approvals are signed in. Without one, the runtime opens its own, and what
+    /// was signed ends with the process.
+    pub fn grants(mut self, grants: impl Into<Arc<Grants>>) -> Self {
+        self.grants = Some(grants.into());
         self
     }
 
@@ -214,7 +240,8 @@ impl RuntimeBuilder {
     /// Checks everything and makes the runtime.
     ///
     /// # Errors
-    /// Fails for an impossible limit, or for a tool whose `State` is not supplied.
+    /// Fails for an impossible limit, for a tool whose `State` is not supplied, for a hook or guard
+    /// that cannot say its name, or where the machine has no randomness to sign approvals with.
     pub fn build(self) -> Result<Runtime, Error> {
         self.config.check()?;
         let catalog = match self.catalog {
@@ -235,19 +262,26 @@ impl RuntimeBuilder {
                 .hint("give it to the runtime's builder with `.state(value)`"));
             }
         }
+        let judge_timeout = self.config.judge_timeout;
+        let hooks = self.hooks.into_iter().map(|place| Placed::new(place, judge_timeout));
         let journal =
             self.journal.unwrap_or_else(|| Box::new(MemoryJournal::new(self.config.max_records)));
+        let grants = match self.grants {
+            Some(grants) => grants,
+            None => Arc::new(Grants::new()?),
+        };
         Ok(Runtime(Arc::new(Inner {
             threads: Threads::new(self.config.max_threads),
             policy: self.policy.unwrap_or_else(|| Box::new(DefaultPolicy)),
-            guards: self.guards,
-            hooks: self.hooks,
-            approver: self.approver,
+            guards: self.guards.into_iter().map(Seated::new).collect::<Result<_, _>>()?,
+            hooks: hooks.collect::<Result<_, _>>()?,
+            desk: Desk::new(self.approvers, grants, &self.config),
             events: Events::new(self.observers),
             state: Arc::new(self.state),
             keys: Arc::default(),
             runs: AtomicU64::new(0),
             config: self.config,
+            budget: self.budget,
             catalog,
             journal,
         })))

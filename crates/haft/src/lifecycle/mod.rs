@@ -4,9 +4,11 @@
 //! INVARIANT: `walk` always ends in exactly one envelope and exactly one terminal event.
 
 mod watch;
+mod beside;
 mod check;
 mod before;
 mod permit;
+mod ask;
 mod perform;
 mod after;
 mod shape;
@@ -15,16 +17,22 @@ mod explain;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use haft_core::{Claim, Class, Code, Context, Failure, Interrupt, Output, Ran};
+use haft_core::{Claim, Class, Code, Context, Failure, Interrupt, Label, Output, Ran};
 use tokio::time::Instant;
 
+pub(crate) use self::beside::add_asides;
 pub(crate) use self::explain::explain;
-use self::permit::Permit;
-pub(crate) use self::permit::Permitted;
+use self::{
+    beside::Beside,
+    permit::{Judged, Permit},
+};
+pub(crate) use self::{permit::Permitted, shape::most_bytes};
 use crate::{
-    envelope::{Envelope, Outcome},
+    envelope::{Envelope, Origin, Outcome},
     event::Event,
+    hooks::Performed,
     journal,
+    policy::{Explanation, Held},
     turn::{Admitted, Stop, TurnCore, gate},
 };
 
@@ -38,12 +46,14 @@ pub(crate) struct Parent {
     pub(crate) deadline: Option<Instant>,
 }
 
-/// Walks one call to its answer. A call that was not admitted takes the same last steps.
+/// Walks one call to its answer. A call that was not admitted takes the same last steps. What it
+/// may use is held already, and what it did not use is given back.
 pub(crate) async fn walk(
     turn: Arc<TurnCore>,
     admitted: Result<Admitted, Failure>,
     cx: Context,
     parent: Option<Box<Parent>>,
+    mut held: Option<Box<Held>>,
 ) -> Envelope {
     let began = Instant::now();
     turn.inner.events.tell(|| Event::Started {
@@ -59,17 +69,18 @@ pub(crate) async fn walk(
             .events
             .tell(|| Event::Repaired { call: cx.call_id().clone(), repairs: Arc::clone(repairs) });
     }
+    let mut beside = Beside::default();
+    if !turn.inner.hooks.is_empty()
+        && let Ok(admitted) = &admitted
+    {
+        beside.note(admitted.arguments());
+    }
     let unfinished = Unfinished { turn: &turn, cx: &cx, began };
-    let (label, bound) = match &admitted {
-        Ok(admitted) => {
-            let spec = admitted.tool().spec();
-            (spec.label, Some(spec.max_result))
-        }
-        Err(_) => (haft_core::Label::CLEAN, None),
-    };
+    let entry = admitted.as_ref().ok().map(|admitted| Arc::clone(admitted.tool()));
+    let mut file: Option<Box<File>> = None;
     let outcome = match admitted {
         Ok(admitted) => {
-            let work = run(&turn, admitted, parent.as_deref(), began);
+            let work = run(&turn, admitted, parent.as_deref(), began, &mut beside, &mut file);
             match std::panic::AssertUnwindSafe(work).catch_unwind().await {
                 Ok(outcome) => outcome,
                 // Bodies, judges and hooks are watched one by one; this is a mistake of ours.
@@ -78,18 +89,38 @@ pub(crate) async fn walk(
         }
         Err(failure) => Err(failure),
     };
-    let outcome = shape::shape(outcome, bound, &cx, &turn.inner.config);
+    let bound = entry.as_ref().map(|entry| entry.spec().max_result);
+    let outcome = shape::shape(outcome, bound, held.as_deref_mut(), &cx, &turn.inner.config);
+    // A claim is set when the body begins. Before that, all there is to read is the host's or a
+    // person's.
+    let ran = entry.zip(cx.claim());
+    let instead_by = file.as_ref().and_then(|file| file.instead_by());
     let mut envelope = Envelope {
         id: cx.call_id().clone(),
         called: cx.called().clone(),
         meant: cx.meant().clone(),
-        label: label.join(cx.heard_label()),
+        label: ran
+            .as_ref()
+            .map_or(Label::CLEAN, |(entry, _)| entry.spec().label.join(cx.heard_label())),
+        origin: ran.as_ref().map(|(entry, claim)| Origin {
+            tool: cx.meant().clone(),
+            source: Arc::clone(entry.shared_source()),
+            effects: claim.effects.clone(),
+        }),
+        instead_by,
         cut: outcome.1,
         outcome: outcome.0,
         repairs,
+        note: None,
+        arguments: None,
         elapsed: began.elapsed(),
     };
-    settle(&turn, &cx, &mut envelope).await;
+    let shown = shape::bytes_shown(&envelope.outcome);
+    beside.put(&mut envelope, parent.is_none());
+    settle(&turn, &cx, &mut envelope, file.as_deref()).await;
+    if let Some(held) = held {
+        held.settle(cx.claim().is_some(), shown, &turn.inner.events);
+    }
     std::mem::forget(unfinished);
     tell_finished(&turn, &cx, &envelope);
     envelope
@@ -98,20 +129,34 @@ pub(crate) async fn walk(
 /// From an admitted call to the outcome of its body, or to why there is none.
 async fn run(
     turn: &Arc<TurnCore>,
-    admitted: Admitted,
+    mut admitted: Admitted,
     parent: Option<&Parent>,
     began: Instant,
+    beside: &mut Beside,
+    file: &mut Option<Box<File>>,
 ) -> Result<Output, Failure> {
+    if let Some(answer) = admitted.take_answer() {
+        return answer;
+    }
     // Most calls are cleared without anyone having to wait; the others pay for a box, and their
     // time counts from their permission on.
     let (permitted, mut from) = match permit::at_once(turn, admitted) {
         Ok(permitted) => (permitted, began),
-        Err(admitted) => (Box::pin(clear(turn, admitted)).await?, Instant::now()),
+        Err(admitted) => match Box::pin(clear(turn, admitted, beside, file)).await? {
+            Cleared::Permitted(permitted) => (permitted, Instant::now()),
+            Cleared::Instead(text) => return Ok(Output::text(text)),
+        },
     };
     let (entry, claim, cx) = {
         let admitted = permitted.admitted();
         (Arc::clone(admitted.tool()), admitted.claim().clone(), admitted.context().clone())
     };
+    beside.add(permitted.admitted().asides());
+    let performed = (!turn.inner.hooks.is_empty()).then(|| {
+        let arguments = Arc::clone(permitted.admitted().arguments());
+        beside.note(&arguments);
+        Box::new(Performed { tool: Arc::clone(&entry), arguments, cx: cx.clone() })
+    });
     turn.inner.events.tell(|| Event::Permitted {
         call: cx.call_id().clone(),
         verdict: permitted.verdict().clone(),
@@ -125,6 +170,10 @@ async fn run(
     let mut deadline = watch::after(from, entry.spec().deadline.unwrap_or(config.deadline));
     if let Some(outer) = parent.and_then(|p| p.deadline) {
         deadline = deadline.min(outer);
+    }
+    if let Some(ledger) = &turn.run.ledger {
+        ledger.has_time()?;
+        deadline = ledger.until().map_or(deadline, |until| deadline.min(until));
     }
     cx.set_deadline(deadline.into_std());
     let entered = match gate::at_once(turn, &entry, &claim, &cx, parent) {
@@ -149,46 +198,107 @@ async fn run(
     }
     turn.inner.events.tell(|| Event::Running { call: cx.call_id().clone() });
     let outcome = perform::perform(turn, permitted, intent, entered, deadline).await;
-    if turn.inner.hooks.is_empty() {
-        return outcome;
-    }
-    Box::pin(after::after(&turn.inner, &cx, outcome)).await
+    let Some(performed) = performed else { return outcome };
+    let outcome = Box::pin(after::after(&turn.inner, &performed, outcome, beside)).await;
+    heed(turn, &cx, beside);
+    outcome
 }
 
-/// Check, hooks, judgement; a person's change goes round again, at most twice.
-async fn clear(turn: &TurnCore, mut admitted: Admitted) -> Result<Permitted, Failure> {
+/// What is on file about how a call was judged, for its record. Calls that the rules allow unasked
+/// need none.
+#[derive(Debug)]
+pub(crate) struct File {
+    pub(crate) verdict: haft_core::Verdict,
+    pub(crate) explanation: Arc<Explanation>,
+    /// Who answered, where somebody was asked.
+    pub(crate) answered_by: Option<Arc<str>>,
+    /// Whether the answer stands in for the tool's own.
+    is_instead: bool,
+}
+
+impl File {
+    fn new(verdict: haft_core::Verdict, explanation: &Arc<Explanation>) -> Box<Self> {
+        let explanation = Arc::clone(explanation);
+        Box::new(Self { verdict, explanation, answered_by: None, is_instead: false })
+    }
+
+    fn instead_by(&self) -> Option<Arc<str>> {
+        self.answered_by.clone().filter(|_| self.is_instead)
+    }
+}
+
+/// A call that is cleared: it may run, or a person has answered in its place.
+enum Cleared {
+    Permitted(Permitted),
+    Instead(String),
+}
+
+/// Check, hooks, judgement; a change goes round again, at most twice.
+async fn clear(
+    turn: &TurnCore,
+    mut admitted: Admitted,
+    beside: &mut Beside,
+    file: &mut Option<Box<File>>,
+) -> Result<Cleared, Failure> {
     for _ in 0..=MAX_ROUNDS {
         if turn.is_stopped(admitted.context()) {
             return Err(turn.why_stopped(admitted.context()));
         }
         check::check(turn, &admitted).await?;
-        admitted = before::before(turn, admitted).await?;
         let cx = admitted.context().clone();
+        let said = before::before(turn, admitted, beside).await;
+        heed(turn, &cx, beside);
+        admitted = said?;
         let mut permit = permit::permit(turn, admitted).await?;
-        if let Permit::Ask(call, verdict) = permit {
-            // Nobody is bothered about a message that may yet turn out to be cut off.
-            if turn.end.get() != Some(Stop::Done) {
-                message_end(turn, &cx).await?;
-            }
-            turn.inner
-                .events
-                .tell(|| Event::Asked { call: cx.call_id().clone(), verdict: verdict.clone() });
-            permit = permit::ask(turn, call, verdict).await?;
+        if let Permit::Ask(call, judged) = permit {
+            permit = ask::ask(turn, call, judged, file).await?;
         }
         match permit {
-            Permit::Granted(permitted) => return Ok(permitted),
-            Permit::Refused(verdict) => {
-                let failure = permit::refused(&verdict);
-                turn.inner.events.tell(|| Event::Refused { call: cx.call_id().clone(), verdict });
-                return Err(failure);
+            Permit::Granted(permitted) => return Ok(Cleared::Permitted(permitted)),
+            Permit::Instead(text) => return Ok(Cleared::Instead(text)),
+            Permit::Refused(call, judged) => {
+                refuse(turn, &call, &judged, file);
+                return Err(permit::refused(&judged.verdict));
+            }
+            Permit::Rewritten(again) => {
+                turn.inner.events.tell(|| Event::Rewritten {
+                    call: again.context().call_id().clone(),
+                    arguments: Arc::clone(again.arguments()),
+                });
+                admitted = again;
             }
             Permit::Again(again) | Permit::Ask(again, _) => admitted = again,
         }
     }
     Err(Failure::new(
         Code::Denied,
-        "the arguments were changed again each time they were judged, so nothing was run",
-    ))
+        "the call was changed, or its grounds were, each time it was judged, so nothing was run",
+    )
+    .with_next(permit::NEXT))
+}
+
+/// Tells and notes that a call is refused, and why.
+fn refuse(turn: &TurnCore, call: &Admitted, judged: &Judged, file: &mut Option<Box<File>>) {
+    let verdict = judged.verdict.clone();
+    let explanation = permit::explain(turn, call, judged);
+    *file = Some(File::new(verdict.clone(), &explanation));
+    let call = call.context().call_id().clone();
+    turn.inner.events.tell(|| Event::Refused { call, verdict, explanation });
+}
+
+/// Tells what hooks could not look at, and halts the run if one wants that.
+fn heed(turn: &TurnCore, cx: &Context, beside: &mut Beside) {
+    for (hook, why) in beside.problems() {
+        turn.inner.events.tell(|| Event::HookFailedOpen {
+            run: cx.run_id().clone(),
+            call: Some(cx.call_id().clone()),
+            hook,
+            why,
+        });
+    }
+    if let Some(reason) = beside.halt() {
+        turn.run.halt(&reason);
+    }
 }
 
 /// Refuses a call that was stopped, or whose message ended badly, before its body begins.
@@ -222,10 +332,10 @@ pub(crate) fn not_run(why: &str) -> Failure {
 }
 
 /// Writes down how the call ended; what cannot be written down is not told as if it were.
-async fn settle(turn: &TurnCore, cx: &Context, envelope: &mut Envelope) {
+async fn settle(turn: &TurnCore, cx: &Context, envelope: &mut Envelope, file: Option<&File>) {
     let ran = envelope.ran();
     let limit = turn.inner.config.judge_timeout;
-    let written = journal::settle(&*turn.inner.journal, cx, envelope, limit).await;
+    let written = journal::settle(&*turn.inner.journal, cx, envelope, file, limit).await;
     let Err(error) = written else { return };
     let failure = Failure::new(
         Code::Unrecorded,

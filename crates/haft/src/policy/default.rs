@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use haft_core::{Capability, Effects, Operation, Permission, Scope, Verdict};
+use haft_core::{Capability, Decision, Effects, Operation, Permission, Scope, Verdict};
 
 use super::{
     Policy,
-    facts::{self, Facts},
+    facts::{self, Facts, Part},
     rules::Ground,
-    world::{Disk, World},
+    world::{Disk, World, is_inside},
 };
 use crate::turn::Admitted;
 
@@ -21,13 +21,38 @@ const SOURCE: &str = "the default";
 
 impl Policy for DefaultPolicy {
     fn judge(&self, call: &Admitted) -> Verdict {
+        // Arguments that name files are looked at; most tools have none.
+        if call.tool().traits().is_marked() {
+            let ground = Ground::default();
+            return judge(call, &Facts::of(call, &ground), &ground);
+        }
         by_default(call, &Disk, &[])
     }
 }
 
 /// Judges by the default alone, for rules that have nothing to say.
-pub(super) fn judge(call: &Admitted, _facts: &Facts<'_>, ground: &Ground) -> Verdict {
-    by_default(call, &*ground.world, &ground.roots)
+pub(super) fn judge(call: &Admitted, facts: &Facts<'_>, ground: &Ground) -> Verdict {
+    let verdict = by_default(call, &*ground.world, &ground.roots);
+    if verdict.decision != Decision::Allow || call.tool().spec().permission == Permission::None {
+        return verdict;
+    }
+    match parts_ask(facts, ground) {
+        Some(why) => call.vouched().cloned().unwrap_or_else(|| Verdict::ask(why).by(SOURCE)),
+        None => verdict,
+    }
+}
+
+/// Why a call that says it only reads is asked about because of what its arguments name.
+fn parts_ask(facts: &Facts<'_>, ground: &Ground) -> Option<&'static str> {
+    facts.parts.iter().find_map(|part| match part {
+        Part::Path { operation: Operation::Read, resolved: Ok(path), .. } => {
+            (!is_inside(path, facts.scope, ground)).then_some("it reads outside the workspace")
+        }
+        Part::Path { .. } => Some("it touches a file it should not, or nobody can tell which"),
+        Part::Command(_) | Part::Unreadable(_) => Some("it runs a command"),
+        Part::Host(_) => Some("it reaches the network"),
+        Part::Call | Part::Reach(_) => None,
+    })
 }
 
 fn by_default(call: &Admitted, world: &dyn World, roots: &[PathBuf]) -> Verdict {
@@ -35,7 +60,8 @@ fn by_default(call: &Admitted, world: &dyn World, roots: &[PathBuf]) -> Verdict 
         return Verdict::allow("the tool says `permission = \"none\"`").by(SOURCE);
     }
     match must_ask(call, world, roots) {
-        Some(why) => Verdict::ask(why).by(SOURCE),
+        // A hook that speaks for the call stands in for the rule that is missing.
+        Some(why) => call.vouched().cloned().unwrap_or_else(|| Verdict::ask(why).by(SOURCE)),
         None => Verdict::allow("it only reads, without network or secrets").by(SOURCE),
     }
 }

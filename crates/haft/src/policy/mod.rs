@@ -4,11 +4,13 @@
 //! somebody. The strictest verdict wins, and silence or trouble in any of them is a no.
 
 mod seen;
+mod origin;
 mod world;
 mod rule;
 mod facts;
 pub(crate) mod pattern;
 mod rules;
+mod condition;
 mod explain;
 mod suggest;
 mod budget;
@@ -18,6 +20,9 @@ mod live;
 mod default;
 #[cfg(test)]
 mod testing;
+mod grant;
+mod desk;
+mod visible;
 
 use std::path::PathBuf;
 
@@ -25,6 +30,7 @@ use haft_core::{BoxFuture, Failure, Scope, Verdict};
 use serde::Serialize;
 use serde_json::Value;
 
+pub(crate) use self::budget::{Held, Ledger, too_deep};
 pub(crate) use self::facts::Traits;
 pub use self::{
     budget::Budget,
@@ -34,13 +40,19 @@ pub use self::{
         Candidate, File, Form, Handler, HookSpec, Limits, Note as FileNote, Setup, TrustBook,
         Where, files_of, project_root,
     },
+    grant::{Binding, Grants, Refusal},
     live::Live,
     pattern::{Anchor, Match, Pattern, PatternError, PatternErrorKind},
     rule::{Example, Layer, Place, Rule, Subject},
     rules::{About, Ground, Mode, Rules, Tried},
     seen::{Seen, Taint},
     suggest::{Decided, Suggestion},
+    visible::{tricks, visible},
     world::{Disk, Lexical, World},
+};
+pub(crate) use self::{
+    desk::{Answered, Desk, Manners, Seat, in_words},
+    grant::digest,
 };
 use crate::{
     catalog::Entry,
@@ -137,6 +149,10 @@ pub struct Question<'a> {
     pub offer: Option<&'a Offer>,
     /// Whether an answer can hold for a session: there is one, and it goes on after this call.
     pub session: bool,
+    /// What the answer will be bound to; [`Grants::issue`] signs a yes to it.
+    pub binding: &'a Binding,
+    /// How many other calls stand in line to be asked about.
+    pub waiting: usize,
 }
 
 /// What somebody answered.

@@ -185,9 +185,14 @@ impl<'a> Facts<'a> {
             base: OnceCell::new(),
             root: OnceCell::new(),
         };
-        let whole = facts.add_effects(&claim.effects);
         facts.add_marked(tool, traits);
         facts.add_named();
+        // Arguments that say what they are about are a declaration, if the tool says what it reaches.
+        let said = facts.declared && !facts.parts.is_empty();
+        let whole = match &claim.effects {
+            Effects::Undeclared if said => false,
+            effects => facts.add_effects(effects),
+        };
         facts.add_silent(&traits.silent);
         facts.add_rest(whole);
         facts

@@ -26,6 +26,13 @@ pub(crate) struct Traits {
     pub(super) silent: SmallVec<[About; 2]>,
 }
 
+impl Traits {
+    /// Returns whether some argument says what it is about.
+    pub(crate) fn is_marked(&self) -> bool {
+        !self.marks.is_empty() || self.deep || !self.silent.is_empty()
+    }
+}
+
 /// What an argument is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {

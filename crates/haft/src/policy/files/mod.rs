@@ -233,12 +233,6 @@ impl HookSpec {
         "PermissionRequest",
         "PermissionDenied",
         "SessionStart",
-        "SessionEnd",
-        "SubagentStart",
-        "SubagentStop",
-        "Elicitation",
-        "ElicitationResult",
-        "ConfigChange",
         "Notification",
     ];
 
@@ -252,6 +246,22 @@ impl HookSpec {
                 | "PermissionRequest"
                 | "PermissionDenied"
         )
+    }
+
+    /// Makes a hook that is called at every such event, may take ten minutes as its protocol says,
+    /// and refuses what it cannot look at.
+    #[must_use]
+    pub fn new(event: impl Into<String>, handler: Handler) -> Self {
+        Self {
+            event: event.into(),
+            matcher: None,
+            only_if: None,
+            handler,
+            timeout: Duration::from_secs(600),
+            fails_closed: true,
+            place: Place::default(),
+            layer: Layer::Code,
+        }
     }
 }
 
