@@ -17,6 +17,7 @@ mod kit;
 mod schema;
 mod input;
 mod style;
+mod sight;
 mod problem;
 
 use std::process::ExitCode;
