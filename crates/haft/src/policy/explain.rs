@@ -81,8 +81,68 @@ impl Explanation {
     }
 }
 
+/// The text for people: in the prompt, in the record and on the command line it is the same.
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.verdict)
+        write!(f, "{}: {}", self.verdict.decision.as_str(), self.verdict.reason)?;
+        write!(f, "\n  decided by  {}", self.verdict.source)?;
+        for (at, risk) in self.risk.iter().enumerate() {
+            write!(f, "\n  {}  {risk}", if at == 0 { "touches   " } else { "          " })?;
+        }
+        for (at, taint) in self.tainted_by.iter().enumerate() {
+            write!(f, "\n  {}  {taint}", if at == 0 { "has read  " } else { "          " })?;
+        }
+        let width = |of: fn(&Check) -> &str| {
+            self.checks.iter().map(|check| of(check).chars().count()).max().unwrap_or_default()
+        };
+        let (what, said) = (width(|check| &check.what), width(|check| &check.said));
+        for check in &self.checks {
+            write!(f, "\n  check       {:what$}  {:said$}  {}", check.what, check.said, check.why)?;
+        }
+        for near in &self.near {
+            write!(f, "\n  nearly      {}: {}", near.rule, near.missing)?;
+        }
+        match &self.flip {
+            Some(flip) => write!(f, "\n  to flip it  {flip}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Cited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} \"{}\"", self.place, self.decision, self.pattern)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_for_people_names_every_check() {
+        let mut said =
+            Explanation::of(Verdict::ask("shared branches").by("haft.toml:14 ask \"x\""));
+        said.risk = vec!["run `git push`".to_owned(), "may destroy".to_owned()];
+        let step = |what: &str, said: &str, why: &str| Check {
+            what: what.to_owned(),
+            said: said.to_owned(),
+            why: why.to_owned(),
+            place: None,
+        };
+        said.checks = vec![
+            step("admit", "passed", "it fits"),
+            step("deny rules", "no match", "there are none"),
+        ];
+        said.flip = Some("add `except`".to_owned());
+        insta::assert_snapshot!(said, @r#"
+        ask: shared branches
+          decided by  haft.toml:14 ask "x"
+          touches     run `git push`
+                      may destroy
+          check       admit       passed    it fits
+          check       deny rules  no match  there are none
+          to flip it  add `except`
+        "#);
     }
 }
