@@ -14,32 +14,35 @@ use std::{
     time::Duration,
 };
 
-use haft::{Call, Code, Config, Entry, Envelope, Event, Failure, Runtime, Stop};
+use haft::{Call, Code, Entry, Envelope, Event, Failure, Runtime, Stop};
 use serde_json::{Map, Value, json};
 
 use crate::{
     args, desk, input, kit,
     problem::{Problem, complain},
-    schema, style, tools,
+    schema,
+    setup::Setup,
+    style, tools,
 };
 
-pub(crate) fn run(args: &args::Call, config: Config) -> Result<ExitCode, Problem> {
+pub(crate) fn run(args: &args::Call, setup: Setup) -> Result<ExitCode, Problem> {
     let asked = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&asked);
-    let runtime = Runtime::builder()
-        .config(config)
+    let runtime = setup
+        .working(Runtime::builder())?
         .catalog(kit::catalog(Duration::ZERO)?)
         .observer(move |event: &Event| {
             if matches!(event, Event::Asked { .. }) {
                 seen.store(true, Ordering::Relaxed);
             }
         });
-    let runtime = desk::seat(runtime, args.yes).build()?;
+    let runtime = desk::seat(runtime, args.yes, args.decisions.as_deref(), setup.here())?.build()?;
     let entry = tools::find(runtime.catalog(), &args.tool);
-    let arguments = arguments(args, entry)?;
+    let arguments = arguments(&args.pairs, args.args_json.as_deref(), entry)?;
     let call = Call::new("call", args.tool.as_str(), arguments);
+    let run = setup.run(&runtime).start();
     let (answers, _) = desk::work(async move {
-        let turn = runtime.run().turn().await?;
+        let turn = run.turn().await?;
         Ok::<_, haft::Error>(desk::run(turn, vec![call], Stop::Done).await)
     })??;
     let Some(answer) = answers.first() else {
@@ -95,17 +98,21 @@ fn explain(answer: &Envelope, failure: &Failure, asked: bool) {
 }
 
 /// Puts the arguments together: one JSON object, and pairs on top.
-fn arguments(args: &args::Call, entry: Option<&Entry>) -> Result<Value, Problem> {
-    let mut all = match &args.args_json {
+pub(crate) fn arguments(
+    pairs: &[String],
+    args_json: Option<&str>,
+    entry: Option<&Entry>,
+) -> Result<Value, Problem> {
+    let mut all = match args_json {
         None => Map::new(),
         Some(given) => match whole(given)? {
             Value::Object(map) => map,
             // Not an object: the runtime says so, as it would to a model.
-            other if args.pairs.is_empty() => return Ok(other),
+            other if pairs.is_empty() => return Ok(other),
             _ => return Err(Problem::new("`--args-json` is no object, so nothing can be added")),
         },
     };
-    for pair in &args.pairs {
+    for pair in pairs {
         let (key, value) = read_pair(pair, entry)?;
         if all.contains_key(&key) {
             return Err(Problem::new(format!("`{key}` is given twice")));
@@ -123,7 +130,8 @@ fn whole(given: &str) -> Result<Value, Problem> {
     }
 }
 
-fn read_pair(pair: &str, entry: Option<&Entry>) -> Result<(String, Value), Problem> {
+/// Reads one `key=value` as a person types it.
+pub(crate) fn read_pair(pair: &str, entry: Option<&Entry>) -> Result<(String, Value), Problem> {
     let Some((key, value)) =
         pair.split_once('=').filter(|(key, _)| !key.trim_matches(':').is_empty())
     else {

@@ -16,11 +16,11 @@ use crate::{
     problem::Problem,
     setup::Setup,
     standin,
-    style::{self, BAD, BOLD, DIM, GOOD, NAME, Table, WARN},
+    style::{self, BAD, BOLD, DIM, GOOD, NAME, WARN},
     tools,
 };
 
-pub(crate) fn run(args: &args::Explain, setup: Setup) -> Result<ExitCode, Problem> {
+pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Problem> {
     let mut catalog = kit::builder(std::time::Duration::ZERO);
     let own = kit::catalog(std::time::Duration::ZERO)?;
     let mut name = args.tool.clone();
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &args::Explain, setup: Setup) -> Result<ExitCode, Proble
     }
     let (policy, here) = (setup.policy(), setup.here().to_owned());
     let hidden = Arc::clone(&policy);
-    let runtime = setup.runtime(Runtime::builder(), Shown(policy)).catalog(catalog.build()?).build()?;
+    let runtime = setup.runtime(Runtime::builder()).policy(Shown(policy)).catalog(catalog.build()?).build()?;
     let entry = tools::find(runtime.catalog(), &name);
     let arguments = call::arguments(&args.pairs, args.args_json.as_deref(), entry)?;
     let call = Call::new("call", name.as_str(), arguments.clone());
@@ -100,63 +100,50 @@ fn as_json(tool: &str, arguments: &Value, explanation: &Explanation, is_standin:
     whole
 }
 
-/// What came out and why, to be read.
+/// What came out and why: the text that records have as well, with signs and colours, and with
+/// places seen from a folder.
 pub(crate) fn page(explanation: &Explanation, here: &Path) -> String {
-    let verdict = &explanation.verdict;
-    let mut out = style::paint(style::decision(&verdict.decision).bold(), verdict.decision.as_str());
-    out += &format!("  {}", style::visible(&verdict.reason));
-    if !verdict.source.is_empty() {
-        out += &style::paint(DIM, format_args!("  ({})", style::visible(&verdict.source)));
-    }
-    out.push('\n');
-    if let Some(rule) = &explanation.deciding {
-        out += &format!(
-            "decided by {}  {} \"{}\"{}\n",
-            style::paint(NAME, at(&rule.place, here)),
-            rule.decision,
-            style::visible(&rule.pattern),
-            rule.id.as_ref().map_or_else(String::new, |id| format!("  `{}`", style::visible(id))),
-        );
-    }
-    if !explanation.checks.is_empty() {
-        out += &format!("\n{}\n", style::paint(BOLD, "Checks"));
-        let mut table = Table::new(2);
-        for check in &explanation.checks {
-            let (colour, mark) = mark(&check.said);
-            table.row([
-                (colour, mark.to_owned()),
-                (Style::new(), style::cell(&check.what)),
-                (colour, style::cell(&check.said)),
-                (DIM, check.place.as_ref().map_or_else(String::new, |place| at(place, here))),
-                (Style::new(), one_line(&check.why)),
-            ]);
+    let mut out = String::new();
+    let here = format!("{}/", here.display());
+    let text = tamed(explanation).to_string().replace(&here, "");
+    let mut checks = explanation.checks.iter();
+    for (at, line) in text.lines().enumerate() {
+        if at > 0 && line.starts_with(CHECK) {
+            let said = checks.next().map_or("", |check| &check.said);
+            let (colour, mark) = mark(said);
+            out += &format!("{}{}\n", style::paint(colour, mark), &line[1..]);
+        } else if at == 0 {
+            let colour = style::decision(&explanation.verdict.decision).bold();
+            out += &format!("{}\n", style::paint(colour, line));
+        } else {
+            out += &format!("{line}\n");
         }
-        out += &table.to_string();
-    }
-    let mut section = |title: &str, lines: &[String]| {
-        if !lines.is_empty() {
-            out += &format!("\n{}\n", style::paint(BOLD, title));
-            lines.iter().for_each(|line| out += &format!("  {}\n", one_line(line)));
-        }
-    };
-    section("Would touch", &explanation.risk);
-    section("The run has read untrusted text", &explanation.tainted_by);
-    if !explanation.near.is_empty() {
-        out += &format!("\n{}\n", style::paint(BOLD, "Near misses"));
-        let mut table = Table::new(2);
-        for near in &explanation.near {
-            table.row([
-                (NAME, at(&near.rule.place, here)),
-                (Style::new(), format!("{} \"{}\"", near.rule.decision, style::visible(&near.rule.pattern))),
-                (DIM, one_line(&near.missing)),
-            ]);
-        }
-        out += &table.to_string();
-    }
-    if let Some(flip) = &explanation.flip {
-        out += &format!("\n{}\n  {}\n", style::paint(BOLD, "The smallest change that flips it"), one_line(flip));
     }
     out
+}
+
+/// How the line of a check begins.
+const CHECK: &str = "  check ";
+
+/// The same with every text on one line and nothing hidden in it: what a call or a file says must
+/// not pass for a line of ours.
+fn tamed(explanation: &Explanation) -> Explanation {
+    let mut tamed = explanation.clone();
+    let verdict = &explanation.verdict;
+    tamed.verdict = Verdict::new(verdict.decision.clone(), one_line(&verdict.reason))
+        .by(one_line(&verdict.source));
+    let texts = tamed.risk.iter_mut().chain(&mut tamed.tainted_by).chain(&mut tamed.flip);
+    texts.for_each(|text| *text = one_line(text));
+    for check in &mut tamed.checks {
+        for text in [&mut check.what, &mut check.said, &mut check.why] {
+            *text = one_line(text);
+        }
+    }
+    for near in &mut tamed.near {
+        near.rule.pattern = one_line(&near.rule.pattern);
+        near.missing = one_line(&near.missing);
+    }
+    tamed
 }
 
 fn one_line(text: &str) -> String {
@@ -168,7 +155,7 @@ fn mark(said: &str) -> (Style, &'static str) {
     match said {
         "passed" | "allow" => (GOOD, "✓"),
         "ask" | "need_input" => (WARN, "?"),
-        "no match" | "no opinion" | "no concern" | "not called" => (DIM, "·"),
+        "no match" | "no opinion" | "no concern" | "not called" | "not covered" => (DIM, "·"),
         _ => (BAD, "✗"),
     }
 }

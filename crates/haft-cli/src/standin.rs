@@ -3,8 +3,6 @@
 //! `Bash`, `Read` and their kin by the arguments they usually have, and tools of servers by name
 //! alone. Their bodies refuse.
 
-use std::time::Duration;
-
 use haft::{
     BoxError, BoxFuture, CatalogBuilder, DynTool, Failure, Source, Spec, Capability,
 };

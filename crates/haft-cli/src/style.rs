@@ -111,7 +111,8 @@ impl fmt::Display for Table {
     }
 }
 
-fn width(text: &str) -> usize {
+/// How many characters a text has.
+pub(crate) fn width(text: &str) -> usize {
     text.chars().count()
 }
 
