@@ -16,7 +16,7 @@ use std::{
 };
 
 use haft::{
-    Config, Explanation, File, FileNote, Form, HookSpec, Layer, Live, Offer, Policy, Rules, Run,
+    Config, Explanation, File, FileNote, Form, Layer, Live, Offer, Policy, Rules,
     RunBuilder, Runtime, RuntimeBuilder, Scope, TrustBook, Verdict, Where,
 };
 use serde_json::Value;
@@ -202,6 +202,11 @@ impl Setup {
     /// The rules in force.
     pub(crate) fn policy(&self) -> Arc<dyn Policy> {
         Arc::clone(&self.live) as Arc<dyn Policy>
+    }
+
+    /// The rules in force, to be looked at.
+    pub(crate) fn rules(&self) -> Arc<Rules> {
+        self.live.current()
     }
 
     pub(crate) fn here(&self) -> &Path {

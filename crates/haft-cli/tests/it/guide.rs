@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::{Ran, file};
+use crate::{Ran, at_home_nowhere, file};
 
 const GUIDE: &str = include_str!("../../../../docs/guide/command.md");
 
@@ -44,7 +44,8 @@ fn every_example_of_the_guide_is_true() {
     for block in blocks("console") {
         for example in block.split("$ ").skip(1) {
             let (line, wanted) = example.split_once('\n').unwrap();
-            let ran = Command::new("sh")
+            let mut sh = Command::new("sh");
+            let ran = at_home_nowhere(&mut sh)
                 .args(["-c", &format!("{{ {line}\n}} 2>&1")])
                 .current_dir(env!("CARGO_TARGET_TMPDIR"))
                 .env("PATH", format!("{}:/usr/bin:/bin", bin.display()))
