@@ -7,7 +7,40 @@
 //! INVARIANT: every program that the text could start is among the commands, or a word says that it
 //! is not known.
 
+mod hidden;
+mod reader;
+mod compound;
+mod simple;
+mod word;
+mod expand;
+mod test;
+mod finish;
+mod unwrap;
+mod wrappers;
+
 use std::fmt;
+
+pub use self::unwrap::{Unwrapped, Wrappers};
+
+/// No longer text is read, in characters.
+pub const MOST_CHARACTERS: usize = 10_000;
+/// No more commands are read.
+pub const MOST_COMMANDS: usize = 50;
+/// Nothing nested deeper is read.
+pub const DEEPEST: usize = 16;
+
+/// Variables that may be set for an allowed command: they change how it looks, not what it does.
+const SAFE_VARIABLES: [&str; 9] = [
+    "LANG",
+    "TZ",
+    "NO_COLOR",
+    "TERM",
+    "FORCE_COLOR",
+    "CI",
+    "NODE_ENV",
+    "RUST_BACKTRACE",
+    "RUST_LOG",
+];
 
 /// A text that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +90,7 @@ pub struct Assignment {
 pub struct Redirect {
     /// What it does with its target.
     pub kind: RedirectKind,
-    /// The file, or the descriptor of a duplication.
+    /// The file, the descriptor of a duplication, or the text of a here-document.
     pub target: Word,
 }
 
@@ -92,6 +125,25 @@ impl fmt::Display for Unparseable {
 impl std::error::Error for Unparseable {}
 
 impl Word {
+    /// Makes a word of exactly this text.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { pieces: if text.is_empty() { Vec::new() } else { vec![Piece::Text(text)] } }
+    }
+
+    /// Makes a word of which nothing is known.
+    #[must_use]
+    pub fn unknown() -> Self {
+        Self { pieces: vec![Piece::Unknown] }
+    }
+
+    /// Returns whether some of it is not known.
+    #[must_use]
+    pub fn has_unknown(&self) -> bool {
+        self.pieces.contains(&Piece::Unknown)
+    }
+
     /// Returns the whole word, if all of it is known.
     #[must_use]
     pub fn literal(&self) -> Option<&str> {
@@ -115,10 +167,36 @@ impl Command {
     /// that cannot be told.
     #[must_use]
     pub fn first_words(&self) -> Vec<Option<String>> {
-        vec![self.words.first().and_then(Word::literal).map(str::to_owned)]
+        self.unwrapped(Wrappers::All)
+            .iter()
+            .filter_map(|view| view.command.words.first())
+            .map(|word| word.literal().map(str::to_owned))
+            .collect()
+    }
+
+    /// Returns whether it starts nothing and sets nothing: it only carries the redirections of a
+    /// group, a loop or a bare `> file`.
+    #[must_use]
+    pub fn is_bare(&self) -> bool {
+        self.words.is_empty() && self.assignments.is_empty()
+    }
+
+    /// Returns the first assignment that may change what the command does. An allow must not look
+    /// past it.
+    #[must_use]
+    pub fn unsafe_assignment(&self) -> Option<&Assignment> {
+        self.assignments.iter().find(|a| !a.is_safe())
+    }
+
+    /// Returns its views without wrappers: itself first, then what each wrapper would start. See
+    /// [`Wrappers`].
+    #[must_use]
+    pub fn unwrapped(&self, how: Wrappers) -> Vec<Unwrapped> {
+        unwrap::unwrapped(self, how)
     }
 }
 
+/// Shows what is known, for people: `…` stands for what only a running shell knows.
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, word) in self.words.iter().enumerate() {
@@ -136,10 +214,63 @@ impl fmt::Display for Command {
     }
 }
 
+impl Assignment {
+    /// Returns whether the variable only changes how a program looks: `LANG`, `NO_COLOR`, ….
+    #[must_use]
+    pub fn is_safe(&self) -> bool {
+        SAFE_VARIABLES.contains(&&*self.name) || self.name.starts_with("LC_")
+    }
+}
+
+impl Redirect {
+    /// Returns whether nothing is opened or kept: a duplication, a text of the script itself, the
+    /// null device, or one of the streams that are open already.
+    #[must_use]
+    pub fn is_harmless(&self) -> bool {
+        if matches!(self.kind, RedirectKind::Duplicate | RedirectKind::Here) {
+            return true;
+        }
+        let Some(target) = self.target.literal() else { return false };
+        let fd = target.strip_prefix("/dev/fd/");
+        matches!(target, "/dev/null" | "/dev/stdout" | "/dev/stderr" | "/dev/stdin")
+            || fd.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    }
+
+    /// Returns the host that is reached, if the target is one of the shell's own network files
+    /// (`/dev/tcp/host/port`); a word, because it may not be known.
+    #[must_use]
+    pub fn reaches(&self) -> Option<Word> {
+        let opens = !matches!(self.kind, RedirectKind::Duplicate | RedirectKind::Here);
+        let Some(Piece::Text(first)) = self.target.pieces.first().filter(|_| opens) else {
+            return None;
+        };
+        let rest = first.strip_prefix("/dev/tcp/").or_else(|| first.strip_prefix("/dev/udp/"))?;
+        match rest.split_once('/') {
+            Some((host, _)) => Some(Word::text(host)),
+            None if self.target.pieces.len() == 1 => Some(Word::text(rest)),
+            None => Some(Word::unknown()),
+        }
+    }
+}
+
 /// Reads a command.
+///
+/// ```
+/// let script = haft_shell::parse("ls -l && echo \"$(rm x)\"").unwrap();
+/// let first: Vec<_> = script.commands.iter().map(|c| c.words[0].literal()).collect();
+/// assert_eq!(first, [Some("ls"), Some("echo"), Some("rm")]);
+/// ```
 ///
 /// # Errors
 /// Fails when the text is no shell, too long, nested too deep, or holds characters that hide things.
-pub fn parse(_text: &str) -> Result<Script, Unparseable> {
-    Err(Unparseable { why: "no grammar yet".to_owned() })
+pub fn parse(text: &str) -> Result<Script, Unparseable> {
+    hidden::check(text)?;
+    let mut found = reader::Found::default();
+    reader::Reader::new(text, &mut found).script()?;
+    finish::finish(found)
+}
+
+/// Refuses a text.
+fn no<T>(why: impl Into<String>) -> Result<T, Unparseable> {
+    Err(Unparseable { why: why.into() })
 }

@@ -4,6 +4,7 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use haft_core::{Block, CallId, Failure, Label, Output, Ran, ToolName};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::fit::Repair;
 
@@ -20,6 +21,12 @@ pub struct Envelope {
     pub(crate) cut: Option<Cut>,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "listed")]
     pub(crate) repairs: Option<Arc<[Repair]>>,
+    /// What the host says beside a failure; beside a success it is a block of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) note: Option<Box<str>>,
+    /// For hooks that look back at the turn; kept only where there are hooks.
+    #[serde(skip)]
+    pub(crate) arguments: Option<Arc<Value>>,
     #[serde(rename = "elapsed_us", serialize_with = "micros")]
     pub(crate) elapsed: Duration,
 }
@@ -140,16 +147,19 @@ impl Envelope {
     /// Returns what the model reads.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
-        match &self.outcome {
-            Outcome::Output(output) => output.as_text(),
+        let text = match &self.outcome {
+            Outcome::Output(output) => return output.as_text(),
             Outcome::Failure { failure, interrupted_output } if interrupted_output.is_empty() => {
-                failure.to_string().into()
+                failure.to_string()
             }
             Outcome::Failure { failure, interrupted_output } => format!(
                 "{failure}\nOutput before the interruption ({} characters):\n{interrupted_output}",
                 interrupted_output.chars().count()
-            )
-            .into(),
+            ),
+        };
+        match &self.note {
+            None => text.into(),
+            Some(note) => format!("{text}\n{note}").into(),
         }
     }
 

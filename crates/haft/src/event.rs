@@ -59,6 +59,17 @@ pub enum Event {
         /// What was changed.
         repairs: Arc<[Repair]>,
     },
+    /// A hook could not look, and things went on all the same, because it was set up so.
+    HookFailedOpen {
+        /// The run.
+        run: RunId,
+        /// The call; nothing for a hook around a turn.
+        call: Option<CallId>,
+        /// The hook.
+        hook: String,
+        /// Why it could not look.
+        why: String,
+    },
     /// Somebody is being asked about a call.
     Asked {
         /// The call.

@@ -7,7 +7,7 @@ use std::{
     fmt,
     path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Mutex, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
 };
@@ -29,6 +29,8 @@ pub(crate) struct RunCore {
     pub(crate) inner: Arc<Inner>,
     pub(crate) floor: Arc<Floor>,
     cancelled: AtomicBool,
+    /// Why nothing more of this run may begin.
+    halted: OnceLock<String>,
     turns: Mutex<Vec<Weak<TurnCore>>>,
     base: Scope,
     view: View,
@@ -50,6 +52,18 @@ impl RunCore {
         if self.cancelled.load(Ordering::SeqCst) {
             turn.force();
         }
+    }
+
+    /// Keeps whatever has not begun from beginning; of several reasons the first stays.
+    pub(crate) fn halt(&self, reason: &str) {
+        let _ = self.halted.set(reason.to_owned());
+        let turns: Vec<_> = self.turns.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        turns.iter().filter_map(Weak::upgrade).for_each(|turn| turn.halt());
+    }
+
+    /// Returns why nothing more may begin.
+    pub(crate) fn halted(&self) -> Option<&str> {
+        self.halted.get().map(String::as_str)
     }
 
     /// Notes that the run has now read something with this label.
@@ -147,7 +161,9 @@ impl Run {
             cycle: scope.cycle,
             tools: snapshot.entries().count(),
         });
-        Ok(Turn::new(TurnCore::new(core, snapshot, Arc::new(scope))))
+        let turn = TurnCore::new(core, snapshot, Arc::new(scope));
+        turn.before_turn().await;
+        Ok(Turn::new(turn))
     }
 
     /// Returns the run's id.
@@ -160,6 +176,18 @@ impl Run {
     #[must_use]
     pub fn label(&self) -> Label {
         self.0.seen.label()
+    }
+
+    /// Halts the run: every call that has not begun, now or later, is refused with this reason
+    /// (`blocked_by_hook`). What runs goes on to its end; to stop that too, cancel the run.
+    pub fn halt(&self, reason: &str) {
+        self.0.halt(reason);
+    }
+
+    /// Returns why the run was halted, if it was; a loop that sees this should end.
+    #[must_use]
+    pub fn halted(&self) -> Option<&str> {
+        self.0.halted()
     }
 
     /// Cancels everything the run is doing, and whatever it would still do.
@@ -256,6 +284,7 @@ impl RunBuilder {
         self.scope.side = Arc::new(self.side);
         Run(Arc::new(RunCore {
             cancelled: AtomicBool::new(false),
+            halted: OnceLock::new(),
             turns: Mutex::default(),
             floor: Arc::default(),
             cycle: AtomicU32::new(0),

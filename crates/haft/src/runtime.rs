@@ -17,7 +17,7 @@ use crate::{
     config::Config,
     error::{Error, ErrorKind},
     event::{Events, Observer},
-    hooks::Hook,
+    hooks::{Hook, HookPlace, Placed, Seated},
     journal::{Journal, MemoryJournal},
     policy::{Approver, DefaultPolicy, Guard, Policy},
     run::{Run, RunBuilder},
@@ -29,8 +29,8 @@ pub(crate) struct Inner {
     pub(crate) config: Config,
     pub(crate) catalog: Catalog,
     pub(crate) policy: Box<dyn Policy>,
-    pub(crate) guards: Vec<Box<dyn Guard>>,
-    pub(crate) hooks: Vec<Box<dyn Hook>>,
+    pub(crate) guards: Vec<Seated>,
+    pub(crate) hooks: Vec<Placed>,
     pub(crate) approver: Option<Box<dyn Approver>>,
     pub(crate) journal: Box<dyn Journal>,
     pub(crate) events: Events,
@@ -149,7 +149,7 @@ pub struct RuntimeBuilder {
     catalog: Option<Catalog>,
     policy: Option<Box<dyn Policy>>,
     guards: Vec<Box<dyn Guard>>,
-    hooks: Vec<Box<dyn Hook>>,
+    hooks: Vec<HookPlace>,
     approver: Option<Box<dyn Approver>>,
     journal: Option<Box<dyn Journal>>,
     observers: Vec<Box<dyn Observer>>,
@@ -183,7 +183,14 @@ impl RuntimeBuilder {
 
     /// Adds a hook around every call.
     pub fn hook(mut self, hook: impl Hook) -> Self {
-        self.hooks.push(Box::new(hook));
+        self.hooks.push(HookPlace { hook: Box::new(hook), tools: None });
+        self
+    }
+
+    /// Adds a hook around the calls of some tools: those whose name fits, where `*` stands for any
+    /// text. It takes its place among the others in the order of adding.
+    pub fn hook_for(mut self, tools: impl Into<String>, hook: impl Hook) -> Self {
+        self.hooks.push(HookPlace { hook: Box::new(hook), tools: Some(tools.into()) });
         self
     }
 
@@ -214,7 +221,8 @@ impl RuntimeBuilder {
     /// Checks everything and makes the runtime.
     ///
     /// # Errors
-    /// Fails for an impossible limit, or for a tool whose `State` is not supplied.
+    /// Fails for an impossible limit, for a tool whose `State` is not supplied, or for a hook or
+    /// guard that cannot say its name.
     pub fn build(self) -> Result<Runtime, Error> {
         self.config.check()?;
         let catalog = match self.catalog {
@@ -235,13 +243,15 @@ impl RuntimeBuilder {
                 .hint("give it to the runtime's builder with `.state(value)`"));
             }
         }
+        let judge_timeout = self.config.judge_timeout;
+        let hooks = self.hooks.into_iter().map(|place| Placed::new(place, judge_timeout));
         let journal =
             self.journal.unwrap_or_else(|| Box::new(MemoryJournal::new(self.config.max_records)));
         Ok(Runtime(Arc::new(Inner {
             threads: Threads::new(self.config.max_threads),
             policy: self.policy.unwrap_or_else(|| Box::new(DefaultPolicy)),
-            guards: self.guards,
-            hooks: self.hooks,
+            guards: self.guards.into_iter().map(Seated::new).collect::<Result<_, _>>()?,
+            hooks: hooks.collect::<Result<_, _>>()?,
             approver: self.approver,
             events: Events::new(self.observers),
             state: Arc::new(self.state),

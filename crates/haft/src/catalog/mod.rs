@@ -25,12 +25,15 @@ use haft_core::{BoxError, DynTool, IntoTools, ToolName};
 use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
 
-pub(crate) use self::snapshot::{Found, Shelf};
 pub use self::{
     entry::Entry,
     snapshot::{Snapshot, Withheld},
     source::Source,
     view::View,
+};
+pub(crate) use self::{
+    snapshot::{Found, Shelf},
+    view::glob,
 };
 use crate::{
     error::{Error, ErrorKind},

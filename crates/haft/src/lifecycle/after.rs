@@ -1,30 +1,48 @@
-//! Hooks after the body: each may transform the outcome, in order.
+//! Hooks after the body: each may transform the outcome, in order, a failure as well as a success.
 //!
 //! A transform that breaks makes the call a failure whose body ran. Observers come later and can
 //! change nothing.
+//!
+//! INVARIANT: whatever a transform says, a body that ran stays a body that ran.
 
-use haft_core::{Code, Context, Failure, Output, Ran};
+use haft_core::{Code, Failure, Output, Ran};
 
-use super::watch::within;
-use crate::runtime::Inner;
+use super::{beside::Beside, watch::within};
+use crate::{hooks::Performed, runtime::Inner};
 
 /// Runs the transforms.
 pub(super) async fn after(
     inner: &Inner,
-    cx: &Context,
+    call: &Performed,
     mut outcome: Result<Output, Failure>,
+    beside: &mut Beside,
 ) -> Result<Output, Failure> {
-    for hook in &inner.hooks {
+    for placed in &inner.hooks {
         let ran = outcome.as_ref().map_or_else(Failure::ran, |_| Ran::Yes);
-        let work = async { hook.after(cx, outcome).await };
-        outcome = match within(inner.config.judge_timeout, work).await {
-            Ok(outcome) => outcome,
-            Err(stopped) => Err(Failure::new(
-                Code::HookFailed,
-                "the tool ran, but its result could not be passed on",
-            )
-            .with_ran(ran)
-            .with_source(format!("hook `{}`: {stopped}", hook.name()))),
+        let broken = |why: String| {
+            Failure::new(Code::HookFailed, "the tool ran, but its result could not be passed on")
+                .with_ran(ran)
+                .with_source(format!("hook `{}`: {why}", placed.name()))
+        };
+        match placed.applies_to(&call.tool) {
+            Ok(true) => {}
+            Ok(false) => continue,
+            Err(why) => {
+                outcome = Err(broken(why));
+                continue;
+            }
+        }
+        let work = async { placed.hook().after(call, outcome).await };
+        outcome = match within(placed.limit(), work).await {
+            Ok(after) => {
+                beside.take(placed.name(), after.said);
+                after.outcome.map_err(|failure| match (failure.ran(), ran) {
+                    (Ran::No, ran) => failure.with_ran(ran),
+                    (_, Ran::Unknown) => failure.with_ran(Ran::Unknown),
+                    _ => failure,
+                })
+            }
+            Err(stopped) => Err(broken(stopped.to_string())),
         };
     }
     outcome

@@ -1,40 +1,69 @@
-//! Hooks before judgement: proceed, rewrite, block.
+//! Hooks before judgement: proceed, rewrite, block, have an opinion, halt.
 //!
 //! A rewrite is admitted and checked again before the next hook sees it, so that rewrites compose
-//! and nobody ever sees arguments the schema refuses.
+//! and nobody ever sees arguments the schema refuses. Opinions wait for the judges.
+//!
+//! INVARIANT: an allow speaks for the arguments its hook saw or made; a later change voids it.
 
-use haft_core::{Code, Failure};
+use haft_core::{Code, Decision, Failure};
 
 use super::{
+    beside::Beside,
     check::check,
     watch::{Stopped, watched},
 };
 use crate::turn::{Admitted, TurnCore};
 
 /// Runs the hooks in order.
-pub(crate) async fn before(turn: &TurnCore, mut call: Admitted) -> Result<Admitted, Failure> {
-    for hook in &turn.inner.hooks {
+pub(crate) async fn before(
+    turn: &TurnCore,
+    mut call: Admitted,
+    beside: &mut Beside,
+) -> Result<Admitted, Failure> {
+    // On another round the hooks are asked afresh, so what they said of the last one is void.
+    call.forget_opinions();
+    beside.forget();
+    for placed in &turn.inner.hooks {
+        match placed.applies_to(call.tool()) {
+            Ok(true) => {}
+            Ok(false) => continue,
+            Err(why) => return Err(broken(placed.name(), &why)),
+        }
         let cx = call.context().clone();
-        let work = async { hook.before(&call).await };
-        match watched(turn, &cx, turn.inner.config.judge_timeout, work).await {
-            Ok(Ok(said)) => {
-                if let Some(reason) = said.block {
-                    return Err(Failure::new(Code::BlockedByHook, reason));
-                }
-                let Some(arguments) = said.rewrite else { continue };
-                call = call.again(arguments).map_err(|failure| {
-                    Failure::new(
-                        Code::HookFailed,
-                        "a hook changed the arguments into something the tool does not take",
-                    )
-                    .with_source(format!("hook `{}`: {failure}", hook.name()))
-                })?;
-                check(turn, &call).await?;
-            }
+        // Making the future runs the hook's code too, so it happens under the watch.
+        let work = async { placed.hook().before(&call).await };
+        let said = match watched(turn, &cx, placed.limit(), work).await {
+            Ok(Ok(said)) => said,
             Err(Stopped::Cancelled(failure)) => return Err(failure),
             // FAIL CLOSED: a hook that cannot answer stops the call.
-            Ok(Err(failure)) => return Err(broken(hook.name(), &failure.to_string())),
-            Err(stopped) => return Err(broken(hook.name(), &stopped.to_string())),
+            Ok(Err(failure)) => return Err(broken(placed.name(), &failure.to_string())),
+            Err(stopped) => return Err(broken(placed.name(), &stopped.to_string())),
+        };
+        let halt = said.said.halt.clone();
+        beside.take(placed.name(), said.said);
+        if let Some(reason) = halt.or(said.block) {
+            return Err(Failure::new(Code::BlockedByHook, reason)
+                .with_source(format!("hook `{}`", placed.name())));
+        }
+        if let Some(arguments) = said.rewrite {
+            call = call.again(arguments).map_err(|failure| {
+                Failure::new(
+                    Code::HookFailed,
+                    "a hook changed the arguments into something the tool does not take",
+                )
+                .with_source(format!("hook `{}`: {failure}", placed.name()))
+            })?;
+            call.added_mut().vouched = None;
+            check(turn, &call).await?;
+        }
+        if let Some(mut verdict) = said.verdict {
+            if verdict.source.is_empty() {
+                verdict = verdict.by(format!("hook `{}`", placed.name()));
+            }
+            match verdict.decision {
+                Decision::Allow => call.added_mut().vouched = Some(verdict),
+                _ => call.added_mut().opinions.push(verdict),
+            }
         }
     }
     Ok(call)

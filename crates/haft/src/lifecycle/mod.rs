@@ -4,6 +4,7 @@
 //! INVARIANT: `walk` always ends in exactly one envelope and exactly one terminal event.
 
 mod watch;
+mod beside;
 mod check;
 mod before;
 mod permit;
@@ -18,12 +19,14 @@ use futures_util::FutureExt as _;
 use haft_core::{Claim, Class, Code, Context, Failure, Interrupt, Output, Ran};
 use tokio::time::Instant;
 
+pub(crate) use self::beside::add_asides;
 pub(crate) use self::explain::explain;
-use self::permit::Permit;
 pub(crate) use self::permit::Permitted;
+use self::{beside::Beside, permit::Permit};
 use crate::{
     envelope::{Envelope, Outcome},
     event::Event,
+    hooks::Performed,
     journal,
     turn::{Admitted, Stop, TurnCore, gate},
 };
@@ -59,6 +62,12 @@ pub(crate) async fn walk(
             .events
             .tell(|| Event::Repaired { call: cx.call_id().clone(), repairs: Arc::clone(repairs) });
     }
+    let mut beside = Beside::default();
+    if !turn.inner.hooks.is_empty()
+        && let Ok(admitted) = &admitted
+    {
+        beside.note(admitted.arguments());
+    }
     let unfinished = Unfinished { turn: &turn, cx: &cx, began };
     let (label, bound) = match &admitted {
         Ok(admitted) => {
@@ -69,7 +78,7 @@ pub(crate) async fn walk(
     };
     let outcome = match admitted {
         Ok(admitted) => {
-            let work = run(&turn, admitted, parent.as_deref(), began);
+            let work = run(&turn, admitted, parent.as_deref(), began, &mut beside);
             match std::panic::AssertUnwindSafe(work).catch_unwind().await {
                 Ok(outcome) => outcome,
                 // Bodies, judges and hooks are watched one by one; this is a mistake of ours.
@@ -87,8 +96,11 @@ pub(crate) async fn walk(
         cut: outcome.1,
         outcome: outcome.0,
         repairs,
+        note: None,
+        arguments: None,
         elapsed: began.elapsed(),
     };
+    beside.put(&mut envelope, parent.is_none());
     settle(&turn, &cx, &mut envelope).await;
     std::mem::forget(unfinished);
     tell_finished(&turn, &cx, &envelope);
@@ -98,20 +110,30 @@ pub(crate) async fn walk(
 /// From an admitted call to the outcome of its body, or to why there is none.
 async fn run(
     turn: &Arc<TurnCore>,
-    admitted: Admitted,
+    mut admitted: Admitted,
     parent: Option<&Parent>,
     began: Instant,
+    beside: &mut Beside,
 ) -> Result<Output, Failure> {
+    if let Some(answer) = admitted.take_answer() {
+        return answer;
+    }
     // Most calls are cleared without anyone having to wait; the others pay for a box, and their
     // time counts from their permission on.
     let (permitted, mut from) = match permit::at_once(turn, admitted) {
         Ok(permitted) => (permitted, began),
-        Err(admitted) => (Box::pin(clear(turn, admitted)).await?, Instant::now()),
+        Err(admitted) => (Box::pin(clear(turn, admitted, beside)).await?, Instant::now()),
     };
     let (entry, claim, cx) = {
         let admitted = permitted.admitted();
         (Arc::clone(admitted.tool()), admitted.claim().clone(), admitted.context().clone())
     };
+    beside.add(permitted.admitted().asides());
+    let performed = (!turn.inner.hooks.is_empty()).then(|| {
+        let arguments = Arc::clone(permitted.admitted().arguments());
+        beside.note(&arguments);
+        Box::new(Performed { tool: Arc::clone(&entry), arguments, cx: cx.clone() })
+    });
     turn.inner.events.tell(|| Event::Permitted {
         call: cx.call_id().clone(),
         verdict: permitted.verdict().clone(),
@@ -149,21 +171,27 @@ async fn run(
     }
     turn.inner.events.tell(|| Event::Running { call: cx.call_id().clone() });
     let outcome = perform::perform(turn, permitted, intent, entered, deadline).await;
-    if turn.inner.hooks.is_empty() {
-        return outcome;
-    }
-    Box::pin(after::after(&turn.inner, &cx, outcome)).await
+    let Some(performed) = performed else { return outcome };
+    let outcome = Box::pin(after::after(&turn.inner, &performed, outcome, beside)).await;
+    heed(turn, &cx, beside);
+    outcome
 }
 
 /// Check, hooks, judgement; a person's change goes round again, at most twice.
-async fn clear(turn: &TurnCore, mut admitted: Admitted) -> Result<Permitted, Failure> {
+async fn clear(
+    turn: &TurnCore,
+    mut admitted: Admitted,
+    beside: &mut Beside,
+) -> Result<Permitted, Failure> {
     for _ in 0..=MAX_ROUNDS {
         if turn.is_stopped(admitted.context()) {
             return Err(turn.why_stopped(admitted.context()));
         }
         check::check(turn, &admitted).await?;
-        admitted = before::before(turn, admitted).await?;
         let cx = admitted.context().clone();
+        let said = before::before(turn, admitted, beside).await;
+        heed(turn, &cx, beside);
+        admitted = said?;
         let mut permit = permit::permit(turn, admitted).await?;
         if let Permit::Ask(call, verdict) = permit {
             // Nobody is bothered about a message that may yet turn out to be cut off.
@@ -189,6 +217,21 @@ async fn clear(turn: &TurnCore, mut admitted: Admitted) -> Result<Permitted, Fai
         Code::Denied,
         "the arguments were changed again each time they were judged, so nothing was run",
     ))
+}
+
+/// Tells what hooks could not look at, and halts the run if one wants that.
+fn heed(turn: &TurnCore, cx: &Context, beside: &mut Beside) {
+    for (hook, why) in beside.problems() {
+        turn.inner.events.tell(|| Event::HookFailedOpen {
+            run: cx.run_id().clone(),
+            call: Some(cx.call_id().clone()),
+            hook,
+            why,
+        });
+    }
+    if let Some(reason) = beside.halt() {
+        turn.run.halt(&reason);
+    }
 }
 
 /// Refuses a call that was stopped, or whose message ended badly, before its body begins.

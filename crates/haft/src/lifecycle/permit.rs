@@ -88,6 +88,9 @@ async fn judge(turn: &TurnCore, call: &Admitted) -> Result<Verdict, Failure> {
         // FAIL CLOSED: a policy that panics says no.
         Err(_) => return Err(silent("the policy", "it panicked")),
     };
+    for said in call.opinions() {
+        verdict = verdict.strictest(said.clone());
+    }
     let body = call.tool().body();
     if body.guards() {
         // Making the future runs the judge's code too, so it happens under the watch.

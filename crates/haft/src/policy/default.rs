@@ -21,7 +21,8 @@ impl Policy for DefaultPolicy {
             return Verdict::allow("the tool says `permission = \"none\"`").by(SOURCE);
         }
         match must_ask(call) {
-            Some(why) => Verdict::ask(why).by(SOURCE),
+            // A hook that speaks for the call stands in for the rule that is missing.
+            Some(why) => call.vouched().cloned().unwrap_or_else(|| Verdict::ask(why).by(SOURCE)),
             None => Verdict::allow("it only reads, without network or secrets").by(SOURCE),
         }
     }

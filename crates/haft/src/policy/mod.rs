@@ -9,10 +9,13 @@ mod rule;
 mod facts;
 pub(crate) mod pattern;
 mod rules;
+mod condition;
 mod explain;
 mod suggest;
 mod budget;
 mod files;
+mod keep;
+mod live;
 mod default;
 
 use std::path::PathBuf;
@@ -25,7 +28,11 @@ pub use self::{
     budget::Budget,
     default::{AllowEverything, DefaultPolicy},
     explain::{Check, Cited, Explanation, Near},
-    files::{File, Form, Handler, HookSpec, Note as FileNote, Setup, Where},
+    files::{
+        Candidate, File, Form, Handler, HookSpec, Limits, Note as FileNote, Setup, TrustBook,
+        Where, files_of, project_root,
+    },
+    live::Live,
     pattern::{Anchor, Match, Pattern, PatternError},
     rule::{Example, Layer, Place, Rule, Subject},
     rules::{About, Ground, Mode, Rules, Tried},

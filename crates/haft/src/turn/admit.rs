@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use haft_core::{Args, Claim, Code, Context, Failure, ToolName, Verdict};
+use haft_core::{Args, Claim, Code, Context, Failure, Output, Ran, ToolName, Verdict};
 use serde_json::{Map, Value};
 
 use super::call::{Arguments, Call};
@@ -38,14 +38,18 @@ pub(crate) struct Parts {
 }
 
 /// What somebody has added to a call on its way to judgement.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Added {
     /// Arguments that a person supplied because a judge asked for them.
     pub(crate) supplied: Vec<String>,
     /// A hook's allow: it lifts the default's ask, and nothing else.
     pub(crate) vouched: Option<Verdict>,
-    /// What hooks want the model to be told beside the result.
+    /// What hooks want the judges to take in: asks, wanted inputs and denials.
+    pub(crate) opinions: Vec<Verdict>,
+    /// What a person wants the model to be told beside the result.
     pub(crate) asides: Vec<String>,
+    /// The answer that a hook gave instead of the tool.
+    pub(crate) answered: Option<Result<Output, Failure>>,
 }
 
 /// On which terms calls are taken in.
@@ -108,6 +112,45 @@ impl Admitted {
     #[must_use]
     pub fn vouched(&self) -> Option<&Verdict> {
         self.0.added.as_ref().and_then(|added| added.vouched.as_ref())
+    }
+
+    /// Returns what hooks want the judges to take in.
+    pub(crate) fn opinions(&self) -> &[Verdict] {
+        self.0.added.as_ref().map_or(&[], |added| &added.opinions)
+    }
+
+    /// Forgets what hooks said for or against it, because they are asked again.
+    pub(crate) fn forget_opinions(&mut self) {
+        if let Some(added) = &mut self.0.added {
+            added.vouched = None;
+            added.opinions.clear();
+        }
+    }
+
+    /// Returns what somebody wants the model to be told beside the result.
+    pub(crate) fn asides(&self) -> &[String] {
+        self.0.added.as_ref().map_or(&[], |added| &added.asides)
+    }
+
+    /// Returns whether a hook has answered it.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.0.added.as_ref().is_some_and(|added| added.answered.is_some())
+    }
+
+    /// Answers it instead of the tool; false when it already has an answer. The body does not run,
+    /// whatever the answer says.
+    pub(crate) fn answer(&mut self, outcome: Result<Output, Failure>) -> bool {
+        let added = self.added_mut();
+        if added.answered.is_some() {
+            return false;
+        }
+        added.answered = Some(outcome.map_err(|failure| failure.with_ran(Ran::No)));
+        true
+    }
+
+    /// Gives out the answer of a hook.
+    pub(crate) fn take_answer(&mut self) -> Option<Result<Output, Failure>> {
+        self.0.added.as_mut()?.answered.take()
     }
 
     pub(crate) fn added_mut(&mut self) -> &mut Added {

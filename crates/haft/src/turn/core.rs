@@ -43,6 +43,10 @@ pub(crate) struct TurnCore {
     pub(crate) seats: Semaphore,
     pub(crate) end: End,
     forced: AtomicBool,
+    /// Why no call of this turn may run.
+    barred: OnceLock<(Code, String)>,
+    /// What hooks said to the model before the turn.
+    asides: OnceLock<Vec<String>>,
     interrupted: AtomicBool,
     told: Notify,
     calls: Mutex<SmallVec<[Taken; 1]>>,
@@ -69,6 +73,8 @@ impl TurnCore {
             seats: Semaphore::new(run.inner.config.max_concurrency.min(Semaphore::MAX_PERMITS)),
             end: End::default(),
             forced: AtomicBool::new(false),
+            barred: OnceLock::new(),
+            asides: OnceLock::new(),
             interrupted: AtomicBool::new(false),
             told: Notify::new(),
             calls: Mutex::default(),
@@ -149,6 +155,41 @@ impl TurnCore {
         });
         if self.forced.load(Ordering::SeqCst) {
             cx.stop(Code::Cancelled, CANCELLED);
+        }
+        if let Some((code, why)) = self.barred.get() {
+            cx.stop(*code, why);
+        }
+        self.heed_halt(cx);
+    }
+
+    /// Keeps the calls of this turn from running; of several reasons the first stays.
+    pub(crate) fn bar(&self, code: Code, why: String) {
+        let _ = self.barred.set((code, why));
+    }
+
+    /// Keeps what hooks said before the turn until there is an answer to put it beside.
+    pub(crate) fn keep_asides(&self, asides: Vec<String>) {
+        let _ = self.asides.set(asides);
+    }
+
+    /// Returns what hooks said before the turn.
+    pub(crate) fn kept_asides(&self) -> &[String] {
+        self.asides.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Stops whatever has not begun, because the run is halted.
+    pub(crate) fn halt(&self) {
+        let mut all: Vec<WeakContext> = lock(&self.calls).iter().map(|c| c.cx.clone()).collect();
+        all.extend(lock(&self.nested).iter().map(|(_, cx)| cx.clone()));
+        all.iter().filter_map(WeakContext::upgrade).for_each(|cx| self.heed_halt(&cx));
+    }
+
+    /// Stops a call that has not begun, if the run is halted. A claim is set when the body begins.
+    fn heed_halt(&self, cx: &Context) {
+        if let Some(reason) = self.run.halted()
+            && cx.claim().is_none()
+        {
+            cx.stop(Code::BlockedByHook, reason);
         }
     }
 
@@ -360,6 +401,7 @@ async fn nested(turn: Arc<TurnCore>, cx: Context, call: Call) -> Result<Output, 
     if let Some((code, why)) = cx.why_stopped() {
         inner.stop(code, why);
     }
+    turn.heed_halt(&inner);
     let terms = turn.terms();
     let admitted = entry.and_then(|entry| admit::admit(entry, call, inner.clone(), terms));
     let admitted = turn.learn(&inner, admitted);

@@ -10,6 +10,7 @@ use std::{collections::HashSet, fmt, sync::Arc};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use haft_core::{BoxFuture, CallId, Class, Code, Context, Failure, Label, Ran, ToolName};
 use smallvec::SmallVec;
+use tokio::sync::oneshot;
 
 use super::{
     admit::{self, Admitted},
@@ -17,6 +18,7 @@ use super::{
     core::TurnCore,
     launch::{Launched, launch},
     plan::Planner,
+    preflight::{Due, cleared, preflight},
 };
 use crate::{
     envelope::{Envelope, Outcome},
@@ -191,7 +193,7 @@ impl Intake {
             self.refuse_waiting(why);
         }
         self.advance();
-        let answers = match self.flying {
+        let mut answers = match self.flying {
             // Everything could be finished where it stood.
             None => self.answers(),
             Some(_) => {
@@ -202,6 +204,7 @@ impl Intake {
                 })
             }
         };
+        core.after_turn(&mut answers).await;
         guard.0 = None;
         let joined = answers
             .iter()
@@ -247,12 +250,18 @@ impl Intake {
         loop {
             let ended = self.core.end.get().is_some();
             let mut at = if ended { self.unstarted } else { self.unstarted.max(self.looked_at) };
+            let asks = !self.core.inner.hooks.is_empty();
+            let mut together = Vec::new();
             while at < self.rows.len() && self.rows[at].batch == self.current {
                 if self.may_start(at) {
-                    self.start(at);
+                    match asks {
+                        true => together.push(at),
+                        false => self.start(at),
+                    }
                 }
                 at += 1;
             }
+            self.start_together(&together);
             self.looked_at = at;
             while self.rows.get(self.unstarted).is_some_and(Row::is_started) {
                 self.unstarted += 1;
@@ -288,7 +297,37 @@ impl Intake {
             return;
         };
         self.open += 1;
-        match launch(lifecycle::walk(Arc::clone(&self.core), admitted, cx, None)) {
+        self.fly(at, lifecycle::walk(Arc::clone(&self.core), admitted, cx, None));
+    }
+
+    /// Starts calls that the hooks see together first. Each call comes here once.
+    fn start_together(&mut self, rows: &[usize]) {
+        let mut due = Vec::with_capacity(rows.len());
+        let mut walks = Vec::with_capacity(rows.len());
+        for &at in rows {
+            let state = std::mem::replace(&mut self.rows[at].state, State::Flying);
+            let State::Waiting(admitted, cx) = state else { continue };
+            self.open += 1;
+            let (tell, told) = oneshot::channel();
+            due.push(Due { admitted, cx: cx.clone(), tell });
+            let core = Arc::clone(&self.core);
+            walks.push((at, async move {
+                let admitted = cleared(&core, &cx, told).await;
+                lifecycle::walk(core, admitted, cx, None).await
+            }));
+        }
+        if walks.is_empty() {
+            return;
+        }
+        // Nobody waits for this task: its end is what it tells each call.
+        drop(launch(preflight(Arc::clone(&self.core), due)));
+        for (at, walk) in walks {
+            self.fly(at, walk);
+        }
+    }
+
+    fn fly(&mut self, at: usize, walk: impl Future<Output = Envelope> + Send + 'static) {
+        match launch(walk) {
             Launched::Done(envelope) => self.landed(at, Some(envelope)),
             flying => self
                 .flying
@@ -380,6 +419,8 @@ fn lost(id: CallId, called: ToolName) -> Envelope {
         label: Label::CLEAN,
         cut: None,
         repairs: None,
+        note: None,
+        arguments: None,
         elapsed: std::time::Duration::ZERO,
     }
 }

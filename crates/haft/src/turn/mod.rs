@@ -13,6 +13,8 @@ pub(crate) mod gate;
 mod threads;
 mod launch;
 mod core;
+mod around;
+mod preflight;
 mod intake;
 mod listen;
 

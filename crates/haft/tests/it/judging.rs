@@ -348,13 +348,16 @@ impl Hook for Shouts {
 
     fn after<'a>(
         &'a self,
-        _: &'a haft::Context,
+        _: &'a haft::Performed,
         outcome: Result<haft::Output, Failure>,
-    ) -> BoxFuture<'a, Result<haft::Output, Failure>> {
+    ) -> BoxFuture<'a, haft::After> {
         Box::pin(async move {
-            let text = outcome?.to_text();
-            assert!(!text.contains("boom"), "on purpose");
-            Ok(haft::Output::text(text.to_uppercase()))
+            let shout = |output: haft::Output| {
+                let text = output.to_text();
+                assert!(!text.contains("boom"), "on purpose");
+                haft::Output::text(text.to_uppercase())
+            };
+            haft::After::from(outcome.map(shout))
         })
     }
 }

@@ -9,6 +9,7 @@ mod kit;
 mod turns;
 mod fit;
 mod judging;
+mod hooks;
 mod stopping;
 mod streams;
 mod shown;

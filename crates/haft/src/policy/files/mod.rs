@@ -4,17 +4,38 @@
 //! with notes on what counts for nothing or is judged differently here. Pure: whoever calls reads
 //! the files. Every mistake names file, line, column and the fix.
 
+mod source;
+mod mistake;
+mod node;
+mod json;
+mod said;
+mod toml;
+mod settings;
+mod merge;
+mod place;
+mod trust;
+
 use std::{path::PathBuf, time::Duration};
 
 use serde::Serialize;
 use serde_json::Value;
 
+use self::{mistake::Mistakes, source::Source};
+pub use self::{
+    place::{Candidate, files_of, project_root},
+    trust::TrustBook,
+};
 use super::{
     budget::Budget,
     rule::{Layer, Place, Rule},
-    rules::{Ground, Mode},
+    rules::Ground,
 };
-use crate::error::Error;
+use crate::{config::Config, error::Error};
+
+/// The longest file that is read; one with 20 000 rules fits.
+pub(crate) const MAX_FILE: usize = 1 << 20;
+/// The most rules of one file.
+const MAX_RULES: usize = 20_000;
 
 /// One file, as it was found.
 #[derive(Debug, Clone)]
@@ -47,6 +68,8 @@ pub struct Where {
     pub home: Option<PathBuf>,
     /// Whether the person trusts the folder: without that its allows, hooks and roots do not count.
     pub trusted: bool,
+    /// The file that "always" would write to; not used while the folder is not trusted.
+    pub keep: Option<PathBuf>,
 }
 
 /// Everything that the files say together.
@@ -61,6 +84,10 @@ pub struct Setup {
     pub hooks: Vec<HookSpec>,
     /// What a run may use.
     pub budget: Budget,
+    /// The runtime's limits, where the files name them.
+    pub limits: Limits,
+    /// Whether the mode may be `bypassPermissions`, wherever it is set.
+    pub may_bypass: bool,
     /// What counts for nothing, or is judged differently here.
     pub notes: Vec<Note>,
 }
@@ -70,8 +97,98 @@ impl Setup {
     ///
     /// # Errors
     /// Fails with every mistake in every file, in one error with one hint line each.
-    pub fn read(_files: &[File], _place: &Where) -> Result<Self, Error> {
-        Ok(Self::default())
+    ///
+    /// ```
+    /// use haft::{File, Form, Layer, Setup, Where};
+    ///
+    /// let file = |text: &str| File {
+    ///     layer: Layer::Project,
+    ///     form: Form::Toml,
+    ///     path: "haft.toml".into(),
+    ///     anchor: "/work".into(),
+    ///     text: text.to_owned(),
+    /// };
+    /// let rule = file("[[rule]]\nmatch = \"Bash(git push *)\"\ndecision = \"ask\"\n");
+    /// let setup = Setup::read(&[rule], &Where::default())?;
+    /// assert_eq!(setup.rules[0].place.to_string(), "haft.toml:2");
+    ///
+    /// let slip = file("[defaults]\ntimeot = \"5s\"\n");
+    /// let error = Setup::read(&[slip], &Where::default()).unwrap_err();
+    /// assert!(error.message().starts_with("haft.toml:2:1: unknown key `timeot`"));
+    /// # Ok::<(), haft::Error>(())
+    /// ```
+    pub fn read(files: &[File], place: &Where) -> Result<Self, Error> {
+        let mut mistakes = Mistakes::default();
+        let mut said = Vec::with_capacity(files.len());
+        for file in files {
+            if file.text.len() > MAX_FILE {
+                mistakes.add(Source::new(&file.path, "").place(0), || {
+                    let long = file.text.len();
+                    let message = format!("{long} bytes; a file of rules has at most {MAX_FILE}");
+                    (message, Some("is it the right file?".to_owned()))
+                });
+                continue;
+            }
+            said.push(match file.form {
+                Form::Toml => toml::read(file, place, &mut mistakes),
+                Form::Settings => settings::read(file, place, &mut mistakes),
+            });
+        }
+        match mistakes.into_error() {
+            Some(error) => Err(error),
+            None => Ok(merge::merge(said, place)),
+        }
+    }
+}
+
+/// Limits of the runtime that files name. Nothing said leaves a limit as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Limits {
+    /// How long one attempt may take.
+    pub timeout: Option<Duration>,
+    /// How long a call may take in all.
+    pub deadline: Option<Duration>,
+    /// How long a person may think.
+    pub approval_timeout: Option<Duration>,
+    /// How long a check, a hook or a guard may take.
+    pub judge_timeout: Option<Duration>,
+    /// The largest result that is looked at, in bytes.
+    pub max_result: Option<usize>,
+    /// How many calls of one turn run at once.
+    pub concurrency: Option<usize>,
+}
+
+impl Limits {
+    /// Returns a configuration with these limits in place of its own.
+    #[must_use]
+    pub fn apply(&self, mut config: Config) -> Config {
+        config.timeout = self.timeout.unwrap_or(config.timeout);
+        config.deadline = self.deadline.unwrap_or(config.deadline);
+        config.approval_timeout = self.approval_timeout.unwrap_or(config.approval_timeout);
+        config.judge_timeout = self.judge_timeout.unwrap_or(config.judge_timeout);
+        config.max_result = self.max_result.unwrap_or(config.max_result);
+        config.max_concurrency = self.concurrency.unwrap_or(config.max_concurrency);
+        config
+    }
+
+    /// Returns these limits, and the other's where these say nothing.
+    fn or(self, other: Self) -> Self {
+        Self {
+            timeout: self.timeout.or(other.timeout),
+            deadline: self.deadline.or(other.deadline),
+            approval_timeout: self.approval_timeout.or(other.approval_timeout),
+            judge_timeout: self.judge_timeout.or(other.judge_timeout),
+            max_result: self.max_result.or(other.max_result),
+            concurrency: self.concurrency.or(other.concurrency),
+        }
+    }
+
+    /// Returns how many there are.
+    fn count(&self) -> usize {
+        let times = [self.timeout, self.deadline, self.approval_timeout, self.judge_timeout];
+        let numbers = [self.max_result, self.concurrency];
+        times.iter().flatten().count() + numbers.iter().flatten().count()
     }
 }
 
@@ -106,6 +223,54 @@ pub struct HookSpec {
     pub layer: Layer,
 }
 
+impl HookSpec {
+    /// The events that hooks are called for.
+    pub const EVENTS: &'static [&'static str] = &[
+        "PreToolUse",
+        "PostToolUse",
+        "PostToolUseFailure",
+        "PostToolBatch",
+        "PermissionRequest",
+        "PermissionDenied",
+        "SessionStart",
+        "SessionEnd",
+        "SubagentStart",
+        "SubagentStop",
+        "Elicitation",
+        "ElicitationResult",
+        "ConfigChange",
+        "Notification",
+    ];
+
+    /// Returns whether an event is about a call of one tool, so that `if` can be asked.
+    fn about_tools(event: &str) -> bool {
+        matches!(
+            event,
+            "PreToolUse"
+                | "PostToolUse"
+                | "PostToolUseFailure"
+                | "PermissionRequest"
+                | "PermissionDenied"
+        )
+    }
+
+    /// Makes a hook that is called at every such event, may take ten minutes as its protocol says,
+    /// and refuses what it cannot look at.
+    #[must_use]
+    pub fn new(event: impl Into<String>, handler: Handler) -> Self {
+        Self {
+            event: event.into(),
+            matcher: None,
+            only_if: None,
+            handler,
+            timeout: Duration::from_secs(600),
+            fails_closed: true,
+            place: Place::default(),
+            layer: Layer::Code,
+        }
+    }
+}
+
 /// What a hook calls.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -129,6 +294,3 @@ pub enum Handler {
     /// Anything else, kept as it is written and reported.
     Other(Value),
 }
-
-// The mode stands in the ground, next to the folders.
-const _: fn(&Setup) -> Mode = |setup| setup.ground.mode;

@@ -1,0 +1,266 @@
+//! What a `$` or a backtick begins. The value is unknown; the commands inside are read.
+
+use crate::{
+    Unparseable, no,
+    reader::Reader,
+    word::{Elem, Quote},
+};
+
+/// What ends an expression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// `))`
+    Brackets,
+    /// `))`, with `;` between expressions.
+    Loop,
+    /// `]`
+    Subscript,
+    /// `}`
+    Brace,
+}
+
+impl Reader<'_> {
+    /// Reads what follows a `$`.
+    pub(crate) fn dollar(
+        &mut self,
+        quote: Quote,
+        elems: &mut Vec<Elem>,
+    ) -> Result<(), Unparseable> {
+        match self.peek() {
+            Some('(') if self.ahead(1) == Some('(') => {
+                self.at += 2;
+                self.deeper(|this| this.arithmetic(Until::Brackets))?;
+            }
+            Some('(') => {
+                self.at += 1;
+                self.substitution()?;
+            }
+            Some('{') => {
+                self.at += 1;
+                self.deeper(|this| this.parameter(quote))?;
+            }
+            Some('\'') if quote == Quote::Nothing => {
+                self.at += 1;
+                return self.escaped(elems);
+            }
+            Some('"') if quote == Quote::Nothing => {
+                // The text may be replaced by a translation.
+                self.at += 1;
+                self.double(&mut Vec::new())?;
+            }
+            Some('[') => return no("`$[` is read differently by different shells"),
+            Some('\\') if self.ahead(1) == Some('\n') => {
+                return no("a line is continued within a word");
+            }
+            Some(c) if c.is_ascii_alphabetic() || c == '_' => {
+                while self.peek().is_some_and(|c| c.is_ascii_alphanumeric() || c == '_') {
+                    self.at += 1;
+                }
+                // Some shells take `$a[…]` for a subscript, others for the text after `$a`.
+                if (self.peek(), self.ahead(1)) == (Some('['), Some('$')) {
+                    return no("a subscript is computed");
+                }
+            }
+            Some('0'..='9' | '@' | '*' | '#' | '?' | '-' | '$' | '!') => self.at += 1,
+            _ => {
+                elems.push(Elem::Char('$', true));
+                return Ok(());
+            }
+        }
+        elems.push(Elem::Unknown);
+        Ok(())
+    }
+
+    /// Reads what follows a backtick, up to the next.
+    pub(crate) fn backticks(
+        &mut self,
+        quote: Quote,
+        elems: &mut Vec<Elem>,
+    ) -> Result<(), Unparseable> {
+        let mut text = String::new();
+        loop {
+            match self.next() {
+                None => return no("a backtick has no partner"),
+                Some('`') => break,
+                Some('\\') => match (self.next(), quote) {
+                    (None, _) => return no("a backtick has no partner"),
+                    (Some('"'), Quote::Here) => return no("a quote in backticks is odd"),
+                    (Some('"'), Quote::Double) => text.push('"'),
+                    (Some(c @ ('`' | '$' | '\\')), _) => text.push(c),
+                    (Some('\n'), _) => return no("a line is continued within backticks"),
+                    (Some(c), _) => text.extend(['\\', c]),
+                },
+                Some(c) => {
+                    if c == '\n' {
+                        self.quoted_newline()?;
+                    }
+                    text.push(c);
+                }
+            }
+        }
+        self.inner(&text, |inner| inner.script())?;
+        elems.push(Elem::Unknown);
+        Ok(())
+    }
+
+    /// Reads what follows `$'`: text with escapes.
+    fn escaped(&mut self, elems: &mut Vec<Elem>) -> Result<(), Unparseable> {
+        loop {
+            let c = match self.next() {
+                None => return no("a quote has no end"),
+                Some('\'') => return Ok(()),
+                Some('\\') => match self.next() {
+                    None => return no("a quote has no end"),
+                    Some('a') => '\u{7}',
+                    Some('b') => '\u{8}',
+                    Some('e' | 'E') => '\u{1b}',
+                    Some('f') => '\u{c}',
+                    Some('n') => '\n',
+                    Some('r') => '\r',
+                    Some('t') => '\t',
+                    Some('v') => '\u{b}',
+                    Some(c @ ('\\' | '\'' | '"' | '?')) => c,
+                    Some('x') => self.code(16, 2, 0x7f)?,
+                    Some('u') => self.code(16, 4, 0x10_ffff)?,
+                    Some('U') => self.code(16, 8, 0x10_ffff)?,
+                    Some('0'..='7') => {
+                        self.at -= 1;
+                        self.code(8, 3, 0x7f)?
+                    }
+                    // `\c`, a continued line, and what is no escape at all.
+                    Some(_) => return no("an escape is odd"),
+                },
+                Some('\n') => {
+                    self.quoted_newline()?;
+                    '\n'
+                }
+                Some(c) => c,
+            };
+            elems.push(Elem::Char(c, true));
+        }
+    }
+
+    /// Reads the number of a character.
+    fn code(&mut self, radix: u32, most: usize, highest: u32) -> Result<char, Unparseable> {
+        let mut code = None;
+        for _ in 0..most {
+            let Some(digit) = self.peek().and_then(|c| c.to_digit(radix)) else { break };
+            self.at += 1;
+            code = Some(code.unwrap_or(0_u32).saturating_mul(radix).saturating_add(digit));
+        }
+        // Zero ends the text in some shells, and bytes beyond ASCII make characters with others.
+        match code.filter(|n| (1..=highest).contains(n)).and_then(char::from_u32) {
+            Some(c) => Ok(c),
+            None => no("an escape is odd"),
+        }
+    }
+
+    /// Reads what follows `${`.
+    fn parameter(&mut self, quote: Quote) -> Result<(), Unparseable> {
+        let length = self.peek() == Some('#');
+        if length {
+            self.at += 1;
+            if self.peek() == Some('}') {
+                self.at += 1;
+                return Ok(());
+            }
+        }
+        match self.peek() {
+            Some(c) if c.is_ascii_alphanumeric() || c == '_' => {
+                while self.peek().is_some_and(|c| c.is_ascii_alphanumeric() || c == '_') {
+                    self.at += 1;
+                }
+            }
+            Some('@' | '*' | '?' | '$' | '-') => self.at += 1,
+            // `${!x}` names a variable by another one's value, `${ x; }` runs a command.
+            _ => return no("an expansion is odd"),
+        }
+        if self.peek() == Some('[') {
+            self.at += 1;
+            if matches!((self.peek(), self.ahead(1)), (Some('@' | '*'), Some(']'))) {
+                self.at += 2;
+            } else {
+                self.arithmetic(Until::Subscript)?;
+            }
+        }
+        match (self.next(), self.peek()) {
+            (Some('}'), _) => return Ok(()),
+            _ if length => return no("an expansion is odd"),
+            (Some(':'), Some('=')) | (Some('='), _) => self.found.sets = true,
+            (Some(':'), Some('-' | '?' | '+')) => {}
+            (Some(':'), _) => return self.arithmetic(Until::Brace),
+            (Some('-' | '?' | '+' | '#' | '%' | '/' | '^' | ','), _) => {}
+            // `${x@P}` runs what is in `x`.
+            _ => return no("an expansion is odd"),
+        }
+        self.alternative(quote)
+    }
+
+    /// Reads the word within `${x:-word}`.
+    fn alternative(&mut self, quote: Quote) -> Result<(), Unparseable> {
+        let mut unused = Vec::new();
+        loop {
+            match (self.peek(), self.ahead(1)) {
+                (Some('}'), _) => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                // Shells do not agree on these.
+                (Some('\''), _) if quote != Quote::Nothing => return no("a quote is odd here"),
+                (Some('"'), _) if quote == Quote::Here => return no("a quote is odd here"),
+                (Some('<' | '>'), Some('(')) | (Some('{'), _) => return self.unexpected(),
+                (Some('`' | '$'), _) if quote != Quote::Nothing => match self.next() {
+                    Some('$') => self.dollar(quote, &mut unused)?,
+                    _ => self.backticks(quote, &mut unused)?,
+                },
+                (Some('\n'), _) => {
+                    self.quoted_newline()?;
+                    self.at += 1;
+                }
+                _ => self.elem(&mut unused)?,
+            }
+        }
+    }
+
+    /// Reads an expression up to its end. Only what every shell reads as an expression is taken:
+    /// `$((ls); rm x)` is a command in disguise.
+    pub(crate) fn arithmetic(&mut self, until: Until) -> Result<(), Unparseable> {
+        let mut round = 0_usize;
+        let mut square = 0_usize;
+        let mut unused = Vec::new();
+        loop {
+            let Some(c) = self.next() else { return self.unexpected() };
+            match c {
+                ']' if until == Until::Subscript && square == 0 && round == 0 => return Ok(()),
+                '}' if until == Until::Brace && square == 0 && round == 0 => return Ok(()),
+                ')' if round == 0 => match until {
+                    Until::Brackets | Until::Loop if square == 0 => return self.take(')'),
+                    _ => return no("brackets do not match"),
+                },
+                '(' => round += 1,
+                ')' => round -= 1,
+                '[' => square += 1,
+                ']' if square > 0 => square -= 1,
+                ';' if until == Until::Loop && round == 0 => {}
+                '$' => {
+                    self.found.computes = true;
+                    self.dollar(Quote::Double, &mut unused)?;
+                }
+                '`' => {
+                    self.found.computes = true;
+                    self.backticks(Quote::Double, &mut unused)?;
+                }
+                '0'..='9' => {
+                    while self.peek().is_some_and(|c| c.is_ascii_alphanumeric() || c == '#') {
+                        self.at += 1;
+                    }
+                }
+                c if c.is_ascii_alphabetic() || c == '_' => self.found.computes = true,
+                '\n' => self.quoted_newline()?,
+                ' ' | '\t' | '+' | '-' | '*' | '/' | '%' | '<' | '>' | '=' | '!' | '&' | '|'
+                | '^' | '~' | '?' | ':' | ',' => {}
+                _ => return no("an expression is odd"),
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Looks at the whole script once more: what one command can do to the meaning of another.
+
+use crate::{Command, Piece, Script, Unparseable, Word, no, reader::Found};
+
+/// Builtins that give variables values which are not written in the script.
+const SETTERS: [&str; 12] = [
+    "read",
+    "declare",
+    "typeset",
+    "local",
+    "export",
+    "readonly",
+    "mapfile",
+    "readarray",
+    "getopts",
+    "eval",
+    "source",
+    ".",
+];
+
+/// Builtins that compute the subscripts in their arguments, so that text in them may run.
+const COMPUTING: [&str; 16] = [
+    "test",
+    "[",
+    "printf",
+    "read",
+    "unset",
+    "declare",
+    "typeset",
+    "local",
+    "export",
+    "readonly",
+    "let",
+    "mapfile",
+    "readarray",
+    "getopts",
+    "wait",
+    "integer",
+];
+
+/// Settles what was found.
+pub(crate) fn finish(found: Found) -> Result<Script, Unparseable> {
+    let Found { mut commands, functions, mut computes, mut sets, .. } = found;
+    let several = commands.len() > 1 || !functions.is_empty();
+    for command in &commands {
+        if command.assignments.iter().any(|a| is_run_by_shells(&a.name)) {
+            return no("it sets a variable that shells run");
+        }
+        let words = past_builtin(command);
+        let Some(first) = words.first() else { continue };
+        let name = first.literal();
+        sets |= name.is_none_or(|name| SETTERS.contains(&name)) || sets_by_option(words);
+        computes |= name == Some("let") || computes_a_name(words);
+        if name.is_some_and(|name| COMPUTING.contains(&name)) && words.iter().any(hides_a_command) {
+            return no("a subscript is computed");
+        }
+        if words.iter().any(|w| text_before_equals(w).is_some_and(is_run_by_shells)) {
+            return no("it sets a variable that shells run");
+        }
+        if several && redefines(words) {
+            return no("it gives a command another meaning");
+        }
+    }
+    // `x='a[$(rm y)]'; echo $((x))` runs `rm`: values are computed like the text itself.
+    if computes && sets {
+        return no("it computes with values that it makes itself, which may run commands");
+    }
+    for command in &mut commands {
+        let Some(first) = command.words.first_mut() else { continue };
+        if first.literal().is_some_and(|name| functions.iter().any(|f| f == name)) {
+            *first = Word::unknown();
+        }
+    }
+    Ok(Script { commands })
+}
+
+/// Returns whether text in a word would run if the word were computed.
+pub(crate) fn hides_a_command(word: &Word) -> bool {
+    word.pieces.iter().any(|piece| match piece {
+        Piece::Text(text) => text.contains('[') && text.contains(['$', '`']),
+        Piece::Unknown => false,
+    })
+}
+
+/// Returns the words of a command after `builtin` and `command`.
+fn past_builtin(command: &Command) -> &[Word] {
+    let mut words = &*command.words;
+    while let [first, rest @ ..] = words {
+        if !matches!(first.literal(), Some("builtin" | "command" | "-p" | "--")) {
+            break;
+        }
+        words = rest;
+    }
+    words
+}
+
+/// Returns whether a shell runs what this variable holds.
+fn is_run_by_shells(name: &str) -> bool {
+    matches!(name, "PS0" | "PS1" | "PS2" | "PS4" | "PROMPT_COMMAND" | "BASH_ENV" | "ENV")
+}
+
+fn text_before_equals(word: &Word) -> Option<&str> {
+    match word.pieces.first() {
+        Some(Piece::Text(text)) => text.split_once('=').map(|(name, _)| name.trim_end_matches('+')),
+        _ => None,
+    }
+}
+
+/// Returns whether a command can change what a later command word means.
+fn redefines(words: &[Word]) -> bool {
+    match words.first().and_then(Word::literal) {
+        Some("alias" | "enable") => words.len() > 1,
+        Some("hash") => words.iter().any(|w| w.literal().is_none_or(|t| t.starts_with("-p"))),
+        _ => false,
+    }
+}
+
+/// Returns whether a command sets a variable only when it is told to: `printf -v x`, `set -- x`.
+fn sets_by_option(words: &[Word]) -> bool {
+    let [first, rest @ ..] = words else { return false };
+    match first.literal() {
+        Some("printf") => {
+            rest.first().is_some_and(|w| w.literal().is_none_or(|t| t.starts_with("-v")))
+        }
+        Some("set") => {
+            rest.iter().any(|w| w.literal().is_none_or(|t| t == "--" || !t.starts_with(['-', '+'])))
+        }
+        _ => false,
+    }
+}
+
+/// Returns whether a command takes a name that is not known, and so computes its subscript; or makes
+/// a variable whose values are computed.
+fn computes_a_name(words: &[Word]) -> bool {
+    let [first, rest @ ..] = words else { return false };
+    let unknown = |w: &Word| w.pieces.first() == Some(&Piece::Unknown);
+    let option = |letter: char| {
+        move |w: &Word| w.literal().is_some_and(|t| t.starts_with('-') && t.contains(letter))
+    };
+    match first.literal() {
+        Some("test" | "[") => {
+            rest.iter().any(|w| matches!(w.literal(), Some("-v" | "-R")))
+                && rest.iter().any(unknown)
+        }
+        Some("printf") => rest.first().is_some_and(option('v')) && rest.get(1).is_some_and(unknown),
+        Some("declare" | "typeset" | "local" | "export" | "readonly" | "integer") => {
+            rest.iter().any(unknown) || rest.iter().any(option('i'))
+        }
+        Some("unset" | "read" | "mapfile" | "readarray" | "getopts" | "wait") => {
+            rest.iter().any(unknown)
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,238 @@
+//! Simple commands: assignments, words, redirections.
+
+use crate::{
+    Assignment, Command, Redirect, RedirectKind, Unparseable, Word,
+    compound::{is_name, is_number},
+    no,
+    reader::{Pending, Reader, ends_word},
+    word::{Elem, settled},
+};
+
+/// Words that mean something else where a command may begin. After an assignment or a redirection
+/// they would be ordinary words, which nobody means.
+const RESERVED: [&str; 18] = [
+    "if", "then", "else", "elif", "fi", "while", "until", "do", "done", "for", "select", "case",
+    "esac", "function", "{", "}", "!", "[[",
+];
+
+impl Reader<'_> {
+    /// Reads a simple command.
+    pub(crate) fn simple(&mut self) -> Result<(), Unparseable> {
+        let slot = self.reserve()?;
+        let mut command = Command::default();
+        loop {
+            self.blanks()?;
+            if self.at_redirect()? {
+                self.redirect(slot, &mut command)?;
+                continue;
+            }
+            match (self.peek(), self.ahead(1)) {
+                (None | Some('\n' | ';' | '&' | '|' | ')' | '#'), _) => break,
+                (Some('('), _) => return self.definition(slot, &command),
+                _ => {}
+            }
+            let first = command.words.is_empty();
+            if first && !command.is_bare_of_all() {
+                let reserved = self.plain().is_some_and(|word| RESERVED.contains(&&*word));
+                if reserved {
+                    return self.unexpected();
+                }
+            }
+            let elems = self.elems(first)?;
+            match first.then(|| assignment(&elems)).transpose()?.flatten() {
+                Some(assignment) => {
+                    self.found.sets |= !is_number(assignment.value.literal());
+                    command.assignments.push(assignment);
+                }
+                None => command.words.push(settled(&elems)),
+            }
+            // `{name}>file` opens a descriptor of its own choice.
+            let braced = matches!(elems.first(), Some(Elem::Char('{', false)))
+                && matches!(elems.last(), Some(Elem::Char('}', false)));
+            if braced && matches!(self.peek(), Some('<' | '>')) {
+                return self.unexpected();
+            }
+        }
+        if command.is_bare_of_all() {
+            return self.unexpected();
+        }
+        self.place(slot, command);
+        Ok(())
+    }
+
+    /// Reads the brackets after the name of a function, and its body.
+    fn definition(&mut self, slot: usize, command: &Command) -> Result<(), Unparseable> {
+        let [word] = &*command.words else { return self.unexpected() };
+        let Some(name) = word.literal() else { return self.unexpected() };
+        if !command.assignments.is_empty() || !command.redirects.is_empty() {
+            return self.unexpected();
+        }
+        let name = name.to_owned();
+        self.take('(')?;
+        self.blanks()?;
+        self.take(')')?;
+        // The name itself starts nothing.
+        self.found.commands.truncate(slot);
+        self.function(name)
+    }
+
+    /// Reads the redirections after a compound command, as a command without words.
+    pub(crate) fn redirects_of_compound(&mut self) -> Result<(), Unparseable> {
+        self.blanks()?;
+        if !self.at_redirect()? {
+            return Ok(());
+        }
+        let slot = self.reserve()?;
+        let mut command = Command::default();
+        while self.at_redirect()? {
+            self.redirect(slot, &mut command)?;
+            self.blanks()?;
+        }
+        self.place(slot, command);
+        Ok(())
+    }
+
+    /// Returns whether a redirection comes next.
+    fn at_redirect(&self) -> Result<bool, Unparseable> {
+        let mut digits = 0;
+        while self.ahead(digits).is_some_and(|c| c.is_ascii_digit()) {
+            digits += 1;
+        }
+        match (self.ahead(digits), self.ahead(digits + 1)) {
+            (Some('<' | '>'), Some('(')) if digits > 0 => self.unexpected(),
+            (Some('<' | '>'), Some('(')) => Ok(false),
+            (Some('<' | '>'), _) => Ok(true),
+            (Some('&'), Some('>')) => Ok(digits == 0),
+            _ => Ok(false),
+        }
+    }
+
+    fn redirect(&mut self, slot: usize, command: &mut Command) -> Result<(), Unparseable> {
+        while self.peek().is_some_and(|c| c.is_ascii_digit()) {
+            self.at += 1;
+        }
+        let signs: String =
+            (0..3).map_while(|n| self.ahead(n)).take_while(|c| "<>&|-".contains(*c)).collect();
+        const SIGNS: [(&str, RedirectKind); 12] = [
+            ("<<<", RedirectKind::Here),
+            ("<<-", RedirectKind::Here),
+            ("&>>", RedirectKind::Write),
+            ("<<", RedirectKind::Here),
+            ("<>", RedirectKind::ReadWrite),
+            ("<&", RedirectKind::Duplicate),
+            (">&", RedirectKind::Duplicate),
+            (">>", RedirectKind::Write),
+            (">|", RedirectKind::Write),
+            ("&>", RedirectKind::Write),
+            ("<", RedirectKind::Read),
+            (">", RedirectKind::Write),
+        ];
+        let found = SIGNS.iter().find(|(sign, _)| signs.starts_with(sign));
+        let Some(&(sign, mut kind)) = found else { return self.unexpected() };
+        self.at += sign.len();
+        self.blanks()?;
+        if matches!(sign, "<<" | "<<-") {
+            let (end, literal) = self.here_end()?;
+            let strip_tabs = sign == "<<-";
+            let slot = (slot, command.redirects.len());
+            self.pending.push(Pending { end, strip_tabs, literal, slot });
+            command.redirects.push(Redirect { kind, target: Word::default() });
+            return Ok(());
+        }
+        let Some(target) = self.word()? else { return self.unexpected() };
+        if kind == RedirectKind::Duplicate {
+            let fd = target.literal().map(|t| t.strip_suffix('-').unwrap_or(t));
+            // `>&name` opens a file, and so may a name that is not known.
+            if !fd.is_some_and(|t| t.bytes().all(|b| b.is_ascii_digit())) {
+                kind = if sign == ">&" { RedirectKind::Write } else { RedirectKind::Read };
+            }
+        }
+        command.redirects.push(Redirect { kind, target });
+        Ok(())
+    }
+
+    /// Reads the word that ends a here-document, and whether it was quoted.
+    fn here_end(&mut self) -> Result<(String, bool), Unparseable> {
+        let mut end = String::new();
+        let mut quoted = false;
+        while let Some(c) = self.peek().filter(|c| !ends_word(*c)) {
+            self.at += 1;
+            match c {
+                '\'' | '"' => {
+                    quoted = true;
+                    loop {
+                        match self.next() {
+                            None | Some('\n') => return no("the end of a here-document is odd"),
+                            Some('$' | '`' | '\\') if c == '"' => {
+                                return no("the end of a here-document is odd");
+                            }
+                            Some(q) if q == c => break,
+                            Some(other) => end.push(other),
+                        }
+                    }
+                }
+                '\\' => {
+                    quoted = true;
+                    match self.next() {
+                        None | Some('\n') => return no("the end of a here-document is odd"),
+                        Some(c) => end.push(c),
+                    }
+                }
+                '$' | '`' => return no("the end of a here-document is odd"),
+                c => end.push(c),
+            }
+        }
+        if end.is_empty() || matches!(self.peek(), Some('(' | '<' | '>')) {
+            return no("the end of a here-document is odd");
+        }
+        Ok((end, quoted))
+    }
+}
+
+impl Command {
+    fn is_bare_of_all(&self) -> bool {
+        self.is_bare() && self.redirects.is_empty()
+    }
+}
+
+/// Returns the assignment that a word is, if it is one.
+fn assignment(elems: &[Elem]) -> Result<Option<Assignment>, Unparseable> {
+    let plain = |e: &Elem| match e {
+        Elem::Char(c, false) => Some(*c),
+        _ => None,
+    };
+    let name: String = elems
+        .iter()
+        .map_while(plain)
+        .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
+        .collect();
+    if !is_name(&name) {
+        return Ok(None);
+    }
+    let mut at = name.len();
+    if elems.get(at).and_then(plain) == Some('[') {
+        // A subscript is computed, and computing can run commands.
+        let close = elems.iter().skip(at).position(|e| plain(e) == Some(']')).map(|n| n + at);
+        let digits =
+            |range: &[Elem]| range.iter().all(|e| plain(e).is_some_and(|c| c.is_ascii_digit()));
+        let signs =
+            close.map(|c| (elems.get(c + 1).and_then(plain), elems.get(c + 2).and_then(plain)));
+        match (close, signs) {
+            (Some(close), Some((Some('='), _) | (Some('+'), Some('=')))) => {
+                if !elems.get(at + 1..close).is_some_and(digits) {
+                    return no("a subscript is computed");
+                }
+                at = close + 1;
+            }
+            _ => return Ok(None),
+        }
+    }
+    if elems.get(at).and_then(plain) == Some('+') {
+        at += 1;
+    }
+    if elems.get(at).and_then(plain) != Some('=') {
+        return Ok(None);
+    }
+    let value = settled(elems.get(at + 1..).unwrap_or_default());
+    Ok(Some(Assignment { name, value }))
+}

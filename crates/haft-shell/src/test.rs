@@ -1,0 +1,138 @@
+//! `[[ … ]]`: a condition. It starts nothing by itself, but its words may.
+
+use crate::{Command, Unparseable, Word, compound::is_number, no, reader::Reader, word::settled};
+
+const COMPARE: [&str; 6] = ["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
+const OTHER: [&str; 6] = ["=", "==", "!=", "-nt", "-ot", "-ef"];
+
+impl Reader<'_> {
+    /// Reads what follows `[[`, and lists it as a command of that name.
+    pub(crate) fn test(&mut self) -> Result<(), Unparseable> {
+        let slot = self.reserve()?;
+        let mut words = vec![Word::text("[[")];
+        self.any_of(&mut words)?;
+        self.lines()?;
+        self.expect("]]")?;
+        words.push(Word::text("]]"));
+        self.place(slot, Command { words, ..Command::default() });
+        Ok(())
+    }
+
+    fn lines(&mut self) -> Result<(), Unparseable> {
+        loop {
+            self.blanks()?;
+            if self.peek() != Some('\n') {
+                return Ok(());
+            }
+            self.quoted_newline()?;
+            self.at += 1;
+        }
+    }
+
+    fn any_of(&mut self, words: &mut Vec<Word>) -> Result<(), Unparseable> {
+        loop {
+            self.one(words)?;
+            self.lines()?;
+            match (self.peek(), self.ahead(1)) {
+                (Some('&'), Some('&')) => words.push(Word::text("&&")),
+                (Some('|'), Some('|')) => words.push(Word::text("||")),
+                _ => return Ok(()),
+            }
+            self.at += 2;
+        }
+    }
+
+    fn one(&mut self, words: &mut Vec<Word>) -> Result<(), Unparseable> {
+        self.lines()?;
+        while self.plain().as_deref() == Some("!") {
+            self.at += 1;
+            words.push(Word::text("!"));
+            self.lines()?;
+        }
+        if self.peek() == Some('(') {
+            self.at += 1;
+            words.push(Word::text("("));
+            self.deeper(|this| this.any_of(words))?;
+            self.lines()?;
+            self.take(')')?;
+            words.push(Word::text(")"));
+            return Ok(());
+        }
+        let plain = self.plain();
+        if plain.as_deref() == Some("]]") {
+            return self.unexpected();
+        }
+        let unary = plain.as_deref().filter(|w| is_unary(w)).map(str::to_owned);
+        let Some(first) = self.word()? else { return self.unexpected() };
+        words.push(first.clone());
+        self.blanks()?;
+        if let Some(sign) = unary {
+            let ends = matches!(self.plain().as_deref(), Some("]]"))
+                || matches!(self.peek(), None | Some('\n' | '&' | '|' | ')'));
+            if !ends {
+                let Some(word) = self.word()? else { return self.unexpected() };
+                if matches!(&*sign, "-v" | "-R") {
+                    self.computed(&word)?;
+                }
+                words.push(word);
+            }
+            return Ok(());
+        }
+        let sign = match (self.peek(), self.ahead(1)) {
+            (Some(c @ ('<' | '>')), Some(' ' | '\t')) => Some(c.to_string()),
+            _ => self.plain(),
+        };
+        let Some(sign) = sign else { return Ok(()) };
+        let compares = COMPARE.contains(&&*sign);
+        if !compares && !OTHER.contains(&&*sign) && !matches!(&*sign, "=~" | "<" | ">") {
+            return Ok(());
+        }
+        self.at += sign.len();
+        self.blanks()?;
+        let second = if sign == "=~" { self.expression()? } else { self.word()? };
+        let Some(second) = second else { return self.unexpected() };
+        if compares {
+            self.computed(&first)?;
+            self.computed(&second)?;
+        }
+        words.extend([Word::text(sign), second]);
+        Ok(())
+    }
+
+    /// Reads a regular expression: brackets and bars are characters of it.
+    fn expression(&mut self) -> Result<Option<Word>, Unparseable> {
+        let mut elems = Vec::new();
+        let mut open = 0_usize;
+        while let Some(c) = self.peek() {
+            match c {
+                '(' => open += 1,
+                ')' if open == 0 => break,
+                ')' => open -= 1,
+                '|' if open > 0 => {}
+                c if crate::reader::ends_word(c) => break,
+                _ => {}
+            }
+            self.elem(&mut elems)?;
+        }
+        if open > 0 {
+            return no("an expression is odd");
+        }
+        Ok(Some(settled(&elems)).filter(|_| !elems.is_empty()))
+    }
+
+    /// Takes note that a word is computed like an expression.
+    fn computed(&mut self, word: &Word) -> Result<(), Unparseable> {
+        if crate::finish::hides_a_command(word) {
+            return no("a subscript is computed");
+        }
+        self.found.computes |= !is_number(word.literal());
+        Ok(())
+    }
+}
+
+fn is_unary(word: &str) -> bool {
+    let mut chars = word.chars();
+    chars.next() == Some('-')
+        && chars.next().is_some_and(|c| "abcdefghknoprstuvwxzGLNORS".contains(c))
+        && chars.next().is_none()
+}

@@ -1,0 +1,147 @@
+//! Looks through commands that only start other commands.
+//!
+//! In: a simple command. Out: its views, itself first. What a wrapper would start is found with the
+//! table in `wrappers`; a text that a shell would read is read here. When that cannot be told, the
+//! view is a command whose word is not known.
+//!
+//! INVARIANT: at most [`MOST_VIEWS`] views; a wrapper beyond that gives an unknown one.
+
+use crate::{
+    Command, Piece, RedirectKind, Word,
+    wrappers::{self, Inner},
+};
+
+/// No more views are made of one command.
+const MOST_VIEWS: usize = 64;
+
+/// How far wrappers are looked through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Wrappers {
+    /// Those that change nothing about what is run: `timeout time nice nohup stdbuf command builtin
+    /// noglob`, and `xargs` without options.
+    Harmless,
+    /// All that are known: `sudo`, `env`, `sh -c`, `find -exec`, `ssh`, `git -C`, …, and paths of
+    /// programs.
+    All,
+}
+
+/// A view of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unwrapped {
+    /// The command as it would be started.
+    pub command: Command,
+    /// Which word of the outermost command starts it, where it is simply the rest of that command.
+    pub at: Option<usize>,
+}
+
+/// Returns the views of a command.
+pub(crate) fn unwrapped(command: &Command, how: Wrappers) -> Vec<Unwrapped> {
+    let mut views = vec![Unwrapped { command: command.clone(), at: Some(0) }];
+    let mut next = 0;
+    // A queue rather than recursion: a wrapper in a wrapper only makes it longer.
+    while let Some(view) = views.get(next) {
+        next += 1;
+        let found = inside(view, how);
+        if views.len() + found.len() > MOST_VIEWS {
+            views.push(opaque());
+            return views;
+        }
+        views.extend(found);
+    }
+    views
+}
+
+fn opaque() -> Unwrapped {
+    Unwrapped { command: Command { words: vec![Word::unknown()], ..Command::default() }, at: None }
+}
+
+/// Returns what a command starts.
+fn inside(view: &Unwrapped, how: Wrappers) -> Vec<Unwrapped> {
+    let command = &view.command;
+    let Some(name) = command.words.first().and_then(Word::literal) else { return Vec::new() };
+    if how == Wrappers::All && name.contains('/') {
+        // `/usr/bin/rm` is `rm`. Only for what restricts: `./ls` need not be `ls`.
+        let Some(base) = name.rsplit('/').next().filter(|base| !base.is_empty()) else {
+            return Vec::new();
+        };
+        let mut command = command.clone();
+        if let Some(first) = command.words.first_mut() {
+            *first = Word::text(base);
+        }
+        return vec![Unwrapped { command, at: None }];
+    }
+    let found = wrappers::inner(name, command, how);
+    found.into_iter().flat_map(|inner| started(inner, view)).collect()
+}
+
+/// Turns what a wrapper starts into views.
+fn started(inner: Inner, outer: &Unwrapped) -> Vec<Unwrapped> {
+    match inner {
+        Inner::Rest(from) => {
+            let words = outer.command.words.get(from..).unwrap_or_default().to_vec();
+            if words.is_empty() {
+                return Vec::new();
+            }
+            let at = outer.at.map(|at| at + from);
+            let redirects = outer.command.redirects.clone();
+            vec![Unwrapped { command: Command { words, redirects, ..Command::default() }, at }]
+        }
+        Inner::Words(words, at) => {
+            let at = outer.at.zip(at).map(|(outer, from)| outer + from);
+            vec![Unwrapped { command: Command { words, ..Command::default() }, at }]
+        }
+        Inner::Text(words) => {
+            let mut text = String::new();
+            for word in &words {
+                if !text.is_empty() {
+                    text.push(' ');
+                }
+                let Some(word) = word.literal() else { return vec![opaque()] };
+                text.push_str(word);
+            }
+            match crate::parse(&text) {
+                Ok(script) => script
+                    .commands
+                    .into_iter()
+                    .map(|command| Unwrapped { command, at: None })
+                    .collect(),
+                Err(_) => vec![opaque()],
+            }
+        }
+        Inner::Input => {
+            // A shell that reads its commands from its input.
+            let last = outer.command.redirects.iter().rev().find(|r| {
+                matches!(r.kind, RedirectKind::Here | RedirectKind::Read | RedirectKind::ReadWrite)
+            });
+            match last {
+                Some(here) if here.kind == RedirectKind::Here => {
+                    started(Inner::Text(vec![here.target.clone()]), outer)
+                }
+                _ => vec![opaque()],
+            }
+        }
+        Inner::Opaque => vec![opaque()],
+    }
+}
+
+/// Returns a word in which every occurrence of a text is unknown.
+pub(crate) fn replaced(word: &Word, text: &str) -> Word {
+    let mut pieces = Vec::new();
+    for piece in &word.pieces {
+        match piece {
+            Piece::Text(whole) if !text.is_empty() => {
+                for (n, part) in whole.split(text).enumerate() {
+                    if n > 0 {
+                        pieces.push(Piece::Unknown);
+                    }
+                    if !part.is_empty() {
+                        pieces.push(Piece::Text(part.to_owned()));
+                    }
+                }
+            }
+            piece => pieces.push(piece.clone()),
+        }
+    }
+    pieces.dedup_by(|a, b| *a == Piece::Unknown && *b == Piece::Unknown);
+    Word { pieces }
+}

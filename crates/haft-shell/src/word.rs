@@ -1,0 +1,235 @@
+//! Words: quotes are taken away, and what only a running shell knows becomes unknown.
+
+use crate::{Piece, Unparseable, Word, no, reader::Reader};
+
+/// A character of a word, and whether it was quoted; or something unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Elem {
+    Char(char, bool),
+    Unknown,
+}
+
+/// What stands around something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Quote {
+    Nothing,
+    Double,
+    Here,
+}
+
+impl Reader<'_> {
+    /// Reads a word, if one comes next.
+    pub(crate) fn word(&mut self) -> Result<Option<Word>, Unparseable> {
+        let here = self.at;
+        let elems = self.elems(false)?;
+        Ok((self.at > here).then(|| settled(&elems)))
+    }
+
+    /// Reads the characters of a word. Where an assignment may stand, so may a list in brackets.
+    pub(crate) fn elems(&mut self, may_assign: bool) -> Result<Vec<Elem>, Unparseable> {
+        let mut elems = Vec::new();
+        while let Some(c) = self.peek() {
+            match c {
+                '<' | '>' if self.ahead(1) == Some('(') => {
+                    if !elems.is_empty() {
+                        return self.unexpected();
+                    }
+                    self.at += 2;
+                    self.substitution()?;
+                    elems.push(Elem::Unknown);
+                }
+                '(' if may_assign && ends_in_assignment(&elems) => {
+                    self.at += 1;
+                    self.array()?;
+                    elems.push(Elem::Unknown);
+                    break;
+                }
+                c if crate::reader::ends_word(c) => break,
+                _ => self.elem(&mut elems)?,
+            }
+        }
+        Ok(elems)
+    }
+
+    /// Reads one character, quote or expansion of a word.
+    pub(crate) fn elem(&mut self, elems: &mut Vec<Elem>) -> Result<(), Unparseable> {
+        match self.next() {
+            None => return self.unexpected(),
+            Some('\\') => match self.next() {
+                None => return no("it ends in a backslash"),
+                Some('\n') => return no("a line is continued within a word"),
+                Some(c) => elems.push(Elem::Char(c, true)),
+            },
+            Some('\'') => self.single(elems)?,
+            Some('"') => self.double(elems)?,
+            Some('`') => self.backticks(Quote::Nothing, elems)?,
+            Some('$') => self.dollar(Quote::Nothing, elems)?,
+            Some(c) => elems.push(Elem::Char(c, false)),
+        }
+        Ok(())
+    }
+
+    fn single(&mut self, elems: &mut Vec<Elem>) -> Result<(), Unparseable> {
+        loop {
+            match self.next() {
+                None => return no("a quote has no end"),
+                Some('\'') => break,
+                Some(c) => {
+                    if c == '\n' {
+                        self.quoted_newline()?;
+                    }
+                    elems.push(Elem::Char(c, true));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what follows a `"`, up to the next.
+    pub(crate) fn double(&mut self, elems: &mut Vec<Elem>) -> Result<(), Unparseable> {
+        loop {
+            match self.next() {
+                None => return no("a quote has no end"),
+                Some('"') => return Ok(()),
+                Some(c) => self.quoted(c, Quote::Double, elems)?,
+            }
+        }
+    }
+
+    /// Reads the text of a here-document whose end was not quoted.
+    pub(crate) fn here_text(&mut self) -> Result<Word, Unparseable> {
+        let mut elems = Vec::new();
+        while let Some(c) = self.next() {
+            self.quoted(c, Quote::Here, &mut elems)?;
+        }
+        Ok(settled(&elems))
+    }
+
+    fn quoted(&mut self, c: char, quote: Quote, elems: &mut Vec<Elem>) -> Result<(), Unparseable> {
+        match c {
+            '\\' => match self.peek() {
+                Some('\n') => return no("a line is continued within a quote"),
+                Some(c @ ('$' | '`' | '\\')) => {
+                    self.at += 1;
+                    elems.push(Elem::Char(c, true));
+                }
+                Some('"') if quote == Quote::Double => {
+                    self.at += 1;
+                    elems.push(Elem::Char('"', true));
+                }
+                _ => elems.push(Elem::Char('\\', true)),
+            },
+            '`' => self.backticks(quote, elems)?,
+            '$' => self.dollar(quote, elems)?,
+            c => {
+                if c == '\n' {
+                    self.quoted_newline()?;
+                }
+                elems.push(Elem::Char(c, true));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the words of a list in brackets.
+    fn array(&mut self) -> Result<(), Unparseable> {
+        self.found.sets = true;
+        loop {
+            self.blanks()?;
+            match self.peek() {
+                Some(')') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some('\n' | '#') => {
+                    self.quoted_newline()?;
+                    self.blank_lines()?;
+                }
+                // A subscript is computed, and computing can run commands.
+                Some('[') => return no("a subscript is computed"),
+                _ => {
+                    if self.word()?.is_none() {
+                        return self.unexpected();
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns whether this is `name=` or `name+=` and nothing more.
+fn ends_in_assignment(elems: &[Elem]) -> bool {
+    let mut text = String::new();
+    for elem in elems {
+        match elem {
+            Elem::Char(c, false) => text.push(*c),
+            _ => return false,
+        }
+    }
+    let name = text.strip_suffix('=').map(|t| t.strip_suffix('+').unwrap_or(t));
+    name.is_some_and(crate::compound::is_name)
+}
+
+/// Turns the characters of a word into pieces. What a shell would expand is unknown, and so is
+/// everything that could be part of it.
+pub(crate) fn settled(elems: &[Elem]) -> Word {
+    let mut elems = elems.to_vec();
+    let plain = |e: Option<&Elem>| match e {
+        Some(Elem::Char(c, false)) => Some(*c),
+        _ => None,
+    };
+    let first = |elems: &[Elem], c: char| elems.iter().position(|e| plain(Some(e)) == Some(c));
+    let last = |elems: &[Elem], c: char| elems.iter().rposition(|e| plain(Some(e)) == Some(c));
+    // A brace list: `{a,b}`, `{1..3}`.
+    if let (Some(open), Some(close)) = (first(&elems, '{'), last(&elems, '}')) {
+        let within = elems.get(open..close).unwrap_or_default();
+        let comma = first(within, ',').is_some();
+        let dots = within.windows(2).any(|w| w.iter().all(|e| plain(Some(e)) == Some('.')));
+        if comma || dots {
+            hide(&mut elems, open, close + 1);
+        }
+    }
+    // A set of characters: `[ab]`. What is not known may hold its end.
+    if let Some(open) = first(&elems, '[') {
+        let rest = elems.get(open..).unwrap_or_default();
+        if rest.contains(&Elem::Unknown) {
+            let all = elems.len();
+            hide(&mut elems, open, all);
+        } else if let Some(close) = last(&elems, ']').filter(|close| *close > open) {
+            hide(&mut elems, open, close + 1);
+        }
+    }
+    // A home: `~`, `~name`, `x=~`, `a:~`. A path of a program in some shells: `=name`.
+    let mut at = 0;
+    while at < elems.len() {
+        let here = plain(elems.get(at));
+        let before = at.checked_sub(1).map(|n| elems.get(n).copied());
+        let opens = matches!(before, None | Some(Some(Elem::Char('=' | ':', false))));
+        let next_starts_name = plain(elems.get(at + 1)).is_some_and(|c| c.is_ascii_alphabetic());
+        if opens && here == Some('~') {
+            let rest = elems.get(at..).unwrap_or_default();
+            let end = rest.iter().position(|e| matches!(e, Elem::Char('/' | ':', _)));
+            let end = end.map_or(elems.len(), |n| at + n);
+            hide(&mut elems, at, end);
+        } else if matches!(here, Some('*' | '?'))
+            || (at == 0 && here == Some('=') && next_starts_name)
+        {
+            hide(&mut elems, at, at + 1);
+        }
+        at += 1;
+    }
+    let mut word = Word::default();
+    for elem in elems {
+        match (elem, word.pieces.last_mut()) {
+            (Elem::Char(c, _), Some(Piece::Text(text))) => text.push(c),
+            (Elem::Char(c, _), _) => word.pieces.push(Piece::Text(c.to_string())),
+            (Elem::Unknown, Some(Piece::Unknown)) => {}
+            (Elem::Unknown, _) => word.pieces.push(Piece::Unknown),
+        }
+    }
+    word
+}
+
+fn hide(elems: &mut Vec<Elem>, from: usize, to: usize) {
+    elems.splice(from..to, [Elem::Unknown]);
+}

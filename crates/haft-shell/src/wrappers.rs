@@ -1,0 +1,530 @@
+//! The table of commands that start other commands: their options, their operands, what follows.
+//!
+//! An option that is not in the table means that the rest cannot be told apart: is the next word its
+//! value, or the command? Then nothing is told.
+
+use crate::{Command, Word, Wrappers, unwrap::replaced};
+
+/// What a wrapper starts.
+pub(crate) enum Inner {
+    /// Its words from here on.
+    Rest(usize),
+    /// These words; where they are simply the rest, from which word on.
+    Words(Vec<Word>, Option<usize>),
+    /// Whatever these words say to a shell.
+    Text(Vec<Word>),
+    /// Whatever comes in through its input.
+    Input,
+    /// Something, but it cannot be told what.
+    Opaque,
+}
+
+/// The options of a wrapper.
+#[derive(Default, Clone, Copy)]
+struct Options {
+    /// One letter, no value.
+    flags: &'static str,
+    /// One letter, then a value.
+    valued: &'static str,
+    /// Long ones; with `=` at the end they take a value.
+    long: &'static [&'static str],
+    /// So many operands come before the command.
+    operands: usize,
+}
+
+/// What was given to a wrapper.
+struct Given<'c> {
+    /// Letters and long names, with their values.
+    options: Vec<(String, Option<&'c str>)>,
+    /// The first word after the operands.
+    rest: usize,
+}
+
+impl Given<'_> {
+    fn has(&self, names: &[&str]) -> bool {
+        self.options.iter().any(|(name, _)| names.contains(&&**name))
+    }
+}
+
+impl Options {
+    /// Reads the options of a command; nothing when one of them is not understood.
+    fn read<'c>(&self, words: &'c [Word]) -> Option<Given<'c>> {
+        let mut options = Vec::new();
+        let mut at = 1;
+        while let Some(word) = words.get(at) {
+            let word = word.literal()?;
+            if word == "--" {
+                at += 1;
+                break;
+            }
+            if let Some(long) = word.strip_prefix("--") {
+                let (name, attached) = match long.split_once('=') {
+                    Some((name, value)) => (name, Some(value)),
+                    None => (long, None),
+                };
+                let known = self.long.iter().find(|l| l.trim_end_matches('=') == name)?;
+                at += 1;
+                let value = match (known.ends_with('='), attached) {
+                    (true, None) => {
+                        at += 1;
+                        Some(words.get(at - 1)?.literal()?)
+                    }
+                    (_, attached) => attached,
+                };
+                options.push((name.to_owned(), value));
+                continue;
+            }
+            let Some(letters) = word.strip_prefix('-').filter(|l| !l.is_empty()) else { break };
+            at += 1;
+            for (n, letter) in letters.char_indices() {
+                if self.flags.contains(letter) {
+                    options.push((letter.to_string(), None));
+                } else if self.valued.contains(letter) {
+                    let attached = letters.get(n + letter.len_utf8()..).filter(|v| !v.is_empty());
+                    let value = match attached {
+                        Some(value) => value,
+                        None => {
+                            at += 1;
+                            words.get(at - 1)?.literal()?
+                        }
+                    };
+                    options.push((letter.to_string(), Some(value)));
+                    break;
+                } else {
+                    return None;
+                }
+            }
+        }
+        let end = at + self.operands;
+        let known = |range: &[Word]| range.iter().all(|w| !w.has_unknown());
+        words
+            .get(at..end.min(words.len()))
+            .is_some_and(known)
+            .then_some(Given { options, rest: end })
+    }
+}
+
+/// Returns the options of those that change nothing about what is run.
+fn harmless(name: &str) -> Option<Options> {
+    let none = Options::default();
+    Some(match name {
+        "timeout" => Options {
+            flags: "v",
+            valued: "ks",
+            long: &["foreground", "preserve-status", "verbose", "kill-after=", "signal="],
+            operands: 1,
+        },
+        "nice" => Options { valued: "n", long: &["adjustment="], ..none },
+        "stdbuf" => Options { valued: "ioe", long: &["input=", "output=", "error="], ..none },
+        "time" | "command" => Options { flags: "p", ..none },
+        "nohup" | "builtin" | "noglob" => none,
+        _ => return None,
+    })
+}
+
+/// Returns the options of those that start the rest of their words, but with other rights, in another
+/// place, or in another way.
+fn others(name: &str) -> Option<Options> {
+    let none = Options::default();
+    Some(match name {
+        "sudo" => Options {
+            flags: "AbEHiKklNnPSsVv",
+            valued: "CDghpRrTtUu",
+            long: &[
+                "askpass",
+                "background",
+                "preserve-env",
+                "set-home",
+                "login",
+                "shell",
+                "list",
+                "non-interactive",
+                "preserve-groups",
+                "stdin",
+                "validate",
+                "version",
+                "user=",
+                "group=",
+                "host=",
+                "prompt=",
+                "chdir=",
+                "chroot=",
+                "close-from=",
+                "role=",
+                "type=",
+                "other-user=",
+                "command-timeout=",
+                "reset-timestamp",
+                "remove-timestamp",
+            ],
+            ..none
+        },
+        "doas" => Options { flags: "Lns", valued: "Cu", ..none },
+        "env" => Options {
+            flags: "i0v",
+            valued: "uCS",
+            long: &[
+                "ignore-environment",
+                "null",
+                "unset=",
+                "chdir=",
+                "split-string=",
+                "debug",
+                "block-signal",
+                "default-signal",
+                "ignore-signal",
+            ],
+            ..none
+        },
+        "setsid" => Options { flags: "cfw", long: &["ctty", "fork", "wait"], ..none },
+        "ionice" => Options {
+            flags: "t",
+            valued: "cnpPu",
+            long: &["class=", "classdata=", "pid=", "pgid=", "uid=", "ignore"],
+            ..none
+        },
+        "flock" => Options {
+            flags: "sxenuoFv",
+            valued: "wE",
+            long: &[
+                "shared",
+                "exclusive",
+                "nonblock",
+                "nb",
+                "unlock",
+                "close",
+                "no-fork",
+                "verbose",
+                "timeout=",
+                "wait=",
+                "conflict-exit-code=",
+            ],
+            operands: 1,
+        },
+        "watch" => Options {
+            flags: "bcCdegprtwx",
+            valued: "nqs",
+            long: &[
+                "beep",
+                "color",
+                "no-color",
+                "differences",
+                "errexit",
+                "chgexit",
+                "precise",
+                "no-rerun",
+                "no-title",
+                "no-wrap",
+                "exec",
+                "interval=",
+                "equexit=",
+            ],
+            ..none
+        },
+        "exec" => Options { flags: "cl", valued: "a", ..none },
+        "xargs" => Options {
+            flags: "0rtpxo",
+            valued: "nPILsdaE",
+            long: &[
+                "null",
+                "no-run-if-empty",
+                "verbose",
+                "interactive",
+                "exit",
+                "open-tty",
+                "max-args=",
+                "max-procs=",
+                "replace",
+                "max-lines",
+                "max-chars=",
+                "delimiter=",
+                "arg-file=",
+                "eof",
+            ],
+            ..none
+        },
+        "su" => Options {
+            flags: "lmpfP",
+            valued: "cgGsw",
+            long: &["login", "preserve-environment", "command=", "shell=", "group=", "fast"],
+            ..none
+        },
+        "ssh" => Options {
+            flags: "46AaCfGgKkMNnqsTtVvXxYy",
+            valued: "BbcDEeFIiJLlmOopQRSWw",
+            operands: 1,
+            ..none
+        },
+        "git" => Options {
+            flags: "pPhv",
+            valued: "cC",
+            long: &[
+                "git-dir=",
+                "work-tree=",
+                "namespace=",
+                "exec-path",
+                "paginate",
+                "no-pager",
+                "bare",
+                "no-replace-objects",
+                "literal-pathspecs",
+                "glob-pathspecs",
+                "noglob-pathspecs",
+                "icase-pathspecs",
+                "no-optional-locks",
+                "config-env=",
+                "super-prefix=",
+                "version",
+                "help",
+                "attr-source=",
+                "no-lazy-fetch",
+                "no-advice",
+            ],
+            ..none
+        },
+        _ => return None,
+    })
+}
+
+/// Returns what a command of this name starts.
+pub(crate) fn inner(name: &str, command: &Command, how: Wrappers) -> Vec<Inner> {
+    let words = &*command.words;
+    if let Some(options) = harmless(name) {
+        let word = |n: usize| words.get(n).and_then(Word::literal);
+        if name == "command" && matches!(word(1), Some("-v" | "-V" | "-pv" | "-pV")) {
+            return Vec::new(); // asks where a command is, and starts nothing
+        }
+        let digits = |t: &str| t.strip_prefix('-').is_some_and(|t| is_digits(t));
+        if name == "nice" && word(1).is_some_and(digits) {
+            return vec![Inner::Rest(2)];
+        }
+        return match options.read(words) {
+            Some(given) => vec![Inner::Rest(given.rest)],
+            None => vec![Inner::Opaque],
+        };
+    }
+    let flagless = words.get(1).is_some_and(|w| w.literal().is_some_and(|t| !t.starts_with('-')));
+    if name == "xargs" && flagless {
+        return vec![fed(words, 1, None)];
+    }
+    match how {
+        Wrappers::All => any(name, words),
+        Wrappers::Harmless if name == "xargs" => vec![Inner::Opaque],
+        Wrappers::Harmless => Vec::new(),
+    }
+}
+
+fn any(name: &str, words: &[Word]) -> Vec<Inner> {
+    match name {
+        "sh" | "bash" | "zsh" | "dash" | "ksh" | "ash" | "mksh" | "rbash" => return shell(words),
+        "eval" => {
+            let skip = words.get(1).is_some_and(|w| w.literal() == Some("--"));
+            return vec![Inner::Text(from(words, if skip { 2 } else { 1 }))];
+        }
+        "trap" => {
+            let skip = words.get(1).is_some_and(|w| w.literal() == Some("--"));
+            return match words.get(if skip { 2 } else { 1 }) {
+                Some(word) if words.len() > 2 && word.literal() != Some("-") => {
+                    vec![Inner::Text(vec![word.clone()])]
+                }
+                _ => Vec::new(),
+            };
+        }
+        "find" => return find(words),
+        "busybox" | "toybox" if words.len() > 1 => return vec![Inner::Rest(1)],
+        _ => {}
+    }
+    let Some(options) = others(name) else { return Vec::new() };
+    let Some(given) = options.read(words) else { return vec![Inner::Opaque] };
+    let rest = given.rest;
+    let is_left = rest < words.len();
+    let text = |n: usize| words.get(n).and_then(Word::literal);
+    match name {
+        "sudo" | "doas" => {
+            let rest = past_assignments(words, rest);
+            let shell = given.has(&["i", "s", "login", "shell"]);
+            match (rest < words.len(), shell) {
+                (true, _) => vec![Inner::Rest(rest)],
+                (false, true) => vec![Inner::Input],
+                (false, false) => Vec::new(),
+            }
+        }
+        "env" => {
+            let split = given.options.iter().find(|(n, _)| n == "S" || n == "split-string");
+            let dash = usize::from(text(rest) == Some("-"));
+            match split {
+                Some((_, value)) => {
+                    let mut all = vec![Word::text(value.unwrap_or_default())];
+                    all.extend(from(words, rest));
+                    vec![Inner::Text(all)]
+                }
+                None => vec![Inner::Rest(past_assignments(words, rest + dash))],
+            }
+        }
+        "xargs" => {
+            let mark = given.options.iter().rev().find(|(n, _)| n == "I" || n == "replace");
+            let mark = mark.map(|(_, value)| value.unwrap_or("{}"));
+            if is_left { vec![fed(words, rest, mark)] } else { Vec::new() }
+        }
+        "watch" if !given.has(&["x", "exec"]) && is_left => vec![Inner::Text(from(words, rest))],
+        "flock" if matches!(text(rest), Some("-c" | "--command")) => {
+            vec![Inner::Text(from(words, rest + 1))]
+        }
+        "su" => {
+            let command = given.options.iter().find(|(n, _)| n == "c" || n == "command");
+            match command {
+                Some((_, value)) => vec![Inner::Text(vec![Word::text(value.unwrap_or_default())])],
+                None => vec![Inner::Input],
+            }
+        }
+        "ssh" => {
+            let mut found = Vec::new();
+            let local = |value: &str| {
+                let value = value.to_ascii_lowercase();
+                value.contains("command") || value.contains("match")
+            };
+            if given.options.iter().any(|(n, v)| n == "o" && v.is_some_and(local)) {
+                found.push(Inner::Opaque);
+            }
+            // Options may stand after the host too; then the command is not told apart from them.
+            match text(rest) {
+                Some(word) if word.starts_with('-') => found.push(Inner::Opaque),
+                _ if is_left => found.push(Inner::Text(from(words, rest))),
+                _ => {}
+            }
+            found
+        }
+        "git" => {
+            let mut found = Vec::new();
+            let set = |(n, _): &&(String, Option<&str>)| n == "c" || n == "config-env";
+            if given.options.iter().filter(set).any(|(_, v)| v.is_some_and(runs)) {
+                found.push(Inner::Opaque);
+            }
+            if rest > 1 && is_left {
+                let mut all = vec![Word::text("git")];
+                all.extend(from(words, rest));
+                found.push(Inner::Words(all, None));
+            }
+            found
+        }
+        _ => vec![Inner::Rest(rest)],
+    }
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+fn from(words: &[Word], at: usize) -> Vec<Word> {
+    words.get(at..).unwrap_or_default().to_vec()
+}
+
+/// Returns the first word from here on that is no `NAME=value`.
+fn past_assignments(words: &[Word], mut at: usize) -> usize {
+    let assigns = |word: &Word| match word.pieces.first() {
+        Some(crate::Piece::Text(text)) => {
+            text.split_once('=').is_some_and(|(name, _)| !name.is_empty() && !name.contains('/'))
+        }
+        _ => false,
+    };
+    while words.get(at).is_some_and(assigns) {
+        at += 1;
+    }
+    at
+}
+
+/// Returns a command that gets more words than are written: at its end, or where the mark stands.
+fn fed(words: &[Word], at: usize, mark: Option<&str>) -> Inner {
+    let mut words = from(words, at);
+    match mark {
+        Some(mark) => words.iter_mut().for_each(|w| *w = replaced(w, mark)),
+        None => words.push(Word::unknown()),
+    }
+    Inner::Words(words, Some(at))
+}
+
+/// Returns whether a setting of git names something that git runs.
+fn runs(setting: &str) -> bool {
+    const RUN: [&str; 12] = [
+        "alias.",
+        "command",
+        "pager",
+        "editor",
+        "hookspath",
+        "fsmonitor",
+        "textconv",
+        "program",
+        "helper",
+        "proxy",
+        "driver",
+        "tool",
+    ];
+    let key = setting.split('=').next().unwrap_or_default().to_ascii_lowercase();
+    RUN.iter().any(|part| key.contains(part))
+}
+
+/// Returns what a shell is told to run.
+fn shell(words: &[Word]) -> Vec<Inner> {
+    let (mut command, mut input) = (false, false);
+    let mut at = 1;
+    while let Some(word) = words.get(at) {
+        let Some(word) = word.literal() else { return vec![Inner::Opaque] };
+        match word {
+            "--" => {
+                at += 1;
+                break;
+            }
+            "--rcfile" | "--init-file" => at += 1,
+            "--norc" | "--noprofile" | "--login" | "--posix" | "--verbose" | "--restricted" => {}
+            long if long.starts_with("--") => return vec![Inner::Opaque],
+            "-" => {
+                at += 1;
+                break;
+            }
+            word if word.starts_with(['-', '+']) => {
+                let letters = word.get(1..).unwrap_or_default();
+                command |= word.starts_with('-') && letters.contains('c');
+                input |= word.starts_with('-') && letters.contains('s');
+                // Each of these takes the next word.
+                at += letters.matches(['o', 'O']).count();
+            }
+            _ => break,
+        }
+        at += 1;
+    }
+    match words.get(at) {
+        Some(text) if command => vec![Inner::Text(vec![text.clone()])],
+        None if command => vec![Inner::Opaque],
+        None => vec![Inner::Input],
+        Some(_) if input => vec![Inner::Input],
+        Some(file) => match file.literal() {
+            None => vec![Inner::Opaque],
+            Some("/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0") => vec![Inner::Input],
+            Some(_) => Vec::new(),
+        },
+    }
+}
+
+/// Returns what `find` is told to run.
+fn find(words: &[Word]) -> Vec<Inner> {
+    let mut found = Vec::new();
+    let mut at = 1;
+    while let Some(word) = words.get(at) {
+        at += 1;
+        let runs = matches!(word.literal(), Some("-exec" | "-execdir" | "-ok" | "-okdir"));
+        if *word == Word::unknown() {
+            found.push(Inner::Opaque);
+        }
+        if !runs {
+            continue;
+        }
+        let rest = words.get(at..).unwrap_or_default();
+        let end = rest.iter().position(|w| matches!(w.literal(), Some(";" | "+")));
+        let inner = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
+        at += inner.len();
+        if !inner.is_empty() {
+            found.push(Inner::Words(inner.iter().map(|w| replaced(w, "{}")).collect(), None));
+        }
+    }
+    found
+}

@@ -1,0 +1,135 @@
+//! Bounds, and promises about every text.
+
+use haft_shell::{DEEPEST, MOST_CHARACTERS, MOST_COMMANDS, Wrappers, parse};
+use proptest::prelude::*;
+
+#[test]
+fn nothing_nests_so_deep_that_the_stack_ends() {
+    let open = [
+        "(",
+        "( ",
+        "{ ",
+        "$(",
+        "$((",
+        "\"$(",
+        "`",
+        "\\`",
+        "${a:-",
+        "\"${a:-",
+        "[[ ( ",
+        "if ",
+        "[",
+        "'",
+        "while ",
+        "f() {",
+        "case x in a) ",
+        "<(",
+        "! ",
+        "((",
+        "sh -c '",
+        "a=(",
+        "$'",
+        "{a,",
+        "eval ",
+    ];
+    for open in open {
+        // Too long, and as long as is read at all.
+        for count in [100_000, MOST_CHARACTERS / open.len(), 300, DEEPEST, DEEPEST + 1] {
+            let text = open.repeat(count);
+            let _ = parse(&text);
+            let _ = parse(&format!("ls {text}"));
+        }
+    }
+}
+
+#[test]
+fn the_limits_are_where_they_are_said_to_be() {
+    let nested = |n: usize| format!("{}ls{}", "( ".repeat(n), " )".repeat(n));
+    assert!(parse(&nested(DEEPEST)).is_ok());
+    assert!(parse(&nested(DEEPEST + 1)).unwrap_err().why.contains("deeper"));
+    assert_eq!(parse(&"ls;".repeat(MOST_COMMANDS)).unwrap().commands.len(), MOST_COMMANDS);
+    assert!(parse(&"ls;".repeat(MOST_COMMANDS + 1)).unwrap_err().why.contains("more than"));
+    assert!(parse(&format!("echo {}", "x".repeat(MOST_CHARACTERS - 5))).is_ok());
+    assert!(parse(&format!("echo {}", "x".repeat(MOST_CHARACTERS))).is_err());
+    assert_eq!(parse("").unwrap().commands, [], "nothing is a script of no commands");
+}
+
+#[test]
+fn wrappers_in_wrappers_end_in_something_unknown() {
+    let text = format!("{} rm x", "nohup ".repeat(1000));
+    let views = parse(&text).unwrap().commands[0].unwrapped(Wrappers::All);
+    assert!(views.len() < 100, "{}", views.len());
+    assert!(views.last().unwrap().command.words[0].has_unknown());
+}
+
+/// Texts out of the pieces that shells are made of.
+fn shellish() -> impl Strategy<Value = String> {
+    let pieces = prop::sample::select(vec![
+        "ls", "rm", "x", " ", " ", " ", "\n", ";", "&", "&&", "|", "||", "(", ")", "{", "}", "$",
+        "$(", "${", "$((", "))", "`", "'", "\"", "\\", "<", ">", "<<", "<<E\n", "E\n", "if ",
+        "then ", "fi", "for ", "in ", "do ", "done", "case ", "esac", ";;", "[[ ", " ]]", "=",
+        "a=", "*", "?", "[", "]", "~", "#", "!", "-c", "sh ", "sudo ", "2>&1", "é",
+    ]);
+    prop::collection::vec(pieces, 0..40).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(text in any::<String>()) {
+        let _ = parse(&text);
+    }
+
+    #[test]
+    fn no_shell_like_text_panics_and_all_views_are_bounded(text in shellish()) {
+        if let Ok(script) = parse(&text) {
+            prop_assert!(script.commands.len() <= MOST_COMMANDS);
+            for command in script.commands {
+                prop_assert!(command.unwrapped(Wrappers::All).len() <= 65);
+                prop_assert!(command.unwrapped(Wrappers::Harmless).len() <= 65);
+            }
+        }
+    }
+
+    #[test]
+    fn two_scripts_joined_list_the_commands_of_both(
+        index in 0..PARTS.len(), other in 0..PARTS.len(),
+    ) {
+        let (one, two) = (PARTS[index], PARTS[other]);
+        let mut wanted = parse(one).unwrap().commands;
+        wanted.extend(parse(two).unwrap().commands);
+        for join in ["; ", "\n", " && ", " || ", " | ", " & "] {
+            let joined = parse(&format!("{one}{join}{two}")).unwrap();
+            prop_assert_eq!(&joined.commands, &wanted, "{}{}{}", one, join, two);
+        }
+    }
+
+    #[test]
+    fn whatever_is_read_before_a_semicolon_is_read_the_same(text in shellish()) {
+        prop_assume!(!text.contains(['#', '\n']) && !text.contains("()"));
+        if let (Ok(alone), Ok(joined)) = (parse(&text), parse(&format!("{text} ; rm y"))) {
+            if alone.commands.is_empty() {
+                return Ok(());
+            }
+            let last = joined.commands.last().unwrap();
+            prop_assert_eq!(last.words.first().and_then(|w| w.literal()), Some("rm"));
+            prop_assert_eq!(&joined.commands[..alone.commands.len()], &alone.commands[..]);
+        }
+    }
+}
+
+const PARTS: [&str; 14] = [
+    "ls -l",
+    "rm \"$x\" 2>&1",
+    "(a; b) > c",
+    "{ a; b; }",
+    "if a; then b; fi",
+    "for x in a b; do c; done",
+    "while a; do b; done",
+    "case x in y) z ;; esac",
+    "echo $(a $(b)) `c`",
+    "[[ -f x && -d y ]]",
+    "A=1 b",
+    "cat <(a)",
+    "echo 'a;b' \"c && d\"",
+    "sudo sh -c 'rm x'",
+];

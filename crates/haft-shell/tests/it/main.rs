@@ -1,0 +1,11 @@
+//! What is read in a command, and what is refused.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on should stop where it is"
+)]
+
+mod shown;
+mod corpus;
+mod unwrapping;
+mod limits;

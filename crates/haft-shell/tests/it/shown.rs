@@ -1,0 +1,37 @@
+//! Shows what was read, one short line for each command.
+
+use haft_shell::{Command, Piece, RedirectKind, Word};
+
+/// Shows a word: what is not known is a `…`, and nothing at all is `''`.
+pub(crate) fn word(word: &Word) -> String {
+    if word.pieces.is_empty() {
+        return "''".to_owned();
+    }
+    let piece = |piece: &Piece| match piece {
+        Piece::Text(text) => text.replace('\n', "⏎").replace('\t', "⇥"),
+        Piece::Unknown => "…".to_owned(),
+    };
+    word.pieces.iter().map(piece).collect()
+}
+
+/// Shows a command: assignments, words between bars, redirections.
+pub(crate) fn command(command: &Command) -> String {
+    let mut line = Vec::new();
+    for assignment in &command.assignments {
+        line.push(format!("{}={}", assignment.name, word(&assignment.value)));
+    }
+    if !command.words.is_empty() {
+        line.push(command.words.iter().map(word).collect::<Vec<_>>().join("|"));
+    }
+    for redirect in &command.redirects {
+        let kind = match redirect.kind {
+            RedirectKind::Read => "read",
+            RedirectKind::Write => "write",
+            RedirectKind::ReadWrite => "both",
+            RedirectKind::Duplicate => "dup",
+            RedirectKind::Here => "here",
+        };
+        line.push(format!("({kind} {})", word(&redirect.target)));
+    }
+    line.join(" ")
+}

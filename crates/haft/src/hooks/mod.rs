@@ -1,0 +1,169 @@
+//! Code of the host around every call and every turn.
+//!
+//! A hook may look, rewrite or block before judgement, and may transform the outcome after the
+//! body. What it rewrites is admitted and checked again, so nobody judges a value that does not
+//! run. Hooks run in the order they were added; rewrites compose. Transforms are hooks, because
+//! they change what comes out; observers are not, because they can change nothing.
+
+mod said;
+mod placed;
+
+use std::{sync::Arc, time::Duration};
+
+use haft_core::{BoxFuture, Context, Failure, Output, RunId, Scope};
+use serde_json::Value;
+
+pub(crate) use self::placed::{HookPlace, Placed, Seated, around_turn};
+pub use self::said::{After, Answered, Before, Said};
+use crate::{catalog::Entry, envelope::Envelope, turn::Admitted};
+
+/// Code of the host around calls and turns. Every moment has a default that does nothing.
+///
+/// An error, a panic or a silence beyond the hook's time is never taken for consent: before a body
+/// it stops what was about to begin (`hook_failed`), after one it makes the call a failure whose
+/// body ran.
+pub trait Hook: Send + Sync + 'static {
+    /// Returns its name, for messages and records. Asked once, when the runtime is built.
+    fn name(&self) -> &str;
+
+    /// Returns how long it may take each time; nothing means `judge_timeout`. Asked once.
+    fn timeout(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Returns whether it has to do with calls of this tool.
+    fn applies_to(&self, _tool: &Entry) -> bool {
+        true
+    }
+
+    /// Looks at a turn before the model is asked. An error refuses every call of the turn.
+    fn before_turn<'a>(&'a self, _turn: &'a TurnFacts) -> BoxFuture<'a, Result<Said, Failure>> {
+        Box::pin(async { Ok(Said::nothing()) })
+    }
+
+    /// Looks at calls that are about to start together, before any of their bodies runs, and may
+    /// answer some of them itself. Each call is shown once; a call that an earlier hook answered is
+    /// not shown. An error, an id that was not shown, or an id answered twice fails all of them.
+    fn preflight<'a>(
+        &'a self,
+        _calls: &'a [&'a Admitted],
+    ) -> BoxFuture<'a, Result<Vec<Answered>, Failure>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    /// Looks at a call before it is judged. An error stops the call.
+    fn before<'a>(&'a self, _call: &'a Admitted) -> BoxFuture<'a, Result<Before, Failure>> {
+        Box::pin(async { Ok(Before::proceed()) })
+    }
+
+    /// Transforms the outcome of a body, a failure as well as a success.
+    fn after<'a>(
+        &'a self,
+        _call: &'a Performed,
+        outcome: Result<Output, Failure>,
+    ) -> BoxFuture<'a, After> {
+        Box::pin(async { After::from(outcome) })
+    }
+
+    /// Looks at all answers of a turn before the model reads them. It cannot change them any more;
+    /// it may add a word or halt the run. An error halts the run.
+    fn after_turn<'a>(
+        &'a self,
+        _turn: &'a TurnFacts,
+        _answers: &'a [Landed<'a>],
+    ) -> BoxFuture<'a, Result<Said, Failure>> {
+        Box::pin(async { Ok(Said::nothing()) })
+    }
+}
+
+/// A turn, as hooks see it.
+#[derive(Debug, Clone)]
+pub struct TurnFacts {
+    scope: Arc<Scope>,
+    tools: usize,
+}
+
+impl TurnFacts {
+    pub(crate) fn new(scope: Arc<Scope>, tools: usize) -> Self {
+        Self { scope, tools }
+    }
+
+    /// Returns the run.
+    #[must_use]
+    pub fn run_id(&self) -> &RunId {
+        &self.scope.run
+    }
+
+    /// Returns which turn of the run it is, from 1.
+    #[must_use]
+    pub fn cycle(&self) -> u32 {
+        self.scope.cycle
+    }
+
+    /// Returns how many tools it offers.
+    #[must_use]
+    pub fn tools(&self) -> usize {
+        self.tools
+    }
+
+    /// Returns the facts of the run.
+    #[must_use]
+    pub fn scope(&self) -> &Arc<Scope> {
+        &self.scope
+    }
+}
+
+/// A call whose body has ended, as hooks see it.
+#[derive(Debug)]
+pub struct Performed {
+    pub(crate) tool: Arc<Entry>,
+    pub(crate) arguments: Arc<Value>,
+    pub(crate) cx: Context,
+}
+
+impl Performed {
+    /// Returns the tool that was called.
+    #[must_use]
+    pub fn tool(&self) -> &Arc<Entry> {
+        &self.tool
+    }
+
+    /// Returns the arguments it ran with.
+    #[must_use]
+    pub fn arguments(&self) -> &Arc<Value> {
+        &self.arguments
+    }
+
+    /// Returns the call's context.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.cx
+    }
+}
+
+/// A call that has its answer, as hooks see it at the end of a turn.
+#[derive(Debug, Clone, Copy)]
+pub struct Landed<'a> {
+    pub(crate) answer: &'a Envelope,
+    pub(crate) tool: Option<&'a Arc<Entry>>,
+}
+
+impl<'a> Landed<'a> {
+    /// Returns the answer, as the model will read it.
+    #[must_use]
+    pub fn answer(&self) -> &'a Envelope {
+        self.answer
+    }
+
+    /// Returns the tool; nothing when the model called one that does not exist.
+    #[must_use]
+    pub fn tool(&self) -> Option<&'a Arc<Entry>> {
+        self.tool
+    }
+
+    /// Returns the arguments, as far as the call came with them; nothing when they did not fit.
+    #[must_use]
+    pub fn arguments(&self) -> Option<&'a Arc<Value>> {
+        self.answer.arguments.as_ref()
+    }
+}

@@ -1,0 +1,129 @@
+//! Hooks and guards as the runtime keeps them: with the name they gave when it was built.
+//!
+//! A name is asked for once, under a watch. Asking in the middle of a walk would run the host's
+//! code where nothing catches it.
+
+use std::time::Duration;
+
+use haft_core::{BoxFuture, Failure, Verdict};
+
+use super::{Hook, Said};
+use crate::{
+    catalog::{Entry, glob},
+    error::{Error, ErrorKind},
+    policy::Guard,
+    runtime::Inner,
+    turn::Admitted,
+    watch::{caught, within},
+};
+
+/// A hook that was handed to the builder, and the tools it was added for.
+pub(crate) struct HookPlace {
+    pub(crate) hook: Box<dyn Hook>,
+    /// A glob over names; nothing means all tools.
+    pub(crate) tools: Option<String>,
+}
+
+/// A hook in its place.
+pub(crate) struct Placed {
+    name: String,
+    limit: Duration,
+    tools: Option<String>,
+    hook: Box<dyn Hook>,
+}
+
+impl Placed {
+    /// Asks a hook who it is.
+    pub(crate) fn new(place: HookPlace, judge_timeout: Duration) -> Result<Self, Error> {
+        let HookPlace { hook, tools } = place;
+        let name = named("hook", || hook.name().to_owned())?;
+        let own = caught(|| hook.timeout()).map_err(|panic| {
+            Error::new(ErrorKind::BadConfig, format!("hook `{name}` panicked: {panic}"))
+                .hint("`timeout` is asked when the runtime is built and must only return a value")
+        })?;
+        if own.is_some_and(|own| own.is_zero()) {
+            return Err(Error::new(
+                ErrorKind::BadConfig,
+                format!("a timeout of zero would let hook `{name}` stop every call"),
+            ));
+        }
+        Ok(Self { name, limit: own.unwrap_or(judge_timeout), tools, hook })
+    }
+
+    /// Returns its name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns how long it may take each time.
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    /// Returns the hook itself.
+    pub(crate) fn hook(&self) -> &dyn Hook {
+        &*self.hook
+    }
+
+    /// Returns whether it has to do with calls of this tool, or the words of its panic.
+    pub(crate) fn applies_to(&self, tool: &Entry) -> Result<bool, String> {
+        if let Some(tools) = &self.tools
+            && !glob(tools, tool.name().as_str())
+        {
+            return Ok(false);
+        }
+        caught(|| self.hook.applies_to(tool)).map_err(|panic| format!("it panicked: {panic}"))
+    }
+}
+
+/// A guard in its place.
+pub(crate) struct Seated {
+    name: String,
+    guard: Box<dyn Guard>,
+}
+
+impl Seated {
+    /// Asks a guard who it is.
+    pub(crate) fn new(guard: Box<dyn Guard>) -> Result<Self, Error> {
+        Ok(Self { name: named("guard", || guard.name().to_owned())?, guard })
+    }
+
+    /// Returns its name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Lets it judge.
+    pub(crate) fn judge<'a>(
+        &'a self,
+        call: &'a Admitted,
+    ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
+        self.guard.judge(call)
+    }
+}
+
+fn named(what: &str, name: impl FnOnce() -> String) -> Result<String, Error> {
+    caught(name).map_err(|panic| {
+        Error::new(ErrorKind::BadConfig, format!("a {what} panicked when asked its name: {panic}"))
+            .hint("`name` must only return a text")
+    })
+}
+
+/// Asks all hooks about a turn, in order. Returns what each said, up to the first that could not
+/// answer; that one's trouble comes last.
+pub(crate) async fn around_turn<'i: 'h, 'h>(
+    inner: &'i Inner,
+    ask: impl Fn(&'i dyn Hook) -> BoxFuture<'h, Result<Said, Failure>>,
+) -> (Vec<(&'i str, Said)>, Option<(&'i str, String)>) {
+    let mut all = Vec::new();
+    for placed in &inner.hooks {
+        // Making the future runs the hook's code too, so it happens under the watch.
+        let work = async { ask(placed.hook()).await };
+        match within(placed.limit(), work).await {
+            Ok(Ok(said)) => all.push((placed.name(), said)),
+            Ok(Err(failure)) => return (all, Some((placed.name(), failure.to_string()))),
+            Err(stopped) => return (all, Some((placed.name(), stopped.to_string()))),
+        }
+    }
+    (all, None)
+}

@@ -1,0 +1,48 @@
+//! One pattern as a condition: whether a hook has to do with a call.
+//!
+//! A pattern has three answers, and so has a condition. Whoever asks takes the strict side: a hook
+//! whose condition cannot be told is called.
+
+use std::sync::Arc;
+
+use haft_core::Scope;
+use serde_json::Value;
+
+use super::{
+    facts::{Facts, Sample},
+    pattern::{Hits, Match, Pattern, Side},
+    rules::Ground,
+    seen::Seen,
+};
+use crate::turn::Admitted;
+
+impl Pattern {
+    /// Returns whether it is about this call, or about any part of it.
+    #[must_use]
+    pub fn is_about(&self, call: &Admitted, ground: &Ground) -> Match {
+        told(self.hits(&Facts::of(call, ground), Side::Restrict))
+    }
+
+    /// Returns whether it is about a call that is only described.
+    #[must_use]
+    pub fn is_about_example(&self, tool: &str, arguments: &Value, ground: &Ground) -> Match {
+        let sample = Sample {
+            tool: tool.to_owned(),
+            arguments: arguments.clone(),
+            scope: Arc::new(Scope::default()),
+            seen: Arc::new(Seen::default()),
+        };
+        let hits = self.hits(&sample.facts(ground), Side::Restrict);
+        told(hits)
+    }
+}
+
+fn told(hits: Hits) -> Match {
+    if !hits.yes.is_empty() {
+        Match::Yes
+    } else if !hits.unknown.is_empty() {
+        Match::Unknown(hits.why.unwrap_or_else(|| "it cannot be told".to_owned()))
+    } else {
+        Match::No
+    }
+}

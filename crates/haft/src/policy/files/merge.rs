@@ -1,0 +1,260 @@
+//! Puts together what the files say: who is heard, and what a folder may say before it is trusted.
+//!
+//! Rules of all files count together. Where only one value can hold, the strongest file's does. What
+//! makes things stricter is never lost: a bypass that anybody switched off stays off, the smaller
+//! budget holds, and a folder that nobody trusts may still deny and ask.
+//!
+//! INVARIANT: nothing that a folder brings along loosens anything before the folder is trusted.
+
+use haft_core::Decision;
+
+use super::{Limits, Note, Setup, Where, said::Said};
+use crate::policy::{
+    budget::Budget,
+    rule::{Layer, Place},
+    rules::Mode,
+};
+
+/// Puts together what the files say.
+pub(super) fn merge(mut files: Vec<Said>, place: &Where) -> Setup {
+    // Of two files of one layer our own comes first.
+    files.sort_by_key(|said| (said.layer, said.imported));
+    let mut setup = Setup::default();
+    if !place.trusted {
+        distrust(&mut files, &mut setup.notes);
+    }
+    only_managed(&mut files, &mut setup.notes);
+    mode(&files, place, &mut setup);
+    setup.ground.home.clone_from(&place.home);
+    // An allow that is written into a folder nobody trusts would not count.
+    setup.ground.keep = if place.trusted { place.keep.clone() } else { None };
+    let guard = files.iter().any(|said| said.hooks_guard == Some(true));
+    for said in files {
+        tighten(&mut setup.budget, &said.budget);
+        setup.limits = setup.limits.or(said.limits);
+        for (tool, args) in said.about {
+            let of = setup.ground.about.entry(tool).or_default();
+            for (argument, about) in args {
+                of.entry(argument).or_insert(about);
+            }
+        }
+        for (root, _) in said.roots {
+            if !setup.ground.roots.contains(&root) {
+                setup.ground.roots.push(root);
+            }
+        }
+        setup.rules.extend(said.rules);
+        setup.notes.extend(said.notes);
+        let mut open: Option<(Place, usize)> = None;
+        for hook in said.hooks {
+            let mut spec = hook.spec;
+            let usual = guard || !said.imported && said.hooks_guard != Some(false);
+            spec.fails_closed = hook.fails_closed.unwrap_or(usual);
+            if said.imported && !spec.fails_closed {
+                open.get_or_insert_with(|| (spec.place.clone(), 0)).1 += 1;
+            }
+            setup.hooks.push(spec);
+        }
+        if let Some((place, count)) = open {
+            let message = format!(
+                "{} of this file FAIL OPEN, as documented there: when one cannot answer, the call \
+                 goes on; `[hooks] mode = \"guard\"` in haft.toml makes them refuse instead",
+                counted(count, "hook"),
+            );
+            setup.notes.push(Note { place, message });
+        }
+    }
+    setup
+}
+
+/// Takes from the files of a folder that nobody trusts whatever could loosen something.
+fn distrust(files: &mut [Said], notes: &mut Vec<Note>) {
+    let mut ignored = Ignored::default();
+    for said in files.iter_mut().filter(|said| said.layer.comes_with_the_folder()) {
+        said.rules.retain(|rule| {
+            let strict = rule.decision != Decision::Allow;
+            if !strict {
+                ignored.add("allow rule", &rule.place);
+            }
+            strict
+        });
+        for rule in &mut said.rules {
+            if !rule.rewrite.is_empty() {
+                ignored.add("rewrite of arguments", &rule.place);
+                rule.rewrite.clear();
+            }
+        }
+        for hook in said.hooks.drain(..) {
+            ignored.add("hook", &hook.spec.place);
+        }
+        for (_, place) in said.roots.drain(..) {
+            ignored.add("folder of the workspace", &place);
+        }
+        if let Some(place) = said.about_place.take() {
+            for _ in said.about.values().flatten() {
+                ignored.add("statement about an argument", &place);
+            }
+            said.about.clear();
+        }
+        // A shorter time is no tightening either: it could make a hook that fails open miss its turn.
+        if let Some(place) = said.limits_place.take() {
+            for _ in 0..said.limits.count() {
+                ignored.add("limit", &place);
+            }
+            said.limits = Limits::default();
+        }
+    }
+    ignored.tell(notes);
+}
+
+/// What was ignored: in words, how often, and where first.
+#[derive(Default)]
+struct Ignored(Vec<(&'static str, usize, Place)>);
+
+impl Ignored {
+    fn add(&mut self, what: &'static str, place: &Place) {
+        match self.0.iter_mut().find(|(known, ..)| *known == what) {
+            Some((_, count, _)) => *count += 1,
+            None => self.0.push((what, 1, place.clone())),
+        }
+    }
+
+    fn tell(self, notes: &mut Vec<Note>) {
+        for (what, count, place) in self.0 {
+            let verb = if count == 1 { "does" } else { "do" };
+            let message = format!(
+                "{} of this folder {verb} not count until the folder is trusted; to trust it, run \
+                 `haft trust`",
+                counted(count, what)
+            );
+            notes.push(Note { place, message });
+        }
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    match (count, what.split_once(' ')) {
+        (1, _) => format!("1 {what}"),
+        // `rewrite of …` grows in its first word, `allow rule` in its last.
+        (_, Some((first, rest))) if rest.starts_with("of ") || rest.starts_with("about ") => {
+            format!("{count} {first}s {rest}")
+        }
+        _ => format!("{count} {what}s"),
+    }
+}
+
+/// Leaves out what an organisation keeps to itself.
+fn only_managed(files: &mut [Said], notes: &mut Vec<Note>) {
+    let rules = files.iter().any(|said| said.only_managed_rules);
+    let hooks = files.iter().any(|said| said.only_managed_hooks);
+    let mut left_out = Ignored::default();
+    for said in files.iter_mut().filter(|said| said.layer != Layer::Managed) {
+        if rules {
+            said.rules.retain(|rule| {
+                let strict = rule.decision != Decision::Allow;
+                if !strict {
+                    left_out.add("allow rule", &rule.place);
+                }
+                strict
+            });
+        }
+        if hooks {
+            for hook in said.hooks.drain(..) {
+                left_out.add("hook", &hook.spec.place);
+            }
+        }
+    }
+    for (what, count, place) in left_out.0 {
+        let message = format!(
+            "{} without effect: the organisation's settings let only its own count",
+            counted(count, what)
+        );
+        notes.push(Note { place, message });
+    }
+}
+
+/// Finds the mode: the strongest file's, unless it is a loosening that nobody may make.
+fn mode(files: &[Said], place: &Where, setup: &mut Setup) {
+    let said = |said: &Said| said.mode.as_ref().map(|(mode, place)| (*mode, place.clone()));
+    let folder = |said: &Said| said.layer.comes_with_the_folder() && !place.trusted;
+    let without_folder = files.iter().filter(|s| !folder(s)).find_map(said);
+    let usual = without_folder.as_ref().map_or(Mode::Default, |(mode, _)| *mode);
+    let mut found = without_folder;
+    if let Some(first) = files.iter().find(|said| said.mode.is_some())
+        && folder(first)
+        && let Some((mode, at)) = said(first)
+    {
+        if strictness(mode) > strictness(usual) {
+            found = Some((mode, at));
+        } else if strictness(mode) < strictness(usual) {
+            let message = format!(
+                "mode `{}` of this folder does not count until the folder is trusted; to trust it, \
+                 run `haft trust`",
+                word(mode)
+            );
+            setup.notes.push(Note { place: at, message });
+        }
+    }
+    setup.may_bypass = !files.iter().any(|said| said.no_bypass);
+    let Some((mode, at)) = found else { return };
+    setup.ground.mode = mode;
+    if mode == Mode::BypassPermissions {
+        let message = if setup.may_bypass {
+            "EVERYTHING THAT NO RULE SPEAKS OF IS ALLOWED: mode `bypassPermissions`"
+        } else {
+            setup.ground.mode = Mode::Default;
+            "mode `bypassPermissions` is switched off here; judged as `default`"
+        };
+        setup.notes.push(Note { place: at, message: message.to_owned() });
+    }
+}
+
+/// How little a mode allows by itself.
+fn strictness(mode: Mode) -> u8 {
+    match mode {
+        Mode::BypassPermissions => 0,
+        Mode::AcceptEdits => 1,
+        Mode::Default => 2,
+        Mode::Plan | Mode::DontAsk => 3,
+    }
+}
+
+fn word(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Default => "default",
+        Mode::AcceptEdits => "acceptEdits",
+        Mode::Plan => "plan",
+        Mode::DontAsk => "dontAsk",
+        Mode::BypassPermissions => "bypassPermissions",
+    }
+}
+
+/// Takes the tighter of two budgets, value by value. Of two prices the higher one is tighter.
+fn tighten(own: &mut Budget, other: &Budget) {
+    fn least<T: Ord + Copy>(own: &mut Option<T>, other: Option<T>) {
+        *own = match (*own, other) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+    }
+    least(&mut own.calls, other.calls);
+    least(&mut own.wall, other.wall);
+    least(&mut own.bytes, other.bytes);
+    least(&mut own.tokens, other.tokens);
+    least(&mut own.micros, other.micros);
+    least(&mut own.cycles, other.cycles);
+    least(&mut own.depth, other.depth);
+    least(&mut own.warn_at, other.warn_at);
+    for (tool, calls) in &other.calls_of {
+        own.calls_of
+            .entry(tool.clone())
+            .and_modify(|own| *own = (*own).min(*calls))
+            .or_insert(*calls);
+    }
+    for (tool, price) in &other.price_of {
+        own.price_of
+            .entry(tool.clone())
+            .and_modify(|own| *own = (*own).max(*price))
+            .or_insert(*price);
+    }
+}

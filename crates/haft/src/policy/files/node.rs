@@ -1,0 +1,321 @@
+//! What a file says before anybody asks what it means: values with their offsets, whichever
+//! language they were written in, and a reader that asks for kinds of values and notes mistakes.
+//!
+//! INVARIANT: a reader's question that gets no answer has noted why.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::{mistake::Mistakes, source::Source};
+use crate::{
+    near::nearest,
+    policy::{
+        pattern::{Anchor, Pattern},
+        rule::Place,
+    },
+};
+
+/// A value and where it starts.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Node {
+    pub(super) at: usize,
+    pub(super) kind: Kind,
+}
+
+/// A value.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Kind {
+    Null,
+    Flag(bool),
+    Whole(i64),
+    Real(f64),
+    Text(String),
+    /// A date, or a number too large: nothing here wants one.
+    Odd(&'static str),
+    List(Vec<Node>),
+    Table(Vec<Entry>),
+}
+
+/// A key with its value.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Entry {
+    pub(super) key: String,
+    pub(super) at: usize,
+    pub(super) value: Node,
+}
+
+impl Node {
+    /// Says what it is, for a message.
+    fn describe(&self) -> String {
+        match &self.kind {
+            Kind::Null => "null".to_owned(),
+            Kind::Flag(flag) => flag.to_string(),
+            Kind::Whole(n) => format!("the number {n}"),
+            Kind::Real(n) => format!("the number {n}"),
+            Kind::Text(text) => format!("{:?}", shortened(text)),
+            Kind::Odd(what) => (*what).to_owned(),
+            Kind::List(_) => "a list".to_owned(),
+            Kind::Table(_) => "a table".to_owned(),
+        }
+    }
+}
+
+/// Cuts a text that a message repeats.
+fn shortened(text: &str) -> String {
+    const SHOWN: usize = 60;
+    match text.char_indices().nth(SHOWN) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+/// The entries of a table whose keys are known.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fields<'n>(&'n [Entry]);
+
+impl<'n> Fields<'n> {
+    pub(super) fn entry(&self, key: &str) -> Option<&'n Entry> {
+        self.0.iter().find(|entry| entry.key == key)
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&'n Node> {
+        self.entry(key).map(|entry| &entry.value)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &'n Entry> {
+        self.0.iter()
+    }
+}
+
+/// Asks the values of one file for what they mean.
+#[derive(Debug)]
+pub(super) struct Reader<'a> {
+    pub(super) source: &'a Source<'a>,
+    pub(super) mistakes: &'a mut Mistakes,
+}
+
+impl Reader<'_> {
+    pub(super) fn place(&self, at: usize) -> Place {
+        self.source.place(at)
+    }
+
+    pub(super) fn wrong(&mut self, at: usize, message: impl Into<String>, hint: impl Into<String>) {
+        self.mistakes.add(self.source.place(at), || (message.into(), Some(hint.into())));
+    }
+
+    fn unlike(&mut self, node: &Node, what: &str, wanted: &str, hint: &str) {
+        self.mistakes.add(self.source.place(node.at), || {
+            (format!("{what} must be {wanted}, got {}", node.describe()), Some(hint.to_owned()))
+        });
+    }
+
+    /// Takes a table and refuses every key that is not known.
+    pub(super) fn table<'n>(
+        &mut self,
+        node: &'n Node,
+        what: &str,
+        known: &[&str],
+    ) -> Option<Fields<'n>> {
+        let fields = self.any_table(node, what)?;
+        for entry in fields.iter().filter(|entry| !known.contains(&&*entry.key)) {
+            self.unknown(entry, what, known);
+        }
+        Some(fields)
+    }
+
+    /// Takes a table with keys that its author chose.
+    pub(super) fn any_table<'n>(&mut self, node: &'n Node, what: &str) -> Option<Fields<'n>> {
+        match &node.kind {
+            Kind::Table(entries) => Some(Fields(entries)),
+            _ => {
+                self.unlike(node, what, "a table", "write its keys as `key = value`");
+                None
+            }
+        }
+    }
+
+    fn unknown(&mut self, entry: &Entry, what: &str, known: &[&str]) {
+        self.mistakes.add(self.source.place(entry.at), || {
+            let list = known.join("`, `");
+            let hint = match nearest(&entry.key, known.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`? Known are `{list}`"),
+                None => format!("known are `{list}`"),
+            };
+            (format!("unknown key `{}` in {what}", shortened(&entry.key)), Some(hint))
+        });
+    }
+
+    pub(super) fn list<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n [Node]> {
+        match &node.kind {
+            Kind::List(list) => Some(list),
+            _ => {
+                self.unlike(node, what, "a list", "put it in square brackets");
+                None
+            }
+        }
+    }
+
+    pub(super) fn text<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n str> {
+        match &node.kind {
+            Kind::Text(text) => Some(text),
+            _ => {
+                self.unlike(node, what, "a text", "put it in double quotes");
+                None
+            }
+        }
+    }
+
+    /// Takes a text that people and the model will read: short, and without tricks for terminals.
+    pub(super) fn words<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n str> {
+        const LONGEST: usize = 1_000;
+        let text = self.text(node, what)?;
+        if text.trim().is_empty() || text.len() > LONGEST || text.contains(char::is_control) {
+            let wanted = format!("a line of 1 to {LONGEST} bytes without control characters");
+            self.unlike(node, what, &wanted, "say it shorter, or leave it out");
+            return None;
+        }
+        Some(text)
+    }
+
+    /// Takes one text or a list of texts.
+    pub(super) fn texts<'n>(&mut self, node: &'n Node, what: &str) -> Vec<(&'n str, usize)> {
+        match &node.kind {
+            Kind::Text(text) => vec![(text, node.at)],
+            Kind::List(list) => list
+                .iter()
+                .filter_map(|node| self.text(node, what).map(|text| (text, node.at)))
+                .collect(),
+            _ => {
+                self.unlike(node, what, "a text or a list of texts", "put it in double quotes");
+                Vec::new()
+            }
+        }
+    }
+
+    pub(super) fn flag(&mut self, node: &Node, what: &str) -> Option<bool> {
+        match node.kind {
+            Kind::Flag(flag) => Some(flag),
+            _ => {
+                self.unlike(node, what, "true or false", "write it without quotes");
+                None
+            }
+        }
+    }
+
+    /// Takes a whole number of at least `least` that fits.
+    pub(super) fn whole<N: TryFrom<i64>>(
+        &mut self,
+        node: &Node,
+        what: &str,
+        least: i64,
+    ) -> Option<N> {
+        if let Kind::Whole(n) = node.kind
+            && n >= least
+            && let Ok(n) = N::try_from(n)
+        {
+            return Some(n);
+        }
+        let wanted = match least {
+            i64::MIN => "a whole number".to_owned(),
+            least => format!("a whole number from {least} on"),
+        };
+        self.unlike(node, what, &wanted, "write it without quotes, as in `50` or `50_000`");
+        None
+    }
+
+    pub(super) fn real(&mut self, node: &Node, what: &str) -> Option<f64> {
+        match node.kind {
+            Kind::Whole(n) => Some(n as f64),
+            Kind::Real(n) if n.is_finite() => Some(n),
+            _ => {
+                self.unlike(node, what, "a number", "write it without quotes, as in `0.8`");
+                None
+            }
+        }
+    }
+
+    pub(super) fn time(&mut self, node: &Node, what: &str) -> Option<Duration> {
+        let hint = "a time is a whole number above zero and ms, s, m, h or d, as in \"120s\"";
+        let Kind::Text(text) = &node.kind else {
+            self.unlike(node, what, "a time in quotes", hint);
+            return None;
+        };
+        match haft_core::parse_duration(text) {
+            Ok(time) => Some(time),
+            Err(_) => {
+                self.unlike(node, what, "a time", hint);
+                None
+            }
+        }
+    }
+
+    /// Takes one of some words.
+    pub(super) fn choice<T: Clone>(
+        &mut self,
+        node: &Node,
+        what: &str,
+        words: &[(&str, T)],
+    ) -> Option<T> {
+        let text = self.text(node, what)?;
+        if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
+            return Some(value.clone());
+        }
+        self.mistakes.add(self.source.place(node.at), || {
+            let list: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+            let near = nearest(text, list.iter().copied());
+            let message =
+                format!("{what} must be one of `{}`, got {}", list.join("`, `"), node.describe());
+            (message, near.map(|near| format!("did you mean `{near}`?")))
+        });
+        None
+    }
+
+    /// Takes a pattern of the rules.
+    pub(super) fn pattern(&mut self, text: &str, at: usize, anchor: &Anchor) -> Option<Pattern> {
+        match Pattern::parse(text, anchor) {
+            Ok(pattern) => Some(pattern),
+            Err(e) => {
+                self.mistakes.add(self.source.place(at), || {
+                    let hint = e.hint.unwrap_or_else(|| {
+                        "a pattern is `Tool`, `Tool(specifier)` or selectors such as `host=x.org`"
+                            .to_owned()
+                    });
+                    (format!("`{}` is no pattern: {}", shortened(text), e.message), Some(hint))
+                });
+                None
+            }
+        }
+    }
+
+    /// Takes any value, as JSON.
+    pub(super) fn value(&mut self, node: &Node) -> Option<Value> {
+        Some(match &node.kind {
+            Kind::Null => Value::Null,
+            Kind::Flag(flag) => Value::from(*flag),
+            Kind::Whole(n) => Value::from(*n),
+            Kind::Real(n) => match serde_json::Number::from_f64(*n) {
+                Some(n) => Value::Number(n),
+                None => {
+                    self.unlike(node, "a number", "finite", "arguments are JSON");
+                    return None;
+                }
+            },
+            Kind::Text(text) => Value::from(&**text),
+            Kind::Odd(_) => {
+                self.unlike(node, "an argument", "something JSON can say", "write it as a text");
+                return None;
+            }
+            Kind::List(list) => {
+                Value::Array(list.iter().map(|node| self.value(node)).collect::<Option<_>>()?)
+            }
+            Kind::Table(entries) => {
+                let mut map = Map::new();
+                for entry in entries {
+                    map.insert(entry.key.clone(), self.value(&entry.value)?);
+                }
+                Value::Object(map)
+            }
+        })
+    }
+}

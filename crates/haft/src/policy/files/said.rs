@@ -1,0 +1,67 @@
+//! What one file says, before files are put together.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use super::{HookSpec, Limits, Note};
+use crate::policy::{
+    budget::Budget,
+    rule::{Layer, Place, Rule},
+    rules::{About, Mode},
+};
+
+/// What one file says.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) layer: Layer,
+    /// Whether it is the file of another program.
+    pub(super) imported: bool,
+    pub(super) mode: Option<(Mode, Place)>,
+    /// Nobody may lift all questions.
+    pub(super) no_bypass: bool,
+    pub(super) limits: Limits,
+    pub(super) limits_place: Option<Place>,
+    pub(super) roots: Vec<(PathBuf, Place)>,
+    pub(super) rules: Vec<Rule>,
+    pub(super) budget: Budget,
+    pub(super) about: BTreeMap<String, BTreeMap<String, About>>,
+    pub(super) about_place: Option<Place>,
+    pub(super) hooks: Vec<Hooked>,
+    /// Whether hooks that do not say for themselves refuse the call when they cannot answer.
+    pub(super) hooks_guard: Option<bool>,
+    /// Only the organisation's own allows count.
+    pub(super) only_managed_rules: bool,
+    /// Only the organisation's own hooks count.
+    pub(super) only_managed_hooks: bool,
+    pub(super) notes: Vec<Note>,
+}
+
+/// A hook, and what it says itself about failing.
+#[derive(Debug)]
+pub(super) struct Hooked {
+    pub(super) spec: HookSpec,
+    pub(super) fails_closed: Option<bool>,
+}
+
+impl Said {
+    /// A file that says nothing yet.
+    pub(super) fn nothing(layer: Layer, imported: bool) -> Self {
+        Self {
+            layer,
+            imported,
+            mode: None,
+            no_bypass: false,
+            limits: Limits::default(),
+            limits_place: None,
+            roots: Vec::new(),
+            rules: Vec::new(),
+            budget: Budget::default(),
+            about: BTreeMap::new(),
+            about_place: None,
+            hooks: Vec::new(),
+            hooks_guard: None,
+            only_managed_rules: false,
+            only_managed_hooks: false,
+            notes: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,519 @@
+//! Settings of Claude Code, read in place: `permissions` and `hooks`, as documented there.
+//!
+//! In: the text. Out: what the file says in our words, and a note wherever something counts for
+//! nothing there or is judged differently here. Keys that are not about permissions or hooks belong
+//! to the other program and are passed over.
+//!
+//! FAIL CLOSED: an allow that cannot be read is left out and noted; a deny or an ask that cannot be
+//! read is a mistake, because leaving it out would allow what its author forbade.
+
+use std::time::Duration;
+
+use haft_core::Decision;
+
+use super::{
+    File, Handler, HookSpec, MAX_RULES, Note, Where, json,
+    mistake::Mistakes,
+    node::{Entry, Fields, Kind, Node, Reader},
+    said::{Hooked, Said},
+    source::Source,
+    toml::folder,
+};
+use crate::policy::{
+    pattern::{Anchor, Pattern},
+    rule::Rule,
+    rules::Mode,
+};
+
+/// What the other program gives a handler, by its type.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(600);
+const PROMPT_TIMEOUT: Duration = Duration::from_secs(30);
+const AGENT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Every event there is, so that a slip in a name can be told from an event that is not called here.
+const EVENTS: &[&str] = &[
+    "PreToolUse",
+    "PostToolUse",
+    "PostToolUseFailure",
+    "PostToolBatch",
+    "Notification",
+    "UserPromptSubmit",
+    "UserPromptExpansion",
+    "SessionStart",
+    "SessionEnd",
+    "Stop",
+    "StopFailure",
+    "SubagentStart",
+    "SubagentStop",
+    "PreCompact",
+    "PostCompact",
+    "PreModelSwitch",
+    "PostModelSwitch",
+    "PermissionRequest",
+    "PermissionDenied",
+    "Setup",
+    "TeammateIdle",
+    "TaskCreated",
+    "TaskCompleted",
+    "Elicitation",
+    "ElicitationResult",
+    "ConfigChange",
+    "WorktreeCreate",
+    "WorktreeRemove",
+    "InstructionsLoaded",
+    "CwdChanged",
+    "FileChanged",
+    "DirectoryAdded",
+    "MessageDisplay",
+];
+
+/// Reads one file.
+pub(super) fn read(file: &File, place: &Where, mistakes: &mut Mistakes) -> Said {
+    let source = Source::new(&file.path, &file.text);
+    let mut said = Said::nothing(file.layer, true);
+    let root = match json::parse(&file.text) {
+        Ok(root) => root,
+        Err(broken) => {
+            mistakes.add(source.place(broken.at), || {
+                (format!("this is no JSON: {}", broken.message), None)
+            });
+            return said;
+        }
+    };
+    let mut reader = Reader { source: &source, mistakes };
+    let Some(fields) = reader.any_table(&root, "the file") else { return said };
+    let mut settings = Settings {
+        reader,
+        file,
+        anchor: Anchor { folder: Some(file.anchor.clone()), home: place.home.clone() },
+        said: &mut said,
+    };
+    settings.file(&fields);
+    said
+}
+
+/// One file under way.
+struct Settings<'a, 's> {
+    reader: Reader<'a>,
+    file: &'a File,
+    anchor: Anchor,
+    said: &'s mut Said,
+}
+
+impl Settings<'_, '_> {
+    fn note(&mut self, at: usize, message: impl Into<String>) {
+        let place = self.reader.place(at);
+        self.said.notes.push(Note { place, message: message.into() });
+    }
+
+    fn file(&mut self, fields: &Fields<'_>) {
+        let managed = self.file.layer == crate::policy::rule::Layer::Managed;
+        let mut passed = Vec::new();
+        for entry in fields.iter() {
+            match &*entry.key {
+                "permissions" => self.permissions(&entry.value),
+                "hooks" => self.hooks(&entry.value),
+                "allowManagedPermissionRulesOnly" if managed => {
+                    self.said.only_managed_rules = self.strict_flag(entry);
+                }
+                "allowManagedHooksOnly" if managed => {
+                    self.said.only_managed_hooks = self.strict_flag(entry);
+                }
+                key => {
+                    let key = key.to_lowercase();
+                    if key.contains("permission") || key.contains("hook") {
+                        passed.push(entry);
+                    }
+                }
+            }
+        }
+        self.passed_over(&passed, "");
+    }
+
+    /// Reads a switch that makes things stricter; what cannot be read is switched on.
+    fn strict_flag(&mut self, entry: &Entry) -> bool {
+        self.reader.flag(&entry.value, &format!("`{}`", entry.key)).unwrap_or(true)
+    }
+
+    /// Notes keys that would matter and are not read here, all in one note.
+    fn passed_over(&mut self, entries: &[&Entry], of: &str) {
+        let Some(first) = entries.first() else { return };
+        let names = names(entries.iter().map(|entry| format!("{of}{}", entry.key)));
+        self.note(first.at, format!("not read here, and without effect: {names}"));
+    }
+
+    fn permissions(&mut self, node: &Node) {
+        let Some(fields) = self.reader.any_table(node, "`permissions`") else { return };
+        let mut passed = Vec::new();
+        for entry in fields.iter() {
+            match &*entry.key {
+                "allow" => self.rules(entry, &Decision::Allow),
+                "ask" => self.rules(entry, &Decision::Ask),
+                "deny" => self.rules(entry, &Decision::Deny),
+                "defaultMode" => self.mode(&entry.value),
+                "additionalDirectories" => self.directories(&entry.value),
+                "disableBypassPermissionsMode" => self.bypass(&entry.value),
+                _ => passed.push(entry),
+            }
+        }
+        self.passed_over(&passed, "permissions.");
+    }
+
+    fn mode(&mut self, node: &Node) {
+        let Some(word) = self.reader.text(node, "`defaultMode`") else { return };
+        let mode = match word {
+            "default" | "manual" => Mode::Default,
+            "acceptEdits" => Mode::AcceptEdits,
+            "plan" => Mode::Plan,
+            "dontAsk" => Mode::DontAsk,
+            "bypassPermissions" => Mode::BypassPermissions,
+            "auto" => {
+                self.note(
+                    node.at,
+                    "mode `auto` lets a classifier answer; here it is judged as `default`, and what \
+                     no rule speaks of is asked",
+                );
+                Mode::Default
+            }
+            other => {
+                self.note(node.at, format!("mode `{other}` is not known; judged as `default`"));
+                Mode::Default
+            }
+        };
+        self.said.mode = Some((mode, self.reader.place(node.at)));
+    }
+
+    fn bypass(&mut self, node: &Node) {
+        match &node.kind {
+            Kind::Text(word) if word == "disable" => {}
+            // FAIL CLOSED: whoever wrote the key wanted it off.
+            _ => self.note(
+                node.at,
+                "`disableBypassPermissionsMode` is `\"disable\"` or absent; read as `\"disable\"`",
+            ),
+        }
+        self.said.no_bypass = true;
+    }
+
+    fn directories(&mut self, node: &Node) {
+        for (text, at) in self.reader.texts(node, "`additionalDirectories`") {
+            match folder(text, self.file, &self.anchor) {
+                Ok(path) => self.said.roots.push((path, self.reader.place(at))),
+                Err(why) => self.note(at, format!("folder `{text}` does not count: {why}")),
+            }
+        }
+    }
+
+    fn rules(&mut self, entry: &Entry, decision: &Decision) {
+        let what = format!("`permissions.{}`", entry.key);
+        let Some(list) = self.reader.list(&entry.value, &what) else { return };
+        if list.len() > MAX_RULES {
+            self.reader.wrong(
+                entry.at,
+                format!("{} rules in one list; at most {MAX_RULES} are read", list.len()),
+                "say more with one pattern: `*` stands for anything",
+            );
+            return;
+        }
+        for node in list {
+            let Some(text) = self.reader.text(node, &format!("a rule of {what}")) else { continue };
+            let Some(pattern) = self.pattern(text, node.at, decision) else { continue };
+            let mut rule = Rule::new(decision.clone(), pattern);
+            rule.place = self.reader.place(node.at);
+            rule.layer = self.file.layer;
+            self.said.rules.push(rule);
+        }
+    }
+
+    /// Reads one rule's pattern; nothing when it counts for nothing, which is noted.
+    fn pattern(&mut self, text: &str, at: usize, decision: &Decision) -> Option<Pattern> {
+        if let Some(why) = counts_for_nothing(text, decision) {
+            self.note(at, format!("`{text}` counts for nothing: {why}"));
+            return None;
+        }
+        if *decision != Decision::Allow {
+            return self.reader.pattern(text, at, &self.anchor);
+        }
+        match Pattern::parse(text, &self.anchor) {
+            Ok(pattern) => Some(pattern),
+            Err(e) => {
+                self.note(at, format!("`{text}` allows nothing: {}", e.message));
+                None
+            }
+        }
+    }
+
+    fn hooks(&mut self, node: &Node) {
+        let Some(fields) = self.reader.any_table(node, "`hooks`") else { return };
+        let (mut uncalled, mut unknown) = (Vec::new(), Vec::new());
+        for entry in fields.iter() {
+            if HookSpec::EVENTS.contains(&&*entry.key) {
+                self.event(entry);
+            } else if EVENTS.contains(&&*entry.key) {
+                uncalled.push(entry);
+            } else {
+                unknown.push(entry);
+            }
+        }
+        if let Some(first) = uncalled.first() {
+            let names = names(uncalled.iter().map(|entry| entry.key.clone()));
+            self.note(first.at, format!("hooks of events that are not called here: {names}"));
+        }
+        if let Some(first) = unknown.first() {
+            let names = names(unknown.iter().map(|entry| entry.key.clone()));
+            self.note(first.at, format!("hooks of events that nobody knows: {names}"));
+        }
+    }
+
+    fn event(&mut self, entry: &Entry) {
+        let Some(groups) = self.reader.list(&entry.value, &format!("`hooks.{}`", entry.key)) else {
+            return;
+        };
+        for group in groups {
+            let Some(fields) = self.reader.any_table(group, "a hook") else { continue };
+            let matcher = match fields.get("matcher") {
+                Some(node) => match self.reader.text(node, "`matcher`") {
+                    Some("" | "*") => None,
+                    Some(text) => Some(text.to_owned()),
+                    None => continue,
+                },
+                None => None,
+            };
+            let Some(handlers) = fields.get("hooks") else {
+                self.reader.wrong(
+                    group.at,
+                    "a hook without `hooks`",
+                    "the handlers stand in a list: `\"hooks\": [{ \"type\": \"command\", … }]`",
+                );
+                continue;
+            };
+            for node in self.reader.list(handlers, "`hooks`").unwrap_or(&[]) {
+                if let Some(hook) = self.handler(&entry.key, matcher.clone(), node) {
+                    self.said.hooks.push(hook);
+                }
+            }
+        }
+    }
+
+    fn handler(&mut self, event: &str, matcher: Option<String>, node: &Node) -> Option<Hooked> {
+        let before = self.reader.mistakes.count();
+        let fields = self.reader.any_table(node, "a handler")?;
+        let text = |reader: &mut Reader<'_>, key: &str| {
+            let node = fields.get(key)?;
+            reader.text(node, &format!("`{key}`")).map(str::to_owned)
+        };
+        let kind = match text(&mut self.reader, "type") {
+            Some(kind) => kind,
+            None if self.reader.mistakes.count() > before => return None,
+            None => {
+                self.reader.wrong(
+                    node.at,
+                    "a handler without `type`",
+                    "add `\"type\": \"command\"` or `\"type\": \"http\"`",
+                );
+                return None;
+            }
+        };
+        let (handler, usual) = match &*kind {
+            "command" => (self.command(node, &fields)?, COMMAND_TIMEOUT),
+            "http" => (self.http(node, &fields)?, COMMAND_TIMEOUT),
+            other => {
+                self.note(
+                    node.at,
+                    format!(
+                        "handlers of type `{other}` are not run here; `command` and `http` are"
+                    ),
+                );
+                let usual = match other {
+                    "prompt" => PROMPT_TIMEOUT,
+                    "agent" => AGENT_TIMEOUT,
+                    _ => COMMAND_TIMEOUT,
+                };
+                (Handler::Other(self.reader.value(node)?), usual)
+            }
+        };
+        let timeout = match fields.get("timeout") {
+            Some(node) => self.seconds(node)?,
+            None => usual,
+        };
+        let mut only_if = text(&mut self.reader, "if");
+        if let (Some(pattern), Some(at)) = (&only_if, fields.get("if").map(|node| node.at)) {
+            if !HookSpec::about_tools(event) {
+                self.note(
+                    at,
+                    format!("a hook of `{event}` with `if` is never called: it is about no tool"),
+                );
+                return None;
+            }
+            if let Err(e) = Pattern::parse(pattern, &self.anchor) {
+                // FAIL CLOSED: a guard whose condition cannot be read is called every time.
+                self.note(
+                    at,
+                    format!(
+                        "`if` `{pattern}` is no rule ({}); the hook is always called",
+                        e.message
+                    ),
+                );
+                only_if = None;
+            }
+        }
+        if self.reader.mistakes.count() > before {
+            return None;
+        }
+        Some(Hooked {
+            spec: HookSpec {
+                event: event.to_owned(),
+                matcher,
+                only_if,
+                handler,
+                timeout,
+                fails_closed: false,
+                place: self.reader.place(node.at),
+                layer: self.file.layer,
+            },
+            fails_closed: None,
+        })
+    }
+
+    fn command(&mut self, node: &Node, fields: &Fields<'_>) -> Option<Handler> {
+        let Some(command) = fields.get("command") else {
+            self.reader.wrong(
+                node.at,
+                "a handler of type `command` without `command`",
+                "name what to run, as in `\"command\": \"./guard.sh\"`",
+            );
+            return None;
+        };
+        let command = self.reader.text(command, "`command`")?.to_owned();
+        if let Some(shell) = fields.get("shell")
+            && self.reader.text(shell, "`shell`")? != "bash"
+        {
+            self.note(shell.at, "only `bash` is started here; this handler is not run");
+            return self.reader.value(node).map(Handler::Other);
+        }
+        for key in ["async", "asyncRewake"] {
+            if let Some(entry) = fields.entry(key)
+                && entry.value.kind != Kind::Flag(false)
+            {
+                self.note(entry.at, format!("`{key}` handlers are waited for here"));
+            }
+        }
+        let args = match fields.get("args") {
+            Some(node) => {
+                let list = self.reader.list(node, "`args`")?;
+                let mut args = Vec::with_capacity(list.len());
+                for node in list {
+                    args.push(self.reader.text(node, "`args`")?.to_owned());
+                }
+                Some(args)
+            }
+            None => None,
+        };
+        Some(Handler::Command { command, args })
+    }
+
+    fn http(&mut self, node: &Node, fields: &Fields<'_>) -> Option<Handler> {
+        let Some(url) = fields.get("url") else {
+            self.reader.wrong(
+                node.at,
+                "a handler of type `http` without `url`",
+                "name the address, as in `\"url\": \"https://hooks.example.org/check\"`",
+            );
+            return None;
+        };
+        let url = self.reader.text(url, "`url`")?.to_owned();
+        let mut headers = Vec::new();
+        if let Some(node) = fields.get("headers") {
+            for header in self.reader.any_table(node, "`headers`")?.iter() {
+                let value = self.reader.text(&header.value, "a header")?;
+                headers.push((header.key.clone(), value.to_owned()));
+            }
+        }
+        let allowed_variables = match fields.get("allowedEnvVars") {
+            Some(node) => {
+                let texts = self.reader.texts(node, "`allowedEnvVars`");
+                texts.into_iter().map(|(text, _)| text.to_owned()).collect()
+            }
+            None => Vec::new(),
+        };
+        Some(Handler::Http { url, headers, allowed_variables })
+    }
+
+    fn seconds(&mut self, node: &Node) -> Option<Duration> {
+        const LONGEST: f64 = 86_400.0;
+        let seconds = self.reader.real(node, "`timeout`")?;
+        if seconds > 0.0 && seconds <= LONGEST {
+            return Some(Duration::from_secs_f64(seconds));
+        }
+        self.reader.wrong(
+            node.at,
+            format!("`timeout` must be a number of seconds above 0 and up to a day, got {seconds}"),
+            "leave it out to give a command ten minutes",
+        );
+        None
+    }
+}
+
+/// Says why the other program would not apply a rule, if it would not.
+fn counts_for_nothing(text: &str, decision: &Decision) -> Option<String> {
+    let (tool, specifier) = match text.split_once('(') {
+        Some((tool, rest)) => (tool.trim(), Some(rest.strip_suffix(')').unwrap_or(rest).trim())),
+        None => (text.trim(), None),
+    };
+    if let Some(specifier) = specifier
+        && specifier != "*"
+    {
+        let instead = match tool {
+            "Write" | "NotebookEdit" | "MultiEdit" => Some("Edit"),
+            "Glob" | "Grep" => Some("Read"),
+            _ => None,
+        };
+        if let Some(instead) = instead {
+            return Some(format!(
+                "paths are judged by `Read(…)` and `Edit(…)` alone; write `{instead}({specifier})`"
+            ));
+        }
+    }
+    if *decision != Decision::Allow {
+        return None;
+    }
+    if tool.contains('*') && !names_a_server(tool) {
+        return Some(
+            "an allow may have `*` in the name of a tool only after `mcp__<server>__`".to_owned(),
+        );
+    }
+    if let Some(specifier) = specifier
+        && is_parameter(tool, specifier)
+    {
+        return Some("`Tool(parameter:value)` can deny or ask, but not allow".to_owned());
+    }
+    None
+}
+
+/// Whether `*` comes only after a literal `mcp__<server>__`.
+fn names_a_server(tool: &str) -> bool {
+    let Some(rest) = tool.strip_prefix("mcp__") else { return false };
+    match rest.split_once("__") {
+        Some((server, _)) => !server.is_empty() && !server.contains('*'),
+        None => false,
+    }
+}
+
+/// Whether a specifier is about a parameter, rather than a command, a path, a host or a name.
+fn is_parameter(tool: &str, specifier: &str) -> bool {
+    const OTHERS: &[&str] = &["Bash", "Read", "Edit", "Agent", "Task", "Skill", "Cd"];
+    let Some((name, _)) = specifier.split_once(':') else { return false };
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
+    is_name && !OTHERS.contains(&tool) && !(tool == "WebFetch" && name == "domain")
+}
+
+/// Joins names for a note, not too many of them.
+fn names(names: impl ExactSizeIterator<Item = String>) -> String {
+    const SHOWN: usize = 12;
+    let more = names.len().saturating_sub(SHOWN);
+    let shown: Vec<String> = names.take(SHOWN).map(|name| format!("`{name}`")).collect();
+    match more {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}

@@ -1,0 +1,705 @@
+//! `haft.toml` and its kin: `[defaults]`, `[workspace]`, `[[rule]]`, `[budget]`, `[tool.NAME]` and
+//! `[hooks]`.
+//!
+//! In: the text. Out: what the file says, and every mistake in it. A key nobody knows is a mistake:
+//! a rule with a slip in it must not quietly mean less.
+
+use std::{path::PathBuf, time::Duration};
+
+use ::toml::de::{DeTable, DeValue};
+use haft_core::Decision;
+
+use super::{
+    File, Handler, HookSpec, MAX_RULES, Where,
+    mistake::Mistakes,
+    node::{Entry, Fields, Kind, Node, Reader},
+    place::tidy,
+    said::{Hooked, Said},
+    source::Source,
+};
+use crate::policy::{
+    budget::Budget,
+    pattern::Anchor,
+    rule::{Example, Rule, Subject},
+    rules::{About, Mode},
+};
+
+/// As long as a judge may take, unless it says otherwise.
+const HOOK_TIMEOUT: Duration = Duration::from_secs(30);
+
+const FILE_KEYS: &[&str] = &["defaults", "workspace", "rule", "budget", "tool", "hooks"];
+const DEFAULT_KEYS: &[&str] = &[
+    "mode",
+    "disable_bypass",
+    "timeout",
+    "deadline",
+    "approval_timeout",
+    "judge_timeout",
+    "max_result",
+    "concurrency",
+];
+const RULE_KEYS: &[&str] = &[
+    "id", "match", "decision", "input", "except", "reason", "priority", "subject", "when",
+    "rewrite", "enabled", "test",
+];
+const TEST_KEYS: &[&str] = &["allow", "ask", "deny", "need_input", "skip"];
+const BUDGET_KEYS: &[&str] = &[
+    "calls", "calls_of", "wall", "bytes", "tokens", "money", "cost", "cycles", "depth", "warn_at",
+];
+const HOOK_KEYS: &[&str] =
+    &["matcher", "if", "command", "args", "url", "headers", "variables", "timeout", "on_error"];
+
+const MODES: &[(&str, Mode)] = &[
+    ("default", Mode::Default),
+    ("acceptEdits", Mode::AcceptEdits),
+    ("plan", Mode::Plan),
+    ("dontAsk", Mode::DontAsk),
+    ("bypassPermissions", Mode::BypassPermissions),
+];
+
+/// Reads one file.
+pub(super) fn read(file: &File, place: &Where, mistakes: &mut Mistakes) -> Said {
+    let source = Source::new(&file.path, &file.text);
+    let mut said = Said::nothing(file.layer, false);
+    let Some(root) = parse(&source, mistakes) else { return said };
+    let mut reader = Reader { source: &source, mistakes };
+    let Some(fields) = reader.table(&root, "the file", FILE_KEYS) else { return said };
+    let mut toml = Toml {
+        reader,
+        file,
+        anchor: Anchor { folder: Some(file.anchor.clone()), home: place.home.clone() },
+        said: &mut said,
+    };
+    for entry in fields.iter() {
+        match &*entry.key {
+            "defaults" => toml.defaults(&entry.value),
+            "workspace" => toml.workspace(&entry.value),
+            "rule" => toml.rules(&entry.value),
+            "budget" => toml.budget(&entry.value),
+            "tool" => toml.tools(entry),
+            "hooks" => toml.hooks(&entry.value),
+            _ => {}
+        }
+    }
+    said
+}
+
+/// Reads a text into values, or notes every break in it.
+pub(super) fn parse(source: &Source<'_>, mistakes: &mut Mistakes) -> Option<Node> {
+    let (table, errors) = DeTable::parse_recoverable(source.text);
+    if errors.is_empty() {
+        return Some(node(DeValue::Table(table.into_inner()), 0));
+    }
+    let mut last_line = 0;
+    for error in errors {
+        let place = source.place(error.span().map_or(0, |span| span.start));
+        // One break often makes the rest of its line look broken too.
+        if place.line == last_line {
+            continue;
+        }
+        last_line = place.line;
+        mistakes.add(place, || {
+            let what = error.message().trim().replace('\n', ", ");
+            (format!("this is no TOML: {what}"), None)
+        });
+    }
+    None
+}
+
+/// Takes values over. No deeper than the parser lets them be.
+fn node(value: DeValue<'_>, at: usize) -> Node {
+    let kind = match value {
+        DeValue::String(text) => Kind::Text(text.into_owned()),
+        DeValue::Integer(n) => match i64::from_str_radix(n.as_str(), n.radix()) {
+            Ok(n) => Kind::Whole(n),
+            Err(_) => Kind::Odd("a number too large"),
+        },
+        DeValue::Float(n) => match n.as_str().parse() {
+            Ok(n) => Kind::Real(n),
+            Err(_) => Kind::Odd("a number that is none"),
+        },
+        DeValue::Boolean(flag) => Kind::Flag(flag),
+        DeValue::Datetime(_) => Kind::Odd("a date"),
+        DeValue::Array(list) => Kind::List(
+            list.into_iter()
+                .map(|item| {
+                    let at = item.span().start;
+                    node(item.into_inner(), at)
+                })
+                .collect(),
+        ),
+        DeValue::Table(table) => {
+            let mut entries: Vec<Entry> = table
+                .into_iter()
+                .map(|(key, value)| {
+                    let (at, value_at) = (key.span().start, value.span().start);
+                    let value = node(value.into_inner(), value_at);
+                    Entry { key: key.into_inner().into_owned(), at, value }
+                })
+                .collect();
+            // The parser sorts by name; people read from the top.
+            entries.sort_by_key(|entry| entry.at);
+            Kind::Table(entries)
+        }
+    };
+    Node { at, kind }
+}
+
+/// One file under way.
+struct Toml<'a, 's> {
+    reader: Reader<'a>,
+    file: &'a File,
+    anchor: Anchor,
+    said: &'s mut Said,
+}
+
+impl Toml<'_, '_> {
+    fn defaults(&mut self, node: &Node) {
+        let reader = &mut self.reader;
+        let Some(fields) = reader.table(node, "`[defaults]`", DEFAULT_KEYS) else { return };
+        if let Some(node) = fields.get("mode") {
+            let mode = reader.choice(node, "`mode`", MODES);
+            self.said.mode = mode.map(|mode| (mode, reader.place(node.at)));
+        }
+        if let Some(node) = fields.get("disable_bypass") {
+            self.said.no_bypass = reader.flag(node, "`disable_bypass`").unwrap_or(false);
+        }
+        let limits = &mut self.said.limits;
+        let mut time = |key: &str| {
+            let node = fields.get(key)?;
+            reader.time(node, &format!("`{key}`"))
+        };
+        limits.timeout = time("timeout");
+        limits.deadline = time("deadline");
+        limits.approval_timeout = time("approval_timeout");
+        limits.judge_timeout = time("judge_timeout");
+        let mut whole = |key: &str| {
+            let node = fields.get(key)?;
+            reader.whole(node, &format!("`{key}`"), 1)
+        };
+        limits.max_result = whole("max_result");
+        limits.concurrency = whole("concurrency");
+        if *limits != super::Limits::default() {
+            self.said.limits_place = Some(reader.place(node.at));
+        }
+    }
+
+    fn workspace(&mut self, node: &Node) {
+        let Some(fields) = self.reader.table(node, "`[workspace]`", &["roots"]) else { return };
+        let Some(roots) = fields.get("roots") else { return };
+        for (text, at) in self.reader.texts(roots, "`roots`") {
+            match folder(text, self.file, &self.anchor) {
+                Ok(path) => self.said.roots.push((path, self.reader.place(at))),
+                Err(why) => self.reader.wrong(
+                    at,
+                    format!("`{text}` is no folder that could be found: {why}"),
+                    "write the whole path, as in `/srv/shared`, or start it with `~/`",
+                ),
+            }
+        }
+    }
+
+    fn rules(&mut self, node: &Node) {
+        let Some(list) = self.reader.list(node, "`rule`, written `[[rule]]`,") else { return };
+        if list.len() > MAX_RULES {
+            self.reader.wrong(
+                node.at,
+                format!("{} rules in one file; at most {MAX_RULES} are read", list.len()),
+                "say more with one pattern: `match` takes a list, and `*` stands for anything",
+            );
+            return;
+        }
+        let mut ids = ahash::AHashSet::new();
+        for node in list {
+            let Some(fields) = self.reader.table(node, "a rule", RULE_KEYS) else { continue };
+            if let Some(id) = fields.get("id")
+                && let Kind::Text(name) = &id.kind
+                && !ids.insert(name.clone())
+            {
+                self.reader.wrong(
+                    id.at,
+                    format!("two rules of this file are called `{name}`"),
+                    "reports name rules by their `id`; give this one another",
+                );
+            }
+            if let Some(rule) = self.rule(node, &fields) {
+                self.said.rules.push(rule);
+            }
+        }
+    }
+
+    /// Reads one rule. Everything in it is looked at, so that all mistakes are found at once.
+    fn rule(&mut self, node: &Node, fields: &Fields<'_>) -> Option<Rule> {
+        let before = self.reader.mistakes.count();
+        let decision = self.decision(node, fields);
+        let matches = match fields.entry("match") {
+            Some(entry) => self.patterns(&entry.value, "`match`"),
+            None => {
+                self.reader.wrong(
+                    node.at,
+                    "a rule without `match`",
+                    "say what it is about, as in `match = \"Bash(git push *)\"`",
+                );
+                Vec::new()
+            }
+        };
+        let except = match fields.get("except") {
+            Some(node) => self.patterns(node, "`except`"),
+            None => Vec::new(),
+        };
+        let reader = &mut self.reader;
+        let words = |reader: &mut Reader<'_>, key: &str| {
+            let node = fields.get(key)?;
+            reader.words(node, &format!("`{key}`")).map(str::to_owned)
+        };
+        let id = words(reader, "id");
+        let reason = words(reader, "reason");
+        let priority = match fields.get("priority") {
+            Some(node) => reader.whole(node, "`priority`", i64::MIN),
+            None => Some(100),
+        };
+        let subject = match fields.get("subject") {
+            Some(node) => reader.choice(
+                node,
+                "`subject`",
+                &[
+                    ("any", Subject::Any),
+                    ("tool_call", Subject::ToolCall),
+                    ("subagent_call", Subject::SubagentCall),
+                    ("interaction", Subject::Interaction),
+                    ("llm_call", Subject::ModelCall),
+                ],
+            ),
+            None => Some(Subject::Any),
+        };
+        let enabled = match fields.get("enabled") {
+            Some(node) => reader.flag(node, "`enabled`"),
+            None => Some(true),
+        };
+        let word = decision.as_ref().map(Decision::as_str);
+        if let Some(node) = fields.get("when") {
+            reader.choice(node, "`when`", &[("tainted", ())]);
+            if word.is_some_and(|word| word != "allow") {
+                reader.wrong(
+                    node.at,
+                    "`when = \"tainted\"` is for a rule that allows, even in a tainted run",
+                    "a rule about tainted runs alone says so in `match`, with `label=untrusted`",
+                );
+            }
+        }
+        let rewrite = match fields.get("rewrite") {
+            Some(node) => self.rewrite(node, word),
+            None => serde_json::Map::new(),
+        };
+        let examples = match fields.get("test") {
+            Some(node) => self.examples(node, word),
+            None => Vec::new(),
+        };
+        if self.reader.mistakes.count() > before {
+            return None;
+        }
+        let at = fields.get("match").map_or(node.at, |node| node.at);
+        let mut rule = Rule::new(decision?, matches.first()?.clone());
+        rule.matches = matches;
+        rule.except = except;
+        rule.id = id;
+        rule.reason = reason;
+        rule.priority = priority?;
+        rule.subject = subject?;
+        rule.even_tainted = fields.get("when").is_some();
+        rule.rewrite = rewrite;
+        rule.examples = examples;
+        rule.enabled = enabled?;
+        rule.place = self.reader.place(at);
+        rule.layer = self.file.layer;
+        Some(rule)
+    }
+
+    fn decision(&mut self, node: &Node, fields: &Fields<'_>) -> Option<Decision> {
+        let reader = &mut self.reader;
+        let Some(said) = fields.get("decision") else {
+            reader.wrong(
+                node.at,
+                "a rule without `decision`",
+                "add `decision = \"allow\"`, \"ask\", \"deny\" or \"need_input\"",
+            );
+            return None;
+        };
+        let input = match fields.get("input") {
+            Some(node) => Some((node.at, reader.words(node, "`input`")?.to_owned())),
+            None => None,
+        };
+        let word = reader.choice(
+            said,
+            "`decision`",
+            &[("allow", "allow"), ("ask", "ask"), ("deny", "deny"), ("need_input", "need_input")],
+        )?;
+        match (word, input) {
+            ("need_input", Some((_, argument))) => Some(Decision::NeedInput(argument)),
+            ("need_input", None) => {
+                reader.wrong(
+                    said.at,
+                    "`need_input` without `input`",
+                    "name the argument that a person must fill in, as in `input = \"recipient\"`",
+                );
+                None
+            }
+            (_, Some((at, _))) => {
+                reader.wrong(
+                    at,
+                    format!("`input` in a rule that decides `{word}`"),
+                    "it names the argument of `decision = \"need_input\"`; leave it out",
+                );
+                None
+            }
+            ("allow", None) => Some(Decision::Allow),
+            ("ask", None) => Some(Decision::Ask),
+            _ => Some(Decision::Deny),
+        }
+    }
+
+    fn patterns(&mut self, node: &Node, what: &str) -> Vec<crate::policy::pattern::Pattern> {
+        if matches!(&node.kind, Kind::List(list) if list.is_empty()) {
+            self.reader.wrong(
+                node.at,
+                format!("{what} is an empty list"),
+                "a list of nothing matches nothing; name a pattern or leave it out",
+            );
+        }
+        let texts = self.reader.texts(node, what);
+        texts
+            .into_iter()
+            .filter_map(|(text, at)| self.reader.pattern(text, at, &self.anchor))
+            .collect()
+    }
+
+    fn rewrite(
+        &mut self,
+        node: &Node,
+        decision: Option<&str>,
+    ) -> serde_json::Map<String, serde_json::Value> {
+        if decision == Some("deny") {
+            self.reader.wrong(
+                node.at,
+                "`rewrite` in a rule that decides `deny`",
+                "a refused call has no arguments; decide `allow` or `ask`, or leave it out",
+            );
+        }
+        if self.reader.any_table(node, "`rewrite`").is_none() {
+            return serde_json::Map::new();
+        }
+        match self.reader.value(node) {
+            Some(serde_json::Value::Object(map)) => map,
+            _ => serde_json::Map::new(),
+        }
+    }
+
+    fn examples(&mut self, node: &Node, decision: Option<&str>) -> Vec<Example> {
+        let mut examples = Vec::new();
+        let reader = &mut self.reader;
+        let Some(fields) = reader.table(node, "`test`", TEST_KEYS) else { return examples };
+        for entry in fields.iter().filter(|entry| TEST_KEYS.contains(&&*entry.key)) {
+            let applies = entry.key != "skip";
+            if let Some(own) = decision
+                && applies
+                && entry.key != own
+            {
+                reader.wrong(
+                    entry.at,
+                    format!("`test.{}` in a rule that decides `{own}`", entry.key),
+                    format!(
+                        "calls it decides about go to `test.{own}`, calls it leaves alone to `test.skip`"
+                    ),
+                );
+                continue;
+            }
+            let what = format!("`test.{}`", entry.key);
+            let Some(list) = reader.list(&entry.value, &what) else { continue };
+            for node in list {
+                match &node.kind {
+                    Kind::Text(_) => {}
+                    Kind::Table(_) => {
+                        let Some(call) = reader.table(node, "an example", &["tool", "args"]) else {
+                            continue;
+                        };
+                        match call.get("tool") {
+                            Some(tool) => {
+                                reader.text(tool, "`tool`");
+                            }
+                            None => reader.wrong(
+                                node.at,
+                                "an example without `tool`",
+                                "write it as `{ tool = \"mail_send\", args = { to = \"x@y.org\" } }`",
+                            ),
+                        }
+                        if let Some(args) = call.get("args") {
+                            reader.any_table(args, "`args`");
+                        }
+                    }
+                    _ => {
+                        reader.text(node, &format!("an example of {what}"));
+                        continue;
+                    }
+                }
+                if let Some(call) = reader.value(node) {
+                    examples.push(Example { call, applies, place: reader.place(node.at) });
+                }
+            }
+        }
+        examples
+    }
+
+    fn budget(&mut self, node: &Node) {
+        let reader = &mut self.reader;
+        let Some(fields) = reader.table(node, "`[budget]`", BUDGET_KEYS) else { return };
+        let mut budget = Budget::default();
+        for entry in fields.iter() {
+            let node = &entry.value;
+            let what = format!("`{}`", entry.key);
+            match &*entry.key {
+                "calls" => budget.calls = reader.whole(node, &what, 0),
+                "bytes" => budget.bytes = reader.whole(node, &what, 0),
+                "tokens" => budget.tokens = reader.whole(node, &what, 0),
+                "cycles" => budget.cycles = reader.whole(node, &what, 0),
+                "depth" => budget.depth = reader.whole(node, &what, 0),
+                "wall" => budget.wall = reader.time(node, &what),
+                "money" => budget.micros = money(reader, node, &what),
+                "warn_at" => budget.warn_at = share(reader, node),
+                "calls_of" => {
+                    let Some(tools) = reader.any_table(node, &what) else { continue };
+                    for tool in tools.iter() {
+                        let what = format!("`calls_of.{}`", tool.key);
+                        if let Some(n) = reader.whole(&tool.value, &what, 0) {
+                            budget.calls_of.insert(tool.key.clone(), n);
+                        }
+                    }
+                }
+                "cost" => {
+                    let Some(tools) = reader.any_table(node, &what) else { continue };
+                    for tool in tools.iter() {
+                        let what = format!("`cost.{}`", tool.key);
+                        if let Some(n) = money(reader, &tool.value, &what) {
+                            budget.price_of.insert(tool.key.clone(), n);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.said.budget = budget;
+    }
+
+    fn tools(&mut self, entry: &Entry) {
+        let reader = &mut self.reader;
+        let Some(tools) = reader.any_table(&entry.value, "`[tool.NAME]`") else { return };
+        for tool in tools.iter() {
+            let what = format!("`[tool.{}]`", tool.key);
+            let Some(fields) = reader.table(&tool.value, &what, &["args"]) else { continue };
+            let Some(args) = fields.get("args") else { continue };
+            let Some(args) = reader.any_table(args, "`args`") else { continue };
+            for arg in args.iter() {
+                let words = [
+                    ("read_path", About::ReadPath),
+                    ("write_path", About::WritePath),
+                    ("url", About::Url),
+                    ("command", About::Command),
+                ];
+                let what = format!("what the argument `{}` is about", arg.key);
+                if let Some(about) = reader.choice(&arg.value, &what, &words) {
+                    let of = self.said.about.entry(tool.key.clone()).or_default();
+                    of.insert(arg.key.clone(), about);
+                    self.said.about_place.get_or_insert_with(|| reader.place(entry.at));
+                }
+            }
+        }
+    }
+
+    fn hooks(&mut self, node: &Node) {
+        let mut known = vec!["mode"];
+        known.extend_from_slice(HookSpec::EVENTS);
+        let reader = &mut self.reader;
+        let Some(fields) = reader.table(node, "`[hooks]`", &known) else { return };
+        for entry in fields.iter() {
+            if entry.key == "mode" {
+                let words = [("guard", true), ("open", false)];
+                self.said.hooks_guard = self.reader.choice(&entry.value, "`mode`", &words);
+            } else if HookSpec::EVENTS.contains(&&*entry.key) {
+                let what = format!("`hooks.{0}`, written `[[hooks.{0}]]`,", entry.key);
+                let Some(list) = self.reader.list(&entry.value, &what) else { continue };
+                for node in list {
+                    if let Some(hook) = self.hook(&entry.key, node) {
+                        self.said.hooks.push(hook);
+                    }
+                }
+            }
+        }
+    }
+
+    fn hook(&mut self, event: &str, node: &Node) -> Option<Hooked> {
+        let before = self.reader.mistakes.count();
+        let reader = &mut self.reader;
+        let fields = reader.table(node, "a hook", HOOK_KEYS)?;
+        let text = |reader: &mut Reader<'_>, key: &str| {
+            let node = fields.get(key)?;
+            reader.text(node, &format!("`{key}`")).map(str::to_owned)
+        };
+        let matcher = text(reader, "matcher");
+        let only_if = text(reader, "if");
+        if let (Some(pattern), Some(node)) = (&only_if, fields.get("if")) {
+            if !HookSpec::about_tools(event) {
+                reader.wrong(
+                    node.at,
+                    format!("`if` in a hook of `{event}`, which is not about one tool"),
+                    "leave it out; the hook is called for every such event",
+                );
+            }
+            reader.pattern(pattern, node.at, &self.anchor);
+        }
+        let command = text(reader, "command");
+        let url = text(reader, "url");
+        let args = fields.get("args").map(|node| {
+            let list = reader.list(node, "`args`").unwrap_or(&[]);
+            let texts = list.iter().filter_map(|node| reader.text(node, "`args`"));
+            texts.map(str::to_owned).collect::<Vec<_>>()
+        });
+        let timeout = match fields.get("timeout") {
+            Some(node) => reader.time(node, "`timeout`"),
+            None => Some(HOOK_TIMEOUT),
+        };
+        let fails_closed = match fields.get("on_error") {
+            Some(node) => reader.choice(node, "`on_error`", &[("block", true), ("open", false)]),
+            None => None,
+        };
+        for key in ["headers", "variables"] {
+            if let (Some(entry), None) = (fields.entry(key), fields.get("url")) {
+                reader.wrong(
+                    entry.at,
+                    format!("`{key}` in a hook without `url`"),
+                    "it belongs to a hook that is an address; leave it out",
+                );
+            }
+        }
+        let handler = match (command, args, url) {
+            (Some(command), args, None) => Some(Handler::Command { command, args }),
+            (None, Some(mut args), None) if !args.is_empty() => {
+                let command = args.remove(0);
+                Some(Handler::Command { command, args: Some(args) })
+            }
+            (None, None, Some(url)) => self.address(url, &fields),
+            _ => {
+                if self.reader.mistakes.count() == before {
+                    self.reader.wrong(
+                        node.at,
+                        "a hook must say one thing to call",
+                        "write `command = \"./guard.sh\"`, `args = [\"program\", \"argument\"]` or `url = \"https://…\"`",
+                    );
+                }
+                None
+            }
+        };
+        if self.reader.mistakes.count() > before {
+            return None;
+        }
+        Some(Hooked {
+            spec: HookSpec {
+                event: event.to_owned(),
+                matcher,
+                only_if,
+                handler: handler?,
+                timeout: timeout?,
+                fails_closed: true,
+                place: self.reader.place(node.at),
+                layer: self.file.layer,
+            },
+            fails_closed,
+        })
+    }
+
+    fn address(&mut self, url: String, fields: &Fields<'_>) -> Option<Handler> {
+        let reader = &mut self.reader;
+        if !(url.starts_with("https://") || url.starts_with("http://")) {
+            let at = fields.get("url").map_or(0, |node| node.at);
+            reader.wrong(at, format!("`{url}` is no address"), "start it with `https://`");
+        }
+        let mut headers = Vec::new();
+        if let Some(node) = fields.get("headers") {
+            for header in reader.any_table(node, "`headers`")?.iter() {
+                let value = reader.text(&header.value, "a header")?;
+                headers.push((header.key.clone(), value.to_owned()));
+            }
+        }
+        let allowed_variables = match fields.get("variables") {
+            Some(node) => {
+                reader.texts(node, "`variables`").into_iter().map(|(t, _)| t.to_owned()).collect()
+            }
+            None => Vec::new(),
+        };
+        Some(Handler::Http { url, headers, allowed_variables })
+    }
+}
+
+/// Reads a folder that a file names: absolute, below home, or relative to the file's own folder.
+pub(super) fn folder(text: &str, file: &File, anchor: &Anchor) -> Result<PathBuf, &'static str> {
+    let below_home = match text {
+        "~" => Some(""),
+        _ => text.strip_prefix("~/"),
+    };
+    if text.is_empty() || text.contains('\0') {
+        return Err("it is empty or has a null in it");
+    }
+    if let Some(rest) = below_home {
+        let home = anchor.home.as_ref().ok_or("nobody said where home is")?;
+        return Ok(tidy(&home.join(rest)));
+    }
+    let path = PathBuf::from(text);
+    // A file that holds for all folders has none of its own that a path could start from.
+    match path.is_absolute() || file.layer.comes_with_the_folder() {
+        true => Ok(tidy(&file.anchor.join(path))),
+        false => Err("it is relative, and this file belongs to no folder"),
+    }
+}
+
+/// Reads an amount of money into millionths: a number, or exactly as a text.
+fn money(reader: &mut Reader<'_>, node: &Node, what: &str) -> Option<u64> {
+    const UNIT: i64 = 1_000_000;
+    let amount = match &node.kind {
+        Kind::Whole(n) => u64::try_from(*n).ok().and_then(|n| n.checked_mul(UNIT as u64)),
+        // Up to nine thousand million units a float still tells millionths apart.
+        Kind::Real(n) if (0.0..9e9).contains(n) => Some((n * UNIT as f64).round() as u64),
+        Kind::Text(text) => micros(text),
+        _ => None,
+    };
+    if amount.is_none() {
+        reader.wrong(
+            node.at,
+            format!("{what} must be an amount of money from 0 on, with at most six decimals"),
+            "write it as a number or in quotes, as in `0.50` or \"0.50\"",
+        );
+    }
+    amount
+}
+
+fn micros(text: &str) -> Option<u64> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    if whole.is_empty() || part.len() > 6 || !digits(whole) || !digits(part) || text.ends_with('.')
+    {
+        return None;
+    }
+    let part: u64 = format!("{part:0<6}").parse().ok()?;
+    whole.parse::<u64>().ok()?.checked_mul(1_000_000)?.checked_add(part)
+}
+
+/// Reads a share between 0 and 1 into hundredths.
+fn share(reader: &mut Reader<'_>, node: &Node) -> Option<u8> {
+    let share = reader.real(node, "`warn_at`")?;
+    if share > 0.0 && share <= 1.0 {
+        return Some((share * 100.0).round().max(1.0) as u8);
+    }
+    reader.wrong(
+        node.at,
+        format!("`warn_at` must be a share above 0 and up to 1, got {share}"),
+        "0.8 warns when four fifths are used",
+    );
+    None
+}

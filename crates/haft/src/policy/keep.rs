@@ -1,0 +1,271 @@
+//! Writes the rules of an "always" to their file.
+//!
+//! In: the offer a person said yes to. Out: the file with one `[[rule]]` block more for each rule
+//! that was not there, everything else byte for byte as it was.
+//!
+//! This is the one room of the library that writes a file. It may, because the person was shown
+//! the rule and the file and asked for exactly that; the file comes from the host, never from a
+//! model. The new text lies whole beside the old one before it takes its place, so whatever stops
+//! the write leaves the old file.
+//!
+//! INVARIANT: a file that was good stays good, and means the same plus the rules that were shown.
+
+use std::{
+    fs, io,
+    io::{Read, Write},
+    path::{Path, PathBuf},
+};
+
+use haft_core::Decision;
+
+use super::{
+    Offer,
+    files::{File, Form, MAX_FILE, Setup, Where},
+    rule::{Layer, Rule, Subject},
+};
+use crate::error::{Error, ErrorKind};
+
+/// Why the rule is there, for whoever reads the file. No date: the same answer writes the same text.
+const REASON: &str = "a person allowed this for good";
+
+/// Writes a text as TOML does, or nothing when it has characters that a person would not see.
+pub(super) fn quoted(text: &str) -> Option<String> {
+    if text.contains(char::is_control) {
+        return None;
+    }
+    Some(format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")))
+}
+
+/// Writes the rules of an offer to its file, if they are not there.
+pub(super) fn keep(offer: &Offer, home: Option<&Path>) -> Result<(), Error> {
+    let wrong = |why: &str| {
+        Error::new(ErrorKind::BadConfig, format!("{} was not written: {why}", offer.file.display()))
+    };
+    let folder = match offer.file.parent() {
+        Some(folder) if offer.file.is_absolute() => folder,
+        _ => return Err(wrong("its path does not start at the root")),
+    };
+    if offer.file.extension().is_none_or(|extension| extension != "toml") {
+        return Err(wrong("rules are kept in a `.toml` file"));
+    }
+    let old = read(&offer.file).map_err(|e| wrong("it cannot be read").because(e))?;
+    let text = match &old {
+        Some(old) => std::str::from_utf8(old).map_err(|e| wrong("it is no text").because(e))?,
+        None => "",
+    };
+    let Some(new) = appended(text, offer, folder, home)? else { return Ok(()) };
+    replace(&offer.file, folder, old.as_deref(), &new).map_err(|e| wrong(&e.to_string()).because(e))
+}
+
+/// Returns the text with the rules it lacks, or nothing when it has them all.
+fn appended(
+    old: &str,
+    offer: &Offer,
+    folder: &Path,
+    home: Option<&Path>,
+) -> Result<Option<String>, Error> {
+    let wrong = |why: String| Error::new(ErrorKind::BadConfig, why);
+    let before = rules(old, offer, folder, home)?;
+    let mut lacking: Vec<&String> = Vec::new();
+    for rule in &offer.rules {
+        if !lacking.contains(&rule) && !before.iter().any(|there| is_same(there, rule)) {
+            lacking.push(rule);
+        }
+    }
+    if lacking.is_empty() {
+        return Ok(None);
+    }
+    let end = if old.contains("\r\n") { "\r\n" } else { "\n" };
+    let mut new = old.to_owned();
+    if !new.is_empty() && !new.ends_with('\n') {
+        new.push_str(end);
+    }
+    for rule in &lacking {
+        let text = quoted(rule)
+            .ok_or_else(|| wrong(format!("{rule:?} has characters that nobody can see")))?;
+        if !new.is_empty() {
+            new.push_str(end);
+        }
+        let lines =
+            ["[[rule]]".to_owned(), format!("match = {text}"), "decision = \"allow\"".to_owned()];
+        for line in lines.into_iter().chain([format!("reason = \"{REASON}\"")]) {
+            new.push_str(&line);
+            new.push_str(end);
+        }
+    }
+    // FAIL CLOSED: only a text that says what it said before, and then what was shown, is written.
+    let after = rules(&new, offer, folder, home)?;
+    let added = after.get(before.len()..).unwrap_or(&[]);
+    let as_shown = added.len() == lacking.len()
+        && added.iter().zip(&lacking).all(|(rule, text)| is_same(rule, text));
+    match as_shown {
+        true => Ok(Some(new)),
+        false => Err(wrong("the rules would not mean what was shown".to_owned())),
+    }
+}
+
+/// Reads the rules of a text as those of the offer's file.
+fn rules(
+    text: &str,
+    offer: &Offer,
+    folder: &Path,
+    home: Option<&Path>,
+) -> Result<Vec<Rule>, Error> {
+    let file = File {
+        layer: Layer::Local,
+        form: Form::Toml,
+        path: offer.file.clone(),
+        anchor: folder.to_owned(),
+        text: text.to_owned(),
+    };
+    let place = Where { home: home.map(Path::to_owned), trusted: true, keep: None };
+    Ok(Setup::read(&[file], &place)?.rules)
+}
+
+/// Whether a rule allows exactly this, without conditions.
+fn is_same(rule: &Rule, text: &str) -> bool {
+    rule.decision == Decision::Allow
+        && rule.matches.len() == 1
+        && rule.matches.iter().all(|pattern| pattern.as_str() == text)
+        && rule.except.is_empty()
+        && rule.rewrite.is_empty()
+        && rule.subject == Subject::Any
+        && rule.enabled
+}
+
+/// Reads a file that is none but its own: no link, no device. Nothing when it is not there.
+fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if !found.is_file() => Err(io::Error::other("it is a link or no file")),
+        Ok(_) => {
+            let mut bytes = Vec::new();
+            // One byte more than is read at all, so that a longer file is seen to be longer.
+            fs::File::open(path)?.take(MAX_FILE as u64 + 1).read_to_end(&mut bytes)?;
+            Ok(Some(bytes))
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Puts a new text in the place of the old one, whole or not at all.
+fn replace(path: &Path, folder: &Path, old: Option<&[u8]>, new: &str) -> io::Result<()> {
+    let (beside, mut file) = open_beside(path, folder)?;
+    let written = (|| {
+        file.write_all(new.as_bytes())?;
+        if old.is_some() {
+            file.set_permissions(fs::symlink_metadata(path)?.permissions())?;
+        }
+        file.sync_all()?;
+        // Somebody may have edited the file meanwhile; their words must not be lost.
+        if read(path)?.as_deref() != old {
+            return Err(io::Error::other("it changed meanwhile; try again"));
+        }
+        fs::rename(&beside, path)
+    })();
+    if written.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
+/// Opens a new file beside another one, for its owner alone.
+fn open_beside(path: &Path, folder: &Path) -> io::Result<(PathBuf, fs::File)> {
+    const TRIES: u32 = 16;
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("rules");
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut last = None;
+    for n in 0..TRIES {
+        let beside = folder.join(format!(".{name}.{}-{n}.new", std::process::id()));
+        match options.open(&beside) {
+            Ok(file) => return Ok((beside, file)),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => last = Some(e),
+            Err(e) => return Err(e),
+        }
+    }
+    Err(last.unwrap_or_else(|| io::Error::other("no name beside it is free")))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn offer(rules: &[&str]) -> Offer {
+        Offer {
+            rules: rules.iter().map(|&rule| rule.to_owned()).collect(),
+            file: "/w/haft.local.toml".into(),
+        }
+    }
+
+    fn append(old: &str, rules: &[&str]) -> Result<Option<String>, Error> {
+        appended(old, &offer(rules), Path::new("/w"), None)
+    }
+
+    #[test]
+    fn a_rule_is_appended_and_the_rest_stays_as_it_was() {
+        let old = "# mine\n[defaults]\nmode   = \"plan\" # odd  spacing";
+        let new = append(old, &["Bash(git push origin *)"]).unwrap().unwrap();
+        assert!(new.starts_with(old));
+        insta::assert_snapshot!(new, @r#"
+        # mine
+        [defaults]
+        mode   = "plan" # odd  spacing
+
+        [[rule]]
+        match = "Bash(git push origin *)"
+        decision = "allow"
+        reason = "a person allowed this for good"
+        "#);
+    }
+
+    #[test]
+    fn the_same_rule_is_not_written_twice() {
+        let once = append("", &["Bash(ls)", "Bash(ls)"]).unwrap().unwrap();
+        assert_eq!(once.matches("[[rule]]").count(), 1);
+        assert_eq!(append(&once, &["Bash(ls)"]).unwrap(), None);
+        let narrower = once.replace("reason", "except = \"Bash(ls x)\"\nreason");
+        assert!(append(&narrower, &["Bash(ls)"]).unwrap().is_some());
+        let other = append(&once, &["Bash(ls)", "Bash(pwd)"]).unwrap().unwrap();
+        assert_eq!(other.matches("[[rule]]").count(), 2);
+    }
+
+    #[test]
+    fn a_file_with_long_line_ends_keeps_them() {
+        let new = append("[defaults]\r\n", &["Bash(ls)"]).unwrap().unwrap();
+        assert!(!new.replace("\r\n", "").contains(['\r', '\n']), "{new:?}");
+        assert_eq!(append(&new, &["Bash(ls)"]).unwrap(), None);
+    }
+
+    #[test]
+    fn a_file_that_is_bad_or_would_become_bad_is_refused() {
+        for old in ["[defaults", "what = 1\n", "[defaults]\ntext = \"\"\"\n", "rule = []\n"] {
+            assert!(append(old, &["Bash(ls)"]).is_err(), "{old}");
+        }
+        assert!(append("", &["Bash(ls\u{7}"]).is_err());
+        assert!(append("", &["Bash(a\nb)"]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_printable_text_survives_being_quoted(text in "\\PC{0,80}") {
+            let table: toml::Table = format!("x = {}", quoted(&text).unwrap()).parse().unwrap();
+            prop_assert_eq!(table["x"].as_str(), Some(&*text));
+        }
+
+        #[test]
+        fn quotes_and_backslashes_survive_being_quoted(text in "[\"\\\\'#\\[\\]=éun ]{0,40}") {
+            let table: toml::Table = format!("x = {}", quoted(&text).unwrap()).parse().unwrap();
+            prop_assert_eq!(table["x"].as_str(), Some(&*text));
+        }
+
+        #[test]
+        fn control_characters_are_never_quoted(a in "\\PC{0,9}", c in "\\p{Cc}", b in "\\PC{0,9}") {
+            prop_assert_eq!(quoted(&format!("{a}{c}{b}")), None);
+        }
+    }
+}

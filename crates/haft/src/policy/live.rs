@@ -1,0 +1,160 @@
+//! Rules that can be replaced while calls run.
+//!
+//! Each question is answered by one set of rules, taken when it is asked; a call that is being
+//! judged sees no mixture. Rules that cannot be loaded do not count: the old ones stay in force.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError, RwLock},
+};
+
+use haft_core::{BoxError, Scope, Verdict};
+use serde_json::Value;
+
+use super::{Explanation, Offer, Policy, Rules, keep};
+use crate::{
+    catalog::Entry,
+    error::{Error, ErrorKind},
+    turn::Admitted,
+};
+
+type Load = dyn Fn() -> Result<Rules, Error> + Send + Sync;
+
+/// Rules that can be replaced while calls run.
+pub struct Live {
+    rules: RwLock<Arc<Rules>>,
+    load: Option<Box<Load>>,
+    /// Held while a file is written and while rules are loaded: of two reloads the later one sees
+    /// the later files, so the rules in force never go back in time.
+    turn: Mutex<()>,
+}
+
+impl Live {
+    /// Puts rules in force that nobody can load again; only [`replace`](Self::replace) changes them.
+    #[must_use]
+    pub fn new(rules: Rules) -> Self {
+        Self { rules: RwLock::new(Arc::new(rules)), load: None, turn: Mutex::new(()) }
+    }
+
+    /// Loads rules, and keeps the way to load them again.
+    ///
+    /// # Errors
+    /// Fails when they cannot be loaded now.
+    pub fn with_loader<E: Into<BoxError>>(
+        load: impl Fn() -> Result<Rules, E> + Send + Sync + 'static,
+    ) -> Result<Self, Error> {
+        let load = move || load().map_err(|e| own(e.into()));
+        let mut live = Self::new(load()?);
+        live.load = Some(Box::new(load));
+        Ok(live)
+    }
+
+    /// Returns the rules in force.
+    #[must_use]
+    pub fn current(&self) -> Arc<Rules> {
+        Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts other rules in force.
+    pub fn replace(&self, rules: Rules) {
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+    }
+
+    /// Loads the rules again and puts them in force.
+    ///
+    /// # Errors
+    /// Fails when they cannot be loaded; the old ones then stay in force.
+    pub fn reload(&self) -> Result<(), Error> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.reload_in_turn()
+    }
+
+    fn reload_in_turn(&self) -> Result<(), Error> {
+        let Some(load) = &self.load else {
+            return Err(Error::new(ErrorKind::Unsupported, "these rules came from no file"));
+        };
+        match load() {
+            Ok(rules) => {
+                self.replace(rules);
+                Ok(())
+            }
+            Err(e) => {
+                let message = format!("the rules from before stay in force\n{}", e.message());
+                let hints: Vec<String> = e.hints().to_vec();
+                let error = Error::new(e.kind(), message).because(e);
+                Err(hints.into_iter().fold(error, Error::hint))
+            }
+        }
+    }
+}
+
+/// Takes over an error of ours as it is, and wraps any other.
+fn own(error: BoxError) -> Error {
+    match error.downcast::<Error>() {
+        Ok(own) => *own,
+        Err(other) => Error::new(ErrorKind::BadConfig, other.to_string()).because(other),
+    }
+}
+
+impl fmt::Debug for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Live").field("rules", &self.current().rules().len()).finish_non_exhaustive()
+    }
+}
+
+impl Policy for Live {
+    fn judge(&self, call: &Admitted) -> Verdict {
+        self.current().judge(call)
+    }
+
+    fn hides(&self, tool: &Entry, scope: &Scope) -> Option<String> {
+        self.current().hides(tool, scope)
+    }
+
+    fn hides_tools(&self) -> bool {
+        self.current().hides_tools()
+    }
+
+    fn rewrite(&self, call: &Admitted) -> Option<Value> {
+        self.current().rewrite(call)
+    }
+
+    fn rewrites(&self) -> bool {
+        self.current().rewrites()
+    }
+
+    fn revision(&self) -> u64 {
+        self.current().revision()
+    }
+
+    fn world(&self, call: &Admitted) -> String {
+        self.current().world(call)
+    }
+
+    fn explain(&self, call: &Admitted) -> Explanation {
+        self.current().explain(call)
+    }
+
+    fn offer(&self, call: &Admitted) -> Option<Offer> {
+        // What could not be kept is not offered.
+        self.load.as_ref()?;
+        self.current().offer(call)
+    }
+
+    fn keep(&self, offer: &Offer) -> Result<(), Error> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.load.is_none() {
+            return Err(Error::new(ErrorKind::Unsupported, "these rules came from no file"));
+        }
+        let rules = self.current();
+        // FAIL CLOSED: whatever an offer says, there is one file that answers go to.
+        if rules.ground().keep.as_deref() != Some(&*offer.file) {
+            return Err(Error::new(
+                ErrorKind::BadConfig,
+                format!("{} is not the file that rules are kept in", offer.file.display()),
+            ));
+        }
+        keep::keep(offer, rules.ground().home.as_deref())?;
+        self.reload_in_turn()
+    }
+}

@@ -1,0 +1,89 @@
+//! Hooks around a turn: before the model is asked, and when all its calls have their answers.
+//!
+//! FAIL CLOSED: a hook that cannot answer before a turn keeps its calls from running; one that
+//! cannot answer after a turn halts the run, because what ran has run.
+
+use haft_core::Code;
+
+use super::core::TurnCore;
+use crate::{
+    envelope::Envelope,
+    event::Event,
+    hooks::{Landed, Said, TurnFacts, around_turn},
+    lifecycle::add_asides,
+};
+
+const NOT_LOOKED: &str = "a check of the host could not be made";
+
+impl TurnCore {
+    fn facts(&self) -> TurnFacts {
+        TurnFacts::new(std::sync::Arc::clone(&self.scope), self.snapshot.entries().count())
+    }
+
+    /// Asks the hooks about a turn that begins.
+    pub(crate) async fn before_turn(&self) {
+        if self.inner.hooks.is_empty() {
+            return;
+        }
+        let facts = self.facts();
+        let (said, broken) = around_turn(&self.inner, |hook| hook.before_turn(&facts)).await;
+        let asides = self.heed(said);
+        self.keep_asides(asides);
+        if let Some((hook, why)) = broken {
+            self.problem(hook, "before the turn", &why);
+            self.bar(Code::HookFailed, format!("{NOT_LOOKED} before this turn, so nothing is run"));
+        }
+    }
+
+    /// Asks the hooks about a turn whose calls are all answered.
+    pub(crate) async fn after_turn(&self, answers: &mut [Envelope]) {
+        if self.inner.hooks.is_empty() || answers.is_empty() {
+            return;
+        }
+        let facts = self.facts();
+        let landed: Vec<Landed<'_>> = answers
+            .iter()
+            .map(|answer| Landed { answer, tool: self.snapshot.get(answer.meant().as_str()) })
+            .collect();
+        let (said, broken) =
+            around_turn(&self.inner, |hook| hook.after_turn(&facts, &landed)).await;
+        let asides = self.heed(said);
+        if let Some(first) = answers.first_mut() {
+            add_asides(first, self.kept_asides());
+        }
+        if let Some(last) = answers.last_mut() {
+            add_asides(last, &asides);
+        }
+        if let Some((hook, why)) = broken {
+            self.problem(hook, "after the turn", &why);
+            self.run.halt(&format!("{NOT_LOOKED} after the last calls"));
+        }
+    }
+
+    /// Tells and carries out what hooks said, and returns their words for the model.
+    fn heed(&self, said: Vec<(&str, Said)>) -> Vec<String> {
+        let mut asides = Vec::new();
+        for (hook, said) in said {
+            asides.extend(said.aside);
+            if let Some(why) = said.problem {
+                self.inner.events.tell(|| Event::HookFailedOpen {
+                    run: self.scope.run.clone(),
+                    call: None,
+                    hook: hook.to_owned(),
+                    why,
+                });
+            }
+            if let Some(reason) = said.halt {
+                self.run.halt(&reason);
+            }
+        }
+        asides
+    }
+
+    fn problem(&self, hook: &str, when: &str, why: &str) {
+        self.inner.events.tell(|| Event::Problem {
+            run: self.scope.run.clone(),
+            message: format!("hook `{hook}` could not answer {when}: {why}"),
+        });
+    }
+}

@@ -1,0 +1,109 @@
+//! Hooks before a batch: they see the calls that are about to start together, before any body of
+//! them runs, and may answer some of them.
+//!
+//! In: calls that are taken in. Out: the same calls, each on its own channel, some with an answer.
+//! Where no hook has to wait it all happens in place, and the batch starts as it would without.
+//!
+//! FAIL CLOSED: a hook that breaks, or answers what it was not asked about, fails the whole batch.
+
+use std::sync::Arc;
+
+use haft_core::{Code, Context, Failure};
+use tokio::sync::oneshot;
+
+use super::{admit::Admitted, core::TurnCore};
+use crate::watch::within;
+
+/// A call that is about to start, and where to say how.
+pub(super) struct Due {
+    pub(super) admitted: Result<Admitted, Failure>,
+    pub(super) cx: Context,
+    pub(super) tell: oneshot::Sender<Result<Admitted, Failure>>,
+}
+
+/// Why a batch does not start.
+enum Trouble {
+    Stopped,
+    Broken(String),
+}
+
+/// Asks the hooks about calls that start together, then lets them go.
+pub(super) async fn preflight(turn: Arc<TurnCore>, mut due: Vec<Due>) {
+    let asked = ask(&turn, &mut due).await;
+    for Due { mut admitted, cx, tell } in due {
+        if admitted.is_ok() {
+            match &asked {
+                Ok(()) => {}
+                Err(Trouble::Stopped) => admitted = Err(turn.why_stopped(&cx)),
+                Err(Trouble::Broken(why)) => admitted = Err(failed(why)),
+            }
+        }
+        let _ = tell.send(admitted);
+    }
+}
+
+/// Waits until a call may start.
+pub(super) async fn cleared(
+    turn: &TurnCore,
+    cx: &Context,
+    told: oneshot::Receiver<Result<Admitted, Failure>>,
+) -> Result<Admitted, Failure> {
+    let mut told = std::pin::pin!(told);
+    // Polled once before anything is made that can wait: most hooks answer at once.
+    if let std::task::Poll::Ready(told) = crate::watch::once(told.as_mut()).await {
+        return told.unwrap_or_else(|_| Err(failed("the check was lost")));
+    }
+    tokio::select! {
+        biased;
+        told = told => told.unwrap_or_else(|_| Err(failed("the check was lost"))),
+        () = cx.cancelled() => Err(turn.why_stopped(cx)),
+    }
+}
+
+async fn ask(turn: &TurnCore, due: &mut [Due]) -> Result<(), Trouble> {
+    for placed in &turn.inner.hooks {
+        let broken = |why: String| Trouble::Broken(format!("hook `{}`: {why}", placed.name()));
+        let mut shown = Vec::with_capacity(due.len());
+        for call in due.iter().filter_map(|call| call.admitted.as_ref().ok()) {
+            if !call.is_answered() && placed.applies_to(call.tool()).map_err(broken)? {
+                shown.push(call);
+            }
+        }
+        let Some(first) = shown.first() else { continue };
+        let work = within(placed.limit(), async { placed.hook().preflight(&shown).await });
+        let said = tokio::select! {
+            biased;
+            said = work => said,
+            () = turn.interrupted(first.context()) => return Err(Trouble::Stopped),
+        };
+        let answers = match said {
+            Ok(Ok(answers)) => answers,
+            Ok(Err(failure)) => return Err(broken(failure.to_string())),
+            Err(stopped) => return Err(broken(stopped.to_string())),
+        };
+        let shown: Vec<_> = shown.iter().map(|call| call.context().call_id().clone()).collect();
+        for answer in answers {
+            if !shown.contains(&answer.id) {
+                return Err(broken(format!("it answered `{}`, which it was not shown", answer.id)));
+            }
+            let call = due
+                .iter_mut()
+                .filter_map(|call| call.admitted.as_mut().ok())
+                .find(|call| *call.context().call_id() == answer.id);
+            if let Some(call) = call
+                && !call.answer(answer.outcome)
+            {
+                return Err(broken(format!("it answered `{}` twice", answer.id)));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn failed(why: &str) -> Failure {
+    Failure::new(
+        Code::HookFailed,
+        "a check of the host over these calls could not be made, so none of them was run",
+    )
+    .with_source(why.to_owned())
+}

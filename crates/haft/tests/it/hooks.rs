@@ -1,0 +1,534 @@
+//! Hooks of the host: what they may say before a call, around a batch and a turn, and after a body.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use haft::{
+    Admitted, After, Answer, Answered, Approver, Before, BoxFuture, Catalog, Code, DynTool, Entry,
+    Event, Failure, Guard, Hook, Landed, Output, Performed, Question, Ran, Runtime, Said, Spec,
+    Stop, TurnFacts, Verdict,
+};
+use serde_json::json;
+
+use crate::kit::*;
+
+/// A hook made of closures; each moment that is not set does nothing.
+#[derive(Default)]
+struct Moments {
+    name: &'static str,
+    timeout: Option<Duration>,
+    only: Option<&'static str>,
+    before: Option<fn(&Admitted) -> Result<Before, Failure>>,
+    preflight: Option<Box<dyn Fn(&[&Admitted]) -> Result<Vec<Answered>, Failure> + Send + Sync>>,
+    after: Option<fn(&Performed, Result<Output, Failure>) -> After>,
+    before_turn: Option<fn(&TurnFacts) -> Result<Said, Failure>>,
+    after_turn: Option<Box<dyn Fn(&[Landed<'_>]) -> Result<Said, Failure> + Send + Sync>>,
+    hangs: bool,
+}
+
+impl Hook for Moments {
+    fn name(&self) -> &str {
+        assert!(self.name != "panics", "on purpose");
+        self.name
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    fn applies_to(&self, tool: &Entry) -> bool {
+        assert!(self.only != Some("panics"), "on purpose");
+        self.only.is_none_or(|only| *tool.name() == only)
+    }
+
+    fn before<'a>(&'a self, call: &'a Admitted) -> BoxFuture<'a, Result<Before, Failure>> {
+        Box::pin(async move {
+            if self.hangs {
+                std::future::pending::<()>().await;
+            }
+            self.before.map_or(Ok(Before::proceed()), |before| before(call))
+        })
+    }
+
+    fn preflight<'a>(
+        &'a self,
+        calls: &'a [&'a Admitted],
+    ) -> BoxFuture<'a, Result<Vec<Answered>, Failure>> {
+        Box::pin(async move { self.preflight.as_ref().map_or(Ok(Vec::new()), |f| f(calls)) })
+    }
+
+    fn after<'a>(
+        &'a self,
+        call: &'a Performed,
+        outcome: Result<Output, Failure>,
+    ) -> BoxFuture<'a, After> {
+        Box::pin(async move {
+            match self.after {
+                Some(after) => after(call, outcome),
+                None => After::from(outcome),
+            }
+        })
+    }
+
+    fn before_turn<'a>(&'a self, turn: &'a TurnFacts) -> BoxFuture<'a, Result<Said, Failure>> {
+        Box::pin(async move { self.before_turn.map_or(Ok(Said::nothing()), |f| f(turn)) })
+    }
+
+    fn after_turn<'a>(
+        &'a self,
+        _: &'a TurnFacts,
+        answers: &'a [Landed<'a>],
+    ) -> BoxFuture<'a, Result<Said, Failure>> {
+        Box::pin(
+            async move { self.after_turn.as_ref().map_or(Ok(Said::nothing()), |f| f(answers)) },
+        )
+    }
+}
+
+fn before(name: &'static str, before: fn(&Admitted) -> Result<Before, Failure>) -> Moments {
+    Moments { name, before: Some(before), ..Moments::default() }
+}
+
+fn strict(tools: Vec<DynTool>) -> haft::RuntimeBuilder {
+    Runtime::builder().catalog(Catalog::builder().add(tools).build().unwrap())
+}
+
+async fn call(builder: haft::RuntimeBuilder, x: &str) -> Result<String, Failure> {
+    let output = builder.build().unwrap().call("t", json!({ "x": x })).await;
+    output.map(|output| output.to_text())
+}
+
+#[tokio::test]
+async fn a_hooks_opinion_is_joined_with_the_judges() {
+    let allows = || permissive(vec![quick(read("t"))]);
+    let denied = call(allows().hook(before("h", |_| Ok(Before::judge(Verdict::deny("no"))))), "a");
+    let denied = denied.await.unwrap_err();
+    assert_eq!((denied.code(), denied.ran()), (Code::Denied, Ran::No));
+    assert!(denied.cause().unwrap().contains("hook `h`"), "{:?}", denied.cause());
+    let asked = call(allows().hook(before("h", |_| Ok(Before::judge(Verdict::ask("sure?"))))), "a");
+    assert_eq!(asked.await.unwrap_err().code(), Code::Denied, "nobody can be asked");
+    // A later hook's allow takes nothing back.
+    let both = allows()
+        .hook(before("one", |_| Ok(Before::judge(Verdict::deny("no")))))
+        .hook(before("two", |_| Ok(Before::judge(Verdict::allow("yes")))));
+    assert_eq!(call(both, "a").await.unwrap_err().code(), Code::Denied);
+}
+
+struct Denies;
+
+impl Guard for Denies {
+    fn name(&self) -> &str {
+        "denies"
+    }
+
+    fn judge<'a>(&'a self, _: &'a Admitted) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
+        Box::pin(async { Ok(Some(Verdict::deny("no"))) })
+    }
+}
+
+fn vouches(_: &Admitted) -> Result<Before, Failure> {
+    Ok(Before::judge(Verdict::allow("I know it")))
+}
+
+#[tokio::test]
+async fn a_hooks_allow_lifts_the_default_ask_and_nothing_else() {
+    let writes = || strict(vec![quick(write("t"))]);
+    assert_eq!(call(writes(), "a").await.unwrap_err().code(), Code::Denied);
+    assert_eq!(call(writes().hook(before("h", vouches)), "a").await.unwrap(), "t(a)");
+    let guarded = writes().hook(before("h", vouches)).guard(Denies);
+    assert_eq!(call(guarded, "a").await.unwrap_err().code(), Code::Denied);
+}
+
+#[tokio::test]
+async fn an_allow_is_void_when_the_arguments_change_after_it() {
+    let rewrites = || before("rewrites", |_| Ok(Before::rewrite(json!({"x": "other"}))));
+    let writes = || strict(vec![quick(write("t"))]);
+    let after = writes().hook(before("h", vouches)).hook(rewrites());
+    assert_eq!(call(after, "a").await.unwrap_err().code(), Code::Denied);
+    let earlier = writes().hook(rewrites()).hook(before("h", vouches));
+    assert_eq!(call(earlier, "a").await.unwrap(), "t(other)");
+    let own = writes().hook(before("h", |_| {
+        Ok(Before::judge(Verdict::allow("as I made it")).with_rewrite(json!({"x": "made"})))
+    }));
+    assert_eq!(call(own, "a").await.unwrap(), "t(made)");
+}
+
+struct Edits(Arc<AtomicUsize>);
+
+impl Approver for Edits {
+    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        let edited = question.call.arguments()["x"] == "edited";
+        Box::pin(async move {
+            Ok(if edited { Answer::Deny(None) } else { Answer::Edit(json!({"x": "edited"})) })
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_persons_edit_voids_an_allow_and_an_ask_that_was_about_other_arguments() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    // It vouches for the first arguments and asks about them; of the edited ones it says nothing.
+    let builder = strict(vec![quick(write("t"))])
+        .hook(before("vouches", |call| match call.arguments()["x"] == "a" {
+            true => vouches(call),
+            false => Ok(Before::proceed()),
+        }))
+        .hook(before("asks", |call| match call.arguments()["x"] == "a" {
+            true => Ok(Before::judge(Verdict::ask("look at it"))),
+            false => Ok(Before::proceed()),
+        }))
+        .approver(Edits(Arc::clone(&asked)));
+    assert_eq!(call(builder, "a").await.unwrap_err().code(), Code::Declined);
+    assert_eq!(asked.load(Ordering::SeqCst), 2, "the edited call asks again by the default");
+}
+
+#[tokio::test]
+async fn an_aside_stands_beside_the_result_and_below_a_failure() {
+    let aside = || before("h", |_| Ok(Before::proceed().with_aside("mind the gap")));
+    let run = |builder: haft::RuntimeBuilder| async move {
+        let runtime = builder.build().unwrap();
+        runtime.run().turn().await.unwrap().run(calls("t:a")).await.remove(0)
+    };
+    let answer = run(permissive(vec![quick(read("t"))]).hook(aside())).await;
+    assert_eq!(answer.text(), "t(a)\n[note from the host: mind the gap]");
+    let answer = run(permissive(vec![failing(read("t"))]).hook(aside())).await;
+    assert_eq!(answer.text(), "tool_failed: no luck\n[note from the host: mind the gap]");
+    // What an earlier hook said is told even when a later one blocks.
+    let blocked = permissive(vec![quick(read("t"))])
+        .hook(aside())
+        .hook(before("no", |_| Ok(Before::block("not now"))));
+    let answer = run(blocked).await;
+    assert_eq!(answer.text(), "blocked_by_hook: not now\n[note from the host: mind the gap]");
+    let long = before("h", |_| Ok(Before::proceed().with_aside("é".repeat(20_000))));
+    let answer = run(permissive(vec![quick(read("t"))]).hook(long)).await;
+    assert_eq!(answer.text().matches('é').count(), 10_000);
+    assert!(answer.text().ends_with("… cut]"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_halt_refuses_what_has_not_begun_and_lets_the_rest_end() {
+    let builder = permissive(vec![
+        slow(read("slow"), 50),
+        quick(read("t")),
+        quick(write("w")),
+        DynTool::new(read("nests"), open_schema(), |_, cx| async move {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            let nested = cx.call("t", json!({"x": "nested"})).await;
+            Ok(nested.map_or_else(|f| f.code().as_str().to_owned(), |o| o.to_text()))
+        }),
+    ])
+    .hook(before("h", |call| match call.arguments()["x"].as_str() {
+        Some("stop") => Ok(Before::proceed().with_halt("enough for today")),
+        _ => Ok(Before::proceed()),
+    }));
+    let runtime = builder.build().unwrap();
+    let run = runtime.run();
+    let turn = run.turn().await.unwrap();
+    assert_eq!(run.halted(), None);
+    let answers = turn.run(calls("slow nests t:stop w:after")).await;
+    let ended = ends(&answers);
+    assert_eq!(ended, ["c1 ok", "c2 ok", "c3 blocked_by_hook", "c4 blocked_by_hook"]);
+    assert_eq!(answers[1].text(), "blocked_by_hook", "a nested call has not begun either");
+    assert!(answers[3].text().contains("enough for today"), "{}", answers[3].text());
+    assert_eq!(run.halted(), Some("enough for today"));
+    let answers = run.turn().await.unwrap().run(calls("t:later")).await;
+    assert_eq!(ends(&answers), ["c1 blocked_by_hook"]);
+    let other = runtime.run().turn().await.unwrap().run(calls("t:x")).await;
+    assert_eq!(ends(&other), ["c1 ok"], "another run goes on");
+}
+
+#[tokio::test]
+async fn a_host_can_halt_a_run_without_any_hook() {
+    let runtime = permissive(vec![quick(read("t"))]).build().unwrap();
+    let run = runtime.run();
+    run.halt("the user left");
+    run.halt("said later");
+    let answers = run.turn().await.unwrap().run(calls("t")).await;
+    assert_eq!(answers[0].failure().unwrap().message(), "the user left");
+    assert_eq!(answers[0].ran(), Ran::No);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_has_its_own_time_and_its_own_tools() {
+    let hangs = |timeout| Moments { name: "slow", hangs: true, timeout, ..Moments::default() };
+    let began = tokio::time::Instant::now();
+    let builder = permissive(vec![quick(read("t"))]).hook(hangs(Some(Duration::from_millis(300))));
+    assert_eq!(call(builder, "a").await.unwrap_err().code(), Code::HookFailed);
+    assert_eq!(began.elapsed(), Duration::from_millis(300));
+    let blocks = || before("no", |_| Ok(Before::block("not this")));
+    let two = || permissive(vec![quick(read("t")), quick(read("other"))]);
+    let ends_of = |builder: haft::RuntimeBuilder| async move {
+        let turn = builder.build().unwrap().run().turn().await.unwrap();
+        ends(&turn.run(calls("t other")).await)
+    };
+    assert_eq!(ends_of(two().hook_for("o*", blocks())).await, ["c1 ok", "c2 blocked_by_hook"]);
+    let own = Moments { only: Some("t"), ..blocks() };
+    assert_eq!(ends_of(two().hook(own)).await, ["c1 blocked_by_hook", "c2 ok"]);
+    let panics = Moments { only: Some("panics"), name: "p", ..Moments::default() };
+    assert_eq!(ends_of(two().hook(panics)).await, ["c1 hook_failed", "c2 hook_failed"]);
+}
+
+struct NamelessGuard;
+
+impl Guard for NamelessGuard {
+    fn name(&self) -> &str {
+        panic!("on purpose")
+    }
+
+    fn judge<'a>(&'a self, _: &'a Admitted) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
+        Box::pin(async { Ok(None) })
+    }
+}
+
+#[test]
+fn who_cannot_say_its_name_is_refused_when_the_runtime_is_built() {
+    let hook = Moments { name: "panics", ..Moments::default() };
+    let error = permissive(vec![]).hook(hook).build().unwrap_err();
+    assert!(error.to_string().contains("a hook panicked when asked its name"), "{error}");
+    let error = permissive(vec![]).guard(NamelessGuard).build().unwrap_err();
+    assert!(error.to_string().contains("a guard panicked"), "{error}");
+    let zero = Moments { name: "z", timeout: Some(Duration::ZERO), ..Moments::default() };
+    assert!(permissive(vec![]).hook(zero).build().is_err());
+}
+
+type Shown = Arc<Mutex<Vec<Vec<String>>>>;
+
+fn preflight(
+    shown: &Shown,
+    answer: impl Fn(&str) -> Option<&'static str> + Send + Sync + 'static,
+) -> Moments {
+    let shown = Arc::clone(shown);
+    Moments {
+        name: "preflight",
+        preflight: Some(Box::new(move |calls| {
+            let ids: Vec<String> =
+                calls.iter().map(|call| call.context().call_id().to_string()).collect();
+            shown.lock().unwrap().push(ids.clone());
+            let answers = ids.iter().filter_map(|id| answer(id).map(|text| (id, text)));
+            Ok(answers.map(|(id, text)| Answered::new(&**id, Ok(Output::text(text)))).collect())
+        })),
+        ..Moments::default()
+    }
+}
+
+#[tokio::test]
+async fn a_batch_is_seen_before_any_of_its_bodies_runs_and_each_call_once() {
+    let shown = Shown::default();
+    let transcript = Transcript::default();
+    let runtime = permissive(vec![quick(read("t")), quick(write("w"))])
+        .hook(preflight(&shown, |id| (id == "c2").then_some("known already")))
+        .observer(transcript.observer())
+        .build()
+        .unwrap();
+    let turn = runtime.run().turn().await.unwrap();
+    let answers = turn.run(calls("t:a t:b nothing w:c t:d")).await;
+    assert_eq!(ends(&answers), ["c1 ok", "c2 ok", "c3 unknown_tool", "c4 ok", "c5 ok"]);
+    assert_eq!(answers[1].text(), "known already");
+    assert_eq!(*shown.lock().unwrap(), [vec!["c1", "c2"], vec!["c4"], vec!["c5"]]);
+    let lines = transcript.lines();
+    assert!(!lines.iter().any(|line| line == "c2 running"), "{lines:#?}");
+    assert_eq!(transcript.ends_of("c2"), 1);
+}
+
+#[tokio::test]
+async fn calls_that_start_while_the_model_still_writes_are_seen_once_each() {
+    let shown = Shown::default();
+    let runtime = permissive(vec![quick(read("t")), quick(write("w"))])
+        .hook(preflight(&shown, |_| None))
+        .build()
+        .unwrap();
+    let mut intake = runtime.run().turn().await.unwrap().open();
+    for call in calls("t:a t:b w:c t:d") {
+        intake.push(call);
+    }
+    assert_eq!(*shown.lock().unwrap(), [vec!["c1"], vec!["c2"]], "the write waits");
+    let answers = intake.finish(Stop::Done).await;
+    assert_eq!(answers.iter().filter(|answer| !answer.is_error()).count(), 4);
+    assert_eq!(shown.lock().unwrap().concat(), ["c1", "c2", "c3", "c4"]);
+}
+
+#[tokio::test]
+async fn a_preflight_that_breaks_or_answers_what_it_should_not_fails_its_batch() {
+    type Says = fn(&[&Admitted]) -> Result<Vec<Answered>, Failure>;
+    let cases: [(&str, Says); 4] = [
+        ("error", |_| Err(Failure::failed("no disk"))),
+        ("panic", |_| panic!("on purpose")),
+        ("foreign", |_| Ok(vec![Answered::new("c9", Ok(Output::text("x")))])),
+        ("twice", |_| {
+            Ok(vec![
+                Answered::new("c1", Ok(Output::text("x"))),
+                Answered::new("c1", Ok(Output::text("y"))),
+            ])
+        }),
+    ];
+    for (what, says) in cases {
+        let hook = Moments {
+            name: "bad",
+            // Only the first batch is its business.
+            preflight: Some(Box::new(move |calls| match calls.len() {
+                2 => says(calls),
+                _ => Ok(Vec::new()),
+            })),
+            ..Moments::default()
+        };
+        let runtime =
+            permissive(vec![quick(read("t")), quick(write("w"))]).hook(hook).build().unwrap();
+        let answers = runtime.run().turn().await.unwrap().run(calls("t t w")).await;
+        assert_eq!(ends(&answers), ["c1 hook_failed", "c2 hook_failed", "c3 ok"], "{what}");
+        assert!(answers.iter().take(2).all(|answer| answer.ran() == Ran::No), "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_preflight_that_waits_holds_its_batch_and_an_interrupt_ends_the_wait() {
+    struct Waits;
+    impl Hook for Waits {
+        fn name(&self) -> &str {
+            "waits"
+        }
+
+        fn preflight<'a>(
+            &'a self,
+            _: &'a [&'a Admitted],
+        ) -> BoxFuture<'a, Result<Vec<Answered>, Failure>> {
+            Box::pin(async {
+                tokio::time::sleep(Duration::from_secs(5)).await;
+                Ok(Vec::new())
+            })
+        }
+    }
+    let runtime = permissive(vec![quick(read("t"))]).hook(Waits).build().unwrap();
+    let began = tokio::time::Instant::now();
+    let answers = runtime.run().turn().await.unwrap().run(calls("t t")).await;
+    assert_eq!(ends(&answers), ["c1 ok", "c2 ok"]);
+    assert_eq!(began.elapsed(), Duration::from_secs(5), "one wait for both");
+    let turn = runtime.run().turn().await.unwrap();
+    let control = turn.control();
+    let (answers, ()) = tokio::join!(turn.run(calls("t t")), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        control.interrupt();
+    });
+    assert_eq!(ends(&answers), ["c1 cancelled", "c2 cancelled"]);
+    assert_eq!(began.elapsed(), Duration::from_secs(6));
+}
+
+#[tokio::test]
+async fn a_turn_whose_hook_fails_runs_nothing_and_the_next_one_does() {
+    let transcript = Transcript::default();
+    let hook = Moments {
+        name: "gate",
+        before_turn: Some(|turn| match turn.cycle() {
+            1 => Err(Failure::failed("not ready")),
+            _ => Ok(Said::nothing().with_aside("welcome back")),
+        }),
+        ..Moments::default()
+    };
+    let runtime = permissive(vec![quick(read("t"))])
+        .hook(hook)
+        .observer(transcript.observer())
+        .build()
+        .unwrap();
+    let run = runtime.run();
+    let answers = run.turn().await.unwrap().run(calls("t")).await;
+    assert_eq!(ends(&answers), ["c1 hook_failed"]);
+    assert!(!answers[0].text().contains("not ready"), "the model is not told why");
+    assert!(
+        transcript.lines().iter().any(|line| line.contains("`gate`") && line.contains("not ready"))
+    );
+    let answers = run.turn().await.unwrap().run(calls("t:a t:b")).await;
+    assert_eq!(answers[0].text(), "t(a)\n[note from the host: welcome back]");
+    assert_eq!(answers[1].text(), "t(b)");
+}
+
+#[tokio::test]
+async fn the_answers_of_a_turn_are_seen_with_what_ran_and_a_broken_look_halts() {
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let write_down = Arc::clone(&seen);
+    let looks = Moments {
+        name: "looks",
+        before: Some(|_| Ok(Before::rewrite(json!({"x": "changed"})))),
+        after_turn: Some(Box::new(move |answers| {
+            let mut seen = write_down.lock().unwrap();
+            seen.extend(answers.iter().map(|landed| {
+                let arguments = landed.arguments().map_or("none".into(), |a| a.to_string());
+                format!("{} {arguments} {}", landed.answer().id(), landed.tool().is_some())
+            }));
+            Ok(Said::nothing().with_aside("all seen"))
+        })),
+        ..Moments::default()
+    };
+    let runtime = permissive(vec![quick(read("t"))]).hook(looks).build().unwrap();
+    let answers = runtime.run().turn().await.unwrap().run(calls("t:a nothing")).await;
+    assert_eq!(*seen.lock().unwrap(), [r#"c1 {"x":"changed"} true"#, "c2 none false"]);
+    assert!(answers[1].text().ends_with("[note from the host: all seen]"), "{}", answers[1].text());
+    let breaks = Moments {
+        name: "breaks",
+        after_turn: Some(Box::new(|_| panic!("on purpose"))),
+        ..Moments::default()
+    };
+    let runtime = permissive(vec![quick(read("t"))]).hook(breaks).build().unwrap();
+    let run = runtime.run();
+    let answers = run.turn().await.unwrap().run(calls("t")).await;
+    assert_eq!(ends(&answers), ["c1 ok"], "what ran has run");
+    assert!(run.halted().is_some());
+}
+
+#[tokio::test]
+async fn transforms_see_failures_and_cannot_unsay_that_a_body_ran() {
+    let mends = Moments {
+        name: "mends",
+        after: Some(|call, outcome| {
+            assert_eq!(call.arguments()["x"], "a");
+            After::from(outcome.or_else(|failure| Ok(Output::text(failure.message()))))
+                .with(Said::nothing().with_aside("mended"))
+        }),
+        ..Moments::default()
+    };
+    let runtime = permissive(vec![failing(read("t"))]).hook(mends).build().unwrap();
+    let text = runtime.call("t", json!({"x": "a"})).await.unwrap().to_text();
+    assert_eq!(text, "no luck\n[note from the host: mended]");
+    let denies = Moments {
+        name: "denies",
+        after: Some(|_, _| After::from(Err(Failure::new(Code::BlockedByHook, "not for you")))),
+        ..Moments::default()
+    };
+    let runtime = permissive(vec![quick(read("t"))]).hook(denies).build().unwrap();
+    let failure = runtime.call("t", json!({})).await.unwrap_err();
+    assert_eq!((failure.code(), failure.ran()), (Code::BlockedByHook, Ran::Yes));
+}
+
+#[tokio::test]
+async fn a_hook_that_fails_open_is_told_each_time() {
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let write_down = Arc::clone(&told);
+    let runtime = permissive(vec![quick(read("t"))])
+        .hook(before("lax", |_| Ok(Before::proceed().with_problem("could not look"))))
+        .observer(move |event: &Event| {
+            if let Event::HookFailedOpen { call, hook, why, .. } = event {
+                write_down.lock().unwrap().push(format!("{call:?} {hook} {why}"));
+            }
+        })
+        .build()
+        .unwrap();
+    let answers = runtime.run().turn().await.unwrap().run(calls("t t")).await;
+    assert_eq!(ends(&answers), ["c1 ok", "c2 ok"]);
+    assert_eq!(told.lock().unwrap().len(), 2, "{told:?}");
+}
+
+#[tokio::test]
+async fn a_nested_calls_caller_does_not_get_the_hosts_words_in_its_result() {
+    let outer = DynTool::new(Spec::new("outer", "Calls."), open_schema(), |_, cx| async move {
+        Ok(format!("<{}>", cx.call("t", json!({"x": "in"})).await?.to_text()))
+    });
+    let runtime = permissive(vec![quick(read("t")), outer])
+        .hook_for("t", before("h", |_| Ok(Before::proceed().with_aside("psst"))))
+        .build()
+        .unwrap();
+    assert_eq!(runtime.call("outer", json!({})).await.unwrap().to_text(), "<t(in)>");
+}
