@@ -480,3 +480,284 @@ fn words(line: &str) -> Result<Vec<String>, Problem> {
 fn indented(text: &str) -> String {
     text.lines().map(|line| if line.is_empty() { "\n".to_owned() } else { format!("  {line}\n") }).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::VecDeque, sync::Arc};
+
+    use haft::{
+        Admitted, Call, Capabilities, Catalog, Cited, DynTool, Envelope, Explanation, Offer, Policy,
+        RulePlace, Runtime, Spec, Verdict,
+    };
+    use insta::assert_snapshot;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Lines that were written beforehand.
+    struct Script(VecDeque<&'static str>);
+
+    impl Keys for Script {
+        fn forget(&mut self) -> BoxFuture<'_, ()> {
+            Box::pin(async {})
+        }
+
+        fn line(&mut self) -> BoxFuture<'_, io::Result<Option<String>>> {
+            let line = self.0.pop_front().map(|line| format!("{line}\n"));
+            Box::pin(async { Ok(line) })
+        }
+    }
+
+    /// A screen that can be looked at.
+    #[derive(Clone, Default)]
+    struct Screen(Arc<Lock<Vec<u8>>>);
+
+    impl Write for Screen {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            lock(&self.0).extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Screen {
+        /// What is on it, without colours.
+        fn text(&self) -> String {
+            let bytes = lock(&self.0).clone();
+            anstream::adapter::strip_str(&String::from_utf8(bytes).unwrap()).to_string()
+        }
+    }
+
+    /// Asks about everything, as if a rule had said so.
+    #[derive(Default)]
+    struct Asks {
+        offer: Option<Offer>,
+        risk: &'static [&'static str],
+        tainted_by: &'static [&'static str],
+        needs: Option<&'static str>,
+    }
+
+    impl Policy for Asks {
+        fn judge(&self, call: &Admitted) -> Verdict {
+            let reason = "shared branches";
+            let verdict = match self.needs {
+                Some(name) if call.arguments().get(name).is_none() => Verdict::need_input(name, reason),
+                Some(_) => Verdict::allow("given"),
+                None => Verdict::ask(reason),
+            };
+            verdict.by("haft.toml:14 ask \"Bash(git push *)\"")
+        }
+
+        fn explain(&self, call: &Admitted) -> Explanation {
+            let mut said = Explanation::of(self.judge(call));
+            said.deciding = Some(Cited {
+                id: None,
+                decision: "ask".to_owned(),
+                pattern: "Bash(git push *)".to_owned(),
+                place: RulePlace {
+                    file: Some(Arc::new("/work/haft.toml".into())),
+                    line: 14,
+                    column: 1,
+                },
+            });
+            said.risk = self.risk.iter().map(|&word| word.to_owned()).collect();
+            said.tainted_by = self.tainted_by.iter().map(|&word| word.to_owned()).collect();
+            said.flip = Some("add an `except`".to_owned());
+            said
+        }
+
+        fn offer(&self, _: &Admitted) -> Option<Offer> {
+            self.offer.clone()
+        }
+
+        fn keep(&self, _: &Offer) -> Result<(), haft::Error> {
+            Ok(())
+        }
+    }
+
+    /// A tool that says what it was called with.
+    fn tool() -> DynTool {
+        let text = || json!({"type": "string"});
+        DynTool::new(
+            Spec::new("shell", "Runs a command.").capabilities(Capabilities::NONE),
+            json!({
+                "type": "object",
+                "properties": {
+                    "command": text(),
+                    "to": text(),
+                    "count": {"type": "integer", "description": "How often."},
+                    "key": {"type": "string", "x-secret": true},
+                },
+            }),
+            |args, _| async move { Ok(args.to_string()) },
+        )
+    }
+
+    /// Asks about one call, with these lines typed. Returns the screen and the answer to the model.
+    fn ask(policy: Asks, arguments: Value, typed: &[&'static str]) -> (String, Envelope) {
+        let screen = Screen::default();
+        let prompt = Prompt::new(Script(typed.iter().copied().collect()), screen.clone(), "/work");
+        let runtime = Runtime::builder()
+            .catalog(Catalog::builder().add(tool()).build().unwrap())
+            .policy(policy)
+            .approver(prompt)
+            .build()
+            .unwrap();
+        let work = async move {
+            let run = runtime.run_builder().one_shot().start();
+            let turn = run.turn().await.unwrap();
+            turn.run([Call::new("c1", "shell", arguments)]).await.pop().unwrap()
+        };
+        let answer = crate::desk::work(work).unwrap();
+        (screen.text(), answer)
+    }
+
+    fn push() -> Value {
+        json!({"command": "git push origin main"})
+    }
+
+    fn told(answer: &Envelope) -> String {
+        answer.failure().map_or_else(
+            || answer.output().unwrap().to_text(),
+            |failure| format!("{}: {}", failure.code(), failure.message()),
+        )
+    }
+
+    #[test]
+    fn a_question_shows_what_runs_why_it_is_asked_and_the_keys() {
+        let policy = Asks { risk: &["run `git push origin main`", "network"], ..Asks::default() };
+        let (screen, answer) = ask(policy, push(), &["y"]);
+        assert_snapshot!(screen, @r#"
+
+          git push origin main    shell · network
+          asked because  haft.toml:14  ask "Bash(git push *)"
+                         shared branches
+          [y] once   [e] edit   [c] comment   [i] answer instead   [n] no   [?] why  >
+        "#);
+        assert!(told(&answer).contains("git push origin main"), "{}", told(&answer));
+    }
+
+    #[test]
+    fn whatever_is_no_yes_is_a_no() {
+        for typed in [&[""][..], &["n"], &[], &["x", "yy", "yep", "1", "always"], &["s", "n"]] {
+            let (screen, answer) = ask(Asks::default(), push(), typed);
+            assert!(told(&answer).starts_with("declined"), "{typed:?}: {}", told(&answer));
+            assert!(!screen.contains("[s]") && !screen.contains("[a]"), "nothing to offer");
+        }
+        let (screen, _) = ask(Asks::default(), push(), &["x"; 9]);
+        assert_eq!(screen.matches("`x` is no answer").count(), WRONG);
+        assert!(screen.ends_with("taken as a no\n"));
+    }
+
+    #[test]
+    fn a_comment_goes_with_a_yes_and_with_a_no() {
+        let (_, answer) = ask(Asks::default(), push(), &["n not on a friday"]);
+        assert!(told(&answer).contains("not on a friday"));
+        let (_, answer) = ask(Asks::default(), push(), &["c", "the branch is wrong", "n"]);
+        assert!(told(&answer).contains("the branch is wrong"));
+        let (_, answer) = ask(Asks::default(), push(), &["c", "fine this once", "y"]);
+        assert!(!answer.is_error());
+    }
+
+    #[test]
+    fn always_is_offered_only_where_the_whole_rule_can_be_read() {
+        let offer = |rule: &str| {
+            Some(Offer { rules: vec![rule.to_owned()], file: "/work/haft.local.toml".into() })
+        };
+        let policy = Asks { offer: offer("Bash(git push origin main)"), ..Asks::default() };
+        let (screen, answer) = ask(policy, push(), &["a"]);
+        let label = "[a] always: Bash(git push origin main) → haft.local.toml";
+        assert!(screen.contains(label), "{screen}");
+        assert!(!answer.is_error());
+        for odd in ["Bash(x\u{200b}y)", "Bash(a\nb)", &format!("Bash({})", "x".repeat(120))] {
+            let (screen, answer) = ask(Asks { offer: offer(odd), ..Asks::default() }, push(), &["a"]);
+            assert!(!screen.contains("always"), "{screen}");
+            assert!(answer.is_error());
+        }
+    }
+
+    #[test]
+    fn what_the_run_has_read_is_told() {
+        let policy = Asks { tainted_by: &["call 3 of `fetch_page`, example.org"], ..Asks::default() };
+        let (screen, _) = ask(policy, push(), &["n"]);
+        let told = "the run has read untrusted text: call 3 of `fetch_page`, example.org";
+        assert!(screen.contains(told), "{screen}");
+    }
+
+    #[test]
+    fn why_shows_the_same_text_as_the_record() {
+        let (screen, _) = ask(Asks::default(), push(), &["?", "n"]);
+        assert!(screen.contains("ask: shared branches"), "{screen}");
+        assert!(screen.contains("to flip it  add an `except`"), "{screen}");
+        assert_eq!(screen.matches("[y] once").count(), 2, "asked again");
+    }
+
+    #[test]
+    fn an_edit_shows_what_changes_and_is_asked_about_again() {
+        let typed = &["e", "to=bob count=3 command='git push origin wip'", "y"];
+        let (screen, answer) = ask(Asks::default(), push(), typed);
+        assert_snapshot!(screen.lines().filter(|l| l.starts_with("  - ") || l.starts_with("  + ")).collect::<Vec<_>>().join("\n"), @r#"
+          - command: "git push origin main"
+          + command: "git push origin wip"
+          + to: "bob"
+          + count: 3
+        "#);
+        assert!(told(&answer).contains("wip"), "{}", told(&answer));
+        assert_eq!(screen.matches("asked because").count(), 2);
+    }
+
+    #[test]
+    fn an_edit_that_makes_no_sense_goes_back_to_the_question() {
+        for line in ["{\"command\": ", "nothing", "to='open", "command='git push origin main'"] {
+            let (screen, answer) = ask(Asks::default(), push(), &["e", line, "n"]);
+            assert!(told(&answer).starts_with("declined"), "{line}: {}", told(&answer));
+            assert_eq!(screen.matches("[y] once").count(), 2, "{line}: {screen}");
+        }
+    }
+
+    #[test]
+    fn an_answer_instead_is_what_the_model_reads() {
+        let (_, answer) = ask(Asks::default(), push(), &["i", "it is pushed already"]);
+        assert!(told(&answer).contains("it is pushed already"), "{}", told(&answer));
+    }
+
+    #[test]
+    fn a_wanted_argument_is_asked_for_and_read_as_its_schema_says() {
+        let needs = || Asks { needs: Some("count"), ..Asks::default() };
+        let (screen, answer) = ask(needs(), push(), &["3"]);
+        assert!(screen.ends_with("integer  How often.\n  count: "), "{screen}");
+        assert!(told(&answer).contains("\"count\":3"), "{}", told(&answer));
+        let (_, answer) = ask(needs(), push(), &[""]);
+        assert!(answer.is_error());
+    }
+
+    #[test]
+    fn secrets_stay_hidden_and_everything_else_is_shown_in_full() {
+        let long = "abc ".repeat(100);
+        let arguments = json!({"key": "hunter2", "to": long, "command": "a\n[y] once\nb"});
+        let (screen, _) = ask(Asks::default(), arguments, &["e", "key=other", "n"]);
+        assert!(!screen.contains("hunter2"), "{screen}");
+        assert!(screen.contains("key: (hidden)"));
+        assert_eq!(screen.matches("abc").count(), 200, "twice: after the edit it is asked again");
+        assert!(screen.contains("\n  │ [y] once\n"), "no line of a call passes for one of ours");
+        assert!(screen.lines().all(|line| style::width(line) <= WIDTH), "{screen}");
+    }
+
+    #[test]
+    fn tricks_with_letters_are_seen() {
+        let arguments = json!({"to": "b\u{43e}b@ex\u{430}mple.org", "command": "ls \u{202e}gpj.exe"});
+        let (screen, _) = ask(Asks::default(), arguments, &["n"]);
+        assert!(screen.contains("ls \\u{202e}gpj.exe"), "{screen}");
+        assert!(screen.contains("! `b\u{43e}b@ex\u{430}mple.org` is not `bob@example.org`"), "{screen}");
+    }
+
+    #[test]
+    fn words_are_split_as_a_shell_would() {
+        assert_eq!(words("a=1  b='x y' c=\"\"").unwrap(), ["a=1", "b=x y", "c="]);
+        assert!(words("a='x").is_err());
+        assert_eq!(words("  ").unwrap(), Vec::<String>::new());
+    }
+}

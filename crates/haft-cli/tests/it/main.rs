@@ -5,11 +5,15 @@
 mod calls;
 mod checks;
 mod demo;
+mod explain;
 mod exports;
 mod guide;
 mod lints;
+mod policy;
+mod prompt;
 mod responses;
 mod streams;
+mod trust;
 mod usage;
 
 use std::{
