@@ -494,8 +494,8 @@ mod tests {
 
     use super::*;
 
-    /// Lines that were written beforehand.
-    struct Script(VecDeque<&'static str>);
+    /// Lines that were written beforehand, and the screen they appear on.
+    struct Script(VecDeque<&'static str>, Screen);
 
     impl Keys for Script {
         fn forget(&mut self) -> BoxFuture<'_, ()> {
@@ -504,6 +504,9 @@ mod tests {
 
         fn line(&mut self) -> BoxFuture<'_, io::Result<Option<String>>> {
             let line = self.0.pop_front().map(|line| format!("{line}\n"));
+            if let Some(line) = &line {
+                self.1.write_all(line.as_bytes()).unwrap(); // as a terminal does
+            }
             Box::pin(async { Ok(line) })
         }
     }
@@ -599,7 +602,8 @@ mod tests {
     /// Asks about one call, with these lines typed. Returns the screen and the answer to the model.
     fn ask(policy: Asks, arguments: Value, typed: &[&'static str]) -> (String, Envelope) {
         let screen = Screen::default();
-        let prompt = Prompt::new(Script(typed.iter().copied().collect()), screen.clone(), "/work");
+        let script = Script(typed.iter().copied().collect(), screen.clone());
+        let prompt = Prompt::new(script, screen.clone(), "/work");
         let runtime = Runtime::builder()
             .catalog(Catalog::builder().add(tool()).build().unwrap())
             .policy(policy)
@@ -635,7 +639,7 @@ mod tests {
           git push origin main    shell · network
           asked because  haft.toml:14  ask "Bash(git push *)"
                          shared branches
-          [y] once   [e] edit   [c] comment   [i] answer instead   [n] no   [?] why  >
+          [y] once   [e] edit   [c] comment   [i] answer instead   [n] no   [?] why  > y
         "#);
         assert!(told(&answer).contains("git push origin main"), "{}", told(&answer));
     }
@@ -728,7 +732,7 @@ mod tests {
     fn a_wanted_argument_is_asked_for_and_read_as_its_schema_says() {
         let needs = || Asks { needs: Some("count"), ..Asks::default() };
         let (screen, answer) = ask(needs(), push(), &["3"]);
-        assert!(screen.ends_with("integer  How often.\n  count: "), "{screen}");
+        assert!(screen.ends_with("integer  How often.\n  count: 3\n"), "{screen}");
         assert!(told(&answer).contains("\"count\":3"), "{}", told(&answer));
         let (_, answer) = ask(needs(), push(), &[""]);
         assert!(answer.is_error());
