@@ -111,11 +111,13 @@ impl Seen {
         };
         match event {
             Event::Started { call, .. } => of(call, &|n| n.began = Some(Instant::now())),
-            Event::Asked { call, verdict } => of(call, &|n| n.asked = Some(verdict.clone())),
+            Event::Asked { call, verdict, .. } => of(call, &|n| n.asked = Some(verdict.clone())),
             Event::Permitted { call, verdict } => {
                 of(call, &|n| n.permitted = Some(verdict.clone()));
             }
-            Event::Refused { call, verdict } => of(call, &|n| n.refused = Some(verdict.clone())),
+            Event::Refused { call, verdict, .. } => {
+                of(call, &|n| n.refused = Some(verdict.clone()))
+            }
             Event::Finished { call, .. } => of(call, &|n| n.ended = Some(Instant::now())),
             _ => {}
         }

@@ -62,6 +62,9 @@ fn haft_core() -> Path {
 /// - `Option<T>`, `#[default(value)]` and `#[default]` make an argument optional.
 /// - `#[param(min, max, min_length, max_length, pattern, example, rename, description, secret)]`
 ///   refines its schema.
+/// - `#[param(path)]`, `#[param(write_path)]`, `#[param(url)]`, `#[param(command)]` say that the text
+///   (or each text of a list) is a file that is read, a file that is written, an address, a shell
+///   command. Rules about paths, hosts and commands are about such arguments.
 /// - `&Context`, `State<T>` and `Side<T>`, or whatever is marked `#[inject]`, come from the host
 ///   and stay out of the schema.
 #[proc_macro_attribute]

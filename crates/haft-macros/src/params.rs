@@ -13,7 +13,7 @@ use crate::{
     names, types, values,
 };
 
-const WORDS: [&str; 9] = [
+const WORDS: [&str; 13] = [
     "min",
     "max",
     "min_length",
@@ -23,6 +23,10 @@ const WORDS: [&str; 9] = [
     "rename",
     "description",
     "secret",
+    "path",
+    "write_path",
+    "url",
+    "command",
 ];
 
 /// A parameter, and how the body gets it.
@@ -260,6 +264,7 @@ struct Refinements {
     max: Option<Expr>,
     min_length: Option<Expr>,
     max_length: Option<Expr>,
+    about: Option<String>,
 }
 
 impl Refinements {
@@ -314,6 +319,11 @@ impl Refinements {
                     argument.schema.push(quote!(extend("x-secret" = true, "writeOnly" = true)));
                 }
             }
+            "path" | "write_path" | "url" | "command" => {
+                if values::flag(entry)? {
+                    self.about(entry, &word, argument)?;
+                }
+            }
             _ => {
                 let meant = names::meant(&word, &WORDS);
                 let message =
@@ -321,6 +331,18 @@ impl Refinements {
                 return Err(Error::new_spanned(&entry.name, message));
             }
         }
+        Ok(())
+    }
+
+    /// Says what the argument is about, so that rules about paths, hosts and commands find it.
+    fn about(&mut self, entry: &Entry, word: &str, argument: &mut Argument) -> syn::Result<()> {
+        if let Some(first) = &self.about {
+            let message = format!("an argument is about one thing: `{first}` or `{word}`");
+            return Err(Error::new_spanned(&entry.name, message));
+        }
+        self.about = Some(word.to_owned());
+        let about = if word == "path" { "read_path" } else { word };
+        argument.schema.push(quote!(extend("x-haft" = #about)));
         Ok(())
     }
 

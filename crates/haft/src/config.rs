@@ -22,6 +22,14 @@ pub struct Config {
     pub deadline: Duration,
     /// How long a person may think.
     pub approval_timeout: Duration,
+    /// How many questions are open at once; the others stand in line.
+    pub prompts_at_once: usize,
+    /// How many questions a run may ask in a minute; past that its calls are denied.
+    pub max_prompts: usize,
+    /// How many calls may stand in line to be asked about; past that they are denied.
+    pub max_waiting_prompts: usize,
+    /// After how many noes in a row to one tool a run is no longer asked about it.
+    pub max_refusals: u32,
     /// How long a check, a hook or a guard may take.
     pub judge_timeout: Duration,
     /// How long a cancelled body may take to end by itself.
@@ -51,6 +59,14 @@ impl Default for Config {
             deadline: Duration::from_secs(600),
             // A person may be at lunch; an unattended question should still end in this hour.
             approval_timeout: Duration::from_secs(300),
+            // People read one thing at a time.
+            prompts_at_once: 1,
+            // One every other second: whoever answers faster does not read.
+            max_prompts: 30,
+            // Nobody works through more than this, and each waits with its call.
+            max_waiting_prompts: 100,
+            // The model has had its answer; asking on only tires the person into a yes.
+            max_refusals: 5,
             // Judges look things up; one that needs half a minute is broken.
             judge_timeout: Duration::from_secs(30),
             // Enough to close a connection, not enough to be noticed as a hang.
@@ -128,6 +144,7 @@ impl Config {
             ("timeout", self.timeout.is_zero()),
             ("deadline", self.deadline.is_zero()),
             ("approval_timeout", self.approval_timeout.is_zero()),
+            ("prompts_at_once", self.prompts_at_once == 0),
             ("judge_timeout", self.judge_timeout.is_zero()),
             ("max_arguments", self.max_arguments == 0),
             ("max_result", self.max_result == 0),

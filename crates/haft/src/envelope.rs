@@ -27,6 +27,9 @@ pub struct Envelope {
     /// For hooks that look back at the turn; kept only where there are hooks.
     #[serde(skip)]
     pub(crate) arguments: Option<Arc<Value>>,
+    /// The person who answered in place of the tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) instead_by: Option<Arc<str>>,
     #[serde(rename = "elapsed_us", serialize_with = "micros")]
     pub(crate) elapsed: Duration,
 }
@@ -117,7 +120,17 @@ impl Envelope {
     /// Returns whether the body ran.
     #[must_use]
     pub fn ran(&self) -> Ran {
-        self.failure().map_or(Ran::Yes, Failure::ran)
+        match (&self.instead_by, self.failure()) {
+            (Some(_), _) => Ran::No,
+            (None, Some(failure)) => failure.ran(),
+            (None, None) => Ran::Yes,
+        }
+    }
+
+    /// Returns who answered in place of the tool, if somebody did: nothing ran then.
+    #[must_use]
+    pub fn instead_by(&self) -> Option<&str> {
+        self.instead_by.as_deref()
     }
 
     /// Returns where the content comes from and how far it is trusted.

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use haft_core::{CallId, Class, Code, Note, Ran, RunId, ToolName, Verdict};
 use serde_json::Value;
 
-use crate::{fit::Repair, turn::Place, watch::caught};
+use crate::{fit::Repair, policy::Explanation, turn::Place, watch::caught};
 
 /// Something that happened.
 #[derive(Debug, Clone)]
@@ -23,7 +23,8 @@ pub enum Event {
         /// How many tools it offers.
         tools: usize,
     },
-    /// A source could not be asked, or brought a tool that cannot be used.
+    /// Something is not as it should be: a source that could not be asked, a rule that could not be
+    /// kept.
     Problem {
         /// The run.
         run: RunId,
@@ -76,6 +77,26 @@ pub enum Event {
         call: CallId,
         /// Why.
         verdict: Verdict,
+        /// The same in full.
+        explanation: Arc<Explanation>,
+    },
+    /// Somebody answered. What comes of it is told next.
+    Answered {
+        /// The call.
+        call: CallId,
+        /// Who answered.
+        by: Arc<str>,
+        /// The answer in a word or two: `allow`, `allow for the session`, `edit`, `deny`, ….
+        answer: &'static str,
+        /// What they said besides.
+        comment: Option<String>,
+    },
+    /// A rule changed the arguments; the call is judged again.
+    Rewritten {
+        /// The call.
+        call: CallId,
+        /// The arguments it has now.
+        arguments: Arc<Value>,
     },
     /// A call may run.
     Permitted {
@@ -90,6 +111,8 @@ pub enum Event {
         call: CallId,
         /// Who refused it, and why.
         verdict: Verdict,
+        /// The same in full.
+        explanation: Arc<Explanation>,
     },
     /// The body begins.
     Running {

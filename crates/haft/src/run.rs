@@ -19,7 +19,7 @@ use crate::{
     catalog::{Shelf, Snapshot, View},
     error::Error,
     event::Event,
-    policy::Seen,
+    policy::{Manners, Seen},
     runtime::Inner,
     turn::{Floor, Turn, TurnCore},
 };
@@ -37,6 +37,7 @@ pub(crate) struct RunCore {
     cycle: AtomicU32,
     pub(crate) seen: Arc<Seen>,
     pub(crate) slips: Slips,
+    pub(crate) manners: Manners,
     /// The last shelf seen through the view, so that an unchanged catalog costs nothing.
     looked: Mutex<Option<(Arc<Shelf>, Arc<Shelf>)>>,
 }
@@ -150,7 +151,7 @@ impl Run {
         let mut scope = core.base.clone();
         scope.cycle = core.cycle.fetch_add(1, Ordering::Relaxed) + 1;
         scope.label = self.label();
-        let interactive = core.inner.approver.is_some();
+        let interactive = core.inner.desk.is_staffed();
         let snapshot = Snapshot::take(shelf, &scope, &*core.inner.policy, interactive, problems);
         for message in snapshot.problems() {
             let (run, message) = (scope.run.clone(), message.clone());
@@ -213,13 +214,20 @@ pub struct RunBuilder {
     scope: Scope,
     side: Store,
     view: View,
+    one_shot: bool,
 }
 
 impl RunBuilder {
     pub(crate) fn new(inner: &Arc<Inner>, id: RunId) -> Self {
         let mut scope = Scope { run: id, state: Arc::clone(&inner.state), ..Scope::default() };
         scope.left.depth = Some(inner.config.max_depth);
-        Self { inner: Arc::clone(inner), scope, side: Store::default(), view: View::all() }
+        Self {
+            inner: Arc::clone(inner),
+            scope,
+            side: Store::default(),
+            view: View::all(),
+            one_shot: false,
+        }
     }
 
     /// Sets the run's id.
@@ -278,6 +286,13 @@ impl RunBuilder {
         self
     }
 
+    /// Says that the run has one turn only, so that no answer can hold for longer. A run that belongs
+    /// to a session still has that.
+    pub fn one_shot(mut self) -> Self {
+        self.one_shot = true;
+        self
+    }
+
     /// Starts the run.
     #[must_use]
     pub fn start(mut self) -> Run {
@@ -290,6 +305,7 @@ impl RunBuilder {
             cycle: AtomicU32::new(0),
             seen: Arc::default(),
             slips: Slips::default(),
+            manners: Manners::new(&self.inner.desk, &self.scope, self.one_shot),
             looked: Mutex::new(None),
             base: self.scope,
             view: self.view,

@@ -19,7 +19,7 @@ use crate::{
     event::{Events, Observer},
     hooks::{Hook, HookPlace, Placed, Seated},
     journal::{Journal, MemoryJournal},
-    policy::{Approver, DefaultPolicy, Guard, Policy},
+    policy::{Approver, DefaultPolicy, Desk, Grants, Guard, Policy},
     run::{Run, RunBuilder},
     turn::{Arguments, Call, Floor, Threads},
 };
@@ -31,7 +31,7 @@ pub(crate) struct Inner {
     pub(crate) policy: Box<dyn Policy>,
     pub(crate) guards: Vec<Seated>,
     pub(crate) hooks: Vec<Placed>,
-    pub(crate) approver: Option<Box<dyn Approver>>,
+    pub(crate) desk: Desk,
     pub(crate) journal: Box<dyn Journal>,
     pub(crate) events: Events,
     pub(crate) state: Arc<Store>,
@@ -80,7 +80,8 @@ impl Runtime {
             policy: None,
             guards: Vec::new(),
             hooks: Vec::new(),
-            approver: None,
+            approvers: Vec::new(),
+            grants: None,
             journal: None,
             observers: Vec::new(),
             state: Store::default(),
@@ -108,7 +109,7 @@ impl Runtime {
         name: impl Into<haft_core::ToolName>,
         arguments: impl Into<Arguments>,
     ) -> Result<Output, Failure> {
-        let turn = self.run().turn().await.map_err(|e| {
+        let turn = self.run_builder().one_shot().start().turn().await.map_err(|e| {
             Failure::new(Code::NotRun, "the tools could not be gathered").with_source(e)
         })?;
         let call = Call::new("call", name, arguments);
@@ -150,7 +151,8 @@ pub struct RuntimeBuilder {
     policy: Option<Box<dyn Policy>>,
     guards: Vec<Box<dyn Guard>>,
     hooks: Vec<HookPlace>,
-    approver: Option<Box<dyn Approver>>,
+    approvers: Vec<Box<dyn Approver>>,
+    grants: Option<Arc<Grants>>,
     journal: Option<Box<dyn Journal>>,
     observers: Vec<Box<dyn Observer>>,
     state: Store,
@@ -194,9 +196,17 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets who is asked. Without one, whatever asks is denied.
+    /// Adds somebody who is asked. Without one, whatever asks is denied; where there are several, all
+    /// are asked at once and the first valid answer counts.
     pub fn approver(mut self, approver: impl Approver) -> Self {
-        self.approver = Some(Box::new(approver));
+        self.approvers.push(Box::new(approver));
+        self
+    }
+
+    /// Sets the book that approvals are signed in. Without one, the runtime opens its own, and what
+    /// was signed ends with the process.
+    pub fn grants(mut self, grants: impl Into<Arc<Grants>>) -> Self {
+        self.grants = Some(grants.into());
         self
     }
 
@@ -221,8 +231,8 @@ impl RuntimeBuilder {
     /// Checks everything and makes the runtime.
     ///
     /// # Errors
-    /// Fails for an impossible limit, for a tool whose `State` is not supplied, or for a hook or
-    /// guard that cannot say its name.
+    /// Fails for an impossible limit, for a tool whose `State` is not supplied, for a hook or guard
+    /// that cannot say its name, or where the machine has no randomness to sign approvals with.
     pub fn build(self) -> Result<Runtime, Error> {
         self.config.check()?;
         let catalog = match self.catalog {
@@ -247,12 +257,16 @@ impl RuntimeBuilder {
         let hooks = self.hooks.into_iter().map(|place| Placed::new(place, judge_timeout));
         let journal =
             self.journal.unwrap_or_else(|| Box::new(MemoryJournal::new(self.config.max_records)));
+        let grants = match self.grants {
+            Some(grants) => grants,
+            None => Arc::new(Grants::new()?),
+        };
         Ok(Runtime(Arc::new(Inner {
             threads: Threads::new(self.config.max_threads),
             policy: self.policy.unwrap_or_else(|| Box::new(DefaultPolicy)),
             guards: self.guards.into_iter().map(Seated::new).collect::<Result<_, _>>()?,
             hooks: hooks.collect::<Result<_, _>>()?,
-            approver: self.approver,
+            desk: Desk::new(self.approvers, grants, &self.config),
             events: Events::new(self.observers),
             state: Arc::new(self.state),
             keys: Arc::default(),

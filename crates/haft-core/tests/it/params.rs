@@ -66,6 +66,29 @@ fn refinements_and_defaults_are_in_the_schema() {
     assert_eq!(schema["$defs"]["Mode"]["description"], "`fast`: Quick.");
 }
 
+/// Copies, fetches and runs.
+#[tool]
+async fn many_things(
+    #[param(path)] from: String,
+    #[param(write_path)] to: Vec<String>,
+    #[param(url, description = "Where.")] page: Option<String>,
+    #[param(command)] run: String,
+    plain: String,
+) -> String {
+    format!("{from} {to:?} {page:?} {run} {plain}")
+}
+
+#[test]
+fn what_an_argument_is_about_is_in_the_schema() {
+    let tool = DynTool::of(ManyThings);
+    let about = |name: &str| tool.input_schema()["properties"][name].get("x-haft").cloned();
+    assert_eq!(about("from"), Some(json!("read_path")));
+    assert_eq!(about("to"), Some(json!("write_path")));
+    assert_eq!(about("page"), Some(json!("url")));
+    assert_eq!(about("run"), Some(json!("command")));
+    assert_eq!(about("plain"), None);
+}
+
 #[tokio::test]
 async fn what_is_left_out_gets_its_default() {
     let tool = DynTool::of(Search);

@@ -4,7 +4,10 @@
 //! that admission only looks things up. A schema that does not compile is an error here and
 //! never at call time.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use haft_core::{Body, Claim, DynTool, Isolation, Manifest, Spec, ToolName, Unknown};
 use serde_json::{Map, Value, json};
@@ -15,12 +18,19 @@ use super::fill::Fill;
 use crate::{
     error::{Error, ErrorKind},
     fit::Schema,
+    policy::Traits,
 };
 
 /// One registered tool, frozen.
 pub struct Entry {
     name: ToolName,
     source: Arc<str>,
+    /// The name it was first registered by; views may show it under another.
+    registered: ToolName,
+    /// The name of the source that brought it, if it is not our own.
+    brought_by: Option<Arc<str>>,
+    /// What rules need to know of its schema; found out when a rule first asks.
+    traits: OnceLock<Traits>,
     spec: Spec,
     declared: Claim,
     input: Schema,
@@ -111,6 +121,9 @@ impl Entry {
                 .concurrency
                 .map(|n| Arc::new(Semaphore::new(n.min(Semaphore::MAX_PERMITS)))),
             body: Arc::clone(tool.body()),
+            registered: name.clone(),
+            brought_by: None,
+            traits: OnceLock::new(),
             name,
             spec,
             input,
@@ -135,7 +148,15 @@ impl Entry {
             same.body = Arc::clone(tool.body());
             return Ok(Arc::new(same));
         }
-        Self::freeze(previous.name.clone(), &previous.source, tool).map(Arc::new)
+        let mut entry = Self::freeze(previous.name.clone(), &previous.source, tool)?;
+        entry.brought_by.clone_from(&previous.brought_by);
+        Ok(Arc::new(entry))
+    }
+
+    /// Notes which source brought it.
+    pub(crate) fn brought_by(mut self, source: &str) -> Self {
+        self.brought_by = Some(source.into());
+        self
     }
 
     /// Returns the same tool under another name, as a view shows it.
@@ -151,6 +172,9 @@ impl Entry {
         Self {
             name: self.name.clone(),
             source: Arc::clone(&self.source),
+            registered: self.registered.clone(),
+            brought_by: self.brought_by.clone(),
+            traits: self.traits.clone(),
             spec: self.spec.clone(),
             declared: self.declared.clone(),
             input: self.input.clone(),
@@ -206,6 +230,21 @@ impl Entry {
             Manifest::new(&self.spec, self.input_schema().clone(), self.output_schema().cloned());
         manifest.name = self.name.to_string();
         manifest
+    }
+
+    /// Returns the name it was first registered by, whatever a view calls it.
+    pub(crate) fn registered(&self) -> &ToolName {
+        &self.registered
+    }
+
+    /// Returns the source that brought it and its name there; nothing for our own.
+    pub(crate) fn remote(&self) -> Option<(&str, &str)> {
+        Some((self.brought_by.as_deref()?, &self.spec.name))
+    }
+
+    /// Returns what rules need to know of its schema.
+    pub(crate) fn traits(&self) -> &Traits {
+        self.traits.get_or_init(|| Traits::of(self))
     }
 
     pub(crate) fn raw_hash(&self) -> &[u8; 32] {

@@ -122,6 +122,14 @@ impl Catalog {
         Ok((shelf, problems))
     }
 
+    /// Returns whether a tool is still defined as it was when a turn froze it.
+    pub(crate) fn still_has(&self, tool: &Entry) -> bool {
+        let last = Arc::clone(&self.last());
+        last.entries()
+            .iter()
+            .any(|e| e.source() == tool.source() && e.raw_hash() == tool.raw_hash())
+    }
+
     fn last(&self) -> std::sync::MutexGuard<'_, Arc<Shelf>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -196,7 +204,7 @@ fn bring(
     let name = remote_name(source, &tool.spec().name);
     match last.get(name.as_str()) {
         Some(previous) if previous.source() == &**label => Entry::refreeze(previous, tool),
-        _ => Entry::freeze(name, label, tool).map(Arc::new),
+        _ => Entry::freeze(name, label, tool).map(|entry| Arc::new(entry.brought_by(source))),
     }
 }
 

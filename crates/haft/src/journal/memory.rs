@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Intended, Journal, Settled, Written};
-use crate::fit::Repair;
+use crate::{fit::Repair, policy::Explanation};
 
 /// What is kept of one call.
 #[derive(Debug, Clone, Serialize)]
@@ -29,6 +29,15 @@ pub struct Record {
     pub meant: ToolName,
     /// What it was about to do; nothing for a call that was never to run.
     pub intent: Option<Intention>,
+    /// What the judges came to: for a call that was refused or asked about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// The same in full.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<Arc<Explanation>>,
+    /// Who was asked and answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answered_by: Option<String>,
     /// How it ended; nothing while it has not.
     pub end: Option<End>,
 }
@@ -107,6 +116,9 @@ fn record(call: &Context, intent: Option<Intention>, end: Option<End>) -> Record
         called: call.called().clone(),
         meant: call.meant().clone(),
         intent,
+        verdict: None,
+        explanation: None,
+        answered_by: None,
         end,
     }
 }
@@ -141,9 +153,20 @@ impl Journal for MemoryJournal {
                 && r.cycle == call.cycle()
                 && r.run == *call.run_id()
         });
+        let verdict = settled.verdict.cloned();
+        let explanation = settled.explanation.cloned();
+        let answered_by = settled.answered_by.map(str::to_owned);
         match own {
-            Some(own) => own.end = Some(end),
-            None => self.keep(kept, record(call, None, Some(end))),
+            Some(own) => {
+                own.end = Some(end);
+                own.verdict = verdict;
+                own.explanation = explanation;
+                own.answered_by = answered_by;
+            }
+            None => {
+                let record = record(call, None, Some(end));
+                self.keep(kept, Record { verdict, explanation, answered_by, ..record });
+            }
         }
         Written::Now(Ok(()))
     }

@@ -19,7 +19,8 @@ pub use self::memory::{End, Intention, MemoryJournal, Record};
 use crate::{
     envelope::Envelope,
     fit::Repair,
-    lifecycle::Permitted,
+    lifecycle::{File, Permitted},
+    policy::Explanation,
     watch::{within, words},
 };
 
@@ -47,6 +48,13 @@ pub struct Settled<'a> {
     pub call: &'a Context,
     /// What it will be answered with, once this is written down.
     pub answer: &'a Envelope,
+    /// What the judges came to; nothing for a call that the rules allowed unasked, or that never got
+    /// so far.
+    pub verdict: Option<&'a Verdict>,
+    /// The same in full.
+    pub explanation: Option<&'a Arc<Explanation>>,
+    /// Who was asked and answered.
+    pub answered_by: Option<&'a str>,
 }
 
 /// The end of writing something down: now, for a journal in memory, or later.
@@ -120,9 +128,16 @@ pub(crate) fn settle<'a>(
     journal: &'a dyn Journal,
     call: &Context,
     answer: &Envelope,
+    file: Option<&File>,
     limit: Duration,
 ) -> impl Future<Output = Result<(), BoxError>> + use<'a> {
-    let settled = Settled { call, answer };
+    let settled = Settled {
+        call,
+        answer,
+        verdict: file.map(|file| &file.verdict),
+        explanation: file.map(|file| &file.explanation),
+        answered_by: file.and_then(|file| file.answered_by.as_deref()),
+    };
     end(catch_unwind(AssertUnwindSafe(|| journal.settle(&settled))), limit)
 }
 

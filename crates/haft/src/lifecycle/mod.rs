@@ -8,6 +8,7 @@ mod beside;
 mod check;
 mod before;
 mod permit;
+mod ask;
 mod perform;
 mod after;
 mod shape;
@@ -22,12 +23,16 @@ use tokio::time::Instant;
 pub(crate) use self::beside::add_asides;
 pub(crate) use self::explain::explain;
 pub(crate) use self::permit::Permitted;
-use self::{beside::Beside, permit::Permit};
+use self::{
+    beside::Beside,
+    permit::{Judged, Permit},
+};
 use crate::{
     envelope::{Envelope, Outcome},
     event::Event,
     hooks::Performed,
     journal,
+    policy::Explanation,
     turn::{Admitted, Stop, TurnCore, gate},
 };
 
@@ -76,9 +81,10 @@ pub(crate) async fn walk(
         }
         Err(_) => (haft_core::Label::CLEAN, None),
     };
+    let mut file = None;
     let outcome = match admitted {
         Ok(admitted) => {
-            let work = run(&turn, admitted, parent.as_deref(), began, &mut beside);
+            let work = run(&turn, admitted, parent.as_deref(), began, &mut beside, &mut file);
             match std::panic::AssertUnwindSafe(work).catch_unwind().await {
                 Ok(outcome) => outcome,
                 // Bodies, judges and hooks are watched one by one; this is a mistake of ours.
@@ -88,11 +94,17 @@ pub(crate) async fn walk(
         Err(failure) => Err(failure),
     };
     let outcome = shape::shape(outcome, bound, &cx, &turn.inner.config);
+    let instead_by = file.as_ref().and_then(|file: &Box<File>| file.instead_by());
     let mut envelope = Envelope {
         id: cx.call_id().clone(),
         called: cx.called().clone(),
         meant: cx.meant().clone(),
-        label: label.join(cx.heard_label()),
+        // What a person says in place of the tool is theirs, and nothing ran that could taint it.
+        label: match instead_by {
+            Some(_) => haft_core::Label::CLEAN,
+            None => label.join(cx.heard_label()),
+        },
+        instead_by,
         cut: outcome.1,
         outcome: outcome.0,
         repairs,
@@ -101,7 +113,7 @@ pub(crate) async fn walk(
         elapsed: began.elapsed(),
     };
     beside.put(&mut envelope, parent.is_none());
-    settle(&turn, &cx, &mut envelope).await;
+    settle(&turn, &cx, &mut envelope, file.as_deref()).await;
     std::mem::forget(unfinished);
     tell_finished(&turn, &cx, &envelope);
     envelope
@@ -114,6 +126,7 @@ async fn run(
     parent: Option<&Parent>,
     began: Instant,
     beside: &mut Beside,
+    file: &mut Option<Box<File>>,
 ) -> Result<Output, Failure> {
     if let Some(answer) = admitted.take_answer() {
         return answer;
@@ -122,7 +135,10 @@ async fn run(
     // time counts from their permission on.
     let (permitted, mut from) = match permit::at_once(turn, admitted) {
         Ok(permitted) => (permitted, began),
-        Err(admitted) => (Box::pin(clear(turn, admitted, beside)).await?, Instant::now()),
+        Err(admitted) => match Box::pin(clear(turn, admitted, beside, file)).await? {
+            Cleared::Permitted(permitted) => (permitted, Instant::now()),
+            Cleared::Instead(text) => return Ok(Output::text(text)),
+        },
     };
     let (entry, claim, cx) = {
         let admitted = permitted.admitted();
@@ -177,12 +193,42 @@ async fn run(
     outcome
 }
 
-/// Check, hooks, judgement; a person's change goes round again, at most twice.
+/// What is on file about how a call was judged, for its record. Calls that the rules allow unasked
+/// need none.
+#[derive(Debug)]
+pub(crate) struct File {
+    pub(crate) verdict: haft_core::Verdict,
+    pub(crate) explanation: Arc<Explanation>,
+    /// Who answered, where somebody was asked.
+    pub(crate) answered_by: Option<Arc<str>>,
+    /// Whether the answer stands in for the tool's own.
+    is_instead: bool,
+}
+
+impl File {
+    fn new(verdict: haft_core::Verdict, explanation: &Arc<Explanation>) -> Box<Self> {
+        let explanation = Arc::clone(explanation);
+        Box::new(Self { verdict, explanation, answered_by: None, is_instead: false })
+    }
+
+    fn instead_by(&self) -> Option<Arc<str>> {
+        self.answered_by.clone().filter(|_| self.is_instead)
+    }
+}
+
+/// A call that is cleared: it may run, or a person has answered in its place.
+enum Cleared {
+    Permitted(Permitted),
+    Instead(String),
+}
+
+/// Check, hooks, judgement; a change goes round again, at most twice.
 async fn clear(
     turn: &TurnCore,
     mut admitted: Admitted,
     beside: &mut Beside,
-) -> Result<Permitted, Failure> {
+    file: &mut Option<Box<File>>,
+) -> Result<Cleared, Failure> {
     for _ in 0..=MAX_ROUNDS {
         if turn.is_stopped(admitted.context()) {
             return Err(turn.why_stopped(admitted.context()));
@@ -193,30 +239,40 @@ async fn clear(
         heed(turn, &cx, beside);
         admitted = said?;
         let mut permit = permit::permit(turn, admitted).await?;
-        if let Permit::Ask(call, verdict) = permit {
-            // Nobody is bothered about a message that may yet turn out to be cut off.
-            if turn.end.get() != Some(Stop::Done) {
-                message_end(turn, &cx).await?;
-            }
-            turn.inner
-                .events
-                .tell(|| Event::Asked { call: cx.call_id().clone(), verdict: verdict.clone() });
-            permit = permit::ask(turn, call, verdict).await?;
+        if let Permit::Ask(call, judged) = permit {
+            permit = ask::ask(turn, call, judged, file).await?;
         }
         match permit {
-            Permit::Granted(permitted) => return Ok(permitted),
-            Permit::Refused(verdict) => {
-                let failure = permit::refused(&verdict);
-                turn.inner.events.tell(|| Event::Refused { call: cx.call_id().clone(), verdict });
-                return Err(failure);
+            Permit::Granted(permitted) => return Ok(Cleared::Permitted(permitted)),
+            Permit::Instead(text) => return Ok(Cleared::Instead(text)),
+            Permit::Refused(call, judged) => {
+                refuse(turn, &call, &judged, file);
+                return Err(permit::refused(&judged.verdict));
+            }
+            Permit::Rewritten(again) => {
+                turn.inner.events.tell(|| Event::Rewritten {
+                    call: again.context().call_id().clone(),
+                    arguments: Arc::clone(again.arguments()),
+                });
+                admitted = again;
             }
             Permit::Again(again) | Permit::Ask(again, _) => admitted = again,
         }
     }
     Err(Failure::new(
         Code::Denied,
-        "the arguments were changed again each time they were judged, so nothing was run",
-    ))
+        "the call was changed, or its grounds were, each time it was judged, so nothing was run",
+    )
+    .with_next(permit::NEXT))
+}
+
+/// Tells and notes that a call is refused, and why.
+fn refuse(turn: &TurnCore, call: &Admitted, judged: &Judged, file: &mut Option<Box<File>>) {
+    let verdict = judged.verdict.clone();
+    let explanation = permit::explain(turn, call, judged);
+    *file = Some(File::new(verdict.clone(), &explanation));
+    let call = call.context().call_id().clone();
+    turn.inner.events.tell(|| Event::Refused { call, verdict, explanation });
 }
 
 /// Tells what hooks could not look at, and halts the run if one wants that.
@@ -265,10 +321,10 @@ pub(crate) fn not_run(why: &str) -> Failure {
 }
 
 /// Writes down how the call ended; what cannot be written down is not told as if it were.
-async fn settle(turn: &TurnCore, cx: &Context, envelope: &mut Envelope) {
+async fn settle(turn: &TurnCore, cx: &Context, envelope: &mut Envelope, file: Option<&File>) {
     let ran = envelope.ran();
     let limit = turn.inner.config.judge_timeout;
-    let written = journal::settle(&*turn.inner.journal, cx, envelope, limit).await;
+    let written = journal::settle(&*turn.inner.journal, cx, envelope, file, limit).await;
     let Err(error) = written else { return };
     let failure = Failure::new(
         Code::Unrecorded,

@@ -1,16 +1,19 @@
-//! Judges a call: the tool's guard, the runtime's guards, the policy, and whoever may be asked.
+//! Judges a call: the rules, the tool's guard, the runtime's guards, and what people have granted.
 //!
-//! In: an admitted call. Out: a `Permitted`, or the call again with a person's change, or a no.
-//! The strictest verdict wins. From here on nothing can change the arguments.
+//! In: an admitted call. Out: a `Permitted`, or the call with a rule's change, or a question, or a
+//! no. The strictest verdict wins. From here on nothing can change the arguments.
 //!
-//! INVARIANT: this is the only place that makes a `Permitted`.
+//! INVARIANT: this is the only place that makes a `Permitted`, and for a call that must be asked
+//! about it takes a grant that was spent on exactly this call.
+
+use std::{sync::Arc, time::Duration};
 
 use haft_core::{Code, Decision, Failure, Verdict};
 use serde_json::Value;
 
 use super::watch::{Stopped, watched};
 use crate::{
-    policy::{Answer, Question},
+    policy::{Binding, Check, Explanation, Lasting, Refusal, digest},
     turn::{Admitted, TurnCore},
     watch::caught,
 };
@@ -33,25 +36,46 @@ impl Permitted {
         &self.verdict
     }
 
+    /// Tells the model something beside the result.
+    pub(super) fn remark(&mut self, text: String) {
+        self.admitted.added_mut().asides.push(text);
+    }
+
     pub(super) fn into_admitted(self) -> Admitted {
         self.admitted
     }
 }
 
-/// What judgement comes to when it is not a no.
+/// What judgement comes to.
 pub(super) enum Permit {
     Granted(Permitted),
     /// Somebody must be asked first.
-    Ask(Admitted, Verdict),
-    /// The arguments were changed, so everything is looked at again.
+    Ask(Admitted, Judged),
+    /// A rule changed the arguments, so everything is looked at again.
+    Rewritten(Admitted),
+    /// A person changed the arguments, or what an answer rests on has changed.
     Again(Admitted),
+    /// A person answered in place of the tool.
+    Instead(String),
     /// A judge said no.
-    Refused(Verdict),
+    Refused(Admitted, Judged),
 }
 
-/// The failure of a call that a judge refused.
+/// What all judges said, and what that comes to.
+pub(super) struct Judged {
+    pub(super) verdict: Verdict,
+    /// Everyone who asks, not only the first.
+    asks: Vec<Verdict>,
+    /// What the guards said, for the explanation.
+    guards: Vec<Check>,
+}
+
+/// What a model can always do instead.
+pub(super) const NEXT: &str = "go on without it, or tell the user what you would have done";
+
+/// The failure of a call that a judge refused. Who refused it is the operator's to know.
 pub(super) fn refused(verdict: &Verdict) -> Failure {
-    Failure::new(Code::Denied, &*verdict.reason).with_source(verdict.to_string())
+    Failure::new(Code::Denied, &*verdict.reason).with_next(NEXT).with_source(verdict.to_string())
 }
 
 /// Judges a call that nobody but the policy has a say in, and lets it through if the policy does.
@@ -62,54 +86,121 @@ pub(super) fn at_once(turn: &TurnCore, admitted: Admitted) -> Result<Permitted, 
     if body.checks() || body.guards() || !inner.hooks.is_empty() || !inner.guards.is_empty() {
         return Err(admitted);
     }
-    let judged = caught(|| inner.policy.judge(&admitted));
+    let judged = caught(|| {
+        let verdict = inner.policy.judge(&admitted);
+        let is_final = verdict.decision == Decision::Allow
+            && !(inner.policy.rewrites() && inner.policy.rewrite(&admitted).is_some());
+        is_final.then_some(verdict)
+    });
     match judged {
-        Ok(verdict) if verdict.decision == Decision::Allow => Ok(Permitted { admitted, verdict }),
+        Ok(Some(verdict)) => Ok(Permitted { admitted, verdict }),
         _ => Err(admitted),
     }
 }
 
-/// Judges the call.
+/// Judges the call, as the rules want it to be.
 pub(super) async fn permit(turn: &TurnCore, admitted: Admitted) -> Result<Permit, Failure> {
-    let verdict = judge(turn, &admitted).await?;
-    match &verdict.decision {
-        Decision::Allow => Ok(Permit::Granted(Permitted { admitted, verdict })),
-        Decision::Deny => Ok(Permit::Refused(verdict)),
-        Decision::Ask | Decision::NeedInput(_) => Ok(Permit::Ask(admitted, verdict)),
+    let policy = &*turn.inner.policy;
+    let rewritten = caught(|| policy.rewrites().then(|| policy.rewrite(&admitted)).flatten());
+    match rewritten {
+        Ok(Some(arguments)) if arguments != **admitted.arguments() => {
+            return changed(admitted, arguments).map(Permit::Rewritten).map_err(|failure| {
+                silent("the rules", &format!("a rewrite does not fit: {failure}"))
+            });
+        }
+        Ok(_) => {}
+        Err(panic) => return Err(silent("the policy", &format!("it panicked: {panic}"))),
+    }
+    let judged = judge(turn, &admitted).await?;
+    match &judged.verdict.decision {
+        Decision::Allow => Ok(Permit::Granted(Permitted { admitted, verdict: judged.verdict })),
+        Decision::Deny => Ok(Permit::Refused(admitted, judged)),
+        Decision::NeedInput(_) => Ok(Permit::Ask(admitted, judged)),
+        Decision::Ask => allowed_before(turn, admitted, judged),
     }
 }
 
-/// Gathers all verdicts; the strictest stays.
-async fn judge(turn: &TurnCore, call: &Admitted) -> Result<Verdict, Failure> {
+/// Gathers all verdicts; the strictest stays. Guards may take their time, so the rules speak last:
+/// what they say is true when it is used.
+async fn judge(turn: &TurnCore, call: &Admitted) -> Result<Judged, Failure> {
     let cx = call.context();
     let limit = turn.inner.config.judge_timeout;
-    let mut verdict = match caught(|| turn.inner.policy.judge(call)) {
+    let body = call.tool().body();
+    let mut said = Vec::new();
+    if body.guards() {
+        // Making the future runs the judge's code too, so it happens under the watch.
+        let own = async { body.guard(call.args(), cx).await };
+        let name = OWN_GUARD;
+        said.push((name, opinion(name, watched(turn, cx, limit, own).await)?));
+    }
+    for guard in &turn.inner.guards {
+        let work = async { guard.judge(call).await };
+        let name = guard.name();
+        said.push((name, opinion(name, watched(turn, cx, limit, work).await)?));
+    }
+    let verdict = match caught(|| turn.inner.policy.judge(call)) {
         Ok(verdict) => verdict,
         // FAIL CLOSED: a policy that panics says no.
         Err(_) => return Err(silent("the policy", "it panicked")),
     };
+    let mut judged = Judged { asks: asks(&verdict), verdict, guards: Vec::new() };
+    for (guard, said) in said {
+        judged.hear(guard, said);
+    }
     for said in call.opinions() {
-        verdict = verdict.strictest(said.clone());
+        judged.take(said.clone());
     }
-    let body = call.tool().body();
-    if body.guards() {
-        // Making the future runs the judge's code too, so it happens under the watch.
-        let own = async { body.guard(call.args(), cx).await };
-        if let Some(said) = opinion(OWN_GUARD, watched(turn, cx, limit, own).await)? {
-            verdict = verdict.strictest(named(said, OWN_GUARD));
-        }
+    if let Decision::NeedInput(argument) = &judged.verdict.decision
+        && call.supplied().contains(argument)
+    {
+        // A person has supplied it already, and asking for ever is no way to say no.
+        let verdict = &judged.verdict;
+        let reason = format!("`{argument}` was supplied and is still not what is wanted");
+        judged.verdict = Verdict::deny(reason).by(verdict.source.clone());
     }
-    for guard in &turn.inner.guards {
-        let work = async { guard.judge(call).await };
-        if let Some(said) = opinion(guard.name(), watched(turn, cx, limit, work).await)? {
-            verdict = verdict.strictest(named(said, guard.name()));
-        }
-    }
-    Ok(verdict)
+    Ok(judged)
 }
 
-fn named(verdict: Verdict, source: &str) -> Verdict {
-    if verdict.source.is_empty() { verdict.by(format!("guard `{source}`")) } else { verdict }
+impl Judged {
+    /// Takes in what a guard said.
+    fn hear(&mut self, guard: &str, said: Option<Verdict>) {
+        let what = format!("guard `{guard}`");
+        let check = |said: &str, why: &str| Check {
+            what: what.clone(),
+            said: said.to_owned(),
+            why: why.to_owned(),
+            place: None,
+        };
+        let Some(mut said) = said else {
+            self.guards.push(check("no opinion", ""));
+            return;
+        };
+        self.guards.push(check(said.decision.as_str(), &said.reason));
+        if said.source.is_empty() {
+            said.source = what.into();
+        }
+        self.take(said);
+    }
+
+    /// Takes in an opinion; the strictest stays.
+    fn take(&mut self, said: Verdict) {
+        self.asks.extend(asks(&said));
+        if said.decision > self.verdict.decision {
+            self.verdict = said;
+        }
+    }
+
+    /// Says what is asked, by whom and why, so that an answer does not stand for another question.
+    pub(super) fn because(&self) -> [u8; 32] {
+        digest(self.asks.iter().flat_map(|ask| [ask.source.as_bytes(), ask.reason.as_bytes()]))
+    }
+}
+
+fn asks(verdict: &Verdict) -> Vec<Verdict> {
+    match verdict.decision {
+        Decision::Ask => vec![verdict.clone()],
+        _ => Vec::new(),
+    }
 }
 
 /// Reads a guard's answer. Trouble is not an opinion; it is a no.
@@ -125,7 +216,8 @@ fn opinion(
     }
 }
 
-fn silent(who: &str, why: &str) -> Failure {
+/// The failure of a call that somebody should have judged and could not.
+pub(super) fn silent(who: &str, why: &str) -> Failure {
     Failure::new(
         Code::GuardFailed,
         "whether this call is allowed could not be found out, so it is not",
@@ -133,77 +225,85 @@ fn silent(who: &str, why: &str) -> Failure {
     .with_source(format!("{who}: {why}"))
 }
 
-/// Asks whoever may be asked. Nobody there, no answer, trouble: no.
-pub(super) async fn ask(
-    turn: &TurnCore,
-    call: Admitted,
-    verdict: Verdict,
-) -> Result<Permit, Failure> {
-    let Some(approver) = &turn.inner.approver else {
-        return Err(Failure::new(
-            Code::Denied,
-            format!("it must be asked about ({}), and nobody can be asked here", verdict.reason),
-        )
-        .with_next("go on without it, or tell the user what you would have done")
-        .with_source(verdict.to_string()));
+/// Says why a call is judged as it is: what the policy explains, and what the guards added.
+pub(super) fn explain(turn: &TurnCore, call: &Admitted, judged: &Judged) -> Arc<Explanation> {
+    let explained = caught(|| turn.inner.policy.explain(call));
+    // Explaining is a courtesy: the verdict stands without it.
+    let mut explanation = explained.unwrap_or_else(|_| Explanation::of(judged.verdict.clone()));
+    explanation.checks.extend(judged.guards.iter().cloned());
+    if explanation.verdict != judged.verdict {
+        // A guard decided, so no rule did, and no change of a rule would flip it.
+        explanation.deciding = None;
+        explanation.flip = None;
+        explanation.verdict = judged.verdict.clone();
+    }
+    Arc::new(explanation)
+}
+
+/// What an approval of the call rests on now.
+pub(super) fn bind(turn: &TurnCore, call: &Admitted) -> Result<Binding, Failure> {
+    if !turn.inner.catalog.still_has(call.tool()) {
+        return Err(redefined());
+    }
+    caught(|| Binding::of(call, &*turn.inner.policy))
+        .map_err(|panic| silent("the policy", &format!("it panicked: {panic}")))
+}
+
+fn redefined() -> Failure {
+    Failure::new(Code::Denied, "the tool was changed after it was shown, so nothing was run")
+        .with_next("look at the tool as it is now, and call it again if it still fits")
+        .with_source(Refusal::WrongDefinition.to_string())
+}
+
+/// Long enough to be spent at once, short enough not to crowd the book.
+pub(super) const MOMENT: Duration = Duration::from_secs(5);
+
+/// Permits a call that a person has allowed for the session, if nothing about it differs.
+fn allowed_before(turn: &TurnCore, call: Admitted, judged: Judged) -> Result<Permit, Failure> {
+    let session = &turn.run.manners.session;
+    if session.is_empty() {
+        return Ok(Permit::Ask(call, judged));
+    }
+    let binding = bind(turn, &call)?;
+    let Some(by) = session.allowed_by(&binding.in_session(&judged.because())) else {
+        return Ok(Permit::Ask(call, judged));
     };
-    let explanation = turn.inner.policy.explain(&call);
-    let question = Question {
-        call: &call,
-        verdict: &verdict,
-        explanation: &explanation,
-        offer: None,
-        session: false,
-    };
-    let limit = turn.inner.config.approval_timeout;
-    let asking = async { approver.ask(&question).await };
-    let answer = watched(turn, call.context(), limit, asking).await;
-    let answer = match answer {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(failure)) => return Err(silent("the approver", &failure.to_string())),
-        Err(Stopped::Cancelled(failure)) => return Err(failure),
-        Err(Stopped::TimedOut(_)) => {
-            return Err(Failure::new(Code::ApprovalExpired, "nobody answered in time")
-                .with_source(verdict.to_string()));
-        }
-        Err(stopped) => return Err(silent("the approver", &stopped.to_string())),
-    };
-    match (answer, &verdict.decision) {
-        (Answer::Allow { .. }, Decision::Ask) => {
-            let verdict =
-                Verdict::allow(format!("approved: {}", verdict.reason)).by("the approver");
-            Ok(Permit::Granted(Permitted { admitted: call, verdict }))
-        }
-        (Answer::Edit(arguments), _) => again(call, arguments),
-        (Answer::Input(value), Decision::NeedInput(argument)) => {
-            let mut arguments = Value::clone(call.arguments());
-            if let Some(map) = arguments.as_object_mut() {
-                map.insert(argument.clone(), value);
-            }
-            again(call, arguments)
-        }
-        (Answer::Deny(comment), _) => {
-            let failure = match comment {
-                Some(comment) => {
-                    Failure::new(Code::Declined, format!("a person said no: {comment}"))
-                }
-                None => Failure::new(Code::Declined, "a person said no, without a comment"),
-            };
-            Err(failure.with_source(verdict.to_string()))
-        }
-        // An allow does not supply what was asked for, and an input does not allow.
-        (Answer::Allow { .. } | Answer::Input(_) | Answer::Grant(_) | Answer::Instead(_), _) => {
-            Err(silent("the approver", "the answer does not fit the question"))
-        }
+    let verdict = Verdict::allow(format!("allowed for this session by {by}")).by(by.to_string());
+    let token = turn.inner.desk.grants.issue(&binding, Lasting::Once, MOMENT);
+    match under_grant(turn, call, &token, verdict) {
+        Ok((permitted, _)) => Ok(Permit::Granted(permitted)),
+        Err(Unfit::Changed(call)) => Ok(Permit::Ask(call, judged)),
+        Err(Unfit::Refused(failure)) => Err(failure),
     }
 }
 
-fn again(call: Admitted, arguments: Value) -> Result<Permit, Failure> {
-    call.again(arguments).map(Permit::Again).map_err(|failure| {
-        Failure::new(
-            Code::Declined,
-            "the answer changed the arguments into something the tool does not take",
-        )
-        .with_source(failure.to_string())
-    })
+/// Why a grant does not permit a call.
+pub(super) enum Unfit {
+    /// The rules or the world changed meanwhile; the call must be judged again.
+    Changed(Admitted),
+    Refused(Failure),
+}
+
+/// Permits a call under a grant, if the grant covers the call as it is now.
+pub(super) fn under_grant(
+    turn: &TurnCore,
+    call: Admitted,
+    token: &str,
+    verdict: Verdict,
+) -> Result<(Permitted, Lasting), Unfit> {
+    let now = bind(turn, &call).map_err(Unfit::Refused)?;
+    match turn.inner.desk.grants.spend(token, &now) {
+        Ok(lasting) => Ok((Permitted { admitted: call, verdict }, lasting)),
+        Err(refusal) if refusal.is_change() => Err(Unfit::Changed(call)),
+        Err(Refusal::WrongDefinition) => Err(Unfit::Refused(redefined())),
+        Err(refusal) => Err(Unfit::Refused(silent("the grant", &refusal.to_string()))),
+    }
+}
+
+/// Admits other arguments for a call. A hook that spoke for it spoke for the old ones.
+pub(super) fn changed(mut call: Admitted, arguments: Value) -> Result<Admitted, Failure> {
+    if call.vouched().is_some() {
+        call.added_mut().vouched = None;
+    }
+    call.again(arguments)
 }

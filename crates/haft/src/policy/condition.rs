@@ -3,16 +3,12 @@
 //! A pattern has three answers, and so has a condition. Whoever asks takes the strict side: a hook
 //! whose condition cannot be told is called.
 
-use std::sync::Arc;
-
-use haft_core::Scope;
 use serde_json::Value;
 
 use super::{
     facts::{Facts, Sample},
     pattern::{Hits, Match, Pattern, Side},
     rules::Ground,
-    seen::Seen,
 };
 use crate::turn::Admitted;
 
@@ -26,12 +22,7 @@ impl Pattern {
     /// Returns whether it is about a call that is only described.
     #[must_use]
     pub fn is_about_example(&self, tool: &str, arguments: &Value, ground: &Ground) -> Match {
-        let sample = Sample {
-            tool: tool.to_owned(),
-            arguments: arguments.clone(),
-            scope: Arc::new(Scope::default()),
-            seen: Arc::new(Seen::default()),
-        };
+        let sample = Sample::new(tool, arguments.clone());
         let hits = self.hits(&sample.facts(ground), Side::Restrict);
         told(hits)
     }

@@ -1,10 +1,15 @@
 //! The two policies there are without rules: the strict default, and its loud opposite.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
 
-use haft_core::{Capability, Effects, Operation, Permission, Scope, Verdict};
+use haft_core::{Capability, Decision, Effects, Operation, Permission, Scope, Verdict};
 
-use super::{Policy, facts::Facts, rules::Ground};
+use super::{
+    Policy,
+    facts::{self, Facts, Part},
+    rules::Ground,
+    world::{Disk, World, is_inside},
+};
 use crate::turn::Admitted;
 
 /// What holds when no rule matches: a read-only call without network or secrets, inside the
@@ -16,24 +21,52 @@ const SOURCE: &str = "the default";
 
 impl Policy for DefaultPolicy {
     fn judge(&self, call: &Admitted) -> Verdict {
-        let spec = call.tool().spec();
-        if spec.permission == Permission::None {
-            return Verdict::allow("the tool says `permission = \"none\"`").by(SOURCE);
+        // Arguments that name files are looked at; most tools have none.
+        if call.tool().traits().is_marked() {
+            let ground = Ground::default();
+            return judge(call, &Facts::of(call, &ground), &ground);
         }
-        match must_ask(call) {
-            // A hook that speaks for the call stands in for the rule that is missing.
-            Some(why) => call.vouched().cloned().unwrap_or_else(|| Verdict::ask(why).by(SOURCE)),
-            None => Verdict::allow("it only reads, without network or secrets").by(SOURCE),
-        }
+        by_default(call, &Disk, &[])
     }
 }
 
 /// Judges by the default alone, for rules that have nothing to say.
-pub(super) fn judge(call: &Admitted, _facts: &Facts<'_>, _ground: &Ground) -> Verdict {
-    DefaultPolicy.judge(call)
+pub(super) fn judge(call: &Admitted, facts: &Facts<'_>, ground: &Ground) -> Verdict {
+    let verdict = by_default(call, &*ground.world, &ground.roots);
+    if verdict.decision != Decision::Allow || call.tool().spec().permission == Permission::None {
+        return verdict;
+    }
+    match parts_ask(facts, ground) {
+        Some(why) => call.vouched().cloned().unwrap_or_else(|| Verdict::ask(why).by(SOURCE)),
+        None => verdict,
+    }
 }
 
-fn must_ask(call: &Admitted) -> Option<&'static str> {
+/// Why a call that says it only reads is asked about because of what its arguments name.
+fn parts_ask(facts: &Facts<'_>, ground: &Ground) -> Option<&'static str> {
+    facts.parts.iter().find_map(|part| match part {
+        Part::Path { operation: Operation::Read, resolved: Ok(path), .. } => {
+            (!is_inside(path, facts.scope, ground)).then_some("it reads outside the workspace")
+        }
+        Part::Path { .. } => Some("it touches a file it should not, or nobody can tell which"),
+        Part::Command(_) | Part::Unreadable(_) => Some("it runs a command"),
+        Part::Host(_) => Some("it reaches the network"),
+        Part::Call | Part::Reach(_) => None,
+    })
+}
+
+fn by_default(call: &Admitted, world: &dyn World, roots: &[PathBuf]) -> Verdict {
+    if call.tool().spec().permission == Permission::None {
+        return Verdict::allow("the tool says `permission = \"none\"`").by(SOURCE);
+    }
+    match must_ask(call, world, roots) {
+        // A hook that speaks for the call stands in for the rule that is missing.
+        Some(why) => call.vouched().cloned().unwrap_or_else(|| Verdict::ask(why).by(SOURCE)),
+        None => Verdict::allow("it only reads, without network or secrets").by(SOURCE),
+    }
+}
+
+fn must_ask(call: &Admitted, world: &dyn World, roots: &[PathBuf]) -> Option<&'static str> {
     let claim = call.claim();
     let spec = call.tool().spec();
     if !claim.read_only {
@@ -51,6 +84,7 @@ fn must_ask(call: &Admitted) -> Option<&'static str> {
     if capabilities.has(Capability::Secrets) {
         return Some("it reads secrets");
     }
+    let files = capabilities.has(Capability::Filesystem);
     match &claim.effects {
         Effects::Declared(effects) => {
             for effect in effects.iter() {
@@ -58,46 +92,39 @@ fn must_ask(call: &Admitted) -> Option<&'static str> {
                     return Some("it has an effect that does more than read");
                 }
                 if let Some(target) = &effect.target
-                    && !inside(call.context().scope(), target)
+                    && !inside(call.context().scope(), target, files, (world, roots))
                 {
                     return Some("it reads outside the workspace");
                 }
             }
             None
         }
-        Effects::Undeclared if capabilities.has(Capability::Filesystem) => {
-            Some("it reads files and does not say which")
-        }
+        Effects::Undeclared if files => Some("it reads files and does not say which"),
         Effects::Undeclared => None,
     }
 }
 
-/// Whether a path lies below the working directory, by its components.
-fn inside(scope: &Scope, target: &str) -> bool {
-    let root = tidy(&scope.working_directory);
-    let target = tidy(&scope.working_directory.join(target));
-    match root.as_os_str().is_empty() {
-        true => target.is_relative() && !target.starts_with(".."),
-        false => target.starts_with(root),
+/// Whether a target lies in the workspace: by where it leads, component by component. What is no
+/// path (`table:users`) is not outside either.
+fn inside(
+    scope: &Scope,
+    target: &str,
+    files: bool,
+    (world, roots): (&dyn World, &[PathBuf]),
+) -> bool {
+    let Some(target) = facts::as_path(target, files) else { return true };
+    // Some tools take `~` for the home folder, and that is elsewhere.
+    if target.starts_with('~') {
+        return false;
     }
-}
-
-/// Takes `.` and `..` out of a path without touching the disk.
-fn tidy(path: &Path) -> PathBuf {
-    let mut out = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            // FAIL CLOSED: `..` above the start stays visible, so it is never "inside".
-            Component::ParentDir => {
-                if out.ends_with("..") || !out.pop() {
-                    out.push("..");
-                }
-            }
-            other => out.push(other),
-        }
+    let Ok(root) = world.resolve(&scope.working_directory) else { return false };
+    let Ok(leads) = world.resolve(&root.join(target)) else { return false };
+    // FAIL CLOSED: a path that climbs out of what is known leads nowhere.
+    if leads.starts_with("..") {
+        return false;
     }
-    out
+    let below = |root: &PathBuf| world.resolve(root).is_ok_and(|root| leads.starts_with(root));
+    leads.starts_with(&root) || roots.iter().any(below)
 }
 
 /// Allows every call that no guard refuses. For hosts that judge elsewhere; it says so in every
@@ -113,6 +140,8 @@ impl Policy for AllowEverything {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -127,11 +156,35 @@ mod tests {
             ("/w", "../a", false),
             ("/w", "a/../../b", false),
             ("/w", "/etc/passwd", false),
+            ("/w", "~/a", false),
+            ("/w", "a\0b", false),
             (".", "a", true),
             (".", "../a", false),
             (".", "/etc/passwd", false),
+            ("/w", "table:users", true),
+            ("/w", "table:../../etc", false),
         ] {
-            assert_eq!(inside(&scope(root), target), is, "{root} {target}");
+            assert_eq!(inside(&scope(root), target, false, (&Disk, &[])), is, "{root} {target}");
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_out_of_the_workspace_is_outside_and_one_into_it_inside() {
+        let folder = crate::policy::testing::Folder::new("inside");
+        folder.dir("w/src");
+        folder.dir("secret");
+        folder.link("w/out", "../secret");
+        folder.link("w/in", "src");
+        folder.link("way", "w");
+        let inside = |root: &str, target: &str| {
+            let working_directory = folder.at(root).into();
+            let scope = Scope { working_directory, ..Scope::default() };
+            inside(&scope, target, true, (&Disk, &[]))
+        };
+        assert!(!inside("w", "out/key"));
+        assert!(inside("w", "in/new"));
+        assert!(inside("way", "src/a"), "a workspace may itself be reached by a link");
+        assert!(inside("way", folder.at("w/src").to_str().unwrap()));
     }
 }

@@ -17,6 +17,10 @@ mod files;
 mod keep;
 mod live;
 mod default;
+#[cfg(test)]
+mod testing;
+mod grant;
+mod desk;
 
 use std::path::PathBuf;
 
@@ -24,6 +28,7 @@ use haft_core::{BoxFuture, Failure, Scope, Verdict};
 use serde::Serialize;
 use serde_json::Value;
 
+pub(crate) use self::facts::Traits;
 pub use self::{
     budget::Budget,
     default::{AllowEverything, DefaultPolicy},
@@ -32,13 +37,18 @@ pub use self::{
         Candidate, File, Form, Handler, HookSpec, Limits, Note as FileNote, Setup, TrustBook,
         Where, files_of, project_root,
     },
+    grant::{Binding, Grants, Refusal},
     live::Live,
-    pattern::{Anchor, Match, Pattern, PatternError},
+    pattern::{Anchor, Match, Pattern, PatternError, PatternErrorKind},
     rule::{Example, Layer, Place, Rule, Subject},
     rules::{About, Ground, Mode, Rules, Tried},
     seen::{Seen, Taint},
     suggest::{Decided, Suggestion},
-    world::{Disk, World},
+    world::{Disk, Lexical, World},
+};
+pub(crate) use self::{
+    desk::{Answered, Desk, Manners, Seat, in_words},
+    grant::digest,
 };
 use crate::{
     catalog::Entry,
@@ -135,6 +145,10 @@ pub struct Question<'a> {
     pub offer: Option<&'a Offer>,
     /// Whether an answer can hold for a session: there is one, and it goes on after this call.
     pub session: bool,
+    /// What the answer will be bound to; [`Grants::issue`] signs a yes to it.
+    pub binding: &'a Binding,
+    /// How many other calls stand in line to be asked about.
+    pub waiting: usize,
 }
 
 /// What somebody answered.

@@ -1,8 +1,11 @@
 //! Where paths lead. Rules match resolved paths, so that a link cannot carry a call past a rule.
 
 use std::{
+    collections::VecDeque,
+    ffi::OsString,
     fmt,
-    path::{Path, PathBuf},
+    io::ErrorKind,
+    path::{Component, Path, PathBuf},
 };
 
 use haft_core::Scope;
@@ -11,7 +14,8 @@ use super::rules::Ground;
 
 /// Where paths lead.
 pub trait World: fmt::Debug + Send + Sync + 'static {
-    /// Returns where an absolute path leads, links followed as far as it exists.
+    /// Returns where an absolute path leads, links followed as far as it exists; what does not exist
+    /// is appended. A relative path starts where the process works.
     ///
     /// # Errors
     /// Fails, in words, when that cannot be found out; whoever asks takes the strict side.
@@ -22,14 +26,204 @@ pub trait World: fmt::Debug + Send + Sync + 'static {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Disk;
 
+/// A world without links and without a disk: only `.` and `..` are taken out. Relative paths stay
+/// relative.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Lexical;
+
+/// More links than this are a circle, or meant to be taken for one. The same as Linux allows.
+const LINKS: usize = 40;
+/// No system opens a longer path.
+const LONG: usize = 16 * 1024;
+/// No system has more steps in a path that short; links add theirs.
+const STEPS: usize = 4 * LONG;
+
 impl World for Disk {
     fn resolve(&self, path: &Path) -> Result<PathBuf, String> {
-        path.canonicalize().map_err(|e| e.to_string())
+        sane(path)?;
+        let mut here = PathBuf::new();
+        if path.is_relative() {
+            here = Path::new(".").canonicalize().map_err(|e| e.to_string())?;
+        }
+        let mut rest = VecDeque::new();
+        put_before(&mut rest, path);
+        let (mut links, mut steps, mut exists) = (0, 0, true);
+        while let Some(step) = rest.pop_front() {
+            steps += 1;
+            if steps > STEPS {
+                return Err("the path goes round in circles".to_owned());
+            }
+            let name = match step {
+                Step::Start(start) => {
+                    here = start;
+                    continue;
+                }
+                // After its links are followed, as the system does it.
+                Step::Up => {
+                    here.pop();
+                    // A tool that tidies the path first gets past what does not exist.
+                    exists = true;
+                    continue;
+                }
+                Step::Down(name) => name,
+            };
+            here.push(name);
+            if !exists {
+                continue;
+            }
+            match here.read_link() {
+                Ok(target) => {
+                    links += 1;
+                    if links > LINKS {
+                        return Err("the path goes through too many links".to_owned());
+                    }
+                    // What such a link means depends on the process that follows it.
+                    if here.starts_with("/proc") {
+                        return Err("the path goes through a link of `/proc`".to_owned());
+                    }
+                    sane(&target)?;
+                    here.pop();
+                    put_before(&mut rest, &target);
+                }
+                Err(e) => match e.kind() {
+                    // It is there and no link.
+                    ErrorKind::InvalidInput => {}
+                    ErrorKind::NotFound | ErrorKind::NotADirectory => exists = false,
+                    _ if is_no_link(&here) => {}
+                    _ => return Err(format!("where the path leads cannot be seen: {e}")),
+                },
+            }
+        }
+        Ok(here)
     }
+}
+
+/// Other systems say in other ways that something is no link.
+fn is_no_link(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|meta| !meta.file_type().is_symlink())
+}
+
+impl World for Lexical {
+    fn resolve(&self, path: &Path) -> Result<PathBuf, String> {
+        sane(path)?;
+        Ok(tidy(path))
+    }
+}
+
+/// One step of a path.
+enum Step {
+    Start(PathBuf),
+    Up,
+    Down(OsString),
+}
+
+fn put_before(rest: &mut VecDeque<Step>, path: &Path) {
+    let mut start = PathBuf::new();
+    let mut steps = Vec::new();
+    for part in path.components() {
+        match part {
+            Component::Prefix(_) | Component::RootDir => start.push(part),
+            Component::CurDir => {}
+            Component::ParentDir => steps.push(Step::Up),
+            Component::Normal(name) => steps.push(Step::Down(name.to_owned())),
+        }
+    }
+    for step in steps.into_iter().rev() {
+        rest.push_front(step);
+    }
+    if !start.as_os_str().is_empty() {
+        rest.push_front(Step::Start(start));
+    }
+}
+
+/// Refuses what no system opens, or opens as something else.
+fn sane(path: &Path) -> Result<(), String> {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    if bytes.contains(&0) {
+        return Err("the path holds a NUL".to_owned());
+    }
+    if bytes.len() > LONG {
+        return Err(format!("the path is longer than {LONG} bytes"));
+    }
+    Ok(())
+}
+
+/// Takes `.` and `..` out of a path without touching the disk.
+pub(crate) fn tidy(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            // FAIL CLOSED: `..` above the start of a relative path stays visible, so it is never
+            // "inside". Above the root there is nothing, as for the system.
+            Component::ParentDir => {
+                if out.ends_with("..") || (!out.pop() && !out.has_root()) {
+                    out.push("..");
+                }
+            }
+            other => out.push(other),
+        }
+    }
+    out
 }
 
 /// Returns whether a resolved path lies in the workspace: the run's folder, or a root.
 pub(crate) fn is_inside(path: &Path, scope: &Scope, ground: &Ground) -> bool {
     let below = |root: &Path| ground.world.resolve(root).is_ok_and(|root| path.starts_with(root));
     below(&scope.working_directory) || ground.roots.iter().any(|root| below(root))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[cfg(unix)]
+    use crate::policy::testing::Folder;
+
+    #[test]
+    fn without_a_disk_only_dots_are_taken_out() {
+        for (path, leads) in [
+            ("/a/./b/../c", "/a/c"),
+            ("/../a", "/a"),
+            ("a/../../b", "../b"),
+            (".", ""),
+            ("/a//b/", "/a/b"),
+        ] {
+            assert_eq!(Lexical.resolve(Path::new(path)), Ok(leads.into()), "{path}");
+        }
+        assert!(Lexical.resolve(Path::new("/a\0b")).is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed_as_far_as_the_path_exists() {
+        let folder = Folder::new("links");
+        folder.dir("real/sub");
+        folder.link("link", "real");
+        folder.link("up", "real/sub/..");
+        let at = |path: &str| Disk.resolve(&folder.at(path));
+        assert_eq!(at("link/sub"), Ok(folder.at("real/sub")));
+        assert_eq!(at("link/new/file"), Ok(folder.at("real/new/file")));
+        assert_eq!(at("up/x"), Ok(folder.at("real/x")));
+        assert_eq!(at("link/sub/../../y"), Ok(folder.at("y")), "`..` comes after the link");
+        assert_eq!(at("nowhere/../../z"), Ok(folder.at("..").join("z")).map(|p| tidy(&p)));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn circles_and_odd_paths_are_errors_and_never_a_guess() {
+        let folder = Folder::new("circles");
+        folder.link("a", "b");
+        folder.link("b", "a");
+        folder.link("deep", "deep/deep");
+        for odd in ["a", "a/x", "deep/x"] {
+            assert!(Disk.resolve(&folder.at(odd)).unwrap_err().contains("links"), "{odd}");
+        }
+        assert!(Disk.resolve(&folder.at("x\0y")).unwrap_err().contains("NUL"));
+        assert!(Disk.resolve(Path::new(&"/a".repeat(LONG))).unwrap_err().contains("longer"));
+        #[cfg(target_os = "linux")]
+        assert!(Disk.resolve(Path::new("/proc/self/cwd/x")).unwrap_err().contains("/proc"));
+        let here = Disk.resolve(Path::new(".")).unwrap();
+        assert!(here.is_absolute());
+        assert_eq!(Disk.resolve(Path::new("no/such")), Ok(here.join("no/such")));
+    }
 }

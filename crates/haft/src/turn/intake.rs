@@ -421,6 +421,7 @@ fn lost(id: CallId, called: ToolName) -> Envelope {
         repairs: None,
         note: None,
         arguments: None,
+        instead_by: None,
         elapsed: std::time::Duration::ZERO,
     }
 }

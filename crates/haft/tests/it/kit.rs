@@ -78,7 +78,7 @@ impl Transcript {
                     format!("{call} {called} batch {} ({})", place.batch, place.why)
                 }
                 Event::Running { call } => format!("{call} running"),
-                Event::Asked { call, verdict } => format!("{call} asked: {}", verdict.reason),
+                Event::Asked { call, verdict, .. } => format!("{call} asked: {}", verdict.reason),
                 Event::Permitted { call, verdict } => {
                     format!("{call} permitted by {}", verdict.source)
                 }

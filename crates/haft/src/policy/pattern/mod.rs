@@ -13,14 +13,29 @@
 //! takes the strict side: a deny counts it as a match, an allow does not.
 
 mod command;
+mod glob;
+mod host;
+mod parse;
+mod path;
+mod select;
+#[cfg(test)]
+mod tests;
+mod tool;
 
 use std::{
     fmt,
     path::{Path, PathBuf},
 };
 
+use haft_core::Operation;
+
 pub(crate) use self::command::{CommandPattern, Side};
-use super::facts::{Facts, Names, Parts};
+use self::{glob::Glob, host::HostPattern, path::PathPattern, select::Selector, tool::Tools};
+use super::{
+    facts::{Facts, Names, Part, Parts, find},
+    rules::About,
+    world::World,
+};
 
 /// Whether something matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,9 +69,9 @@ pub(crate) enum Key<'a> {
     Source(&'a str),
     /// A command that starts with this word, wrappers aside; nothing means any command.
     Command(Option<&'a str>),
-    /// A path whose last component is this.
+    /// A path that has a component of this name, as it is written or as it leads.
     FileName(&'a str),
-    /// A path at or below this absolute folder.
+    /// A path at or below this absolute folder, as it is written or as it leads.
     Below(&'a Path),
     /// A host that is this or ends in `.` and this.
     Host(&'a str),
@@ -67,6 +82,70 @@ pub(crate) enum Key<'a> {
 /// What a rule matches. Made by parsing; keeps the text it was made from.
 #[derive(Debug, Clone)]
 pub struct Pattern {
+    text: String,
+    head: Option<Head>,
+    selectors: Vec<Written>,
+}
+
+/// The tool part of a pattern.
+#[derive(Debug, Clone)]
+enum Head {
+    /// Whole tools.
+    Tools(Tools),
+    /// Whole tools known by such a name, and such parts of other tools.
+    Kind(Kind),
+    /// `Bash(…)`
+    Command(CommandPattern),
+    /// `Read(…)`
+    Read(PathPattern),
+    /// `Edit(…)`
+    Edit(PathPattern),
+    /// `WebFetch(domain:…)`
+    Host(HostPattern),
+    /// `Tool(parameter:value)`
+    Parameter { tools: Tools, name: String, value: Glob },
+    /// `Agent(…)`
+    Agent(Glob),
+}
+
+/// The tools of other programs that stand for a kind of part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Bash,
+    Read,
+    Edit,
+    WebFetch,
+}
+
+impl Kind {
+    fn of(name: &str) -> Option<Self> {
+        [Self::Bash, Self::Read, Self::Edit, Self::WebFetch].into_iter().find(|k| k.name() == name)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bash => "Bash",
+            Self::Read => "Read",
+            Self::Edit => "Edit",
+            Self::WebFetch => "WebFetch",
+        }
+    }
+
+    fn has(self, part: &Part) -> bool {
+        match (self, part) {
+            (Self::Bash, Part::Command(_) | Part::Unreadable(_)) => true,
+            (Self::WebFetch, Part::Host(_)) => true,
+            (Self::Read, Part::Path { operation, .. }) => *operation == Operation::Read,
+            (Self::Edit, Part::Path { operation, .. }) => *operation != Operation::Read,
+            _ => false,
+        }
+    }
+}
+
+/// A selector and how it was written.
+#[derive(Debug, Clone)]
+struct Written {
+    selector: Selector,
     text: String,
 }
 
@@ -82,6 +161,8 @@ pub struct Anchor {
 /// Why a pattern cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PatternError {
+    /// Whether it is wrong, or only without effect.
+    pub kind: PatternErrorKind,
     /// What is wrong.
     pub message: String,
     /// Where in the text, in bytes.
@@ -90,35 +171,434 @@ pub struct PatternError {
     pub hint: Option<String>,
 }
 
+/// How bad an unreadable pattern is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PatternErrorKind {
+    /// It is no pattern.
+    Bad,
+    /// It is one in other programs, where it matches nothing, as it would here.
+    Inert,
+}
+
+impl fmt::Display for PatternError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        match &self.hint {
+            Some(hint) => write!(f, "; {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for PatternError {}
+
+/// What a pattern says about parts of one kind.
+#[derive(Debug, Clone, Copy, Default)]
+struct Found {
+    there: Parts,
+    yes: Parts,
+    unknown: Parts,
+}
+
 impl Pattern {
     /// Reads a pattern.
     ///
     /// # Errors
     /// Fails when the text is no pattern, and says where and what would be right.
-    pub fn parse(text: &str, _anchor: &Anchor) -> Result<Self, PatternError> {
-        Ok(Self { text: text.to_owned() })
+    pub fn parse(text: &str, anchor: &Anchor) -> Result<Self, PatternError> {
+        let (head, selectors) = parse::pattern(text, anchor)?;
+        Ok(Self { text: text.to_owned(), head, selectors })
     }
 
-    /// Returns which parts of a call it matches. Doubt stays doubt; `side` only says how far wrappers
-    /// of commands are looked through.
+    /// Returns which parts of a call it matches. Doubt stays doubt; `side` says how far wrappers of
+    /// commands are looked through, how paths are compared, and whether one of several suffices.
     pub(crate) fn hits(&self, facts: &Facts<'_>, side: Side) -> Hits {
-        let _ = side;
-        Hits { unknown: facts.all(), why: Some("not understood yet".to_owned()), ..Hits::default() }
+        let all = facts.all();
+        let mut doubt = None;
+        let (mut eligible, mut named) = (all, false);
+        match &self.head {
+            None => {}
+            Some(Head::Tools(tools)) => match tools.matches(&facts.names, side) {
+                true => named = true,
+                false => return Hits::default(),
+            },
+            Some(Head::Kind(kind)) => match facts.names.known_as.contains(&kind.name()) {
+                true => named = true,
+                false => eligible = select_parts(facts, |part| kind.has(part)),
+            },
+            Some(Head::Parameter { tools, name, value }) => {
+                if !tools.matches(&facts.names, side) {
+                    return Hits::default();
+                }
+                named = true;
+                match parameter(facts, name, value, side) {
+                    Match::No => return Hits::default(),
+                    Match::Unknown(why) => doubt = Some(why),
+                    Match::Yes => {}
+                }
+            }
+            Some(Head::Agent(glob)) => match select::delegates_to(glob, facts, side) {
+                Match::No => return Hits::default(),
+                Match::Unknown(why) => doubt = Some(why),
+                Match::Yes => named = true,
+            },
+            Some(Head::Command(_) | Head::Read(_) | Head::Edit(_) | Head::Host(_)) => {}
+        }
+        if eligible.is_empty() {
+            return Hits::default();
+        }
+        for written in &self.selectors {
+            match written.selector.holds(facts, side) {
+                Match::No => return Hits::default(),
+                Match::Unknown(why) => doubt = Some(why),
+                Match::Yes => {}
+            }
+        }
+        let mut hits = match self.asks_about_parts() {
+            false => Hits { yes: eligible, ..Hits::default() },
+            true => match self.parts(facts, side, eligible, named) {
+                Some(hits) => hits,
+                None => return Hits::default(),
+            },
+        };
+        if doubt.is_some() {
+            hits.unknown = hits.unknown.or(hits.yes);
+            hits.yes = Parts::NONE;
+            hits.why = doubt;
+        }
+        hits
+    }
+
+    fn asks_about_parts(&self) -> bool {
+        let head = matches!(
+            self.head,
+            Some(Head::Command(_) | Head::Read(_) | Head::Edit(_) | Head::Host(_))
+        );
+        head || self
+            .selectors
+            .iter()
+            .any(|w| matches!(w.selector, Selector::Path(_) | Selector::Host(_)))
+    }
+
+    /// Compares part by part. For each kind that is asked about, some part must match.
+    fn parts(&self, facts: &Facts<'_>, side: Side, eligible: Parts, named: bool) -> Option<Hits> {
+        let asks =
+            |selector: fn(&Selector) -> bool| self.selectors.iter().any(|w| selector(&w.selector));
+        let commands = matches!(self.head, Some(Head::Command(_)));
+        let paths = matches!(self.head, Some(Head::Read(_) | Head::Edit(_)))
+            || asks(|s| matches!(s, Selector::Path(_)));
+        let hosts =
+            matches!(self.head, Some(Head::Host(_))) || asks(|s| matches!(s, Selector::Host(_)));
+        let mut found = [Found::default(); 3];
+        let mut others = Parts::NONE;
+        let mut why = None;
+        for (at, part) in facts.parts.iter().enumerate() {
+            let kind = match part {
+                Part::Command(_) | Part::Unreadable(_) if commands => 0,
+                Part::Path { .. } if paths => 1,
+                Part::Host(_) if hosts => 2,
+                _ => {
+                    others = others.with(at);
+                    continue;
+                }
+            };
+            let found = &mut found[kind];
+            found.there = found.there.with(at);
+            match self.part(part, facts, side) {
+                Match::No => {}
+                Match::Yes => found.yes = found.yes.with(at),
+                Match::Unknown(reason) => {
+                    found.unknown = found.unknown.with(at);
+                    why.get_or_insert(reason);
+                }
+            }
+        }
+        let mut hits = Hits::default();
+        let mut doubt = false;
+        for (found, asked) in found.iter().zip([commands, paths, hosts]) {
+            if !asked {
+                continue;
+            }
+            if found.there.is_empty() && named {
+                why.get_or_insert_with(|| "the tool does not say what it touches".to_owned());
+                doubt = true;
+                continue;
+            }
+            if found.yes.or(found.unknown).is_empty() {
+                return None;
+            }
+            doubt |= found.yes.is_empty();
+            hits.yes = hits.yes.or(found.yes);
+            hits.unknown = hits.unknown.or(found.unknown);
+        }
+        if named {
+            hits.yes = hits.yes.or(others);
+        }
+        if doubt {
+            hits.unknown = hits.unknown.or(hits.yes);
+            hits.yes = Parts::NONE;
+        }
+        hits.yes = hits.yes.and(eligible);
+        hits.unknown = hits.unknown.and(eligible);
+        hits.why = why.filter(|_| !hits.unknown.is_empty());
+        Some(hits)
+    }
+
+    /// Compares one part with all that is said about its kind.
+    fn part(&self, part: &Part, facts: &Facts<'_>, side: Side) -> Match {
+        let head = match (&self.head, part) {
+            (Some(Head::Command(pattern)), Part::Command(command)) => {
+                pattern.matches(command, side)
+            }
+            (Some(Head::Command(_)), Part::Unreadable(why)) => Match::Unknown(why.clone()),
+            (Some(Head::Host(pattern)), Part::Host(host)) => is_host(pattern, host),
+            (Some(Head::Read(path)), Part::Path { operation, spelled, resolved }) => {
+                // What must not be read must not be overwritten either.
+                match *operation == Operation::Read || side == Side::Restrict {
+                    true => path.matches(spelled, resolved, facts, side),
+                    false => Match::No,
+                }
+            }
+            (Some(Head::Edit(path)), Part::Path { operation, spelled, resolved }) => {
+                match *operation != Operation::Read {
+                    true => path.matches(spelled, resolved, facts, side),
+                    false => Match::No,
+                }
+            }
+            _ => Match::Yes,
+        };
+        let selected = self.selectors.iter().map(|written| match (&written.selector, part) {
+            (Selector::Path(paths), Part::Path { spelled, resolved, .. }) => {
+                either(paths.iter().map(|path| path.matches(spelled, resolved, facts, side)))
+            }
+            (Selector::Host(hosts), Part::Host(host)) => {
+                either(hosts.iter().map(|pattern| is_host(pattern, host)))
+            }
+            _ => Match::Yes,
+        });
+        std::iter::once(head).chain(selected).fold(Match::Yes, |all, one| match (all, one) {
+            (Match::No, _) | (_, Match::No) => Match::No,
+            (Match::Unknown(why), _) | (_, Match::Unknown(why)) => Match::Unknown(why),
+            (Match::Yes, Match::Yes) => Match::Yes,
+        })
     }
 
     /// Returns how it is found.
     pub(crate) fn key(&self) -> Key<'_> {
-        Key::Any
+        let host = |pattern: &'_ HostPattern| -> Option<()> {
+            (!pattern.ending().is_empty()).then_some(())
+        };
+        let own = match &self.head {
+            Some(Head::Tools(tools) | Head::Parameter { tools, .. }) => tools.key(),
+            Some(Head::Command(pattern)) => Key::Command(pattern.first_word()),
+            Some(Head::Read(path) | Head::Edit(path)) => path.key(),
+            Some(Head::Host(pattern)) if host(pattern).is_some() => Key::Host(pattern.ending()),
+            Some(Head::Kind(_) | Head::Host(_) | Head::Agent(_)) | None => Key::Any,
+        };
+        if own != Key::Any {
+            return own;
+        }
+        // A tool that names no path may be meant all the same, if the tool itself is named.
+        let named = self.head.is_some();
+        let keys = self.selectors.iter().map(|written| match &written.selector {
+            Selector::Tool(tools) if tools.len() == 1 => tools[0].key(),
+            Selector::Source(sources) if sources.len() == 1 => {
+                sources[0].literal().map_or(Key::Any, Key::Source)
+            }
+            Selector::Path(paths) if paths.len() == 1 && !named => paths[0].key(),
+            Selector::Host(hosts) if hosts.len() == 1 && !named && host(&hosts[0]).is_some() => {
+                Key::Host(hosts[0].ending())
+            }
+            _ => Key::Any,
+        });
+        keys.into_iter().find(|key| *key != Key::Any).unwrap_or(Key::Any)
+    }
+
+    /// Returns whether its key may miss calls that it matches, because the beginning of its path leads
+    /// elsewhere than it says. `work` is where relative paths start. Such a rule is asked always.
+    pub(crate) fn strays(&self, world: &dyn World, work: &Path) -> bool {
+        let head = match &self.head {
+            Some(Head::Read(path) | Head::Edit(path)) => Some(path),
+            _ => None,
+        };
+        let selected = self.selectors.iter().flat_map(|written| match &written.selector {
+            Selector::Path(paths) => paths.as_slice(),
+            _ => &[],
+        });
+        matches!(self.key(), Key::Below(_) | Key::FileName(_))
+            && head.into_iter().chain(selected).any(|path| path.strays(world, work))
+    }
+
+    /// Returns whether its tool part takes in tools that nobody has named: a glob before the source
+    /// is said.
+    pub(crate) fn is_open(&self) -> bool {
+        match &self.head {
+            Some(Head::Tools(tools) | Head::Parameter { tools, .. }) => tools.is_open(),
+            _ => false,
+        }
+    }
+
+    /// Returns what a text is that stands for a call under this pattern: a command, a path, an
+    /// address.
+    pub(crate) fn about(&self) -> Option<About> {
+        match &self.head {
+            Some(Head::Command(_) | Head::Kind(Kind::Bash)) => Some(About::Command),
+            Some(Head::Read(_) | Head::Kind(Kind::Read)) => Some(About::ReadPath),
+            Some(Head::Edit(_) | Head::Kind(Kind::Edit)) => Some(About::WritePath),
+            Some(Head::Host(_) | Head::Kind(Kind::WebFetch)) => Some(About::Url),
+            Some(_) => None,
+            None => self.selectors.iter().find_map(|written| match &written.selector {
+                Selector::Path(_) => Some(About::ReadPath),
+                Selector::Host(_) => Some(About::Url),
+                _ => None,
+            }),
+        }
     }
 
     /// Returns whether it covers every call of this tool, whatever its arguments and the run.
-    pub(crate) fn covers_tool(&self, _names: &Names<'_>) -> bool {
-        false
+    pub(crate) fn covers_tool(&self, names: &Names<'_>) -> bool {
+        let head = match &self.head {
+            None => true,
+            Some(Head::Tools(tools)) => tools.matches(names, Side::Restrict),
+            Some(Head::Kind(kind)) => names.known_as.contains(&kind.name()),
+            Some(_) => false,
+        };
+        head && self.selectors.iter().all(|written| match &written.selector {
+            Selector::Tool(tools) => tools.iter().any(|t| t.matches(names, Side::Restrict)),
+            Selector::Source(sources) => {
+                names.remote.is_some_and(|(own, _)| sources.iter().any(|s| s.matches(own, false)))
+            }
+            _ => false,
+        })
     }
 
     /// Returns how close it came to matching: what is missing, in words; nothing when it is far off.
-    pub(crate) fn nearly(&self, _facts: &Facts<'_>) -> Option<String> {
-        None
+    pub(crate) fn nearly(&self, facts: &Facts<'_>) -> Option<String> {
+        let side = Side::Restrict;
+        let mut missing = Vec::new();
+        let mut fits = false;
+        match &self.head {
+            None => {}
+            Some(Head::Tools(tools)) => match tools.matches(&facts.names, side) {
+                true => fits = true,
+                false => return None,
+            },
+            Some(Head::Kind(kind)) => {
+                let known = facts.names.known_as.contains(&kind.name());
+                match known || facts.parts.iter().any(|part| kind.has(part)) {
+                    true => fits = true,
+                    false => return None,
+                }
+            }
+            Some(Head::Parameter { tools, name, value }) => {
+                if !tools.matches(&facts.names, side) {
+                    return None;
+                }
+                fits = true;
+                if parameter(facts, name, value, side) == Match::No {
+                    let is = match find(facts.arguments, name).first() {
+                        Some(value) => format!("is {}", shown(&value.to_string())),
+                        None => "is left out".to_owned(),
+                    };
+                    missing.push(format!("the tool matches, `{name}` {is}"));
+                }
+            }
+            Some(Head::Agent(glob)) => {
+                if facts.subject != super::rule::Subject::SubagentCall {
+                    return None;
+                }
+                match select::delegates_to(glob, facts, side) {
+                    Match::No => missing.push("it is another agent".to_owned()),
+                    _ => fits = true,
+                }
+            }
+            Some(Head::Command(_) | Head::Read(_) | Head::Edit(_) | Head::Host(_)) => {
+                match facts
+                    .parts
+                    .iter()
+                    .any(|part| self.part(part, facts, side) != Match::No && self.is_for(part))
+                {
+                    true => fits = true,
+                    false => missing.push(facts.parts.iter().find_map(|part| self.differs(part))?),
+                }
+            }
+        }
+        for written in &self.selectors {
+            let answer = match &written.selector {
+                Selector::Path(_) | Selector::Host(_) => {
+                    let of = |part: &&Part| match &written.selector {
+                        Selector::Path(_) => matches!(part, Part::Path { .. }),
+                        _ => matches!(part, Part::Host(_)),
+                    };
+                    let mut parts = facts.parts.iter().filter(of).peekable();
+                    match parts.peek().is_none() {
+                        true => Match::No,
+                        false if parts.any(|p| self.part(p, facts, side) != Match::No) => {
+                            Match::Yes
+                        }
+                        false => Match::No,
+                    }
+                }
+                selector => selector.holds(facts, side),
+            };
+            match answer {
+                Match::No if written.selector.is_about_the_tool() => return None,
+                Match::No => missing.push(written.selector.missing(&written.text)),
+                _ => fits = true,
+            }
+        }
+        match missing.as_slice() {
+            [one] if fits || self.selectors.is_empty() => Some(one.clone()),
+            _ => None,
+        }
+    }
+
+    /// Whether the specifier is about parts like this one.
+    fn is_for(&self, part: &Part) -> bool {
+        matches!(
+            (&self.head, part),
+            (Some(Head::Command(_)), Part::Command(_) | Part::Unreadable(_))
+                | (Some(Head::Host(_)), Part::Host(_))
+                | (Some(Head::Read(_) | Head::Edit(_)), Part::Path { .. })
+        )
+    }
+
+    /// Says how a part differs from what the specifier wants, if it comes near it.
+    fn differs(&self, part: &Part) -> Option<String> {
+        match (&self.head, part) {
+            (Some(Head::Command(pattern)), Part::Command(command)) => {
+                let first = command.words.first().and_then(|word| word.literal());
+                let same = pattern.first_word().is_some_and(|word| Some(word) == first);
+                same.then(|| {
+                    let inside = self.inside();
+                    format!("the tool matches, `{}` is not `{inside}`", shown(&command.to_string()))
+                })
+            }
+            (Some(Head::Read(path)), Part::Path { operation: Operation::Read, spelled, .. }) => {
+                Some(format!(
+                    "`{}` is not below `{}`",
+                    shown(&spelled.to_string_lossy()),
+                    path.as_str()
+                ))
+            }
+            (Some(Head::Edit(path)), Part::Path { operation, spelled, .. }) => {
+                let spelled = spelled.to_string_lossy();
+                Some(match *operation == Operation::Read {
+                    true => format!("`{}` is read and not written", shown(&spelled)),
+                    false => format!("`{}` is not below `{}`", shown(&spelled), path.as_str()),
+                })
+            }
+            (Some(Head::Host(pattern)), Part::Host(Ok(host))) => {
+                Some(format!("`{host}` is not `{}`", pattern.as_str()))
+            }
+            _ => None,
+        }
+    }
+
+    /// What stands between the brackets.
+    fn inside(&self) -> &str {
+        let (_, rest) = self.text.split_once('(').unwrap_or_default();
+        rest.rsplit_once(')').map_or(rest, |(inside, _)| inside)
     }
 
     /// Returns it as it was written.
@@ -131,5 +611,50 @@ impl Pattern {
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+fn select_parts(facts: &Facts<'_>, is: impl Fn(&Part) -> bool) -> Parts {
+    let each = facts.parts.iter().enumerate().filter(|(_, part)| is(part));
+    each.fold(Parts::NONE, |all, (at, _)| all.with(at))
+}
+
+fn is_host(pattern: &HostPattern, host: &Result<String, String>) -> Match {
+    match host {
+        Ok(host) if pattern.matches(host) => Match::Yes,
+        Ok(_) => Match::No,
+        Err(why) => Match::Unknown(why.clone()),
+    }
+}
+
+/// One of several: a yes counts, then a doubt.
+fn either(mut answers: impl Iterator<Item = Match>) -> Match {
+    let mut doubt = Match::No;
+    answers
+        .find_map(|answer| match answer {
+            Match::Yes => Some(Match::Yes),
+            Match::No => None,
+            unknown => {
+                doubt = unknown;
+                None
+            }
+        })
+        .unwrap_or(doubt)
+}
+
+/// `Tool(parameter:value)`: a plain value at the top of the arguments. A parameter that is left out
+/// never matches.
+fn parameter(facts: &Facts<'_>, name: &str, value: &Glob, side: Side) -> Match {
+    match facts.arguments.get(name) {
+        Some(own) => select::values(&[own], std::slice::from_ref(value), side),
+        None => Match::No,
+    }
+}
+
+/// Long texts are cut; these lines are for people.
+fn shown(text: &str) -> String {
+    match text.char_indices().nth(80) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
     }
 }

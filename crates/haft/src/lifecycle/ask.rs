@@ -1,0 +1,297 @@
+//! One question, from the line at the desk to what comes of its answer.
+//!
+//! In: a call that must be asked about. Out: what judgement comes to now. A call that had to wait is
+//! judged again before anyone is bothered, and a yes counts only if what it rests on is still so
+//! when it comes.
+//!
+//! INVARIANT: nobody there, no answer, an answer that does not fit, trouble: each is a no.
+
+use std::sync::Arc;
+
+use haft_core::{Code, Context, Decision, Failure, Retry, Verdict};
+use serde_json::Value;
+
+use super::{
+    File, message_end,
+    permit::{self, Judged, NEXT, Permit, Unfit, silent},
+    watch::{Stopped, watched},
+};
+use crate::{
+    event::Event,
+    policy::{Answer, Answered, Binding, Lasting, Offer, Question, Seat, in_words},
+    turn::{Admitted, Stop, TurnCore},
+    watch::caught,
+};
+
+/// Asks whoever may be asked.
+pub(super) async fn ask(
+    turn: &TurnCore,
+    call: Admitted,
+    judged: Judged,
+    file: &mut Option<Box<File>>,
+) -> Result<Permit, Failure> {
+    let cx = call.context().clone();
+    if !turn.inner.desk.is_staffed() {
+        let reason = &judged.verdict.reason;
+        let why = format!("it must be asked about ({reason}), and nobody can be asked here");
+        return Err(unasked(turn, &call, &judged, file, why));
+    }
+    is_tired(turn, &cx, &judged)?;
+    let mut waited = false;
+    // Nobody is bothered about a message that may yet turn out to be cut off.
+    if turn.end.get() != Some(Stop::Done) {
+        message_end(turn, &cx).await?;
+        waited = true;
+    }
+    let Some(seat) = seat(turn, &cx).await? else {
+        return Err(unasked(turn, &call, &judged, file, TOO_MANY.to_owned()));
+    };
+    // Meanwhile somebody may have said "always", or the rules or the run may have changed.
+    let (call, judged) = if seat.waited || waited {
+        match permit::permit(turn, call).await? {
+            Permit::Ask(call, judged) => (call, judged),
+            other => return Ok(other),
+        }
+    } else {
+        (call, judged)
+    };
+    is_tired(turn, &cx, &judged)?;
+    if !turn.run.manners.may_ask(turn.inner.config.max_prompts) {
+        return Err(unasked(turn, &call, &judged, file, TOO_MANY.to_owned()));
+    }
+    // From here to the question nothing waits: it is asked about what was judged.
+    let binding = permit::bind(turn, &call)?;
+    let offer = match judged.verdict.decision {
+        // A rule that could not be worked out is not offered.
+        Decision::Ask => caught(|| turn.inner.policy.offer(&call)).unwrap_or_default(),
+        _ => None,
+    };
+    let answered = pose(turn, &call, &judged, &binding, offer.as_ref(), file).await?;
+    if let Some(file) = file {
+        file.answered_by = Some(Arc::clone(&answered.by));
+    }
+    turn.inner.events.tell(|| Event::Answered {
+        call: cx.call_id().clone(),
+        by: Arc::clone(&answered.by),
+        answer: in_words(&answered.answer),
+        comment: comment(&answered.answer).map(str::to_owned),
+    });
+    // The seat is kept until the answer is in force, so that the next in line is judged by it.
+    let permit = heed(turn, call, &judged, &binding, offer, answered);
+    drop(seat);
+    if let (Ok(Permit::Instead(_)), Some(file)) = (&permit, file) {
+        file.is_instead = true;
+    }
+    permit
+}
+
+const TOO_MANY: &str = "it must be asked about, and there are too many questions at once";
+
+/// Stands in line, as long as the call may.
+async fn seat<'a>(turn: &'a TurnCore, cx: &Context) -> Result<Option<Seat<'a>>, Failure> {
+    tokio::select! {
+        biased;
+        seat = turn.inner.desk.seat() => Ok(seat),
+        () = cx.cancelled() => Err(turn.why_stopped(cx)),
+        () = turn.interrupted(cx) => Err(turn.why_stopped(cx)),
+    }
+}
+
+/// Opens the question and waits for its answer. Only this counts against the time a person has.
+async fn pose(
+    turn: &TurnCore,
+    call: &Admitted,
+    judged: &Judged,
+    binding: &Binding,
+    offer: Option<&Offer>,
+    file: &mut Option<Box<File>>,
+) -> Result<Answered, Failure> {
+    let verdict = &judged.verdict;
+    let explanation = permit::explain(turn, call, judged);
+    *file = Some(File::new(verdict.clone(), &explanation));
+    turn.inner.events.tell(|| Event::Asked {
+        call: call.context().call_id().clone(),
+        verdict: verdict.clone(),
+        explanation: Arc::clone(&explanation),
+    });
+    let question = Question {
+        call,
+        verdict,
+        explanation: &explanation,
+        offer,
+        session: turn.run.manners.has_more,
+        binding,
+        waiting: turn.inner.desk.waiting(),
+    };
+    let limit = turn.inner.config.approval_timeout;
+    match watched(turn, call.context(), limit, turn.inner.desk.pose(&question)).await {
+        Ok(answered) => answered,
+        Err(Stopped::Cancelled(failure)) => Err(failure),
+        Err(Stopped::TimedOut(_)) => {
+            Err(Failure::new(Code::ApprovalExpired, "nobody answered in time")
+                .with_source(verdict.to_string()))
+        }
+        Err(stopped) => Err(silent("the desk", &stopped.to_string())),
+    }
+}
+
+/// Does what the answer says.
+fn heed(
+    turn: &TurnCore,
+    call: Admitted,
+    judged: &Judged,
+    binding: &Binding,
+    offer: Option<Offer>,
+    answered: Answered,
+) -> Result<Permit, Failure> {
+    let Answered { by, answer } = answered;
+    let (manners, tool) = (&turn.run.manners, call.tool().name().clone());
+    if !matches!(answer, Answer::Deny(_)) {
+        manners.forget_no(&tool);
+    }
+    match answer {
+        Answer::Allow { lasting, comment } => {
+            // Signed for the question, and held against the call as it is now.
+            let grants = &turn.inner.desk.grants;
+            let token = grants.issue(binding, Lasting::Once, permit::MOMENT);
+            let yes = Yes { by, token, lasting: Some(lasting), comment };
+            allow(turn, call, judged, offer, yes)
+        }
+        Answer::Grant(token) => {
+            allow(turn, call, judged, offer, Yes { by, token, lasting: None, comment: None })
+        }
+        Answer::Edit(arguments) => edited(call, arguments).map(Permit::Again),
+        Answer::Input(value) => {
+            let Decision::NeedInput(argument) = &judged.verdict.decision else {
+                return Err(silent(&by, "the answer does not fit the question"));
+            };
+            let mut arguments = Value::clone(call.arguments());
+            if let Some(map) = arguments.as_object_mut() {
+                map.insert(argument.clone(), value);
+            }
+            let mut again = edited(call, arguments)?;
+            again.added_mut().supplied.push(argument.clone());
+            Ok(Permit::Again(again))
+        }
+        Answer::Instead(text) => Ok(Permit::Instead(text)),
+        Answer::Deny(comment) => {
+            let noes = manners.count_no(&tool);
+            let failure = match comment {
+                Some(comment) => {
+                    Failure::new(Code::Declined, format!("a person said no: {comment}"))
+                }
+                None => Failure::new(Code::Declined, "a person said no, without a comment"),
+            };
+            let failure = match noes >= turn.inner.config.max_refusals {
+                true => stop_asking(failure, tool.as_str(), noes),
+                false => failure.with_next(NEXT),
+            };
+            Err(failure.with_source(format!("{by}: {}", judged.verdict)))
+        }
+    }
+}
+
+/// A yes, and on which paper.
+struct Yes {
+    by: Arc<str>,
+    token: String,
+    /// Nothing where the token says it.
+    lasting: Option<Lasting>,
+    comment: Option<String>,
+}
+
+/// Lets the call through if its grant covers it as it is now, and makes the yes last.
+fn allow(
+    turn: &TurnCore,
+    call: Admitted,
+    judged: &Judged,
+    offer: Option<Offer>,
+    yes: Yes,
+) -> Result<Permit, Failure> {
+    let by = &yes.by;
+    let reason = format!("approved: {}", judged.verdict.reason);
+    let verdict = Verdict::allow(reason).by(by.to_string());
+    let in_session = permit::bind(turn, &call)?.in_session(&judged.because());
+    let run = call.context().run_id().clone();
+    let (mut permitted, lasting) = match permit::under_grant(turn, call, &yes.token, verdict) {
+        Ok(permitted) => permitted,
+        Err(Unfit::Changed(call)) => return Ok(Permit::Again(call)),
+        Err(Unfit::Refused(failure)) => return Err(failure),
+    };
+    match yes.lasting.unwrap_or(lasting) {
+        Lasting::Once => {}
+        Lasting::Session => turn.run.manners.session.allow(in_session, Arc::clone(by)),
+        Lasting::Always => {
+            let kept = caught(|| match &offer {
+                Some(offer) => turn.inner.policy.keep(offer).map_err(|e| e.to_string()),
+                None => Err("nothing was offered".to_owned()),
+            });
+            // The yes to this call stands, whatever becomes of the file.
+            if let Err(why) = kept.and_then(|kept| kept) {
+                let message =
+                    format!("the rule that {by} wanted for good could not be kept: {why}");
+                turn.inner.events.tell(|| Event::Problem { run, message });
+            }
+        }
+    }
+    if let Some(comment) = yes.comment.filter(|comment| !comment.trim().is_empty()) {
+        permitted.remark(format!("A person allowed this call and said: {}", clip(&comment)));
+    }
+    Ok(Permit::Granted(permitted))
+}
+
+fn edited(call: Admitted, arguments: Value) -> Result<Admitted, Failure> {
+    permit::changed(call, arguments).map_err(|failure| {
+        Failure::new(
+            Code::Declined,
+            "the answer changed the arguments into something the tool does not take",
+        )
+        .with_source(failure.to_string())
+    })
+}
+
+/// Tells and notes that a call is refused without a question, and returns its failure.
+fn unasked(
+    turn: &TurnCore,
+    call: &Admitted,
+    judged: &Judged,
+    file: &mut Option<Box<File>>,
+    why: String,
+) -> Failure {
+    let explanation = permit::explain(turn, call, judged);
+    let verdict = Verdict::deny(why.clone()).by(judged.verdict.source.clone());
+    *file = Some(File::new(verdict.clone(), &explanation));
+    let call = call.context().call_id().clone();
+    turn.inner.events.tell(|| Event::Refused { call, verdict, explanation });
+    Failure::new(Code::Denied, why).with_next(NEXT).with_source(judged.verdict.to_string())
+}
+
+/// Refuses a tool that a person has said no to so often that asking on would only wear them down.
+fn is_tired(turn: &TurnCore, cx: &Context, judged: &Judged) -> Result<(), Failure> {
+    let noes = turn.run.manners.noes(cx.meant());
+    if noes < turn.inner.config.max_refusals {
+        return Ok(());
+    }
+    let failure = Failure::new(Code::Declined, "a person said no to this tool again and again");
+    Err(stop_asking(failure, cx.meant().as_str(), noes).with_source(judged.verdict.to_string()))
+}
+
+fn stop_asking(failure: Failure, tool: &str, noes: u32) -> Failure {
+    failure.with_retry(Retry::Never).with_next(format!(
+        "stop calling `{tool}`: a person said no {noes} times in a row; go on without it, or tell the user what you would have done"
+    ))
+}
+
+/// What a person said beside their answer, for the event.
+fn comment(answer: &Answer) -> Option<&str> {
+    match answer {
+        Answer::Allow { comment, .. } | Answer::Deny(comment) => comment.as_deref(),
+        Answer::Instead(text) => Some(text),
+        Answer::Grant(_) | Answer::Edit(_) | Answer::Input(_) => None,
+    }
+}
+
+/// A remark is a remark; a page of it would drown the result.
+fn clip(comment: &str) -> &str {
+    &comment[..comment.floor_char_boundary(4_000)]
+}

@@ -1,0 +1,472 @@
+//! The desk: where people are asked. One queue, several approvers, the first valid answer.
+//!
+//! In: a question. Out: who answered, and what. The desk keeps questions apart, tells those who were
+//! not needed, remembers what was allowed for a session, and notices when too much is asked.
+//! It decides nothing: what an answer means for the call is settled where the call is permitted.
+//!
+//! INVARIANT: a question has at most one answer, and an answer that does not fit is none.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    hash::Hash,
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
+use haft_core::{Code, Decision, Failure, Scope, ToolName};
+use serde_json::Value;
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::Instant,
+};
+
+use super::{Answer, Approver, Grants, Lasting, Question};
+use crate::{
+    config::Config,
+    watch::{caught, words},
+};
+
+/// Where people are asked.
+pub(crate) struct Desk {
+    approvers: Vec<Box<dyn Approver>>,
+    pub(crate) grants: Arc<Grants>,
+    /// As many questions are open at once as there are seats; the others stand in line.
+    seats: Semaphore,
+    waiting: AtomicUsize,
+    max_waiting: usize,
+    sessions: Mutex<Lately<(String, Option<String>), Arc<Session>>>,
+}
+
+/// A place at the desk. Whoever holds it may ask.
+pub(crate) struct Seat<'a> {
+    _seat: SemaphorePermit<'a>,
+    /// Whether it had to be waited for, so that something may have changed.
+    pub(crate) waited: bool,
+}
+
+/// A valid answer, and whose it is.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) by: Arc<str>,
+    pub(crate) answer: Answer,
+}
+
+impl Desk {
+    pub(crate) fn new(
+        approvers: Vec<Box<dyn Approver>>,
+        grants: Arc<Grants>,
+        config: &Config,
+    ) -> Self {
+        Self {
+            approvers,
+            grants,
+            seats: Semaphore::new(config.prompts_at_once.min(Semaphore::MAX_PERMITS)),
+            waiting: AtomicUsize::new(0),
+            max_waiting: config.max_waiting_prompts,
+            sessions: Mutex::new(Lately::new(MOST_SESSIONS)),
+        }
+    }
+
+    /// Returns whether anyone can be asked.
+    pub(crate) fn is_staffed(&self) -> bool {
+        !self.approvers.is_empty()
+    }
+
+    /// Returns how many calls stand in line.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Stands in line for a seat; nothing when the line is too long. Whoever stops waiting leaves it.
+    pub(crate) async fn seat(&self) -> Option<Seat<'_>> {
+        if let Ok(seat) = self.seats.try_acquire() {
+            return Some(Seat { _seat: seat, waited: false });
+        }
+        let _in_line = InLine::join(&self.waiting, self.max_waiting)?;
+        let seat = self.seats.acquire().await.ok()?;
+        Some(Seat { _seat: seat, waited: true })
+    }
+
+    /// Asks everyone at once. The first valid answer counts, the others are told whose it was. Those
+    /// who cannot answer, or whose answer does not fit, are out; when all are, the last one's trouble
+    /// is what is returned.
+    pub(crate) async fn pose(&self, question: &Question<'_>) -> Result<Answered, Failure> {
+        let mut open: FuturesUnordered<_> = self
+            .approvers
+            .iter()
+            .enumerate()
+            .map(|(at, approver)| {
+                // Making the future runs the approver's code too, so it happens under the watch.
+                let asking = AssertUnwindSafe(async { approver.ask(question).await });
+                asking.catch_unwind().map(move |said| (at, said))
+            })
+            .collect();
+        let mut broken = Vec::new();
+        let mut trouble = Failure::new(Code::GuardFailed, NO_ANSWER);
+        while let Some((at, said)) = open.next().await {
+            let name = name(&*self.approvers[at]);
+            let out = match said {
+                Ok(Ok(answer)) => match fits(question, &answer, &self.grants) {
+                    Ok(()) => {
+                        // What an approver does when it is dropped is its own code as well.
+                        let _ = caught(|| drop(open));
+                        self.close(question, at, &broken, &name);
+                        return Ok(Answered { by: name, answer });
+                    }
+                    Err(misfit) => misfit,
+                },
+                Ok(Err(failure)) => {
+                    broken.push(at);
+                    Misfit::Broken(failure.to_string())
+                }
+                Err(panic) => {
+                    broken.push(at);
+                    Misfit::Broken(format!("it panicked: {}", words(panic)))
+                }
+            };
+            trouble = out.failure(&name, trouble.cause());
+        }
+        Err(trouble)
+    }
+
+    fn close(&self, question: &Question<'_>, winner: usize, broken: &[usize], by: &str) {
+        for (at, approver) in self.approvers.iter().enumerate() {
+            if at != winner && !broken.contains(&at) {
+                let _ = caught(|| approver.closed(question, by));
+            }
+        }
+    }
+
+    /// Returns what people have allowed for the session of a run; a run without one is its own.
+    pub(crate) fn session(&self, scope: &Scope) -> Arc<Session> {
+        let Some(session) = &scope.session else { return Arc::default() };
+        let key = (session.clone(), scope.user.clone());
+        lock(&self.sessions).get_or(key, Arc::default)
+    }
+}
+
+const NO_ANSWER: &str = "whether this call is allowed could not be found out, so it is not";
+
+/// So many sessions are remembered. One that is forgotten is asked again.
+const MOST_SESSIONS: usize = 1_000;
+/// So many calls are remembered for a session.
+const MOST_CALLS: usize = 1_000;
+
+/// A name is only for records; an approver that cannot even say it has none.
+fn name(approver: &dyn Approver) -> Arc<str> {
+    caught(|| Arc::from(approver.name())).unwrap_or_else(|_| Arc::from("an approver"))
+}
+
+/// Why an answer is none.
+enum Misfit {
+    /// It is no answer to this question.
+    Wrong(String),
+    /// It changes the arguments into something the tool does not take.
+    Unusable,
+    /// There is no answer.
+    Broken(String),
+}
+
+impl Misfit {
+    fn failure(self, who: &str, before: Option<String>) -> Failure {
+        let (failure, why) = match self {
+            Self::Wrong(why) | Self::Broken(why) => {
+                (Failure::new(Code::GuardFailed, NO_ANSWER), why)
+            }
+            Self::Unusable => (
+                Failure::new(
+                    Code::Declined,
+                    "the answer changed the arguments into something the tool does not take",
+                ),
+                "the arguments do not fit".to_owned(),
+            ),
+        };
+        failure.with_source(match before {
+            Some(before) => format!("{before}; {who}: {why}"),
+            None => format!("{who}: {why}"),
+        })
+    }
+}
+
+/// Whether an answer is one to this question.
+fn fits(question: &Question<'_>, answer: &Answer, grants: &Grants) -> Result<(), Misfit> {
+    let wrong = |why: &str| Err(Misfit::Wrong(why.to_owned()));
+    let is_need = matches!(question.verdict.decision, Decision::NeedInput(_));
+    match answer {
+        // An allow does not supply what was asked for, and an input does not allow.
+        Answer::Allow { .. } | Answer::Grant(_) if is_need => {
+            wrong("the answer does not fit the question: an argument was asked for")
+        }
+        Answer::Allow { lasting, .. } => may_last(question, *lasting),
+        Answer::Grant(token) => match grants.look(token, question.binding) {
+            Ok(lasting) => may_last(question, lasting),
+            Err(refusal) => Err(Misfit::Wrong(format!("the grant does not hold: {refusal}"))),
+        },
+        Answer::Input(value) => match input(question, value) {
+            Some(arguments) => takes(question, &arguments),
+            None => wrong("the answer does not fit the question: no argument was asked for"),
+        },
+        Answer::Edit(arguments) => takes(question, arguments),
+        Answer::Instead(_) | Answer::Deny(_) => Ok(()),
+    }
+}
+
+fn may_last(question: &Question<'_>, lasting: Lasting) -> Result<(), Misfit> {
+    match lasting {
+        Lasting::Session if !question.session => {
+            Err(Misfit::Wrong("there is no session that it could hold for".to_owned()))
+        }
+        Lasting::Always if question.offer.is_none() => {
+            Err(Misfit::Wrong("there is no rule that could be kept".to_owned()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The arguments with the one that was asked for.
+fn input(question: &Question<'_>, value: &Value) -> Option<Value> {
+    let Decision::NeedInput(argument) = &question.verdict.decision else { return None };
+    let mut arguments = Value::clone(question.call.arguments());
+    arguments.as_object_mut()?.insert(argument.clone(), value.clone());
+    Some(arguments)
+}
+
+/// Whether the tool would take such arguments; they are admitted in full before anything runs.
+fn takes(question: &Question<'_>, arguments: &Value) -> Result<(), Misfit> {
+    let entry = question.call.tool();
+    let Value::Object(map) = arguments else { return Err(Misfit::Unusable) };
+    let mut map = map.clone();
+    entry.drop_unknown(&mut map);
+    match entry.input().is_valid(&Value::Object(map)) {
+        true => Ok(()),
+        false => Err(Misfit::Unusable),
+    }
+}
+
+/// A place in the line, left however the waiting ends.
+struct InLine<'a>(&'a AtomicUsize);
+
+impl<'a> InLine<'a> {
+    fn join(waiting: &'a AtomicUsize, most: usize) -> Option<Self> {
+        let more = |n: usize| (n < most).then_some(n + 1);
+        waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(Self(waiting))
+    }
+}
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What people have allowed for a session, by exactly what they were asked.
+pub(crate) struct Session(Mutex<Lately<[u8; 32], Arc<str>>>);
+
+impl Default for Session {
+    fn default() -> Self {
+        Self(Mutex::new(Lately::new(MOST_CALLS)))
+    }
+}
+
+impl Session {
+    /// Returns whether nothing was allowed, so that nobody needs to look closer.
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.0).map.is_empty()
+    }
+
+    /// Returns who allowed this for the session.
+    pub(crate) fn allowed_by(&self, what: &[u8; 32]) -> Option<Arc<str>> {
+        lock(&self.0).map.get(what).cloned()
+    }
+
+    pub(crate) fn allow(&self, what: [u8; 32], by: Arc<str>) {
+        lock(&self.0).get_or(what, || by);
+    }
+}
+
+/// What one run has asked of people, and how often they said no.
+pub(crate) struct Manners {
+    /// Whether an answer can hold for longer than one call.
+    pub(crate) has_more: bool,
+    pub(crate) session: Arc<Session>,
+    asked: Mutex<VecDeque<Instant>>,
+    declined: Mutex<Lately<ToolName, u32>>,
+}
+
+/// Questions are counted over this time.
+const WHILE: Duration = Duration::from_secs(60);
+/// So many tools are counted; a model that is refused more of them is refused anyway.
+const MOST_TOOLS: usize = 1_000;
+
+impl Manners {
+    pub(crate) fn new(desk: &Desk, scope: &Scope, one_shot: bool) -> Self {
+        Self {
+            has_more: !one_shot || scope.session.is_some(),
+            session: desk.session(scope),
+            asked: Mutex::default(),
+            declined: Mutex::new(Lately::new(MOST_TOOLS)),
+        }
+    }
+
+    /// Counts a question that is about to be asked; says no when there were too many of late.
+    pub(crate) fn may_ask(&self, most: usize) -> bool {
+        let now = Instant::now();
+        let mut asked = lock(&self.asked);
+        while asked.front().is_some_and(|first| now.duration_since(*first) >= WHILE) {
+            asked.pop_front();
+        }
+        let may = asked.len() < most;
+        if may {
+            asked.push_back(now);
+        }
+        may
+    }
+
+    /// Counts a no, and returns how many there are in a row.
+    pub(crate) fn count_no(&self, tool: &ToolName) -> u32 {
+        let mut declined = lock(&self.declined);
+        let count = declined.get_or(tool.clone(), || 0).saturating_add(1);
+        declined.map.insert(tool.clone(), count);
+        count
+    }
+
+    /// Starts counting again, because somebody said something else.
+    pub(crate) fn forget_no(&self, tool: &ToolName) {
+        if let Some(count) = lock(&self.declined).map.get_mut(tool) {
+            *count = 0;
+        }
+    }
+
+    /// Returns how often in a row a person said no to this tool.
+    pub(crate) fn noes(&self, tool: &ToolName) -> u32 {
+        lock(&self.declined).map.get(tool).copied().unwrap_or(0)
+    }
+}
+
+/// A map that lets go of what came first when it is full.
+struct Lately<K, V> {
+    map: HashMap<K, V>,
+    order: VecDeque<K>,
+    most: usize,
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> Lately<K, V> {
+    fn new(most: usize) -> Self {
+        Self { map: HashMap::new(), order: VecDeque::new(), most }
+    }
+
+    fn get_or(&mut self, key: K, make: impl FnOnce() -> V) -> V {
+        if let Some(value) = self.map.get(&key) {
+            return value.clone();
+        }
+        if self.order.len() >= self.most
+            && let Some(first) = self.order.pop_front()
+        {
+            self.map.remove(&first);
+        }
+        let value = make();
+        self.order.push_back(key.clone());
+        self.map.insert(key, value.clone());
+        value
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns an answer in one or two words, for events and records.
+pub(crate) fn in_words(answer: &Answer) -> &'static str {
+    match answer {
+        Answer::Allow { lasting: Lasting::Once, .. } => "allow",
+        Answer::Allow { lasting: Lasting::Session, .. } => "allow for the session",
+        Answer::Allow { lasting: Lasting::Always, .. } => "allow always",
+        Answer::Grant(_) => "allow by grant",
+        Answer::Edit(_) => "edit",
+        Answer::Input(_) => "input",
+        Answer::Instead(_) => "answer instead",
+        Answer::Deny(_) => "deny",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn what_came_first_is_let_go_first() {
+        let mut few = Lately::new(2);
+        for n in [1, 2, 1, 3] {
+            few.get_or(n, || n * 10);
+        }
+        let kept: HashSet<_> = few.map.keys().copied().collect();
+        assert_eq!((kept, few.order.len()), (HashSet::from([2, 3]), 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn questions_are_counted_over_a_minute() {
+        let desk = Desk::new(Vec::new(), Arc::new(Grants::new().unwrap()), &Config::default());
+        let run = Manners::new(&desk, &Scope::default(), false);
+        assert!(run.may_ask(2) && run.may_ask(2));
+        assert!(!run.may_ask(2));
+        tokio::time::advance(WHILE).await;
+        assert!(run.may_ask(2));
+        assert!(!run.may_ask(0), "none is none");
+    }
+
+    #[test]
+    fn noes_are_counted_in_a_row() {
+        let desk = Desk::new(Vec::new(), Arc::new(Grants::new().unwrap()), &Config::default());
+        let run = Manners::new(&desk, &Scope::default(), false);
+        let tool = ToolName::from("t");
+        assert_eq!((run.count_no(&tool), run.count_no(&tool)), (1, 2));
+        run.forget_no(&tool);
+        assert_eq!((run.noes(&tool), run.count_no(&tool)), (0, 1));
+    }
+
+    #[test]
+    fn runs_of_one_session_and_user_share_what_was_allowed() {
+        let desk = Desk::new(Vec::new(), Arc::new(Grants::new().unwrap()), &Config::default());
+        let of = |session: Option<&str>, user: Option<&str>| {
+            let scope = Scope {
+                session: session.map(str::to_owned),
+                user: user.map(str::to_owned),
+                ..Scope::default()
+            };
+            desk.session(&scope)
+        };
+        of(Some("s"), None).allow([1; 32], "somebody".into());
+        assert_eq!(of(Some("s"), None).allowed_by(&[1; 32]).as_deref(), Some("somebody"));
+        assert!(of(Some("s"), Some("u")).is_empty());
+        assert!(of(Some("other"), None).is_empty());
+        of(None, None).allow([1; 32], "somebody".into());
+        assert!(of(None, None).is_empty(), "runs without a session share nothing");
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_too_long_takes_nobody_in_and_forgets_who_leaves() {
+        let mut config = Config::default();
+        config.max_waiting_prompts = 1;
+        let desk = Desk::new(Vec::new(), Arc::new(Grants::new().unwrap()), &config);
+        let first = desk.seat().await.unwrap();
+        assert!(!first.waited);
+        let mut second = Box::pin(desk.seat());
+        assert!(crate::watch::once(second.as_mut()).await.is_pending());
+        assert_eq!(desk.waiting(), 1);
+        assert!(desk.seat().await.is_none(), "the line is full");
+        drop(second);
+        assert_eq!(desk.waiting(), 0);
+        let mut third = Box::pin(desk.seat());
+        assert!(crate::watch::once(third.as_mut()).await.is_pending());
+        drop(first);
+        assert!(third.await.unwrap().waited);
+    }
+}

@@ -1,0 +1,561 @@
+//! What is known about a call when it is judged, in words that rules can be about.
+//!
+//! In: an admitted call, or an example that a rule carries. Out: its parts. A shell command has one
+//! part for each simple command and each redirection; a call that names paths or hosts has one for
+//! each; what nobody declared is a part of its own. So a deny can hold for any part, and an allow
+//! must cover them all.
+//!
+//! INVARIANT: there is at least one part, and what a call may do beyond its named parts is a part.
+
+mod host;
+mod sample;
+mod traits;
+
+use std::{
+    cell::OnceCell,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use haft_core::{Capabilities, Capability, Effects, Operation, Scope};
+use haft_shell::{Command, RedirectKind};
+use serde_json::Value;
+use smallvec::SmallVec;
+
+use self::traits::Mark;
+pub(crate) use self::{sample::Sample, traits::Traits};
+use super::{
+    rule::Subject,
+    rules::{About, Ground},
+    seen::Seen,
+    world::tidy,
+};
+use crate::{
+    catalog::{Entry, glob},
+    turn::Admitted,
+};
+
+/// What is known about a call.
+#[derive(Debug)]
+pub(crate) struct Facts<'a> {
+    /// The names it answers to in rules.
+    pub(crate) names: Names<'a>,
+    /// Its arguments.
+    pub(crate) arguments: &'a Value,
+    /// What kind of call it is.
+    pub(crate) subject: Subject,
+    /// What it may reach, judged: silence is everything.
+    pub(crate) capabilities: Capabilities,
+    /// Whether it said what it may reach.
+    pub(crate) declared: bool,
+    /// What it does to its targets; silence is `Unknown`.
+    pub(crate) operations: SmallVec<[Operation; 2]>,
+    /// Whether it leaves everything as it was.
+    pub(crate) read_only: bool,
+    /// Whether judges must take it for destructive.
+    pub(crate) destructive: bool,
+    /// Whose run it is, and where it works.
+    pub(crate) scope: &'a Arc<Scope>,
+    /// What the run has read.
+    pub(crate) seen: &'a Arc<Seen>,
+    /// Its parts, at most [`Parts::MOST`]; `overflow` says that there were more.
+    pub(crate) parts: SmallVec<[Part; 2]>,
+    /// There are more parts than can be judged: whoever asks takes the strict side.
+    pub(crate) overflow: bool,
+    /// What the rules stand on.
+    pub(crate) ground: &'a Ground,
+    /// Where relative paths start, found out when it is first needed.
+    base: OnceCell<Result<PathBuf, String>>,
+    /// Where that leads.
+    root: OnceCell<Result<PathBuf, String>>,
+}
+
+/// The names a call answers to in rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Names<'a> {
+    /// The tool's own name: the one it was registered by, whatever alias or view it is called by.
+    pub(crate) own: &'a str,
+    /// The source it comes from and its name there, for tools that somebody else brought.
+    pub(crate) remote: Option<(&'a str, &'a str)>,
+    /// The names that other programs know such a tool by: `Bash`, `Read`, `Edit`, `WebFetch`, ….
+    pub(crate) known_as: SmallVec<[&'static str; 2]>,
+}
+
+impl<'a> Names<'a> {
+    /// Returns the names of a tool.
+    pub(crate) fn of(tool: &'a Entry) -> Self {
+        Self {
+            own: tool.registered().as_str(),
+            remote: tool.remote(),
+            known_as: tool.traits().known_as.clone(),
+        }
+    }
+}
+
+/// One part of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The call as such: what it does beyond its other parts, or all there is to say about it.
+    Call,
+    /// One simple command.
+    Command(haft_shell::Command),
+    /// A command that cannot be read, and why.
+    Unreadable(String),
+    /// A file or folder.
+    Path {
+        /// Reads or writes; anything else is judged as writing.
+        operation: Operation,
+        /// The absolute path as it was written, tidied; relative only where no folder is known.
+        spelled: PathBuf,
+        /// Where it leads, or why that cannot be told.
+        resolved: Result<PathBuf, String>,
+    },
+    /// An address that is reached: the typed host in lower case, or why it cannot be told.
+    Host(Result<String, String>),
+    /// Something it may reach without saying what.
+    Reach(Capability),
+}
+
+/// A set of parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Parts(pub(crate) u64);
+
+impl Parts {
+    /// So many parts are told apart.
+    pub(crate) const MOST: usize = 64;
+    /// No part.
+    pub(crate) const NONE: Self = Self(0);
+
+    /// Returns the set of the first `n` parts.
+    pub(crate) fn first(n: usize) -> Self {
+        Self(if n >= Self::MOST { u64::MAX } else { (1 << n) - 1 })
+    }
+
+    /// Returns this set with one more part.
+    pub(crate) fn with(self, part: usize) -> Self {
+        Self(self.0 | 1 << (part % Self::MOST))
+    }
+
+    /// Returns the parts of either.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Returns the parts of both.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Returns the parts of this that are not in the other.
+    pub(crate) fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Returns whether there is none.
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl<'a> Facts<'a> {
+    /// Gathers what is known about a call.
+    pub(crate) fn of(call: &'a Admitted, ground: &'a Ground) -> Self {
+        let tool = call.tool();
+        let spec = tool.spec();
+        let claim = call.claim();
+        let traits = tool.traits();
+        let mut facts = Self {
+            names: Names::of(tool),
+            arguments: call.arguments(),
+            subject: match (spec.requires_user_interaction, traits.delegates) {
+                (true, _) => Subject::Interaction,
+                (false, true) => Subject::SubagentCall,
+                (false, false) => Subject::ToolCall,
+            },
+            capabilities: spec.judged_capabilities(),
+            declared: spec.capabilities.is_some(),
+            operations: SmallVec::new(),
+            read_only: claim.read_only,
+            destructive: claim.may_destroy(),
+            scope: call.context().scope(),
+            seen: call.seen(),
+            parts: SmallVec::new(),
+            overflow: false,
+            ground,
+            base: OnceCell::new(),
+            root: OnceCell::new(),
+        };
+        facts.add_marked(tool, traits);
+        facts.add_named();
+        // Arguments that say what they are about are a declaration, if the tool says what it reaches.
+        let said = facts.declared && !facts.parts.is_empty();
+        let whole = match &claim.effects {
+            Effects::Undeclared if said => false,
+            effects => facts.add_effects(effects),
+        };
+        facts.add_silent(&traits.silent);
+        facts.add_rest(whole);
+        facts
+    }
+
+    /// Returns the set of all its parts.
+    pub(crate) fn all(&self) -> Parts {
+        Parts::first(self.parts.len())
+    }
+
+    /// Returns where its relative paths start.
+    pub(crate) fn base(&self) -> Result<&Path, &str> {
+        let own = &self.scope.working_directory;
+        if own.is_absolute() {
+            return Ok(own);
+        }
+        let base = self.base.get_or_init(|| self.ground.world.resolve(own));
+        base.as_deref().map_err(String::as_str)
+    }
+
+    /// Returns where that leads, links followed.
+    pub(crate) fn root(&self) -> Result<&Path, &str> {
+        let resolve = || self.ground.world.resolve(self.base()?);
+        self.root.get_or_init(resolve).as_deref().map_err(String::as_str)
+    }
+
+    fn add(&mut self, part: Part) {
+        if self.parts.contains(&part) {
+            return;
+        }
+        match self.parts.len() < Parts::MOST {
+            true => self.parts.push(part),
+            false => self.overflow = true,
+        }
+    }
+
+    fn does(&mut self, operation: Operation) {
+        if !self.operations.contains(&operation) {
+            self.operations.push(operation);
+        }
+    }
+
+    /// Adds what the call says it would touch; returns whether that leaves something unsaid.
+    fn add_effects(&mut self, effects: &Effects) -> bool {
+        let Effects::Declared(list) = effects else {
+            self.does(Operation::Unknown);
+            return true;
+        };
+        let mut unsaid = false;
+        let files = self.declared && self.capabilities.has(Capability::Filesystem);
+        for effect in list.iter() {
+            self.does(effect.operation);
+            let Some(target) = effect.target.as_deref() else {
+                unsaid = true;
+                continue;
+            };
+            match effect.operation {
+                Operation::Read | Operation::Write => match as_path(target, files) {
+                    Some(path) => self.add_path(effect.operation, path),
+                    None => unsaid = true,
+                },
+                Operation::Execute => self.add_command(target),
+                Operation::External => self.add(Part::Host(host::host(target))),
+                Operation::Unknown => unsaid = true,
+            }
+        }
+        unsaid
+    }
+
+    /// Adds what the schema says its arguments are about.
+    fn add_marked(&mut self, tool: &Entry, traits: &Traits) {
+        let arguments = self.arguments;
+        if traits.deep {
+            let mut marked = Vec::new();
+            let found = &mut |value, mark| marked.push((value, mark));
+            let complete = traits::walk(tool.input_schema(), arguments, found);
+            for (value, mark) in marked {
+                self.add_mark(value, mark);
+            }
+            if !complete {
+                self.add_doubt("its schema cannot be followed to every argument");
+            }
+        }
+        for (name, mark) in &traits.marks {
+            if let Some(value) = arguments.get(name) {
+                self.add_mark(value, *mark);
+            }
+        }
+    }
+
+    /// Adds what the ground says its arguments are about.
+    fn add_named(&mut self) {
+        let ground = self.ground;
+        for (tool, about) in &ground.about {
+            if !self.is_called(tool) {
+                continue;
+            }
+            for (name, about) in about {
+                for value in find(self.arguments, name) {
+                    self.add_about(value, *about);
+                }
+            }
+        }
+    }
+
+    /// Whether a key of the ground means this tool.
+    fn is_called(&self, key: &str) -> bool {
+        if glob(key, self.names.own) {
+            return true;
+        }
+        let (Some(key), Some((source, tool))) = (key.strip_prefix("mcp__"), self.names.remote)
+        else {
+            return false;
+        };
+        let rest = key.strip_prefix(source).and_then(|rest| rest.strip_prefix("__"));
+        key == source || rest.is_some_and(|rest| glob(rest, tool))
+    }
+
+    fn add_mark(&mut self, value: &Value, mark: Mark) {
+        match mark {
+            Mark::About(about) => self.add_about(value, about),
+            Mark::Agent => {}
+            // FAIL CLOSED: a mark of a later version may mean anything.
+            Mark::Unknown => self.add_doubt("its schema says `x-haft` with an unknown word"),
+        }
+    }
+
+    /// Adds one value, or each of a list.
+    fn add_about(&mut self, value: &Value, about: About) {
+        match value {
+            Value::Null => {}
+            Value::String(text) => {
+                self.does(traits::operation(about));
+                match about {
+                    About::ReadPath | About::WritePath => {
+                        self.add_path(traits::operation(about), text);
+                    }
+                    About::Url => self.add(Part::Host(host::host(text))),
+                    About::Command => self.add_command(text),
+                }
+            }
+            Value::Array(list) if list.iter().all(Value::is_string) => {
+                for value in list {
+                    self.add_about(value, about);
+                }
+            }
+            _ => self.add_unknown(about, "it is neither a text nor a list of texts"),
+        }
+    }
+
+    fn add_unknown(&mut self, about: About, why: &str) {
+        let operation = traits::operation(about);
+        self.does(operation);
+        self.add(match about {
+            About::ReadPath | About::WritePath => {
+                let resolved = Err(why.to_owned());
+                Part::Path { operation, spelled: PathBuf::new(), resolved }
+            }
+            About::Url => Part::Host(Err(why.to_owned())),
+            About::Command => Part::Unreadable(why.to_owned()),
+        });
+    }
+
+    /// Adds a part of every kind that nobody can look into.
+    fn add_doubt(&mut self, why: &str) {
+        for about in [About::ReadPath, About::WritePath, About::Url, About::Command] {
+            self.add_unknown(about, why);
+        }
+    }
+
+    /// Adds what a tool of this name must touch, where nothing was said about it.
+    fn add_silent(&mut self, silent: &[About]) {
+        for about in silent {
+            let said = self.parts.iter().any(|part| match (part, about) {
+                (Part::Command(_) | Part::Unreadable(_), About::Command) => true,
+                (Part::Path { .. }, About::ReadPath | About::WritePath) => true,
+                (Part::Host(_), About::Url) => true,
+                _ => false,
+            });
+            if !said {
+                self.add_unknown(*about, "the tool does not say which of its arguments that is");
+            }
+        }
+    }
+
+    fn add_path(&mut self, operation: Operation, path: &str) {
+        self.add_path_at(operation, Path::new(path));
+        // Some tools take `~` for the home folder and some do not, so it is both.
+        if let Some(rest) = path.strip_prefix('~') {
+            let rest = rest.strip_prefix('/').or(rest.is_empty().then_some(""));
+            match rest.zip(self.ground.home.clone()) {
+                Some((rest, home)) => self.add_path_at(operation, &home.join(rest)),
+                None => self.add(Part::Path {
+                    operation,
+                    spelled: PathBuf::from(path),
+                    resolved: Err(format!("where `{path}` is, is not known")),
+                }),
+            }
+        }
+    }
+
+    fn add_path_at(&mut self, operation: Operation, path: &Path) {
+        let (spelled, resolved) = match self.base() {
+            // As the system would: `..` comes after links.
+            Ok(base) => {
+                let whole = base.join(path);
+                let spelled = tidy(&whole);
+                let known = |part: &Part| {
+                    matches!(part, Part::Path { operation: same, spelled: at, resolved: Ok(_) }
+                        if *same == operation && *at == spelled && whole == spelled)
+                };
+                if self.parts.iter().any(known) {
+                    return;
+                }
+                (spelled, self.ground.world.resolve(&whole))
+            }
+            Err(why) => (tidy(path), Err(why.to_owned())),
+        };
+        self.add(Part::Path { operation, spelled, resolved });
+    }
+
+    fn add_command(&mut self, text: &str) {
+        let script = match haft_shell::parse(text) {
+            Ok(script) => script,
+            Err(e) => return self.add(Part::Unreadable(e.why)),
+        };
+        if script.commands.is_empty() {
+            return self.add(Part::Unreadable("there is no command in it".to_owned()));
+        }
+        let moves = script.commands.iter().any(moves);
+        for command in script.commands {
+            self.add_redirects(&command, moves);
+            // What only carries the redirections of a group starts nothing.
+            if !command.is_bare() {
+                self.add(Part::Command(command));
+            }
+        }
+    }
+
+    /// Adds the files that the redirections of a command open.
+    fn add_redirects(&mut self, command: &Command, moves: bool) {
+        for redirect in &command.redirects {
+            let operation = match redirect.kind {
+                RedirectKind::Here | RedirectKind::Duplicate => continue,
+                RedirectKind::Read => Operation::Read,
+                RedirectKind::Write | RedirectKind::ReadWrite => Operation::Write,
+            };
+            if redirect.is_harmless() {
+                continue;
+            }
+            self.does(operation);
+            if let Some(host) = redirect.reaches() {
+                self.does(Operation::External);
+                let host = host.literal().map(host::host);
+                let unknown = || Err("only a running shell knows which host that is".to_owned());
+                self.add(Part::Host(host.unwrap_or_else(unknown)));
+                continue;
+            }
+            let Some(target) = redirect.target.literal() else {
+                let about = match operation {
+                    Operation::Read => About::ReadPath,
+                    _ => About::WritePath,
+                };
+                self.add_unknown(about, "only a running shell knows which file that is");
+                continue;
+            };
+            if moves && !target.starts_with(['/', '~']) {
+                self.add(Part::Path {
+                    operation,
+                    spelled: PathBuf::from(target),
+                    resolved: Err("the command goes to another folder first".to_owned()),
+                });
+            } else {
+                self.add_path(operation, target);
+            }
+        }
+    }
+
+    /// Adds what the call may do beyond its named parts.
+    fn add_rest(&mut self, unsaid: bool) {
+        if self.declared {
+            // Whoever allows the command of a shell allows what the command reaches.
+            let shell = self.names.known_as.contains(&"Bash");
+            for capability in self.capabilities.iter() {
+                if !self.parts.iter().any(|part| accounts(part, capability, shell)) {
+                    self.add(Part::Reach(capability));
+                }
+            }
+        }
+        if unsaid || !self.declared || self.parts.is_empty() {
+            // FAIL CLOSED: there is always room for the part that only the whole call covers.
+            if self.parts.len() == Parts::MOST {
+                self.parts.pop();
+                self.overflow = true;
+            }
+            self.add(Part::Call);
+        }
+    }
+}
+
+/// Whether a part stands for what a capability means.
+fn accounts(part: &Part, capability: Capability, shell: bool) -> bool {
+    let command = matches!(part, Part::Command(_) | Part::Unreadable(_));
+    match capability {
+        Capability::Network => matches!(part, Part::Host(_)) || shell && command,
+        Capability::Filesystem => matches!(part, Part::Path { .. }) || shell && command,
+        Capability::Subprocess => command,
+        Capability::Destructive => matches!(part, Part::Path { .. }) || command,
+        Capability::Database | Capability::Email | Capability::Payment | Capability::Secrets => {
+            false
+        }
+    }
+}
+
+/// Returns the target of an effect as a path, unless it is a name of another kind: `table:users`.
+/// A tool that says it works on files has no other names.
+pub(crate) fn as_path(target: &str, files: bool) -> Option<&str> {
+    let Some((kind, rest)) = target.split_once(':') else { return Some(target) };
+    if kind == "file" {
+        return Some(rest);
+    }
+    let is_kind = kind.len() > 1
+        && kind.len() <= 32
+        && kind.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b == b'-');
+    // FAIL CLOSED: a name that climbs is meant to be taken for a path.
+    let climbs = rest.split(['/', '\\']).any(|step| step == "..");
+    (files || !is_kind || climbs).then_some(target)
+}
+
+/// Whether a command may change the folder that later redirections start from.
+fn moves(command: &Command) -> bool {
+    let movers = ["cd", "pushd", "popd", "chdir", "eval", "source", "."];
+    let first = command.words.first().map(haft_shell::Word::literal);
+    first == Some(None)
+        || command
+            .words
+            .iter()
+            .take(3)
+            .filter_map(|word| word.literal())
+            .any(|w| movers.contains(&w))
+}
+
+/// Returns the values that a dotted name means: a key of this very name, else step by step, through
+/// lists into each of their items.
+pub(crate) fn find<'v>(value: &'v Value, name: &str) -> SmallVec<[&'v Value; 2]> {
+    let mut found = SmallVec::new();
+    let mut open: SmallVec<[(&Value, &str); 4]> = SmallVec::from_iter([(value, name)]);
+    while let Some((value, name)) = open.pop() {
+        match value {
+            Value::Object(map) => {
+                if let Some(value) = map.get(name) {
+                    found.push(value);
+                    continue;
+                }
+                for (at, _) in name.match_indices('.') {
+                    if let Some(below) = map.get(&name[..at]) {
+                        open.push((below, &name[at + 1..]));
+                    }
+                }
+            }
+            Value::Array(list) => open.extend(list.iter().rev().map(|item| (item, name))),
+            _ => {}
+        }
+    }
+    found
+}

@@ -1,0 +1,331 @@
+//! What rules need to know of a tool's definition: the names other programs have for such a tool,
+//! and which of its arguments are paths, addresses or commands.
+//!
+//! An argument is what its schema says (`"x-haft": "read_path"`). Names are guessed from only for
+//! tools that are called as everybody calls them, and then the guess adds parts and never takes one
+//! away.
+
+use haft_core::Operation;
+use serde_json::{Map, Value};
+use smallvec::SmallVec;
+
+use crate::{catalog::Entry, policy::rules::About};
+
+/// What rules need to know of a tool's definition.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Traits {
+    /// The names that other programs know such a tool by.
+    pub(crate) known_as: SmallVec<[&'static str; 2]>,
+    /// The marked arguments at the top of the schema.
+    pub(super) marks: Vec<(String, Mark)>,
+    /// There are marks elsewhere; the schema must be walked beside the arguments.
+    pub(super) deep: bool,
+    /// It hands work to another agent.
+    pub(super) delegates: bool,
+    /// By its name it must have arguments about these, and none is marked or called so.
+    pub(super) silent: SmallVec<[About; 2]>,
+}
+
+impl Traits {
+    /// Returns whether some argument says what it is about.
+    pub(crate) fn is_marked(&self) -> bool {
+        !self.marks.is_empty() || self.deep || !self.silent.is_empty()
+    }
+}
+
+/// What an argument is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// A rule, a person or the tool's author said so.
+    About(About),
+    /// The name of another agent.
+    Agent,
+    /// Something this version does not know.
+    Unknown,
+}
+
+/// Our own tools that other programs know by another name.
+const KNOWN: [(&str, &[&str]); 8] = [
+    ("shell", &["Bash"]),
+    ("read_file", &["Read"]),
+    ("write_file", &["Write", "Edit"]),
+    ("edit_file", &["Edit"]),
+    ("list_files", &["Glob"]),
+    ("search_files", &["Grep"]),
+    ("fetch_url", &["WebFetch"]),
+    ("agent", &["Agent"]),
+];
+
+/// The arguments that such tools have, where their schema does not say what they are about.
+const USUAL: [(&str, &[&str], About); 6] = [
+    ("Bash", &["command"], About::Command),
+    ("Read", &["path", "file_path"], About::ReadPath),
+    ("Edit", &["path", "file_path"], About::WritePath),
+    ("WebFetch", &["url"], About::Url),
+    ("Glob", &["path"], About::ReadPath),
+    ("Grep", &["path"], About::ReadPath),
+];
+
+/// More nodes than this about one value are not looked at.
+const NODES: usize = 256;
+/// Arguments are nested no deeper; see `turn::admit`.
+const DEEP: usize = 130;
+
+/// Returns the names that other programs have for an own tool of this name.
+pub(super) fn known_as(name: &str) -> &'static [&'static str] {
+    KNOWN.iter().find(|(own, _)| *own == name).map_or(&[], |(_, known)| known)
+}
+
+/// Returns what the usual arguments of such a tool are about.
+pub(super) fn usual(known: &str) -> Option<(&'static [&'static str], About)> {
+    let known = if known == "Write" { "Edit" } else { known };
+    USUAL.iter().find(|(name, ..)| *name == known).map(|(_, names, about)| (*names, *about))
+}
+
+impl Traits {
+    pub(crate) fn of(entry: &Entry) -> Self {
+        let schema = entry.input_schema();
+        let mut traits = Self::default();
+        let properties = schema.get("properties").and_then(Value::as_object);
+        let mut shallow = 0;
+        for (name, node) in properties.into_iter().flatten() {
+            if let Some(mark) = node.get("x-haft").map(mark) {
+                shallow += 1;
+                traits.marks.push((name.clone(), mark));
+                traits.delegates |= mark == Mark::Agent;
+            }
+        }
+        traits.deep = count(schema, DEEP) > shallow;
+        if entry.remote().is_some() {
+            return traits;
+        }
+        traits.known_as = known_as(entry.registered().as_str()).into();
+        let has = |name: &str| properties.is_some_and(|p| p.contains_key(name));
+        if has("command") && !traits.known_as.contains(&"Bash") {
+            traits.known_as.push("Bash");
+        }
+        traits.delegates |= traits.known_as.contains(&"Agent");
+        for known in &traits.known_as {
+            let Some((names, about)) = usual(known) else { continue };
+            let said = |(_, mark): &(String, Mark)| *mark == Mark::About(about);
+            if traits.marks.iter().any(said) {
+                continue;
+            }
+            let before = traits.marks.len();
+            for name in names.iter().filter(|name| has(name)) {
+                if !traits.marks.iter().any(|(marked, _)| marked == name) {
+                    traits.marks.push(((*name).to_owned(), Mark::About(about)));
+                }
+            }
+            let listing = matches!(*known, "Glob" | "Grep");
+            if traits.marks.len() == before && !traits.deep && !listing {
+                traits.silent.push(about);
+            }
+        }
+        traits
+    }
+}
+
+/// Reads a mark; a word that is not known is not nothing.
+fn mark(value: &Value) -> Mark {
+    match value.as_str() {
+        Some("read_path") => Mark::About(About::ReadPath),
+        Some("write_path") => Mark::About(About::WritePath),
+        Some("url") => Mark::About(About::Url),
+        Some("command") => Mark::About(About::Command),
+        Some("agent") => Mark::Agent,
+        _ => Mark::Unknown,
+    }
+}
+
+/// Returns what is done to what such an argument names.
+pub(super) fn operation(about: About) -> Operation {
+    match about {
+        About::ReadPath => Operation::Read,
+        About::WritePath => Operation::Write,
+        About::Url => Operation::External,
+        About::Command => Operation::Execute,
+    }
+}
+
+/// How often the word stands in a schema.
+fn count(schema: &Value, depth: usize) -> usize {
+    let Some(depth) = depth.checked_sub(1) else { return 0 };
+    match schema {
+        Value::Object(map) => {
+            let here = usize::from(map.contains_key("x-haft"));
+            here + map.values().map(|node| count(node, depth)).sum::<usize>()
+        }
+        Value::Array(list) => list.iter().map(|node| count(node, depth)).sum(),
+        _ => 0,
+    }
+}
+
+/// Goes through the arguments beside their schema and tells of every value that is marked. Returns
+/// whether everything could be looked at.
+pub(super) fn walk<'v>(
+    schema: &Value,
+    arguments: &'v Value,
+    found: &mut dyn FnMut(&'v Value, Mark),
+) -> bool {
+    let mut walker = Walker { root: schema, found, complete: true };
+    let mut nodes = Vec::new();
+    walker.spread(schema, &mut nodes);
+    walker.visit(&nodes, arguments, DEEP);
+    walker.complete
+}
+
+struct Walker<'s, 'v, 'f> {
+    root: &'s Value,
+    found: &'f mut dyn FnMut(&'v Value, Mark),
+    complete: bool,
+}
+
+impl<'s, 'v> Walker<'s, 'v, '_> {
+    fn visit(&mut self, nodes: &[&'s Value], value: &'v Value, depth: usize) {
+        let Some(depth) = depth.checked_sub(1) else {
+            self.complete = false;
+            return;
+        };
+        let mut told: SmallVec<[Mark; 2]> = SmallVec::new();
+        for mark in nodes.iter().filter_map(|node| node.get("x-haft").map(mark)) {
+            if !told.contains(&mark) {
+                told.push(mark);
+                (self.found)(value, mark);
+            }
+        }
+        let mut below = Vec::new();
+        match value {
+            Value::Object(map) => {
+                for (name, value) in map {
+                    self.named(nodes, name, &mut below);
+                    if !below.is_empty() {
+                        self.visit(&below, value, depth);
+                    }
+                    below.clear();
+                }
+            }
+            Value::Array(list) => {
+                for (index, value) in list.iter().enumerate() {
+                    self.numbered(nodes, index, &mut below);
+                    if !below.is_empty() {
+                        self.visit(&below, value, depth);
+                    }
+                    below.clear();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn named(&mut self, nodes: &[&'s Value], name: &str, below: &mut Vec<&'s Value>) {
+        for node in nodes.iter().filter_map(|node| node.as_object()) {
+            if let Some(child) = node.get("properties").and_then(|p| p.get(name)) {
+                self.spread(child, below);
+            }
+            let patterns = node.get("patternProperties").and_then(Value::as_object);
+            for child in patterns.into_iter().flat_map(Map::values) {
+                self.spread(child, below);
+            }
+            for rest in ["additionalProperties", "unevaluatedProperties"] {
+                if let Some(child) = node.get(rest) {
+                    self.spread(child, below);
+                }
+            }
+        }
+    }
+
+    fn numbered(&mut self, nodes: &[&'s Value], index: usize, below: &mut Vec<&'s Value>) {
+        for node in nodes.iter().filter_map(|node| node.as_object()) {
+            for list in ["prefixItems", "items"].iter().filter_map(|k| node.get(*k)?.as_array()) {
+                if let Some(child) = list.get(index) {
+                    self.spread(child, below);
+                }
+            }
+            for rest in ["items", "additionalItems", "unevaluatedItems", "contains"] {
+                if let Some(child) = node.get(rest).filter(|child| child.is_object()) {
+                    self.spread(child, below);
+                }
+            }
+        }
+    }
+
+    /// Adds a node and all that may speak about the same value.
+    fn spread(&mut self, node: &'s Value, nodes: &mut Vec<&'s Value>) {
+        let mut open = vec![node];
+        while let Some(node) = open.pop() {
+            let Some(map) = node.as_object() else { continue };
+            if nodes.iter().any(|known| std::ptr::eq(*known, node)) {
+                continue;
+            }
+            if nodes.len() >= NODES {
+                self.complete = false;
+                return;
+            }
+            nodes.push(node);
+            if map.contains_key("$dynamicRef") || map.contains_key("$recursiveRef") {
+                self.complete = false;
+            }
+            if let Some(reference) = map.get("$ref").and_then(Value::as_str) {
+                match reference.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer)) {
+                    Some(target) => open.push(target),
+                    None => self.complete = false,
+                }
+            }
+            for word in ["allOf", "anyOf", "oneOf"] {
+                open.extend(map.get(word).and_then(Value::as_array).into_iter().flatten());
+            }
+            open.extend(["if", "then", "else"].iter().filter_map(|word| map.get(*word)));
+            let depending = map.get("dependentSchemas").and_then(Value::as_object);
+            open.extend(depending.into_iter().flat_map(Map::values));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn marks_are_found_at_any_depth_and_through_references() {
+        let schema = json!({
+            "properties": {
+                "files": {"type": "array", "items": {"$ref": "#/$defs/file"}},
+                "tree": {"$ref": "#/$defs/tree"},
+                "free": {"additionalProperties": {"x-haft": "url"}},
+            },
+            "$defs": {
+                "file": {"properties": {"at": {"anyOf": [{"x-haft": "write_path"}, {"type": "null"}]}}},
+                "tree": {"properties": {
+                    "run": {"x-haft": "command"},
+                    "next": {"$ref": "#/$defs/tree"},
+                }},
+            },
+        });
+        let arguments = json!({
+            "files": [{"at": "a"}, {"at": "b"}],
+            "tree": {"run": "x", "next": {"next": {"run": "y"}}},
+            "free": {"z": "https://x.org"},
+            "other": "c",
+        });
+        let mut found = Vec::new();
+        let complete = walk(&schema, &arguments, &mut |value, mark| {
+            found.push((value.as_str().unwrap().to_owned(), mark));
+        });
+        assert!(complete);
+        assert_eq!(
+            found,
+            [
+                ("a".to_owned(), Mark::About(About::WritePath)),
+                ("b".to_owned(), Mark::About(About::WritePath)),
+                ("x".to_owned(), Mark::About(About::Command)),
+                ("y".to_owned(), Mark::About(About::Command)),
+                ("https://x.org".to_owned(), Mark::About(About::Url)),
+            ]
+        );
+        let lost = json!({"properties": {"a": {"$ref": "#anchor"}}});
+        assert!(!walk(&lost, &json!({"a": 1}), &mut |_, _| {}), "what cannot be followed is said");
+    }
+}

@@ -1,0 +1,673 @@
+//! Approvals that cannot be passed on: each is signed, for one call, for a while, and once.
+//!
+//! In: what a yes was said to. Out: a token; later, whether it covers the call that wants to run.
+//! The token holds a digest of everything the yes rests on, so that a refusal can say what differs.
+//! The key is made at the start and leaves this file in no way: no tool, hook or judge can sign.
+//!
+//! INVARIANT: a token is spent at most once, and a spent one is remembered until it has expired.
+
+use std::{
+    collections::BTreeSet,
+    fmt,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
+
+use super::{Lasting, Policy};
+use crate::{
+    error::{Error, ErrorKind},
+    turn::Admitted,
+};
+
+type Hash = [u8; 32];
+
+/// What an approval is bound to: everything it rests on, as digests.
+///
+/// Two bindings of the same call are equal as long as nothing has changed that an answer rests on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Binding {
+    definition: Hash,
+    arguments: Hash,
+    directory: Hash,
+    policy: u64,
+    world: Hash,
+    /// This one call of this one run.
+    call: Hash,
+    /// The session, or the run where there is none.
+    session: Hash,
+}
+
+impl Binding {
+    /// Looks at a call as it is now, under the rules as they are now.
+    pub(crate) fn of(call: &Admitted, policy: &dyn Policy) -> Self {
+        let (cx, tool) = (call.context(), call.tool());
+        let scope = cx.scope();
+        let session = match &scope.session {
+            Some(session) => ["session", session],
+            None => ["run", scope.run.as_str()],
+        };
+        let user = scope.user.as_deref();
+        Self {
+            // Two sources may bring the same definition; a yes to one is none to the other.
+            definition: digest([
+                tool.raw_hash(),
+                tool.source().as_bytes(),
+                tool.name().as_str().as_bytes(),
+            ]),
+            arguments: digest([canonical(call.arguments()).as_bytes()]),
+            directory: digest([scope.working_directory.as_os_str().as_encoded_bytes()]),
+            policy: policy.revision(),
+            world: digest([policy.world(call).as_bytes()]),
+            call: digest([
+                scope.run.as_str().as_bytes(),
+                &scope.cycle.to_be_bytes(),
+                cx.call_id().as_str().as_bytes(),
+            ]),
+            session: digest([
+                session[0].as_bytes(),
+                session[1].as_bytes(),
+                &[u8::from(user.is_some())],
+                user.unwrap_or_default().as_bytes(),
+            ]),
+        }
+    }
+
+    /// Returns what stands for this call in its session, whichever call of it that is. `because`
+    /// says what was asked: a new question is not answered by an old yes.
+    pub(crate) fn in_session(&self, because: &[u8]) -> Hash {
+        digest([
+            &self.definition[..],
+            &self.arguments,
+            &self.directory,
+            &self.policy.to_be_bytes(),
+            &self.world,
+            &self.session,
+            because,
+        ])
+    }
+
+    /// The call for one that holds once, the session for one that holds longer.
+    fn scope(&self, lasting: Lasting) -> &Hash {
+        match lasting {
+            Lasting::Once => &self.call,
+            Lasting::Session | Lasting::Always => &self.session,
+        }
+    }
+}
+
+/// Why a grant does not cover a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// It is no grant at all.
+    Malformed,
+    /// It was not signed with this key, or was changed since.
+    Forged,
+    /// Its time is over.
+    Expired,
+    /// It was used before.
+    Spent,
+    /// The tool is no longer defined as it was.
+    WrongDefinition,
+    /// It was given for other arguments.
+    WrongArguments,
+    /// It was given for another folder.
+    WrongDirectory,
+    /// It was given under other rules.
+    WrongPolicy,
+    /// What the call would touch, or what the run has read, is no longer what it was.
+    WorldChanged,
+    /// It was given for another call.
+    WrongCall,
+    /// So many grants were used of late that no more can be told apart from used ones.
+    Full,
+}
+
+impl Refusal {
+    /// Returns whether looking again could help: the call is the same, what it rests on moved.
+    pub(crate) fn is_change(self) -> bool {
+        matches!(self, Self::WrongPolicy | Self::WorldChanged)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Malformed => "it is no grant",
+            Self::Forged => "it was not signed here, or was changed since",
+            Self::Expired => "its time is over",
+            Self::Spent => "it was used before",
+            Self::WrongDefinition => "the tool is no longer defined as it was",
+            Self::WrongArguments => "it was given for other arguments",
+            Self::WrongDirectory => "it was given for another folder",
+            Self::WrongPolicy => "it was given under other rules",
+            Self::WorldChanged => "what it rests on has changed",
+            Self::WrongCall => "it was given for another call",
+            Self::Full => "too many grants were used of late",
+        })
+    }
+}
+
+/// The book of grants: signs them, and crosses them off.
+///
+/// A runtime makes one of its own. A host that wants grants to outlive the process, or to be signed
+/// elsewhere, makes one with its own key and gives it to
+/// [`RuntimeBuilder::grants`](crate::RuntimeBuilder::grants).
+#[expect(missing_debug_implementations, reason = "whoever can print it could print the key")]
+pub struct Grants {
+    key: Hmac<Sha256>,
+    /// The first part of every nonce: two books with one key never make the same.
+    seed: [u8; 10],
+    started: Instant,
+    /// What the time was when this book was opened.
+    since: Duration,
+    book: Mutex<Book>,
+}
+
+#[derive(Default)]
+struct Book {
+    issued: u64,
+    /// Ordered by the end of their time, so that what has expired is let go in one cut.
+    spent: BTreeSet<(u64, Nonce)>,
+}
+
+type Nonce = [u8; NONCE];
+
+const NONCE: usize = 18;
+/// Version, lasting, nonce, expiry, four digests, policy, and the call or the session.
+const BODY: usize = 1 + 1 + NONCE + 8 + 32 * 5 + 8;
+const MAC: usize = 32;
+/// In threes, so that the text has exactly one spelling.
+const WHOLE: usize = BODY + MAC;
+const _: () = assert!(WHOLE.is_multiple_of(3));
+const PREFIX: &str = "haft1.";
+const VERSION: u8 = 1;
+
+impl Grants {
+    /// So many used grants are told apart: a few megabytes, and more than people can answer.
+    pub const MOST_SPENT: usize = 100_000;
+
+    /// Opens a book with a key of its own.
+    ///
+    /// # Errors
+    /// Fails where the machine has no randomness to give.
+    pub fn new() -> Result<Self, Error> {
+        Self::with_key(random()?, Duration::ZERO)
+    }
+
+    /// Opens a book with a key that outlives the process. `now` is the time on a clock that does so
+    /// too, such as the time since 1970; what is signed expires by that clock. A host that keeps the
+    /// key keeps [`Grants::spent`] as well, or what was used before a restart could be used again.
+    ///
+    /// # Errors
+    /// Fails where the machine has no randomness to give.
+    pub fn with_key(key: [u8; 32], now: Duration) -> Result<Self, Error> {
+        // A short key is filled up with zeros; that is what the standard does with it.
+        let mut block = [0; 64];
+        block[..key.len()].copy_from_slice(&key);
+        Ok(Self {
+            key: Hmac::new(&block.into()),
+            seed: random()?,
+            started: Instant::now(),
+            since: now,
+            book: Mutex::default(),
+        })
+    }
+
+    /// Takes over what was used before a restart.
+    #[must_use]
+    pub fn with_spent(self, spent: impl IntoIterator<Item = (Duration, [u8; 18])>) -> Self {
+        self.lock().spent.extend(spent.into_iter().map(|(until, nonce)| (millis(until), nonce)));
+        self
+    }
+
+    /// Returns what was used and has not expired: until when it matters, and its number.
+    #[must_use]
+    pub fn spent(&self) -> Vec<(Duration, [u8; 18])> {
+        let now = self.now();
+        let book = self.lock();
+        let alive = book.spent.iter().filter(|(until, _)| *until > now);
+        alive.map(|(until, nonce)| (Duration::from_millis(*until), *nonce)).collect()
+    }
+
+    /// Signs a yes to exactly this, to be used within this time. The text is safe in an address.
+    #[must_use]
+    pub fn issue(&self, binding: &Binding, lasting: Lasting, good_for: Duration) -> String {
+        let until = self.now().saturating_add(millis(good_for));
+        let mut nonce = [0; NONCE];
+        {
+            let mut book = self.lock();
+            book.issued = book.issued.wrapping_add(1);
+            nonce[..10].copy_from_slice(&self.seed);
+            nonce[10..].copy_from_slice(&book.issued.to_be_bytes());
+        }
+        let mut all = Vec::with_capacity(WHOLE);
+        all.push(VERSION);
+        all.push(mark(lasting));
+        all.extend(nonce);
+        all.extend(until.to_be_bytes());
+        all.extend(binding.definition);
+        all.extend(binding.arguments);
+        all.extend(binding.directory);
+        all.extend(binding.policy.to_be_bytes());
+        all.extend(binding.world);
+        all.extend(binding.scope(lasting));
+        let mac = self.key.clone().chain_update(&all).finalize().into_bytes();
+        all.extend(mac);
+        format!("{PREFIX}{}", encode(&all))
+    }
+
+    /// Uses a grant for a call that is bound like this, and returns how long its yes holds.
+    ///
+    /// # Errors
+    /// Says what differs. A grant that does not fit is not used up.
+    pub fn spend(&self, token: &str, binding: &Binding) -> Result<Lasting, Refusal> {
+        let token = self.read(token)?;
+        let now = self.now();
+        let mut book = self.lock();
+        self.fits(&token, binding, now, &book)?;
+        // Only what has expired is ever forgotten; it would be refused anyway.
+        book.spent = book.spent.split_off(&(now.saturating_add(1), [0; NONCE]));
+        if book.spent.len() >= Self::MOST_SPENT {
+            return Err(Refusal::Full);
+        }
+        book.spent.insert((token.until, token.nonce));
+        Ok(token.lasting)
+    }
+
+    /// Returns how long the yes of a grant would hold, without using it.
+    pub(crate) fn look(&self, token: &str, binding: &Binding) -> Result<Lasting, Refusal> {
+        let token = self.read(token)?;
+        self.fits(&token, binding, self.now(), &self.lock())?;
+        Ok(token.lasting)
+    }
+
+    fn fits(&self, token: &Token, binding: &Binding, now: u64, book: &Book) -> Result<(), Refusal> {
+        for (is_wrong, refusal) in [
+            (token.until <= now, Refusal::Expired),
+            (book.spent.contains(&(token.until, token.nonce)), Refusal::Spent),
+            (token.definition != binding.definition, Refusal::WrongDefinition),
+            (token.arguments != binding.arguments, Refusal::WrongArguments),
+            (token.directory != binding.directory, Refusal::WrongDirectory),
+            (token.scope != *binding.scope(token.lasting), Refusal::WrongCall),
+            (token.policy != binding.policy, Refusal::WrongPolicy),
+            (token.world != binding.world, Refusal::WorldChanged),
+        ] {
+            if is_wrong {
+                return Err(refusal);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a token and checks who signed it.
+    fn read(&self, token: &str) -> Result<Token, Refusal> {
+        let text = token.strip_prefix(PREFIX).ok_or(Refusal::Malformed)?;
+        let all = decode(text).ok_or(Refusal::Malformed)?;
+        let (body, mac) = all.split_at(BODY);
+        // Compares in constant time: a guess learns nothing from how long it takes.
+        self.key.clone().chain_update(body).verify_slice(mac).map_err(|_| Refusal::Forged)?;
+        Token::of(body).ok_or(Refusal::Malformed)
+    }
+
+    fn now(&self) -> u64 {
+        millis(self.since.saturating_add(self.started.elapsed()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a token says, once its signature is checked.
+#[derive(Clone, Copy)]
+struct Token {
+    lasting: Lasting,
+    nonce: Nonce,
+    until: u64,
+    definition: Hash,
+    arguments: Hash,
+    directory: Hash,
+    policy: u64,
+    world: Hash,
+    scope: Hash,
+}
+
+impl Token {
+    fn of(mut body: &[u8]) -> Option<Self> {
+        let [version] = take(&mut body)?;
+        let [lasting] = take(&mut body)?;
+        let lasting = [Lasting::Once, Lasting::Session, Lasting::Always]
+            .into_iter()
+            .find(|l| mark(*l) == lasting && version == VERSION)?;
+        Some(Self {
+            lasting,
+            nonce: take(&mut body)?,
+            until: u64::from_be_bytes(take(&mut body)?),
+            definition: take(&mut body)?,
+            arguments: take(&mut body)?,
+            directory: take(&mut body)?,
+            policy: u64::from_be_bytes(take(&mut body)?),
+            world: take(&mut body)?,
+            scope: take(&mut body)?,
+        })
+    }
+}
+
+fn take<const N: usize>(body: &mut &[u8]) -> Option<[u8; N]> {
+    let (first, rest) = body.split_first_chunk::<N>()?;
+    *body = rest;
+    Some(*first)
+}
+
+fn mark(lasting: Lasting) -> u8 {
+    match lasting {
+        Lasting::Once => 1,
+        Lasting::Session => 2,
+        Lasting::Always => 3,
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn random<const N: usize>() -> Result<[u8; N], Error> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|e| {
+        Error::new(ErrorKind::Unsupported, "this machine gave no randomness to sign approvals with")
+            .because(e.to_string())
+    })?;
+    Ok(bytes)
+}
+
+/// Hashes several parts so that no two lists of parts run together.
+pub(crate) fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Hash {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update((part.len() as u64).to_be_bytes());
+        hasher.update(part);
+    }
+    hasher.finalize().into()
+}
+
+/// Writes JSON in the one way that equal data is written: keys sorted as RFC 8785 sorts them, no
+/// space, whole numbers without a point. Not recursive: what a person edits may be nested deeply.
+pub(crate) fn canonical(value: &Value) -> String {
+    enum Step<'a> {
+        Value(&'a Value),
+        Key(&'a str),
+        Word(char),
+    }
+    let mut out = String::new();
+    let mut steps = vec![Step::Value(value)];
+    while let Some(step) = steps.pop() {
+        match step {
+            Step::Word(word) => out.push(word),
+            Step::Key(key) => {
+                quote(key, &mut out);
+                out.push(':');
+            }
+            Step::Value(Value::String(text)) => quote(text, &mut out),
+            Step::Value(Value::Number(number)) => match number.as_f64() {
+                // Past this a float cannot tell neighbours apart, and stays as it was written.
+                Some(float) if number.is_f64() && float.trunc() == float && float.abs() < 9e15 => {
+                    #[expect(clippy::cast_possible_truncation, reason = "whole and small")]
+                    out.push_str(&(float as i64).to_string());
+                }
+                _ => out.push_str(&number.to_string()),
+            },
+            Step::Value(Value::Array(list)) => {
+                steps.push(Step::Word(']'));
+                for (at, item) in list.iter().enumerate().rev() {
+                    steps.push(Step::Value(item));
+                    if at > 0 {
+                        steps.push(Step::Word(','));
+                    }
+                }
+                out.push('[');
+            }
+            Step::Value(Value::Object(map)) => {
+                let mut pairs: Vec<_> = map.iter().collect();
+                pairs.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
+                steps.push(Step::Word('}'));
+                for (at, (key, item)) in pairs.into_iter().enumerate().rev() {
+                    steps.push(Step::Value(item));
+                    steps.push(Step::Key(key));
+                    if at > 0 {
+                        steps.push(Step::Word(','));
+                    }
+                }
+                out.push('{');
+            }
+            Step::Value(plain) => out.push_str(&plain.to_string()),
+        }
+    }
+    out
+}
+
+fn quote(text: &str, out: &mut String) {
+    out.push_str(&Value::String(text.to_owned()).to_string());
+}
+
+const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// Writes bytes, in threes, in letters that are safe in an address.
+fn encode(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len() / 3 * 4);
+    for three in bytes.chunks(3) {
+        let whole = three.iter().fold(0_u32, |whole, byte| whole << 8 | u32::from(*byte));
+        for shift in [18, 12, 6, 0] {
+            out.push(char::from(LETTERS[(whole >> shift & 63) as usize]));
+        }
+    }
+    out
+}
+
+/// Reads what [`encode`] wrote, if it is as long as a token.
+fn decode(text: &str) -> Option<[u8; WHOLE]> {
+    let mut all = [0; WHOLE];
+    if text.len() != WHOLE / 3 * 4 {
+        return None;
+    }
+    for (four, three) in text.as_bytes().chunks(4).zip(all.chunks_mut(3)) {
+        let mut whole = 0_u32;
+        for letter in four {
+            let value = match letter {
+                b'A'..=b'Z' => letter - b'A',
+                b'a'..=b'z' => letter - b'a' + 26,
+                b'0'..=b'9' => letter - b'0' + 52,
+                b'-' => 62,
+                b'_' => 63,
+                _ => return None,
+            };
+            whole = whole << 6 | u32::from(value);
+        }
+        three.copy_from_slice(&whole.to_be_bytes()[1..]);
+    }
+    Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(60);
+
+    fn binding() -> Binding {
+        let of = |word: &str| digest([word.as_bytes()]);
+        Binding {
+            definition: of("definition"),
+            arguments: of("arguments"),
+            directory: of("directory"),
+            policy: 7,
+            world: of("world"),
+            call: of("call"),
+            session: of("session"),
+        }
+    }
+
+    fn refused(change: impl FnOnce(&mut Binding)) -> Refusal {
+        let grants = Grants::new().unwrap();
+        let token = grants.issue(&binding(), Lasting::Once, SOON);
+        let mut other = binding();
+        change(&mut other);
+        let refusal = grants.spend(&token, &other).unwrap_err();
+        // What does not fit is not used up.
+        assert_eq!(grants.spend(&token, &binding()), Ok(Lasting::Once));
+        refusal
+    }
+
+    #[test]
+    fn a_grant_covers_what_it_was_given_for_once() {
+        let grants = Grants::new().unwrap();
+        for lasting in [Lasting::Once, Lasting::Session, Lasting::Always] {
+            let token = grants.issue(&binding(), lasting, SOON);
+            assert_eq!(grants.look(&token, &binding()), Ok(lasting));
+            assert_eq!(grants.spend(&token, &binding()), Ok(lasting));
+            assert_eq!(grants.spend(&token, &binding()), Err(Refusal::Spent));
+            assert_eq!(grants.look(&token, &binding()), Err(Refusal::Spent));
+        }
+    }
+
+    #[test]
+    fn what_is_no_grant_is_malformed() {
+        let grants = Grants::new().unwrap();
+        let good = grants.issue(&binding(), Lasting::Once, SOON);
+        let longer = format!("{good}A");
+        for token in ["", "haft1.", "haft1.é", &good[1..], &good[..good.len() - 1], &longer] {
+            assert_eq!(grants.spend(token, &binding()), Err(Refusal::Malformed), "{token}");
+        }
+    }
+
+    #[test]
+    fn another_key_signs_nothing_here() {
+        let theirs = Grants::new().unwrap().issue(&binding(), Lasting::Once, SOON);
+        assert_eq!(Grants::new().unwrap().spend(&theirs, &binding()), Err(Refusal::Forged));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_grant_expires() {
+        let grants = Grants::new().unwrap();
+        let token = grants.issue(&binding(), Lasting::Once, SOON);
+        tokio::time::advance(SOON - Duration::from_millis(1)).await;
+        assert_eq!(grants.look(&token, &binding()), Ok(Lasting::Once));
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(grants.spend(&token, &binding()), Err(Refusal::Expired));
+    }
+
+    #[test]
+    fn another_definition_is_refused() {
+        assert_eq!(refused(|b| b.definition = [0; 32]), Refusal::WrongDefinition);
+    }
+
+    #[test]
+    fn other_arguments_are_refused() {
+        assert_eq!(refused(|b| b.arguments = [0; 32]), Refusal::WrongArguments);
+    }
+
+    #[test]
+    fn another_folder_is_refused() {
+        assert_eq!(refused(|b| b.directory = [0; 32]), Refusal::WrongDirectory);
+    }
+
+    #[test]
+    fn other_rules_are_refused() {
+        assert_eq!(refused(|b| b.policy = 8), Refusal::WrongPolicy);
+    }
+
+    #[test]
+    fn another_world_is_refused() {
+        assert_eq!(refused(|b| b.world = [0; 32]), Refusal::WorldChanged);
+    }
+
+    #[test]
+    fn another_call_is_refused() {
+        assert_eq!(refused(|b| b.call = [0; 32]), Refusal::WrongCall);
+    }
+
+    #[test]
+    fn a_yes_for_a_session_covers_its_next_call_and_no_other_session() {
+        let grants = Grants::new().unwrap();
+        let token = grants.issue(&binding(), Lasting::Session, SOON);
+        let elsewhere = Binding { session: [0; 32], ..binding() };
+        assert_eq!(grants.spend(&token, &elsewhere), Err(Refusal::WrongCall));
+        let next = Binding { call: [0; 32], ..binding() };
+        assert_eq!(grants.spend(&token, &next), Ok(Lasting::Session));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_book_refuses_until_something_in_it_expires() {
+        let grants = Grants::new().unwrap();
+        let many = (0..Grants::MOST_SPENT as u64).map(|n| {
+            let mut nonce = [0; NONCE];
+            nonce[..8].copy_from_slice(&n.to_be_bytes());
+            (SOON, nonce)
+        });
+        let grants = grants.with_spent(many);
+        let token = grants.issue(&binding(), Lasting::Once, SOON * 2);
+        assert_eq!(grants.spend(&token, &binding()), Err(Refusal::Full));
+        tokio::time::advance(SOON).await;
+        assert_eq!(grants.spend(&token, &binding()), Ok(Lasting::Once));
+        assert_eq!(grants.spent().len(), 1, "what has expired is let go");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kept_key_knows_its_grants_after_a_restart_and_its_used_ones_too() {
+        let day = Duration::from_secs(86_400);
+        let before = Grants::with_key([7; 32], day).unwrap();
+        let [open, used] = [(); 2].map(|()| before.issue(&binding(), Lasting::Once, SOON));
+        assert_eq!(before.spend(&used, &binding()), Ok(Lasting::Once));
+        let after = Grants::with_key([7; 32], day + SOON / 2).unwrap().with_spent(before.spent());
+        assert_eq!(after.spend(&used, &binding()), Err(Refusal::Spent));
+        assert_eq!(after.spend(&open, &binding()), Ok(Lasting::Once));
+        let late = Grants::with_key([7; 32], day + SOON).unwrap();
+        assert_eq!(late.spend(&open, &binding()), Err(Refusal::Expired));
+    }
+
+    #[test]
+    fn equal_data_is_written_in_one_way() {
+        let one = json!({"b": [1.0, -0.5, "é\n\"", null], "a": {"\u{10000}": 1, "\u{ff61}": true}});
+        let two = json!({"a": {"\u{ff61}": true, "\u{10000}": 1}, "b": [1, -0.5, "é\n\"", null]});
+        assert_eq!(canonical(&one), canonical(&two));
+        // Sorted by the units of UTF-16, where the pair of a rare character comes first.
+        assert_eq!(
+            canonical(&one),
+            "{\"a\":{\"\u{10000}\":1,\"\u{ff61}\":true},\"b\":[1,-0.5,\"é\\n\\\"\",null]}"
+        );
+        for (a, b) in [(json!(["a", "b"]), json!(["a,b"])), (json!(1), json!("1"))] {
+            assert_ne!(canonical(&a), canonical(&b));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn flipping_any_bit_of_a_token_is_refused(at in 0usize..310, bit in 0u8..7) {
+            let grants = Grants::new().unwrap();
+            let token = grants.issue(&binding(), Lasting::Once, SOON);
+            prop_assert_eq!(token.len(), 310);
+            let mut bytes = token.clone().into_bytes();
+            bytes[at] ^= 1 << bit;
+            let flipped = String::from_utf8(bytes).unwrap();
+            let refusal = grants.spend(&flipped, &binding()).unwrap_err();
+            prop_assert!(matches!(refusal, Refusal::Malformed | Refusal::Forged));
+            prop_assert_eq!(grants.spend(&token, &binding()), Ok(Lasting::Once));
+        }
+
+        #[test]
+        fn what_is_written_canonically_is_still_the_same_data(text in "[\\[\\]{}a\":,0-9.\\\\ ]{0,40}") {
+            if let Ok(value) = serde_json::from_str::<Value>(&text) {
+                let again: Value = serde_json::from_str(&canonical(&value)).unwrap();
+                prop_assert_eq!(canonical(&again), canonical(&value));
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! `*`, `?` and `[a-z]` over one text. `\` takes the meaning off the next character.
+
+/// A pattern over one text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Glob {
+    /// Exactly this.
+    Text(String),
+    /// Something with holes in it.
+    Holes(Vec<Hole>),
+}
+
+/// One step of a pattern.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Hole {
+    /// This character.
+    Is(char),
+    /// Any one character.
+    One,
+    /// Any characters, or none.
+    Many,
+    /// One of these, or none of these.
+    Of { not: bool, ranges: Vec<(char, char)> },
+}
+
+/// Which characters have a meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    /// `*` alone.
+    Star,
+    /// `*`, `?`, `[…]`, as in the names of files.
+    Files,
+}
+
+impl Glob {
+    /// Reads a pattern. Fails with the place of a bracket that is never closed.
+    pub(super) fn parse(text: &str, style: Style) -> Result<Self, usize> {
+        let mut holes = Vec::new();
+        let mut chars = text.char_indices().peekable();
+        while let Some((at, c)) = chars.next() {
+            let hole = match c {
+                '\\' => match chars.next() {
+                    Some((_, next)) => Hole::Is(next),
+                    None => Hole::Is('\\'),
+                },
+                '*' if holes.last() == Some(&Hole::Many) => continue,
+                '*' => Hole::Many,
+                '?' if style == Style::Files => Hole::One,
+                '[' if style == Style::Files => class(&mut chars).ok_or(at)?,
+                other => Hole::Is(other),
+            };
+            holes.push(hole);
+        }
+        let text: Option<String> = holes
+            .iter()
+            .map(|hole| match hole {
+                Hole::Is(c) => Some(*c),
+                _ => None,
+            })
+            .collect();
+        Ok(text.map_or(Self::Holes(holes), Self::Text))
+    }
+
+    /// Returns the text, if there are no holes.
+    pub(super) fn literal(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Holes(_) => None,
+        }
+    }
+
+    /// Returns whether it matches everything.
+    pub(super) fn is_any(&self) -> bool {
+        matches!(self, Self::Holes(holes) if holes.as_slice() == [Hole::Many])
+    }
+
+    /// Returns whether a text matches, all of it.
+    pub(super) fn matches(&self, text: &str, fold: bool) -> bool {
+        match self {
+            Self::Text(own) if !fold => own == text,
+            Self::Text(own) => own
+                .chars()
+                .flat_map(char::to_lowercase)
+                .eq(text.chars().flat_map(char::to_lowercase)),
+            Self::Holes(holes) => fits(holes, text, fold),
+        }
+    }
+}
+
+/// Reads `a-z]`, after the bracket was opened.
+fn class(chars: &mut std::iter::Peekable<std::str::CharIndices<'_>>) -> Option<Hole> {
+    let not = chars.next_if(|(_, c)| matches!(c, '!' | '^')).is_some();
+    let mut ranges: Vec<(char, char)> = Vec::new();
+    loop {
+        let (_, low) = chars.next()?;
+        if low == ']' && !ranges.is_empty() {
+            return Some(Hole::Of { not, ranges });
+        }
+        let low = if low == '\\' { chars.next()?.1 } else { low };
+        let mut high = low;
+        if chars.next_if(|(_, c)| *c == '-').is_some() {
+            match chars.peek() {
+                Some((_, ']')) => ranges.push(('-', '-')),
+                _ => high = chars.next()?.1,
+            }
+        }
+        ranges.push((low, high));
+    }
+}
+
+/// Two places that move forward; a mismatch goes back to the last star alone, so the cost is at most
+/// the product of the lengths.
+fn fits(holes: &[Hole], text: &str, fold: bool) -> bool {
+    let (mut hole, mut at) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while let Some(c) = text[at..].chars().next() {
+        match holes.get(hole) {
+            Some(Hole::Many) => {
+                star = Some((hole, at));
+                hole += 1;
+                continue;
+            }
+            Some(one) if takes(one, c, fold) => {
+                hole += 1;
+                at += c.len_utf8();
+                continue;
+            }
+            _ => {}
+        }
+        let Some((many, from)) = star else { return false };
+        let Some(skipped) = text[from..].chars().next() else { return false };
+        at = from + skipped.len_utf8();
+        star = Some((many, at));
+        hole = many + 1;
+    }
+    holes[hole..].iter().all(|hole| *hole == Hole::Many)
+}
+
+fn takes(hole: &Hole, c: char, fold: bool) -> bool {
+    match hole {
+        Hole::Is(own) if fold => own.to_lowercase().eq(c.to_lowercase()),
+        Hole::Is(own) => *own == c,
+        Hole::One | Hole::Many => true,
+        Hole::Of { not, ranges } => {
+            let within = |c: char| ranges.iter().any(|(low, high)| (*low..=*high).contains(&c));
+            let found =
+                within(c) || fold && (c.to_lowercase().any(within) || c.to_uppercase().any(within));
+            found != *not
+        }
+    }
+}
+
+/// Writes a text so that it matches itself alone.
+#[cfg(test)]
+pub(super) fn literally(text: &str) -> String {
+    text.chars().flat_map(|c| ['\\', c]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_questions_and_brackets_stand_for_characters() {
+        for (pattern, text, is) in [
+            ("a*b*c", "axxbyyc", true),
+            ("a*b*c", "axxc", false),
+            ("*", "", true),
+            ("?", "\u{e4}", true),
+            ("?", "", false),
+            ("[a-c]x", "bx", true),
+            ("[!a-c]x", "bx", false),
+            ("[]]", "]", true),
+            ("[a-]", "-", true),
+            ("\\*", "*", true),
+            ("\\*", "a", false),
+            ("ab*ba", "aba", false),
+            ("*a*a*b", "aaaab", true),
+        ] {
+            let glob = Glob::parse(pattern, Style::Files).unwrap();
+            assert_eq!(glob.matches(text, false), is, "{pattern} {text}");
+        }
+        assert_eq!(Glob::parse("x[ab", Style::Files), Err(1));
+        assert!(Glob::parse("A*", Style::Star).unwrap().matches("ab", true));
+        assert!(Glob::parse("[a]?", Style::Star).unwrap().literal().is_some());
+    }
+}

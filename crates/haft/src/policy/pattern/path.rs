@@ -1,0 +1,353 @@
+//! Patterns over paths, component by component, as in `.gitignore`.
+//!
+//! ```text
+//! //p     from the root             /p      from the folder of the file's project
+//! ~/p     from the home folder      ./p     from the run's working directory
+//! p       at any depth below the working directory
+//! *       within one component      **      across components      ?  [a-z]
+//! ```
+//!
+//! A pattern that names a folder covers what is below it. A deny is compared with the path as it is
+//! written and as it leads, and with the pattern as it is written and as it leads; an allow only with
+//! where the path leads.
+
+use std::{
+    borrow::Cow,
+    path::{Component, Path, PathBuf},
+};
+
+use smallvec::SmallVec;
+
+use super::{
+    Anchor, Key, Match, Side,
+    glob::{Glob, Style},
+};
+use crate::policy::{
+    facts::Facts,
+    world::{World, tidy},
+};
+
+/// Here two spellings that differ in case are one file.
+const FOLDS: bool = cfg!(any(target_os = "macos", target_os = "windows"));
+
+/// A pattern over paths.
+#[derive(Debug, Clone)]
+pub(super) struct PathPattern {
+    text: String,
+    base: Base,
+    /// So many folders up from there.
+    up: usize,
+    steps: Vec<Step>,
+    /// The literal steps it starts with.
+    prefix: PathBuf,
+    /// How many those are.
+    literal: usize,
+    /// From the root to the end of the prefix, where that is known.
+    below: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone)]
+enum Base {
+    Root,
+    Home(Option<PathBuf>),
+    Folder(Option<PathBuf>),
+    Work,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Step {
+    Any,
+    Name(Glob),
+}
+
+impl Step {
+    fn literal(&self) -> Option<&str> {
+        match self {
+            Self::Any => None,
+            Self::Name(glob) => glob.literal(),
+        }
+    }
+}
+
+impl PathPattern {
+    /// Reads a pattern; fails with the place, what is wrong and what would be right.
+    pub(super) fn parse(text: &str, anchor: &Anchor) -> Result<Self, (usize, String, String)> {
+        let wrong =
+            |at: usize, message: &str, hint: &str| Err((at, message.to_owned(), hint.to_owned()));
+        if text.is_empty() {
+            return wrong(0, "the path is empty", "write it as in `./src/**`");
+        }
+        if text.starts_with('!') {
+            let hint = "say what is not meant with `except`; a file called so is `./!…`";
+            return wrong(0, "`!` does not turn a rule round", hint);
+        }
+        let (base, rest) = if let Some(rest) = text.strip_prefix("//") {
+            (Base::Root, rest)
+        } else if text == "~" || text.starts_with("~/") {
+            (Base::Home(anchor.home.clone()), text[1..].trim_start_matches('/'))
+        } else if text.starts_with('~') {
+            return wrong(
+                0,
+                "the home of another user is not known",
+                "write the path out, `//home/…`",
+            );
+        } else if let Some(rest) = text.strip_prefix('/') {
+            (Base::Folder(anchor.folder.clone()), rest)
+        } else {
+            (Base::Work, text)
+        };
+        let mut pattern = Self {
+            text: text.to_owned(),
+            up: 0,
+            steps: Vec::new(),
+            prefix: PathBuf::new(),
+            literal: 0,
+            below: None,
+            base,
+        };
+        let trimmed = rest.strip_suffix('/').unwrap_or(rest);
+        if matches!(pattern.base, Base::Work)
+            && !trimmed.contains('/')
+            && !matches!(trimmed, "." | "..")
+        {
+            pattern.steps.push(Step::Any);
+        }
+        let mut at = text.len() - rest.len();
+        for step in rest.split('/') {
+            match step {
+                "" | "." => {}
+                ".." if pattern.steps.is_empty() && !matches!(pattern.base, Base::Root) => {
+                    pattern.up += 1;
+                }
+                ".." => {
+                    return wrong(at, "`..` in the middle of a path", "write the path without it");
+                }
+                "**" if pattern.steps.last() == Some(&Step::Any) => {}
+                "**" => pattern.steps.push(Step::Any),
+                name => match Glob::parse(name, Style::Files) {
+                    Ok(glob) => pattern.steps.push(Step::Name(glob)),
+                    Err(inside) => {
+                        return wrong(
+                            at + inside,
+                            "this `[` is never closed",
+                            "write `\\[` for the character",
+                        );
+                    }
+                },
+            }
+            at += step.len() + 1;
+        }
+        pattern.literal = pattern.steps.iter().map_while(Step::literal).count();
+        pattern.prefix = pattern.steps.iter().map_while(Step::literal).collect();
+        let base = match &pattern.base {
+            Base::Root => Some(root()),
+            Base::Home(home) => home.as_deref(),
+            Base::Folder(folder) => folder.as_deref(),
+            Base::Work => None,
+        };
+        pattern.below = base.map(|base| pattern.start(base));
+        Ok(pattern)
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns how it is found.
+    pub(super) fn key(&self) -> Key<'_> {
+        if FOLDS {
+            return Key::Any;
+        }
+        if let Some(below) =
+            self.below.as_deref().filter(|b| b.is_absolute() && b.parent().is_some())
+        {
+            return Key::Below(below);
+        }
+        // A path that matches has all of its literal names; the last says most.
+        match self.steps.iter().rev().find_map(Step::literal) {
+            Some(name) => Key::FileName(name),
+            None => Key::Any,
+        }
+    }
+
+    /// Returns whether its literal beginning leads elsewhere than it says, so that its key does not
+    /// find all it matches.
+    pub(super) fn strays(&self, world: &dyn World, work: &Path) -> bool {
+        let base = match &self.base {
+            Base::Work => Some(work),
+            Base::Root => Some(root()),
+            Base::Home(base) | Base::Folder(base) => base.as_deref(),
+        };
+        base.is_some_and(|base| {
+            let start = self.start(base);
+            world.resolve(&start).is_ok_and(|leads| leads != start)
+        })
+    }
+
+    /// Returns whether a path matches: as it is written, and as it leads.
+    pub(super) fn matches(
+        &self,
+        spelled: &Path,
+        resolved: &Result<PathBuf, String>,
+        facts: &Facts<'_>,
+        side: Side,
+    ) -> Match {
+        let base = match self.base(facts) {
+            Ok(base) => base,
+            Err(why) => return Match::Unknown(why),
+        };
+        match side {
+            Side::Allow => match resolved {
+                Err(why) => Match::Unknown(why.clone()),
+                Ok(resolved) => self.allows(&base, resolved, facts),
+            },
+            Side::Restrict => self.restricts(&base, spelled, resolved, facts),
+        }
+    }
+
+    /// An allow: where the path leads, from where the base leads. The pattern's own steps are not
+    /// followed, or a link in the workspace could point an allow to anywhere.
+    fn allows(&self, base: &Path, resolved: &Path, facts: &Facts<'_>) -> Match {
+        let base = match (&self.base, self.up) {
+            (Base::Root, _) => Ok(Cow::Borrowed(base)),
+            (Base::Work, 0) => facts.root().map(Cow::Borrowed).map_err(str::to_owned),
+            _ => facts.ground.world.resolve(&self.up_from(base)).map(Cow::Owned),
+        };
+        match base {
+            Err(why) => Match::Unknown(why),
+            Ok(base) => self.below(&base, &self.steps, resolved, Side::Allow),
+        }
+    }
+
+    fn restricts(
+        &self,
+        base: &Path,
+        spelled: &Path,
+        resolved: &Result<PathBuf, String>,
+        facts: &Facts<'_>,
+    ) -> Match {
+        let both = |base: &Path, steps: &[Step]| {
+            let first = self.below(base, steps, spelled, Side::Restrict);
+            match resolved {
+                Ok(resolved) if first != Match::Yes => {
+                    match self.below(base, steps, resolved, Side::Restrict) {
+                        Match::No => first,
+                        other => other,
+                    }
+                }
+                _ => first,
+            }
+        };
+        let start = tidy(&self.up_from(base));
+        let mut answer = both(&start, &self.steps);
+        if answer == Match::No
+            && let Ok(leads) = facts.ground.world.resolve(&self.start(base))
+        {
+            answer = both(&leads, &self.steps[self.literal..]);
+        }
+        match (answer, resolved) {
+            (Match::No, Err(why)) => Match::Unknown(why.clone()),
+            (answer, _) => answer,
+        }
+    }
+
+    fn base<'f>(&'f self, facts: &'f Facts<'_>) -> Result<Cow<'f, Path>, String> {
+        let unknown =
+            |what: &str| format!("`{}` starts from {what}, which is not known", self.text);
+        match &self.base {
+            Base::Root => Ok(Cow::Borrowed(root())),
+            Base::Work => facts.base().map(Cow::Borrowed).map_err(str::to_owned),
+            Base::Home(home) => home
+                .as_deref()
+                .or(facts.ground.home.as_deref())
+                .map(Cow::Borrowed)
+                .ok_or_else(|| unknown("the home folder")),
+            Base::Folder(folder) => folder
+                .as_deref()
+                .map(Cow::Borrowed)
+                .ok_or_else(|| unknown("the folder of its file")),
+        }
+    }
+
+    fn up_from(&self, base: &Path) -> PathBuf {
+        let mut start = base.to_path_buf();
+        start.extend(std::iter::repeat_n("..", self.up));
+        start
+    }
+
+    fn start(&self, base: &Path) -> PathBuf {
+        tidy(&self.up_from(base)).join(&self.prefix)
+    }
+
+    /// Whether a path lies below a folder and its rest fits.
+    fn below(&self, folder: &Path, steps: &[Step], path: &Path, side: Side) -> Match {
+        let fold = FOLDS && side == Side::Restrict;
+        if path.is_absolute() != folder.is_absolute() {
+            return Match::Unknown("where relative paths start is not known".to_owned());
+        }
+        let mut own = path.components();
+        for part in folder.components() {
+            if !own.next().is_some_and(|own| same(own, part, fold)) {
+                return Match::No;
+            }
+        }
+        let mut names: SmallVec<[&str; 12]> = SmallVec::new();
+        for part in own {
+            match part {
+                Component::Normal(name) => match name.to_str() {
+                    Some(name) => names.push(name),
+                    None => return Match::Unknown("the path is no UTF-8".to_owned()),
+                },
+                _ => return Match::Unknown("the path climbs out of what is known".to_owned()),
+            }
+        }
+        // Below a name there may be more; below a `*` an allow does not go.
+        let more =
+            side == Side::Restrict || steps.last().is_none_or(|last| last.literal().is_some());
+        match fits(steps, &names, more, fold) {
+            true => Match::Yes,
+            false => Match::No,
+        }
+    }
+}
+
+fn root() -> &'static Path {
+    Path::new("/")
+}
+
+fn same(a: Component<'_>, b: Component<'_>, fold: bool) -> bool {
+    a == b
+        || fold
+            && a.as_os_str().to_string_lossy().to_lowercase()
+                == b.as_os_str().to_string_lossy().to_lowercase()
+}
+
+/// As for one text: a mismatch goes back to the last `**` alone.
+fn fits(steps: &[Step], names: &[&str], more: bool, fold: bool) -> bool {
+    let (mut step, mut at) = (0, 0);
+    let mut any: Option<(usize, usize)> = None;
+    loop {
+        match steps.get(step) {
+            None if more || at == names.len() => return true,
+            Some(Step::Any) => {
+                any = Some((step, at));
+                step += 1;
+                continue;
+            }
+            Some(Step::Name(glob)) if names.get(at).is_some_and(|n| glob.matches(n, fold)) => {
+                step += 1;
+                at += 1;
+                continue;
+            }
+            _ => {}
+        }
+        match any {
+            Some((many, from)) if from < names.len() => {
+                at = from + 1;
+                any = Some((many, at));
+                step = many + 1;
+            }
+            _ => return false,
+        }
+    }
+}

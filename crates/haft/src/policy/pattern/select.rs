@@ -1,0 +1,242 @@
+//! Selectors: conditions on a call and its run. All of a pattern's must hold.
+//!
+//! Where a call has several of what is asked about (effects, capabilities, items of a list), a deny
+//! needs one that fits and an allow needs all to fit.
+
+use haft_core::{Capability, Confidentiality, Operation, Trust};
+use serde_json::Value;
+
+use super::{Match, Side, glob::Glob, host::HostPattern, path::PathPattern, tool::Tools};
+use crate::policy::{
+    facts::{Facts, find},
+    rule::Subject,
+};
+
+/// More values than this are not traced to where they came from.
+const TRACED: usize = 4096;
+/// A longer text is not compared with a pattern that has holes.
+const LONG: usize = 256 * 1024;
+
+/// One condition.
+#[derive(Debug, Clone)]
+pub(super) enum Selector {
+    Tool(Vec<Tools>),
+    Source(Vec<Glob>),
+    Effect(Vec<Operation>),
+    Capability(Vec<Capability>),
+    Path(Vec<PathPattern>),
+    Host(Vec<HostPattern>),
+    Arg(String, Vec<Glob>),
+    Label(Vec<Tag>),
+    FromUntrusted,
+    Agent(Vec<Glob>),
+    User(Vec<Glob>),
+    Meta(String, Vec<Glob>),
+    Destructive,
+    ReadOnly,
+}
+
+/// A word for what a run has read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tag {
+    Trust(Trust),
+    Confidentiality(Confidentiality),
+}
+
+impl Tag {
+    pub(super) const ALL: [(&'static str, Tag); 7] = [
+        ("trusted", Tag::Trust(Trust::Trusted)),
+        ("workspace", Tag::Trust(Trust::Workspace)),
+        ("untrusted", Tag::Trust(Trust::Untrusted)),
+        ("tainted", Tag::Trust(Trust::Untrusted)),
+        ("public", Tag::Confidentiality(Confidentiality::Public)),
+        ("internal", Tag::Confidentiality(Confidentiality::Internal)),
+        ("secret", Tag::Confidentiality(Confidentiality::Secret)),
+    ];
+}
+
+impl Selector {
+    /// Returns whether it asks about the tool alone, and never about the arguments or the run.
+    pub(super) fn is_about_the_tool(&self) -> bool {
+        matches!(self, Self::Tool(_) | Self::Source(_))
+    }
+
+    /// Returns whether it holds. Those about paths and hosts are about parts, and hold here.
+    pub(super) fn holds(&self, facts: &Facts<'_>, side: Side) -> Match {
+        match self {
+            Self::Path(_) | Self::Host(_) => Match::Yes,
+            Self::Tool(tools) => yes(tools.iter().any(|t| t.matches(&facts.names, side))),
+            Self::Source(sources) => {
+                let is = |source: &str| sources.iter().any(|glob| glob.matches(source, false));
+                yes(facts.names.remote.is_some_and(|(source, _)| is(source)))
+            }
+            Self::Effect(wanted) => effects(wanted, facts, side),
+            Self::Capability(wanted) => {
+                if !facts.declared {
+                    return Match::Unknown("the tool does not say what it reaches".to_owned());
+                }
+                let mut own = facts.capabilities.iter();
+                yes(match side {
+                    Side::Restrict => own.any(|c| wanted.contains(&c)),
+                    Side::Allow => {
+                        !facts.capabilities.is_empty() && own.all(|c| wanted.contains(&c))
+                    }
+                })
+            }
+            Self::Arg(name, globs) => values(&find(facts.arguments, name), globs, side),
+            Self::Meta(name, globs) => {
+                let metadata = &facts.scope.metadata;
+                match metadata.get(name) {
+                    Some(value) => values(&[value], globs, side),
+                    None => {
+                        match name.split_once('.').and_then(|(a, b)| Some((metadata.get(a)?, b))) {
+                            Some((value, rest)) => values(&find(value, rest), globs, side),
+                            None => Match::No,
+                        }
+                    }
+                }
+            }
+            Self::Label(tags) => {
+                let label = facts.seen.label().join(facts.scope.label);
+                yes(tags.iter().any(|tag| match tag {
+                    Tag::Trust(trust) => *trust == label.trust,
+                    Tag::Confidentiality(own) => *own == label.confidentiality,
+                }))
+            }
+            Self::FromUntrusted => traced(facts),
+            Self::Agent(globs) => {
+                let own = facts.scope.agent.as_deref();
+                yes(own.is_some_and(|own| globs.iter().any(|glob| glob.matches(own, false))))
+            }
+            Self::User(globs) => {
+                let own = facts.scope.user.as_deref();
+                yes(own.is_some_and(|own| globs.iter().any(|glob| glob.matches(own, false))))
+            }
+            Self::Destructive => yes(facts.destructive),
+            Self::ReadOnly => yes(facts.read_only),
+        }
+    }
+
+    /// Says, for people, why it does not hold.
+    pub(super) fn missing(&self, written: &str) -> String {
+        match self {
+            Self::Label(_) => format!("the run is not {}", written.trim_start_matches("label=")),
+            Self::FromUntrusted => "no argument comes from untrusted output".to_owned(),
+            Self::Destructive => "the call is not destructive".to_owned(),
+            Self::ReadOnly => "the call does more than read".to_owned(),
+            _ => format!("`{written}` does not hold"),
+        }
+    }
+}
+
+fn yes(is: bool) -> Match {
+    if is { Match::Yes } else { Match::No }
+}
+
+fn effects(wanted: &[Operation], facts: &Facts<'_>, side: Side) -> Match {
+    let own = &facts.operations;
+    let fits = |o: &Operation| wanted.contains(o);
+    let silent = own.contains(&Operation::Unknown);
+    match side {
+        _ if own.is_empty() => Match::No,
+        Side::Restrict if own.iter().any(fits) => Match::Yes,
+        Side::Allow if own.iter().all(fits) => Match::Yes,
+        // What leaves everything as it was neither writes nor starts anything.
+        _ if silent
+            && facts.read_only
+            && !wanted.iter().any(|o| matches!(o, Operation::Read | Operation::External)) =>
+        {
+            Match::No
+        }
+        _ if silent => Match::Unknown("the call does not say what it does".to_owned()),
+        _ => Match::No,
+    }
+}
+
+/// Compares the values of an argument; one that is not there never matches.
+pub(super) fn values(values: &[&Value], globs: &[Glob], side: Side) -> Match {
+    let mut leaves = Vec::new();
+    for value in values {
+        match value {
+            // A list is its items.
+            Value::Array(list) => leaves.extend(list.iter()),
+            other => leaves.push(other),
+        }
+    }
+    let mut answers = leaves.iter().map(|leaf| one(leaf, globs));
+    match side {
+        Side::Restrict => answers.fold(Match::No, |all, one| match (all, one) {
+            (Match::Yes, _) | (_, Match::Yes) => Match::Yes,
+            (Match::Unknown(why), _) | (_, Match::Unknown(why)) => Match::Unknown(why),
+            (Match::No, Match::No) => Match::No,
+        }),
+        Side::Allow if leaves.is_empty() => Match::No,
+        Side::Allow => answers.find(|one| *one != Match::Yes).unwrap_or(Match::Yes),
+    }
+}
+
+fn one(value: &Value, globs: &[Glob]) -> Match {
+    if globs.iter().any(Glob::is_any) {
+        return Match::Yes;
+    }
+    let is = |text: &str| match text.len() > LONG && globs.iter().any(|g| g.literal().is_none()) {
+        true => Match::Unknown("the value is too long to be compared".to_owned()),
+        false => yes(globs.iter().any(|glob| glob.matches(text, false))),
+    };
+    match value {
+        Value::String(text) => is(text),
+        Value::Bool(_) | Value::Number(_) | Value::Null => is(&value.to_string()),
+        Value::Array(_) | Value::Object(_) => {
+            Match::Unknown("the value is no plain one".to_owned())
+        }
+    }
+}
+
+/// Whether some value of the arguments comes from untrusted output.
+fn traced(facts: &Facts<'_>) -> Match {
+    if facts.seen.label().join(facts.scope.label).trust != Trust::Untrusted {
+        return Match::No;
+    }
+    let mut open = vec![facts.arguments];
+    let mut looked = 0;
+    while let Some(value) = open.pop() {
+        looked += 1;
+        if looked > TRACED {
+            return Match::Unknown("there are too many values to trace".to_owned());
+        }
+        let comes = match value {
+            Value::String(text) => facts.seen.origin_of(text).is_some(),
+            // A short number is everywhere.
+            Value::Number(number) => {
+                let text = number.to_string();
+                text.len() >= 6 && facts.seen.origin_of(&text).is_some()
+            }
+            Value::Array(list) => {
+                open.extend(list);
+                false
+            }
+            Value::Object(map) => {
+                open.extend(map.values());
+                false
+            }
+            Value::Null | Value::Bool(_) => false,
+        };
+        if comes {
+            return Match::Yes;
+        }
+    }
+    Match::No
+}
+
+/// Whether a call hands work to an agent of such a name.
+pub(super) fn delegates_to(glob: &Glob, facts: &Facts<'_>, side: Side) -> Match {
+    if facts.subject != Subject::SubagentCall {
+        return Match::No;
+    }
+    let names = ["agent", "agent_name", "agent_type", "subagent_type", "name"];
+    let named = names.iter().find_map(|name| facts.arguments.get(name));
+    match named {
+        Some(value) => values(&[value], std::slice::from_ref(glob), side),
+        None => Match::Unknown("the call does not say which agent".to_owned()),
+    }
+}

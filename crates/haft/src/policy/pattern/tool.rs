@@ -1,0 +1,101 @@
+//! The tool part of a pattern: a name, a glob over names, a source and a tool of it.
+
+use super::{
+    Key, Side,
+    glob::{Glob, Style},
+};
+use crate::policy::facts::Names;
+
+/// Which tools are meant.
+#[derive(Debug, Clone)]
+pub(super) enum Tools {
+    /// All of them.
+    All,
+    /// The one of this name, or known by it.
+    Named(String),
+    /// Those whose name fits.
+    Like(Glob),
+    /// Those of a source, `mcp__…`.
+    Of(Remote),
+}
+
+/// What stands behind `mcp__`.
+#[derive(Debug, Clone)]
+pub(super) struct Remote {
+    whole: Glob,
+    source: Glob,
+    tool: Option<Glob>,
+    /// The source, where only one can be meant.
+    only: Option<String>,
+}
+
+impl Tools {
+    pub(super) fn parse(text: &str) -> Self {
+        // With `*` alone there is nothing that could be left open.
+        let glob = |text: &str| {
+            Glob::parse(text, Style::Star).unwrap_or_else(|_| Glob::Text(text.to_owned()))
+        };
+        if let Some(rest) = text.strip_prefix("mcp__") {
+            let (source, tool) = match rest.split_once("__") {
+                Some((source, tool)) => (source, Some(tool)),
+                None => (rest, None),
+            };
+            let one = glob(source).literal().is_some() && !tool.is_some_and(|t| t.contains("__"));
+            return Self::Of(Remote {
+                whole: glob(rest),
+                source: glob(source),
+                tool: tool.map(glob),
+                only: one.then(|| source.to_owned()),
+            });
+        }
+        let name = glob(text);
+        match name.literal() {
+            _ if name.is_any() => Self::All,
+            Some(_) => Self::Named(text.to_owned()),
+            None => Self::Like(name),
+        }
+    }
+
+    /// Returns whether a tool is meant. A source and its tool are compared each on its own; where the
+    /// text could be cut in two ways, a deny takes both and an allow the first.
+    pub(super) fn matches(&self, names: &Names<'_>, side: Side) -> bool {
+        match self {
+            Self::All => true,
+            Self::Named(name) => names.own == name || names.known_as.contains(&name.as_str()),
+            Self::Like(glob) => {
+                glob.matches(names.own, false)
+                    || names.known_as.iter().any(|name| glob.matches(name, false))
+            }
+            Self::Of(remote) => names.remote.is_some_and(|(source, tool)| {
+                remote.matches(source, tool)
+                    || side == Side::Restrict
+                        && remote.whole.matches(&format!("{source}__{tool}"), false)
+                    || side == Side::Restrict && remote.whole.matches(source, false)
+            }),
+        }
+    }
+
+    pub(super) fn key(&self) -> Key<'_> {
+        match self {
+            Self::Named(name) => Key::Tool(name),
+            Self::Of(Remote { only: Some(source), .. }) => Key::Source(source),
+            Self::All | Self::Like(_) | Self::Of(_) => Key::Any,
+        }
+    }
+
+    /// Returns whether a glob stands where it could take in tools of any source.
+    pub(super) fn is_open(&self) -> bool {
+        match self {
+            Self::All | Self::Like(_) => true,
+            Self::Named(_) => false,
+            Self::Of(remote) => remote.source.literal().is_none(),
+        }
+    }
+}
+
+impl Remote {
+    fn matches(&self, source: &str, tool: &str) -> bool {
+        self.source.matches(source, false)
+            && self.tool.as_ref().is_none_or(|glob| glob.matches(tool, false))
+    }
+}

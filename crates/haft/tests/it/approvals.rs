@@ -1,0 +1,882 @@
+//! Approvals: who is asked, what an answer is worth, and what becomes of one that came too late.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use haft::{
+    Admitted, Answer, Approver, Before, BoxError, BoxFuture, Catalog, Code, Config, Decision,
+    DynTool, Envelope, Error, Event, Explanation, Failure, Grants, Guard, Hook, Lasting,
+    MemoryJournal, Offer, Policy, Question, Ran, Run, Runtime, RuntimeBuilder, Source, Spec,
+    Verdict,
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::kit::*;
+
+const LONG: Duration = Duration::from_secs(10_000);
+
+/// What a person says to one question, when, and whether they are still there by then.
+type Says = dyn Fn(&Question<'_>) -> (Duration, Result<Answer, Failure>) + Send + Sync;
+
+/// Somebody who is asked. Notes what they were asked, and what was settled without them.
+#[derive(Clone)]
+struct Person {
+    name: &'static str,
+    says: Arc<Says>,
+    notes: Arc<Mutex<Vec<String>>>,
+}
+
+impl Person {
+    fn new(
+        name: &'static str,
+        says: impl Fn(&Question<'_>) -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        Self::after(name, Duration::ZERO, move |q| Ok(says(q)))
+    }
+
+    fn after(
+        name: &'static str,
+        time: Duration,
+        says: impl Fn(&Question<'_>) -> Result<Answer, Failure> + Send + Sync + 'static,
+    ) -> Self {
+        Self { name, says: Arc::new(move |q| (time, says(q))), notes: Arc::default() }
+    }
+
+    fn yes(name: &'static str) -> Self {
+        Self::new(name, |_| Answer::allow())
+    }
+
+    fn note(&self, text: String) {
+        self.notes.lock().unwrap().push(text);
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.lock().unwrap().clone()
+    }
+}
+
+impl Approver for Person {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn closed(&self, question: &Question<'_>, by: &str) {
+        self.note(format!("{} answered by {by}", question.call.context().call_id()));
+    }
+
+    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+        self.note(format!("asked {}", question.call.arguments()));
+        Box::pin(async {
+            let (time, answer) = (self.says)(question);
+            tokio::time::sleep(time).await;
+            answer
+        })
+    }
+}
+
+/// Rules that can be changed while somebody thinks.
+#[derive(Clone)]
+struct Rules(Arc<RulesInner>);
+
+struct RulesInner {
+    revision: AtomicU64,
+    /// What the judgement rests on: a link, a label.
+    world: AtomicU64,
+    decision: Mutex<Decision>,
+    offers: AtomicBool,
+    keeps: AtomicBool,
+    /// Every call gets this as its `key`.
+    key: Mutex<Option<&'static str>>,
+}
+
+impl Rules {
+    fn new(decision: Decision) -> Self {
+        Self(Arc::new(RulesInner {
+            revision: AtomicU64::new(1),
+            world: AtomicU64::new(1),
+            decision: Mutex::new(decision),
+            offers: AtomicBool::new(false),
+            keeps: AtomicBool::new(true),
+            key: Mutex::new(None),
+        }))
+    }
+
+    fn decide(&self, decision: Decision) {
+        *self.0.decision.lock().unwrap() = decision;
+        self.0.revision.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn move_world(&self) {
+        self.0.world.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Policy for Rules {
+    fn judge(&self, _: &Admitted) -> Verdict {
+        let decision = self.0.decision.lock().unwrap().clone();
+        Verdict::new(decision, "somebody should look").by("haft.toml:3 `t(*)`")
+    }
+
+    fn revision(&self) -> u64 {
+        self.0.revision.load(Ordering::SeqCst)
+    }
+
+    fn world(&self, _: &Admitted) -> String {
+        self.0.world.load(Ordering::SeqCst).to_string()
+    }
+
+    fn explain(&self, call: &Admitted) -> Explanation {
+        let mut explanation = Explanation::of(self.judge(call));
+        explanation.flip = Some("allow `t(*)`".to_owned());
+        explanation
+    }
+
+    fn offer(&self, _: &Admitted) -> Option<Offer> {
+        let offers = self.0.offers.load(Ordering::SeqCst);
+        offers.then(|| Offer { rules: vec!["t".to_owned()], file: "haft.local.toml".into() })
+    }
+
+    fn keep(&self, _: &Offer) -> Result<(), Error> {
+        if self.0.keeps.load(Ordering::SeqCst) {
+            self.decide(Decision::Allow);
+            return Ok(());
+        }
+        // The library has no public way to make an error, so another one is passed on.
+        Err(Config::from_env([("HAFT_REPAIR", "read-only disk")]).unwrap_err())
+    }
+
+    fn rewrites(&self) -> bool {
+        self.0.key.lock().unwrap().is_some()
+    }
+
+    fn rewrite(&self, call: &Admitted) -> Option<Value> {
+        let key = (*self.0.key.lock().unwrap())?;
+        let mut arguments = Value::clone(call.arguments());
+        arguments["key"] = json!(key);
+        Some(arguments)
+    }
+}
+
+/// A tool that writes down what it really ran with.
+fn tool(ran: &Arc<Mutex<Vec<Value>>>) -> DynTool {
+    let ran = Arc::clone(ran);
+    DynTool::new(write("t"), open_schema(), move |args, _| {
+        ran.lock().unwrap().push(Value::clone(&args));
+        async { Ok("done") }
+    })
+}
+
+struct Scene {
+    runtime: Runtime,
+    ran: Arc<Mutex<Vec<Value>>>,
+    journal: MemoryJournal,
+    events: Arc<Mutex<Vec<Event>>>,
+}
+
+impl Scene {
+    fn new(rules: &Rules, people: &[&Person]) -> Self {
+        Self::with(rules, people, |builder| builder)
+    }
+
+    fn with(
+        rules: &Rules,
+        people: &[&Person],
+        more: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder,
+    ) -> Self {
+        let ran = Arc::default();
+        let journal = MemoryJournal::new(100);
+        let events: Arc<Mutex<Vec<Event>>> = Arc::default();
+        let seen = Arc::clone(&events);
+        let mut builder = Runtime::builder()
+            .catalog(Catalog::builder().add(tool(&ran)).build().unwrap())
+            .policy(rules.clone())
+            .journal(journal.clone())
+            .observer(move |event: &Event| seen.lock().unwrap().push(event.clone()));
+        for person in people {
+            builder = builder.approver(Person::clone(person));
+        }
+        Self { runtime: more(builder).build().unwrap(), ran, journal, events }
+    }
+
+    async fn call(&self, run: &Run, x: &str) -> Envelope {
+        run.turn().await.unwrap().run(calls(&format!("t:{x}"))).await.pop().unwrap()
+    }
+
+    /// One call in a run of its own.
+    async fn once(&self) -> Envelope {
+        self.call(&self.runtime.run(), "a").await
+    }
+
+    fn ran(&self) -> usize {
+        self.ran.lock().unwrap().len()
+    }
+
+    /// What was asked, answered and refused, in order.
+    fn told(&self) -> Vec<String> {
+        let events = self.events.lock().unwrap();
+        let lines = events.iter().filter_map(|event| {
+            Some(match event {
+                Event::Asked { .. } => "asked".to_owned(),
+                Event::Answered { by, answer, comment, .. } => match comment {
+                    Some(comment) => format!("{by}: {answer} ({comment})"),
+                    None => format!("{by}: {answer}"),
+                },
+                Event::Rewritten { arguments, .. } => format!("rewritten {arguments}"),
+                Event::Permitted { verdict, .. } => format!("permitted by {}", verdict.source),
+                Event::Refused { verdict, .. } => format!("refused: {}", verdict.reason),
+                Event::Problem { message, .. } => format!("problem: {message}"),
+                _ => return None,
+            })
+        });
+        lines.collect()
+    }
+}
+
+fn code(answer: &Envelope) -> Option<Code> {
+    answer.failure().map(Failure::code)
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_are_asked_at_once_and_the_first_answer_counts() {
+    let slow = Person::after("the console", Duration::from_secs(9), |_| Ok(Answer::Deny(None)));
+    let quick = Person::after("the terminal", Duration::from_secs(1), |_| Ok(Answer::allow()));
+    let scene = Scene::new(&Rules::new(Decision::Ask), &[&slow, &quick]);
+    assert_eq!(code(&scene.once().await), None);
+    assert_eq!(slow.notes(), [r#"asked {"x":"a"}"#, "c1 answered by the terminal"]);
+    assert_eq!(quick.notes(), [r#"asked {"x":"a"}"#]);
+    assert_eq!(scene.told(), ["asked", "the terminal: allow", "permitted by the terminal"]);
+    let record = &scene.journal.records()[0];
+    assert_eq!(record.answered_by.as_deref(), Some("the terminal"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_does_not_fit_is_none_while_others_are_open() {
+    let grants = Arc::new(Grants::new().unwrap());
+    let foreign = Arc::new(Grants::new().unwrap());
+    let misfits: Vec<(&str, Box<dyn Fn(&Question<'_>) -> Answer + Send + Sync>)> = vec![
+        ("input", Box::new(|_| Answer::Input(json!("k")))),
+        ("no such edit", Box::new(|_| Answer::Edit(json!({"x": 1})))),
+        ("no object", Box::new(|_| Answer::Edit(json!(1)))),
+        ("no grant", Box::new(|_| Answer::Grant("haft1.nonsense".into()))),
+        (
+            "foreign grant",
+            Box::new(move |q| Answer::Grant(foreign.issue(q.binding, Lasting::Once, LONG))),
+        ),
+        (
+            "always without an offer",
+            Box::new(|_| Answer::Allow { lasting: Lasting::Always, comment: None }),
+        ),
+    ];
+    for (what, says) in misfits {
+        let wrong = Person::new("wrong", says);
+        let right = Person::after("right", Duration::from_secs(1), |_| Ok(Answer::allow()));
+        let rules = Rules::new(Decision::Ask);
+        let both = Scene::with(&rules, &[&wrong, &right], |b| b.grants(Arc::clone(&grants)));
+        assert_eq!(code(&both.once().await), None, "{what}");
+        assert_eq!(wrong.notes()[1], "c1 answered by right", "{what}");
+        let alone = Scene::with(&rules, &[&wrong], |b| b.grants(Arc::clone(&grants)));
+        let answer = alone.once().await;
+        let wanted = if what.starts_with("no ") && what != "no grant" {
+            Code::Declined
+        } else {
+            Code::GuardFailed
+        };
+        assert_eq!((code(&answer), answer.ran()), (Some(wanted), Ran::No), "{what}");
+        assert_eq!(alone.ran(), 0, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_breaks_is_out_and_when_all_are_out_it_is_a_no() {
+    let errs = Person::after("errs", Duration::ZERO, |_| Err(Failure::failed("gone")));
+    let panics = Person::new("panics", |_| panic!("on purpose"));
+    let late = Person::after("late", Duration::from_secs(60), |_| Ok(Answer::allow()));
+    let rules = Rules::new(Decision::Ask);
+    let scene = Scene::new(&rules, &[&errs, &panics, &late]);
+    assert_eq!(code(&scene.once().await), None, "one is enough");
+    assert_eq!(errs.notes().len() + panics.notes().len(), 2, "who is out is told nothing more");
+    let scene = Scene::new(&rules, &[&errs, &panics]);
+    let answer = scene.once().await;
+    assert_eq!((code(&answer), scene.ran()), (Some(Code::GuardFailed), 0));
+    let cause = answer.failure().unwrap().cause().unwrap();
+    assert!(cause.contains("errs: ") && cause.contains("panics: it panicked"), "{cause}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_yes_that_comes_too_late_is_not_heard() {
+    let late = Person::after("late", LONG, |_| Ok(Answer::allow()));
+    let hangs = Person::after("hangs", Duration::MAX, |_| Ok(Answer::allow()));
+    let scene = Scene::new(&Rules::new(Decision::Ask), &[&late, &hangs]);
+    let began = tokio::time::Instant::now();
+    let answer = scene.once().await;
+    assert_eq!((code(&answer), answer.ran()), (Some(Code::ApprovalExpired), Ran::No));
+    assert_eq!(began.elapsed(), Config::default().approval_timeout);
+    tokio::time::sleep(LONG * 2).await;
+    assert_eq!(scene.ran(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_there_is_a_no_with_its_reason_on_record() {
+    let scene = Scene::new(&Rules::new(Decision::Ask), &[]);
+    let answer = scene.once().await;
+    assert_eq!(code(&answer), Some(Code::Denied));
+    assert!(!answer.text().contains("haft.toml"), "the model is not told the rule");
+    let record = &scene.journal.records()[0];
+    let verdict = record.verdict.as_ref().unwrap();
+    assert_eq!((&verdict.decision, &*verdict.source), (&Decision::Deny, "haft.toml:3 `t(*)`"));
+    assert_eq!(record.explanation.as_ref().unwrap().flip.as_deref(), Some("allow `t(*)`"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_tells_the_model_the_reason_and_the_record_the_rule() {
+    let scene = Scene::new(&Rules::new(Decision::Deny), &[&Person::yes("somebody")]);
+    let answer = scene.once().await;
+    insta::assert_snapshot!(answer.text(), @r"
+    denied: somebody should look
+    Next: go on without it, or tell the user what you would have done
+    ");
+    let record = &scene.journal.records()[0];
+    assert_eq!(record.verdict.as_ref().unwrap().source, "haft.toml:3 `t(*)`");
+    assert!(record.intent.is_none());
+    assert!(scene.events.lock().unwrap().iter().any(|event| matches!(
+        event,
+        Event::Refused { explanation, .. } if explanation.flip.is_some()
+    )));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_cancelled_while_it_is_asked_about_never_runs() {
+    let slow = Person::after("slow", Duration::from_secs(60), |_| Ok(Answer::allow()));
+    let scene = Scene::new(&Rules::new(Decision::Ask), &[&slow]);
+    for queued in [false, true] {
+        let run = scene.runtime.run();
+        let other = scene.runtime.run();
+        let first = async { if queued { code(&scene.call(&other, "first").await) } else { None } };
+        let second = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            scene.call(&run, "second").await
+        };
+        let cancel = async {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            run.cancel();
+        };
+        let (first, second, ()) = tokio::join!(first, second, cancel);
+        assert_eq!((code(&second), second.ran()), (Some(Code::Cancelled), Ran::No));
+        assert_eq!(first, None, "the other one is not touched");
+    }
+    assert_eq!(scene.ran.lock().unwrap().as_slice(), [json!({"x": "first"})]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_to_other_rules_is_judged_again() {
+    for (now, wanted, asked) in [
+        (Decision::Allow, None, 1),
+        (Decision::Deny, Some(Code::Denied), 1),
+        (Decision::Ask, None, 2),
+    ] {
+        let rules = Rules::new(Decision::Ask);
+        let (changes, then) = (rules.clone(), now.clone());
+        let once = AtomicBool::new(true);
+        let person = Person::new("somebody", move |_| {
+            if once.swap(false, Ordering::SeqCst) {
+                changes.decide(then.clone());
+            }
+            Answer::allow()
+        });
+        let scene = Scene::new(&rules, &[&person]);
+        assert_eq!(code(&scene.once().await), wanted, "{now:?}");
+        assert_eq!(person.notes().len(), asked, "{now:?}");
+        assert_eq!(scene.ran(), usize::from(wanted.is_none()), "{now:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_that_moves_while_somebody_thinks_is_asked_about_again_and_not_for_ever() {
+    let rules = Rules::new(Decision::Ask);
+    let moves = rules.clone();
+    let person = Person::new("somebody", move |_| {
+        moves.move_world();
+        Answer::allow()
+    });
+    let scene = Scene::new(&rules, &[&person]);
+    let answer = scene.once().await;
+    assert_eq!((code(&answer), answer.ran()), (Some(Code::Denied), Ran::No));
+    assert_eq!((person.notes().len(), scene.ran()), (3, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_changes_while_somebody_thinks_does_not_run() {
+    struct Shifting(AtomicUsize);
+    impl Source for Shifting {
+        fn name(&self) -> &str {
+            "s"
+        }
+
+        fn tools(&self) -> BoxFuture<'_, Result<Vec<DynTool>, BoxError>> {
+            let n = self.0.fetch_add(1, Ordering::SeqCst);
+            let spec = Spec::new("t", format!("Does something, as of {n}."));
+            Box::pin(async { Ok(vec![quick(spec)]) })
+        }
+    }
+    impl std::fmt::Debug for Shifting {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("Shifting")
+        }
+    }
+    let person = Person::after("somebody", Duration::from_secs(60), |_| Ok(Answer::allow()));
+    let source = Shifting(AtomicUsize::new(0));
+    let runtime = Runtime::builder()
+        .catalog(Catalog::builder().source(source).build().unwrap())
+        .approver(person.clone())
+        .build()
+        .unwrap();
+    let run = runtime.run();
+    let turn = run.turn().await.unwrap();
+    let (answers, _) = tokio::join!(turn.run(calls("s__t:a")), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        run.turn().await.unwrap()
+    });
+    assert_eq!(ends(&answers), ["c1 denied"]);
+    assert!(answers[0].text().contains("the tool was changed"));
+    assert_eq!(person.notes().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_is_good_for_its_call_and_only_once() {
+    let grants = Arc::new(Grants::new().unwrap());
+    let last: Arc<Mutex<Option<String>>> = Arc::default();
+    let signs = (Arc::clone(&grants), Arc::clone(&last));
+    // Signs the first question, and hands in the same paper ever after.
+    let replays = Person::new("replays", move |q| {
+        let mut last = signs.1.lock().unwrap();
+        let token =
+            last.get_or_insert_with(|| signs.0.issue(q.binding, Lasting::Once, LONG)).clone();
+        Answer::Grant(token)
+    });
+    let rules = Rules::new(Decision::Ask);
+    let scene = Scene::with(&rules, &[&replays], |b| b.grants(Arc::clone(&grants)));
+    let run = scene.runtime.run();
+    assert_eq!(code(&scene.call(&run, "a").await), None);
+    assert_eq!(code(&scene.call(&run, "a").await), Some(Code::GuardFailed), "replay");
+    assert_eq!(code(&scene.call(&run, "b").await), Some(Code::GuardFailed), "other arguments");
+    assert_eq!(code(&scene.call(&scene.runtime.run(), "a").await), Some(Code::GuardFailed));
+    assert_eq!(scene.ran(), 1);
+    assert_eq!(scene.told()[1], "replays: allow by grant");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_yes_for_the_session_covers_this_very_call_and_nothing_else() {
+    let person =
+        Person::new("somebody", |_| Answer::Allow { lasting: Lasting::Session, comment: None });
+    let rules = Rules::new(Decision::Ask);
+    let scene = Scene::new(&rules, &[&person]);
+    let asked = || person.notes().len();
+    let run = scene.runtime.run();
+    scene.call(&run, "a").await;
+    scene.call(&run, "a").await;
+    assert_eq!((asked(), scene.ran()), (1, 2), "the same call is not asked about twice");
+    assert_eq!(scene.told().last().unwrap(), "permitted by somebody");
+    scene.call(&run, "b").await;
+    assert_eq!(asked(), 2, "other arguments");
+    scene.call(&scene.runtime.run(), "a").await;
+    assert_eq!(asked(), 3, "another run");
+    rules.move_world();
+    scene.call(&run, "a").await;
+    assert_eq!(asked(), 4, "another world");
+    rules.decide(Decision::Ask);
+    scene.call(&run, "a").await;
+    assert_eq!(asked(), 5, "other rules");
+    rules.decide(Decision::Deny);
+    assert_eq!(code(&scene.call(&run, "a").await), Some(Code::Denied), "never over a deny");
+    assert_eq!(asked(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_of_one_session_share_its_answers_and_another_folder_does_not() {
+    let person =
+        Person::new("somebody", |_| Answer::Allow { lasting: Lasting::Session, comment: None });
+    let scene = Scene::new(&Rules::new(Decision::Ask), &[&person]);
+    let start = |session: &str, folder: &str| {
+        scene.runtime.run_builder().session(session).working_directory(folder).start()
+    };
+    for (session, folder, asked) in
+        [("s", "/w", 1), ("s", "/w", 1), ("s", "/other", 2), ("s2", "/w", 3), ("s2", "/w", 3)]
+    {
+        assert_eq!(code(&scene.call(&start(session, folder), "a").await), None);
+        assert_eq!(person.notes().len(), asked, "{session} {folder}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_that_asks_something_new_is_not_answered_by_an_old_yes() {
+    struct Wary(Arc<AtomicBool>);
+    impl Guard for Wary {
+        fn name(&self) -> &str {
+            "wary"
+        }
+
+        fn judge<'a>(&'a self, _: &'a Admitted) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
+            let asks = self.0.load(Ordering::SeqCst);
+            Box::pin(async move { Ok(asks.then(|| Verdict::ask("it is late"))) })
+        }
+    }
+    let asks = Arc::new(AtomicBool::new(false));
+    let person =
+        Person::new("somebody", |_| Answer::Allow { lasting: Lasting::Session, comment: None });
+    let scene =
+        Scene::with(&Rules::new(Decision::Ask), &[&person], |b| b.guard(Wary(Arc::clone(&asks))));
+    let run = scene.runtime.run();
+    scene.call(&run, "a").await;
+    asks.store(true, Ordering::SeqCst);
+    scene.call(&run, "a").await;
+    assert_eq!(person.notes().len(), 2);
+    let record = scene.journal.records().pop().unwrap();
+    let checks = &record.explanation.unwrap().checks;
+    assert_eq!((checks[0].what.as_str(), checks[0].why.as_str()), ("guard `wary`", "it is late"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_of_its_own_has_no_session_to_hold_for() {
+    let offered: Arc<Mutex<Vec<bool>>> = Arc::default();
+    let sees = Arc::clone(&offered);
+    let person = Person::new("somebody", move |q| {
+        sees.lock().unwrap().push(q.session);
+        Answer::Allow { lasting: Lasting::Session, comment: None }
+    });
+    let scene = Scene::new(&Rules::new(Decision::Ask), &[&person]);
+    let alone = scene.runtime.call("t", json!({})).await.unwrap_err();
+    assert_eq!(alone.code(), Code::GuardFailed);
+    let shot = scene.runtime.run_builder().one_shot().start();
+    assert_eq!(code(&scene.call(&shot, "a").await), Some(Code::GuardFailed));
+    let within = scene.runtime.run_builder().one_shot().session("s").start();
+    assert_eq!(code(&scene.call(&within, "a").await), None);
+    assert_eq!(*offered.lock().unwrap(), [false, false, true]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_always_answers_everyone_in_line() {
+    let rules = Rules::new(Decision::Ask);
+    rules.0.offers.store(true, Ordering::SeqCst);
+    let waiting: Arc<Mutex<Vec<usize>>> = Arc::default();
+    let sees = Arc::clone(&waiting);
+    let person = Person {
+        name: "somebody",
+        says: Arc::new(move |q| {
+            assert_eq!(q.offer.unwrap().rules, ["t"]);
+            sees.lock().unwrap().push(q.waiting);
+            let answer = Answer::Allow { lasting: Lasting::Always, comment: None };
+            (Duration::from_secs(1), Ok(answer))
+        }),
+        notes: Arc::default(),
+    };
+    let scene = Scene::new(&rules, &[&person]);
+    let runs: Vec<_> = (0..5).map(|_| scene.runtime.run()).collect();
+    let all = runs.iter().map(|run| scene.call(run, "a"));
+    let answers = futures_util::future::join_all(all).await;
+    assert!(answers.iter().all(|answer| code(answer).is_none()));
+    assert_eq!((person.notes().len(), scene.ran()), (1, 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_kept_is_told_and_the_yes_holds_once() {
+    let rules = Rules::new(Decision::Ask);
+    rules.0.offers.store(true, Ordering::SeqCst);
+    rules.0.keeps.store(false, Ordering::SeqCst);
+    let person =
+        Person::new("somebody", |_| Answer::Allow { lasting: Lasting::Always, comment: None });
+    let scene = Scene::new(&rules, &[&person]);
+    let run = scene.runtime.run();
+    assert_eq!(code(&scene.call(&run, "a").await), None);
+    let told = scene.told();
+    assert!(told.iter().any(|line| line.starts_with("problem: the rule that somebody wanted")));
+    assert_eq!(code(&scene.call(&run, "a").await), None);
+    assert_eq!(person.notes().len(), 2, "it was only a yes to the first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_stand_in_line_and_waiting_is_not_thinking() {
+    let open = Arc::new(AtomicUsize::new(0));
+    let counts = Arc::clone(&open);
+    let person = Person::after("somebody", Duration::from_secs(200), move |_| {
+        counts.fetch_add(1, Ordering::SeqCst);
+        Ok(Answer::allow())
+    });
+    let scene = Scene::new(&Rules::new(Decision::Ask), &[&person]);
+    let runs: Vec<_> = (0..4).map(|_| scene.runtime.run()).collect();
+    let all = futures_util::future::join_all(runs.iter().map(|run| scene.call(run, "a")));
+    let look = async {
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        assert_eq!(open.load(Ordering::SeqCst), 1, "one at a time");
+    };
+    let began = tokio::time::Instant::now();
+    let (answers, ()) = tokio::join!(all, look);
+    // The last one waited 600 seconds, twice the time that a person may think.
+    assert!(answers.iter().all(|answer| code(answer).is_none()));
+    assert_eq!(began.elapsed(), Duration::from_secs(800));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_storm_of_questions_ends_in_a_no() {
+    let slow = Person::after("slow", Duration::from_secs(1), |_| Ok(Answer::allow()));
+    let mut config = Config::default();
+    config.max_waiting_prompts = 2;
+    let rules = Rules::new(Decision::Ask);
+    let scene = Scene::with(&rules, &[&slow], |b| b.config(config));
+    let runs: Vec<_> = (0..5).map(|_| scene.runtime.run()).collect();
+    let answers = futures_util::future::join_all(runs.iter().map(|run| scene.call(run, "a"))).await;
+    let denied: Vec<_> = answers.iter().filter(|a| code(a) == Some(Code::Denied)).collect();
+    assert_eq!((denied.len(), scene.ran()), (2, 3));
+    assert!(denied[0].text().contains("too many questions at once"));
+    assert!(scene.told().iter().any(|line| line.contains("too many questions at once")));
+
+    let mut config = Config::default();
+    config.max_prompts = 2;
+    let quick = Person::yes("quick");
+    let scene = Scene::with(&rules, &[&quick], |b| b.config(config));
+    let run = scene.runtime.run();
+    for wanted in [None, None, Some(Code::Denied)] {
+        assert_eq!(code(&scene.call(&run, "a").await), wanted);
+    }
+    assert_eq!(code(&scene.call(&scene.runtime.run(), "a").await), None, "another run may ask");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(code(&scene.call(&run, "a").await), None, "a minute later it may ask again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_said_no_so_often_is_left_in_peace() {
+    let person = Person::new("somebody", |q| match q.call.arguments()["x"].as_str() {
+        Some("fine") => Answer::allow(),
+        _ => Answer::Deny(Some("not this".into())),
+    });
+    let scene = Scene::new(&Rules::new(Decision::Ask), &[&person]);
+    let run = scene.runtime.run();
+    for x in ["a", "b", "c", "d", "fine", "a", "b", "c", "d"] {
+        let wanted = (x != "fine").then_some(Code::Declined);
+        let answer = scene.call(&run, x).await;
+        assert_eq!(code(&answer), wanted);
+        assert!(!answer.text().contains("stop calling"));
+    }
+    let fifth = scene.call(&run, "e").await;
+    assert!(fifth.text().contains("not this") && fifth.text().contains("stop calling `t`"));
+    let asked = person.notes().len();
+    let unasked = scene.call(&run, "fine").await;
+    assert_eq!(code(&unasked), Some(Code::Declined));
+    assert!(unasked.text().contains("stop calling `t`"));
+    assert_eq!(person.notes().len(), asked, "nobody was asked");
+    assert_eq!(code(&scene.call(&scene.runtime.run(), "fine").await), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_may_answer_in_place_of_the_tool() {
+    let person = Person::new("somebody", |_| Answer::Instead("it is 42".into()));
+    let scene = Scene::new(&Rules::new(Decision::Ask), &[&person]);
+    let answer = scene.once().await;
+    assert_eq!((&*answer.text(), answer.is_error()), ("it is 42", false));
+    assert_eq!((answer.ran(), answer.instead_by()), (Ran::No, Some("somebody")));
+    assert_eq!(answer.label(), haft::Label::CLEAN, "nothing ran that could taint it");
+    assert_eq!(scene.ran(), 0);
+    assert_eq!(scene.told(), ["asked", "somebody: answer instead (it is 42)"]);
+    let record = &scene.journal.records()[0];
+    assert!(record.intent.is_none());
+    assert_eq!(record.end.as_ref().unwrap().ran, Ran::No);
+    assert_eq!(record.answered_by.as_deref(), Some("somebody"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_input_goes_round_once_and_a_judge_that_insists_says_no() {
+    for (insists, wanted) in [(false, None), (true, Some(Code::Denied))] {
+        let guarded = quick(read("t")).with_guard(move |args, _| {
+            let wants = insists || args.get("key").is_none();
+            Ok(wants.then(|| Verdict::need_input("key", "which key?")))
+        });
+        let person = Person::new("somebody", |_| Answer::Input(json!("k")));
+        let runtime = permissive(vec![guarded]).approver(person.clone()).build().unwrap();
+        let got = runtime.call("t", json!({})).await;
+        assert_eq!(got.as_ref().err().map(Failure::code), wanted);
+        assert_eq!(person.notes().len(), 1, "a person is asked for it once");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_is_judged_as_itself_and_a_hook_that_vouched_did_not_vouch_for_it() {
+    struct Vouches;
+    impl Hook for Vouches {
+        fn name(&self) -> &str {
+            "vouches"
+        }
+
+        fn before<'a>(&'a self, call: &'a Admitted) -> BoxFuture<'a, Result<Before, Failure>> {
+            let is_known = call.arguments()["x"] == "a";
+            let said =
+                if is_known { Before::judge(Verdict::allow("known")) } else { Before::proceed() };
+            Box::pin(async { Ok(said) })
+        }
+    }
+    let person = Person::new("somebody", |q| match q.call.arguments()["x"].as_str() {
+        Some("a") => Answer::Edit(json!({"x": "b"})),
+        _ => {
+            assert!(q.call.vouched().is_none());
+            Answer::allow()
+        }
+    });
+    let scene =
+        Scene::with(&Rules::new(Decision::Ask), &[&person], |builder| builder.hook(Vouches));
+    assert_eq!(code(&scene.once().await), None);
+    assert_eq!(person.notes(), [r#"asked {"x":"a"}"#, r#"asked {"x":"b"}"#]);
+    assert_eq!(*scene.ran.lock().unwrap(), [json!({"x": "b"})]);
+    assert_eq!(
+        scene.told(),
+        ["asked", "somebody: edit", "asked", "somebody: allow", "permitted by somebody"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_rewrites_does_so_before_anyone_judges() {
+    let rules = Rules::new(Decision::Allow);
+    *rules.0.key.lock().unwrap() = Some("safe");
+    let scene = Scene::new(&rules, &[]);
+    assert_eq!(code(&scene.once().await), None);
+    assert_eq!(*scene.ran.lock().unwrap(), [json!({"x": "a", "key": "safe"})]);
+    assert_eq!(scene.told()[0], r#"rewritten {"x":"a","key":"safe"}"#);
+
+    let asks = Rules::new(Decision::Ask);
+    *asks.0.key.lock().unwrap() = Some("safe");
+    let person = Person::yes("somebody");
+    let scene = Scene::new(&asks, &[&person]);
+    assert_eq!(code(&scene.once().await), None);
+    assert_eq!(person.notes(), [r#"asked {"x":"a","key":"safe"}"#], "asked as it would run");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_of_no_questions_at_once_is_refused_when_the_runtime_is_built() {
+    let mut config = Config::default();
+    config.prompts_at_once = 0;
+    let error = Runtime::builder().config(config).build().unwrap_err();
+    assert!(error.to_string().contains("`prompts_at_once`"));
+}
+
+/// What a random approver does with a question.
+#[derive(Debug, Clone, Copy)]
+enum Whim {
+    Yes,
+    ForSession,
+    Edit(u8),
+    No,
+    Instead,
+    Misfit,
+    Forged,
+    Error,
+    Panic,
+    Hang,
+    /// Moves the world, then says yes.
+    Meddle,
+}
+
+fn whim() -> impl Strategy<Value = Whim> {
+    prop_oneof![
+        3 => Just(Whim::Yes),
+        1 => Just(Whim::ForSession),
+        2 => (0..3u8).prop_map(Whim::Edit),
+        1 => Just(Whim::No),
+        1 => Just(Whim::Instead),
+        1 => Just(Whim::Misfit),
+        1 => Just(Whim::Forged),
+        1 => Just(Whim::Error),
+        1 => Just(Whim::Panic),
+        1 => Just(Whim::Hang),
+        1 => Just(Whim::Meddle),
+    ]
+}
+
+/// Follows its whims, one per question, and writes down what it said yes to.
+struct Whimsical {
+    whims: Vec<(Whim, u64)>,
+    next: AtomicUsize,
+    rules: Rules,
+    yes: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Approver for Whimsical {
+    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+        Box::pin(async {
+            let at = self.next.fetch_add(1, Ordering::SeqCst);
+            let (whim, delay) = self.whims[at % self.whims.len()];
+            tokio::time::sleep(Duration::from_secs(delay)).await;
+            let yes = |lasting| {
+                self.yes.lock().unwrap().push(Value::clone(question.call.arguments()));
+                Ok(Answer::Allow { lasting, comment: None })
+            };
+            match whim {
+                Whim::Yes => yes(Lasting::Once),
+                Whim::ForSession => yes(Lasting::Session),
+                Whim::Edit(n) => Ok(Answer::Edit(json!({"x": format!("e{n}")}))),
+                Whim::No => Ok(Answer::Deny(None)),
+                Whim::Instead => Ok(Answer::Instead("instead".into())),
+                Whim::Misfit => Ok(Answer::Input(json!(1))),
+                Whim::Forged => {
+                    let forger = Grants::with_key([0; 32], Duration::ZERO).unwrap();
+                    Ok(Answer::Grant(forger.issue(question.binding, Lasting::Once, LONG)))
+                }
+                Whim::Error => Err(Failure::failed("gone")),
+                Whim::Panic => panic!("on purpose"),
+                Whim::Hang => std::future::pending().await,
+                Whim::Meddle => {
+                    self.rules.move_world();
+                    yes(Lasting::Once)
+                }
+            }
+        })
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn whoever_races_a_body_runs_at_most_once_and_only_as_somebody_allowed(
+        people in prop::collection::vec(prop::collection::vec((whim(), 0..4u64), 1..4), 1..4),
+        at_once in 1..3usize,
+    ) {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        runtime.unwrap().block_on(async {
+            let rules = Rules::new(Decision::Ask);
+            let yes: Arc<Mutex<Vec<Value>>> = Arc::default();
+            let mut config = Config::default();
+            config.prompts_at_once = at_once;
+            let scene = Scene::with(&rules, &[], |mut builder| {
+                for whims in people {
+                    let (rules, yes) = (rules.clone(), Arc::clone(&yes));
+                    builder = builder.approver(Whimsical {
+                        whims,
+                        next: AtomicUsize::new(0),
+                        rules,
+                        yes,
+                    });
+                }
+                builder.config(config)
+            });
+            let runs: Vec<_> = (0..3).map(|_| scene.runtime.run()).collect();
+            let names = ["a", "b", "c"];
+            let all = runs.iter().zip(names).map(|(run, x)| scene.call(run, x));
+            let answers = futures_util::future::join_all(all).await;
+            let ran = scene.ran.lock().unwrap().clone();
+            let succeeded = answers.iter().filter(|a| a.ran() == Ran::Yes).count();
+            assert_eq!(ran.len(), succeeded, "each body ran once, and only where the answer says so");
+            // Every run took a yes of its own to exactly those arguments.
+            let mut left = yes.lock().unwrap().clone();
+            for arguments in &ran {
+                let at = left.iter().position(|yes| yes == arguments);
+                left.swap_remove(at.expect("nobody said yes to what ran"));
+            }
+            let ends = scene.events.lock().unwrap().iter().filter(|e| e.is_terminal()).count();
+            assert_eq!(ends, 3, "every call is answered exactly once");
+        });
+    }
+}
