@@ -29,14 +29,14 @@ pub(crate) fn run(args: &args::Call, setup: Setup) -> Result<ExitCode, Problem> 
     let asked = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&asked);
     let runtime = setup
-        .working(Runtime::builder())?
+        .runtime(Runtime::builder())
         .catalog(kit::catalog(Duration::ZERO)?)
         .observer(move |event: &Event| {
             if matches!(event, Event::Asked { .. }) {
                 seen.store(true, Ordering::Relaxed);
             }
         });
-    let runtime = desk::seat(runtime, args.yes, args.decisions.as_deref(), setup.here())?.build()?;
+    let runtime = desk::seat(runtime, &setup, args.yes, args.decisions.as_deref())?.build()?;
     let entry = tools::find(runtime.catalog(), &args.tool);
     let arguments = arguments(&args.pairs, args.args_json.as_deref(), entry)?;
     let call = Call::new("call", args.tool.as_str(), arguments);

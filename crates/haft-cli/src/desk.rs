@@ -14,12 +14,14 @@ use haft::{
     Answer, Approver, BoxFuture, Call, Control, Decision, Dialect, Envelope, Failure, Heard,
     Question, RuntimeBuilder, Stop, Turn,
 };
+use haft_hooks::Hooks;
 use tokio::sync::mpsc;
 
 use crate::{
     decisions::Recorded,
     problem::Problem,
     prompt::{Keys, Prompt},
+    setup::Setup,
     style,
 };
 
@@ -139,32 +141,35 @@ pub(crate) fn exit(is_interrupted: bool) -> ExitCode {
     if is_interrupted { ExitCode::from(CANCELLED) } else { ExitCode::SUCCESS }
 }
 
-/// Adds whoever can be asked here; nobody where nobody is there.
+/// Adds the hooks, and whoever can be asked here; nobody where nobody is there.
 pub(crate) fn seat(
     runtime: RuntimeBuilder,
+    setup: &Setup,
     yes: bool,
     decisions: Option<&Path>,
-    here: &Path,
 ) -> Result<RuntimeBuilder, Problem> {
+    let hooks = setup.hooks()?;
     if yes {
-        seated(runtime, Yes, decisions)
+        seated(runtime, hooks, Yes, decisions)
     } else if io::stdin().is_terminal() && io::stderr().is_terminal() {
-        seated(runtime, Prompt::new(Keyboard::default(), anstream::stderr(), here), decisions)
+        let prompt = Prompt::new(Keyboard::default(), anstream::stderr(), setup.here());
+        seated(runtime, hooks, prompt, decisions)
     } else {
         // Nobody decides anything; a name that cannot be written to is told all the same.
         decisions.map(|path| Recorded::new(Yes, path)).transpose()?;
-        Ok(runtime)
+        Ok(hooks.add_to(runtime))
     }
 }
 
 fn seated(
     runtime: RuntimeBuilder,
+    hooks: Hooks,
     approver: impl Approver,
     decisions: Option<&Path>,
 ) -> Result<RuntimeBuilder, Problem> {
     Ok(match decisions {
-        Some(path) => runtime.approver(Recorded::new(approver, path)?),
-        None => runtime.approver(approver),
+        Some(path) => hooks.add_with(runtime, Recorded::new(approver, path)?),
+        None => hooks.add_with(runtime, approver),
     })
 }
 

@@ -17,8 +17,8 @@ use crate::{
 };
 
 pub(crate) fn run(args: &args::Dispatch, setup: Setup) -> Result<ExitCode, Problem> {
-    let runtime = setup.working(Runtime::builder())?.catalog(kit::catalog(Duration::ZERO)?);
-    let runtime = desk::seat(runtime, args.yes, args.decisions.as_deref(), setup.here())?.build()?;
+    let runtime = setup.runtime(Runtime::builder()).catalog(kit::catalog(Duration::ZERO)?);
+    let runtime = desk::seat(runtime, &setup, args.yes, args.decisions.as_deref())?.build()?;
     let run = setup.run(&runtime).start();
     match args.stream {
         true => streamed(args, run),

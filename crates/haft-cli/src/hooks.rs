@@ -1,16 +1,17 @@
 //! `haft hooks`: which hooks there are, and what each would say.
 
-use std::process::ExitCode;
+use std::{io::IsTerminal as _, process::ExitCode};
 
 use anstyle::Style;
 use haft::{Handler, HookSpec};
-use serde_json::{Value, json};
+use haft_hooks::Tried;
+use serde_json::{Map, Value, json};
 
 use crate::{
-    args, explain,
+    args, desk, explain, input,
     problem::Problem,
     setup::{Around, Setup},
-    style::{self, DIM, NAME, Table, WARN},
+    style::{self, BAD, DIM, GOOD, NAME, Table, WARN},
 };
 
 pub(crate) fn run(args: &args::Hooks, around: &Around) -> Result<ExitCode, Problem> {
@@ -83,11 +84,138 @@ pub(crate) fn called(handler: &Handler) -> String {
     }
 }
 
+/// Calls the hooks of an event, and says what came of each.
 fn test(
-    _setup: &Setup,
-    _event: &str,
-    _tool: Option<&str>,
-    _output: args::Output,
+    setup: &Setup,
+    event: &str,
+    tool: Option<&str>,
+    output: args::Output,
 ) -> Result<ExitCode, Problem> {
-    Err(Problem::new("hooks cannot be tried yet"))
+    known(event)?;
+    let fixture = fixture(event, tool)?;
+    let (specs, place) = (setup.said.hooks.clone(), setup.project());
+    let name = event.to_owned();
+    let tried =
+        desk::work(async move { haft_hooks::try_out(&specs, &name, &fixture, &place).await })?;
+    let called: Vec<&Tried> = tried.iter().filter(|one| one.skipped.is_none()).collect();
+    let stops = called.iter().any(|one| one.stops());
+    if output.json {
+        let whole = json!({"event": event, "passes": !stops, "hooks": tried});
+        style::say(format_args!("{whole}\n"))?;
+    } else {
+        let mut out = String::new();
+        tried.iter().for_each(|one| out += &account(one, setup));
+        style::say(out)?;
+        let counted = style::count(called.len(), "hook");
+        style::talk(format_args!("{counted} called; {}", match stops {
+            true => "the call would be blocked",
+            false => "the call would go on",
+        }));
+    }
+    Ok(ExitCode::from(if stops { BLOCKED } else { 0 }))
+}
+
+/// The exit code of a call that is not allowed.
+const BLOCKED: u8 = 2;
+
+/// The events that hooks are called for.
+const EVENTS: [&str; 8] = [
+    "PreToolUse",
+    "PostToolUse",
+    "PostToolUseFailure",
+    "PostToolBatch",
+    "SessionStart",
+    "PermissionRequest",
+    "PermissionDenied",
+    "Notification",
+];
+
+fn known(event: &str) -> Result<(), Problem> {
+    if EVENTS.contains(&event) {
+        return Ok(());
+    }
+    Err(Problem::new(format!("no hook is ever called for `{event}`"))
+        .near(style::nearest(event, EVENTS))
+        .hint(format!("events are {}", style::either(&EVENTS))))
+}
+
+/// What hooks are told: stdin if something is piped in, else the least that an event has.
+fn fixture(event: &str, tool: Option<&str>) -> Result<Value, Problem> {
+    let mut fixture = match std::io::stdin().is_terminal() {
+        true => Map::new(),
+        false => match input::stdin()?.trim() {
+            "" => Map::new(),
+            text => match input::json(text, "stdin")? {
+                Value::Object(map) => map,
+                _ => return Err(Problem::new("stdin is no JSON object").hint("a fixture is what a hook would read: {\"tool_name\": …, \"tool_input\": …}")),
+            },
+        },
+    };
+    let mut default = |key: &str, value: Value| {
+        fixture.entry(key).or_insert(value);
+    };
+    match event {
+        "SessionStart" => default("source", json!("startup")),
+        "Notification" => default("message", json!("a test")),
+        "PostToolBatch" => default("tool_calls", json!([])),
+        _ => {
+            let tool = tool.unwrap_or("Bash");
+            let input = match tool {
+                "Bash" => json!({"command": "true"}),
+                "WebFetch" => json!({"url": "https://example.org/"}),
+                "Read" | "Edit" | "Write" => json!({"file_path": "README.md"}),
+                _ => json!({}),
+            };
+            default("tool_name", json!(tool));
+            default("tool_input", input);
+            default("tool_use_id", json!("call"));
+            match event {
+                "PostToolUse" => default("tool_response", json!("ok")),
+                "PostToolUseFailure" => default("error", json!("it failed")),
+                _ => {}
+            }
+        }
+    }
+    if let Some(tool) = tool {
+        fixture.insert("tool_name".to_owned(), json!(tool));
+    }
+    Ok(Value::Object(fixture))
+}
+
+/// What came of one hook, to be read.
+fn account(one: &Tried, setup: &Setup) -> String {
+    let here = format!("{}/", setup.here().display());
+    let name = style::visible(&one.hook.replace(&here, ""));
+    if let Some(why) = &one.skipped {
+        return style::paint(DIM, format_args!("· {name}  not called: {}\n", style::visible(why)));
+    }
+    let (colour, mark) = match one.stops() {
+        true => (BAD, "✗"),
+        false if one.problem.is_some() => (WARN, "!"),
+        false => (GOOD, "✓"),
+    };
+    let mut out = format!("{} {}", style::paint(colour, mark), style::paint(NAME, name));
+    out += &match (one.exit_code, one.status) {
+        (Some(code), _) => format!("  exit {code}"),
+        (None, Some(status)) => format!("  status {status}"),
+        (None, None) => String::new(),
+    };
+    out += &format!("  {} ms\n", one.took_ms);
+    let decision = one.decision.map(str::to_owned);
+    let json = |value: &Option<Value>| value.as_ref().map(Value::to_string);
+    for (what, said) in [
+        ("decides", &decision),
+        ("because", &one.reason),
+        ("input", &json(&one.rewrite)),
+        ("output", &json(&one.output)),
+        ("model reads", &one.context),
+        ("person reads", &one.message),
+        ("ends the run", &one.halt),
+        ("problem", &one.problem),
+    ] {
+        if let Some(said) = said {
+            out += &format!("    {what:<12}  {}\n", style::visible(said).replace('\n', " "));
+        }
+    }
+    out
 }

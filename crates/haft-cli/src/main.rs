@@ -81,10 +81,13 @@ fn run(command: &Cmd) -> Result<ExitCode, Problem> {
 
 /// Reads the limits from the environment. What is not UTF-8 is no number either, and is told so.
 fn config_of_env() -> Result<Config, Problem> {
-    let vars = std::env::vars_os().map(|(name, value)| {
+    Ok(Config::from_env(variables())?)
+}
+
+fn variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().map(|(name, value)| {
         (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
-    });
-    Ok(Config::from_env(vars)?)
+    })
 }
 
 /// Looks where the command was started, and what the environment says of this person.
@@ -100,6 +103,7 @@ fn around() -> Result<Around, Problem> {
         user: config.map(|config| config.join("haft")),
         managed: std::env::var_os("HAFT_MANAGED_FILE").filter(|f| !f.is_empty()).map(Into::into),
         says_concurrency: std::env::var_os("HAFT_MAX_CONCURRENCY").is_some(),
+        variables: variables().collect(),
         config: config_of_env()?,
         home,
         here,

@@ -9,6 +9,7 @@
 //! understood, stops the command before anything runs.
 
 use std::{
+    collections::BTreeMap,
     error::Error,
     io,
     path::{Path, PathBuf},
@@ -19,6 +20,7 @@ use haft::{
     Config, Explanation, File, FileNote, Form, Layer, Live, Offer, Policy, Rules,
     RunBuilder, Runtime, RuntimeBuilder, Scope, TrustBook, Verdict, Where,
 };
+use haft_hooks::{Hooks, ProjectDir};
 use serde_json::Value;
 
 use crate::{
@@ -40,6 +42,8 @@ pub(crate) struct Around {
     pub(crate) user: Option<PathBuf>,
     /// One more file of the organisation's.
     pub(crate) managed: Option<PathBuf>,
+    /// The environment; hooks get the harmless part of it.
+    pub(crate) variables: BTreeMap<String, String>,
     /// The limits of the environment.
     pub(crate) config: Config,
     /// Whether the environment says how many calls run at once.
@@ -53,6 +57,8 @@ pub(crate) struct Setup {
     pub(crate) said: haft::Setup,
     live: Arc<Live>,
     config: Config,
+    variables: BTreeMap<String, String>,
+    is_quiet: bool,
 }
 
 /// A folder, its files, and whether it is trusted.
@@ -196,7 +202,14 @@ impl Setup {
             limits.concurrency = None; // whoever sets a variable means this time
         }
         let config = limits.apply(around.config.clone());
-        Ok(Self { site, said, live: Arc::new(live), config })
+        Ok(Self {
+            site,
+            said,
+            live: Arc::new(live),
+            config,
+            variables: around.variables.clone(),
+            is_quiet: from.quiet,
+        })
     }
 
     /// The rules in force.
@@ -218,9 +231,27 @@ impl Setup {
         runtime.config(self.config.clone()).policy(Shared(self.policy()))
     }
 
-    /// Sets a runtime up that runs calls: with the hooks as well.
-    pub(crate) fn working(&self, runtime: RuntimeBuilder) -> Result<RuntimeBuilder, Problem> {
-        Ok(self.runtime(runtime))
+    /// The hooks of all files, ready to be called.
+    pub(crate) fn hooks(&self) -> Result<Hooks, Problem> {
+        let hooks = Hooks::load(&self.said.hooks, self.project()).map_err(|e| {
+            let problem = Problem::new(format!("hook `{}`: {e}", e.hook()));
+            match e.hint_text() {
+                Some(hint) => problem.hint(hint),
+                None => problem,
+            }
+        })?;
+        if !self.is_quiet {
+            tell(hooks.notes());
+        }
+        Ok(hooks)
+    }
+
+    /// What hooks may know of this place.
+    pub(crate) fn project(&self) -> ProjectDir {
+        let mut project = ProjectDir::new(&self.site.root);
+        project.variables = self.variables.clone();
+        project.ground = self.said.ground.clone();
+        project
     }
 
     /// Begins a run as the files say.

@@ -39,6 +39,8 @@ fn every_example_of_the_guide_is_true() {
     for (name, lines) in saved.into_iter().zip(blocks("jsonl")) {
         file(name, lines);
     }
+    file("notes.toml", blocks("toml")[0]);
+    let _ = std::fs::remove_file(concat!(env!("CARGO_TARGET_TMPDIR"), "/decided.jsonl"));
     let bin = std::path::Path::new(env!("CARGO_BIN_EXE_haft")).parent().unwrap();
     let mut count = 0;
     for block in blocks("console") {
