@@ -50,6 +50,18 @@ pub trait Host: Send + Sync + 'static {
     fn block(&self, job: Box<dyn FnOnce() + Send>) -> Result<(), Failure>;
     /// Passes on what a body tells.
     fn tell(&self, cx: &Context, note: Note);
+    /// Returns what is left of the budget now.
+    fn left(&self, cx: &Context) -> Left {
+        cx.scope().left
+    }
+    /// Counts tokens and money that a body is about to spend; refuses what is more than is left.
+    fn charge(&self, _cx: &Context, _tokens: u64, _micros: u64) -> Result<(), Failure> {
+        Ok(())
+    }
+    /// Returns itself as what it is, for a runtime that looks for its own.
+    fn any(self: Arc<Self>) -> Option<Arc<dyn Any + Send + Sync>> {
+        None
+    }
 }
 
 /// What a tool's body may know and touch.
@@ -228,10 +240,26 @@ impl Context {
         self.0.scope.label
     }
 
-    /// Returns what is left of the budget.
+    /// Returns what is left of the budget, right now.
     #[must_use]
     pub fn left(&self) -> Left {
-        self.0.scope.left
+        self.0.host.left(self)
+    }
+
+    /// Counts what the body is about to spend beyond its own price: tokens of a model it asks, money
+    /// in millionths of the currency unit.
+    ///
+    /// # Errors
+    /// Fails, and counts nothing, when that is more than is left. The body should not spend it then.
+    pub fn charge(&self, tokens: u64, micros: u64) -> Result<(), Failure> {
+        self.0.host.charge(self, tokens, micros)
+    }
+
+    /// Returns what runs this call, as what it is. For hosts.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn host(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Arc::clone(&self.0.host).any()
     }
 
     /// Returns the map that all tools of the run share.

@@ -80,6 +80,8 @@ impl Default for Scope {
 pub struct Left {
     /// Calls of tools.
     pub calls: Option<u64>,
+    /// Calls of the tool that asks.
+    pub own_calls: Option<u64>,
     /// Time on the wall.
     pub wall: Option<Duration>,
     /// Bytes of results.

@@ -2,8 +2,8 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use haft_core::{Block, CallId, Failure, Label, Output, Ran, ToolName};
-use serde::Serialize;
+use haft_core::{Block, CallId, Effects, Failure, Label, Operation, Output, Ran, ToolName};
+use serde::{Serialize, ser::SerializeStruct as _};
 use serde_json::Value;
 
 use crate::fit::Repair;
@@ -17,6 +17,8 @@ pub struct Envelope {
     #[serde(flatten)]
     pub(crate) outcome: Outcome,
     pub(crate) label: Label,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) origin: Option<Origin>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cut: Option<Cut>,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "listed")]
@@ -46,6 +48,55 @@ pub(crate) enum Outcome {
         #[serde(skip_serializing_if = "String::is_empty")]
         interrupted_output: String,
     },
+}
+
+/// Where a result comes from. What it was made from is shared with the call, so that making one
+/// costs nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    pub(crate) tool: ToolName,
+    pub(crate) source: Arc<str>,
+    pub(crate) effects: Effects,
+}
+
+impl Origin {
+    /// Returns the tool whose body gave it.
+    #[must_use]
+    pub fn tool(&self) -> &ToolName {
+        &self.tool
+    }
+
+    /// Returns where the tool comes from.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Returns what was looked at: a host, a path. Known only when the call said that it reads or
+    /// reaches exactly one thing.
+    #[must_use]
+    pub fn what(&self) -> Option<&str> {
+        let Effects::Declared(effects) = &self.effects else { return None };
+        let mut looked_at =
+            effects.iter().filter(|e| matches!(e.operation, Operation::Read | Operation::External));
+        match (looked_at.next(), looked_at.next()) {
+            (Some(one), None) => one.target.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+impl Serialize for Origin {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut out = to.serialize_struct("Origin", 3)?;
+        out.serialize_field("tool", &self.tool)?;
+        out.serialize_field("source", &*self.source)?;
+        match self.what() {
+            Some(what) => out.serialize_field("what", what)?,
+            None => out.skip_field("what")?,
+        }
+        out.end()
+    }
 }
 
 /// How much of a result is not shown.
@@ -133,10 +184,17 @@ impl Envelope {
         self.instead_by.as_deref()
     }
 
-    /// Returns where the content comes from and how far it is trusted.
+    /// Returns how far the content is trusted and how far it may travel. What no body had a hand in
+    /// was written by the host or a person, and is clean.
     #[must_use]
     pub fn label(&self) -> Label {
         self.label
+    }
+
+    /// Returns where the content comes from; nothing when no body had a hand in it.
+    #[must_use]
+    pub fn origin(&self) -> Option<&Origin> {
+        self.origin.as_ref()
     }
 
     /// Returns how much is not shown, if anything.

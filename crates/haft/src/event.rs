@@ -141,6 +141,18 @@ pub enum Event {
         /// How long the whole walk took.
         elapsed: Duration,
     },
+    /// Most of something that the run may use is used. Told once for each kind.
+    BudgetLow {
+        /// The run whose budget it is; for a sub-run that may be one above it.
+        run: RunId,
+        /// What is low: `calls`, `milliseconds`, `bytes`, `tokens`, `micros`, `cycles`, or
+        /// ``calls of `tool` ``.
+        what: String,
+        /// How much is left.
+        left: u64,
+        /// Of how much.
+        of: u64,
+    },
     /// All calls of the turn have their answers.
     TurnFinished {
         /// The run.

@@ -78,7 +78,7 @@ pub use haft_macros::{Tool, tool, tools};
 
 pub use catalog::{Catalog, CatalogBuilder, Entry, Snapshot, Source, View, Withheld};
 pub use config::Config;
-pub use envelope::{Cut, Envelope};
+pub use envelope::{Cut, Envelope, Origin};
 pub use error::{Error, ErrorKind};
 pub use event::{Event, Observer};
 pub use export::{
@@ -94,7 +94,7 @@ pub use policy::{
     Guard, Handler, HookSpec, Lasting, Layer, Lexical, Limits, Live, Match, Mode, Near, Offer,
     Pattern, PatternError, PatternErrorKind, Place as RulePlace, Policy, Question, Refusal, Rule,
     Rules, Seen, Setup, Subject, Suggestion, Taint, Tried, TrustBook, Where, World, files_of,
-    project_root,
+    project_root, tricks, visible,
 };
 pub use run::{Run, RunBuilder};
 pub use runtime::{Runtime, RuntimeBuilder};

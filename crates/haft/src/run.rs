@@ -2,6 +2,9 @@
 //!
 //! A run owns the floor that its calls share, the join of the labels it has read, and the map its
 //! tools share. Turns of one run may overlap; the floor keeps them apart.
+//!
+//! A sub-run is a run that another answers for: it draws on the other's budget besides its own,
+//! starts with what the other has read, and what it reads the other has read too.
 
 use std::{
     fmt,
@@ -12,14 +15,15 @@ use std::{
     },
 };
 
-use haft_core::{Label, RunId, Scope, Store, ToolName};
+use haft_core::{Context, Label, Left, RunId, Scope, Shared, Store, ToolName, WeakContext};
 use serde_json::{Map, Value};
 
 use crate::{
     catalog::{Shelf, Snapshot, View},
+    envelope::Envelope,
     error::Error,
     event::Event,
-    policy::{Manners, Seen},
+    policy::{Budget, Ledger, Manners, Seen},
     runtime::Inner,
     turn::{Floor, Turn, TurnCore},
 };
@@ -36,6 +40,16 @@ pub(crate) struct RunCore {
     view: View,
     cycle: AtomicU32,
     pub(crate) seen: Arc<Seen>,
+    /// What the run may use; nothing where nothing is limited.
+    pub(crate) ledger: Option<Arc<Ledger>>,
+    /// The deepest that its calls may be nested, from the top of all.
+    pub(crate) deepest: u32,
+    /// The call that a sub-run works for: it hears what the sub-run reads.
+    works_for: Option<WeakContext>,
+    subs: Mutex<Vec<Weak<RunCore>>>,
+    subs_so_far: AtomicU32,
+    /// The last shelf whose definitions were noted.
+    noted: Mutex<Weak<Shelf>>,
     pub(crate) slips: Slips,
     pub(crate) manners: Manners,
     /// The last shelf seen through the view, so that an unchanged catalog costs nothing.
@@ -67,9 +81,53 @@ impl RunCore {
         self.halted.get().map(String::as_str)
     }
 
-    /// Notes that the run has now read something with this label.
-    pub(crate) fn read(&self, label: Label) {
-        self.seen.read(label);
+    /// Notes that the model has now read these answers.
+    pub(crate) fn hear(&self, answers: &[Envelope]) {
+        answers.iter().for_each(|answer| self.seen.hear(answer));
+        if let Some(cx) = self.works_for.as_ref().and_then(WeakContext::upgrade) {
+            cx.heard(self.seen.label());
+        }
+    }
+
+    /// Returns what is left now, for a call so deep, of this tool.
+    pub(crate) fn left(&self, depth: u32, tool: Option<&ToolName>) -> Left {
+        let left = self.ledger.as_ref().map_or_else(Left::default, |ledger| ledger.left(tool));
+        Left { depth: Some(self.deepest.saturating_sub(depth)), ..left }
+    }
+
+    /// Notes how the tools are defined that somebody else brought.
+    fn note(&self, shelf: &Arc<Shelf>) {
+        if shelf.brought().is_empty() {
+            return;
+        }
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        if noted.as_ptr() == Arc::as_ptr(shelf) {
+            return;
+        }
+        self.seen.shown(shelf.brought().iter().map(|entry| (entry.name(), entry.raw_hash())));
+        *noted = Arc::downgrade(shelf);
+    }
+
+    fn cancel(&self) {
+        self.cancelled.store(true, Ordering::SeqCst);
+        let turns: Vec<_> = self.turns.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for turn in turns.iter().filter_map(Weak::upgrade) {
+            turn.force();
+        }
+        let subs: Vec<_> = self.subs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        subs.iter().filter_map(Weak::upgrade).for_each(|sub| sub.cancel());
+    }
+
+    /// Notes a sub-run, so that cancelling the run reaches it.
+    fn adopt(&self, sub: &Arc<RunCore>) {
+        {
+            let mut subs = self.subs.lock().unwrap_or_else(PoisonError::into_inner);
+            subs.retain(|sub| sub.strong_count() > 0);
+            subs.push(Arc::downgrade(sub));
+        }
+        if self.cancelled.load(Ordering::SeqCst) {
+            sub.cancel();
+        }
     }
 
     fn look(&self, shelf: Arc<Shelf>, problems: &mut Vec<String>) -> Arc<Shelf> {
@@ -141,6 +199,9 @@ pub struct Run(Arc<RunCore>);
 impl Run {
     /// Begins a turn: asks the sources, freezes the tools, and waits for the model's response.
     ///
+    /// When the run has no turn left, the turn is given all the same, and every call of it is
+    /// refused.
+    ///
     /// # Errors
     /// Fails when a source cannot be opened.
     pub async fn turn(&self) -> Result<Turn, Error> {
@@ -148,9 +209,13 @@ impl Run {
         let (shelf, mut problems) =
             core.inner.catalog.refresh(core.inner.config.judge_timeout).await?;
         let shelf = core.look(shelf, &mut problems);
+        core.note(&shelf);
+        let events = &core.inner.events;
+        let spent = core.ledger.as_ref().and_then(|ledger| ledger.cycle(events).err());
         let mut scope = core.base.clone();
         scope.cycle = core.cycle.fetch_add(1, Ordering::Relaxed) + 1;
         scope.label = self.label();
+        scope.left = core.left(scope.depth, None);
         let interactive = core.inner.desk.is_staffed();
         let snapshot = Snapshot::take(shelf, &scope, &*core.inner.policy, interactive, problems);
         for message in snapshot.problems() {
@@ -162,7 +227,7 @@ impl Run {
             cycle: scope.cycle,
             tools: snapshot.entries().count(),
         });
-        let turn = TurnCore::new(core, snapshot, Arc::new(scope));
+        let turn = TurnCore::new(core, snapshot, Arc::new(scope), spent);
         turn.before_turn().await;
         Ok(Turn::new(turn))
     }
@@ -191,13 +256,61 @@ impl Run {
         self.0.halted()
     }
 
-    /// Cancels everything the run is doing, and whatever it would still do.
-    pub fn cancel(&self) {
-        self.0.cancelled.store(true, Ordering::SeqCst);
-        let turns: Vec<_> = self.0.turns.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for turn in turns.iter().filter_map(Weak::upgrade) {
-            turn.force();
+    /// Returns what the run has read, and which results made it what it is.
+    #[must_use]
+    pub fn seen(&self) -> &Arc<Seen> {
+        &self.0.seen
+    }
+
+    /// Notes words of the user's. What the user said is not taken for a stranger's, even when a
+    /// stranger says it too. Only the user's own words belong here.
+    pub fn user_said(&self, text: &str) {
+        self.0.seen.user_said(text);
+    }
+
+    /// Returns what is left of the budget, right now.
+    #[must_use]
+    pub fn left(&self) -> Left {
+        self.0.left(self.0.base.depth, None)
+    }
+
+    /// Returns how many calls of a tool are left, where that is limited.
+    #[must_use]
+    pub fn left_of(&self, tool: &ToolName) -> Option<u64> {
+        self.0.left(self.0.base.depth, Some(tool)).own_calls
+    }
+
+    /// Counts what the model has cost: tokens, and money in millionths of the currency unit. It has
+    /// been spent, so it is counted past the limit too; then no more call runs.
+    pub fn spend(&self, tokens: u64, micros: u64) {
+        if let Some(ledger) = &self.0.ledger {
+            ledger.spend(tokens, micros, &self.0.inner.events);
         }
+    }
+
+    /// Begins a run that this one answers for, such as a sub-agent's.
+    ///
+    /// It is one level deeper, in the same session, for the same user, in the same folder, and sees
+    /// the same tools unless it is told otherwise. What it uses is used by this run as well, whatever
+    /// share of its own it is given. It starts with what this run has read, and what it reads this
+    /// run has read too, at once; runs beside it have not. Cancelling this run cancels it. Too deep a
+    /// run refuses every call.
+    pub fn sub_run(&self) -> RunBuilder {
+        RunBuilder::under(&self.0, self.0.base.depth, None)
+    }
+
+    /// Begins a run that a call answers for: a tool that is an agent itself. It is as
+    /// [`sub_run`](Self::sub_run) says, one level below the call, and the call's result carries the
+    /// label of all that the run has read. Nothing where the call is not this crate's.
+    #[must_use]
+    pub fn below(cx: &Context) -> Option<RunBuilder> {
+        let turn = cx.host()?.downcast::<TurnCore>().ok()?;
+        Some(RunBuilder::under(&turn.run, cx.depth(), Some(cx)))
+    }
+
+    /// Cancels everything the run is doing, and whatever it would still do, with its sub-runs.
+    pub fn cancel(&self) {
+        self.0.cancel();
     }
 }
 
@@ -215,17 +328,46 @@ pub struct RunBuilder {
     side: Store,
     view: View,
     one_shot: bool,
+    budget: Budget,
+    seen: Option<Seen>,
+    over: Option<Arc<RunCore>>,
+    works_for: Option<WeakContext>,
 }
 
 impl RunBuilder {
     pub(crate) fn new(inner: &Arc<Inner>, id: RunId) -> Self {
-        let mut scope = Scope { run: id, state: Arc::clone(&inner.state), ..Scope::default() };
-        scope.left.depth = Some(inner.config.max_depth);
+        let scope = Scope { run: id, state: Arc::clone(&inner.state), ..Scope::default() };
         Self {
             inner: Arc::clone(inner),
             scope,
             side: Store::default(),
             view: View::all(),
+            budget: inner.budget.clone(),
+            seen: None,
+            over: None,
+            works_for: None,
+            one_shot: false,
+        }
+    }
+
+    /// Begins a run below one that is so deep.
+    fn under(over: &Arc<RunCore>, depth: u32, works_for: Option<&Context>) -> Self {
+        let n = over.subs_so_far.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let scope = Scope {
+            run: RunId::from(format!("{}.{n}", over.base.run)),
+            depth: depth.saturating_add(1),
+            shared: Shared::default(),
+            ..over.base.clone()
+        };
+        Self {
+            inner: Arc::clone(&over.inner),
+            side: Store::clone(&scope.side),
+            view: over.view.clone(),
+            scope,
+            budget: Budget::default(),
+            seen: Some(Seen::under(&over.seen)),
+            over: Some(Arc::clone(over)),
+            works_for: works_for.map(Context::downgrade),
             one_shot: false,
         }
     }
@@ -293,24 +435,61 @@ impl RunBuilder {
         self
     }
 
-    /// Starts the run.
+    /// Sets what the run may use: no more than it might use already. Said twice, both hold.
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.budget = self.budget.smaller(budget);
+        self
+    }
+
+    /// Notes words of the user's, as [`Run::user_said`] does.
+    pub fn user_said(mut self, text: &str) -> Self {
+        self.seen.get_or_insert_default().user_said(text);
+        self
+    }
+
+    /// Starts the run. Its time begins now.
     #[must_use]
     pub fn start(mut self) -> Run {
         self.scope.side = Arc::new(self.side);
-        Run(Arc::new(RunCore {
+        let above = self.over.as_ref().map_or(self.inner.config.max_depth, |over| over.deepest);
+        let own = self.budget.depth.map(|levels| self.scope.depth.saturating_add(levels));
+        let deepest = own.map_or(above, |own| own.min(above));
+        let over = self.over.as_ref();
+        let too_deep = self.scope.depth > deepest;
+        let (seen, ledger) = match over {
+            // It can do nothing, so it needs nothing of its own; so lists of runs above runs are
+            // never longer than calls may be deep.
+            Some(over) if too_deep => (Arc::clone(&over.seen), over.ledger.clone()),
+            _ => {
+                let above = over.and_then(|over| over.ledger.clone());
+                let ledger = Ledger::open(self.scope.run.clone(), self.budget, above);
+                (Arc::new(self.seen.unwrap_or_default()), ledger)
+            }
+        };
+        let core = Arc::new(RunCore {
             cancelled: AtomicBool::new(false),
             halted: OnceLock::new(),
             turns: Mutex::default(),
             floor: Arc::default(),
             cycle: AtomicU32::new(0),
-            seen: Arc::default(),
+            seen,
+            ledger,
+            deepest,
+            works_for: self.works_for,
+            subs: Mutex::default(),
+            subs_so_far: AtomicU32::new(0),
+            noted: Mutex::default(),
             slips: Slips::default(),
             manners: Manners::new(&self.inner.desk, &self.scope, self.one_shot),
             looked: Mutex::new(None),
             base: self.scope,
             view: self.view,
             inner: self.inner,
-        }))
+        });
+        if let Some(over) = &self.over {
+            over.adopt(&core);
+        }
+        Run(core)
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     event::{Events, Observer},
     hooks::{Hook, HookPlace, Placed, Seated},
     journal::{Journal, MemoryJournal},
-    policy::{Approver, DefaultPolicy, Desk, Grants, Guard, Policy},
+    policy::{Approver, Budget, DefaultPolicy, Desk, Grants, Guard, Policy},
     run::{Run, RunBuilder},
     turn::{Arguments, Call, Floor, Threads},
 };
@@ -27,6 +27,7 @@ use crate::{
 /// What all runs share.
 pub(crate) struct Inner {
     pub(crate) config: Config,
+    pub(crate) budget: Budget,
     pub(crate) catalog: Catalog,
     pub(crate) policy: Box<dyn Policy>,
     pub(crate) guards: Vec<Seated>,
@@ -76,6 +77,7 @@ impl Runtime {
     pub fn builder() -> RuntimeBuilder {
         RuntimeBuilder {
             config: Config::default(),
+            budget: Budget::default(),
             catalog: None,
             policy: None,
             guards: Vec::new(),
@@ -147,6 +149,7 @@ impl fmt::Debug for Runtime {
 #[must_use]
 pub struct RuntimeBuilder {
     config: Config,
+    budget: Budget,
     catalog: Option<Catalog>,
     policy: Option<Box<dyn Policy>>,
     guards: Vec<Box<dyn Guard>>,
@@ -162,6 +165,12 @@ impl RuntimeBuilder {
     /// Sets the limits.
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
+        self
+    }
+
+    /// Sets what every run may use. A run may be given less, never more.
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.budget = budget;
         self
     }
 
@@ -272,6 +281,7 @@ impl RuntimeBuilder {
             keys: Arc::default(),
             runs: AtomicU64::new(0),
             config: self.config,
+            budget: self.budget,
             catalog,
             journal,
         })))

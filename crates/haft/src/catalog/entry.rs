@@ -199,6 +199,10 @@ impl Entry {
         &self.source
     }
 
+    pub(crate) fn shared_source(&self) -> &Arc<str> {
+        &self.source
+    }
+
     /// Returns what it declares.
     #[must_use]
     pub fn spec(&self) -> &Spec {

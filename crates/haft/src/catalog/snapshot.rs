@@ -69,6 +69,11 @@ impl Shelf {
         &self.entries
     }
 
+    /// Returns the tools that somebody else brought.
+    pub(crate) fn brought(&self) -> &[Arc<Entry>] {
+        self.entries.get(self.own..).unwrap_or_default()
+    }
+
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<Entry>> {
         self.by_name.get(name).map(|at| &self.entries[*at])
     }

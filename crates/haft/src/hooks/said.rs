@@ -42,6 +42,13 @@ impl Before {
         Self { verdict: Some(verdict), ..Self::default() }
     }
 
+    /// Has an opinion as well.
+    #[must_use]
+    pub fn with_verdict(mut self, verdict: Verdict) -> Self {
+        self.verdict = Some(verdict);
+        self
+    }
+
     /// Goes on with these arguments as well.
     #[must_use]
     pub fn with_rewrite(mut self, arguments: Value) -> Self {

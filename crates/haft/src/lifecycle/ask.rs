@@ -36,7 +36,7 @@ pub(super) async fn ask(
         let why = format!("it must be asked about ({reason}), and nobody can be asked here");
         return Err(unasked(turn, &call, &judged, file, why));
     }
-    is_tired(turn, &cx, &judged)?;
+    is_tired(turn, &call, &judged, file)?;
     let mut waited = false;
     // Nobody is bothered about a message that may yet turn out to be cut off.
     if turn.end.get() != Some(Stop::Done) {
@@ -46,6 +46,9 @@ pub(super) async fn ask(
     let Some(seat) = seat(turn, &cx).await? else {
         return Err(unasked(turn, &call, &judged, file, TOO_MANY.to_owned()));
     };
+    if turn.is_stopped(&cx) {
+        return Err(turn.why_stopped(&cx));
+    }
     // Meanwhile somebody may have said "always", or the rules or the run may have changed.
     let (call, judged) = if seat.waited || waited {
         match permit::permit(turn, call).await? {
@@ -55,7 +58,7 @@ pub(super) async fn ask(
     } else {
         (call, judged)
     };
-    is_tired(turn, &cx, &judged)?;
+    is_tired(turn, &call, &judged, file)?;
     if !turn.run.manners.may_ask(turn.inner.config.max_prompts) {
         return Err(unasked(turn, &call, &judged, file, TOO_MANY.to_owned()));
     }
@@ -267,13 +270,20 @@ fn unasked(
 }
 
 /// Refuses a tool that a person has said no to so often that asking on would only wear them down.
-fn is_tired(turn: &TurnCore, cx: &Context, judged: &Judged) -> Result<(), Failure> {
-    let noes = turn.run.manners.noes(cx.meant());
+fn is_tired(
+    turn: &TurnCore,
+    call: &Admitted,
+    judged: &Judged,
+    file: &mut Option<Box<File>>,
+) -> Result<(), Failure> {
+    let tool = call.tool().name();
+    let noes = turn.run.manners.noes(tool);
     if noes < turn.inner.config.max_refusals {
         return Ok(());
     }
-    let failure = Failure::new(Code::Declined, "a person said no to this tool again and again");
-    Err(stop_asking(failure, cx.meant().as_str(), noes).with_source(judged.verdict.to_string()))
+    let why = "a person said no to this tool again and again";
+    let source = unasked(turn, call, judged, file, why.to_owned()).cause().unwrap_or_default();
+    Err(stop_asking(Failure::new(Code::Declined, why), tool.as_str(), noes).with_source(source))
 }
 
 fn stop_asking(failure: Failure, tool: &str, noes: u32) -> Failure {

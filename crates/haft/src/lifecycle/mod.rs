@@ -17,22 +17,22 @@ mod explain;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use haft_core::{Claim, Class, Code, Context, Failure, Interrupt, Output, Ran};
+use haft_core::{Claim, Class, Code, Context, Failure, Interrupt, Label, Output, Ran};
 use tokio::time::Instant;
 
 pub(crate) use self::beside::add_asides;
 pub(crate) use self::explain::explain;
-pub(crate) use self::permit::Permitted;
 use self::{
     beside::Beside,
     permit::{Judged, Permit},
 };
+pub(crate) use self::{permit::Permitted, shape::most_bytes};
 use crate::{
-    envelope::{Envelope, Outcome},
+    envelope::{Envelope, Origin, Outcome},
     event::Event,
     hooks::Performed,
     journal,
-    policy::Explanation,
+    policy::{Explanation, Held},
     turn::{Admitted, Stop, TurnCore, gate},
 };
 
@@ -46,12 +46,14 @@ pub(crate) struct Parent {
     pub(crate) deadline: Option<Instant>,
 }
 
-/// Walks one call to its answer. A call that was not admitted takes the same last steps.
+/// Walks one call to its answer. A call that was not admitted takes the same last steps. What it
+/// may use is held already, and what it did not use is given back.
 pub(crate) async fn walk(
     turn: Arc<TurnCore>,
     admitted: Result<Admitted, Failure>,
     cx: Context,
     parent: Option<Box<Parent>>,
+    mut held: Option<Box<Held>>,
 ) -> Envelope {
     let began = Instant::now();
     turn.inner.events.tell(|| Event::Started {
@@ -74,14 +76,8 @@ pub(crate) async fn walk(
         beside.note(admitted.arguments());
     }
     let unfinished = Unfinished { turn: &turn, cx: &cx, began };
-    let (label, bound) = match &admitted {
-        Ok(admitted) => {
-            let spec = admitted.tool().spec();
-            (spec.label, Some(spec.max_result))
-        }
-        Err(_) => (haft_core::Label::CLEAN, None),
-    };
-    let mut file = None;
+    let entry = admitted.as_ref().ok().map(|admitted| Arc::clone(admitted.tool()));
+    let mut file: Option<Box<File>> = None;
     let outcome = match admitted {
         Ok(admitted) => {
             let work = run(&turn, admitted, parent.as_deref(), began, &mut beside, &mut file);
@@ -93,17 +89,24 @@ pub(crate) async fn walk(
         }
         Err(failure) => Err(failure),
     };
-    let outcome = shape::shape(outcome, bound, &cx, &turn.inner.config);
-    let instead_by = file.as_ref().and_then(|file: &Box<File>| file.instead_by());
+    let bound = entry.as_ref().map(|entry| entry.spec().max_result);
+    let outcome = shape::shape(outcome, bound, held.as_deref_mut(), &cx, &turn.inner.config);
+    // A claim is set when the body begins. Before that, all there is to read is the host's or a
+    // person's.
+    let ran = entry.zip(cx.claim());
+    let instead_by = file.as_ref().and_then(|file| file.instead_by());
     let mut envelope = Envelope {
         id: cx.call_id().clone(),
         called: cx.called().clone(),
         meant: cx.meant().clone(),
-        // What a person says in place of the tool is theirs, and nothing ran that could taint it.
-        label: match instead_by {
-            Some(_) => haft_core::Label::CLEAN,
-            None => label.join(cx.heard_label()),
-        },
+        label: ran
+            .as_ref()
+            .map_or(Label::CLEAN, |(entry, _)| entry.spec().label.join(cx.heard_label())),
+        origin: ran.as_ref().map(|(entry, claim)| Origin {
+            tool: cx.meant().clone(),
+            source: Arc::clone(entry.shared_source()),
+            effects: claim.effects.clone(),
+        }),
         instead_by,
         cut: outcome.1,
         outcome: outcome.0,
@@ -112,8 +115,12 @@ pub(crate) async fn walk(
         arguments: None,
         elapsed: began.elapsed(),
     };
+    let shown = shape::bytes_shown(&envelope.outcome);
     beside.put(&mut envelope, parent.is_none());
     settle(&turn, &cx, &mut envelope, file.as_deref()).await;
+    if let Some(held) = held {
+        held.settle(cx.claim().is_some(), shown, &turn.inner.events);
+    }
     std::mem::forget(unfinished);
     tell_finished(&turn, &cx, &envelope);
     envelope
@@ -163,6 +170,10 @@ async fn run(
     let mut deadline = watch::after(from, entry.spec().deadline.unwrap_or(config.deadline));
     if let Some(outer) = parent.and_then(|p| p.deadline) {
         deadline = deadline.min(outer);
+    }
+    if let Some(ledger) = &turn.run.ledger {
+        ledger.has_time()?;
+        deadline = ledger.until().map_or(deadline, |until| deadline.min(until));
     }
     cx.set_deadline(deadline.into_std());
     let entered = match gate::at_once(turn, &entry, &claim, &cx, parent) {

@@ -1,25 +1,33 @@
 //! Makes an outcome fit to be shown: nothing reaches the model without a bound.
 //!
 //! In: the outcome and the tool's bound. Out: the same, cut to the bound as a whole, with a line
-//! that says how much is missing. Cuts keep head and tail and fall between characters.
+//! that says how much is missing. Cuts keep head and tail and fall between characters. Where the
+//! run's bytes are counted, the result is no larger than what is left for it.
 
 use haft_core::{Block, Bound, Code, Context, Failure, Output, Ran};
 
 use crate::{
     config::Config,
     envelope::{Cut, Outcome},
+    policy::Held,
 };
 
 /// Shapes an outcome.
 pub(super) fn shape(
     outcome: Result<Output, Failure>,
     bound: Option<Bound>,
+    held: Option<&mut Held>,
     cx: &Context,
     config: &Config,
 ) -> (Outcome, Option<Cut>) {
     match outcome {
         Ok(mut output) => {
-            let cut = bound_output(&mut output, bound.unwrap_or_default(), config.max_result);
+            let mut cut = bound_output(&mut output, bound.unwrap_or_default(), config.max_result);
+            if let Some(held) = held
+                && let Some(room) = held.room(bytes(&output))
+            {
+                cut = squeeze(&mut output, room, cut);
+            }
             (Outcome::Output(output), cut)
         }
         Err(failure) => {
@@ -36,6 +44,9 @@ pub(super) fn shape(
                 interrupted_output = cx.partial_so_far();
                 let limit = limit_of(bound.unwrap_or_default(), config.max_result);
                 interrupted_output.truncate(nth_char(&interrupted_output, limit));
+                if let Some(room) = held.and_then(|held| held.room(interrupted_output.len())) {
+                    interrupted_output.truncate(interrupted_output.floor_char_boundary(room));
+                }
             }
             (Outcome::Failure { failure, interrupted_output }, None)
         }
@@ -84,6 +95,79 @@ fn bound_output(output: &mut Output, bound: Bound, hard: usize) -> Option<Cut> {
         kept.push(Block::text(format!(
             "{head}\n[… cut: {shown} of {of} characters are shown …]\n{tail}"
         )));
+        break;
+    }
+    output.blocks = kept;
+    Some(Cut { of, shown })
+}
+
+/// Returns the most bytes that a result with this bound can have.
+pub(crate) fn most_bytes(bound: Bound, hard: usize) -> usize {
+    // A character has up to four, and a cut adds a line.
+    limit_of(bound, hard).saturating_mul(4).saturating_add(128).min(hard)
+}
+
+/// Returns how many bytes of results an outcome shows.
+pub(super) fn bytes_shown(outcome: &Outcome) -> usize {
+    match outcome {
+        Outcome::Output(output) => bytes(output),
+        Outcome::Failure { interrupted_output, .. } => interrupted_output.len(),
+    }
+}
+
+/// The bytes of an output: of its blocks with a line between them, or of the same as data.
+fn bytes(output: &Output) -> usize {
+    let size = |block: &Block| match block {
+        Block::Text { text } => text.len(),
+        other => weight(other),
+    };
+    let blocks: usize = output.blocks.iter().map(size).sum();
+    let between = output.blocks.len().saturating_sub(1);
+    (blocks + between).max(output.structured.as_ref().map_or(0, json_size))
+}
+
+const NO_ROOM: &str = "\n[… cut: this run has no room for more …]\n";
+
+/// Cuts an output to so many bytes, with the line that says so where it fits.
+fn squeeze(output: &mut Output, room: usize, cut: Option<Cut>) -> Option<Cut> {
+    if output.structured.as_ref().is_some_and(|data| json_size(data) > room) {
+        output.structured = None;
+    }
+    if bytes(output) <= room {
+        return cut;
+    }
+    let of = cut.map_or_else(|| output.blocks.iter().map(chars).sum(), |cut| cut.of);
+    output.structured = None;
+    let (mut left, mut shown, mut kept) = (room, 0, Vec::new());
+    for block in output.blocks.drain(..) {
+        let between = usize::from(!kept.is_empty());
+        let size = weight(&block) + between;
+        if size + NO_ROOM.len() < left {
+            left -= size;
+            shown += chars(&block);
+            kept.push(block);
+            continue;
+        }
+        let text = match block {
+            Block::Text { text } => text,
+            Block::Json { json } => json.to_string(),
+            Block::Image { .. } | Block::Audio { .. } => String::new(),
+            Block::Link { uri, .. } => uri,
+        };
+        left = left.saturating_sub(between);
+        let (marked, room) = match left.checked_sub(NO_ROOM.len()) {
+            Some(room) => (true, room),
+            None => (false, left),
+        };
+        let tail = if marked { room / 4 } else { 0 };
+        let head_end = text.floor_char_boundary(room - tail);
+        let tail_start = text.ceil_char_boundary(text.len().saturating_sub(tail)).max(head_end);
+        let (head, tail) = (&text[..head_end], &text[tail_start..]);
+        shown += head.chars().count() + tail.chars().count();
+        let text = if marked { format!("{head}{NO_ROOM}{tail}") } else { head.to_owned() };
+        if !text.is_empty() {
+            kept.push(Block::text(text));
+        }
         break;
     }
     output.blocks = kept;
@@ -182,6 +266,27 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_squeezed_output_has_room(
+            texts in prop::collection::vec("(é|a|漢|🦀|\n){0,60}", 0..5),
+            data in any::<bool>(),
+            room in 1usize..200,
+        ) {
+            let blocks: Vec<Block> = texts.iter().map(|text| Block::text(text.clone())).collect();
+            let structured = data.then(|| json!(texts));
+            let mut output = Output { blocks, structured };
+            let before = output.clone();
+            match squeeze(&mut output, room, None) {
+                None => prop_assert_eq!(output.blocks, before.blocks),
+                Some(cut) => {
+                    prop_assert!(bytes(&output) <= room);
+                    prop_assert!(output.to_text().len() <= room);
+                    prop_assert!(cut.shown <= cut.of);
+                    prop_assert!(bytes(&before) > room);
+                }
+            }
+        }
+
         #[test]
         fn cuts_fall_between_characters_and_keep_head_and_tail(
             text in "(é|a|漢|🦀|\n){0,60}", limit in 1usize..40,

@@ -39,8 +39,11 @@ pub(crate) struct Desk {
     seats: Semaphore,
     waiting: AtomicUsize,
     max_waiting: usize,
-    sessions: Mutex<Lately<(String, Option<String>), Arc<Session>>>,
+    /// By session and user.
+    sessions: Mutex<Lately<Whose, Arc<Session>>>,
 }
+
+type Whose = (String, Option<String>);
 
 /// A place at the desk. Whoever holds it may ask.
 pub(crate) struct Seat<'a> {
@@ -453,8 +456,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_line_that_is_too_long_takes_nobody_in_and_forgets_who_leaves() {
-        let mut config = Config::default();
-        config.max_waiting_prompts = 1;
+        let config = Config { max_waiting_prompts: 1, ..Config::default() };
         let desk = Desk::new(Vec::new(), Arc::new(Grants::new().unwrap()), &config);
         let first = desk.seat().await.unwrap();
         assert!(!first.waited);

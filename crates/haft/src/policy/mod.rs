@@ -4,6 +4,7 @@
 //! somebody. The strictest verdict wins, and silence or trouble in any of them is a no.
 
 mod seen;
+mod origin;
 mod world;
 mod rule;
 mod facts;
@@ -21,6 +22,7 @@ mod default;
 mod testing;
 mod grant;
 mod desk;
+mod visible;
 
 use std::path::PathBuf;
 
@@ -28,6 +30,7 @@ use haft_core::{BoxFuture, Failure, Scope, Verdict};
 use serde::Serialize;
 use serde_json::Value;
 
+pub(crate) use self::budget::{Held, Ledger, too_deep};
 pub(crate) use self::facts::Traits;
 pub use self::{
     budget::Budget,
@@ -44,6 +47,7 @@ pub use self::{
     rules::{About, Ground, Mode, Rules, Tried},
     seen::{Seen, Taint},
     suggest::{Decided, Suggestion},
+    visible::{tricks, visible},
     world::{Disk, Lexical, World},
 };
 pub(crate) use self::{

@@ -4,14 +4,17 @@
 //! is stopped itself (alone, by a sibling, with the turn or the run), the turn is interrupted (which
 //! `block` tools sit out once they run), or the call it is nested in is stopped.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    any::Any,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use haft_core::{
-    BoxFuture, CallId, Code, Context, Failure, Host, Note, Output, Ran, Retry, Scope, ToolName,
-    WeakContext,
+    BoxFuture, CallId, Code, Context, Failure, Host, Left, Note, Output, Ran, Retry, Scope,
+    ToolName, WeakContext,
 };
 use serde_json::Value;
 use smallvec::SmallVec;
@@ -30,6 +33,7 @@ use crate::{
     event::Event,
     fit::{Repairs, problem},
     lifecycle,
+    policy::{Held, too_deep},
     run::RunCore,
     runtime::Inner,
 };
@@ -42,6 +46,8 @@ pub(crate) struct TurnCore {
     pub(crate) scope: Arc<Scope>,
     pub(crate) seats: Semaphore,
     pub(crate) end: End,
+    /// Why nothing of this turn runs: the run has no turn left.
+    spent: Option<Failure>,
     forced: AtomicBool,
     /// Why no call of this turn may run.
     barred: OnceLock<(Code, String)>,
@@ -65,8 +71,14 @@ const CANCELLED: &str = "the turn was cancelled";
 const TRIES: u32 = 3;
 
 impl TurnCore {
-    pub(crate) fn new(run: &Arc<RunCore>, snapshot: Snapshot, scope: Arc<Scope>) -> Arc<Self> {
+    pub(crate) fn new(
+        run: &Arc<RunCore>,
+        snapshot: Snapshot,
+        scope: Arc<Scope>,
+        spent: Option<Failure>,
+    ) -> Arc<Self> {
         let core = Arc::new(Self {
+            spent,
             inner: Arc::clone(&run.inner),
             snapshot,
             scope,
@@ -138,6 +150,42 @@ impl TurnCore {
                 Err(failure.with_retry(Retry::Never).with_next(next))
             }
             Err(failure) => Err(failure),
+        }
+    }
+
+    /// Returns whether calls may be refused because something is used up.
+    pub(crate) fn counts(&self) -> bool {
+        self.spent.is_some() || self.run.ledger.is_some() || self.scope.depth > self.run.deepest
+    }
+
+    /// Takes what a call may use, or turns it into a refusal. The result of one of so many calls
+    /// that start together has a size; what a nested call answers is not shown.
+    pub(crate) fn hold(
+        &self,
+        admitted: &mut Result<Admitted, Failure>,
+        among: Option<usize>,
+    ) -> Option<Box<Held>> {
+        let Ok(call) = admitted else { return None };
+        let held = match (&self.spent, &self.run.ledger) {
+            (Some(spent), _) => Err(Failure::new(spent.code(), spent.message())
+                .with_next(spent.next().unwrap_or_default())),
+            _ if call.context().depth() > self.run.deepest => {
+                Err(too_deep(call.context().depth().saturating_sub(1)))
+            }
+            (None, None) => return None,
+            (None, Some(ledger)) => {
+                let bound = call.tool().spec().max_result;
+                let most = || lifecycle::most_bytes(bound, self.inner.config.max_result);
+                let bytes = among.map(|_| most());
+                ledger.hold(call.tool().name(), bytes, among.unwrap_or(1), &self.inner.events)
+            }
+        };
+        match held {
+            Ok(held) => Some(Box::new(held)),
+            Err(failure) => {
+                *admitted = Err(failure);
+                None
+            }
         }
     }
 
@@ -372,6 +420,21 @@ impl Host for TurnCore {
         }
         self.inner.events.tell(|| Event::Noted { call: cx.call_id().clone(), note: note.clone() });
     }
+
+    fn left(&self, cx: &Context) -> Left {
+        self.run.left(cx.depth(), Some(cx.meant()))
+    }
+
+    fn charge(&self, _: &Context, tokens: u64, micros: u64) -> Result<(), Failure> {
+        match &self.run.ledger {
+            Some(ledger) => ledger.charge(tokens, micros, &self.inner.events),
+            None => Ok(()),
+        }
+    }
+
+    fn any(self: Arc<Self>) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(self)
+    }
 }
 
 /// Walks a call that a body makes. It takes the whole walk, one level deeper.
@@ -379,17 +442,15 @@ async fn nested(turn: Arc<TurnCore>, cx: Context, call: Call) -> Result<Output, 
     let Some(claim) = cx.claim().cloned() else {
         return Err(Failure::new(Code::NotRun, "only a running tool can call other tools"));
     };
-    let config = &turn.inner.config;
-    let depth = cx.depth() + 1;
-    if depth > config.max_depth {
-        return Err(Failure::new(
-            Code::BudgetExhausted,
-            format!("calls are nested {} deep already; no more is allowed", cx.depth()),
-        ));
+    let depth = cx.depth().saturating_add(1);
+    if depth > turn.run.deepest {
+        return Err(too_deep(cx.depth()));
     }
     let mut scope = Scope::clone(cx.scope());
     scope.depth = depth;
-    scope.left.depth = Some(config.max_depth - depth);
+    // The body may pass on what its other calls have told it.
+    scope.label = scope.label.join(cx.heard_label());
+    scope.left = turn.run.left(depth, None);
     let entry = admit::resolve(&turn.snapshot, &call.name);
     let meant = entry.as_ref().map_or_else(|_| call.name.clone(), |e| e.name().clone());
     let id = call.id.clone();
@@ -404,13 +465,14 @@ async fn nested(turn: Arc<TurnCore>, cx: Context, call: Call) -> Result<Output, 
     turn.heed_halt(&inner);
     let terms = turn.terms();
     let admitted = entry.and_then(|entry| admit::admit(entry, call, inner.clone(), terms));
-    let admitted = turn.learn(&inner, admitted);
+    let mut admitted = turn.learn(&inner, admitted);
+    let held = turn.hold(&mut admitted, None);
     let deadline = cx.deadline().map(Instant::from_std);
     let parent = Box::new(lifecycle::Parent { cx: cx.clone(), claim, deadline });
     // The walk goes on without us if we are dropped; it is told to stop, and stays listed until it
     // has ended.
     let mut leaving = StopOnDrop(Some((Arc::clone(&turn), inner.clone())));
-    let walk = lifecycle::walk(Arc::clone(&turn), admitted, inner, Some(parent));
+    let walk = lifecycle::walk(Arc::clone(&turn), admitted, inner, Some(parent), held);
     let walk = async move {
         let _listed = listed;
         walk.await
@@ -420,6 +482,7 @@ async fn nested(turn: Arc<TurnCore>, cx: Context, call: Call) -> Result<Output, 
     match envelope {
         Some(envelope) => {
             cx.heard(envelope.label());
+            turn.run.seen.hear(&envelope);
             envelope.into_outcome()
         }
         None => Err(Failure::new(Code::UnknownOutcome, "the nested call was lost")),

@@ -24,6 +24,7 @@ use crate::{
     envelope::{Envelope, Outcome},
     event::Event,
     lifecycle,
+    policy::Held,
 };
 
 /// Takes the calls of one response, one by one.
@@ -45,6 +46,8 @@ pub struct Intake {
     unstarted: usize,
     /// Rows before this one wait for the end of the message.
     looked_at: usize,
+    /// Rows before this one hold what they may use, where that is counted.
+    held: usize,
     /// How many rows of the current batch, and before, have no answer yet.
     open: usize,
     /// The calls that could not be finished where they stand; made when there is one.
@@ -62,8 +65,10 @@ struct Row {
     called: ToolName,
     batch: usize,
     state: State,
+    held: Option<Box<Held>>,
 }
 
+#[expect(clippy::large_enum_variant, reason = "every row ends as the large one")]
 enum State {
     Waiting(Result<Admitted, Failure>, Context),
     Flying,
@@ -94,6 +99,7 @@ impl Intake {
             current: 0,
             unstarted: 0,
             looked_at: 0,
+            held: 0,
             open: 0,
             flying: None,
         }
@@ -139,7 +145,7 @@ impl Intake {
             place: place.clone(),
         });
         let state = State::Waiting(admitted, cx);
-        self.rows.push(Row { id, called, batch: place.batch, state });
+        self.rows.push(Row { id, called, batch: place.batch, state, held: None });
         // A complete message is started as a whole, so that siblings can stop each other.
         if self.core.end.get().is_none() {
             self.advance();
@@ -206,11 +212,7 @@ impl Intake {
         };
         core.after_turn(&mut answers).await;
         guard.0 = None;
-        let joined = answers
-            .iter()
-            .filter(|a| a.ran() != Ran::No)
-            .fold(Label::CLEAN, |label, a| label.join(a.label()));
-        core.run.read(joined);
+        core.run.hear(&answers);
         core.inner
             .events
             .tell(|| Event::TurnFinished { run: core.scope.run.clone(), answers: answers.len() });
@@ -249,6 +251,9 @@ impl Intake {
     fn advance(&mut self) {
         loop {
             let ended = self.core.end.get().is_some();
+            if self.core.counts() {
+                self.hold(ended);
+            }
             let mut at = if ended { self.unstarted } else { self.unstarted.max(self.looked_at) };
             let asks = !self.core.inner.hooks.is_empty();
             let mut together = Vec::new();
@@ -276,6 +281,19 @@ impl Intake {
         }
     }
 
+    /// Takes what the calls of the batch may use, in the model's order, before any of them runs.
+    fn hold(&mut self, ended: bool) {
+        let from = self.held.max(self.unstarted);
+        let batch = self.rows.iter().skip(from).take_while(|row| row.batch == self.current).count();
+        for (at, row) in self.rows.iter_mut().enumerate().skip(from).take(batch) {
+            let State::Waiting(admitted, _) = &mut row.state else { continue };
+            // While the model writes there may always be one more.
+            let among = (from + batch - at).max(if ended { 1 } else { 2 });
+            row.held = self.core.hold(admitted, Some(among));
+        }
+        self.held = from + batch;
+    }
+
     fn may_start(&self, at: usize) -> bool {
         match &self.rows[at].state {
             State::Waiting(admitted, _) => {
@@ -297,7 +315,8 @@ impl Intake {
             return;
         };
         self.open += 1;
-        self.fly(at, lifecycle::walk(Arc::clone(&self.core), admitted, cx, None));
+        let held = self.rows[at].held.take();
+        self.fly(at, lifecycle::walk(Arc::clone(&self.core), admitted, cx, None, held));
     }
 
     /// Starts calls that the hooks see together first. Each call comes here once.
@@ -308,12 +327,13 @@ impl Intake {
             let state = std::mem::replace(&mut self.rows[at].state, State::Flying);
             let State::Waiting(admitted, cx) = state else { continue };
             self.open += 1;
+            let held = self.rows[at].held.take();
             let (tell, told) = oneshot::channel();
             due.push(Due { admitted, cx: cx.clone(), tell });
             let core = Arc::clone(&self.core);
             walks.push((at, async move {
                 let admitted = cleared(&core, &cx, told).await;
-                lifecycle::walk(core, admitted, cx, None).await
+                lifecycle::walk(core, admitted, cx, None, held).await
             }));
         }
         if walks.is_empty() {
@@ -365,8 +385,11 @@ impl Drop for Intake {
                 Failure::new(Code::Cancelled, "the turn was given up before this call began")
                     .with_ran(Ran::No);
             if tokio::runtime::Handle::try_current().is_ok() {
-                launch(lifecycle::walk(Arc::clone(&self.core), Err(never), cx, None));
+                launch(lifecycle::walk(Arc::clone(&self.core), Err(never), cx, None, row.held));
             } else {
+                if let Some(held) = row.held {
+                    held.settle(false, 0, &self.core.inner.events);
+                }
                 lifecycle::tell_unfinished(&self.core, &cx, &never);
             }
         }
@@ -417,6 +440,7 @@ fn lost(id: CallId, called: ToolName) -> Envelope {
             interrupted_output: String::new(),
         },
         label: Label::CLEAN,
+        origin: None,
         cut: None,
         repairs: None,
         note: None,

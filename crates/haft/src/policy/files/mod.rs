@@ -233,12 +233,6 @@ impl HookSpec {
         "PermissionRequest",
         "PermissionDenied",
         "SessionStart",
-        "SessionEnd",
-        "SubagentStart",
-        "SubagentStop",
-        "Elicitation",
-        "ElicitationResult",
-        "ConfigChange",
         "Notification",
     ];
 

@@ -2,8 +2,13 @@
 //!
 //! `*` stands for any characters, spaces too. A trailing ` *` needs a word boundary; `x:*` says the
 //! same. Words that only a running shell knows make the answer unknown where it depends on them.
+//!
+//! Matching walks two machines side by side: the text of the command, in which an unknown piece may
+//! be anything, and the pattern, in which each character leads to exactly one state. If some walk
+//! ends in a match it is possible, if all do it is certain. The cost is at most the product of the
+//! two lengths, and just the length of the text where everything is known.
 
-use haft_shell::Command;
+use haft_shell::{Command, Piece, Unwrapped, Word, Wrappers};
 
 use super::Match;
 
@@ -16,26 +21,842 @@ pub(crate) enum Side {
     Restrict,
 }
 
+/// Commands that start others in ways nobody can foresee from their beginning.
+const NEVER_BY_PREFIX: [&str; 4] = ["watch", "setsid", "ionice", "flock"];
+
+/// What makes `find` more than a search.
+const FIND_ACTS: [&str; 9] =
+    ["-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls"];
+
+/// Stands for a `*` while the quotes of a pattern are read. For private use, so nobody types it.
+const STAR: char = '\u{f8ff}';
+
+/// Stands for a `\*`, which is just a character.
+const LITERAL_STAR: char = '\u{f8fe}';
+
 /// A pattern over one simple command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CommandPattern {
+    /// As it was written.
     text: String,
+    /// The first word of all that matches.
+    first: Option<String>,
+    /// Whether it starts with an assignment, and so is about the command with its assignments.
+    assigns: bool,
+    machine: Machine,
+}
+
+/// What fits between stars, and how the pattern ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Machine {
+    /// The texts between the stars; there is at least one.
+    parts: Vec<Part>,
+    /// It ends in ` *`: the last part is followed by nothing, or by a space and anything.
+    boundary: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Part {
+    chars: Vec<char>,
+    /// For each count of characters that fit: how many still fit when the next one does not.
+    back: Vec<usize>,
+}
+
+/// Where in a pattern a walk is: in which part, and how many of its characters fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    In(usize, usize),
+    /// Whatever comes matches.
+    Won,
+    /// Whatever comes does not.
+    Lost,
+}
+
+/// A step of the text of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Char(char),
+    /// Any characters, or none.
+    Any,
+    /// A word that may not be there at all: nothing, or a space and any characters.
+    Word,
 }
 
 impl CommandPattern {
     /// Reads the text between the brackets.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        Ok(Self { text: text.to_owned() })
+        let text = text.trim();
+        if text.is_empty() {
+            return Err(
+                "a pattern over commands must not be empty; `*` is every command".to_owned()
+            );
+        }
+        if text.chars().any(|c| c.is_control() || c == STAR || c == LITERAL_STAR) {
+            return Err("a pattern over commands is one line without control characters".to_owned());
+        }
+        let plain = unquoted(text);
+        let (head, boundary) = match plain.strip_suffix(":*").or_else(|| plain.strip_suffix(" *")) {
+            Some(head) => (head.trim_end(), true),
+            None => (&*plain, false),
+        };
+        if boundary && head.is_empty() {
+            return Err("a command is missing before `:*`".to_owned());
+        }
+        let machine = Machine { parts: head.split('*').map(Part::new).collect(), boundary };
+        let word = head.split(' ').next().unwrap_or_default();
+        let whole = boundary || word.len() < head.len() || !head.contains('*');
+        let first = (whole && !word.contains('*') && !word.is_empty()).then(|| word.to_owned());
+        let assigns = first.as_deref().is_some_and(is_assignment);
+        let first = first.filter(|_| !assigns);
+        Ok(Self { text: text.to_owned(), first, assigns, machine })
     }
 
     /// Returns the first word of every command that can match, if there is one such word. Rules are
-    /// indexed by it.
+    /// indexed by it; see [`first_words`] for the other side.
     pub(crate) fn first_word(&self) -> Option<&str> {
-        None
+        self.first.as_deref()
     }
 
     /// Returns whether a command matches.
-    pub(crate) fn matches(&self, _command: &Command, _side: Side) -> Match {
-        Match::Unknown(format!("`{}` is not understood yet", self.text))
+    pub(crate) fn matches(&self, command: &Command, side: Side) -> Match {
+        match side {
+            Side::Allow => self.allows(command),
+            Side::Restrict => self.restricts(command),
+        }
+    }
+
+    /// Any view that matches counts, whatever the command sets before it.
+    fn restricts(&self, command: &Command) -> Match {
+        if self.assigns {
+            return self.compare(steps(command, true));
+        }
+        let mut doubt = None;
+        for view in command.unwrapped(Wrappers::All) {
+            match self.compare(steps(&view.command, false)) {
+                Match::Yes => return Match::Yes,
+                Match::No => {}
+                Match::Unknown(why) => doubt = doubt.or(Some(why)),
+            }
+        }
+        doubt.map_or(Match::No, Match::Unknown)
+    }
+
+    /// Only what is run in the end counts, and nothing that could make it another command.
+    fn allows(&self, command: &Command) -> Match {
+        if self.is_everything() {
+            return Match::Yes;
+        }
+        if self.assigns {
+            // The assignments must be written out: a `*` among them could set anything.
+            let fixed = command.assignments.iter().all(|a| a.value.literal().is_some());
+            let matched = self.compare(steps(command, true));
+            return match fixed && self.fixes(&assigned(command)) {
+                true => self.cautious(command, matched),
+                false => doubtful(matched, "it sets variables that the rule does not spell out"),
+            };
+        }
+        let views = command.unwrapped(Wrappers::Harmless);
+        let mut answer = match views.last() {
+            Some(last) => self.cautious(&last.command, self.compare(steps(&last.command, false))),
+            None => Match::No,
+        };
+        // A pattern may name the wrapper, if it also names what is wrapped.
+        let last_at = views.last().and_then(|view| view.at);
+        for view in views.iter().rev().skip(1) {
+            let matched = self.compare(steps(&view.command, false));
+            let named = named_through(view, last_at).is_some_and(|words| self.fixes(&words));
+            let matched = match self.is_exact() || named {
+                true => self.cautious(views.last().map_or(command, |v| &v.command), matched),
+                false => doubtful(matched, "the rule does not say what the wrapper may start"),
+            };
+            answer = match (answer, matched) {
+                (Match::Yes, _) | (_, Match::Yes) => Match::Yes,
+                (Match::Unknown(why), _) | (_, Match::Unknown(why)) => Match::Unknown(why),
+                (Match::No, Match::No) => Match::No,
+            };
+        }
+        match command.unsafe_assignment() {
+            Some(set) => doubtful(answer, &format!("it sets `{}` for the command", set.name)),
+            None => answer,
+        }
+    }
+
+    /// Takes back a yes for commands that do more than their beginning says.
+    fn cautious(&self, command: &Command, matched: Match) -> Match {
+        if self.is_exact() {
+            return matched;
+        }
+        match command.words.first().and_then(Word::literal) {
+            Some(name) if NEVER_BY_PREFIX.contains(&name) => {
+                doubtful(matched, &format!("`{name}` starts other commands"))
+            }
+            Some("find") => {
+                let acts = command.words.iter().any(|word| {
+                    word.has_unknown() || word.literal().is_some_and(|t| FIND_ACTS.contains(&t))
+                });
+                if acts {
+                    doubtful(matched, "this `find` may do more than search")
+                } else {
+                    matched
+                }
+            }
+            _ => matched,
+        }
+    }
+
+    fn is_everything(&self) -> bool {
+        !self.machine.boundary
+            && self.machine.parts.len() > 1
+            && self.machine.parts.iter().all(|part| part.chars.is_empty())
+    }
+
+    fn is_exact(&self) -> bool {
+        !self.machine.boundary && self.machine.parts.len() == 1
+    }
+
+    /// Returns whether everything that matches begins with these words.
+    fn fixes(&self, words: &str) -> bool {
+        let Some(first) = self.machine.parts.first() else { return false };
+        let fixed: String = first.chars.iter().collect();
+        let ends = self.machine.boundary && self.machine.parts.len() == 1;
+        match fixed.strip_prefix(words) {
+            Some("") => self.is_exact() || ends,
+            Some(rest) => rest.starts_with(' '),
+            None => false,
+        }
+    }
+
+    fn compare(&self, steps: Vec<Step>) -> Match {
+        let (possible, certain) = self.machine.walk(&steps);
+        match (possible, certain) {
+            (true, true) => Match::Yes,
+            (false, _) => Match::No,
+            (true, false) => {
+                Match::Unknown("a part of the command is only known when it runs".to_owned())
+            }
+        }
+    }
+}
+
+/// Returns the first words under which rules about a command are found, for this side; nothing stands
+/// for a word that is not known, and then every rule must be asked.
+pub(crate) fn first_words(command: &Command, side: Side) -> Vec<Option<String>> {
+    let how = match side {
+        Side::Allow => Wrappers::Harmless,
+        Side::Restrict => Wrappers::All,
+    };
+    let mut words: Vec<Option<String>> = Vec::new();
+    for view in command.unwrapped(how) {
+        let first = view.command.words.first();
+        let word = match first {
+            // A word may hold a space, and then the pattern's first word is only its beginning.
+            Some(word) => {
+                word.literal().map(|t| t.split(' ').next().unwrap_or_default().to_owned())
+            }
+            None => Some(String::new()),
+        };
+        if !words.contains(&word) {
+            words.push(word);
+        }
+    }
+    words
+}
+
+/// Returns the text of a pattern without its quotes: commands are compared without theirs.
+fn unquoted(text: &str) -> String {
+    if !text.contains(['\'', '"', '\\']) {
+        return text.to_owned();
+    }
+    let text = &*text.replace("\\*", &LITERAL_STAR.to_string());
+    let Ok(script) = haft_shell::parse(&text.replace('*', &STAR.to_string())) else {
+        return text.to_owned();
+    };
+    match &*script.commands {
+        [command] if command.redirects.is_empty() => {
+            let words: Option<Vec<&str>> = command.words.iter().map(Word::literal).collect();
+            match words {
+                Some(words) if command.assignments.is_empty() => words.join(" ").replace(STAR, "*"),
+                _ => text.to_owned(),
+            }
+        }
+        _ => text.to_owned(),
+    }
+}
+
+fn is_assignment(word: &str) -> bool {
+    word.split_once('=').is_some_and(|(name, _)| {
+        let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        !name.is_empty()
+            && name.chars().all(fits)
+            && !name.starts_with(|c: char| c.is_ascii_digit())
+    })
+}
+
+fn doubtful(matched: Match, why: &str) -> Match {
+    match matched {
+        Match::Yes | Match::Unknown(_) => Match::Unknown(why.to_owned()),
+        Match::No => Match::No,
+    }
+}
+
+/// Returns the words of a view up to the command that runs in the end, its name included.
+fn named_through(view: &Unwrapped, last_at: Option<usize>) -> Option<String> {
+    let until = last_at?.checked_sub(view.at?)?;
+    let words: Option<Vec<&str>> =
+        view.command.words.get(..=until)?.iter().map(Word::literal).collect();
+    Some(words?.join(" "))
+}
+
+/// Returns the assignments of a command and its first word, as they are written.
+fn assigned(command: &Command) -> String {
+    let mut words: Vec<String> = command
+        .assignments
+        .iter()
+        .map(|a| format!("{}={}", a.name, a.value.literal().unwrap_or_default()))
+        .collect();
+    words.extend(command.words.first().and_then(Word::literal).map(str::to_owned));
+    words.join(" ")
+}
+
+/// Returns the text of a command, step by step: words joined by one space.
+fn steps(command: &Command, with_assignments: bool) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut first = true;
+    let mut add = |name: Option<&str>, word: &Word| {
+        let vanishes = name.is_none() && *word == Word::unknown();
+        if vanishes {
+            // An unquoted variable may be empty, and then the word is gone with its space.
+            steps.push(if first { Step::Any } else { Step::Word });
+        } else if !first {
+            steps.push(Step::Char(' '));
+        }
+        if let Some(name) = name {
+            steps.extend(name.chars().chain(['=']).map(Step::Char));
+        }
+        for piece in word.pieces.iter().filter(|_| !vanishes) {
+            match piece {
+                Piece::Text(text) => steps.extend(text.chars().map(Step::Char)),
+                Piece::Unknown => steps.push(Step::Any),
+            }
+        }
+        // After a first word that may vanish, the next one may begin the text.
+        first &= vanishes;
+    };
+    if with_assignments {
+        for assignment in &command.assignments {
+            add(Some(&assignment.name), &assignment.value);
+        }
+    }
+    for word in &command.words {
+        add(None, word);
+    }
+    steps
+}
+
+impl Part {
+    fn new(text: &str) -> Self {
+        let chars: Vec<char> =
+            text.chars().map(|c| if c == LITERAL_STAR { '*' } else { c }).collect();
+        let mut back = vec![0; chars.len() + 1];
+        let mut fit = 0;
+        for n in 1..chars.len() {
+            while fit > 0 && chars.get(n) != chars.get(fit) {
+                fit = back.get(fit).copied().unwrap_or(0);
+            }
+            if chars.get(n) == chars.get(fit) {
+                fit += 1;
+            }
+            if let Some(place) = back.get_mut(n + 1) {
+                *place = fit;
+            }
+        }
+        Self { chars, back }
+    }
+}
+
+impl Machine {
+    fn start(&self) -> State {
+        self.settle(State::In(0, 0))
+    }
+
+    /// Moves on to the next part when one fits whole. The leftmost fit is always as good as any.
+    fn settle(&self, mut state: State) -> State {
+        while let State::In(part, fit) = state {
+            let last = part + 1 == self.parts.len();
+            let len = self.parts.get(part).map_or(0, |p| p.chars.len());
+            if last && len == 0 && part > 0 && !self.boundary {
+                return State::Won;
+            }
+            if last || fit < len {
+                return state;
+            }
+            state = State::In(part + 1, 0);
+        }
+        state
+    }
+
+    fn step(&self, state: State, c: char) -> State {
+        let State::In(part, mut fit) = state else { return state };
+        let Some(this) = self.parts.get(part) else { return State::Lost };
+        let last = part + 1 == self.parts.len();
+        if last && self.boundary && fit == this.chars.len() && c == ' ' {
+            return State::Won;
+        }
+        loop {
+            if this.chars.get(fit) == Some(&c) {
+                return self.settle(State::In(part, fit + 1));
+            }
+            // Before the first star nothing can be skipped.
+            if part == 0 {
+                return State::Lost;
+            }
+            if fit == 0 {
+                return State::In(part, 0);
+            }
+            fit = this.back.get(fit).copied().unwrap_or(0);
+        }
+    }
+
+    fn accepts(&self, state: State) -> bool {
+        match state {
+            State::Won => true,
+            State::Lost => false,
+            State::In(part, fit) => {
+                part + 1 == self.parts.len()
+                    && self.parts.get(part).is_some_and(|p| p.chars.len() == fit)
+            }
+        }
+    }
+
+    /// Returns whether some text matches, and whether all do.
+    fn walk(&self, steps: &[Step]) -> (bool, bool) {
+        let mut states = States::new(self);
+        states.add(self.start());
+        for step in steps {
+            match step {
+                Step::Char(c) => states = states.after(*c),
+                Step::Any => states.spread(),
+                Step::Word => {
+                    let mut there = states.after(' ');
+                    there.spread();
+                    states.join(&there);
+                }
+            }
+            // All that is possible has been decided.
+            if states.is_settled() {
+                break;
+            }
+        }
+        states.verdict()
+    }
+}
+
+/// The states that some walk is in. Mostly one; after something unknown, any of them.
+#[derive(Clone)]
+struct States<'m> {
+    machine: &'m Machine,
+    list: Vec<State>,
+    seen: Vec<bool>,
+}
+
+impl<'m> States<'m> {
+    fn new(machine: &'m Machine) -> Self {
+        Self { machine, list: Vec::new(), seen: Vec::new() }
+    }
+
+    fn add(&mut self, state: State) {
+        // One state is the common case and needs no table.
+        match &*self.list {
+            [] => {}
+            [only] if *only == state => return,
+            _ => {
+                if self.seen.is_empty() {
+                    self.seen = vec![false; self.machine.size()];
+                    for at in self.list.iter().map(|s| self.machine.index(*s)) {
+                        if let Some(place) = self.seen.get_mut(at) {
+                            *place = true;
+                        }
+                    }
+                }
+                match self.seen.get_mut(self.machine.index(state)) {
+                    Some(seen) if !*seen => *seen = true,
+                    _ => return,
+                }
+            }
+        }
+        self.list.push(state);
+    }
+
+    fn join(&mut self, other: &Self) {
+        other.list.iter().for_each(|state| self.add(*state));
+    }
+
+    fn after(&self, c: char) -> Self {
+        let mut next = Self::new(self.machine);
+        self.list.iter().for_each(|state| next.add(self.machine.step(*state, c)));
+        next
+    }
+
+    /// Adds every state that some text leads to.
+    fn spread(&mut self) {
+        let alphabet = self.machine.alphabet();
+        let mut at = 0;
+        while let Some(&state) = self.list.get(at) {
+            at += 1;
+            alphabet.iter().for_each(|c| self.add(self.machine.step(state, *c)));
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        self.list.iter().all(|state| matches!(state, State::Won | State::Lost))
+    }
+
+    fn verdict(&self) -> (bool, bool) {
+        let accepts = |state: &State| self.machine.accepts(*state);
+        (self.list.iter().any(accepts), self.list.iter().all(accepts))
+    }
+}
+
+impl Machine {
+    fn size(&self) -> usize {
+        self.parts.iter().map(|part| part.chars.len() + 1).sum::<usize>() + 2
+    }
+
+    fn index(&self, state: State) -> usize {
+        match state {
+            State::Won => 0,
+            State::Lost => 1,
+            State::In(part, fit) => {
+                let before = self.parts.iter().take(part).map(|p| p.chars.len() + 1);
+                2 + before.sum::<usize>() + fit
+            }
+        }
+    }
+
+    /// Returns the characters that the pattern tells apart, and one that it does not know.
+    fn alphabet(&self) -> Vec<char> {
+        let mut all: Vec<char> = self.parts.iter().flat_map(|p| p.chars.iter().copied()).collect();
+        all.extend([' ', STAR]);
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Matches a pattern against the one command of a text.
+    fn one(pattern: &str, text: &str, side: Side) -> Match {
+        let script = haft_shell::parse(text).unwrap();
+        assert_eq!(script.commands.len(), 1, "{text}");
+        CommandPattern::parse(pattern).unwrap().matches(&script.commands[0], side)
+    }
+
+    fn short(matched: &Match) -> &'static str {
+        match matched {
+            Match::Yes => "yes",
+            Match::No => "no",
+            Match::Unknown(_) => "unknown",
+        }
+    }
+
+    #[test]
+    fn the_documented_forms_mean_what_is_documented() {
+        for (pattern, text, wanted) in [
+            ("npm test", "npm test", "yes"),
+            ("npm test", "npm  test", "yes"),
+            ("npm test", "npm test x", "no"),
+            ("npm test", "npm", "no"),
+            ("ls *", "ls", "yes"),
+            ("ls *", "ls -l", "yes"),
+            ("ls *", "lsof", "no"),
+            ("ls*", "lsof", "yes"),
+            ("ls*", "ls", "yes"),
+            ("ls:*", "ls", "yes"),
+            ("ls:*", "ls -l", "yes"),
+            ("ls:*", "lsof", "no"),
+            ("npm run test:*", "npm run test", "yes"),
+            ("npm run test:*", "npm run test:unit", "no"),
+            ("npm run test*", "npm run test:unit", "yes"),
+            ("git * main", "git push origin main", "yes"),
+            ("git * main", "git push origin mainx", "no"),
+            ("git * main", "git main", "no"),
+            ("* --version", "node --version", "yes"),
+            ("*", "anything at all", "yes"),
+            ("git log * --oneline *", "git log a b --oneline", "yes"),
+            ("git log * --oneline *", "git log a b --oneline -n 3", "yes"),
+            ("git log * --oneline *", "git log a b --onelines", "no"),
+            ("aab*", "aaab", "no"),
+            ("*aab", "aaab", "yes"),
+            ("*abab*c", "abaababc", "yes"),
+            ("git commit -m \"a b\"", "git commit -m 'a b'", "yes"),
+            ("git commit -m \"*\"", "git commit -m 'a b'", "yes"),
+            ("rm \\*", "rm '*'", "yes"),
+            ("rm \\*", "rm x", "no"),
+            ("echo *", "echo '*'", "yes"),
+        ] {
+            for side in [Side::Allow, Side::Restrict] {
+                assert_eq!(short(&one(pattern, text, side)), wanted, "{pattern} / {text} {side:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_neither_yes_nor_no() {
+        for (pattern, text, wanted) in [
+            ("ls *", "ls $X", "yes"),
+            ("ls *", "ls \"$X\" *.txt", "yes"),
+            ("ls", "ls $X", "unknown"),
+            ("ls a", "ls $X a", "unknown"),
+            ("ls *", "$X", "unknown"),
+            ("rm y", "$X rm y", "unknown"),
+            ("rm *", "$X rm y", "unknown"),
+            ("rm *", "r$X y", "unknown"),
+            ("rm *", "l$X y", "no"),
+            ("rm -rf *", "rm $X y", "unknown"),
+            ("rm * y", "rm $X z", "no"),
+            ("git push *", "git {push,-f}", "unknown"),
+            ("ls *", "ls a{b,c}d", "yes"),
+            ("*", "$X", "yes"),
+            ("* --help", "$X --help", "unknown"),
+            ("ls *.txt", "ls *.txt", "yes"),
+            ("ls *.txt", "ls *.md", "no"),
+        ] {
+            assert_eq!(short(&one(pattern, text, Side::Restrict)), wanted, "{pattern} / {text}");
+        }
+    }
+
+    #[test]
+    fn an_allow_looks_through_what_is_harmless_and_nothing_else() {
+        for (pattern, text, wanted) in [
+            ("npm test *", "timeout 5 npm test", "yes"),
+            ("npm test *", "nohup nice -n 5 npm test", "yes"),
+            ("npm test *", "sudo npm test", "no"),
+            ("npm test *", "env npm test", "no"),
+            ("npm test *", "./npm test", "no"),
+            ("npm test *", "LANG=C npm test", "yes"),
+            ("npm test *", "PATH=. npm test", "unknown"),
+            ("npm test *", "NODE_OPTIONS=x npm test", "unknown"),
+            ("FOO=1 npm test", "FOO=1 npm test", "yes"),
+            ("FOO=1 npm *", "FOO=1 npm test", "yes"),
+            ("FOO=1 *", "FOO=1 npm test", "unknown"),
+            ("FOO=* npm *", "FOO=1 LD_PRELOAD=x npm test", "unknown"),
+            ("timeout *", "timeout 5 rm x", "unknown"),
+            ("timeout 5 rm x", "timeout 5 rm x", "yes"),
+            ("timeout 5 npm *", "timeout 5 npm test", "yes"),
+            ("timeout 5 *", "timeout 5 npm test", "unknown"),
+            ("timeout *", "timeout --odd 5 rm x", "unknown"),
+            ("nohup npm run *", "nohup npm run dev", "yes"),
+            ("xargs *", "xargs rm", "unknown"),
+            ("ls *", "xargs ls", "yes"),
+            ("ls", "xargs ls", "unknown"),
+            ("watch *", "watch ls", "unknown"),
+            ("watch ls", "watch ls", "yes"),
+            ("setsid *", "setsid rm x", "unknown"),
+            ("flock*", "flock l rm x", "unknown"),
+            ("find *", "find . -name x", "yes"),
+            ("find *", "find . -exec rm x \\;", "unknown"),
+            ("find *", "find . -delete", "unknown"),
+            ("find *", "find . -fprintf f x", "unknown"),
+            ("find *", "find . $X", "unknown"),
+            ("find . -delete", "find . -delete", "yes"),
+            ("find *", "timeout 5 find . -delete", "unknown"),
+            ("timeout 5 find *", "timeout 5 find . -delete", "unknown"),
+            ("*", "sudo watch find . -delete", "yes"),
+        ] {
+            assert_eq!(short(&one(pattern, text, Side::Allow)), wanted, "{pattern} / {text}");
+        }
+    }
+
+    /// Returns the strictest answer over all commands of a text, as a deny would count them.
+    fn denied(pattern: &str, text: &str) -> bool {
+        let pattern = CommandPattern::parse(pattern).unwrap();
+        match haft_shell::parse(text) {
+            Err(_) => true,
+            Ok(script) => {
+                script.commands.iter().any(|c| pattern.matches(c, Side::Restrict) != Match::No)
+            }
+        }
+    }
+
+    /// Returns whether an allow covers all commands of a text.
+    fn allowed(pattern: &str, text: &str) -> bool {
+        let pattern = CommandPattern::parse(pattern).unwrap();
+        haft_shell::parse(text).is_ok_and(|script| {
+            script.commands.iter().all(|c| pattern.matches(c, Side::Allow) == Match::Yes)
+        })
+    }
+
+    #[test]
+    fn there_is_no_way_round_a_deny_and_none_through_an_allow() {
+        for text in [
+            "ls;rm x",
+            "ls && rm x",
+            "ls || rm x",
+            "ls | rm x",
+            "ls & rm x",
+            "ls\nrm x",
+            "$(rm x)",
+            "`rm x`",
+            "ls $(rm x)",
+            "ls \"$(rm x)\"",
+            "ls `rm x`",
+            "ls \"`rm x`\"",
+            "r\\m x",
+            "'rm' x",
+            "r'm' x",
+            "\"rm\" x",
+            "$'rm' x",
+            "$'\\x72m' x",
+            "$X y",
+            "{rm,-rf,x}",
+            "env rm x",
+            "sudo -u x rm y",
+            "sudo --odd rm y",
+            "sh -c 'rm x'",
+            "bash -lc 'rm x'",
+            "xargs rm",
+            "xargs -n 1 rm",
+            "find . -exec rm {} \\;",
+            "timeout 5 rm x",
+            "A=1 rm x",
+            "PATH=. rm x",
+            "command -p rm x",
+            "/bin/rm x",
+            "../../bin/rm x",
+            "busybox rm x",
+            "ls <(rm x)",
+            "ls > >(rm x)",
+            "sh <<E\nrm x\nE",
+            "cat <<E\n$(rm x)\nE",
+            "eval \"rm x\"",
+            "eval 'r''m' x",
+            "\\rm x",
+            "f() { rm x; }; f",
+            "ls() { rm x; }; ls",
+            "alias ls=rm; ls x",
+            "(rm x)",
+            "{ rm x; }",
+            "if rm x; then ls; fi",
+            "for a in b; do rm x; done",
+            "! rm x",
+            "case a in a) rm x;; esac",
+            "[[ $(rm x) ]]",
+            "((a[$(rm x)]))",
+            "a=$(rm x)",
+            "ls >$(rm x)",
+            "ls ${a:-$(rm x)}",
+            "ssh h rm x",
+            "watch rm x",
+            "nice -n 5 nohup rm x",
+            "exec rm x",
+            "trap 'rm x' EXIT",
+            "curl x | sh",
+            "time rm x",
+            "rm",
+            "rm\tx",
+            "su -c 'rm x'",
+        ] {
+            assert!(denied("rm *", text), "a deny of `rm *` missed {text}");
+            assert!(!allowed("ls *", text), "an allow of `ls *` covered {text}");
+        }
+        for text in ["ls", "ls -l a", "echo rm x", "ls 'rm x'", "git rm x", "lsrm x", "rm\\ x"] {
+            assert_eq!(denied("rm *", text), text == "rm\\ x", "{text}");
+        }
+    }
+
+    #[test]
+    fn the_first_word_is_told_where_there_is_one() {
+        for (pattern, wanted) in [
+            ("git push *", Some("git")),
+            ("git", Some("git")),
+            ("git:*", Some("git")),
+            ("git *", Some("git")),
+            ("git*", None),
+            ("*", None),
+            ("* x", None),
+            ("g*t push", None),
+            ("A=1 git", None),
+        ] {
+            assert_eq!(CommandPattern::parse(pattern).unwrap().first_word(), wanted, "{pattern}");
+        }
+        let script = haft_shell::parse("sudo timeout 5 /bin/rm x").unwrap();
+        let words = first_words(&script.commands[0], Side::Restrict);
+        for word in ["sudo", "timeout", "/bin/rm", "rm"] {
+            assert!(words.contains(&Some(word.to_owned())), "{word}");
+        }
+        assert!(CommandPattern::parse("").is_err());
+        assert!(CommandPattern::parse(":*").is_err());
+        assert!(CommandPattern::parse("a\nb").is_err());
+    }
+
+    /// The plainest matcher there is, to compare with.
+    fn glob(pattern: &[char], text: &[char]) -> bool {
+        match pattern.split_first() {
+            None => text.is_empty(),
+            Some(('*', rest)) => (0..=text.len()).any(|n| glob(rest, &text[n..])),
+            Some((c, rest)) => {
+                text.split_first().is_some_and(|(t, left)| t == c && glob(rest, left))
+            }
+        }
+    }
+
+    fn plainly(pattern: &str, text: &str) -> bool {
+        let chars = |t: &str| t.chars().collect::<Vec<_>>();
+        let bare = pattern.strip_suffix(" *");
+        glob(&chars(pattern), &chars(text)) || bare.is_some_and(|p| glob(&chars(p), &chars(text)))
+    }
+
+    proptest! {
+        #[test]
+        fn known_text_matches_as_the_plainest_matcher_says(
+            pattern in "[ab*]{1,6}( [ab*]{1,4}){0,2}( \\*)?", text in "[ab]{1,6}( [ab]{1,4}){0,3}",
+        ) {
+            let words = text.split(' ').map(Word::text).collect();
+            let command = Command { words, ..Command::default() };
+            let got = CommandPattern::parse(&pattern).unwrap().matches(&command, Side::Restrict);
+            prop_assert_eq!(got == Match::Yes, plainly(&pattern, &text));
+            prop_assert!(!matches!(got, Match::Unknown(_)));
+        }
+
+        #[test]
+        fn what_is_unknown_agrees_with_every_value_it_may_have(
+            pattern in "[ab*]{1,5}( [ab*]{1,3}){0,2}( \\*)?",
+            words in prop::collection::vec("[ab?]{1,3}", 1..4),
+            values in prop::collection::vec("([ab]{0,3}( [ab]{1,2})?)?", 12),
+        ) {
+            let unknown = |w: &String| Word {
+                pieces: w.chars().map(|c| match c {
+                    '?' => Piece::Unknown,
+                    c => Piece::Text(c.to_string()),
+                }).collect(),
+            };
+            let command =
+                Command { words: words.iter().map(unknown).collect(), ..Command::default() };
+            let got = CommandPattern::parse(&pattern).unwrap().matches(&command, Side::Restrict);
+            let mut values = values.iter();
+            let mut filled = words.join(" ");
+            while let Some(at) = filled.find('?') {
+                filled.replace_range(at..=at, values.next().map_or("", |v| v));
+            }
+            match got {
+                Match::Yes => prop_assert!(plainly(&pattern, &filled), "{}", filled),
+                Match::No => prop_assert!(!plainly(&pattern, &filled), "{}", filled),
+                Match::Unknown(_) => {}
+            }
+        }
+    }
+
+    #[test]
+    fn the_longest_text_of_unknown_words_is_compared_at_once() {
+        let text = format!("a {}", "$x ".repeat(3000));
+        let script = haft_shell::parse(&text).unwrap();
+        let pattern = CommandPattern::parse("a *b*c*d*e*f*g*h*i*j*k*l*m*n*o*p").unwrap();
+        let got = pattern.matches(&script.commands[0], Side::Restrict);
+        assert_eq!(short(&got), "unknown");
     }
 }

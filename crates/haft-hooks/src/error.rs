@@ -1,0 +1,46 @@
+//! The one error of this crate: a hook that cannot be set up as it is written.
+
+use std::fmt;
+
+/// Why a hook cannot be set up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    hook: String,
+    message: String,
+    hint: Option<String>,
+}
+
+impl Error {
+    pub(crate) fn new(hook: &str, message: impl Into<String>) -> Self {
+        Self { hook: hook.to_owned(), message: message.into(), hint: None }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Returns which hook it is about: its event and its place.
+    #[must_use]
+    pub fn hook(&self) -> &str {
+        &self.hook
+    }
+
+    /// Returns what could be done about it.
+    #[must_use]
+    pub fn hint_text(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "hook `{}`: {}", self.hook, self.message)?;
+        match &self.hint {
+            Some(hint) => write!(f, "\nhint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,118 @@
+//! Posts to an address as a hook: JSON there, a status and JSON back.
+//!
+//! No redirects, no proxy of the environment, a bounded body. The client blocks, so it works on a
+//! blocking thread; one that nobody waits for any more ends with its own time.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::ruling::Reply;
+
+/// So much of a body is read; a longer one is no answer.
+const MAX_BODY: u64 = 1 << 20;
+
+/// Posts the input and waits for the answer.
+pub(crate) async fn post(
+    url: &str,
+    headers: Vec<(String, String)>,
+    input: Vec<u8>,
+    limit: Duration,
+) -> Reply {
+    let url = url.to_owned();
+    let work = tokio::task::spawn_blocking(move || send(&url, &headers, &input, limit));
+    match work.await {
+        Ok(Ok((status, body))) => Reply::Status { status, body },
+        Ok(Err(why)) => Reply::None(why),
+        Err(_) => Reply::None("the request was lost".to_owned()),
+    }
+}
+
+fn send(
+    url: &str,
+    headers: &[(String, String)],
+    input: &[u8],
+    limit: Duration,
+) -> Result<(u16, String), String> {
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .timeout_global(Some(limit))
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .http_status_as_error(false)
+        .proxy(None)
+        .user_agent("haft")
+        .build()
+        .into();
+    let mut request = agent.post(url).header("Content-Type", "application/json");
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    let mut response = request.send(input).map_err(|error| format!("no answer: {error}"))?;
+    let status = response.status().as_u16();
+    let body = response.body_mut().with_config().limit(MAX_BODY).read_to_vec();
+    let body = body.map_err(|error| format!("status {status}, but no readable body: {error}"))?;
+    Ok((status, String::from_utf8_lossy(&body).into_owned()))
+}
+
+/// Writes variables into a header: `$NAME` and `${NAME}`, where the hook may name them and the host
+/// has them; every other name stands for nothing.
+pub(crate) fn filled(
+    text: &str,
+    allowed: &[String],
+    variables: &BTreeMap<String, String>,
+) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        let (braced, body) = match rest.strip_prefix('{') {
+            Some(body) => (true, body),
+            None => (false, rest),
+        };
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let end = body.find(|c| !is_part(c)).unwrap_or(body.len());
+        let name = &body[..end];
+        let after = match braced {
+            false => Some(&body[end..]),
+            true => body[end..].strip_prefix('}'),
+        };
+        match after {
+            Some(after) if !name.is_empty() => {
+                if allowed.iter().any(|own| own == name) {
+                    out.push_str(variables.get(name).map_or("", String::as_str));
+                }
+                rest = after;
+            }
+            // A dollar that names nothing is a dollar.
+            _ => out.push('$'),
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_allowed_variables_reach_a_header() {
+        let variables = BTreeMap::from([
+            ("TOKEN".to_owned(), "t0".to_owned()),
+            ("SECRET".to_owned(), "s3".to_owned()),
+        ]);
+        let allowed = ["TOKEN".to_owned(), "MISSING".to_owned()];
+        for (text, filled_in) in [
+            ("Bearer $TOKEN", "Bearer t0"),
+            ("${TOKEN}x", "t0x"),
+            ("$SECRET", ""),
+            ("${SECRET}", ""),
+            ("a$MISSING", "a"),
+            ("100$", "100$"),
+            ("$ x", "$ x"),
+            ("${TOKEN", "${TOKEN"),
+            ("$TOKENS", ""),
+        ] {
+            assert_eq!(filled(text, &allowed, &variables), filled_in, "{text}");
+        }
+    }
+}

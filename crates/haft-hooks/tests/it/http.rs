@@ -1,0 +1,129 @@
+//! Addresses as hooks: what is posted, and which answers count.
+
+use std::sync::{Arc, Mutex};
+
+use haft::{Handler, HookSpec};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+};
+
+use crate::kit::*;
+
+/// Answers every request with the same bytes, and keeps what it was sent.
+struct Server {
+    url: String,
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+async fn server(status: &'static str, headers: &'static str, body: String) -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    let requests: Arc<Mutex<Vec<String>>> = Arc::default();
+    let kept = Arc::clone(&requests);
+    tokio::task::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = Vec::new();
+            let mut piece = [0; 4096];
+            loop {
+                let n = stream.read(&mut piece).await.unwrap_or(0);
+                request.extend_from_slice(&piece[..n]);
+                let text = String::from_utf8_lossy(&request).into_owned();
+                let whole = text.split_once("\r\n\r\n").is_some_and(|(head, body)| {
+                    let length = head.to_lowercase().lines().find_map(|line| {
+                        line.strip_prefix("content-length:").and_then(|n| n.trim().parse().ok())
+                    });
+                    length.is_some_and(|length: usize| body.len() >= length)
+                });
+                if n == 0 || whole {
+                    kept.lock().unwrap().push(text);
+                    break;
+                }
+            }
+            let head = format!(
+                "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n{headers}\r\n",
+                body.len()
+            );
+            let _ = stream.write_all(head.as_bytes()).await;
+            let _ = stream.write_all(body.as_bytes()).await;
+            let _ = stream.shutdown().await;
+        }
+    });
+    Server { url, requests }
+}
+
+fn hook(url: &str, fails_closed: bool) -> HookSpec {
+    let handler = Handler::Http {
+        url: url.to_owned(),
+        headers: vec![
+            ("Authorization".to_owned(), "Bearer $API_KEY".to_owned()),
+            ("X-Path".to_owned(), "<$PATH>".to_owned()),
+        ],
+        allowed_variables: vec!["API_KEY".to_owned()],
+    };
+    let mut spec = within(closed("PreToolUse", handler), 5_000);
+    spec.fails_closed = fails_closed;
+    spec
+}
+
+#[tokio::test]
+async fn the_call_is_posted_and_the_answer_decides() {
+    let folder = Folder::new();
+    let body = json!({"hookSpecificOutput": {
+        "hookEventName": "PreToolUse",
+        "updatedInput": {"x": "posted"},
+    }});
+    let server = server("200 OK", "Content-Type: application/json\r\n", body.to_string()).await;
+    let seen = call(&folder, &[hook(&server.url, true)], "shell", json!({"x": "a"})).await;
+    assert_eq!(seen.text(), "posted");
+    let request = server.requests.lock().unwrap().remove(0);
+    let (head, body) = request.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("POST /hook HTTP/1.1"), "{head}");
+    let head = head.to_lowercase();
+    assert!(head.contains("content-type: application/json"), "{head}");
+    assert!(head.contains("authorization: bearer hunter2"), "{head}");
+    assert!(head.contains("x-path: <>"), "a variable it may not name is nothing: {head}");
+    let told: Value = serde_json::from_str(body).unwrap();
+    assert_eq!(told["tool_name"], "Bash");
+    assert_eq!(told["tool_input"], json!({"x": "a"}));
+}
+
+#[tokio::test]
+async fn only_json_with_a_good_status_counts() {
+    let folder = Folder::new();
+    let deny = || json!({"decision": "block", "reason": "no"}).to_string();
+    let denies = server("200 OK", "", deny()).await;
+    let seen = call(&folder, &[hook(&denies.url, false)], "shell", json!({"x": "a"})).await;
+    assert_eq!(seen.text(), "denied: no");
+    let cases: Vec<(&str, String)> = vec![
+        ("500 Oops", deny()),
+        ("403 Forbidden", deny()),
+        ("302 Found", deny()),
+        ("200 OK", "fine".to_owned()),
+        ("200 OK", format!("{{\"a\": \"{}\"}}", "x".repeat(2 << 20))),
+    ];
+    for (status, body) in cases {
+        let elsewhere = "Location: http://127.0.0.1:1/\r\n";
+        let server = server(status, elsewhere, body).await;
+        let seen = call(&folder, &[hook(&server.url, false)], "shell", json!({"x": "a"})).await;
+        assert_eq!((seen.code(), seen.open.len()), (None, 1), "{status}: {:?}", seen.open);
+        let seen = call(&folder, &[hook(&server.url, true)], "shell", json!({"x": "a"})).await;
+        assert_eq!(seen.code(), Some("hook_failed"), "{status}");
+        assert_eq!(server.requests.lock().unwrap().len(), 2, "{status} is not followed");
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_is_silent_or_absent_is_a_problem() {
+    let folder = Folder::new();
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", silent.local_addr().unwrap());
+    let spec = within(hook(&url, true), 300);
+    let seen = call(&folder, &[spec], "shell", json!({"x": "a"})).await;
+    assert_eq!(seen.code(), Some("hook_failed"));
+    let absent = call(&folder, &[hook("http://127.0.0.1:1/", false)], "shell", json!({})).await;
+    assert_eq!((absent.code(), absent.open.len()), (None, 1));
+    let odd = call(&folder, &[hook("not an address", true)], "shell", json!({})).await;
+    assert_eq!(odd.code(), Some("hook_failed"));
+}

@@ -1,0 +1,94 @@
+//! What a run may use: calls, time, bytes, tokens, money, turns, depth.
+//!
+//! Reserved in call order when a batch starts, released when unused, inherited by sub-runs. So
+//! nothing can be overshot, however many calls run at once. The limits are plain data here; the
+//! counting is in `ledger`.
+
+mod ledger;
+
+use std::{collections::BTreeMap, time::Duration};
+
+pub(crate) use self::ledger::{Held, Ledger, too_deep};
+
+/// What a run may use. Nothing said means no limit; what is used up lets no more call run.
+///
+/// ```
+/// use haft::Budget;
+///
+/// let mut budget = Budget::default();
+/// budget.calls = Some(10);
+/// budget.calls_of.insert("mail_send".to_owned(), 1);
+/// assert_eq!(budget.clone().smaller(Budget::default()), budget);
+/// ```
+#[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
+pub struct Budget {
+    /// Calls of tools whose body runs, nested ones too, however they end.
+    pub calls: Option<u64>,
+    /// Calls of each tool, by name.
+    pub calls_of: BTreeMap<String, u64>,
+    /// Time on the wall, from the start of the run.
+    pub wall: Option<Duration>,
+    /// Bytes of results that the model is shown. What a nested call answers is not, and the words
+    /// of a failure have their own bound.
+    pub bytes: Option<u64>,
+    /// Tokens of the model.
+    pub tokens: Option<u64>,
+    /// Money, in millionths of the currency unit.
+    pub micros: Option<u64>,
+    /// What one call of a tool costs, in millionths, by name.
+    pub price_of: BTreeMap<String, u64>,
+    /// Turns, those of sub-runs too.
+    pub cycles: Option<u32>,
+    /// Levels of nesting below the run; [`Config::max_depth`](crate::Config::max_depth) holds as well.
+    pub depth: Option<u32>,
+    /// From which share on people are warned, in hundredths; 80 when nothing is said.
+    pub warn_at: Option<u8>,
+}
+
+impl Budget {
+    /// Returns the budget that keeps within both: the smaller of each limit, the higher of each
+    /// price, the earlier warning.
+    #[must_use]
+    pub fn smaller(mut self, other: Self) -> Self {
+        for (tool, limit) in other.calls_of {
+            let own = self.calls_of.entry(tool).or_insert(limit);
+            *own = (*own).min(limit);
+        }
+        for (tool, price) in other.price_of {
+            let own = self.price_of.entry(tool).or_insert(price);
+            *own = (*own).max(price);
+        }
+        Self {
+            calls: least(self.calls, other.calls),
+            calls_of: self.calls_of,
+            wall: least(self.wall, other.wall),
+            bytes: least(self.bytes, other.bytes),
+            tokens: least(self.tokens, other.tokens),
+            micros: least(self.micros, other.micros),
+            price_of: self.price_of,
+            cycles: least(self.cycles, other.cycles),
+            depth: least(self.depth, other.depth),
+            warn_at: least(self.warn_at, other.warn_at),
+        }
+    }
+
+    /// Returns whether there is something to count. Depth is not counted: a call knows its own.
+    fn counts(&self) -> bool {
+        self.calls.is_some()
+            || !self.calls_of.is_empty()
+            || self.wall.is_some()
+            || self.bytes.is_some()
+            || self.tokens.is_some()
+            || self.micros.is_some()
+            || self.cycles.is_some()
+    }
+}
+
+/// Returns the smaller of two limits, where nothing said is no limit.
+fn least<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (one, None) | (None, one) => one,
+    }
+}

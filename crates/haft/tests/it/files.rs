@@ -1,0 +1,720 @@
+//! What people wrote in files, from text to rules, hooks, budget and notes.
+
+use std::{fmt::Write, path::Path, time::Duration};
+
+use haft::{Config, Decision, File, Form, Handler, Layer, Mode, Setup, Where};
+
+fn file(layer: Layer, form: Form, path: &str, text: &str) -> File {
+    let anchor = match layer {
+        Layer::Local | Layer::Project => "/work",
+        _ => "/me/.claude",
+    };
+    File { layer, form, path: path.into(), anchor: anchor.into(), text: text.to_owned() }
+}
+
+fn project(text: &str) -> File {
+    file(Layer::Project, Form::Toml, "haft.toml", text)
+}
+
+fn user(text: &str) -> File {
+    file(Layer::User, Form::Toml, "config.toml", text)
+}
+
+fn settings(layer: Layer, text: &str) -> File {
+    file(layer, Form::Settings, "settings.json", text)
+}
+
+fn place(trusted: bool) -> Where {
+    Where { home: Some("/me".into()), trusted, keep: Some("/work/haft.local.toml".into()) }
+}
+
+fn trusted(files: &[File]) -> Setup {
+    Setup::read(files, &place(true)).unwrap()
+}
+
+fn untrusted(files: &[File]) -> Setup {
+    Setup::read(files, &place(false)).unwrap()
+}
+
+fn mistakes(files: &[File]) -> String {
+    Setup::read(files, &place(true)).unwrap_err().to_string()
+}
+
+/// Says everything of a setup in a few lines.
+fn shown(setup: &Setup) -> String {
+    let mut out = format!("mode {:?}\n", setup.ground.mode);
+    for root in &setup.ground.roots {
+        writeln!(out, "root {}", root.display()).unwrap();
+    }
+    for rule in &setup.rules {
+        let decision = rule.decision.as_str();
+        writeln!(out, "{decision} {} at {}", rule.matches[0], rule.place).unwrap();
+    }
+    for hook in &setup.hooks {
+        let about = hook.matcher.as_deref().unwrap_or("*");
+        let only_if = hook.only_if.as_ref().map(|c| format!(" if {c}")).unwrap_or_default();
+        let calls = match &hook.handler {
+            Handler::Command { command, args: None } => format!("shell {command:?}"),
+            Handler::Command { command, args: Some(args) } => {
+                format!("program {command:?} {args:?}")
+            }
+            Handler::Http { url, headers, allowed_variables } => {
+                format!("post {url} {headers:?} {allowed_variables:?}")
+            }
+            Handler::Other(value) => format!("other {}", value["type"]),
+            other => format!("{other:?}"),
+        };
+        let fails = if hook.fails_closed { "closed" } else { "open" };
+        let time = hook.timeout;
+        writeln!(
+            out,
+            "{} {about}{only_if}: {calls}, {time:?}, fails {fails} at {}",
+            hook.event, hook.place
+        )
+        .unwrap();
+    }
+    for note in &setup.notes {
+        writeln!(out, "note {}: {}", note.place, note.message).unwrap();
+    }
+    out
+}
+
+#[test]
+fn documented_permissions_are_read_with_their_lines() {
+    let text = include_str!("settings/permissions.json");
+    let setup = trusted(&[settings(Layer::Project, text)]);
+    insta::assert_snapshot!(shown(&setup), @r"
+    mode Default
+    root /shared
+    allow Bash(npm run *) at settings.json:3
+    allow Read(./docs/**) at settings.json:3
+    allow mcp__github__get_* at settings.json:3
+    ask Bash(git push *) at settings.json:4
+    deny Read(./.env) at settings.json:5
+    deny WebFetch(domain:*.internal) at settings.json:5
+    ");
+    assert!(!setup.may_bypass);
+    assert_eq!((setup.rules[1].place.line, setup.rules[1].place.column), (3, 34));
+}
+
+#[test]
+fn a_documented_hook_is_read_and_says_that_it_fails_open() {
+    let setup = trusted(&[settings(Layer::Project, include_str!("settings/hooks.json"))]);
+    insta::assert_snapshot!(shown(&setup), @r#"
+    mode Default
+    PreToolUse Bash|Edit if Bash(rm *): shell "./guard.sh", 30s, fails open at settings.json:3
+    note settings.json:3: 1 hook of this file FAIL OPEN, as documented there: when one cannot answer, the call goes on; `[hooks] mode = "guard"` in haft.toml makes them refuse instead
+    "#);
+}
+
+#[test]
+fn every_kind_of_handler_is_read_or_noted() {
+    let setup = trusted(&[settings(Layer::Project, include_str!("settings/handlers.json"))]);
+    insta::assert_snapshot!(shown(&setup), @r#"
+    mode Default
+    PreToolUse *: program "/bin/check" ["--fast", "a b"], 600s, fails open at settings.json:5
+    PreToolUse *: post https://hooks.example.org/check [("Authorization", "Bearer $TOKEN")] ["TOKEN"], 600s, fails open at settings.json:6
+    PreToolUse *: other "mcp_tool", 600s, fails open at settings.json:8
+    PreToolUse *: other "prompt", 30s, fails open at settings.json:9
+    PreToolUse *: other "agent", 5s, fails open at settings.json:10
+    PreToolUse *: shell "log", 600s, fails open at settings.json:11
+    PreToolUse *: other "command", 600s, fails open at settings.json:12
+    PostToolUse mcp__memory__.*: shell "./after.sh", 600s, fails open at settings.json:16
+    note settings.json:8: handlers of type `mcp_tool` are not run here; `command` and `http` are
+    note settings.json:9: handlers of type `prompt` are not run here; `command` and `http` are
+    note settings.json:10: handlers of type `agent` are not run here; `command` and `http` are
+    note settings.json:11: `async` handlers are waited for here
+    note settings.json:12: only `bash` is started here; this handler is not run
+    note settings.json:21: a hook of `SessionStart` with `if` is never called: it is about no tool
+    note settings.json:18: hooks of events that are not called here: `UserPromptSubmit`, `PreCompact`
+    note settings.json:20: hooks of events that nobody knows: `PreToolUsed`
+    note settings.json:5: 8 hooks of this file FAIL OPEN, as documented there: when one cannot answer, the call goes on; `[hooks] mode = "guard"` in haft.toml makes them refuse instead
+    "#);
+}
+
+#[test]
+fn rules_that_count_for_nothing_there_count_for_nothing_here_and_are_noted() {
+    let setup = trusted(&[settings(Layer::Project, include_str!("settings/inert.json"))]);
+    insta::assert_snapshot!(shown(&setup), @r"
+    mode Default
+    allow mcp__git__* at settings.json:13
+    allow Bash(npm:*) at settings.json:15
+    allow WebFetch(domain:x.org) at settings.json:16
+    deny Write at settings.json:21
+    deny mcp__* at settings.json:22
+    deny Fetch(method:POST) at settings.json:23
+    note settings.json:6: mode `auto` lets a classifier answer; here it is judged as `default`, and what no rule speaks of is asked
+    note settings.json:9: `Write(./a/**)` counts for nothing: paths are judged by `Read(…)` and `Edit(…)` alone; write `Edit(./a/**)`
+    note settings.json:10: `mcp__*` counts for nothing: an allow may have `*` in the name of a tool only after `mcp__<server>__`
+    note settings.json:11: `*` counts for nothing: an allow may have `*` in the name of a tool only after `mcp__<server>__`
+    note settings.json:12: `mcp__git*__get` counts for nothing: an allow may have `*` in the name of a tool only after `mcp__<server>__`
+    note settings.json:14: `Fetch(method:GET)` counts for nothing: `Tool(parameter:value)` can deny or ask, but not allow
+    note settings.json:19: `NotebookEdit(n.ipynb)` counts for nothing: paths are judged by `Read(…)` and `Edit(…)` alone; write `Edit(n.ipynb)`
+    note settings.json:20: `Glob(**)` counts for nothing: paths are judged by `Read(…)` and `Edit(…)` alone; write `Read(**)`
+    note settings.json:7: not read here, and without effect: `permissions.skipDangerousModePermissionPrompt`
+    note settings.json:4: not read here, and without effect: `disableAllHooks`
+    ");
+}
+
+#[test]
+fn every_documented_mode_is_honoured_or_reported() {
+    for (word, mode, notes) in [
+        ("default", Mode::Default, 0),
+        ("manual", Mode::Default, 0),
+        ("acceptEdits", Mode::AcceptEdits, 0),
+        ("plan", Mode::Plan, 0),
+        ("dontAsk", Mode::DontAsk, 0),
+        ("auto", Mode::Default, 1),
+        ("bypassPermissions", Mode::BypassPermissions, 1),
+        ("yolo", Mode::Default, 1),
+    ] {
+        let text = format!("{{\"permissions\": {{\"defaultMode\": \"{word}\"}}}}");
+        let setup = trusted(&[settings(Layer::Project, &text)]);
+        assert_eq!((setup.ground.mode, setup.notes.len()), (mode, notes), "{word}");
+    }
+}
+
+#[test]
+fn an_organisation_can_keep_allows_and_hooks_to_itself() {
+    let managed = settings(Layer::Managed, include_str!("settings/managed.json"));
+    let setup = trusted(&[
+        settings(Layer::User, include_str!("settings/permissions.json")),
+        settings(Layer::Project, include_str!("settings/hooks.json")),
+        managed,
+    ]);
+    let shown = shown(&setup);
+    assert!(shown.contains("allow Bash(make *)"), "{shown}");
+    assert!(!shown.contains("allow Bash(npm run *)"), "{shown}");
+    assert!(shown.contains("deny Read(./.env)"), "{shown}");
+    assert!(shown.contains("3 allow rules without effect"), "{shown}");
+    assert!(shown.contains("1 hook without effect"), "{shown}");
+    assert_eq!(setup.hooks.len(), 1);
+    assert_eq!(setup.hooks[0].layer, Layer::Managed);
+}
+
+#[test]
+fn settings_that_cannot_be_read_are_refused_and_never_half_read() {
+    for (text, says) in [
+        ("{", "settings.json:1:2: this is no JSON"),
+        ("[]", "settings.json:1:1: the file must be a table, got a list"),
+        ("{\"permissions\": {\"deny\": \"Bash\"}}", "`permissions.deny` must be a list"),
+        (
+            "{\"permissions\": {\"deny\": [7]}}",
+            "settings.json:1:27: a rule of `permissions.deny` must be a text",
+        ),
+        ("{\"permissions\": {\"defaultMode\": 1}}", "`defaultMode` must be a text"),
+        ("{\"hooks\": {\"PreToolUse\": [{}]}}", "a hook without `hooks`"),
+        ("{\"hooks\": {\"PreToolUse\": [{\"hooks\": [{}]}]}}", "a handler without `type`"),
+        (
+            "{\"hooks\": {\"PreToolUse\": [{\"hooks\": [{\"type\": \"command\"}]}]}}",
+            "without `command`",
+        ),
+        (
+            "{\"hooks\": {\"PreToolUse\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"x\", \"timeout\": -1}]}]}}",
+            "`timeout` must be a number of seconds",
+        ),
+    ] {
+        let said = mistakes(&[settings(Layer::User, text)]);
+        assert!(said.contains(says), "{text}\n{said}");
+    }
+}
+
+#[test]
+fn a_file_of_ours_says_everything_there_is_to_say() {
+    let text = r#"
+[defaults]
+mode = "acceptEdits"
+timeout = "90s"
+deadline = "5m"
+approval_timeout = "1h"
+judge_timeout = "10s"
+max_result = 50_000
+concurrency = 4
+
+[workspace]
+roots = ["../shared", "~/notes", "/srv/data/."]
+
+[[rule]]
+id = "pushes"
+match = ["Bash(git push *)", "Bash(git tag *)"]
+decision = "ask"
+except = "Bash(git push origin wip/*)"
+reason = "shared branches"
+priority = 7
+subject = "tool_call"
+test.ask = ["git push origin main"]
+test.skip = ["git push origin wip/x", { tool = "shell", args = { command = "ls" } }]
+
+[[rule]]
+match = "mail_send"
+decision = "need_input"
+input = "recipient"
+
+[[rule]]
+match = "search"
+decision = "allow"
+when = "tainted"
+rewrite = { limit = 10, deep = { a = [1, 2.5, true] } }
+enabled = false
+
+[budget]
+calls = 50
+calls_of.search = 5
+wall = "10m"
+bytes = 1_000
+tokens = 2_000
+money = "0.50"
+cost.search = 0.01
+cycles = 9
+depth = 2
+warn_at = 0.8
+
+[tool.upload]
+args = { file = "read_path", to = "url", log = "write_path", then = "command" }
+
+[[hooks.PreToolUse]]
+matcher = "Bash"
+if = "Bash(rm *)"
+command = "./guard.sh"
+timeout = "5s"
+
+[[hooks.PostToolUse]]
+args = ["/bin/log", "x y"]
+on_error = "open"
+
+[[hooks.PreToolUse]]
+url = "https://hooks.example.org"
+headers = { Authorization = "Bearer $TOKEN" }
+variables = ["TOKEN"]
+"#;
+    let setup = trusted(&[project(text)]);
+    insta::assert_snapshot!(shown(&setup), @r#"
+    mode AcceptEdits
+    root /shared
+    root /me/notes
+    root /srv/data
+    ask Bash(git push *) at haft.toml:16
+    need_input mail_send at haft.toml:26
+    allow search at haft.toml:31
+    PreToolUse Bash if Bash(rm *): shell "./guard.sh", 5s, fails closed at haft.toml:52
+    PreToolUse *: post https://hooks.example.org [("Authorization", "Bearer $TOKEN")] ["TOKEN"], 30s, fails closed at haft.toml:62
+    PostToolUse *: program "/bin/log" ["x y"], 30s, fails open at haft.toml:58
+    "#);
+    let [pushes, mail, search] = &*setup.rules else { panic!() };
+    assert_eq!(pushes.id.as_deref(), Some("pushes"));
+    assert_eq!(pushes.reason.as_deref(), Some("shared branches"));
+    assert_eq!((pushes.priority, pushes.subject), (7, haft::Subject::ToolCall));
+    assert_eq!((pushes.matches.len(), pushes.except.len()), (2, 1));
+    let examples: Vec<_> =
+        pushes.examples.iter().map(|e| (e.applies, e.call.to_string(), e.place.line)).collect();
+    assert_eq!(
+        examples,
+        [
+            (true, "\"git push origin main\"".to_owned(), 22),
+            (false, "\"git push origin wip/x\"".to_owned(), 23),
+            (false, r#"{"tool":"shell","args":{"command":"ls"}}"#.to_owned(), 23),
+        ]
+    );
+    assert_eq!(mail.decision, Decision::NeedInput("recipient".to_owned()));
+    assert!(search.even_tainted && !search.enabled && !mail.even_tainted && mail.enabled);
+    assert_eq!(search.rewrite["deep"]["a"][1], 2.5);
+    let budget = &setup.budget;
+    assert_eq!((budget.calls, budget.calls_of["search"]), (Some(50), 5));
+    assert_eq!((budget.micros, budget.price_of["search"]), (Some(500_000), 10_000));
+    assert_eq!((budget.bytes, budget.tokens), (Some(1_000), Some(2_000)));
+    assert_eq!((budget.cycles, budget.depth, budget.warn_at), (Some(9), Some(2), Some(80)));
+    assert_eq!(budget.wall, Some(Duration::from_secs(600)));
+    assert_eq!(setup.ground.about["upload"]["to"], haft::About::Url);
+    assert_eq!(setup.ground.about["upload"].len(), 4);
+    let config = setup.limits.apply(Config::default());
+    assert_eq!(
+        (config.timeout, config.deadline),
+        (Duration::from_secs(90), Duration::from_secs(300))
+    );
+    assert_eq!((config.max_result, config.max_concurrency), (50_000, 4));
+    assert_eq!(config.judge_timeout, Duration::from_secs(10));
+    assert_eq!(config.approval_timeout, Duration::from_secs(3_600));
+    assert_eq!(config.grace, Config::default().grace);
+    assert_eq!(setup.ground.keep.as_deref(), Some(Path::new("/work/haft.local.toml")));
+}
+
+#[test]
+fn an_unknown_key_is_refused_wherever_it_stands() {
+    for (text, line, column, key, near) in [
+        ("defautls = 1\n", 1, 1, "defautls", "defaults"),
+        ("[defaults]\nmdoe = \"plan\"\n", 2, 1, "mdoe", "mode"),
+        ("[workspace]\n  root = []\n", 2, 3, "root", "roots"),
+        ("[[rule]]\nmatch = \"x\"\ndecision = \"ask\"\nexpect = \"y\"\n", 4, 1, "expect", "except"),
+        ("[[rule]]\nmatch = \"x\"\ndecision = \"ask\"\ntest.aks = []\n", 4, 6, "aks", "ask"),
+        (
+            "[[rule]]\nmatch = \"x\"\ndecision = \"ask\"\ntest.ask = [{ toool = \"x\" }]\n",
+            4,
+            15,
+            "toool",
+            "tool",
+        ),
+        ("[budget]\ncall = 1\n", 2, 1, "call", "calls"),
+        ("[tool.x]\narg = {}\n", 2, 1, "arg", "args"),
+        ("[hooks]\nmodes = \"guard\"\n", 2, 1, "modes", "mode"),
+        ("[[hooks.PreToolUs]]\ncommand = \"x\"\n", 1, 9, "PreToolUs", "PreToolUse"),
+        ("[[hooks.PreToolUse]]\ncommand = \"x\"\ntimout = \"5s\"\n", 3, 1, "timout", "timeout"),
+    ] {
+        let said = mistakes(&[project(text)]);
+        let start = format!("haft.toml:{line}:{column}: unknown key `{key}` in ");
+        assert!(said.contains(&start), "{text}\n{said}");
+        assert!(said.contains(&format!("hint: did you mean `{near}`? Known are `")), "{said}");
+    }
+}
+
+#[test]
+fn a_value_of_the_wrong_kind_is_refused_with_the_right_one() {
+    let rule = |line: &str| format!("[[rule]]\nmatch = \"x\"\ndecision = \"allow\"\n{line}\n");
+    for (text, says) in [
+        ("rule = 1".to_owned(), "must be a list, got the number 1"),
+        ("rule = [1]".to_owned(), "a rule must be a table, got the number 1"),
+        ("[defaults]\nmode = \"plna\"".to_owned(), "did you mean `plan`?"),
+        (
+            "[defaults]\ntimeout = 5".to_owned(),
+            "`timeout` must be a time in quotes, got the number 5",
+        ),
+        ("[defaults]\ntimeout = \"soon\"".to_owned(), "`timeout` must be a time, got \"soon\""),
+        (
+            "[defaults]\nconcurrency = 0".to_owned(),
+            "`concurrency` must be a whole number from 1 on",
+        ),
+        ("[defaults]\nconcurrency = 1979-05-27".to_owned(), "got a date"),
+        ("[workspace]\nroots = [1]".to_owned(), "`roots` must be a text, got the number 1"),
+        ("[[rule]]\nmatch = \"x\"".to_owned(), "a rule without `decision`"),
+        ("[[rule]]\ndecision = \"deny\"".to_owned(), "a rule without `match`"),
+        ("[[rule]]\nmatch = []\ndecision = \"deny\"".to_owned(), "`match` is an empty list"),
+        ("[[rule]]\nmatch = \"x\"\ndecision = \"block\"".to_owned(), "`decision` must be one of"),
+        (
+            "[[rule]]\nmatch = \"x\"\ndecision = \"need_input\"".to_owned(),
+            "`need_input` without `input`",
+        ),
+        (rule("input = \"a\""), "`input` in a rule that decides `allow`"),
+        (rule("priority = 9999999999"), "`priority` must be a whole number"),
+        (rule("enabled = \"yes\""), "`enabled` must be true or false, got \"yes\""),
+        (rule("subject = \"model\""), "`subject` must be one of `any`"),
+        (rule("when = \"wet\""), "`when` must be one of `tainted`"),
+        (rule("reason = \"a\\u001bb\""), "without control characters"),
+        (rule("rewrite = 1"), "`rewrite` must be a table"),
+        (rule("rewrite = { at = 1979-05-27 }"), "an argument must be something JSON can say"),
+        (rule("test.deny = [\"x\"]"), "`test.deny` in a rule that decides `allow`"),
+        (rule("test.allow = \"x\""), "`test.allow` must be a list"),
+        (rule("test.allow = [{}]"), "an example without `tool`"),
+        (
+            "[[rule]]\nmatch = \"x\"\ndecision = \"ask\"\nwhen = \"tainted\"".to_owned(),
+            "is for a rule that allows",
+        ),
+        (
+            "[[rule]]\nmatch = \"x\"\ndecision = \"deny\"\nrewrite = {}".to_owned(),
+            "`rewrite` in a rule that decides `deny`",
+        ),
+        ("[budget]\ncalls = -1".to_owned(), "`calls` must be a whole number from 0 on"),
+        ("[budget]\nmoney = \"1.1234567\"".to_owned(), "`money` must be an amount of money"),
+        ("[budget]\nmoney = -0.5".to_owned(), "`money` must be an amount of money"),
+        ("[budget]\nwarn_at = 80".to_owned(), "`warn_at` must be a share above 0 and up to 1"),
+        (
+            "[tool.x]\nargs = { a = \"path\" }".to_owned(),
+            "what the argument `a` is about must be one of",
+        ),
+        ("[[hooks.PreToolUse]]\nmatcher = \"x\"".to_owned(), "a hook must say one thing to call"),
+        (
+            "[[hooks.PreToolUse]]\ncommand = \"x\"\nurl = \"https://x\"".to_owned(),
+            "a hook must say one thing to call",
+        ),
+        ("[[hooks.PreToolUse]]\nurl = \"x\"".to_owned(), "`x` is no address"),
+        (
+            "[[hooks.PreToolUse]]\ncommand = \"x\"\nheaders = {}".to_owned(),
+            "`headers` in a hook without `url`",
+        ),
+        (
+            "[[hooks.SessionStart]]\ncommand = \"x\"\nif = \"Bash\"".to_owned(),
+            "which is not about one tool",
+        ),
+    ] {
+        let said = mistakes(&[project(&text)]);
+        assert!(said.contains(says), "{text}\n{said}");
+        assert!(said.contains("haft.toml:"), "{said}");
+    }
+}
+
+#[test]
+fn all_mistakes_of_all_files_are_told_at_once() {
+    let said = mistakes(&[
+        project(
+            "[defaults]\nmode = \"plna\"\ntimeot = \"5s\"\n\n[[rule]]\nmatch = \"x\"\ndecision = \"ask\"\ntest.allow = [\"x\"]\n",
+        ),
+        user("[budget\ncalls = 1\n"),
+        settings(Layer::User, "{\"permissions\": 1}"),
+    ]);
+    insta::assert_snapshot!(said, @r#"
+    haft.toml:3:1: unknown key `timeot` in `[defaults]`
+    hint: did you mean `timeout`? Known are `mode`, `disable_bypass`, `timeout`, `deadline`, `approval_timeout`, `judge_timeout`, `max_result`, `concurrency`
+    haft.toml:2:8: `mode` must be one of `default`, `acceptEdits`, `plan`, `dontAsk`, `bypassPermissions`, got "plna"
+    hint: did you mean `plan`?
+    haft.toml:8:6: `test.allow` in a rule that decides `ask`
+    hint: calls it decides about go to `test.ask`, calls it leaves alone to `test.skip`
+    config.toml:1:8: this is no TOML: unclosed table, expected `]`
+    settings.json:1:17: `permissions` must be a table, got the number 1
+    hint: write its keys as `key = value`
+    "#);
+}
+
+#[test]
+fn every_break_of_a_broken_file_is_told() {
+    let said = mistakes(&[project(
+        "a = = 1\n[defaults]\nmode = \"x\ntimeout = \"5s\"\ntimeout = \"6s\"\n",
+    )]);
+    for line in ["haft.toml:1:", "haft.toml:3:", "haft.toml:5:"] {
+        assert!(said.contains(line), "{said}");
+    }
+    assert!(!said.contains("unknown key"), "what is half read is not judged: {said}");
+}
+
+#[test]
+fn mistakes_beyond_measure_are_counted() {
+    let text: String = (0..500).map(|n| format!("k{n} = 1\n")).collect();
+    let said = mistakes(&[project(&text)]);
+    assert!(said.ends_with("and 400 more"), "{said}");
+}
+
+#[test]
+fn long_line_ends_and_a_byte_order_mark_change_nothing() {
+    let text = "\u{feff}[[rule]]\r\nmatch = \"Bash(a)\"\r\ndecision = \"deny\"\r\n";
+    let setup = trusted(&[project(text)]);
+    assert_eq!(setup.rules[0].place.to_string(), "haft.toml:2");
+    let said = mistakes(&[project("[defaults]\r\nmode = 1\r\nx = 2\r\n")]);
+    assert!(said.contains("haft.toml:2:8:") && said.contains("haft.toml:3:1:"), "{said}");
+    let json = "\u{feff}{\r\n\"permissions\": {\"deny\": [\r\n\"Bash(a)\"]}}";
+    assert_eq!(
+        trusted(&[settings(Layer::User, json)]).rules[0].place.to_string(),
+        "settings.json:3"
+    );
+}
+
+#[test]
+fn files_too_long_too_deep_or_with_too_many_rules_are_refused() {
+    let said = mistakes(&[project(&" ".repeat((1 << 20) + 1))]);
+    assert!(said.contains("bytes; a file of rules has at most 1048576"), "{said}");
+    let said = mistakes(&[project(&format!("a = {}1{}", "[".repeat(9_999), "]".repeat(9_999)))]);
+    assert!(said.contains("this is no TOML"), "{said}");
+    let dotted = format!("{}a = 1", "a.".repeat(200_000));
+    assert!(mistakes(&[project(&dotted)]).contains("haft.toml:1:"));
+    let rules = format!("rule = [{}]", "{},".repeat(20_001));
+    assert!(mistakes(&[project(&rules)]).contains("at most 20000 are read"));
+}
+
+#[test]
+fn twenty_thousand_rules_load_in_reasonable_time() {
+    let rule = |n| format!("[[rule]]\nmatch=\"Bash(c{n})\"\ndecision=\"deny\"\n");
+    let text: String = (0..20_000).map(rule).collect();
+    assert!(text.len() < 1 << 20);
+    let mut one_line = "{\"permissions\": {\"deny\": [".to_owned();
+    for n in 0..20_000 {
+        write!(one_line, "\"Bash(c{n})\",").unwrap();
+    }
+    one_line.push_str("]}}");
+    // tokio's clock, because this is about real time and the crate reads no other.
+    let start = tokio::time::Instant::now();
+    let setup = trusted(&[project(&text), settings(Layer::User, &one_line)]);
+    assert_eq!(setup.rules.len(), 40_000);
+    assert_eq!(setup.rules[39_999].place.line, 1);
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+}
+
+const GREEDY: &str = r#"
+[defaults]
+mode = "bypassPermissions"
+timeout = "9h"
+judge_timeout = "1ms"
+
+[workspace]
+roots = ["/"]
+
+[[rule]]
+match = "Bash"
+decision = "allow"
+
+[[rule]]
+match = "Read"
+decision = "allow"
+
+[[rule]]
+match = "Bash(curl *)"
+decision = "ask"
+rewrite = { command = "true" }
+
+[[rule]]
+match = "Read(./.env)"
+decision = "deny"
+
+[[rule]]
+match = "mail_send"
+decision = "need_input"
+input = "to"
+
+[budget]
+calls = 10
+
+[tool.x]
+args = { file = "url" }
+
+[[hooks.PreToolUse]]
+command = "./evil.sh"
+"#;
+
+#[test]
+fn a_folder_that_nobody_trusts_may_deny_and_ask_and_loosen_nothing() {
+    let setup = untrusted(&[project(GREEDY)]);
+    insta::assert_snapshot!(shown(&setup), @r"
+    mode Default
+    ask Bash(curl *) at haft.toml:19
+    deny Read(./.env) at haft.toml:24
+    need_input mail_send at haft.toml:28
+    note haft.toml:11: 2 allow rules of this folder do not count until the folder is trusted; to trust it, run `haft trust`
+    note haft.toml:19: 1 rewrite of arguments of this folder does not count until the folder is trusted; to trust it, run `haft trust`
+    note haft.toml:38: 1 hook of this folder does not count until the folder is trusted; to trust it, run `haft trust`
+    note haft.toml:8: 1 folder of the workspace of this folder does not count until the folder is trusted; to trust it, run `haft trust`
+    note haft.toml:35: 1 statement about an argument of this folder does not count until the folder is trusted; to trust it, run `haft trust`
+    note haft.toml:2: 2 limits of this folder do not count until the folder is trusted; to trust it, run `haft trust`
+    note haft.toml:3: mode `bypassPermissions` of this folder does not count until the folder is trusted; to trust it, run `haft trust`
+    ");
+    assert!(setup.rules.iter().all(|rule| rule.rewrite.is_empty()));
+    assert!(setup.ground.about.is_empty());
+    assert_eq!(setup.limits, haft::Limits::default());
+    assert_eq!(setup.budget.calls, Some(10));
+    assert_eq!(setup.ground.keep, None);
+    let setup = trusted(&[project(GREEDY)]);
+    assert_eq!((setup.rules.len(), setup.hooks.len()), (5, 1));
+    assert_eq!(setup.ground.mode, Mode::BypassPermissions);
+}
+
+#[test]
+fn settings_of_a_folder_that_nobody_trusts_are_held_the_same() {
+    for layer in [Layer::Local, Layer::Project] {
+        let setup = untrusted(&[
+            settings(layer, include_str!("settings/permissions.json")),
+            settings(layer, include_str!("settings/handlers.json")),
+            settings(layer, "{\"permissions\": {\"defaultMode\": \"bypassPermissions\"}}"),
+        ]);
+        let decisions: Vec<_> = setup.rules.iter().map(|rule| rule.decision.as_str()).collect();
+        assert_eq!(decisions, ["ask", "deny", "deny"]);
+        assert_eq!(setup.ground.mode, Mode::Default);
+        assert!(setup.hooks.is_empty() && setup.ground.roots.is_empty());
+    }
+}
+
+#[test]
+fn a_folder_that_nobody_trusts_may_tighten_the_mode_only() {
+    let mode = |word: &str| format!("[defaults]\nmode = \"{word}\"\n");
+    for (own, folder, is) in [
+        ("default", "plan", Mode::Plan),
+        ("default", "dontAsk", Mode::DontAsk),
+        ("default", "acceptEdits", Mode::Default),
+        ("plan", "default", Mode::Plan),
+        ("plan", "dontAsk", Mode::Plan),
+        ("bypassPermissions", "acceptEdits", Mode::AcceptEdits),
+        ("acceptEdits", "bypassPermissions", Mode::AcceptEdits),
+    ] {
+        let files = [user(&mode(own)), project(&mode(folder))];
+        assert_eq!(untrusted(&files).ground.mode, is, "{own} {folder}");
+    }
+    let managed = file(Layer::Managed, Form::Toml, "m.toml", &mode("acceptEdits"));
+    let setup = untrusted(&[managed, project(&mode("plan"))]);
+    assert_eq!(
+        setup.ground.mode,
+        Mode::AcceptEdits,
+        "where one value holds, it is the strongest's"
+    );
+}
+
+#[test]
+fn the_strongest_file_says_what_only_one_can_say_and_rules_add_up() {
+    let text = |mode: &str, time: &str, rule: &str| {
+        format!(
+            "[defaults]\nmode = \"{mode}\"\ntimeout = \"{time}\"\n[[rule]]\nmatch = \"{rule}\"\ndecision = \"deny\"\n"
+        )
+    };
+    let files = [
+        user(&text("plan", "1s", "U")),
+        project(&text("acceptEdits", "2s", "P")),
+        file(Layer::Local, Form::Toml, "haft.local.toml", "[defaults]\nmode = \"dontAsk\"\n"),
+        settings(Layer::Local, "{\"permissions\": {\"defaultMode\": \"plan\", \"deny\": [\"L\"]}}"),
+    ];
+    let setup = trusted(&files);
+    assert_eq!(setup.ground.mode, Mode::DontAsk);
+    assert_eq!(setup.limits.timeout, Some(Duration::from_secs(2)));
+    let order: Vec<_> = setup.rules.iter().map(|rule| rule.matches[0].as_str()).collect();
+    assert_eq!(order, ["L", "P", "U"]);
+}
+
+#[test]
+fn a_bypass_that_anybody_switched_off_stays_off() {
+    let on = "[defaults]\nmode = \"bypassPermissions\"\n";
+    let off = "{\"permissions\": {\"disableBypassPermissionsMode\": \"disable\"}}";
+    for layer in [Layer::Managed, Layer::User, Layer::Project] {
+        let setup = trusted(&[project(on), settings(layer, off)]);
+        assert_eq!(setup.ground.mode, Mode::Default, "{layer:?}");
+        assert!(!setup.may_bypass);
+        assert!(setup.notes[0].message.contains("switched off"), "{:?}", setup.notes);
+    }
+    let setup = trusted(&[project(on), user("[defaults]\ndisable_bypass = true\n")]);
+    assert_eq!(setup.ground.mode, Mode::Default);
+    let setup = trusted(&[project(on)]);
+    assert!(setup.may_bypass && setup.notes[0].message.contains("EVERYTHING"));
+}
+
+#[test]
+fn of_two_budgets_the_tighter_one_holds_value_by_value() {
+    let a =
+        "[budget]\ncalls = 5\ntokens = 9\nmoney = 2\ncalls_of.x = 1\ncost.x = 0.5\nwall = \"5m\"\n";
+    let b = "[budget]\ncalls = 9\ntokens = 5\ncalls_of.x = 3\ncalls_of.y = 2\ncost.x = 0.25\nwall = \"2m\"\n";
+    for setup in [trusted(&[user(a), project(b)]), untrusted(&[user(b), project(a)])] {
+        let budget = setup.budget;
+        assert_eq!(
+            (budget.calls, budget.tokens, budget.micros),
+            (Some(5), Some(5), Some(2_000_000))
+        );
+        assert_eq!((budget.calls_of["x"], budget.calls_of["y"]), (1, 2));
+        assert_eq!(budget.price_of["x"], 500_000, "the higher price is the tighter one");
+        assert_eq!(budget.wall, Some(Duration::from_secs(120)));
+    }
+}
+
+#[test]
+fn one_line_makes_imported_hooks_fail_closed() {
+    let imported = settings(Layer::User, include_str!("settings/hooks.json"));
+    let guard = project("[hooks]\nmode = \"guard\"\n");
+    let open = project(
+        "[hooks]\nmode = \"open\"\n[[hooks.PreToolUse]]\ncommand = \"x\"\n[[hooks.PreToolUse]]\ncommand = \"y\"\non_error = \"block\"\n",
+    );
+    let setup = trusted(&[imported.clone(), guard]);
+    assert!(setup.hooks[0].fails_closed && setup.notes.is_empty(), "{:?}", setup.notes);
+    let setup = trusted(&[imported, open]);
+    let closed: Vec<_> = setup.hooks.iter().map(|hook| hook.fails_closed).collect();
+    assert_eq!(closed, [false, true, false], "ours that say so, ours, imported");
+}
+
+#[test]
+fn hooks_of_stronger_files_come_first() {
+    let hook = |command: &str| format!("[[hooks.PreToolUse]]\ncommand = \"{command}\"\n");
+    let setup = trusted(&[
+        user(&hook("user")),
+        project(&hook("project")),
+        file(Layer::Managed, Form::Toml, "m.toml", &hook("managed")),
+    ]);
+    let order: Vec<_> = setup.hooks.iter().map(|hook| hook.layer).collect();
+    assert_eq!(order, [Layer::Managed, Layer::Project, Layer::User]);
+}
+
+#[test]
+fn a_file_without_a_folder_cannot_name_a_relative_one() {
+    let said = mistakes(&[user("[workspace]\nroots = [\"shared\"]\n")]);
+    assert!(said.contains("config.toml:2:10: `shared` is no folder"), "{said}");
+    let text = "{\"permissions\": {\"additionalDirectories\": [\"../shared\", \"~/x\"]}}";
+    let setup = trusted(&[settings(Layer::User, text)]);
+    assert_eq!(setup.ground.roots, [Path::new("/me/x")]);
+    assert!(setup.notes[0].message.contains("`../shared` does not count"), "{:?}", setup.notes);
+}

@@ -1,0 +1,153 @@
+//! Rules that are replaced while calls run, and answers that are written to a file.
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use haft::{Error, File, Form, Layer, Live, Offer, Policy, Rules, Setup, Where};
+
+/// A folder of one test's own.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("live-{name}"));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("haft.local.toml")
+    }
+
+    fn write(&self, text: &str) {
+        fs::File::create(self.file()).unwrap().write_all(text.as_bytes()).unwrap();
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(fs::read(self.file()).unwrap()).unwrap()
+    }
+
+    /// Rules that are read from the file, which is also where answers go.
+    fn live(&self) -> Live {
+        let path = self.file();
+        Live::with_loader(move || -> Result<Rules, Error> {
+            let text = fs::read(&path).map(|bytes| String::from_utf8(bytes).unwrap());
+            let file = File {
+                layer: Layer::Local,
+                form: Form::Toml,
+                path: path.clone(),
+                anchor: path.parent().unwrap().to_owned(),
+                text: text.unwrap_or_default(),
+            };
+            let place = Where { home: None, trusted: true, keep: Some(path.clone()) };
+            let setup = Setup::read(&[file], &place)?;
+            Rules::new(setup.rules, setup.ground)
+        })
+        .unwrap()
+    }
+
+    fn offer(&self, rules: &[&str]) -> Offer {
+        Offer { rules: rules.iter().map(|&rule| rule.to_owned()).collect(), file: self.file() }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const DENY: &str = "# mine\n[[rule]]\nmatch = \"Bash(rm *)\"\ndecision = \"deny\"\n";
+
+#[test]
+fn an_answer_for_good_is_written_once_and_in_force_at_once() {
+    let folder = Folder::new("keep");
+    folder.write(DENY);
+    let live = folder.live();
+    let before = live.current();
+    live.keep(&folder.offer(&["Bash(git push origin *)", "Bash(ls \"a\\b\")"])).unwrap();
+    let once = folder.text();
+    assert!(once.starts_with(DENY), "{once}");
+    let rules: Vec<_> = live.current().rules().iter().map(|r| r.matches[0].to_string()).collect();
+    assert_eq!(rules, ["Bash(rm *)", "Bash(git push origin *)", "Bash(ls \"a\\b\")"]);
+    assert_eq!(before.rules().len(), 1, "whoever is judging keeps the rules it began with");
+    live.keep(&folder.offer(&["Bash(git push origin *)"])).unwrap();
+    assert_eq!(folder.text(), once);
+    let left: Vec<_> = fs::read_dir(&folder.0).unwrap().collect();
+    assert_eq!(left.len(), 1, "nothing lies beside the file: {left:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_new_file_is_for_its_owner_alone_and_an_old_one_keeps_its_mode() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new("mode");
+    let live = folder.live();
+    live.keep(&folder.offer(&["Bash(ls)"])).unwrap();
+    let mode = || fs::metadata(folder.file()).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(), 0o600);
+    fs::set_permissions(folder.file(), fs::Permissions::from_mode(0o644)).unwrap();
+    live.keep(&folder.offer(&["Bash(pwd)"])).unwrap();
+    assert_eq!(mode(), 0o644);
+    assert_eq!(live.current().rules().len(), 2);
+}
+
+#[cfg(unix)]
+#[test]
+fn nothing_is_written_through_a_link() {
+    let folder = Folder::new("link");
+    let live = folder.live();
+    let target = folder.0.join("elsewhere.toml");
+    fs::File::create(&target).unwrap();
+    std::os::unix::fs::symlink(&target, folder.file()).unwrap();
+    let said = live.keep(&folder.offer(&["Bash(ls)"])).unwrap_err().to_string();
+    assert!(said.contains("was not written"), "{said}");
+    assert_eq!(fs::read(&target).unwrap(), b"");
+}
+
+#[test]
+fn a_file_that_is_bad_or_would_become_bad_is_not_written() {
+    let folder = Folder::new("bad");
+    folder.write(DENY);
+    let live = folder.live();
+    for bad in ["what = 1\n", "rule = []\n", "[[rule]\n"] {
+        folder.write(bad);
+        assert!(live.keep(&folder.offer(&["Bash(ls)"])).is_err(), "{bad}");
+        assert_eq!(folder.text(), bad);
+    }
+    folder.write(DENY);
+    assert!(live.keep(&folder.offer(&["Bash(a\u{202}\nb)"])).is_err());
+    let elsewhere = Offer { file: folder.0.join("other.toml"), ..folder.offer(&["Bash(ls)"]) };
+    let said = live.keep(&elsewhere).unwrap_err().to_string();
+    assert!(said.contains("is not the file that rules are kept in"), "{said}");
+    assert_eq!(folder.text(), DENY);
+    assert_eq!(live.current().rules().len(), 1);
+}
+
+#[test]
+fn a_bad_file_leaves_the_old_rules_in_force_and_says_so() {
+    let folder = Folder::new("reload");
+    folder.write(DENY);
+    let live = folder.live();
+    folder.write("[[rule]]\nmatch = \"x\"\n");
+    let said = live.reload().unwrap_err().to_string();
+    assert!(said.starts_with("the rules from before stay in force\n"), "{said}");
+    assert!(said.contains("haft.local.toml:1:1: a rule without `decision`"), "{said}");
+    assert_eq!(live.current().rules().len(), 1);
+    folder.write("");
+    live.reload().unwrap();
+    assert_eq!(live.current().rules().len(), 0);
+}
+
+#[test]
+fn rules_from_no_file_can_be_replaced_but_keep_nothing() {
+    let live = Live::new(Rules::new(Vec::new(), haft::Ground::default()).unwrap());
+    assert!(live.reload().is_err());
+    assert!(live.keep(&Offer { rules: vec!["x".to_owned()], file: "/x.toml".into() }).is_err());
+    let failed = Live::with_loader(|| Err::<Rules, _>("no such folder"));
+    assert_eq!(failed.unwrap_err().to_string(), "no such folder");
+}
