@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use haft::{Call, Code, Entry, Envelope, Event, Failure, Runtime, Stop};
+use haft::{Call, Code, Decision, Entry, Envelope, Event, Failure, Runtime, Stop};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -32,7 +32,12 @@ pub(crate) fn run(args: &args::Call, setup: Setup) -> Result<ExitCode, Problem> 
         .runtime(Runtime::builder())
         .catalog(kit::catalog(Duration::ZERO)?)
         .observer(move |event: &Event| {
-            if matches!(event, Event::Asked { .. }) {
+            // Refused because nobody could be asked: what was judged is still a question.
+            if let Event::Asked { .. } = event {
+                seen.store(true, Ordering::Relaxed);
+            } else if let Event::Refused { explanation, .. } = event
+                && explanation.verdict.decision == Decision::Ask
+            {
                 seen.store(true, Ordering::Relaxed);
             }
         });
@@ -79,6 +84,8 @@ fn explain(answer: &Envelope, failure: &Failure, asked: bool) {
     let mut hints = Vec::new();
     match failure.code() {
         Code::Denied if asked => hints.push("`--yes` answers for this one call".to_owned()),
+        // What is left to a model to do is no help to a person.
+        Code::Denied => {}
         Code::BadArguments | Code::UnparseableArguments => {
             hints.push(format!("`haft tools show {}` lists the arguments", answer.meant()));
         }

@@ -33,8 +33,8 @@ impl<A: Approver> Recorded<A> {
     /// Opens the file, so that a wrong name is told before anything runs.
     pub(crate) fn new(inner: A, path: &Path) -> Result<Self, Problem> {
         let file = OpenOptions::new().create(true).append(true).open(path);
-        let file = file
-            .map_err(|e| Problem::new(format!("cannot write to `{}`: {e}", path.display())))?;
+        let file =
+            file.map_err(|e| Problem::new(format!("cannot write to `{}`: {e}", path.display())))?;
         Ok(Self { inner, file: Mutex::new(file) })
     }
 

@@ -42,7 +42,11 @@ pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Probl
     }
     let (policy, here) = (setup.policy(), setup.here().to_owned());
     let hidden = Arc::clone(&policy);
-    let runtime = setup.runtime(Runtime::builder()).policy(Shown(policy)).catalog(catalog.build()?).build()?;
+    let runtime = setup
+        .runtime(Runtime::builder())
+        .policy(Shown(policy))
+        .catalog(catalog.build()?)
+        .build()?;
     let entry = tools::find(runtime.catalog(), &name);
     let arguments = call::arguments(&args.pairs, args.args_json.as_deref(), entry)?;
     let call = Call::new("call", name.as_str(), arguments.clone());
@@ -67,7 +71,10 @@ pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Probl
         Ok::<_, haft::Error>((turn.explain(call).await, withheld))
     })??;
     if args.output.json {
-        style::say(format_args!("{}\n", as_json(&args.tool, &arguments, &explanation, is_standin)))?;
+        style::say(format_args!(
+            "{}\n",
+            as_json(&args.tool, &arguments, &explanation, is_standin)
+        ))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut out = format!(
@@ -81,7 +88,11 @@ pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Probl
     }
     out += &page(&explanation, &here);
     if let Some(why) = withheld {
-        out += &format!("\n{} {}\n", style::paint(BOLD, "The model is not even shown this tool:"), style::visible(&why));
+        out += &format!(
+            "\n{} {}\n",
+            style::paint(BOLD, "The model is not even shown this tool:"),
+            style::visible(&why)
+        );
     }
     style::say(out)?;
     Ok(ExitCode::SUCCESS)
@@ -146,7 +157,8 @@ fn tamed(explanation: &Explanation) -> Explanation {
     tamed
 }
 
-fn one_line(text: &str) -> String {
+/// Text that stays on its line.
+pub(crate) fn one_line(text: &str) -> String {
     style::visible(text).replace('\n', " ")
 }
 

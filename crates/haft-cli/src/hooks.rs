@@ -107,10 +107,13 @@ fn test(
         tried.iter().for_each(|one| out += &account(one, setup));
         style::say(out)?;
         let counted = style::count(called.len(), "hook");
-        style::talk(format_args!("{counted} called; {}", match stops {
-            true => "the call would be blocked",
-            false => "the call would go on",
-        }));
+        style::talk(format_args!(
+            "{counted} called; {}",
+            match stops {
+                true => "the call would be blocked",
+                false => "the call would go on",
+            }
+        ));
     }
     Ok(ExitCode::from(if stops { BLOCKED } else { 0 }))
 }
@@ -147,7 +150,9 @@ fn fixture(event: &str, tool: Option<&str>) -> Result<Value, Problem> {
             "" => Map::new(),
             text => match input::json(text, "stdin")? {
                 Value::Object(map) => map,
-                _ => return Err(Problem::new("stdin is no JSON object").hint("a fixture is what a hook would read: {\"tool_name\": …, \"tool_input\": …}")),
+                _ => return Err(Problem::new("stdin is no JSON object").hint(
+                    "a fixture is what a hook would read: {\"tool_name\": …, \"tool_input\": …}",
+                )),
             },
         },
     };

@@ -20,7 +20,8 @@ pub(crate) fn run(args: &args::Plan, setup: &Setup) -> Result<(), Problem> {
         None => return Err(no_dialect("this does not look like a provider's response")),
     };
     let haft::Response { calls, stop, .. } = dialect.parse(&response)?;
-    let runtime = setup.runtime(Runtime::builder()).catalog(kit::catalog(Duration::ZERO)?).build()?;
+    let runtime =
+        setup.runtime(Runtime::builder()).catalog(kit::catalog(Duration::ZERO)?).build()?;
     let run = setup.run(&runtime).start();
     let planned = desk::work(async move {
         let turn = run.turn().await?;

@@ -99,7 +99,12 @@ fn check(setup: &Setup, deny: bool, output: args::Output) -> Result<ExitCode, Pr
         let mut out = table.to_string();
         for finding in &findings {
             let text = |key: &str| style::visible(finding[key].as_str().unwrap_or_default());
-            out += &format!("{}  {}  {}\n", style::paint(NAME, text("at")), style::paint(BAD, text("kind")), text("message"));
+            out += &format!(
+                "{}  {}  {}\n",
+                style::paint(NAME, text("at")),
+                style::paint(BAD, text("kind")),
+                text("message")
+            );
         }
         let trust = if setup.site.trusted { "trusted" } else { "not trusted" };
         out += &format!(
@@ -165,9 +170,10 @@ fn row(one: &Tried, here: &Path) -> [(Style, String); 5] {
         (None, false, true) => "does not apply, and should".to_owned(),
         (None, true, false) => "applies, and should not".to_owned(),
     };
-    let all = one.verdict.as_ref().map_or_else(String::new, |verdict| {
-        format!("all rules: {}", verdict.decision.as_str())
-    });
+    let all = one
+        .verdict
+        .as_ref()
+        .map_or_else(String::new, |verdict| format!("all rules: {}", verdict.decision.as_str()));
     [
         (colour, mark.to_owned()),
         (NAME, explain::at(&one.place, here)),

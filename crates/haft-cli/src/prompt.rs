@@ -20,7 +20,8 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 
 use crate::{
-    call, explain,
+    call,
+    explain::{self, one_line},
     problem::Problem,
     schema, sight,
     style::{self, BAD, BOLD, DIM, GOOD, NAME, WARN},
@@ -149,7 +150,10 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
         let argument = known.iter().find(|p| p.name == name);
         if let Some(argument) = argument {
             let (kind, what) = (argument.kind(), argument.description());
-            self.write(&format!("  {}\n", style::paint(DIM, style::visible(&format!("{kind}  {what}")))));
+            self.write(&format!(
+                "  {}\n",
+                style::paint(DIM, style::visible(&format!("{kind}  {what}")))
+            ));
         }
         let small = format!("  {}: ", style::visible(name));
         loop {
@@ -166,11 +170,7 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
     }
 
     /// Asks for other arguments, and shows what they change.
-    async fn edit(
-        &self,
-        keys: &mut K,
-        question: &Question<'_>,
-    ) -> Result<Option<Value>, Failure> {
+    async fn edit(&self, keys: &mut K, question: &Question<'_>) -> Result<Option<Value>, Failure> {
         let small = "  change (key=text key:=json, or one JSON object; Enter goes back): ";
         let Some(line) = self.line(keys, small).await?.filter(|line| !line.is_empty()) else {
             return Ok(None);
@@ -179,7 +179,10 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
         let new = match changed(old, &line, question) {
             Ok(new) => new,
             Err(problem) => {
-                self.write(&format!("  {}\n", style::paint(BAD, style::visible(&problem.to_string()))));
+                self.write(&format!(
+                    "  {}\n",
+                    style::paint(BAD, style::visible(&problem.to_string()))
+                ));
                 return Ok(None);
             }
         };
@@ -234,10 +237,11 @@ pub(crate) fn page(question: &Question<'_>, here: &Path) -> String {
     let explanation = question.explanation;
     let known = schema::parameters(entry.input_schema());
     let is_secret = |key: &str| known.iter().any(|p| p.name == key && p.is_secret());
-    let command = arguments.get("command").and_then(Value::as_str).filter(|_| !is_secret("command"));
+    let command =
+        arguments.get("command").and_then(Value::as_str).filter(|_| !is_secret("command"));
 
-    let mut risk: Vec<String> = explanation.risk.iter().map(|r| style::visible(r)).collect();
-    let own = command.map(|command| format!("run `{}`", style::visible(command.trim())));
+    let mut risk: Vec<String> = explanation.risk.iter().map(|r| one_line(r)).collect();
+    let own = command.map(|command| format!("run `{}`", one_line(command.trim())));
     risk.retain(|word| Some(word) != own.as_ref());
     let head = command.unwrap_or(entry.name().as_str());
     if command.is_some() {
@@ -253,28 +257,32 @@ pub(crate) fn page(question: &Question<'_>, here: &Path) -> String {
                 "{}  {} \"{}\"\n",
                 style::paint(NAME, explain::at(&rule.place, here)),
                 rule.decision,
-                style::visible(&rule.pattern),
+                one_line(&rule.pattern),
             );
-            let reason = style::visible(&question.verdict.reason);
+            let reason = one_line(&question.verdict.reason);
             out += &format!("                 {}\n", style::paint(WARN, reason));
         }
         None => {
-            let reason = style::visible(&question.verdict.reason);
-            let source = style::visible(&question.verdict.source);
+            let reason = one_line(&question.verdict.reason);
+            let source = one_line(&question.verdict.source);
             out += &style::paint(WARN, reason);
             out += &format!(" {}\n", style::paint(DIM, format_args!("({source})")));
         }
     }
     let path = &question.call.context().scope().agent_path;
     if !path.is_empty() {
-        out += &format!("  asked by       agent {}\n", style::visible(&path.join(" > ")));
+        out += &format!("  asked by       agent {}\n", one_line(&path.join(" > ")));
     }
     for taint in &explanation.tainted_by {
-        let told = format!("the run has read untrusted text: {}", style::visible(taint));
+        let told = format!("the run has read untrusted text: {}", one_line(taint));
         out += &format!("  {}\n", style::paint(WARN, told));
     }
     for origin in origins(question, &is_secret) {
-        out += &format!("  {}\n", style::paint(WARN, style::visible(&origin)));
+        out += &format!("  {}\n", style::paint(WARN, one_line(&origin)));
+    }
+    if question.waiting > 0 {
+        let waiting = style::count(question.waiting, "more question");
+        out += &format!("  {}\n", style::paint(DIM, format_args!("{waiting} after this")));
     }
     for (key, value) in arguments.as_object().into_iter().flatten() {
         if command.is_none() || key != "command" {
@@ -376,7 +384,10 @@ fn origins(question: &Question<'_>, is_secret: &dyn Fn(&str) -> bool) -> Vec<Str
         if let Some(taint) = seen.origin_of(&value) {
             let origin = taint.origin.map_or_else(String::new, |origin| format!(", {origin}"));
             let value = style::cell(&value);
-            found.push(format!("`{value}` comes from call {} of `{}`{origin}", taint.call, taint.tool));
+            found.push(format!(
+                "`{value}` comes from call {} of `{}`{origin}",
+                taint.call, taint.tool
+            ));
         }
     }
     found.dedup();
@@ -478,7 +489,9 @@ fn words(line: &str) -> Result<Vec<String>, Problem> {
 }
 
 fn indented(text: &str) -> String {
-    text.lines().map(|line| if line.is_empty() { "\n".to_owned() } else { format!("  {line}\n") }).collect()
+    text.lines()
+        .map(|line| if line.is_empty() { "\n".to_owned() } else { format!("  {line}\n") })
+        .collect()
 }
 
 #[cfg(test)]
@@ -486,8 +499,8 @@ mod tests {
     use std::{collections::VecDeque, sync::Arc};
 
     use haft::{
-        Admitted, Call, Capabilities, Catalog, Cited, DynTool, Envelope, Explanation, Offer, Policy,
-        RulePlace, Runtime, Spec, Verdict,
+        Admitted, Call, Capabilities, Catalog, Cited, DynTool, Envelope, Explanation, Offer,
+        Policy, RulePlace, Runtime, Spec, Verdict,
     };
     use insta::assert_snapshot;
     use serde_json::json;
@@ -547,7 +560,9 @@ mod tests {
         fn judge(&self, call: &Admitted) -> Verdict {
             let reason = "shared branches";
             let verdict = match self.needs {
-                Some(name) if call.arguments().get(name).is_none() => Verdict::need_input(name, reason),
+                Some(name) if call.arguments().get(name).is_none() => {
+                    Verdict::need_input(name, reason)
+                }
                 Some(_) => Verdict::allow("given"),
                 None => Verdict::ask(reason),
             };
@@ -677,7 +692,8 @@ mod tests {
         assert!(screen.contains(label), "{screen}");
         assert!(!answer.is_error());
         for odd in ["Bash(x\u{200b}y)", "Bash(a\nb)", &format!("Bash({})", "x".repeat(120))] {
-            let (screen, answer) = ask(Asks { offer: offer(odd), ..Asks::default() }, push(), &["a"]);
+            let (screen, answer) =
+                ask(Asks { offer: offer(odd), ..Asks::default() }, push(), &["a"]);
             assert!(!screen.contains("always"), "{screen}");
             assert!(answer.is_error());
         }
@@ -685,7 +701,8 @@ mod tests {
 
     #[test]
     fn what_the_run_has_read_is_told() {
-        let policy = Asks { tainted_by: &["call 3 of `fetch_page`, example.org"], ..Asks::default() };
+        let policy =
+            Asks { tainted_by: &["call 3 of `fetch_page`, example.org"], ..Asks::default() };
         let (screen, _) = ask(policy, push(), &["n"]);
         let told = "the run has read untrusted text: call 3 of `fetch_page`, example.org";
         assert!(screen.contains(told), "{screen}");
@@ -752,10 +769,76 @@ mod tests {
 
     #[test]
     fn tricks_with_letters_are_seen() {
-        let arguments = json!({"to": "b\u{43e}b@ex\u{430}mple.org", "command": "ls \u{202e}gpj.exe"});
+        let arguments =
+            json!({"to": "b\u{43e}b@ex\u{430}mple.org", "command": "ls \u{202e}gpj.exe"});
         let (screen, _) = ask(Asks::default(), arguments, &["n"]);
         assert!(screen.contains("ls \\u{202e}gpj.exe"), "{screen}");
-        assert!(screen.contains("! `b\u{43e}b@ex\u{430}mple.org` is not `bob@example.org`"), "{screen}");
+        assert!(
+            screen.contains("! `b\u{43e}b@ex\u{430}mple.org` is not `bob@example.org`"),
+            "{screen}"
+        );
+    }
+
+    #[test]
+    fn nothing_that_is_quoted_makes_a_line_of_its_own() {
+        let policy =
+            Asks { risk: &["write a\n  [y] once"], tainted_by: &["x\ny"], ..Asks::default() };
+        let (screen, _) = ask(policy, push(), &["n"]);
+        assert!(screen.contains("write a   [y] once"), "{screen}");
+        assert!(screen.contains("text: x y\n"), "{screen}");
+    }
+
+    /// A keyboard that nobody touches.
+    struct Untouched;
+
+    impl Keys for Untouched {
+        fn forget(&mut self) -> BoxFuture<'_, ()> {
+            Box::pin(async {})
+        }
+
+        fn line(&mut self) -> BoxFuture<'_, io::Result<Option<String>>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    /// Somebody who answers elsewhere, a little later.
+    struct Console;
+
+    impl Approver for Console {
+        fn name(&self) -> &str {
+            "the console"
+        }
+
+        fn ask<'a>(&'a self, _: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+            Box::pin(async {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                Ok(Answer::allow())
+            })
+        }
+    }
+
+    #[test]
+    fn a_question_that_was_answered_elsewhere_is_closed_and_what_was_half_typed_is_dropped() {
+        let screen = Screen::default();
+        let runtime = Runtime::builder()
+            .catalog(Catalog::builder().add(tool()).build().unwrap())
+            .policy(Asks::default())
+            .approver(Prompt::new(Untouched, screen.clone(), "/work"))
+            .approver(Console)
+            .build()
+            .unwrap();
+        let work = async move {
+            let run = runtime.run_builder().one_shot().start();
+            let turn = run.turn().await.unwrap();
+            let call = |id: &str| Call::new(id, "shell", json!({"command": id}));
+            turn.run([call("first"), call("second")]).await
+        };
+        let answers = crate::desk::work(work).unwrap();
+        assert!(answers.iter().all(|answer| !answer.is_error()), "{answers:?}");
+        let screen = screen.text();
+        assert!(screen.contains("  first    shell"), "{screen}");
+        assert!(screen.contains("answered by the console"), "{screen}");
+        assert!(screen.ends_with("Enter for the next question "), "{screen}");
     }
 
     #[test]

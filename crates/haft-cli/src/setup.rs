@@ -17,16 +17,14 @@ use std::{
 };
 
 use haft::{
-    Config, Explanation, File, FileNote, Form, Layer, Live, Offer, Policy, Rules,
-    RunBuilder, Runtime, RuntimeBuilder, Scope, TrustBook, Verdict, Where,
+    Config, Explanation, File, FileNote, Form, Layer, Live, Offer, Policy, Rules, RunBuilder,
+    Runtime, RuntimeBuilder, Scope, TrustBook, Verdict, Where,
 };
 use haft_hooks::{Hooks, ProjectDir};
 use serde_json::Value;
 
 use crate::{
-    args,
-    explain,
-    input,
+    args, explain, input,
     problem::Problem,
     style::{self, DIM},
 };
@@ -88,7 +86,9 @@ impl Site {
         site.trusted = match around.book() {
             Ok(book) => book.is_trusted(&site.canonical()),
             Err(problem) => {
-                notes.push(format!("the book of trusted folders cannot be read, so none is: {problem}"));
+                notes.push(format!(
+                    "the book of trusted folders cannot be read, so none is: {problem}"
+                ));
                 false
             }
         };
@@ -97,7 +97,9 @@ impl Site {
 
     /// Takes a folder as if the command had been started there.
     pub(crate) fn at(around: &Around, folder: &Path) -> Result<Self, Problem> {
-        let root = haft::project_root(folder, around.home.as_deref(), |path| path.symlink_metadata().is_ok());
+        let root = haft::project_root(folder, around.home.as_deref(), |path| {
+            path.symlink_metadata().is_ok()
+        });
         Ok(Self {
             here: folder.to_owned(),
             root,
@@ -256,7 +258,11 @@ impl Setup {
 
     /// Begins a run as the files say.
     pub(crate) fn run(&self, runtime: &Runtime) -> RunBuilder {
-        runtime.run_builder().one_shot().working_directory(&self.site.here).budget(self.said.budget.clone())
+        runtime
+            .run_builder()
+            .one_shot()
+            .working_directory(&self.site.here)
+            .budget(self.said.budget.clone())
     }
 }
 

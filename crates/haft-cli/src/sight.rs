@@ -18,7 +18,8 @@ pub(crate) fn visible(text: &str) -> String {
     let mut before = ' ';
     for c in text.chars() {
         // The mark that makes a sign an emoji stays where there is a sign to make one of.
-        let is_styled = c == '\u{fe0f}' && (before >= '\u{2000}' || "0123456789#*©®".contains(before));
+        let is_styled =
+            c == '\u{fe0f}' && (before >= '\u{2000}' || "0123456789#*©®".contains(before));
         match is_hidden(c) && !is_styled {
             true => out.extend(c.escape_unicode()),
             false => out.push(c),
@@ -131,8 +132,19 @@ mod tests {
     #[test]
     fn nothing_that_hides_stays_hidden() {
         for c in [
-            '\u{ad}', '\u{a0}', '\u{200b}', '\u{200d}', '\u{2066}', '\u{2028}', '\u{feff}',
-            '\u{e0041}', '\u{e000}', '\u{f0000}', '\u{3164}', '\u{fe01}', '\u{e0101}',
+            '\u{ad}',
+            '\u{a0}',
+            '\u{200b}',
+            '\u{200d}',
+            '\u{2066}',
+            '\u{2028}',
+            '\u{feff}',
+            '\u{e0041}',
+            '\u{e000}',
+            '\u{f0000}',
+            '\u{3164}',
+            '\u{fe01}',
+            '\u{e0101}',
         ] {
             assert_eq!(visible(&format!("a{c}b")), format!("a{}b", c.escape_unicode()));
         }
@@ -152,7 +164,8 @@ mod tests {
 
     #[test]
     fn honest_words_of_any_script_are_left_alone() {
-        for honest in ["Grüße aus Köln", "привет мир", "日本語のテキスト", "naïve café", "a.b.c"] {
+        for honest in ["Grüße aus Köln", "привет мир", "日本語のテキスト", "naïve café", "a.b.c"]
+        {
             assert_eq!(lookalikes(honest), Vec::<String>::new(), "{honest}");
         }
         assert_eq!(lookalikes("p\u{430}y now").len(), 1, "a mixed word");
@@ -166,7 +179,8 @@ mod tests {
 
     #[test]
     fn wrapping_loses_nothing() {
-        let text = "one two three four five six seven eight nine ten ".repeat(20) + &"é".repeat(300);
+        let text =
+            "one two three four five six seven eight nine ten ".repeat(20) + &"é".repeat(300);
         for width in [1, 7, 40, 10_000] {
             let lines = wrap(&text, width);
             assert_eq!(lines.concat(), text);

@@ -3,9 +3,7 @@
 //! `Bash`, `Read` and their kin by the arguments they usually have, and tools of servers by name
 //! alone. Their bodies refuse.
 
-use haft::{
-    BoxError, BoxFuture, CatalogBuilder, DynTool, Failure, Source, Spec, Capability,
-};
+use haft::{BoxError, BoxFuture, Capability, CatalogBuilder, DynTool, Failure, Source, Spec};
 use serde_json::{Value, json};
 
 /// The names that rules know, besides those of servers.
@@ -54,9 +52,7 @@ fn known(name: &str) -> DynTool {
     let (spec, properties, required): (Spec, Value, &[&str]) = match name {
         "Bash" => (spec, json!({"command": text(), "timeout": {"type": "number"}}), &["command"]),
         "Read" => (reads(spec), json!({"file_path": text()}), &["file_path"]),
-        "Glob" | "Grep" => {
-            (reads(spec), json!({"pattern": text(), "path": text()}), &["pattern"])
-        }
+        "Glob" | "Grep" => (reads(spec), json!({"pattern": text(), "path": text()}), &["pattern"]),
         "WebFetch" => (
             spec.read_only().capabilities([Capability::Network]),
             json!({"url": text(), "prompt": text()}),
@@ -100,4 +96,3 @@ impl Source for Server {
         Box::pin(async { Ok(vec![tool]) })
     }
 }
-

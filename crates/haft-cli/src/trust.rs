@@ -30,9 +30,9 @@ pub(crate) fn run(args: &args::Trust, around: &Around) -> Result<ExitCode, Probl
         return list(&book, args.output);
     }
     let folder = match &args.folder {
-        Some(folder) => folder.canonicalize().map_err(|e| {
-            Problem::new(format!("there is no folder `{}`: {e}", folder.display()))
-        })?,
+        Some(folder) => folder
+            .canonicalize()
+            .map_err(|e| Problem::new(format!("there is no folder `{}`: {e}", folder.display())))?,
         None => around.here.clone(),
     };
     if !folder.is_dir() {
@@ -50,8 +50,12 @@ pub(crate) fn run(args: &args::Trust, around: &Around) -> Result<ExitCode, Probl
     let changed = if args.revoke {
         let changed = book.remove(&root);
         if let Some(above) = book.trusted_by(&root) {
-            return Err(Problem::new(format!("`{}` is still trusted, because `{}` is", root.display(), above.display()))
-                .hint(format!("`haft trust --revoke {}` takes that back", above.display())));
+            return Err(Problem::new(format!(
+                "`{}` is still trusted, because `{}` is",
+                root.display(),
+                above.display()
+            ))
+            .hint(format!("`haft trust --revoke {}` takes that back", above.display())));
         }
         changed
     } else if was {
@@ -67,7 +71,8 @@ pub(crate) fn run(args: &args::Trust, around: &Around) -> Result<ExitCode, Probl
     }
     let is = book.is_trusted(&root);
     if args.output.json {
-        let whole = json!({"folder": root, "trusted": is, "changed": changed, "brings": brings.json()});
+        let whole =
+            json!({"folder": root, "trusted": is, "changed": changed, "brings": brings.json()});
         style::say(format_args!("{whole}\n"))?;
     } else {
         let how = match (is, changed) {
@@ -123,9 +128,19 @@ impl Brings {
                 .hooks
                 .iter()
                 .filter(theirs)
-                .map(|hook| (explain::at(&hook.place, &here), format!("{}: {}", hook.event, called(&hook.handler))))
+                .map(|hook| {
+                    (
+                        explain::at(&hook.place, &here),
+                        format!("{}: {}", hook.event, called(&hook.handler)),
+                    )
+                })
                 .collect(),
-            roots: after.ground.roots.into_iter().filter(|r| !before.ground.roots.contains(r)).collect(),
+            roots: after
+                .ground
+                .roots
+                .into_iter()
+                .filter(|r| !before.ground.roots.contains(r))
+                .collect(),
             mode: (after.ground.mode != before.ground.mode).then_some(after.ground.mode),
         })
     }
@@ -134,10 +149,19 @@ impl Brings {
         let shown = style::visible(&root.display().to_string());
         let mut out = format!("{}\n", style::paint(BOLD, shown));
         for (place, pattern) in &self.allows {
-            out += &format!("  allows        {}  {}\n", style::visible(pattern), style::paint(NAME, place));
+            out += &format!(
+                "  allows        {}  {}\n",
+                style::visible(pattern),
+                style::paint(NAME, place)
+            );
         }
         for (place, hook) in &self.hooks {
-            out += &format!("  {}  {}  {}\n", style::paint(WARN, "runs a hook "), style::visible(hook), style::paint(NAME, place));
+            out += &format!(
+                "  {}  {}  {}\n",
+                style::paint(WARN, "runs a hook "),
+                style::visible(hook),
+                style::paint(NAME, place)
+            );
         }
         for root in &self.roots {
             out += &format!("  opens folder  {}\n", style::visible(&root.display().to_string()));
@@ -145,7 +169,11 @@ impl Brings {
         if let Some(mode) = self.mode {
             out += &format!("  sets the mode {}\n", style::paint(WARN, mode.as_str()));
         }
-        if self.allows.is_empty() && self.hooks.is_empty() && self.roots.is_empty() && self.mode.is_none() {
+        if self.allows.is_empty()
+            && self.hooks.is_empty()
+            && self.roots.is_empty()
+            && self.mode.is_none()
+        {
             out += "  brings nothing that would have to be trusted\n";
         }
         out
@@ -183,7 +211,8 @@ fn confirm(root: &Path) -> Result<(), Problem> {
 /// Writes the book beside itself first, so that a broken write leaves the old one.
 #[expect(clippy::disallowed_methods, reason = "the command keeps the person's own settings")]
 fn write(file: &Path, book: &TrustBook) -> Result<(), Problem> {
-    let cannot = |e: std::io::Error| Problem::new(format!("cannot write `{}`: {e}", file.display()));
+    let cannot =
+        |e: std::io::Error| Problem::new(format!("cannot write `{}`: {e}", file.display()));
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder).map_err(cannot)?;
     }

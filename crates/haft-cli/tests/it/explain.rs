@@ -26,7 +26,11 @@ decision = "deny"
 fn without_rules_the_default_decides_and_says_so() {
     let ran = haft("explain delete_note name=trip");
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
-    assert!(ran.out.starts_with("delete_note(name: \"trip\")\nask: it does more than read\n"), "{}", ran.out);
+    assert!(
+        ran.out.starts_with("delete_note(name: \"trip\")\nask: it does more than read\n"),
+        "{}",
+        ran.out
+    );
     assert!(ran.out.contains("? check       the default"), "{}", ran.out);
     let read = haft("explain read_note name=garden");
     assert!(read.out.contains("\nallow: it only reads"), "{}", read.out);
@@ -37,7 +41,11 @@ fn the_deciding_rule_is_named_with_its_file_and_line() {
     let folder = Folder::new("explain-rule", &[("haft.toml", RULES)]);
     let ran = folder.run(["explain", "delete_note", "name=trip"]);
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
-    assert!(ran.out.contains("\nask: notes are dear\n  decided by  haft.toml:3 ask \"delete_note\"\n"), "{}", ran.out);
+    assert!(
+        ran.out.contains("\nask: notes are dear\n  decided by  haft.toml:3 ask \"delete_note\"\n"),
+        "{}",
+        ran.out
+    );
     assert!(ran.out.contains("\n  to flip it  "), "{}", ran.out);
     let json = folder.run(["explain", "delete_note", "name=trip", "--json"]).json();
     assert_eq!(json["tool"], "delete_note");

@@ -32,7 +32,12 @@ fn hooks_are_listed_with_their_place() {
     let folder = folder("hooks-list");
     let ran = folder.run(["hooks", "list", "--quiet"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert!(ran.out.starts_with("PreToolUse  Bash|add  sh guard.sh  fails open  .claude/settings.json:"), "{}", ran.out);
+    assert!(
+        ran.out
+            .starts_with("PreToolUse  Bash|add  sh guard.sh  fails open  .claude/settings.json:"),
+        "{}",
+        ran.out
+    );
     let json = folder.run(["hooks", "list", "--json"]).json();
     assert_eq!(json[0]["event"], "PreToolUse");
     assert_eq!(json[0]["command"], "sh guard.sh");

@@ -21,7 +21,7 @@ decision = "allow"
 fn a_rule_of_the_folder_holds_for_a_call() {
     let folder = Folder::new("policy-call", &[("haft.toml", ASKS)]);
     let ran = folder.run(["call", "read_note", "name=garden", "--quiet"]);
-    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert_eq!(ran.code, Some(2), "{ran:?}");
     assert_eq!(ran.out, "");
     assert!(ran.err.contains("notes are private"), "{}", ran.err);
     assert_eq!(folder.run(["call", "add", "a=2", "b=40", "--quiet"]).out, "42\n");

@@ -133,7 +133,10 @@ fn completions_are_there_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = haft(&format!("completions {shell}"));
         assert_eq!(script.code, Some(0), "{shell}");
-        for word in ["dispatch", "dialect", "export", "lint", "calls", "deny", "explain", "suggest", "revoke"] {
+        for word in [
+            "dispatch", "dialect", "export", "lint", "calls", "deny", "explain", "suggest",
+            "revoke",
+        ] {
             assert!(script.out.contains(word), "{shell}: {word}");
         }
     }
