@@ -32,12 +32,13 @@ pub(crate) fn run(args: &args::Call, setup: Setup) -> Result<ExitCode, Problem> 
         .runtime(Runtime::builder())
         .catalog(kit::catalog(Duration::ZERO)?)
         .observer(move |event: &Event| {
-            // Refused because nobody could be asked: what was judged is still a question.
-            if let Event::Asked { .. } = event {
-                seen.store(true, Ordering::Relaxed);
-            } else if let Event::Refused { explanation, .. } = event
-                && explanation.verdict.decision == Decision::Ask
-            {
+            let asks = match event {
+                Event::Asked { .. } => true,
+                // Nobody was there to be asked.
+                Event::Refused { explanation, .. } => explanation.verdict.decision == Decision::Ask,
+                _ => false,
+            };
+            if asks {
                 seen.store(true, Ordering::Relaxed);
             }
         });

@@ -23,17 +23,25 @@ pub struct Envelope {
     pub(crate) cut: Option<Cut>,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "listed")]
     pub(crate) repairs: Option<Arc<[Repair]>>,
-    /// What the host says beside a failure; beside a success it is a block of its own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) note: Option<Box<str>>,
-    /// For hooks that look back at the turn; kept only where there are hooks.
-    #[serde(skip)]
-    pub(crate) arguments: Option<Arc<Value>>,
     /// The person who answered in place of the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) instead_by: Option<Arc<str>>,
+    /// What hooks left; nothing where there are none. A box, because answers are moved about.
+    #[serde(flatten)]
+    pub(crate) left: Option<Box<Left>>,
     #[serde(rename = "elapsed_us", serialize_with = "micros")]
     pub(crate) elapsed: Duration,
+}
+
+/// What hooks left beside an answer.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Left {
+    /// What the host says beside a failure; beside a success it is a block of its own.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) note: String,
+    /// For hooks that look back at the turn.
+    #[serde(skip)]
+    pub(crate) arguments: Option<Arc<Value>>,
 }
 
 /// How a call ended.
@@ -228,9 +236,9 @@ impl Envelope {
                 interrupted_output.chars().count()
             ),
         };
-        match &self.note {
-            None => text.into(),
-            Some(note) => format!("{text}\n{note}").into(),
+        match &self.left {
+            Some(left) if !left.note.is_empty() => format!("{text}\n{}", left.note).into(),
+            _ => text.into(),
         }
     }
 

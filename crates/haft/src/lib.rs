@@ -89,11 +89,12 @@ pub use fit::{Formats, Problem, Repair, RepairKind, Repairs, Schema};
 pub use hooks::{After, Answered, Before, Hook, Landed, Performed, Said, TurnFacts};
 pub use journal::{End, Intended, Intention, Journal, MemoryJournal, Record, Settled, Written};
 pub use policy::{
-    About, AllowEverything, Anchor, Answer, Approver, Binding, Budget, Candidate, Check, Cited,
-    Decided, DefaultPolicy, Disk, Example, Explanation, File, FileNote, Form, Grants, Ground,
-    Guard, Handler, HookSpec, Lasting, Layer, Lexical, Limits, Live, Match, Mode, Near, Offer,
-    Pattern, PatternError, PatternErrorKind, Place as RulePlace, Policy, Question, Refusal, Rule,
-    Rules, Seen, Setup, Subject, Suggestion, Taint, Tried, TrustBook, Where, World, files_of,
+    About, AllowAll, AllowEverything, Anchor, Answer, Approver, Binding, Budget, Candidate, Check,
+    Cited, ConfirmDestructive, Decided, DefaultPolicy, DenyAll, Disk, Example, Explanation, File,
+    FileNote, Form, Grants, Ground, Guard, Handler, HookSpec, Lasting, Layer, Lexical, Limited,
+    Limits, Live, Match, Mode, NamePolicy, Near, Offer, Only, PathGuard, Pattern, PatternError,
+    PatternErrorKind, Place as RulePlace, Policy, Question, Refusal, Review, Reviewed, Reviewer,
+    Rule, Rules, Seen, Setup, Subject, Suggestion, Taint, Tried, TrustBook, Where, World, files_of,
     project_root, tricks, visible,
 };
 pub use run::{Run, RunBuilder};

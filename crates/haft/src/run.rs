@@ -228,7 +228,9 @@ impl Run {
             tools: snapshot.entries().count(),
         });
         let turn = TurnCore::new(core, snapshot, Arc::new(scope), spent);
-        turn.before_turn().await;
+        if !core.inner.hooks.is_empty() {
+            Box::pin(turn.before_turn()).await;
+        }
         Ok(Turn::new(turn))
     }
 

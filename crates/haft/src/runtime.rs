@@ -19,7 +19,7 @@ use crate::{
     event::{Events, Observer},
     hooks::{Hook, HookPlace, Placed, Seated},
     journal::{Journal, MemoryJournal},
-    policy::{Approver, Budget, DefaultPolicy, Desk, Grants, Guard, Policy},
+    policy::{Approver, Budget, DefaultPolicy, Desk, Grants, Guard, Only, Policy},
     run::{Run, RunBuilder},
     turn::{Arguments, Call, Floor, Threads},
 };
@@ -190,6 +190,11 @@ impl RuntimeBuilder {
     pub fn guard(mut self, guard: impl Guard) -> Self {
         self.guards.push(Box::new(guard));
         self
+    }
+
+    /// Adds a guard over the tools whose name matches a pattern with `*` and `?`.
+    pub fn guard_for(self, pattern: &str, guard: impl Guard) -> Self {
+        self.guard(Only::new(pattern, guard))
     }
 
     /// Adds a hook around every call.

@@ -119,6 +119,22 @@ async fn a_missing_program_is_a_problem_in_either_form() {
     assert_eq!(folder.read("args.txt"), "a b\n$HOME\n");
 }
 
+fn is_alive(pid: &str) -> bool {
+    let stat = std::fs::read(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    let stat = String::from_utf8_lossy(&stat).into_owned();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+async fn dies(pid: &str) -> bool {
+    for _ in 0..100 {
+        if !is_alive(pid) {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    false
+}
+
 #[tokio::test]
 async fn a_hook_that_hangs_is_killed_with_everything_it_started() {
     let folder = Folder::new();

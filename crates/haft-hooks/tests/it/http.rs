@@ -22,7 +22,7 @@ async fn server(status: &'static str, headers: &'static str, body: String) -> Se
     let url = format!("http://{}/hook", listener.local_addr().unwrap());
     let requests: Arc<Mutex<Vec<String>>> = Arc::default();
     let kept = Arc::clone(&requests);
-    tokio::task::spawn(async move {
+    tokio::runtime::Handle::current().spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut request = Vec::new();
             let mut piece = [0; 4096];

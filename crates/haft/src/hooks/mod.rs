@@ -164,6 +164,6 @@ impl<'a> Landed<'a> {
     /// Returns the arguments, as far as the call came with them; nothing when they did not fit.
     #[must_use]
     pub fn arguments(&self) -> Option<&'a Arc<Value>> {
-        self.answer.arguments.as_ref()
+        self.answer.left.as_ref().and_then(|left| left.arguments.as_ref())
     }
 }

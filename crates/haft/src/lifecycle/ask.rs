@@ -31,18 +31,18 @@ pub(super) async fn ask(
     file: &mut Option<Box<File>>,
 ) -> Result<Permit, Failure> {
     let cx = call.context().clone();
-    if !turn.inner.desk.is_staffed() {
-        let reason = &judged.verdict.reason;
-        let why = format!("it must be asked about ({reason}), and nobody can be asked here");
-        return Err(unasked(turn, &call, &judged, file, why));
-    }
-    is_tired(turn, &call, &judged, file)?;
     let mut waited = false;
     // Nobody is bothered about a message that may yet turn out to be cut off.
     if turn.end.get() != Some(Stop::Done) {
         message_end(turn, &cx).await?;
         waited = true;
     }
+    if !turn.inner.desk.is_staffed() {
+        let reason = &judged.verdict.reason;
+        let why = format!("it must be asked about ({reason}), and nobody can be asked here");
+        return Err(unasked(turn, &call, &judged, file, why));
+    }
+    is_tired(turn, &call, &judged, file)?;
     let Some(seat) = seat(turn, &cx).await? else {
         return Err(unasked(turn, &call, &judged, file, TOO_MANY.to_owned()));
     };

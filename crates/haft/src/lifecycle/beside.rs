@@ -75,7 +75,9 @@ impl Beside {
     /// (`to_model` false) does not get them mixed into its result.
     pub(super) fn put(self, envelope: &mut Envelope, to_model: bool) {
         let Some(own) = self.0 else { return };
-        envelope.arguments = own.arguments;
+        if own.arguments.is_some() {
+            envelope.left.get_or_insert_default().arguments = own.arguments;
+        }
         if to_model {
             add_asides(envelope, &own.asides);
         }
@@ -87,10 +89,13 @@ pub(crate) fn add_asides(envelope: &mut Envelope, asides: &[String]) {
     let Some(text) = words(asides) else { return };
     match &mut envelope.outcome {
         Outcome::Output(output) => output.blocks.push(Block::text(text)),
-        Outcome::Failure { .. } => match &mut envelope.note {
-            Some(note) => *note = format!("{note}\n{text}").into(),
-            none => *none = Some(text.into()),
-        },
+        Outcome::Failure { .. } => {
+            let note = &mut envelope.left.get_or_insert_default().note;
+            if !note.is_empty() {
+                note.push('\n');
+            }
+            note.push_str(&text);
+        }
     }
 }
 

@@ -111,8 +111,7 @@ pub(crate) async fn walk(
         cut: outcome.1,
         outcome: outcome.0,
         repairs,
-        note: None,
-        arguments: None,
+        left: None,
         elapsed: began.elapsed(),
     };
     let shown = shape::bytes_shown(&envelope.outcome);

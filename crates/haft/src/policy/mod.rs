@@ -23,6 +23,8 @@ mod testing;
 mod grant;
 mod desk;
 mod visible;
+mod glob;
+mod guards;
 
 use std::path::PathBuf;
 
@@ -41,6 +43,10 @@ pub use self::{
         Where, files_of, project_root,
     },
     grant::{Binding, Grants, Refusal},
+    guards::{
+        AllowAll, ConfirmDestructive, DenyAll, Limited, NamePolicy, Only, PathGuard, Review,
+        Reviewed, Reviewer,
+    },
     live::Live,
     pattern::{Anchor, Match, Pattern, PatternError, PatternErrorKind},
     rule::{Example, Layer, Place, Rule, Subject},

@@ -22,9 +22,6 @@ impl TurnCore {
 
     /// Asks the hooks about a turn that begins.
     pub(crate) async fn before_turn(&self) {
-        if self.inner.hooks.is_empty() {
-            return;
-        }
         let facts = self.facts();
         let (said, broken) = around_turn(&self.inner, |hook| hook.before_turn(&facts)).await;
         let asides = self.heed(said);
@@ -37,7 +34,7 @@ impl TurnCore {
 
     /// Asks the hooks about a turn whose calls are all answered.
     pub(crate) async fn after_turn(&self, answers: &mut [Envelope]) {
-        if self.inner.hooks.is_empty() || answers.is_empty() {
+        if answers.is_empty() {
             return;
         }
         let facts = self.facts();

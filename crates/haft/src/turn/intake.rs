@@ -210,7 +210,9 @@ impl Intake {
                 })
             }
         };
-        core.after_turn(&mut answers).await;
+        if !core.inner.hooks.is_empty() {
+            Box::pin(core.after_turn(&mut answers)).await;
+        }
         guard.0 = None;
         core.run.hear(&answers);
         core.inner
@@ -443,9 +445,8 @@ fn lost(id: CallId, called: ToolName) -> Envelope {
         origin: None,
         cut: None,
         repairs: None,
-        note: None,
-        arguments: None,
         instead_by: None,
+        left: None,
         elapsed: std::time::Duration::ZERO,
     }
 }

@@ -24,6 +24,8 @@ const LONG: Duration = Duration::from_secs(10_000);
 /// What a person says to one question, when, and whether they are still there by then.
 type Says = dyn Fn(&Question<'_>) -> (Duration, Result<Answer, Failure>) + Send + Sync;
 
+type Replies = dyn Fn(&Question<'_>) -> Answer + Send + Sync;
+
 /// Somebody who is asked. Notes what they were asked, and what was settled without them.
 #[derive(Clone)]
 struct Person {
@@ -259,7 +261,7 @@ async fn all_are_asked_at_once_and_the_first_answer_counts() {
 async fn an_answer_that_does_not_fit_is_none_while_others_are_open() {
     let grants = Arc::new(Grants::new().unwrap());
     let foreign = Arc::new(Grants::new().unwrap());
-    let misfits: Vec<(&str, Box<dyn Fn(&Question<'_>) -> Answer + Send + Sync>)> = vec![
+    let misfits: Vec<(&str, Box<Replies>)> = vec![
         ("input", Box::new(|_| Answer::Input(json!("k")))),
         ("no such edit", Box::new(|_| Answer::Edit(json!({"x": 1})))),
         ("no object", Box::new(|_| Answer::Edit(json!(1)))),

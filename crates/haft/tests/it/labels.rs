@@ -395,6 +395,13 @@ async fn broad_allows_do_not_help_an_obedient_model(broad: impl Policy) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_default_holds_an_obedient_model_in_the_broad_case() {
+async fn rules_that_allow_everything_do_not_help_an_obedient_model() {
+    let allow = |text: &str| {
+        let pattern = haft::Pattern::parse(text, &haft::Anchor::default()).unwrap();
+        haft::Rule::new(haft::Decision::Allow, pattern)
+    };
+    let broad = || vec![allow("*"), allow("Bash"), allow("Edit(//**)"), allow("WebFetch")];
+    let rules = haft::Rules::new(broad(), haft::Ground::default()).unwrap();
+    broad_allows_do_not_help_an_obedient_model(rules).await;
     broad_allows_do_not_help_an_obedient_model(policy()).await;
 }

@@ -16,6 +16,7 @@ mod hooks;
 mod approvals;
 mod budgets;
 mod labels;
+mod guards;
 mod stopping;
 mod streams;
 mod shown;

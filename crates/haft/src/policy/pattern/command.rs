@@ -106,7 +106,7 @@ impl CommandPattern {
         let word = head.split(' ').next().unwrap_or_default();
         let whole = boundary || word.len() < head.len() || !head.contains('*');
         let first = (whole && !word.contains('*') && !word.is_empty()).then(|| word.to_owned());
-        let assigns = first.as_deref().is_some_and(is_assignment);
+        let assigns = is_assignment(word);
         let first = first.filter(|_| !assigns);
         Ok(Self { text: text.to_owned(), first, assigns, machine })
     }

@@ -1,0 +1,444 @@
+//! Ready-made guards: for everything, for names, for paths, for what destroys, by a reviewer.
+//!
+//! A guard judges and cannot rewrite. Its allow lifts nothing: the strictest verdict wins, so a
+//! guard can only make judgement stricter. What it tells the model is the reason alone; which
+//! pattern or folder decided stands in the source, for people and records.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use haft_core::{BoxFuture, Capability, Effects, Failure, Operation, Verdict};
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use super::{Guard, glob::Glob, world::World};
+use crate::{turn::Admitted, watch::within};
+
+type Judged<'a> = BoxFuture<'a, Result<Option<Verdict>, Failure>>;
+
+fn at_once<'a>(verdict: Option<Verdict>) -> Judged<'a> {
+    Box::pin(std::future::ready(Ok(verdict)))
+}
+
+/// Says yes to every call, for records. It lifts nothing: a policy's ask stays an ask. For a host
+/// that really allows everything there is [`AllowEverything`](super::AllowEverything), a policy.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AllowAll;
+
+impl Guard for AllowAll {
+    fn name(&self) -> &str {
+        "allow all"
+    }
+
+    fn judge<'a>(&'a self, _: &'a Admitted) -> Judged<'a> {
+        at_once(Some(Verdict::allow("this guard has nothing against it")))
+    }
+}
+
+/// Refuses every call, and says why.
+#[derive(Debug, Clone)]
+pub struct DenyAll(String);
+
+impl DenyAll {
+    /// Refuses with this reason, which the model is told.
+    #[must_use]
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self(reason.into())
+    }
+}
+
+impl Guard for DenyAll {
+    fn name(&self) -> &str {
+        "deny all"
+    }
+
+    fn judge<'a>(&'a self, _: &'a Admitted) -> Judged<'a> {
+        at_once(Some(Verdict::deny(self.0.clone())))
+    }
+}
+
+/// A guard that is asked about so many calls at a time, first come, first served. Waiting for it is
+/// part of its answer: a call that waits longer than `judge_timeout` is refused.
+#[derive(Debug)]
+pub struct Limited<G> {
+    guard: G,
+    turns: Semaphore,
+}
+
+impl<G: Guard> Limited<G> {
+    /// Asks the guard about one call at a time.
+    pub fn new(guard: G) -> Self {
+        Self::at_a_time(guard, 1)
+    }
+
+    /// Asks the guard about so many calls at a time, at least one.
+    pub fn at_a_time(guard: G, calls: usize) -> Self {
+        Self { guard, turns: Semaphore::new(calls.clamp(1, Semaphore::MAX_PERMITS)) }
+    }
+}
+
+impl<G: Guard> Guard for Limited<G> {
+    fn name(&self) -> &str {
+        self.guard.name()
+    }
+
+    fn judge<'a>(&'a self, call: &'a Admitted) -> Judged<'a> {
+        Box::pin(async move {
+            // Fair: whoever waits longest is next.
+            let _turn = self.turns.acquire().await.map_err(|_| Failure::failed("it is closed"))?;
+            self.guard.judge(call).await
+        })
+    }
+}
+
+/// A guard over some tools only: those whose name matches a pattern with `*` and `?`.
+#[derive(Debug)]
+pub struct Only<G> {
+    names: Glob,
+    guard: G,
+}
+
+impl<G: Guard> Only<G> {
+    /// Keeps a guard to the tools that match.
+    pub fn new(pattern: impl Into<String>, guard: G) -> Self {
+        Self { names: Glob::new(pattern), guard }
+    }
+}
+
+impl<G: Guard> Guard for Only<G> {
+    fn name(&self) -> &str {
+        self.guard.name()
+    }
+
+    fn judge<'a>(&'a self, call: &'a Admitted) -> Judged<'a> {
+        match self.names.matches(call.tool().name().as_str()) {
+            true => self.guard.judge(call),
+            false => at_once(None),
+        }
+    }
+}
+
+/// Refuses tools by their names. A deny beats an allow; without any allow everything is allowed that
+/// is not denied; with one, only what it matches. Case counts.
+#[derive(Debug, Clone, Default)]
+pub struct NamePolicy {
+    allow: Vec<Glob>,
+    deny: Vec<Glob>,
+}
+
+impl NamePolicy {
+    /// Refuses nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lets tools through that match one of these.
+    #[must_use]
+    pub fn allow<S: Into<String>>(mut self, patterns: impl IntoIterator<Item = S>) -> Self {
+        self.allow.extend(patterns.into_iter().map(Glob::new));
+        self
+    }
+
+    /// Refuses tools that match one of these.
+    #[must_use]
+    pub fn deny<S: Into<String>>(mut self, patterns: impl IntoIterator<Item = S>) -> Self {
+        self.deny.extend(patterns.into_iter().map(Glob::new));
+        self
+    }
+}
+
+impl Guard for NamePolicy {
+    fn name(&self) -> &str {
+        "name policy"
+    }
+
+    fn judge<'a>(&'a self, call: &'a Admitted) -> Judged<'a> {
+        let name = call.tool().name().as_str();
+        let denied = self.deny.iter().find(|glob| glob.matches(name));
+        let source = match denied {
+            Some(glob) => format!("guard `name policy`: denied by `{}`", glob.as_str()),
+            None if self.allow.is_empty() || self.allow.iter().any(|g| g.matches(name)) => {
+                return at_once(None);
+            }
+            None => {
+                let all: Vec<_> = self.allow.iter().map(Glob::as_str).collect();
+                format!("guard `name policy`: not among the allowed `{}`", all.join("`, `"))
+            }
+        };
+        at_once(Some(Verdict::deny("this tool may not be used here").by(source)))
+    }
+}
+
+/// Asks about every call that may destroy something. Without anyone to ask, such calls are refused.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ConfirmDestructive;
+
+impl Guard for ConfirmDestructive {
+    fn name(&self) -> &str {
+        "confirm destructive"
+    }
+
+    fn judge<'a>(&'a self, call: &'a Admitted) -> Judged<'a> {
+        let declared = call.tool().spec().capabilities;
+        let destroys = declared.is_some_and(|all| all.has(Capability::Destructive));
+        let ask = destroys || call.claim().may_destroy();
+        at_once(ask.then(|| Verdict::ask("it may destroy something that cannot be brought back")))
+    }
+}
+
+/// Keeps calls to some folders. Looks at every path that a call declares in its effects and at the
+/// arguments it is told about, all of them, and where they lead. Below a denied path, or where it
+/// leads cannot be told: no. Outside of the allowed folders: ask. It remembers nothing itself.
+#[derive(Debug, Clone)]
+pub struct PathGuard {
+    world: Arc<dyn World>,
+    roots: Vec<PathBuf>,
+    denied: Vec<PathBuf>,
+    arguments: Vec<String>,
+}
+
+/// More paths in one call are not judged but refused.
+const MOST_PATHS: usize = 1_000;
+
+impl PathGuard {
+    /// Makes a guard that allows nothing yet, and asks this world where paths lead.
+    pub fn new(world: impl World) -> Self {
+        let world = Arc::new(world);
+        Self { world, roots: Vec::new(), denied: Vec::new(), arguments: Vec::new() }
+    }
+
+    /// Lets calls work at and below this absolute path.
+    #[must_use]
+    pub fn root(mut self, path: impl Into<PathBuf>) -> Self {
+        self.roots.push(path.into());
+        self
+    }
+
+    /// Refuses whatever is at or below this absolute path, roots or not.
+    #[must_use]
+    pub fn deny(mut self, path: impl Into<PathBuf>) -> Self {
+        self.denied.push(path.into());
+        self
+    }
+
+    /// Says that an argument of this name holds a path or a list of paths. A name that starts with
+    /// `/` is a JSON pointer.
+    #[must_use]
+    pub fn argument(mut self, name: impl Into<String>) -> Self {
+        self.arguments.push(name.into());
+        self
+    }
+
+    /// Gathers what a call touches; a reason when that cannot be told.
+    fn paths<'a>(&self, call: &'a Admitted) -> Result<Vec<&'a str>, &'static str> {
+        let mut paths = Vec::new();
+        let files = call.tool().spec().judged_capabilities().has(Capability::Filesystem);
+        if let Effects::Declared(effects) = &call.claim().effects {
+            for effect in effects.iter().filter(|_| files) {
+                let target = effect.target.as_deref();
+                match effect.operation {
+                    Operation::Read | Operation::Write | Operation::Unknown => {
+                        paths.push(target.ok_or("it does not say which files it touches")?);
+                    }
+                    Operation::Execute => paths.extend(target.filter(|t| t.contains('/'))),
+                    Operation::External => {}
+                }
+            }
+        }
+        for name in &self.arguments {
+            let arguments = call.arguments();
+            let value = match name.starts_with('/') {
+                true => arguments.pointer(name),
+                false => arguments.get(name),
+            };
+            gather(value, &mut paths)?;
+        }
+        if paths.len() > MOST_PATHS {
+            return Err("it names more paths than can be looked at");
+        }
+        Ok(paths)
+    }
+
+    fn look(&self, call: &Admitted) -> Option<Verdict> {
+        let paths = match self.paths(call) {
+            Ok(paths) => paths,
+            Err(why) => return Some(Verdict::deny(why)),
+        };
+        if paths.is_empty() {
+            let spec = call.tool().spec();
+            let silent = matches!(call.claim().effects, Effects::Undeclared)
+                && spec.judged_capabilities().has(Capability::Filesystem);
+            return silent.then(|| Verdict::ask("it does not say which files it touches"));
+        }
+        // Where folders lead is asked for every call: a link may have been put in their place.
+        let lead = |path: &PathBuf| self.world.resolve(path).ok();
+        let roots: Vec<PathBuf> = self.roots.iter().filter_map(lead).collect();
+        let denied: Vec<PathBuf> =
+            self.denied.iter().cloned().chain(self.denied.iter().filter_map(lead)).collect();
+        let mut verdict = None;
+        for path in paths {
+            let Some(said) = self.one(call, path, &roots, &denied) else { continue };
+            verdict = Some(match verdict {
+                Some(before) => Verdict::strictest(before, said),
+                None => said,
+            });
+        }
+        verdict
+    }
+
+    /// Judges one path.
+    fn one(
+        &self,
+        call: &Admitted,
+        path: &str,
+        roots: &[PathBuf],
+        denied: &[PathBuf],
+    ) -> Option<Verdict> {
+        let shown: String = path.chars().take(200).flat_map(char::escape_debug).collect();
+        let spelled = call.context().working_directory().join(path);
+        let resolved = match spelled.is_absolute() && !path.contains('\0') {
+            true => self.world.resolve(&spelled),
+            false => Err("it is not an absolute path".to_owned()),
+        };
+        let resolved = match resolved {
+            Ok(resolved) => resolved,
+            // FAIL CLOSED: what cannot be found cannot be judged.
+            Err(why) => {
+                return Some(
+                    Verdict::deny(format!("where `{shown}` leads cannot be told"))
+                        .by(format!("guard `path guard`: {why}")),
+                );
+            }
+        };
+        let below = |places: &[PathBuf], path: &Path| {
+            places.iter().find(|place| path.starts_with(place)).cloned()
+        };
+        if let Some(place) = below(denied, &resolved).or_else(|| below(denied, &spelled)) {
+            return Some(
+                Verdict::deny(format!("`{shown}` must not be touched"))
+                    .by(format!("guard `path guard`: below {}", place.display())),
+            );
+        }
+        if below(roots, &resolved).is_some() {
+            return None;
+        }
+        Some(
+            Verdict::ask(format!("`{shown}` is outside of where it may work"))
+                .by(format!("guard `path guard`: it leads to {}", resolved.display())),
+        )
+    }
+}
+
+/// Takes the paths out of an argument.
+fn gather<'a>(value: Option<&'a Value>, paths: &mut Vec<&'a str>) -> Result<(), &'static str> {
+    match value {
+        None | Some(Value::Null) => {}
+        Some(Value::String(path)) => paths.push(path),
+        Some(Value::Array(list)) => {
+            for item in list {
+                // One level: a list of lists of paths is not what an argument of paths is.
+                paths.push(item.as_str().ok_or("an argument that should be a path is none")?);
+            }
+        }
+        Some(_) => return Err("an argument that should be a path is none"),
+    }
+    Ok(())
+}
+
+impl Guard for PathGuard {
+    fn name(&self) -> &str {
+        "path guard"
+    }
+
+    fn judge<'a>(&'a self, call: &'a Admitted) -> Judged<'a> {
+        Box::pin(async move { Ok(self.look(call)) })
+    }
+}
+
+/// What a reviewer thinks of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Review {
+    /// Nothing against it. This allows nothing either.
+    Safe,
+    /// A person should look, and why.
+    Risky(String),
+    /// It must not run, and why.
+    Deny(String),
+}
+
+/// Reads a call and says what it thinks: another model, a service, a heuristic.
+pub trait Reviewer: Send + Sync + 'static {
+    /// Returns its name, for verdicts and records.
+    fn name(&self) -> &str;
+
+    /// Reviews one call.
+    fn review<'a>(&'a self, call: &'a Admitted) -> BoxFuture<'a, Result<Review, Failure>>;
+}
+
+/// A guard that asks a reviewer. The reviewer only advises: safe is no opinion, risky asks, deny
+/// refuses. An error, a panic or silence counts as risky, never as safe.
+pub struct Reviewed<R> {
+    reviewer: R,
+    limit: Duration,
+}
+
+/// Shorter than the time a guard has, so that a silent reviewer asks rather than refuses.
+const REVIEW_TIME: Duration = Duration::from_secs(20);
+
+/// So much of a reviewer's reason is kept.
+const MOST_REASON: usize = 500;
+
+impl<R: Reviewer> Reviewed<R> {
+    /// Asks a reviewer, who has twenty seconds.
+    pub fn new(reviewer: R) -> Self {
+        Self { reviewer, limit: REVIEW_TIME }
+    }
+
+    /// Gives the reviewer this long. Beyond `judge_timeout` the walk itself stops waiting, and then
+    /// the call is refused.
+    #[must_use]
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+}
+
+impl<R: Reviewer> Guard for Reviewed<R> {
+    fn name(&self) -> &str {
+        self.reviewer.name()
+    }
+
+    fn judge<'a>(&'a self, call: &'a Admitted) -> Judged<'a> {
+        Box::pin(async move {
+            // Making the future runs the reviewer's code too, so it happens under the watch.
+            let said = within(self.limit, async { self.reviewer.review(call).await }).await;
+            let trouble = match said {
+                Ok(Ok(Review::Safe)) => return Ok(None),
+                Ok(Ok(Review::Risky(why))) => return Ok(Some(Verdict::ask(bounded(&why)))),
+                Ok(Ok(Review::Deny(why))) => return Ok(Some(Verdict::deny(bounded(&why)))),
+                Ok(Err(failure)) => failure.to_string(),
+                Err(stopped) => stopped.to_string(),
+            };
+            let source = format!("guard `{}`: {trouble}", self.reviewer.name());
+            Ok(Some(Verdict::ask("nobody could review it, so it counts as risky").by(source)))
+        })
+    }
+}
+
+fn bounded(why: &str) -> String {
+    why.chars().take(MOST_REASON).collect()
+}
+
+impl<R: Reviewer> fmt::Debug for Reviewed<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reviewed")
+            .field("reviewer", &self.reviewer.name())
+            .field("limit", &self.limit)
+            .finish()
+    }
+}

@@ -1,0 +1,331 @@
+//! Ready-made guards, through the real walk.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use haft::{
+    Admitted, AllowAll, Answer, Approver, BoxFuture, Capabilities, Capability, Catalog, Code,
+    ConfirmDestructive, DenyAll, DynTool, Effect, Failure, Guard, Limited, NamePolicy, Only,
+    PathGuard, Question, Review, Reviewed, Reviewer, Runtime, RuntimeBuilder, Spec, Verdict, World,
+};
+use serde_json::{Value, json};
+
+use crate::kit::*;
+
+async fn outcome(builder: RuntimeBuilder) -> Result<(), Failure> {
+    builder.build().unwrap().call("t", json!({})).await.map(|_| ())
+}
+
+async fn code(builder: RuntimeBuilder) -> Option<Code> {
+    outcome(builder).await.err().map(|f| f.code())
+}
+
+#[tokio::test]
+async fn a_guards_yes_lifts_nothing_and_its_no_refuses_everything() {
+    assert_eq!(code(permissive(vec![quick(read("t"))]).guard(AllowAll)).await, None);
+    let strict = Runtime::builder()
+        .catalog(Catalog::builder().add(vec![quick(write("t"))]).build().unwrap())
+        .guard(AllowAll);
+    assert_eq!(code(strict).await, Some(Code::Denied), "the default still asks");
+    let refused = permissive(vec![quick(read("t"))]).guard(DenyAll::new("we are closed"));
+    let failure = outcome(refused).await.unwrap_err();
+    assert_eq!(failure.code(), Code::Denied);
+    assert!(failure.message().contains("we are closed"));
+}
+
+#[tokio::test]
+async fn names_are_refused_by_pattern_and_the_model_does_not_learn_it() {
+    for (allow, deny, name, wanted) in [
+        (&[][..], &[][..], "read_file", true),
+        (&[], &["read_*"], "read_file", false),
+        (&["read_*"], &[], "read_file", true),
+        (&["read_*"], &[], "write_file", false),
+        (&["*"], &["*_file"], "read_file", false),
+        (&["Read_*"], &[], "read_file", false),
+        (&[], &["READ_*"], "read_file", true),
+        (&["x", "read_fil?"], &[], "read_file", true),
+    ] {
+        let policy = NamePolicy::new().allow(allow.to_vec()).deny(deny.to_vec());
+        let runtime = permissive(vec![quick(read(name))]).guard(policy).build().unwrap();
+        let got = runtime.call(name, json!({})).await;
+        assert_eq!(got.is_ok(), wanted, "{allow:?} {deny:?} {name}");
+        if let Err(failure) = got {
+            assert!(!failure.to_string().contains('*'), "{failure}");
+            let source = failure.source().unwrap().to_string();
+            assert!(allow.iter().chain(deny).any(|p| source.contains(p)), "{source}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_guard_for_some_tools_leaves_the_others_alone() {
+    let tools = || vec![quick(read("mail_send")), quick(read("mail_read")), quick(read("search"))];
+    let answers = |runtime: Runtime| async move {
+        let turn = runtime.run().turn().await.unwrap();
+        ends(&turn.run(calls("mail_send mail_read search")).await)
+    };
+    let runtime = permissive(tools()).guard_for("mail_*", DenyAll::new("no mail")).build().unwrap();
+    assert_eq!(answers(runtime).await, ["c1 denied", "c2 denied", "c3 ok"]);
+    let runtime = permissive(tools()).guard(Only::new("mail_send", DenyAll::new("no"))).build();
+    assert_eq!(answers(runtime.unwrap()).await, ["c1 denied", "c2 ok", "c3 ok"]);
+}
+
+struct Yes(Arc<AtomicUsize>);
+
+impl Approver for Yes {
+    fn ask<'a>(&'a self, _: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async { Ok(Answer::allow()) })
+    }
+}
+
+#[tokio::test]
+async fn what_may_destroy_is_asked_about_and_refused_when_nobody_is_there() {
+    for (spec, asks) in [
+        (read("t"), false),
+        (write("t"), true),
+        (write("t").destructive(false), false),
+        (write("t").destructive(true), true),
+        (write("t").destructive(false).capabilities([Capability::Destructive]), true),
+    ] {
+        let shown = format!("{spec:?}");
+        let alone = permissive(vec![quick(spec.clone())]).guard(ConfirmDestructive);
+        assert_eq!(code(alone).await, asks.then_some(Code::Denied), "{shown}");
+        let asked = Arc::new(AtomicUsize::new(0));
+        let person = Yes(Arc::clone(&asked));
+        let with = permissive(vec![quick(spec)]).guard(ConfirmDestructive).approver(person);
+        assert_eq!(code(with).await, None, "{shown}");
+        assert_eq!(asked.load(Ordering::SeqCst), usize::from(asks), "{shown}");
+    }
+}
+
+/// Counts how many calls it judges at once, and in which order they came.
+#[derive(Clone, Default)]
+struct Busy {
+    now: Arc<AtomicUsize>,
+    most: Arc<AtomicUsize>,
+    order: Arc<Mutex<Vec<String>>>,
+}
+
+impl Guard for Busy {
+    fn name(&self) -> &str {
+        "busy"
+    }
+
+    fn judge<'a>(&'a self, call: &'a Admitted) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
+        Box::pin(async move {
+            let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+            self.most.fetch_max(now, Ordering::SeqCst);
+            self.order.lock().unwrap().push(call.context().call_id().to_string());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            self.now.fetch_sub(1, Ordering::SeqCst);
+            Ok(None)
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limited_guard_is_asked_so_many_at_a_time_and_in_order() {
+    for (limit, wanted) in [(1, 1), (3, 3), (0, 1), (usize::MAX, 6)] {
+        let busy = Busy::default();
+        let guard = Limited::at_a_time(busy.clone(), limit);
+        let runtime = permissive(vec![quick(read("t"))]).guard(guard).build().unwrap();
+        let turn = runtime.run().turn().await.unwrap();
+        let answers = turn.run(calls("t t t t t t")).await;
+        assert!(answers.iter().all(|a| a.failure().is_none()));
+        assert_eq!(busy.most.load(Ordering::SeqCst), wanted, "{limit}");
+        assert_eq!(*busy.order.lock().unwrap(), ["c1", "c2", "c3", "c4", "c5", "c6"], "{limit}");
+    }
+    let busy = Busy::default();
+    let guard = Limited::new(busy.clone());
+    let runtime = permissive(vec![quick(read("t"))]).guard(guard).build().unwrap();
+    runtime.run().turn().await.unwrap().run(calls("t t t")).await;
+    assert_eq!(busy.most.load(Ordering::SeqCst), 1);
+}
+
+/// A world with one link, `/work/link` to `/etc`, and one place nobody can look into.
+#[derive(Debug)]
+struct Small;
+
+impl World for Small {
+    fn resolve(&self, path: &Path) -> Result<PathBuf, String> {
+        let mut real = PathBuf::new();
+        for part in path.components() {
+            match part {
+                std::path::Component::ParentDir => {
+                    real.pop();
+                }
+                std::path::Component::CurDir => {}
+                part => real.push(part),
+            }
+            if real == Path::new("/work/link") {
+                real = PathBuf::from("/etc");
+            }
+            if real == Path::new("/work/locked") {
+                return Err("permission denied".to_owned());
+            }
+        }
+        Ok(real)
+    }
+}
+
+fn path_guard() -> PathGuard {
+    PathGuard::new(Small).root("/work").root("/tmp/x").deny("/work/secret").deny("/etc/shadow")
+}
+
+/// Returns how a call with these arguments ends: `ok`, `ask` or `deny`, and the whole failure.
+async fn paths(tool: DynTool, guard: PathGuard, arguments: Value) -> (&'static str, String) {
+    let runtime = permissive(vec![tool]).guard(guard).build().unwrap();
+    let run = runtime.run_builder().working_directory("/work").start();
+    let turn = run.turn().await.unwrap();
+    let answers = turn.run(vec![haft::Call::new("c1", "t", arguments)]).await;
+    match answers[0].failure() {
+        None => ("ok", String::new()),
+        Some(failure) => {
+            assert_eq!(failure.code(), Code::Denied);
+            let asked = failure.message().contains("must be asked about");
+            (if asked { "ask" } else { "deny" }, failure.to_string())
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_path_of_a_call_is_judged_by_where_it_leads() {
+    let files = || read("t").capabilities([Capability::Filesystem]);
+    for (effects, wanted) in [
+        (vec!["a/b"], "ok"),
+        (vec!["/work"], "ok"),
+        (vec!["/tmp/x/y"], "ok"),
+        (vec!["/workevil/a"], "ask"),
+        (vec!["../a"], "ask"),
+        (vec!["a", "b", "../c"], "ask"),
+        (vec!["a", "secret/key", "../c"], "deny"),
+        (vec!["x/../secret"], "deny"),
+        (vec!["secrets"], "ok"),
+        (vec!["link/passwd"], "ask"),
+        (vec!["link/shadow"], "deny"),
+        (vec!["locked/a"], "deny"),
+        (vec!["a\0b"], "deny"),
+    ] {
+        let list: Vec<_> = effects.iter().map(|e| Effect::read(*e)).collect();
+        let (got, told) = paths(quick(files().effects(list)), path_guard(), json!({})).await;
+        assert_eq!(got, wanted, "{effects:?} {told}");
+        assert!(!told.contains("/work/secret") && !told.contains("/etc"), "{told}");
+    }
+    let silent = paths(quick(files()), path_guard(), json!({})).await;
+    assert_eq!(silent.0, "ask", "it does not say which");
+    let elsewhere = quick(read("t").capabilities(Capabilities::NONE));
+    assert_eq!(paths(elsewhere, path_guard(), json!({})).await.0, "ok", "no files at all");
+}
+
+#[tokio::test]
+async fn named_arguments_are_paths_too_one_or_many() {
+    let schema = json!({"properties": {"path": {}, "deep": {"type": "object"}}});
+    let spec = Spec::new("t", "Does it.").read_only().capabilities(Capabilities::NONE);
+    let tool = DynTool::new(spec, schema, |_, _| async { Ok("done") });
+    for (arguments, wanted) in [
+        (json!({}), "ok"),
+        (json!({"path": null}), "ok"),
+        (json!({"path": "a"}), "ok"),
+        (json!({"path": ["a", "b"]}), "ok"),
+        (json!({"path": ["a", "/etc/passwd"]}), "ask"),
+        (json!({"path": ["/etc/passwd", "secret"]}), "deny"),
+        (json!({"path": 7}), "deny"),
+        (json!({"path": [["a"]]}), "deny"),
+        (json!({"deep": {"file": "secret"}}), "deny"),
+        (json!({"path": vec!["a"; 1001]}), "deny"),
+    ] {
+        let guard = path_guard().argument("path").argument("/deep/file");
+        let (got, told) = paths(tool.clone(), guard, arguments.clone()).await;
+        assert_eq!(got, wanted, "{arguments} {told}");
+    }
+}
+
+#[tokio::test]
+async fn a_path_that_starts_nowhere_is_refused() {
+    let spec = read("t").capabilities([Capability::Filesystem]).effects([Effect::read("a")]);
+    let runtime = permissive(vec![quick(spec)]).guard(path_guard()).build().unwrap();
+    let failure = runtime.call("t", json!({})).await.unwrap_err();
+    assert!(failure.message().contains("cannot be told"), "{failure}");
+}
+
+struct Opinion(fn() -> Result<Review, Failure>);
+
+impl Reviewer for Opinion {
+    fn name(&self) -> &str {
+        "reviewer"
+    }
+
+    fn review<'a>(&'a self, _: &'a Admitted) -> BoxFuture<'a, Result<Review, Failure>> {
+        Box::pin(async move { (self.0)() })
+    }
+}
+
+struct Silent;
+
+impl Reviewer for Silent {
+    fn name(&self) -> &str {
+        "silent"
+    }
+
+    fn review<'a>(&'a self, _: &'a Admitted) -> BoxFuture<'a, Result<Review, Failure>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+struct Panics;
+
+impl Reviewer for Panics {
+    fn name(&self) -> &str {
+        "panics"
+    }
+
+    fn review<'a>(&'a self, _: &'a Admitted) -> BoxFuture<'a, Result<Review, Failure>> {
+        panic!("before there is a future")
+    }
+}
+
+/// Returns how often a person was asked, and whether the call ran after their yes.
+async fn reviewed(reviewer: impl Reviewer) -> (usize, bool) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let builder = permissive(vec![quick(read("t"))])
+        .guard(Reviewed::new(reviewer))
+        .approver(Yes(Arc::clone(&asked)));
+    let ran = code(builder).await.is_none();
+    (asked.load(Ordering::SeqCst), ran)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reviewer_advises_and_its_trouble_counts_as_risky() {
+    assert_eq!(reviewed(Opinion(|| Ok(Review::Safe))).await, (0, true));
+    assert_eq!(reviewed(Opinion(|| Ok(Review::Risky("odd".into())))).await, (1, true));
+    assert_eq!(reviewed(Opinion(|| Ok(Review::Deny("bad".into())))).await, (0, false));
+    assert_eq!(reviewed(Opinion(|| Err(Failure::failed("down")))).await, (1, true));
+    assert_eq!(reviewed(Opinion(|| panic!("on purpose"))).await, (1, true));
+    assert_eq!(reviewed(Panics).await, (1, true));
+    assert_eq!(reviewed(Silent).await, (1, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reviewer_grants_nothing_and_without_a_person_its_doubt_is_a_no() {
+    let safe = Runtime::builder()
+        .catalog(Catalog::builder().add(vec![quick(write("t"))]).build().unwrap())
+        .guard(Reviewed::new(Opinion(|| Ok(Review::Safe))));
+    assert_eq!(code(safe).await, Some(Code::Denied), "the default still asks");
+    for limit in [1, 10_000] {
+        let late = permissive(vec![quick(read("t"))])
+            .guard(Reviewed::new(Silent).within(Duration::from_secs(limit)));
+        let failure = outcome(late).await.unwrap_err();
+        let wanted = if limit == 1 { Code::Denied } else { Code::GuardFailed };
+        assert_eq!(failure.code(), wanted);
+    }
+    let long = permissive(vec![quick(read("t"))])
+        .guard(Reviewed::new(Opinion(|| Ok(Review::Deny("x".repeat(100_000))))));
+    assert!(outcome(long).await.unwrap_err().message().len() < 1_000);
+}
