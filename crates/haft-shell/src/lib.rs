@@ -188,6 +188,12 @@ impl Command {
         self.assignments.iter().find(|a| !a.is_safe())
     }
 
+    /// Returns whether it may have more than one view, at next to no cost.
+    #[must_use]
+    pub fn may_wrap(&self, how: Wrappers) -> bool {
+        wrappers::may_wrap(self, how)
+    }
+
     /// Returns its views without wrappers: itself first, then what each wrapper would start. See
     /// [`Wrappers`].
     #[must_use]

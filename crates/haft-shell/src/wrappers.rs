@@ -286,6 +286,26 @@ fn others(name: &str) -> Option<Options> {
     })
 }
 
+/// Returns whether a command may start another, by its name.
+pub(crate) fn may_wrap(command: &Command, how: Wrappers) -> bool {
+    let Some(name) = command.words.first().and_then(Word::literal) else { return false };
+    if harmless(name).is_some() || name == "xargs" {
+        return true;
+    }
+    if how == Wrappers::Harmless {
+        return false;
+    }
+    match name {
+        // Most often a subcommand follows at once.
+        "git" => {
+            command.words.get(1).is_some_and(|w| w.literal().is_none_or(|t| t.starts_with('-')))
+        }
+        "sh" | "bash" | "zsh" | "dash" | "ksh" | "ash" | "mksh" | "rbash" | "eval" | "trap"
+        | "find" | "busybox" | "toybox" => true,
+        _ => name.contains('/') || others(name).is_some(),
+    }
+}
+
 /// Returns what a command of this name starts.
 pub(crate) fn inner(name: &str, command: &Command, how: Wrappers) -> Vec<Inner> {
     let words = &*command.words;

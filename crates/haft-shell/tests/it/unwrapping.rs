@@ -8,6 +8,7 @@ use crate::shown;
 fn inner(text: &str, how: Wrappers) -> Vec<String> {
     let script = haft_shell::parse(text).unwrap();
     let views = script.commands[0].unwrapped(how);
+    assert!(views.len() == 1 || script.commands[0].may_wrap(how), "{text}");
     views[1..].iter().map(|view| shown::command(&view.command)).collect()
 }
 

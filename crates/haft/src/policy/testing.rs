@@ -1,6 +1,82 @@
-//! A folder of its own for tests that need a disk.
+//! What the tests of judgement share: calls that nobody made, and a folder on a real disk.
 
-use std::path::{Path, PathBuf};
+use std::{path::PathBuf, sync::Arc};
+
+use haft_core::{
+    BoxFuture, CallId, Context, DynTool, Failure, Host, Note, Output, Scope, Spec, ToolName,
+};
+use serde_json::Value;
+
+use super::{Ground, Lexical, Seen};
+use crate::{
+    catalog::Entry,
+    fit::Repairs,
+    turn::{Admitted, Call, Terms, admit},
+};
+
+/// A host that does nothing.
+struct Idle;
+
+impl Host for Idle {
+    #[expect(clippy::disallowed_methods, reason = "nobody looks at this clock")]
+    fn now(&self) -> std::time::Instant {
+        std::time::Instant::now()
+    }
+
+    fn call(
+        self: Arc<Self>,
+        _: Context,
+        _: CallId,
+        _: String,
+        _: Value,
+    ) -> BoxFuture<'static, Result<Output, Failure>> {
+        Box::pin(async { Err(Failure::failed("there is nobody to call")) })
+    }
+
+    fn block(&self, _: Box<dyn FnOnce() + Send>) -> Result<(), Failure> {
+        Err(Failure::failed("there is no thread"))
+    }
+
+    fn tell(&self, _: &Context, _: Note) {}
+}
+
+/// Returns a call of a tool, admitted, in the folder `/w`.
+pub(crate) fn call(spec: Spec, schema: Value, arguments: Value) -> Admitted {
+    call_in(at("/w"), None, spec, schema, arguments)
+}
+
+/// Returns a scope that works in this folder.
+pub(crate) fn at(folder: impl Into<PathBuf>) -> Scope {
+    Scope { working_directory: folder.into().into(), ..Scope::default() }
+}
+
+/// Returns a call in any scope, of a tool that a source may have brought.
+pub(crate) fn call_in(
+    scope: Scope,
+    source: Option<&str>,
+    spec: Spec,
+    schema: Value,
+    arguments: Value,
+) -> Admitted {
+    let tool = DynTool::new(spec, schema, |_, _| async { Ok("ok") });
+    let name = match source {
+        Some(source) => ToolName::from(format!("{source}__{}", tool.spec().name)),
+        None => ToolName::from(tool.spec().name.as_str()),
+    };
+    let mut entry = Entry::freeze(name.clone(), &"a test".into(), &tool).unwrap();
+    if let Some(source) = source {
+        entry = entry.brought_by(source);
+    }
+    let cx = Context::new(Arc::new(scope), "c1".into(), name.clone(), name.clone(), Arc::new(Idle));
+    let seen = Arc::new(Seen::default());
+    let terms = Terms { seen: &seen, limit: 1 << 20, repair: Repairs::Off };
+    admit(Arc::new(entry), Call::new("c1", name, arguments), cx, terms).unwrap()
+}
+
+/// Returns a ground without a disk.
+pub(crate) fn ground() -> Ground {
+    Ground { world: Arc::new(Lexical), home: Some("/home/u".into()), ..Ground::default() }
+}
 
 /// A folder that goes away with its value.
 pub(crate) struct Folder(PathBuf);
@@ -11,10 +87,6 @@ impl Folder {
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).unwrap();
         Self(path.canonicalize().unwrap())
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
     }
 
     pub(crate) fn at(&self, path: &str) -> PathBuf {

@@ -23,6 +23,8 @@ use std::{fmt, sync::Arc};
 use haft_core::Class;
 use serde_json::Value;
 
+#[cfg(test)]
+pub(crate) use self::admit::{Terms, admit};
 pub use self::{
     admit::Admitted,
     call::{Arguments, Call, Stop},

@@ -137,20 +137,24 @@ fn rules_that_count_for_nothing_there_count_for_nothing_here_and_are_noted() {
     let setup = trusted(&[settings(Layer::Project, include_str!("settings/inert.json"))]);
     insta::assert_snapshot!(shown(&setup), @r"
     mode Default
-    allow mcp__git__* at settings.json:13
-    allow Bash(npm:*) at settings.json:15
-    allow WebFetch(domain:x.org) at settings.json:16
-    deny Write at settings.json:21
-    deny mcp__* at settings.json:22
-    deny Fetch(method:POST) at settings.json:23
+    allow mcp__git__* at settings.json:14
+    allow Bash(npm:*) at settings.json:16
+    allow WebFetch(domain:x.org) at settings.json:17
+    deny Write at settings.json:22
+    deny Write at settings.json:25
+    deny mcp__* at settings.json:26
+    deny Fetch(method:POST) at settings.json:27
     note settings.json:6: mode `auto` lets a classifier answer; here it is judged as `default`, and what no rule speaks of is asked
     note settings.json:9: `Write(./a/**)` counts for nothing: paths are judged by `Read(…)` and `Edit(…)` alone; write `Edit(./a/**)`
-    note settings.json:10: `mcp__*` counts for nothing: an allow may have `*` in the name of a tool only after `mcp__<server>__`
-    note settings.json:11: `*` counts for nothing: an allow may have `*` in the name of a tool only after `mcp__<server>__`
-    note settings.json:12: `mcp__git*__get` counts for nothing: an allow may have `*` in the name of a tool only after `mcp__<server>__`
-    note settings.json:14: `Fetch(method:GET)` counts for nothing: `Tool(parameter:value)` can deny or ask, but not allow
-    note settings.json:19: `NotebookEdit(n.ipynb)` counts for nothing: paths are judged by `Read(…)` and `Edit(…)` alone; write `Edit(n.ipynb)`
-    note settings.json:20: `Glob(**)` counts for nothing: paths are judged by `Read(…)` and `Edit(…)` alone; write `Read(**)`
+    note settings.json:10: `Write(*)` counts for nothing: paths are judged by `Read(…)` and `Edit(…)` alone; write `Edit(*)`
+    note settings.json:11: `mcp__*` counts for nothing: an allow may have `*` in the name of a tool only after `mcp__<server>__`
+    note settings.json:12: `*` counts for nothing: an allow may have `*` in the name of a tool only after `mcp__<server>__`
+    note settings.json:13: `mcp__git*__get` counts for nothing: an allow may have `*` in the name of a tool only after `mcp__<server>__`
+    note settings.json:15: `Fetch(method:GET)` counts for nothing: `Tool(parameter:value)` can deny or ask, but not allow
+    note settings.json:20: `NotebookEdit(n.ipynb)` counts for nothing: paths are judged by `Read(…)` and `Edit(…)` alone; write `Edit(n.ipynb)`
+    note settings.json:21: `Glob(**)` counts for nothing: paths are judged by `Read(…)` and `Edit(…)` alone; write `Read(**)`
+    note settings.json:23: `Skill(deploy)` counts for nothing: there are no skills to be called here
+    note settings.json:24: `Cd(/etc)` counts for nothing: a run does not change its folder here
     note settings.json:7: not read here, and without effect: `permissions.skipDangerousModePermissionPrompt`
     note settings.json:4: not read here, and without effect: `disableAllHooks`
     ");

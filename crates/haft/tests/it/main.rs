@@ -9,6 +9,7 @@ mod kit;
 mod turns;
 mod fit;
 mod judging;
+mod patterns;
 mod rules;
 mod files;
 mod live;

@@ -59,7 +59,7 @@ pub(super) fn merge(
             continue;
         };
         let merged = match key.as_str() {
-            key if NOTES.contains(&key) => continue,
+            key if NOTES.contains(&key) || key == "x-haft" => continue,
             "type" => {
                 let types = common_types(ours, theirs);
                 match types.len() {

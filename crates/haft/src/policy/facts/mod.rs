@@ -18,7 +18,7 @@ use std::{
 };
 
 use haft_core::{Capabilities, Capability, Effects, Operation, Scope};
-use haft_shell::{Command, RedirectKind};
+use haft_shell::{Command, RedirectKind, Word};
 use serde_json::Value;
 use smallvec::SmallVec;
 
@@ -338,6 +338,11 @@ impl<'a> Facts<'a> {
                 for value in list {
                     self.add_about(value, about);
                 }
+                // A list may be commands, or the words of one: it is judged as both.
+                if about == About::Command && list.len() > 1 {
+                    let words = list.iter().filter_map(Value::as_str).map(Word::text).collect();
+                    self.add(Part::Command(Command { words, ..Command::default() }));
+                }
             }
             _ => self.add_unknown(about, "it is neither a text nor a list of texts"),
         }
@@ -525,7 +530,7 @@ pub(crate) fn as_path(target: &str, files: bool) -> Option<&str> {
 /// Whether a command may change the folder that later redirections start from.
 fn moves(command: &Command) -> bool {
     let movers = ["cd", "pushd", "popd", "chdir", "eval", "source", "."];
-    let first = command.words.first().map(haft_shell::Word::literal);
+    let first = command.words.first().map(Word::literal);
     first == Some(None)
         || command
             .words
@@ -559,3 +564,6 @@ pub(crate) fn find<'v>(value: &'v Value, name: &str) -> SmallVec<[&'v Value; 2]>
     }
     found
 }
+
+#[cfg(test)]
+mod tests;

@@ -232,7 +232,9 @@ impl Settings<'_, '_> {
             return None;
         }
         if *decision != Decision::Allow {
-            return self.reader.pattern(text, at, &self.anchor);
+            // Every use of a tool is the tool; what else `*` could mean there is not asked.
+            let whole = text.strip_suffix("(*)").unwrap_or(text);
+            return self.reader.pattern(whole, at, &self.anchor);
         }
         match Pattern::parse(text, &self.anchor) {
             Ok(pattern) => Some(pattern),
@@ -460,18 +462,21 @@ fn counts_for_nothing(text: &str, decision: &Decision) -> Option<String> {
         Some((tool, rest)) => (tool.trim(), Some(rest.strip_suffix(')').unwrap_or(rest).trim())),
         None => (text.trim(), None),
     };
+    // `Write(*)` may mean the whole tool or the path `*`: a deny takes the one, an allow the other.
     if let Some(specifier) = specifier
-        && specifier != "*"
+        && (specifier != "*" || *decision == Decision::Allow)
     {
-        let instead = match tool {
-            "Write" | "NotebookEdit" | "MultiEdit" => Some("Edit"),
-            "Glob" | "Grep" => Some("Read"),
-            _ => None,
+        let instead = |rule: &str| {
+            format!(
+                "paths are judged by `Read(…)` and `Edit(…)` alone; write `{rule}({specifier})`"
+            )
         };
-        if let Some(instead) = instead {
-            return Some(format!(
-                "paths are judged by `Read(…)` and `Edit(…)` alone; write `{instead}({specifier})`"
-            ));
+        match tool {
+            "Write" | "NotebookEdit" | "MultiEdit" => return Some(instead("Edit")),
+            "Glob" | "Grep" | "LS" => return Some(instead("Read")),
+            "Skill" => return Some("there are no skills to be called here".to_owned()),
+            "Cd" => return Some("a run does not change its folder here".to_owned()),
+            _ => {}
         }
     }
     if *decision != Decision::Allow {

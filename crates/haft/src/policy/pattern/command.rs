@@ -107,7 +107,7 @@ impl CommandPattern {
         let whole = boundary || word.len() < head.len() || !head.contains('*');
         let first = (whole && !word.contains('*') && !word.is_empty()).then(|| word.to_owned());
         let assigns = is_assignment(word);
-        let first = first.filter(|_| !assigns);
+        let first = first.filter(|word| !assigns && !word.contains(LITERAL_STAR));
         Ok(Self { text: text.to_owned(), first, assigns, machine })
     }
 
@@ -128,11 +128,15 @@ impl CommandPattern {
     /// Any view that matches counts, whatever the command sets before it.
     fn restricts(&self, command: &Command) -> Match {
         if self.assigns {
-            return self.compare(steps(command, true));
+            return self.compare(command, true);
+        }
+        // The common command wraps nothing, and then nothing is copied.
+        if !command.may_wrap(Wrappers::All) {
+            return self.compare(command, false);
         }
         let mut doubt = None;
         for view in command.unwrapped(Wrappers::All) {
-            match self.compare(steps(&view.command, false)) {
+            match self.compare(&view.command, false) {
                 Match::Yes => return Match::Yes,
                 Match::No => {}
                 Match::Unknown(why) => doubt = doubt.or(Some(why)),
@@ -149,21 +153,33 @@ impl CommandPattern {
         if self.assigns {
             // The assignments must be written out: a `*` among them could set anything.
             let fixed = command.assignments.iter().all(|a| a.value.literal().is_some());
-            let matched = self.compare(steps(command, true));
+            let matched = self.compare(command, true);
             return match fixed && self.fixes(&assigned(command)) {
                 true => self.cautious(command, matched),
                 false => doubtful(matched, "it sets variables that the rule does not spell out"),
             };
         }
+        let answer = match command.may_wrap(Wrappers::Harmless) {
+            true => self.allows_wrapped(command),
+            false => self.cautious(command, self.compare(command, false)),
+        };
+        match command.unsafe_assignment() {
+            Some(set) => doubtful(answer, &format!("it sets `{}` for the command", set.name)),
+            None => answer,
+        }
+    }
+
+    /// What runs in the end must match; or the wrapper too, if the pattern names it.
+    fn allows_wrapped(&self, command: &Command) -> Match {
         let views = command.unwrapped(Wrappers::Harmless);
         let mut answer = match views.last() {
-            Some(last) => self.cautious(&last.command, self.compare(steps(&last.command, false))),
+            Some(last) => self.cautious(&last.command, self.compare(&last.command, false)),
             None => Match::No,
         };
         // A pattern may name the wrapper, if it also names what is wrapped.
         let last_at = views.last().and_then(|view| view.at);
         for view in views.iter().rev().skip(1) {
-            let matched = self.compare(steps(&view.command, false));
+            let matched = self.compare(&view.command, false);
             let named = named_through(view, last_at).is_some_and(|words| self.fixes(&words));
             let matched = match self.is_exact() || named {
                 true => self.cautious(views.last().map_or(command, |v| &v.command), matched),
@@ -175,10 +191,7 @@ impl CommandPattern {
                 (Match::No, Match::No) => Match::No,
             };
         }
-        match command.unsafe_assignment() {
-            Some(set) => doubtful(answer, &format!("it sets `{}` for the command", set.name)),
-            None => answer,
-        }
+        answer
     }
 
     /// Takes back a yes for commands that do more than their beginning says.
@@ -226,8 +239,12 @@ impl CommandPattern {
         }
     }
 
-    fn compare(&self, steps: Vec<Step>) -> Match {
-        let (possible, certain) = self.machine.walk(&steps);
+    fn compare(&self, command: &Command, with_assignments: bool) -> Match {
+        let known = command.words.iter().all(|word| !word.has_unknown());
+        if known && !with_assignments {
+            return if self.machine.accepts_words(&command.words) { Match::Yes } else { Match::No };
+        }
+        let (possible, certain) = self.machine.walk(&steps(command, with_assignments));
         match (possible, certain) {
             (true, true) => Match::Yes,
             (false, _) => Match::No,
@@ -426,6 +443,26 @@ impl Machine {
                     && self.parts.get(part).is_some_and(|p| p.chars.len() == fit)
             }
         }
+    }
+
+    /// Returns whether words match of which everything is known.
+    fn accepts_words(&self, words: &[Word]) -> bool {
+        let mut state = self.start();
+        for (n, word) in words.iter().enumerate() {
+            if n > 0 {
+                state = self.step(state, ' ');
+            }
+            for piece in &word.pieces {
+                let Piece::Text(text) = piece else { return false };
+                for c in text.chars() {
+                    state = self.step(state, c);
+                    if matches!(state, State::Won | State::Lost) {
+                        return state == State::Won;
+                    }
+                }
+            }
+        }
+        self.accepts(state)
     }
 
     /// Returns whether some text matches, and whether all do.
