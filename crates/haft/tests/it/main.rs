@@ -34,5 +34,6 @@ mod history;
 mod bodies;
 mod chaos;
 mod hostile;
+mod siege;
 mod define;
 mod examples;

@@ -139,6 +139,21 @@ impl Rules {
         self.unless_silent(ruling, notes)
     }
 
+    /// Returns the rule whose rewrite the call gets: the one that asks, or the first of those that
+    /// allow it. Whether a person looks besides, because of what the run has read, is no reason to
+    /// lose it.
+    pub(super) fn rewriter(&self, facts: &Facts<'_>, call: &Admitted) -> Option<usize> {
+        match self.rule_on(facts, Some(call), &mut ()) {
+            Ruling::Allowed { at, .. } | Ruling::Asked { at, .. } => Some(at),
+            Ruling::Built { decision: Decision::Ask, .. } => {
+                let cover = self.cover(facts, &mut ());
+                let (at, _) = cover.first?;
+                facts.all().without(cover.parts).is_empty().then_some(at)
+            }
+            _ => None,
+        }
+    }
+
     /// What holds when no rule denies or asks.
     fn not_restricted<N: Notebook>(
         &self,
