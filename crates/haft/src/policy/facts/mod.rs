@@ -136,6 +136,11 @@ impl Parts {
         Self(self.0 | 1 << (part % Self::MOST))
     }
 
+    /// Returns whether a part is among them.
+    pub(crate) fn has(self, part: usize) -> bool {
+        self.0 & 1 << (part % Self::MOST) != 0
+    }
+
     /// Returns the parts of either.
     pub(crate) fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)

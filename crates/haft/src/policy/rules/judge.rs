@@ -389,7 +389,7 @@ impl Facts<'_> {
             .parts
             .iter()
             .enumerate()
-            .filter(|(at, _)| !Parts::NONE.with(*at).without(parts).0.ne(&0))
+            .filter(|(at, _)| parts.has(*at))
             .map(|(_, part)| part.to_string())
             .collect();
         words.join(", ")
