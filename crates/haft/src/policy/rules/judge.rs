@@ -223,7 +223,7 @@ impl Rules {
     ) -> Option<(usize, Applied)> {
         let mut best: Option<(usize, Applied)> = None;
         let mut looked_at = 0;
-        for at in index.find(facts) {
+        for at in index.find(facts, &self.rules) {
             let at = at as usize;
             let Some(rule) = self.rules.get(at).filter(|rule| counts(rule)) else { continue };
             looked_at += 1;
@@ -253,7 +253,7 @@ impl Rules {
     fn cover<N: Notebook>(&self, facts: &Facts<'_>, notes: &mut N) -> Cover {
         let mut cover = Cover::default();
         let mut looked_at = 0;
-        for at in self.allow.find(facts) {
+        for at in self.allow.find(facts, &self.rules) {
             let at = at as usize;
             looked_at += 1;
             let Some(applied) = self.applies(at, facts) else { continue };
