@@ -302,3 +302,151 @@ proptest! {
         }
     }
 }
+
+fn judged(rules: &[(Decision, &str)], tool: &str, arguments: Value) -> Decision {
+    let rules = rules.iter().map(|(d, text)| rule(d.clone(), text)).collect();
+    let ground = Ground { world: std::sync::Arc::new(Linked), ..Ground::default() };
+    let rules = Rules::new(rules, ground).unwrap();
+    let mut sample = Sample::new(tool, arguments);
+    sample.scope = std::sync::Arc::new(haft_core::Scope {
+        working_directory: Path::new("/w").into(),
+        ..haft_core::Scope::default()
+    });
+    rules.judge_sample(&sample).decision
+}
+
+#[test]
+fn an_argument_cannot_hide_behind_another_spelling_of_itself() {
+    use Decision::{Allow, Ask, Deny};
+    for (deny, arguments) in [
+        ("send arg.to.name=evil", json!({"to.name": "bob", "to": {"name": "evil"}})),
+        ("send arg.to.name=evil", json!({"to": [{"name": "bob"}, {"name": "evil"}]})),
+        ("send arg.n=1", json!({"n": 1.0})),
+        ("send arg.n=100", json!({"n": 1e2})),
+        ("send arg.n=1", json!({"n": "1"})),
+        ("send arg.n=1", json!({"n": [[1]]})),
+        ("send arg.b=true", json!({"b": true})),
+        ("send arg.x=null", json!({"x": null})),
+    ] {
+        let rules = [(Allow, "send"), (Deny, deny)];
+        assert_eq!(judged(&rules, "send", arguments.clone()), Deny, "{deny} {arguments}");
+    }
+    let twice = json!({"to.name": "bob", "to": {"name": "evil"}});
+    assert_eq!(judged(&[(Allow, "send arg.to.name=bob")], "send", twice), Ask);
+    assert_eq!(judged(&[(Allow, "send arg.n=1")], "send", json!({"n": 1.5})), Ask);
+}
+
+#[test]
+fn a_host_cannot_hide_behind_another_spelling_of_itself() {
+    for url in [
+        "http://127.0.0.1/",
+        "http://[::ffff:127.0.0.1]/",
+        "http://[::FFFF:7F00:1]:80/",
+        "http://a@127.0.0.1:80",
+        "http://127.1/",
+        "http://0x7f.0.0.1/",
+        "http://127.0.0.1./",
+        "http://127.0.0.1\\@x.org/",
+    ] {
+        let rules = [(Decision::Allow, "fetch_url"), (Decision::Deny, "host=127.0.0.1")];
+        assert_eq!(judged(&rules, "fetch_url", json!({"url": url})), Decision::Deny, "{url}");
+    }
+}
+
+#[test]
+fn blanks_in_a_pattern_or_a_word_change_nothing() {
+    use Decision::{Allow, Ask, Deny};
+    let push = json!({"command": "git push origin"});
+    assert_eq!(judged(&[(Allow, "Bash"), (Deny, "Bash(git  push   *)")], "shell", push), Deny);
+    let one_word = json!({"command": "'git status' x"});
+    assert_eq!(judged(&[(Allow, "Bash(git status *)")], "shell", one_word), Ask);
+}
+
+#[test]
+fn a_protected_name_counts_only_where_the_write_itself_is_allowed_by_it() {
+    use Decision::{Allow, Ask};
+    let write = |path: &str| json!({"path": path});
+    let whole = (Allow, "Edit(./**)");
+    for (allow, path, wanted) in [
+        ("Edit(./.git/**)", ".git/config", Allow),
+        ("Edit(./.github/**)", ".git/config", Ask),
+        ("Read(./.git/**)", ".git/config", Ask),
+        ("Edit(./.github/**)", ".github/.claude/settings.json", Ask),
+        ("Edit(./.github/.claude/**)", ".github/.claude/settings.json", Allow),
+        ("Edit(./src/**)", "src/a", Allow),
+    ] {
+        let rules = [whole.clone(), (Allow, allow)];
+        assert_eq!(judged(&rules, "edit_file", write(path)), wanted, "{allow} {path}");
+    }
+    let both = "cat .git/HEAD > .git/hooks/pre-commit";
+    let rules = [whole, (Allow, "Bash(cat .git/HEAD)")];
+    assert_eq!(judged(&rules, "shell", json!({"command": both})), Ask);
+}
+
+#[test]
+fn a_deny_about_a_label_holds_for_all_that_are_worse() {
+    use haft_core::{Confidentiality, Label, Trust};
+    for (text, label, denied) in [
+        ("label=internal", (Trust::Trusted, Confidentiality::Secret), true),
+        ("label=workspace", (Trust::Untrusted, Confidentiality::Public), true),
+        ("label=secret", (Trust::Trusted, Confidentiality::Internal), false),
+        ("label=untrusted", (Trust::Workspace, Confidentiality::Public), false),
+        ("label=public", (Trust::Trusted, Confidentiality::Secret), false),
+    ] {
+        let deny = rule(Decision::Deny, text);
+        let rules = Rules::new(vec![deny], Ground::default()).unwrap();
+        let mut sample = Sample::new("mail_send", json!({}));
+        let (trust, confidentiality) = label;
+        let label = Label { trust, confidentiality };
+        sample.scope =
+            std::sync::Arc::new(haft_core::Scope { label, ..haft_core::Scope::default() });
+        let verdict = rules.judge_sample(&sample);
+        assert_eq!(verdict.decision == Decision::Deny, denied, "{text}");
+    }
+}
+
+#[test]
+fn a_suggestion_is_never_wider_than_it_says() {
+    use crate::policy::suggest::Decided;
+    let rules = Rules::new(Vec::new(), Ground::default()).unwrap();
+    let said = |command: &str| Decided {
+        tool: "Bash".to_owned(),
+        arguments: json!({"command": command}),
+        decision: "allow".to_owned(),
+    };
+    for command in ["rm *.tmp", "ls *", "touch a* b"] {
+        let found = rules.suggest(&[said(command), said(command)]);
+        assert!(found.is_empty(), "{command}: {found:?}");
+    }
+    let found = rules.suggest(&[said("mv * a"), said("mv * b")]);
+    assert!(found.iter().all(|s| !s.also.is_empty()), "{found:?}");
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test may look at the clock")]
+fn many_rules_and_large_calls_are_judged_in_no_time() {
+    let mut all = vec![rule(Decision::Allow, "*")];
+    for n in 0..1_000 {
+        all.push(rule(
+            Decision::Deny,
+            &match n % 4 {
+                0 => format!("Bash(*tool{n}*x*y*)"),
+                1 => format!("Read(./**/dir{n}/*a*b*/**/c)"),
+                2 => format!("send arg.text=*word{n}*a*b*c"),
+                _ => format!("host=*.a{n}.org"),
+            },
+        ));
+    }
+    let rules = Rules::new(all, Ground::default()).unwrap();
+    for (tool, arguments) in [
+        ("shell", json!({"command": format!("echo {}", "tool x ".repeat(1_400))})),
+        ("shell", json!({"command": "echo $A ".repeat(1_200)})),
+        ("send", json!({"text": "word ab".repeat(150_000)})),
+        ("read_file", json!({"path": "dir1/a".repeat(2_500)})),
+    ] {
+        let start = std::time::Instant::now();
+        rules.judge_sample(&Sample::new(tool, arguments));
+        let took = start.elapsed();
+        assert!(took.as_secs() < 20, "{tool} took {took:?}");
+    }
+}

@@ -9,7 +9,7 @@ use super::{
     super::{
         default,
         facts::{Facts, Part, Parts},
-        pattern::Key,
+        pattern::{Key, Side},
         rule::Rule,
     },
     Applied, Mode, Rules,
@@ -266,7 +266,12 @@ impl Rules {
                 cover.by_host = cover.by_host.or(applied.parts);
             }
             for pattern in &rule.matches {
-                cover.by_name = cover.by_name.or(facts.protected_in(pattern.as_str()));
+                // A name counts where the pattern that spells it covers the write itself.
+                let named = facts.protected_in(pattern.as_str()).and(applied.parts);
+                if !named.is_empty() {
+                    let covered = pattern.hits(facts, Side::Allow).yes;
+                    cover.by_name = cover.by_name.or(named.and(covered));
+                }
             }
             cover.rules += 1;
             if N::READ {
