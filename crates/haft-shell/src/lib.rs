@@ -17,6 +17,7 @@ mod test;
 mod finish;
 mod unwrap;
 mod wrappers;
+mod runners;
 
 use std::fmt;
 

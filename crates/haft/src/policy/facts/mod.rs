@@ -7,7 +7,7 @@
 //!
 //! INVARIANT: there is at least one part, and what a call may do beyond its named parts is a part.
 
-mod host;
+pub(crate) mod host;
 mod sample;
 mod traits;
 
@@ -547,7 +547,7 @@ fn moves(command: &Command) -> bool {
             .any(|w| movers.contains(&w))
 }
 
-/// Returns the values that a dotted name means: a key of this very name, else step by step, through
+/// Returns the values that a dotted name means: a key of this very name, and step by step, through
 /// lists into each of their items.
 pub(crate) fn find<'v>(value: &'v Value, name: &str) -> SmallVec<[&'v Value; 2]> {
     let mut found = SmallVec::new();
@@ -555,10 +555,8 @@ pub(crate) fn find<'v>(value: &'v Value, name: &str) -> SmallVec<[&'v Value; 2]>
     while let Some((value, name)) = open.pop() {
         match value {
             Value::Object(map) => {
-                if let Some(value) = map.get(name) {
-                    found.push(value);
-                    continue;
-                }
+                // Both ways: a key with a dot in it must not hide what is nested.
+                found.extend(map.get(name));
                 for (at, _) in name.match_indices('.') {
                     if let Some(below) = map.get(&name[..at]) {
                         open.push((below, &name[at + 1..]));

@@ -40,18 +40,19 @@ impl Tools {
                 Some((source, tool)) => (source, Some(tool)),
                 None => (rest, None),
             };
-            let one = glob(source).literal().is_some() && !tool.is_some_and(|t| t.contains("__"));
+            let one = !tool.is_some_and(|t| t.contains("__"));
+            let only = glob(source).literal().filter(|_| one).map(str::to_owned);
             return Self::Of(Remote {
                 whole: glob(rest),
                 source: glob(source),
                 tool: tool.map(glob),
-                only: one.then(|| source.to_owned()),
+                only,
             });
         }
         let name = glob(text);
         match name.literal() {
             _ if name.is_any() => Self::All,
-            Some(_) => Self::Named(text.to_owned()),
+            Some(name) => Self::Named(name.to_owned()),
             None => Self::Like(name),
         }
     }

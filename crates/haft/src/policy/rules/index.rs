@@ -9,6 +9,7 @@ use std::{
     ffi::OsStr,
     hash::Hash,
     path::{Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock},
 };
 
 use smallvec::SmallVec;
@@ -16,6 +17,7 @@ use smallvec::SmallVec;
 use super::super::{
     facts::{Facts, Part},
     pattern::Key,
+    rule::Rule,
 };
 
 /// The numbers of rules.
@@ -38,7 +40,12 @@ pub(super) struct Index {
     addresses: Vec<u32>,
     any: Vec<u32>,
     count: usize,
+    /// For a working directory: the rules whose path leads elsewhere than its words say.
+    strays: RwLock<Vec<(PathBuf, Arc<[u32]>)>>,
 }
+
+/// So many working directories are remembered.
+const MOST_FOLDERS: usize = 64;
 
 impl Index {
     /// Files a rule.
@@ -77,7 +84,7 @@ impl Index {
     }
 
     /// Finds the rules that may match, each once, in their order.
-    pub(super) fn find(&self, facts: &Facts<'_>) -> Found {
+    pub(super) fn find(&self, facts: &Facts<'_>, rules: &[Rule]) -> Found {
         let mut found = Found::new();
         if self.count == 0 {
             return found;
@@ -88,7 +95,10 @@ impl Index {
             take(&mut found, &self.tools, *name);
         }
         if let Some((source, _)) = facts.names.remote {
-            take(&mut found, &self.sources, source);
+            self.find_source(&mut found, source);
+        }
+        if !self.paths.is_empty() && facts.parts.iter().any(|p| matches!(p, Part::Path { .. })) {
+            found.extend_from_slice(&self.strays(facts, rules));
         }
         for part in &facts.parts {
             match part {
@@ -112,6 +122,42 @@ impl Index {
         found
     }
 
+    /// A rule's text is cut at its first `__`, and its source may be only the beginning of one.
+    fn find_source(&self, found: &mut Found, source: &str) {
+        take(found, &self.sources, source);
+        let start = match source.find("__") {
+            Some(end) => &source[..end],
+            // The last `_` of a source and the two behind it can be cut before as well as after.
+            None => source.strip_suffix('_').unwrap_or(source),
+        };
+        if start != source {
+            take(found, &self.sources, start);
+        }
+    }
+
+    /// Returns the rules that what they name does not find. What leads where is looked up once for
+    /// each working directory: whoever can put a link there later can move the file as well.
+    fn strays(&self, facts: &Facts<'_>, rules: &[Rule]) -> Arc<[u32]> {
+        let Ok(work) = facts.base() else { return self.paths.as_slice().into() };
+        let known = |list: &Vec<(PathBuf, Arc<[u32]>)>| {
+            list.iter().find(|(folder, _)| folder == work).map(|(_, strays)| Arc::clone(strays))
+        };
+        if let Some(strays) = known(&self.strays.read().unwrap_or_else(PoisonError::into_inner)) {
+            return strays;
+        }
+        let world = &*facts.ground.world;
+        let stray = |at: &u32| {
+            let rule = rules.get(*at as usize);
+            rule.is_none_or(|rule| rule.matches.iter().any(|p| p.strays(world, work)))
+        };
+        let strays: Arc<[u32]> = self.paths.iter().copied().filter(stray).collect();
+        let mut list = self.strays.write().unwrap_or_else(PoisonError::into_inner);
+        if list.len() < MOST_FOLDERS {
+            list.push((work.to_owned(), Arc::clone(&strays)));
+        }
+        strays
+    }
+
     fn find_command(&self, found: &mut Found, command: &haft_shell::Command) {
         if self.commands.is_empty() {
             return;
@@ -124,7 +170,8 @@ impl Index {
                 words.sort_unstable();
                 words.dedup();
                 for word in words.into_iter().flatten() {
-                    take(found, &self.words, word.as_str());
+                    // A word may hold a blank, and a pattern does not tell it from two words.
+                    take(found, &self.words, word.split(' ').next().unwrap_or_default());
                 }
             }
             false => found.extend_from_slice(&self.commands),
@@ -133,6 +180,11 @@ impl Index {
 
     fn find_path(&self, found: &mut Found, path: &Path) {
         if self.paths.is_empty() {
+            return;
+        }
+        // What no pattern can be compared with is a doubt for all of them.
+        if !path.is_absolute() || path.to_str().is_none() {
+            found.extend_from_slice(&self.paths);
             return;
         }
         // A pattern that names a folder covers what is below it, so every component may be named.

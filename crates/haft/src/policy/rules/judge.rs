@@ -9,7 +9,7 @@ use super::{
     super::{
         default,
         facts::{Facts, Part, Parts},
-        pattern::Key,
+        pattern::{Key, Side},
         rule::Rule,
     },
     Applied, Mode, Rules,
@@ -223,7 +223,7 @@ impl Rules {
     ) -> Option<(usize, Applied)> {
         let mut best: Option<(usize, Applied)> = None;
         let mut looked_at = 0;
-        for at in index.find(facts) {
+        for at in index.find(facts, &self.rules) {
             let at = at as usize;
             let Some(rule) = self.rules.get(at).filter(|rule| counts(rule)) else { continue };
             looked_at += 1;
@@ -253,7 +253,7 @@ impl Rules {
     fn cover<N: Notebook>(&self, facts: &Facts<'_>, notes: &mut N) -> Cover {
         let mut cover = Cover::default();
         let mut looked_at = 0;
-        for at in self.allow.find(facts) {
+        for at in self.allow.find(facts, &self.rules) {
             let at = at as usize;
             looked_at += 1;
             let Some(applied) = self.applies(at, facts) else { continue };
@@ -266,7 +266,12 @@ impl Rules {
                 cover.by_host = cover.by_host.or(applied.parts);
             }
             for pattern in &rule.matches {
-                cover.by_name = cover.by_name.or(facts.protected_in(pattern.as_str()));
+                // A name counts where the pattern that spells it covers the write itself.
+                let named = facts.protected_in(pattern.as_str()).and(applied.parts);
+                if !named.is_empty() {
+                    let covered = pattern.hits(facts, Side::Allow).yes;
+                    cover.by_name = cover.by_name.or(named.and(covered));
+                }
             }
             cover.rules += 1;
             if N::READ {

@@ -10,6 +10,8 @@ mod labels;
 mod judge;
 mod explain;
 mod offer;
+#[cfg(test)]
+mod attacks;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 

@@ -27,6 +27,9 @@ const LONGEST: usize = 200;
 impl Rules {
     pub(super) fn offer_for(&self, facts: &Facts<'_>, call: &Admitted) -> Option<Offer> {
         let file = self.ground.keep.clone()?;
+        if !says_all(facts, call) {
+            return None;
+        }
         let helps = matches!(
             self.rule_on(facts, Some(call), &mut ()),
             Ruling::Built { decision: Decision::Ask, source: "the default", .. }
@@ -77,6 +80,17 @@ fn commands(facts: &Facts<'_>, parts: Parts) -> Option<Vec<String>> {
         }
     }
     Some(rules)
+}
+
+/// Whether a rule about what was given leaves nothing open: an argument that was left out could be
+/// anything next time.
+fn says_all(facts: &Facts<'_>, call: &Admitted) -> bool {
+    if facts.parts.iter().any(|part| matches!(part, Part::Command(_))) {
+        return true;
+    }
+    let properties = call.tool().input_schema().get("properties").and_then(Value::as_object);
+    let given = |name: &String| facts.arguments.get(name).is_some_and(|value| !value.is_null());
+    properties.is_none_or(|properties| properties.keys().all(given))
 }
 
 /// The tool, with every argument as it is.
