@@ -30,5 +30,17 @@ fn hooks_block_rewrite_and_fail_closed_or_loudly_open() {
     let ran = Command::new(binary("hooks")).output().expect("the example runs");
     let talk = String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success() && talk.is_empty(), "{}\n{talk}", ran.status);
-    insta::assert_snapshot!(String::from_utf8_lossy(&ran.stdout), @r"");
+    insta::assert_snapshot!(String::from_utf8_lossy(&ran.stdout), @r"
+    ls
+      model reads: (here `ls` would run)
+    rm -r build
+      model reads: blocked_by_hook: nothing is deleted here
+    git push origin main
+      model reads: (here `git push --dry-run` would run)
+    make all
+      model reads: hook_failed: a check of the host could not be made, so nothing was run
+    date +%F
+      operator: PreToolUse at haft.toml:20 FAILED OPEN
+      model reads: (here `date +%F` would run)
+    ");
 }
