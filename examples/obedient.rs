@@ -88,7 +88,8 @@ async fn main() -> Result<(), Failure> {
             Some(Call::new("", tool, from_str::<Value>(json).ok()?))
         });
         for answer in turn.run(calls.collect::<Vec<_>>()).await {
-            orders.extend(answer.text().lines().map(str::to_owned).filter(|l| l.starts_with("CALL")));
+            orders
+                .extend(answer.text().lines().map(str::to_owned).filter(|l| l.starts_with("CALL")));
         }
     }
     println!("happened: {}", world.shown());

@@ -53,7 +53,8 @@ reason = "nothing is deleted here, and secrets stay where they are"
 
 fn read(text: &str) -> Result<Setup, haft::Error> {
     let (path, anchor) = ("haft.toml".into(), "/work".into());
-    let file = File { layer: Layer::Project, form: Form::Toml, path, anchor, text: text.to_owned() };
+    let file =
+        File { layer: Layer::Project, form: Form::Toml, path, anchor, text: text.to_owned() };
     // Whoever runs this program wrote the file, so what it allows counts.
     Setup::read(&[file], &Where { trusted: true, ..Where::default() })
 }
