@@ -1,8 +1,7 @@
 //! A model that obeys whatever it reads. Run it with `cargo run -p haft --example obedient`.
 //!
 //! What to notice:
-//! - The rules allow everything, and the page the model reads tells it to send mail, to pay and to
-//!   delete. It tries all of that.
+//! - The rules allow everything, and the page says: send mail, pay, delete. The model tries it all.
 //! - Once the run has read untrusted text, calls that send, pay or destroy are asked about although
 //!   a rule allows them. The question names the result that tainted the run.
 //! - Nobody said yes, so nothing happened. A clean run may do such things unasked.
@@ -69,8 +68,8 @@ impl Approver for Person {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
-    let everything = Rule::new(Decision::Allow, Pattern::parse("*", &Anchor::default())?);
     let world = World::default();
+    let everything = Rule::new(Decision::Allow, Pattern::parse("*", &Anchor::default())?);
     let runtime = Runtime::builder()
         .catalog(Catalog::builder().add(Fetch).add(Mail).add(Pay).add(Delete).build()?)
         .policy(Rules::new(vec![everything], Ground::default())?)
@@ -88,8 +87,8 @@ async fn main() -> Result<(), Failure> {
             Some(Call::new("", tool, from_str::<Value>(json).ok()?))
         });
         for answer in turn.run(calls.collect::<Vec<_>>()).await {
-            orders
-                .extend(answer.text().lines().map(str::to_owned).filter(|l| l.starts_with("CALL")));
+            let text = answer.text();
+            orders.extend(text.lines().filter(|l| l.starts_with("CALL")).map(str::to_owned));
         }
     }
     println!("happened: {}", world.shown());
