@@ -218,6 +218,11 @@ impl Facts<'_> {
     }
 }
 
+/// Returns whether a pattern spells out a name that steers programs.
+pub(in crate::policy) fn names_protected(pattern: &str) -> bool {
+    PROTECTED.iter().any(|name| pattern.contains(name))
+}
+
 /// The name by which a part that writes steers programs.
 fn protected_name(part: &Part) -> Option<&'static str> {
     let Part::Path { operation, spelled, resolved } = part else { return None };
