@@ -333,3 +333,6 @@ pub(super) fn lines_up<A, B>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
