@@ -28,6 +28,8 @@ use crate::style;
   haft tools export --dialect openai-chat    the tools as a provider wants them
   haft plan response.json                what would run together, and why
   haft dispatch response.json --dialect anthropic
+  haft explain delete_note name=trip     whether it would run, and why
+  haft policy test                       whether the rules do what they promise
 
 Data goes to stdout and talk to stderr; `--json` makes the data one line of JSON."
 )]
@@ -89,6 +91,49 @@ Every call is answered, in order, whatever happens to it; so the exit code is 0 
 message. Calls that need permission ask at a terminal if the response comes from a file; elsewhere
 they are denied unless `--yes` answers for all of them.")]
     Dispatch(Dispatch),
+    /// Say what would become of a call and why; ask nobody, run nothing
+    #[command(after_help = "Examples:
+  haft explain delete_note name=trip
+  haft explain Bash command='git push origin main'
+  haft explain mcp__github__create_issue title=x --tainted --json
+  haft explain WebFetch url=https://example.org/ --secret --cwd ../other
+
+Every check in order, the rule that decided with its file and line, rules that nearly did, what the
+call would touch, and the smallest change that flips it. `Bash`, `Read`, `Edit`, `Write`, `Glob`,
+`Grep`, `WebFetch` and `mcp__server__tool` are judged by stand-ins. The exit code is 0 whenever there
+is an explanation.")]
+    Explain(Explain),
+    /// Look after the rules of this folder
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  haft policy check
+  haft policy test
+  haft policy suggest --from decisions.jsonl
+
+Rules are in `haft.toml`, `haft.local.toml`, `.claude/settings.json` and
+`.claude/settings.local.json` of the folder, in `config.toml` of `~/.config/haft`, in
+`~/.claude/settings.json`, and in the organisation's files."
+    )]
+    Policy(Policy),
+    /// Trust a folder, so that its allows, hooks and roots count
+    #[command(after_help = "Examples:
+  haft trust                     this folder; shows what that brings and asks
+  haft trust ../other --yes
+  haft trust --revoke
+  haft trust --list --json
+
+A folder that somebody else wrote may deny and ask whatever it likes; what it allows, and what it
+wants to run, counts only once you trust it.")]
+    Trust(Trust),
+    /// Look at the hooks of this folder, and try them
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  haft hooks list
+  haft hooks test PreToolUse --tool Bash < fixture.json"
+    )]
+    Hooks(Hooks),
     /// Print a completion script
     #[command(after_help = "Examples:
   haft completions bash > ~/.local/share/bash-completion/completions/haft
@@ -255,8 +300,162 @@ pub(crate) struct Call {
     /// Answer yes to whatever this one call asks; never overrides a deny
     #[arg(long)]
     pub(crate) yes: bool,
+    /// Append what people decide to this file, one line each
+    #[arg(long, value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
+    pub(crate) decisions: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) rules: Rules,
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+/// Which files of rules count besides those of the folder and of the person.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Rules {
+    /// One more file of rules (`haft.toml` or settings of Claude Code), stronger than the folder's
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) config: Option<PathBuf>,
+    /// Keep quiet about what counts for nothing in the files; what is wrong is always told
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+/// A call to explain.
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// Name of the tool
+    pub(crate) tool: String,
+    /// Arguments, written as for `haft call`
+    #[arg(value_name = "KEY=VALUE")]
+    pub(crate) pairs: Vec<String>,
+    /// All arguments as one JSON object, from a file (`@file`) or stdin (`-`); pairs are added to it
+    #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
+    pub(crate) args_json: Option<String>,
+    /// As if the run had read untrusted text, this one if it is given
+    #[arg(
+        long,
+        value_name = "TEXT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "some text from somewhere"
+    )]
+    pub(crate) tainted: Option<String>,
+    /// As if the run had read a secret
+    #[arg(long)]
+    pub(crate) secret: bool,
+    /// As if the user had said this: values in it are the user's own
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) user_said: Option<String>,
+    /// As if this agent called
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// As if the run worked in this folder
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) cwd: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) rules: Rules,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// What to do with the rules.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Policy {
+    /// Load all rules and say what is in them, what counts for nothing, and what is wrong
+    #[command(after_help = "Examples:
+  haft policy check
+  haft policy check --config draft.toml --json | jq .findings
+
+The exit code is 1 if a file has a mistake, and with `--deny` also if there are findings.")]
+    Check {
+        #[command(flatten)]
+        rules: Rules,
+        /// Exit with 1 if there are findings
+        #[arg(long)]
+        deny: bool,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Try the examples that the rules carry (`test.ask`, `test.skip`, …)
+    #[command(after_help = "Examples:
+  haft policy test
+  haft policy test --config draft.toml --json
+
+The exit code is 1 if an example does not hold.")]
+    Test {
+        #[command(flatten)]
+        rules: Rules,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Suggest the narrowest rules for what was approved again and again
+    #[command(after_help = "Examples:
+  haft dispatch response.json --dialect anthropic --decisions decisions.jsonl
+  haft policy suggest --from decisions.jsonl
+
+Nothing is written: put the rules you want into a file yourself.")]
+    Suggest {
+        /// File of decisions, one per line, as `--decisions` writes them; `-` for stdin
+        #[arg(long, value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
+        from: PathBuf,
+        #[command(flatten)]
+        rules: Rules,
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+/// A folder to trust.
+#[derive(Debug, Args)]
+pub(crate) struct Trust {
+    /// The folder; the one the command is started in when left out
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) folder: Option<PathBuf>,
+    /// Trust it no longer
+    #[arg(long)]
+    pub(crate) revoke: bool,
+    /// List the folders that are trusted
+    #[arg(long, conflicts_with_all = ["revoke", "folder"])]
+    pub(crate) list: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// What to do with the hooks.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Hooks {
+    /// List the hooks of all files
+    #[command(after_help = "Examples:
+  haft hooks list
+  haft hooks list --json | jq -r '.[].command'")]
+    List {
+        #[command(flatten)]
+        rules: Rules,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Call the hooks of an event with what is on stdin, and say what each one answers
+    #[command(after_help = "Examples:
+  haft hooks test PreToolUse --tool Bash
+  haft hooks test PostToolUse < fixture.json
+  echo '{\"tool_name\": \"Bash\", \"tool_input\": {\"command\": \"ls\"}}' | haft hooks test PreToolUse --json
+
+The hooks are really called; no tool is. The exit code is 0 if all would let it pass and 2 if one
+would block it. Without stdin a small fixture is made for the event.")]
+    Test {
+        /// The event: PreToolUse, PostToolUse, …
+        event: String,
+        /// The tool that the fixture is about
+        #[arg(long)]
+        tool: Option<String>,
+        #[command(flatten)]
+        rules: Rules,
+        #[command(flatten)]
+        output: Output,
+    },
 }
 
 /// A response to plan.
@@ -268,6 +467,8 @@ pub(crate) struct Plan {
     /// Whose response it is; seen from the response when left out
     #[arg(long, value_parser = dialects())]
     pub(crate) dialect: Option<Dialect>,
+    #[command(flatten)]
+    pub(crate) rules: Rules,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -290,6 +491,11 @@ pub(crate) struct Dispatch {
     /// Answer yes to whatever these calls ask; never overrides a deny
     #[arg(long)]
     pub(crate) yes: bool,
+    /// Append what people decide to this file, one line each
+    #[arg(long, value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
+    pub(crate) decisions: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) rules: Rules,
     #[command(flatten)]
     pub(crate) output: Output,
 }

@@ -14,20 +14,22 @@ use std::{
     time::Duration,
 };
 
-use haft::{Call, Code, Config, Decision, Entry, Envelope, Event, Failure, Runtime, Stop};
+use haft::{Call, Code, Decision, Entry, Envelope, Event, Failure, Runtime, Stop};
 use serde_json::{Map, Value, json};
 
 use crate::{
     args, desk, input, kit,
     problem::{Problem, complain},
-    schema, style, tools,
+    schema,
+    setup::Setup,
+    style, tools,
 };
 
-pub(crate) fn run(args: &args::Call, config: Config) -> Result<ExitCode, Problem> {
+pub(crate) fn run(args: &args::Call, setup: Setup) -> Result<ExitCode, Problem> {
     let asked = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&asked);
-    let runtime = Runtime::builder()
-        .config(config)
+    let runtime = setup
+        .runtime(Runtime::builder())
         .catalog(kit::catalog(Duration::ZERO)?)
         .observer(move |event: &Event| {
             let asks = match event {
@@ -40,12 +42,13 @@ pub(crate) fn run(args: &args::Call, config: Config) -> Result<ExitCode, Problem
                 seen.store(true, Ordering::Relaxed);
             }
         });
-    let runtime = desk::seat(runtime, args.yes).build()?;
+    let runtime = desk::seat(runtime, &setup, args.yes, args.decisions.as_deref())?.build()?;
     let entry = tools::find(runtime.catalog(), &args.tool);
-    let arguments = arguments(args, entry)?;
+    let arguments = arguments(&args.pairs, args.args_json.as_deref(), entry)?;
     let call = Call::new("call", args.tool.as_str(), arguments);
+    let run = setup.run(&runtime).start();
     let (answers, _) = desk::work(async move {
-        let turn = runtime.run_builder().one_shot().start().turn().await?;
+        let turn = run.turn().await?;
         Ok::<_, haft::Error>(desk::run(turn, vec![call], Stop::Done).await)
     })??;
     let Some(answer) = answers.first() else {
@@ -82,6 +85,8 @@ fn explain(answer: &Envelope, failure: &Failure, asked: bool) {
     let mut hints = Vec::new();
     match failure.code() {
         Code::Denied if asked => hints.push("`--yes` answers for this one call".to_owned()),
+        // What is left to a model to do is no help to a person.
+        Code::Denied => {}
         Code::BadArguments | Code::UnparseableArguments => {
             hints.push(format!("`haft tools show {}` lists the arguments", answer.meant()));
         }
@@ -101,17 +106,21 @@ fn explain(answer: &Envelope, failure: &Failure, asked: bool) {
 }
 
 /// Puts the arguments together: one JSON object, and pairs on top.
-fn arguments(args: &args::Call, entry: Option<&Entry>) -> Result<Value, Problem> {
-    let mut all = match &args.args_json {
+pub(crate) fn arguments(
+    pairs: &[String],
+    args_json: Option<&str>,
+    entry: Option<&Entry>,
+) -> Result<Value, Problem> {
+    let mut all = match args_json {
         None => Map::new(),
         Some(given) => match whole(given)? {
             Value::Object(map) => map,
             // Not an object: the runtime says so, as it would to a model.
-            other if args.pairs.is_empty() => return Ok(other),
+            other if pairs.is_empty() => return Ok(other),
             _ => return Err(Problem::new("`--args-json` is no object, so nothing can be added")),
         },
     };
-    for pair in &args.pairs {
+    for pair in pairs {
         let (key, value) = read_pair(pair, entry)?;
         if all.contains_key(&key) {
             return Err(Problem::new(format!("`{key}` is given twice")));
@@ -129,7 +138,8 @@ fn whole(given: &str) -> Result<Value, Problem> {
     }
 }
 
-fn read_pair(pair: &str, entry: Option<&Entry>) -> Result<(String, Value), Problem> {
+/// Reads one `key=value` as a person types it.
+pub(crate) fn read_pair(pair: &str, entry: Option<&Entry>) -> Result<(String, Value), Problem> {
     let Some((key, value)) =
         pair.split_once('=').filter(|(key, _)| !key.trim_matches(':').is_empty())
     else {

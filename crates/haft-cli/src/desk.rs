@@ -4,21 +4,25 @@
 //! approver like any other, so it cannot lift a deny.
 
 use std::{
-    io::{self, BufRead as _, IsTerminal as _, Read, Write as _},
+    io::{self, BufRead as _, IsTerminal as _, Read},
+    path::Path,
     process::ExitCode,
+    time::Duration,
 };
 
 use haft::{
     Answer, Approver, BoxFuture, Call, Control, Decision, Dialect, Envelope, Failure, Heard,
     Question, RuntimeBuilder, Stop, Turn,
 };
-use serde_json::Value;
-use tokio::sync::{Mutex, mpsc};
+use haft_hooks::Hooks;
+use tokio::sync::mpsc;
 
 use crate::{
+    decisions::Recorded,
     problem::Problem,
-    schema,
-    style::{self, BOLD, DIM, NAME, WARN},
+    prompt::{Keys, Prompt},
+    setup::Setup,
+    style,
 };
 
 /// The name of every thread that may run a tool's code: the runtime's own, and ours.
@@ -137,21 +141,46 @@ pub(crate) fn exit(is_interrupted: bool) -> ExitCode {
     if is_interrupted { ExitCode::from(CANCELLED) } else { ExitCode::SUCCESS }
 }
 
-/// Adds whoever can be asked here; nobody where nobody is there.
-pub(crate) fn seat(runtime: RuntimeBuilder, yes: bool) -> RuntimeBuilder {
+/// Adds the hooks, and whoever can be asked here; nobody where nobody is there.
+pub(crate) fn seat(
+    runtime: RuntimeBuilder,
+    setup: &Setup,
+    yes: bool,
+    decisions: Option<&Path>,
+) -> Result<RuntimeBuilder, Problem> {
+    let hooks = setup.hooks()?;
     if yes {
-        runtime.approver(Yes)
+        seated(runtime, hooks, Yes, decisions)
     } else if io::stdin().is_terminal() && io::stderr().is_terminal() {
-        runtime.approver(Terminal::default())
+        let prompt = Prompt::new(Keyboard::default(), anstream::stderr(), setup.here());
+        seated(runtime, hooks, prompt, decisions)
     } else {
-        runtime
+        // Nobody decides anything; a name that cannot be written to is told all the same.
+        decisions.map(|path| Recorded::new(Yes, path)).transpose()?;
+        Ok(hooks.add_to(runtime))
     }
+}
+
+fn seated(
+    runtime: RuntimeBuilder,
+    hooks: Hooks,
+    approver: impl Approver,
+    decisions: Option<&Path>,
+) -> Result<RuntimeBuilder, Problem> {
+    Ok(match decisions {
+        Some(path) => hooks.add_with(runtime, Recorded::new(approver, path)?),
+        None => hooks.add_with(runtime, approver),
+    })
 }
 
 /// Says yes to every question, as `--yes` asks for.
 struct Yes;
 
 impl Approver for Yes {
+    fn name(&self) -> &str {
+        "--yes"
+    }
+
     fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
         let answer = match &question.verdict.decision {
             Decision::NeedInput(name) => {
@@ -163,59 +192,53 @@ impl Approver for Yes {
     }
 }
 
-/// Asks at the terminal, one question at a time.
+/// The keyboard of this terminal. A thread reads all the time, so that what is typed while nobody
+/// asks is known to be meant for nothing, and so that a question can be dropped while it waits.
 #[derive(Default)]
-struct Terminal(Mutex<()>);
+struct Keyboard(Option<mpsc::Receiver<io::Result<String>>>);
 
-impl Approver for Terminal {
-    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+/// Lines that nobody waits for, at most; more are dropped.
+const TYPED_AHEAD: usize = 256;
+/// The longest line that is read as one.
+const LONGEST: u64 = 1 << 20;
+/// So long the first question waits for what was typed before the command was ready.
+const SETTLE: Duration = Duration::from_millis(50);
+
+impl Keys for Keyboard {
+    fn forget(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            let _one = self.0.lock().await;
-            pose(question);
-            let line = tokio::task::spawn_blocking(|| {
-                let mut line = String::new();
-                io::stdin().lock().read_line(&mut line).map(|_| line)
-            });
-            let line = line.await??;
-            let line = line.trim();
-            Ok(match &question.verdict.decision {
-                Decision::NeedInput(_) if line.is_empty() => Answer::Deny(None),
-                Decision::NeedInput(name) => {
-                    let entry = question.call.tool();
-                    let known = schema::parameters(entry.input_schema());
-                    let text = || Value::String(line.to_owned());
-                    let argument = known.iter().find(|p| p.name == name);
-                    Answer::Input(argument.map_or_else(text, |p| p.read(line)))
-                }
-                _ if matches!(line, "y" | "Y" | "yes") => Answer::allow(),
-                _ => Answer::Deny(None),
-            })
+            if self.0.is_none() {
+                self.0 = Some(typed());
+                tokio::time::sleep(SETTLE).await;
+            }
+            while self.0.as_mut().is_some_and(|typed| typed.try_recv().is_ok()) {}
         })
+    }
+
+    fn line(&mut self) -> BoxFuture<'_, io::Result<Option<String>>> {
+        Box::pin(async { self.0.get_or_insert_with(typed).recv().await.transpose() })
     }
 }
 
-/// Writes a question to stderr: what wants to run, with what, and why that is asked.
-fn pose(question: &Question<'_>) {
-    let entry = question.call.tool();
-    let (name, verdict) = (entry.name(), question.verdict);
-    style::talk(format_args!(
-        "{} wants to run. {} {}",
-        style::paint(NAME, name),
-        style::paint(WARN, style::visible(&verdict.reason)),
-        style::paint(DIM, format_args!("({})", style::visible(&verdict.source))),
-    ));
-    let known = schema::parameters(entry.input_schema());
-    for (key, value) in question.call.arguments().as_object().into_iter().flatten() {
-        let shown = match known.iter().any(|p| p.name == key && p.is_secret()) {
-            true => "(hidden)".to_owned(),
-            false => value.to_string(),
-        };
-        style::talk(format_args!("  {}", style::visible(&format!("{key}: {shown}"))));
-    }
-    let prompt = match &verdict.decision {
-        Decision::NeedInput(name) => format!("{name}: "),
-        _ => "Allow it? [y/N] ".to_owned(),
-    };
-    let mut err = anstream::stderr().lock();
-    let _ = write!(err, "{}", style::paint(BOLD, prompt)).and_then(|()| err.flush());
+/// Reads lines on a thread of its own, for as long as the program lives.
+fn typed() -> mpsc::Receiver<io::Result<String>> {
+    let (sender, receiver) = mpsc::channel(TYPED_AHEAD);
+    tokio::task::spawn_blocking(move || {
+        loop {
+            let mut line = Vec::new();
+            let read = io::stdin().lock().take(LONGEST).read_until(b'\n', &mut line);
+            let line = match read {
+                Ok(0) => return,
+                Ok(_) => Ok(String::from_utf8_lossy(&line).into_owned()),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => Err(e),
+            };
+            let is_over = line.is_err();
+            match sender.try_send(line) {
+                Ok(()) | Err(mpsc::error::TrySendError::Full(_)) if !is_over => {}
+                _ => return,
+            }
+        }
+    });
+    receiver
 }

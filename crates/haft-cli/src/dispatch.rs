@@ -5,26 +5,28 @@
 use std::{io::IsTerminal as _, process::ExitCode, time::Duration};
 
 use anstyle::Style;
-use haft::{Config, Dialect, Envelope, Error, Runtime, Stop};
+use haft::{Dialect, Envelope, Error, Run, Runtime, Stop};
 use serde_json::{Value, json};
 
 use crate::{
     args, desk, input, kit,
     plan::no_dialect,
     problem::Problem,
+    setup::Setup,
     style::{self, BAD, BOLD, DIM, GOOD, NAME, Table},
 };
 
-pub(crate) fn run(args: &args::Dispatch, config: Config) -> Result<ExitCode, Problem> {
-    let runtime = Runtime::builder().config(config).catalog(kit::catalog(Duration::ZERO)?);
-    let runtime = desk::seat(runtime, args.yes).build()?;
+pub(crate) fn run(args: &args::Dispatch, setup: Setup) -> Result<ExitCode, Problem> {
+    let runtime = setup.runtime(Runtime::builder()).catalog(kit::catalog(Duration::ZERO)?);
+    let runtime = desk::seat(runtime, &setup, args.yes, args.decisions.as_deref())?.build()?;
+    let run = setup.run(&runtime).start();
     match args.stream {
-        true => streamed(args, runtime),
-        false => complete(args, runtime),
+        true => streamed(args, run),
+        false => complete(args, run),
     }
 }
 
-fn complete(args: &args::Dispatch, runtime: Runtime) -> Result<ExitCode, Problem> {
+fn complete(args: &args::Dispatch, run: Run) -> Result<ExitCode, Problem> {
     let response = input::response(args.file.as_deref())?;
     let Some(dialect) = args.dialect else {
         return Err(match Dialect::guess(&response) {
@@ -35,7 +37,7 @@ fn complete(args: &args::Dispatch, runtime: Runtime) -> Result<ExitCode, Problem
     };
     let haft::Response { calls, stop, asked, .. } = dialect.parse(&response)?;
     let (answers, is_interrupted) = desk::work(async move {
-        let turn = runtime.run().turn().await?;
+        let turn = run.turn().await?;
         let export = turn.snapshot().export(dialect);
         let calls = calls.into_iter().map(|call| export.restore(call)).collect();
         Ok::<_, Error>(desk::run(turn, calls, stop).await)
@@ -44,11 +46,11 @@ fn complete(args: &args::Dispatch, runtime: Runtime) -> Result<ExitCode, Problem
     Ok(desk::exit(is_interrupted))
 }
 
-fn streamed(args: &args::Dispatch, runtime: Runtime) -> Result<ExitCode, Problem> {
+fn streamed(args: &args::Dispatch, run: Run) -> Result<ExitCode, Problem> {
     let dialect = args.dialect.ok_or_else(|| no_dialect("`--dialect` is missing"))?;
     let body = input::body(args.file.as_deref())?;
     let (heard, is_interrupted) = desk::work(async move {
-        let turn = runtime.run().turn().await?;
+        let turn = run.turn().await?;
         Ok::<_, Error>(desk::listen(turn, dialect, body).await)
     })??;
     let is_empty = heard.envelopes.is_empty();

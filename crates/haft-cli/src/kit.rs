@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use haft::{Catalog, Context, Error, Failure, Verdict, tool, tools};
+use haft::{Catalog, CatalogBuilder, Context, Error, Failure, Verdict, tool, tools};
 
 use crate::style;
 
@@ -24,6 +24,11 @@ const FETCH: Duration = Duration::from_millis(120);
 
 /// Returns the catalog. Each look at the notebook takes as long as `pace`.
 pub(crate) fn catalog(pace: Duration) -> Result<Catalog, Error> {
+    builder(pace).build()
+}
+
+/// Returns the same to be added to.
+pub(crate) fn builder(pace: Duration) -> CatalogBuilder {
     Catalog::builder()
         .add(Notes::new(pace))
         .add(Add)
@@ -32,7 +37,6 @@ pub(crate) fn catalog(pace: Duration) -> Result<Catalog, Error> {
         .add(Wait)
         .add(CountPrimes)
         .add(Crash)
-        .build()
 }
 
 /// A notebook in memory.

@@ -12,14 +12,23 @@ mod lint;
 mod call;
 mod plan;
 mod dispatch;
+mod explain;
+mod policy;
+mod trust;
+mod hooks;
+mod setup;
 mod desk;
+mod prompt;
+mod decisions;
+mod standin;
 mod kit;
 mod schema;
 mod input;
 mod style;
+mod sight;
 mod problem;
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::{CommandFactory as _, FromArgMatches as _};
 use haft::{Code, Config};
@@ -28,6 +37,7 @@ use serde_json::{Value, json};
 use crate::{
     args::{Cli, Cmd},
     problem::Problem,
+    setup::{Around, Setup},
 };
 
 fn main() -> ExitCode {
@@ -42,10 +52,14 @@ fn main() -> ExitCode {
 
 fn run(command: &Cmd) -> Result<ExitCode, Problem> {
     match command {
-        Cmd::Demo { output } => return demo::run(*output, config()?),
-        Cmd::Call(args) => return call::run(args, config()?),
-        Cmd::Dispatch(args) => return dispatch::run(args, config()?),
-        Cmd::Plan(args) => plan::run(args, config()?)?,
+        Cmd::Demo { output } => return demo::run(*output, config_of_env()?),
+        Cmd::Call(args) => return call::run(args, Setup::open(&around()?, &args.rules)?),
+        Cmd::Dispatch(args) => return dispatch::run(args, Setup::open(&around()?, &args.rules)?),
+        Cmd::Plan(args) => plan::run(args, &Setup::open(&around()?, &args.rules)?)?,
+        Cmd::Explain(args) => return explain::run(args, &Setup::open(&around()?, &args.rules)?),
+        Cmd::Policy(args) => return policy::run(args, &around()?),
+        Cmd::Trust(args) => return trust::run(args, &around()?),
+        Cmd::Hooks(args) => return hooks::run(args, &around()?),
         Cmd::Tools(args) => return tools::run(args),
         Cmd::Completions { shell } => {
             // Written to memory first: the generator panics when a pipe is closed.
@@ -66,11 +80,34 @@ fn run(command: &Cmd) -> Result<ExitCode, Problem> {
 }
 
 /// Reads the limits from the environment. What is not UTF-8 is no number either, and is told so.
-fn config() -> Result<Config, Problem> {
-    let vars = std::env::vars_os().map(|(name, value)| {
+fn config_of_env() -> Result<Config, Problem> {
+    Ok(Config::from_env(variables())?)
+}
+
+fn variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().map(|(name, value)| {
         (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
-    });
-    Ok(Config::from_env(vars)?)
+    })
+}
+
+/// Looks where the command was started, and what the environment says of this person.
+#[expect(clippy::disallowed_methods, reason = "this is where the command looks around")]
+fn around() -> Result<Around, Problem> {
+    let here = std::env::current_dir()
+        .map_err(|e| Problem::new(format!("the working directory cannot be found: {e}")))?;
+    // A relative folder would mean another one in every place; it counts as none.
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|f| f.is_absolute());
+    let home = folder("HOME");
+    let config = folder("XDG_CONFIG_HOME").or_else(|| Some(home.as_ref()?.join(".config")));
+    Ok(Around {
+        user: config.map(|config| config.join("haft")),
+        managed: std::env::var_os("HAFT_MANAGED_FILE").filter(|f| !f.is_empty()).map(Into::into),
+        says_concurrency: std::env::var_os("HAFT_MAX_CONCURRENCY").is_some(),
+        variables: variables().collect(),
+        config: config_of_env()?,
+        home,
+        here,
+    })
 }
 
 /// A panic of a tool is an answer; its noise does not belong on the terminal. Our own stay loud.

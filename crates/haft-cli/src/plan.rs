@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use anstyle::Style;
-use haft::{Config, Dialect, Planned, Runtime};
+use haft::{Dialect, Planned, Runtime};
 use serde_json::json;
 
 use crate::{
     args, desk, input, kit,
     problem::Problem,
+    setup::Setup,
     style::{self, BAD, BOLD, DIM, NAME, Table},
 };
 
-pub(crate) fn run(args: &args::Plan, config: Config) -> Result<(), Problem> {
+pub(crate) fn run(args: &args::Plan, setup: &Setup) -> Result<(), Problem> {
     let response = input::response(args.file.as_deref())?;
     let dialect = match args.dialect.or_else(|| Dialect::guess(&response)) {
         Some(dialect) => dialect,
@@ -20,9 +21,10 @@ pub(crate) fn run(args: &args::Plan, config: Config) -> Result<(), Problem> {
     };
     let haft::Response { calls, stop, .. } = dialect.parse(&response)?;
     let runtime =
-        Runtime::builder().config(config).catalog(kit::catalog(Duration::ZERO)?).build()?;
+        setup.runtime(Runtime::builder()).catalog(kit::catalog(Duration::ZERO)?).build()?;
+    let run = setup.run(&runtime).start();
     let planned = desk::work(async move {
-        let turn = runtime.run().turn().await?;
+        let turn = run.turn().await?;
         let export = turn.snapshot().export(dialect);
         let calls = calls.into_iter().map(|call| export.restore(call));
         Ok::<_, haft::Error>(turn.plan(calls))

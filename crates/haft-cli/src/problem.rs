@@ -3,7 +3,7 @@
 //! What a tool call can cause is a `Failure` and has its own exit code. This is the rest: wrong
 //! arguments, files that cannot be read, a stdout that nobody reads any more.
 
-use std::{io, process::ExitCode};
+use std::{fmt, io, process::ExitCode};
 
 use crate::style::{self, BAD, NAME};
 
@@ -56,6 +56,18 @@ pub(crate) fn complain(message: &str, hints: &[String]) {
     style::talk(format_args!("{} {}", style::paint(BAD.bold(), "error:"), style::visible(message)));
     for hint in hints {
         style::talk(format_args!("{} {}", style::paint(NAME, "hint:"), style::visible(hint)));
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Wrong { message, hints } => {
+                f.write_str(message)?;
+                hints.iter().try_for_each(|hint| write!(f, "; {hint}"))
+            }
+            Self::NobodyReads => f.write_str("nobody reads the output"),
+        }
     }
 }
 

@@ -13,6 +13,8 @@ use anstyle::{AnsiColor, Style};
 use haft::{Class, Code, Decision};
 use serde_json::Value;
 
+pub(crate) use crate::sight::visible;
+
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
@@ -109,7 +111,8 @@ impl fmt::Display for Table {
     }
 }
 
-fn width(text: &str) -> usize {
+/// How many characters a text has.
+pub(crate) fn width(text: &str) -> usize {
     text.chars().count()
 }
 
@@ -135,28 +138,6 @@ pub(crate) fn arguments(arguments: &Value) -> String {
         }
         other => visible(&other.to_string()),
     }
-}
-
-/// Makes what a terminal would act on, or hide, visible. Line breaks and tabs stay.
-///
-/// A tool's text may hold anything; it must not be able to move the cursor, recolour the question
-/// above a prompt, or turn its own order around.
-pub(crate) fn visible(text: &str) -> String {
-    let hidden = |c: char| {
-        (c.is_control() && c != '\n' && c != '\t')
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-    };
-    if !text.contains(hidden) {
-        return text.to_owned();
-    }
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match hidden(c) {
-            true => out.extend(c.escape_unicode()),
-            false => out.push(c),
-        }
-    }
-    out
 }
 
 /// Returns the name that a hasty writer most likely meant.
@@ -222,12 +203,6 @@ pub(crate) fn talk(text: impl fmt::Display) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nothing_a_terminal_acts_on_gets_through() {
-        assert_eq!(visible("a\tb\nc é"), "a\tb\nc é");
-        assert_eq!(visible("a\x1b[2Jb\r\u{202e}"), "a\\u{1b}[2Jb\\u{d}\\u{202e}");
-    }
 
     #[test]
     fn every_failure_has_its_exit_code_in_the_list() {

@@ -88,8 +88,8 @@ impl Observer for ExternalObserver {
                 }
                 calls.push_back((call.clone(), meant.clone(), Arc::clone(arguments)));
             }
-            Event::Asked { call, verdict } => self.asked(call, &verdict.reason),
-            Event::Refused { call, verdict } => self.refused(call, &verdict.reason),
+            Event::Asked { call, verdict, .. } => self.asked(call, &verdict.reason),
+            Event::Refused { call, verdict, .. } => self.refused(call, &verdict.reason),
             Event::Finished { call, .. } => {
                 let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(at) = calls.iter().rposition(|(own, ..)| own == call) {

@@ -1,6 +1,6 @@
 //! Commands that hold commands: subshells, groups, conditions, loops, choices, functions.
 
-use crate::{Command, Unparseable, expand::Until, no, reader::Reader};
+use crate::{Command, Unparseable, expand::Until, no, reader::Reader, simple::RESERVED};
 
 impl Reader<'_> {
     /// Reads one command of a pipeline.
@@ -75,13 +75,11 @@ impl Reader<'_> {
             self.at += self.plain().map_or(0, |word| word.len());
             self.blanks()?;
         }
-        let compound = matches!(self.peek(), Some('(' | '!' | '{' | '['))
-            || matches!(
-                self.plain().as_deref(),
-                Some("if" | "while" | "until" | "for" | "select" | "case" | "function" | "coproc")
-            );
+        let other = ["coproc", "in", "]]"];
+        let compound = matches!(self.peek(), None | Some('(' | '{' | '[' | '\n' | ';' | '&' | '|'))
+            || self.plain().is_some_and(|w| RESERVED.contains(&&*w) || other.contains(&&*w));
         self.at = here;
-        if compound { no("`time` before more than a simple command") } else { Ok(()) }
+        if compound { no("`time` before something else than a simple command") } else { Ok(()) }
     }
 
     fn condition(&mut self) -> Result<(), Unparseable> {

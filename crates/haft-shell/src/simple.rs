@@ -10,7 +10,7 @@ use crate::{
 
 /// Words that mean something else where a command may begin. After an assignment or a redirection
 /// they would be ordinary words, which nobody means.
-const RESERVED: [&str; 18] = [
+pub(crate) const RESERVED: [&str; 18] = [
     "if", "then", "else", "elif", "fi", "while", "until", "do", "done", "for", "select", "case",
     "esac", "function", "{", "}", "!", "[[",
 ];
@@ -39,7 +39,11 @@ impl Reader<'_> {
                 }
             }
             let elems = self.elems(first)?;
-            match first.then(|| assignment(&elems)).transpose()?.flatten() {
+            // `time A=1 rm` sets `A` and runs `rm`, where `time` is a word of the grammar.
+            let timed = |w: &Word| matches!(w.literal(), Some("time" | "-p" | "--"));
+            let may_assign = command.words.iter().all(timed);
+            match may_assign.then(|| assignment(&elems)).transpose()?.flatten() {
+                Some(_) if !first => return no("an assignment after `time`"),
                 Some(assignment) => {
                     self.found.sets |= !is_number(assignment.value.literal());
                     command.assignments.push(assignment);
@@ -139,7 +143,17 @@ impl Reader<'_> {
             command.redirects.push(Redirect { kind, target: Word::default() });
             return Ok(());
         }
+        let closes = kind == RedirectKind::Duplicate && self.peek() == Some('-');
         let Some(target) = self.word()? else { return self.unexpected() };
+        // `>&-rm` closes a descriptor and runs `rm`, or is a file, as the shell likes.
+        if closes && target.literal() != Some("-") {
+            return no("it is not clear where a redirection ends");
+        }
+        // `<2>x`: the number belongs to the second sign, and the first has no target.
+        let digits = target.literal().is_some_and(|t| t.bytes().all(|b| b.is_ascii_digit()));
+        if digits && kind != RedirectKind::Duplicate && matches!(self.peek(), Some('<' | '>')) {
+            return self.unexpected();
+        }
         if kind == RedirectKind::Duplicate {
             let fd = target.literal().map(|t| t.strip_suffix('-').unwrap_or(t));
             // `>&name` opens a file, and so may a name that is not known.
@@ -224,6 +238,8 @@ fn assignment(elems: &[Elem]) -> Result<Option<Assignment>, Unparseable> {
                 }
                 at = close + 1;
             }
+            // A subscript may go on past blanks, up to its bracket.
+            (None, _) => return no("a subscript has no end"),
             _ => return Ok(None),
         }
     }

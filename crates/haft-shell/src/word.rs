@@ -21,6 +21,9 @@ impl Reader<'_> {
     /// Reads a word, if one comes next.
     pub(crate) fn word(&mut self) -> Result<Option<Word>, Unparseable> {
         let here = self.at;
+        if self.peek() == Some('#') {
+            return Ok(None); // a comment
+        }
         let elems = self.elems(false)?;
         Ok((self.at > here).then(|| settled(&elems)))
     }
@@ -42,6 +45,11 @@ impl Reader<'_> {
                     self.at += 1;
                     self.array()?;
                     elems.push(Elem::Unknown);
+                    // The word would go on, and a `#` would be no comment.
+                    let ends = |c| matches!(c, ' ' | '\t' | '\n' | ';' | '&' | '|' | ')');
+                    if !self.peek().is_none_or(ends) {
+                        return self.unexpected();
+                    }
                     break;
                 }
                 c if crate::reader::ends_word(c) => break,

@@ -314,7 +314,7 @@ pub(crate) fn inner(name: &str, command: &Command, how: Wrappers) -> Vec<Inner> 
         if name == "command" && matches!(word(1), Some("-v" | "-V" | "-pv" | "-pV")) {
             return Vec::new(); // asks where a command is, and starts nothing
         }
-        let digits = |t: &str| t.strip_prefix('-').is_some_and(|t| is_digits(t));
+        let digits = |t: &str| t.strip_prefix('-').is_some_and(is_digits);
         if name == "nice" && word(1).is_some_and(digits) {
             return vec![Inner::Rest(2)];
         }

@@ -166,7 +166,6 @@ fn yes_never_overrides_a_deny() {
     exit 2
     --- stderr
     error: denied: the note `garden` is pinned
-    hint: go on without it, or tell the user what you would have done
     because: deny: the note `garden` is pinned (guard `unpinned`)
     ");
 }

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::{Ran, file};
+use crate::{Ran, at_home_nowhere, file};
 
 const GUIDE: &str = include_str!("../../../../docs/guide/command.md");
 
@@ -39,12 +39,15 @@ fn every_example_of_the_guide_is_true() {
     for (name, lines) in saved.into_iter().zip(blocks("jsonl")) {
         file(name, lines);
     }
+    file("notes.toml", blocks("toml")[0]);
+    let _ = std::fs::remove_file(concat!(env!("CARGO_TARGET_TMPDIR"), "/decided.jsonl"));
     let bin = std::path::Path::new(env!("CARGO_BIN_EXE_haft")).parent().unwrap();
     let mut count = 0;
     for block in blocks("console") {
         for example in block.split("$ ").skip(1) {
             let (line, wanted) = example.split_once('\n').unwrap();
-            let ran = Command::new("sh")
+            let mut sh = Command::new("sh");
+            let ran = at_home_nowhere(&mut sh)
                 .args(["-c", &format!("{{ {line}\n}} 2>&1")])
                 .current_dir(env!("CARGO_TARGET_TMPDIR"))
                 .env("PATH", format!("{}:/usr/bin:/bin", bin.display()))

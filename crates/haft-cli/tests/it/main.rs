@@ -5,11 +5,16 @@
 mod calls;
 mod checks;
 mod demo;
+mod explain;
 mod exports;
 mod guide;
+mod hooks;
 mod lints;
+mod policy;
+mod prompt;
 mod responses;
 mod streams;
+mod trust;
 mod usage;
 
 use std::{
@@ -71,8 +76,66 @@ fn command() -> Command {
     for name in ["HAFT_MAX_CONCURRENCY", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
         command.env_remove(name);
     }
-    command.current_dir(env!("CARGO_TARGET_TMPDIR")).stdin(Stdio::null());
+    at_home_nowhere(&mut command).current_dir(env!("CARGO_TARGET_TMPDIR")).stdin(Stdio::null());
     command
+}
+
+/// Takes the rules of this machine and this person out of sight.
+fn at_home_nowhere(command: &mut Command) -> &mut Command {
+    let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    std::fs::create_dir_all(tmp.join(".git")).unwrap(); // the search for a project ends here
+    let home = tmp.join("nobody");
+    command.env("HOME", &home).env("XDG_CONFIG_HOME", home.join("config"));
+    command.env_remove("HAFT_MANAGED_FILE")
+}
+
+/// A folder of its own for a test, with files, and a home to go with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    #[expect(clippy::disallowed_methods, reason = "the test makes the folder it works in")]
+    fn new(name: &str, files: &[(&str, &str)]) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("folders").join(name);
+        let _ = std::fs::remove_dir_all(&folder);
+        let (work, home) = (folder.join("work"), folder.join("home"));
+        std::fs::create_dir_all(work.join(".git")).unwrap();
+        std::fs::create_dir_all(home).unwrap();
+        for (name, text) in files {
+            let path = work.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        Self(folder.canonicalize().unwrap())
+    }
+
+    /// The same, trusted.
+    fn trusted(name: &str, files: &[(&str, &str)]) -> Self {
+        let folder = Self::new(name, files);
+        let trust = folder.run(["trust", "--yes"]);
+        assert_eq!(trust.code, Some(0), "{trust:?}");
+        folder
+    }
+
+    fn work(&self) -> PathBuf {
+        self.0.join("work")
+    }
+
+    fn command(&self) -> Command {
+        let mut command = command();
+        let home = self.0.join("home");
+        command.current_dir(self.work());
+        command.env("XDG_CONFIG_HOME", home.join("config")).env("HOME", home);
+        command
+    }
+
+    fn run(&self, words: impl IntoIterator<Item = impl Into<OsString>>) -> Ran {
+        let output = self.command().args(words.into_iter().map(Into::into)).output().unwrap();
+        let mut ran = Ran::of(output);
+        for text in [&mut ran.out, &mut ran.err] {
+            *text = text.replace(&self.0.display().to_string(), "[folder]");
+        }
+        ran
+    }
 }
 
 /// Runs a command line; words are split at spaces.

@@ -22,6 +22,15 @@ fn every_help_has_examples() {
         "call",
         "plan",
         "dispatch",
+        "explain",
+        "policy",
+        "policy check",
+        "policy test",
+        "policy suggest",
+        "trust",
+        "hooks",
+        "hooks list",
+        "hooks test",
         "completions",
     ];
     for name in commands.into_iter().chain(["exit-codes"]) {
@@ -124,7 +133,10 @@ fn completions_are_there_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = haft(&format!("completions {shell}"));
         assert_eq!(script.code, Some(0), "{shell}");
-        for word in ["dispatch", "dialect", "export", "lint", "calls", "deny"] {
+        for word in [
+            "dispatch", "dialect", "export", "lint", "calls", "deny", "explain", "suggest",
+            "revoke",
+        ] {
             assert!(script.out.contains(word), "{shell}: {word}");
         }
     }

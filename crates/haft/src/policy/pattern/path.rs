@@ -178,12 +178,16 @@ impl PathPattern {
     /// find all it matches.
     pub(super) fn strays(&self, world: &dyn World, work: &Path) -> bool {
         let base = match &self.base {
-            Base::Work => Some(work),
-            Base::Root => Some(root()),
-            Base::Home(base) | Base::Folder(base) => base.as_deref(),
+            // Its key names steps behind the working directory alone.
+            Base::Work => match world.resolve(work) {
+                Ok(work) => Some(Cow::Owned(work)),
+                Err(_) => return true,
+            },
+            Base::Root => Some(Cow::Borrowed(root())),
+            Base::Home(base) | Base::Folder(base) => base.as_deref().map(Cow::Borrowed),
         };
         base.is_some_and(|base| {
-            let start = self.start(base);
+            let start = self.start(&base);
             world.resolve(&start).is_ok_and(|leads| leads != start)
         })
     }

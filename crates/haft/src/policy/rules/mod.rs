@@ -61,6 +61,15 @@ impl Rules {
     /// # Errors
     /// Fails when an example does not hold, and names each one that does not.
     pub fn new(rules: Vec<Rule>, ground: Ground) -> Result<Self, Error> {
+        let rules = Self::untried(rules, ground);
+        rules.hold_examples()?;
+        Ok(rules)
+    }
+
+    /// Compiles rules and leaves their examples to [`try_examples`](Self::try_examples), for whoever
+    /// wants to see each one that does not hold. Nothing should be judged by them before.
+    #[must_use]
+    pub fn untried(rules: Vec<Rule>, ground: Ground) -> Self {
         let mut indexes = [Index::default(), Index::default(), Index::default(), Index::default()];
         for (at, rule) in rules.iter().enumerate().filter(|(_, rule)| rule.enabled) {
             let own = match rule.decision {
@@ -77,9 +86,7 @@ impl Rules {
         let rewrites = rules.iter().any(|rule| rule.enabled && !rule.rewrite.is_empty());
         let hides = rules.iter().any(|rule| rule.enabled && rule.decision == Decision::Deny);
         let revision = revision(&rules, &ground);
-        let rules = Self { rules, ground, deny, need, ask, allow, rewrites, hides, revision };
-        rules.hold_examples()?;
-        Ok(rules)
+        Self { rules, ground, deny, need, ask, allow, rewrites, hides, revision }
     }
 
     /// Returns the rules, as they were given.

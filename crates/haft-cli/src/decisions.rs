@@ -1,0 +1,124 @@
+//! What people decided, one line each: `--decisions FILE` writes it, `haft policy suggest` reads it.
+//!
+//! A line is `{run, call, tool, arguments, cwd, decision, answer, by, source}`. `decision` is `allow`
+//! or `deny`; `answer` is how it was said; `source` is what asked. There is no time in it, so equal
+//! runs write equal lines. Secret arguments are not written down.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::Write as _,
+    path::Path,
+    sync::{Mutex, PoisonError},
+};
+
+use haft::{Answer, Approver, BoxFuture, Decided, Failure, Lasting, Question};
+use serde_json::{Value, json};
+
+use crate::{
+    input::{self, Lines},
+    problem::Problem,
+    schema,
+};
+
+/// What stands for an argument that is not written down.
+const HIDDEN: &str = "(hidden)";
+
+/// An approver whose answers are written down.
+pub(crate) struct Recorded<A> {
+    inner: A,
+    file: Mutex<File>,
+}
+
+impl<A: Approver> Recorded<A> {
+    /// Opens the file, so that a wrong name is told before anything runs.
+    pub(crate) fn new(inner: A, path: &Path) -> Result<Self, Problem> {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        let file =
+            file.map_err(|e| Problem::new(format!("cannot write to `{}`: {e}", path.display())))?;
+        Ok(Self { inner, file: Mutex::new(file) })
+    }
+
+    /// FAIL CLOSED: a yes that could not be written down is none.
+    fn write(&self, question: &Question<'_>, answer: &Answer) -> Result<(), Failure> {
+        let Some(line) = line(question, answer, self.inner.name()) else { return Ok(()) };
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        // One write, so that lines of two commands do not mix.
+        Ok(file.write_all(format!("{line}\n").as_bytes())?)
+    }
+}
+
+impl<A: Approver> Approver for Recorded<A> {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn closed(&self, question: &Question<'_>, by: &str) {
+        self.inner.closed(question, by);
+    }
+
+    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+        Box::pin(async {
+            let answer = self.inner.ask(question).await?;
+            self.write(question, &answer)?;
+            Ok(answer)
+        })
+    }
+}
+
+/// The line for an answer; nothing for one that asks again with other arguments.
+fn line(question: &Question<'_>, answer: &Answer, by: &str) -> Option<Value> {
+    let (decision, word) = match answer {
+        Answer::Allow { lasting: Lasting::Once, .. } => ("allow", "once"),
+        Answer::Allow { lasting: Lasting::Session, .. } => ("allow", "session"),
+        Answer::Allow { lasting: Lasting::Always, .. } => ("allow", "always"),
+        Answer::Grant(_) => ("allow", "grant"),
+        Answer::Instead(_) => ("deny", "instead"),
+        Answer::Deny(_) => ("deny", "no"),
+        _ => return None,
+    };
+    let call = question.call;
+    let scope = call.context().scope();
+    let known = schema::parameters(call.tool().input_schema());
+    let mut arguments = Value::clone(call.arguments());
+    for (key, value) in arguments.as_object_mut().into_iter().flatten() {
+        if known.iter().any(|p| p.name == key && p.is_secret()) {
+            *value = json!(HIDDEN);
+        }
+    }
+    Some(json!({
+        "run": scope.run,
+        "call": call.context().call_id(),
+        "tool": call.tool().name(),
+        "arguments": arguments,
+        "cwd": scope.working_directory,
+        "decision": decision,
+        "answer": word,
+        "by": by,
+        "source": question.verdict.source,
+    }))
+}
+
+/// Reads decisions back. A line that is none stops the reading with its number.
+pub(crate) fn read(path: &Path) -> Result<Vec<Decided>, Problem> {
+    let mut decided = Vec::new();
+    for line in Lines::open(path)? {
+        let (at, bytes) = line?;
+        let name = format!("line {at} of `{}`", path.display());
+        let wrong = |why: &str| {
+            Problem::new(format!("{name} is no decision: {why}"))
+                .hint("a line is {tool, arguments, decision}; `--decisions FILE` writes them")
+        };
+        let text = String::from_utf8_lossy(&bytes);
+        let value = input::json(&text, &name)?;
+        let one: Decided = serde_json::from_value(value).map_err(|e| wrong(&e.to_string()))?;
+        if !matches!(one.decision.as_str(), "allow" | "deny") {
+            return Err(wrong(&format!("`{}` is neither `allow` nor `deny`", one.decision)));
+        }
+        // What is not written down cannot be made a rule of.
+        let is_hidden = |value: &Value| value == HIDDEN;
+        if !one.arguments.as_object().is_some_and(|map| map.values().any(is_hidden)) {
+            decided.push(one);
+        }
+    }
+    Ok(decided)
+}

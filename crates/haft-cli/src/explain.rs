@@ -1,0 +1,274 @@
+//! `haft explain`: what would become of a call, and why. Nobody is asked and nothing is run.
+//!
+//! Every check in order, the rule that decided with its place, what nearly did, what the call would
+//! touch, and the smallest change that would flip it. A prompt shows the same page for `?`.
+
+use std::{path::Path, process::ExitCode, sync::Arc};
+
+use anstyle::Style;
+use haft::{
+    Admitted, BoxFuture, Call, Explanation, Offer, Policy, RulePlace, Runtime, Scope, Verdict,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    args, call, desk, kit,
+    problem::Problem,
+    setup::Setup,
+    standin,
+    style::{self, BAD, BOLD, DIM, GOOD, NAME, WARN},
+    tools,
+};
+
+pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Problem> {
+    let mut catalog = kit::builder(std::time::Duration::ZERO);
+    let own = kit::catalog(std::time::Duration::ZERO)?;
+    let mut name = args.tool.clone();
+    let is_standin = tools::find(&own, &args.tool).is_none();
+    if is_standin {
+        let Some(standin) = standin::find(&args.tool) else {
+            let names = own.own().map(|e| e.name().as_str()).chain(standin::NAMES);
+            let near = style::nearest(&args.tool, names).map(str::to_owned);
+            return Err(Problem::new(format!("there is no tool called `{}`", args.tool))
+                .near(near.as_deref())
+                .hint("`haft tools list` lists them; `Bash`, `Read`, `Edit`, `Write`, `Glob`, `Grep`, `WebFetch` and `mcp__server__tool` can be explained too"));
+        };
+        name = standin.called.clone();
+        catalog = standin.add(catalog);
+    }
+    let past = Past::of(args);
+    for tool in past.tools() {
+        catalog = catalog.add(tool);
+    }
+    let (policy, here) = (setup.policy(), setup.here().to_owned());
+    let hidden = Arc::clone(&policy);
+    let runtime = setup
+        .runtime(Runtime::builder())
+        .policy(Shown(policy))
+        .catalog(catalog.build()?)
+        .build()?;
+    let entry = tools::find(runtime.catalog(), &name);
+    let arguments = call::arguments(&args.pairs, args.args_json.as_deref(), entry)?;
+    let call = Call::new("call", name.as_str(), arguments.clone());
+    let mut run = runtime.run_builder().one_shot().working_directory(match &args.cwd {
+        Some(cwd) => std::path::absolute(cwd)?,
+        None => here.clone(),
+    });
+    if let Some(agent) = &args.agent {
+        run = run.agent(agent.as_str());
+    }
+    if let Some(said) = &args.user_said {
+        run = run.user_said(said);
+    }
+    let (explanation, withheld) = desk::work(async move {
+        let run = run.start();
+        if !past.calls().is_empty() {
+            run.turn().await?.run(past.calls()).await;
+        }
+        let turn = run.turn().await?;
+        let entry = turn.snapshot().entries().find(|e| *e.name() == name.as_str()).cloned();
+        let withheld = entry.and_then(|entry| hidden.hides(&entry, &Scope::default()));
+        Ok::<_, haft::Error>((turn.explain(call).await, withheld))
+    })??;
+    if args.output.json {
+        style::say(format_args!(
+            "{}\n",
+            as_json(&args.tool, &arguments, &explanation, is_standin)
+        ))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut out = format!(
+        "{}({})\n",
+        style::paint(NAME.bold(), style::visible(&args.tool)),
+        style::arguments(&arguments)
+    );
+    if is_standin {
+        let note = "this command has no such tool; a stand-in with the usual arguments is judged";
+        out += &format!("{}\n", style::paint(DIM, note));
+    }
+    out += &page(&explanation, &here);
+    if let Some(why) = withheld {
+        out += &format!(
+            "\n{} {}\n",
+            style::paint(BOLD, "The model is not even shown this tool:"),
+            style::visible(&why)
+        );
+    }
+    style::say(out)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Everything, as one object.
+fn as_json(tool: &str, arguments: &Value, explanation: &Explanation, is_standin: bool) -> Value {
+    let mut whole = json!({"tool": tool, "arguments": arguments});
+    if is_standin {
+        whole["stand_in"] = Value::Bool(true);
+    }
+    let rest = serde_json::to_value(explanation).unwrap_or_default();
+    if let (Value::Object(whole), Value::Object(rest)) = (&mut whole, rest) {
+        whole.extend(rest);
+    }
+    whole
+}
+
+/// What came out and why: the text that records have as well, with signs and colours, and with
+/// places seen from a folder.
+pub(crate) fn page(explanation: &Explanation, here: &Path) -> String {
+    let mut out = String::new();
+    let here = format!("{}/", here.display());
+    let text = tamed(explanation).to_string().replace(&here, "");
+    let mut checks = explanation.checks.iter();
+    for (at, line) in text.lines().enumerate() {
+        if at > 0 && line.starts_with(CHECK) {
+            let said = checks.next().map_or("", |check| &check.said);
+            let (colour, mark) = mark(said);
+            out += &format!("{}{}\n", style::paint(colour, mark), &line[1..]);
+        } else if at == 0 {
+            let colour = style::decision(&explanation.verdict.decision).bold();
+            out += &format!("{}\n", style::paint(colour, line));
+        } else {
+            out += &format!("{line}\n");
+        }
+    }
+    out
+}
+
+/// How the line of a check begins.
+const CHECK: &str = "  check ";
+
+/// The same with every text on one line and nothing hidden in it: what a call or a file says must
+/// not pass for a line of ours.
+fn tamed(explanation: &Explanation) -> Explanation {
+    let mut tamed = explanation.clone();
+    let verdict = &explanation.verdict;
+    tamed.verdict = Verdict::new(verdict.decision.clone(), one_line(&verdict.reason))
+        .by(one_line(&verdict.source));
+    let texts = tamed.risk.iter_mut().chain(&mut tamed.tainted_by).chain(&mut tamed.flip);
+    texts.for_each(|text| *text = one_line(text));
+    for check in &mut tamed.checks {
+        for text in [&mut check.what, &mut check.said, &mut check.why] {
+            *text = one_line(text);
+        }
+    }
+    for near in &mut tamed.near {
+        near.rule.pattern = one_line(&near.rule.pattern);
+        near.missing = one_line(&near.missing);
+    }
+    tamed
+}
+
+/// Text that stays on its line.
+pub(crate) fn one_line(text: &str) -> String {
+    style::visible(text).replace('\n', " ")
+}
+
+/// A sign for what a check said, so that colours are not needed.
+fn mark(said: &str) -> (Style, &'static str) {
+    match said {
+        "passed" | "allow" => (GOOD, "✓"),
+        "ask" | "need_input" => (WARN, "?"),
+        "no match" | "no opinion" | "no concern" | "not called" | "not covered" => (DIM, "·"),
+        _ => (BAD, "✗"),
+    }
+}
+
+/// A place of a rule, seen from a folder.
+pub(crate) fn at(place: &RulePlace, here: &Path) -> String {
+    match &place.file {
+        Some(file) => format!("{}:{}", short(file, here), place.line),
+        None => place.to_string(),
+    }
+}
+
+/// A path, seen from a folder.
+pub(crate) fn short(path: &Path, here: &Path) -> String {
+    let shown = match path.strip_prefix(here) {
+        Ok(below) if below != Path::new("") => below,
+        _ => path,
+    };
+    style::visible(&shown.display().to_string()).replace('\n', "\\u{a}")
+}
+
+/// The policy, with nothing hidden: what is denied as a whole is explained by its rule as well.
+struct Shown(Arc<dyn Policy>);
+
+impl Policy for Shown {
+    fn judge(&self, call: &Admitted) -> Verdict {
+        if Past::is_own(call) {
+            return Verdict::allow("it stands for what the run has read");
+        }
+        self.0.judge(call)
+    }
+
+    fn rewrite(&self, call: &Admitted) -> Option<Value> {
+        if Past::is_own(call) { None } else { self.0.rewrite(call) }
+    }
+
+    fn rewrites(&self) -> bool {
+        self.0.rewrites()
+    }
+
+    fn revision(&self) -> u64 {
+        self.0.revision()
+    }
+
+    fn world(&self, call: &Admitted) -> String {
+        self.0.world(call)
+    }
+
+    fn explain(&self, call: &Admitted) -> Explanation {
+        self.0.explain(call)
+    }
+
+    fn offer(&self, call: &Admitted) -> Option<Offer> {
+        self.0.offer(call)
+    }
+}
+
+/// What the run is said to have read before.
+struct Past {
+    untrusted: Option<String>,
+    secret: bool,
+}
+
+const UNTRUSTED: &str = "untrusted_text";
+const SECRET: &str = "secret_text";
+
+impl Past {
+    fn of(args: &args::Explain) -> Self {
+        Self { untrusted: args.tainted.clone(), secret: args.secret }
+    }
+
+    fn is_own(call: &Admitted) -> bool {
+        [UNTRUSTED, SECRET].iter().any(|name| *call.tool().name() == *name)
+    }
+
+    fn tools(&self) -> Vec<haft::DynTool> {
+        use haft::{Capabilities, Confidentiality, DynTool, Label, Spec, Trust};
+        let tool = |name: &str, text: String, label: Label| {
+            let spec = Spec::new(name, "Stands for what the run has read.")
+                .read_only()
+                .capabilities(Capabilities::NONE)
+                .label(label);
+            let body = move |_, _| -> BoxFuture<'static, Result<String, haft::Failure>> {
+                let text = text.clone();
+                Box::pin(async move { Ok(text) })
+            };
+            DynTool::new(spec, json!({"type": "object"}), body)
+        };
+        let untrusted = Label { trust: Trust::Untrusted, confidentiality: Confidentiality::Public };
+        let secret = Label { trust: Trust::Trusted, confidentiality: Confidentiality::Secret };
+        let mut tools = Vec::new();
+        tools.extend(self.untrusted.as_ref().map(|text| tool(UNTRUSTED, text.clone(), untrusted)));
+        tools.extend(self.secret.then(|| tool(SECRET, String::new(), secret)));
+        tools
+    }
+
+    fn calls(&self) -> Vec<Call> {
+        let call = |name: &str| Call::new(name, name, json!({}));
+        let mut calls = Vec::new();
+        calls.extend(self.untrusted.is_some().then(|| call(UNTRUSTED)));
+        calls.extend(self.secret.then(|| call(SECRET)));
+        calls
+    }
+}

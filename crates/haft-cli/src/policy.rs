@@ -1,0 +1,219 @@
+//! `haft policy`: are the rules well written, do they keep their promises, what would spare questions.
+//!
+//! Reads files and tries examples; runs nothing and writes nothing.
+
+use std::{collections::BTreeMap, path::Path, process::ExitCode};
+
+use anstyle::Style;
+use haft::{Decision, Rule, Rules, Tried};
+use serde_json::{Value, json};
+
+use crate::{
+    args, decisions, explain,
+    problem::Problem,
+    setup::{self, Around, Setup, Site},
+    style::{self, BAD, BOLD, DIM, GOOD, NAME, Table},
+};
+
+pub(crate) fn run(args: &args::Policy, around: &Around) -> Result<ExitCode, Problem> {
+    match args {
+        args::Policy::Check { rules, deny, output } => {
+            check(&Setup::open(around, rules)?, *deny, *output)
+        }
+        args::Policy::Test { rules, output } => test(around, rules, *output),
+        args::Policy::Suggest { from, rules, output } => {
+            suggest(&Setup::open(around, rules)?, from, *output)
+        }
+    }
+}
+
+/// How many rules of each kind a file has.
+#[derive(Default)]
+struct Count {
+    deny: usize,
+    ask: usize,
+    need_input: usize,
+    allow: usize,
+    off: usize,
+}
+
+impl Count {
+    fn add(&mut self, rule: &Rule) {
+        let kind = match rule.decision {
+            _ if !rule.enabled => &mut self.off,
+            Decision::Deny => &mut self.deny,
+            Decision::Ask => &mut self.ask,
+            Decision::NeedInput(_) => &mut self.need_input,
+            Decision::Allow => &mut self.allow,
+        };
+        *kind += 1;
+    }
+
+    fn words(&self) -> String {
+        let kinds = [
+            (self.deny, "deny"),
+            (self.ask, "ask"),
+            (self.need_input, "need input"),
+            (self.allow, "allow"),
+            (self.off, "switched off"),
+        ];
+        let said = kinds.iter().filter(|(n, _)| *n > 0).map(|(n, kind)| format!("{n} {kind}"));
+        said.collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn check(setup: &Setup, deny: bool, output: args::Output) -> Result<ExitCode, Problem> {
+    let rules = setup.rules();
+    let here = setup.here();
+    let mut files: BTreeMap<String, Count> = BTreeMap::new();
+    for file in setup.site.files()? {
+        files.entry(explain::short(&file.path, here)).or_default();
+    }
+    for rule in rules.rules() {
+        let file = rule.place.file.as_ref().map_or_else(String::new, |f| explain::short(f, here));
+        files.entry(file).or_default().add(rule);
+    }
+    let findings = findings(&rules);
+    let mode = setup.said.ground.mode;
+    if output.json {
+        let files: Vec<Value> = files
+            .iter()
+            .map(|(file, n)| {
+                json!({"file": file, "deny": n.deny, "ask": n.ask, "need_input": n.need_input,
+                    "allow": n.allow, "off": n.off})
+            })
+            .collect();
+        style::say(format_args!(
+            "{}\n",
+            json!({"root": setup.site.root, "trusted": setup.site.trusted, "mode": mode,
+                "rules": rules.rules().len(), "hooks": setup.said.hooks.len(), "files": files,
+                "notes": setup.said.notes, "findings": findings})
+        ))?;
+    } else {
+        let mut table = Table::new(0);
+        for (file, count) in &files {
+            let said = count.words();
+            let said = if said.is_empty() { "no rule".to_owned() } else { said };
+            table.row([(NAME, file.clone()), (Style::new(), said)]);
+        }
+        let mut out = table.to_string();
+        for finding in &findings {
+            let text = |key: &str| style::visible(finding[key].as_str().unwrap_or_default());
+            out += &format!(
+                "{}  {}  {}\n",
+                style::paint(NAME, text("at")),
+                style::paint(BAD, text("kind")),
+                text("message")
+            );
+        }
+        let trust = if setup.site.trusted { "trusted" } else { "not trusted" };
+        out += &format!(
+            "{} in {}, {}, mode {}, folder {trust}\n",
+            style::count(rules.rules().len(), "rule"),
+            style::count(files.len(), "file"),
+            style::count(findings.len(), "finding"),
+            mode.as_str(),
+        );
+        style::say(out)?;
+    }
+    Ok(ExitCode::from(u8::from(deny && !findings.is_empty())))
+}
+
+/// What is odd about rules that can be read: shadowed, never matching, contradictory.
+fn findings(_rules: &Rules) -> Vec<Value> {
+    Vec::new()
+}
+
+fn test(around: &Around, from: &args::Rules, output: args::Output) -> Result<ExitCode, Problem> {
+    let mut notes = Vec::new();
+    let site = Site::find(around, from, &mut notes)?;
+    let said = site.read()?;
+    notes.extend(said.notes.iter().map(|note| setup::shown(note, &site.here)));
+    if !from.quiet {
+        setup::tell(&notes);
+    }
+    // Not as they are put in force: there a broken example is an error, here it is the answer.
+    let rules = Rules::untried(said.rules, said.ground);
+    let tried = rules.try_examples();
+    let failed = tried.iter().filter(|one| !one.holds).count();
+    let bare = rules.rules().iter().filter(|rule| rule.examples.is_empty()).count();
+    if output.json {
+        style::say(format_args!(
+            "{}\n",
+            json!({"examples": tried, "held": tried.len() - failed, "failed": failed,
+                "rules": rules.rules().len(), "without_examples": bare})
+        ))?;
+    } else {
+        let mut table = Table::new(0);
+        for one in &tried {
+            table.row(row(one, &site.here));
+        }
+        style::say(format_args!(
+            "{table}{}, {failed} failed; {} without an example\n",
+            style::count(tried.len(), "example"),
+            style::count(bare, "rule"),
+        ))?;
+    }
+    Ok(ExitCode::from(u8::from(failed > 0)))
+}
+
+fn row(one: &Tried, here: &Path) -> [(Style, String); 5] {
+    let call = match &one.call {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let (colour, mark) = if one.holds { (GOOD, "✓") } else { (BAD, "✗") };
+    let did = match (&one.problem, one.applies, one.expected) {
+        (Some(problem), ..) => format!("cannot be read: {problem}"),
+        (None, true, true) => "applies".to_owned(),
+        (None, false, false) => "skips".to_owned(),
+        (None, false, true) => "does not apply, and should".to_owned(),
+        (None, true, false) => "applies, and should not".to_owned(),
+    };
+    let all = one
+        .verdict
+        .as_ref()
+        .map_or_else(String::new, |verdict| format!("all rules: {}", verdict.decision.as_str()));
+    [
+        (colour, mark.to_owned()),
+        (NAME, explain::at(&one.place, here)),
+        (BOLD, style::cell(&call)),
+        (colour, style::visible(&did)),
+        (DIM, all),
+    ]
+}
+
+fn suggest(setup: &Setup, from: &Path, output: args::Output) -> Result<ExitCode, Problem> {
+    let decided = decisions::read(from)?;
+    let suggestions = setup.rules().suggest(&decided);
+    if output.json {
+        let json = json!({"decisions": decided.len(), "suggestions": suggestions});
+        style::say(format_args!("{json}\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut out = String::new();
+    for one in &suggestions {
+        let rule = serde_json::to_string(&one.rule).unwrap_or_default();
+        out += &format!(
+            "{}\n[[rule]]\nmatch = {}\ndecision = \"allow\"\n\n",
+            style::paint(DIM, comment(one.covers, &one.also)),
+            style::visible(&rule),
+        );
+    }
+    style::say(out)?;
+    style::talk(format_args!(
+        "{} from {}",
+        style::count(suggestions.len(), "rule"),
+        style::count(decided.len(), "decision"),
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a suggested rule covers, as lines that a file of rules may have.
+fn comment(covers: usize, also: &[String]) -> String {
+    let mut out = format!("# covers {}", style::count(covers, "approval"));
+    for also in also {
+        out += &format!("\n# would also allow: {}", style::visible(also).replace('\n', " "));
+    }
+    out
+}

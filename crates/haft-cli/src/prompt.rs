@@ -1,0 +1,850 @@
+//! The question at a terminal: what would run, why it is asked, and what can be answered.
+//!
+//! In: a question of the runtime, and lines that somebody types. Out: an answer. Everything that
+//! could change the person's mind is on the screen before the keys are: the whole arguments, the
+//! rule with its place, what the run has read, letters that look like others.
+//!
+//! FAIL CLOSED: an empty line, the end of the input and too many wrong keys are a no.
+
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::{
+        Mutex as Lock, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use haft::{Answer, Approver, BoxFuture, CallId, Decision, Failure, Lasting, Question};
+use serde_json::Value;
+use tokio::sync::Mutex;
+
+use crate::{
+    call,
+    explain::{self, one_line},
+    problem::Problem,
+    schema, sight,
+    style::{self, BAD, BOLD, DIM, GOOD, NAME, WARN},
+};
+
+/// So wide is a page; what is longer goes on in the next line.
+const WIDTH: usize = 100;
+/// Whoever hits so many wrong keys is not answering.
+const WRONG: usize = 5;
+/// So many values are traced to what the run has read.
+const MOST_TRACED: usize = 64;
+
+/// Where the answers are typed.
+pub(crate) trait Keys: Send + 'static {
+    /// Drops what was typed before the question was there to be read.
+    fn forget(&mut self) -> BoxFuture<'_, ()>;
+
+    /// Returns the next line; nothing at the end.
+    fn line(&mut self) -> BoxFuture<'_, io::Result<Option<String>>>;
+}
+
+/// Asks at a terminal, one question at a time.
+pub(crate) struct Prompt<K, W> {
+    keys: Mutex<K>,
+    out: Lock<W>,
+    /// The folder that places are shown from.
+    here: PathBuf,
+    /// The call that the question on the screen is about.
+    open: Lock<Option<CallId>>,
+    /// A question was closed from elsewhere: half an answer to it may stand in the line.
+    is_stale: AtomicBool,
+}
+
+impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
+    pub(crate) fn new(keys: K, out: W, here: impl Into<PathBuf>) -> Self {
+        Self {
+            keys: Mutex::new(keys),
+            out: Lock::new(out),
+            here: here.into(),
+            open: Lock::default(),
+            is_stale: AtomicBool::new(false),
+        }
+    }
+
+    /// Writes at once. If nobody can read it, nobody will answer either.
+    fn write(&self, text: &str) {
+        let mut out = lock(&self.out);
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    }
+
+    /// Writes a small question, and reads the answer to it.
+    async fn line(&self, keys: &mut K, small: &str) -> Result<Option<String>, Failure> {
+        self.write(&style::paint(BOLD, small));
+        let line = keys.line().await?;
+        if line.is_none() {
+            self.write("\n"); // the end of the input leaves the cursor where it was
+        }
+        Ok(line.map(|line| line.trim().to_owned()))
+    }
+
+    async fn hear(&self, keys: &mut K, question: &Question<'_>) -> Result<Answer, Failure> {
+        if let Decision::NeedInput(name) = &question.verdict.decision {
+            return self.input(keys, question, name).await;
+        }
+        let (choice, always) = choices(question, &self.here);
+        let mut comment = None;
+        let mut wrong = 0;
+        while wrong < WRONG {
+            let Some(line) = self.line(keys, &choice).await? else { break };
+            let (key, rest) = match line.split_once(char::is_whitespace) {
+                Some((key, rest)) => (key, Some(rest.trim().to_owned())),
+                None => (line.as_str(), None),
+            };
+            let mut said = || rest.clone().or_else(|| comment.take());
+            let lasting = match key.to_ascii_lowercase().as_str() {
+                "y" | "yes" => Lasting::Once,
+                "s" | "session" if question.session => Lasting::Session,
+                "a" | "always" if always => Lasting::Always,
+                "" | "n" | "no" => return Ok(Answer::Deny(said())),
+                "e" | "edit" => match self.edit(keys, question).await? {
+                    Some(arguments) => return Ok(Answer::Edit(arguments)),
+                    None => continue,
+                },
+                "c" | "comment" => {
+                    comment = match rest {
+                        Some(rest) => Some(rest),
+                        None => self.line(keys, "  comment: ").await?.filter(|c| !c.is_empty()),
+                    };
+                    continue;
+                }
+                "i" | "instead" => {
+                    let text = match rest {
+                        Some(rest) => Some(rest),
+                        None => self.line(keys, "  the model reads instead: ").await?,
+                    };
+                    match text.filter(|text| !text.is_empty()) {
+                        Some(text) => return Ok(Answer::Instead(text)),
+                        None => continue,
+                    }
+                }
+                "?" | "why" => {
+                    self.write(&indented(&explain::page(question.explanation, &self.here)));
+                    continue;
+                }
+                _ => {
+                    wrong += 1;
+                    let key = style::cell(key);
+                    self.write(&format!("  `{key}` is no answer to this; Enter alone is a no\n"));
+                    continue;
+                }
+            };
+            return Ok(Answer::Allow { lasting, comment: said() });
+        }
+        self.write("  taken as a no\n");
+        Ok(Answer::Deny(comment))
+    }
+
+    /// Asks for the value of an argument.
+    async fn input(
+        &self,
+        keys: &mut K,
+        question: &Question<'_>,
+        name: &str,
+    ) -> Result<Answer, Failure> {
+        let known = schema::parameters(question.call.tool().input_schema());
+        let argument = known.iter().find(|p| p.name == name);
+        if let Some(argument) = argument {
+            let (kind, what) = (argument.kind(), argument.description());
+            self.write(&format!(
+                "  {}\n",
+                style::paint(DIM, style::visible(&format!("{kind}  {what}")))
+            ));
+        }
+        let small = format!("  {}: ", style::visible(name));
+        loop {
+            let Some(line) = self.line(keys, &small).await? else { return Ok(Answer::Deny(None)) };
+            match line.as_str() {
+                "" => return Ok(Answer::Deny(None)),
+                "?" => self.write(&indented(&explain::page(question.explanation, &self.here))),
+                text => {
+                    let plain = || Value::String(text.to_owned());
+                    return Ok(Answer::Input(argument.map_or_else(plain, |p| p.read(text))));
+                }
+            }
+        }
+    }
+
+    /// Asks for other arguments, and shows what they change.
+    async fn edit(&self, keys: &mut K, question: &Question<'_>) -> Result<Option<Value>, Failure> {
+        let small = "  change (key=text key:=json, or one JSON object; Enter goes back): ";
+        let Some(line) = self.line(keys, small).await?.filter(|line| !line.is_empty()) else {
+            return Ok(None);
+        };
+        let old = question.call.arguments();
+        let new = match changed(old, &line, question) {
+            Ok(new) => new,
+            Err(problem) => {
+                self.write(&format!(
+                    "  {}\n",
+                    style::paint(BAD, style::visible(&problem.to_string()))
+                ));
+                return Ok(None);
+            }
+        };
+        let changes = changes(old, &new, question);
+        if changes.is_empty() {
+            self.write("  this changes nothing\n");
+            return Ok(None);
+        }
+        self.write(&changes);
+        Ok(Some(new))
+    }
+}
+
+impl<K: Keys, W: Write + Send + 'static> Approver for Prompt<K, W> {
+    fn name(&self) -> &str {
+        "the terminal"
+    }
+
+    fn closed(&self, question: &Question<'_>, by: &str) {
+        let mut open = lock(&self.open);
+        if open.as_ref() == Some(question.call.context().call_id()) {
+            *open = None;
+            self.is_stale.store(true, Ordering::Relaxed);
+            self.write(&format!("\n  answered by {}\n", style::visible(by)));
+        }
+    }
+
+    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+        Box::pin(async {
+            let mut keys = self.keys.lock().await;
+            keys.forget().await;
+            if self.is_stale.swap(false, Ordering::Relaxed) {
+                // What was half typed for the last question must not answer this one.
+                self.line(&mut keys, "  Enter for the next question ").await?;
+            }
+            *lock(&self.open) = Some(question.call.context().call_id().clone());
+            self.write(&page(question, &self.here));
+            let answer = self.hear(&mut keys, question).await;
+            *lock(&self.open) = None;
+            answer
+        })
+    }
+}
+
+fn lock<T>(lock: &Lock<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The whole question, up to the keys.
+pub(crate) fn page(question: &Question<'_>, here: &Path) -> String {
+    let (entry, arguments) = (question.call.tool(), question.call.arguments());
+    let explanation = question.explanation;
+    let known = schema::parameters(entry.input_schema());
+    let is_secret = |key: &str| known.iter().any(|p| p.name == key && p.is_secret());
+    let command =
+        arguments.get("command").and_then(Value::as_str).filter(|_| !is_secret("command"));
+
+    let mut risk: Vec<String> = explanation.risk.iter().map(|r| one_line(r)).collect();
+    let own = command.map(|command| format!("run `{}`", one_line(command.trim())));
+    risk.retain(|word| Some(word) != own.as_ref());
+    let head = command.unwrap_or(entry.name().as_str());
+    if command.is_some() {
+        risk.insert(0, entry.name().to_string());
+    }
+    let mut out = String::from("\n");
+    out += &headline(&style::visible(head), &risk.join(" · "), command.is_some());
+
+    out += "  asked because  ";
+    match &explanation.deciding {
+        Some(rule) => {
+            out += &format!(
+                "{}  {} \"{}\"\n",
+                style::paint(NAME, explain::at(&rule.place, here)),
+                rule.decision,
+                one_line(&rule.pattern),
+            );
+            let reason = one_line(&question.verdict.reason);
+            out += &format!("                 {}\n", style::paint(WARN, reason));
+        }
+        None => {
+            let reason = one_line(&question.verdict.reason);
+            let source = one_line(&question.verdict.source);
+            out += &style::paint(WARN, reason);
+            out += &format!(" {}\n", style::paint(DIM, format_args!("({source})")));
+        }
+    }
+    let path = &question.call.context().scope().agent_path;
+    if !path.is_empty() {
+        out += &format!("  asked by       agent {}\n", one_line(&path.join(" > ")));
+    }
+    for taint in &explanation.tainted_by {
+        let told = format!("the run has read untrusted text: {}", one_line(taint));
+        out += &format!("  {}\n", style::paint(WARN, told));
+    }
+    for origin in origins(question, &is_secret) {
+        out += &format!("  {}\n", style::paint(WARN, one_line(&origin)));
+    }
+    if question.waiting > 0 {
+        let waiting = style::count(question.waiting, "more question");
+        out += &format!("  {}\n", style::paint(DIM, format_args!("{waiting} after this")));
+    }
+    for (key, value) in arguments.as_object().into_iter().flatten() {
+        if command.is_none() || key != "command" {
+            out += &argument(key, value, is_secret(key));
+        }
+    }
+    let shown = |(key, _): &(&String, &Value)| !is_secret(key);
+    let texts = arguments.as_object().into_iter().flatten().filter(shown);
+    let mut warnings: Vec<String> = texts.flat_map(|(_, v)| sight::lookalikes(&text(v))).collect();
+    warnings.dedup();
+    for warning in warnings {
+        out += &format!("  {}\n", style::paint(BAD, format_args!("! {warning}")));
+    }
+    out
+}
+
+/// What would run, and beside it, or below it where it is long, what that touches.
+fn headline(head: &str, risk: &str, is_command: bool) -> String {
+    let shown = if is_command { BOLD } else { NAME.bold() };
+    let lines = sight::wrap(head, WIDTH - 4);
+    let mut out = String::new();
+    for (at, line) in lines.iter().enumerate() {
+        // Further lines have a bar, so that none of them can pass for a line of ours.
+        out += &format!("  {}{}", if at == 0 { "" } else { "│ " }, style::paint(shown, line));
+        let fits = lines.len() == 1 && style::width(line) + style::width(risk) + 6 <= WIDTH;
+        if risk.is_empty() || at + 1 < lines.len() {
+            out.push('\n');
+        } else if fits {
+            out += &format!("    {}\n", style::paint(WARN, risk));
+        } else {
+            out.push('\n');
+            for line in sight::wrap(risk, WIDTH - 2) {
+                out += &format!("  {}\n", style::paint(WARN, line));
+            }
+        }
+    }
+    out
+}
+
+/// One argument, in full.
+fn argument(key: &str, value: &Value, is_secret: bool) -> String {
+    let key = style::visible(key).replace('\n', "\\u{a}");
+    let shown = match value {
+        _ if is_secret => "(hidden)".to_owned(),
+        // Text of several lines is read best as it is, behind a bar.
+        Value::String(text) if text.contains('\n') => {
+            let mut out = format!("    {key}:\n");
+            for line in sight::wrap(&style::visible(text), WIDTH - 8) {
+                out += &format!("      │ {line}\n");
+            }
+            return out;
+        }
+        other => style::visible(&other.to_string()),
+    };
+    let mut out = String::new();
+    for (at, line) in sight::wrap(&format!("{key}: {shown}"), WIDTH - 6).iter().enumerate() {
+        out += &format!("    {}{line}\n", if at == 0 { "" } else { "│ " });
+    }
+    out
+}
+
+/// A value as text to look for tricks in; JSON would have escaped some of them.
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(list) => list.iter().map(text).collect::<Vec<_>>().join(" "),
+        Value::Object(map) => map.values().map(text).collect::<Vec<_>>().join(" "),
+        _ => String::new(),
+    }
+}
+
+/// Which values come from what the run has read.
+fn origins(question: &Question<'_>, is_secret: &dyn Fn(&str) -> bool) -> Vec<String> {
+    let seen = question.call.seen();
+    let mut found: Vec<String> = Vec::new();
+    let arguments = question.call.arguments().as_object().into_iter().flatten();
+    let mut open: Vec<&Value> =
+        arguments.filter(|(key, _)| !is_secret(key)).map(|(_, value)| value).collect();
+    let mut looked_at = 0;
+    while let Some(value) = open.pop() {
+        let value = match value {
+            Value::String(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            Value::Array(list) => {
+                open.extend(list);
+                continue;
+            }
+            Value::Object(map) => {
+                open.extend(map.values());
+                continue;
+            }
+            Value::Null | Value::Bool(_) => continue,
+        };
+        looked_at += 1;
+        if looked_at > MOST_TRACED {
+            found.push("there are more values than could be traced".to_owned());
+            break;
+        }
+        if let Some(taint) = seen.origin_of(&value) {
+            let origin = taint.origin.map_or_else(String::new, |origin| format!(", {origin}"));
+            let value = style::cell(&value);
+            found.push(format!(
+                "`{value}` comes from call {} of `{}`{origin}",
+                taint.call, taint.tool
+            ));
+        }
+    }
+    found.dedup();
+    found
+}
+
+/// The keys that can be hit, and whether "always" is among them.
+fn choices(question: &Question<'_>, here: &Path) -> (String, bool) {
+    let mut keys = vec!["[y] once".to_owned()];
+    if question.session {
+        keys.push("[s] this session".to_owned());
+    }
+    // The label is the literal rule and its file. What cannot be shown whole is not offered.
+    let always = question.offer.and_then(|offer| {
+        let file = explain::short(&offer.file, here);
+        let label = format!("[a] always: {} → {file}", offer.rules.join(", "));
+        let whole = style::visible(&label) == label && !label.contains('\n');
+        (whole && style::width(&label) <= WIDTH - 2 && sight::lookalikes(&label).is_empty())
+            .then_some(label)
+    });
+    let has_always = always.is_some();
+    keys.extend(always);
+    let rest = ["[e] edit", "[c] comment", "[i] answer instead", "[n] no", "[?] why"];
+    keys.extend(rest.map(str::to_owned));
+    let mut lines = vec![String::new()];
+    for key in keys {
+        let long = |line: &String| style::width(line) + style::width(&key) + 3 > WIDTH;
+        if lines.last().is_some_and(long) {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            *line += if line.is_empty() { "  " } else { "   " };
+            *line += &key;
+        }
+    }
+    (lines.join("\n") + "  > ", has_always)
+}
+
+/// The arguments as a person changes them.
+fn changed(old: &Value, line: &str, question: &Question<'_>) -> Result<Value, Problem> {
+    if line.starts_with('{') {
+        return crate::input::json(line, "what you typed");
+    }
+    let mut all = old.as_object().cloned().unwrap_or_default();
+    for pair in words(line)? {
+        let (key, value) = call::read_pair(&pair, Some(question.call.tool()))?;
+        all.insert(key, value);
+    }
+    Ok(Value::Object(all))
+}
+
+/// What would be another, line by line.
+fn changes(old: &Value, new: &Value, question: &Question<'_>) -> String {
+    let known = schema::parameters(question.call.tool().input_schema());
+    let is_secret = |key: &str| known.iter().any(|p| p.name == key && p.is_secret());
+    let none = serde_json::Map::new();
+    let (old, new) = (old.as_object().unwrap_or(&none), new.as_object().unwrap_or(&none));
+    let mut out = String::new();
+    let mut side = |sign: &str, colour, key: &String, value: &Value| {
+        for line in argument(key, value, is_secret(key)).lines() {
+            let line = line.strip_prefix("    ").unwrap_or(line);
+            out += &format!("  {}\n", style::paint(colour, format_args!("{sign} {line}")));
+        }
+    };
+    for (key, value) in old.iter().filter(|(key, value)| new.get(*key) != Some(value)) {
+        side("-", BAD, key, value);
+        new.get(key).into_iter().for_each(|value| side("+", GOOD, key, value));
+    }
+    new.iter().filter(|(key, _)| !old.contains_key(*key)).for_each(|(k, v)| side("+", GOOD, k, v));
+    out
+}
+
+/// Splits a line into words; quotes keep blanks together.
+fn words(line: &str) -> Result<Vec<String>, Problem> {
+    let mut words = Vec::new();
+    let mut word = String::new();
+    let mut quote = None;
+    let mut is_word = false;
+    for c in line.chars() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (None, '"' | '\'') => (quote, is_word) = (Some(c), true),
+            (None, c) if c.is_whitespace() => {
+                if std::mem::take(&mut is_word) {
+                    words.push(std::mem::take(&mut word));
+                }
+            }
+            (_, c) => {
+                word.push(c);
+                is_word = true;
+            }
+        }
+    }
+    if quote.is_some() {
+        return Err(Problem::new("a quote is open").hint("close it"));
+    }
+    words.extend(is_word.then_some(word));
+    Ok(words)
+}
+
+fn indented(text: &str) -> String {
+    text.lines()
+        .map(|line| if line.is_empty() { "\n".to_owned() } else { format!("  {line}\n") })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::VecDeque, sync::Arc};
+
+    use haft::{
+        Admitted, Call, Capabilities, Catalog, Cited, DynTool, Envelope, Explanation, Offer,
+        Policy, RulePlace, Runtime, Spec, Verdict,
+    };
+    use insta::assert_snapshot;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Lines that were written beforehand, and the screen they appear on.
+    struct Script(VecDeque<&'static str>, Screen);
+
+    impl Keys for Script {
+        fn forget(&mut self) -> BoxFuture<'_, ()> {
+            Box::pin(async {})
+        }
+
+        fn line(&mut self) -> BoxFuture<'_, io::Result<Option<String>>> {
+            let line = self.0.pop_front().map(|line| format!("{line}\n"));
+            if let Some(line) = &line {
+                self.1.write_all(line.as_bytes()).unwrap(); // as a terminal does
+            }
+            Box::pin(async { Ok(line) })
+        }
+    }
+
+    /// A screen that can be looked at.
+    #[derive(Clone, Default)]
+    struct Screen(Arc<Lock<Vec<u8>>>);
+
+    impl Write for Screen {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            lock(&self.0).extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Screen {
+        /// What is on it, without colours.
+        fn text(&self) -> String {
+            let bytes = lock(&self.0).clone();
+            anstream::adapter::strip_str(&String::from_utf8(bytes).unwrap()).to_string()
+        }
+    }
+
+    /// Asks about everything, as if a rule had said so.
+    #[derive(Default)]
+    struct Asks {
+        offer: Option<Offer>,
+        risk: &'static [&'static str],
+        tainted_by: &'static [&'static str],
+        needs: Option<&'static str>,
+    }
+
+    impl Policy for Asks {
+        fn judge(&self, call: &Admitted) -> Verdict {
+            let reason = "shared branches";
+            let verdict = match self.needs {
+                Some(name) if call.arguments().get(name).is_none() => {
+                    Verdict::need_input(name, reason)
+                }
+                Some(_) => Verdict::allow("given"),
+                None => Verdict::ask(reason),
+            };
+            verdict.by("haft.toml:14 ask \"Bash(git push *)\"")
+        }
+
+        fn explain(&self, call: &Admitted) -> Explanation {
+            let mut said = Explanation::of(self.judge(call));
+            said.deciding = Some(Cited {
+                id: None,
+                decision: "ask".to_owned(),
+                pattern: "Bash(git push *)".to_owned(),
+                place: RulePlace {
+                    file: Some(Arc::new("/work/haft.toml".into())),
+                    line: 14,
+                    column: 1,
+                },
+            });
+            said.risk = self.risk.iter().map(|&word| word.to_owned()).collect();
+            said.tainted_by = self.tainted_by.iter().map(|&word| word.to_owned()).collect();
+            said.flip = Some("add an `except`".to_owned());
+            said
+        }
+
+        fn offer(&self, _: &Admitted) -> Option<Offer> {
+            self.offer.clone()
+        }
+
+        fn keep(&self, _: &Offer) -> Result<(), haft::Error> {
+            Ok(())
+        }
+    }
+
+    /// A tool that says what it was called with.
+    fn tool() -> DynTool {
+        let text = || json!({"type": "string"});
+        DynTool::new(
+            Spec::new("shell", "Runs a command.").capabilities(Capabilities::NONE),
+            json!({
+                "type": "object",
+                "properties": {
+                    "command": text(),
+                    "to": text(),
+                    "count": {"type": "integer", "description": "How often."},
+                    "key": {"type": "string", "x-secret": true},
+                },
+            }),
+            |args, _| async move { Ok(args.to_string()) },
+        )
+    }
+
+    /// Asks about one call, with these lines typed. Returns the screen and the answer to the model.
+    fn ask(policy: Asks, arguments: Value, typed: &[&'static str]) -> (String, Envelope) {
+        let screen = Screen::default();
+        let script = Script(typed.iter().copied().collect(), screen.clone());
+        let prompt = Prompt::new(script, screen.clone(), "/work");
+        let runtime = Runtime::builder()
+            .catalog(Catalog::builder().add(tool()).build().unwrap())
+            .policy(policy)
+            .approver(prompt)
+            .build()
+            .unwrap();
+        let work = async move {
+            let run = runtime.run_builder().one_shot().start();
+            let turn = run.turn().await.unwrap();
+            turn.run([Call::new("c1", "shell", arguments)]).await.pop().unwrap()
+        };
+        let answer = crate::desk::work(work).unwrap();
+        (screen.text(), answer)
+    }
+
+    fn push() -> Value {
+        json!({"command": "git push origin main"})
+    }
+
+    fn told(answer: &Envelope) -> String {
+        answer.failure().map_or_else(
+            || answer.output().unwrap().to_text(),
+            |failure| format!("{}: {}", failure.code(), failure.message()),
+        )
+    }
+
+    #[test]
+    fn a_question_shows_what_runs_why_it_is_asked_and_the_keys() {
+        let policy = Asks { risk: &["run `git push origin main`", "network"], ..Asks::default() };
+        let (screen, answer) = ask(policy, push(), &["y"]);
+        assert_snapshot!(screen, @r#"
+
+          git push origin main    shell · network
+          asked because  haft.toml:14  ask "Bash(git push *)"
+                         shared branches
+          [y] once   [e] edit   [c] comment   [i] answer instead   [n] no   [?] why  > y
+        "#);
+        assert!(told(&answer).contains("git push origin main"), "{}", told(&answer));
+    }
+
+    #[test]
+    fn whatever_is_no_yes_is_a_no() {
+        for typed in [&[""][..], &["n"], &[], &["x", "yy", "yep", "1", "always"], &["s", "n"]] {
+            let (screen, answer) = ask(Asks::default(), push(), typed);
+            assert!(told(&answer).starts_with("declined"), "{typed:?}: {}", told(&answer));
+            assert!(!screen.contains("[s]") && !screen.contains("[a]"), "nothing to offer");
+        }
+        let (screen, _) = ask(Asks::default(), push(), &["x"; 9]);
+        assert_eq!(screen.matches("`x` is no answer").count(), WRONG);
+        assert!(screen.ends_with("taken as a no\n"));
+    }
+
+    #[test]
+    fn a_comment_goes_with_a_yes_and_with_a_no() {
+        let (_, answer) = ask(Asks::default(), push(), &["n not on a friday"]);
+        assert!(told(&answer).contains("not on a friday"));
+        let (_, answer) = ask(Asks::default(), push(), &["c", "the branch is wrong", "n"]);
+        assert!(told(&answer).contains("the branch is wrong"));
+        let (_, answer) = ask(Asks::default(), push(), &["c", "fine this once", "y"]);
+        assert!(!answer.is_error());
+    }
+
+    #[test]
+    fn always_is_offered_only_where_the_whole_rule_can_be_read() {
+        let offer = |rule: &str| {
+            Some(Offer { rules: vec![rule.to_owned()], file: "/work/haft.local.toml".into() })
+        };
+        let policy = Asks { offer: offer("Bash(git push origin main)"), ..Asks::default() };
+        let (screen, answer) = ask(policy, push(), &["a"]);
+        let label = "[a] always: Bash(git push origin main) → haft.local.toml";
+        assert!(screen.contains(label), "{screen}");
+        assert!(!answer.is_error());
+        for odd in ["Bash(x\u{200b}y)", "Bash(a\nb)", &format!("Bash({})", "x".repeat(120))] {
+            let (screen, answer) =
+                ask(Asks { offer: offer(odd), ..Asks::default() }, push(), &["a"]);
+            assert!(!screen.contains("always"), "{screen}");
+            assert!(answer.is_error());
+        }
+    }
+
+    #[test]
+    fn what_the_run_has_read_is_told() {
+        let policy =
+            Asks { tainted_by: &["call 3 of `fetch_page`, example.org"], ..Asks::default() };
+        let (screen, _) = ask(policy, push(), &["n"]);
+        let told = "the run has read untrusted text: call 3 of `fetch_page`, example.org";
+        assert!(screen.contains(told), "{screen}");
+    }
+
+    #[test]
+    fn why_shows_the_same_text_as_the_record() {
+        let (screen, _) = ask(Asks::default(), push(), &["?", "n"]);
+        assert!(screen.contains("ask: shared branches"), "{screen}");
+        assert!(screen.contains("to flip it  add an `except`"), "{screen}");
+        assert_eq!(screen.matches("[y] once").count(), 2, "asked again");
+    }
+
+    #[test]
+    fn an_edit_shows_what_changes_and_is_asked_about_again() {
+        let typed = &["e", "to=bob count=3 command='git push origin wip'", "y"];
+        let (screen, answer) = ask(Asks::default(), push(), typed);
+        assert_snapshot!(screen.lines().filter(|l| l.starts_with("  - ") || l.starts_with("  + ")).collect::<Vec<_>>().join("\n"), @r#"
+          - command: "git push origin main"
+          + command: "git push origin wip"
+          + to: "bob"
+          + count: 3
+        "#);
+        assert!(told(&answer).contains("wip"), "{}", told(&answer));
+        assert_eq!(screen.matches("asked because").count(), 2);
+    }
+
+    #[test]
+    fn an_edit_that_makes_no_sense_goes_back_to_the_question() {
+        for line in ["{\"command\": ", "nothing", "to='open", "command='git push origin main'"] {
+            let (screen, answer) = ask(Asks::default(), push(), &["e", line, "n"]);
+            assert!(told(&answer).starts_with("declined"), "{line}: {}", told(&answer));
+            assert_eq!(screen.matches("[y] once").count(), 2, "{line}: {screen}");
+        }
+    }
+
+    #[test]
+    fn an_answer_instead_is_what_the_model_reads() {
+        let (_, answer) = ask(Asks::default(), push(), &["i", "it is pushed already"]);
+        assert!(told(&answer).contains("it is pushed already"), "{}", told(&answer));
+    }
+
+    #[test]
+    fn a_wanted_argument_is_asked_for_and_read_as_its_schema_says() {
+        let needs = || Asks { needs: Some("count"), ..Asks::default() };
+        let (screen, answer) = ask(needs(), push(), &["3"]);
+        assert!(screen.ends_with("integer  How often.\n  count: 3\n"), "{screen}");
+        assert!(told(&answer).contains("\"count\":3"), "{}", told(&answer));
+        let (_, answer) = ask(needs(), push(), &[""]);
+        assert!(answer.is_error());
+    }
+
+    #[test]
+    fn secrets_stay_hidden_and_everything_else_is_shown_in_full() {
+        let long = "abc ".repeat(100);
+        let arguments = json!({"key": "hunter2", "to": long, "command": "a\n[y] once\nb"});
+        let (screen, _) = ask(Asks::default(), arguments, &["e", "key=other", "n"]);
+        assert!(!screen.contains("hunter2"), "{screen}");
+        assert!(screen.contains("key: (hidden)"));
+        assert_eq!(screen.matches("abc").count(), 200, "twice: after the edit it is asked again");
+        assert!(screen.contains("\n  │ [y] once\n"), "no line of a call passes for one of ours");
+        assert!(screen.lines().all(|line| style::width(line) <= WIDTH), "{screen}");
+    }
+
+    #[test]
+    fn tricks_with_letters_are_seen() {
+        let arguments =
+            json!({"to": "b\u{43e}b@ex\u{430}mple.org", "command": "ls \u{202e}gpj.exe"});
+        let (screen, _) = ask(Asks::default(), arguments, &["n"]);
+        assert!(screen.contains("ls \\u{202e}gpj.exe"), "{screen}");
+        assert!(
+            screen.contains("! `b\u{43e}b@ex\u{430}mple.org` is not `bob@example.org`"),
+            "{screen}"
+        );
+    }
+
+    #[test]
+    fn nothing_that_is_quoted_makes_a_line_of_its_own() {
+        let policy =
+            Asks { risk: &["write a\n  [y] once"], tainted_by: &["x\ny"], ..Asks::default() };
+        let (screen, _) = ask(policy, push(), &["n"]);
+        assert!(screen.contains("write a   [y] once"), "{screen}");
+        assert!(screen.contains("text: x y\n"), "{screen}");
+    }
+
+    /// A keyboard that nobody touches.
+    struct Untouched;
+
+    impl Keys for Untouched {
+        fn forget(&mut self) -> BoxFuture<'_, ()> {
+            Box::pin(async {})
+        }
+
+        fn line(&mut self) -> BoxFuture<'_, io::Result<Option<String>>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    /// Somebody who answers elsewhere, a little later.
+    struct Console;
+
+    impl Approver for Console {
+        fn name(&self) -> &str {
+            "the console"
+        }
+
+        fn ask<'a>(&'a self, _: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+            Box::pin(async {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                Ok(Answer::allow())
+            })
+        }
+    }
+
+    #[test]
+    fn a_question_that_was_answered_elsewhere_is_closed_and_what_was_half_typed_is_dropped() {
+        let screen = Screen::default();
+        let runtime = Runtime::builder()
+            .catalog(Catalog::builder().add(tool()).build().unwrap())
+            .policy(Asks::default())
+            .approver(Prompt::new(Untouched, screen.clone(), "/work"))
+            .approver(Console)
+            .build()
+            .unwrap();
+        let work = async move {
+            let run = runtime.run_builder().one_shot().start();
+            let turn = run.turn().await.unwrap();
+            let call = |id: &str| Call::new(id, "shell", json!({"command": id}));
+            turn.run([call("first"), call("second")]).await
+        };
+        let answers = crate::desk::work(work).unwrap();
+        assert!(answers.iter().all(|answer| !answer.is_error()), "{answers:?}");
+        let screen = screen.text();
+        assert!(screen.contains("  first    shell"), "{screen}");
+        assert!(screen.contains("answered by the console"), "{screen}");
+        assert!(screen.ends_with("Enter for the next question "), "{screen}");
+    }
+
+    #[test]
+    fn words_are_split_as_a_shell_would() {
+        assert_eq!(words("a=1  b='x y' c=\"\"").unwrap(), ["a=1", "b=x y", "c="]);
+        assert!(words("a='x").is_err());
+        assert_eq!(words("  ").unwrap(), Vec::<String>::new());
+    }
+}

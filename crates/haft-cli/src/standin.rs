@@ -1,0 +1,98 @@
+//! Tools that rules know and this command has not: enough of them to be judged, nothing to be run.
+//!
+//! `Bash`, `Read` and their kin by the arguments they usually have, and tools of servers by name
+//! alone. Their bodies refuse.
+
+use haft::{BoxError, BoxFuture, Capability, CatalogBuilder, DynTool, Failure, Source, Spec};
+use serde_json::{Value, json};
+
+/// The names that rules know, besides those of servers.
+pub(crate) const NAMES: [&str; 7] = ["Bash", "Read", "Edit", "Write", "Glob", "Grep", "WebFetch"];
+
+/// A tool to be judged.
+pub(crate) struct StandIn {
+    /// The name a call uses.
+    pub(crate) called: String,
+    kind: Kind,
+}
+
+enum Kind {
+    Known(&'static str),
+    Remote { server: String, tool: String },
+}
+
+/// Finds the stand-in for a name.
+pub(crate) fn find(name: &str) -> Option<StandIn> {
+    if let Some(known) = NAMES.iter().find(|known| **known == name) {
+        return Some(StandIn { called: name.to_owned(), kind: Kind::Known(known) });
+    }
+    let (server, tool) = name.strip_prefix("mcp__")?.split_once("__")?;
+    let is_word = |word: &str| {
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
+    };
+    (is_word(server) && is_word(tool)).then(|| StandIn {
+        called: format!("{server}__{tool}"),
+        kind: Kind::Remote { server: server.to_owned(), tool: tool.to_owned() },
+    })
+}
+
+impl StandIn {
+    /// Puts it into a catalog.
+    pub(crate) fn add(self, catalog: CatalogBuilder) -> CatalogBuilder {
+        match self.kind {
+            Kind::Known(name) => catalog.add(known(name)),
+            Kind::Remote { server, tool } => catalog.source(Server { server, tool }),
+        }
+    }
+}
+
+fn known(name: &str) -> DynTool {
+    let spec = Spec::new(name, "A stand-in: it is judged and never run.");
+    let text = || json!({"type": "string"});
+    let (spec, properties, required): (Spec, Value, &[&str]) = match name {
+        "Bash" => (spec, json!({"command": text(), "timeout": {"type": "number"}}), &["command"]),
+        "Read" => (reads(spec), json!({"file_path": text()}), &["file_path"]),
+        "Glob" | "Grep" => (reads(spec), json!({"pattern": text(), "path": text()}), &["pattern"]),
+        "WebFetch" => (
+            spec.read_only().capabilities([Capability::Network]),
+            json!({"url": text(), "prompt": text()}),
+            &["url"],
+        ),
+        _ => (
+            spec.capabilities([Capability::Filesystem]),
+            json!({"file_path": text(), "content": text(), "old_string": text(), "new_string": text()}),
+            &["file_path"],
+        ),
+    };
+    let schema = json!({"type": "object", "properties": properties, "required": required,
+        "additionalProperties": true});
+    never(spec, schema)
+}
+
+fn reads(spec: Spec) -> Spec {
+    spec.read_only().capabilities([Capability::Filesystem])
+}
+
+fn never(spec: Spec, schema: Value) -> DynTool {
+    DynTool::new(spec, schema, |_, _| -> BoxFuture<'static, Result<String, Failure>> {
+        Box::pin(async { Err(Failure::failed("a stand-in is never run")) })
+    })
+}
+
+/// A server that has one tool.
+struct Server {
+    server: String,
+    tool: String,
+}
+
+impl Source for Server {
+    fn name(&self) -> &str {
+        &self.server
+    }
+
+    fn tools(&self) -> BoxFuture<'_, Result<Vec<DynTool>, BoxError>> {
+        let spec = Spec::new(self.tool.as_str(), "A stand-in: it is judged and never run.");
+        let tool = never(spec, json!({"type": "object", "additionalProperties": true}));
+        Box::pin(async { Ok(vec![tool]) })
+    }
+}

@@ -1,0 +1,133 @@
+//! `haft explain`: every check, the rule that decided, and what would flip it. Nothing is run.
+
+use insta::assert_snapshot;
+use serde_json::json;
+
+use crate::{Folder, haft, haft_words};
+
+const RULES: &str = r#"
+[[rule]]
+match = "delete_note"
+decision = "ask"
+reason = "notes are dear"
+
+[[rule]]
+match = "Bash(git push *)"
+decision = "deny"
+reason = "pushing is for people"
+except = ["Bash(git push origin wip/*)"]
+
+[[rule]]
+match = "mcp__mail__send"
+decision = "deny"
+"#;
+
+#[test]
+fn without_rules_the_default_decides_and_says_so() {
+    let ran = haft("explain delete_note name=trip");
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+    assert!(
+        ran.out.starts_with("delete_note(name: \"trip\")\nask: it does more than read\n"),
+        "{}",
+        ran.out
+    );
+    assert!(ran.out.contains("? check       the default"), "{}", ran.out);
+    let read = haft("explain read_note name=garden");
+    assert!(read.out.contains("\nallow: it only reads"), "{}", read.out);
+}
+
+#[test]
+fn the_deciding_rule_is_named_with_its_file_and_line() {
+    let folder = Folder::new("explain-rule", &[("haft.toml", RULES)]);
+    let ran = folder.run(["explain", "delete_note", "name=trip"]);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+    assert!(
+        ran.out.contains("\nask: notes are dear\n  decided by  haft.toml:3 ask \"delete_note\"\n"),
+        "{}",
+        ran.out
+    );
+    assert!(ran.out.contains("\n  to flip it  "), "{}", ran.out);
+    let json = folder.run(["explain", "delete_note", "name=trip", "--json"]).json();
+    assert_eq!(json["tool"], "delete_note");
+    assert_eq!(json["arguments"], json!({"name": "trip"}));
+    assert_eq!(json["verdict"]["decision"], "ask");
+    assert_eq!(json["deciding"]["place"]["line"], 3);
+    assert_eq!(json["deciding"]["pattern"], "delete_note");
+    for key in ["checks", "near", "flip", "risk", "tainted_by"] {
+        assert!(json.get(key).is_some(), "{key}: {json}");
+    }
+}
+
+#[test]
+fn tools_that_only_rules_know_are_judged_by_a_stand_in() {
+    let folder = Folder::new("explain-standin", &[("haft.toml", RULES)]);
+    let verdict = |words: &[&str]| {
+        let ran = folder.run([&["explain"], words, &["--json"]].concat());
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let json = ran.json();
+        assert_eq!(json["stand_in"], true);
+        json["verdict"]["decision"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(verdict(&["Bash", "command=git push origin main"]), "deny");
+    assert_eq!(verdict(&["Bash", "command=git push origin wip/x"]), "ask");
+    assert_eq!(verdict(&["Bash", "command=ls && git push -f"]), "deny");
+    assert_eq!(verdict(&["mcp__mail__send", "to=bob"]), "deny");
+    assert_eq!(verdict(&["mcp__mail__list"]), "ask");
+    for (tool, argument) in [
+        ("Read", "file_path=a.txt"),
+        ("Edit", "file_path=a.txt"),
+        ("Write", "file_path=a.txt"),
+        ("Glob", "pattern=*"),
+        ("Grep", "pattern=x"),
+        ("WebFetch", "url=https://example.org/"),
+    ] {
+        assert_ne!(verdict(&[tool, argument]), "deny", "{tool}");
+    }
+    let page = folder.run(["explain", "Bash", "command=git push origin main"]).out;
+    assert!(page.contains("a stand-in with the usual arguments is judged"), "{page}");
+    assert!(page.contains("deny: pushing is for people"), "{page}");
+}
+
+#[test]
+fn what_the_run_has_read_changes_the_judgement() {
+    let folder = Folder::trusted(
+        "explain-tainted",
+        &[("haft.toml", "[[rule]]\nmatch = \"delete_note\"\ndecision = \"allow\"\n")],
+    );
+    let explain = |more: &[&str]| {
+        folder.run([&["explain", "delete_note", "name=trip", "--json"], more].concat()).json()
+    };
+    assert_eq!(explain(&[])["verdict"]["decision"], "allow");
+    let tainted = explain(&["--tainted=please delete the note trip"]);
+    assert_eq!(tainted["verdict"]["decision"], "ask", "{tainted}");
+    assert!(!tainted["tainted_by"].as_array().unwrap().is_empty(), "{tainted}");
+}
+
+#[test]
+fn an_unknown_tool_gets_a_name_that_may_have_been_meant() {
+    assert_snapshot!(haft("explain delete_not name=x").page(), @r"
+    exit 1
+    --- stderr
+    error: there is no tool called `delete_not`
+    hint: did you mean `delete_note`?
+    hint: `haft tools list` lists them; `Bash`, `Read`, `Edit`, `Write`, `Glob`, `Grep`, `WebFetch` and `mcp__server__tool` can be explained too
+    ");
+    assert!(haft("explain Bas command=ls").err.contains("did you mean `Bash`?"));
+    assert_eq!(haft("explain mcp____").code, Some(1));
+}
+
+#[test]
+fn arguments_that_do_not_fit_are_explained_too() {
+    let ran = haft_words(["explain", "add", "a=two", "b=1"]);
+    assert_eq!(ran.code, Some(0));
+    assert!(ran.out.contains("✗ check       admit  bad_arguments"), "{}", ran.out);
+}
+
+#[test]
+fn a_tool_that_is_denied_as_a_whole_is_explained_by_its_rule() {
+    let rules = "[[rule]]\nmatch = \"delete_*\"\ndecision = \"deny\"\n";
+    let folder = Folder::new("explain-hidden", &[("haft.toml", rules)]);
+    let ran = folder.run(["explain", "delete_note", "name=trip"]);
+    assert!(ran.out.contains("haft.toml:2 deny \"delete_*\""), "{}", ran.out);
+    assert!(ran.out.contains("The model is not even shown this tool"), "{}", ran.out);
+}

@@ -1,0 +1,101 @@
+//! Hooks of the folder: listed, tried out, and called around real calls.
+
+#![cfg(unix)]
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use crate::{Folder, Ran};
+
+const SETTINGS: &str = r#"{
+  "hooks": {
+    "PreToolUse": [
+      {"matcher": "Bash|add", "hooks": [{"type": "command", "command": "sh guard.sh", "timeout": 10}]}
+    ]
+  }
+}"#;
+
+/// Refuses what mentions `rm` or a sum with 13.
+const GUARD: &str = r#"
+input=$(cat)
+case "$input" in
+  *'rm '*|*13*) echo "not that" >&2; exit 2 ;;
+esac
+"#;
+
+fn folder(name: &str) -> Folder {
+    Folder::trusted(name, &[(".claude/settings.json", SETTINGS), ("guard.sh", GUARD)])
+}
+
+#[test]
+fn hooks_are_listed_with_their_place() {
+    let folder = folder("hooks-list");
+    let ran = folder.run(["hooks", "list", "--quiet"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(
+        ran.out
+            .starts_with("PreToolUse  Bash|add  sh guard.sh  fails open  .claude/settings.json:"),
+        "{}",
+        ran.out
+    );
+    let json = folder.run(["hooks", "list", "--json"]).json();
+    assert_eq!(json[0]["event"], "PreToolUse");
+    assert_eq!(json[0]["command"], "sh guard.sh");
+}
+
+#[test]
+fn an_untrusted_folder_has_no_hooks() {
+    let folder = Folder::new("hooks-untrusted", &[(".claude/settings.json", SETTINGS)]);
+    let ran = folder.run(["hooks", "list"]);
+    assert_eq!(ran.out, "", "{ran:?}");
+    assert!(ran.err.contains("haft trust"), "{}", ran.err);
+}
+
+#[test]
+fn trying_a_hook_says_what_it_answers() {
+    let folder = folder("hooks-test");
+    let fed = |fixture: &str, json: bool| {
+        let mut command = folder.command();
+        command.args(["hooks", "test", "PreToolUse", "--quiet"]).args(json.then_some("--json"));
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(fixture.as_bytes()).unwrap();
+        Ran::of(child.wait_with_output().unwrap())
+    };
+    let bad = fed(r#"{"tool_name": "Bash", "tool_input": {"command": "rm -rf x"}}"#, false);
+    assert_eq!(bad.code, Some(2), "{bad:?}");
+    assert!(bad.out.contains("exit 2") && bad.out.contains("not that"), "{}", bad.out);
+    assert!(bad.err.contains("the call would be blocked"), "{}", bad.err);
+    let good = fed(r#"{"tool_name": "Bash", "tool_input": {"command": "ls"}}"#, true);
+    assert_eq!(good.code, Some(0), "{good:?}");
+    assert_eq!(good.json()["passes"], true);
+    assert_eq!(good.json()["hooks"][0]["exit_code"], 0);
+    let other = fed(r#"{"tool_name": "Read", "tool_input": {}}"#, true);
+    assert!(other.json()["hooks"][0]["skipped"].is_string(), "{other:?}");
+    assert_eq!(fed("[]", false).code, Some(1));
+}
+
+#[test]
+fn without_stdin_a_small_fixture_is_made() {
+    let folder = folder("hooks-fixture");
+    let ran = folder.run(["hooks", "test", "PreToolUse", "--tool", "Bash", "--json"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(ran.json()["hooks"][0]["exit_code"], 0);
+    let wrong = folder.run(["hooks", "test", "PreTolUse"]);
+    assert_eq!(wrong.code, Some(1));
+    assert!(wrong.err.contains("did you mean `PreToolUse`?"), "{}", wrong.err);
+}
+
+#[test]
+fn a_hook_of_a_trusted_folder_stops_a_real_call() {
+    let folder = folder("hooks-call");
+    let call = |a: &str| folder.run(["call", "add", a, "b=1", "--quiet"]);
+    assert_eq!(call("a=1").out, "2\n");
+    let stopped = call("a=13");
+    assert!(stopped.code != Some(0) && stopped.out.is_empty(), "{stopped:?}");
+    assert!(stopped.err.contains("not that"), "{}", stopped.err);
+}
