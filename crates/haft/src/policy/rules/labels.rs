@@ -219,6 +219,11 @@ impl Facts<'_> {
     }
 }
 
+/// Returns whether a pattern spells out a name that steers programs.
+pub(in crate::policy) fn names_protected(pattern: &str) -> bool {
+    PROTECTED.iter().any(|name| spells(pattern, name))
+}
+
 /// The names by which a part that writes steers programs.
 fn protected_names(part: &Part) -> impl Iterator<Item = &'static str> {
     let paths = match part {
