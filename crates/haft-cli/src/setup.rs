@@ -147,22 +147,21 @@ impl Site {
     /// Reads the files and what they say together.
     pub(crate) fn read(&self) -> Result<haft::Setup, Problem> {
         let files = self.files()?;
-        let place = Where {
+        Ok(haft::Setup::read(&files, &self.place())?)
+    }
+
+    /// What the library is told about the folder.
+    fn place(&self) -> Where {
+        Where {
             home: self.home.clone(),
             trusted: self.trusted,
             keep: Some(self.root.join("haft.local.toml")),
-        };
-        Ok(haft::Setup::read(&files, &place)?)
+        }
     }
 
     fn rules(&self) -> Result<Rules, Box<dyn Error + Send + Sync>> {
         let files = self.files().map_err(|problem| problem.to_string())?;
-        let place = Where {
-            home: self.home.clone(),
-            trusted: self.trusted,
-            keep: Some(self.root.join("haft.local.toml")),
-        };
-        let said = haft::Setup::read(&files, &place)?;
+        let said = haft::Setup::read(&files, &self.place())?;
         Ok(Rules::new(said.rules, said.ground)?)
     }
 }

@@ -60,7 +60,7 @@ pub(crate) fn lookalikes(text: &str) -> Vec<String> {
         if !mixed && !address {
             continue;
         }
-        let like: String = word.chars().flat_map(|c| looks(c)).collect();
+        let like: String = word.chars().flat_map(looks).collect();
         let warning = match like.is_ascii() {
             true => format!("`{}` is not `{like}`: {}", visible(word), odd_letters(word)),
             false if mixed => format!("`{}` mixes scripts: {}", visible(word), odd_letters(word)),

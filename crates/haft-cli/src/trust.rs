@@ -10,7 +10,7 @@ use std::{
     process::ExitCode,
 };
 
-use haft::{Decision, Handler, HookSpec, Mode, TrustBook};
+use haft::{Decision, HookSpec, Mode, TrustBook};
 use serde_json::{Value, json};
 
 use crate::{
@@ -131,7 +131,7 @@ impl Brings {
                 .map(|hook| {
                     (
                         explain::at(&hook.place, &here),
-                        format!("{}: {}", hook.event, called(&hook.handler)),
+                        format!("{}: {}", hook.event, hooks::called(&hook.handler)),
                     )
                 })
                 .collect(),
@@ -186,10 +186,6 @@ impl Brings {
         json!({"allows": list(&self.allows, "match"), "hooks": list(&self.hooks, "hook"),
             "roots": self.roots, "mode": self.mode})
     }
-}
-
-fn called(handler: &Handler) -> String {
-    hooks::called(handler)
 }
 
 fn confirm(root: &Path) -> Result<(), Problem> {

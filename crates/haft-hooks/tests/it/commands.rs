@@ -234,7 +234,7 @@ async fn a_deny_beats_an_allow_on_either_side_and_an_allow_stands_in_for_a_rule(
     for handlers in [[allow(), deny()], [deny(), allow()]] {
         let specs = handlers.map(|handler| closed("PreToolUse", handler));
         let seen = call(&folder, &specs, "shell", json!({"x": "a"})).await;
-        assert_eq!(seen.text(), "denied: no");
+        assert_eq!(seen.text(), DENIED);
     }
     let calls = || vec![Call::new("c1", "shell", json!({"x": "a"}))];
     let specs = [closed("PreToolUse", allow())];

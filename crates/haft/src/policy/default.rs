@@ -162,7 +162,7 @@ mod tests {
             (".", "../a", false),
             (".", "/etc/passwd", false),
             ("/w", "table:users", true),
-            ("/w", "table:../../etc", false),
+            ("/w", "table:/../../etc", false),
         ] {
             assert_eq!(inside(&scope(root), target, false, (&Disk, &[])), is, "{root} {target}");
         }

@@ -7,7 +7,7 @@
 //!
 //! INVARIANT: there is at least one part, and what a call may do beyond its named parts is a part.
 
-mod host;
+pub(crate) mod host;
 mod sample;
 mod traits;
 
@@ -134,6 +134,11 @@ impl Parts {
     /// Returns this set with one more part.
     pub(crate) fn with(self, part: usize) -> Self {
         Self(self.0 | 1 << (part % Self::MOST))
+    }
+
+    /// Returns whether a part is among them.
+    pub(crate) fn has(self, part: usize) -> bool {
+        self.0 & 1 << (part % Self::MOST) != 0
     }
 
     /// Returns the parts of either.
@@ -480,16 +485,18 @@ impl<'a> Facts<'a> {
 
     /// Adds what the call may do beyond its named parts.
     fn add_rest(&mut self, unsaid: bool) {
+        // Whoever allows the command of a shell allows what the command reaches.
+        let shell = self.names.known_as.contains(&"Bash");
+        let command = |part: &Part| matches!(part, Part::Command(_) | Part::Unreadable(_));
+        let is_command = shell && self.parts.iter().any(command);
         if self.declared {
-            // Whoever allows the command of a shell allows what the command reaches.
-            let shell = self.names.known_as.contains(&"Bash");
             for capability in self.capabilities.iter() {
                 if !self.parts.iter().any(|part| accounts(part, capability, shell)) {
                     self.add(Part::Reach(capability));
                 }
             }
         }
-        if unsaid || !self.declared || self.parts.is_empty() {
+        if (!is_command && (unsaid || !self.declared)) || self.parts.is_empty() {
             // FAIL CLOSED: there is always room for the part that only the whole call covers.
             if self.parts.len() == Parts::MOST {
                 self.parts.pop();
@@ -542,7 +549,7 @@ fn moves(command: &Command) -> bool {
             .any(|w| movers.contains(&w))
 }
 
-/// Returns the values that a dotted name means: a key of this very name, else step by step, through
+/// Returns the values that a dotted name means: a key of this very name, and step by step, through
 /// lists into each of their items.
 pub(crate) fn find<'v>(value: &'v Value, name: &str) -> SmallVec<[&'v Value; 2]> {
     let mut found = SmallVec::new();
@@ -550,10 +557,8 @@ pub(crate) fn find<'v>(value: &'v Value, name: &str) -> SmallVec<[&'v Value; 2]>
     while let Some((value, name)) = open.pop() {
         match value {
             Value::Object(map) => {
-                if let Some(value) = map.get(name) {
-                    found.push(value);
-                    continue;
-                }
+                // Both ways: a key with a dot in it must not hide what is nested.
+                found.extend(map.get(name));
                 for (at, _) in name.match_indices('.') {
                     if let Some(below) = map.get(&name[..at]) {
                         open.push((below, &name[at + 1..]));

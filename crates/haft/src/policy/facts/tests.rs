@@ -99,7 +99,7 @@ fn arguments_are_what_their_schema_says_and_not_what_they_are_called() {
         ]
     );
     let odd = json!({"urls": ["x.org", "https:x"], "more": [{"at": 5}], "target": ""});
-    assert_eq!(of(spec(), schema, odd), ["read ?", "write /w", "host x.org", "host ?", "call"]);
+    assert_eq!(of(spec(), schema, odd), ["host x.org", "host ?", "read ?", "write /w", "call"]);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::net::Ipv6Addr;
 
 use super::glob::{Glob, Style};
+use crate::policy::facts::host::plain;
 
 /// A pattern over hosts.
 #[derive(Debug, Clone)]
@@ -29,7 +30,7 @@ impl HostPattern {
         let lower = text.to_ascii_lowercase();
         let bare = lower.trim_start_matches('[').trim_end_matches(']');
         if let Ok(number) = bare.parse::<Ipv6Addr>() {
-            let number = number.to_string();
+            let number = plain(number);
             return Ok(Self {
                 text: text.to_owned(),
                 shape: Shape::Number(number.clone()),
@@ -80,6 +81,46 @@ impl HostPattern {
         &self.ending
     }
 
+    /// Returns whether it certainly matches all that the other matches.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        match (&self.shape, &other.shape) {
+            (Shape::Any, _) => true,
+            (Shape::Number(own), Shape::Number(other)) => own == other,
+            (
+                Shape::Labels { below, labels },
+                Shape::Labels { below: other_below, labels: others },
+            ) => {
+                let depth = match (below, other_below) {
+                    (false, false) => labels.len() == others.len(),
+                    (false, true) => false,
+                    (true, true) => labels.len() <= others.len(),
+                    (true, false) => labels.len() < others.len(),
+                };
+                depth && labels.iter().rev().zip(others.iter().rev()).all(|(a, b)| a.covers(b))
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns whether certainly no host matches both.
+    pub(super) fn is_apart(&self, other: &Self) -> bool {
+        match (&self.shape, &other.shape) {
+            (Shape::Any, _) | (_, Shape::Any) => false,
+            (Shape::Number(own), Shape::Number(other)) => own != other,
+            (Shape::Labels { below: a, labels }, Shape::Labels { below: b, labels: others }) => {
+                let depth = match (a, b) {
+                    (false, false) => labels.len() == others.len(),
+                    (true, true) => true,
+                    (true, false) => labels.len() < others.len(),
+                    (false, true) => others.len() < labels.len(),
+                };
+                let mut pairs = labels.iter().rev().zip(others.iter().rev());
+                !depth || pairs.any(|(a, b)| a.is_apart(b))
+            }
+            _ => true,
+        }
+    }
+
     /// Returns whether a typed host matches.
     pub(super) fn matches(&self, host: &str) -> bool {
         match &self.shape {
@@ -119,6 +160,7 @@ mod tests {
             ("a.*.org", "a.b.c.org", false),
             ("*", "anything", true),
             ("[::1]", "::1", true),
+            ("[::ffff:127.0.0.1]", "127.0.0.1", true),
             ("*.1", "::1", false),
             ("127.0.0.1", "127.0.0.1", true),
         ] {

@@ -9,7 +9,7 @@ use super::{
     super::{
         default,
         facts::{Facts, Part, Parts},
-        pattern::Key,
+        pattern::{Key, Side},
         rule::Rule,
     },
     Applied, Mode, Rules,
@@ -113,8 +113,14 @@ impl Rules {
         let cover = self.cover(facts, notes);
         let ruling = self.not_restricted(facts, call, &cover, notes);
         let ruling = match ruling {
-            // Whoever bypasses has said so loudly; everybody else is asked once more.
-            Ruling::Built { source: BYPASS, .. } => ruling,
+            // Whoever bypasses has said so loudly; only what steers programs is asked about still.
+            Ruling::Built { source: BYPASS, .. } => match labels::steers(facts, cover.by_name) {
+                Some(Concern { reason, source }) => {
+                    notes.note("labels", "ask", reason.clone(), None);
+                    built(Decision::Ask, reason, source)
+                }
+                None => ruling,
+            },
             Ruling::Allowed { .. }
             | Ruling::Vouched(_)
             | Ruling::Built { decision: Decision::Allow, .. } => {
@@ -238,7 +244,7 @@ impl Rules {
     ) -> Option<(usize, Applied)> {
         let mut best: Option<(usize, Applied)> = None;
         let mut looked_at = 0;
-        for at in index.find(facts) {
+        for at in index.find(facts, &self.rules) {
             let at = at as usize;
             let Some(rule) = self.rules.get(at).filter(|rule| counts(rule)) else { continue };
             looked_at += 1;
@@ -268,7 +274,7 @@ impl Rules {
     fn cover<N: Notebook>(&self, facts: &Facts<'_>, notes: &mut N) -> Cover {
         let mut cover = Cover::default();
         let mut looked_at = 0;
-        for at in self.allow.find(facts) {
+        for at in self.allow.find(facts, &self.rules) {
             let at = at as usize;
             looked_at += 1;
             let Some(applied) = self.applies(at, facts) else { continue };
@@ -281,7 +287,12 @@ impl Rules {
                 cover.by_host = cover.by_host.or(applied.parts);
             }
             for pattern in &rule.matches {
-                cover.by_name = cover.by_name.or(facts.protected_in(pattern.as_str()));
+                // A name counts where the pattern that spells it covers the write itself.
+                let named = facts.protected_in(pattern.as_str()).and(applied.parts);
+                if !named.is_empty() {
+                    let covered = pattern.hits(facts, Side::Allow).yes;
+                    cover.by_name = cover.by_name.or(named.and(covered));
+                }
             }
             cover.rules += 1;
             if N::READ {
@@ -404,7 +415,7 @@ impl Facts<'_> {
             .parts
             .iter()
             .enumerate()
-            .filter(|(at, _)| !Parts::NONE.with(*at).without(parts).0.ne(&0))
+            .filter(|(at, _)| parts.has(*at))
             .map(|(_, part)| part.to_string())
             .collect();
         words.join(", ")

@@ -10,6 +10,8 @@ mod labels;
 mod judge;
 mod explain;
 mod offer;
+#[cfg(test)]
+mod attacks;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -19,6 +21,7 @@ use serde_json::Value;
 
 pub use self::ground::{About, Ground, Mode};
 use self::index::Index;
+pub(super) use self::labels::names_protected;
 use super::{
     Explanation, Offer, Policy,
     facts::{Facts, Names, Part, Parts, Sample},
