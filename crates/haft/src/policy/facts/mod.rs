@@ -487,8 +487,10 @@ impl<'a> Facts<'a> {
     fn add_rest(&mut self, unsaid: bool) {
         // Whoever allows the command of a shell allows what the command reaches.
         let shell = self.names.known_as.contains(&"Bash");
-        let command = |part: &Part| matches!(part, Part::Command(_) | Part::Unreadable(_));
-        let is_command = shell && self.parts.iter().any(command);
+        let unreadable = |part: &Part| matches!(part, Part::Unreadable(_));
+        let is_command = shell
+            && self.parts.iter().any(|part| matches!(part, Part::Command(_)))
+            && !self.parts.iter().any(unreadable);
         if self.declared {
             for capability in self.capabilities.iter() {
                 if !self.parts.iter().any(|part| accounts(part, capability, shell)) {
