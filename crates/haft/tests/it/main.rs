@@ -26,6 +26,7 @@ mod nesting;
 mod schemas;
 mod sources;
 mod dialects;
+mod docs;
 mod script;
 mod wire;
 mod wire_streams;

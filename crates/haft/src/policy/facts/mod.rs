@@ -136,6 +136,11 @@ impl Parts {
         Self(self.0 | 1 << (part % Self::MOST))
     }
 
+    /// Returns whether a part is among them.
+    pub(crate) fn has(self, part: usize) -> bool {
+        self.0 & 1 << (part % Self::MOST) != 0
+    }
+
     /// Returns the parts of either.
     pub(crate) fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -480,16 +485,18 @@ impl<'a> Facts<'a> {
 
     /// Adds what the call may do beyond its named parts.
     fn add_rest(&mut self, unsaid: bool) {
+        // Whoever allows the command of a shell allows what the command reaches.
+        let shell = self.names.known_as.contains(&"Bash");
+        let command = |part: &Part| matches!(part, Part::Command(_) | Part::Unreadable(_));
+        let is_command = shell && self.parts.iter().any(command);
         if self.declared {
-            // Whoever allows the command of a shell allows what the command reaches.
-            let shell = self.names.known_as.contains(&"Bash");
             for capability in self.capabilities.iter() {
                 if !self.parts.iter().any(|part| accounts(part, capability, shell)) {
                     self.add(Part::Reach(capability));
                 }
             }
         }
-        if unsaid || !self.declared || self.parts.is_empty() {
+        if (!is_command && (unsaid || !self.declared)) || self.parts.is_empty() {
             // FAIL CLOSED: there is always room for the part that only the whole call covers.
             if self.parts.len() == Parts::MOST {
                 self.parts.pop();

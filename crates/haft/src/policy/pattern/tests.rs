@@ -664,12 +664,16 @@ proptest! {
         }).collect();
         let found = match pattern.key() {
             Key::Tool(name) => facts.names.own == name || facts.names.known_as.contains(&name),
+            Key::Argument { tool, name, .. } => {
+                (facts.names.own == tool || facts.names.known_as.contains(&tool))
+                    && !find(facts.arguments, name).is_empty()
+            }
             Key::Source(source) => facts.names.remote.is_some_and(|(own, _)| own == source),
             Key::Below(folder) => paths.iter().any(|path| path.starts_with(folder)),
             Key::FileName(name) => paths.iter().any(|path| path.iter().any(|own| own == name)),
             Key::Host(host) => facts.parts.iter().any(|part| matches!(part, Part::Host(Ok(own))
                 if own == host || own.ends_with(&format!(".{host}")))),
-            Key::Command(_) | Key::Any => true,
+            Key::Command(..) | Key::Any => true,
         };
         prop_assert!(found, "{text} {facts:?}");
     }
