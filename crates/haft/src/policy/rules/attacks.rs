@@ -358,6 +358,10 @@ fn pattern_text() -> impl Strategy<Value = String> {
             "source=a",
             "source=a__b",
             "arg.to=x",
+            "arg.to=1",
+            "arg.to=null",
+            "arg.to.a=x",
+            "arg.to=x|1",
             "read_only",
             "tool=read_file|shell",
             "tool=mcp__a",
@@ -395,7 +399,16 @@ fn made() -> impl Strategy<Value = Made> {
         path().prop_map(|path| Made::Of("read_file", json!({"path": path}))),
         path().prop_map(|path| Made::Of("edit_file", json!({"path": path}))),
         host().prop_map(|host| Made::Of("fetch_url", json!({"url": format!("https://{host}/p")}))),
-        Just(Made::Of("mail_send", json!({"to": "x"}))),
+        prop::sample::select(vec![
+            json!({"to": "x"}),
+            json!({"to": ["y", "x"]}),
+            json!({"to": {"a": "x"}}),
+            json!({"to": 1.0}),
+            json!({"to": null}),
+            json!({"to.a": "y", "to": {"a": "x"}}),
+            json!({}),
+        ])
+        .prop_map(|arguments| Made::Of("mail_send", arguments)),
         remote().prop_map(|(source, tool)| Made::Remote(source, tool)),
     ]
 }
