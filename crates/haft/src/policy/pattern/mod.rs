@@ -33,7 +33,6 @@ use haft_core::Operation;
 
 pub(crate) use self::{
     command::{CommandPattern, Side, Start, starts},
-    select::whole,
     subsume::Sides,
 };
 use self::{glob::Glob, host::HostPattern, path::PathPattern, select::Selector, tool::Tools};

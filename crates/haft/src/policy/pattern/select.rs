@@ -215,7 +215,7 @@ fn one(value: &Value, globs: &[Glob]) -> Match {
 }
 
 /// `1.0` is `1` to many who read it.
-pub(crate) fn whole(number: &serde_json::Number) -> Option<String> {
+fn whole(number: &serde_json::Number) -> Option<String> {
     let float = number.as_f64().filter(|_| number.is_f64())?;
     (float.fract() == 0.0 && float.abs() < 9e15).then(|| format!("{}", float as i64))
 }

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 use super::super::{
     facts::{Facts, Part, find},
-    pattern::{Key, Start, starts, whole},
+    pattern::{Key, Start, starts},
     rule::Rule,
 };
 
@@ -272,12 +272,10 @@ impl Argument {
     fn take(&self, found: &mut Found, value: &Value) {
         match value {
             Value::String(text) => take(found, &self.values, text.as_str()),
-            Value::Null | Value::Bool(_) => take(found, &self.values, value.to_string().as_str()),
-            Value::Number(number) => {
-                take(found, &self.values, number.to_string().as_str());
-                if let Some(whole) = whole(number) {
-                    take(found, &self.values, whole.as_str());
-                }
+            // `1.0` is compared as `1` as well.
+            Value::Number(number) if number.is_f64() => found.extend_from_slice(&self.all),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {
+                take(found, &self.values, value.to_string().as_str());
             }
             // It cannot be compared, which is a doubt.
             Value::Array(_) | Value::Object(_) => found.extend_from_slice(&self.all),
