@@ -378,11 +378,13 @@ impl<'a> Facts<'a> {
     /// Adds what a tool of this name must touch, where nothing was said about it.
     fn add_silent(&mut self, silent: &[About]) {
         for about in silent {
-            let said = self.parts.iter().any(|part| match (part, about) {
-                (Part::Command(_) | Part::Unreadable(_), About::Command) => true,
-                (Part::Path { .. }, About::ReadPath | About::WritePath) => true,
-                (Part::Host(_), About::Url) => true,
-                _ => false,
+            let said = self.parts.iter().any(|part| {
+                matches!(
+                    (part, about),
+                    (Part::Command(_) | Part::Unreadable(_), About::Command)
+                        | (Part::Path { .. }, About::ReadPath | About::WritePath)
+                        | (Part::Host(_), About::Url)
+                )
             });
             if !said {
                 self.add_unknown(*about, "the tool does not say which of its arguments that is");
