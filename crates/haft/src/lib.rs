@@ -96,11 +96,11 @@ pub use journal::{End, Intended, Intention, Journal, MemoryJournal, Record, Sett
 pub use policy::{
     About, AllowAll, AllowEverything, Anchor, Answer, Approver, Binding, Budget, Candidate, Check,
     Cited, ConfirmDestructive, Decided, DefaultPolicy, DenyAll, Disk, Example, Explanation, File,
-    FileNote, Form, Grants, Ground, Guard, Handler, HookSpec, Lasting, Layer, Lexical, Limited,
-    Limits, Live, Match, Mode, NamePolicy, Near, Offer, Only, PathGuard, Pattern, PatternError,
-    PatternErrorKind, Place as RulePlace, Policy, Question, Refusal, Review, Reviewed, Reviewer,
-    Rule, Rules, Seen, Setup, Subject, Suggestion, Taint, Tried, TrustBook, Where, World, files_of,
-    project_root, tricks, visible,
+    FileNote, Finding, FindingKind, Form, Grants, Ground, Guard, Handler, HookSpec, Lasting, Layer,
+    Lexical, Limited, Limits, Live, Match, Mode, NamePolicy, Near, Offer, Only, PathGuard, Pattern,
+    PatternError, PatternErrorKind, Place as RulePlace, Policy, Question, Refusal, Review,
+    Reviewed, Reviewer, Rule, Rules, Seen, Setup, Subject, Suggestion, Taint, Tried, TrustBook,
+    Where, World, files_of, project_root, tricks, visible,
 };
 pub use run::{Run, RunBuilder};
 pub use runtime::{Runtime, RuntimeBuilder};

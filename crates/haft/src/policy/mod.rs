@@ -13,6 +13,7 @@ mod rules;
 mod condition;
 mod explain;
 mod suggest;
+mod lint;
 mod budget;
 mod files;
 mod keep;
@@ -47,6 +48,7 @@ pub use self::{
         AllowAll, ConfirmDestructive, DenyAll, Limited, NamePolicy, Only, PathGuard, Review,
         Reviewed, Reviewer,
     },
+    lint::{Finding, FindingKind},
     live::Live,
     pattern::{Anchor, Match, Pattern, PatternError, PatternErrorKind},
     rule::{Example, Layer, Place, Rule, Subject},

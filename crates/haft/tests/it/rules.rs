@@ -275,6 +275,8 @@ async fn modes_say_what_holds_where_no_rule_speaks() {
         said(Mode::BypassPermissions, vec![], "mail_send", json!({})).await,
         Decision::Allow
     );
+    let steers = write(".git/hooks/pre-commit");
+    assert_eq!(said(Mode::BypassPermissions, vec![], "write_file", steers).await, Decision::Ask);
     let list = || vec![ask("mail_send")];
     assert_eq!(said(Mode::BypassPermissions, list(), "mail_send", json!({})).await, Decision::Ask);
     let list = || vec![deny("mail_send arg.to=*")];

@@ -487,8 +487,10 @@ impl<'a> Facts<'a> {
 
     /// Adds what the call may do beyond its named parts.
     fn add_rest(&mut self, unsaid: bool) {
-        // Whoever allows the command of a shell allows what the command reaches.
-        let shell = self.names.known_as.contains(&"Bash");
+        // Whoever allows the command of a shell allows what the command reaches. A tool that merely
+        // has an argument called `command` may do more than run it.
+        let called = matches!(self.names.own, "shell" | "Bash");
+        let shell = called && self.names.known_as.contains(&"Bash");
         let command = |part: &Part| matches!(part, Part::Command(_) | Part::Unreadable(_));
         let is_command = shell && self.parts.iter().any(command);
         if self.declared {

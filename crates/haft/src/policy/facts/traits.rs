@@ -5,7 +5,7 @@
 //! tools that are called as everybody calls them, and then the guess adds parts and never takes one
 //! away.
 
-use haft_core::Operation;
+use haft_core::{Capability, Operation};
 use serde_json::{Map, Value};
 use smallvec::SmallVec;
 
@@ -30,6 +30,29 @@ impl Traits {
     /// Returns whether some argument says what it is about.
     pub(crate) fn is_marked(&self) -> bool {
         !self.marks.is_empty() || self.deep || !self.silent.is_empty()
+    }
+
+    /// Returns whether it hands work to another agent.
+    pub(crate) fn delegates(&self) -> bool {
+        self.delegates
+    }
+
+    /// Returns whether calls of a tool may have parts of this kind. What a tool reaches without
+    /// saying so is a doubt, and so a yes, except for remote ones: those have only their arguments.
+    pub(crate) fn may_be_about(tool: &Entry, about: About) -> bool {
+        let traits = tool.traits();
+        let reaches = match about {
+            About::ReadPath | About::WritePath => Capability::Filesystem,
+            About::Url => Capability::Network,
+            About::Command => Capability::Subprocess,
+        };
+        let claims = tool.remote().is_none() && tool.spec().judged_capabilities().has(reaches);
+        let marked = |(_, mark): &(String, Mark)| match mark {
+            Mark::About(own) => *own == about,
+            Mark::Agent => false,
+            Mark::Unknown => true,
+        };
+        claims || traits.deep || traits.silent.contains(&about) || traits.marks.iter().any(marked)
     }
 }
 

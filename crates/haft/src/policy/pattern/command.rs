@@ -28,6 +28,12 @@ const NEVER_BY_PREFIX: [&str; 4] = ["watch", "setsid", "ionice", "flock"];
 const FIND_ACTS: [&str; 9] =
     ["-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls"];
 
+/// Longer patterns are not compared with each other.
+const LONG: usize = 256;
+
+/// What joins commands, or opens files.
+const OPERATORS: [&str; 7] = ["&&", "||", ";", "|", "&", ">", "<"];
+
 /// Stands for a `*` while the quotes of a pattern are read. For private use, so nobody types it.
 const STAR: char = '\u{f8ff}';
 
@@ -41,6 +47,8 @@ pub(crate) struct CommandPattern {
     text: String,
     /// The first word of all that matches.
     first: Option<String>,
+    /// The second one, if the first is known.
+    second: Option<String>,
     /// Whether it starts with an assignment, and so is about the command with its assignments.
     assigns: bool,
     machine: Machine,
@@ -108,13 +116,94 @@ impl CommandPattern {
         let first = (whole && !word.contains('*') && !word.is_empty()).then(|| word.to_owned());
         let assigns = is_assignment(word);
         let first = first.filter(|word| !assigns && !word.contains(LITERAL_STAR));
-        Ok(Self { text: text.to_owned(), first, assigns, machine })
+        let second = head.split(' ').nth(1).filter(|word| !word.contains(['*', LITERAL_STAR]));
+        let second = second.filter(|_| first.is_some()).map(str::to_owned);
+        Ok(Self { text: text.to_owned(), first, second, assigns, machine })
+    }
+
+    /// Returns whether it certainly matches all that the other matches, both from this side.
+    pub(super) fn covers(&self, other: &Self, side: Side) -> bool {
+        if self.is_everything() || self.machine == other.machine && self.assigns == other.assigns {
+            return true;
+        }
+        if self.assigns != other.assigns || self.is_long() || other.is_long() {
+            return false;
+        }
+        // An allow looks twice at what starts other commands, and more so where the rule is loose.
+        let plain = || {
+            !other.assigns
+                && other.first_word().is_some_and(|word| {
+                    let command = alone(word);
+                    let odd = NEVER_BY_PREFIX.contains(&word) || word == "find";
+                    !odd && !command.may_wrap(Wrappers::Harmless)
+                })
+        };
+        (side == Side::Restrict || plain()) && self.machine.walk(&other.machine.texts()).1
+    }
+
+    /// Returns whether certainly no command matches both.
+    pub(super) fn is_apart(&self, other: &Self) -> bool {
+        let plain = |word: &str| !alone(word).may_wrap(Wrappers::All) && word != "git";
+        !self.is_long()
+            && !other.is_long()
+            && self.first_word().is_some_and(plain)
+            && self.first == other.first
+            && !self.machine.walk(&other.machine.texts()).0
+    }
+
+    /// Comparing two patterns costs by the product of their lengths.
+    fn is_long(&self) -> bool {
+        self.text.len() > LONG
+    }
+
+    /// Returns an operator of the shell that stands in it, outside of quotes. Commands are judged one
+    /// by one, so none of them has it.
+    pub(super) fn operator(&self) -> Option<&'static str> {
+        if self.text.contains(['$', '`']) {
+            return None;
+        }
+        let mut quote = None;
+        let mut chars = self.text.char_indices();
+        while let Some((at, c)) = chars.next() {
+            match (quote, c) {
+                (None | Some('"'), '\\') => drop(chars.next()),
+                (None, '\'' | '"') => quote = Some(c),
+                (Some(open), _) if open == c => quote = None,
+                (None, _) => {
+                    let rest = &self.text[at..];
+                    let found = OPERATORS.iter().find(|op| rest.starts_with(**op));
+                    if let Some(operator) = found {
+                        return Some(operator);
+                    }
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// Returns the program that it leaves open what to do, if it names one: `sh *`, `python -c *`.
+    pub(super) fn open_ended(&self, programs: &[&str]) -> Option<&str> {
+        let word = self.first_word()?;
+        let name = word.rsplit('/').next().unwrap_or(word);
+        let rest: String = match &*self.machine.parts {
+            [one] if self.machine.boundary => one.chars.iter().collect(),
+            _ => return None,
+        };
+        // Options alone do not say what is run: `bash -c *`.
+        let options = rest.split(' ').skip(1).all(|word| word.starts_with('-'));
+        (options && programs.contains(&name)).then_some(word)
     }
 
     /// Returns the first word of every command that can match, if there is one such word. Rules are
-    /// indexed by it; see [`first_words`] for the other side.
+    /// indexed by it; see [`starts`] for the other side.
     pub(crate) fn first_word(&self) -> Option<&str> {
         self.first.as_deref()
+    }
+
+    /// Returns the second word of every command that can match, if there is one such word.
+    pub(crate) fn second_word(&self) -> Option<&str> {
+        self.second.as_deref()
     }
 
     /// Returns whether a command matches.
@@ -222,7 +311,7 @@ impl CommandPattern {
         }
     }
 
-    fn is_everything(&self) -> bool {
+    pub(super) fn is_everything(&self) -> bool {
         !self.machine.boundary
             && self.machine.parts.len() > 1
             && self.machine.parts.iter().all(|part| part.chars.is_empty())
@@ -260,28 +349,41 @@ impl CommandPattern {
     }
 }
 
-/// Returns the first words under which rules about a command are found, for this side; nothing stands
-/// for a word that is not known, and then every rule must be asked.
-pub(crate) fn first_words(command: &Command, side: Side) -> Vec<Option<String>> {
-    let how = match side {
-        Side::Allow => Wrappers::Harmless,
-        Side::Restrict => Wrappers::All,
-    };
-    let mut words: Vec<Option<String>> = Vec::new();
-    for view in command.unwrapped(how) {
-        let first = view.command.words.first();
-        let word = match first {
-            // A word may hold a space, and then the pattern's first word is only its beginning.
-            Some(word) => {
-                word.literal().map(|t| t.split(' ').next().unwrap_or_default().to_owned())
-            }
-            None => Some(String::new()),
-        };
-        if !words.contains(&word) {
-            words.push(word);
+/// The two words that a command starts with, as far as they are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Start<'c> {
+    /// Nothing is known, or there is no word.
+    Unknown,
+    /// This word, and what follows is not known.
+    First(&'c str),
+    /// This word, and this one if there is another.
+    Two(&'c str, Option<&'c str>),
+}
+
+/// Tells how each view of a command starts, for finding the rules about it. From the side of what
+/// restricts, which looks at all that an allow looks at.
+pub(crate) fn starts(command: &Command, mut tell: impl FnMut(Start<'_>)) {
+    match command.may_wrap(Wrappers::All) {
+        false => tell(start(command)),
+        true => {
+            command.unwrapped(Wrappers::All).iter().for_each(|view| tell(start(&view.command)));
         }
     }
-    words
+}
+
+fn start(command: &Command) -> Start<'_> {
+    let Some(first) = command.words.first().and_then(Word::literal) else { return Start::Unknown };
+    // A word may hold a space, and then it is several to a pattern.
+    if let Some((first, rest)) = first.split_once(' ') {
+        return Start::Two(first, rest.split(' ').next());
+    }
+    match command.words.get(1) {
+        None => Start::Two(first, None),
+        Some(second) => match second.literal() {
+            Some(second) => Start::Two(first, second.split(' ').next()),
+            None => Start::First(first),
+        },
+    }
 }
 
 /// Returns the text of a pattern without its quotes: commands are compared without theirs.
@@ -304,6 +406,11 @@ fn unquoted(text: &str) -> String {
         }
         _ => text.to_owned(),
     }
+}
+
+/// Returns a command of this word alone.
+fn alone(word: &str) -> Command {
+    Command { words: vec![Word::text(word)], ..Command::default() }
 }
 
 fn is_assignment(word: &str) -> bool {
@@ -561,6 +668,21 @@ impl<'m> States<'m> {
 }
 
 impl Machine {
+    /// Returns all the texts that match, as one text in which pieces are not known.
+    fn texts(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for (n, part) in self.parts.iter().enumerate() {
+            if n > 0 {
+                steps.push(Step::Any);
+            }
+            steps.extend(part.chars.iter().copied().map(Step::Char));
+        }
+        if self.boundary {
+            steps.push(Step::Word);
+        }
+        steps
+    }
+
     fn size(&self) -> usize {
         self.parts.iter().map(|part| part.chars.len() + 1).sum::<usize>() + 2
     }
@@ -828,9 +950,10 @@ mod tests {
             assert_eq!(CommandPattern::parse(pattern).unwrap().first_word(), wanted, "{pattern}");
         }
         let script = haft_shell::parse("sudo timeout 5 /bin/rm x").unwrap();
-        let words = first_words(&script.commands[0], Side::Restrict);
+        let mut words = Vec::new();
+        starts(&script.commands[0], |start| words.push(format!("{start:?}")));
         for word in ["sudo", "timeout", "/bin/rm", "rm"] {
-            assert!(words.contains(&Some(word.to_owned())), "{word}");
+            assert!(words.iter().any(|w| w.contains(&format!("Two(\"{word}\", "))), "{word}");
         }
         assert!(CommandPattern::parse("").is_err());
         assert!(CommandPattern::parse(":*").is_err());

@@ -1,5 +1,7 @@
 //! `*`, `?` and `[a-z]` over one text. `\` takes the meaning off the next character.
 
+use super::subsume::lines_up;
+
 /// A pattern over one text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Glob {
@@ -71,6 +73,25 @@ impl Glob {
     /// Returns whether it matches everything.
     pub(super) fn is_any(&self) -> bool {
         matches!(self, Self::Holes(holes) if holes.as_slice() == [Hole::Many])
+    }
+
+    /// Returns whether it certainly matches all that the other matches.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (_, Self::Text(text)) => self.matches(text, false),
+            (Self::Text(_), Self::Holes(_)) => false,
+            (Self::Holes(own), Self::Holes(other)) => {
+                lines_up(own, other, |hole| *hole == Hole::Many, takes_hole)
+            }
+        }
+    }
+
+    /// Returns whether certainly nothing matches both.
+    pub(super) fn is_apart(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Text(text), holes) | (holes, Self::Text(text)) => !holes.matches(text, false),
+            (Self::Holes(_), Self::Holes(_)) => false,
+        }
     }
 
     /// Returns whether a text matches, all of it.
@@ -146,6 +167,16 @@ fn takes(hole: &Hole, c: char, fold: bool) -> bool {
                 within(c) || fold && (c.to_lowercase().any(within) || c.to_uppercase().any(within));
             found != *not
         }
+    }
+}
+
+/// Whether all that the other hole takes is taken by this one, which is no star.
+fn takes_hole(own: &Hole, other: &Hole) -> bool {
+    match (own, other) {
+        (_, Hole::Many) => false,
+        (Hole::One, _) => true,
+        (own, Hole::Is(c)) => takes(own, *c, false),
+        (own, other) => own == other,
     }
 }
 

@@ -81,6 +81,46 @@ impl HostPattern {
         &self.ending
     }
 
+    /// Returns whether it certainly matches all that the other matches.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        match (&self.shape, &other.shape) {
+            (Shape::Any, _) => true,
+            (Shape::Number(own), Shape::Number(other)) => own == other,
+            (
+                Shape::Labels { below, labels },
+                Shape::Labels { below: other_below, labels: others },
+            ) => {
+                let depth = match (below, other_below) {
+                    (false, false) => labels.len() == others.len(),
+                    (false, true) => false,
+                    (true, true) => labels.len() <= others.len(),
+                    (true, false) => labels.len() < others.len(),
+                };
+                depth && labels.iter().rev().zip(others.iter().rev()).all(|(a, b)| a.covers(b))
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns whether certainly no host matches both.
+    pub(super) fn is_apart(&self, other: &Self) -> bool {
+        match (&self.shape, &other.shape) {
+            (Shape::Any, _) | (_, Shape::Any) => false,
+            (Shape::Number(own), Shape::Number(other)) => own != other,
+            (Shape::Labels { below: a, labels }, Shape::Labels { below: b, labels: others }) => {
+                let depth = match (a, b) {
+                    (false, false) => labels.len() == others.len(),
+                    (true, true) => true,
+                    (true, false) => labels.len() < others.len(),
+                    (false, true) => others.len() < labels.len(),
+                };
+                let mut pairs = labels.iter().rev().zip(others.iter().rev());
+                !depth || pairs.any(|(a, b)| a.is_apart(b))
+            }
+            _ => true,
+        }
+    }
+
     /// Returns whether a typed host matches.
     pub(super) fn matches(&self, host: &str) -> bool {
         match &self.shape {

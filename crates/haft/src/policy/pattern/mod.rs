@@ -18,6 +18,8 @@ mod host;
 mod parse;
 mod path;
 mod select;
+mod sense;
+mod subsume;
 #[cfg(test)]
 mod tests;
 mod tool;
@@ -29,7 +31,10 @@ use std::{
 
 use haft_core::Operation;
 
-pub(crate) use self::command::{CommandPattern, Side};
+pub(crate) use self::{
+    command::{CommandPattern, Side, Start, starts},
+    subsume::Sides,
+};
 use self::{glob::Glob, host::HostPattern, path::PathPattern, select::Selector, tool::Tools};
 use super::{
     facts::{Facts, Names, Part, Parts, find},
@@ -65,10 +70,13 @@ pub(crate) struct Hits {
 pub(crate) enum Key<'a> {
     /// A tool of exactly this name, or known by it.
     Tool(&'a str),
+    /// The same, with an argument that has, or whose list has, exactly this value.
+    Argument { tool: &'a str, name: &'a str, value: &'a str },
     /// Any tool of this source.
     Source(&'a str),
-    /// A command that starts with this word, wrappers aside; nothing means any command.
-    Command(Option<&'a str>),
+    /// A command that starts with this word and goes on with that one, wrappers aside; nothing means
+    /// any.
+    Command(Option<&'a str>, Option<&'a str>),
     /// A path that has a component of this name, as it is written or as it leads.
     FileName(&'a str),
     /// A path at or below this absolute folder, as it is written or as it leads.
@@ -390,11 +398,20 @@ impl Pattern {
         };
         let own = match &self.head {
             Some(Head::Tools(tools) | Head::Parameter { tools, .. }) => tools.key(),
-            Some(Head::Command(pattern)) => Key::Command(pattern.first_word()),
+            Some(Head::Command(pattern)) => {
+                Key::Command(pattern.first_word(), pattern.second_word())
+            }
             Some(Head::Read(path) | Head::Edit(path)) => path.key(),
             Some(Head::Host(pattern)) if host(pattern).is_some() => Key::Host(pattern.ending()),
             Some(Head::Kind(_) | Head::Host(_) | Head::Agent(_)) | None => Key::Any,
         };
+        if let Key::Tool(tool) = own {
+            return self.argument().map_or(own, |(name, value)| Key::Argument {
+                tool,
+                name,
+                value,
+            });
+        }
         if own != Key::Any {
             return own;
         }
@@ -412,6 +429,24 @@ impl Pattern {
             _ => Key::Any,
         });
         keys.into_iter().find(|key| *key != Key::Any).unwrap_or(Key::Any)
+    }
+
+    /// Returns an argument that must have one value only.
+    fn argument(&self) -> Option<(&str, &str)> {
+        let head = match &self.head {
+            Some(Head::Parameter { name, value, .. }) => Some((name.as_str(), value.literal())),
+            _ => None,
+        };
+        let selected = self.selectors.iter().map(|written| match &written.selector {
+            Selector::Arg(name, values) if values.len() == 1 => {
+                Some((name.as_str(), values[0].literal()))
+            }
+            _ => None,
+        });
+        std::iter::once(head)
+            .chain(selected)
+            .flatten()
+            .find_map(|(name, value)| value.map(|value| (name, value)))
     }
 
     /// Returns whether its key may miss calls that it matches, because the beginning of its path leads

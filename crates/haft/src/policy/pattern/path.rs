@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 use super::{
     Anchor, Key, Match, Side,
     glob::{Glob, Style},
+    subsume::lines_up,
 };
 use crate::policy::{
     facts::Facts,
@@ -29,6 +30,9 @@ use crate::policy::{
 
 /// Here two spellings that differ in case are one file.
 const FOLDS: bool = cfg!(any(target_os = "macos", target_os = "windows"));
+
+/// No common file system has longer names, in bytes.
+const LONGEST_NAME: usize = 255;
 
 /// A pattern over paths.
 #[derive(Debug, Clone)]
@@ -46,7 +50,7 @@ pub(super) struct PathPattern {
     below: Option<PathBuf>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Base {
     Root,
     Home(Option<PathBuf>),
@@ -190,6 +194,63 @@ impl PathPattern {
             let start = self.start(&base);
             world.resolve(&start).is_ok_and(|leads| leads != start)
         })
+    }
+
+    /// Returns whether it certainly matches all that the other matches, links aside.
+    pub(super) fn covers(&self, other: &Self, side: Side, their_side: Side) -> bool {
+        if self.base != other.base || self.up != other.up {
+            return false;
+        }
+        let (own, other) = (self.steps_below(side), other.steps_below(their_side));
+        let takes = |own: &&Step, other: &&Step| match (own, other) {
+            (Step::Name(own), Step::Name(other)) => own.covers(other),
+            _ => false,
+        };
+        lines_up(&own, &other, |step| **step == Step::Any, takes)
+    }
+
+    /// Returns whether certainly no path matches both, links aside.
+    pub(super) fn is_apart(&self, other: &Self) -> bool {
+        let same = self.base == other.base && self.up == other.up;
+        let mut pairs = self.steps.iter().zip(&other.steps).map_while(|pair| match pair {
+            (Step::Name(own), Step::Name(other)) => Some(own.is_apart(other)),
+            _ => None,
+        });
+        // Where case is folded, names that differ may be the same.
+        same && !FOLDS && pairs.any(|apart| apart)
+    }
+
+    /// Returns its steps, with what it covers below them.
+    fn steps_below(&self, side: Side) -> Vec<&Step> {
+        let more =
+            side == Side::Restrict || self.steps.last().is_none_or(|last| last.literal().is_some());
+        let open = more && self.steps.last() != Some(&Step::Any);
+        self.steps.iter().chain(open.then_some(&Step::Any)).collect()
+    }
+
+    /// Returns the names that stand in it.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().filter_map(Step::literal)
+    }
+
+    /// Returns whether it takes in everything from the root on.
+    pub(super) fn is_everything(&self) -> bool {
+        self.base == Base::Root && self.steps.iter().all(|step| *step == Step::Any)
+    }
+
+    /// Returns why no file can be there.
+    pub(super) fn is_nowhere(&self) -> Option<String> {
+        let base = match &self.base {
+            Base::Home(base) | Base::Folder(base) => base.as_deref(),
+            Base::Root | Base::Work => None,
+        };
+        if let Some(base) = base.filter(|base| base.components().count() <= self.up) {
+            let (text, base) = (&self.text, base.display());
+            return Some(format!("`{text}` climbs out of `{base}` and above the root"));
+        }
+        let long = self.names().find(|name| name.len() > LONGEST_NAME)?;
+        let start: String = long.chars().take(20).collect();
+        Some(format!("no file has a name as long as `{start}…`"))
     }
 
     /// Returns whether a path matches: as it is written, and as it leads.

@@ -53,6 +53,15 @@ impl Tag {
         ("internal", Tag::Confidentiality(Confidentiality::Internal)),
         ("secret", Tag::Confidentiality(Confidentiality::Secret)),
     ];
+
+    /// Returns whether a run is never both.
+    pub(super) fn excludes(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Trust(own), Self::Trust(other)) => own != other,
+            (Self::Confidentiality(own), Self::Confidentiality(other)) => own != other,
+            _ => false,
+        }
+    }
 }
 
 impl Selector {

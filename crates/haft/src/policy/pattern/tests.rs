@@ -348,7 +348,7 @@ fn only_patterns_without_conditions_cover_a_tool() {
 fn keys_name_what_a_matching_call_must_have() {
     for (text, key) in [
         ("mail_send", Key::Tool("mail_send")),
-        ("mail_send(to:x)", Key::Tool("mail_send")),
+        ("mail_send(to:x)", Key::Argument { tool: "mail_send", name: "to", value: "x" }),
         ("mail_send path=./a", Key::Tool("mail_send")),
         ("mcp__github__get_*", Key::Source("github")),
         ("mcp__github", Key::Source("github")),
@@ -664,12 +664,16 @@ proptest! {
         }).collect();
         let found = match pattern.key() {
             Key::Tool(name) => facts.names.own == name || facts.names.known_as.contains(&name),
+            Key::Argument { tool, name, .. } => {
+                (facts.names.own == tool || facts.names.known_as.contains(&tool))
+                    && !find(facts.arguments, name).is_empty()
+            }
             Key::Source(source) => facts.names.remote.is_some_and(|(own, _)| own == source),
             Key::Below(folder) => paths.iter().any(|path| path.starts_with(folder)),
             Key::FileName(name) => paths.iter().any(|path| path.iter().any(|own| own == name)),
             Key::Host(host) => facts.parts.iter().any(|part| matches!(part, Part::Host(Ok(own))
                 if own == host || own.ends_with(&format!(".{host}")))),
-            Key::Command(_) | Key::Any => true,
+            Key::Command(..) | Key::Any => true,
         };
         prop_assert!(found, "{text} {facts:?}");
     }

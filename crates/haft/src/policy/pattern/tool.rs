@@ -6,6 +6,13 @@ use super::{
 };
 use crate::policy::facts::Names;
 
+/// The names that other programs have for tools, which have names of their own here.
+const BORROWED: [&str; 8] = ["Bash", "Read", "Write", "Edit", "Glob", "Grep", "WebFetch", "Agent"];
+
+fn is_borrowed(name: &str) -> bool {
+    BORROWED.contains(&name)
+}
+
 /// Which tools are meant.
 #[derive(Debug, Clone)]
 pub(super) enum Tools {
@@ -76,6 +83,42 @@ impl Tools {
         }
     }
 
+    /// Returns whether it certainly means all tools that the other means.
+    pub(super) fn covers(&self, other: &Self, side: Side) -> bool {
+        match (self, other) {
+            (Self::All, _) => true,
+            (Self::Named(own), Self::Named(other)) => own == other,
+            (Self::Like(own), Self::Named(other)) => own.matches(other, false),
+            (Self::Like(own), Self::Like(other)) => own.covers(other),
+            (Self::Of(own), Self::Of(other)) => own.covers(other, side),
+            _ => false,
+        }
+    }
+
+    /// Returns whether certainly no tool is meant by both.
+    pub(super) fn is_apart(&self, other: &Self) -> bool {
+        match (self, other) {
+            // A tool may have one of these names besides its own.
+            (Self::Named(own), Self::Named(other)) => {
+                own != other && !is_borrowed(own) && !is_borrowed(other)
+            }
+            (Self::Like(glob), Self::Named(name)) | (Self::Named(name), Self::Like(glob)) => {
+                !is_borrowed(name)
+                    && !glob.matches(name, false)
+                    && !BORROWED.iter().any(|name| glob.matches(name, false))
+            }
+            (Self::Of(own), Self::Of(other)) => match (&own.only, &other.only) {
+                (Some(a), Some(b)) if a == b => match (&own.tool, &other.tool) {
+                    (Some(a), Some(b)) => a.is_apart(b),
+                    _ => false,
+                },
+                (Some(_), Some(_)) => true,
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
     pub(super) fn key(&self) -> Key<'_> {
         match self {
             Self::Named(name) => Key::Tool(name),
@@ -83,9 +126,39 @@ impl Tools {
             Self::All | Self::Like(_) | Self::Of(_) => Key::Any,
         }
     }
+
+    /// Returns the source that it names, where only one can be meant.
+    pub(super) fn source(&self) -> Option<&str> {
+        match self {
+            Self::Of(remote) => remote.only.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Returns whether it takes in every tool that somebody else brought.
+    pub(super) fn is_every_source(&self) -> bool {
+        match self {
+            Self::Of(remote) => {
+                remote.source.is_any() && remote.tool.as_ref().is_none_or(Glob::is_any)
+            }
+            _ => false,
+        }
+    }
 }
 
 impl Remote {
+    fn covers(&self, other: &Self, side: Side) -> bool {
+        let sources = self.source.covers(&other.source);
+        let tools = match (&self.tool, &other.tool) {
+            (None, _) => true,
+            (Some(own), Some(other)) => own.covers(other),
+            (Some(_), None) => false,
+        };
+        // A whole source covers its tools; a source whose own name reads like one is left aside.
+        let whole = side == Side::Allow || self.tool.is_none() || self.whole.covers(&other.whole);
+        sources && tools && whole
+    }
+
     fn matches(&self, source: &str, tool: &str) -> bool {
         self.source.matches(source, false)
             && self.tool.as_ref().is_none_or(|glob| glob.matches(tool, false))

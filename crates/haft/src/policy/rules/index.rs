@@ -12,11 +12,12 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
+use serde_json::Value;
 use smallvec::SmallVec;
 
 use super::super::{
-    facts::{Facts, Part},
-    pattern::Key,
+    facts::{Facts, Part, find},
+    pattern::{Key, Start, starts},
     rule::Rule,
 };
 
@@ -29,8 +30,14 @@ type Drawer<K> = HashMap<K, Vec<u32>, ahash::RandomState>;
 #[derive(Debug, Default)]
 pub(super) struct Index {
     tools: Drawer<Box<str>>,
+    arguments: HashMap<Box<str>, Vec<Argument>, ahash::RandomState>,
     sources: Drawer<Box<str>>,
+    /// Commands by their first word, where the second may be any.
     words: Drawer<Box<str>>,
+    /// By both, with a space between.
+    pairs: Drawer<Box<str>>,
+    /// All of `pairs`, by their first word alone.
+    started: Drawer<Box<str>>,
     names: Drawer<Box<OsStr>>,
     folders: Drawer<PathBuf>,
     hosts: Drawer<Box<str>>,
@@ -47,6 +54,14 @@ pub(super) struct Index {
 /// So many working directories are remembered.
 const MOST_FOLDERS: usize = 64;
 
+/// Rules about one argument of one tool.
+#[derive(Debug)]
+struct Argument {
+    name: Box<str>,
+    values: Drawer<Box<str>>,
+    all: Vec<u32>,
+}
+
 impl Index {
     /// Files a rule.
     pub(super) fn add(&mut self, rule: usize, key: Key<'_>) {
@@ -55,11 +70,16 @@ impl Index {
         match key {
             Key::Tool(name) => put(&mut self.tools, name.into(), rule),
             Key::Source(name) => put(&mut self.sources, name.into(), rule),
-            Key::Command(word) => {
+            Key::Argument { tool, name, value } => self.add_argument(tool, name, value, rule),
+            Key::Command(first, second) => {
                 self.commands.push(rule);
-                match word {
-                    Some(word) => put(&mut self.words, word.into(), rule),
-                    None => self.any_command.push(rule),
+                match (first, second) {
+                    (Some(first), Some(second)) => {
+                        put(&mut self.pairs, format!("{first} {second}").into(), rule);
+                        put(&mut self.started, first.into(), rule);
+                    }
+                    (Some(first), None) => put(&mut self.words, first.into(), rule),
+                    (None, _) => self.any_command.push(rule),
                 }
             }
             Key::FileName(name) => {
@@ -78,6 +98,19 @@ impl Index {
         }
     }
 
+    fn add_argument(&mut self, tool: &str, name: &str, value: &str, rule: u32) {
+        let own = self.arguments.entry(tool.into()).or_default();
+        // Tools have few arguments, so a list will do; nobody writes rules about thousands.
+        let at = own.iter().position(|own| &*own.name == name).unwrap_or_else(|| {
+            own.push(Argument { name: name.into(), values: Drawer::default(), all: Vec::new() });
+            own.len() - 1
+        });
+        if let Some(argument) = own.get_mut(at) {
+            argument.all.push(rule);
+            put(&mut argument.values, value.into(), rule);
+        }
+    }
+
     /// Returns how many patterns are filed.
     pub(super) fn len(&self) -> usize {
         self.count
@@ -90,9 +123,9 @@ impl Index {
             return found;
         }
         found.extend_from_slice(&self.any);
-        take(&mut found, &self.tools, facts.names.own);
-        for name in &facts.names.known_as {
-            take(&mut found, &self.tools, *name);
+        for name in std::iter::once(facts.names.own).chain(facts.names.known_as.iter().copied()) {
+            take(&mut found, &self.tools, name);
+            self.find_arguments(&mut found, name, facts.arguments);
         }
         if let Some((source, _)) = facts.names.remote {
             self.find_source(&mut found, source);
@@ -158,24 +191,43 @@ impl Index {
         strays
     }
 
+    fn find_arguments(&self, found: &mut Found, tool: &str, arguments: &Value) {
+        if self.arguments.is_empty() {
+            return;
+        }
+        for own in self.arguments.get(tool).into_iter().flatten() {
+            for value in find(arguments, &own.name) {
+                // A list is its items.
+                match value {
+                    Value::Array(list) => list.iter().for_each(|item| own.take(found, item)),
+                    other => own.take(found, other),
+                }
+            }
+        }
+    }
+
     fn find_command(&self, found: &mut Found, command: &haft_shell::Command) {
         if self.commands.is_empty() {
             return;
         }
         found.extend_from_slice(&self.any_command);
         // Looking through wrappers finds other first words; so does a word nobody knows.
-        let mut words = command.first_words();
-        match words.iter().all(Option::is_some) {
-            true => {
-                words.sort_unstable();
-                words.dedup();
-                for word in words.into_iter().flatten() {
-                    // A word may hold a blank, and a pattern does not tell it from two words.
-                    take(found, &self.words, word.split(' ').next().unwrap_or_default());
+        let mut both = String::new();
+        starts(command, |start| match start {
+            Start::Unknown => found.extend_from_slice(&self.commands),
+            Start::First(first) => {
+                take(found, &self.words, first);
+                take(found, &self.started, first);
+            }
+            Start::Two(first, second) => {
+                take(found, &self.words, first);
+                if let Some(second) = second.filter(|_| !self.pairs.is_empty()) {
+                    both.clear();
+                    both.extend([first, " ", second]);
+                    take(found, &self.pairs, both.as_str());
                 }
             }
-            false => found.extend_from_slice(&self.commands),
-        }
+        });
     }
 
     fn find_path(&self, found: &mut Found, path: &Path) {
@@ -211,6 +263,20 @@ impl Index {
                 Some((_, parent)) => rest = parent,
                 None => return,
             }
+        }
+    }
+}
+
+impl Argument {
+    /// Takes the rules that may match one value.
+    fn take(&self, found: &mut Found, value: &Value) {
+        match value {
+            Value::String(text) => take(found, &self.values, text.as_str()),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {
+                take(found, &self.values, value.to_string().as_str());
+            }
+            // It cannot be compared, which is a doubt.
+            Value::Array(_) | Value::Object(_) => found.extend_from_slice(&self.all),
         }
     }
 }

@@ -113,8 +113,14 @@ impl Rules {
         let cover = self.cover(facts, notes);
         let ruling = self.not_restricted(facts, call, &cover, notes);
         let ruling = match ruling {
-            // Whoever bypasses has said so loudly; everybody else is asked once more.
-            Ruling::Built { source: BYPASS, .. } => ruling,
+            // Whoever bypasses has said so loudly; only what steers programs is asked about still.
+            Ruling::Built { source: BYPASS, .. } => match labels::steers(facts, cover.by_name) {
+                Some(Concern { reason, source }) => {
+                    notes.note("labels", "ask", reason.clone(), None);
+                    built(Decision::Ask, reason, source)
+                }
+                None => ruling,
+            },
             Ruling::Allowed { .. }
             | Ruling::Vouched(_)
             | Ruling::Built { decision: Decision::Allow, .. } => {

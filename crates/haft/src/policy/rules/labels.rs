@@ -69,6 +69,14 @@ pub(super) fn changed(facts: &Facts<'_>) -> Option<String> {
     })
 }
 
+/// Finds a write to a name that steers programs, unless a rule that allows it spells the name out.
+pub(super) fn steers(facts: &Facts<'_>, named_there: Parts) -> Option<Concern> {
+    (!facts.protected().without(named_there).is_empty()).then(|| Concern {
+        reason: "it writes a file that steers programs".to_owned(),
+        source: "built in: a protected name",
+    })
+}
+
 /// Finds what a person should look at. `excused`: every part is allowed by a rule that says so;
 /// `hosts_known`: every address is named by a rule that allows it.
 pub(super) fn concern(
@@ -81,11 +89,8 @@ pub(super) fn concern(
     let tainted = label.trust == Trust::Untrusted;
     let secret = label.confidentiality == Confidentiality::Secret;
     let say = |reason: String, source: &'static str| Some(Concern { reason, source });
-    if !facts.protected().without(named_there).is_empty() {
-        return say(
-            "it writes a file that steers programs".to_owned(),
-            "built in: a protected name",
-        );
+    if let Some(concern) = steers(facts, named_there) {
+        return Some(concern);
     }
     if excused || !(tainted || secret) {
         return None;
@@ -217,6 +222,11 @@ impl Facts<'_> {
             if named { set.with(at) } else { set }
         })
     }
+}
+
+/// Returns whether a pattern spells out a name that steers programs.
+pub(in crate::policy) fn names_protected(pattern: &str) -> bool {
+    PROTECTED.iter().any(|name| spells(pattern, name))
 }
 
 /// The names by which a part that writes steers programs.

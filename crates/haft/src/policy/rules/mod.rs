@@ -20,6 +20,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use self::ground::{About, Ground, Mode};
+pub(super) use self::labels::names_protected;
 use self::{index::Index, judge::Ruling};
 use super::{
     Explanation, Offer, Policy,

@@ -1,0 +1,415 @@
+//! Looks through rules for what their author cannot have meant: rules that never decide, never match,
+//! contradict each other, or promise more than they do.
+//!
+//! In: compiled rules, and the tools there are. Out: findings with file and line. A finding is certain
+//! as far as the rules go (links and renamed tools aside); what is doubtful is not reported. Pure.
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use haft_core::Decision;
+use serde::Serialize;
+
+use super::{
+    pattern::{Key, Pattern, Sides},
+    rule::{Place, Rule, Subject},
+    rules::{About, Rules, names_protected},
+};
+use crate::catalog::Entry;
+
+/// So many pairs of patterns are compared, which takes about a second. Enough for some thousand rules
+/// about the very same tool, and for any number about different ones.
+const MOST_PAIRS: usize = 2_000_000;
+
+/// What a rule has when its author says nothing.
+const USUAL_PRIORITY: i32 = 100;
+
+/// Something about a rule that its author should look at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Finding {
+    /// Where the rule is written.
+    pub place: Place,
+    /// What kind of finding it is.
+    pub kind: FindingKind,
+    /// What is wrong.
+    pub message: String,
+    /// What would be right.
+    pub hint: String,
+    /// Another rule that has to do with it.
+    pub also: Option<Place>,
+}
+
+/// What kind of finding it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum FindingKind {
+    /// A rule never decides, because another one takes in all that it matches.
+    Shadowed,
+    /// No call can match it.
+    NeverMatches,
+    /// The same pattern is allowed here and refused or asked about there.
+    Contradictory,
+    /// An exception takes out nothing, or everything.
+    UnreachableException,
+    /// It allows everything, or a program that does anything.
+    BroadAllow,
+    /// A part of the rule does nothing.
+    NoEffect,
+    /// A rule that refuses or asks has no example. For information.
+    Untested,
+    /// There were too many rules to compare all of them. For information.
+    Unfinished,
+}
+
+impl FindingKind {
+    /// Returns its word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Shadowed => "shadowed",
+            Self::NeverMatches => "never_matches",
+            Self::Contradictory => "contradictory",
+            Self::UnreachableException => "unreachable_exception",
+            Self::BroadAllow => "broad_allow",
+            Self::NoEffect => "no_effect",
+            Self::Untested => "untested",
+            Self::Unfinished => "unfinished",
+        }
+    }
+
+    /// Returns whether it is only for information: nothing is wrong.
+    #[must_use]
+    pub const fn is_info(self) -> bool {
+        matches!(self, Self::Untested | Self::Unfinished)
+    }
+}
+
+/// `haft.toml:14: what is wrong; what would be right`
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.message)?;
+        if let Some(also) = &self.also {
+            write!(f, " (see {also})")?;
+        }
+        write!(f, "; {}", self.hint)
+    }
+}
+
+impl Rules {
+    /// Looks for rules that their author cannot have meant so. With the tools of a catalog it also
+    /// finds those that are about none of them; an empty list means that the tools are not known.
+    ///
+    /// ```
+    /// use haft::{Anchor, Decision, FindingKind, Ground, Pattern, Rule, Rules};
+    ///
+    /// let rule = |decision, text| {
+    ///     Rule::new(decision, Pattern::parse(text, &Anchor::default()).unwrap())
+    /// };
+    /// let rules = vec![
+    ///     rule(Decision::Deny, "Bash(git push *)"),
+    ///     rule(Decision::Allow, "Bash(git push origin wip)"),
+    /// ];
+    /// let found = Rules::new(rules, Ground::default())?.lint(&[]);
+    /// assert_eq!(found[0].kind, FindingKind::Shadowed);
+    /// # Ok::<(), haft::Error>(())
+    /// ```
+    #[must_use]
+    pub fn lint(&self, tools: &[Arc<Entry>]) -> Vec<Finding> {
+        let mut lint = Lint {
+            rules: self.rules(),
+            drawers: HashMap::new(),
+            tools: tools.iter().map(|tool| &**tool).collect(),
+            about: self.ground().about.values().flat_map(|about| about.values().copied()).collect(),
+            pairs: 0,
+            found: Vec::new(),
+        };
+        for (at, rule) in self.rules().iter().enumerate().filter(|(_, rule)| rule.enabled) {
+            for (number, pattern) in rule.matches.iter().enumerate() {
+                lint.drawers.entry(pattern.drawer()).or_default().push((at, number));
+            }
+        }
+        for (at, rule) in self.rules().iter().enumerate().filter(|(_, rule)| rule.enabled) {
+            lint.look_at(at, rule);
+        }
+        if lint.pairs >= MOST_PAIRS {
+            lint.tell(
+                &Rule::place_of(self.rules().last()),
+                FindingKind::Unfinished,
+                format!("after {MOST_PAIRS} pairs no more rules were compared with each other"),
+                "write fewer rules about the same tool; lists in one rule are as good",
+                None,
+            );
+        }
+        lint.found
+    }
+}
+
+impl Rule {
+    fn place_of(rule: Option<&Rule>) -> Place {
+        rule.map(|rule| rule.place.clone()).unwrap_or_default()
+    }
+}
+
+struct Lint<'r> {
+    rules: &'r [Rule],
+    /// The patterns, by rule and number, under what they name.
+    drawers: HashMap<String, Vec<(usize, usize)>>,
+    tools: Vec<&'r Entry>,
+    /// What the ground says that arguments are about.
+    about: Vec<About>,
+    /// How many pairs were compared.
+    pairs: usize,
+    found: Vec<Finding>,
+}
+
+impl<'r> Lint<'r> {
+    fn tell(
+        &mut self,
+        place: &Place,
+        kind: FindingKind,
+        message: String,
+        hint: impl Into<String>,
+        also: Option<&Place>,
+    ) {
+        let (place, hint, also) = (place.clone(), hint.into(), also.cloned());
+        self.found.push(Finding { place, kind, message, hint, also });
+    }
+
+    fn look_at(&mut self, at: usize, rule: &'r Rule) {
+        for pattern in &rule.matches {
+            // What never matches is not worth another word.
+            if !self.never_matches(rule, pattern) && !self.contradicts(at, rule, pattern) {
+                self.is_shadowed(at, rule, pattern);
+            }
+        }
+        self.exceptions(rule);
+        self.broad(rule);
+        self.without_effect(at, rule);
+        let restricts = matches!(rule.decision, Decision::Deny | Decision::Ask);
+        if restricts && rule.examples.is_empty() && can_have_examples(rule) {
+            let word = rule.decision.as_str();
+            self.tell(
+                &rule.place,
+                FindingKind::Untested,
+                format!("the rule decides `{word}` and has no example"),
+                format!("write a call that it must catch under `test.{word}`"),
+                None,
+            );
+        }
+    }
+
+    fn never_matches(&mut self, rule: &Rule, pattern: &Pattern) -> bool {
+        let never =
+            pattern.contradicts_itself(&rule.decision).or_else(|| match self.tools.is_empty() {
+                true => None,
+                false => pattern.misses(&self.tools, &self.about),
+            });
+        let Some((why, hint)) = never else { return false };
+        let message = format!("`{pattern}` never matches: {why}");
+        self.tell(&rule.place, FindingKind::NeverMatches, message, hint, None);
+        true
+    }
+
+    /// An allow, where a deny or an ask has the very same pattern.
+    fn contradicts(&mut self, at: usize, rule: &Rule, pattern: &Pattern) -> bool {
+        if rule.decision != Decision::Allow {
+            return false;
+        }
+        let same =
+            self.drawers.get(&pattern.drawer()).into_iter().flatten().find(|(other, number)| {
+                let other_rule = &self.rules[*other];
+                *other != at
+                    && matches!(other_rule.decision, Decision::Deny | Decision::Ask)
+                    && other_rule.except.is_empty()
+                    && speaks_of(other_rule, rule)
+                    && other_rule.matches[*number].as_str().trim() == pattern.as_str().trim()
+            });
+        let Some((other, _)) = same.copied() else { return false };
+        let other = &self.rules[other];
+        let word = other.decision.as_str();
+        self.tell(
+            &rule.place,
+            FindingKind::Contradictory,
+            format!("`{pattern}` is allowed here, and another rule says `{word}`, which wins"),
+            "take one of the two out",
+            Some(&other.place),
+        );
+        true
+    }
+
+    /// A rule that another one always comes before.
+    fn is_shadowed(&mut self, at: usize, rule: &Rule, pattern: &Pattern) {
+        let Some((other, number)) = self.shadow(at, rule, pattern) else { return };
+        let other = &self.rules[other];
+        let wide = &other.matches[number];
+        let (own, word) = (rule.decision.as_str(), other.decision.as_str());
+        let (message, hint) = if wide.as_str() == pattern.as_str() && own == word {
+            (format!("`{pattern}` is written twice"), "take one of the two out")
+        } else if own == word {
+            let message = format!("`{wide}` takes in `{pattern}`, and says `{word}` as well");
+            (message, "take this one out, or write it before the other")
+        } else {
+            let message = format!("`{pattern}` never says `{own}`: `{wide}` says `{word}` first");
+            (message, "take this one out, or except it from the other")
+        };
+        self.tell(&rule.place, FindingKind::Shadowed, message, hint, Some(&other.place));
+    }
+
+    fn shadow(&mut self, at: usize, rule: &Rule, pattern: &Pattern) -> Option<(usize, usize)> {
+        for drawer in pattern.drawers() {
+            for (other, number) in self.drawers.get(&drawer).into_iter().flatten().copied() {
+                let other_rule = &self.rules[other];
+                if !comes_before((other, other_rule), (at, rule)) || !speaks_of(other_rule, rule) {
+                    continue;
+                }
+                if self.pairs >= MOST_PAIRS {
+                    return None;
+                }
+                self.pairs += 1;
+                if shadows(other_rule, &other_rule.matches[number], rule, pattern) {
+                    return Some((other, number));
+                }
+            }
+        }
+        None
+    }
+
+    /// Exceptions that take out nothing or everything.
+    fn exceptions(&mut self, rule: &Rule) {
+        // What restricts is excepted only where that is certain, and the other way round.
+        let sides = match rule.decision {
+            Decision::Allow => Sides::RestrictAllow,
+            _ => Sides::Allow,
+        };
+        for except in &rule.except {
+            let (message, hint) = if rule.matches.iter().all(|own| except.is_apart(own)) {
+                (format!("`{except}` takes nothing out of the rule"), "take it out, or mend it")
+            } else if rule.matches.iter().all(|own| except.subsumes(own, sides)) {
+                let message = format!("`{except}` takes out everything that the rule matches");
+                (message, "take the rule out, or make the exception narrower")
+            } else {
+                continue;
+            };
+            let place = &rule.place;
+            self.tell(place, FindingKind::UnreachableException, message, hint, None);
+        }
+    }
+
+    fn broad(&mut self, rule: &Rule) {
+        if rule.decision != Decision::Allow || !rule.except.is_empty() {
+            return;
+        }
+        for pattern in &rule.matches {
+            if let Some(what) = pattern.leaves_open() {
+                self.tell(
+                    &rule.place,
+                    FindingKind::BroadAllow,
+                    format!("`{pattern}` allows {what}"),
+                    "name what is needed",
+                    None,
+                );
+            }
+        }
+    }
+
+    /// Words of a rule that change nothing.
+    fn without_effect(&mut self, at: usize, rule: &Rule) {
+        let word = rule.decision.as_str();
+        let mut none = |message: String, hint: &str| {
+            self.tell(&rule.place, FindingKind::NoEffect, message, hint, None);
+        };
+        if rule.even_tainted && rule.decision != Decision::Allow {
+            let message =
+                format!("`when = \"tainted\"` does nothing for a rule that says `{word}`");
+            none(message, "take it out: such a rule holds in every run");
+        }
+        let rewrites = matches!(rule.decision, Decision::Allow | Decision::Ask);
+        if !rule.rewrite.is_empty() && !rewrites {
+            let message = format!("`rewrite` does nothing for a rule that says `{word}`");
+            none(message, "take it out: the call does not run as it is");
+        }
+        if rule.priority != USUAL_PRIORITY && !self.has_rival(at, rule) {
+            self.tell(
+                &rule.place,
+                FindingKind::NoEffect,
+                format!("`priority` does nothing: no other rule that says `{word}` meets this one"),
+                "take it out: it only orders rules of the same decision",
+                None,
+            );
+        }
+    }
+
+    /// Whether another rule of the same decision may match the same call.
+    fn has_rival(&mut self, at: usize, rule: &Rule) -> bool {
+        for (other, other_rule) in self.rules.iter().enumerate() {
+            let same = other_rule.decision.as_str() == rule.decision.as_str();
+            if other == at || !other_rule.enabled || !same {
+                continue;
+            }
+            for theirs in &other_rule.matches {
+                self.pairs += rule.matches.len();
+                if self.pairs >= MOST_PAIRS
+                    || rule.matches.iter().any(|own| !own.is_apart_in_calls(theirs))
+                {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+}
+
+/// Whether one rule is about every kind of call that the other is about.
+fn speaks_of(wide: &Rule, narrow: &Rule) -> bool {
+    wide.subject == Subject::Any || wide.subject == narrow.subject
+}
+
+/// Whether a rule is asked before another when both match, so that it decides.
+fn comes_before((at, rule): (usize, &Rule), (other, after): (usize, &Rule)) -> bool {
+    match (&rule.decision, &after.decision) {
+        (Decision::Deny, Decision::Deny)
+        | (Decision::Ask, Decision::Ask)
+        | (Decision::Allow, Decision::Allow) => precedes((at, rule), (other, after)),
+        // Once it has its argument, such a rule is silent.
+        (Decision::NeedInput(own), Decision::NeedInput(name)) => {
+            own == name && precedes((at, rule), (other, after))
+        }
+        (Decision::NeedInput(_), _) => false,
+        (Decision::Deny, _) | (Decision::Ask, Decision::Allow) => true,
+        _ => false,
+    }
+}
+
+fn precedes((at, rule): (usize, &Rule), (other, after): (usize, &Rule)) -> bool {
+    rule.priority > after.priority || rule.priority == after.priority && at < other
+}
+
+/// Whether a pattern of a rule that comes before takes in all of another, exceptions counted.
+fn shadows(wide: &Rule, own: &Pattern, narrow: &Rule, other: &Pattern) -> bool {
+    let (sides, excepts) = match (&wide.decision, &narrow.decision) {
+        (Decision::Allow, _) => (Sides::Allow, Sides::Restrict),
+        (_, Decision::Allow) => (Sides::RestrictAllow, Sides::Allow),
+        _ => (Sides::Restrict, Sides::Allow),
+    };
+    // Allows do more than decide: they vouch for hosts, for protected names, for tainted runs.
+    let vouches = wide.decision != Decision::Allow
+        || (wide.even_tainted || !narrow.even_tainted)
+            && (is_host(own) || !is_host(other))
+            && (own.as_str() == other.as_str() || !names_protected(other.as_str()));
+    let excepted = |gap: &Pattern| narrow.except.iter().any(|narrow| narrow.subsumes(gap, excepts));
+    vouches && own.subsumes(other, sides) && wide.except.iter().all(excepted)
+}
+
+fn is_host(pattern: &Pattern) -> bool {
+    matches!(pattern.key(), Key::Host(_))
+}
+
+/// Whether the language of its file has examples.
+fn can_have_examples(rule: &Rule) -> bool {
+    let file = rule.place.file.as_deref();
+    file.is_some_and(|file| file.extension().is_some_and(|extension| extension == "toml"))
+}
+
+#[cfg(test)]
+mod tests;

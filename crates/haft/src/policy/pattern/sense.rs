@@ -1,0 +1,272 @@
+//! What a pattern can mean at all: why none of it can come true, and what it leaves open.
+
+use haft_core::{Decision, Operation};
+use serde_json::Value;
+
+use super::{Head, Kind, Pattern, Side, Tools, select::Selector, subsume};
+use crate::{
+    catalog::Entry,
+    policy::facts::{Names, Traits},
+    policy::rules::About,
+};
+
+/// Programs that do whatever their arguments say.
+const OPEN_ENDED: [&str; 25] = [
+    "sh", "bash", "zsh", "dash", "ksh", "fish", "sudo", "doas", "env", "eval", "exec", "xargs",
+    "ssh", "python", "python2", "python3", "node", "deno", "perl", "ruby", "php", "lua", "awk",
+    "npx", "find",
+];
+
+/// Why a pattern never matches, and what would be right.
+type Never = (String, String);
+
+impl Pattern {
+    /// Returns why no call can match it, whatever tools there are.
+    pub(crate) fn contradicts_itself(&self, decision: &Decision) -> Option<Never> {
+        for (at, own) in self.selectors.iter().enumerate() {
+            for other in self.selectors.iter().skip(at + 1) {
+                if subsume::excludes(&own.selector, &other.selector) {
+                    let message =
+                        format!("`{}` and `{}` never hold together", own.text, other.text);
+                    return Some((message, "write two rules, or one of the two".to_owned()));
+                }
+            }
+        }
+        if let Some(tools) = self.tools() {
+            let other = self.selectors.iter().find(|written| {
+                matches!(&written.selector, Selector::Tool(others)
+                    if others.iter().all(|other| tools.is_apart(other)))
+            });
+            if let Some(other) = other {
+                let message = format!("`{}` is not the tool that the pattern names", other.text);
+                return Some((message, "name one tool".to_owned()));
+            }
+        }
+        self.no_such_part().or_else(|| self.no_such_effect(decision))
+    }
+
+    /// Commands that join others, and paths that are nowhere.
+    fn no_such_part(&self) -> Option<Never> {
+        if let Some(Head::Command(command)) = &self.head
+            && let Some(operator) = command.operator()
+        {
+            let message =
+                format!("no command holds `{operator}`: what it joins is judged part by part");
+            let hint = match operator {
+                ">" | "<" => "match the file with `Edit(…)` or `Read(…)`",
+                _ => "write one rule for each of the commands",
+            };
+            return Some((message, hint.to_owned()));
+        }
+        let head = match &self.head {
+            Some(Head::Read(path) | Head::Edit(path)) => path.is_nowhere(),
+            _ => None,
+        };
+        let selected = || {
+            self.selectors.iter().find_map(|written| match &written.selector {
+                // One of several is enough.
+                Selector::Path(paths) => {
+                    let nowhere: Option<Vec<_>> = paths.iter().map(|p| p.is_nowhere()).collect();
+                    nowhere?.into_iter().next()
+                }
+                _ => None,
+            })
+        };
+        let message = head.or_else(selected)?;
+        Some((message, "write the path from the root, `//…`".to_owned()))
+    }
+
+    /// An allow about what does one thing, for calls that do only others.
+    fn no_such_effect(&self, decision: &Decision) -> Option<Never> {
+        if *decision != Decision::Allow {
+            return None;
+        }
+        let (does, word) = match &self.head {
+            Some(Head::Command(_)) => (Operation::Execute, "execute"),
+            Some(Head::Host(_)) => (Operation::External, "external"),
+            Some(Head::Read(_)) => (Operation::Read, "read"),
+            Some(Head::Edit(_)) => (Operation::Write, "write"),
+            _ => return None,
+        };
+        let other = self.selectors.iter().find(|written| {
+            matches!(&written.selector, Selector::Effect(effects) if !effects.contains(&does))
+        })?;
+        let message =
+            format!("`{}` needs calls that do nothing else, and these `{word}`", other.text);
+        Some((message, format!("write `effect={word}`, or leave it out")))
+    }
+
+    /// Returns why none of these tools can match it.
+    pub(crate) fn misses(&self, tools: &[&Entry], by_ground: &[About]) -> Option<Never> {
+        let names: Vec<Names<'_>> = tools.iter().map(|tool| Names::of(tool)).collect();
+        let meant = |tools: &Tools| names.iter().any(|names| tools.matches(names, Side::Restrict));
+        for own in self.tools().into_iter().map(std::slice::from_ref).chain(self.selected_tools()) {
+            if !own.iter().any(meant) {
+                return Some(self.no_tool(own, &names));
+            }
+        }
+        for written in &self.selectors {
+            let Selector::Source(sources) = &written.selector else { continue };
+            let is = |source: &str| sources.iter().any(|glob| glob.matches(source, false));
+            if !names.iter().any(|names| names.remote.is_some_and(|(source, _)| is(source))) {
+                return Some(no_source(&written.text, &names));
+            }
+        }
+        let named: Vec<&Entry> = tools
+            .iter()
+            .zip(&names)
+            .filter(|(_, names)| self.tools().is_none_or(|t| t.matches(names, Side::Restrict)))
+            .map(|(tool, _)| *tool)
+            .collect();
+        self.misses_arguments(&named)
+            .or_else(|| self.misses_capabilities(&named))
+            .or_else(|| self.misses_parts(tools, by_ground))
+    }
+
+    fn tools(&self) -> Option<&Tools> {
+        match &self.head {
+            Some(Head::Tools(tools) | Head::Parameter { tools, .. }) => Some(tools),
+            _ => None,
+        }
+    }
+
+    fn selected_tools(&self) -> impl Iterator<Item = &[Tools]> {
+        self.selectors.iter().filter_map(|written| match &written.selector {
+            Selector::Tool(tools) => Some(tools.as_slice()),
+            _ => None,
+        })
+    }
+
+    fn no_tool(&self, tools: &[Tools], names: &[Names<'_>]) -> Never {
+        if let [one] = tools
+            && let Some(source) = one.source()
+            && !names.iter().any(|names| names.remote.is_some_and(|(own, _)| own == source))
+        {
+            return no_source(source, names);
+        }
+        let head = self.text.split([' ', '(']).next().unwrap_or_default();
+        let near = crate::near::nearest(head, names.iter().map(|names| names.own));
+        let hint = match near {
+            Some(name) => format!("did you mean `{name}`?"),
+            None => "see what there is with `haft tools`".to_owned(),
+        };
+        (format!("no tool is meant by `{}`", self.text), hint)
+    }
+
+    /// Arguments that no tool it means has.
+    fn misses_arguments(&self, tools: &[&Entry]) -> Option<Never> {
+        let head = match &self.head {
+            Some(Head::Parameter { name, .. }) => Some(name.as_str()),
+            _ => None,
+        };
+        let selected = self.selectors.iter().filter_map(|written| match &written.selector {
+            Selector::Arg(name, _) if !name.contains('.') => Some(name.as_str()),
+            _ => None,
+        });
+        // With no tool named, an argument may be anybody's.
+        self.tools()?;
+        let missing = |name: &&str| tools.iter().all(|tool| has_no(tool.input_schema(), name));
+        let name = head.into_iter().chain(selected).find(missing)?;
+        let known = tools
+            .iter()
+            .filter_map(|tool| tool.input_schema().get("properties").and_then(Value::as_object));
+        let near = crate::near::nearest(name, known.flat_map(|map| map.keys().map(String::as_str)));
+        let hint = match near {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "see its arguments with `haft tools`".to_owned(),
+        };
+        Some((format!("the tool has no argument `{name}`"), hint))
+    }
+
+    fn misses_capabilities(&self, tools: &[&Entry]) -> Option<Never> {
+        let written = self.selectors.iter().find(|written| {
+            matches!(&written.selector, Selector::Capability(wanted)
+            if !tools.iter().any(|tool| {
+                let own = tool.spec().judged_capabilities();
+                wanted.iter().any(|capability| own.has(*capability))
+            }))
+        })?;
+        let message = format!("no tool that it means has `{}`", written.text);
+        Some((message, "see what tools say they reach with `haft tools`".to_owned()))
+    }
+
+    /// Parts that no tool has: a file, an address, a command.
+    fn misses_parts(&self, tools: &[&Entry], by_ground: &[About]) -> Option<Never> {
+        let (kinds, what): (&[About], _) = match &self.head {
+            Some(Head::Command(_) | Head::Kind(Kind::Bash)) => {
+                (&[About::Command], "runs a command")
+            }
+            Some(Head::Read(_) | Head::Kind(Kind::Read)) => {
+                (&[About::ReadPath, About::WritePath, About::Command], "reads a file")
+            }
+            Some(Head::Edit(_) | Head::Kind(Kind::Edit)) => {
+                (&[About::WritePath, About::Command], "writes a file")
+            }
+            Some(Head::Host(_) | Head::Kind(Kind::WebFetch)) => {
+                (&[About::Url, About::Command], "reaches an address")
+            }
+            Some(Head::Agent(_)) => {
+                let any = tools.iter().any(|tool| tool.traits().delegates());
+                let message = "no tool hands work to an agent".to_owned();
+                return (!any).then(|| (message, "take it out".to_owned()));
+            }
+            _ => return None,
+        };
+        let has = |about: &About| {
+            by_ground.contains(about) || tools.iter().any(|tool| Traits::may_be_about(tool, *about))
+        };
+        if kinds.iter().any(has) {
+            return None;
+        }
+        let hint = "say what its arguments are about, with `x-haft` or in `[tool.NAME]`";
+        Some((format!("no tool {what}, so `{}` is about nothing", self.text), hint.to_owned()))
+    }
+
+    /// Returns what it leaves open, for an allow: everything, or a program that does anything.
+    pub(crate) fn leaves_open(&self) -> Option<String> {
+        if !self.selectors.is_empty() {
+            return None;
+        }
+        match &self.head {
+            None | Some(Head::Tools(Tools::All)) => Some("every call".to_owned()),
+            Some(Head::Tools(tools)) if tools.is_every_source() => {
+                Some("every tool of every source".to_owned())
+            }
+            Some(Head::Kind(Kind::Bash)) => Some("every command".to_owned()),
+            Some(Head::Kind(Kind::Edit)) => Some("writing every file".to_owned()),
+            Some(Head::Edit(path)) if path.is_everything() => Some("writing every file".to_owned()),
+            Some(Head::Command(command)) if command.is_everything() => {
+                Some("every command".to_owned())
+            }
+            Some(Head::Command(command)) => command
+                .open_ended(&OPEN_ENDED)
+                .map(|program| format!("whatever `{program}` is told to do")),
+            _ => None,
+        }
+    }
+}
+
+fn no_source(source: &str, names: &[Names<'_>]) -> Never {
+    let mut known: Vec<&str> = names.iter().filter_map(|names| Some(names.remote?.0)).collect();
+    known.sort_unstable();
+    known.dedup();
+    let bare = source.trim_start_matches("source=");
+    let hint = match crate::near::nearest(bare, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if known.is_empty() => "there is no source of tools".to_owned(),
+        None => format!("there are {}", known.join(", ")),
+    };
+    (format!("there is no source `{bare}`"), hint)
+}
+
+/// Whether arguments of this schema certainly never have such a property.
+fn has_no(schema: &Value, name: &str) -> bool {
+    let Some(map) = schema.as_object() else { return false };
+    let plain = ["$ref", "allOf", "anyOf", "oneOf", "if", "patternProperties", "$dynamicRef"];
+    map.get("additionalProperties") == Some(&Value::Bool(false))
+        && !plain.iter().any(|word| map.contains_key(*word))
+        && map
+            .get("properties")
+            .and_then(Value::as_object)
+            .is_none_or(|own| !own.contains_key(name))
+}

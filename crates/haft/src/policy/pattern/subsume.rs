@@ -1,0 +1,338 @@
+//! Whether one pattern takes in all of another, or nothing of it.
+//!
+//! Both answers are certain or `false`: what is not plain from the texts is not claimed. The one thing
+//! left aside are links, which can lead from any path to any other.
+
+use super::{Head, Kind, Pattern, Side, host::HostPattern, path::PathPattern, select::Selector};
+
+/// From which side each of two patterns is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sides {
+    /// Both restrict: what the other may match, this one may match.
+    Restrict,
+    /// Both allow: each part that the other matches, this one matches.
+    Allow,
+    /// This one restricts and the other allows: what the other matches, this one may match.
+    RestrictAllow,
+}
+
+impl Sides {
+    /// Returns the side of the pattern that covers.
+    fn own(self) -> Side {
+        match self {
+            Self::Restrict | Self::RestrictAllow => Side::Restrict,
+            Self::Allow => Side::Allow,
+        }
+    }
+
+    fn other(self) -> Side {
+        match self {
+            Self::Restrict => Side::Restrict,
+            Self::Allow | Self::RestrictAllow => Side::Allow,
+        }
+    }
+}
+
+/// Which kinds of parts a pattern asks about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Asks {
+    commands: bool,
+    paths: bool,
+    hosts: bool,
+}
+
+impl Asks {
+    fn nothing(self) -> bool {
+        !(self.commands || self.paths || self.hosts)
+    }
+}
+
+impl Pattern {
+    /// Returns whether every hit of the other pattern is certainly a hit of this one.
+    pub(crate) fn subsumes(&self, other: &Pattern, sides: Sides) -> bool {
+        if self.text == other.text {
+            return true;
+        }
+        let asks = self.asks();
+        // A tool that is named and does not say what it touches is a doubt; one that is not, is none.
+        let named = self.names_tools() == other.names_tools();
+        let parts =
+            asks.nothing() || asks == other.asks() && (named || sides == Sides::RestrictAllow);
+        parts
+            && self.head_covers(other, sides)
+            && self.selectors.iter().all(|own| implied(&own.selector, other, sides))
+    }
+
+    /// Returns whether certainly no part of any call is matched by both.
+    pub(crate) fn is_apart(&self, other: &Pattern) -> bool {
+        let (own, others) = (self.only_asks(), other.only_asks());
+        let kinds = own.zip(others).is_some_and(|(a, b)| a != b);
+        kinds || self.one_part_apart(other) || self.is_apart_in_calls(other)
+    }
+
+    /// Returns whether certainly no call is matched by both, whichever of its parts.
+    pub(crate) fn is_apart_in_calls(&self, other: &Pattern) -> bool {
+        let heads = match (&self.head, &other.head) {
+            (
+                Some(Head::Tools(own) | Head::Parameter { tools: own, .. }),
+                Some(Head::Tools(other) | Head::Parameter { tools: other, .. }),
+            ) => own.is_apart(other),
+            _ => false,
+        };
+        heads
+            || self.selectors.iter().any(|own| {
+                other.selectors.iter().any(|other| excludes(&own.selector, &other.selector))
+            })
+    }
+
+    /// Whether no part fits both specifiers. A call may have several parts of a kind, so this is about
+    /// one part.
+    fn one_part_apart(&self, other: &Pattern) -> bool {
+        match (&self.head, &other.head) {
+            (Some(Head::Command(own)), Some(Head::Command(other))) => own.is_apart(other),
+            (Some(Head::Host(own)), Some(Head::Host(other))) => own.is_apart(other),
+            (
+                Some(Head::Read(own) | Head::Edit(own)),
+                Some(Head::Read(other) | Head::Edit(other)),
+            ) => own.is_apart(other),
+            _ => false,
+        }
+    }
+
+    /// The one kind of part that it matches, where it matches no other.
+    fn only_asks(&self) -> Option<Asks> {
+        let asks = self.asks();
+        let kinds = usize::from(asks.commands) + usize::from(asks.paths) + usize::from(asks.hosts);
+        (kinds == 1 && !self.names_tools()).then_some(asks)
+    }
+
+    fn asks(&self) -> Asks {
+        let selects =
+            |is: fn(&Selector) -> bool| self.selectors.iter().any(|own| is(&own.selector));
+        Asks {
+            commands: matches!(self.head, Some(Head::Command(_))),
+            paths: matches!(self.head, Some(Head::Read(_) | Head::Edit(_)))
+                || selects(|selector| matches!(selector, Selector::Path(_))),
+            hosts: matches!(self.head, Some(Head::Host(_)))
+                || selects(|selector| matches!(selector, Selector::Host(_))),
+        }
+    }
+
+    /// Whether it names tools as a whole, as far as its head goes.
+    fn names_tools(&self) -> bool {
+        matches!(
+            self.head,
+            Some(Head::Tools(_) | Head::Parameter { .. } | Head::Kind(_) | Head::Agent(_))
+        )
+    }
+
+    fn head_covers(&self, other: &Pattern, sides: Sides) -> bool {
+        let side = sides.own();
+        let Some(own) = &self.head else { return true };
+        match (own, &other.head) {
+            (Head::Tools(own), Some(Head::Tools(other) | Head::Parameter { tools: other, .. }))
+                if own.covers(other, side) =>
+            {
+                true
+            }
+            (Head::Tools(own), _) => {
+                own.covers(&super::Tools::All, side)
+                    || other.selectors.iter().any(|written| match &written.selector {
+                        Selector::Tool(tools) => tools.iter().all(|t| own.covers(t, side)),
+                        _ => false,
+                    })
+            }
+            (Head::Kind(own), Some(Head::Kind(other))) => own == other,
+            (Head::Kind(Kind::Bash), Some(Head::Command(_)))
+            | (Head::Kind(Kind::WebFetch), Some(Head::Host(_)))
+            | (Head::Kind(Kind::Edit), Some(Head::Edit(_))) => true,
+            // A deny of reading a file is one of writing it, and the bare word is not.
+            (Head::Kind(Kind::Read), Some(Head::Read(_))) => sides.other() == Side::Allow,
+            (Head::Command(own), Some(Head::Command(other))) => match sides {
+                // Every view that an allow looks at is one that a deny looks at.
+                Sides::RestrictAllow | Sides::Restrict => own.covers(other, Side::Restrict),
+                Sides::Allow => own.covers(other, Side::Allow),
+            },
+            (Head::Read(own), Some(Head::Read(other))) => own.covers(other, side, sides.other()),
+            (Head::Edit(own), Some(Head::Edit(other))) => own.covers(other, side, sides.other()),
+            (Head::Read(own), Some(Head::Edit(other))) => {
+                side == Side::Restrict && own.covers(other, side, sides.other())
+            }
+            (Head::Host(own), Some(Head::Host(other))) => own.covers(other),
+            (
+                Head::Parameter { tools, name, value },
+                Some(Head::Parameter { tools: others, name: other, value: theirs }),
+            ) => tools.covers(others, side) && name == other && value.covers(theirs),
+            (Head::Agent(own), Some(Head::Agent(other))) => own.covers(other),
+            _ => false,
+        }
+    }
+
+    /// Returns the drawer that it lies in when many are compared with each other; patterns that may
+    /// cover anything lie in the one without a name.
+    pub(crate) fn drawer(&self) -> String {
+        drawer(&self.key())
+    }
+
+    /// Returns the drawers in which those that cover it may lie.
+    pub(crate) fn drawers(&self) -> Vec<String> {
+        let mut all = vec![String::new(), self.drawer()];
+        let path = |all: &mut Vec<String>, path: &PathPattern| {
+            all.extend(path.names().map(|name| drawer(&super::Key::FileName(name))));
+            if let super::Key::Below(folder) = path.key() {
+                all.extend(folder.ancestors().map(|folder| drawer(&super::Key::Below(folder))));
+            }
+        };
+        let host = |all: &mut Vec<String>, host: &HostPattern| {
+            let mut rest = Some(host.ending());
+            while let Some(ending) = rest {
+                all.push(drawer(&super::Key::Host(ending)));
+                rest = ending.split_once('.').map(|(_, rest)| rest);
+            }
+        };
+        match &self.head {
+            Some(Head::Tools(tools) | Head::Parameter { tools, .. }) => {
+                all.push(drawer(&tools.key()));
+            }
+            Some(Head::Read(own) | Head::Edit(own)) => path(&mut all, own),
+            Some(Head::Host(own)) => host(&mut all, own),
+            _ => {}
+        }
+        for written in &self.selectors {
+            match &written.selector {
+                Selector::Tool(tools) => all.extend(tools.iter().map(|t| drawer(&t.key()))),
+                Selector::Path(paths) => paths.iter().for_each(|own| path(&mut all, own)),
+                Selector::Host(hosts) => hosts.iter().for_each(|own| host(&mut all, own)),
+                _ => {}
+            }
+        }
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+}
+
+fn drawer(key: &super::Key<'_>) -> String {
+    use super::Key;
+    match key {
+        Key::Tool(name) => format!("tool {name}"),
+        Key::Argument { tool, .. } => format!("tool {tool}"),
+        Key::Source(name) => format!("source {name}"),
+        Key::Command(Some(word), _) => format!("command {word}"),
+        Key::FileName(name) => format!("name {name}"),
+        Key::Below(folder) => format!("below {}", folder.display()),
+        Key::Host(host) => format!("host {host}"),
+        Key::Command(None, _) | Key::Any => String::new(),
+    }
+}
+
+/// Whether a selector certainly holds where the other pattern matches.
+fn implied(own: &Selector, other: &Pattern, sides: Sides) -> bool {
+    let (side, their_side) = (sides.own(), sides.other());
+    let by_head = match (own, &other.head) {
+        (Selector::Tool(own), Some(Head::Tools(other) | Head::Parameter { tools: other, .. })) => {
+            own.iter().any(|own| own.covers(other, side))
+        }
+        (Selector::Path(own), Some(Head::Read(other) | Head::Edit(other))) => {
+            own.iter().any(|own| own.covers(other, side, their_side))
+        }
+        (Selector::Host(own), Some(Head::Host(other))) => own.iter().any(|own| own.covers(other)),
+        _ => false,
+    };
+    by_head
+        || other.selectors.iter().any(|written| match (own, &written.selector) {
+            (Selector::Tool(own), Selector::Tool(other)) => {
+                each(other, own, |other, own| own.covers(other, side))
+            }
+            (Selector::Source(own), Selector::Source(other))
+            | (Selector::Agent(own), Selector::Agent(other))
+            | (Selector::User(own), Selector::User(other)) => {
+                each(other, own, |other, own| own.covers(other))
+            }
+            (Selector::Arg(name, own), Selector::Arg(same, other))
+            | (Selector::Meta(name, own), Selector::Meta(same, other)) => {
+                name == same && each(other, own, |other, own| own.covers(other))
+            }
+            (Selector::Effect(own), Selector::Effect(other)) => each(other, own, PartialEq::eq),
+            (Selector::Capability(own), Selector::Capability(other)) => {
+                each(other, own, PartialEq::eq)
+            }
+            (Selector::Label(own), Selector::Label(other)) => each(other, own, PartialEq::eq),
+            (Selector::Path(own), Selector::Path(other)) => {
+                each(other, own, |other, own| own.covers(other, side, their_side))
+            }
+            (Selector::Host(own), Selector::Host(other)) => {
+                each(other, own, |other, own| own.covers(other))
+            }
+            (Selector::FromUntrusted, Selector::FromUntrusted)
+            | (Selector::Destructive, Selector::Destructive)
+            | (Selector::ReadOnly, Selector::ReadOnly) => true,
+            _ => false,
+        })
+}
+
+/// Whether two selectors certainly never hold together. What a call may have several of is no
+/// contradiction.
+pub(super) fn excludes(own: &Selector, other: &Selector) -> bool {
+    match (own, other) {
+        (Selector::Tool(own), Selector::Tool(other)) => none(own, other, |a, b| a.is_apart(b)),
+        (Selector::Source(own), Selector::Source(other))
+        | (Selector::Agent(own), Selector::Agent(other))
+        | (Selector::User(own), Selector::User(other)) => none(own, other, |a, b| a.is_apart(b)),
+        (Selector::Label(own), Selector::Label(other)) => none(own, other, |a, b| a.excludes(*b)),
+        // What destroys is never said to only read.
+        (Selector::Destructive, Selector::ReadOnly)
+        | (Selector::ReadOnly, Selector::Destructive) => true,
+        _ => false,
+    }
+}
+
+/// Whether for each of these there is one of those.
+fn each<T>(these: &[T], those: &[T], fits: impl Fn(&T, &T) -> bool) -> bool {
+    these.iter().all(|one| those.iter().any(|other| fits(one, other)))
+}
+
+/// Whether all of these and those are apart, two by two.
+pub(super) fn none<T>(these: &[T], those: &[T], apart: impl Fn(&T, &T) -> bool) -> bool {
+    these.iter().all(|one| those.iter().all(|other| apart(one, other)))
+}
+
+/// Lines up two rows in which some steps stand for any number of others. `takes` says whether a step
+/// of ours takes one of theirs, and never says so of one of theirs that stands for many.
+pub(super) fn lines_up<A, B>(
+    ours: &[A],
+    theirs: &[B],
+    is_many: impl Fn(&A) -> bool,
+    takes: impl Fn(&A, &B) -> bool,
+) -> bool {
+    let (mut own, mut at) = (0, 0);
+    let mut many: Option<(usize, usize)> = None;
+    loop {
+        match (ours.get(own), theirs.get(at)) {
+            (None, None) => return true,
+            (Some(step), _) if is_many(step) => {
+                many = Some((own, at));
+                own += 1;
+                continue;
+            }
+            (Some(step), Some(other)) if takes(step, other) => {
+                own += 1;
+                at += 1;
+                continue;
+            }
+            _ => {}
+        }
+        // Back to the last one that takes many, which takes one more.
+        match many {
+            Some((step, from)) if from < theirs.len() => {
+                many = Some((step, from + 1));
+                at = from + 1;
+                own = step + 1;
+            }
+            _ => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

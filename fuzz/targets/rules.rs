@@ -1,0 +1,78 @@
+//! No text breaks what reads rules, and rules that were read can be judged by, looked through and
+//! explained.
+#![no_main]
+
+use haft::{
+    Anchor, Decision, File, Form, Ground, Layer, Lexical, Pattern, Rule, Rules, Setup, Where,
+};
+use libfuzzer_sys::fuzz_target;
+use std::{path::PathBuf, sync::Arc};
+
+/// Without a disk: what a path leads to is how it is written.
+fn ground() -> Ground {
+    let mut ground = Ground::default();
+    ground.world = Arc::new(Lexical);
+    ground
+}
+
+fn read(text: &str, form: Form, trusted: bool) {
+    let file = File {
+        layer: Layer::Project,
+        form,
+        path: "/w/haft.toml".into(),
+        anchor: "/w".into(),
+        text: text.to_owned(),
+    };
+    let place = Where { home: Some("/home/u".into()), trusted, keep: None };
+    // A mistake has its place and its words.
+    let setup = match Setup::read(&[file], &place) {
+        Ok(setup) => setup,
+        Err(error) => return assert!(!error.to_string().is_empty()),
+    };
+    if let Ok(rules) = Rules::new(setup.rules, ground()) {
+        for finding in rules.lint(&[]) {
+            assert!(!finding.to_string().is_empty() && !finding.hint.is_empty());
+        }
+    }
+}
+
+fn pattern(text: &str) {
+    let anchor = Anchor { folder: Some(PathBuf::from("/w")), home: Some("/home/u".into()) };
+    let pattern = match Pattern::parse(text, &anchor) {
+        Ok(pattern) => pattern,
+        Err(error) => {
+            assert!(error.at <= text.len().max(4096) && !error.message.is_empty());
+            return;
+        }
+    };
+    // It reads as it was written, and judges any call.
+    assert_eq!(pattern.as_str(), text);
+    let ground = ground();
+    let calls = [
+        ("shell", serde_json::json!({"command": text})),
+        ("read_file", serde_json::json!({"path": text})),
+        ("fetch_url", serde_json::json!({"url": text})),
+        ("mcp__s__t", serde_json::json!({"x": [text]})),
+    ];
+    for (tool, arguments) in &calls {
+        let _ = pattern.is_about_example(tool, arguments, &ground);
+    }
+    let rules = vec![
+        Rule::new(Decision::Deny, pattern.clone()),
+        Rule::new(Decision::Allow, pattern),
+    ];
+    if let Ok(rules) = Rules::new(rules, ground) {
+        let _ = rules.lint(&[]);
+    }
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let text = String::from_utf8_lossy(bytes);
+    read(&text, Form::Toml, true);
+    read(&text, Form::Toml, false);
+    read(&text, Form::Settings, true);
+    pattern(&text);
+    for line in text.lines().take(16) {
+        pattern(line);
+    }
+});

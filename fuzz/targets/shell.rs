@@ -1,0 +1,34 @@
+//! No text breaks the reader of commands, and what it reads stays within its bounds.
+#![no_main]
+
+use haft_shell::{MOST_CHARACTERS, MOST_COMMANDS, Wrappers};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let text = String::from_utf8_lossy(bytes);
+    let script = match haft_shell::parse(&text) {
+        Ok(script) => script,
+        Err(error) => return assert!(!error.why.is_empty()),
+    };
+    assert!(text.chars().count() <= MOST_CHARACTERS);
+    assert!(script.commands.len() <= MOST_COMMANDS, "{} commands", script.commands.len());
+    for command in &script.commands {
+        let _ = command.to_string();
+        for how in [Wrappers::Harmless, Wrappers::All] {
+            let views = command.unwrapped(how);
+            assert!(!views.is_empty() && views.len() <= 65, "{} views", views.len());
+            assert_eq!(views[0].command, *command);
+            // What may not wrap has just the one view.
+            assert!(command.may_wrap(how) || views.len() == 1, "{command}");
+        }
+        // What an allow looks through, a deny looks through too.
+        let all = command.unwrapped(Wrappers::All);
+        for view in command.unwrapped(Wrappers::Harmless) {
+            assert!(all.iter().any(|other| other.command == view.command), "{command}");
+        }
+        // All that is known reads the same again.
+        if let Some(text) = command.literal() {
+            let _ = haft_shell::parse(&text);
+        }
+    }
+});
