@@ -8,6 +8,7 @@
 //! INVARIANT: there is at least one part, and what a call may do beyond its named parts is a part.
 
 pub(crate) mod host;
+mod mention;
 mod sample;
 mod traits;
 
@@ -22,7 +23,7 @@ use haft_shell::{Command, RedirectKind, Word};
 use serde_json::Value;
 use smallvec::SmallVec;
 
-use self::traits::Mark;
+use self::{mention::Mention, traits::Mark};
 pub(crate) use self::{sample::Sample, traits::Traits};
 use super::{
     rule::Subject,
@@ -34,6 +35,9 @@ use crate::{
     catalog::{Entry, glob},
     turn::Admitted,
 };
+
+/// More files than this in one command are too many to judge.
+const MOST_MENTIONS: usize = 256;
 
 /// What is known about a call.
 #[derive(Debug)]
@@ -62,6 +66,9 @@ pub(crate) struct Facts<'a> {
     pub(crate) parts: SmallVec<[Part; 2]>,
     /// There are more parts than can be judged: whoever asks takes the strict side.
     pub(crate) overflow: bool,
+    /// Files that its commands name, each with the number of the command's part. Only what restricts
+    /// looks at them.
+    pub(crate) mentions: Vec<(usize, Part)>,
     /// What the rules stand on.
     pub(crate) ground: &'a Ground,
     /// Where relative paths start, found out when it is first needed.
@@ -186,6 +193,7 @@ impl<'a> Facts<'a> {
             seen: call.seen(),
             parts: SmallVec::new(),
             overflow: false,
+            mentions: Vec::new(),
             ground,
             base: OnceCell::new(),
             root: OnceCell::new(),
@@ -212,6 +220,11 @@ impl<'a> Facts<'a> {
     /// Returns the set of all its parts.
     pub(crate) fn all(&self) -> Parts {
         Parts::first(self.parts.len())
+    }
+
+    /// Returns whether it names files.
+    pub(crate) fn has_paths(&self) -> bool {
+        !self.mentions.is_empty() || self.parts.iter().any(|p| matches!(p, Part::Path { .. }))
     }
 
     /// Returns where its relative paths start.
@@ -441,8 +454,44 @@ impl<'a> Facts<'a> {
             self.add_redirects(&command, moves);
             // What only carries the redirections of a group starts nothing.
             if !command.is_bare() {
+                let named = mention::mentions(&command);
                 self.add(Part::Command(command));
+                self.add_mentions(named, moves);
             }
+        }
+    }
+
+    /// Adds the files that the last command names.
+    fn add_mentions(&mut self, named: Vec<Mention>, moves: bool) {
+        let Some(at) = self.parts.len().checked_sub(1) else { return };
+        for mention in named {
+            if self.mentions.len() >= MOST_MENTIONS {
+                self.overflow = true;
+                return;
+            }
+            let unknown = |operation, why: &str| Part::Path {
+                operation,
+                spelled: PathBuf::new(),
+                resolved: Err(why.to_owned()),
+            };
+            let part = match mention {
+                Mention::Unknown(operation) => {
+                    unknown(operation, "only a running shell knows which file that is")
+                }
+                Mention::Path(operation, path) if moves && !path.starts_with(['/', '~']) => {
+                    unknown(operation, "the command goes to another folder first")
+                }
+                Mention::Path(operation, path) => {
+                    let home = self.ground.home.as_ref();
+                    let below = path.strip_prefix("~/").zip(home).map(|(rest, h)| h.join(rest));
+                    let path = below.unwrap_or_else(|| PathBuf::from(path));
+                    let Ok(base) = self.base() else { continue };
+                    let whole = base.join(path);
+                    let resolved = self.ground.world.resolve(&whole);
+                    Part::Path { operation, spelled: tidy(&whole), resolved }
+                }
+            };
+            self.mentions.push((at, part));
         }
     }
 

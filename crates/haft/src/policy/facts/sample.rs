@@ -182,6 +182,7 @@ impl Sample {
             seen: &self.seen,
             parts: SmallVec::new(),
             overflow: false,
+            mentions: Vec::new(),
             ground,
             base: OnceCell::new(),
             root: OnceCell::new(),

@@ -321,6 +321,19 @@ impl Pattern {
                 }
             }
         }
+        if paths && side == Side::Restrict {
+            for (at, part) in &facts.mentions {
+                let found = &mut found[1];
+                match self.part(part, facts, side) {
+                    Match::No => {}
+                    Match::Yes => found.yes = found.yes.with(*at),
+                    Match::Unknown(reason) => {
+                        found.unknown = found.unknown.with(*at);
+                        why.get_or_insert(reason);
+                    }
+                }
+            }
+        }
         let mut hits = Hits::default();
         let mut doubt = false;
         for (found, asked) in found.iter().zip([commands, paths, hosts]) {

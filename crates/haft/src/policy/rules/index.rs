@@ -130,10 +130,10 @@ impl Index {
         if let Some((source, _)) = facts.names.remote {
             self.find_source(&mut found, source);
         }
-        if !self.paths.is_empty() && facts.parts.iter().any(|p| matches!(p, Part::Path { .. })) {
+        if !self.paths.is_empty() && facts.has_paths() {
             found.extend_from_slice(&self.strays(facts, rules));
         }
-        for part in &facts.parts {
+        for part in facts.parts.iter().chain(facts.mentions.iter().map(|(_, part)| part)) {
             match part {
                 Part::Command(command) => self.find_command(&mut found, command),
                 Part::Unreadable(_) => found.extend_from_slice(&self.commands),
