@@ -69,6 +69,23 @@ fn same(count: usize) -> Vec<Rule> {
         .collect()
 }
 
+/// The same, where the argument is a pattern, so that each must be asked.
+fn same_globs(count: usize) -> Vec<Rule> {
+    (0..count)
+        .map(|n| rule(Decision::Ask, &format!("plain_called arg.to=someone{n}*@example.org")))
+        .collect()
+}
+
+/// Rules that are all about the program that is run, and differ in its subcommand.
+fn same_program(count: usize) -> Vec<Rule> {
+    (0..count).map(|n| rule(Decision::Ask, &format!("Bash(cargo sub{n} *)"))).collect()
+}
+
+/// The same, where the subcommand is a pattern, so that each must be asked.
+fn same_program_globs(count: usize) -> Vec<Rule> {
+    (0..count).map(|n| rule(Decision::Ask, &format!("Bash(cargo sub{n}* *)"))).collect()
+}
+
 fn tool(name: &str, argument: &str, about: Option<&str>, reaches: &[Capability]) -> DynTool {
     let mut property = json!({"type": "string"});
     if let Some(about) = about {
@@ -142,6 +159,16 @@ pub(crate) fn add(bench: &mut Bench) {
         if call.0 == "plain_called" {
             for count in [100, 1_000, 10_000] {
                 case(bench, format!("{count} of the same tool"), rules(same(count)), call, OFTEN);
+                let name = format!("{count} globs of the same tool");
+                case(bench, name, rules(same_globs(count)), call, OFTEN);
+            }
+        }
+        if call.0 == "shell_called" {
+            for count in [100, 1_000, 10_000] {
+                let name = format!("{count} of the same program");
+                case(bench, name, rules(same_program(count)), call, OFTEN);
+                let name = format!("{count} globs of the same program");
+                case(bench, name, rules(same_program_globs(count)), call, OFTEN);
             }
         }
     }

@@ -3,16 +3,14 @@
 use haft::Entry;
 
 /// Our own tools, and what the protocol calls such a tool.
-const KNOWN: [(&str, &str); 9] = [
+const KNOWN: [(&str, &str); 7] = [
     ("shell", "Bash"),
     ("read_file", "Read"),
     ("write_file", "Write"),
     ("edit_file", "Edit"),
     ("search_files", "Grep"),
-    ("find_files", "Glob"),
-    ("list_files", "LS"),
-    ("fetch", "WebFetch"),
-    ("web_search", "WebSearch"),
+    ("list_files", "Glob"),
+    ("fetch_url", "WebFetch"),
 ];
 
 /// A tool's names: the one hooks are told, its own, and those that rules know it by. A matcher may

@@ -4,7 +4,7 @@
 //! In: compiled rules, and the tools there are. Out: findings with file and line. A finding is certain
 //! as far as the rules go (links and renamed tools aside); what is doubtful is not reported. Pure.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{collections::HashMap, fmt, path::Path, sync::Arc};
 
 use haft_core::Decision;
 use serde::Serialize;
@@ -121,6 +121,7 @@ impl Rules {
             drawers: HashMap::new(),
             tools: tools.iter().map(|tool| &**tool).collect(),
             about: self.ground().about.values().flat_map(|about| about.values().copied()).collect(),
+            home: self.ground().home.as_deref(),
             pairs: 0,
             found: Vec::new(),
         };
@@ -158,6 +159,7 @@ struct Lint<'r> {
     tools: Vec<&'r Entry>,
     /// What the ground says that arguments are about.
     about: Vec<About>,
+    home: Option<&'r Path>,
     /// How many pairs were compared.
     pairs: usize,
     found: Vec<Finding>,
@@ -200,11 +202,12 @@ impl<'r> Lint<'r> {
     }
 
     fn never_matches(&mut self, rule: &Rule, pattern: &Pattern) -> bool {
-        let never =
-            pattern.contradicts_itself(&rule.decision).or_else(|| match self.tools.is_empty() {
+        let never = pattern.contradicts_itself(&rule.decision, self.home).or_else(|| {
+            match self.tools.is_empty() {
                 true => None,
                 false => pattern.misses(&self.tools, &self.about),
-            });
+            }
+        });
         let Some((why, hint)) = never else { return false };
         let message = format!("`{pattern}` never matches: {why}");
         self.tell(&rule.place, FindingKind::NeverMatches, message, hint, None);

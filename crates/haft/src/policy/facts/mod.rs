@@ -378,11 +378,13 @@ impl<'a> Facts<'a> {
     /// Adds what a tool of this name must touch, where nothing was said about it.
     fn add_silent(&mut self, silent: &[About]) {
         for about in silent {
-            let said = self.parts.iter().any(|part| match (part, about) {
-                (Part::Command(_) | Part::Unreadable(_), About::Command) => true,
-                (Part::Path { .. }, About::ReadPath | About::WritePath) => true,
-                (Part::Host(_), About::Url) => true,
-                _ => false,
+            let said = self.parts.iter().any(|part| {
+                matches!(
+                    (part, about),
+                    (Part::Command(_) | Part::Unreadable(_), About::Command)
+                        | (Part::Path { .. }, About::ReadPath | About::WritePath)
+                        | (Part::Host(_), About::Url)
+                )
             });
             if !said {
                 self.add_unknown(*about, "the tool does not say which of its arguments that is");
@@ -485,8 +487,10 @@ impl<'a> Facts<'a> {
 
     /// Adds what the call may do beyond its named parts.
     fn add_rest(&mut self, unsaid: bool) {
-        // Whoever allows the command of a shell allows what the command reaches.
-        let shell = self.names.known_as.contains(&"Bash");
+        // Whoever allows the command of a shell allows what the command reaches. A tool that merely
+        // has an argument called `command` may do more than run it.
+        let called = matches!(self.names.own, "shell" | "Bash");
+        let shell = called && self.names.known_as.contains(&"Bash");
         let command = |part: &Part| matches!(part, Part::Command(_) | Part::Unreadable(_));
         let is_command = shell && self.parts.iter().any(command);
         if self.declared {

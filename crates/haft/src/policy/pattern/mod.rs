@@ -464,15 +464,6 @@ impl Pattern {
             && head.into_iter().chain(selected).any(|path| path.strays(world, work))
     }
 
-    /// Returns whether its tool part takes in tools that nobody has named: a glob before the source
-    /// is said.
-    pub(crate) fn is_open(&self) -> bool {
-        match &self.head {
-            Some(Head::Tools(tools) | Head::Parameter { tools, .. }) => tools.is_open(),
-            _ => false,
-        }
-    }
-
     /// Returns what a text is that stands for a call under this pattern: a command, a path, an
     /// address.
     pub(crate) fn about(&self) -> Option<About> {

@@ -238,15 +238,16 @@ impl PathPattern {
         self.base == Base::Root && self.steps.iter().all(|step| *step == Step::Any)
     }
 
-    /// Returns why no file can be there.
-    pub(super) fn is_nowhere(&self) -> Option<String> {
-        let base = match &self.base {
-            Base::Home(base) | Base::Folder(base) => base.as_deref(),
-            Base::Root | Base::Work => None,
+    /// Returns why no file can be there. `home` is the home folder of who judges.
+    pub(super) fn is_nowhere(&self, side: Side, home: Option<&Path>) -> Option<String> {
+        let unknown = match &self.base {
+            Base::Home(own) if own.as_deref().or(home).is_none() => Some("the home folder"),
+            Base::Folder(None) => Some("the folder of its file"),
+            _ => None,
         };
-        if let Some(base) = base.filter(|base| base.components().count() <= self.up) {
-            let (text, base) = (&self.text, base.display());
-            return Some(format!("`{text}` climbs out of `{base}` and above the root"));
+        // For what restricts that is a doubt, which counts.
+        if let Some(what) = unknown.filter(|_| side == Side::Allow) {
+            return Some(format!("`{}` starts from {what}, which is not known", self.text));
         }
         let long = self.names().find(|name| name.len() > LONGEST_NAME)?;
         let start: String = long.chars().take(20).collect();

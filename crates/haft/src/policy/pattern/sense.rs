@@ -1,5 +1,7 @@
 //! What a pattern can mean at all: why none of it can come true, and what it leaves open.
 
+use std::path::Path;
+
 use haft_core::{Decision, Operation};
 use serde_json::Value;
 
@@ -22,7 +24,11 @@ type Never = (String, String);
 
 impl Pattern {
     /// Returns why no call can match it, whatever tools there are.
-    pub(crate) fn contradicts_itself(&self, decision: &Decision) -> Option<Never> {
+    pub(crate) fn contradicts_itself(
+        &self,
+        decision: &Decision,
+        home: Option<&Path>,
+    ) -> Option<Never> {
         for (at, own) in self.selectors.iter().enumerate() {
             for other in self.selectors.iter().skip(at + 1) {
                 if subsume::excludes(&own.selector, &other.selector) {
@@ -42,11 +48,11 @@ impl Pattern {
                 return Some((message, "name one tool".to_owned()));
             }
         }
-        self.no_such_part().or_else(|| self.no_such_effect(decision))
+        self.no_such_part(decision, home).or_else(|| self.no_such_effect(decision))
     }
 
     /// Commands that join others, and paths that are nowhere.
-    fn no_such_part(&self) -> Option<Never> {
+    fn no_such_part(&self, decision: &Decision, home: Option<&Path>) -> Option<Never> {
         if let Some(Head::Command(command)) = &self.head
             && let Some(operator) = command.operator()
         {
@@ -58,15 +64,17 @@ impl Pattern {
             };
             return Some((message, hint.to_owned()));
         }
+        let side = if *decision == Decision::Allow { Side::Allow } else { Side::Restrict };
         let head = match &self.head {
-            Some(Head::Read(path) | Head::Edit(path)) => path.is_nowhere(),
+            Some(Head::Read(path) | Head::Edit(path)) => path.is_nowhere(side, home),
             _ => None,
         };
         let selected = || {
             self.selectors.iter().find_map(|written| match &written.selector {
                 // One of several is enough.
                 Selector::Path(paths) => {
-                    let nowhere: Option<Vec<_>> = paths.iter().map(|p| p.is_nowhere()).collect();
+                    let nowhere: Option<Vec<_>> =
+                        paths.iter().map(|p| p.is_nowhere(side, home)).collect();
                     nowhere?.into_iter().next()
                 }
                 _ => None,

@@ -348,7 +348,7 @@ fn only_patterns_without_conditions_cover_a_tool() {
 fn keys_name_what_a_matching_call_must_have() {
     for (text, key) in [
         ("mail_send", Key::Tool("mail_send")),
-        ("mail_send(to:x)", Key::Tool("mail_send")),
+        ("mail_send(to:x)", Key::Argument { tool: "mail_send", name: "to", value: "x" }),
         ("mail_send path=./a", Key::Tool("mail_send")),
         ("mcp__github__get_*", Key::Source("github")),
         ("mcp__github", Key::Source("github")),

@@ -144,15 +144,6 @@ impl Tools {
             _ => false,
         }
     }
-
-    /// Returns whether a glob stands where it could take in tools of any source.
-    pub(super) fn is_open(&self) -> bool {
-        match self {
-            Self::All | Self::Like(_) => true,
-            Self::Named(_) => false,
-            Self::Of(remote) => remote.source.literal().is_none(),
-        }
-    }
 }
 
 impl Remote {

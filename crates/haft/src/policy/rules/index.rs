@@ -272,6 +272,8 @@ impl Argument {
     fn take(&self, found: &mut Found, value: &Value) {
         match value {
             Value::String(text) => take(found, &self.values, text.as_str()),
+            // `1.0` is compared as `1` as well.
+            Value::Number(number) if number.is_f64() => found.extend_from_slice(&self.all),
             Value::Null | Value::Bool(_) | Value::Number(_) => {
                 take(found, &self.values, value.to_string().as_str());
             }
