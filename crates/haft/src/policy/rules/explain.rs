@@ -21,7 +21,10 @@ const MOST_NEAR: usize = 5;
 
 /// A notebook that keeps everything.
 #[derive(Default)]
-struct Notes(Vec<(&'static str, &'static str, String, Option<(usize, usize)>)>);
+struct Notes(Vec<Note>);
+
+/// What was looked at, what it said, why, and which pattern of which rule it was.
+type Note = (&'static str, &'static str, String, Option<(usize, usize)>);
 
 impl Notebook for Notes {
     const READ: bool = true;
