@@ -348,7 +348,16 @@ fn only_patterns_without_conditions_cover_a_tool() {
 fn keys_name_what_a_matching_call_must_have() {
     for (text, key) in [
         ("mail_send", Key::Tool("mail_send")),
-        ("mail_send(to:x)", Key::Tool("mail_send")),
+        ("mail_send(to:x)", Key::Argument { tool: "mail_send", name: "to", value: "x" }),
+        ("mail_send arg.a.b=x", Key::Argument { tool: "mail_send", name: "a.b", value: "x" }),
+        ("mail_send arg.to=x*", Key::Tool("mail_send")),
+        ("mail_send arg.to=x|y", Key::Tool("mail_send")),
+        ("Bash(git push *)", Key::Command(Some("git"), Some("push"))),
+        ("Bash(git push)", Key::Command(Some("git"), Some("push"))),
+        ("Bash(git pu*)", Key::Command(Some("git"), None)),
+        ("Bash(git *)", Key::Command(Some("git"), None)),
+        ("Bash(git*)", Key::Command(None, None)),
+        ("Bash(X=1 git push)", Key::Command(None, None)),
         ("mail_send path=./a", Key::Tool("mail_send")),
         ("mcp__github__get_*", Key::Source("github")),
         ("mcp__github", Key::Source("github")),

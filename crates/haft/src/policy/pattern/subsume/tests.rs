@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use haft_core::{Capability, Effect, Spec};
+use haft_core::{Capability, Effect, Operation, Spec};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -192,13 +192,17 @@ fn any_call() -> impl Strategy<Value = Admitted> {
     (name, source, argument, declares, any::<(bool, bool)>()).prop_map(
         |(name, source, argument, declares, (reaches, reads))| {
             let mut spec = Spec::new(name, "Does it.");
+            let writes = declares
+                .iter()
+                .flatten()
+                .any(|effect| matches!(effect.operation, Operation::Write | Operation::Execute));
             if let Some(effects) = declares {
                 spec = spec.effects(effects);
             }
             if reaches {
                 spec = spec.capabilities([Capability::Filesystem, Capability::Network]);
             }
-            if reads {
+            if reads && !writes {
                 spec = spec.read_only();
             }
             let arguments = argument.map_or(json!({}), |x| json!({"x": x, "agent": "x"}));
@@ -247,7 +251,6 @@ proptest! {
                 }
             }
         }
-        prop_assert!(tail.0 || !tail.1 || wide.subsumes(&narrow, Sides::Restrict));
     }
 
     #[test]
