@@ -108,9 +108,11 @@ const PATTERNS: &[&str] = &[
     "path=./a effect=read",
 ];
 
+type Pairs = (Vec<Pattern>, Vec<(usize, usize, Sides)>);
+
 /// All pairs that are said to cover each other, with the sides for which they are.
-fn pairs() -> &'static (Vec<Pattern>, Vec<(usize, usize, Sides)>) {
-    static PAIRS: OnceLock<(Vec<Pattern>, Vec<(usize, usize, Sides)>)> = OnceLock::new();
+fn pairs() -> &'static Pairs {
+    static PAIRS: OnceLock<Pairs> = OnceLock::new();
     PAIRS.get_or_init(|| {
         let all: Vec<Pattern> = PATTERNS.iter().map(|text| pattern(text)).collect();
         let mut pairs = Vec::new();
