@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, path::Path, process::ExitCode};
 
 use anstyle::Style;
-use haft::{Decision, Rule, Rules, Tried};
+use haft::{Decision, Rule, RulePlace, Rules, Tried};
 use serde_json::{Value, json};
 
 use crate::{
@@ -73,7 +73,7 @@ fn check(setup: &Setup, deny: bool, output: args::Output) -> Result<ExitCode, Pr
         let file = rule.place.file.as_ref().map_or_else(String::new, |f| explain::short(f, here));
         files.entry(file).or_default().add(rule);
     }
-    let findings = findings(&rules);
+    let findings = findings(&rules, here);
     let mode = setup.said.ground.mode;
     if output.json {
         let files: Vec<Value> = files
@@ -100,10 +100,11 @@ fn check(setup: &Setup, deny: bool, output: args::Output) -> Result<ExitCode, Pr
         for finding in &findings {
             let text = |key: &str| style::visible(finding[key].as_str().unwrap_or_default());
             out += &format!(
-                "{}  {}  {}\n",
+                "{}  {}  {}\n    {}\n",
                 style::paint(NAME, text("at")),
                 style::paint(BAD, text("kind")),
-                text("message")
+                text("message"),
+                style::paint(DIM, text("hint")),
             );
         }
         let trust = if setup.site.trusted { "trusted" } else { "not trusted" };
@@ -119,9 +120,21 @@ fn check(setup: &Setup, deny: bool, output: args::Output) -> Result<ExitCode, Pr
     Ok(ExitCode::from(u8::from(deny && !findings.is_empty())))
 }
 
-/// What is odd about rules that can be read: shadowed, never matching, contradictory.
-fn findings(_rules: &Rules) -> Vec<Value> {
-    Vec::new()
+/// What is odd about rules that can be read: shadowed, never matching, contradictory. The tools
+/// that the rules will meet are not known here, so none is missed; remarks are left to `test`.
+fn findings(rules: &Rules, here: &Path) -> Vec<Value> {
+    let at = |place: &RulePlace| match &place.file {
+        Some(file) => format!("{}:{}", explain::short(file, here), place.line),
+        None => place.to_string(),
+    };
+    let found = rules.lint(&[]).into_iter().filter(|finding| !finding.kind.is_info());
+    found
+        .map(|finding| {
+            json!({"at": at(&finding.place), "kind": finding.kind.as_str(),
+                "message": finding.message, "hint": finding.hint,
+                "also": finding.also.as_ref().map(at)})
+        })
+        .collect()
 }
 
 fn test(around: &Around, from: &args::Rules, output: args::Output) -> Result<ExitCode, Problem> {

@@ -74,7 +74,7 @@ fn a_rule_below_a_stronger_one_that_covers_it_is_shadowed() {
         vec![deny("WebFetch(domain:*.x.org)"), deny("WebFetch(domain:a.x.org)")],
         vec![allow("Bash(git status)"), allow("Bash(git status)")],
         vec![allow("Bash(cargo *)"), allow("Bash(cargo build *)")],
-        vec![except(deny("Bash(a *)"), "Bash(a b)"), except(ask("Bash(a c *)"), "Bash(a b)")],
+        vec![except(deny("Bash(a *)"), "Bash(a b)"), except(ask("Bash(a b *)"), "Bash(a b)")],
     ] {
         let text = format!("{:?}", rules[1].matches[0].as_str());
         assert_eq!(kinds(rules), [(2, "shadowed")], "{text}");
@@ -318,9 +318,9 @@ fn nothing_is_found_in_rules_that_make_sense() {
         test.deny = ["mcp__github__delete_repo"]
 
         [[rule]]
-        match = "capability=email label=untrusted"
+        match = "mail_send arg.to=*@evil.org"
         decision = "deny"
-        test.deny = [{ tool = "mail_send", capabilities = ["email"], label = "untrusted" }]
+        test.deny = [{ tool = "mail_send", args = { to = "bob@evil.org" } }]
         "#,
     );
     let found = rules.lint(&[]);
