@@ -4,13 +4,12 @@
 //! Checks and guards are asked, because they only look. Hooks are named and not called: they are code
 //! of somebody else that may do things.
 
-use haft_core::{Decision, Failure, Verdict};
+use haft_core::{Failure, Verdict};
 
 use super::{
     MAX_ROUNDS,
-    permit::{self, Rewrite},
+    permit::{self, Judged, Rewrite},
     unsettled,
-    watch::{Stopped, watched},
 };
 use crate::{
     policy::{Check, Explanation},
@@ -24,103 +23,82 @@ pub(crate) async fn explain(turn: &TurnCore, admitted: Result<Admitted, Failure>
         Ok(call) => call,
         Err(failure) => return refused(Vec::new(), "admit", &failure),
     };
-    let mut checks = vec![step("admit", "passed", admitted_words(&call))];
-    let mut rounds = 0;
+    let mut rewrites = Vec::new();
     loop {
-        if call.tool().body().checks() {
-            match super::check::check(turn, &call).await {
-                Ok(()) => checks.push(step("check", "passed", "the tool's own check".to_owned())),
-                Err(failure) => return refused(checks, "check", &failure),
-            }
+        let beforehand = || beforehand(turn, &call, HOOKS_NAMED);
+        if let Err(failure) = super::check::check(turn, &call).await {
+            let mut checks = beforehand();
+            checks.retain(|check| check.what == "admit");
+            return refused(checks, "check", &failure);
         }
-        if rounds == 0 {
-            for name in turn.inner.hook_names(call.tool()) {
-                let why = format!("`{name}` may rewrite, block or judge it");
-                checks.push(step("hook", "not called", why));
-            }
-        }
+        let checks = beforehand();
         match permit::rewritten(turn, call) {
             Ok(Rewrite::None(same)) => {
                 call = same;
                 break;
             }
-            Ok(Rewrite::Changed(again)) if rounds < MAX_ROUNDS => {
-                rounds += 1;
+            Ok(Rewrite::Changed(again)) if rewrites.len() < MAX_ROUNDS => {
                 let why = format!("a rule changes the arguments to {}", again.arguments());
-                checks.push(step("rewrite", "changed", why));
+                rewrites.push(step("rewrite", "changed", why));
                 call = again;
             }
             Ok(Rewrite::Changed(_)) => return refused(checks, "rewrite", &unsettled()),
             Err(failure) => return refused(checks, "rewrite", &failure),
         }
     }
-    let mut explanation = match caught(|| turn.inner.policy.explain(&call)) {
-        Ok(explanation) => explanation,
-        Err(_) => Explanation::of(Verdict::deny("the policy panicked").by("the policy")),
+    let mut explanation = match permit::judge(turn, &call).await {
+        Ok(judged) => explained(turn, &call, &judged, HOOKS_NAMED),
+        Err(failure) => refused(beforehand(turn, &call, HOOKS_NAMED), "judges", &failure),
     };
-    checks.append(&mut explanation.checks);
-    if checks.len() == 1 || !checks.iter().any(|check| check.what.contains("default")) {
-        let verdict = &explanation.verdict;
-        checks.push(step("verdict", verdict.decision.as_str(), verdict.to_string()));
-    }
-    for (name, said) in guards(turn, &call).await {
-        match said {
-            Ok(None) => checks.push(step(&name, "no opinion", String::new())),
-            Ok(Some(verdict)) => {
-                checks.push(step(&name, verdict.decision.as_str(), verdict.reason.to_string()));
-                if verdict.decision > explanation.verdict.decision {
-                    explanation.deciding = None;
-                    explanation.flip = Some(format!("{name} would have to say otherwise"));
-                }
-                explanation.verdict = explanation.verdict.strictest(verdict);
-            }
-            Err(why) => {
-                checks.push(step(&name, "deny", format!("it could not answer: {why}")));
-                let silent = Verdict::deny("a judge could not answer").by(name);
-                explanation.verdict = explanation.verdict.strictest(silent);
-            }
-        }
-    }
-    if let Some(asked) = call.asked()
-        && explanation.verdict.decision == Decision::Allow
-    {
-        explanation.deciding = None;
-        explanation.flip = None;
-        explanation.verdict = asked.clone();
-        checks.push(step("rewrite", "ask", "the rule that changed it asks".to_owned()));
-    }
-    explanation.checks = checks;
+    let at = beforehand(turn, &call, HOOKS_NAMED).len().min(explanation.checks.len());
+    explanation.checks.splice(at..at, rewrites);
     explanation
 }
 
-async fn guards(
+/// What hooks are said to have done where nothing is run.
+const HOOKS_NAMED: &str = "not called";
+/// What they are said to have done in the walk.
+pub(super) const HOOKS_CALLED: &str = "called";
+
+/// Says why a call is judged as it is, in the words of all judges. The text is the same for a
+/// prompt, a record and whoever only wants to know.
+pub(super) fn explained(
     turn: &TurnCore,
     call: &Admitted,
-) -> Vec<(String, Result<Option<Verdict>, String>)> {
-    let limit = turn.inner.config.judge_timeout;
-    let cx = call.context();
-    let mut said = Vec::new();
-    let body = call.tool().body();
-    if body.guards() {
-        let own = async { body.guard(call.args(), cx).await };
-        said.push((permit::OWN_GUARD.to_owned(), heard(watched(turn, cx, limit, own).await)));
+    judged: &Judged,
+    hooks: &str,
+) -> Explanation {
+    let explained = caught(|| turn.inner.policy.explain(call));
+    // Explaining is a courtesy: the verdict stands without it.
+    let mut explanation = explained.unwrap_or_else(|_| Explanation::of(judged.verdict.clone()));
+    let mut checks = beforehand(turn, call, hooks);
+    checks.extend(judged.guards().iter().cloned());
+    checks.append(&mut explanation.checks);
+    explanation.checks = checks;
+    let verdict = &judged.verdict;
+    if explanation.verdict != *verdict {
+        // Somebody else decided, so no rule did, and no change of a rule would flip it.
+        explanation.deciding = None;
+        explanation.flip = Some(format!("{} would have to say otherwise", verdict.source));
+        explanation.verdict = verdict.clone();
     }
-    for guard in &turn.inner.guards {
-        let work = async { guard.judge(call).await };
-        let name = format!("guard `{}`", guard.name());
-        said.push((name, heard(watched(turn, cx, limit, work).await)));
+    if !explanation.checks.iter().any(|check| check.what == "the default") {
+        explanation.checks.push(step("verdict", verdict.decision.as_str(), verdict.to_string()));
     }
-    said
+    explanation
 }
 
-fn heard(
-    said: Result<Result<Option<Verdict>, Failure>, Stopped>,
-) -> Result<Option<Verdict>, String> {
-    match said {
-        Ok(Ok(verdict)) => Ok(verdict),
-        Ok(Err(failure)) => Err(failure.to_string()),
-        Err(stopped) => Err(stopped.to_string()),
+/// What comes before the judges.
+fn beforehand(turn: &TurnCore, call: &Admitted, hooks: &str) -> Vec<Check> {
+    let mut checks = vec![step("admit", "passed", admitted_words(call))];
+    if call.tool().body().checks() {
+        checks.push(step("check", "passed", "the tool's own check".to_owned()));
     }
+    for name in turn.inner.hook_names(call.tool()) {
+        let why = format!("`{name}` may rewrite, block or judge it");
+        checks.push(step("hook", hooks, why));
+    }
+    checks
 }
 
 fn refused(checks: Vec<Check>, what: &str, failure: &Failure) -> Explanation {

@@ -145,7 +145,7 @@ pub(super) fn rewritten(turn: &TurnCore, call: Admitted) -> Result<Rewrite, Fail
 
 /// Gathers all verdicts; the strictest stays. Guards may take their time, so the rules speak last:
 /// what they say is true when it is used.
-async fn judge(turn: &TurnCore, call: &Admitted) -> Result<Judged, Failure> {
+pub(super) async fn judge(turn: &TurnCore, call: &Admitted) -> Result<Judged, Failure> {
     let cx = call.context();
     let limit = turn.inner.config.judge_timeout;
     let body = call.tool().body();
@@ -190,9 +190,17 @@ async fn judge(turn: &TurnCore, call: &Admitted) -> Result<Judged, Failure> {
 }
 
 impl Judged {
+    /// Returns what the guards said.
+    pub(super) fn guards(&self) -> &[Check] {
+        &self.guards
+    }
+
     /// Takes in what a guard said.
     fn hear(&mut self, guard: &str, said: Option<Verdict>) {
-        let what = format!("guard `{guard}`");
+        let what = match guard {
+            OWN_GUARD => guard.to_owned(),
+            _ => format!("guard `{guard}`"),
+        };
         let check = |said: &str, why: &str| Check {
             what: what.clone(),
             said: said.to_owned(),
@@ -253,19 +261,9 @@ pub(super) fn silent(who: &str, why: &str) -> Failure {
     .with_source(format!("{who}: {why}"))
 }
 
-/// Says why a call is judged as it is: what the policy explains, and what the guards added.
+/// Says why a call is judged as it is.
 pub(super) fn explain(turn: &TurnCore, call: &Admitted, judged: &Judged) -> Arc<Explanation> {
-    let explained = caught(|| turn.inner.policy.explain(call));
-    // Explaining is a courtesy: the verdict stands without it.
-    let mut explanation = explained.unwrap_or_else(|_| Explanation::of(judged.verdict.clone()));
-    explanation.checks.extend(judged.guards.iter().cloned());
-    if explanation.verdict != judged.verdict {
-        // A guard decided, so no rule did, and no change of a rule would flip it.
-        explanation.deciding = None;
-        explanation.flip = None;
-        explanation.verdict = judged.verdict.clone();
-    }
-    Arc::new(explanation)
+    Arc::new(super::explain::explained(turn, call, judged, super::explain::HOOKS_CALLED))
 }
 
 /// What an approval of the call rests on now.

@@ -540,7 +540,8 @@ async fn a_guard_that_asks_something_new_is_not_answered_by_an_old_yes() {
     assert_eq!(person.notes().len(), 2);
     let record = scene.journal.records().pop().unwrap();
     let checks = &record.explanation.unwrap().checks;
-    assert_eq!((checks[0].what.as_str(), checks[0].why.as_str()), ("guard `wary`", "it is late"));
+    let wary = checks.iter().find(|check| check.what == "guard `wary`").unwrap();
+    assert_eq!((wary.said.as_str(), wary.why.as_str()), ("ask", "it is late"));
 }
 
 #[tokio::test(start_paused = true)]
