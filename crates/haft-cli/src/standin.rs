@@ -50,7 +50,9 @@ fn known(name: &str) -> DynTool {
     let spec = Spec::new(name, "A stand-in: it is judged and never run.");
     let text = || json!({"type": "string"});
     let (spec, properties, required): (Spec, Value, &[&str]) = match name {
-        "Bash" => (spec, json!({"command": text(), "timeout": {"type": "number"}}), &["command"]),
+        "Bash" => {
+            (starts(spec), json!({"command": text(), "timeout": {"type": "number"}}), &["command"])
+        }
         "Read" => (reads(spec), json!({"file_path": text()}), &["file_path"]),
         "Glob" | "Grep" => (reads(spec), json!({"pattern": text(), "path": text()}), &["pattern"]),
         "WebFetch" => (
@@ -67,6 +69,10 @@ fn known(name: &str) -> DynTool {
     let schema = json!({"type": "object", "properties": properties, "required": required,
         "additionalProperties": true});
     never(spec, schema)
+}
+
+fn starts(spec: Spec) -> Spec {
+    spec.capabilities([Capability::Subprocess, Capability::Filesystem, Capability::Network])
 }
 
 fn reads(spec: Spec) -> Spec {

@@ -88,6 +88,7 @@ async fn talk(mut child: Child, input: &[u8]) -> Reply {
     match status {
         Ok(status) => Reply::Exit {
             code: status.code(),
+            is_text: std::str::from_utf8(&out).is_ok() || out.len() >= KEPT,
             stdout: String::from_utf8_lossy(&out).into_owned(),
             stderr: String::from_utf8_lossy(&err).into_owned(),
         },

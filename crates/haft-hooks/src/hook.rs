@@ -92,12 +92,12 @@ impl ExternalHook {
             Ok(_) => self.at == At::After,
             Err(_) => self.at == At::AfterFailure,
         };
-        if !is_due || !self.line.holds_for(call.tool().name().as_str(), call.arguments()) {
+        let names = Names::of(call.tool());
+        if !is_due || !self.line.holds_for(&names.own, call.arguments()) {
             return After::from(outcome);
         }
         let cx = call.context();
         let told = input::base(&self.line.place, cx.scope(), &self.line.event);
-        let names = Names::of(call.tool());
         let mut told = input::tool(told, &names, call.arguments(), cx.call_id().as_str());
         match &outcome {
             Ok(output) => {

@@ -49,7 +49,9 @@ fn send(
     let status = response.status().as_u16();
     let body = response.body_mut().with_config().limit(MAX_BODY).read_to_vec();
     let body = body.map_err(|error| format!("status {status}, but no readable body: {error}"))?;
-    Ok((status, String::from_utf8_lossy(&body).into_owned()))
+    let body = String::from_utf8(body)
+        .map_err(|_| format!("status {status}, but its answer is not UTF-8"))?;
+    Ok((status, body))
 }
 
 /// Writes variables into a header: `$NAME` and `${NAME}`, where the hook may name them and the host

@@ -13,6 +13,13 @@
 //! | `PermissionRequest` | when somebody would be asked |
 //! | `PermissionDenied`, `Notification` | told; the answer is not read |
 //!
+//! | it answers with | meaning |
+//! |---|---|
+//! | exit code 2 | block, with the words on standard error |
+//! | exit code 0, or status 2xx, and JSON | a decision, a rewrite, a word for the model |
+//! | exit code 0 and plain text | nothing; for `SessionStart` a word for the model |
+//! | anything else, or nothing in time | a problem: refused where the hook fails closed, let go and told where it fails open |
+//!
 //! Other events are accepted, never called, and noted once. Hooks run one after the other in the
 //! order they are written, each seeing the input as the one before left it.
 //!
@@ -53,3 +60,10 @@ pub use self::{
     place::ProjectDir,
     trial::{Tried, try_out},
 };
+
+// The programs of the page about hooks run as doc tests here, where both kinds of hooks are known.
+#[cfg(doctest)]
+mod doctests {
+    #[doc = include_str!("../../../docs/guide/hooks.md")]
+    pub struct Guide;
+}

@@ -67,9 +67,13 @@ impl Line {
                 }
             })
         });
-        // One with a condition may not have been called, so it spares nobody the call.
+        // One with a condition may not have been called, and one that fails open is no guard; such a
+        // one spares nobody the call.
         let twins = before.iter().filter(|other| {
-            other.event == spec.event && other.handler == spec.handler && other.only_if.is_none()
+            other.event == spec.event
+                && other.handler == spec.handler
+                && other.only_if.is_none()
+                && (other.fails_closed || !spec.fails_closed)
         });
         Ok(Self {
             matcher: matcher(spec)?,
@@ -91,7 +95,7 @@ impl Line {
 
     /// Returns whether it is about a tool of these names.
     pub(crate) fn is_about(&self, names: &Names) -> bool {
-        let hit = |matcher: &Matcher| matcher.matches(&names.shown) || matcher.matches(&names.own);
+        let hit = |matcher: &Matcher| names.all().any(|name| matcher.matches(name));
         hit(&self.matcher) && !self.earlier.iter().any(hit)
     }
 

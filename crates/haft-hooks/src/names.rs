@@ -3,29 +3,29 @@
 use haft::Entry;
 
 /// Our own tools, and what the protocol calls such a tool.
-const KNOWN: [(&str, &str); 9] = [
+const KNOWN: [(&str, &str); 7] = [
     ("shell", "Bash"),
     ("read_file", "Read"),
     ("write_file", "Write"),
     ("edit_file", "Edit"),
     ("search_files", "Grep"),
-    ("find_files", "Glob"),
-    ("list_files", "LS"),
-    ("fetch", "WebFetch"),
-    ("web_search", "WebSearch"),
+    ("list_files", "Glob"),
+    ("fetch_url", "WebFetch"),
 ];
 
-/// A tool's names: the one hooks are told, and its own. A matcher may use either.
+/// A tool's names: the one hooks are told, its own, and those that rules know it by. A matcher may
+/// use any of them: whatever a rule for `Bash` is about, a hook for `Bash` is about too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Names {
     pub(crate) shown: String,
     pub(crate) own: String,
+    known: Vec<&'static str>,
 }
 
 impl Names {
-    /// Returns the names of a tool.
+    /// Returns the names of a tool, whatever a view calls it.
     pub(crate) fn of(tool: &Entry) -> Self {
-        let own = tool.name().as_str();
+        let own = tool.registered().as_str();
         let server = tool.source().strip_prefix("source `").and_then(|rest| rest.strip_suffix('`'));
         match server {
             Some(server) if !own.starts_with("mcp__") => {
@@ -33,18 +33,33 @@ impl Names {
                     .strip_prefix(server)
                     .and_then(|rest| rest.strip_prefix("__"))
                     .unwrap_or(own);
-                Self { shown: format!("mcp__{server}__{there}"), own: own.to_owned() }
+                Self {
+                    shown: format!("mcp__{server}__{there}"),
+                    own: own.to_owned(),
+                    known: tool.known_as().to_vec(),
+                }
             }
-            _ => Self::plain(own),
+            _ => {
+                let mut names = Self { known: tool.known_as().to_vec(), ..Self::plain(own) };
+                if names.shown == names.own
+                    && let Some(known) = names.known.first()
+                {
+                    names.shown = (*known).to_owned();
+                }
+                names
+            }
         }
+    }
+
+    /// Returns all of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
+        [&*self.shown, &*self.own].into_iter().chain(self.known.iter().copied())
     }
 
     /// Returns the names of a tool of which only the name is known, in either spelling.
     pub(crate) fn plain(name: &str) -> Self {
         let pair = KNOWN.iter().find(|(own, known)| *own == name || *known == name);
-        match pair {
-            Some((own, known)) => Self { shown: (*known).to_owned(), own: (*own).to_owned() },
-            None => Self { shown: name.to_owned(), own: name.to_owned() },
-        }
+        let (own, shown) = pair.map_or((name, name), |(own, known)| (*own, *known));
+        Self { shown: shown.to_owned(), own: own.to_owned(), known: Vec::new() }
     }
 }

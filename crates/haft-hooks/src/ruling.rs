@@ -9,11 +9,14 @@ use serde_json::{Map, Value};
 /// What hooks say to model and people is cut to so many characters each.
 const MAX_WORDS: usize = 10_000;
 
+/// What may stand before the first word of a line.
+const NO_WORD: fn(char) -> bool = |c| c.is_whitespace() || c == '\u{feff}';
+
 /// How a hook ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// A command ended; without a code it was killed.
-    Exit { code: Option<i32>, stdout: String, stderr: String },
+    /// A command ended; without a code it was killed. What is not UTF-8 is no text.
+    Exit { code: Option<i32>, stdout: String, is_text: bool, stderr: String },
     /// An address answered.
     Status { status: u16, body: String },
     /// There is no answer, and why.
@@ -78,17 +81,22 @@ impl Ruling {
                 };
                 Self { block: Some(cut(reason)), ..Self::default() }
             }
-            Reply::Exit { code: Some(0), stdout, .. } => {
+            Reply::Exit { code: Some(0), stdout, is_text: true, .. } => {
                 let text = stdout.trim();
                 if text.starts_with('{') {
                     return Self::json(event, text).unwrap_or_else(Self::broken);
+                }
+                // Words before an answer would turn a no into mere words.
+                if text.lines().any(|line| line.trim_start_matches(NO_WORD).starts_with('{')) {
+                    return Self::broken("its JSON does not stand by itself".to_owned());
                 }
                 // Plain words are for the model only where a session starts.
                 let context = (event == "SessionStart" && !text.is_empty()).then(|| cut(text));
                 Self { context, ..Self::default() }
             }
-            Reply::Exit { code, stdout, stderr } => {
+            Reply::Exit { code, stdout, stderr, .. } => {
                 let mut why = match code {
+                    Some(0) => "its answer is not UTF-8".to_owned(),
                     Some(code) => format!("it ended with exit code {code}"),
                     None => "it was killed".to_owned(),
                 };
@@ -101,7 +109,9 @@ impl Ruling {
                     true => Self::json(event, text).unwrap_or_default(),
                     false => Self::default(),
                 };
-                Self { problem: Some(why), ..said }
+                // FAIL CLOSED: a hook that failed may object, and does not get to allow.
+                let decision = said.decision.filter(|(decision, _)| *decision > Decision::Allow);
+                Self { problem: Some(why), decision, ..said }
             }
             Reply::Status { status: 200..=299, body } => {
                 Self::json(event, body.trim()).unwrap_or_else(Self::broken)
@@ -243,7 +253,8 @@ mod tests {
     use super::*;
 
     fn exit(code: i32, stdout: &str, stderr: &str) -> Reply {
-        Reply::Exit { code: Some(code), stdout: stdout.to_owned(), stderr: stderr.to_owned() }
+        let (stdout, stderr) = (stdout.to_owned(), stderr.to_owned());
+        Reply::Exit { code: Some(code), stdout, is_text: true, stderr }
     }
 
     fn pre(stdout: &str) -> Ruling {
@@ -265,6 +276,32 @@ mod tests {
         let ruling = Ruling::read("PreToolUse", &exit(1, denies, ""));
         assert_eq!(ruling.decision, Some((Decision::Deny, "no".into())));
         assert!(ruling.problem.is_some());
+        let allows = r#"{"decision": "approve"}"#;
+        let ruling = Ruling::read("PreToolUse", &exit(1, allows, ""));
+        assert_eq!(ruling.decision, None, "one that failed does not get to allow");
+        let odd = Reply::Exit {
+            code: Some(0),
+            stdout: allows.to_owned(),
+            is_text: false,
+            stderr: String::new(),
+        };
+        let ruling = Ruling::read("PreToolUse", &odd);
+        assert_eq!(
+            (ruling.decision, ruling.problem.as_deref()),
+            (None, Some("its answer is not UTF-8"))
+        );
+    }
+
+    #[test]
+    fn words_before_an_answer_are_a_problem_and_never_silence() {
+        for said in [
+            "welcome to this machine\n{\"decision\": \"block\"}",
+            "\u{feff}{\"decision\": \"block\"}",
+            "hello\n  {\n\"decision\": \"block\"}",
+        ] {
+            assert!(pre(said).problem.is_some(), "{said}");
+        }
+        assert_eq!(pre("checked {all} of it"), Ruling::default());
     }
 
     #[test]

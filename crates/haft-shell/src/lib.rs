@@ -4,6 +4,21 @@
 //! a loop, a substitution), with its words and redirections. Pure: no I/O, nothing is expanded. What
 //! only a running shell could know is said to be unknown, and what cannot be read is refused.
 //!
+//! ```
+//! let script = haft_shell::parse("cd src && timeout 5 rm -r $OLD > log")?;
+//! let shown: Vec<String> = script.commands.iter().map(|command| command.to_string()).collect();
+//! assert_eq!(shown.len(), 2);
+//! assert!(script.commands[1].words.last().is_some_and(|word| word.has_unknown()));
+//! assert_eq!(script.commands[1].redirects[0].target.literal(), Some("log"));
+//!
+//! // What could be something else in a running shell is refused, and why is said.
+//! assert!(haft_shell::parse("echo $((ls); rm x)").is_err());
+//! # Ok::<(), haft_shell::Unparseable>(())
+//! ```
+//!
+//! Bounds come first: 10 000 characters, 50 commands, 16 levels. `docs/design/shell.md` says why the
+//! grammar is our own, and what it does not promise.
+//!
 //! INVARIANT: every program that the text could start is among the commands, or a word says that it
 //! is not known.
 
@@ -17,6 +32,7 @@ mod test;
 mod finish;
 mod unwrap;
 mod wrappers;
+mod runners;
 
 use std::fmt;
 

@@ -112,7 +112,9 @@ impl Reader<'_> {
     }
 
     fn redirect(&mut self, slot: usize, command: &mut Command) -> Result<(), Unparseable> {
-        while self.peek().is_some_and(|c| c.is_ascii_digit()) {
+        let mut number = String::new();
+        while let Some(c) = self.peek().filter(char::is_ascii_digit) {
+            number.push(c);
             self.at += 1;
         }
         let signs: String =
@@ -133,6 +135,10 @@ impl Reader<'_> {
         ];
         let found = SIGNS.iter().find(|(sign, _)| signs.starts_with(sign));
         let Some(&(sign, mut kind)) = found else { return self.unexpected() };
+        // What goes to another descriptor than the input would look like the input further on.
+        if kind == RedirectKind::Here && number.bytes().any(|b| b != b'0') {
+            return no("a here-document for a descriptor other than the input");
+        }
         self.at += sign.len();
         self.blanks()?;
         if matches!(sign, "<<" | "<<-") {

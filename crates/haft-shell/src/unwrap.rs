@@ -7,7 +7,7 @@
 //! INVARIANT: at most [`MOST_VIEWS`] views; a wrapper beyond that gives an unknown one.
 
 use crate::{
-    Command, Piece, RedirectKind, Word,
+    Command, Piece, Redirect, RedirectKind, Word,
     wrappers::{self, Inner},
 };
 
@@ -58,7 +58,10 @@ fn opaque() -> Unwrapped {
 /// Returns what a command starts.
 fn inside(view: &Unwrapped, how: Wrappers) -> Vec<Unwrapped> {
     let command = &view.command;
-    let Some(name) = command.words.first().and_then(Word::literal) else { return Vec::new() };
+    let Some(first) = command.words.first() else { return Vec::new() };
+    let Some(name) = first.literal() else {
+        return if how == Wrappers::All { unnamed(command, first) } else { Vec::new() };
+    };
     if how == Wrappers::All && name.contains('/') {
         // `/usr/bin/rm` is `rm`. Only for what restricts: `./ls` need not be `ls`.
         let Some(base) = name.rsplit('/').next().filter(|base| !base.is_empty()) else {
@@ -72,6 +75,30 @@ fn inside(view: &Unwrapped, how: Wrappers) -> Vec<Unwrapped> {
     }
     let found = wrappers::inner(name, command, how);
     found.into_iter().flat_map(|inner| started(inner, view)).collect()
+}
+
+/// Returns the program behind a name of which a part is not known: `/bin/r?` may be `rm`, and
+/// `$HOME/bin/rm` is `rm`, whatever the variable holds.
+fn unnamed(command: &Command, first: &Word) -> Vec<Unwrapped> {
+    // What begins like a plain name is taken for one.
+    let plain = matches!(first.pieces.first(), Some(Piece::Text(text)) if !text.contains('/'));
+    let base = match first.pieces.last() {
+        Some(Piece::Unknown) | None if plain => return Vec::new(),
+        Some(Piece::Text(tail)) if plain && !tail.contains('/') => return Vec::new(),
+        Some(Piece::Text(tail)) => match tail.rsplit_once('/') {
+            Some((_, base)) => Word::text(base),
+            None => Word { pieces: vec![Piece::Unknown, Piece::Text(tail.clone())] },
+        },
+        _ => Word::unknown(),
+    };
+    if base == *first || base.pieces.is_empty() {
+        return Vec::new();
+    }
+    let mut command = command.clone();
+    if let Some(first) = command.words.first_mut() {
+        *first = base;
+    }
+    vec![Unwrapped { command, at: None }]
 }
 
 /// Turns what a wrapper starts into views.
@@ -109,12 +136,20 @@ fn started(inner: Inner, outer: &Unwrapped) -> Vec<Unwrapped> {
             }
         }
         Inner::Input => {
-            // A shell that reads its commands from its input.
-            let last = outer.command.redirects.iter().rev().find(|r| {
-                matches!(r.kind, RedirectKind::Here | RedirectKind::Read | RedirectKind::ReadWrite)
-            });
-            match last {
-                Some(here) if here.kind == RedirectKind::Here => {
+            // A shell that reads its commands from its input. Here-documents of other descriptors
+            // are not read at all, so one alone is the input, unless another one takes its place.
+            let opens = |r: &&Redirect| {
+                let other = r.kind == RedirectKind::Duplicate
+                    && !matches!(r.target.literal(), Some("1" | "2" | "-"));
+                let reads = matches!(
+                    r.kind,
+                    RedirectKind::Here | RedirectKind::Read | RedirectKind::ReadWrite
+                );
+                reads || other
+            };
+            let mut inputs = outer.command.redirects.iter().filter(opens);
+            match (inputs.next(), inputs.next()) {
+                (Some(here), None) if here.kind == RedirectKind::Here => {
                     started(Inner::Text(vec![here.target.clone()]), outer)
                 }
                 _ => vec![opaque()],

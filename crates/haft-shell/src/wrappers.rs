@@ -3,7 +3,7 @@
 //! An option that is not in the table means that the rest cannot be told apart: is the next word its
 //! value, or the command? Then nothing is told.
 
-use crate::{Command, Word, Wrappers, unwrap::replaced};
+use crate::{Command, Word, Wrappers, runners, unwrap::replaced};
 
 /// What a wrapper starts.
 pub(crate) enum Inner {
@@ -288,7 +288,9 @@ fn others(name: &str) -> Option<Options> {
 
 /// Returns whether a command may start another, by its name.
 pub(crate) fn may_wrap(command: &Command, how: Wrappers) -> bool {
-    let Some(name) = command.words.first().and_then(Word::literal) else { return false };
+    let Some(first) = command.words.first() else { return false };
+    // Only what restricts looks for the program behind a name that is not known.
+    let Some(name) = first.literal() else { return how == Wrappers::All };
     if harmless(name).is_some() || name == "xargs" {
         return true;
     }
@@ -296,13 +298,11 @@ pub(crate) fn may_wrap(command: &Command, how: Wrappers) -> bool {
         return false;
     }
     match name {
-        // Most often a subcommand follows at once.
-        "git" => {
-            command.words.get(1).is_some_and(|w| w.literal().is_none_or(|t| t.starts_with('-')))
-        }
-        "sh" | "bash" | "zsh" | "dash" | "ksh" | "ash" | "mksh" | "rbash" | "eval" | "trap"
-        | "find" | "busybox" | "toybox" => true,
-        _ => name.contains('/') || others(name).is_some(),
+        // Most often a subcommand that starts nothing follows at once.
+        "git" => runners::git_may_start(&command.words),
+        "sh" | "bash" | "zsh" | "dash" | "ksh" | "ash" | "mksh" | "rbash" | "yash" | "posh"
+        | "eval" | "trap" | "find" | "busybox" | "toybox" | "source" | "." => true,
+        _ => name.contains('/') || others(name).is_some() || runners::is_one(name),
     }
 }
 
@@ -336,7 +336,10 @@ pub(crate) fn inner(name: &str, command: &Command, how: Wrappers) -> Vec<Inner> 
 
 fn any(name: &str, words: &[Word]) -> Vec<Inner> {
     match name {
-        "sh" | "bash" | "zsh" | "dash" | "ksh" | "ash" | "mksh" | "rbash" => return shell(words),
+        "sh" | "bash" | "zsh" | "dash" | "ksh" | "ash" | "mksh" | "rbash" | "yash" | "posh" => {
+            return shell(words);
+        }
+        "source" | "." => return words.get(1).map_or_else(Vec::new, file),
         "eval" => {
             let skip = words.get(1).is_some_and(|w| w.literal() == Some("--"));
             return vec![Inner::Text(from(words, if skip { 2 } else { 1 }))];
@@ -352,6 +355,7 @@ fn any(name: &str, words: &[Word]) -> Vec<Inner> {
         }
         "find" => return find(words),
         "busybox" | "toybox" if words.len() > 1 => return vec![Inner::Rest(1)],
+        name if runners::is_one(name) => return runners::inner(name, words),
         _ => {}
     }
     let Some(options) = others(name) else { return Vec::new() };
@@ -373,11 +377,7 @@ fn any(name: &str, words: &[Word]) -> Vec<Inner> {
             let split = given.options.iter().find(|(n, _)| n == "S" || n == "split-string");
             let dash = usize::from(text(rest) == Some("-"));
             match split {
-                Some((_, value)) => {
-                    let mut all = vec![Word::text(value.unwrap_or_default())];
-                    all.extend(from(words, rest));
-                    vec![Inner::Text(all)]
-                }
+                Some((_, value)) => vec![split_up(value.unwrap_or_default(), words, rest)],
                 None => vec![Inner::Rest(past_assignments(words, rest + dash))],
             }
         }
@@ -417,10 +417,15 @@ fn any(name: &str, words: &[Word]) -> Vec<Inner> {
         "git" => {
             let mut found = Vec::new();
             let set = |(n, _): &&(String, Option<&str>)| n == "c" || n == "config-env";
-            if given.options.iter().filter(set).any(|(_, v)| v.is_some_and(runs)) {
+            let elsewhere = |(n, v): &(String, Option<&str>)| n == "exec-path" && v.is_some();
+            if given.options.iter().any(elsewhere)
+                || given.options.iter().filter(set).any(|(_, v)| v.is_some_and(runs))
+            {
                 found.push(Inner::Opaque);
             }
-            if rest > 1 && is_left {
+            if rest == 1 {
+                found.extend(runners::git(words));
+            } else if is_left {
                 let mut all = vec![Word::text("git")];
                 all.extend(from(words, rest));
                 found.push(Inner::Words(all, None));
@@ -465,19 +470,31 @@ fn fed(words: &[Word], at: usize, mark: Option<&str>) -> Inner {
 
 /// Returns whether a setting of git names something that git runs.
 fn runs(setting: &str) -> bool {
-    const RUN: [&str; 12] = [
+    const RUN: [&str; 24] = [
         "alias.",
         "command",
+        "cmd",
         "pager",
         "editor",
-        "hookspath",
+        "askpass",
+        "hook",
         "fsmonitor",
         "textconv",
+        "external",
+        "filter",
+        "include",
         "program",
         "helper",
         "proxy",
         "driver",
         "tool",
+        "browser",
+        "pack",
+        "protocol.",
+        "submodule.",
+        "insteadof",
+        "template",
+        "attributesfile",
     ];
     let key = setting.split('=').next().unwrap_or_default().to_ascii_lowercase();
     RUN.iter().any(|part| key.contains(part))
@@ -517,12 +534,36 @@ fn shell(words: &[Word]) -> Vec<Inner> {
         None if command => vec![Inner::Opaque],
         None => vec![Inner::Input],
         Some(_) if input => vec![Inner::Input],
-        Some(file) => match file.literal() {
-            None => vec![Inner::Opaque],
-            Some("/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0") => vec![Inner::Input],
-            Some(_) => Vec::new(),
-        },
+        Some(name) => file(name),
     }
+}
+
+/// Returns what a shell reads from a file of this name. What stands in a file is nobody's to know
+/// here, but a name may stand for what is written in the command itself.
+fn file(name: &Word) -> Vec<Inner> {
+    match name.literal() {
+        None => vec![Inner::Opaque],
+        Some("/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0") => vec![Inner::Input],
+        Some(name) if name.starts_with("/dev/") || name.starts_with("/proc/") => {
+            vec![Inner::Opaque]
+        }
+        Some(_) => Vec::new(),
+    }
+}
+
+/// Returns what `env -S` starts: the words of a text, then the rest. It is split by rules of its own,
+/// and options at its beginning are options of `env`.
+fn split_up(text: &str, words: &[Word], rest: usize) -> Inner {
+    if text.trim_start().starts_with('-') || text.contains(['\\', '$', '#']) {
+        return Inner::Opaque;
+    }
+    let mut all = vec![Word::text(text)];
+    for word in from(words, rest) {
+        let Some(word) = word.literal() else { return Inner::Opaque };
+        // Each is one word, whatever is in it.
+        all.push(Word::text(format!("'{}'", word.replace('\'', "'\\''"))));
+    }
+    Inner::Text(all)
 }
 
 /// Returns what `find` is told to run.

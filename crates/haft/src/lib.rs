@@ -52,7 +52,12 @@
 //! | hear a provider | [`Turn::dispatch`], [`Turn::listen`], [`Dialect::parse`], [`Stream`] |
 //! | move a conversation | [`Dialect::read_history`], [`Transcript`], [`history`] |
 //! | check values of your own | [`Schema`], [`Problem`], [`Repair`] |
-//! | decide what may run | [`Policy`], [`Guard`], [`Hook`], [`Approver`] |
+//! | decide what may run | [`Policy`], [`Guard`], and ready-made ones: [`NamePolicy`], [`PathGuard`], [`ConfirmDestructive`] |
+//! | write that down as rules | [`Setup::read`], [`Rules`], [`Live`], [`Pattern`] |
+//! | ask somebody | [`Approver`], [`Question`], [`Answer`], [`Grants`] |
+//! | stand around calls | [`Hook`]; the crate `haft-hooks` has commands and HTTP |
+//! | limit what a run uses, and know what it has read | [`Budget`], [`Label`], [`Seen`] |
+//! | find out why | [`Turn::explain`], [`Explanation`] |
 //! | see what happened | [`Envelope`], [`Event`], [`Observer`], [`Journal`] |
 //! | read a failure | [`Failure`] for the model, [`Error`] for the operator |
 
@@ -117,6 +122,12 @@ mod doctests {
     pub struct Arguments;
     #[doc = include_str!("../../../docs/guide/judging.md")]
     pub struct Judging;
+    #[doc = include_str!("../../../docs/guide/rules.md")]
+    pub struct RulesPage;
+    #[doc = include_str!("../../../docs/guide/approvals.md")]
+    pub struct Approvals;
+    #[doc = include_str!("../../../docs/guide/budgets-and-labels.md")]
+    pub struct BudgetsAndLabels;
     #[doc = include_str!("../../../docs/guide/dialects.md")]
     pub struct Dialects;
     #[doc = include_str!("../../../docs/guide/history.md")]

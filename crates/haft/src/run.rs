@@ -74,6 +74,8 @@ impl RunCore {
         let _ = self.halted.set(reason.to_owned());
         let turns: Vec<_> = self.turns.lock().unwrap_or_else(PoisonError::into_inner).clone();
         turns.iter().filter_map(Weak::upgrade).for_each(|turn| turn.halt());
+        let subs: Vec<_> = self.subs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        subs.iter().filter_map(Weak::upgrade).for_each(|sub| sub.halt(reason));
     }
 
     /// Returns why nothing more may begin.
@@ -104,7 +106,8 @@ impl RunCore {
         if noted.as_ptr() == Arc::as_ptr(shelf) {
             return;
         }
-        self.seen.shown(shelf.brought().iter().map(|entry| (entry.name(), entry.raw_hash())));
+        // By the name that rules know it by, whatever the view calls it.
+        self.seen.shown(shelf.brought().iter().map(|entry| (entry.registered(), entry.raw_hash())));
         *noted = Arc::downgrade(shelf);
     }
 
@@ -118,7 +121,7 @@ impl RunCore {
         subs.iter().filter_map(Weak::upgrade).for_each(|sub| sub.cancel());
     }
 
-    /// Notes a sub-run, so that cancelling the run reaches it.
+    /// Notes a sub-run, so that cancelling or halting the run reaches it.
     fn adopt(&self, sub: &Arc<RunCore>) {
         {
             let mut subs = self.subs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -127,6 +130,9 @@ impl RunCore {
         }
         if self.cancelled.load(Ordering::SeqCst) {
             sub.cancel();
+        }
+        if let Some(reason) = self.halted() {
+            sub.halt(reason);
         }
     }
 
@@ -247,7 +253,8 @@ impl Run {
     }
 
     /// Halts the run: every call that has not begun, now or later, is refused with this reason
-    /// (`blocked_by_hook`). What runs goes on to its end; to stop that too, cancel the run.
+    /// (`blocked_by_hook`), and so is every call of the runs below it. What runs goes on to its end;
+    /// to stop that too, cancel the run.
     pub fn halt(&self, reason: &str) {
         self.0.halt(reason);
     }

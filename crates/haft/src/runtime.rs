@@ -43,8 +43,10 @@ pub(crate) struct Inner {
 
 impl Inner {
     /// Returns the names of the hooks that calls of a tool meet.
-    pub(crate) fn hook_names(&self, _tool: &Entry) -> Vec<String> {
-        self.hooks.iter().map(|hook| hook.name().to_owned()).collect()
+    pub(crate) fn hook_names(&self, tool: &Entry) -> Vec<String> {
+        // One that cannot even say whether it applies stops the call, so it is named.
+        let meets = |hook: &&Placed| hook.applies_to(tool).unwrap_or(true);
+        self.hooks.iter().filter(meets).map(|hook| hook.name().to_owned()).collect()
     }
 }
 

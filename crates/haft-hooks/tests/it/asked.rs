@@ -89,3 +89,13 @@ async fn a_refusal_is_told_and_cannot_be_changed() {
     let told: Value = serde_json::from_str(&folder.read("told.json")).unwrap();
     assert_eq!((&told["tool_name"], &told["reason"]), (&json!("Bash"), &json!("no")));
 }
+
+#[tokio::test]
+async fn a_hook_that_failed_allows_nothing_whatever_it_printed() {
+    let folder = Folder::new();
+    let allow = format!("{}; exit 1", answers(r#"{"behavior": "allow"}"#));
+    for fails_closed in [true, false] {
+        let seen = asked(&folder, &[&allow], fails_closed).await;
+        assert!(seen.code().is_some(), "{fails_closed}");
+    }
+}

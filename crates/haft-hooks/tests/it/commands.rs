@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use haft::{Call, Handler};
+use haft::{AllowEverything, Call, Catalog, DynTool, Handler, HookSpec, Runtime, Spec, View};
 use haft_hooks::Hooks;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -234,7 +234,7 @@ async fn a_deny_beats_an_allow_on_either_side_and_an_allow_stands_in_for_a_rule(
     for handlers in [[allow(), deny()], [deny(), allow()]] {
         let specs = handlers.map(|handler| closed("PreToolUse", handler));
         let seen = call(&folder, &specs, "shell", json!({"x": "a"})).await;
-        assert_eq!(seen.text(), "denied: no");
+        assert_eq!(seen.text(), DENIED);
     }
     let calls = || vec![Call::new("c1", "shell", json!({"x": "a"}))];
     let specs = [closed("PreToolUse", allow())];
@@ -305,4 +305,70 @@ fn what_cannot_be_set_up_is_refused_and_what_is_never_called_is_noted() {
     ];
     let hooks = load(&specs).unwrap();
     assert_eq!(hooks.notes().len(), 2, "{:?}", hooks.notes());
+}
+
+#[tokio::test]
+async fn a_hook_that_failed_does_not_get_to_allow() {
+    let folder = Folder::new();
+    let allow = r#"echo '{"hookSpecificOutput": {"permissionDecision": "allow"}}'; exit 1"#;
+    let specs = [open("PreToolUse", folder.script("allow", allow))];
+    let calls = || vec![Call::new("c1", "shell", json!({"x": "a"}))];
+    let seen = walk(&folder, &specs, strict(), calls()).await;
+    assert_eq!(seen.code(), Some("denied"), "the default still asks, and nobody is there");
+    assert_eq!(seen.open.len(), 1);
+    let odd = r#"printf '{"hookSpecificOutput": {"updatedInput": {"x": "\377"}, "permissionDecision": "allow"}}'"#;
+    let specs = [open("PreToolUse", folder.script("odd", odd))];
+    let seen = walk(&folder, &specs, strict(), calls()).await;
+    assert_eq!((seen.code(), seen.open.len()), (Some("denied"), 1));
+    let specs = [closed("PreToolUse", folder.script("odd", odd))];
+    assert_eq!(walk(&folder, &specs, permissive(), calls()).await.code(), Some("hook_failed"));
+}
+
+#[tokio::test]
+async fn words_before_an_answer_do_not_silence_it() {
+    let folder = Folder::new();
+    let body = r#"echo 'Welcome!'; echo '{"decision": "block", "reason": "no"}'"#;
+    let script = || folder.script("chatty", body);
+    let seen = call(&folder, &[closed("PreToolUse", script())], "shell", json!({})).await;
+    assert_eq!(seen.code(), Some("hook_failed"));
+    let seen = call(&folder, &[open("PreToolUse", script())], "shell", json!({})).await;
+    assert_eq!((seen.code(), seen.open.len()), (None, 1), "{:?}", seen.open);
+}
+
+#[tokio::test]
+async fn a_guard_is_asked_although_the_same_command_is_also_named_as_no_guard() {
+    let folder = Folder::new();
+    let script = || folder.script("broken", "exit 1");
+    let specs = [open("PreToolUse", script()), closed("PreToolUse", script())];
+    assert_eq!(call(&folder, &specs, "shell", json!({})).await.code(), Some("hook_failed"));
+}
+
+#[tokio::test]
+async fn a_hook_is_about_whatever_a_rule_of_that_name_is_about() {
+    let folder = Folder::new();
+    let about = |matcher: &str| {
+        let mut spec = closed("PreToolUse", folder.script("no", "echo no >&2; exit 2"));
+        spec.matcher = Some(matcher.to_owned());
+        spec
+    };
+    let run = async |spec: HookSpec, tool: &str, view: View| {
+        let terminal = DynTool::new(
+            Spec::new("terminal", "Runs commands."),
+            json!({"properties": {"command": {"type": "string"}}}),
+            |_, _| async { Ok("ran") },
+        );
+        let tools = vec![terminal, echo("shell"), echo("fetch_url")];
+        let catalog = Catalog::builder().add(tools).build().unwrap();
+        let builder = Runtime::builder().catalog(catalog).policy(AllowEverything);
+        let hooks = Hooks::load(&[spec], folder.place()).unwrap();
+        let runtime = hooks.add_to(builder).build().unwrap();
+        let turn = runtime.run_builder().view(view).start().turn().await.unwrap();
+        let answers = turn.run([Call::new("c1", tool, json!({}))]).await;
+        answers[0].failure().map(|failure| failure.code().as_str())
+    };
+    let blocked = Some("blocked_by_hook");
+    assert_eq!(run(about("Bash"), "terminal", View::all()).await, blocked);
+    assert_eq!(run(about("WebFetch"), "fetch_url", View::all()).await, blocked);
+    assert_eq!(run(about("Bash"), "sh", View::all().rename("shell", "sh")).await, blocked);
+    assert_eq!(run(about("Bash"), "fetch_url", View::all()).await, None);
 }

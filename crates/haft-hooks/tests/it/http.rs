@@ -95,7 +95,7 @@ async fn only_json_with_a_good_status_counts() {
     let deny = || json!({"decision": "block", "reason": "no"}).to_string();
     let denies = server("200 OK", "", deny()).await;
     let seen = call(&folder, &[hook(&denies.url, false)], "shell", json!({"x": "a"})).await;
-    assert_eq!(seen.text(), "denied: no");
+    assert_eq!(seen.text(), DENIED);
     let cases: Vec<(&str, String)> = vec![
         ("500 Oops", deny()),
         ("403 Forbidden", deny()),

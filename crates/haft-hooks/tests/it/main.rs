@@ -11,3 +11,4 @@ mod http;
 mod after;
 mod asked;
 mod trial;
+mod examples;

@@ -236,14 +236,23 @@ impl Entry {
         manifest
     }
 
-    /// Returns the name it was first registered by, whatever a view calls it.
-    pub(crate) fn registered(&self) -> &ToolName {
+    /// Returns the name it was first registered by, whatever a view calls it. Rules, limits and
+    /// hooks are about this one.
+    #[must_use]
+    pub fn registered(&self) -> &ToolName {
         &self.registered
     }
 
     /// Returns the source that brought it and its name there; nothing for our own.
     pub(crate) fn remote(&self) -> Option<(&str, &str)> {
         Some((self.brought_by.as_deref()?, &self.spec.name))
+    }
+
+    /// Returns the names that other programs know such a tool by, such as `Bash`; rules for those
+    /// are about it.
+    #[must_use]
+    pub fn known_as(&self) -> &[&'static str] {
+        &self.traits().known_as
     }
 
     /// Returns what rules need to know of its schema.

@@ -67,8 +67,10 @@ impl Placed {
 
     /// Returns whether it has to do with calls of this tool, or the words of its panic.
     pub(crate) fn applies_to(&self, tool: &Entry) -> Result<bool, String> {
+        // A view's name for it is no way round.
         if let Some(tools) = &self.tools
             && !glob(tools, tool.name().as_str())
+            && !glob(tools, tool.registered().as_str())
         {
             return Ok(false);
         }

@@ -243,7 +243,11 @@ fn allow(
     Ok(Permit::Granted(permitted))
 }
 
-fn edited(call: Admitted, arguments: Value) -> Result<Admitted, Failure> {
+fn edited(mut call: Admitted, arguments: Value) -> Result<Admitted, Failure> {
+    if call.asked().is_some() {
+        // A person has looked at it.
+        call.added_mut().asked = None;
+    }
     permit::changed(call, arguments).map_err(|failure| {
         Failure::new(
             Code::Declined,

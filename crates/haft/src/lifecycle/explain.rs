@@ -4,10 +4,12 @@
 //! Checks and guards are asked, because they only look. Hooks are named and not called: they are code
 //! of somebody else that may do things.
 
-use haft_core::{Failure, Verdict};
+use haft_core::{Decision, Failure, Verdict};
 
 use super::{
-    permit,
+    MAX_ROUNDS,
+    permit::{self, Rewrite},
+    unsettled,
     watch::{Stopped, watched},
 };
 use crate::{
@@ -18,25 +20,39 @@ use crate::{
 
 /// Explains a call that was taken in, or why it was not.
 pub(crate) async fn explain(turn: &TurnCore, admitted: Result<Admitted, Failure>) -> Explanation {
-    let call = match admitted {
+    let mut call = match admitted {
         Ok(call) => call,
-        Err(failure) => return refused("admit", &failure),
+        Err(failure) => return refused(Vec::new(), "admit", &failure),
     };
     let mut checks = vec![step("admit", "passed", admitted_words(&call))];
-    let body = call.tool().body();
-    if body.checks() {
-        match super::check::check(turn, &call).await {
-            Ok(()) => checks.push(step("check", "passed", "the tool's own check".to_owned())),
-            Err(failure) => {
-                let mut explanation = refused("check", &failure);
-                checks.append(&mut explanation.checks);
-                explanation.checks = checks;
-                return explanation;
+    let mut rounds = 0;
+    loop {
+        if call.tool().body().checks() {
+            match super::check::check(turn, &call).await {
+                Ok(()) => checks.push(step("check", "passed", "the tool's own check".to_owned())),
+                Err(failure) => return refused(checks, "check", &failure),
             }
         }
-    }
-    for name in turn.inner.hook_names(call.tool()) {
-        checks.push(step("hook", "not called", format!("`{name}` may rewrite, block or judge it")));
+        if rounds == 0 {
+            for name in turn.inner.hook_names(call.tool()) {
+                let why = format!("`{name}` may rewrite, block or judge it");
+                checks.push(step("hook", "not called", why));
+            }
+        }
+        match permit::rewritten(turn, call) {
+            Ok(Rewrite::None(same)) => {
+                call = same;
+                break;
+            }
+            Ok(Rewrite::Changed(again)) if rounds < MAX_ROUNDS => {
+                rounds += 1;
+                let why = format!("a rule changes the arguments to {}", again.arguments());
+                checks.push(step("rewrite", "changed", why));
+                call = again;
+            }
+            Ok(Rewrite::Changed(_)) => return refused(checks, "rewrite", &unsettled()),
+            Err(failure) => return refused(checks, "rewrite", &failure),
+        }
     }
     let mut explanation = match caught(|| turn.inner.policy.explain(&call)) {
         Ok(explanation) => explanation,
@@ -64,6 +80,14 @@ pub(crate) async fn explain(turn: &TurnCore, admitted: Result<Admitted, Failure>
                 explanation.verdict = explanation.verdict.strictest(silent);
             }
         }
+    }
+    if let Some(asked) = call.asked()
+        && explanation.verdict.decision == Decision::Allow
+    {
+        explanation.deciding = None;
+        explanation.flip = None;
+        explanation.verdict = asked.clone();
+        checks.push(step("rewrite", "ask", "the rule that changed it asks".to_owned()));
     }
     explanation.checks = checks;
     explanation
@@ -99,9 +123,10 @@ fn heard(
     }
 }
 
-fn refused(what: &str, failure: &Failure) -> Explanation {
+fn refused(checks: Vec<Check>, what: &str, failure: &Failure) -> Explanation {
     let verdict = Verdict::deny(failure.message().to_owned()).by(failure.code().to_string());
     let mut explanation = Explanation::of(verdict);
+    explanation.checks = checks;
     explanation.checks.push(step(what, failure.code().as_str(), failure.message().to_owned()));
     explanation.flip = failure.next().map(str::to_owned);
     explanation

@@ -269,11 +269,16 @@ async fn clear(
             Permit::Again(again) | Permit::Ask(again, _) => admitted = again,
         }
     }
-    Err(Failure::new(
+    Err(unsettled())
+}
+
+/// The failure of a call about which nobody agrees.
+fn unsettled() -> Failure {
+    Failure::new(
         Code::Denied,
         "the call was changed, or its grounds were, each time it was judged, so nothing was run",
     )
-    .with_next(permit::NEXT))
+    .with_next(permit::NEXT)
 }
 
 /// Tells and notes that a call is refused, and why.

@@ -100,23 +100,46 @@ pub(super) fn at_once(turn: &TurnCore, admitted: Admitted) -> Result<Permitted, 
 
 /// Judges the call, as the rules want it to be.
 pub(super) async fn permit(turn: &TurnCore, admitted: Admitted) -> Result<Permit, Failure> {
-    let policy = &*turn.inner.policy;
-    let rewritten = caught(|| policy.rewrites().then(|| policy.rewrite(&admitted)).flatten());
-    match rewritten {
-        Ok(Some(arguments)) if arguments != **admitted.arguments() => {
-            return changed(admitted, arguments).map(Permit::Rewritten).map_err(|failure| {
-                silent("the rules", &format!("a rewrite does not fit: {failure}"))
-            });
-        }
-        Ok(_) => {}
-        Err(panic) => return Err(silent("the policy", &format!("it panicked: {panic}"))),
-    }
+    let admitted = match rewritten(turn, admitted)? {
+        Rewrite::None(same) => same,
+        Rewrite::Changed(again) => return Ok(Permit::Rewritten(again)),
+    };
     let judged = judge(turn, &admitted).await?;
     match &judged.verdict.decision {
         Decision::Allow => Ok(Permit::Granted(Permitted { admitted, verdict: judged.verdict })),
         Decision::Deny => Ok(Permit::Refused(admitted, judged)),
         Decision::NeedInput(_) => Ok(Permit::Ask(admitted, judged)),
         Decision::Ask => allowed_before(turn, admitted, judged),
+    }
+}
+
+/// What the rules make of a call before it is judged.
+pub(super) enum Rewrite {
+    None(Admitted),
+    Changed(Admitted),
+}
+
+/// Gives a call the arguments that the rules want it to have.
+pub(super) fn rewritten(turn: &TurnCore, call: Admitted) -> Result<Rewrite, Failure> {
+    let policy = &*turn.inner.policy;
+    let rewritten = caught(|| {
+        let arguments = policy.rewrites().then(|| policy.rewrite(&call)).flatten()?;
+        (arguments != **call.arguments()).then(|| (arguments, policy.judge(&call)))
+    });
+    match rewritten {
+        Ok(Some((arguments, verdict))) => {
+            let again = changed(call, arguments).map_err(|failure| {
+                silent("the rules", &format!("a rewrite does not fit: {failure}"))
+            });
+            let mut again = again?;
+            // A rule that asks and changes what it asks about still asks.
+            if verdict.decision == Decision::Ask {
+                again.added_mut().asked = Some(verdict);
+            }
+            Ok(Rewrite::Changed(again))
+        }
+        Ok(None) => Ok(Rewrite::None(call)),
+        Err(panic) => Err(silent("the policy", &format!("it panicked: {panic}"))),
     }
 }
 
@@ -149,6 +172,11 @@ async fn judge(turn: &TurnCore, call: &Admitted) -> Result<Judged, Failure> {
     }
     for said in call.opinions() {
         judged.take(said.clone());
+    }
+    if let Some(asked) = call.asked()
+        && judged.verdict.decision == Decision::Allow
+    {
+        judged.take(asked.clone());
     }
     if let Decision::NeedInput(argument) = &judged.verdict.decision
         && call.supplied().contains(argument)

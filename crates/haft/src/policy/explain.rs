@@ -26,7 +26,7 @@ pub struct Explanation {
     pub flip: Option<String>,
     /// What the call would touch, in a few words each: `write ./a`, `network api.x.org`, `destructive`.
     pub risk: Vec<String>,
-    /// What the run has read that a judge held against the call.
+    /// The results that made the run untrusted, whether or not that decided.
     pub tainted_by: Vec<String>,
 }
 

@@ -115,7 +115,9 @@ impl<G: Guard> Guard for Only<G> {
     }
 
     fn judge<'a>(&'a self, call: &'a Admitted) -> Judged<'a> {
-        match self.names.matches(call.tool().name().as_str()) {
+        // A view's name for it is no way round.
+        let tool = call.tool();
+        match [tool.name(), tool.registered()].iter().any(|n| self.names.matches(n.as_str())) {
             true => self.guard.judge(call),
             false => at_once(None),
         }
@@ -158,8 +160,9 @@ impl Guard for NamePolicy {
     }
 
     fn judge<'a>(&'a self, call: &'a Admitted) -> Judged<'a> {
-        let name = call.tool().name().as_str();
-        let denied = self.deny.iter().find(|glob| glob.matches(name));
+        // A view's name for it neither hides what is denied nor stands for what is allowed.
+        let (name, shown) = (call.tool().registered().as_str(), call.tool().name().as_str());
+        let denied = self.deny.iter().find(|glob| glob.matches(name) || glob.matches(shown));
         let source = match denied {
             Some(glob) => format!("guard `name policy`: denied by `{}`", glob.as_str()),
             None if self.allow.is_empty() || self.allow.iter().any(|g| g.matches(name)) => {

@@ -27,7 +27,7 @@ mod visible;
 mod glob;
 mod guards;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use haft_core::{BoxFuture, Failure, Scope, Verdict};
 use serde::Serialize;
@@ -122,6 +122,49 @@ pub trait Policy: Send + Sync + 'static {
     /// Fails when the file cannot be written or would no longer be a good one.
     fn keep(&self, _offer: &Offer) -> Result<(), Error> {
         Err(Error::new(ErrorKind::Unsupported, "this policy keeps no rules"))
+    }
+}
+
+/// A policy that the host keeps a hand on, as with rules that are loaded again ([`Live`]).
+impl<P: Policy + ?Sized> Policy for Arc<P> {
+    fn judge(&self, call: &Admitted) -> Verdict {
+        (**self).judge(call)
+    }
+
+    fn hides(&self, tool: &Entry, scope: &Scope) -> Option<String> {
+        (**self).hides(tool, scope)
+    }
+
+    fn hides_tools(&self) -> bool {
+        (**self).hides_tools()
+    }
+
+    fn rewrite(&self, call: &Admitted) -> Option<Value> {
+        (**self).rewrite(call)
+    }
+
+    fn rewrites(&self) -> bool {
+        (**self).rewrites()
+    }
+
+    fn revision(&self) -> u64 {
+        (**self).revision()
+    }
+
+    fn world(&self, call: &Admitted) -> String {
+        (**self).world(call)
+    }
+
+    fn explain(&self, call: &Admitted) -> Explanation {
+        (**self).explain(call)
+    }
+
+    fn offer(&self, call: &Admitted) -> Option<Offer> {
+        (**self).offer(call)
+    }
+
+    fn keep(&self, offer: &Offer) -> Result<(), Error> {
+        (**self).keep(offer)
     }
 }
 

@@ -14,6 +14,9 @@ use smallvec::SmallVec;
 pub(super) struct Sought {
     text: String,
     kind: Kind,
+    /// How it is written inside JSON, where that differs: a result is often a text of JSON, and an
+    /// argument is what it stands for.
+    escaped: SmallVec<[String; 2]>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +66,19 @@ impl Sought {
                 }
             }
         }
+        if kind == Kind::Url {
+            // What an address carries along may reach somewhere as well.
+            let carried = unescaped(value.split_once("://").map_or(value, |(_, rest)| rest));
+            for word in carried.split(['?', '&', '=', '#', ';', ',', ' ']).skip(1) {
+                if all.len() > INSIDE {
+                    break;
+                }
+                let kind = kind_of(word);
+                if matches!(kind, Kind::Mail | Kind::Url) {
+                    Self::add(&mut all, word, kind);
+                }
+            }
+        }
         all
     }
 
@@ -72,15 +88,20 @@ impl Sought {
             Kind::Mail | Kind::Host | Kind::Url => text.to_ascii_lowercase(),
         };
         let host = (kind == Kind::Url).then(|| host_of(&text).to_owned());
-        all.push(Self { text, kind });
+        let escaped = if kind == Kind::Plain { in_json(&text) } else { SmallVec::new() };
+        all.push(Self { text, kind, escaped });
         if let Some(host) = host.filter(|host| host.len() >= CHARS) {
-            all.push(Self { text: host, kind: Kind::Host });
+            all.push(Self { text: host, kind: Kind::Host, escaped: SmallVec::new() });
         }
     }
 
     /// Returns whether untrusted text holds it.
     pub(super) fn occurs_in(&self, text: &str) -> bool {
+        let found = |form: &String| memchr::memmem::find(text.as_bytes(), form.as_bytes());
         self.is_in(text, false)
+            || (!self.escaped.is_empty()
+                && memchr::memchr(b'\\', text.as_bytes()).is_some()
+                && self.escaped.iter().any(|form| found(form).is_some()))
     }
 
     /// Returns whether the user said it.
@@ -128,6 +149,56 @@ impl Sought {
             Kind::Host => !is(last, b"-_") && !goes_on,
         }
     }
+}
+
+/// The ways to write a text inside JSON that differ from the text: with what must be escaped, with
+/// slashes escaped, with nothing but ASCII.
+fn in_json(text: &str) -> SmallVec<[String; 2]> {
+    let mut forms: SmallVec<[String; 2]> = SmallVec::new();
+    let mut add = |form: String| {
+        if form != text && !forms.contains(&form) {
+            forms.push(form);
+        }
+    };
+    let quoted = serde_json::Value::from(text).to_string();
+    let plain = &quoted[1..quoted.len() - 1];
+    add(plain.to_owned());
+    add(plain.replace('/', "\\/"));
+    if !plain.is_ascii() {
+        let mut ascii = String::with_capacity(plain.len() * 2);
+        for c in plain.chars() {
+            match c.is_ascii() {
+                true => ascii.push(c),
+                false => {
+                    for unit in c.encode_utf16(&mut [0; 2]) {
+                        ascii.push_str(&format!("\\u{unit:04x}"));
+                    }
+                }
+            }
+        }
+        add(ascii);
+    }
+    forms
+}
+
+/// Takes the percent signs out of an address.
+fn unescaped(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let digit = |at: usize| tail.get(at).and_then(|c| char::from(*c).to_digit(16));
+        match (first, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => {
+                out.push(u8::try_from(high * 16 + low).unwrap_or(b'%'));
+                rest = &tail[2..];
+            }
+            _ => {
+                out.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
 }
 
 fn kind_of(value: &str) -> Kind {

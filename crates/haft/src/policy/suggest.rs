@@ -117,7 +117,8 @@ fn commands(argument: &str, calls: &[&Value]) -> Vec<Suggestion> {
     }
     let mut found: Vec<Suggestion> = counted
         .iter()
-        .filter(|(_, count)| **count >= HABIT)
+        // A `*` in a command would be one in the rule, and cover more than was approved.
+        .filter(|(text, count)| **count >= HABIT && !text.contains(['*', '\\']))
         .map(|(text, count)| Suggestion {
             rule: format!("Bash({text})"),
             covers: *count,
@@ -131,6 +132,9 @@ fn commands(argument: &str, calls: &[&Value]) -> Vec<Suggestion> {
         let (a, b) = (pair[0].0, pair[1].0);
         let same = a.split(' ').zip(b.split(' ')).take_while(|(a, b)| a == b).count();
         let prefix: Vec<&str> = a.split(' ').take(same).collect();
+        if prefix.iter().any(|word| word.contains(['*', '\\'])) {
+            continue;
+        }
         let bare = prefix.len() < 2 && prefix.first().is_none_or(|word| OPEN_ENDED.contains(word));
         if !bare && !OPEN_ENDED.contains(&prefix[0]) {
             shared.insert(prefix.join(" "), 0);

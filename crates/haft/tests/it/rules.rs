@@ -194,6 +194,31 @@ async fn every_path_of_a_call_counts() {
 }
 
 #[tokio::test]
+async fn a_deny_of_a_path_holds_for_the_commands_that_read_and_write_files() {
+    let list = || vec![allow("Bash"), deny("Read(./.env)"), deny("Edit(./lock/**)")];
+    for command in [
+        "cat .env",
+        "cat ./src/../.env",
+        "head -n 1 .env",
+        "sudo cat .env",
+        "grep KEY -- .env",
+        "cp .env /tmp/x",
+        "sort --files0-from=.env",
+        "tee lock/a",
+        "rm -rf lock/a",
+        "cd sub && cat x",
+        "cat $FILE",
+    ] {
+        assert_eq!(shell(list(), command).await, Decision::Deny, "{command}");
+    }
+    for command in ["cat README.md", "cat lock/a", "echo .env", "ls src/*.rs", "cat src/*.rs"] {
+        assert_eq!(shell(list(), command).await, Decision::Allow, "{command}");
+    }
+    // An allow of a path says nothing about commands.
+    assert_eq!(shell(vec![allow("Read(./**)")], "cat README.md").await, Decision::Ask);
+}
+
+#[tokio::test]
 async fn a_deny_of_a_whole_tool_hides_it_and_refuses_it_all_the_same() {
     for text in ["mail_send", "mail_*", "mail_send(*)"] {
         let runtime = runtime(rules(vec![allow("mail_send"), deny(text)]));
@@ -275,6 +300,8 @@ async fn modes_say_what_holds_where_no_rule_speaks() {
         said(Mode::BypassPermissions, vec![], "mail_send", json!({})).await,
         Decision::Allow
     );
+    let steers = write(".git/hooks/pre-commit");
+    assert_eq!(said(Mode::BypassPermissions, vec![], "write_file", steers).await, Decision::Ask);
     let list = || vec![ask("mail_send")];
     assert_eq!(said(Mode::BypassPermissions, list(), "mail_send", json!({})).await, Decision::Ask);
     let list = || vec![deny("mail_send arg.to=*")];

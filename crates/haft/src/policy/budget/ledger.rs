@@ -96,13 +96,14 @@ impl Ledger {
     }
 
     /// Takes the share of one call: one call, its price, and up to so many bytes, of which `among`
-    /// calls that start together get equal parts. No bytes wanted means none are counted.
+    /// calls that start together get equal parts. No bytes wanted means none are counted. A tool is
+    /// counted by its own name, and called by the one it is shown under.
     ///
     /// # Errors
     /// Fails when something that the call needs is used up.
     pub(crate) fn hold(
         self: &Arc<Self>,
-        tool: &ToolName,
+        (tool, shown): (&ToolName, &ToolName),
         bytes: Option<usize>,
         among: usize,
         events: &Events,
@@ -111,7 +112,7 @@ impl Ledger {
         let mut chain = self.lock_all();
         self.has_time()?;
         for (ledger, used) in &chain {
-            ledger.may_call(used, tool, micros)?;
+            ledger.may_call(used, (tool, shown), micros)?;
         }
         let mut share = 0;
         let mut counts_bytes = false;
@@ -241,7 +242,12 @@ impl Ledger {
     }
 
     /// Refuses a call for which there is no more here.
-    fn may_call(&self, used: &Used, tool: &ToolName, price: u64) -> Result<(), Failure> {
+    fn may_call(
+        &self,
+        used: &Used,
+        (tool, shown): (&ToolName, &ToolName),
+        price: u64,
+    ) -> Result<(), Failure> {
         let budget = &self.budget;
         let calls = budget.calls.map(|limit| (limit.saturating_sub(used.calls), limit));
         let own =
@@ -252,11 +258,11 @@ impl Ledger {
             }
             (Some((left, limit)), Some((0, _))) => {
                 return Err(exhausted(format!(
-                    "{left} of {limit} calls are left for this run, none for `{tool}`"
+                    "{left} of {limit} calls are left for this run, none for `{shown}`"
                 )));
             }
             (None, Some((0, limit))) => {
-                return Err(exhausted(format!("none of {limit} calls is left for `{tool}`")));
+                return Err(exhausted(format!("none of {limit} calls is left for `{shown}`")));
             }
             _ => {}
         }
@@ -272,7 +278,7 @@ impl Ledger {
             }
             if price > left {
                 return Err(exhausted(format!(
-                    "`{tool}` costs {price} micros a call, {left} of {limit} are left for this run"
+                    "`{shown}` costs {price} micros a call, {left} of {limit} are left for this run"
                 )));
             }
         }
@@ -493,7 +499,7 @@ mod tests {
         };
         let ledger = open(both, None);
         let mail = ToolName::from("mail_send");
-        let failure = ledger.hold(&mail, None, 1, &silent()).unwrap_err();
+        let failure = ledger.hold((&mail, &mail), None, 1, &silent()).unwrap_err();
         assert_eq!(failure.message(), "10 of 10 calls are left for this run, none for `mail_send`");
         let failure = open(Budget { tokens: Some(5), ..Budget::default() }, None)
             .charge(6, 0, &silent())
@@ -507,8 +513,8 @@ mod tests {
         let under = open(budget(5), Some(Arc::clone(&over)));
         let tool = ToolName::from("t");
         let held: Vec<Held> =
-            (0..2).map(|_| under.hold(&tool, None, 1, &silent()).unwrap()).collect();
-        assert!(under.hold(&tool, None, 1, &silent()).is_err());
+            (0..2).map(|_| under.hold((&tool, &tool), None, 1, &silent()).unwrap()).collect();
+        assert!(under.hold((&tool, &tool), None, 1, &silent()).is_err());
         assert_eq!(under.left(None).calls, Some(0), "what is left above is what is left");
         assert_eq!(under.used.lock().unwrap().calls, 2, "a refusal takes nothing");
         held.into_iter().for_each(|held| held.settle(false, 0, &silent()));
@@ -520,7 +526,7 @@ mod tests {
         let ledger = open(Budget { micros: Some(10), ..Budget::default() }, None);
         ledger.spend(0, 25, &silent());
         assert_eq!(ledger.left(None).micros, Some(0));
-        assert!(ledger.hold(&ToolName::from("free"), None, 1, &silent()).is_err());
+        assert!(ledger.hold((&"free".into(), &"free".into()), None, 1, &silent()).is_err());
     }
 
     #[test]
@@ -535,8 +541,8 @@ mod tests {
         );
         let under = open(budget(5), Some(Arc::clone(&over)));
         let pay = ToolName::from("pay");
-        under.hold(&pay, None, 1, &silent()).unwrap().settle(true, 0, &silent());
-        let failure = under.hold(&pay, None, 1, &silent()).unwrap_err();
+        under.hold((&pay, &pay), None, 1, &silent()).unwrap().settle(true, 0, &silent());
+        let failure = under.hold((&pay, &pay), None, 1, &silent()).unwrap_err();
         assert_eq!(failure.message(), "`pay` costs 6 micros a call, 4 of 10 are left for this run");
     }
 
@@ -544,14 +550,14 @@ mod tests {
     fn calls_that_start_together_share_the_bytes_and_may_use_what_the_others_left() {
         let ledger = open(Budget { bytes: Some(100), ..Budget::default() }, None);
         let tool = ToolName::from("t");
-        let mut one = ledger.hold(&tool, Some(1_000), 2, &silent()).unwrap();
-        let mut two = ledger.hold(&tool, Some(1_000), 1, &silent()).unwrap();
+        let mut one = ledger.hold((&tool, &tool), Some(1_000), 2, &silent()).unwrap();
+        let mut two = ledger.hold((&tool, &tool), Some(1_000), 1, &silent()).unwrap();
         assert_eq!((one.room(10), two.room(1_000)), (Some(50), Some(50)));
         one.settle(true, 10, &silent());
         assert_eq!(two.room(1_000), Some(90));
         two.settle(true, 90, &silent());
         assert_eq!(ledger.left(None).bytes, Some(0));
-        assert!(ledger.hold(&tool, Some(1), 1, &silent()).is_err());
+        assert!(ledger.hold((&tool, &tool), Some(1), 1, &silent()).is_err());
     }
 
     proptest! {
@@ -573,7 +579,7 @@ mod tests {
             let (mut ran_in_all, mut shown_in_all) = (0, 0);
             let mut held = Vec::new();
             for (ran, bytes, among, then) in steps {
-                if let Ok(mut share) = ledger.hold(&tool, Some(bytes), among, &silent) {
+                if let Ok(mut share) = ledger.hold((&tool, &tool), Some(bytes), among, &silent) {
                     let room = share.room(bytes).unwrap();
                     let shown = if ran { bytes.min(room) } else { 0 };
                     match then {

@@ -82,6 +82,8 @@ impl Budget {
             || self.tokens.is_some()
             || self.micros.is_some()
             || self.cycles.is_some()
+            // A run below, or above, may count the money.
+            || !self.price_of.is_empty()
     }
 }
 

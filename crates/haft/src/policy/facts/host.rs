@@ -58,7 +58,7 @@ fn authority(address: &str) -> Result<&str, String> {
 fn typed(host: &str) -> Result<String, String> {
     if let Some(inner) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         let address: Ipv6Addr = inner.parse().map_err(|_| format!("`{host}` is no address"))?;
-        return Ok(address.to_string());
+        return Ok(plain(address));
     }
     let name = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
     if name.is_empty() {
@@ -83,6 +83,14 @@ fn typed(host: &str) -> Result<String, String> {
     Ok(name)
 }
 
+/// Writes an address in its one spelling: one that stands for an IPv4 address is that address.
+pub(crate) fn plain(address: Ipv6Addr) -> String {
+    match address.to_ipv4_mapped() {
+        Some(short) => short.to_string(),
+        None => address.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,6 +110,8 @@ mod tests {
             ("http://127.0.0.1:1/", "127.0.0.1"),
             ("http://[0:0::1]:80/", "::1"),
             ("[::1]:80", "::1"),
+            ("http://[::ffff:127.0.0.1]/", "127.0.0.1"),
+            ("http://[::ffff:7f00:1]/", "127.0.0.1"),
             ("https://x.org/a b\\c%00", "x.org"),
         ] {
             assert_eq!(host(address), Ok(is.to_owned()), "{address}");

@@ -7,7 +7,8 @@
 //!
 //! INVARIANT: there is at least one part, and what a call may do beyond its named parts is a part.
 
-mod host;
+pub(crate) mod host;
+mod mention;
 mod sample;
 mod traits;
 
@@ -22,7 +23,7 @@ use haft_shell::{Command, RedirectKind, Word};
 use serde_json::Value;
 use smallvec::SmallVec;
 
-use self::traits::Mark;
+use self::{mention::Mention, traits::Mark};
 pub(crate) use self::{sample::Sample, traits::Traits};
 use super::{
     rule::Subject,
@@ -34,6 +35,9 @@ use crate::{
     catalog::{Entry, glob},
     turn::Admitted,
 };
+
+/// More files than this in one command are too many to judge.
+const MOST_MENTIONS: usize = 256;
 
 /// What is known about a call.
 #[derive(Debug)]
@@ -62,6 +66,9 @@ pub(crate) struct Facts<'a> {
     pub(crate) parts: SmallVec<[Part; 2]>,
     /// There are more parts than can be judged: whoever asks takes the strict side.
     pub(crate) overflow: bool,
+    /// Files that its commands name, each with the number of the command's part. Only what restricts
+    /// looks at them.
+    pub(crate) mentions: Vec<(usize, Part)>,
     /// What the rules stand on.
     pub(crate) ground: &'a Ground,
     /// Where relative paths start, found out when it is first needed.
@@ -136,6 +143,11 @@ impl Parts {
         Self(self.0 | 1 << (part % Self::MOST))
     }
 
+    /// Returns whether a part is among them.
+    pub(crate) fn has(self, part: usize) -> bool {
+        self.0 & 1 << (part % Self::MOST) != 0
+    }
+
     /// Returns the parts of either.
     pub(crate) fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -181,6 +193,7 @@ impl<'a> Facts<'a> {
             seen: call.seen(),
             parts: SmallVec::new(),
             overflow: false,
+            mentions: Vec::new(),
             ground,
             base: OnceCell::new(),
             root: OnceCell::new(),
@@ -207,6 +220,11 @@ impl<'a> Facts<'a> {
     /// Returns the set of all its parts.
     pub(crate) fn all(&self) -> Parts {
         Parts::first(self.parts.len())
+    }
+
+    /// Returns whether it names files.
+    pub(crate) fn has_paths(&self) -> bool {
+        !self.mentions.is_empty() || self.parts.iter().any(|p| matches!(p, Part::Path { .. }))
     }
 
     /// Returns where its relative paths start.
@@ -373,11 +391,13 @@ impl<'a> Facts<'a> {
     /// Adds what a tool of this name must touch, where nothing was said about it.
     fn add_silent(&mut self, silent: &[About]) {
         for about in silent {
-            let said = self.parts.iter().any(|part| match (part, about) {
-                (Part::Command(_) | Part::Unreadable(_), About::Command) => true,
-                (Part::Path { .. }, About::ReadPath | About::WritePath) => true,
-                (Part::Host(_), About::Url) => true,
-                _ => false,
+            let said = self.parts.iter().any(|part| {
+                matches!(
+                    (part, about),
+                    (Part::Command(_) | Part::Unreadable(_), About::Command)
+                        | (Part::Path { .. }, About::ReadPath | About::WritePath)
+                        | (Part::Host(_), About::Url)
+                )
             });
             if !said {
                 self.add_unknown(*about, "the tool does not say which of its arguments that is");
@@ -434,8 +454,44 @@ impl<'a> Facts<'a> {
             self.add_redirects(&command, moves);
             // What only carries the redirections of a group starts nothing.
             if !command.is_bare() {
+                let named = mention::mentions(&command);
                 self.add(Part::Command(command));
+                self.add_mentions(named, moves);
             }
+        }
+    }
+
+    /// Adds the files that the last command names.
+    fn add_mentions(&mut self, named: Vec<Mention>, moves: bool) {
+        let Some(at) = self.parts.len().checked_sub(1) else { return };
+        for mention in named {
+            if self.mentions.len() >= MOST_MENTIONS {
+                self.overflow = true;
+                return;
+            }
+            let unknown = |operation, why: &str| Part::Path {
+                operation,
+                spelled: PathBuf::new(),
+                resolved: Err(why.to_owned()),
+            };
+            let part = match mention {
+                Mention::Unknown(operation) => {
+                    unknown(operation, "only a running shell knows which file that is")
+                }
+                Mention::Path(operation, path) if moves && !path.starts_with(['/', '~']) => {
+                    unknown(operation, "the command goes to another folder first")
+                }
+                Mention::Path(operation, path) => {
+                    let home = self.ground.home.as_ref();
+                    let below = path.strip_prefix("~/").zip(home).map(|(rest, h)| h.join(rest));
+                    let path = below.unwrap_or_else(|| PathBuf::from(path));
+                    let Ok(base) = self.base() else { continue };
+                    let whole = base.join(path);
+                    let resolved = self.ground.world.resolve(&whole);
+                    Part::Path { operation, spelled: tidy(&whole), resolved }
+                }
+            };
+            self.mentions.push((at, part));
         }
     }
 
@@ -480,16 +536,20 @@ impl<'a> Facts<'a> {
 
     /// Adds what the call may do beyond its named parts.
     fn add_rest(&mut self, unsaid: bool) {
+        // Whoever allows the command of a shell allows what the command reaches. A tool that merely
+        // has an argument called `command` may do more than run it.
+        let called = matches!(self.names.own, "shell" | "Bash");
+        let shell = called && self.names.known_as.contains(&"Bash");
+        let command = |part: &Part| matches!(part, Part::Command(_) | Part::Unreadable(_));
+        let is_command = shell && self.parts.iter().any(command);
         if self.declared {
-            // Whoever allows the command of a shell allows what the command reaches.
-            let shell = self.names.known_as.contains(&"Bash");
             for capability in self.capabilities.iter() {
                 if !self.parts.iter().any(|part| accounts(part, capability, shell)) {
                     self.add(Part::Reach(capability));
                 }
             }
         }
-        if unsaid || !self.declared || self.parts.is_empty() {
+        if (!is_command && (unsaid || !self.declared)) || self.parts.is_empty() {
             // FAIL CLOSED: there is always room for the part that only the whole call covers.
             if self.parts.len() == Parts::MOST {
                 self.parts.pop();
@@ -542,7 +602,7 @@ fn moves(command: &Command) -> bool {
             .any(|w| movers.contains(&w))
 }
 
-/// Returns the values that a dotted name means: a key of this very name, else step by step, through
+/// Returns the values that a dotted name means: a key of this very name, and step by step, through
 /// lists into each of their items.
 pub(crate) fn find<'v>(value: &'v Value, name: &str) -> SmallVec<[&'v Value; 2]> {
     let mut found = SmallVec::new();
@@ -550,10 +610,8 @@ pub(crate) fn find<'v>(value: &'v Value, name: &str) -> SmallVec<[&'v Value; 2]>
     while let Some((value, name)) = open.pop() {
         match value {
             Value::Object(map) => {
-                if let Some(value) = map.get(name) {
-                    found.push(value);
-                    continue;
-                }
+                // Both ways: a key with a dot in it must not hide what is nested.
+                found.extend(map.get(name));
                 for (at, _) in name.match_indices('.') {
                     if let Some(below) = map.get(&name[..at]) {
                         open.push((below, &name[at + 1..]));

@@ -47,9 +47,11 @@ const OTHERS: [(&str, &str, Capability); 5] = [
     ("WebFetch", "fetch_url", Capability::Network),
 ];
 
-const WORDS: [&str; 7] = ["tool", "args", "label", "capabilities", "effects", "agent", "user"];
-
 impl Sample {
+    /// What an example that is a table may say.
+    pub(crate) const WORDS: &[&str] =
+        &["tool", "args", "label", "capabilities", "effects", "agent", "user"];
+
     /// Reads an example as its author wrote it: `Tool(…)`, a table with `tool` and `args`, or, for a
     /// rule about commands, paths or hosts, just the command, the path or the address.
     pub(crate) fn read(example: &Value, rule: &Rule) -> Result<Self, String> {
@@ -114,8 +116,9 @@ impl Sample {
     }
 
     fn of_table(table: &Map<String, Value>) -> Result<Self, String> {
-        if let Some(odd) = table.keys().find(|key| !WORDS.contains(&key.as_str())) {
-            let meant = nearest(odd, WORDS).map(|w| format!("; did you mean `{w}`?"));
+        if let Some(odd) = table.keys().find(|key| !Self::WORDS.contains(&key.as_str())) {
+            let meant =
+                nearest(odd, Self::WORDS.iter().copied()).map(|w| format!("; did you mean `{w}`?"));
             return Err(format!("an example has no `{odd}`{}", meant.unwrap_or_default()));
         }
         let text = |key: &str| match table.get(key) {
@@ -179,6 +182,7 @@ impl Sample {
             seen: &self.seen,
             parts: SmallVec::new(),
             overflow: false,
+            mentions: Vec::new(),
             ground,
             base: OnceCell::new(),
             root: OnceCell::new(),

@@ -146,7 +146,9 @@ fn a_tool_called_as_everybody_calls_it_says_what_it_touches_or_leaves_doubt() {
         ["host x.org", "call"]
     );
     assert_eq!(of(named("read_file"), text("x"), json!({"x": "a"})), ["read ?", "call"]);
-    assert_eq!(of(named("shell"), text("x"), json!({"x": "rm"})), ["unreadable", "call"]);
+    assert_eq!(of(named("shell"), text("x"), json!({"x": "rm"})), ["unreadable"]);
+    let shell = of(named("shell"), text("command"), json!({"command": "ls"}));
+    assert_eq!(shell, ["run ls"], "a shell does what its command does");
     assert_eq!(of(named("deploy"), text("command"), json!({"command": "ls"})), ["run ls", "call"]);
     let list = json!({"properties": {"command": {"type": "array"}}});
     let words = json!({"command": [["ls"]]});

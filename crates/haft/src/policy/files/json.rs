@@ -84,6 +84,7 @@ impl Parser<'_> {
 
     fn table(&mut self, depth: usize) -> Result<Kind, Broken> {
         self.at += 1;
+        let mut keys = ahash::AHashSet::new();
         let mut entries: Vec<Entry> = Vec::new();
         loop {
             self.skip()?;
@@ -97,6 +98,10 @@ impl Parser<'_> {
             }
             let at = self.at;
             let key = self.string()?;
+            // One reader takes the first and another the last: nobody could say which rules hold.
+            if !keys.insert(key.clone()) {
+                return Err(Broken { at, message: format!("the key `{key}` stands here twice") });
+            }
             self.skip()?;
             if self.peek() != Some(b':') {
                 return Err(self.broken("expected `:` after a key"));

@@ -19,6 +19,7 @@ use super::{
 };
 use crate::policy::{
     budget::Budget,
+    facts::Sample,
     pattern::Anchor,
     rule::{Example, Rule, Subject},
     rules::{About, Mode},
@@ -419,7 +420,7 @@ impl Toml<'_, '_> {
                 match &node.kind {
                     Kind::Text(_) => {}
                     Kind::Table(_) => {
-                        let Some(call) = reader.table(node, "an example", &["tool", "args"]) else {
+                        let Some(call) = reader.table(node, "an example", Sample::WORDS) else {
                             continue;
                         };
                         match call.get("tool") {

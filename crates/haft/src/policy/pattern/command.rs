@@ -248,6 +248,11 @@ impl CommandPattern {
                 false => doubtful(matched, "it sets variables that the rule does not spell out"),
             };
         }
+        // `'git status' x` starts something that is called so, and no `git`.
+        let name = command.words.first().and_then(Word::literal);
+        if name.is_some_and(|name| name.contains(' ')) {
+            return Match::No;
+        }
         let answer = match command.may_wrap(Wrappers::Harmless) {
             true => self.allows_wrapped(command),
             false => self.cautious(command, self.compare(command, false)),
@@ -384,7 +389,8 @@ fn start(command: &Command) -> Start<'_> {
 /// Returns the text of a pattern without its quotes: commands are compared without theirs.
 fn unquoted(text: &str) -> String {
     if !text.contains(['\'', '"', '\\']) {
-        return text.to_owned();
+        // Words are compared with one blank between them, however many are written.
+        return text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
     }
     let text = &*text.replace("\\*", &LITERAL_STAR.to_string());
     let Ok(script) = haft_shell::parse(&text.replace('*', &STAR.to_string())) else {

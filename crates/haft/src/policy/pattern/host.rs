@@ -4,6 +4,7 @@
 use std::net::Ipv6Addr;
 
 use super::glob::{Glob, Style};
+use crate::policy::facts::host::plain;
 
 /// A pattern over hosts.
 #[derive(Debug, Clone)]
@@ -29,7 +30,7 @@ impl HostPattern {
         let lower = text.to_ascii_lowercase();
         let bare = lower.trim_start_matches('[').trim_end_matches(']');
         if let Ok(number) = bare.parse::<Ipv6Addr>() {
-            let number = number.to_string();
+            let number = plain(number);
             return Ok(Self {
                 text: text.to_owned(),
                 shape: Shape::Number(number.clone()),
@@ -159,6 +160,7 @@ mod tests {
             ("a.*.org", "a.b.c.org", false),
             ("*", "anything", true),
             ("[::1]", "::1", true),
+            ("[::ffff:127.0.0.1]", "127.0.0.1", true),
             ("*.1", "::1", false),
             ("127.0.0.1", "127.0.0.1", true),
         ] {

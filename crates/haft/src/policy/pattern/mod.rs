@@ -321,6 +321,19 @@ impl Pattern {
                 }
             }
         }
+        if paths && side == Side::Restrict {
+            for (at, part) in &facts.mentions {
+                let found = &mut found[1];
+                match self.part(part, facts, side) {
+                    Match::No => {}
+                    Match::Yes => found.yes = found.yes.with(*at),
+                    Match::Unknown(reason) => {
+                        found.unknown = found.unknown.with(*at);
+                        why.get_or_insert(reason);
+                    }
+                }
+            }
+        }
         let mut hits = Hits::default();
         let mut doubt = false;
         for (found, asked) in found.iter().zip([commands, paths, hosts]) {
@@ -462,15 +475,6 @@ impl Pattern {
         });
         matches!(self.key(), Key::Below(_) | Key::FileName(_))
             && head.into_iter().chain(selected).any(|path| path.strays(world, work))
-    }
-
-    /// Returns whether its tool part takes in tools that nobody has named: a glob before the source
-    /// is said.
-    pub(crate) fn is_open(&self) -> bool {
-        match &self.head {
-            Some(Head::Tools(tools) | Head::Parameter { tools, .. }) => tools.is_open(),
-            _ => false,
-        }
     }
 
     /// Returns what a text is that stands for a call under this pattern: a command, a path, an

@@ -167,6 +167,10 @@ impl PathPattern {
         {
             return Key::Below(below);
         }
+        // Where it starts is not known, so it cannot be told which paths it is about.
+        if matches!(self.base, Base::Home(None) | Base::Folder(None)) {
+            return Key::Any;
+        }
         // A path that matches has all of its literal names; the last says most.
         match self.steps.iter().rev().find_map(Step::literal) {
             Some(name) => Key::FileName(name),

@@ -107,9 +107,18 @@ impl Selector {
             }
             Self::Label(tags) => {
                 let label = facts.seen.label().join(facts.scope.label);
+                // What is said against one label holds against all that are worse.
+                let worse = side == Side::Restrict;
                 yes(tags.iter().any(|tag| match tag {
-                    Tag::Trust(trust) => *trust == label.trust,
-                    Tag::Confidentiality(own) => *own == label.confidentiality,
+                    Tag::Trust(own) => {
+                        *own == label.trust || worse && *own > Trust::Trusted && label.trust > *own
+                    }
+                    Tag::Confidentiality(own) => {
+                        *own == label.confidentiality
+                            || worse
+                                && *own > Confidentiality::Public
+                                && label.confidentiality > *own
+                    }
                 }))
             }
             Self::FromUntrusted => traced(facts),
@@ -194,11 +203,21 @@ fn one(value: &Value, globs: &[Glob]) -> Match {
     };
     match value {
         Value::String(text) => is(text),
-        Value::Bool(_) | Value::Number(_) | Value::Null => is(&value.to_string()),
+        Value::Number(number) => match (is(&value.to_string()), whole(number)) {
+            (Match::No, Some(whole)) => is(&whole),
+            (answer, _) => answer,
+        },
+        Value::Bool(_) | Value::Null => is(&value.to_string()),
         Value::Array(_) | Value::Object(_) => {
             Match::Unknown("the value is no plain one".to_owned())
         }
     }
+}
+
+/// `1.0` is `1` to many who read it.
+fn whole(number: &serde_json::Number) -> Option<String> {
+    let float = number.as_f64().filter(|_| number.is_f64())?;
+    (float.fract() == 0.0 && float.abs() < 9e15).then(|| format!("{}", float as i64))
 }
 
 /// Whether some value of the arguments comes from untrusted output.

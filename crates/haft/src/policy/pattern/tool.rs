@@ -47,18 +47,19 @@ impl Tools {
                 Some((source, tool)) => (source, Some(tool)),
                 None => (rest, None),
             };
-            let one = glob(source).literal().is_some() && !tool.is_some_and(|t| t.contains("__"));
+            let one = !tool.is_some_and(|t| t.contains("__"));
+            let only = glob(source).literal().filter(|_| one).map(str::to_owned);
             return Self::Of(Remote {
                 whole: glob(rest),
                 source: glob(source),
                 tool: tool.map(glob),
-                only: one.then(|| source.to_owned()),
+                only,
             });
         }
         let name = glob(text);
         match name.literal() {
             _ if name.is_any() => Self::All,
-            Some(_) => Self::Named(text.to_owned()),
+            Some(name) => Self::Named(name.to_owned()),
             None => Self::Like(name),
         }
     }
@@ -141,15 +142,6 @@ impl Tools {
                 remote.source.is_any() && remote.tool.as_ref().is_none_or(Glob::is_any)
             }
             _ => false,
-        }
-    }
-
-    /// Returns whether a glob stands where it could take in tools of any source.
-    pub(super) fn is_open(&self) -> bool {
-        match self {
-            Self::All | Self::Like(_) => true,
-            Self::Named(_) => false,
-            Self::Of(remote) => remote.source.literal().is_none(),
         }
     }
 }

@@ -118,7 +118,8 @@ impl Rules {
 
     /// The smallest change that would flip the ruling.
     fn flip(&self, facts: &Facts<'_>, call: Option<&Admitted>, ruling: &Ruling) -> Option<String> {
-        let literal = || self.literals(facts).map(|rules| rules.join("\", \""));
+        let literal_of = |parts| self.literals(facts, parts).map(|rules| rules.join("\", \""));
+        let literal = || literal_of(facts.all());
         let own_words = || {
             let spec = call?.tool().spec();
             let silent = spec.read_only.is_none() || spec.capabilities.is_none();
@@ -126,9 +127,11 @@ impl Rules {
                 .then_some("or let the tool say `read_only` and `capabilities(…)`, if that is true")
         };
         match ruling {
-            Ruling::Denied { at, .. } | Ruling::Asked { at, .. } | Ruling::Needed { at, .. } => {
+            Ruling::Denied { at, applied }
+            | Ruling::Asked { at, applied }
+            | Ruling::Needed { at, applied, .. } => {
                 let place = &self.rules[*at].place;
-                Some(match literal() {
+                Some(match literal_of(applied.parts) {
                     Some(literal) => {
                         format!("add `except = [\"{literal}\"]` to the rule at {place}")
                     }

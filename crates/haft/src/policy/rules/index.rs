@@ -9,6 +9,7 @@ use std::{
     ffi::OsStr,
     hash::Hash,
     path::{Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock},
 };
 
 use serde_json::Value;
@@ -17,6 +18,7 @@ use smallvec::SmallVec;
 use super::super::{
     facts::{Facts, Part, find},
     pattern::{Key, Start, starts},
+    rule::Rule,
 };
 
 /// The numbers of rules.
@@ -45,7 +47,12 @@ pub(super) struct Index {
     addresses: Vec<u32>,
     any: Vec<u32>,
     count: usize,
+    /// For a working directory: the rules whose path leads elsewhere than its words say.
+    strays: RwLock<Vec<(PathBuf, Arc<[u32]>)>>,
 }
+
+/// So many working directories are remembered.
+const MOST_FOLDERS: usize = 64;
 
 /// Rules about one argument of one tool.
 #[derive(Debug)]
@@ -110,7 +117,7 @@ impl Index {
     }
 
     /// Finds the rules that may match, each once, in their order.
-    pub(super) fn find(&self, facts: &Facts<'_>) -> Found {
+    pub(super) fn find(&self, facts: &Facts<'_>, rules: &[Rule]) -> Found {
         let mut found = Found::new();
         if self.count == 0 {
             return found;
@@ -121,9 +128,12 @@ impl Index {
             self.find_arguments(&mut found, name, facts.arguments);
         }
         if let Some((source, _)) = facts.names.remote {
-            take(&mut found, &self.sources, source);
+            self.find_source(&mut found, source);
         }
-        for part in &facts.parts {
+        if !self.paths.is_empty() && facts.has_paths() {
+            found.extend_from_slice(&self.strays(facts, rules));
+        }
+        for part in facts.parts.iter().chain(facts.mentions.iter().map(|(_, part)| part)) {
             match part {
                 Part::Command(command) => self.find_command(&mut found, command),
                 Part::Unreadable(_) => found.extend_from_slice(&self.commands),
@@ -143,6 +153,42 @@ impl Index {
         found.sort_unstable();
         found.dedup();
         found
+    }
+
+    /// A rule's text is cut at its first `__`, and its source may be only the beginning of one.
+    fn find_source(&self, found: &mut Found, source: &str) {
+        take(found, &self.sources, source);
+        let start = match source.find("__") {
+            Some(end) => &source[..end],
+            // The last `_` of a source and the two behind it can be cut before as well as after.
+            None => source.strip_suffix('_').unwrap_or(source),
+        };
+        if start != source {
+            take(found, &self.sources, start);
+        }
+    }
+
+    /// Returns the rules that what they name does not find. What leads where is looked up once for
+    /// each working directory: whoever can put a link there later can move the file as well.
+    fn strays(&self, facts: &Facts<'_>, rules: &[Rule]) -> Arc<[u32]> {
+        let Ok(work) = facts.base() else { return self.paths.as_slice().into() };
+        let known = |list: &Vec<(PathBuf, Arc<[u32]>)>| {
+            list.iter().find(|(folder, _)| folder == work).map(|(_, strays)| Arc::clone(strays))
+        };
+        if let Some(strays) = known(&self.strays.read().unwrap_or_else(PoisonError::into_inner)) {
+            return strays;
+        }
+        let world = &*facts.ground.world;
+        let stray = |at: &u32| {
+            let rule = rules.get(*at as usize);
+            rule.is_none_or(|rule| rule.matches.iter().any(|p| p.strays(world, work)))
+        };
+        let strays: Arc<[u32]> = self.paths.iter().copied().filter(stray).collect();
+        let mut list = self.strays.write().unwrap_or_else(PoisonError::into_inner);
+        if list.len() < MOST_FOLDERS {
+            list.push((work.to_owned(), Arc::clone(&strays)));
+        }
+        strays
     }
 
     fn find_arguments(&self, found: &mut Found, tool: &str, arguments: &Value) {
@@ -188,6 +234,11 @@ impl Index {
         if self.paths.is_empty() {
             return;
         }
+        // What no pattern can be compared with is a doubt for all of them.
+        if !path.is_absolute() || path.to_str().is_none() {
+            found.extend_from_slice(&self.paths);
+            return;
+        }
         // A pattern that names a folder covers what is below it, so every component may be named.
         if !self.names.is_empty() {
             for name in path.iter() {
@@ -221,6 +272,8 @@ impl Argument {
     fn take(&self, found: &mut Found, value: &Value) {
         match value {
             Value::String(text) => take(found, &self.values, text.as_str()),
+            // `1.0` is compared as `1` as well.
+            Value::Number(number) if number.is_f64() => found.extend_from_slice(&self.all),
             Value::Null | Value::Bool(_) | Value::Number(_) => {
                 take(found, &self.values, value.to_string().as_str());
             }

@@ -9,7 +9,7 @@ use super::{
     super::{
         default,
         facts::{Facts, Part, Parts},
-        pattern::Key,
+        pattern::{Key, Side},
         rule::Rule,
     },
     Applied, Mode, Rules,
@@ -113,8 +113,14 @@ impl Rules {
         let cover = self.cover(facts, notes);
         let ruling = self.not_restricted(facts, call, &cover, notes);
         let ruling = match ruling {
-            // Whoever bypasses has said so loudly; everybody else is asked once more.
-            Ruling::Built { source: BYPASS, .. } => ruling,
+            // Whoever bypasses has said so loudly; only what steers programs is asked about still.
+            Ruling::Built { source: BYPASS, .. } => match labels::steers(facts, cover.by_name) {
+                Some(Concern { reason, source }) => {
+                    notes.note("labels", "ask", reason.clone(), None);
+                    built(Decision::Ask, reason, source)
+                }
+                None => ruling,
+            },
             Ruling::Allowed { .. }
             | Ruling::Vouched(_)
             | Ruling::Built { decision: Decision::Allow, .. } => {
@@ -137,6 +143,21 @@ impl Rules {
             other => other,
         };
         self.unless_silent(ruling, notes)
+    }
+
+    /// Returns the rule whose rewrite the call gets: the one that asks, or the first of those that
+    /// allow it. Whether a person looks besides, because of what the run has read, is no reason to
+    /// lose it.
+    pub(super) fn rewriter(&self, facts: &Facts<'_>, call: &Admitted) -> Option<usize> {
+        match self.rule_on(facts, Some(call), &mut ()) {
+            Ruling::Allowed { at, .. } | Ruling::Asked { at, .. } => Some(at),
+            Ruling::Built { decision: Decision::Ask, .. } => {
+                let cover = self.cover(facts, &mut ());
+                let (at, _) = cover.first?;
+                facts.all().without(cover.parts).is_empty().then_some(at)
+            }
+            _ => None,
+        }
     }
 
     /// What holds when no rule denies or asks.
@@ -223,7 +244,7 @@ impl Rules {
     ) -> Option<(usize, Applied)> {
         let mut best: Option<(usize, Applied)> = None;
         let mut looked_at = 0;
-        for at in index.find(facts) {
+        for at in index.find(facts, &self.rules) {
             let at = at as usize;
             let Some(rule) = self.rules.get(at).filter(|rule| counts(rule)) else { continue };
             looked_at += 1;
@@ -253,7 +274,7 @@ impl Rules {
     fn cover<N: Notebook>(&self, facts: &Facts<'_>, notes: &mut N) -> Cover {
         let mut cover = Cover::default();
         let mut looked_at = 0;
-        for at in self.allow.find(facts) {
+        for at in self.allow.find(facts, &self.rules) {
             let at = at as usize;
             looked_at += 1;
             let Some(applied) = self.applies(at, facts) else { continue };
@@ -266,7 +287,12 @@ impl Rules {
                 cover.by_host = cover.by_host.or(applied.parts);
             }
             for pattern in &rule.matches {
-                cover.by_name = cover.by_name.or(facts.protected_in(pattern.as_str()));
+                // A name counts where the pattern that spells it covers the write itself.
+                let named = facts.protected_in(pattern.as_str()).and(applied.parts);
+                if !named.is_empty() {
+                    let covered = pattern.hits(facts, Side::Allow).yes;
+                    cover.by_name = cover.by_name.or(named.and(covered));
+                }
             }
             cover.rules += 1;
             if N::READ {
@@ -389,7 +415,7 @@ impl Facts<'_> {
             .parts
             .iter()
             .enumerate()
-            .filter(|(at, _)| !Parts::NONE.with(*at).without(parts).0.ne(&0))
+            .filter(|(at, _)| parts.has(*at))
             .map(|(_, part)| part.to_string())
             .collect();
         words.join(", ")

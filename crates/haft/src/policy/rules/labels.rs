@@ -69,6 +69,14 @@ pub(super) fn changed(facts: &Facts<'_>) -> Option<String> {
     })
 }
 
+/// Finds a write to a name that steers programs, unless a rule that allows it spells the name out.
+pub(super) fn steers(facts: &Facts<'_>, named_there: Parts) -> Option<Concern> {
+    (!facts.protected().without(named_there).is_empty()).then(|| Concern {
+        reason: "it writes a file that steers programs".to_owned(),
+        source: "built in: a protected name",
+    })
+}
+
 /// Finds what a person should look at. `excused`: every part is allowed by a rule that says so;
 /// `hosts_known`: every address is named by a rule that allows it.
 pub(super) fn concern(
@@ -81,11 +89,8 @@ pub(super) fn concern(
     let tainted = label.trust == Trust::Untrusted;
     let secret = label.confidentiality == Confidentiality::Secret;
     let say = |reason: String, source: &'static str| Some(Concern { reason, source });
-    if !facts.protected().without(named_there).is_empty() {
-        return say(
-            "it writes a file that steers programs".to_owned(),
-            "built in: a protected name",
-        );
+    if let Some(concern) = steers(facts, named_there) {
+        return Some(concern);
     }
     if excused || !(tainted || secret) {
         return None;
@@ -205,14 +210,15 @@ impl Facts<'_> {
     /// Returns the parts that write something that steers programs.
     pub(super) fn protected(&self) -> Parts {
         self.parts.iter().enumerate().fold(Parts::NONE, |set, (at, part)| {
-            if protected_name(part).is_some() { set.with(at) } else { set }
+            if protected_names(part).next().is_some() { set.with(at) } else { set }
         })
     }
 
     /// Returns those of them whose protected name a pattern spells out: its author meant it.
     pub(super) fn protected_in(&self, pattern: &str) -> Parts {
         self.parts.iter().enumerate().fold(Parts::NONE, |set, (at, part)| {
-            let named = protected_name(part).is_some_and(|name| pattern.contains(name));
+            let mut names = protected_names(part).peekable();
+            let named = names.peek().is_some() && names.all(|name| spells(pattern, name));
             if named { set.with(at) } else { set }
         })
     }
@@ -220,19 +226,29 @@ impl Facts<'_> {
 
 /// Returns whether a pattern spells out a name that steers programs.
 pub(in crate::policy) fn names_protected(pattern: &str) -> bool {
-    PROTECTED.iter().any(|name| pattern.contains(name))
+    PROTECTED.iter().any(|name| spells(pattern, name))
 }
 
-/// The name by which a part that writes steers programs.
-fn protected_name(part: &Part) -> Option<&'static str> {
-    let Part::Path { operation, spelled, resolved } = part else { return None };
-    if *operation == Operation::Read {
-        return None;
-    }
-    let resolved = resolved.as_deref().unwrap_or(spelled);
-    [spelled.as_path(), resolved].into_iter().flat_map(Path::iter).find_map(|name| {
+/// The names by which a part that writes steers programs.
+fn protected_names(part: &Part) -> impl Iterator<Item = &'static str> {
+    let paths = match part {
+        Part::Path { operation, spelled, resolved } if *operation != Operation::Read => {
+            [Some(spelled.as_path()), resolved.as_deref().ok()]
+        }
+        _ => [None, None],
+    };
+    paths.into_iter().flatten().flat_map(Path::iter).filter_map(|name| {
         let name = name.to_str()?;
         PROTECTED.iter().copied().find(|p| p.eq_ignore_ascii_case(name))
+    })
+}
+
+/// Whether a pattern has this name as a whole step: `.github` does not say `.git`.
+fn spells(pattern: &str, name: &str) -> bool {
+    let ends = |c: char| !(c.is_alphanumeric() || "._-".contains(c));
+    pattern.match_indices(name).any(|(at, _)| {
+        let (before, behind) = (&pattern[..at], &pattern[at + name.len()..]);
+        before.chars().next_back().is_none_or(ends) && behind.chars().next().is_none_or(ends)
     })
 }
 
@@ -241,7 +257,7 @@ pub(super) fn edits_inside(facts: &Facts<'_>, ground: &Ground) -> Parts {
     let mut edits = Parts::NONE;
     for (at, part) in facts.parts.iter().enumerate() {
         if let Part::Path { resolved: Ok(path), .. } = part
-            && protected_name(part).is_none()
+            && protected_names(part).next().is_none()
             && world::is_inside(path, facts.scope, ground)
         {
             edits = edits.with(at);

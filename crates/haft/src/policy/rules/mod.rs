@@ -10,6 +10,8 @@ mod labels;
 mod judge;
 mod explain;
 mod offer;
+#[cfg(test)]
+mod attacks;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -18,8 +20,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use self::ground::{About, Ground, Mode};
+use self::index::Index;
 pub(super) use self::labels::names_protected;
-use self::{index::Index, judge::Ruling};
 use super::{
     Explanation, Offer, Policy,
     facts::{Facts, Names, Part, Parts, Sample},
@@ -221,10 +223,7 @@ impl Policy for Rules {
 
     fn rewrite(&self, call: &Admitted) -> Option<Value> {
         let facts = Facts::of(call, &self.ground);
-        let at = match self.rule_on(&facts, Some(call), &mut ()) {
-            Ruling::Allowed { at, .. } | Ruling::Asked { at, .. } => at,
-            _ => return None,
-        };
+        let at = self.rewriter(&facts, call)?;
         let rewrite = &self.rules[at].rewrite;
         let current = call.arguments().as_object()?;
         if rewrite.iter().all(|(key, value)| current.get(key) == Some(value)) {

@@ -27,6 +27,9 @@ const LONGEST: usize = 200;
 impl Rules {
     pub(super) fn offer_for(&self, facts: &Facts<'_>, call: &Admitted) -> Option<Offer> {
         let file = self.ground.keep.clone()?;
+        if !says_all(facts, call) {
+            return None;
+        }
         let helps = matches!(
             self.rule_on(facts, Some(call), &mut ()),
             Ruling::Built { decision: Decision::Ask, source: "the default", .. }
@@ -34,13 +37,13 @@ impl Rules {
         if !helps {
             return None;
         }
-        let rules = self.literals(facts)?;
+        let rules = self.literals(facts, facts.all())?;
         Some(Offer { rules, file })
     }
 
-    /// Rules that say exactly this call, read back and tried.
-    pub(super) fn literals(&self, facts: &Facts<'_>) -> Option<Vec<String>> {
-        let rules = commands(facts).or_else(|| arguments(facts))?;
+    /// Rules that say exactly these parts of the call, read back and tried.
+    pub(super) fn literals(&self, facts: &Facts<'_>, parts: Parts) -> Option<Vec<String>> {
+        let rules = commands(facts, parts).or_else(|| arguments(facts))?;
         if rules.len() > MOST || rules.iter().any(|rule| rule.len() > LONGEST) {
             return None;
         }
@@ -50,17 +53,17 @@ impl Rules {
             let pattern = Pattern::parse(rule, &anchor).ok()?;
             covered = covered.or(pattern.hits(facts, Side::Allow).yes);
         }
-        facts.all().without(covered).is_empty().then_some(rules)
+        parts.without(covered).is_empty().then_some(rules)
     }
 }
 
 /// One rule for each simple command and each file it writes or reads.
-fn commands(facts: &Facts<'_>) -> Option<Vec<String>> {
+fn commands(facts: &Facts<'_>, parts: Parts) -> Option<Vec<String>> {
     if !facts.parts.iter().any(|part| matches!(part, Part::Command(_))) {
         return None;
     }
     let mut rules = Vec::new();
-    for part in &facts.parts {
+    for (_, part) in facts.parts.iter().enumerate().filter(|(at, _)| parts.has(*at)) {
         let rule = match part {
             // A blank inside a word would read back as two words.
             Part::Command(command) if command.words.iter().all(is_one_word) => {
@@ -77,6 +80,17 @@ fn commands(facts: &Facts<'_>) -> Option<Vec<String>> {
         }
     }
     Some(rules)
+}
+
+/// Whether a rule about what was given leaves nothing open: an argument that was left out could be
+/// anything next time.
+fn says_all(facts: &Facts<'_>, call: &Admitted) -> bool {
+    if facts.parts.iter().any(|part| matches!(part, Part::Command(_))) {
+        return true;
+    }
+    let properties = call.tool().input_schema().get("properties").and_then(Value::as_object);
+    let given = |name: &String| facts.arguments.get(name).is_some_and(|value| !value.is_null());
+    properties.is_none_or(|properties| properties.keys().all(given))
 }
 
 /// The tool, with every argument as it is.

@@ -1,0 +1,136 @@
+//! Files that a command names as arguments: `cat .env`, `cp a b`.
+//!
+//! Only what restricts looks here: a deny of a path also holds for the usual commands that read or
+//! write files. No allow is read from it. A best effort, as every reading of a command is: what a
+//! program does with its arguments only the program knows, and the sandbox is the boundary.
+
+use haft_core::Operation;
+use haft_shell::{Command, Piece, Word, Wrappers};
+
+/// Programs that read the files they are given.
+const READERS: &[&str] = &[
+    "awk",
+    "base32",
+    "base64",
+    "bat",
+    "cat",
+    "cmp",
+    "column",
+    "comm",
+    "cp",
+    "csplit",
+    "cut",
+    "diff",
+    "egrep",
+    "expand",
+    "fgrep",
+    "file",
+    "fmt",
+    "fold",
+    "gawk",
+    "grep",
+    "gunzip",
+    "gzip",
+    "head",
+    "hexdump",
+    "install",
+    "join",
+    "jq",
+    "less",
+    "ln",
+    "md5sum",
+    "more",
+    "mv",
+    "nl",
+    "od",
+    "paste",
+    "pr",
+    "rev",
+    "rg",
+    "rsync",
+    "scp",
+    "sed",
+    "sha1sum",
+    "sha256sum",
+    "sha512sum",
+    "shred",
+    "shuf",
+    "sort",
+    "source",
+    "split",
+    "strings",
+    "tac",
+    "tail",
+    "tar",
+    "tr",
+    "uniq",
+    "wc",
+    "xxd",
+    "yq",
+    "zcat",
+    "zip",
+    ".",
+];
+/// Programs that write the files they are given.
+const WRITERS: &[&str] = &[
+    "chattr", "chgrp", "chmod", "chown", "cp", "dd", "gunzip", "gzip", "install", "ln", "mkdir",
+    "mv", "patch", "rm", "rmdir", "rsync", "scp", "shred", "split", "tee", "touch", "truncate",
+    "unlink",
+];
+
+/// A file that a command names, or may name.
+pub(super) enum Mention {
+    /// This path.
+    Path(Operation, String),
+    /// Only a running shell knows which.
+    Unknown(Operation),
+}
+
+/// Returns the files that a command names, wrappers looked through.
+pub(super) fn mentions(command: &Command) -> Vec<Mention> {
+    let mut found = Vec::new();
+    match command.may_wrap(Wrappers::All) {
+        false => look(command, &mut found),
+        true => {
+            command
+                .unwrapped(Wrappers::All)
+                .iter()
+                .for_each(|view| look(&view.command, &mut found));
+        }
+    }
+    found
+}
+
+fn look(command: &Command, found: &mut Vec<Mention>) {
+    let Some(program) = command.words.first().and_then(Word::literal) else { return };
+    let name = program.rsplit('/').next().unwrap_or(program);
+    let edits = name == "sed" && command.words.iter().any(|word| starts_with(word, "-i"));
+    let reads = READERS.contains(&name);
+    let writes = WRITERS.contains(&name) || edits;
+    for operation in [(reads, Operation::Read), (writes, Operation::Write)] {
+        let (true, operation) = operation else { continue };
+        for word in command.words.iter().skip(1) {
+            found.extend(mention(word, operation));
+        }
+    }
+}
+
+fn mention(word: &Word, operation: Operation) -> Option<Mention> {
+    match word.literal() {
+        // `--file=a`, `if=a` and `-fa` name a file behind their beginning.
+        Some(text) if text.starts_with('-') || text.contains('=') => {
+            let value = text.split_once('=').map(|(_, value)| value);
+            let value = value.or_else(|| text.get(2..).filter(|_| !text.starts_with("--")))?;
+            (!value.is_empty()).then(|| Mention::Path(operation, value.to_owned()))
+        }
+        Some("") => None,
+        Some(text) => Some(Mention::Path(operation, text.to_owned())),
+        // Behind a known beginning it is one of the files there, and nobody asked about a folder.
+        None => matches!(word.pieces.first(), Some(Piece::Unknown))
+            .then_some(Mention::Unknown(operation)),
+    }
+}
+
+fn starts_with(word: &Word, text: &str) -> bool {
+    matches!(word.pieces.first(), Some(Piece::Text(first)) if first.starts_with(text))
+}

@@ -1,0 +1,58 @@
+//! Reads every rule file that the documents show, so that no page shows one that would be refused.
+
+use haft::{File, Form, Layer, Rules, Setup, Where};
+
+const PAGES: [(&str, &str); 6] = [
+    ("README.md", include_str!("../../../../README.md")),
+    ("rules.md", include_str!("../../../../docs/guide/rules.md")),
+    ("approvals.md", include_str!("../../../../docs/guide/approvals.md")),
+    ("hooks.md", include_str!("../../../../docs/guide/hooks.md")),
+    ("budgets-and-labels.md", include_str!("../../../../docs/guide/budgets-and-labels.md")),
+    ("judging.md", include_str!("../../../../docs/guide/judging.md")),
+];
+
+/// Returns the blocks of a page that are marked as TOML, each with its first line.
+fn blocks(page: &str) -> Vec<(usize, String)> {
+    let mut blocks: Vec<(usize, String)> = Vec::new();
+    let mut open = false;
+    for (line, text) in page.lines().enumerate() {
+        match (open, text.trim_end()) {
+            (false, "```toml") => {
+                open = true;
+                blocks.push((line + 2, String::new()));
+            }
+            (true, "```") => open = false,
+            (true, text) => {
+                let (_, block) = blocks.last_mut().unwrap();
+                block.push_str(text);
+                block.push('\n');
+            }
+            (false, _) => {}
+        }
+    }
+    blocks
+}
+
+#[test]
+fn every_rule_file_in_the_documents_loads_and_its_examples_hold() {
+    let mut read = 0;
+    for (page, text) in PAGES {
+        for (line, text) in blocks(text) {
+            let file = File {
+                layer: Layer::Project,
+                form: Form::Toml,
+                path: "haft.toml".into(),
+                anchor: "/work".into(),
+                text,
+            };
+            let place = Where { home: Some("/me".into()), trusted: true, keep: None };
+            let setup = Setup::read(&[file], &place)
+                .unwrap_or_else(|error| panic!("{page}, block at line {line}: {error}"));
+            assert!(setup.notes.is_empty(), "{page}, block at line {line}: {:?}", setup.notes);
+            Rules::new(setup.rules, setup.ground)
+                .unwrap_or_else(|error| panic!("{page}, block at line {line}: {error}"));
+            read += 1;
+        }
+    }
+    assert!(read >= 7, "{read} blocks were found");
+}

@@ -1,0 +1,81 @@
+//! Asking somebody. Run it with `cargo run -p haft --example approvals`.
+//!
+//! What to notice:
+//! - Whoever is asked sees the frozen call and the reason, and answers for exactly that call. An
+//!   answer about 40 is no answer about 41.
+//! - Edited arguments are admitted, judged and asked about again before they run.
+//! - "Answer instead" gives the model a result without running anything; a no with a comment tells
+//!   the model why.
+//! - A yes for the session covers this very call again, and nothing else.
+
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::sync::{Mutex, PoisonError};
+
+use haft::{
+    Answer, Approver, BoxFuture, Call, Catalog, Failure, Lasting, Question, Runtime,
+    serde_json::json, tool,
+};
+
+/// Pays somebody.
+#[tool(capabilities(payment))]
+async fn pay(to: String, amount: u32) -> String {
+    format!("paid {amount} to {to}")
+}
+
+/// Stands for a person: says what it was told to say, one answer for each question.
+struct Script(Mutex<Vec<Answer>>);
+
+impl Approver for Script {
+    fn name(&self) -> &str {
+        "the script"
+    }
+
+    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+        Box::pin(async move {
+            let call = question.call;
+            let (tool, arguments) = (call.tool().name(), call.arguments());
+            println!("  asked about {tool}({arguments}): {}", question.verdict.reason);
+            let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            // An error is no answer, and without an answer nothing runs.
+            let answer = answers.pop().ok_or_else(|| Failure::failed("the script is over"))?;
+            println!("  answered: {answer:?}");
+            Ok(answer)
+        })
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Failure> {
+    let mut answers = vec![
+        Answer::Allow { lasting: Lasting::Once, comment: Some("the last one today".to_owned()) },
+        Answer::Edit(json!({"to": "Ada", "amount": 10})),
+        Answer::allow(),
+        Answer::Instead("already paid in cash".to_owned()),
+        Answer::Deny(Some("not on a Friday".to_owned())),
+        Answer::Allow { lasting: Lasting::Session, comment: None },
+    ];
+    answers.reverse();
+    let runtime = Runtime::builder()
+        .catalog(Catalog::builder().add(Pay).build()?)
+        .approver(Script(Mutex::new(answers)))
+        .build()?;
+    let run = runtime.run();
+
+    for (what, amount) in [
+        ("allowed once, with a comment", 5),
+        ("edited, then allowed", 1_000),
+        ("answered instead", 30),
+        ("declined", 40),
+        ("allowed for the session", 7),
+        ("the same again: nobody is asked", 7),
+        ("another amount: no answer is left, so it does not run", 8),
+    ] {
+        println!("{what}: pay Ada {amount}");
+        let call = Call::new("", "pay", json!({"to": "Ada", "amount": amount}));
+        for answer in run.turn().await?.run([call]).await {
+            println!("  model reads: {}", answer.text().replace('\n', "\n               "));
+        }
+    }
+    Ok(())
+}
