@@ -57,10 +57,8 @@ fn pattern(text: &str) {
     for (tool, arguments) in &calls {
         let _ = pattern.is_about_example(tool, arguments, &ground);
     }
-    let rules = vec![
-        Rule::new(Decision::Deny, pattern.clone()),
-        Rule::new(Decision::Allow, pattern),
-    ];
+    let rules =
+        vec![Rule::new(Decision::Deny, pattern.clone()), Rule::new(Decision::Allow, pattern)];
     if let Ok(rules) = Rules::new(rules, ground) {
         let _ = rules.lint(&[]);
     }

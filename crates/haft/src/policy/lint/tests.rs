@@ -6,7 +6,7 @@ use haft_core::{Capability, Decision, DynTool, Spec, ToolName};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::policy::{Anchor, File, Form, Ground, Layer, Setup, Where};
+use crate::policy::{Anchor, File, Form, Ground, Layer, Setup, Where, testing::ground};
 
 fn rule(decision: Decision, text: &str) -> Rule {
     let anchor = Anchor { folder: Some("/w".into()), home: Some("/home/u".into()) };
@@ -176,7 +176,7 @@ fn the_same_pattern_allowed_and_refused_is_a_contradiction() {
 fn an_exception_that_takes_out_nothing_or_everything_is_found() {
     for (own, gap) in [
         ("Bash(rm -rf *)", "Bash(rm x)"),
-        ("Bash(rm *)", "Read(./a)"),
+        ("Bash(rm *)", "WebFetch(domain:x.org)"),
         ("WebFetch(domain:x.org)", "WebFetch(domain:y.org)"),
         ("Read(./a/**)", "Read(./b/**)"),
         ("mail_send", "mail_read"),
@@ -192,6 +192,7 @@ fn an_exception_that_takes_out_nothing_or_everything_is_found() {
         ("mail_*", "mail_read"),
         ("Bash", "Bash(ls *)"),
         ("write_file", "Edit(./a)"),
+        ("Read(.env)", "Bash(cat *)"),
     ] {
         assert_eq!(kinds(vec![except(deny(own), gap)]), [], "{own} but {gap}");
     }
@@ -236,6 +237,55 @@ fn words_that_do_nothing_are_found() {
     assert_eq!(kinds(vec![high(), ask("* arg.x=1")]), []);
 }
 
+const SENSIBLE: &str = r#"
+[[rule]]
+match = "Bash(git push *)"
+decision = "ask"
+except = ["Bash(git push origin wip/*)"]
+test.ask = ["git push origin main"]
+
+[[rule]]
+match = ["Bash(rm -rf *)", "Bash(sudo *)"]
+decision = "deny"
+test.deny = ["rm -rf /", "sudo ls"]
+
+[[rule]]
+match = ["Bash(git status)", "Bash(git diff *)", "Bash(git log *)", "Bash(cargo test *)"]
+decision = "allow"
+
+[[rule]]
+match = ["Read(.env)", "Read(~/.ssh/**)"]
+decision = "deny"
+test.deny = ["Read(./.env)"]
+
+[[rule]]
+match = "Edit(./src/**)"
+decision = "allow"
+
+[[rule]]
+match = "Edit(./src/generated/**)"
+decision = "ask"
+test.ask = ["./src/generated/a.rs"]
+
+[[rule]]
+match = "WebFetch(domain:*.rust-lang.org)"
+decision = "allow"
+
+[[rule]]
+match = "mcp__github__get_*"
+decision = "allow"
+
+[[rule]]
+match = "mcp__github__delete_*"
+decision = "deny"
+test.deny = ["mcp__github__delete_repo"]
+
+[[rule]]
+match = "mail_send arg.to=*@evil.org"
+decision = "deny"
+test.deny = [{ tool = "mail_send", args = { to = "bob@evil.org" } }]
+"#;
+
 fn read(text: &str) -> Rules {
     let file = File {
         layer: Layer::Project,
@@ -273,58 +323,38 @@ fn a_deny_or_an_ask_without_an_example_is_untested() {
 
 #[test]
 fn nothing_is_found_in_rules_that_make_sense() {
-    let rules = read(
-        r#"
-        [[rule]]
-        match = "Bash(git push *)"
-        decision = "ask"
-        except = ["Bash(git push origin wip/*)"]
-        test.ask = ["git push origin main"]
-
-        [[rule]]
-        match = ["Bash(rm -rf *)", "Bash(sudo *)"]
-        decision = "deny"
-        test.deny = ["rm -rf /", "sudo ls"]
-
-        [[rule]]
-        match = ["Bash(git status)", "Bash(git diff *)", "Bash(git log *)", "Bash(cargo test *)"]
-        decision = "allow"
-
-        [[rule]]
-        match = ["Read(.env)", "Read(~/.ssh/**)"]
-        decision = "deny"
-        test.deny = ["Read(./.env)"]
-
-        [[rule]]
-        match = "Edit(./src/**)"
-        decision = "allow"
-
-        [[rule]]
-        match = "Edit(./src/generated/**)"
-        decision = "ask"
-        test.ask = ["./src/generated/a.rs"]
-
-        [[rule]]
-        match = "WebFetch(domain:*.rust-lang.org)"
-        decision = "allow"
-
-        [[rule]]
-        match = "mcp__github__get_*"
-        decision = "allow"
-
-        [[rule]]
-        match = "mcp__github__delete_*"
-        decision = "deny"
-        test.deny = ["mcp__github__delete_repo"]
-
-        [[rule]]
-        match = "mail_send arg.to=*@evil.org"
-        decision = "deny"
-        test.deny = [{ tool = "mail_send", args = { to = "bob@evil.org" } }]
-        "#,
-    );
+    let rules = read(SENSIBLE);
     let found = rules.lint(&[]);
     assert!(found.is_empty(), "{found:#?}");
+}
+
+proptest::proptest! {
+    #[test]
+    fn whatever_stands_in_a_file_is_refused_or_looked_through(
+        cuts in proptest::collection::vec((proptest::prelude::any::<proptest::sample::Index>(), 0..12usize, ".{0,6}"), 0..6),
+    ) {
+        let mut text = SENSIBLE.to_owned();
+        for (at, len, with) in cuts {
+            let from = text.floor_char_boundary(at.index(text.len() + 1));
+            let to = text.floor_char_boundary((from + len).min(text.len())).max(from);
+            text.replace_range(from..to, &with);
+        }
+        for form in [Form::Toml, Form::Settings] {
+            let file = File {
+                layer: Layer::Project,
+                form,
+                path: "/w/haft.toml".into(),
+                anchor: "/w".into(),
+                text: text.clone(),
+            };
+            let Ok(setup) = Setup::read(&[file], &Where::default()) else { continue };
+            if let Ok(rules) = Rules::new(setup.rules, ground()) {
+                for finding in rules.lint(&tools()) {
+                    proptest::prop_assert!(!finding.to_string().is_empty());
+                }
+            }
+        }
+    }
 }
 
 #[test]

@@ -63,10 +63,12 @@ impl Pattern {
             && self.selectors.iter().all(|own| implied(&own.selector, other, sides))
     }
 
-    /// Returns whether certainly no part of any call is matched by both.
+    /// Returns whether certainly no part of any call is matched by both, one from the side of what
+    /// allows and one from the other, as a rule and its exception are.
     pub(crate) fn is_apart(&self, other: &Pattern) -> bool {
         let (own, others) = (self.only_asks(), other.only_asks());
-        let kinds = own.zip(others).is_some_and(|(a, b)| a != b);
+        // Commands mention files, so those two kinds meet.
+        let kinds = own.zip(others).is_some_and(|(a, b)| a != b && a.hosts != b.hosts);
         kinds || self.one_part_apart(other) || self.is_apart_in_calls(other)
     }
 
@@ -144,10 +146,10 @@ impl Pattern {
             }
             (Head::Kind(own), Some(Head::Kind(other))) => own == other,
             (Head::Kind(Kind::Bash), Some(Head::Command(_)))
-            | (Head::Kind(Kind::WebFetch), Some(Head::Host(_)))
-            | (Head::Kind(Kind::Edit), Some(Head::Edit(_))) => true,
-            // A deny of reading a file is one of writing it, and the bare word is not.
-            (Head::Kind(Kind::Read), Some(Head::Read(_))) => sides.other() == Side::Allow,
+            | (Head::Kind(Kind::WebFetch), Some(Head::Host(_))) => true,
+            // What restricts a file is also about commands that mention it, and the bare word is not.
+            (Head::Kind(Kind::Read), Some(Head::Read(_)))
+            | (Head::Kind(Kind::Edit), Some(Head::Edit(_))) => sides.other() == Side::Allow,
             (Head::Command(own), Some(Head::Command(other))) => match sides {
                 // Every view that an allow looks at is one that a deny looks at.
                 Sides::RestrictAllow | Sides::Restrict => own.covers(other, Side::Restrict),

@@ -260,10 +260,11 @@ proptest! {
         let ground = ground();
         let facts = Facts::of(&call, &ground);
         let (all, _) = pairs();
-        let hits: Vec<_> = all.iter().map(|p| p.hits(&facts, Side::Restrict).yes).collect();
+        let hits = |side| -> Vec<_> { all.iter().map(|p| p.hits(&facts, side).yes).collect() };
+        let (denied, allowed) = (hits(Side::Restrict), hits(Side::Allow));
         for (own, a) in all.iter().enumerate() {
             for (other, b) in all.iter().enumerate().filter(|(_, b)| a.is_apart(b)) {
-                prop_assert!(hits[own].and(hits[other]).is_empty(), "{a} / {b} {facts:?}");
+                prop_assert!(denied[own].and(allowed[other]).is_empty(), "{a} / {b} {facts:?}");
             }
         }
     }
