@@ -19,6 +19,7 @@ use crate::kit::*;
 
 /// A hook made of closures; each moment that is not set does nothing.
 #[derive(Default)]
+#[expect(clippy::type_complexity, reason = "each field is a function that a test writes")]
 struct Moments {
     name: &'static str,
     timeout: Option<Duration>,
