@@ -179,17 +179,6 @@ impl Command {
         words.map(|words| words.join(" "))
     }
 
-    /// Returns the first words this command may be known by, wrappers looked through; nothing for one
-    /// that cannot be told.
-    #[must_use]
-    pub fn first_words(&self) -> Vec<Option<String>> {
-        self.unwrapped(Wrappers::All)
-            .iter()
-            .filter_map(|view| view.command.words.first())
-            .map(|word| word.literal().map(str::to_owned))
-            .collect()
-    }
-
     /// Returns whether it starts nothing and sets nothing: it only carries the redirections of a
     /// group, a loop or a bare `> file`.
     #[must_use]

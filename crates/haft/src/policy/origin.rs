@@ -110,18 +110,23 @@ impl Sought {
     }
 
     fn is_in(&self, text: &str, strict: bool) -> bool {
-        let lower;
-        let text = match self.kind {
-            Kind::Plain | Kind::Number => text.as_bytes(),
-            Kind::Mail | Kind::Host | Kind::Url => {
-                lower = text.to_ascii_lowercase();
-                lower.as_bytes()
+        let (text, sought) = (text.as_bytes(), self.text.as_bytes());
+        let alone = |at: usize| self.stands_alone(&text[..at], &text[at + sought.len()..], strict);
+        match (self.kind, sought.first()) {
+            (Kind::Plain | Kind::Number, _) | (_, None) => {
+                Finder::new(sought).find_iter(text).any(alone)
             }
-        };
-        Finder::new(&self.text).find_iter(text).any(|at| {
-            let (before, after) = (&text[..at], &text[at + self.text.len()..]);
-            self.stands_alone(before, after, strict)
-        })
+            // In lower case, without a copy of a text that may be long.
+            (Kind::Mail | Kind::Host | Kind::Url, Some(first)) => {
+                let same = |at: &usize| {
+                    let found = text.get(*at..*at + sought.len());
+                    found.is_some_and(|found| found.eq_ignore_ascii_case(sought))
+                };
+                memchr::memchr2_iter(*first, first.to_ascii_uppercase(), text)
+                    .filter(same)
+                    .any(alone)
+            }
+        }
     }
 
     /// Whether what is found is the thing itself and not a part of something longer.
