@@ -35,6 +35,8 @@ enum Kind {
 
 /// Shorter values may come from anywhere.
 const CHARS: usize = 4;
+/// A text of fewer bytes holds no value that is looked for.
+pub(super) const SHORTEST: usize = CHARS;
 /// Shorter numbers may come from anywhere.
 const DIGITS: usize = 5;
 /// So many addresses inside one value are looked for.

@@ -13,7 +13,7 @@ use std::{
 
 use haft_core::{CallId, Confidentiality, Label, Ran, ToolName, Trust};
 
-use super::origin::Sought;
+use super::origin::{SHORTEST, Sought};
 use crate::envelope::Envelope;
 
 /// What a run has read, and what its user has said.
@@ -104,7 +104,8 @@ impl Seen {
             return;
         }
         let taint = Arc::new(taint);
-        let kept = (taint.label.trust == Trust::Untrusted && !text.is_empty())
+        // A text shorter than anything that is looked for holds nothing.
+        let kept = (taint.label.trust == Trust::Untrusted && text.len() >= SHORTEST)
             .then(|| Arc::from(tail(text, HEARD)));
         let is_whole = text.len() <= HEARD;
         let mut next = Some(self);
