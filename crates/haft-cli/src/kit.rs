@@ -192,7 +192,7 @@ async fn add(
 #[tool(read_only, capabilities(network), abort_siblings)]
 async fn fetch_page(
     /// Address of the page. Only `https://example.org/` answers here.
-    #[param(pattern = "^https://")]
+    #[param(pattern = "^https://", url)]
     url: String,
 ) -> Result<String, Failure> {
     tokio::time::sleep(FETCH).await;

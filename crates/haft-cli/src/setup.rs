@@ -17,8 +17,8 @@ use std::{
 };
 
 use haft::{
-    Config, Explanation, File, FileNote, Form, Layer, Live, Offer, Policy, Rules, RunBuilder,
-    Runtime, RuntimeBuilder, Scope, TrustBook, Verdict, Where,
+    Config, Event, Explanation, File, FileNote, Form, Layer, Live, Offer, Policy, Rules,
+    RunBuilder, Runtime, RuntimeBuilder, Scope, TrustBook, Verdict, Where,
 };
 use haft_hooks::{Hooks, ProjectDir};
 use serde_json::Value;
@@ -229,7 +229,15 @@ impl Setup {
 
     /// Sets a runtime up as the files say.
     pub(crate) fn runtime(&self, runtime: RuntimeBuilder) -> RuntimeBuilder {
-        runtime.config(self.config.clone()).policy(Shared(self.policy()))
+        let runtime = runtime.config(self.config.clone()).policy(Shared(self.policy()));
+        // Loud, whatever else is quiet: a check that was not made is not a detail.
+        runtime.observer(|event: &Event| {
+            if let Event::HookFailedOpen { hook, why, .. } = event {
+                let (hook, why) = (style::visible(hook), style::visible(why).replace('\n', " "));
+                let text = format_args!("hook `{hook}` FAILED OPEN, the call goes on: {why}");
+                style::talk(format_args!("{} {text}", style::paint(style::WARN, "warning:")));
+            }
+        })
     }
 
     /// The hooks of all files, ready to be called.

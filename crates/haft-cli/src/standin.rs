@@ -49,20 +49,25 @@ impl StandIn {
 fn known(name: &str) -> DynTool {
     let spec = Spec::new(name, "A stand-in: it is judged and never run.");
     let text = || json!({"type": "string"});
+    let about = |about: &str| json!({"type": "string", "x-haft": about});
     let (spec, properties, required): (Spec, Value, &[&str]) = match name {
-        "Bash" => {
-            (starts(spec), json!({"command": text(), "timeout": {"type": "number"}}), &["command"])
+        "Bash" => (
+            starts(spec),
+            json!({"command": about("command"), "timeout": {"type": "number"}}),
+            &["command"],
+        ),
+        "Read" => (reads(spec), json!({"file_path": about("read_path")}), &["file_path"]),
+        "Glob" | "Grep" => {
+            (reads(spec), json!({"pattern": text(), "path": about("read_path")}), &["pattern"])
         }
-        "Read" => (reads(spec), json!({"file_path": text()}), &["file_path"]),
-        "Glob" | "Grep" => (reads(spec), json!({"pattern": text(), "path": text()}), &["pattern"]),
         "WebFetch" => (
             spec.read_only().capabilities([Capability::Network]),
-            json!({"url": text(), "prompt": text()}),
+            json!({"url": about("url"), "prompt": text()}),
             &["url"],
         ),
         _ => (
             spec.capabilities([Capability::Filesystem]),
-            json!({"file_path": text(), "content": text(), "old_string": text(), "new_string": text()}),
+            json!({"file_path": about("write_path"), "content": text(), "old_string": text(), "new_string": text()}),
             &["file_path"],
         ),
     };

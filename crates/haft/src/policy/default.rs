@@ -26,13 +26,14 @@ impl Policy for DefaultPolicy {
             let ground = Ground::default();
             return judge(call, &Facts::of(call, &ground), &ground);
         }
-        by_default(call, &Disk, &[])
+        by_default(call, &Disk, &[], false)
     }
 }
 
 /// Judges by the default alone, for rules that have nothing to say.
 pub(super) fn judge(call: &Admitted, facts: &Facts<'_>, ground: &Ground) -> Verdict {
-    let verdict = by_default(call, &*ground.world, &ground.roots);
+    let says_which = facts.parts.iter().any(|part| matches!(part, Part::Path { .. }));
+    let verdict = by_default(call, &*ground.world, &ground.roots, says_which);
     if verdict.decision != Decision::Allow || call.tool().spec().permission == Permission::None {
         return verdict;
     }
@@ -55,18 +56,23 @@ fn parts_ask(facts: &Facts<'_>, ground: &Ground) -> Option<&'static str> {
     })
 }
 
-fn by_default(call: &Admitted, world: &dyn World, roots: &[PathBuf]) -> Verdict {
+fn by_default(call: &Admitted, world: &dyn World, roots: &[PathBuf], says_which: bool) -> Verdict {
     if call.tool().spec().permission == Permission::None {
         return Verdict::allow("the tool says `permission = \"none\"`").by(SOURCE);
     }
-    match must_ask(call, world, roots) {
+    match must_ask(call, world, roots, says_which) {
         // A hook that speaks for the call stands in for the rule that is missing.
         Some(why) => call.vouched().cloned().unwrap_or_else(|| Verdict::ask(why).by(SOURCE)),
         None => Verdict::allow("it only reads, without network or secrets").by(SOURCE),
     }
 }
 
-fn must_ask(call: &Admitted, world: &dyn World, roots: &[PathBuf]) -> Option<&'static str> {
+fn must_ask(
+    call: &Admitted,
+    world: &dyn World,
+    roots: &[PathBuf],
+    says_which: bool,
+) -> Option<&'static str> {
     let claim = call.claim();
     let spec = call.tool().spec();
     if !claim.read_only {
@@ -99,7 +105,9 @@ fn must_ask(call: &Admitted, world: &dyn World, roots: &[PathBuf]) -> Option<&'s
             }
             None
         }
-        Effects::Undeclared if files => Some("it reads files and does not say which"),
+        Effects::Undeclared if files && !says_which => {
+            Some("it reads files and does not say which")
+        }
         Effects::Undeclared => None,
     }
 }

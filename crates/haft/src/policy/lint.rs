@@ -251,7 +251,7 @@ impl<'r> Lint<'r> {
             (format!("`{pattern}` is written twice"), "take one of the two out")
         } else if own == word {
             let message = format!("`{wide}` takes in `{pattern}`, and says `{word}` as well");
-            (message, "take this one out, or write it before the other")
+            (message, "take this one out")
         } else {
             let message = format!("`{pattern}` never says `{own}`: `{wide}` says `{word}` first");
             (message, "take this one out, or except it from the other")

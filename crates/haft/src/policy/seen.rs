@@ -381,7 +381,7 @@ mod tests {
     #[test]
     fn many_small_texts_are_bounded_too() {
         let seen = Seen::default();
-        (0..50_000).for_each(|_| seen.read(taint("w", WEB), "x"));
+        (0..50_000).for_each(|_| seen.read(taint("w", WEB), "abcd"));
         let own = seen.lock();
         assert!(own.heard.all.len() <= HEARD / Texts::<()>::EACH + 1);
         assert!(own.forgotten.is_some());

@@ -208,14 +208,49 @@ async fn a_deny_of_a_path_holds_for_the_commands_that_read_and_write_files() {
         "rm -rf lock/a",
         "cd sub && cat x",
         "cat $FILE",
+        "cat .e*",
+        "cat .[e]nv",
+        "rm lock/*",
+        "cat .env 'x",
     ] {
         assert_eq!(shell(list(), command).await, Decision::Deny, "{command}");
     }
     for command in ["cat README.md", "cat lock/a", "echo .env", "ls src/*.rs", "cat src/*.rs"] {
         assert_eq!(shell(list(), command).await, Decision::Allow, "{command}");
     }
+    for command in ["tee haft.toml", "cp a .git/hooks/pre-commit", "sed -i s/a/b/ CLAUDE.md"] {
+        assert_eq!(shell(vec![allow("Bash")], command).await, Decision::Ask, "{command}");
+    }
     // An allow of a path says nothing about commands.
     assert_eq!(shell(vec![allow("Read(./**)")], "cat README.md").await, Decision::Ask);
+}
+
+#[tokio::test]
+async fn a_tool_that_reaches_somewhere_and_does_not_say_where_meets_every_deny_about_it() {
+    let vague = |capability| {
+        let spec = Spec::new("vague", "?").capabilities([capability]).destructive(false);
+        DynTool::new(spec, json!({}), |_, _| async { Ok("") })
+    };
+    for (capability, text) in [
+        (Capability::Network, "WebFetch(domain:evil.example)"),
+        (Capability::Network, "host=evil.example"),
+        (Capability::Filesystem, "Read(./.env)"),
+        (Capability::Filesystem, "Edit(./.env)"),
+    ] {
+        let catalog = Catalog::builder().add(vague(capability)).build().unwrap();
+        let list = rules(vec![allow("vague"), deny(text)]);
+        let runtime = Runtime::builder().catalog(catalog).policy(list).build().unwrap();
+        let failure = runtime.call("vague", json!({})).await.unwrap_err();
+        assert_eq!(failure.code(), Code::Denied, "{text}");
+    }
+    let fetch = |url: &str| json!({"url": url});
+    let list = || vec![allow("fetch_url"), deny("WebFetch(domain:evil.example)")];
+    assert_eq!(decided(list(), "fetch_url", fetch("https://evil.example/x")).await, Decision::Deny);
+    assert_eq!(
+        decided(list(), "fetch_url", fetch("https://fine.example/x")).await,
+        Decision::Allow
+    );
+    assert_eq!(decided(list(), "fetch_url", fetch("no url")).await, Decision::Deny);
 }
 
 #[tokio::test]

@@ -82,6 +82,8 @@ const WRITERS: &[&str] = &[
 pub(super) enum Mention {
     /// This path.
     Path(Operation, String),
+    /// One whose name begins so.
+    Beginning(Operation, String),
     /// Only a running shell knows which.
     Unknown(Operation),
 }
@@ -125,9 +127,11 @@ fn mention(word: &Word, operation: Operation) -> Option<Mention> {
         }
         Some("") => None,
         Some(text) => Some(Mention::Path(operation, text.to_owned())),
-        // Behind a known beginning it is one of the files there, and nobody asked about a folder.
-        None => matches!(word.pieces.first(), Some(Piece::Unknown))
-            .then_some(Mention::Unknown(operation)),
+        None => match word.pieces.first() {
+            Some(Piece::Text(text)) if text.starts_with('-') => None,
+            Some(Piece::Text(text)) => Some(Mention::Beginning(operation, text.clone())),
+            _ => Some(Mention::Unknown(operation)),
+        },
     }
 }
 

@@ -69,6 +69,9 @@ pub(crate) struct Facts<'a> {
     /// Files that its commands name, each with the number of the command's part. Only what restricts
     /// looks at them.
     pub(crate) mentions: Vec<(usize, Part)>,
+    /// The beginnings of names that only a running shell completes: the part, what is done, the
+    /// folder, and how the name begins.
+    pub(crate) beginnings: Vec<(usize, Operation, PathBuf, String)>,
     /// What the rules stand on.
     pub(crate) ground: &'a Ground,
     /// Where relative paths start, found out when it is first needed.
@@ -194,6 +197,7 @@ impl<'a> Facts<'a> {
             parts: SmallVec::new(),
             overflow: false,
             mentions: Vec::new(),
+            beginnings: Vec::new(),
             ground,
             base: OnceCell::new(),
             root: OnceCell::new(),
@@ -224,7 +228,9 @@ impl<'a> Facts<'a> {
 
     /// Returns whether it names files.
     pub(crate) fn has_paths(&self) -> bool {
-        !self.mentions.is_empty() || self.parts.iter().any(|p| matches!(p, Part::Path { .. }))
+        !self.mentions.is_empty()
+            || !self.beginnings.is_empty()
+            || self.parts.iter().any(|p| matches!(p, Part::Path { .. }))
     }
 
     /// Returns where its relative paths start.
@@ -474,7 +480,17 @@ impl<'a> Facts<'a> {
                 spelled: PathBuf::new(),
                 resolved: Err(why.to_owned()),
             };
+            if let Mention::Beginning(operation, text) = &mention {
+                let Ok(base) = self.base() else { continue };
+                let (folder, name) = text.rsplit_once('/').map_or(("", &**text), |(f, n)| (f, n));
+                let folder = if text.starts_with('/') && folder.is_empty() { "/" } else { folder };
+                let folder = tidy(&base.join(folder));
+                let name = if moves { String::new() } else { name.to_owned() };
+                self.beginnings.push((at, *operation, folder, name));
+                continue;
+            }
             let part = match mention {
+                Mention::Beginning(..) => continue,
                 Mention::Unknown(operation) => {
                     unknown(operation, "only a running shell knows which file that is")
                 }

@@ -183,6 +183,7 @@ impl Sample {
             parts: SmallVec::new(),
             overflow: false,
             mentions: Vec::new(),
+            beginnings: Vec::new(),
             ground,
             base: OnceCell::new(),
             root: OnceCell::new(),

@@ -29,7 +29,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use haft_core::Operation;
+use haft_core::{Capability, Operation};
 
 pub(crate) use self::{
     command::{CommandPattern, Side, Start, starts},
@@ -41,6 +41,9 @@ use super::{
     rules::About,
     world::World,
 };
+
+const NO_FILE: &str = "it does not say which files it touches";
+const NO_HOST: &str = "it does not say which hosts it reaches";
 
 /// Whether something matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -150,6 +153,32 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// Returns the parts that may be of this kind, and do not say so: doubt, for what restricts.
+    fn may_have(self, facts: &Facts<'_>) -> Parts {
+        let own = select_parts(facts, |part| {
+            matches!(
+                (self, part),
+                (Self::Bash, Part::Reach(Capability::Subprocess))
+                    | (Self::WebFetch, Part::Reach(Capability::Network))
+                    | (Self::Read | Self::Edit, Part::Unreadable(_))
+                    | (Self::Read | Self::Edit, Part::Reach(Capability::Filesystem))
+            )
+        });
+        let is = |operation: Operation| match self {
+            Self::Read => true,
+            Self::Edit => operation != Operation::Read,
+            Self::Bash | Self::WebFetch => false,
+        };
+        let mentions = facts.mentions.iter().filter_map(|(at, part)| match part {
+            Part::Path { operation, .. } => is(*operation).then_some(*at),
+            _ => None,
+        });
+        let beginnings = facts.beginnings.iter().filter(|b| is(b.1)).map(|b| b.0);
+        mentions.chain(beginnings).fold(own, Parts::with)
+    }
+}
+
 /// A selector and how it was written.
 #[derive(Debug, Clone)]
 struct Written {
@@ -224,6 +253,7 @@ impl Pattern {
         let all = facts.all();
         let mut doubt = None;
         let (mut eligible, mut named) = (all, false);
+        let mut vague = Parts::NONE;
         match &self.head {
             None => {}
             Some(Head::Tools(tools)) => match tools.matches(&facts.names, side) {
@@ -232,7 +262,12 @@ impl Pattern {
             },
             Some(Head::Kind(kind)) => match facts.names.known_as.contains(&kind.name()) {
                 true => named = true,
-                false => eligible = select_parts(facts, |part| kind.has(part)),
+                false => {
+                    eligible = select_parts(facts, |part| kind.has(part));
+                    if side == Side::Restrict {
+                        vague = kind.may_have(facts).without(eligible);
+                    }
+                }
             },
             Some(Head::Parameter { tools, name, value }) => {
                 if !tools.matches(&facts.names, side) {
@@ -252,7 +287,7 @@ impl Pattern {
             },
             Some(Head::Command(_) | Head::Read(_) | Head::Edit(_) | Head::Host(_)) => {}
         }
-        if eligible.is_empty() {
+        if eligible.or(vague).is_empty() {
             return Hits::default();
         }
         for written in &self.selectors {
@@ -264,11 +299,15 @@ impl Pattern {
         }
         let mut hits = match self.asks_about_parts() {
             false => Hits { yes: eligible, ..Hits::default() },
-            true => match self.parts(facts, side, eligible, named) {
+            true => match self.parts(facts, side, eligible.or(vague), named) {
                 Some(hits) => hits,
                 None => return Hits::default(),
             },
         };
+        if !vague.is_empty() && !self.asks_about_parts() {
+            hits.unknown = hits.unknown.or(vague);
+            hits.why.get_or_insert_with(|| "it does not say what it touches".to_owned());
+        }
         if doubt.is_some() {
             hits.unknown = hits.unknown.or(hits.yes);
             hits.yes = Parts::NONE;
@@ -321,7 +360,26 @@ impl Pattern {
                 }
             }
         }
+        if side == Side::Restrict {
+            // What reaches files or the network and does not say where may reach what is meant here.
+            for (at, part) in facts.parts.iter().enumerate() {
+                let (kind, reason) = match part {
+                    Part::Reach(Capability::Filesystem) if paths => (1, NO_FILE),
+                    Part::Unreadable(_) if paths && !commands => (1, NO_FILE),
+                    Part::Reach(Capability::Network) if hosts => (2, NO_HOST),
+                    _ => continue,
+                };
+                found[kind].unknown = found[kind].unknown.with(at);
+                why.get_or_insert_with(|| reason.to_owned());
+            }
+        }
         if paths && side == Side::Restrict {
+            for (at, operation, folder, name) in &facts.beginnings {
+                if self.may_begin(*operation, folder, name, facts) {
+                    found[1].unknown = found[1].unknown.with(*at);
+                    why.get_or_insert_with(|| NO_FILE.to_owned());
+                }
+            }
             for (at, part) in &facts.mentions {
                 let found = &mut found[1];
                 match self.part(part, facts, side) {
@@ -363,6 +421,27 @@ impl Pattern {
         hits.unknown = hits.unknown.and(eligible);
         hits.why = why.filter(|_| !hits.unknown.is_empty());
         Some(hits)
+    }
+
+    /// Whether a file of this folder whose name begins so may be one that is meant.
+    fn may_begin(
+        &self,
+        operation: Operation,
+        folder: &Path,
+        name: &str,
+        facts: &Facts<'_>,
+    ) -> bool {
+        let head = match &self.head {
+            Some(Head::Read(path)) => path.may_begin(folder, name, facts),
+            Some(Head::Edit(path)) => {
+                operation != Operation::Read && path.may_begin(folder, name, facts)
+            }
+            _ => true,
+        };
+        head && self.selectors.iter().all(|written| match &written.selector {
+            Selector::Path(paths) => paths.iter().any(|path| path.may_begin(folder, name, facts)),
+            _ => true,
+        })
     }
 
     /// Compares one part with all that is said about its kind.

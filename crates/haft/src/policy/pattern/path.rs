@@ -345,6 +345,25 @@ impl PathPattern {
         start
     }
 
+    /// Returns whether it may match a file of this folder whose name begins so, or one further down.
+    pub(super) fn may_begin(&self, folder: &Path, name: &str, facts: &Facts<'_>) -> bool {
+        let base = match &self.base {
+            Base::Work => facts.base().ok().map(Cow::Borrowed),
+            Base::Root => Some(Cow::Borrowed(root())),
+            Base::Home(base) | Base::Folder(base) => base.as_deref().map(Cow::Borrowed),
+        };
+        // FAIL CLOSED: a pattern that starts nobody knows where may begin anywhere.
+        let Some(base) = base else { return true };
+        let start = self.start(&base);
+        match start.strip_prefix(folder) {
+            Ok(rest) => rest
+                .iter()
+                .next()
+                .is_none_or(|next| next.to_str().is_none_or(|next| next.starts_with(name))),
+            Err(_) => folder.starts_with(&start),
+        }
+    }
+
     fn start(&self, base: &Path) -> PathBuf {
         tidy(&self.up_from(base)).join(&self.prefix)
     }

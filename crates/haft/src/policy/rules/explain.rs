@@ -121,7 +121,12 @@ impl Rules {
 
     /// The smallest change that would flip the ruling.
     fn flip(&self, facts: &Facts<'_>, call: Option<&Admitted>, ruling: &Ruling) -> Option<String> {
-        let literal_of = |parts| self.literals(facts, parts).map(|rules| rules.join("\", \""));
+        let literal_of = |parts| {
+            self.literals(facts, parts).map(|rules| match &*rules {
+                [one] => format!("\"{one}\""),
+                several => format!("[\"{}\"]", several.join("\", \"")),
+            })
+        };
         let literal = || literal_of(facts.all());
         let own_words = || {
             let spec = call?.tool().spec();
@@ -136,20 +141,21 @@ impl Rules {
                 let place = &self.rules[*at].place;
                 Some(match literal_of(applied.parts) {
                     Some(literal) => {
-                        format!("add `except = [\"{literal}\"]` to the rule at {place}")
+                        let list = literal.trim_start_matches('[').trim_end_matches(']');
+                        format!("add `except = [{list}]` to the rule at {place}")
                     }
                     None => format!("narrow or remove the rule at {place}"),
                 })
             }
             Ruling::Allowed { .. } | Ruling::Vouched(_) => {
-                let literal = literal().unwrap_or_else(|| facts.names.own.to_owned());
+                let literal = literal().unwrap_or_else(|| format!("\"{}\"", facts.names.own));
                 Some(format!(
-                    "a rule `match = \"{literal}\"` with `decision = \"deny\"` would refuse it"
+                    "a rule `match = {literal}` with `decision = \"deny\"` would refuse it"
                 ))
             }
             Ruling::Built { decision: Decision::Allow, .. } => {
-                let literal = literal().unwrap_or_else(|| facts.names.own.to_owned());
-                Some(format!("a rule `match = \"{literal}\"` with `decision = \"ask\"` would ask"))
+                let literal = literal().unwrap_or_else(|| format!("\"{}\"", facts.names.own));
+                Some(format!("a rule `match = {literal}` with `decision = \"ask\"` would ask"))
             }
             Ruling::Built { source, .. } if source.starts_with("built in") => Some(
                 "an allow rule for this call with `when = \"tainted\"` would let it pass"
@@ -161,7 +167,7 @@ impl Rules {
             Ruling::Built { .. } => {
                 let mut flip = match literal() {
                     Some(literal) => {
-                        format!("a rule `match = \"{literal}\"` with `decision = \"allow\"`")
+                        format!("a rule `match = {literal}` with `decision = \"allow\"`")
                     }
                     None => format!("an allow rule for `{}`", facts.names.own),
                 };

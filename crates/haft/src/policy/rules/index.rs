@@ -12,6 +12,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
+use haft_core::Capability;
 use serde_json::Value;
 use smallvec::SmallVec;
 
@@ -130,13 +131,19 @@ impl Index {
         if let Some((source, _)) = facts.names.remote {
             self.find_source(&mut found, source);
         }
+        if !facts.beginnings.is_empty() {
+            found.extend_from_slice(&self.paths);
+        }
         if !self.paths.is_empty() && facts.has_paths() {
             found.extend_from_slice(&self.strays(facts, rules));
         }
         for part in facts.parts.iter().chain(facts.mentions.iter().map(|(_, part)| part)) {
             match part {
                 Part::Command(command) => self.find_command(&mut found, command),
-                Part::Unreadable(_) => found.extend_from_slice(&self.commands),
+                Part::Unreadable(_) => {
+                    found.extend_from_slice(&self.commands);
+                    found.extend_from_slice(&self.paths);
+                }
                 Part::Path { spelled, resolved, .. } => {
                     self.find_path(&mut found, spelled);
                     match resolved {
@@ -147,6 +154,8 @@ impl Index {
                 }
                 Part::Host(Ok(host)) => self.find_host(&mut found, host),
                 Part::Host(Err(_)) => found.extend_from_slice(&self.addresses),
+                Part::Reach(Capability::Filesystem) => found.extend_from_slice(&self.paths),
+                Part::Reach(Capability::Network) => found.extend_from_slice(&self.addresses),
                 Part::Call | Part::Reach(_) => {}
             }
         }

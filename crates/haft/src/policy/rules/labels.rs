@@ -209,14 +209,20 @@ fn shorten(text: &str) -> String {
 impl Facts<'_> {
     /// Returns the parts that write something that steers programs.
     pub(super) fn protected(&self) -> Parts {
-        self.parts.iter().enumerate().fold(Parts::NONE, |set, (at, part)| {
+        self.written().fold(Parts::NONE, |set, (at, part)| {
             if protected_names(part).next().is_some() { set.with(at) } else { set }
         })
     }
 
+    /// Goes through its parts, and the files that its commands name.
+    fn written(&self) -> impl Iterator<Item = (usize, &Part)> {
+        let mentions = self.mentions.iter().map(|(at, part)| (*at, part));
+        self.parts.iter().enumerate().chain(mentions)
+    }
+
     /// Returns those of them whose protected name a pattern spells out: its author meant it.
     pub(super) fn protected_in(&self, pattern: &str) -> Parts {
-        self.parts.iter().enumerate().fold(Parts::NONE, |set, (at, part)| {
+        self.written().fold(Parts::NONE, |set, (at, part)| {
             let mut names = protected_names(part).peekable();
             let named = names.peek().is_some() && names.all(|name| spells(pattern, name));
             if named { set.with(at) } else { set }
