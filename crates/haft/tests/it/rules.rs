@@ -448,6 +448,26 @@ async fn an_explanation_names_the_rule_what_nearly_decided_and_what_would_flip_i
 }
 
 #[tokio::test]
+async fn what_is_said_to_flip_a_verdict_names_every_rule_in_the_way() {
+    let flip = |list: Vec<Rule>, command: &'static str| async move {
+        let said = explain(rules(list), "shell", json!({"command": command})).await;
+        said.flip.unwrap()
+    };
+    let both = || vec![deny("Bash(git push *)"), deny("Bash(git *)"), allow("Bash")];
+    let said = flip(both(), "git push").await;
+    assert_eq!(said.matches("except = [\"Bash(git push)\"]").count(), 2, "{said}");
+    // With the exception alone it would still be asked about, because nothing allows it.
+    let said = flip(vec![ask("Bash(git push *)")], "git push").await;
+    assert!(said.contains("except") && said.contains("decision = \"allow\""), "{said}");
+    let said = flip(vec![ask("Bash(git push *)"), allow("Bash(git *)")], "git push").await;
+    assert!(said.contains("except") && !said.contains("decision = \"allow\""), "{said}");
+    let named =
+        explain(rules(vec![allow("write_file")]), "write_file", json!({"file_path": "haft.toml"}))
+            .await;
+    assert_eq!(named.flip.unwrap(), "an allow rule that spells the protected name out");
+}
+
+#[tokio::test]
 async fn the_model_hears_the_reason_and_never_the_rule() {
     let mut no = deny("Bash(git push *)");
     no.reason = Some("shared branches are pushed by people".to_owned());

@@ -8,7 +8,7 @@ use haft_core::{Capability, Decision, Operation, Trust};
 use super::{
     super::{
         explain::{Check, Cited, Explanation, Near},
-        facts::{Facts, Part},
+        facts::{Facts, Part, Parts},
     },
     Mode, Rules,
     judge::{Notebook, Ruling},
@@ -55,7 +55,7 @@ impl Rules {
         let flip = self.flip(facts, call, &ruling);
         let mut explanation = Explanation::of(ruling.verdict(self));
         explanation.deciding = deciding;
-        explanation.flip = flip;
+        explanation.flip = Some(flip);
         explanation.near = self.near(facts);
         explanation.risk = risk(facts);
         if Rules::label_of(facts).trust == Trust::Untrusted {
@@ -119,65 +119,92 @@ impl Rules {
         near
     }
 
-    /// The smallest change that would flip the ruling.
-    fn flip(&self, facts: &Facts<'_>, call: Option<&Admitted>, ruling: &Ruling) -> Option<String> {
-        let literal_of = |parts| {
-            self.literals(facts, parts).map(|rules| match &*rules {
-                [one] => format!("\"{one}\""),
-                several => format!("[\"{}\"]", several.join("\", \"")),
-            })
-        };
-        let literal = || literal_of(facts.all());
-        let own_words = || {
-            let spec = call?.tool().spec();
-            let silent = spec.read_only.is_none() || spec.capabilities.is_none();
-            silent
-                .then_some("or let the tool say `read_only` and `capabilities(…)`, if that is true")
-        };
+    /// The smallest change that would flip the ruling: of a deny, to anything else; of an ask, to an
+    /// allow; of an allow, to a deny or an ask. Every rule that stands in the way is named.
+    fn flip(&self, facts: &Facts<'_>, call: Option<&Admitted>, ruling: &Ruling) -> String {
+        let own = || self.said(facts, facts.all()).unwrap_or_else(|| quoted(&[facts.names.own]));
         match ruling {
-            Ruling::Denied { at, applied }
-            | Ruling::Asked { at, applied }
-            | Ruling::Needed { at, applied, .. } => {
-                let place = &self.rules[*at].place;
-                Some(match literal_of(applied.parts) {
-                    Some(literal) => {
-                        let list = literal.trim_start_matches('[').trim_end_matches(']');
-                        format!("add `except = [{list}]` to the rule at {place}")
+            Ruling::Denied { .. } => self.excepted(facts, |d| *d == Decision::Deny),
+            Ruling::Asked { .. } | Ruling::Needed { .. } => {
+                let asks = |d: &Decision| matches!(d, Decision::Ask | Decision::NeedInput(_));
+                let excepted = self.excepted(facts, asks);
+                // Without these rules it may still be asked about.
+                let cover = self.cover(facts, &mut ());
+                match self.unrestricted(facts, call, &cover, &mut ()) {
+                    rest @ Ruling::Built { decision: Decision::Ask, .. } => {
+                        format!("{excepted}, and {}", self.flip(facts, call, &rest))
                     }
-                    None => format!("narrow or remove the rule at {place}"),
-                })
+                    _ => excepted,
+                }
             }
             Ruling::Allowed { .. } | Ruling::Vouched(_) => {
-                let literal = literal().unwrap_or_else(|| format!("\"{}\"", facts.names.own));
-                Some(format!(
-                    "a rule `match = {literal}` with `decision = \"deny\"` would refuse it"
-                ))
+                format!("a rule `match = {}` with `decision = \"deny\"` would refuse it", own())
             }
             Ruling::Built { decision: Decision::Allow, .. } => {
-                let literal = literal().unwrap_or_else(|| format!("\"{}\"", facts.names.own));
-                Some(format!("a rule `match = {literal}` with `decision = \"ask\"` would ask"))
+                format!("a rule `match = {}` with `decision = \"ask\"` would ask", own())
             }
-            Ruling::Built { source, .. } if source.starts_with("built in") => Some(
-                "an allow rule for this call with `when = \"tainted\"` would let it pass"
-                    .to_owned(),
-            ),
+            Ruling::Built { source: labels::PROTECTED_NAME, .. } => {
+                "an allow rule that spells the protected name out".to_owned()
+            }
+            Ruling::Built { source: labels::CHANGED, .. } => {
+                "a run that starts with the definition as it is now".to_owned()
+            }
+            Ruling::Built { source, .. } if source.starts_with("built in") => {
+                format!("a rule `match = {}`, `decision = \"allow\"`, `when = \"tainted\"`", own())
+            }
             Ruling::Built { source, .. } if source.starts_with("the mode") => {
-                Some(format!("another `mode` than `{}`", self.ground.mode.as_str()))
+                format!("another `mode` than `{}`", self.ground.mode.as_str())
+            }
+            Ruling::Built { decision: Decision::Deny, .. } => {
+                "a call that does fewer things at once".to_owned()
             }
             Ruling::Built { .. } => {
-                let mut flip = match literal() {
-                    Some(literal) => {
-                        format!("a rule `match = {literal}` with `decision = \"allow\"`")
-                    }
-                    None => format!("an allow rule for `{}`", facts.names.own),
-                };
-                if let Some(words) = own_words() {
-                    flip.push_str(", ");
-                    flip.push_str(words);
+                let flip = format!("a rule `match = {}` with `decision = \"allow\"`", own());
+                let silent = call.is_some_and(|call| {
+                    let spec = call.tool().spec();
+                    spec.read_only.is_none() || spec.capabilities.is_none()
+                });
+                match silent {
+                    true => format!(
+                        "{flip}, or let the tool say `read_only` and `capabilities(…)`, if that is true"
+                    ),
+                    false => flip,
                 }
-                Some(flip)
             }
         }
+    }
+
+    /// Says how every rule of such a decision that applies would let the call go.
+    fn excepted(&self, facts: &Facts<'_>, of: impl Fn(&Decision) -> bool) -> String {
+        let steps: Vec<String> = self
+            .rules
+            .iter()
+            .enumerate()
+            .filter(|(_, rule)| of(&rule.decision))
+            .filter_map(|(at, rule)| Some((rule, self.applies(at, facts)?)))
+            .map(|(rule, applied)| match self.literals(facts, applied.parts) {
+                Some(literals) => {
+                    let list = literals.join("\", \"");
+                    format!("add `except = [\"{list}\"]` to the rule at {}", rule.place)
+                }
+                None => format!("narrow or remove the rule at {}", rule.place),
+            })
+            .collect();
+        steps.join(", and ")
+    }
+
+    /// Writes rules that say exactly these parts as they would stand in a file.
+    fn said(&self, facts: &Facts<'_>, parts: Parts) -> Option<String> {
+        self.literals(facts, parts).map(|rules| quoted(&rules))
+    }
+}
+
+/// Writes one text, or a list of several, as they would stand in a file.
+fn quoted<T: AsRef<str>>(texts: &[T]) -> String {
+    let texts: Vec<String> = texts.iter().map(|text| format!("\"{}\"", text.as_ref())).collect();
+    match &*texts {
+        [one] => one.clone(),
+        several => format!("[{}]", several.join(", ")),
     }
 }
 

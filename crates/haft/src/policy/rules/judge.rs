@@ -56,7 +56,7 @@ impl Notebook for () {
 
 /// What allows cover.
 #[derive(Default)]
-struct Cover {
+pub(super) struct Cover {
     parts: Parts,
     /// By rules that hold even in a tainted run.
     even_tainted: Parts,
@@ -111,8 +111,20 @@ impl Rules {
             return self.unless_silent(Ruling::Asked { at, applied }, notes);
         }
         let cover = self.cover(facts, notes);
-        let ruling = self.not_restricted(facts, call, &cover, notes);
-        let ruling = match ruling {
+        let ruling = self.unrestricted(facts, call, &cover, notes);
+        self.unless_silent(ruling, notes)
+    }
+
+    /// What holds when no rule denies or asks, and what the run has read is held against it.
+    pub(super) fn unrestricted<N: Notebook>(
+        &self,
+        facts: &Facts<'_>,
+        call: Option<&Admitted>,
+        cover: &Cover,
+        notes: &mut N,
+    ) -> Ruling {
+        let ruling = self.not_restricted(facts, call, cover, notes);
+        match ruling {
             // Whoever bypasses has said so loudly; only what steers programs is asked about still.
             Ruling::Built { source: BYPASS, .. } => match labels::steers(facts, cover.by_name) {
                 Some(Concern { reason, source }) => {
@@ -141,8 +153,7 @@ impl Rules {
                 }
             }
             other => other,
-        };
-        self.unless_silent(ruling, notes)
+        }
     }
 
     /// Returns the rule whose rewrite the call gets: the one that asks, or the first of those that
@@ -271,7 +282,7 @@ impl Rules {
         best
     }
 
-    fn cover<N: Notebook>(&self, facts: &Facts<'_>, notes: &mut N) -> Cover {
+    pub(super) fn cover<N: Notebook>(&self, facts: &Facts<'_>, notes: &mut N) -> Cover {
         let mut cover = Cover::default();
         let mut looked_at = 0;
         for at in self.allow.find(facts, &self.rules) {

@@ -24,6 +24,7 @@ pub(super) struct Concern {
     pub(super) source: &'static str,
 }
 
+pub(super) const PROTECTED_NAME: &str = "built in: a protected name";
 pub(super) const CHANGED: &str = "built in: a changed definition in a tainted run";
 
 /// How many argument values are traced.
@@ -73,7 +74,7 @@ pub(super) fn changed(facts: &Facts<'_>) -> Option<String> {
 pub(super) fn steers(facts: &Facts<'_>, named_there: Parts) -> Option<Concern> {
     (!facts.protected().without(named_there).is_empty()).then(|| Concern {
         reason: "it writes a file that steers programs".to_owned(),
-        source: "built in: a protected name",
+        source: PROTECTED_NAME,
     })
 }
 
