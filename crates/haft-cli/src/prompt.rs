@@ -31,9 +31,6 @@ use crate::{
 const WIDTH: usize = 100;
 /// Whoever hits so many wrong keys is not answering.
 const WRONG: usize = 5;
-/// So many values are traced to what the run has read.
-const MOST_TRACED: usize = 64;
-
 /// Where the answers are typed.
 pub(crate) trait Keys: Send + 'static {
     /// Drops what was typed before the question was there to be read.
@@ -356,39 +353,17 @@ fn text(value: &Value) -> String {
 
 /// Which values come from what the run has read.
 fn origins(question: &Question<'_>, is_secret: &dyn Fn(&str) -> bool) -> Vec<String> {
-    let seen = question.call.seen();
-    let mut found: Vec<String> = Vec::new();
     let arguments = question.call.arguments().as_object().into_iter().flatten();
-    let mut open: Vec<&Value> =
-        arguments.filter(|(key, _)| !is_secret(key)).map(|(_, value)| value).collect();
-    let mut looked_at = 0;
-    while let Some(value) = open.pop() {
-        let value = match value {
-            Value::String(text) => text.clone(),
-            Value::Number(number) => number.to_string(),
-            Value::Array(list) => {
-                open.extend(list);
-                continue;
-            }
-            Value::Object(map) => {
-                open.extend(map.values());
-                continue;
-            }
-            Value::Null | Value::Bool(_) => continue,
-        };
-        looked_at += 1;
-        if looked_at > MOST_TRACED {
-            found.push("there are more values than could be traced".to_owned());
-            break;
-        }
-        if let Some(taint) = seen.origin_of(&value) {
-            let origin = taint.origin.map_or_else(String::new, |origin| format!(", {origin}"));
-            let value = style::cell(&value);
-            found.push(format!(
-                "`{value}` comes from call {} of `{}`{origin}",
-                taint.call, taint.tool
-            ));
-        }
+    let open = arguments.filter(|(key, _)| !is_secret(key)).map(|(_, value)| value);
+    let traced = question.call.seen().trace(open, usize::MAX);
+    let mut found: Vec<String> = Vec::new();
+    for (value, taint) in traced.found {
+        let origin = taint.origin.map_or_else(String::new, |origin| format!(", {origin}"));
+        let value = style::cell(&value);
+        found.push(format!("`{value}` comes from call {} of `{}`{origin}", taint.call, taint.tool));
+    }
+    if !traced.is_whole {
+        found.push("there are more values than could be traced".to_owned());
     }
     found.dedup();
     found
@@ -576,7 +551,7 @@ mod tests {
                 decision: "ask".to_owned(),
                 pattern: "Bash(git push *)".to_owned(),
                 place: RulePlace {
-                    file: Some(Arc::new("/work/haft.toml".into())),
+                    file: Some(Arc::new("/notes/haft.toml".into())),
                     line: 14,
                     column: 1,
                 },
@@ -618,7 +593,7 @@ mod tests {
     fn ask(policy: Asks, arguments: Value, typed: &[&'static str]) -> (String, Envelope) {
         let screen = Screen::default();
         let script = Script(typed.iter().copied().collect(), screen.clone());
-        let prompt = Prompt::new(script, screen.clone(), "/work");
+        let prompt = Prompt::new(script, screen.clone(), "/notes");
         let runtime = Runtime::builder()
             .catalog(Catalog::builder().add(tool()).build().unwrap())
             .policy(policy)
@@ -684,7 +659,7 @@ mod tests {
     #[test]
     fn always_is_offered_only_where_the_whole_rule_can_be_read() {
         let offer = |rule: &str| {
-            Some(Offer { rules: vec![rule.to_owned()], file: "/work/haft.local.toml".into() })
+            Some(Offer { rules: vec![rule.to_owned()], file: "/notes/haft.local.toml".into() })
         };
         let policy = Asks { offer: offer("Bash(git push origin main)"), ..Asks::default() };
         let (screen, answer) = ask(policy, push(), &["a"]);
@@ -823,7 +798,7 @@ mod tests {
         let runtime = Runtime::builder()
             .catalog(Catalog::builder().add(tool()).build().unwrap())
             .policy(Asks::default())
-            .approver(Prompt::new(Untouched, screen.clone(), "/work"))
+            .approver(Prompt::new(Untouched, screen.clone(), "/notes"))
             .approver(Console)
             .build()
             .unwrap();

@@ -9,35 +9,6 @@ use crate::{
     observer::ExternalObserver, place::ProjectDir,
 };
 
-/// Events of the protocol that nothing here calls. Any other unknown word is a mistake.
-const NEVER_CALLED: [&str; 25] = [
-    "UserPromptSubmit",
-    "UserPromptExpansion",
-    "SessionEnd",
-    "Stop",
-    "StopFailure",
-    "SubagentStart",
-    "SubagentStop",
-    "PreCompact",
-    "PostCompact",
-    "PreModelSwitch",
-    "PostModelSwitch",
-    "Setup",
-    "TeammateIdle",
-    "TaskCreated",
-    "TaskCompleted",
-    "Elicitation",
-    "ElicitationResult",
-    "ConfigChange",
-    "WorktreeCreate",
-    "WorktreeRemove",
-    "InstructionsLoaded",
-    "CwdChanged",
-    "FileChanged",
-    "DirectoryAdded",
-    "MessageDisplay",
-];
-
 /// The hooks that files name, set up.
 #[derive(Debug)]
 pub struct Hooks {
@@ -59,7 +30,8 @@ impl Hooks {
             Self { hooks: Vec::new(), asked: Vec::new(), told: Vec::new(), notes: Vec::new() };
         for (at, spec) in specs.iter().enumerate() {
             let name = Line::name_of(spec);
-            if NEVER_CALLED.contains(&spec.event.as_str()) {
+            let event = spec.event.as_str();
+            if HookSpec::PROTOCOL.contains(&event) && !HookSpec::EVENTS.contains(&event) {
                 all.note(format!("`{}` is never called here; its hooks do nothing", spec.event));
                 continue;
             }

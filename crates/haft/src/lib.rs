@@ -99,8 +99,8 @@ pub use policy::{
     FileNote, Finding, FindingKind, Form, Grants, Ground, Guard, Handler, HookSpec, Lasting, Layer,
     Lexical, Limited, Limits, Live, Match, Mode, NamePolicy, Near, Offer, Only, PathGuard, Pattern,
     PatternError, PatternErrorKind, Place as RulePlace, Policy, Question, Refusal, Review,
-    Reviewed, Reviewer, Rule, Rules, Seen, Setup, Subject, Suggestion, Taint, Tried, TrustBook,
-    Where, World, files_of, project_root, tricks, visible,
+    Reviewed, Reviewer, Rule, Rules, Seen, Setup, Subject, Suggestion, Taint, Traced, Tried,
+    TrustBook, Where, World, files_of, project_root, tricks, visible,
 };
 pub use run::{Run, RunBuilder};
 pub use runtime::{Runtime, RuntimeBuilder};

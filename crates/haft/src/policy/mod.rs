@@ -53,7 +53,7 @@ pub use self::{
     pattern::{Anchor, Match, Pattern, PatternError, PatternErrorKind},
     rule::{Example, Layer, Place, Rule, Subject},
     rules::{About, Ground, Mode, Rules, Tried},
-    seen::{Seen, Taint},
+    seen::{Seen, Taint, Traced},
     suggest::{Decided, Suggestion},
     visible::{tricks, visible},
     world::{Disk, Lexical, World},

@@ -13,6 +13,8 @@ use std::{
 
 use haft_core::{CallId, Confidentiality, Label, Ran, ToolName, Trust};
 
+use serde_json::Value;
+
 use super::origin::{SHORTEST, Sought};
 use crate::envelope::Envelope;
 
@@ -84,6 +86,19 @@ pub struct Taint {
     /// Its label.
     pub label: Label,
 }
+
+/// What became of tracing values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Traced {
+    /// Values that come from untrusted results, each with the result it comes from.
+    pub found: Vec<(String, Taint)>,
+    /// Whether all values were looked at; there is a bound.
+    pub is_whole: bool,
+}
+
+/// So many values of one call are traced.
+const TRACED: usize = 64;
 
 impl Seen {
     /// Makes what a sub-run has read: all that the run above has, to begin with.
@@ -157,6 +172,42 @@ impl Seen {
     #[must_use]
     pub fn taints(&self) -> Vec<Taint> {
         self.lock().taints.clone()
+    }
+
+    /// Traces the texts and numbers among some values, those inside lists and maps too, until so many
+    /// were found to come from untrusted results.
+    #[must_use]
+    pub fn trace<'v>(&self, values: impl IntoIterator<Item = &'v Value>, most: usize) -> Traced {
+        let mut open: Vec<&Value> = values.into_iter().collect();
+        let mut traced = Traced { found: Vec::new(), is_whole: true };
+        let mut looked_at = 0;
+        while let Some(value) = open.pop() {
+            let text = match value {
+                Value::String(text) => text.clone(),
+                Value::Number(number) => number.to_string(),
+                Value::Array(list) => {
+                    open.extend(list);
+                    continue;
+                }
+                Value::Object(map) => {
+                    open.extend(map.values());
+                    continue;
+                }
+                Value::Null | Value::Bool(_) => continue,
+            };
+            if looked_at == TRACED {
+                traced.is_whole = false;
+                break;
+            }
+            looked_at += 1;
+            if let Some(taint) = self.origin_of(&text) {
+                traced.found.push((text, taint));
+                if traced.found.len() >= most {
+                    break;
+                }
+            }
+        }
+        traced
     }
 
     /// Returns which untrusted result a value occurs in, unless the user said it as well.

@@ -105,7 +105,7 @@ impl Setup {
     ///     layer: Layer::Project,
     ///     form: Form::Toml,
     ///     path: "haft.toml".into(),
-    ///     anchor: "/work".into(),
+    ///     anchor: "/notes".into(),
     ///     text: text.to_owned(),
     /// };
     /// let rule = file("[[rule]]\nmatch = \"Bash(git push *)\"\ndecision = \"ask\"\n");
@@ -224,6 +224,43 @@ pub struct HookSpec {
 }
 
 impl HookSpec {
+    /// Every event of the protocol, called or not. Any other word is a mistake.
+    pub const PROTOCOL: &'static [&'static str] = &[
+        "PreToolUse",
+        "PostToolUse",
+        "PostToolUseFailure",
+        "PostToolBatch",
+        "Notification",
+        "UserPromptSubmit",
+        "UserPromptExpansion",
+        "SessionStart",
+        "SessionEnd",
+        "Stop",
+        "StopFailure",
+        "SubagentStart",
+        "SubagentStop",
+        "PreCompact",
+        "PostCompact",
+        "PreModelSwitch",
+        "PostModelSwitch",
+        "PermissionRequest",
+        "PermissionDenied",
+        "Setup",
+        "TeammateIdle",
+        "TaskCreated",
+        "TaskCompleted",
+        "Elicitation",
+        "ElicitationResult",
+        "ConfigChange",
+        "WorktreeCreate",
+        "WorktreeRemove",
+        "InstructionsLoaded",
+        "CwdChanged",
+        "FileChanged",
+        "DirectoryAdded",
+        "MessageDisplay",
+    ];
+
     /// The events that hooks are called for.
     pub const EVENTS: &'static [&'static str] = &[
         "PreToolUse",

@@ -42,9 +42,9 @@ const MANAGED_SETTINGS: (&str, &str) = ("/etc/claude-code", "managed-settings.js
 /// ```
 /// use std::path::Path;
 ///
-/// let files = haft::files_of(Path::new("/work"), Some(Path::new("/me/.config/haft")), None);
+/// let files = haft::files_of(Path::new("/notes"), Some(Path::new("/me/.config/haft")), None);
 /// assert_eq!(files[0].path, Path::new("/etc/haft/haft.toml"));
-/// assert!(files.iter().any(|file| file.path == Path::new("/work/.claude/settings.json")));
+/// assert!(files.iter().any(|file| file.path == Path::new("/notes/.claude/settings.json")));
 /// ```
 #[must_use]
 pub fn files_of(folder: &Path, user_config: Option<&Path>, home: Option<&Path>) -> Vec<Candidate> {

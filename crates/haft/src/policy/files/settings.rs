@@ -30,43 +30,6 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(600);
 const PROMPT_TIMEOUT: Duration = Duration::from_secs(30);
 const AGENT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Every event there is, so that a slip in a name can be told from an event that is not called here.
-const EVENTS: &[&str] = &[
-    "PreToolUse",
-    "PostToolUse",
-    "PostToolUseFailure",
-    "PostToolBatch",
-    "Notification",
-    "UserPromptSubmit",
-    "UserPromptExpansion",
-    "SessionStart",
-    "SessionEnd",
-    "Stop",
-    "StopFailure",
-    "SubagentStart",
-    "SubagentStop",
-    "PreCompact",
-    "PostCompact",
-    "PreModelSwitch",
-    "PostModelSwitch",
-    "PermissionRequest",
-    "PermissionDenied",
-    "Setup",
-    "TeammateIdle",
-    "TaskCreated",
-    "TaskCompleted",
-    "Elicitation",
-    "ElicitationResult",
-    "ConfigChange",
-    "WorktreeCreate",
-    "WorktreeRemove",
-    "InstructionsLoaded",
-    "CwdChanged",
-    "FileChanged",
-    "DirectoryAdded",
-    "MessageDisplay",
-];
-
 /// Reads one file.
 pub(super) fn read(file: &File, place: &Where, mistakes: &mut Mistakes) -> Said {
     let source = Source::new(&file.path, &file.text);
@@ -251,7 +214,7 @@ impl Settings<'_, '_> {
         for entry in fields.iter() {
             if HookSpec::EVENTS.contains(&&*entry.key) {
                 self.event(entry);
-            } else if EVENTS.contains(&&*entry.key) {
+            } else if HookSpec::PROTOCOL.contains(&&*entry.key) {
                 uncalled.push(entry);
             } else {
                 unknown.push(entry);

@@ -12,8 +12,6 @@ use crate::policy::{
     rule::Subject,
 };
 
-/// More values than this are not traced to where they came from.
-const TRACED: usize = 4096;
 /// A longer text is not compared with a pattern that has holes.
 const LONG: usize = 256 * 1024;
 
@@ -225,35 +223,12 @@ fn traced(facts: &Facts<'_>) -> Match {
     if facts.seen.label().join(facts.scope.label).trust != Trust::Untrusted {
         return Match::No;
     }
-    let mut open = vec![facts.arguments];
-    let mut looked = 0;
-    while let Some(value) = open.pop() {
-        looked += 1;
-        if looked > TRACED {
-            return Match::Unknown("there are too many values to trace".to_owned());
-        }
-        let comes = match value {
-            Value::String(text) => facts.seen.origin_of(text).is_some(),
-            // A short number is everywhere.
-            Value::Number(number) => {
-                let text = number.to_string();
-                text.len() >= 6 && facts.seen.origin_of(&text).is_some()
-            }
-            Value::Array(list) => {
-                open.extend(list);
-                false
-            }
-            Value::Object(map) => {
-                open.extend(map.values());
-                false
-            }
-            Value::Null | Value::Bool(_) => false,
-        };
-        if comes {
-            return Match::Yes;
-        }
+    let traced = facts.seen.trace([facts.arguments], 1);
+    match (traced.found.is_empty(), traced.is_whole) {
+        (false, _) => Match::Yes,
+        (true, false) => Match::Unknown("there are too many values to trace".to_owned()),
+        (true, true) => Match::No,
     }
-    Match::No
 }
 
 /// Whether a call hands work to an agent of such a name.

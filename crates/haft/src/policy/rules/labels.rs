@@ -7,7 +7,6 @@
 use std::path::Path;
 
 use haft_core::{Capability, Confidentiality, Operation, Trust};
-use serde_json::Value;
 
 use super::{
     super::{
@@ -26,9 +25,6 @@ pub(super) struct Concern {
 
 pub(super) const PROTECTED_NAME: &str = "built in: a protected name";
 pub(super) const CHANGED: &str = "built in: a changed definition in a tainted run";
-
-/// How many argument values are traced.
-const MOST_VALUES: usize = 64;
 
 /// Names that steer programs, agents included: writing one is more than an edit.
 const PROTECTED: &[&str] = &[
@@ -162,34 +158,14 @@ fn is_outbound(facts: &Facts<'_>) -> bool {
 }
 
 /// Finds an argument value that untrusted text brought and the user did not.
-pub(super) fn traced(facts: &Facts<'_>) -> Option<(String, Taint)> {
-    let mut open = vec![facts.arguments];
-    let mut looked_at = 0;
-    while let Some(value) = open.pop() {
-        let text = match value {
-            Value::String(text) => text.clone(),
-            Value::Number(number) => number.to_string(),
-            Value::Array(list) => {
-                open.extend(list);
-                continue;
-            }
-            Value::Object(map) => {
-                open.extend(map.values());
-                continue;
-            }
-            Value::Null | Value::Bool(_) => continue,
-        };
-        looked_at += 1;
-        if looked_at > MOST_VALUES {
-            // FAIL CLOSED: what nobody has traced is taken for traced.
-            let taint = facts.seen.taints().into_iter().next()?;
-            return Some(("one of very many values".to_owned(), taint));
-        }
-        if let Some(taint) = facts.seen.origin_of(&text) {
-            return Some((text, taint));
-        }
+fn traced(facts: &Facts<'_>) -> Option<(String, Taint)> {
+    let traced = facts.seen.trace([facts.arguments], 1);
+    if let Some(found) = traced.found.into_iter().next() {
+        return Some(found);
     }
-    None
+    // FAIL CLOSED: what nobody has traced is taken for traced.
+    let taint = facts.seen.taints().into_iter().next().filter(|_| !traced.is_whole)?;
+    Some(("one of very many values".to_owned(), taint))
 }
 
 /// Names the result that a run has read.
