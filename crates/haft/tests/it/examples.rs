@@ -1,9 +1,10 @@
 //! Runs every example and reads what it says, to the last line.
 //!
-//! `cargo test` builds the examples beside this binary. `cargo test --test it` alone does not, so a
-//! missing one is built here, in the same profile and the same target directory.
+//! `cargo test` builds the examples beside this binary. `cargo test --test it` alone does not, so one
+//! that is missing or older than its sources is built here, in the same profile and target directory.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -14,10 +15,20 @@ fn binary(name: &str) -> PathBuf {
     let profile = own.ancestors().nth(2).expect("it stands in <target>/<profile>/deps");
     let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
     let example = profile.join("examples").join(file);
-    if !example.exists() {
+    if !fresh(&example) {
         build(name, profile);
     }
     example
+}
+
+/// Returns whether no source is younger than the example, by the list that cargo writes beside it.
+fn fresh(example: &Path) -> bool {
+    let changed = |path: &Path| path.metadata().and_then(|data| data.modified());
+    let Ok(built) = changed(example) else { return false };
+    let Ok(list) = fs::read_to_string(example.with_extension("d")) else { return false };
+    let sources = list.split_once(':').map_or("", |(_, sources)| sources);
+    // A space in a path is escaped there; such a path does not exist as it stands, and counts as old.
+    sources.split_whitespace().all(|path| changed(Path::new(path)).is_ok_and(|at| at <= built))
 }
 
 fn build(name: &str, profile: &Path) {
@@ -196,7 +207,7 @@ fn rules_allow_ask_deny_and_say_why() {
       check       ask rules    ask       haft.toml:9 ask "Bash(git push *)" it matches
       check       verdict      ask       ask: shared branches are looked at first (haft.toml:9 ask "Bash(git push *)")
       nearly      haft.toml:3 allow "Bash(git status *)": the tool matches, `git push origin main` is not `git status *`
-      to flip it  add `except = ["Bash(git push origin main)"]` to the rule at haft.toml:9
+      to flip it  add `except = ["Bash(git push origin main)"]` to the rule at haft.toml:9, and a rule `match = "Bash(git push origin main)"` with `decision = "allow"`, or let the tool say `read_only` and `capabilities(…)`, if that is true
 
     haft.toml:3:1: unknown key `decison` in a rule
     hint: did you mean `decision`? Known are `id`, `match`, `decision`, `input`, `except`, `reason`, `priority`, `subject`, `when`, `rewrite`, `enabled`, `test`
