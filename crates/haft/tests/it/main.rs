@@ -5,6 +5,7 @@
     reason = "a test that cannot go on should stop where it is"
 )]
 
+mod built;
 mod kit;
 mod turns;
 mod fit;
