@@ -15,7 +15,7 @@ pub struct Envelope {
     pub(crate) called: ToolName,
     pub(crate) meant: ToolName,
     #[serde(flatten)]
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: Answer,
     pub(crate) label: Label,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<Origin>,
@@ -47,7 +47,7 @@ pub(crate) struct Left {
 /// How a call ended.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Outcome {
+pub(crate) enum Answer {
     Output(Output),
     Failure {
         #[serde(flatten)]
@@ -147,8 +147,8 @@ impl Envelope {
     #[must_use]
     pub fn output(&self) -> Option<&Output> {
         match &self.outcome {
-            Outcome::Output(output) => Some(output),
-            Outcome::Failure { .. } => None,
+            Answer::Output(output) => Some(output),
+            Answer::Failure { .. } => None,
         }
     }
 
@@ -156,8 +156,8 @@ impl Envelope {
     #[must_use]
     pub fn failure(&self) -> Option<&Failure> {
         match &self.outcome {
-            Outcome::Output(_) => None,
-            Outcome::Failure { failure, .. } => Some(failure),
+            Answer::Output(_) => None,
+            Answer::Failure { failure, .. } => Some(failure),
         }
     }
 
@@ -165,8 +165,8 @@ impl Envelope {
     #[must_use]
     pub fn interrupted_output(&self) -> &str {
         match &self.outcome {
-            Outcome::Output(_) => "",
-            Outcome::Failure { interrupted_output, .. } => interrupted_output,
+            Answer::Output(_) => "",
+            Answer::Failure { interrupted_output, .. } => interrupted_output,
         }
     }
 
@@ -227,11 +227,11 @@ impl Envelope {
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
         let text = match &self.outcome {
-            Outcome::Output(output) => return output.as_text(),
-            Outcome::Failure { failure, interrupted_output } if interrupted_output.is_empty() => {
+            Answer::Output(output) => return output.as_text(),
+            Answer::Failure { failure, interrupted_output } if interrupted_output.is_empty() => {
                 failure.to_string()
             }
-            Outcome::Failure { failure, interrupted_output } => format!(
+            Answer::Failure { failure, interrupted_output } => format!(
                 "{failure}\nOutput before the interruption ({} characters):\n{interrupted_output}",
                 interrupted_output.chars().count()
             ),
@@ -246,8 +246,8 @@ impl Envelope {
     #[must_use]
     pub fn blocks(&self) -> Vec<Block> {
         match &self.outcome {
-            Outcome::Output(output) => output.blocks.clone(),
-            Outcome::Failure { .. } => vec![Block::text(self.text().into_owned())],
+            Answer::Output(output) => output.blocks.clone(),
+            Answer::Failure { .. } => vec![Block::text(self.text().into_owned())],
         }
     }
 
@@ -257,8 +257,8 @@ impl Envelope {
     /// Returns the call's failure.
     pub fn into_outcome(self) -> Result<Output, Failure> {
         match self.outcome {
-            Outcome::Output(output) => Ok(output),
-            Outcome::Failure { failure, .. } => Err(failure),
+            Answer::Output(output) => Ok(output),
+            Answer::Failure { failure, .. } => Err(failure),
         }
     }
 }

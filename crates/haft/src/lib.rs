@@ -64,6 +64,7 @@
 mod error;
 mod config;
 mod near;
+mod clock;
 mod watch;
 mod fit;
 mod catalog;
@@ -74,6 +75,10 @@ mod turn;
 mod lifecycle;
 mod policy;
 mod hooks;
+mod layers;
+mod redact;
+mod hygiene;
+mod artifact;
 mod journal;
 mod envelope;
 mod event;
@@ -82,6 +87,7 @@ pub use haft_core::*;
 pub use haft_macros::{Tool, tool, tools};
 
 pub use catalog::{Catalog, CatalogBuilder, Entry, Snapshot, Source, View, Withheld};
+pub use clock::{Clock, RuntimeClock};
 pub use config::Config;
 pub use envelope::{Cut, Envelope, Origin};
 pub use error::{Error, ErrorKind};
@@ -93,6 +99,8 @@ pub use export::{
 pub use fit::{Formats, Problem, Repair, RepairKind, Repairs, Schema};
 pub use hooks::{After, Answered, Before, Hook, Landed, Performed, Said, TurnFacts};
 pub use journal::{End, Intended, Intention, Journal, MemoryJournal, Record, Settled, Written};
+pub use layers::{CacheUse, Course, Middleware, Next, Outcome};
+pub use lifecycle::Permitted;
 pub use policy::{
     About, AllowAll, AllowEverything, Anchor, Answer, Approver, Binding, Budget, Candidate, Check,
     Cited, ConfirmDestructive, Decided, DefaultPolicy, DenyAll, Disk, Example, Explanation, File,

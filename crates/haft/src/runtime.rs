@@ -14,12 +14,15 @@ use haft_core::{Code, Failure, NeedKind, Output, RunId, Store};
 
 use crate::{
     catalog::{Catalog, Entry},
+    clock::{Clock, RuntimeClock},
     config::Config,
     error::{Error, ErrorKind},
     event::{Events, Observer},
     hooks::{Hook, HookPlace, Placed, Seated},
     journal::{Journal, MemoryJournal},
+    layers::{Around, Middleware},
     policy::{Approver, Budget, DefaultPolicy, Desk, Grants, Guard, Only, Policy},
+    redact::Redactor,
     run::{Run, RunBuilder},
     turn::{Arguments, Call, Floor, Threads},
 };
@@ -32,6 +35,9 @@ pub(crate) struct Inner {
     pub(crate) policy: Box<dyn Policy>,
     pub(crate) guards: Vec<Seated>,
     pub(crate) hooks: Vec<Placed>,
+    pub(crate) middleware: Vec<Around>,
+    pub(crate) redactor: Redactor,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) desk: Desk,
     pub(crate) journal: Box<dyn Journal>,
     pub(crate) events: Events,
@@ -84,6 +90,8 @@ impl Runtime {
             policy: None,
             guards: Vec::new(),
             hooks: Vec::new(),
+            middleware: Vec::new(),
+            clock: Arc::new(RuntimeClock),
             approvers: Vec::new(),
             grants: None,
             journal: None,
@@ -156,6 +164,8 @@ pub struct RuntimeBuilder {
     policy: Option<Box<dyn Policy>>,
     guards: Vec<Box<dyn Guard>>,
     hooks: Vec<HookPlace>,
+    middleware: Vec<Around>,
+    clock: Arc<dyn Clock>,
     approvers: Vec<Box<dyn Approver>>,
     grants: Option<Arc<Grants>>,
     journal: Option<Box<dyn Journal>>,
@@ -209,6 +219,25 @@ impl RuntimeBuilder {
     /// text. It takes its place among the others in the order of adding.
     pub fn hook_for(mut self, tools: impl Into<String>, hook: impl Hook) -> Self {
         self.hooks.push(HookPlace { hook: Box::new(hook), tools: Some(tools.into()) });
+        self
+    }
+
+    /// Adds a middleware around the calls of all tools. The first one added is the outermost.
+    pub fn middleware(mut self, middleware: impl Middleware) -> Self {
+        self.middleware.push(Around { middleware: Box::new(middleware), tools: None });
+        self
+    }
+
+    /// Adds a middleware around the calls of the tools whose name fits, as in `mail_*`.
+    pub fn middleware_for(mut self, tools: impl Into<String>, middleware: impl Middleware) -> Self {
+        let tools = Some(tools.into());
+        self.middleware.push(Around { middleware: Box::new(middleware), tools });
+        self
+    }
+
+    /// Replaces the clock.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
         self
     }
 
@@ -282,6 +311,9 @@ impl RuntimeBuilder {
             policy: self.policy.unwrap_or_else(|| Box::new(DefaultPolicy)),
             guards: self.guards.into_iter().map(Seated::new).collect::<Result<_, _>>()?,
             hooks: hooks.collect::<Result<_, _>>()?,
+            middleware: self.middleware,
+            redactor: Redactor::default(),
+            clock: self.clock,
             desk: Desk::new(self.approvers, grants, &self.config),
             events: Events::new(self.observers),
             state: Arc::new(self.state),

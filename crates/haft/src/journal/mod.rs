@@ -19,6 +19,7 @@ pub use self::memory::{End, Intention, MemoryJournal, Record};
 use crate::{
     envelope::Envelope,
     fit::Repair,
+    layers::Course,
     lifecycle::{File, Permitted},
     policy::Explanation,
     watch::{within, words},
@@ -55,6 +56,8 @@ pub struct Settled<'a> {
     pub explanation: Option<&'a Arc<Explanation>>,
     /// Who was asked and answered.
     pub answered_by: Option<&'a str>,
+    /// What happened on the way.
+    pub course: Course,
 }
 
 /// The end of writing something down: now, for a journal in memory, or later.
@@ -129,6 +132,7 @@ pub(crate) fn settle<'a>(
     call: &Context,
     answer: &Envelope,
     file: Option<&File>,
+    course: Course,
     limit: Duration,
 ) -> impl Future<Output = Result<(), BoxError>> + use<'a> {
     let settled = Settled {
@@ -137,6 +141,7 @@ pub(crate) fn settle<'a>(
         verdict: file.map(|file| &file.verdict),
         explanation: file.map(|file| &file.explanation),
         answered_by: file.and_then(|file| file.answered_by.as_deref()),
+        course,
     };
     end(catch_unwind(AssertUnwindSafe(|| journal.settle(&settled))), limit)
 }

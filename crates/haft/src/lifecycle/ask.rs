@@ -73,7 +73,7 @@ pub(super) async fn ask(
     if let Some(file) = file {
         file.answered_by = Some(Arc::clone(&answered.by));
     }
-    turn.inner.events.tell(|| Event::Answered {
+    turn.tell(|| Event::Answered {
         call: cx.call_id().clone(),
         by: Arc::clone(&answered.by),
         answer: in_words(&answered.answer),
@@ -112,7 +112,7 @@ async fn pose(
     let verdict = &judged.verdict;
     let explanation = permit::explain(turn, call, judged);
     *file = Some(File::new(verdict.clone(), &explanation));
-    turn.inner.events.tell(|| Event::Asked {
+    turn.tell(|| Event::Asked {
         call: call.context().call_id().clone(),
         verdict: verdict.clone(),
         explanation: Arc::clone(&explanation),
@@ -233,7 +233,7 @@ fn allow(
             if let Err(why) = kept.and_then(|kept| kept) {
                 let message =
                     format!("the rule that {by} wanted for good could not be kept: {why}");
-                turn.inner.events.tell(|| Event::Problem { run, message });
+                turn.tell(|| Event::Problem { run, message });
             }
         }
     }
@@ -269,7 +269,7 @@ fn unasked(
     let verdict = Verdict::deny(why.clone()).by(judged.verdict.source.clone());
     *file = Some(File::new(verdict.clone(), &explanation));
     let call = call.context().call_id().clone();
-    turn.inner.events.tell(|| Event::Refused { call, verdict, explanation });
+    turn.tell(|| Event::Refused { call, verdict, explanation });
     Failure::new(Code::Denied, why).with_next(NEXT).with_source(judged.verdict.to_string())
 }
 

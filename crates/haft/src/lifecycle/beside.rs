@@ -9,7 +9,7 @@ use haft_core::Block;
 use serde_json::Value;
 
 use crate::{
-    envelope::{Envelope, Outcome},
+    envelope::{Answer, Envelope},
     hooks::Said,
 };
 
@@ -88,8 +88,8 @@ impl Beside {
 pub(crate) fn add_asides(envelope: &mut Envelope, asides: &[String]) {
     let Some(text) = words(asides) else { return };
     match &mut envelope.outcome {
-        Outcome::Output(output) => output.blocks.push(Block::text(text)),
-        Outcome::Failure { .. } => {
+        Answer::Output(output) => output.blocks.push(Block::text(text)),
+        Answer::Failure { .. } => {
             let note = &mut envelope.left.get_or_insert_default().note;
             if !note.is_empty() {
                 note.push('\n');

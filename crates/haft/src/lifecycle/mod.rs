@@ -17,21 +17,23 @@ mod explain;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use haft_core::{Claim, Class, Code, Context, Failure, Interrupt, Label, Output, Ran};
+use haft_core::{Claim, Class, Code, Context, Failure, Label, Output, Ran};
 use tokio::time::Instant;
 
 pub(crate) use self::beside::add_asides;
 pub(crate) use self::explain::explain;
+pub use self::permit::Permitted;
+pub(crate) use self::shape::most_bytes;
 use self::{
     beside::Beside,
     permit::{Judged, Permit},
 };
-pub(crate) use self::{permit::Permitted, shape::most_bytes};
 use crate::{
-    envelope::{Envelope, Origin, Outcome},
+    envelope::{Answer, Envelope, Origin},
     event::Event,
     hooks::Performed,
     journal,
+    layers::{Course, Outcome},
     policy::{Explanation, Held},
     turn::{Admitted, Stop, TurnCore, gate},
 };
@@ -56,7 +58,7 @@ pub(crate) async fn walk(
     mut held: Option<Box<Held>>,
 ) -> Envelope {
     let began = Instant::now();
-    turn.inner.events.tell(|| Event::Started {
+    turn.tell(|| Event::Started {
         call: cx.call_id().clone(),
         called: cx.called().clone(),
         meant: cx.meant().clone(),
@@ -65,9 +67,7 @@ pub(crate) async fn walk(
     });
     let repairs = admitted.as_ref().ok().and_then(Admitted::shared_repairs);
     if let Some(repairs) = &repairs {
-        turn.inner
-            .events
-            .tell(|| Event::Repaired { call: cx.call_id().clone(), repairs: Arc::clone(repairs) });
+        turn.tell(|| Event::Repaired { call: cx.call_id().clone(), repairs: Arc::clone(repairs) });
     }
     let mut beside = Beside::default();
     if !turn.inner.hooks.is_empty()
@@ -78,9 +78,11 @@ pub(crate) async fn walk(
     let unfinished = Unfinished { turn: &turn, cx: &cx, began };
     let entry = admitted.as_ref().ok().map(|admitted| Arc::clone(admitted.tool()));
     let mut file: Option<Box<File>> = None;
+    let mut course = Course::default();
     let outcome = match admitted {
         Ok(admitted) => {
-            let work = run(&turn, admitted, parent.as_deref(), began, &mut beside, &mut file);
+            let way = Way { beside: &mut beside, file: &mut file, course: &mut course };
+            let work = run(&turn, admitted, parent.as_deref(), began, way);
             match std::panic::AssertUnwindSafe(work).catch_unwind().await {
                 Ok(outcome) => outcome,
                 // Bodies, judges and hooks are watched one by one; this is a mistake of ours.
@@ -90,7 +92,7 @@ pub(crate) async fn walk(
         Err(failure) => Err(failure),
     };
     let bound = entry.as_ref().map(|entry| entry.spec().max_result);
-    let outcome = shape::shape(outcome, bound, held.as_deref_mut(), &cx, &turn.inner.config);
+    let outcome = shape::shape(outcome, bound, held.as_deref_mut(), &cx, &turn.inner);
     // A claim is set when the body begins. Before that, all there is to read is the host's or a
     // person's.
     let ran = entry.zip(cx.claim());
@@ -116,7 +118,7 @@ pub(crate) async fn walk(
     };
     let shown = shape::bytes_shown(&envelope.outcome);
     beside.put(&mut envelope, parent.is_none());
-    settle(&turn, &cx, &mut envelope, file.as_deref()).await;
+    settle(&turn, &cx, &mut envelope, file.as_deref(), course).await;
     if let Some(held) = held {
         held.settle(cx.claim().is_some(), shown, &turn.inner.events);
     }
@@ -125,15 +127,22 @@ pub(crate) async fn walk(
     envelope
 }
 
+/// What is collected on the way.
+struct Way<'a> {
+    beside: &'a mut Beside,
+    file: &'a mut Option<Box<File>>,
+    course: &'a mut Course,
+}
+
 /// From an admitted call to the outcome of its body, or to why there is none.
 async fn run(
     turn: &Arc<TurnCore>,
     mut admitted: Admitted,
     parent: Option<&Parent>,
     began: Instant,
-    beside: &mut Beside,
-    file: &mut Option<Box<File>>,
-) -> Result<Output, Failure> {
+    way: Way<'_>,
+) -> Outcome {
+    let Way { beside, file, course } = way;
     if let Some(answer) = admitted.take_answer() {
         return answer;
     }
@@ -156,7 +165,7 @@ async fn run(
         beside.note(&arguments);
         Box::new(Performed { tool: Arc::clone(&entry), arguments, cx: cx.clone() })
     });
-    turn.inner.events.tell(|| Event::Permitted {
+    turn.tell(|| Event::Permitted {
         call: cx.call_id().clone(),
         verdict: permitted.verdict().clone(),
     });
@@ -195,8 +204,8 @@ async fn run(
             ));
         }
     }
-    turn.inner.events.tell(|| Event::Running { call: cx.call_id().clone() });
-    let outcome = perform::perform(turn, permitted, intent, entered, deadline).await;
+    turn.tell(|| Event::Running { call: cx.call_id().clone() });
+    let outcome = perform::perform(turn, permitted, intent, entered, deadline, course).await;
     let Some(performed) = performed else { return outcome };
     let outcome = Box::pin(after::after(&turn.inner, &performed, outcome, beside)).await;
     heed(turn, &cx, beside);
@@ -260,7 +269,7 @@ async fn clear(
                 return Err(permit::refused(&judged.verdict));
             }
             Permit::Rewritten(again) => {
-                turn.inner.events.tell(|| Event::Rewritten {
+                turn.tell(|| Event::Rewritten {
                     call: again.context().call_id().clone(),
                     arguments: Arc::clone(again.arguments()),
                 });
@@ -287,13 +296,13 @@ fn refuse(turn: &TurnCore, call: &Admitted, judged: &Judged, file: &mut Option<B
     let explanation = permit::explain(turn, call, judged);
     *file = Some(File::new(verdict.clone(), &explanation));
     let call = call.context().call_id().clone();
-    turn.inner.events.tell(|| Event::Refused { call, verdict, explanation });
+    turn.tell(|| Event::Refused { call, verdict, explanation });
 }
 
 /// Tells what hooks could not look at, and halts the run if one wants that.
 fn heed(turn: &TurnCore, cx: &Context, beside: &mut Beside) {
     for (hook, why) in beside.problems() {
-        turn.inner.events.tell(|| Event::HookFailedOpen {
+        turn.tell(|| Event::HookFailedOpen {
             run: cx.run_id().clone(),
             call: Some(cx.call_id().clone()),
             hook,
@@ -336,10 +345,16 @@ pub(crate) fn not_run(why: &str) -> Failure {
 }
 
 /// Writes down how the call ended; what cannot be written down is not told as if it were.
-async fn settle(turn: &TurnCore, cx: &Context, envelope: &mut Envelope, file: Option<&File>) {
+async fn settle(
+    turn: &TurnCore,
+    cx: &Context,
+    envelope: &mut Envelope,
+    file: Option<&File>,
+    course: Course,
+) {
     let ran = envelope.ran();
     let limit = turn.inner.config.judge_timeout;
-    let written = journal::settle(&*turn.inner.journal, cx, envelope, file, limit).await;
+    let written = journal::settle(&*turn.inner.journal, cx, envelope, file, course, limit).await;
     let Err(error) = written else { return };
     let failure = Failure::new(
         Code::Unrecorded,
@@ -347,12 +362,12 @@ async fn settle(turn: &TurnCore, cx: &Context, envelope: &mut Envelope, file: Op
     )
     .with_ran(ran)
     .with_source(error);
-    envelope.outcome = Outcome::Failure { failure, interrupted_output: String::new() };
+    envelope.outcome = Answer::Failure { failure, interrupted_output: String::new() };
     envelope.cut = None;
 }
 
 fn tell_finished(turn: &TurnCore, cx: &Context, envelope: &Envelope) {
-    turn.inner.events.tell(|| Event::Finished {
+    turn.tell(|| Event::Finished {
         call: cx.call_id().clone(),
         meant: cx.meant().clone(),
         failed: envelope.failure().map(Failure::code),
@@ -364,7 +379,7 @@ fn tell_finished(turn: &TurnCore, cx: &Context, envelope: &Envelope) {
 
 /// Tells the terminal event of a call that cannot even begin its walk.
 pub(crate) fn tell_unfinished(turn: &TurnCore, cx: &Context, failure: &Failure) {
-    turn.inner.events.tell(|| Event::Finished {
+    turn.tell(|| Event::Finished {
         call: cx.call_id().clone(),
         meant: cx.meant().clone(),
         failed: Some(failure.code()),
@@ -383,7 +398,7 @@ struct Unfinished<'a> {
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
-        self.turn.inner.events.tell(|| Event::Finished {
+        self.turn.tell(|| Event::Finished {
             call: self.cx.call_id().clone(),
             meant: self.cx.meant().clone(),
             failed: Some(Code::UnknownOutcome),
@@ -392,9 +407,4 @@ impl Drop for Unfinished<'_> {
             elapsed: self.began.elapsed(),
         });
     }
-}
-
-/// Whether an interrupt of the turn stops a call of this class once it runs.
-fn yields_to_interrupt(admitted: &Admitted) -> bool {
-    admitted.tool().spec().interrupt_of(admitted.claim().class) == Interrupt::Cancel
 }

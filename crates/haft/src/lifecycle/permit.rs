@@ -8,7 +8,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use haft_core::{Code, Decision, Failure, Verdict};
+use haft_core::{Args, Code, Decision, Failure, Verdict};
 use serde_json::Value;
 
 use super::watch::{Stopped, watched};
@@ -20,19 +20,23 @@ use crate::{
 
 pub(super) const OWN_GUARD: &str = "the tool's guard";
 
-/// A call that may run, exactly as it is.
+/// A call that may run, exactly as it is. Nothing about it can be changed any more.
 #[derive(Debug)]
-pub(crate) struct Permitted {
+pub struct Permitted {
     admitted: Admitted,
     verdict: Verdict,
 }
 
 impl Permitted {
-    pub(crate) fn admitted(&self) -> &Admitted {
+    /// Returns the call: its tool, its arguments, its claim, its context.
+    #[must_use]
+    pub fn admitted(&self) -> &Admitted {
         &self.admitted
     }
 
-    pub(crate) fn verdict(&self) -> &Verdict {
+    /// Returns who allowed it, and why.
+    #[must_use]
+    pub fn verdict(&self) -> &Verdict {
         &self.verdict
     }
 
@@ -41,8 +45,9 @@ impl Permitted {
         self.admitted.added_mut().asides.push(text);
     }
 
-    pub(super) fn into_admitted(self) -> Admitted {
-        self.admitted
+    /// Gives out the decoded arguments, for the first attempt.
+    pub(super) fn take_args(&mut self) -> Args {
+        self.admitted.take_args()
     }
 }
 

@@ -1,15 +1,20 @@
-//! Makes an outcome fit to be shown: nothing reaches the model without a bound.
+//! Makes an outcome fit to be shown: secrets out, control characters visible, size bounded.
 //!
 //! In: the outcome and the tool's bound. Out: the same, cut to the bound as a whole, with a line
 //! that says how much is missing. Cuts keep head and tail and fall between characters. Where the
-//! run's bytes are counted, the result is no larger than what is left for it.
+//! run's bytes are counted, the result is no larger than what is left for it. A failure's words take
+//! the same way as a result's.
+
+use std::borrow::Cow;
 
 use haft_core::{Block, Bound, Code, Context, Failure, Output, Ran};
+use serde_json::Value;
 
 use crate::{
-    config::Config,
-    envelope::{Cut, Outcome},
+    envelope::{Answer, Cut},
+    hygiene,
     policy::Held,
+    runtime::Inner,
 };
 
 /// Shapes an outcome.
@@ -18,17 +23,19 @@ pub(super) fn shape(
     bound: Option<Bound>,
     held: Option<&mut Held>,
     cx: &Context,
-    config: &Config,
-) -> (Outcome, Option<Cut>) {
+    inner: &Inner,
+) -> (Answer, Option<Cut>) {
+    let config = &inner.config;
     match outcome {
         Ok(mut output) => {
+            each_text(&mut output, &|text| washed(inner, text));
             let mut cut = bound_output(&mut output, bound.unwrap_or_default(), config.max_result);
             if let Some(held) = held
                 && let Some(room) = held.room(bytes(&output))
             {
                 cut = squeeze(&mut output, room, cut);
             }
-            (Outcome::Output(output), cut)
+            (Answer::Output(output), cut)
         }
         Err(failure) => {
             let stopped = matches!(
@@ -48,8 +55,71 @@ pub(super) fn shape(
                     interrupted_output.truncate(interrupted_output.floor_char_boundary(room));
                 }
             }
-            (Outcome::Failure { failure, interrupted_output }, None)
+            (Answer::Failure { failure, interrupted_output }, None)
         }
+    }
+}
+
+/// Returns the text as it may be shown; nothing when it may stay as it is.
+fn washed(inner: &Inner, text: &str) -> Option<String> {
+    // Hygiene first: a secret must not hide behind characters that nobody sees.
+    match hygiene::clean(text) {
+        Cow::Borrowed(text) => match inner.redactor.text(text) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(text) => Some(text),
+        },
+        Cow::Owned(text) => match inner.redactor.text(&text) {
+            Cow::Borrowed(_) => Some(text),
+            Cow::Owned(text) => Some(text),
+        },
+    }
+}
+
+/// Changes every text of an output, whether it stands in a block, in data or in a key.
+fn each_text(output: &mut Output, change: &impl Fn(&str) -> Option<String>) {
+    let replace = |text: &mut String| {
+        if let Some(changed) = change(text) {
+            *text = changed;
+        }
+    };
+    for block in &mut output.blocks {
+        match block {
+            Block::Text { text } => replace(text),
+            Block::Json { json } => each_leaf(json, change),
+            Block::Image { media_type, .. } | Block::Audio { media_type, .. } => {
+                replace(media_type);
+            }
+            Block::Link { uri, name, media_type } => {
+                replace(uri);
+                replace(name);
+                media_type.iter_mut().for_each(replace);
+            }
+        }
+    }
+    if let Some(data) = &mut output.structured {
+        each_leaf(data, change);
+    }
+}
+
+/// Changes every text in data, keys included.
+fn each_leaf(data: &mut Value, change: &impl Fn(&str) -> Option<String>) {
+    match data {
+        Value::String(text) => {
+            if let Some(changed) = change(text) {
+                *text = changed;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| each_leaf(item, change)),
+        Value::Object(map) => {
+            map.values_mut().for_each(|value| each_leaf(value, change));
+            if map.keys().any(|key| change(key).is_some()) {
+                let old = std::mem::take(map);
+                map.extend(
+                    old.into_iter().map(|(key, value)| (change(&key).unwrap_or(key), value)),
+                );
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
@@ -108,10 +178,10 @@ pub(crate) fn most_bytes(bound: Bound, hard: usize) -> usize {
 }
 
 /// Returns how many bytes of results an outcome shows.
-pub(super) fn bytes_shown(outcome: &Outcome) -> usize {
+pub(super) fn bytes_shown(outcome: &Answer) -> usize {
     match outcome {
-        Outcome::Output(output) => bytes(output),
-        Outcome::Failure { interrupted_output, .. } => interrupted_output.len(),
+        Answer::Output(output) => bytes(output),
+        Answer::Failure { interrupted_output, .. } => interrupted_output.len(),
     }
 }
 
@@ -217,7 +287,7 @@ fn weight(block: &Block) -> usize {
 }
 
 /// The length of the compact text, without writing it.
-fn json_size(json: &serde_json::Value) -> usize {
+fn json_size(json: &Value) -> usize {
     struct Count(usize);
     impl std::io::Write for Count {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

@@ -173,8 +173,9 @@ impl Admitted {
         &self.0.args
     }
 
-    pub(crate) fn into_parts(self) -> Parts {
-        *self.0
+    /// Gives out the decoded arguments; what stays behind is empty.
+    pub(crate) fn take_args(&mut self) -> Args {
+        std::mem::replace(&mut self.0.args, Box::new(()))
     }
 
     /// Admits other arguments for the same call: a hook's rewrite, a person's edit.

@@ -63,7 +63,7 @@ impl TurnCore {
         for (hook, said) in said {
             asides.extend(said.aside);
             if let Some(why) = said.problem {
-                self.inner.events.tell(|| Event::HookFailedOpen {
+                self.tell(|| Event::HookFailedOpen {
                     run: self.scope.run.clone(),
                     call: None,
                     hook: hook.to_owned(),
@@ -78,7 +78,7 @@ impl TurnCore {
     }
 
     fn problem(&self, hook: &str, when: &str, why: &str) {
-        self.inner.events.tell(|| Event::Problem {
+        self.tell(|| Event::Problem {
             run: self.scope.run.clone(),
             message: format!("hook `{hook}` could not answer {when}: {why}"),
         });

@@ -107,6 +107,11 @@ impl TurnCore {
         Context::new(Arc::clone(&self.scope), id, called, meant, Arc::clone(self) as _)
     }
 
+    /// Tells an event of this run; it is not even made when nobody listens.
+    pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
+        self.inner.events.tell(event);
+    }
+
     /// On which terms calls are taken in. A message that ended badly is never repaired: what is
     /// missing could change the meaning.
     pub(crate) fn terms(&self) -> Terms<'_> {
@@ -420,7 +425,7 @@ impl Host for TurnCore {
         if cx.is_closed() {
             return;
         }
-        self.inner.events.tell(|| Event::Noted { call: cx.call_id().clone(), note: note.clone() });
+        self.tell(|| Event::Noted { call: cx.call_id().clone(), note: note.clone() });
     }
 
     fn left(&self, cx: &Context) -> Left {

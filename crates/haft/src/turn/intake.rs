@@ -21,7 +21,7 @@ use super::{
     preflight::{Due, cleared, preflight},
 };
 use crate::{
-    envelope::{Envelope, Outcome},
+    envelope::{Answer, Envelope},
     event::Event,
     lifecycle,
     policy::Held,
@@ -139,7 +139,7 @@ impl Intake {
         {
             self.core.stop_sibling(self.rows.len(), tool);
         }
-        self.core.inner.events.tell(|| Event::Planned {
+        self.core.tell(|| Event::Planned {
             call: id.clone(),
             called: called.clone(),
             place: place.clone(),
@@ -437,7 +437,7 @@ fn lost(id: CallId, called: ToolName) -> Envelope {
         id,
         meant: called.clone(),
         called,
-        outcome: Outcome::Failure {
+        outcome: Answer::Failure {
             failure: Failure::new(Code::UnknownOutcome, "nobody knows how this call ended"),
             interrupted_output: String::new(),
         },

@@ -33,9 +33,7 @@ pub use self::{
     plan::{Place, Why},
     threads::THREAD_NAME,
 };
-pub(crate) use self::{
-    admit::Parts, call::Wording, core::TurnCore, floor::Floor, threads::Threads,
-};
+pub(crate) use self::{call::Wording, core::TurnCore, floor::Floor, threads::Threads};
 use crate::{
     catalog::Snapshot,
     envelope::Envelope,

@@ -1,0 +1,1 @@
+//! Results that are kept aside: what is too large for the model, and can be read piece by piece.

@@ -1,0 +1,1 @@
+//! Leaves a tool alone for a while that fails again and again.

@@ -1,0 +1,1 @@
+//! Makes a failed attempt again, where that cannot do harm.

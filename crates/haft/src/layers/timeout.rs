@@ -1,0 +1,133 @@
+//! One attempt at the body: it has its time, it can be stopped, and its panic is a failure.
+//!
+//! Stopping is asking first: the token is cancelled, the body has a moment to end by itself, and
+//! only then is it dropped. A blocking body cannot be dropped; if it still runs, nobody knows how it
+//! will end.
+//!
+//! INVARIANT: `cancelled` and `timed_out` are said only when the end of the body was observed.
+
+use std::{panic::AssertUnwindSafe, pin::pin, task::Poll};
+
+use futures_util::FutureExt as _;
+use haft_core::{Args, Code, Failure, Interrupt, Ran};
+use tokio::time::Instant;
+
+use super::{Outcome, Work};
+use crate::{
+    catalog::Entry,
+    watch::{after, once, words},
+};
+
+type Ended = std::thread::Result<Outcome>;
+
+/// How an attempt at the body came to an end.
+enum Attempt {
+    /// By itself.
+    Ended(Ended),
+    /// By itself, but only after it was asked to stop.
+    Yielded(Ended, Failure),
+    /// Not at all, as far as we could see; the future is dropped.
+    GivenUp(Failure),
+}
+
+/// Makes one attempt.
+pub(super) async fn attempt(work: &Work<'_>, args: Args) -> Outcome {
+    let Work { turn, entry, cx, .. } = work;
+    // Making the future runs the author's code too, so it happens under the watch.
+    let body = async { entry.body().call(args, cx).await };
+    match tried(work, body).await {
+        // A body that ends in an error because it was told to stop is stopped, not failed.
+        Attempt::Ended(ended @ (Ok(Err(_)) | Err(_))) if cx.is_cancelled() => {
+            stopped(outcome(ended), turn.why_stopped(cx))
+        }
+        Attempt::Ended(ended) => checked(entry, outcome(ended)),
+        // It ended well after all: what is known is worth more than what was intended.
+        Attempt::Yielded(Ok(Ok(output)), _) => checked(entry, Ok(output)),
+        Attempt::Yielded(ended, stop) => stopped(outcome(ended), stop),
+        // An async body does nothing more once it is dropped.
+        Attempt::GivenUp(stop) => Err(stop.with_ran(Ran::Yes)),
+    }
+}
+
+/// The failure of a body that ended after it was told to stop. What nobody knows stays unknown.
+fn stopped(ended: Outcome, stop: Failure) -> Outcome {
+    match ended {
+        Err(own) if own.ran() == Ran::Unknown => Err(own),
+        Err(own) => Err(stop.with_ran(Ran::Yes).with_source(own.to_string())),
+        Ok(_) => Err(stop.with_ran(Ran::Yes)),
+    }
+}
+
+/// Polls the body to its end, or asks it to stop and waits a moment. The body is dropped when this
+/// returns, so that queued blocking work is withdrawn before anyone asks whether some still runs.
+async fn tried(work: &Work<'_>, body: impl Future<Output = Outcome>) -> Attempt {
+    let Work { turn, entry, cx, deadline, .. } = work;
+    let mut body = pin!(AssertUnwindSafe(body).catch_unwind());
+    if let Poll::Ready(ended) = once(body.as_mut()).await {
+        return Attempt::Ended(ended);
+    }
+    // Boxed: a body that is ready at once, as most are, should not carry room for the wait.
+    Box::pin(async {
+        let yields = yields_to_interrupt(work);
+        let limit = entry.spec().timeout.unwrap_or(turn.inner.config.timeout);
+        let timeout = after(Instant::now(), limit);
+        let stop = tokio::select! {
+            biased;
+            ended = body.as_mut() => return Attempt::Ended(ended),
+            () = cx.cancelled() => turn.why_stopped(cx),
+            () = turn.interrupted(cx), if yields => turn.why_stopped(cx),
+            () = tokio::time::sleep_until(timeout.min(*deadline)) => late(timeout <= *deadline),
+        };
+        turn.stop_body(cx, stop.code(), stop.message());
+        // A body that waits for a nested call hears of its end only after that call's own moment.
+        let moments = if cx.nested_calls() > 0 { 2 } else { 1 };
+        match tokio::time::timeout(turn.inner.config.grace * moments, body.as_mut()).await {
+            Ok(ended) => Attempt::Yielded(ended, stop),
+            Err(_) => Attempt::GivenUp(stop),
+        }
+    })
+    .await
+}
+
+fn late(by_timeout: bool) -> Failure {
+    if by_timeout {
+        Failure::new(Code::TimedOut, "the tool took too long and was stopped")
+            .with_next("ask for less at once, or try again later")
+    } else {
+        Failure::new(Code::DeadlinePassed, "the call's time ran out and it was stopped")
+    }
+}
+
+fn outcome(ended: Ended) -> Outcome {
+    match ended {
+        Ok(outcome) => outcome,
+        // The words of a panic may hold anything; they are for the operator.
+        Err(panic) => Err(Failure::new(Code::Panicked, "the tool broke while it ran")
+            .with_next("do not repeat the same call; tell the user if you need it")
+            .with_source(words(panic))),
+    }
+}
+
+/// Checks structured output against the schema it was declared with.
+fn checked(entry: &Entry, outcome: Outcome) -> Outcome {
+    let output = outcome?;
+    let Some(schema) = entry.output() else { return Ok(output) };
+    let wrong = |why: String| {
+        Failure::new(Code::BadOutput, "the tool's result does not have the form it declares")
+            .with_source(why)
+    };
+    let problem = match &output.structured {
+        None => Some("no structured data".to_owned()),
+        Some(data) => schema.errors(data).next().map(|e| e.to_string()),
+    };
+    match problem {
+        Some(problem) => Err(wrong(problem)),
+        None => Ok(output),
+    }
+}
+
+/// Whether an interrupt of the turn stops this call once it runs.
+fn yields_to_interrupt(work: &Work<'_>) -> bool {
+    let class = work.permitted.admitted().claim().class;
+    work.entry.spec().interrupt_of(class) == Interrupt::Cancel
+}
