@@ -3,8 +3,17 @@
 //! Everything that waits or counts time asks one clock, so that a test, a replay or a simulation can
 //! put another in its place. Spans are measured on `now`, which never goes back; `wall` is for what
 //! outlives the process.
+//!
+//! INVARIANT: nothing else in this crate reads the time or waits for it.
 
-use std::time::{Instant, SystemTime};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+    time::{Duration, Instant, SystemTime},
+};
 
 use haft_core::BoxFuture;
 
@@ -18,6 +27,12 @@ pub trait Clock: Send + Sync + 'static {
 
     /// Waits for a moment.
     fn sleep_until(&self, moment: Instant) -> BoxFuture<'static, ()>;
+}
+
+impl fmt::Debug for dyn Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clock")
+    }
 }
 
 /// The clock of the async runtime that the calls run on. Where that one is paused, so is this.
@@ -36,5 +51,182 @@ impl Clock for RuntimeClock {
 
     fn sleep_until(&self, moment: Instant) -> BoxFuture<'static, ()> {
         Box::pin(tokio::time::sleep_until(moment.into()))
+    }
+}
+
+/// A clock that stands still until somebody moves it: for tests and simulations. Clones are the same
+/// clock.
+///
+/// ```
+/// use std::time::Duration;
+/// use haft::{Clock, ManualClock};
+///
+/// let clock = ManualClock::new();
+/// let before = clock.now();
+/// clock.advance(Duration::from_secs(3600));
+/// assert_eq!(clock.now() - before, Duration::from_secs(3600));
+/// ```
+#[derive(Clone)]
+pub struct ManualClock(Arc<Mutex<Hands>>);
+
+struct Hands {
+    now: Instant,
+    wall: SystemTime,
+    /// How many sleeps there were, so that those for one moment wake in the order they began.
+    slept: u64,
+    sleepers: BTreeMap<(Instant, u64), Waker>,
+}
+
+impl ManualClock {
+    /// Makes a clock that shows some moment, and the first second of 1970 for a date.
+    #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "a moment can only be had from the machine")]
+    pub fn new() -> Self {
+        Self(Arc::new(Mutex::new(Hands {
+            now: Instant::now(),
+            wall: SystemTime::UNIX_EPOCH,
+            slept: 0,
+            sleepers: BTreeMap::new(),
+        })))
+    }
+
+    /// Lets time pass, the date with it, and wakes whoever waited for it, the earliest first.
+    pub fn advance(&self, time: Duration) {
+        let due = {
+            let mut hands = self.hands();
+            hands.now = crate::watch::after(hands.now, time);
+            hands.wall = hands.wall.checked_add(time).unwrap_or(hands.wall);
+            let later = match hands.now.checked_add(Duration::from_nanos(1)) {
+                Some(next) => hands.sleepers.split_off(&(next, 0)),
+                None => BTreeMap::new(),
+            };
+            std::mem::replace(&mut hands.sleepers, later)
+        };
+        // Waking runs code of whoever sleeps, so it happens without the lock.
+        due.into_values().for_each(Waker::wake);
+    }
+
+    /// Sets the date alone, as when somebody sets the machine's clock; nobody wakes.
+    pub fn set_wall(&self, date: SystemTime) {
+        self.hands().wall = date;
+    }
+
+    /// Returns how long it is until the next sleeper wakes; nothing when nobody sleeps.
+    #[must_use]
+    pub fn until_next(&self) -> Option<Duration> {
+        let hands = self.hands();
+        let ((first, _), _) = hands.sleepers.first_key_value()?;
+        Some(first.saturating_duration_since(hands.now))
+    }
+
+    fn hands(&self) -> MutexGuard<'_, Hands> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for ManualClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ManualClock")
+            .field("sleepers", &self.hands().sleepers.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Instant {
+        self.hands().now
+    }
+
+    fn wall(&self) -> SystemTime {
+        self.hands().wall
+    }
+
+    fn sleep_until(&self, moment: Instant) -> BoxFuture<'static, ()> {
+        let mut hands = self.hands();
+        hands.slept += 1;
+        let place = (moment, hands.slept);
+        drop(hands);
+        Box::pin(Sleep { clock: self.clone(), place })
+    }
+}
+
+/// A wait on a manual clock. Dropping it leaves no trace.
+struct Sleep {
+    clock: ManualClock,
+    place: (Instant, u64),
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<()> {
+        let mut hands = self.clock.hands();
+        if hands.now >= self.place.0 {
+            return Poll::Ready(());
+        }
+        hands.sleepers.insert(self.place, task.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        let waker = self.clock.hands().sleepers.remove(&self.place);
+        drop(waker);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test]
+    async fn sleepers_wake_in_the_order_of_their_moments() {
+        let clock = ManualClock::new();
+        let mut all = FuturesUnordered::new();
+        for n in [3, 1, 2] {
+            all.push(clock.sleep_until(clock.now() + SECOND * n).map(move |()| n));
+        }
+        assert!(all.next().now_or_never().is_none(), "nobody wakes before their time");
+        assert_eq!(clock.until_next(), Some(SECOND));
+        clock.advance(SECOND * 2);
+        assert_eq!((all.next().await, all.next().await), (Some(1), Some(2)));
+        assert!(all.next().now_or_never().is_none());
+        clock.advance(SECOND);
+        assert_eq!(all.next().await, Some(3));
+        assert_eq!(clock.until_next(), None);
+    }
+
+    #[test]
+    fn a_wait_that_is_given_up_leaves_nothing_behind() {
+        let clock = ManualClock::new();
+        let mut sleep = clock.sleep_until(clock.now() + SECOND);
+        assert!((&mut sleep).now_or_never().is_none());
+        assert!(clock.until_next().is_some());
+        drop(sleep);
+        assert_eq!(clock.until_next(), None);
+        assert!(clock.sleep_until(clock.now()).now_or_never().is_some(), "now is not later");
+    }
+
+    #[test]
+    fn the_date_may_jump_and_the_moment_does_not() {
+        let clock = ManualClock::new();
+        let (moment, date) = (clock.now(), clock.wall());
+        clock.set_wall(date + SECOND * 5);
+        assert_eq!((clock.now(), clock.wall()), (moment, date + SECOND * 5));
+        clock.advance(SECOND);
+        assert_eq!((clock.now(), clock.wall()), (moment + SECOND, date + SECOND * 6));
+        clock.advance(Duration::MAX);
+        assert!(clock.now() > moment, "a time beyond the range is as far as it goes");
     }
 }

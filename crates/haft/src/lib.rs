@@ -87,7 +87,7 @@ pub use haft_core::*;
 pub use haft_macros::{Tool, tool, tools};
 
 pub use catalog::{Catalog, CatalogBuilder, Entry, Snapshot, Source, View, Withheld};
-pub use clock::{Clock, RuntimeClock};
+pub use clock::{Clock, ManualClock, RuntimeClock};
 pub use config::Config;
 pub use envelope::{Cut, Envelope, Origin};
 pub use error::{Error, ErrorKind};

@@ -213,7 +213,7 @@ impl Run {
     pub async fn turn(&self) -> Result<Turn, Error> {
         let core = &self.0;
         let (shelf, mut problems) =
-            core.inner.catalog.refresh(core.inner.config.judge_timeout).await?;
+            core.inner.catalog.refresh(&*core.inner.clock, core.inner.config.judge_timeout).await?;
         let shelf = core.look(shelf, &mut problems);
         core.note(&shelf);
         let events = &core.inner.events;
@@ -471,7 +471,8 @@ impl RunBuilder {
             Some(over) if too_deep => (Arc::clone(&over.seen), over.ledger.clone()),
             _ => {
                 let above = over.and_then(|over| over.ledger.clone());
-                let ledger = Ledger::open(self.scope.run.clone(), self.budget, above);
+                let ledger =
+                    Ledger::open(self.scope.run.clone(), self.budget, above, &self.inner.clock);
                 (Arc::new(self.seen.unwrap_or_default()), ledger)
             }
         };

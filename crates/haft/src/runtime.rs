@@ -145,7 +145,7 @@ impl Runtime {
 
     /// Closes the sources, in reverse. Dropping the runtime does the same, without waiting.
     pub async fn close(&self) {
-        self.0.catalog.close().await;
+        self.0.catalog.close(&*self.0.clock).await;
     }
 }
 
@@ -304,7 +304,7 @@ impl RuntimeBuilder {
             self.journal.unwrap_or_else(|| Box::new(MemoryJournal::new(self.config.max_records)));
         let grants = match self.grants {
             Some(grants) => grants,
-            None => Arc::new(Grants::new()?),
+            None => Arc::new(Grants::new()?.on_clock(Arc::clone(&self.clock))),
         };
         Ok(Runtime(Arc::new(Inner {
             threads: Threads::new(self.config.max_threads),

@@ -10,12 +10,13 @@ use std::{
     panic::AssertUnwindSafe,
     pin::{Pin, pin},
     task::Poll,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures_util::FutureExt as _;
 use haft_core::Failure;
-use tokio::time::Instant;
+
+use crate::clock::Clock;
 
 /// Why watched code gave no answer.
 pub(crate) enum Stopped {
@@ -36,6 +37,7 @@ impl fmt::Display for Stopped {
 
 /// Watches work that must not be cancelled, such as writing the journal.
 pub(crate) async fn within<T>(
+    clock: &dyn Clock,
     limit: Duration,
     work: impl Future<Output = T>,
 ) -> Result<T, Stopped> {
@@ -43,9 +45,22 @@ pub(crate) async fn within<T>(
     if let Poll::Ready(done) = once(work.as_mut()).await {
         return done.map_err(|panic| Stopped::Panicked(words(panic)));
     }
-    match Box::pin(tokio::time::timeout(limit, work)).await {
-        Ok(done) => done.map_err(|panic| Stopped::Panicked(words(panic))),
-        Err(_) => Err(Stopped::TimedOut(limit)),
+    match Box::pin(timed(clock, limit, work)).await {
+        Some(done) => done.map_err(|panic| Stopped::Panicked(words(panic))),
+        None => Err(Stopped::TimedOut(limit)),
+    }
+}
+
+/// Waits for work so long; nothing when it has not ended by then.
+pub(crate) async fn timed<T>(
+    clock: &dyn Clock,
+    limit: Duration,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    tokio::select! {
+        biased;
+        done = work => Some(done),
+        () = clock.sleep_until(after(clock.now(), limit)) => None,
     }
 }
 

@@ -36,6 +36,7 @@ pub(crate) use self::{
     view::glob,
 };
 use crate::{
+    clock::{Clock, RuntimeClock},
     error::{Error, ErrorKind},
     watch::within,
 };
@@ -77,19 +78,20 @@ impl Catalog {
     /// Returns the current shelf, with what the sources bring now, and what went wrong.
     pub(crate) async fn refresh(
         &self,
+        clock: &dyn Clock,
         limit: Duration,
     ) -> Result<(Arc<Shelf>, Vec<String>), Error> {
         if self.sources.is_empty() {
             return Ok((Arc::clone(&self.base), Vec::new()));
         }
-        self.opened.get_or_try_init(|| self.open(limit)).await?;
+        self.opened.get_or_try_init(|| self.open(clock, limit)).await?;
         let last = Arc::clone(&self.last());
         let mut problems = Vec::new();
         let mut entries: Vec<Arc<Entry>> = self.base.entries().to_vec();
         for source in &self.sources {
             let label: Arc<str> = format!("source `{}`", source.name()).into();
             let mut brought = Vec::new();
-            match asked(limit, source).await {
+            match asked(clock, limit, source).await {
                 Ok(tools) => {
                     for tool in &tools {
                         match bring(source.name(), &label, tool, &last) {
@@ -135,11 +137,11 @@ impl Catalog {
     }
 
     /// Opens all sources in order; if one does not open, those before it are closed in reverse.
-    async fn open(&self, limit: Duration) -> Result<(), Error> {
+    async fn open(&self, clock: &dyn Clock, limit: Duration) -> Result<(), Error> {
         for (at, source) in self.sources.iter().enumerate() {
-            let opened = within(limit, async { source.open().await }).await;
+            let opened = within(clock, limit, async { source.open().await }).await;
             if let Err(e) = opened.unwrap_or_else(|stopped| Err(stopped.to_string().into())) {
-                close_all(&self.sources[..at]).await;
+                close_all(clock, &self.sources[..at]).await;
                 return Err(Error::new(
                     ErrorKind::Source,
                     format!("source `{}` did not open: {e}", source.name()),
@@ -151,9 +153,9 @@ impl Catalog {
     }
 
     /// Closes all sources in reverse, once.
-    pub(crate) async fn close(&self) {
+    pub(crate) async fn close(&self, clock: &dyn Clock) {
         if self.opened.initialized() && !self.closed.swap(true, Ordering::AcqRel) {
-            close_all(&self.sources).await;
+            close_all(clock, &self.sources).await;
         }
     }
 }
@@ -161,15 +163,19 @@ impl Catalog {
 /// A source that hangs while it lets go must not keep the others from doing so.
 const CLOSING: Duration = Duration::from_secs(10);
 
-async fn close_all(sources: &[Arc<dyn Source>]) {
+async fn close_all(clock: &dyn Clock, sources: &[Arc<dyn Source>]) {
     for source in sources.iter().rev() {
-        let _ = within(CLOSING, async { source.close().await }).await;
+        let _ = within(clock, CLOSING, async { source.close().await }).await;
     }
 }
 
 /// Asks a source for its tools, under the watch.
-async fn asked(limit: Duration, source: &Arc<dyn Source>) -> Result<Vec<DynTool>, BoxError> {
-    let tools = within(limit, async { source.tools().await }).await;
+async fn asked(
+    clock: &dyn Clock,
+    limit: Duration,
+    source: &Arc<dyn Source>,
+) -> Result<Vec<DynTool>, BoxError> {
+    let tools = within(clock, limit, async { source.tools().await }).await;
     tools.unwrap_or_else(|stopped| Err(stopped.to_string().into()))
 }
 
@@ -180,7 +186,7 @@ impl Drop for Catalog {
             && let Ok(handle) = tokio::runtime::Handle::try_current()
         {
             let sources = std::mem::take(&mut self.sources);
-            handle.spawn(async move { close_all(&sources).await });
+            handle.spawn(async move { close_all(&RuntimeClock, &sources).await });
         }
     }
 }

@@ -121,7 +121,7 @@ pub(crate) async fn around_turn<'i: 'h, 'h>(
     for placed in &inner.hooks {
         // Making the future runs the hook's code too, so it happens under the watch.
         let work = async { ask(placed.hook()).await };
-        match within(placed.limit(), work).await {
+        match within(&*inner.clock, placed.limit(), work).await {
             Ok(Ok(said)) => all.push((placed.name(), said)),
             Ok(Err(failure)) => return (all, Some((placed.name(), failure.to_string()))),
             Err(stopped) => return (all, Some((placed.name(), stopped.to_string()))),

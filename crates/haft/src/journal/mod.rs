@@ -9,7 +9,6 @@ use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
-    time::Duration,
 };
 
 use haft_core::{BoxError, BoxFuture, Class, Code, Context, Failure, Ran, Verdict};
@@ -22,6 +21,7 @@ use crate::{
     layers::Course,
     lifecycle::{File, Permitted},
     policy::Explanation,
+    runtime::Inner,
     watch::{within, words},
 };
 
@@ -100,11 +100,7 @@ impl Intent {
 }
 
 /// Writes down the intent of a permitted call.
-pub(crate) async fn intend(
-    journal: &dyn Journal,
-    permitted: &Permitted,
-    limit: Duration,
-) -> Result<Intent, Failure> {
+pub(crate) async fn intend(inner: &Inner, permitted: &Permitted) -> Result<Intent, Failure> {
     let admitted = permitted.admitted();
     let intended = Intended {
         call: admitted.context(),
@@ -113,9 +109,9 @@ pub(crate) async fn intend(
         verdict: permitted.verdict(),
         repairs: admitted.repairs(),
     };
-    let started = catch_unwind(AssertUnwindSafe(|| journal.intend(&intended)));
+    let started = catch_unwind(AssertUnwindSafe(|| inner.journal.intend(&intended)));
     let took_time = matches!(started, Ok(Written::Later(_)));
-    match end(started, limit).await {
+    match end(inner, started).await {
         Ok(()) => Ok(Intent { took_time }),
         Err(e) => Err(Failure::new(
             Code::Unrecorded,
@@ -128,12 +124,11 @@ pub(crate) async fn intend(
 
 /// Writes down how a call ended.
 pub(crate) fn settle<'a>(
-    journal: &'a dyn Journal,
+    inner: &'a Inner,
     call: &Context,
     answer: &Envelope,
     file: Option<&File>,
     course: Course,
-    limit: Duration,
 ) -> impl Future<Output = Result<(), BoxError>> + use<'a> {
     let settled = Settled {
         call,
@@ -143,18 +138,21 @@ pub(crate) fn settle<'a>(
         answered_by: file.and_then(|file| file.answered_by.as_deref()),
         course,
     };
-    end(catch_unwind(AssertUnwindSafe(|| journal.settle(&settled))), limit)
+    end(inner, catch_unwind(AssertUnwindSafe(|| inner.journal.settle(&settled))))
 }
 
 /// Waits for the end of what was started under the watch, if there is something to wait for. What
 /// is written is not part of this future.
-async fn end(started: std::thread::Result<Written<'_>>, limit: Duration) -> Result<(), BoxError> {
+async fn end(inner: &Inner, started: std::thread::Result<Written<'_>>) -> Result<(), BoxError> {
+    let limit = inner.config.judge_timeout;
     match started {
         Ok(Written::Now(written)) => written,
-        Ok(Written::Later(writing)) => match Box::pin(within(limit, writing)).await {
-            Ok(written) => written,
-            Err(stopped) => Err(stopped.to_string().into()),
-        },
+        Ok(Written::Later(writing)) => {
+            match Box::pin(within(&*inner.clock, limit, writing)).await {
+                Ok(written) => written,
+                Err(stopped) => Err(stopped.to_string().into()),
+            }
+        }
         Err(panic) => Err(words(panic).into()),
     }
 }

@@ -12,11 +12,13 @@ mod retry;
 mod rate;
 mod timeout;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use haft_core::{Args, Context, Failure, Output};
 use serde::Serialize;
-use tokio::time::Instant;
 
 pub(crate) use self::middleware::Around;
 pub use self::middleware::{Middleware, Next};

@@ -10,12 +10,11 @@ use std::{panic::AssertUnwindSafe, pin::pin, task::Poll};
 
 use futures_util::FutureExt as _;
 use haft_core::{Args, Code, Failure, Interrupt, Ran};
-use tokio::time::Instant;
 
 use super::{Outcome, Work};
 use crate::{
     catalog::Entry,
-    watch::{after, once, words},
+    watch::{after, once, timed, words},
 };
 
 type Ended = std::thread::Result<Outcome>;
@@ -68,22 +67,23 @@ async fn tried(work: &Work<'_>, body: impl Future<Output = Outcome>) -> Attempt 
     }
     // Boxed: a body that is ready at once, as most are, should not carry room for the wait.
     Box::pin(async {
+        let clock = &*turn.inner.clock;
         let yields = yields_to_interrupt(work);
         let limit = entry.spec().timeout.unwrap_or(turn.inner.config.timeout);
-        let timeout = after(Instant::now(), limit);
+        let timeout = after(clock.now(), limit);
         let stop = tokio::select! {
             biased;
             ended = body.as_mut() => return Attempt::Ended(ended),
             () = cx.cancelled() => turn.why_stopped(cx),
             () = turn.interrupted(cx), if yields => turn.why_stopped(cx),
-            () = tokio::time::sleep_until(timeout.min(*deadline)) => late(timeout <= *deadline),
+            () = clock.sleep_until(timeout.min(*deadline)) => late(timeout <= *deadline),
         };
         turn.stop_body(cx, stop.code(), stop.message());
         // A body that waits for a nested call hears of its end only after that call's own moment.
         let moments = if cx.nested_calls() > 0 { 2 } else { 1 };
-        match tokio::time::timeout(turn.inner.config.grace * moments, body.as_mut()).await {
-            Ok(ended) => Attempt::Yielded(ended, stop),
-            Err(_) => Attempt::GivenUp(stop),
+        match timed(clock, turn.inner.config.grace * moments, body.as_mut()).await {
+            Some(ended) => Attempt::Yielded(ended, stop),
+            None => Attempt::GivenUp(stop),
         }
     })
     .await

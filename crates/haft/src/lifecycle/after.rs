@@ -33,7 +33,7 @@ pub(super) async fn after(
             }
         }
         let work = async { placed.hook().after(call, outcome).await };
-        outcome = match within(placed.limit(), work).await {
+        outcome = match within(&*inner.clock, placed.limit(), work).await {
             Ok(after) => {
                 beside.take(placed.name(), after.said);
                 after.outcome.map_err(|failure| match (failure.ran(), ran) {

@@ -59,7 +59,7 @@ pub(super) async fn ask(
         (call, judged)
     };
     is_tired(turn, &call, &judged, file)?;
-    if !turn.run.manners.may_ask(turn.inner.config.max_prompts) {
+    if !turn.run.manners.may_ask(turn.inner.config.max_prompts, turn.inner.clock.now()) {
         return Err(unasked(turn, &call, &judged, file, TOO_MANY.to_owned()));
     }
     // From here to the question nothing waits: it is asked about what was judged.

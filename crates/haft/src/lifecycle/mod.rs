@@ -14,11 +14,10 @@ mod after;
 mod shape;
 mod explain;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use futures_util::FutureExt as _;
 use haft_core::{Claim, Class, Code, Context, Failure, Label, Output, Ran};
-use tokio::time::Instant;
 
 pub(crate) use self::beside::add_asides;
 pub(crate) use self::explain::explain;
@@ -57,7 +56,7 @@ pub(crate) async fn walk(
     parent: Option<Box<Parent>>,
     mut held: Option<Box<Held>>,
 ) -> Envelope {
-    let began = Instant::now();
+    let began = turn.inner.clock.now();
     turn.tell(|| Event::Started {
         call: cx.call_id().clone(),
         called: cx.called().clone(),
@@ -114,7 +113,7 @@ pub(crate) async fn walk(
         outcome: outcome.0,
         repairs,
         left: None,
-        elapsed: began.elapsed(),
+        elapsed: turn.inner.clock.now().saturating_duration_since(began),
     };
     let shown = shape::bytes_shown(&envelope.outcome);
     beside.put(&mut envelope, parent.is_none());
@@ -151,7 +150,7 @@ async fn run(
     let (permitted, mut from) = match permit::at_once(turn, admitted) {
         Ok(permitted) => (permitted, began),
         Err(admitted) => match Box::pin(clear(turn, admitted, beside, file)).await? {
-            Cleared::Permitted(permitted) => (permitted, Instant::now()),
+            Cleared::Permitted(permitted) => (permitted, turn.inner.clock.now()),
             Cleared::Instead(text) => return Ok(Output::text(text)),
         },
     };
@@ -172,7 +171,7 @@ async fn run(
     // Before the message has ended only plain reads may start.
     if turn.end.get() != Some(Stop::Done) && claim.class != Class::ReadOnly {
         Box::pin(message_end(turn, &cx)).await?;
-        from = Instant::now();
+        from = turn.inner.clock.now();
     }
     let config = &turn.inner.config;
     let mut deadline = watch::after(from, entry.spec().deadline.unwrap_or(config.deadline));
@@ -183,7 +182,7 @@ async fn run(
         ledger.has_time()?;
         deadline = ledger.until().map_or(deadline, |until| deadline.min(until));
     }
-    cx.set_deadline(deadline.into_std());
+    cx.set_deadline(deadline);
     let entered = match gate::at_once(turn, &entry, &claim, &cx, parent) {
         Some(entered) => entered,
         None => Box::pin(gate::enter(turn, &entry, &claim, &cx, parent, deadline)).await?,
@@ -194,10 +193,10 @@ async fn run(
     {
         return Err(not_run(why));
     }
-    let intent = journal::intend(&*turn.inner.journal, &permitted, config.judge_timeout).await?;
+    let intent = journal::intend(&turn.inner, &permitted).await?;
     if intent.took_time() {
         may_start(turn, &cx)?;
-        if Instant::now() >= deadline {
+        if turn.inner.clock.now() >= deadline {
             return Err(Failure::new(
                 Code::DeadlinePassed,
                 "the call's time ran out while it was written down; nothing was run",
@@ -353,8 +352,7 @@ async fn settle(
     course: Course,
 ) {
     let ran = envelope.ran();
-    let limit = turn.inner.config.judge_timeout;
-    let written = journal::settle(&*turn.inner.journal, cx, envelope, file, course, limit).await;
+    let written = journal::settle(&turn.inner, cx, envelope, file, course).await;
     let Err(error) = written else { return };
     let failure = Failure::new(
         Code::Unrecorded,
@@ -404,7 +402,7 @@ impl Drop for Unfinished<'_> {
             failed: Some(Code::UnknownOutcome),
             cause: Some("the walk was dropped before its end".to_owned()),
             ran: Ran::Unknown,
-            elapsed: self.began.elapsed(),
+            elapsed: self.turn.inner.clock.now().saturating_duration_since(self.began),
         });
     }
 }

@@ -3,8 +3,9 @@
 //! In: a `Permitted`, a journaled `Intent`, the place on the floor. Out: the outcome, and what
 //! happened on the way.
 
+use std::time::Instant;
+
 use haft_core::{Code, Failure, Ran};
-use tokio::time::Instant;
 
 use super::permit::Permitted;
 use crate::{

@@ -19,13 +19,14 @@ pub(crate) async fn watched<T>(
     if let Poll::Ready(done) = once(work.as_mut()).await {
         return done.map_err(|panic| Stopped::Panicked(words(panic)));
     }
+    let clock = &*turn.inner.clock;
     Box::pin(async {
         tokio::select! {
             biased;
             done = work => done.map_err(|panic| Stopped::Panicked(words(panic))),
             () = cx.cancelled() => Err(Stopped::Cancelled(turn.why_stopped(cx))),
             () = turn.interrupted(cx) => Err(Stopped::Cancelled(turn.why_stopped(cx))),
-            () = tokio::time::sleep(limit) => Err(Stopped::TimedOut(limit)),
+            () = clock.sleep_until(after(clock.now(), limit)) => Err(Stopped::TimedOut(limit)),
         }
     })
     .await

@@ -9,17 +9,17 @@
 use std::{
     collections::BTreeSet,
     fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use tokio::time::Instant;
 
 use super::{Lasting, Policy};
 use crate::{
+    clock::{Clock, RuntimeClock},
     error::{Error, ErrorKind},
     turn::Admitted,
 };
@@ -163,6 +163,7 @@ pub struct Grants {
     key: Hmac<Sha256>,
     /// The first part of every nonce: two books with one key never make the same.
     seed: [u8; 10],
+    clock: Arc<dyn Clock>,
     started: Instant,
     /// What the time was when this book was opened.
     since: Duration,
@@ -213,10 +214,22 @@ impl Grants {
         Ok(Self {
             key: Hmac::new(&block.into()),
             seed: random()?,
-            started: Instant::now(),
+            started: RuntimeClock.now(),
+            clock: Arc::new(RuntimeClock),
             since: now,
             book: Mutex::default(),
         })
+    }
+
+    /// Lets the book go by another clock than that of the async runtime; the time it was opened at is
+    /// now. A runtime sets its own clock for the book it opens itself.
+    #[must_use]
+    pub fn with_clock(self, clock: impl Clock) -> Self {
+        self.on_clock(Arc::new(clock))
+    }
+
+    pub(crate) fn on_clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { started: clock.now(), clock, ..self }
     }
 
     /// Takes over what was used before a restart.
@@ -316,7 +329,7 @@ impl Grants {
     }
 
     fn now(&self) -> u64 {
-        millis(self.since.saturating_add(self.started.elapsed()))
+        millis(self.since.saturating_add(self.clock.now().saturating_duration_since(self.started)))
     }
 
     fn lock(&self) -> MutexGuard<'_, Book> {

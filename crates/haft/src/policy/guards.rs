@@ -16,7 +16,10 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::{Guard, glob::Glob, world::World};
-use crate::{turn::Admitted, watch::within};
+use crate::{
+    turn::{Admitted, clock_of},
+    watch::within,
+};
 
 type Judged<'a> = BoxFuture<'a, Result<Option<Verdict>, Failure>>;
 
@@ -419,7 +422,9 @@ impl<R: Reviewer> Guard for Reviewed<R> {
     fn judge<'a>(&'a self, call: &'a Admitted) -> Judged<'a> {
         Box::pin(async move {
             // Making the future runs the reviewer's code too, so it happens under the watch.
-            let said = within(self.limit, async { self.reviewer.review(call).await }).await;
+            let clock = clock_of(call.context());
+            let review = async { self.reviewer.review(call).await };
+            let said = within(&*clock, self.limit, review).await;
             let trouble = match said {
                 Ok(Ok(Review::Safe)) => return Ok(None),
                 Ok(Ok(Review::Risky(why))) => return Ok(Some(Verdict::ask(bounded(&why)))),

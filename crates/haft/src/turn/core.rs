@@ -10,6 +10,7 @@ use std::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    time::Instant,
 };
 
 use haft_core::{
@@ -18,10 +19,7 @@ use haft_core::{
 };
 use serde_json::Value;
 use smallvec::SmallVec;
-use tokio::{
-    sync::{Notify, Semaphore},
-    time::Instant,
-};
+use tokio::sync::{Notify, Semaphore};
 
 use super::{
     admit::{self, Admitted, Terms},
@@ -30,6 +28,7 @@ use super::{
 };
 use crate::{
     catalog::Snapshot,
+    clock::{Clock, RuntimeClock},
     event::Event,
     fit::{Repairs, problem},
     lifecycle,
@@ -360,7 +359,7 @@ impl TurnCore {
                 got = what => Ok(got),
                 () = cx.cancelled() => Err(self.why_stopped(cx)),
                 () = self.interrupted(cx) => Err(self.why_stopped(cx)),
-                () = tokio::time::sleep_until(deadline) => Err(Failure::new(
+                () = self.inner.clock.sleep_until(deadline) => Err(Failure::new(
                     Code::DeadlinePassed,
                     "the call's time ran out while it waited for its turn; nothing was run",
                 )),
@@ -402,8 +401,8 @@ impl End {
 }
 
 impl Host for TurnCore {
-    fn now(&self) -> std::time::Instant {
-        Instant::now().into_std()
+    fn now(&self) -> Instant {
+        self.inner.clock.now()
     }
 
     fn call(
@@ -445,6 +444,14 @@ impl Host for TurnCore {
     }
 }
 
+/// Returns the clock that a call goes by: the runtime's, where the call is one of ours.
+pub(crate) fn clock_of(cx: &Context) -> Arc<dyn Clock> {
+    match cx.host().and_then(|host| host.downcast::<TurnCore>().ok()) {
+        Some(turn) => Arc::clone(&turn.inner.clock),
+        None => Arc::new(RuntimeClock),
+    }
+}
+
 /// Walks a call that a body makes. It takes the whole walk, one level deeper.
 async fn nested(turn: Arc<TurnCore>, cx: Context, call: Call) -> Result<Output, Failure> {
     let Some(claim) = cx.claim().cloned() else {
@@ -475,7 +482,7 @@ async fn nested(turn: Arc<TurnCore>, cx: Context, call: Call) -> Result<Output, 
     let admitted = entry.and_then(|entry| admit::admit(entry, call, inner.clone(), terms));
     let mut admitted = turn.learn(&inner, admitted);
     let held = turn.hold(&mut admitted, None);
-    let deadline = cx.deadline().map(Instant::from_std);
+    let deadline = cx.deadline();
     let parent = Box::new(lifecycle::Parent { cx: cx.clone(), claim, deadline });
     // The walk goes on without us if we are dropped; it is told to stop, and stays listed until it
     // has ended.

@@ -6,11 +6,10 @@
 //! INVARIANT: a nested call takes no place on a floor, and waits for a slot only a while, so holders
 //! never wait for each other for long.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use haft_core::{Busy, Claim, Class, Code, Context, Failure};
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
-use tokio::time::Instant;
 
 use super::{
     core::TurnCore,
@@ -97,7 +96,7 @@ pub(crate) async fn enter<'t>(
             }
             // Whoever has the slot may be waiting for what our parent holds, so we do not wait long.
             None => {
-                let patience = after(Instant::now(), turn.inner.config.judge_timeout);
+                let patience = after(turn.inner.clock.now(), turn.inner.config.judge_timeout);
                 slot(turn, entry, cx, deadline.min(patience)).await?
             }
         };

@@ -33,7 +33,12 @@ pub use self::{
     plan::{Place, Why},
     threads::THREAD_NAME,
 };
-pub(crate) use self::{call::Wording, core::TurnCore, floor::Floor, threads::Threads};
+pub(crate) use self::{
+    call::Wording,
+    core::{TurnCore, clock_of},
+    floor::Floor,
+    threads::Threads,
+};
 use crate::{
     catalog::Snapshot,
     envelope::Envelope,

@@ -70,7 +70,8 @@ async fn ask(turn: &TurnCore, due: &mut [Due]) -> Result<(), Trouble> {
             }
         }
         let Some(first) = shown.first() else { continue };
-        let work = within(placed.limit(), async { placed.hook().preflight(&shown).await });
+        let work = async { placed.hook().preflight(&shown).await };
+        let work = within(&*turn.inner.clock, placed.limit(), work);
         let said = tokio::select! {
             biased;
             said = work => said,

@@ -9,21 +9,24 @@
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use haft_core::{Code, Failure, Left, RunId, ToolName};
 use smallvec::SmallVec;
-use tokio::time::Instant;
 
 use super::{Budget, least};
-use crate::event::{Event, Events};
+use crate::{
+    clock::Clock,
+    event::{Event, Events},
+};
 
 /// Counts what a run uses.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     run: RunId,
     budget: Budget,
+    clock: Arc<dyn Clock>,
     began: Instant,
     /// When the time of this run, or of one above it, is used up.
     until: Option<Instant>,
@@ -71,7 +74,12 @@ type Chain<'a> = SmallVec<[(&'a Ledger, MutexGuard<'a, Used>); 2]>;
 
 impl Ledger {
     /// Opens the ledger of a run; nothing where there is nothing to count.
-    pub(crate) fn open(run: RunId, budget: Budget, over: Option<Arc<Ledger>>) -> Option<Arc<Self>> {
+    pub(crate) fn open(
+        run: RunId,
+        budget: Budget,
+        over: Option<Arc<Ledger>>,
+        clock: &Arc<dyn Clock>,
+    ) -> Option<Arc<Self>> {
         if !budget.counts() {
             return over;
         }
@@ -83,11 +91,12 @@ impl Ledger {
             }
             None => budget,
         };
-        let began = Instant::now();
+        let began = clock.now();
         let own = budget.wall.map(|wall| crate::watch::after(began, wall));
         let until = least(own, over.as_ref().and_then(|over| over.until));
         let used = Used { of: vec![0; budget.calls_of.len()], ..Used::default() };
-        Some(Arc::new(Self { run, budget, began, until, over, used: Mutex::new(used) }))
+        let clock = Arc::clone(clock);
+        Some(Arc::new(Self { run, budget, clock, began, until, over, used: Mutex::new(used) }))
     }
 
     /// Returns when the time is used up.
@@ -199,7 +208,7 @@ impl Ledger {
     /// Returns what is left, here and above; for one tool, what is left of its own calls as well.
     pub(crate) fn left(&self, tool: Option<&ToolName>) -> Left {
         let chain = self.lock_all();
-        let wall = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        let wall = self.until.map(|until| until.saturating_duration_since(self.clock.now()));
         Left {
             calls: least_left(&chain, |l, used| {
                 l.budget.calls.map(|n| n.saturating_sub(used.calls))
@@ -233,7 +242,7 @@ impl Ledger {
     /// Fails then.
     pub(crate) fn has_time(&self) -> Result<(), Failure> {
         match self.until {
-            Some(until) if Instant::now() >= until => Err(exhausted(match self.budget.wall {
+            Some(until) if self.clock.now() >= until => Err(exhausted(match self.budget.wall {
                 Some(wall) => format!("the time of this run, {}, is used up", seconds(wall)),
                 None => "the time of this run is used up".to_owned(),
             })),
@@ -326,7 +335,9 @@ impl Ledger {
             due.push(Event::BudgetLow { run, what, left: of.saturating_sub(spent), of });
         };
         let kind = |kind: usize| move || KINDS[kind].to_owned();
-        let elapsed = budget.wall.map_or(0, |_| millis(self.began.elapsed()));
+        let elapsed = budget
+            .wall
+            .map_or(0, |_| millis(self.clock.now().saturating_duration_since(self.began)));
         look(CALLS, &kind(CALLS), used.calls, budget.calls);
         look(WALL, &kind(WALL), elapsed, budget.wall.map(millis));
         look(TOKENS, &kind(TOKENS), used.tokens, budget.tokens);
@@ -451,13 +462,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::clock::RuntimeClock;
+
+    fn clock() -> Arc<dyn Clock> {
+        Arc::new(RuntimeClock)
+    }
 
     fn budget(calls: u64) -> Budget {
         Budget { calls: Some(calls), ..Budget::default() }
     }
 
     fn open(budget: Budget, over: Option<Arc<Ledger>>) -> Arc<Ledger> {
-        Ledger::open(RunId::from("run"), budget, over).unwrap()
+        Ledger::open(RunId::from("run"), budget, over, &clock()).unwrap()
     }
 
     fn silent() -> Events {
@@ -467,7 +483,7 @@ mod tests {
     #[test]
     fn without_a_limit_there_is_no_ledger() {
         let unlimited = Budget { depth: Some(3), warn_at: Some(1), ..Budget::default() };
-        assert!(Ledger::open(RunId::from("run"), unlimited, None).is_none());
+        assert!(Ledger::open(RunId::from("run"), unlimited, None, &clock()).is_none());
     }
 
     #[test]
