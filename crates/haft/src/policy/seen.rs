@@ -32,9 +32,11 @@ struct Inner {
     private: bool,
     taints: Vec<Taint>,
     said: Texts<()>,
-    heard: Texts<Arc<Taint>>,
+    heard: Texts<Heard>,
+    /// Where the last text came from, so that the next one from there shares it.
+    last: Option<Arc<Source>>,
     /// The result whose text was dropped first.
-    forgotten: Option<Arc<Taint>>,
+    forgotten: Option<Heard>,
     shown: HashMap<ToolName, Shown, ahash::RandomState>,
     /// There were more tools than are remembered.
     too_many: bool,
@@ -48,6 +50,7 @@ impl Default for Inner {
             taints: Vec::new(),
             said: Texts::new(SAID),
             heard: Texts::new(HEARD),
+            last: None,
             forgotten: None,
             shown: HashMap::default(),
             too_many: false,
@@ -87,6 +90,54 @@ pub struct Taint {
     pub label: Label,
 }
 
+/// A result that is about to be read. Borrowed: most of them leave nothing behind but their text.
+#[derive(Clone, Copy)]
+struct Reading<'a> {
+    call: &'a CallId,
+    tool: &'a ToolName,
+    origin: Option<&'a str>,
+    label: Label,
+}
+
+impl Reading<'_> {
+    fn taint(self) -> Taint {
+        Taint {
+            call: self.call.clone(),
+            tool: self.tool.clone(),
+            origin: self.origin.map(str::to_owned),
+            label: self.label,
+        }
+    }
+
+    fn is_from(self, source: &Source) -> bool {
+        (self.tool, self.origin, self.label)
+            == (&source.tool, source.origin.as_deref(), source.label)
+    }
+}
+
+/// What many results have in common.
+#[derive(Debug)]
+struct Source {
+    tool: ToolName,
+    origin: Option<String>,
+    label: Label,
+}
+
+/// Whose text is kept.
+#[derive(Debug, Clone)]
+struct Heard {
+    call: CallId,
+    source: Arc<Source>,
+}
+
+impl Heard {
+    fn taint(&self) -> Taint {
+        let source = &self.source;
+        let (tool, origin) = (source.tool.clone(), source.origin.clone());
+        Taint { call: self.call.clone(), tool, origin, label: source.label }
+    }
+}
+
 /// What became of tracing values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -114,18 +165,17 @@ impl Seen {
 
     /// Notes that something with this label was read, and what it said. Text is kept only of what is
     /// not trusted.
-    pub(crate) fn read(&self, taint: Taint, text: &str) {
-        if taint.label == Label::CLEAN {
+    fn read(&self, reading: Reading<'_>, text: &str) {
+        if reading.label == Label::CLEAN {
             return;
         }
-        let taint = Arc::new(taint);
         // A text shorter than anything that is looked for holds nothing.
-        let kept = (taint.label.trust == Trust::Untrusted && text.len() >= SHORTEST)
+        let kept = (reading.label.trust == Trust::Untrusted && text.len() >= SHORTEST)
             .then(|| Arc::from(tail(text, HEARD)));
         let is_whole = text.len() <= HEARD;
         let mut next = Some(self);
         while let Some(seen) = next {
-            seen.lock().read(&taint, kept.as_ref(), is_whole);
+            seen.lock().read(reading, kept.as_ref(), is_whole);
             next = seen.over.as_deref();
         }
     }
@@ -135,15 +185,15 @@ impl Seen {
         if answer.ran() == Ran::No || answer.label() == Label::CLEAN {
             return;
         }
-        let taint = Taint {
-            call: answer.id().clone(),
-            tool: answer.meant().clone(),
-            origin: answer.origin().and_then(|origin| origin.what()).map(str::to_owned),
+        let reading = Reading {
+            call: answer.id(),
+            tool: answer.meant(),
+            origin: answer.origin().and_then(|origin| origin.what()),
             label: answer.label(),
         };
-        match taint.label.trust {
-            Trust::Untrusted => self.read(taint, &answer.text()),
-            Trust::Trusted | Trust::Workspace => self.read(taint, ""),
+        match reading.label.trust {
+            Trust::Untrusted => self.read(reading, &answer.text()),
+            Trust::Trusted | Trust::Workspace => self.read(reading, ""),
         }
     }
 
@@ -232,11 +282,11 @@ impl Seen {
             if said.iter().any(|(text, ())| sought.is_said_in(text)) {
                 continue;
             }
-            if let Some((_, taint)) = heard.iter().find(|(text, _)| sought.occurs_in(text)) {
-                return Some(Taint::clone(taint));
+            if let Some((_, heard)) = heard.iter().find(|(text, _)| sought.occurs_in(text)) {
+                return Some(heard.taint());
             }
-            if let Some(taint) = &forgotten {
-                return Some(Taint::clone(taint));
+            if let Some(forgotten) = &forgotten {
+                return Some(forgotten.taint());
             }
         }
         None
@@ -269,29 +319,42 @@ impl Seen {
 }
 
 impl Inner {
-    fn read(&mut self, taint: &Arc<Taint>, text: Option<&Arc<str>>, is_whole: bool) {
-        let label = taint.label;
+    fn read(&mut self, reading: Reading<'_>, text: Option<&Arc<str>>, is_whole: bool) {
+        let label = reading.label;
         let joined = self.label.join(label);
         let is_bad =
             label.trust == Trust::Untrusted || label.confidentiality == Confidentiality::Secret;
-        let is_new = !self
-            .taints
-            .iter()
-            .any(|t| (&t.tool, &t.origin, t.label) == (&taint.tool, &taint.origin, taint.label));
-        if joined != self.label || (is_bad && is_new && self.taints.len() < MORE) {
-            self.taints.push(Taint::clone(taint));
+        let is_known = |t: &Taint| {
+            (&t.tool, t.origin.as_deref(), t.label) == (reading.tool, reading.origin, label)
+        };
+        if joined != self.label
+            || (is_bad && self.taints.len() < MORE && !self.taints.iter().any(is_known))
+        {
+            self.taints.push(reading.taint());
         }
         self.label = joined;
         self.private |= label.confidentiality == Confidentiality::Secret
             || (label.confidentiality >= Confidentiality::Internal
                 && label.trust < Trust::Untrusted);
         let Some(text) = text else { return };
+        let heard = Heard { call: reading.call.clone(), source: self.source_of(reading) };
         if !is_whole {
-            self.forgotten.get_or_insert_with(|| Arc::clone(taint));
+            self.forgotten.get_or_insert_with(|| heard.clone());
         }
-        if let Some(dropped) = self.heard.push(Arc::clone(text), Arc::clone(taint)) {
+        if let Some(dropped) = self.heard.push(Arc::clone(text), heard) {
             self.forgotten.get_or_insert(dropped);
         }
+    }
+
+    /// Returns what this result has in common with the last one, or begins anew.
+    fn source_of(&mut self, reading: Reading<'_>) -> Arc<Source> {
+        if let Some(last) = &self.last
+            && reading.is_from(last)
+        {
+            return Arc::clone(last);
+        }
+        let Taint { tool, origin, label, .. } = reading.taint();
+        Arc::clone(self.last.insert(Arc::new(Source { tool, origin, label })))
     }
 }
 
@@ -354,19 +417,25 @@ mod tests {
         Taint { origin: Some(format!("{call}.org")), call, tool, label }
     }
 
+    /// Reads a text as if a result had brought it.
+    fn brought(seen: &Seen, taint: &Taint, text: &str) {
+        let Taint { call, tool, origin, label } = taint;
+        seen.read(Reading { call, tool, origin: origin.as_deref(), label: *label }, text);
+    }
+
     fn read(text: &str) -> Seen {
         let seen = Seen::default();
-        seen.read(taint("web", WEB), text);
+        brought(&seen, &taint("web", WEB), text);
         seen
     }
 
     #[test]
     fn the_first_results_that_changed_the_join_are_named() {
         let seen = Seen::default();
-        seen.read(taint("a", Label::CLEAN), "");
-        seen.read(taint("b", INTERNAL), "");
-        seen.read(taint("c", INTERNAL), "");
-        seen.read(taint("d", WEB), "x");
+        brought(&seen, &taint("a", Label::CLEAN), "");
+        brought(&seen, &taint("b", INTERNAL), "");
+        brought(&seen, &taint("c", INTERNAL), "");
+        brought(&seen, &taint("d", WEB), "x");
         let calls: Vec<_> = seen.taints().iter().map(|t| t.call.to_string()).collect();
         assert_eq!(calls, ["b", "d"]);
         assert_eq!(seen.label(), INTERNAL.join(WEB));
@@ -375,10 +444,10 @@ mod tests {
     #[test]
     fn a_change_is_named_however_many_came_before() {
         let seen = Seen::default();
-        (0..100).for_each(|n| seen.read(taint(&format!("w{n}"), WEB), "x"));
+        (0..100).for_each(|n| brought(&seen, &taint(&format!("w{n}"), WEB), "x"));
         assert_eq!(seen.taints().len(), MORE);
         let secret = Label { confidentiality: Confidentiality::Secret, ..WEB };
-        seen.read(taint("s", secret), "x");
+        brought(&seen, &taint("s", secret), "x");
         assert_eq!(seen.taints().last().unwrap().call, "s");
         assert!(seen.taints().len() <= TAINTS);
     }
@@ -392,7 +461,7 @@ mod tests {
             [(INTERNAL, true), (secret, true), (anyones, false), (public, false), (WEB, false)]
         {
             let seen = Seen::default();
-            seen.read(taint("a", label), "x");
+            brought(&seen, &taint("a", label), "x");
             assert_eq!(seen.has_read_private(), is, "{label:?}");
         }
     }
@@ -412,7 +481,7 @@ mod tests {
     #[test]
     fn what_is_trusted_taints_no_value() {
         let seen = Seen::default();
-        seen.read(taint("a", INTERNAL), "bob@corp.com");
+        brought(&seen, &taint("a", INTERNAL), "bob@corp.com");
         assert_eq!(seen.origin_of("bob@corp.com"), None);
     }
 
@@ -420,7 +489,7 @@ mod tests {
     fn what_was_forgotten_is_held_against_what_the_user_did_not_say() {
         let seen = read("first words");
         assert!(!seen.forgot());
-        seen.read(taint("big", WEB), &"x".repeat(HEARD));
+        brought(&seen, &taint("big", WEB), &"x".repeat(HEARD));
         assert!(seen.forgot());
         assert_eq!(seen.origin_of("anything").unwrap().call, "web");
         seen.user_said("do anything");
@@ -432,7 +501,7 @@ mod tests {
     #[test]
     fn many_small_texts_are_bounded_too() {
         let seen = Seen::default();
-        (0..50_000).for_each(|_| seen.read(taint("w", WEB), "abcd"));
+        (0..50_000).for_each(|_| brought(&seen, &taint("w", WEB), "abcd"));
         let own = seen.lock();
         assert!(own.heard.all.len() <= HEARD / Texts::<()>::EACH + 1);
         assert!(own.forgotten.is_some());
@@ -446,7 +515,7 @@ mod tests {
         assert!(one.origin_of("evil.org").is_some());
         assert_eq!(one.origin_of("good.org"), None);
         let secret = Label { confidentiality: Confidentiality::Secret, ..WEB };
-        one.read(taint("s", secret), "worse.org");
+        brought(&one, &taint("s", secret), "worse.org");
         assert_eq!(over.label(), secret);
         assert!(over.origin_of("worse.org").is_some());
         assert_eq!(two.label(), WEB, "a sibling has not read it");
