@@ -55,7 +55,7 @@ pub(crate) async fn walk(
     cx: Context,
     parent: Option<Box<Parent>>,
     mut held: Option<Box<Held>>,
-) -> Envelope {
+) -> Box<Envelope> {
     let began = turn.inner.clock.now();
     turn.tell(|| Event::Started {
         call: cx.call_id().clone(),
@@ -96,7 +96,8 @@ pub(crate) async fn walk(
     // person's.
     let ran = entry.zip(cx.claim());
     let instead_by = file.as_ref().and_then(|file| file.instead_by());
-    let mut envelope = Envelope {
+    // Boxed, because an answer is handed on several times before the caller has it.
+    let mut envelope = Box::new(Envelope {
         id: cx.call_id().clone(),
         called: cx.called().clone(),
         meant: cx.meant().clone(),
@@ -114,7 +115,7 @@ pub(crate) async fn walk(
         repairs,
         left: None,
         elapsed: turn.inner.clock.now().saturating_duration_since(began),
-    };
+    });
     let shown = shape::bytes_shown(&envelope.outcome);
     beside.put(&mut envelope, parent.is_none());
     settle(&turn, &cx, &mut envelope, file.as_deref(), course).await;
@@ -154,15 +155,13 @@ async fn run(
             Cleared::Instead(text) => return Ok(Output::text(text)),
         },
     };
-    let (entry, claim, cx) = {
-        let admitted = permitted.admitted();
-        (Arc::clone(admitted.tool()), admitted.claim().clone(), admitted.context().clone())
-    };
-    beside.add(permitted.admitted().asides());
+    let admitted = permitted.admitted();
+    let (entry, claim, cx) = (admitted.tool(), admitted.claim(), admitted.context());
+    beside.add(admitted.asides());
     let performed = (!turn.inner.hooks.is_empty()).then(|| {
-        let arguments = Arc::clone(permitted.admitted().arguments());
+        let arguments = Arc::clone(admitted.arguments());
         beside.note(&arguments);
-        Box::new(Performed { tool: Arc::clone(&entry), arguments, cx: cx.clone() })
+        Box::new(Performed { tool: Arc::clone(entry), arguments, cx: cx.clone() })
     });
     turn.tell(|| Event::Permitted {
         call: cx.call_id().clone(),
@@ -170,7 +169,7 @@ async fn run(
     });
     // Before the message has ended only plain reads may start.
     if turn.end.get() != Some(Stop::Done) && claim.class != Class::ReadOnly {
-        Box::pin(message_end(turn, &cx)).await?;
+        Box::pin(message_end(turn, cx)).await?;
         from = turn.inner.clock.now();
     }
     let config = &turn.inner.config;
@@ -183,9 +182,9 @@ async fn run(
         deadline = ledger.until().map_or(deadline, |until| deadline.min(until));
     }
     cx.set_deadline(deadline);
-    let entered = match gate::at_once(turn, &entry, &claim, &cx, parent) {
+    let entered = match gate::at_once(turn, entry, claim, cx, parent) {
         Some(entered) => entered,
-        None => Box::pin(gate::enter(turn, &entry, &claim, &cx, parent, deadline)).await?,
+        None => Box::pin(gate::enter(turn, entry, claim, cx, parent, deadline)).await?,
     };
     // The message may have ended badly while the call waited; what has not begun does not begin.
     if parent.is_none()
@@ -195,7 +194,7 @@ async fn run(
     }
     let intent = journal::intend(&turn.inner, &permitted).await?;
     if intent.took_time() {
-        may_start(turn, &cx)?;
+        may_start(turn, cx)?;
         if turn.inner.clock.now() >= deadline {
             return Err(Failure::new(
                 Code::DeadlinePassed,
@@ -207,7 +206,7 @@ async fn run(
     let outcome = perform::perform(turn, permitted, intent, entered, deadline, course).await;
     let Some(performed) = performed else { return outcome };
     let outcome = Box::pin(after::after(&turn.inner, &performed, outcome, beside)).await;
-    heed(turn, &cx, beside);
+    heed(turn, &performed.cx, beside);
     outcome
 }
 
@@ -404,5 +403,22 @@ impl Drop for Unfinished<'_> {
             ran: Ran::Unknown,
             elapsed: self.turn.inner.clock.now().saturating_duration_since(self.began),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The size of what a function of five arguments returns.
+    fn size<A, B, C, D, E, F>(_: impl Fn(A, B, C, D, E) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn the_walk_of_a_call_is_small() {
+        // It is made, boxed and moved for every call. What most calls never wait for is boxed.
+        let size = size(walk);
+        assert!(size <= 1_024, "{size} bytes");
     }
 }

@@ -14,33 +14,35 @@ use crate::{
     turn::{TurnCore, gate::Entered},
 };
 
-/// Performs the call.
-pub(super) async fn perform(
-    turn: &TurnCore,
+/// Performs the call. A plain function, so that its future holds each of these once.
+pub(super) fn perform<'a>(
+    turn: &'a TurnCore,
     mut permitted: Permitted,
     _intent: Intent,
-    entered: Entered<'_>,
+    entered: Entered<'a>,
     deadline: Instant,
-    course: &mut Course,
-) -> Outcome {
+    course: &'a mut Course,
+) -> impl Future<Output = Outcome> + Send + 'a {
     let first = permitted.take_args();
     let admitted = permitted.admitted();
-    let (entry, cx) = (admitted.tool(), admitted.context());
-    cx.set_claim(admitted.claim().clone());
-    let work = Work { turn, permitted: &permitted, entry, cx, deadline };
-    let outcome = layers::through(&work, first, course).await;
-    // Dropping this lets go of the place, unless some work of the call still lives.
-    let still_working = cx.is_busy();
-    drop(entered);
-    outcome.map_err(|failure| match failure.ran() {
-        _ if still_working => Failure::new(
-            Code::UnknownOutcome,
-            "the tool did not end when it was told to, and may still be working",
-        )
-        .with_next("find out what happened before you do it again")
-        .with_source(failure.to_string()),
-        // The body ran, whatever the failure it passes on says of a nested call.
-        Ran::No if course.attempts > 0 => failure.with_ran(Ran::Yes),
-        Ran::No | Ran::Yes | Ran::Unknown => failure,
-    })
+    admitted.context().set_claim(admitted.claim().clone());
+    async move {
+        let (entry, cx) = (permitted.admitted().tool(), permitted.admitted().context());
+        let work = Work { turn, permitted: &permitted, entry, cx, deadline };
+        let outcome = layers::through(&work, first, course).await;
+        // Dropping this lets go of the place, unless some work of the call still lives.
+        let still_working = cx.is_busy();
+        drop(entered);
+        outcome.map_err(|failure| match failure.ran() {
+            _ if still_working => Failure::new(
+                Code::UnknownOutcome,
+                "the tool did not end when it was told to, and may still be working",
+            )
+            .with_next("find out what happened before you do it again")
+            .with_source(failure.to_string()),
+            // The body ran, whatever the failure it passes on says of a nested call.
+            Ran::No if course.attempts > 0 => failure.with_ran(Ran::Yes),
+            Ran::No | Ran::Yes | Ran::Unknown => failure,
+        })
+    }
 }

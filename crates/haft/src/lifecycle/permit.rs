@@ -22,32 +22,35 @@ pub(super) const OWN_GUARD: &str = "the tool's guard";
 
 /// A call that may run, exactly as it is. Nothing about it can be changed any more.
 #[derive(Debug)]
-pub struct Permitted {
-    admitted: Admitted,
-    verdict: Verdict,
-}
+pub struct Permitted(Admitted);
 
 impl Permitted {
+    /// The verdict is kept with the call, which stands in a box: what may run is handed on often.
+    fn new(mut admitted: Admitted, verdict: Verdict) -> Self {
+        admitted.allow(verdict);
+        Self(admitted)
+    }
+
     /// Returns the call: its tool, its arguments, its claim, its context.
     #[must_use]
     pub fn admitted(&self) -> &Admitted {
-        &self.admitted
+        &self.0
     }
 
     /// Returns who allowed it, and why.
     #[must_use]
     pub fn verdict(&self) -> &Verdict {
-        &self.verdict
+        self.0.allowed()
     }
 
     /// Tells the model something beside the result.
     pub(super) fn remark(&mut self, text: String) {
-        self.admitted.added_mut().asides.push(text);
+        self.0.added_mut().asides.push(text);
     }
 
     /// Gives out the decoded arguments, for the first attempt.
     pub(super) fn take_args(&mut self) -> Args {
-        self.admitted.take_args()
+        self.0.take_args()
     }
 }
 
@@ -98,7 +101,7 @@ pub(super) fn at_once(turn: &TurnCore, admitted: Admitted) -> Result<Permitted, 
         is_final.then_some(verdict)
     });
     match judged {
-        Ok(Some(verdict)) => Ok(Permitted { admitted, verdict }),
+        Ok(Some(verdict)) => Ok(Permitted::new(admitted, verdict)),
         _ => Err(admitted),
     }
 }
@@ -111,7 +114,7 @@ pub(super) async fn permit(turn: &TurnCore, admitted: Admitted) -> Result<Permit
     };
     let judged = judge(turn, &admitted).await?;
     match &judged.verdict.decision {
-        Decision::Allow => Ok(Permit::Granted(Permitted { admitted, verdict: judged.verdict })),
+        Decision::Allow => Ok(Permit::Granted(Permitted::new(admitted, judged.verdict))),
         Decision::Deny => Ok(Permit::Refused(admitted, judged)),
         Decision::NeedInput(_) => Ok(Permit::Ask(admitted, judged)),
         Decision::Ask => allowed_before(turn, admitted, judged),
@@ -324,7 +327,7 @@ pub(super) fn under_grant(
 ) -> Result<(Permitted, Lasting), Unfit> {
     let now = bind(turn, &call).map_err(Unfit::Refused)?;
     match turn.inner.desk.grants.spend(token, &now) {
-        Ok(lasting) => Ok((Permitted { admitted: call, verdict }, lasting)),
+        Ok(lasting) => Ok((Permitted::new(call, verdict), lasting)),
         Err(refusal) if refusal.is_change() => Err(Unfit::Changed(call)),
         Err(Refusal::WrongDefinition) => Err(Unfit::Refused(redefined())),
         Err(refusal) => Err(Unfit::Refused(silent("the grant", &refusal.to_string()))),

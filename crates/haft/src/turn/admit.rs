@@ -35,6 +35,8 @@ pub(crate) struct Parts {
     pub(crate) seen: Arc<Seen>,
     /// What somebody has added to the call on its way; most often nothing.
     pub(crate) added: Option<Box<Added>>,
+    /// Who allowed it, once somebody has. Until then, nobody.
+    pub(crate) verdict: Verdict,
 }
 
 /// What somebody has added to a call on its way to judgement.
@@ -138,6 +140,16 @@ impl Admitted {
     /// Returns what somebody wants the model to be told beside the result.
     pub(crate) fn asides(&self) -> &[String] {
         self.0.added.as_ref().map_or(&[], |added| &added.asides)
+    }
+
+    /// Notes who allowed it. Only judgement does, when it makes a `Permitted`.
+    pub(crate) fn allow(&mut self, verdict: Verdict) {
+        self.0.verdict = verdict;
+    }
+
+    /// Returns who allowed it; a denial while nobody has.
+    pub(crate) fn allowed(&self) -> &Verdict {
+        &self.0.verdict
     }
 
     /// Returns whether a hook has answered it.
@@ -323,7 +335,8 @@ fn take_in(
     let repairs = (!repairs.is_empty()).then(|| repairs.into());
     let seen = Arc::clone(seen);
     let added = None;
-    Ok(Admitted(Box::new(Parts { entry, json, args, claim, cx, repairs, seen, added })))
+    let verdict = Verdict::deny("nobody has judged this call yet");
+    Ok(Admitted(Box::new(Parts { entry, json, args, claim, cx, repairs, seen, added, verdict })))
 }
 
 /// Data is nested no deeper than text may be.

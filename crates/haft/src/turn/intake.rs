@@ -55,7 +55,7 @@ pub struct Intake {
 }
 
 /// The end of a call that is under way, with its row.
-type Landing = BoxFuture<'static, (usize, Option<Envelope>)>;
+type Landing = BoxFuture<'static, (usize, Option<Box<Envelope>>)>;
 
 /// Up to here comparing is cheaper than hashing.
 const FEW: usize = 8;
@@ -68,11 +68,10 @@ struct Row {
     held: Option<Box<Held>>,
 }
 
-#[expect(clippy::large_enum_variant, reason = "every row ends as the large one")]
 enum State {
     Waiting(Result<Admitted, Failure>, Context),
     Flying,
-    Done(Envelope),
+    Done(Box<Envelope>),
 }
 
 /// Takes one call in: finds its tool, makes its context, admits it.
@@ -242,10 +241,12 @@ impl Intake {
     fn answers(mut self) -> Vec<Envelope> {
         let rows = std::mem::take(&mut self.rows);
         let mut answers = Vec::with_capacity(rows.len());
-        answers.extend(rows.into_iter().map(|row| match row.state {
-            State::Done(envelope) => envelope,
-            State::Waiting(..) | State::Flying => lost(row.id, row.called),
-        }));
+        for row in rows {
+            answers.push(match row.state {
+                State::Done(envelope) => *envelope,
+                State::Waiting(..) | State::Flying => lost(row.id, row.called),
+            });
+        }
         answers
     }
 
@@ -348,7 +349,7 @@ impl Intake {
         }
     }
 
-    fn fly(&mut self, at: usize, walk: impl Future<Output = Envelope> + Send + 'static) {
+    fn fly(&mut self, at: usize, walk: impl Future<Output = Box<Envelope>> + Send + 'static) {
         match launch(walk) {
             Launched::Done(envelope) => self.landed(at, Some(envelope)),
             flying => self
@@ -359,10 +360,11 @@ impl Intake {
     }
 
     /// Takes an answer in, and lets a failed body cancel its siblings where that is wanted.
-    fn landed(&mut self, at: usize, envelope: Option<Envelope>) {
+    fn landed(&mut self, at: usize, envelope: Option<Box<Envelope>>) {
         self.open -= 1;
         let row = &self.rows[at];
-        let envelope = envelope.unwrap_or_else(|| lost(row.id.clone(), row.called.clone()));
+        let envelope =
+            envelope.unwrap_or_else(|| Box::new(lost(row.id.clone(), row.called.clone())));
         let batch = row.batch;
         let already = self.aborted.as_ref().is_some_and(|(aborted, _)| *aborted == batch);
         if !already && self.aborts_siblings(&envelope) {
