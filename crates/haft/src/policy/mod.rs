@@ -3,6 +3,7 @@
 //! A policy is pure: the same call gets the same verdict. A guard may look around. An approver asks
 //! somebody. The strictest verdict wins, and silence or trouble in any of them is a no.
 
+mod texts;
 mod seen;
 mod origin;
 mod world;
