@@ -196,7 +196,7 @@ fn words(value: &Value) -> Option<String> {
 /// What silence about an option means.
 fn silence(option: &str) -> &'static str {
     match option {
-        "timeout_ms" | "deadline_ms" => "the runtime's",
+        "timeout_ms" | "deadline_ms" | "approval_timeout_ms" => "the runtime's",
         "destructive" => "not said, judged as yes",
         "capabilities" => "not said, judged as all",
         "effects" => "not said",
