@@ -4,7 +4,7 @@
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use anstyle::Style;
-use haft::{Capability, Catalog, Class, Effects, Entry, Manifest, Operation, Permission};
+use haft::{Capability, Catalog, Class, Effects, Entry, Manifest, Operation, Permission, Runtime};
 use serde_json::{Value, json};
 
 use crate::{
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &args::Tools) -> Result<ExitCode, Problem> {
             };
             match output.json {
                 true => style::say(format_args!("{}\n", whole(entry)))?,
-                false => style::say(page(entry))?,
+                false => style::say(page(entry, &layers(entry)?))?,
             }
         }
     }
@@ -132,8 +132,14 @@ fn whole(entry: &Entry) -> Value {
     whole
 }
 
+/// What stands around the body of a tool, outermost first.
+fn layers(entry: &Entry) -> Result<Vec<String>, Problem> {
+    let runtime = Runtime::builder().build()?;
+    Ok(runtime.layers_of(entry))
+}
+
 /// Everything one tool declares, to be read.
-fn page(entry: &Entry) -> String {
+fn page(entry: &Entry, layers: &[String]) -> String {
     let manifest = entry.manifest();
     let flags = flags(&manifest);
     let mut out = format!(
@@ -168,6 +174,13 @@ fn page(entry: &Entry) -> String {
             let said = said.unwrap_or_else(|| silence(key).to_owned());
             table.row([(DIM, key.replace('_', " ")), (style, said)]);
         }
+    }
+    out += &table.to_string();
+    out += &format!("\n{}\n", style::paint(BOLD, "Layers, outermost first"));
+    let mut table = Table::new(2);
+    for layer in layers {
+        let (name, what) = layer.split_once(": ").unwrap_or((layer, ""));
+        table.row([(DIM, name.to_owned()), (PLAIN, style::visible(what))]);
     }
     out += &table.to_string();
     if let Some(schema) = &manifest.output_schema {

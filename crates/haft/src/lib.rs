@@ -136,6 +136,8 @@ mod doctests {
     pub struct Approvals;
     #[doc = include_str!("../../../docs/guide/budgets-and-labels.md")]
     pub struct BudgetsAndLabels;
+    #[doc = include_str!("../../../docs/guide/layers.md")]
+    pub struct Layers;
     #[doc = include_str!("../../../docs/guide/dialects.md")]
     pub struct Dialects;
     #[doc = include_str!("../../../docs/guide/history.md")]

@@ -78,7 +78,7 @@ pub enum CacheUse {
     Hit,
     /// Another call was making the same answer, and this one waited for it.
     Joined,
-    /// The answer was not there; the body ran.
+    /// The answer was not there, so the call had to make it.
     Miss,
 }
 

@@ -423,7 +423,7 @@ fn everything(clock: &ManualClock) -> (RuntimeBuilder, Arc<Mutex<Vec<String>>>) 
     let lines = Arc::new(Mutex::new(Vec::new()));
     let spec = read("t")
         .cache(Cache::new(SECOND * 60))
-        .retry(evenly(2))
+        .retry(Retries { initial_delay: SECOND / 2, ..evenly(2) })
         .rate(Rate::parse("1/second").unwrap())
         .timeout(SECOND * 3);
     let (body, ticking) = (Arc::clone(&lines), clock.clone());
@@ -488,5 +488,41 @@ async fn there_is_one_order() {
         }
         lines.lock().unwrap().push(String::new());
     }
-    insta::assert_snapshot!(lines.lock().unwrap().join("\n"), @"");
+    insta::assert_snapshot!(lines.lock().unwrap().join("\n"), @r"
+    miss middleware
+    miss cache Miss
+    miss running
+    miss body, attempt 1
+    miss ok
+
+    hit middleware
+    hit cache Hit
+    hit ok
+
+    again middleware
+    again cache Miss
+    again waited 1s (Rate)
+    again running
+    again body, attempt 1
+    again retry: tool_failed, attempt 2 in 500ms
+    again waited 500ms (Backoff)
+    again waited 500ms (Rate)
+    again body, attempt 2
+    again ok
+
+    late middleware
+    late cache Miss
+    late waited 1s (Rate)
+    late running
+    late body, attempt 1
+    late retry: timed_out, attempt 2 in 500ms
+    late waited 500ms (Backoff)
+    late body, attempt 2
+    t open after 1
+    late timed_out
+
+    open middleware
+    open cache Miss
+    open circuit_open
+    ");
 }
