@@ -49,9 +49,14 @@ pub(crate) fn run(args: &args::Tools) -> Result<ExitCode, Problem> {
                     .near(style::nearest(tool, names))
                     .hint("`haft tools list` lists them"));
             };
+            let layers = layers(entry)?;
             match output.json {
-                true => style::say(format_args!("{}\n", whole(entry)))?,
-                false => style::say(page(entry, &layers(entry)?))?,
+                true => {
+                    let mut all = whole(entry);
+                    all["layers"] = json!(layers);
+                    style::say(format_args!("{all}\n"))?;
+                }
+                false => style::say(page(entry, &layers))?,
             }
         }
     }
