@@ -61,7 +61,7 @@ pub use self::{
 };
 pub(crate) use self::{
     desk::{Answered, Desk, Manners, Seat, in_words},
-    grant::digest,
+    grant::{canonical, digest},
 };
 use crate::{
     catalog::Entry,
