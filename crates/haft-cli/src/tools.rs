@@ -4,7 +4,7 @@
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use anstyle::Style;
-use haft::{Capability, Catalog, Class, Effects, Entry, Manifest, Operation, Permission};
+use haft::{Capability, Catalog, Class, Effects, Entry, Manifest, Operation, Permission, Runtime};
 use serde_json::{Value, json};
 
 use crate::{
@@ -49,9 +49,14 @@ pub(crate) fn run(args: &args::Tools) -> Result<ExitCode, Problem> {
                     .near(style::nearest(tool, names))
                     .hint("`haft tools list` lists them"));
             };
+            let layers = layers(entry)?;
             match output.json {
-                true => style::say(format_args!("{}\n", whole(entry)))?,
-                false => style::say(page(entry))?,
+                true => {
+                    let mut all = whole(entry);
+                    all["layers"] = json!(layers);
+                    style::say(format_args!("{all}\n"))?;
+                }
+                false => style::say(page(entry, &layers))?,
             }
         }
     }
@@ -132,8 +137,14 @@ fn whole(entry: &Entry) -> Value {
     whole
 }
 
+/// What stands around the body of a tool, outermost first.
+fn layers(entry: &Entry) -> Result<Vec<String>, Problem> {
+    let runtime = Runtime::builder().build()?;
+    Ok(runtime.layers_of(entry))
+}
+
 /// Everything one tool declares, to be read.
-fn page(entry: &Entry) -> String {
+fn page(entry: &Entry, layers: &[String]) -> String {
     let manifest = entry.manifest();
     let flags = flags(&manifest);
     let mut out = format!(
@@ -170,6 +181,13 @@ fn page(entry: &Entry) -> String {
         }
     }
     out += &table.to_string();
+    out += &format!("\n{}\n", style::paint(BOLD, "Layers, outermost first"));
+    let mut table = Table::new(2);
+    for layer in layers {
+        let (name, what) = layer.split_once(": ").unwrap_or((layer, ""));
+        table.row([(DIM, name.to_owned()), (PLAIN, style::visible(what))]);
+    }
+    out += &table.to_string();
     if let Some(schema) = &manifest.output_schema {
         out += &format!("\n{}\n  {schema}\n", style::paint(BOLD, "Result"));
     }
@@ -196,7 +214,7 @@ fn words(value: &Value) -> Option<String> {
 /// What silence about an option means.
 fn silence(option: &str) -> &'static str {
     match option {
-        "timeout_ms" | "deadline_ms" => "the runtime's",
+        "timeout_ms" | "deadline_ms" | "approval_timeout_ms" => "the runtime's",
         "destructive" => "not said, judged as yes",
         "capabilities" => "not said, judged as all",
         "effects" => "not said",

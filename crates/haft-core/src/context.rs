@@ -86,6 +86,8 @@ struct Inner {
     claim: OnceLock<Claim>,
     lend: OnceLock<Arc<Semaphore>>,
     nested: AtomicU32,
+    /// The call that this is one attempt of; nothing for the call itself.
+    whole: Option<Context>,
 }
 
 /// What must outlive the answer when some work of the call does.
@@ -147,7 +149,31 @@ impl Context {
             claim: OnceLock::new(),
             lend: OnceLock::new(),
             nested: AtomicU32::new(0),
+            whole: None,
         }))
+    }
+
+    /// Makes the context of one attempt at this call. It can be stopped without the call being
+    /// stopped; stopping the call stops it. All else is the call's. For hosts.
+    #[must_use]
+    pub fn for_attempt(&self, attempt: u32) -> Self {
+        let call = self.call_itself();
+        // What an attempt before told is not part of what this one answers.
+        call.partial.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let whole = self.0.whole.clone().unwrap_or_else(|| self.clone());
+        let (called, meant) = (call.called.clone(), call.meant.clone());
+        let host = Arc::clone(&call.host);
+        let mut made = Self::new(Arc::clone(&call.scope), call.id.clone(), called, meant, host);
+        if let Some(inner) = Arc::get_mut(&mut made.0) {
+            inner.attempt = AtomicU32::new(attempt);
+            inner.whole = Some(whole);
+        }
+        made
+    }
+
+    /// What an attempt shares with its call.
+    fn call_itself(&self) -> &Inner {
+        self.0.whole.as_ref().map_or(&self.0, |whole| &whole.0)
     }
 
     /// Returns the facts of the run.
@@ -287,7 +313,7 @@ impl Context {
     /// Returns when this call must have ended, on the host's clock; unset before permission.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        self.0.deadline.get().copied()
+        self.call_itself().deadline.get().copied()
     }
 
     /// Returns how long this call may still take.
@@ -313,7 +339,10 @@ impl Context {
     /// Returns the token that is cancelled when this call should stop.
     #[must_use]
     pub fn cancellation(&self) -> &CancellationToken {
-        let token = self.0.token.get_or_init(CancellationToken::new);
+        let token = self.0.token.get_or_init(|| match &self.0.whole {
+            Some(whole) => whole.cancellation().child_token(),
+            None => CancellationToken::new(),
+        });
         // Whoever stops the call sets the flag and then looks for the token; we make the token and
         // then look for the flag. With both fences one of the two sees the other.
         fence(Ordering::SeqCst);
@@ -327,6 +356,7 @@ impl Context {
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.stopped.load(Ordering::SeqCst)
+            || self.0.whole.as_ref().is_some_and(Context::is_cancelled)
     }
 
     /// Waits until this call should stop.
@@ -345,7 +375,8 @@ impl Context {
     pub fn partial(&self, text: impl Into<String>) {
         let text = text.into();
         {
-            let mut kept = self.0.partial.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut kept =
+                self.call_itself().partial.lock().unwrap_or_else(PoisonError::into_inner);
             let room = PARTIAL_LIMIT.saturating_sub(kept.len());
             kept.push_str(&text[..text.floor_char_boundary(room)]);
         }
@@ -355,7 +386,7 @@ impl Context {
     /// Returns the partial output told so far, bounded.
     #[must_use]
     pub fn partial_so_far(&self) -> String {
-        self.0.partial.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.call_itself().partial.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Calls another tool of the same snapshot. The call takes the whole walk: it is validated,
@@ -364,7 +395,7 @@ impl Context {
     /// # Errors
     /// Returns the nested call's failure.
     pub async fn call(&self, name: impl Into<String>, arguments: Value) -> Result<Output, Failure> {
-        let n = self.0.nested.fetch_add(1, Ordering::Relaxed) + 1;
+        let n = self.call_itself().nested.fetch_add(1, Ordering::Relaxed) + 1;
         let id = self.0.id.nested(n);
         Arc::clone(&self.0.host).call(self.clone(), id, name.into(), arguments).await
     }
@@ -432,19 +463,20 @@ impl Context {
     /// Returns why this call should stop, if it should.
     #[must_use]
     pub fn why_stopped(&self) -> Option<(Code, &str)> {
-        self.0.why.get().map(|(code, why)| (*code, why.as_str()))
+        let why = self.0.why.get().map(|(code, why)| (*code, why.as_str()));
+        why.or_else(|| self.0.whole.as_ref()?.why_stopped())
     }
 
     /// Returns the one place that this call's slot has for nested calls of the same tool. For hosts.
     #[doc(hidden)]
     pub fn lend(&self) -> &Arc<Semaphore> {
-        self.0.lend.get_or_init(|| Arc::new(Semaphore::new(1)))
+        self.call_itself().lend.get_or_init(|| Arc::new(Semaphore::new(1)))
     }
 
     /// Returns how many nested calls this one has made.
     #[must_use]
     pub fn nested_calls(&self) -> u32 {
-        self.0.nested.load(Ordering::Relaxed)
+        self.call_itself().nested.load(Ordering::Relaxed)
     }
 
     /// Returns a handle that does not keep the context alive. For hosts.
@@ -455,7 +487,7 @@ impl Context {
 
     /// Sets when the call must have ended. For hosts; the first value stays.
     pub fn set_deadline(&self, deadline: Instant) {
-        let _ = self.0.deadline.set(deadline);
+        let _ = self.call_itself().deadline.set(deadline);
     }
 
     /// Sets which attempt this is. For hosts.
@@ -465,13 +497,13 @@ impl Context {
 
     /// Sets what this call claims while it runs. For hosts; the first value stays.
     pub fn set_claim(&self, claim: Claim) {
-        let _ = self.0.claim.set(claim);
+        let _ = self.call_itself().claim.set(claim);
     }
 
     /// Returns what this call was judged to do; unset before the body runs.
     #[must_use]
     pub fn claim(&self) -> Option<&Claim> {
-        self.0.claim.get()
+        self.call_itself().claim.get()
     }
 
     /// Begins work that may outlive the body; nothing once the call has ended. For hosts.
@@ -511,19 +543,19 @@ impl Context {
     }
 
     fn lease(&self) -> MutexGuard<'_, Lease> {
-        self.0.lease.lock().unwrap_or_else(PoisonError::into_inner)
+        self.call_itself().lease.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes the label of a nested call's answer: this call has read it. For hosts.
     pub fn heard(&self, label: Label) {
-        let mut heard = self.0.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut heard = self.call_itself().heard.lock().unwrap_or_else(PoisonError::into_inner);
         *heard = heard.join(label);
     }
 
     /// Returns the join of what this call's nested calls have answered.
     #[must_use]
     pub fn heard_label(&self) -> Label {
-        *self.0.heard.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.call_itself().heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

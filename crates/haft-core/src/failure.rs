@@ -4,7 +4,7 @@
 //! an advice about retrying, and whether the body ran. What only the operator may see stays in
 //! `source` and is never rendered to the model.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use serde::{Serialize, Serializer};
 
@@ -164,8 +164,11 @@ struct Inner {
     code: Code,
     message: String,
     next: Option<String>,
-    retry: Retry,
+    /// What the author said; silence means what the code says.
+    advice: Option<Retry>,
     ran: Ran,
+    after: Option<Duration>,
+    error_type: Option<&'static str>,
     source: Option<BoxError>,
 }
 
@@ -180,8 +183,10 @@ impl Failure {
             code,
             message: bounded(message.into()),
             next: None,
-            retry: code.retry(),
+            advice: None,
             ran: code.ran(),
+            after: None,
+            error_type: None,
             source: None,
         }))
     }
@@ -223,7 +228,24 @@ impl Failure {
     /// Replaces the advice about retrying.
     #[must_use]
     pub fn with_retry(mut self, retry: Retry) -> Self {
-        self.0.retry = retry;
+        self.0.advice = Some(retry);
+        self
+    }
+
+    /// Says how long to wait before the same call is worth trying again, as a service's
+    /// `Retry-After` does. Unless something else was said, that is also the advice.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use haft_core::{Failure, Retry};
+    ///
+    /// let busy = Failure::failed("the service is busy").with_retry_after(Duration::from_secs(7));
+    /// assert_eq!((busy.retry(), busy.retry_after()), (Retry::Later, Some(Duration::from_secs(7))));
+    /// ```
+    #[must_use]
+    pub fn with_retry_after(mut self, time: Duration) -> Self {
+        self.0.after = Some(time);
+        self.0.advice.get_or_insert(Retry::Later);
         self
     }
 
@@ -262,7 +284,25 @@ impl Failure {
     /// Returns whether the call may be tried again.
     #[must_use]
     pub fn retry(&self) -> Retry {
-        self.0.retry
+        self.0.advice.unwrap_or(self.0.code.retry())
+    }
+
+    /// Returns what was said about retrying; nothing where only the code speaks.
+    #[must_use]
+    pub fn advice(&self) -> Option<Retry> {
+        self.0.advice
+    }
+
+    /// Returns how long to wait before trying again, where somebody knows.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.0.after
+    }
+
+    /// Returns the type of the error that `?` made this of, by its full name.
+    #[must_use]
+    pub fn error_type(&self) -> Option<&'static str> {
+        self.0.error_type
     }
 
     /// Returns whether the body ran.
@@ -295,6 +335,10 @@ impl Failure {
     }
 }
 
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Cuts on a character boundary and says so.
 fn bounded(mut text: String) -> String {
     if text.len() > MESSAGE_LIMIT {
@@ -311,7 +355,9 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
         let shown = error.to_string();
         let top = shown.lines().next().unwrap_or_default();
         let top = if top.trim().is_empty() { "the tool failed without saying why" } else { top };
-        Failure::failed(top).with_source(error)
+        let mut failure = Failure::failed(top).with_source(error);
+        failure.0.error_type = Some(std::any::type_name::<E>());
+        failure
     }
 }
 
@@ -332,7 +378,7 @@ impl fmt::Debug for Failure {
             .field("code", &self.0.code)
             .field("message", &self.0.message)
             .field("next", &self.0.next)
-            .field("retry", &self.0.retry)
+            .field("retry", &self.retry())
             .field("ran", &self.0.ran)
             .field("source", &self.0.source)
             .finish()
@@ -343,12 +389,16 @@ impl Serialize for Failure {
     /// Everything but the source, which belongs to the operator.
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeStruct;
-        let mut out = to.serialize_struct("Failure", 5)?;
+        let fields = 5 + usize::from(self.0.after.is_some());
+        let mut out = to.serialize_struct("Failure", fields)?;
         out.serialize_field("code", &self.0.code)?;
         out.serialize_field("message", &self.0.message)?;
         out.serialize_field("next", &self.0.next)?;
-        out.serialize_field("retry", &self.0.retry)?;
+        out.serialize_field("retry", &self.retry())?;
         out.serialize_field("ran", &self.0.ran)?;
+        if let Some(after) = self.0.after {
+            out.serialize_field("retry_after_ms", &millis(after))?;
+        }
         out.end()
     }
 }
@@ -382,6 +432,20 @@ mod tests {
         assert!(long.message().len() < MESSAGE_LIMIT + 40);
         let silent: Failure = std::io::Error::other("").into();
         assert!(!silent.message().is_empty());
+    }
+
+    #[test]
+    fn a_failure_knows_its_error_and_what_was_said_about_retrying() {
+        let failure: Failure = std::io::Error::other("down").into();
+        assert_eq!(failure.error_type(), Some("std::io::error::Error"));
+        assert_eq!((failure.retry(), failure.advice()), (Retry::Fix, None), "only the code speaks");
+        let said = failure.with_retry(Retry::Never).with_retry_after(Duration::from_secs(2));
+        assert_eq!((said.advice(), said.retry()), (Some(Retry::Never), Retry::Never));
+        let json = serde_json::to_value(&said).unwrap();
+        assert_eq!(json["retry_after_ms"], 2_000);
+        assert!(
+            serde_json::to_value(Failure::failed("x")).unwrap().get("retry_after_ms").is_none()
+        );
     }
 
     #[test]

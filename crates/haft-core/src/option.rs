@@ -3,7 +3,7 @@
 //! Texts such as `"10/second"` or `"20s"` have one grammar, parsed by `const` functions: the
 //! attribute macro calls them at compile time, the builder at run time, and nobody at call time.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -114,7 +114,9 @@ impl Window {
         })
     }
 
-    const fn as_str(self) -> &'static str {
+    /// Returns its word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Second => "second",
             Self::Minute => "minute",
@@ -173,7 +175,13 @@ impl Rate {
 
 impl Serialize for Rate {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(&format_args!("{}/{}", self.count, self.per.as_str()))
+        to.collect_str(self)
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.count, self.per.as_str())
     }
 }
 
@@ -247,7 +255,27 @@ pub struct Cache {
     #[serde(serialize_with = "millis")]
     pub ttl: Duration,
     /// For whom: results are shared only within one value of this scope.
+    ///
+    /// `user`, `session`, `run` and `agent` mean the one that the call is for; where the host named
+    /// none, nothing is kept. Any other word is a name of its own, and everybody shares under it.
+    /// Silence means the same user, or calls without one; for a tool that is given values per run
+    /// (`Side`) it means the same run.
     pub scope: Option<String>,
+}
+
+impl Cache {
+    /// Keeps results for so long.
+    #[must_use]
+    pub fn new(ttl: Duration) -> Self {
+        Self { ttl, scope: None }
+    }
+
+    /// Says within what results are shared.
+    #[must_use]
+    pub fn within(mut self, scope: impl Into<String>) -> Self {
+        self.scope = Some(scope.into());
+        self
+    }
 }
 
 /// How waiting times grow from try to try.
@@ -278,8 +306,41 @@ pub struct Retries {
     pub max_delay: Duration,
     /// Whether waits are spread by chance, so that callers do not come back together.
     pub jitter: bool,
-    /// Only failures with one of these codes; empty means all that may be retried.
+    /// Only failures with one of these codes (`timed_out`), or made of an error whose type's name
+    /// contains one of these words, in any case (`io::error`); empty means all that may be retried.
     pub retry_on: Vec<String>,
+}
+
+impl Retries {
+    /// Returns how long to wait after the attempt with this number (from 1) has failed.
+    ///
+    /// `chance`, from 0 to 1, is where the wait falls between half and one and a half times its
+    /// length; it is not looked at without `jitter`. The longest wait is the longest also then.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use haft_core::Retries;
+    ///
+    /// let retries = Retries { jitter: false, ..Retries::default() };
+    /// assert_eq!(retries.delay(3, 0.5), Duration::from_secs(4));
+    /// ```
+    #[must_use]
+    pub fn delay(&self, failed: u32, chance: f64) -> Duration {
+        let failed = failed.max(1);
+        let times = match self.backoff {
+            Backoff::Fixed => 1,
+            Backoff::Linear => failed,
+            Backoff::Exponential => 1_u32.checked_shl(failed - 1).unwrap_or(u32::MAX),
+        };
+        let delay = self.initial_delay.checked_mul(times).unwrap_or(Duration::MAX);
+        let delay = delay.min(self.max_delay);
+        if !self.jitter {
+            return delay;
+        }
+        let factor = if chance.is_finite() { 0.5 + chance.clamp(0.0, 1.0) } else { 1.0 };
+        let seconds = delay.as_secs_f64() * factor;
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX).min(self.max_delay)
+    }
 }
 
 impl Default for Retries {
@@ -304,6 +365,26 @@ pub(crate) fn millis<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waits_grow_as_they_are_told_to_and_never_past_the_longest() {
+        let of = |backoff, failed| {
+            let retries = Retries { backoff, jitter: false, ..Retries::default() };
+            retries.delay(failed, 0.0).as_secs()
+        };
+        let first = |backoff| [1, 2, 3, 4].map(|n| of(backoff, n));
+        assert_eq!(first(Backoff::Fixed), [1, 1, 1, 1]);
+        assert_eq!(first(Backoff::Linear), [1, 2, 3, 4]);
+        assert_eq!(first(Backoff::Exponential), [1, 2, 4, 8]);
+        for backoff in [Backoff::Linear, Backoff::Exponential] {
+            assert_eq!(of(backoff, 100), 60);
+            assert_eq!(of(backoff, u32::MAX), 60);
+        }
+        let spread = Retries::default();
+        let at = |chance| spread.delay(1, chance).as_millis();
+        assert_eq!([0.0, 0.5, 1.0, f64::NAN, 7.0].map(at), [500, 1000, 1500, 1000, 1500]);
+        assert_eq!(spread.delay(50, 1.0), spread.max_delay, "chance does not lift the longest");
+    }
 
     #[test]
     fn rates_and_times_parse_or_say_how() {

@@ -72,6 +72,8 @@ pub struct Spec {
     pub timeout: Option<Duration>,
     /// How long a call may take in all.
     pub deadline: Option<Duration>,
+    /// How long a person may think about one of its calls.
+    pub approval_timeout: Option<Duration>,
     /// How often it may run.
     pub rate: Option<Rate>,
     /// How long its results are kept.
@@ -168,6 +170,7 @@ impl Spec {
             isolation: Isolation::Auto,
             timeout: None,
             deadline: None,
+            approval_timeout: None,
             rate: None,
             cache: None,
             retry: None,
@@ -277,6 +280,8 @@ impl Spec {
         timeout: Duration => timeout Some;
         /// Sets how long a call may take in all.
         deadline: Duration => deadline Some;
+        /// Sets how long a person may think about one of its calls.
+        approval_timeout: Duration => approval_timeout Some;
         /// Sets how often it may run.
         rate: Rate => rate Some;
         /// Sets how long its results are kept.
@@ -381,8 +386,14 @@ impl Spec {
             "`retry` needs at least one attempt",
         );
         say(self.concurrency == Some(0), "`concurrency` of 0 would let no call run");
+        say(self.rate.is_some_and(|rate| rate.count == 0), "`rate` of 0 would let no call run");
         say(
-            self.timeout.is_some_and(|t| t.is_zero()) || self.deadline.is_some_and(|t| t.is_zero()),
+            self.cache.as_ref().is_some_and(|cache| cache.ttl.is_zero()),
+            "`cache` needs a time above zero; it would keep nothing",
+        );
+        let limits = [self.timeout, self.deadline, self.approval_timeout];
+        say(
+            limits.into_iter().flatten().any(|limit| limit.is_zero()),
             "a time limit of zero would let no call finish",
         );
         say(self.max_result == Bound::Chars(0), "`max_result` of 0 would show the model nothing");

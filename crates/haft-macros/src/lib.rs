@@ -51,7 +51,7 @@ fn haft_core() -> Path {
 /// `name`, `type_name`, `description`, `title`, `alias`, `read_only`, `destructive`, `idempotent`,
 /// `open_world`, `class`, `keys`, `effects`, `capabilities`, `permission`, `guard`, `interrupt`,
 /// `requires_user_interaction`, `exposure`, `enabled`, `concurrency`, `abort_siblings`,
-/// `isolation`, `timeout`, `deadline`, `rate`, `cache`, `retry`, `max_result`, `trust`,
+/// `isolation`, `timeout`, `deadline`, `approval_timeout`, `rate`, `cache`, `retry`, `max_result`, `trust`,
 /// `confidentiality`, `unknown`, `examples`, `crate`.
 ///
 /// `class`, `read_only`, `destructive`, `keys`, `effects` and `guard` also take the path of a

@@ -1,4 +1,4 @@
-//! Options about time and size: `timeout`, `deadline`, `rate`, `cache`, `retry`, `max_result`.
+//! Options about time and size: `timeout`, `deadline`, `approval_timeout`, `rate`, `cache`, `retry`, `max_result`.
 //!
 //! Times and rates become constants, so the parser of haft-core has the last word at compile time.
 

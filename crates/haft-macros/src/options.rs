@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Every option, with an example of how it is written.
-const KNOWN: [(&str, &str); 35] = [
+const KNOWN: [(&str, &str); 36] = [
     ("name", r#"name = "get_time""#),
     ("type_name", r#"type_name = "GetTime""#),
     ("description", r#"description = "Returns the local time of a city.""#),
@@ -43,6 +43,7 @@ const KNOWN: [(&str, &str); 35] = [
     ("isolation", r#"isolation = "auto""#),
     ("timeout", r#"timeout = "20s""#),
     ("deadline", r#"deadline = "5m""#),
+    ("approval_timeout", r#"approval_timeout = "10m""#),
     ("rate", r#"rate = "10/second""#),
     ("cache", r#"cache = "5m""#),
     ("retry", r#"retry(max_attempts = 3, backoff = "exponential")"#),
@@ -58,7 +59,7 @@ const KNOWN: [(&str, &str); 35] = [
 ];
 
 /// How many of the known names are options; the rest are other spellings.
-const OPTIONS: usize = 33;
+const OPTIONS: usize = 34;
 
 const CLASSES: [(&str, &str); 3] =
     [("read_only", "ReadOnly"), ("write_exclusive", "WriteExclusive"), ("unsafe", "Unsafe")];
@@ -199,6 +200,10 @@ impl Options {
             "deadline" => {
                 let time = limits::time(values::text(entry, example)?)?;
                 self.set(quote!(deadline = Some(#time)));
+            }
+            "approval_timeout" => {
+                let time = limits::time(values::text(entry, example)?)?;
+                self.set(quote!(approval_timeout = Some(#time)));
             }
             "rate" => {
                 let rate = limits::rate(values::text(entry, example)?)?;

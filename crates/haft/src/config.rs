@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use haft_core::{Rate, Retries};
+
 use crate::{
     error::{Error, ErrorKind},
     fit::Repairs,
@@ -44,8 +46,36 @@ pub struct Config {
     pub max_depth: u32,
     /// How many records the memory journal keeps.
     pub max_records: usize,
+    /// How often all tools together may run. It adds to what tools declare and replaces none of it.
+    pub rate: Option<Rate>,
+    /// How failed attempts are repeated, unless the tool says otherwise.
+    pub retry: Option<Retries>,
+    /// When a tool that fails again and again is left alone; nothing for never.
+    pub breaker: Option<Breaker>,
+    /// How many bytes of results are kept for tools that declare `cache`.
+    pub max_cache: usize,
     /// What is repaired in arguments before they are refused.
     pub repair: Repairs,
+}
+
+/// When a tool that fails again and again is left alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Breaker {
+    /// After so many failures within the cooldown.
+    pub failures: u32,
+    /// For so long.
+    pub cooldown: Duration,
+}
+
+impl Default for Breaker {
+    fn default() -> Self {
+        Self {
+            // Fewer happen by chance; more only wear out whoever waits.
+            failures: 5,
+            // Long enough for a service to come back, short enough to be waited for.
+            cooldown: Duration::from_secs(30),
+        }
+    }
 }
 
 impl Default for Config {
@@ -81,6 +111,13 @@ impl Default for Config {
             max_depth: 8,
             // A few megabytes at most.
             max_records: 1_000,
+            // Each tool's own rate is enough, unless somebody pays for all of them together.
+            rate: None,
+            // Trying again is the tool's to say: it knows what its failures mean.
+            retry: None,
+            breaker: Some(Breaker::default()),
+            // Over a thousand results of the usual bound, and little beside a browser tab.
+            max_cache: 64 << 20,
             // Models slip often, and what is repaired loses nothing; asking again costs a turn.
             repair: Repairs::Lossless,
         }
@@ -149,6 +186,9 @@ impl Config {
             ("max_arguments", self.max_arguments == 0),
             ("max_result", self.max_result == 0),
             ("max_threads", self.max_threads == 0),
+            ("rate", self.rate.is_some_and(|rate| rate.count == 0)),
+            ("retry", self.retry.as_ref().is_some_and(|retry| retry.max_attempts == 0)),
+            ("breaker.failures", self.breaker.is_some_and(|breaker| breaker.failures == 0)),
         ];
         match zero.iter().find(|(_, is_zero)| *is_zero) {
             Some((name, _)) => Err(Error::new(

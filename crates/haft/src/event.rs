@@ -6,9 +6,10 @@
 use std::{sync::Arc, time::Duration};
 
 use haft_core::{CallId, Class, Code, Note, Ran, RunId, ToolName, Verdict};
+use serde::Serialize;
 use serde_json::Value;
 
-use crate::{fit::Repair, policy::Explanation, turn::Place, watch::caught};
+use crate::{fit::Repair, layers::CacheUse, policy::Explanation, turn::Place, watch::caught};
 
 /// Something that happened.
 #[derive(Debug, Clone)]
@@ -114,10 +115,46 @@ pub enum Event {
         /// The same in full.
         explanation: Arc<Explanation>,
     },
-    /// The body begins.
+    /// The body begins, for the first time. A call that is answered from the cache has none.
     Running {
         /// The call.
         call: CallId,
+    },
+    /// A call has waited between its permission and its end. Waiting is not working.
+    Waited {
+        /// The call.
+        call: CallId,
+        /// For what.
+        what: Wait,
+        /// How long.
+        time: Duration,
+    },
+    /// An attempt failed, and another will be made.
+    Retrying {
+        /// The call.
+        call: CallId,
+        /// Which attempt comes next, from 2.
+        attempt: u32,
+        /// How the last one failed.
+        failed: Code,
+        /// How long it waits before.
+        wait: Duration,
+    },
+    /// The cache was asked for the answer of a call.
+    Cached {
+        /// The call.
+        call: CallId,
+        /// What it had to do with it.
+        how: CacheUse,
+    },
+    /// A tool failed so often that it is left alone for a while.
+    CircuitOpened {
+        /// The tool, by the name it is registered by.
+        tool: ToolName,
+        /// How many failures it took.
+        failures: u32,
+        /// For how long.
+        cooldown: Duration,
     },
     /// The body tells something.
     Noted {
@@ -160,6 +197,18 @@ pub enum Event {
         /// How many calls were answered.
         answers: usize,
     },
+}
+
+/// What a call waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wait {
+    /// Its place: a seat in the turn, the floor, its keys, a slot of its tool.
+    Place,
+    /// Its rate.
+    Rate,
+    /// The time between two attempts.
+    Backoff,
 }
 
 impl Event {

@@ -88,10 +88,10 @@ pub use haft_macros::{Tool, tool, tools};
 
 pub use catalog::{Catalog, CatalogBuilder, Entry, Snapshot, Source, View, Withheld};
 pub use clock::{Clock, ManualClock, RuntimeClock};
-pub use config::Config;
+pub use config::{Breaker, Config};
 pub use envelope::{Cut, Envelope, Origin};
 pub use error::{Error, ErrorKind};
-pub use event::{Event, Observer};
+pub use event::{Event, Observer, Wait};
 pub use export::{
     Asked, Choice, Definition, Dialect, Ended, Export, Hints, Keep, Loss, LossKind, Options,
     Response, Search, Shown, Stream, Strict, Transcript, history,
@@ -136,6 +136,8 @@ mod doctests {
     pub struct Approvals;
     #[doc = include_str!("../../../docs/guide/budgets-and-labels.md")]
     pub struct BudgetsAndLabels;
+    #[doc = include_str!("../../../docs/guide/layers.md")]
+    pub struct Layers;
     #[doc = include_str!("../../../docs/guide/dialects.md")]
     pub struct Dialects;
     #[doc = include_str!("../../../docs/guide/history.md")]

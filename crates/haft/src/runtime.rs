@@ -20,7 +20,7 @@ use crate::{
     event::{Events, Observer},
     hooks::{Hook, HookPlace, Placed, Seated},
     journal::{Journal, MemoryJournal},
-    layers::{Around, Middleware},
+    layers::{self, Around, Middleware, RuntimeLayers},
     policy::{Approver, Budget, DefaultPolicy, Desk, Grants, Guard, Only, Policy},
     redact::Redactor,
     run::{Run, RunBuilder},
@@ -36,6 +36,7 @@ pub(crate) struct Inner {
     pub(crate) guards: Vec<Seated>,
     pub(crate) hooks: Vec<Placed>,
     pub(crate) middleware: Vec<Around>,
+    pub(crate) layers: RuntimeLayers,
     pub(crate) redactor: Redactor,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) desk: Desk,
@@ -92,6 +93,7 @@ impl Runtime {
             hooks: Vec::new(),
             middleware: Vec::new(),
             clock: Arc::new(RuntimeClock),
+            seed: None,
             approvers: Vec::new(),
             grants: None,
             journal: None,
@@ -143,6 +145,12 @@ impl Runtime {
         &self.0.config
     }
 
+    /// Lists what stands around the body of a tool, outermost first, in words.
+    #[must_use]
+    pub fn layers_of(&self, tool: &Entry) -> Vec<String> {
+        layers::listed(tool, &self.0.config)
+    }
+
     /// Closes the sources, in reverse. Dropping the runtime does the same, without waiting.
     pub async fn close(&self) {
         self.0.catalog.close(&*self.0.clock).await;
@@ -166,6 +174,7 @@ pub struct RuntimeBuilder {
     hooks: Vec<HookPlace>,
     middleware: Vec<Around>,
     clock: Arc<dyn Clock>,
+    seed: Option<u64>,
     approvers: Vec<Box<dyn Approver>>,
     grants: Option<Arc<Grants>>,
     journal: Option<Box<dyn Journal>>,
@@ -241,6 +250,13 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Spreads the waits between attempts by this number instead of by chance, so that a test or a
+    /// replay sees the same ones.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
     /// Adds somebody who is asked. Without one, whatever asks is denied; where there are several, all
     /// are asked at once and the first valid answer counts.
     pub fn approver(mut self, approver: impl Approver) -> Self {
@@ -312,6 +328,7 @@ impl RuntimeBuilder {
             guards: self.guards.into_iter().map(Seated::new).collect::<Result<_, _>>()?,
             hooks: hooks.collect::<Result<_, _>>()?,
             middleware: self.middleware,
+            layers: RuntimeLayers::new(&self.config, self.seed),
             redactor: Redactor::default(),
             clock: self.clock,
             desk: Desk::new(self.approvers, grants, &self.config),

@@ -105,13 +105,20 @@ fn a_tool_is_shown_with_everything_it_declares() {
       query  string           required    Text to look for.
       limit  integer 1 to 50  default 10  How many lines to return at most.
     ");
+    assert_snapshot!(page.out.split("\nLayers, ").nth(1).unwrap(), @r"
+    outermost first
+      breaker  30 seconds after 5 failures within that time
+      timeout  2 minutes (the runtime's)
+    ");
     let json = haft("tools show search_notes --json").json();
+    assert_eq!(json["layers"].as_array().map(Vec::len), Some(2));
     let hash = json["hash"].as_str().unwrap();
     assert!(hash.len() == 64 && page.out.contains(hash));
     assert_eq!(json["input_schema"]["properties"]["limit"]["maximum"], 50);
     for (key, _) in json.as_object().unwrap() {
         let shown = key.replace('_', " ");
-        let elsewhere = ["name", "description", "input schema", "output schema", "examples"];
+        let elsewhere =
+            ["name", "description", "input schema", "output schema", "examples", "layers"];
         assert!(page.out.contains(&format!("  {shown} ")) || elsewhere.contains(&&*shown), "{key}");
     }
 }

@@ -18,6 +18,7 @@ use super::fill::Fill;
 use crate::{
     error::{Error, ErrorKind},
     fit::Schema,
+    layers::ToolLayers,
     policy::Traits,
 };
 
@@ -39,6 +40,8 @@ pub struct Entry {
     known: Option<Vec<String>>,
     body: Arc<dyn Body>,
     slots: Option<Arc<Semaphore>>,
+    /// What its layers remember. Views share it, and it outlives a refresh that changes nothing.
+    layers: Arc<ToolLayers>,
     hash: [u8; 32],
 }
 
@@ -63,20 +66,6 @@ impl Entry {
                 "`isolation = \"required\"`, but its body is Rust in this process and cannot be moved into a sandbox".to_owned(),
             )
             .hint("leave `isolation` out, or make the body a process"));
-        }
-        for (option, declared) in [
-            ("rate", spec.rate.is_some()),
-            ("cache", spec.cache.is_some()),
-            ("retry", spec.retry.is_some()),
-        ] {
-            // FAIL CLOSED: an option that would do nothing must not look as if it did something.
-            if declared {
-                return Err(refuse(
-                    ErrorKind::Unsupported,
-                    format!("declares `{option}`, which this version does not carry out yet"),
-                )
-                .hint(format!("take `{option}` out; it is refused rather than ignored")));
-            }
         }
         let bad_schema = |what: &str, e: &dyn fmt::Display| {
             refuse(ErrorKind::BadSchema, format!("its {what} schema does not compile: {e}"))
@@ -120,6 +109,7 @@ impl Entry {
             slots: spec
                 .concurrency
                 .map(|n| Arc::new(Semaphore::new(n.min(Semaphore::MAX_PERMITS)))),
+            layers: Arc::new(ToolLayers::of(&spec)),
             body: Arc::clone(tool.body()),
             registered: name.clone(),
             brought_by: None,
@@ -183,6 +173,7 @@ impl Entry {
             known: self.known.clone(),
             body: Arc::clone(&self.body),
             slots: self.slots.clone(),
+            layers: Arc::clone(&self.layers),
             hash: self.hash,
         }
     }
@@ -282,6 +273,10 @@ impl Entry {
 
     pub(crate) fn fill(&self) -> &Fill {
         &self.fill
+    }
+
+    pub(crate) fn layers(&self) -> &ToolLayers {
+        &self.layers
     }
 
     pub(crate) fn slots(&self) -> Option<&Arc<Semaphore>> {
@@ -417,16 +412,27 @@ mod tests {
     }
 
     #[test]
-    fn options_without_a_layer_are_refused_by_name() {
-        let rated = spec().rate(haft_core::Rate::parse("1/second").unwrap());
-        let error = freeze(rated, json!({})).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unsupported);
-        assert!(error.to_string().contains("`rate`"), "{error}");
-        let retried = freeze(spec().retry(Default::default()), json!({})).unwrap_err();
-        assert!(retried.to_string().contains("`retry`"));
-        let cache = haft_core::Cache { ttl: std::time::Duration::from_secs(1), scope: None };
+    fn what_layers_remember_is_shared_by_views_and_kept_by_a_refresh_that_changes_nothing() {
+        let tool = || DynTool::new(spec(), json!({}), |_, _| async { Ok("ok") });
+        let first = Arc::new(freeze(spec(), json!({})).unwrap());
+        let view = first.renamed(ToolName::from("other"));
+        assert!(Arc::ptr_eq(&first.layers, &view.layers));
+        let again = Entry::refreeze(&first, &tool()).unwrap();
+        assert!(Arc::ptr_eq(&first.layers, &again.layers));
+        let changed = DynTool::new(spec().read_only(), json!({}), |_, _| async { Ok("ok") });
+        let changed = Entry::refreeze(&first, &changed).unwrap();
+        assert!(!Arc::ptr_eq(&first.layers, &changed.layers));
+    }
+
+    #[test]
+    fn a_rate_or_a_time_of_nothing_is_a_build_error() {
+        let none = haft_core::Rate { count: 0, per: haft_core::Window::Second };
+        assert!(freeze(spec().rate(none), json!({})).unwrap_err().to_string().contains("`rate`"));
+        let cache = haft_core::Cache::new(std::time::Duration::ZERO);
         let cached = freeze(spec().read_only().cache(cache), json!({})).unwrap_err();
         assert!(cached.to_string().contains("`cache`"));
+        let never = spec().approval_timeout(std::time::Duration::ZERO);
+        assert!(freeze(never, json!({})).is_err());
     }
 
     #[test]

@@ -1,1 +1,253 @@
 //! Leaves a tool alone for a while that fails again and again.
+//!
+//! In: how calls ended. Out: whether the next may begin. Closed is the rule and costs a call one
+//! relaxed load. After so many failures within the cooldown the circuit is open and calls are refused
+//! at once; when the cooldown is over, one call at a time goes through to try, and its success closes
+//! the circuit.
+//!
+//! INVARIANT: while a circuit is open, at most one call of the tool that began since then is running.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use haft_core::{Code, Failure, Retry};
+
+use super::{Outcome, Work, in_words};
+use crate::{config::Breaker, event::Event, watch::after};
+
+/// The circuit of one tool.
+#[derive(Debug, Default)]
+pub(crate) struct Circuit {
+    /// Whether a failure is counted or the circuit is open. Without trouble there is nothing to look
+    /// into, and nothing to reset.
+    trouble: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    failed: VecDeque<Instant>,
+    /// Until when nobody may even try; nothing while the circuit is closed.
+    open: Option<Instant>,
+    /// The trial that is under way.
+    trying: Option<u64>,
+    trials: u64,
+}
+
+/// The leave to try whether the tool works again. Dropped without a verdict, the next may try.
+#[derive(Debug)]
+pub(crate) struct Trial<'a> {
+    circuit: &'a Circuit,
+    number: u64,
+}
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        let mut state = self.circuit.lock();
+        if state.trying == Some(self.number) {
+            state.trying = None;
+        }
+    }
+}
+
+impl Circuit {
+    /// Returns whether nothing is known against the tool.
+    pub(crate) fn is_quiet(&self) -> bool {
+        !self.trouble.load(Ordering::Relaxed)
+    }
+
+    /// Lets a call begin, or says how long to leave the tool alone.
+    pub(crate) fn begin(
+        &self,
+        terms: &Breaker,
+        now: Instant,
+    ) -> Result<Option<Trial<'_>>, Duration> {
+        let mut state = self.lock();
+        match state.open {
+            None => Ok(None),
+            Some(until) if now < until => Err(until.saturating_duration_since(now)),
+            // Whether it works is being found out; at the latest it is known a cooldown from now.
+            Some(_) if state.trying.is_some() => Err(terms.cooldown),
+            Some(_) => {
+                state.trials += 1;
+                state.trying = Some(state.trials);
+                Ok(Some(Trial { circuit: self, number: state.trials }))
+            }
+        }
+    }
+
+    /// Notes a success: the tool works.
+    pub(crate) fn works(&self) {
+        let mut state = self.lock();
+        state.failed.clear();
+        (state.open, state.trying) = (None, None);
+        self.trouble.store(false, Ordering::Relaxed);
+    }
+
+    /// Notes a failure, and returns whether that opens the circuit.
+    pub(crate) fn fails(&self, terms: &Breaker, trial: Option<&Trial<'_>>, now: Instant) -> bool {
+        let mut state = self.lock();
+        self.trouble.store(true, Ordering::Relaxed);
+        if state.open.is_some() {
+            // A call that began before the circuit opened tells nothing new.
+            let was_trial = trial.is_some_and(|trial| state.trying == Some(trial.number));
+            if was_trial {
+                state.open = Some(after(now, terms.cooldown));
+            }
+            return was_trial;
+        }
+        let is_old = |at: &Instant| now.saturating_duration_since(*at) >= terms.cooldown;
+        while state.failed.front().is_some_and(is_old) {
+            state.failed.pop_front();
+        }
+        state.failed.push_back(now);
+        if state.failed.len() < terms.failures.max(1) as usize {
+            return false;
+        }
+        state.failed.clear();
+        state.open = Some(after(now, terms.cooldown));
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets a call begin if its tool is not left alone.
+pub(super) fn begin<'a>(work: &Work<'a>) -> Result<Option<Trial<'a>>, Failure> {
+    let Some(terms) = &work.turn.inner.config.breaker else { return Ok(None) };
+    let circuit = &work.entry.layers().circuit;
+    if circuit.is_quiet() {
+        return Ok(None);
+    }
+    circuit.begin(terms, work.turn.inner.clock.now()).map_err(|wait| {
+        let (tool, wait_words) = (work.cx.meant(), in_words(wait));
+        Failure::new(
+            Code::CircuitOpen,
+            format!("`{tool}` failed again and again and is left alone for a while"),
+        )
+        .with_next(format!("go on without it, or call it again in {wait_words}"))
+        .with_retry_after(wait)
+    })
+}
+
+/// Notes how a call ended.
+pub(super) fn note(work: &Work<'_>, outcome: &Outcome, trial: Option<&Trial<'_>>) {
+    let Some(terms) = &work.turn.inner.config.breaker else { return };
+    let circuit = &work.entry.layers().circuit;
+    match outcome {
+        Ok(_) if circuit.is_quiet() => {}
+        Ok(_) => circuit.works(),
+        Err(failure) if is_trouble(failure) => {
+            if circuit.fails(terms, trial, work.turn.inner.clock.now()) {
+                work.turn.tell(|| Event::CircuitOpened {
+                    tool: work.entry.registered().clone(),
+                    failures: if trial.is_some() { 1 } else { terms.failures },
+                    cooldown: terms.cooldown,
+                });
+            }
+        }
+        Err(_) => {}
+    }
+}
+
+/// Returns whether a failure says something about the tool rather than about this one call.
+///
+/// A model that asks five times for a file that is not there has found out something about files,
+/// and nothing about the tool that reads them; refusing the sixth call would take the tool away for
+/// the model's mistakes. So an ordinary error of a body counts only when the body says that other
+/// arguments would not help (`Later`, `Never`). A tool that hangs, breaks, or cannot keep the form it
+/// declares is in trouble whatever it was asked. What was refused, stopped or kept waiting by us or
+/// by a person says nothing, and a service that asks for fewer calls is answered by waiting.
+fn is_trouble(failure: &Failure) -> bool {
+    match failure.code() {
+        Code::TimedOut | Code::Panicked | Code::BadOutput | Code::UnknownOutcome => true,
+        Code::ToolFailed => matches!(failure.advice(), Some(Retry::Later | Retry::Never)),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::{Clock as _, ManualClock};
+
+    const TERMS: Breaker = Breaker { failures: 3, cooldown: Duration::from_secs(30) };
+
+    #[test]
+    fn failures_within_the_cooldown_open_it_and_older_ones_do_not() {
+        let (circuit, clock) = (Circuit::default(), ManualClock::new());
+        for _ in 0..10 {
+            assert!(!circuit.fails(&TERMS, None, clock.now()));
+            clock.advance(TERMS.cooldown / 2);
+        }
+        assert!(circuit.begin(&TERMS, clock.now()).is_ok(), "never three within thirty seconds");
+        circuit.works();
+        assert!(circuit.is_quiet());
+        assert!(!circuit.fails(&TERMS, None, clock.now()));
+        assert!(!circuit.fails(&TERMS, None, clock.now()));
+        assert!(circuit.fails(&TERMS, None, clock.now()));
+        clock.advance(Duration::from_secs(10));
+        assert_eq!(circuit.begin(&TERMS, clock.now()).unwrap_err(), Duration::from_secs(20));
+    }
+
+    fn opened(clock: &ManualClock) -> Circuit {
+        let circuit = Circuit::default();
+        for _ in 0..TERMS.failures {
+            circuit.fails(&TERMS, None, clock.now());
+        }
+        circuit
+    }
+
+    #[test]
+    fn after_the_cooldown_one_tries_at_a_time() {
+        let clock = ManualClock::new();
+        let circuit = opened(&clock);
+        clock.advance(TERMS.cooldown);
+        let trial = circuit.begin(&TERMS, clock.now()).unwrap();
+        assert!(trial.is_some());
+        assert!(circuit.begin(&TERMS, clock.now()).is_err(), "somebody tries already");
+        drop(trial);
+        let again = circuit.begin(&TERMS, clock.now()).unwrap();
+        assert!(again.is_some(), "a trial without a verdict lets the next try");
+        assert!(circuit.fails(&TERMS, again.as_ref(), clock.now()));
+        drop(again);
+        assert_eq!(circuit.begin(&TERMS, clock.now()).unwrap_err(), TERMS.cooldown);
+        clock.advance(TERMS.cooldown);
+        let last = circuit.begin(&TERMS, clock.now()).unwrap();
+        circuit.works();
+        drop(last);
+        assert!(circuit.is_quiet() && circuit.begin(&TERMS, clock.now()).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_call_from_before_does_not_keep_it_open_for_longer() {
+        let clock = ManualClock::new();
+        let circuit = opened(&clock);
+        clock.advance(TERMS.cooldown / 2);
+        assert!(!circuit.fails(&TERMS, None, clock.now()));
+        clock.advance(TERMS.cooldown / 2);
+        assert!(circuit.begin(&TERMS, clock.now()).unwrap().is_some());
+    }
+
+    #[test]
+    fn only_what_says_something_about_the_tool_counts() {
+        let counts = |failure: Failure| is_trouble(&failure);
+        for code in [Code::TimedOut, Code::Panicked, Code::BadOutput, Code::UnknownOutcome] {
+            assert!(counts(Failure::new(code, "x")), "{code}");
+        }
+        assert!(counts(Failure::failed("down").with_retry(Retry::Later)));
+        assert!(counts(Failure::failed("gone").with_retry(Retry::Never)));
+        assert!(!counts(Failure::failed("no such file")));
+        for code in [Code::InvalidValue, Code::Cancelled, Code::SiblingAborted, Code::RateLimited] {
+            assert!(!counts(Failure::new(code, "x")), "{code}");
+        }
+    }
+}

@@ -13,28 +13,44 @@ mod rate;
 mod timeout;
 
 use std::{
+    hash::{BuildHasher as _, RandomState},
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use haft_core::{Args, Context, Failure, Output};
+use haft_core::{Args, Context, Failure, Output, Spec};
 use serde::Serialize;
 
 pub(crate) use self::middleware::Around;
 pub use self::middleware::{Middleware, Next};
-use crate::{catalog::Entry, lifecycle::Permitted, turn::TurnCore};
+use crate::{
+    catalog::Entry,
+    config::Config,
+    event::Event,
+    lifecycle::Permitted,
+    turn::{Limits, TurnCore},
+};
 
 /// How a call ended, before it is made fit to be shown.
 pub type Outcome = Result<Output, Failure>;
 
 /// The call on its way in.
+#[derive(Clone, Copy)]
 pub(crate) struct Work<'a> {
     pub(crate) turn: &'a TurnCore,
     pub(crate) permitted: &'a Permitted,
     pub(crate) entry: &'a Arc<Entry>,
+    /// The call's context, or that of one attempt at it.
     pub(crate) cx: &'a Context,
     /// When the call must have ended: all attempts and waits.
     pub(crate) deadline: Instant,
+}
+
+impl<'a> Work<'a> {
+    /// Returns what this one call says about its time.
+    fn limits(&self) -> Option<&'a Limits> {
+        self.permitted.admitted().limits()
+    }
 }
 
 /// What happened to a call on its way, for its record.
@@ -46,9 +62,12 @@ pub struct Course {
     /// What the cache had to do with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheUse>,
-    /// How long it waited between its permission and its end: for its place, for its rate, between
-    /// attempts.
+    /// How long it waited between its permission and its end: for its place, for its rate, for
+    /// another call's answer, between attempts.
     pub waited: Duration,
+    /// Whether the attempt that succeeded had been told to stop, so that it may have given up early.
+    #[serde(skip)]
+    was_hurried: bool,
 }
 
 /// What the cache had to do with a call.
@@ -59,8 +78,69 @@ pub enum CacheUse {
     Hit,
     /// Another call was making the same answer, and this one waited for it.
     Joined,
-    /// The answer was not there; the body ran.
+    /// The answer was not there, so the call had to make it.
     Miss,
+}
+
+/// What the layers of one tool remember, across all runs and views.
+#[derive(Debug)]
+pub(crate) struct ToolLayers {
+    circuit: breaker::Circuit,
+    rate: Option<rate::Line>,
+    /// Whether the tool declares nothing but its time.
+    is_plain: bool,
+}
+
+impl ToolLayers {
+    pub(crate) fn of(spec: &Spec) -> Self {
+        Self {
+            circuit: breaker::Circuit::default(),
+            rate: spec.rate.map(rate::Line::new),
+            is_plain: spec.rate.is_none() && spec.cache.is_none() && spec.retry.is_none(),
+        }
+    }
+}
+
+/// What the layers of all tools share.
+#[derive(Debug)]
+pub(crate) struct RuntimeLayers {
+    pantry: cache::Pantry,
+    rate: Option<rate::Line>,
+    is_plain: bool,
+    seed: u64,
+}
+
+impl RuntimeLayers {
+    /// Sets them up. Waits between attempts are spread by the seed; without one, by chance.
+    pub(crate) fn new(config: &Config, seed: Option<u64>) -> Self {
+        Self {
+            pantry: cache::Pantry::new(config.max_cache),
+            rate: config.rate.map(rate::Line::new),
+            is_plain: config.rate.is_none() && config.retry.is_none(),
+            seed: seed.unwrap_or_else(|| RandomState::new().hash_one(0)),
+        }
+    }
+
+    /// Returns a number from 0 to 1 for one attempt at one call: always the same, and unlike that of
+    /// any other.
+    fn chance(&self, cx: &Context, attempt: u32) -> f64 {
+        let ids = [cx.run_id().as_str(), cx.call_id().as_str()];
+        let mut mixed = mix(self.seed ^ u64::from(attempt));
+        for byte in ids.iter().flat_map(|id| id.bytes().chain([0xff])) {
+            mixed = mix(mixed ^ u64::from(byte));
+        }
+        #[expect(clippy::cast_precision_loss, reason = "53 bits fit exactly")]
+        let part = (mixed >> 11) as f64;
+        part / (1_u64 << 53) as f64
+    }
+}
+
+/// Spreads the bits of a number over all of it.
+fn mix(n: u64) -> u64 {
+    let n = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    n ^ (n >> 31)
 }
 
 /// Lets a call through all layers to its body.
@@ -73,6 +153,111 @@ pub(crate) async fn through(work: &Work<'_>, first: Args, course: &mut Course) -
 
 /// Lets a call through everything inside the middleware.
 async fn inside(work: &Work<'_>, first: Args, course: &mut Course) -> Outcome {
+    let own = work.entry.layers();
+    let is_plain = own.is_plain && work.turn.inner.layers.is_plain && own.circuit.is_quiet();
+    if !is_plain || work.limits().is_some_and(|limits| limits.retry.is_some()) {
+        // Boxed: most calls need none of it, and should not carry the room.
+        return Box::pin(layered(work, first, course)).await;
+    }
+    begin_attempt(work, course);
+    let outcome = timeout::attempt(work, first).await;
+    breaker::note(work, &outcome, None);
+    outcome
+}
+
+/// Everything inside the middleware, one layer in the other.
+async fn layered(work: &Work<'_>, first: Args, course: &mut Course) -> Outcome {
+    match &work.entry.spec().cache {
+        Some(cache) => cache::through(work, cache, first, course).await,
+        None => past_cache(work, first, course).await,
+    }
+}
+
+/// What a call that the cache does not answer goes through.
+async fn past_cache(work: &Work<'_>, first: Args, course: &mut Course) -> Outcome {
+    let trial = breaker::begin(work)?;
+    let outcome = retry::attempts(work, first, course).await;
+    breaker::note(work, &outcome, trial.as_ref());
+    outcome
+}
+
+/// Notes that the body begins, and tells it the first time.
+fn begin_attempt(work: &Work<'_>, course: &mut Course) {
     course.attempts += 1;
-    timeout::attempt(work, first).await
+    if course.attempts == 1 {
+        work.turn.tell(|| Event::Running { call: work.cx.call_id().clone() });
+    }
+}
+
+/// Lists what stands around the body of a tool, outermost first, in words. What the host put around
+/// it is the caller's to add.
+pub(crate) fn listed(entry: &Entry, config: &Config) -> Vec<String> {
+    let spec = entry.spec();
+    let mut all = Vec::new();
+    if let Some(cache) = &spec.cache {
+        let ttl = in_words(cache.ttl);
+        let shared = match cache.scope.as_deref() {
+            Some(word @ ("user" | "session" | "run" | "agent")) => format!("for one {word}"),
+            Some(name) => format!("for all, as `{name}`"),
+            None => "for one user".to_owned(),
+        };
+        all.push(format!("cache: {ttl}, {shared}"));
+    }
+    if let Some(breaker) = &config.breaker {
+        let time = in_words(breaker.cooldown);
+        all.push(format!("breaker: {time} after {} failures within that time", breaker.failures));
+    }
+    let tool_or_runtime = |is_own: bool| if is_own { "" } else { " (the runtime's)" };
+    if let Some(retry) = spec.retry.as_ref().or(config.retry.as_ref()) {
+        let whose = tool_or_runtime(spec.retry.is_some());
+        all.push(format!("retry: {} attempts in all{whose}", retry.max_attempts));
+    }
+    all.extend(config.rate.map(|rate| format!("rate: {rate} for all tools together")));
+    all.extend(spec.rate.map(|rate| format!("rate: {rate}")));
+    let time = in_words(spec.timeout.unwrap_or(config.timeout));
+    all.push(format!("timeout: {time}{}", tool_or_runtime(spec.timeout.is_some())));
+    all
+}
+
+/// Writes a time as people say it: whole units where it has them, and never less than it is.
+pub(crate) fn in_words(time: Duration) -> String {
+    let millis = time.as_nanos().div_ceil(1_000_000);
+    let units = [(86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1_000, "second")];
+    for (unit, word) in units {
+        if millis >= unit && millis.is_multiple_of(unit) {
+            let plural = if millis == unit { "" } else { "s" };
+            return format!("{} {word}{plural}", millis / unit);
+        }
+    }
+    match millis {
+        0..10_000 => format!("{millis} ms"),
+        _ => format!("{} seconds", millis.div_ceil(1_000)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_people_say_them() {
+        let of = |millis| in_words(Duration::from_millis(millis));
+        assert_eq!(
+            [0, 1, 999, 1_000, 1_500, 60_000, 90_000, 12_345, 7_200_000, 86_400_000].map(of),
+            [
+                "0 ms",
+                "1 ms",
+                "999 ms",
+                "1 second",
+                "1500 ms",
+                "1 minute",
+                "90 seconds",
+                "13 seconds",
+                "2 hours",
+                "1 day"
+            ]
+        );
+        assert_eq!(in_words(Duration::from_nanos(1)), "1 ms", "never less than it is");
+        assert!(in_words(Duration::MAX).ends_with("seconds"));
+    }
 }

@@ -1,1 +1,386 @@
-//! Keeps a tool within its rate: calls wait in line, as long as their time allows.
+//! Keeps calls within a rate: they wait in line, as long as their time allows.
+//!
+//! In: a rate, a moment, a deadline. Out: a place in line, or how long the wait would be. A full line
+//! of credit is one window's worth, and it fills up evenly; who comes first goes first. Only the
+//! first in line watches the clock, so a line of any length needs one timer and no polling, and a
+//! wait that is given up costs those behind it nothing.
+//!
+//! INVARIANT: in any stretch of time at most `count` calls pass, and one more for each part of the
+//! window that has gone by, however the clock jumps. No lock is held while anybody waits.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use haft_core::{Code, Failure, Rate};
+use tokio::sync::Notify;
+
+use super::{Course, Work, in_words};
+use crate::{
+    clock::Clock,
+    event::{Event, Wait},
+    watch::after,
+};
+
+/// The line before one tool, or before all of them.
+#[derive(Debug)]
+pub(crate) struct Line {
+    rate: Rate,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// When the first call came; times are counted from there.
+    since: Option<Instant>,
+    /// When all credit would be there again, in parts: a nanosecond has `count` of them, and a call
+    /// costs as many as the window has nanoseconds. So no rate is rounded.
+    full: u128,
+    waiting: BTreeMap<u64, Arc<Notify>>,
+    came: u64,
+}
+
+/// What somebody finds who comes to the line.
+#[derive(Debug)]
+pub(crate) enum Door<'a> {
+    /// Nobody is before them and there is credit: they have passed.
+    In,
+    /// They stand in line.
+    Wait(Place<'a>),
+    /// They would still wait at their deadline, so they do not even begin.
+    TooLong(Duration),
+}
+
+/// A place in line. Dropping it leaves the line.
+#[derive(Debug)]
+pub(crate) struct Place<'a> {
+    line: &'a Line,
+    number: u64,
+    called: Arc<Notify>,
+}
+
+impl Line {
+    pub(crate) fn new(rate: Rate) -> Self {
+        // Nobody can build a tool or a runtime with a rate of nothing; here it must not divide.
+        let rate = Rate { count: rate.count.max(1), ..rate };
+        Self { rate, state: Mutex::default() }
+    }
+
+    /// Comes to the line.
+    pub(crate) fn come(&self, now: Instant, deadline: Instant) -> Door<'_> {
+        let mut state = self.lock();
+        let before = state.waiting.len();
+        let wait = self.wait(&mut state, now, before);
+        if before == 0 && wait.is_zero() {
+            self.pass(&mut state, now);
+            return Door::In;
+        }
+        if after(now, wait) >= deadline {
+            return Door::TooLong(wait);
+        }
+        state.came += 1;
+        let number = state.came;
+        let called = Arc::new(Notify::new());
+        state.waiting.insert(number, Arc::clone(&called));
+        Door::Wait(Place { line: self, number, called })
+    }
+
+    /// Takes back the last pass, which was not used after all.
+    pub(crate) fn give_back(&self) {
+        let mut state = self.lock();
+        state.full = state.full.saturating_sub(self.price());
+        call_first(&state);
+    }
+
+    /// How long somebody waits who has so many before them.
+    fn wait(&self, state: &mut State, now: Instant, before: usize) -> Duration {
+        let now = self.parts(state, now);
+        let price = self.price();
+        // Once all before them have passed, this much must not be owed any more.
+        let owed = state.full.max(now).saturating_add(price.saturating_mul(before as u128));
+        let credit = price * u128::from(self.rate.count - 1);
+        let parts = owed.saturating_sub(credit).saturating_sub(now);
+        let nanos = parts.div_ceil(u128::from(self.rate.count));
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    fn pass(&self, state: &mut State, now: Instant) {
+        let now = self.parts(state, now);
+        state.full = state.full.max(now).saturating_add(self.price());
+    }
+
+    fn parts(&self, state: &mut State, now: Instant) -> u128 {
+        let since = *state.since.get_or_insert(now);
+        let nanos = now.saturating_duration_since(since).as_nanos();
+        nanos.saturating_mul(u128::from(self.rate.count))
+    }
+
+    fn price(&self) -> u128 {
+        self.rate.per.duration().as_nanos()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells the first in line to look again. A call that comes early is kept for it.
+fn call_first(state: &State) {
+    if let Some(called) = state.waiting.values().next() {
+        called.notify_one();
+    }
+}
+
+impl Place<'_> {
+    /// Waits until it may pass, and passes.
+    pub(crate) async fn wait(self, clock: &dyn Clock) {
+        loop {
+            let until = {
+                let mut state = self.line.lock();
+                let now = clock.now();
+                if state.waiting.keys().next() == Some(&self.number) {
+                    let wait = self.line.wait(&mut state, now, 0);
+                    if wait.is_zero() {
+                        self.line.pass(&mut state, now);
+                        return;
+                    }
+                    Some(after(now, wait))
+                } else {
+                    None
+                }
+            };
+            match until {
+                None => self.called.notified().await,
+                Some(until) => tokio::select! {
+                    biased;
+                    () = self.called.notified() => {}
+                    () = clock.sleep_until(until) => {}
+                },
+            }
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut state = self.line.lock();
+        let was_first = state.waiting.keys().next() == Some(&self.number);
+        state.waiting.remove(&self.number);
+        if was_first {
+            call_first(&state);
+        }
+    }
+}
+
+/// Takes one attempt through the runtime's line and the tool's own.
+pub(super) async fn pass(work: &Work<'_>, course: &mut Course) -> Result<(), Failure> {
+    let all = work.turn.inner.layers.rate.as_ref();
+    let own = work.entry.layers().rate.as_ref();
+    if let Some(all) = all {
+        stand(work, all, None, course).await?;
+    }
+    if let Some(own) = own {
+        let stood = stand(work, own, Some(work.cx.meant().as_str()), course).await;
+        if let (Err(_), Some(all)) = (&stood, all) {
+            all.give_back();
+        }
+        stood?;
+    }
+    Ok(())
+}
+
+async fn stand(
+    work: &Work<'_>,
+    line: &Line,
+    tool: Option<&str>,
+    course: &mut Course,
+) -> Result<(), Failure> {
+    let clock = &*work.turn.inner.clock;
+    let now = clock.now();
+    match line.come(now, work.deadline) {
+        Door::In => Ok(()),
+        Door::TooLong(wait) => Err(refused(line.rate, tool, wait)),
+        Door::Wait(place) => {
+            let waited = work.turn.waiting(work.cx, work.deadline, place.wait(clock)).await;
+            let time = clock.now().saturating_duration_since(now);
+            course.waited = course.waited.saturating_add(time);
+            let call = || work.cx.call_id().clone();
+            work.turn.tell(|| Event::Waited { call: call(), what: Wait::Rate, time });
+            waited
+        }
+    }
+}
+
+fn refused(rate: Rate, tool: Option<&str>, wait: Duration) -> Failure {
+    let who = tool.map_or_else(|| "all tools together".to_owned(), |tool| format!("`{tool}`"));
+    let often = match rate.count {
+        1 => "once".to_owned(),
+        count => format!("{count} times"),
+    };
+    let (per, wait_words) = (rate.per.as_str(), in_words(wait));
+    Failure::new(
+        Code::RateLimited,
+        format!(
+            "{who} may be called {often} per {per}; this call would have to wait {wait_words}, \
+             longer than its time allows, so nothing was run"
+        ),
+    )
+    .with_next(format!("call it again in {wait_words}"))
+    .with_retry_after(wait)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use haft_core::Window;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::clock::ManualClock;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn line(count: u32) -> Line {
+        Line::new(Rate { count, per: Window::Second })
+    }
+
+    fn far(clock: &ManualClock) -> Instant {
+        clock.now() + SECOND * 3600
+    }
+
+    /// How many pass at once.
+    fn burst(line: &Line, clock: &ManualClock) -> usize {
+        std::iter::from_fn(|| match line.come(clock.now(), clock.now()) {
+            Door::In => Some(()),
+            Door::Wait(_) | Door::TooLong(_) => None,
+        })
+        .count()
+    }
+
+    fn place<'a>(line: &'a Line, clock: &ManualClock) -> Place<'a> {
+        match line.come(clock.now(), far(clock)) {
+            Door::Wait(place) => place,
+            other => panic!("expected to wait, got {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_window_is_a_burst_and_fills_up_evenly() {
+        let (line, clock) = (line(4), ManualClock::new());
+        assert_eq!(burst(&line, &clock), 4);
+        clock.advance(SECOND / 4);
+        assert_eq!(burst(&line, &clock), 1);
+        clock.advance(SECOND);
+        assert_eq!(burst(&line, &clock), 4);
+    }
+
+    #[test]
+    fn a_jump_forward_is_worth_one_burst() {
+        let (line, clock) = (line(3), ManualClock::new());
+        assert_eq!(burst(&line, &clock), 3);
+        let mut waiting: Vec<_> =
+            (0..20).map(|_| Box::pin(place(&line, &clock).wait(&clock))).collect();
+        for wait in &mut waiting {
+            assert!(wait.as_mut().now_or_never().is_none());
+        }
+        clock.advance(SECOND * 86_400);
+        // Everybody looks, as often as it takes, and still only so many pass.
+        let mut passed = 0;
+        for _ in 0..30 {
+            let before = waiting.len();
+            waiting.retain_mut(|wait| wait.as_mut().now_or_never().is_none());
+            passed += before - waiting.len();
+        }
+        assert_eq!(passed, 3);
+    }
+
+    #[test]
+    fn who_came_first_goes_first_and_who_leaves_holds_nobody_up() {
+        let (line, clock) = (line(1), ManualClock::new());
+        assert_eq!(burst(&line, &clock), 1);
+        let mut first = Box::pin(place(&line, &clock).wait(&clock));
+        let mut second = Box::pin(place(&line, &clock).wait(&clock));
+        let mut third = Box::pin(place(&line, &clock).wait(&clock));
+        for wait in [&mut third, &mut second, &mut first] {
+            assert!(wait.as_mut().now_or_never().is_none());
+        }
+        drop(first);
+        assert!(second.as_mut().now_or_never().is_none(), "it is its turn, and still early");
+        clock.advance(SECOND);
+        assert!(third.as_mut().now_or_never().is_none(), "it is not its turn");
+        assert!(second.as_mut().now_or_never().is_some());
+        assert!(third.as_mut().now_or_never().is_none());
+        clock.advance(SECOND);
+        assert!(third.as_mut().now_or_never().is_some());
+        assert!(line.lock().waiting.is_empty());
+    }
+
+    #[test]
+    fn a_wait_that_cannot_end_in_time_is_refused_at_once_and_takes_nothing() {
+        let (line, clock) = (line(1), ManualClock::new());
+        assert_eq!(burst(&line, &clock), 1);
+        let _first = place(&line, &clock);
+        let late = line.come(clock.now(), clock.now() + SECOND * 2);
+        assert!(matches!(late, Door::TooLong(wait) if wait == SECOND * 2), "{late:?}");
+        let in_time = line.come(clock.now(), clock.now() + SECOND * 2 + SECOND / 10);
+        assert!(matches!(in_time, Door::Wait(_)), "the one refused took no place");
+    }
+
+    #[test]
+    fn a_pass_that_was_not_used_can_be_given_back() {
+        let (line, clock) = (line(2), ManualClock::new());
+        assert_eq!(burst(&line, &clock), 2);
+        line.give_back();
+        assert_eq!(burst(&line, &clock), 1);
+    }
+
+    #[test]
+    fn the_largest_rate_and_the_longest_time_do_not_overflow() {
+        let clock = ManualClock::new();
+        let line = Line::new(Rate { count: u32::MAX, per: Window::Day });
+        assert!(matches!(line.come(clock.now(), far(&clock)), Door::In));
+        clock.advance(Duration::MAX);
+        assert!(matches!(line.come(clock.now(), far(&clock)), Door::In));
+        let none = Line::new(Rate { count: 0, per: Window::Second });
+        assert!(matches!(none.come(clock.now(), far(&clock)), Door::In));
+    }
+
+    proptest! {
+        #[test]
+        fn no_stretch_of_time_lets_more_through_than_its_rate(
+            count in 1u32..6,
+            steps in prop::collection::vec((0u64..700, 0usize..4), 1..60),
+        ) {
+            let (line, clock) = (line(count), ManualClock::new());
+            let began = clock.now();
+            let mut waiting = Vec::new();
+            let mut passed: Vec<Duration> = Vec::new();
+            for (millis, come) in steps {
+                clock.advance(Duration::from_millis(millis));
+                for _ in 0..come {
+                    match line.come(clock.now(), far(&clock)) {
+                        Door::In => passed.push(clock.now() - began),
+                        Door::Wait(place) => waiting.push(Box::pin(place.wait(&clock))),
+                        Door::TooLong(_) => {}
+                    }
+                }
+                loop {
+                    let before = waiting.len();
+                    waiting.retain_mut(|wait| wait.as_mut().now_or_never().is_none());
+                    if waiting.len() == before {
+                        break;
+                    }
+                    passed.extend((waiting.len()..before).map(|_| clock.now() - began));
+                }
+            }
+            for (at, from) in passed.iter().enumerate() {
+                for (n, to) in passed[at..].iter().enumerate() {
+                    let allowed = f64::from(count) * (1.0 + (*to - *from).as_secs_f64());
+                    prop_assert!((n + 1) as f64 <= allowed + 1e-6, "{from:?} to {to:?}");
+                }
+            }
+        }
+    }
+}

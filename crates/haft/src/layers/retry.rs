@@ -1,1 +1,191 @@
 //! Makes a failed attempt again, where that cannot do harm.
+//!
+//! In: a call, how often it may be tried. Out: the outcome of the last attempt. Each attempt has a
+//! fresh instance of the arguments, its own rate and its own time, and a context that can be stopped
+//! without stopping the call; the idempotency key stays the same.
+//!
+//! INVARIANT: what may have changed something is not done twice. An attempt is repeated only where
+//! the call reads, or doing it twice is the same as doing it once, or the failure says that nothing
+//! of it ran; and never while work of the attempt still lives.
+
+use std::time::Duration;
+
+use haft_core::{Args, Code, Failure, Ran, Retries, Retry};
+
+use super::{Course, Outcome, Work, begin_attempt, rate, timeout};
+use crate::{
+    event::{Event, Wait},
+    watch::{after, caught},
+};
+
+/// The longest wait that a failure may ask for. More is another day's work, not this call's.
+const LONGEST_AFTER: Duration = Duration::from_secs(300);
+
+/// Makes attempts at the body until one succeeds or none may follow.
+pub(super) async fn attempts(work: &Work<'_>, first: Args, course: &mut Course) -> Outcome {
+    let inner = &work.turn.inner;
+    let own = work.limits().and_then(|limits| limits.retry.as_ref());
+    let retries = own.or(work.entry.spec().retry.as_ref()).or(inner.config.retry.as_ref());
+    let Some(retries) = retries.filter(|retries| retries.max_attempts > 1) else {
+        rate::pass(work, course).await?;
+        begin_attempt(work, course);
+        return timeout::attempt(work, first).await;
+    };
+    let mut args = Some(first);
+    let mut last: Option<Failure> = None;
+    for n in 1..=retries.max_attempts {
+        match (rate::pass(work, course).await, last.take()) {
+            (Ok(()), _) => {}
+            // That the next attempt would come too late is no news; what came of the last one is.
+            (Err(refused), Some(last)) if refused.code() == Code::RateLimited => return Err(last),
+            (Err(failure), _) => return Err(failure),
+        }
+        let args = match args.take() {
+            Some(args) => args,
+            None => decode(work)?,
+        };
+        let cx = work.cx.for_attempt(n);
+        begin_attempt(work, course);
+        let failure = match timeout::attempt(&Work { cx: &cx, ..*work }, args).await {
+            Ok(output) => {
+                course.was_hurried = cx.is_cancelled();
+                return Ok(output);
+            }
+            Err(failure) => failure,
+        };
+        if n == retries.max_attempts || !may_repeat(work, retries, &failure) {
+            return Err(failure);
+        }
+        let wait = match failure.retry_after() {
+            Some(time) => time.min(LONGEST_AFTER),
+            None => retries.delay(n, inner.layers.chance(work.cx, n)),
+        };
+        let now = inner.clock.now();
+        let until = after(now, wait);
+        if until >= work.deadline {
+            return Err(failure);
+        }
+        let call = || work.cx.call_id().clone();
+        work.turn.tell(|| Event::Retrying {
+            call: call(),
+            attempt: n + 1,
+            failed: failure.code(),
+            wait,
+        });
+        let waited =
+            work.turn.waiting(work.cx, work.deadline, inner.clock.sleep_until(until)).await;
+        let time = inner.clock.now().saturating_duration_since(now);
+        course.waited = course.waited.saturating_add(time);
+        work.turn.tell(|| Event::Waited { call: call(), what: Wait::Backoff, time });
+        waited.map_err(|stopped| stopped.with_source(failure.to_string()))?;
+        last = Some(failure);
+    }
+    // The last attempt always returns.
+    Err(last.unwrap_or_else(|| Failure::new(Code::NotRun, "no attempt was made")))
+}
+
+/// Makes a fresh instance of the arguments. They were decoded before, so this fails only where the
+/// author's own code does not answer twice alike.
+fn decode(work: &Work<'_>) -> Result<Args, Failure> {
+    let json = work.permitted.admitted().arguments();
+    let broken = |why: String| {
+        Failure::new(Code::BadArguments, "the arguments could not be decoded a second time")
+            .with_source(why)
+    };
+    match caught(|| work.entry.body().decode(json)) {
+        Ok(Ok(args)) => Ok(args),
+        Ok(Err(failure)) => Err(broken(failure.to_string())),
+        Err(panic) => Err(broken(panic)),
+    }
+}
+
+/// Returns whether the attempt may be made again.
+fn may_repeat(work: &Work<'_>, retries: &Retries, failure: &Failure) -> bool {
+    // A nested call that did not run says nothing about what its caller did before.
+    let never_ran = failure.ran() == Ran::No && work.cx.nested_calls() == 0;
+    let harmless = never_ran
+        || work.permitted.admitted().claim().read_only
+        || work.entry.spec().idempotent == Some(true);
+    harmless
+        && failure.ran() != Ran::Unknown
+        && !work.cx.is_busy()
+        && !work.turn.is_stopped(work.cx)
+        && is_worth_it(failure)
+        && is_wanted(&retries.retry_on, failure)
+}
+
+/// Returns whether the same call may succeed later.
+///
+/// An error that a body passes on with `?` says nothing about retrying; that it is told to the model
+/// as something to fix is only what its code says. Most such errors of a tool that declares `retry`
+/// are those of a service or a disk, so they are tried again. A body that says `Fix` or `Never` is
+/// taken at its word.
+fn is_worth_it(failure: &Failure) -> bool {
+    match failure.code() {
+        Code::ToolFailed => !matches!(failure.advice(), Some(Retry::Fix | Retry::Never)),
+        Code::InvalidValue
+        | Code::Cancelled
+        | Code::SiblingAborted
+        | Code::DeadlinePassed
+        | Code::UnknownOutcome
+        | Code::Unrecorded => false,
+        _ => failure.retry() == Retry::Later,
+    }
+}
+
+/// Returns whether the tool wants such a failure to be tried again. A word that is a code means that
+/// code; any other is looked for in the name of the error's type.
+fn is_wanted(words: &[String], failure: &Failure) -> bool {
+    words.is_empty()
+        || words.iter().any(|word| {
+            if Code::ALL.iter().any(|code| word.eq_ignore_ascii_case(code.as_str())) {
+                return word.eq_ignore_ascii_case(failure.code().as_str());
+            }
+            let kind = failure.error_type().unwrap_or_default().to_lowercase();
+            !word.is_empty() && kind.contains(&word.to_lowercase())
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_succeed_later_is_tried_again() {
+        let worth = |failure: Failure| is_worth_it(&failure);
+        assert!(worth(std::io::Error::other("down").into()), "nothing was said about it");
+        assert!(worth(Failure::failed("busy").with_retry(Retry::Later)));
+        assert!(!worth(Failure::failed("no such city").with_retry(Retry::Fix)));
+        assert!(!worth(Failure::failed("gone").with_retry(Retry::Never)));
+        assert!(!worth(Failure::invalid("no").with_retry(Retry::Later)), "the value stays wrong");
+        for code in Code::ALL {
+            let expected = matches!(
+                code,
+                Code::ToolFailed
+                    | Code::TimedOut
+                    | Code::RateLimited
+                    | Code::CircuitOpen
+                    | Code::ApprovalExpired
+                    | Code::NotRun
+            );
+            assert_eq!(worth(Failure::new(*code, "x")), expected, "{code}");
+        }
+    }
+
+    #[test]
+    fn words_are_codes_or_parts_of_a_type_name() {
+        let io = || Failure::from(std::io::Error::other("down"));
+        let wanted = |words: &[&str], failure: &Failure| {
+            let words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();
+            is_wanted(&words, failure)
+        };
+        assert!(wanted(&[], &io()));
+        assert!(wanted(&["IO::Error"], &io()) && wanted(&["parse", "std::io"], &io()));
+        assert!(wanted(&["Tool_Failed"], &io()));
+        assert!(
+            !wanted(&["timed_out"], &io()) && !wanted(&["parse"], &io()) && !wanted(&[""], &io())
+        );
+        let late = Failure::new(Code::TimedOut, "x");
+        assert!(wanted(&["timed_out"], &late) && !wanted(&["io"], &late));
+    }
+}

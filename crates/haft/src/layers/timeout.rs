@@ -69,7 +69,8 @@ async fn tried(work: &Work<'_>, body: impl Future<Output = Outcome>) -> Attempt 
     Box::pin(async {
         let clock = &*turn.inner.clock;
         let yields = yields_to_interrupt(work);
-        let limit = entry.spec().timeout.unwrap_or(turn.inner.config.timeout);
+        let own = work.limits().and_then(|limits| limits.timeout);
+        let limit = own.or(entry.spec().timeout).unwrap_or(turn.inner.config.timeout);
         let timeout = after(clock.now(), limit);
         let stop = tokio::select! {
             biased;

@@ -126,7 +126,9 @@ async fn pose(
         binding,
         waiting: turn.inner.desk.waiting(),
     };
-    let limit = turn.inner.config.approval_timeout;
+    let own = call.limits().and_then(|limits| limits.approval_timeout);
+    let limit =
+        own.or(call.tool().spec().approval_timeout).unwrap_or(turn.inner.config.approval_timeout);
     match watched(turn, call.context(), limit, turn.inner.desk.pose(&question)).await {
         Ok(answered) => answered,
         Err(Stopped::Cancelled(failure)) => Err(failure),

@@ -29,7 +29,7 @@ use self::{
 };
 use crate::{
     envelope::{Answer, Envelope, Origin},
-    event::Event,
+    event::{Event, Wait},
     hooks::Performed,
     journal,
     layers::{Course, Outcome},
@@ -173,7 +173,9 @@ async fn run(
         from = turn.inner.clock.now();
     }
     let config = &turn.inner.config;
-    let mut deadline = watch::after(from, entry.spec().deadline.unwrap_or(config.deadline));
+    let own = permitted.admitted().limits().and_then(|limits| limits.deadline);
+    let time = own.or(entry.spec().deadline).unwrap_or(config.deadline);
+    let mut deadline = watch::after(from, time);
     if let Some(outer) = parent.and_then(|p| p.deadline) {
         deadline = deadline.min(outer);
     }
@@ -184,7 +186,17 @@ async fn run(
     cx.set_deadline(deadline);
     let entered = match gate::at_once(turn, entry, claim, cx, parent) {
         Some(entered) => entered,
-        None => Box::pin(gate::enter(turn, entry, claim, cx, parent, deadline)).await?,
+        None => {
+            let since = turn.inner.clock.now();
+            let entered = Box::pin(gate::enter(turn, entry, claim, cx, parent, deadline)).await;
+            course.waited = turn.inner.clock.now().saturating_duration_since(since);
+            let time = course.waited;
+            if !time.is_zero() {
+                let call = || cx.call_id().clone();
+                turn.tell(|| Event::Waited { call: call(), what: Wait::Place, time });
+            }
+            entered?
+        }
     };
     // The message may have ended badly while the call waited; what has not begun does not begin.
     if parent.is_none()
@@ -202,7 +214,6 @@ async fn run(
             ));
         }
     }
-    turn.tell(|| Event::Running { call: cx.call_id().clone() });
     let outcome = perform::perform(turn, permitted, intent, entered, deadline, course).await;
     let Some(performed) = performed else { return outcome };
     let outcome = Box::pin(after::after(&turn.inner, &performed, outcome, beside)).await;

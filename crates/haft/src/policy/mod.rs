@@ -3,6 +3,7 @@
 //! A policy is pure: the same call gets the same verdict. A guard may look around. An approver asks
 //! somebody. The strictest verdict wins, and silence or trouble in any of them is a no.
 
+mod texts;
 mod seen;
 mod origin;
 mod world;
@@ -60,7 +61,7 @@ pub use self::{
 };
 pub(crate) use self::{
     desk::{Answered, Desk, Manners, Seat, in_words},
-    grant::digest,
+    grant::{canonical, digest},
 };
 use crate::{
     catalog::Entry,

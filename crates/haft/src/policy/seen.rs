@@ -7,7 +7,7 @@
 //! A sub-run starts with all its parent has read, and what it reads its parent has read as well.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -15,7 +15,10 @@ use haft_core::{CallId, Confidentiality, Label, Ran, ToolName, Trust};
 
 use serde_json::Value;
 
-use super::origin::{SHORTEST, Sought};
+use super::{
+    origin::{SHORTEST, Sought},
+    texts::Texts,
+};
 use crate::envelope::Envelope;
 
 /// What a run has read, and what its user has said.
@@ -32,11 +35,12 @@ struct Inner {
     private: bool,
     taints: Vec<Taint>,
     said: Texts<()>,
-    heard: Texts<Heard>,
+    /// Each under the call that brought it.
+    heard: Texts<Arc<Source>>,
     /// Where the last text came from, so that the next one from there shares it.
     last: Option<Arc<Source>>,
     /// The result whose text was dropped first.
-    forgotten: Option<Heard>,
+    forgotten: Option<Taint>,
     shown: HashMap<ToolName, Shown, ahash::RandomState>,
     /// There were more tools than are remembered.
     too_many: bool,
@@ -123,18 +127,10 @@ struct Source {
     label: Label,
 }
 
-/// Whose text is kept.
-#[derive(Debug, Clone)]
-struct Heard {
-    call: CallId,
-    source: Arc<Source>,
-}
-
-impl Heard {
-    fn taint(&self) -> Taint {
-        let source = &self.source;
-        let (tool, origin) = (source.tool.clone(), source.origin.clone());
-        Taint { call: self.call.clone(), tool, origin, label: source.label }
+impl Source {
+    fn taint(&self, call: &str) -> Taint {
+        let (tool, origin) = (self.tool.clone(), self.origin.clone());
+        Taint { call: CallId::from(call), tool, origin, label: self.label }
     }
 }
 
@@ -171,11 +167,11 @@ impl Seen {
         }
         // A text shorter than anything that is looked for holds nothing.
         let kept = (reading.label.trust == Trust::Untrusted && text.len() >= SHORTEST)
-            .then(|| Arc::from(tail(text, HEARD)));
+            .then(|| tail(text, HEARD));
         let is_whole = text.len() <= HEARD;
         let mut next = Some(self);
         while let Some(seen) = next {
-            seen.lock().read(reading, kept.as_ref(), is_whole);
+            seen.lock().read(reading, kept, is_whole);
             next = seen.over.as_deref();
         }
     }
@@ -200,7 +196,7 @@ impl Seen {
     /// Notes what the user has said.
     pub(crate) fn user_said(&self, text: &str) {
         if !text.is_empty() {
-            self.lock().said.push(tail(text, SAID).into(), ());
+            self.lock().said.push("", tail(text, SAID), ());
         }
     }
 
@@ -279,14 +275,16 @@ impl Seen {
         };
         let sought = Sought::all_of(value);
         for sought in &sought {
-            if said.iter().any(|(text, ())| sought.is_said_in(text)) {
+            let said = said.iter().flat_map(|page| page.texts());
+            if said.into_iter().any(|(_, text, ())| sought.is_said_in(text)) {
                 continue;
             }
-            if let Some((_, heard)) = heard.iter().find(|(text, _)| sought.occurs_in(text)) {
-                return Some(heard.taint());
+            let mut heard = heard.iter().flat_map(|page| page.texts());
+            if let Some((call, _, source)) = heard.find(|(_, text, _)| sought.occurs_in(text)) {
+                return Some(source.taint(call));
             }
             if let Some(forgotten) = &forgotten {
-                return Some(forgotten.taint());
+                return Some(forgotten.clone());
             }
         }
         None
@@ -319,7 +317,7 @@ impl Seen {
 }
 
 impl Inner {
-    fn read(&mut self, reading: Reading<'_>, text: Option<&Arc<str>>, is_whole: bool) {
+    fn read(&mut self, reading: Reading<'_>, text: Option<&str>, is_whole: bool) {
         let label = reading.label;
         let joined = self.label.join(label);
         let is_bad =
@@ -337,12 +335,14 @@ impl Inner {
             || (label.confidentiality >= Confidentiality::Internal
                 && label.trust < Trust::Untrusted);
         let Some(text) = text else { return };
-        let heard = Heard { call: reading.call.clone(), source: self.source_of(reading) };
         if !is_whole {
-            self.forgotten.get_or_insert_with(|| heard.clone());
+            self.forgotten.get_or_insert_with(|| reading.taint());
         }
-        if let Some(dropped) = self.heard.push(Arc::clone(text), heard) {
-            self.forgotten.get_or_insert(dropped);
+        let source = self.source_of(reading);
+        if let Some(gone) = self.heard.push(reading.call.as_str(), text, source)
+            && self.forgotten.is_none()
+        {
+            self.forgotten = gone.texts().next().map(|(call, _, source)| source.taint(call));
         }
     }
 
@@ -355,47 +355,6 @@ impl Inner {
         }
         let Taint { tool, origin, label, .. } = reading.taint();
         Arc::clone(self.last.insert(Arc::new(Source { tool, origin, label })))
-    }
-}
-
-/// Texts up to a bound; the newest are kept.
-#[derive(Debug, Clone)]
-struct Texts<T> {
-    all: VecDeque<(Arc<str>, T)>,
-    size: usize,
-    most: usize,
-}
-
-impl<T: Clone> Texts<T> {
-    /// What keeping a text costs besides itself, so that many small ones have a bound too.
-    const EACH: usize = 64;
-
-    fn new(most: usize) -> Self {
-        Self { all: VecDeque::new(), size: 0, most }
-    }
-
-    /// Adds a text, and returns with what the first one that had to go was kept.
-    fn push(&mut self, text: Arc<str>, with: T) -> Option<T> {
-        self.size += text.len() + Self::EACH;
-        self.all.push_back((text, with));
-        let mut dropped = None;
-        while self.size > self.most + Self::EACH
-            && self.all.len() > 1
-            && let Some((text, with)) = self.all.pop_front()
-        {
-            self.size -= text.len() + Self::EACH;
-            dropped.get_or_insert(with);
-        }
-        dropped
-    }
-
-    fn is_empty(&self) -> bool {
-        self.all.is_empty()
-    }
-
-    /// Returns all of them; shared, so that nobody searches under the lock.
-    fn all(&self) -> Vec<(Arc<str>, T)> {
-        self.all.iter().cloned().collect()
     }
 }
 
@@ -503,7 +462,8 @@ mod tests {
         let seen = Seen::default();
         (0..50_000).for_each(|_| brought(&seen, &taint("w", WEB), "abcd"));
         let own = seen.lock();
-        assert!(own.heard.all.len() <= HEARD / Texts::<()>::EACH + 1);
+        let kept: usize = own.heard.all().iter().map(|page| page.texts().count()).sum();
+        assert!(kept <= HEARD / 32 + 1, "{kept}");
         assert!(own.forgotten.is_some());
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use haft_core::{Args, Claim, Code, Context, Failure, Output, Ran, ToolName, Verdict};
 use serde_json::{Map, Value};
 
-use super::call::{Arguments, Call};
+use super::call::{Arguments, Call, Limits};
 use crate::{
     catalog::{Entry, Found, Snapshot, Withheld},
     fit::{Repair, Repairs, parse, problem, syntax},
@@ -55,6 +55,8 @@ pub(crate) struct Added {
     pub(crate) asides: Vec<String>,
     /// The answer that a hook gave instead of the tool.
     pub(crate) answered: Option<Result<Output, Failure>>,
+    /// What the host says about the time of this one call.
+    pub(crate) limits: Option<Box<Limits>>,
 }
 
 /// On which terms calls are taken in.
@@ -177,6 +179,11 @@ impl Admitted {
         self.0.added.get_or_insert_default()
     }
 
+    /// Returns what the host says about the time of this one call.
+    pub(crate) fn limits(&self) -> Option<&Limits> {
+        self.0.added.as_ref().and_then(|added| added.limits.as_deref())
+    }
+
     pub(crate) fn shared_repairs(&self) -> Option<Arc<[Repair]>> {
         self.0.repairs.clone()
     }
@@ -253,7 +260,7 @@ pub(crate) fn admit(
 ) -> Result<Admitted, Failure> {
     let Terms { limit, repair, seen } = terms;
     let mut repairs = Vec::new();
-    let shown = call.shown;
+    let (shown, limits) = (call.shown, call.limits);
     let mut map = match call.arguments {
         Arguments::Text(text) => {
             let (map, steps) = syntax::object(&text, limit, repair)?;
@@ -289,7 +296,11 @@ pub(crate) fn admit(
     if let Some(shown) = shown {
         shown.export.undo(shown.tool, &mut map);
     }
-    take_in(entry, map, cx, seen, repair, repairs)
+    let mut admitted = take_in(entry, map, cx, seen, repair, repairs)?;
+    if limits.is_some() {
+        admitted.added_mut().limits = limits;
+    }
+    Ok(admitted)
 }
 
 fn take_in(

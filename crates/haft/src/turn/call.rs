@@ -1,8 +1,8 @@
 //! What the model asked for, before anyone has looked at it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use haft_core::{CallId, ToolName};
+use haft_core::{CallId, Retries, ToolName};
 use serde_json::Value;
 
 use crate::export::Export;
@@ -45,6 +45,18 @@ pub struct Call {
     pub arguments: Arguments,
     /// The words in which the model was shown the tool, when they are not the tool's own.
     pub(crate) shown: Option<Wording>,
+    /// What the host says about the time of this one call; most often nothing.
+    pub(crate) limits: Option<Box<Limits>>,
+}
+
+/// What the host says about the time of one call. It comes before what the tool says, and that before
+/// what the runtime says.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Limits {
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) deadline: Option<Duration>,
+    pub(crate) approval_timeout: Option<Duration>,
+    pub(crate) retry: Option<Retries>,
 }
 
 /// The words of an export, to be undone once the arguments have been read.
@@ -68,7 +80,47 @@ impl Call {
         name: impl Into<ToolName>,
         arguments: impl Into<Arguments>,
     ) -> Self {
-        Self { id: id.into(), name: name.into(), arguments: arguments.into(), shown: None }
+        Self {
+            id: id.into(),
+            name: name.into(),
+            arguments: arguments.into(),
+            shown: None,
+            limits: None,
+        }
+    }
+
+    /// Sets how long one attempt at this call may take, whatever the tool and the runtime say.
+    #[must_use]
+    pub fn timeout(mut self, time: Duration) -> Self {
+        self.limits().timeout = Some(time);
+        self
+    }
+
+    /// Sets how long this call may take in all, from its permission on: all attempts and waits. A
+    /// nested call and the budget of a run can still end it before.
+    #[must_use]
+    pub fn deadline(mut self, time: Duration) -> Self {
+        self.limits().deadline = Some(time);
+        self
+    }
+
+    /// Sets how long a person may think about this call.
+    #[must_use]
+    pub fn approval_timeout(mut self, time: Duration) -> Self {
+        self.limits().approval_timeout = Some(time);
+        self
+    }
+
+    /// Sets how failed attempts at this call are repeated. What may have changed something is still
+    /// not done twice.
+    #[must_use]
+    pub fn retry(mut self, retries: Retries) -> Self {
+        self.limits().retry = Some(retries);
+        self
+    }
+
+    fn limits(&mut self) -> &mut Limits {
+        self.limits.get_or_insert_default()
     }
 }
 

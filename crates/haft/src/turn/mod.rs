@@ -34,7 +34,7 @@ pub use self::{
     threads::THREAD_NAME,
 };
 pub(crate) use self::{
-    call::Wording,
+    call::{Limits, Wording},
     core::{TurnCore, clock_of},
     floor::Floor,
     threads::Threads,

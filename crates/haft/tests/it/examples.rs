@@ -56,6 +56,38 @@ fn state_and_side_values_reach_the_tools_and_not_the_schema() {
 }
 
 #[test]
+fn layers_retry_keep_and_hold_back() {
+    insta::assert_snapshot!(output("layers"), @r"
+    tides stands behind
+      cache: 1 hour, for one user
+      breaker: 30 seconds after 5 failures within that time
+      retry: 3 attempts in all
+      rate: 2/minute
+      timeout: 5 seconds
+    Brest, which fails once
+      cache: Miss
+      tool_failed, attempt 2 in 2s
+      waited 2s (Backoff)
+      Brest: high water at noon (attempt 2)
+      after 2s
+    Brest again
+      cache: Hit
+      Brest: high water at noon (attempt 2)
+      after 0ns
+    Calais, behind the other two
+      cache: Miss
+      waited 28s (Rate)
+      Calais: high water at noon (attempt 1)
+      after 28s
+    Dover, in a hurry
+      cache: Miss
+      rate_limited: `tides` may be called 2 times per minute; this call would have to wait 30 seconds, longer than its time allows, so nothing was run
+      Next: call it again in 30 seconds
+      after 0ns
+    ");
+}
+
+#[test]
 fn an_own_loop_goes_on_until_the_model_stops() {
     insta::assert_snapshot!(output("own_loop"), @r#"
     user: Where is it warmer, Paris or Oslo?

@@ -19,6 +19,8 @@ mod approvals;
 mod budgets;
 mod labels;
 mod guards;
+mod layers;
+mod keeping;
 mod stopping;
 mod streams;
 mod shown;

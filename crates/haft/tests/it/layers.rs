@@ -1,0 +1,528 @@
+//! Layers: each works from the attribute alone, all stand in one order, and a call's own times win.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use haft::{
+    Answer, Approver, Backoff, BoxFuture, Breaker, Cache, Call, Catalog, Clock, Code, Config,
+    Context, Course, DynTool, Event, Failure, Intended, Journal, ManualClock, Middleware, Next,
+    Outcome, Permitted, Question, Ran, Rate, Retries, Retry, Runtime, RuntimeBuilder, Settled,
+    Spec, Written, tool,
+};
+use serde_json::json;
+
+use crate::kit::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A journal that keeps nothing but what happened on the way.
+#[derive(Clone, Default)]
+pub(crate) struct Courses(Arc<Mutex<Vec<Course>>>);
+
+impl Courses {
+    pub(crate) fn all(&self) -> Vec<Course> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Journal for Courses {
+    fn intend(&self, _: &Intended<'_>) -> Written<'_> {
+        Written::Now(Ok(()))
+    }
+
+    fn settle(&self, settled: &Settled<'_>) -> Written<'_> {
+        self.0.lock().unwrap().push(settled.course);
+        Written::Now(Ok(()))
+    }
+}
+
+/// A tool that fails so often with what it is given, and then answers with its attempt.
+fn flaky(
+    spec: Spec,
+    times: usize,
+    fail: impl Fn() -> Failure + Send + Sync + 'static,
+) -> (DynTool, Arc<AtomicUsize>) {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&ran);
+    let tool = DynTool::new(spec, open_schema(), move |_, cx| {
+        let n = counted.fetch_add(1, Ordering::SeqCst);
+        let end = if n < times { Err(fail()) } else { Ok(format!("attempt {}", cx.attempt())) };
+        async move { end }
+    });
+    (tool, ran)
+}
+
+fn down() -> Failure {
+    Failure::failed("the service is down").with_retry(Retry::Later)
+}
+
+fn evenly(max_attempts: u32) -> Retries {
+    Retries { max_attempts, backoff: Backoff::Fixed, jitter: false, ..Retries::default() }
+}
+
+/// Runs calls of one turn and returns how they end and how long they took.
+async fn timed(runtime: &Runtime, list: Vec<Call>) -> (Vec<String>, Duration) {
+    let began = tokio::time::Instant::now();
+    let answers = runtime.run().turn().await.unwrap().run(list).await;
+    (ends(&answers), began.elapsed())
+}
+
+/// Looks at the weather.
+#[tool(read_only, capabilities(), rate = "2/second")]
+async fn look() -> &'static str {
+    "fine"
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_works_from_the_attribute_alone_and_holds_across_runs() {
+    let catalog = Catalog::builder().add(Look).build().unwrap();
+    let runtime = Runtime::builder().catalog(catalog).build().unwrap();
+    let (ends, took) = timed(&runtime, calls("look look look look")).await;
+    assert_eq!(ends, ["c1 ok", "c2 ok", "c3 ok", "c4 ok"]);
+    assert_eq!(took, SECOND, "two at once, then one each half second");
+    let (_, took) = timed(&runtime, calls("look")).await;
+    assert_eq!(took, SECOND / 2, "another run stands in the same line");
+}
+
+static LOOKED_UP: AtomicUsize = AtomicUsize::new(0);
+
+/// Looks a word up.
+#[tool(read_only, capabilities(), cache = "5m")]
+async fn look_up(word: String, #[default(1)] page: u32) -> String {
+    format!("{word} {page}: {}", LOOKED_UP.fetch_add(1, Ordering::SeqCst))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_works_from_the_attribute_alone_and_knows_defaults_and_order() {
+    let catalog = Catalog::builder().add(LookUp).build().unwrap();
+    let runtime = Runtime::builder().catalog(catalog).build().unwrap();
+    let first = runtime.call("look_up", json!({"word": "a"})).await.unwrap();
+    let again = runtime.call("look_up", r#"{"page": 1, "word": "a"}"#).await.unwrap();
+    assert_eq!(first, again);
+    let other = runtime.call("look_up", json!({"word": "a", "page": 2})).await.unwrap();
+    assert_ne!(first, other);
+    tokio::time::sleep(SECOND * 300).await;
+    assert_ne!(runtime.call("look_up", json!({"word": "a"})).await.unwrap(), first, "too old");
+}
+
+static TRIED: AtomicUsize = AtomicUsize::new(0);
+
+/// Asks a service that is not always there.
+#[tool(
+    read_only,
+    capabilities(),
+    retry(max_attempts = 3, backoff = "linear", initial_delay = "2s", jitter = false)
+)]
+async fn ask(cx: &Context) -> Result<String, std::io::Error> {
+    match TRIED.fetch_add(1, Ordering::SeqCst) {
+        0 | 1 => Err(std::io::Error::other("not there")),
+        _ => Ok(format!("attempt {} as {}", cx.attempt(), cx.idempotency_key())),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_works_from_the_attribute_alone() {
+    let catalog = Catalog::builder().add(Ask).build().unwrap();
+    let runtime = Runtime::builder().catalog(catalog).build().unwrap();
+    let began = tokio::time::Instant::now();
+    let output = runtime.call("ask", json!({})).await.unwrap();
+    assert_eq!(output.to_text(), "attempt 3 as run-1/1/0/call");
+    assert_eq!(began.elapsed(), SECOND * 6, "two seconds, then four");
+}
+
+/// Takes its time.
+#[tool(read_only, capabilities(), timeout = "50ms")]
+async fn dawdle() -> &'static str {
+    tokio::time::sleep(SECOND).await;
+    "done"
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_works_from_the_attribute_and_the_call_s_own_beats_it() {
+    let catalog = Catalog::builder().add(Dawdle).build().unwrap();
+    let runtime = Runtime::builder().catalog(catalog).build().unwrap();
+    let call = || Call::new("c1", "dawdle", json!({}));
+    let (ends, took) = timed(&runtime, vec![call()]).await;
+    assert_eq!(ends, ["c1 timed_out"]);
+    assert!(took < SECOND / 2);
+    let (ends, _) = timed(&runtime, vec![call().timeout(SECOND * 5)]).await;
+    assert_eq!(ends, ["c1 ok"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempt_timeout_call_then_tool_then_runtime() {
+    let mut config = Config::default();
+    config.timeout = SECOND * 30;
+    config.grace = Duration::from_millis(1);
+    let tools = vec![slow(read("own").timeout(SECOND * 20), 90_000), slow(read("silent"), 90_000)];
+    let runtime = permissive(tools).config(config).build().unwrap();
+    let took = |call: Call| timed(&runtime, vec![call]);
+    assert_eq!(took(Call::new("c", "silent", json!({}))).await.1.as_secs(), 30);
+    assert_eq!(took(Call::new("c", "own", json!({}))).await.1.as_secs(), 20);
+    assert_eq!(took(Call::new("c", "own", json!({})).timeout(SECOND * 10)).await.1.as_secs(), 10);
+    assert_eq!(took(Call::new("c", "own", json!({})).timeout(SECOND * 40)).await.1.as_secs(), 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn deadline_call_then_tool_then_runtime_and_the_body_sees_it() {
+    let mut config = Config::default();
+    config.deadline = SECOND * 30;
+    let tell = |spec| {
+        DynTool::new(spec, json!({}), |_, cx| async move {
+            Ok(format!("{}", cx.time_left().unwrap_or_default().as_secs()))
+        })
+    };
+    let tools = vec![tell(read("own").deadline(SECOND * 20)), tell(read("silent"))];
+    let runtime = permissive(tools).config(config).build().unwrap();
+    let left = async |call: Call| {
+        runtime.run().turn().await.unwrap().run([call]).await[0].text().to_string()
+    };
+    assert_eq!(left(Call::new("c", "silent", json!({}))).await, "30");
+    assert_eq!(left(Call::new("c", "own", json!({}))).await, "20");
+    assert_eq!(left(Call::new("c", "own", json!({})).deadline(SECOND * 50)).await, "50");
+}
+
+/// Somebody who never answers.
+struct Silent;
+
+impl Approver for Silent {
+    fn ask<'a>(&'a self, _: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// Is asked about.
+#[tool(class = "write_exclusive", approval_timeout = "20s")]
+async fn asked_about() -> &'static str {
+    "done"
+}
+
+#[tokio::test(start_paused = true)]
+async fn approval_timeout_call_then_tool_then_runtime() {
+    let mut config = Config::default();
+    config.approval_timeout = SECOND * 30;
+    let catalog = Catalog::builder().add(AskedAbout).add(quick(write("silent"))).build().unwrap();
+    let runtime =
+        Runtime::builder().catalog(catalog).config(config).approver(Silent).build().unwrap();
+    for (call, expected) in [
+        (Call::new("c", "silent", json!({})), 30),
+        (Call::new("c", "asked_about", json!({})), 20),
+        (Call::new("c", "asked_about", json!({})).approval_timeout(SECOND * 40), 40),
+    ] {
+        let (ends, took) = timed(&runtime, vec![call]).await;
+        assert_eq!((ends[0].as_str(), took.as_secs()), ("c approval_expired", expected));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_call_then_tool_then_runtime() {
+    let mut config = Config::default();
+    (config.retry, config.breaker) = (Some(evenly(2)), None);
+    let (own, own_ran) = flaky(read("own").retry(evenly(3)), 99, down);
+    let (silent, silent_ran) = flaky(read("silent"), 99, down);
+    let runtime = permissive(vec![own, silent]).config(config).build().unwrap();
+    let _ = timed(&runtime, calls("own silent")).await;
+    let ran = || (own_ran.swap(0, Ordering::SeqCst), silent_ran.swap(0, Ordering::SeqCst));
+    assert_eq!(ran(), (3, 2));
+    let once = calls("own silent").into_iter().map(|call| call.retry(evenly(1))).collect();
+    let _ = timed(&runtime, once).await;
+    assert_eq!(ran(), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_have_changed_something_is_not_done_twice() {
+    let late = || Failure::new(Code::TimedOut, "too slow");
+    let unknown = || down().with_ran(Ran::Unknown);
+    let not_begun = || down().with_ran(Ran::No);
+    let wrong = || Failure::invalid("no such city");
+    for (spec, fail, expected) in [
+        (write("t"), late as fn() -> Failure, 1),
+        (write("t"), down, 1),
+        (write("t").idempotent(true), down, 3),
+        (write("t"), not_begun, 3),
+        (read("t"), late, 3),
+        (read("t"), || Failure::failed("no word about it"), 3),
+        (read("t"), || Failure::failed("other words").with_retry(Retry::Fix), 1),
+        (read("t"), unknown, 1),
+        (read("t"), wrong, 1),
+    ] {
+        let (tool, ran) = flaky(spec.retry(evenly(3)), 99, fail);
+        let runtime = permissive(vec![tool]).build().unwrap();
+        let failure = runtime.call("t", json!({})).await.unwrap_err();
+        assert_eq!(ran.load(Ordering::SeqCst), expected, "{failure}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_timed_out_is_stopped_and_the_next_is_fresh() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let notes = Arc::clone(&seen);
+    let spec = read("t").timeout(SECOND).retry(evenly(3));
+    let tool = DynTool::new(spec, open_schema(), move |args, cx| {
+        let notes = Arc::clone(&notes);
+        async move {
+            let note = (cx.attempt(), cx.is_cancelled(), cx.idempotency_key(), args.to_string());
+            notes.lock().unwrap().push(note);
+            cx.partial(format!("part {}", cx.attempt()));
+            if cx.attempt() < 3 {
+                cx.cancelled().await;
+                return Err(Failure::failed("told to stop"));
+            }
+            Ok(cx.partial_so_far())
+        }
+    });
+    let runtime = permissive(vec![tool]).build().unwrap();
+    let answers = runtime.run().turn().await.unwrap().run(calls("t:a")).await;
+    assert_eq!(answers[0].text(), "part 3", "what the others told is not in it");
+    let note = |n| (n, false, "run-1/1/0/c1".to_owned(), r#"{"x":"a"}"#.to_owned());
+    assert_eq!(*seen.lock().unwrap(), [note(1), note(2), note(3)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_call_stops_waiting_at_once_and_stops_the_attempt_it_is_at() {
+    let (waiting, ran) =
+        flaky(read("t").retry(Retries { initial_delay: SECOND * 50, ..evenly(3) }), 99, down);
+    let stuck = DynTool::new(read("stuck").retry(evenly(3)), json!({}), |_, cx| async move {
+        cx.cancelled().await;
+        Err::<(), _>(Failure::failed("heard it"))
+    });
+    let runtime = permissive(vec![waiting, stuck]).build().unwrap();
+    for name in ["t", "stuck"] {
+        let turn = runtime.run().turn().await.unwrap();
+        let control = turn.control();
+        let began = tokio::time::Instant::now();
+        let (answers, ()) = tokio::join!(turn.run(calls(name)), async {
+            tokio::time::sleep(SECOND * 5).await;
+            control.force();
+        });
+        assert_eq!(ends(&answers), ["c1 cancelled"]);
+        assert_eq!((began.elapsed().as_secs(), answers[0].ran()), (5, Ran::Yes));
+    }
+    assert_eq!(ran.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_after_is_heeded_up_to_its_limit_and_not_waited_for_in_vain() {
+    let busy = |secs| move || down().with_retry_after(SECOND * secs);
+    for (secs, deadline, expected) in [(7, 600, (7, 2)), (9_999, 600, (300, 2)), (50, 40, (0, 1))] {
+        let spec = read("t").retry(evenly(2)).deadline(SECOND * deadline);
+        let (tool, ran) = flaky(spec, 1, busy(secs));
+        let courses = Courses::default();
+        let runtime = permissive(vec![tool]).journal(courses.clone()).build().unwrap();
+        let (ends, took) = timed(&runtime, calls("t")).await;
+        assert_eq!((took.as_secs(), ran.load(Ordering::SeqCst)), expected, "{ends:?}");
+        assert_eq!(ends[0] == "c1 ok", expected.1 == 2);
+        let course = courses.all()[0];
+        assert_eq!((course.waited.as_secs(), course.attempts as usize), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_between_attempts_are_spread_and_a_seed_repeats_them() {
+    let took = async |seed: u64| {
+        let retry = Retries { max_attempts: 4, ..Retries::default() };
+        let (tool, _) = flaky(read("t").retry(retry), 3, down);
+        let runtime = permissive(vec![tool]).seed(seed).build().unwrap();
+        timed(&runtime, calls("t")).await.1
+    };
+    let (one, again, other) = (took(1).await, took(1).await, took(2).await);
+    assert_eq!(one, again);
+    assert_ne!(one, other);
+    for took in [one, other] {
+        assert!((3.5..=10.6).contains(&took.as_secs_f64()), "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_the_rate_that_does_not_fit_is_refused_and_costs_nothing() {
+    let rate = Rate::parse("1/minute").unwrap();
+    let tool = quick(read("t").rate(rate).deadline(SECOND * 90));
+    let mut config = Config::default();
+    config.rate = Some(Rate::parse("5/second").unwrap());
+    let runtime = permissive(vec![tool, quick(read("other"))]).config(config).build().unwrap();
+    let turn = runtime.run().turn().await.unwrap();
+    let answers = turn.run(calls("t t t t other other other")).await;
+    assert_eq!(
+        ends(&answers),
+        ["c1 ok", "c2 ok", "c3 rate_limited", "c4 rate_limited", "c5 ok", "c6 ok", "c7 ok"]
+    );
+    let failure = answers[2].failure().unwrap();
+    assert_eq!((failure.ran(), failure.retry_after()), (Ran::No, Some(SECOND * 120)));
+    assert_eq!(
+        failure.to_string(),
+        "rate_limited: `t` may be called once per minute; this call would have to wait 2 minutes, \
+         longer than its time allows, so nothing was run\nNext: call it again in 2 minutes"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_in_trouble_is_left_alone_and_then_tried_once() {
+    let (tool, ran) = flaky(read("t"), 6, down);
+    let opened = Arc::new(AtomicUsize::new(0));
+    let heard = Arc::clone(&opened);
+    let observer = move |event: &Event| {
+        if matches!(event, Event::CircuitOpened { .. }) {
+            heard.fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    let runtime = permissive(vec![tool]).observer(observer).build().unwrap();
+    let code = async || runtime.call("t", json!({})).await.err().map(|failure| failure.code());
+    for _ in 0..5 {
+        assert_eq!(code().await, Some(Code::ToolFailed));
+    }
+    let refused = runtime.call("t", json!({})).await.unwrap_err();
+    assert_eq!((refused.code(), refused.ran()), (Code::CircuitOpen, Ran::No));
+    assert_eq!(refused.retry_after(), Some(SECOND * 30));
+    tokio::time::sleep(SECOND * 30).await;
+    assert_eq!(code().await, Some(Code::ToolFailed), "tried, and still down");
+    assert_eq!(code().await, Some(Code::CircuitOpen));
+    tokio::time::sleep(SECOND * 30).await;
+    assert_eq!((code().await, code().await), (None, None), "it works again");
+    assert_eq!((ran.load(Ordering::SeqCst), opened.load(Ordering::SeqCst)), (8, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_s_own_mistakes_open_no_circuit_and_a_runtime_may_have_none() {
+    let (wrong, _) = flaky(read("wrong"), 99, || Failure::failed("no such file"));
+    let (bad, _) = flaky(read("bad"), 99, down);
+    let mut config = Config::default();
+    let tools = |wrong| permissive(vec![wrong]);
+    let runtime = tools(wrong).config(config.clone()).build().unwrap();
+    config.breaker = None;
+    let none = tools(bad).config(config).build().unwrap();
+    for _ in 0..20 {
+        assert_eq!(runtime.call("wrong", json!({})).await.unwrap_err().code(), Code::ToolFailed);
+        assert_eq!(none.call("bad", json!({})).await.unwrap_err().code(), Code::ToolFailed);
+    }
+}
+
+/// Notes when it is entered and left.
+struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl Middleware for Notes {
+    fn name(&self) -> &str {
+        "notes"
+    }
+
+    fn call<'a>(&'a self, call: &'a Permitted, next: Next<'a>) -> BoxFuture<'a, Outcome> {
+        Box::pin(async move {
+            let id = call.admitted().context().call_id();
+            self.0.lock().unwrap().push(format!("{id} middleware"));
+            next.run().await
+        })
+    }
+}
+
+/// A runtime with everything on, and the list that everybody writes into.
+fn everything(clock: &ManualClock) -> (RuntimeBuilder, Arc<Mutex<Vec<String>>>) {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let spec = read("t")
+        .cache(Cache::new(SECOND * 60))
+        .retry(Retries { initial_delay: SECOND / 2, ..evenly(2) })
+        .rate(Rate::parse("1/second").unwrap())
+        .timeout(SECOND * 3);
+    let (body, ticking) = (Arc::clone(&lines), clock.clone());
+    let tool = DynTool::new(spec, open_schema(), move |args, cx| {
+        let (body, clock) = (Arc::clone(&body), ticking.clone());
+        async move {
+            body.lock().unwrap().push(format!("{} body, attempt {}", cx.call_id(), cx.attempt()));
+            match args["x"].as_str() {
+                Some("hang") => {
+                    clock.sleep_until(clock.now() + SECOND * 99).await;
+                    Ok("never")
+                }
+                Some("flaky") if cx.attempt() == 1 => Err(down()),
+                _ => Ok("fine"),
+            }
+        }
+    });
+    let told = Arc::clone(&lines);
+    let observer = move |event: &Event| {
+        told.lock().unwrap().push(match event {
+            Event::Cached { call, how } => format!("{call} cache {how:?}"),
+            Event::Waited { call, what, time } => format!("{call} waited {time:?} ({what:?})"),
+            Event::Retrying { call, attempt, failed, wait } => {
+                format!("{call} retry: {failed}, attempt {attempt} in {wait:?}")
+            }
+            Event::CircuitOpened { tool, failures, .. } => format!("{tool} open after {failures}"),
+            Event::Running { call } => format!("{call} running"),
+            Event::Finished { call, failed, .. } => {
+                format!("{call} {}", failed.map_or("ok", |code| code.as_str()))
+            }
+            _ => return,
+        });
+    };
+    let mut config = Config::default();
+    config.breaker = Some(Breaker { failures: 1, cooldown: SECOND * 30 });
+    let builder = permissive(vec![tool]).config(config).clock(clock.clone());
+    (builder.middleware(Notes(Arc::clone(&lines))).observer(observer), lines)
+}
+
+#[tokio::test]
+async fn there_is_one_order() {
+    let clock = ManualClock::new();
+    let (builder, lines) = everything(&clock);
+    let runtime = builder.build().unwrap();
+    for (id, x) in
+        [("miss", "a"), ("hit", "a"), ("again", "flaky"), ("late", "hang"), ("open", "b")]
+    {
+        let call = Call::new(id, "t", json!({"x": x}));
+        let turn = runtime.run().turn().await.unwrap();
+        let mut walk = Box::pin(turn.run([call]));
+        // Nothing here waits for anything but the clock, so it is moved whenever nobody can go on.
+        loop {
+            tokio::select! {
+                biased;
+                _ = &mut walk => break,
+                () = tokio::task::yield_now() => {}
+            }
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
+            clock.advance(clock.until_next().unwrap_or_default());
+        }
+        lines.lock().unwrap().push(String::new());
+    }
+    insta::assert_snapshot!(lines.lock().unwrap().join("\n"), @r"
+    miss middleware
+    miss cache Miss
+    miss running
+    miss body, attempt 1
+    miss ok
+
+    hit middleware
+    hit cache Hit
+    hit ok
+
+    again middleware
+    again cache Miss
+    again waited 1s (Rate)
+    again running
+    again body, attempt 1
+    again retry: tool_failed, attempt 2 in 500ms
+    again waited 500ms (Backoff)
+    again waited 500ms (Rate)
+    again body, attempt 2
+    again ok
+
+    late middleware
+    late cache Miss
+    late waited 1s (Rate)
+    late running
+    late body, attempt 1
+    late retry: timed_out, attempt 2 in 500ms
+    late waited 500ms (Backoff)
+    late body, attempt 2
+    t open after 1
+    late timed_out
+
+    open middleware
+    open cache Miss
+    open circuit_open
+    ");
+}

@@ -1,0 +1,88 @@
+//! What stands around a body. Run it with `cargo run -p haft --example layers`.
+//!
+//! What to notice:
+//! - The tool only declares; nothing in its body waits, counts or remembers.
+//! - A failed attempt is made again after a wait, and the body hears which attempt it is.
+//! - An equal call is answered from what is kept: no attempt, no rate. Another one stands in line.
+//! - A call with less time than the line is long is refused at once, and told when to come again.
+//! - All time is the clock's, which this program moves itself, so an hour of waiting takes none.
+
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::time::Duration;
+
+use haft::{
+    Call, Catalog, Clock, Context, Event, Failure, ManualClock, Run, Runtime, serde_json::json,
+    tool,
+};
+
+/// Returns the tide table of a harbour.
+#[tool(
+    read_only,
+    capabilities(),
+    cache = "1h",
+    retry(max_attempts = 3, initial_delay = "2s", jitter = false),
+    rate = "2/minute",
+    timeout = "5s"
+)]
+async fn tides(
+    /// Where, e.g. `Brest`.
+    harbour: String,
+    cx: &Context,
+) -> Result<String, Failure> {
+    if harbour == "Brest" && cx.attempt() == 1 {
+        return Err(Failure::failed("the gauge does not answer"));
+    }
+    Ok(format!("{harbour}: high water at noon (attempt {})", cx.attempt()))
+}
+
+/// Says what the layers do.
+fn tell(event: &Event) {
+    match event {
+        Event::Cached { how, .. } => println!("  cache: {how:?}"),
+        Event::Retrying { attempt, failed, wait, .. } => {
+            println!("  {failed}, attempt {attempt} in {wait:?}");
+        }
+        Event::Waited { what, time, .. } => println!("  waited {time:?} ({what:?})"),
+        _ => {}
+    }
+}
+
+/// Makes one call, and moves the clock whenever everybody waits for it.
+async fn ask(run: &Run, clock: &ManualClock, call: Call) -> Result<(), Failure> {
+    let began = clock.now();
+    println!("{}", call.id);
+    let turn = run.turn().await?;
+    let mut walk = std::pin::pin!(turn.run([call]));
+    let answers = loop {
+        tokio::select! {
+            biased;
+            answers = &mut walk => break answers,
+            () = tokio::task::yield_now() => clock.advance(clock.until_next().unwrap_or_default()),
+        }
+    };
+    for answer in answers {
+        println!("  {}", answer.text().replace('\n', "\n  "));
+    }
+    println!("  after {:?}", clock.now() - began);
+    Ok(())
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Failure> {
+    let clock = ManualClock::new();
+    let catalog = Catalog::builder().add(Tides).build()?;
+    let runtime =
+        Runtime::builder().catalog(catalog).clock(clock.clone()).observer(tell).build()?;
+    for entry in runtime.catalog().own() {
+        println!("{} stands behind", entry.name());
+        runtime.layers_of(entry).iter().for_each(|layer| println!("  {layer}"));
+    }
+    let run = runtime.run();
+    let call = |id: &str, harbour: &str| Call::new(id, "tides", json!({"harbour": harbour}));
+    ask(&run, &clock, call("Brest, which fails once", "Brest")).await?;
+    ask(&run, &clock, call("Brest again", "Brest")).await?;
+    ask(&run, &clock, call("Calais, behind the other two", "Calais")).await?;
+    let hurried = call("Dover, in a hurry", "Dover").deadline(Duration::from_secs(10));
+    ask(&run, &clock, hurried).await
+}
