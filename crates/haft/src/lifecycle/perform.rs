@@ -3,12 +3,13 @@
 //! In: a `Permitted`, a journaled `Intent`, the place on the floor. Out: the outcome, and what
 //! happened on the way.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use haft_core::{Code, Failure, Ran};
 
 use super::permit::Permitted;
 use crate::{
+    background,
     journal::Intent,
     layers::{self, Course, Outcome, Work},
     turn::{TurnCore, gate::Entered},
@@ -16,10 +17,10 @@ use crate::{
 
 /// Performs the call.
 pub(super) async fn perform(
-    turn: &TurnCore,
+    turn: &Arc<TurnCore>,
     mut permitted: Permitted,
     _intent: Intent,
-    entered: Entered<'_>,
+    mut entered: Entered<'_>,
     deadline: Instant,
     course: &mut Course,
 ) -> Outcome {
@@ -29,6 +30,13 @@ pub(super) async fn perform(
     cx.set_claim(admitted.claim().clone());
     let work = Work { turn, permitted: &permitted, entry, cx, deadline };
     let outcome = layers::through(&work, first, course).await;
+    // The last note comes before the end.
+    cx.tell_rest();
+    if let Some(later) = cx.take_later()
+        && outcome.is_ok()
+    {
+        background::begin(turn, &permitted, entered.keep(), later);
+    }
     // Dropping this lets go of the place, unless some work of the call still lives.
     let still_working = cx.is_busy();
     drop(entered);
