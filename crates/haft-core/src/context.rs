@@ -21,18 +21,9 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, CallId, Claim, Code, Failure, Label, Left, Output, RunId, Scope, Shared, Side,
-    State, ToolName,
+    BoxFuture, CallId, Claim, Code, Failure, IntoOutput, Label, Left, Note, Output, RunId, Scope,
+    Shared, Side, State, ToolName, later::Later, notes::Notes,
 };
-
-/// What a body tells while it runs.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Note {
-    /// How far it is, from 0 to 1 where known, and what it is doing.
-    Progress(Option<f32>, String),
-    /// A piece of output, before the end.
-    Partial(String),
-}
 
 /// What the runtime lends to a body. Authors meet it only through [`Context`].
 pub trait Host: Send + Sync + 'static {
@@ -50,6 +41,19 @@ pub trait Host: Send + Sync + 'static {
     fn block(&self, job: Box<dyn FnOnce() + Send>) -> Result<(), Failure>;
     /// Passes on what a body tells.
     fn tell(&self, cx: &Context, note: Note);
+    /// Returns how often a call may tell something; what comes sooner is held back and put together.
+    fn note_every(&self) -> Duration {
+        Duration::ZERO
+    }
+    /// Gives a ticket for work that goes on after the answer, as the answer and what keeps its place;
+    /// nothing where nobody would hear of its end, so that it is better done at once.
+    fn defer(
+        &self,
+        _cx: &Context,
+        _summary: &str,
+    ) -> Result<Option<(Output, Box<dyn Any + Send>)>, Failure> {
+        Ok(None)
+    }
     /// Returns what is left of the budget now.
     fn left(&self, cx: &Context) -> Left {
         cx.scope().left
@@ -81,13 +85,27 @@ struct Inner {
     deadline: OnceLock<Instant>,
     attempt: AtomicU32,
     host: Arc<dyn Host>,
-    partial: Mutex<String>,
+    /// Made when it is needed: most calls tell nothing and defer nothing.
+    extra: OnceLock<Box<Extra>>,
     lease: Mutex<Lease>,
     claim: OnceLock<Claim>,
     lend: OnceLock<Arc<Semaphore>>,
     nested: AtomicU32,
     /// The call that this is one attempt of; nothing for the call itself.
     whole: Option<Context>,
+}
+
+/// What most calls never need.
+#[derive(Default)]
+struct Extra {
+    notes: Notes,
+    later: Mutex<Option<Later>>,
+}
+
+impl Extra {
+    fn later(&self) -> MutexGuard<'_, Option<Later>> {
+        self.later.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What must outlive the answer when some work of the call does.
@@ -119,9 +137,6 @@ impl fmt::Debug for Busy {
     }
 }
 
-/// How much partial output is kept for the answer of an interrupted call.
-const PARTIAL_LIMIT: usize = 50_000;
-
 impl Context {
     /// Makes the context of one call. For hosts.
     #[must_use]
@@ -144,7 +159,7 @@ impl Context {
             deadline: OnceLock::new(),
             attempt: AtomicU32::new(1),
             host,
-            partial: Mutex::default(),
+            extra: OnceLock::new(),
             lease: Mutex::default(),
             claim: OnceLock::new(),
             lend: OnceLock::new(),
@@ -158,8 +173,11 @@ impl Context {
     #[must_use]
     pub fn for_attempt(&self, attempt: u32) -> Self {
         let call = self.call_itself();
-        // What an attempt before told is not part of what this one answers.
-        call.partial.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        // What an attempt before told or put off is not part of what this one answers.
+        if let Some(extra) = call.extra.get().filter(|_| attempt > 1) {
+            extra.notes.forget();
+            drop(extra.later().take());
+        }
         let whole = self.0.whole.clone().unwrap_or_else(|| self.clone());
         let (called, meant) = (call.called.clone(), call.meant.clone());
         let host = Arc::clone(&call.host);
@@ -364,29 +382,127 @@ impl Context {
         self.cancellation().cancelled().await;
     }
 
-    /// Tells how far the body is, from 0 to 1.
+    /// Tells how far the body is, from 0 to 1. Of several reports in a short while only the last is
+    /// told.
     pub fn progress(&self, fraction: f32, message: impl Into<String>) {
         let fraction = fraction.is_finite().then(|| fraction.clamp(0.0, 1.0));
-        self.0.host.tell(self, Note::Progress(fraction, message.into()));
+        self.note(Note::Progress(fraction, message.into()));
     }
 
-    /// Tells a piece of output before the end. If the call is interrupted, its answer keeps what
-    /// was told.
+    /// Tells a piece of output before the end. If the call is interrupted or fails, its answer keeps
+    /// what was told. Pieces that follow each other closely may be told as one.
     pub fn partial(&self, text: impl Into<String>) {
         let text = text.into();
-        {
-            let mut kept =
-                self.call_itself().partial.lock().unwrap_or_else(PoisonError::into_inner);
-            let room = PARTIAL_LIMIT.saturating_sub(kept.len());
-            kept.push_str(&text[..text.floor_char_boundary(room)]);
-        }
-        self.0.host.tell(self, Note::Partial(text));
+        self.extra().notes.keep(None, &text);
+        self.note(Note::Partial(text));
+    }
+
+    /// Tells a piece of output under a key, such as a line of one of several jobs.
+    pub fn partial_of(&self, key: impl Into<String>, text: impl Into<String>) {
+        let (key, text) = (key.into(), text.into());
+        self.extra().notes.keep(Some(&key), &text);
+        self.note(Note::Keyed(key, text));
     }
 
     /// Returns the partial output told so far, bounded.
     #[must_use]
     pub fn partial_so_far(&self) -> String {
-        self.call_itself().partial.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.call_itself().extra.get().map(|extra| extra.notes.kept()).unwrap_or_default()
+    }
+
+    fn extra(&self) -> &Extra {
+        self.call_itself().extra.get_or_init(Box::default)
+    }
+
+    fn note(&self, note: Note) {
+        let host = &self.0.host;
+        let every = host.note_every();
+        match every.is_zero() {
+            true => host.tell(self, note),
+            false => {
+                self.extra().notes.add(note, host.now(), every, |note| host.tell(self, note));
+            }
+        }
+    }
+
+    /// Tells what is held back. For hosts: the last note is told before the call ends.
+    pub fn tell_rest(&self) {
+        if let Some(extra) = self.call_itself().extra.get() {
+            extra.notes.tell(self.0.host.now(), |note| self.0.host.tell(self, note));
+        }
+    }
+
+    /// Waits until something is held back, and returns when it should be told. For hosts.
+    pub async fn rest_due(&self) -> Option<Instant> {
+        self.extra().notes.due(self.0.host.note_every()).await
+    }
+
+    /// Answers with a ticket and goes on working: what the work gives back is the result, and the
+    /// model hears of it later.
+    ///
+    /// The work has a context of its own, with its own token, and the body's own ends with its
+    /// answer. It holds the call's resource keys and its slot until it ends, and nothing else: the
+    /// run goes on beside it. A tool whose late work must keep others away names what it works on
+    /// with keys. Where nobody would hear of the end (the call is nested in another, or its run has
+    /// only this turn) the work is done at once and its result is returned.
+    ///
+    /// ```
+    /// use haft_core::{Context, Failure, Output, tool};
+    ///
+    /// /// Builds the project.
+    /// #[tool]
+    /// async fn build(cx: &Context) -> Result<Output, Failure> {
+    ///     cx.later("building", |cx| async move {
+    ///         cx.progress(0.5, "linking");
+    ///         Ok("built")
+    ///     })
+    ///     .await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// Fails when too much is pending already, when this call has deferred something before, and,
+    /// where the work is done at once, when it fails.
+    pub async fn later<T, F, W>(
+        &self,
+        summary: impl Into<String>,
+        work: W,
+    ) -> Result<Output, Failure>
+    where
+        W: FnOnce(Context) -> F + Send + 'static,
+        F: Future<Output = Result<T, Failure>> + Send + 'static,
+        T: IntoOutput + 'static,
+    {
+        let work = move |cx: Context| async move { work(cx.clone()).await?.into_output(&cx).await };
+        if self.is_deferred() {
+            return Err(Failure::failed("a call can put off one piece of work only"));
+        }
+        match self.0.host.defer(self, &summary.into())? {
+            None => work(self.clone()).await,
+            Some((ticket, place)) => {
+                *self.extra().later() = Some(Later::new(place, |cx| Box::pin(work(cx))));
+                Ok(ticket)
+            }
+        }
+    }
+
+    /// Returns whether the body has put off some of its work. For hosts.
+    #[must_use]
+    pub fn is_deferred(&self) -> bool {
+        self.call_itself().extra.get().is_some_and(|extra| extra.later().is_some())
+    }
+
+    /// Gives out the work that the body has put off. For hosts.
+    #[must_use]
+    pub fn take_later(&self) -> Option<Later> {
+        self.call_itself().extra.get()?.later().take()
+    }
+
+    /// Returns an id for something that is part of this call. For hosts.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn next_nested_id(&self) -> CallId {
+        self.0.id.nested(self.0.nested.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// Calls another tool of the same snapshot. The call takes the whole walk: it is validated,
@@ -395,8 +511,7 @@ impl Context {
     /// # Errors
     /// Returns the nested call's failure.
     pub async fn call(&self, name: impl Into<String>, arguments: Value) -> Result<Output, Failure> {
-        let n = self.call_itself().nested.fetch_add(1, Ordering::Relaxed) + 1;
-        let id = self.0.id.nested(n);
+        let id = self.next_nested_id();
         Arc::clone(&self.0.host).call(self.clone(), id, name.into(), arguments).await
     }
 
@@ -488,11 +603,6 @@ impl Context {
     /// Sets when the call must have ended. For hosts; the first value stays.
     pub fn set_deadline(&self, deadline: Instant) {
         let _ = self.call_itself().deadline.set(deadline);
-    }
-
-    /// Sets which attempt this is. For hosts.
-    pub fn set_attempt(&self, attempt: u32) {
-        self.0.attempt.store(attempt, Ordering::Relaxed);
     }
 
     /// Sets what this call claims while it runs. For hosts; the first value stays.

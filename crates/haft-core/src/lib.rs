@@ -16,8 +16,11 @@ mod claim;
 mod label;
 mod verdict;
 mod context;
+mod notes;
+mod later;
 mod scope;
 mod output;
+mod stream;
 mod failure;
 mod tool;
 mod erased;
@@ -28,13 +31,15 @@ pub mod private;
 
 pub use capability::{Capabilities, Capability};
 pub use claim::{Claim, Class, Effect, Effects, Key, Operation};
-pub use context::{Busy, Context, Host, Note, WeakContext};
+pub use context::{Busy, Context, Host, WeakContext};
 pub use erased::{Args, Body, DynTool, IntoTools};
 pub use failure::{BoxError, Code, Failure, Ran, Retry};
 pub use haft_macros::{ToolCore as Tool, tool_core as tool, tools_core as tools};
 pub use id::{CallId, RunId, ToolName};
 pub use label::{Confidentiality, Label, Trust};
+pub use later::Later;
 pub use manifest::Manifest;
+pub use notes::Note;
 pub use option::{
     Backoff, Bound, Cache, Exposure, Interrupt, Isolation, Permission, Rate, Retries, Unknown,
     Window, parse_duration,
@@ -43,6 +48,7 @@ pub use output::{Block, IntoOutput, Json, Output, Piece, Raw, Streamed};
 pub use private::{schemars, serde, serde_json};
 pub use scope::{Left, Scope, Shared, Side, State, Store};
 pub use spec::{Enabled, Need, NeedKind, Spec};
+pub use stream::{BlockPiece, Blocks, Keyed, KeyedPiece};
 pub use tokio_util::sync::CancellationToken;
 pub use tool::Tool;
 pub use verdict::{Decision, IntoVerdict, Verdict};

@@ -36,6 +36,15 @@ pub struct Config {
     pub judge_timeout: Duration,
     /// How long a cancelled body may take to end by itself.
     pub grace: Duration,
+    /// How often a call may tell how far it is; what it tells in between is put together.
+    pub progress_every: Duration,
+    /// How many results may be outstanding that come later, over all runs; none means that work which
+    /// would go on after its answer is done before it.
+    pub max_background: usize,
+    /// How long late work may take, and how long its result waits to be heard of.
+    pub background_ttl: Duration,
+    /// How long closing the runtime waits for late work before it is told to stop.
+    pub background_grace: Duration,
     /// The longest arguments that are read at all, in bytes.
     pub max_arguments: usize,
     /// The largest result that is looked at, in bytes, even when a tool says `"unbounded"`.
@@ -101,6 +110,14 @@ impl Default for Config {
             judge_timeout: Duration::from_secs(30),
             // Enough to close a connection, not enough to be noticed as a hang.
             grace: Duration::from_millis(250),
+            // As often as an eye can follow; more only costs whoever listens.
+            progress_every: Duration::from_millis(100),
+            // Each is a task and, once done, a result in memory.
+            max_background: 256,
+            // An hour: past that the conversation has moved on.
+            background_ttl: Duration::from_secs(3_600),
+            // Whoever closes wants to be gone.
+            background_grace: Duration::ZERO,
             // A model writes far less; a whole file in an argument still fits.
             max_arguments: 4 << 20,
             // Past this a result is a mistake, and copying it would hurt the process.
@@ -183,6 +200,7 @@ impl Config {
             ("approval_timeout", self.approval_timeout.is_zero()),
             ("prompts_at_once", self.prompts_at_once == 0),
             ("judge_timeout", self.judge_timeout.is_zero()),
+            ("background_ttl", self.background_ttl.is_zero()),
             ("max_arguments", self.max_arguments == 0),
             ("max_result", self.max_result == 0),
             ("max_threads", self.max_threads == 0),

@@ -23,7 +23,7 @@ pub struct Envelope {
     pub(crate) cut: Option<Cut>,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "listed")]
     pub(crate) repairs: Option<Arc<[Repair]>>,
-    /// The person who answered in place of the tool.
+    /// The person, or the middleware, who answered in place of the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) instead_by: Option<Arc<str>>,
     /// What hooks left; nothing where there are none. A box, because answers are moved about.

@@ -178,6 +178,37 @@ pub enum Event {
         /// How long the whole walk took.
         elapsed: Duration,
     },
+    /// A call is answered with a ticket; its work goes on.
+    Deferred {
+        /// The call.
+        call: CallId,
+        /// The ticket.
+        ticket: Arc<str>,
+        /// The tool.
+        tool: ToolName,
+        /// What the work is about, in its own words.
+        summary: String,
+    },
+    /// Late work has ended, and its result waits to be heard of.
+    Resolved {
+        /// The late work, as part of its call.
+        call: CallId,
+        /// The ticket.
+        ticket: Arc<str>,
+        /// The failure's code; nothing for a success.
+        failed: Option<Code>,
+        /// Whether its end was observed.
+        ran: Ran,
+        /// How long the work took.
+        elapsed: Duration,
+    },
+    /// A result that came later is let go of: nobody asked for it in time, or its run is over.
+    Expired {
+        /// The late work, as part of its call.
+        call: CallId,
+        /// The ticket.
+        ticket: Arc<str>,
+    },
     /// Most of something that the run may use is used. Told once for each kind.
     BudgetLow {
         /// The run whose budget it is; for a sub-run that may be one above it.

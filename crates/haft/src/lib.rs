@@ -76,6 +76,7 @@ mod lifecycle;
 mod policy;
 mod hooks;
 mod layers;
+mod background;
 mod redact;
 mod hygiene;
 mod artifact;
@@ -86,6 +87,7 @@ mod event;
 pub use haft_core::*;
 pub use haft_macros::{Tool, tool, tools};
 
+pub use background::{Late, Ticket, Tickets};
 pub use catalog::{Catalog, CatalogBuilder, Entry, Snapshot, Source, View, Withheld};
 pub use clock::{Clock, ManualClock, RuntimeClock};
 pub use config::{Breaker, Config};
@@ -99,7 +101,9 @@ pub use export::{
 pub use fit::{Formats, Problem, Repair, RepairKind, Repairs, Schema};
 pub use hooks::{After, Answered, Before, Hook, Landed, Performed, Said, TurnFacts};
 pub use journal::{End, Intended, Intention, Journal, MemoryJournal, Record, Settled, Written};
-pub use layers::{CacheUse, Course, Middleware, Next, Outcome};
+#[cfg(feature = "tower")]
+pub use layers::tower;
+pub use layers::{CacheUse, Course, Middleware, Next, Outcome, middleware_fn};
 pub use lifecycle::Permitted;
 pub use policy::{
     About, AllowAll, AllowEverything, Anchor, Answer, Approver, Binding, Budget, Candidate, Check,

@@ -19,6 +19,7 @@ use haft_core::{Context, Label, Left, RunId, Scope, Shared, Store, ToolName, Wea
 use serde_json::{Map, Value};
 
 use crate::{
+    background::{Late, Ticket},
     catalog::{Shelf, Snapshot, View},
     envelope::Envelope,
     error::Error,
@@ -46,6 +47,8 @@ pub(crate) struct RunCore {
     pub(crate) deepest: u32,
     /// The call that a sub-run works for: it hears what the sub-run reads.
     works_for: Option<WeakContext>,
+    /// Whether somebody still has the run in hand, and it has more than one turn.
+    handle: Weak<Handle>,
     subs: Mutex<Vec<Weak<RunCore>>>,
     subs_so_far: AtomicU32,
     /// The last shelf whose definitions were noted.
@@ -117,8 +120,23 @@ impl RunCore {
         for turn in turns.iter().filter_map(Weak::upgrade) {
             turn.force();
         }
+        self.inner.background.stop(self, "the run was cancelled");
         let subs: Vec<_> = self.subs.lock().unwrap_or_else(PoisonError::into_inner).clone();
         subs.iter().filter_map(Weak::upgrade).for_each(|sub| sub.cancel());
+    }
+
+    /// Returns whether anybody would hear of what comes after this turn.
+    pub(crate) fn listens(&self) -> bool {
+        self.handle.strong_count() > 0 && !self.cancelled.load(Ordering::SeqCst)
+    }
+
+    /// Notes that the model reads what came later.
+    fn hear_late(&self, late: Late) -> Late {
+        self.hear(std::slice::from_ref(&late.answer));
+        if let Some(ledger) = &self.ledger {
+            ledger.showed(late.answer.text().len(), &self.inner.events);
+        }
+        late
     }
 
     /// Notes a sub-run, so that cancelling or halting the run reaches it.
@@ -198,9 +216,25 @@ impl Slips {
     }
 }
 
-/// One agent task. Clones are the same run.
+/// One agent task. Clones are the same run. When the last of them is dropped, the run is over: what it
+/// left to be done later is told to stop, because nobody would hear of it.
 #[derive(Clone)]
-pub struct Run(Arc<RunCore>);
+pub struct Run(
+    Arc<RunCore>,
+    #[expect(dead_code, reason = "held, so that dropping the last one ends the run")]
+    Option<Arc<Handle>>,
+);
+
+/// Says that the run is over, when it is dropped.
+struct Handle(Weak<RunCore>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if let Some(core) = self.0.upgrade() {
+            core.inner.background.end(&core, "its run is over", &core.inner);
+        }
+    }
+}
 
 impl Run {
     /// Begins a turn: asks the sources, freezes the tools, and waits for the model's response.
@@ -315,6 +349,26 @@ impl Run {
     pub fn below(cx: &Context) -> Option<RunBuilder> {
         let turn = cx.host()?.downcast::<TurnCore>().ok()?;
         Some(RunBuilder::under(&turn.run, cx.depth(), Some(cx)))
+    }
+
+    /// Takes the results that have come later, each once. From here on the run has read them: a loop
+    /// that asks adds them to the conversation.
+    #[must_use]
+    pub fn settled(&self) -> Vec<Late> {
+        let all = self.0.inner.background.settled(&self.0);
+        all.into_iter().map(|late| self.0.hear_late(late)).collect()
+    }
+
+    /// Waits for the next result that comes later, and takes it; nothing when none is outstanding.
+    pub async fn next_settled(&self) -> Option<Late> {
+        let late = self.0.inner.background.next_settled(&self.0).await?;
+        Some(self.0.hear_late(late))
+    }
+
+    /// Returns the tickets whose results have not been taken, oldest first.
+    #[must_use]
+    pub fn tickets(&self) -> Vec<Ticket> {
+        self.0.inner.background.tickets(&self.0)
     }
 
     /// Cancels everything the run is doing, and whatever it would still do, with its sub-runs.
@@ -476,7 +530,13 @@ impl RunBuilder {
                 (Arc::new(self.seen.unwrap_or_default()), ledger)
             }
         };
-        let core = Arc::new(RunCore {
+        let mut handle = None;
+        let core = Arc::new_cyclic(|core| RunCore {
+            // A run of one turn has nobody who would ask later.
+            handle: match self.one_shot {
+                true => Weak::new(),
+                false => Arc::downgrade(handle.insert(Arc::new(Handle(core.clone())))),
+            },
             cancelled: AtomicBool::new(false),
             halted: OnceLock::new(),
             turns: Mutex::default(),
@@ -499,7 +559,7 @@ impl RunBuilder {
         if let Some(over) = &self.over {
             over.adopt(&core);
         }
-        Run(core)
+        Run(core, handle)
     }
 }
 

@@ -13,6 +13,7 @@ use std::{
 use haft_core::{Code, Failure, NeedKind, Output, RunId, Store};
 
 use crate::{
+    background::Background,
     catalog::{Catalog, Entry},
     clock::{Clock, RuntimeClock},
     config::Config,
@@ -20,7 +21,7 @@ use crate::{
     event::{Events, Observer},
     hooks::{Hook, HookPlace, Placed, Seated},
     journal::{Journal, MemoryJournal},
-    layers::{self, Around, Middleware, RuntimeLayers},
+    layers::{self, Around, AroundPlace, Middleware, RuntimeLayers},
     policy::{Approver, Budget, DefaultPolicy, Desk, Grants, Guard, Only, Policy},
     redact::Redactor,
     run::{Run, RunBuilder},
@@ -45,6 +46,7 @@ pub(crate) struct Inner {
     pub(crate) state: Arc<Store>,
     pub(crate) threads: Threads,
     pub(crate) keys: Arc<Floor>,
+    pub(crate) background: Background,
     runs: AtomicU64,
 }
 
@@ -151,8 +153,20 @@ impl Runtime {
         layers::listed(tool, &self.0.config)
     }
 
-    /// Closes the sources, in reverse. Dropping the runtime does the same, without waiting.
+    /// Returns the names of the middleware around calls of a tool, outermost first.
+    #[must_use]
+    pub fn middleware_of(&self, tool: &Entry) -> Vec<&str> {
+        let around = self.0.middleware.iter().filter(|own| own.applies_to(tool));
+        around.map(Around::name).collect()
+    }
+
+    /// Stops the work that goes on after its answers, sees it end, and closes the sources, in reverse.
+    /// Late work has as long to end by itself as `background_grace` says; results that are there can
+    /// still be had from their runs. Dropping the runtime closes the sources without waiting.
     pub async fn close(&self) {
+        if self.0.background.any() {
+            self.0.background.close(&self.0).await;
+        }
         self.0.catalog.close(&*self.0.clock).await;
     }
 }
@@ -172,7 +186,7 @@ pub struct RuntimeBuilder {
     policy: Option<Box<dyn Policy>>,
     guards: Vec<Box<dyn Guard>>,
     hooks: Vec<HookPlace>,
-    middleware: Vec<Around>,
+    middleware: Vec<AroundPlace>,
     clock: Arc<dyn Clock>,
     seed: Option<u64>,
     approvers: Vec<Box<dyn Approver>>,
@@ -233,14 +247,15 @@ impl RuntimeBuilder {
 
     /// Adds a middleware around the calls of all tools. The first one added is the outermost.
     pub fn middleware(mut self, middleware: impl Middleware) -> Self {
-        self.middleware.push(Around { middleware: Box::new(middleware), tools: None });
+        self.middleware.push(AroundPlace { middleware: Box::new(middleware), tools: None });
         self
     }
 
-    /// Adds a middleware around the calls of the tools whose name fits, as in `mail_*`.
+    /// Adds a middleware around the calls of some tools: those whose name fits, where `*` stands for
+    /// any text. It takes its place among the others in the order of adding.
     pub fn middleware_for(mut self, tools: impl Into<String>, middleware: impl Middleware) -> Self {
         let tools = Some(tools.into());
-        self.middleware.push(Around { middleware: Box::new(middleware), tools });
+        self.middleware.push(AroundPlace { middleware: Box::new(middleware), tools });
         self
     }
 
@@ -292,8 +307,8 @@ impl RuntimeBuilder {
     /// Checks everything and makes the runtime.
     ///
     /// # Errors
-    /// Fails for an impossible limit, for a tool whose `State` is not supplied, for a hook or guard
-    /// that cannot say its name, or where the machine has no randomness to sign approvals with.
+    /// Fails for an impossible limit, for a tool whose `State` is not supplied, for a hook, a guard
+    /// or a middleware that cannot say its name, for two middleware of the same name, or where the machine has no randomness to sign approvals with.
     pub fn build(self) -> Result<Runtime, Error> {
         self.config.check()?;
         let catalog = match self.catalog {
@@ -327,7 +342,7 @@ impl RuntimeBuilder {
             policy: self.policy.unwrap_or_else(|| Box::new(DefaultPolicy)),
             guards: self.guards.into_iter().map(Seated::new).collect::<Result<_, _>>()?,
             hooks: hooks.collect::<Result<_, _>>()?,
-            middleware: self.middleware,
+            middleware: Around::seat(self.middleware, judge_timeout)?,
             layers: RuntimeLayers::new(&self.config, self.seed),
             redactor: Redactor::default(),
             clock: self.clock,
@@ -335,6 +350,7 @@ impl RuntimeBuilder {
             events: Events::new(self.observers),
             state: Arc::new(self.state),
             keys: Arc::default(),
+            background: Background::default(),
             runs: AtomicU64::new(0),
             config: self.config,
             budget: self.budget,

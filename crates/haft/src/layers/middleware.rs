@@ -1,21 +1,62 @@
 //! Code of the host around whole calls: it may skip, wrap or replace the outcome.
 //!
 //! A middleware sees the call as it was permitted and cannot change its arguments. `Next` is used up
-//! by running it, so that a body runs at most once for each time the call was permitted.
+//! by running it, so that a body runs at most once for each time the call was permitted. Each has its
+//! own time, which stands still while the rest of the way is under way, and its panic is a failure.
+//!
+//! INVARIANT: what a middleware leaves behind unfinished is told to stop and has its end before the
+//! call has its answer; and whatever a middleware says, a body that ran stays a body that ran.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
-use haft_core::{Args, BoxFuture};
+use haft_core::{Args, BoxFuture, Code, Failure, Output, Ran};
 
-use super::{Course, Outcome, Work, inside};
-use crate::lifecycle::Permitted;
+use super::{
+    Course, Outcome, Work,
+    frame::{Frame, Going, Passed},
+    inside,
+    own_time::{Said, watched},
+};
+use crate::{
+    catalog::{Entry, glob},
+    error::{Error, ErrorKind},
+    lifecycle::Permitted,
+    watch::{caught, words},
+};
 
 /// Code around whole calls.
+///
+/// ```
+/// use haft::{BoxFuture, Middleware, Next, Outcome, Output, Permitted};
+///
+/// /// Answers for the tool while it is being moved.
+/// struct Maintenance;
+///
+/// impl Middleware for Maintenance {
+///     fn name(&self) -> &str {
+///         "maintenance"
+///     }
+///
+///     fn call<'a>(&'a self, call: &'a Permitted, next: Next<'a>) -> BoxFuture<'a, Outcome> {
+///         Box::pin(async move {
+///             match call.admitted().arguments().get("region").and_then(|r| r.as_str()) {
+///                 Some("north") => Ok(Output::text("north is being moved; ask again tomorrow")),
+///                 _ => next.run().await,
+///             }
+///         })
+///     }
+/// }
+/// ```
 pub trait Middleware: Send + Sync + 'static {
-    /// Returns its name, for people.
+    /// Returns its name, for people. No two of a runtime have the same.
     fn name(&self) -> &str;
 
-    /// Returns how long it may take beyond what it waits for the rest; nothing for the runtime's own.
+    /// Returns how long it may take beyond what it waits for the rest; nothing for the runtime's own
+    /// `judge_timeout`.
     fn timeout(&self) -> Option<Duration> {
         None
     }
@@ -24,42 +65,231 @@ pub trait Middleware: Send + Sync + 'static {
     fn call<'a>(&'a self, call: &'a Permitted, next: Next<'a>) -> BoxFuture<'a, Outcome>;
 }
 
-/// One middleware and the tools it stands around.
-pub(crate) struct Around {
+/// Makes a middleware of a function.
+///
+/// ```
+/// use haft::{Output, middleware_fn};
+///
+/// let shouts = middleware_fn("shouts", |_call, next| {
+///     Box::pin(async move {
+///         let output = next.run().await?;
+///         Ok(Output::text(output.as_text().to_uppercase()))
+///     })
+/// });
+/// # let _ = haft::Runtime::builder().middleware(shouts);
+/// ```
+pub fn middleware_fn<F>(name: impl Into<String>, call: F) -> impl Middleware
+where
+    F: for<'a> Fn(&'a Permitted, Next<'a>) -> BoxFuture<'a, Outcome> + Send + Sync + 'static,
+{
+    struct Function<F>(String, F);
+
+    impl<F> Middleware for Function<F>
+    where
+        F: for<'a> Fn(&'a Permitted, Next<'a>) -> BoxFuture<'a, Outcome> + Send + Sync + 'static,
+    {
+        fn name(&self) -> &str {
+            &self.0
+        }
+
+        fn call<'a>(&'a self, call: &'a Permitted, next: Next<'a>) -> BoxFuture<'a, Outcome> {
+            (self.1)(call, next)
+        }
+    }
+
+    Function(name.into(), call)
+}
+
+/// A middleware that was handed to the builder, and the tools it was added for.
+pub(crate) struct AroundPlace {
     pub(crate) middleware: Box<dyn Middleware>,
-    /// All tools, or those whose name fits.
+    /// A glob over names; nothing means all tools.
     pub(crate) tools: Option<String>,
+}
+
+/// A middleware in its place.
+pub(crate) struct Around {
+    name: Box<str>,
+    limit: Duration,
+    tools: Option<String>,
+    middleware: Box<dyn Middleware>,
+}
+
+impl Around {
+    /// Asks every middleware who it is. A name is asked for once, under a watch.
+    pub(crate) fn seat(places: Vec<AroundPlace>, limit: Duration) -> Result<Vec<Self>, Error> {
+        let mut all: Vec<Self> = Vec::with_capacity(places.len());
+        for place in places {
+            let own = Self::new(place, limit)?;
+            if all.iter().any(|other| other.name == own.name) {
+                return Err(Error::new(
+                    ErrorKind::BadConfig,
+                    format!("two middleware are called `{}`", own.name),
+                )
+                .hint("records and people tell them apart by name"));
+            }
+            all.push(own);
+        }
+        Ok(all)
+    }
+
+    fn new(place: AroundPlace, limit: Duration) -> Result<Self, Error> {
+        let AroundPlace { middleware, tools } = place;
+        let bad = |why: String| Error::new(ErrorKind::BadConfig, why);
+        let asked = caught(|| (middleware.name().to_owned(), middleware.timeout()));
+        let (name, own) = asked.map_err(|panic| {
+            bad(format!("a middleware panicked when asked its name or its timeout: {panic}"))
+                .hint("`name` and `timeout` must only return a value")
+        })?;
+        if name.trim().is_empty() {
+            return Err(bad("a middleware has no name".to_owned())
+                .hint("records and people tell middleware apart by name"));
+        }
+        if own.is_some_and(|own| own.is_zero()) {
+            return Err(bad(format!(
+                "a timeout of zero would let middleware `{name}` stop every call"
+            )));
+        }
+        Ok(Self { name: name.into(), limit: own.unwrap_or(limit), tools, middleware })
+    }
+
+    /// Returns its name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns whether it stands around calls of this tool. A view's name for it is no way round.
+    pub(crate) fn applies_to(&self, tool: &Entry) -> bool {
+        let Some(tools) = &self.tools else { return true };
+        glob(tools, tool.name().as_str()) || glob(tools, tool.registered().as_str())
+    }
 }
 
 /// The rest of the way to the body.
 #[must_use = "the body runs only when this is run"]
 pub struct Next<'a> {
     rest: &'a [Around],
-    work: &'a Work<'a>,
+    trail: &'a Trail<'a>,
     first: Args,
-    course: &'a mut Course,
+    frame: Arc<Frame<'a>>,
 }
 
 impl<'a> Next<'a> {
-    /// Goes on to the body.
+    /// Goes on to the body. Whoever drops this before its end no longer waits for the body: it is
+    /// told to stop, and has its end before the call is answered.
     pub fn run(self) -> BoxFuture<'a, Outcome> {
-        match self.rest.split_first() {
-            None => Box::pin(inside(self.work, self.first, self.course)),
-            Some((outer, rest)) => {
-                let next = Next { rest, ..self };
-                outer.middleware.call(next.work.permitted, next)
-            }
-        }
+        let way = level(self.rest, self.trail, self.first);
+        Box::pin(Going::new(way, self.frame, self.trail.work))
     }
 }
 
 impl fmt::Debug for Next<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Next").field("outer", &self.rest.len()).finish_non_exhaustive()
+        f.debug_struct("Next").field("further", &self.rest.len()).finish_non_exhaustive()
     }
 }
 
-/// Takes a call through all middleware.
+/// What all middleware of one call share.
+struct Trail<'a> {
+    work: &'a Work<'a>,
+    course: Mutex<Course>,
+}
+
+impl Trail<'_> {
+    fn course(&self) -> MutexGuard<'_, Course> {
+        self.course.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes a call through all middleware that stand around its tool.
 pub(super) async fn around(work: &Work<'_>, first: Args, course: &mut Course) -> Outcome {
-    Next { rest: &work.turn.inner.middleware, work, first, course }.run().await
+    let trail = Trail { work, course: Mutex::new(std::mem::take(course)) };
+    let outcome = level(&work.turn.inner.middleware, &trail, first).await;
+    *course = std::mem::take(&mut *trail.course());
+    outcome
+}
+
+/// Goes on to the next middleware, or to the body behind the last.
+fn level<'a>(around: &'a [Around], trail: &'a Trail<'a>, first: Args) -> BoxFuture<'a, Outcome> {
+    let mut rest = around;
+    while let Some((own, further)) = rest.split_first() {
+        if own.applies_to(trail.work.entry) {
+            return Box::pin(stand(own, further, trail, first));
+        }
+        rest = further;
+    }
+    Box::pin(innermost(trail, first))
+}
+
+/// Goes on to everything inside the middleware. What happened there is written back on every path.
+async fn innermost(trail: &Trail<'_>, first: Args) -> Outcome {
+    struct Writing<'a>(&'a Trail<'a>, Course);
+    impl Drop for Writing<'_> {
+        fn drop(&mut self) {
+            *self.0.course() = std::mem::take(&mut self.1);
+        }
+    }
+    let course = std::mem::take(&mut *trail.course());
+    let mut writing = Writing(trail, course);
+    inside(trail.work, first, &mut writing.1).await
+}
+
+/// Lets one middleware have its way, and finds out what came of it.
+async fn stand<'a>(
+    own: &'a Around,
+    rest: &'a [Around],
+    trail: &'a Trail<'a>,
+    first: Args,
+) -> Outcome {
+    let work = trail.work;
+    let frame = Arc::new(Frame::new(work.turn.inner.clock.now()));
+    let next = Next { rest, trail, first, frame: Arc::clone(&frame) };
+    // Making the future runs the host's code too, so it happens under the watch.
+    let call = async { own.middleware.call(work.permitted, next).await };
+    let said = watched(work, &frame, own.limit, call).await;
+    // It no longer waits for the body; the body has been told, and its end is still seen.
+    if let Some(left) = frame.take_left() {
+        let ended = left.await;
+        frame.pass(Passed::of(&ended));
+    }
+    let passed = frame.passed();
+    let attempts = trail.course().attempts;
+    let ran = match passed {
+        _ if attempts == 0 => Ran::No,
+        Passed::Failure(_, Ran::Unknown) => Ran::Unknown,
+        _ => Ran::Yes,
+    };
+    let outcome = match said {
+        Said::Ended(Ok(outcome)) if passed.is(&outcome) => return outcome,
+        Said::Ended(Ok(outcome)) => outcome.map_err(|failure| failure.with_ran(ran)),
+        Said::Ended(Err(panic)) => Err(broken(own, ran, &format!("it panicked: {}", words(panic)))),
+        Said::Late => Err(broken(own, ran, &format!("no answer within {:?}", own.limit))),
+        Said::Stopped(stop) => Err(stop.with_ran(ran)),
+    };
+    trail.course().answered_by = Some(own.name.clone());
+    still_open(work, outcome)
+}
+
+/// No answer of a middleware stands for a body that still works.
+fn still_open(work: &Work<'_>, outcome: Outcome) -> Outcome {
+    let output: Output = outcome?;
+    match work.cx.is_busy() {
+        false => Ok(output),
+        true => Err(Failure::new(
+            Code::UnknownOutcome,
+            "the tool did not end when it was told to, and may still be working",
+        )
+        .with_next("find out what happened before you do it again")),
+    }
+}
+
+/// The failure of a call whose middleware could not do its work.
+fn broken(own: &Around, ran: Ran, why: &str) -> Failure {
+    let message = match ran {
+        Ran::No => "code of the host around the tool failed; the tool was not run",
+        Ran::Yes | Ran::Unknown => "the tool ran, but its result could not be passed on",
+    };
+    Failure::new(Code::HookFailed, message)
+        .with_ran(ran)
+        .with_source(format!("middleware `{}`: {why}", own.name))
 }

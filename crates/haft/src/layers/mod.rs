@@ -6,11 +6,15 @@
 //! the room for the rest.
 
 mod middleware;
+mod frame;
+mod own_time;
 mod cache;
 mod breaker;
 mod retry;
 mod rate;
 mod timeout;
+#[cfg(feature = "tower")]
+pub mod tower;
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -21,8 +25,9 @@ use std::{
 use haft_core::{Args, Context, Failure, Output, Spec};
 use serde::Serialize;
 
-pub(crate) use self::middleware::Around;
-pub use self::middleware::{Middleware, Next};
+pub(crate) use self::middleware::{Around, AroundPlace};
+pub use self::middleware::{Middleware, Next, middleware_fn};
+pub(crate) use self::timeout::{checked, outcome as outcome_of};
 use crate::{
     catalog::Entry,
     config::Config,
@@ -54,7 +59,7 @@ impl<'a> Work<'a> {
 }
 
 /// What happened to a call on its way, for its record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct Course {
     /// How often the body was begun. None for a call that was answered from the cache, or never ran.
@@ -65,9 +70,20 @@ pub struct Course {
     /// How long it waited between its permission and its end: for its place, for its rate, for
     /// another call's answer, between attempts.
     pub waited: Duration,
+    /// The middleware whose answer this is, where it is not what came back from the rest of the way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answered_by: Option<Box<str>>,
     /// Whether the attempt that succeeded had been told to stop, so that it may have given up early.
     #[serde(skip)]
     was_hurried: bool,
+}
+
+impl Course {
+    /// Returns the middleware that answered in place of the tool: nothing of the body ran.
+    pub(crate) fn instead_by(&self) -> Option<Arc<str>> {
+        let name = self.answered_by.as_ref().filter(|_| self.attempts == 0)?;
+        Some(format!("middleware `{name}`").into())
+    }
 }
 
 /// What the cache had to do with a call.
@@ -145,7 +161,8 @@ fn mix(n: u64) -> u64 {
 
 /// Lets a call through all layers to its body.
 pub(crate) async fn through(work: &Work<'_>, first: Args, course: &mut Course) -> Outcome {
-    if work.turn.inner.middleware.is_empty() {
+    let middleware = &work.turn.inner.middleware;
+    if middleware.is_empty() || !middleware.iter().any(|own| own.applies_to(work.entry)) {
         return inside(work, first, course).await;
     }
     Box::pin(middleware::around(work, first, course)).await

@@ -9,7 +9,7 @@
 use std::{panic::AssertUnwindSafe, pin::pin, task::Poll};
 
 use futures_util::FutureExt as _;
-use haft_core::{Args, Code, Failure, Interrupt, Ran};
+use haft_core::{Args, Code, Failure, Interrupt, Output, Ran};
 
 use super::{Outcome, Work};
 use crate::{
@@ -39,9 +39,9 @@ pub(super) async fn attempt(work: &Work<'_>, args: Args) -> Outcome {
         Attempt::Ended(ended @ (Ok(Err(_)) | Err(_))) if cx.is_cancelled() => {
             stopped(outcome(ended), turn.why_stopped(cx))
         }
-        Attempt::Ended(ended) => checked(entry, outcome(ended)),
+        Attempt::Ended(ended) => outcome(ended).and_then(|output| result(work, output)),
         // It ended well after all: what is known is worth more than what was intended.
-        Attempt::Yielded(Ok(Ok(output)), _) => checked(entry, Ok(output)),
+        Attempt::Yielded(Ok(Ok(output)), _) => result(work, output),
         Attempt::Yielded(ended, stop) => stopped(outcome(ended), stop),
         // An async body does nothing more once it is dropped.
         Attempt::GivenUp(stop) => Err(stop.with_ran(Ran::Yes)),
@@ -77,6 +77,7 @@ async fn tried(work: &Work<'_>, body: impl Future<Output = Outcome>) -> Attempt 
             ended = body.as_mut() => return Attempt::Ended(ended),
             () = cx.cancelled() => turn.why_stopped(cx),
             () = turn.interrupted(cx), if yields => turn.why_stopped(cx),
+            never = turn.telling(cx) => match never {},
             () = clock.sleep_until(timeout.min(*deadline)) => late(timeout <= *deadline),
         };
         turn.stop_body(cx, stop.code(), stop.message());
@@ -99,7 +100,7 @@ fn late(by_timeout: bool) -> Failure {
     }
 }
 
-fn outcome(ended: Ended) -> Outcome {
+pub(crate) fn outcome(ended: Ended) -> Outcome {
     match ended {
         Ok(outcome) => outcome,
         // The words of a panic may hold anything; they are for the operator.
@@ -109,9 +110,16 @@ fn outcome(ended: Ended) -> Outcome {
     }
 }
 
+/// Checks a result, unless it is a ticket: then what comes later is checked.
+fn result(work: &Work<'_>, output: Output) -> Outcome {
+    if work.entry.output().is_some() && work.cx.is_deferred() {
+        return Ok(output);
+    }
+    checked(work.entry, output)
+}
+
 /// Checks structured output against the schema it was declared with.
-fn checked(entry: &Entry, outcome: Outcome) -> Outcome {
-    let output = outcome?;
+pub(crate) fn checked(entry: &Entry, output: Output) -> Outcome {
     let Some(schema) = entry.output() else { return Ok(output) };
     let wrong = |why: String| {
         Failure::new(Code::BadOutput, "the tool's result does not have the form it declares")
@@ -128,7 +136,7 @@ fn checked(entry: &Entry, outcome: Outcome) -> Outcome {
 }
 
 /// Whether an interrupt of the turn stops this call once it runs.
-fn yields_to_interrupt(work: &Work<'_>) -> bool {
+pub(super) fn yields_to_interrupt(work: &Work<'_>) -> bool {
     let class = work.permitted.admitted().claim().class;
     work.entry.spec().interrupt_of(class) == Interrupt::Cancel
 }

@@ -3,12 +3,13 @@
 //! In: a `Permitted`, a journaled `Intent`, the place on the floor. Out: the outcome, and what
 //! happened on the way.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use haft_core::{Code, Failure, Ran};
 
 use super::permit::Permitted;
 use crate::{
+    background,
     journal::Intent,
     layers::{self, Course, Outcome, Work},
     turn::{TurnCore, gate::Entered},
@@ -16,10 +17,10 @@ use crate::{
 
 /// Performs the call. A plain function, so that its future holds each of these once.
 pub(super) fn perform<'a>(
-    turn: &'a TurnCore,
+    turn: &'a Arc<TurnCore>,
     mut permitted: Permitted,
     _intent: Intent,
-    entered: Entered<'a>,
+    mut entered: Entered<'a>,
     deadline: Instant,
     course: &'a mut Course,
 ) -> impl Future<Output = Outcome> + Send + 'a {
@@ -30,6 +31,13 @@ pub(super) fn perform<'a>(
         let (entry, cx) = (permitted.admitted().tool(), permitted.admitted().context());
         let work = Work { turn, permitted: &permitted, entry, cx, deadline };
         let outcome = layers::through(&work, first, course).await;
+        // The last note comes before the end.
+        cx.tell_rest();
+        if let Some(later) = cx.take_later()
+            && outcome.is_ok()
+        {
+            background::begin(turn, &permitted, entered.keep(), later);
+        }
         // Dropping this lets go of the place, unless some work of the call still lives.
         let still_working = cx.is_busy();
         drop(entered);

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use haft_core::{Block, Bound, Code, Context, Failure, Output, Ran};
+use haft_core::{Block, Bound, Context, Failure, Output, Ran};
 use serde_json::Value;
 
 use crate::{
@@ -38,16 +38,9 @@ pub(super) fn shape(
             (Answer::Output(output), cut)
         }
         Err(failure) => {
-            let stopped = matches!(
-                failure.code(),
-                Code::Cancelled
-                    | Code::SiblingAborted
-                    | Code::TimedOut
-                    | Code::DeadlinePassed
-                    | Code::UnknownOutcome
-            );
             let mut interrupted_output = String::new();
-            if stopped && failure.ran() != Ran::No {
+            // However it ended, what had come is worth having: a stream may stop, fail or break.
+            if failure.ran() != Ran::No {
                 interrupted_output = cx.partial_so_far();
                 let limit = limit_of(bound.unwrap_or_default(), config.max_result);
                 interrupted_output.truncate(nth_char(&interrupted_output, limit));

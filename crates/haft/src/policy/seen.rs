@@ -176,9 +176,10 @@ impl Seen {
         }
     }
 
-    /// Notes that an answer was read. What no body had a hand in was written by the host or a person.
+    /// Notes that an answer was read. A failure that no body had a hand in was written by the host; what
+    /// a middleware gives in place of a body may still be what a body gave before.
     pub(crate) fn hear(&self, answer: &Envelope) {
-        if answer.ran() == Ran::No || answer.label() == Label::CLEAN {
+        if (answer.ran() == Ran::No && answer.is_error()) || answer.label() == Label::CLEAN {
             return;
         }
         let reading = Reading {

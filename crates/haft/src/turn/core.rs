@@ -6,6 +6,7 @@
 
 use std::{
     any::Any,
+    convert::Infallible,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -345,6 +346,17 @@ impl TurnCore {
         Failure::new(code, why).with_ran(Ran::No)
     }
 
+    /// Tells what a body's notes hold back, as soon as it is due. Never ends.
+    pub(crate) async fn telling(&self, cx: &Context) -> Infallible {
+        let clock = &*self.inner.clock;
+        loop {
+            if let Some(due) = cx.rest_due().await {
+                clock.sleep_until(due).await;
+            }
+            cx.tell_rest();
+        }
+    }
+
     /// Waits for something that is not work, as long as the call may wait. Boxed, because most
     /// calls never wait and should not carry the room for it.
     pub(crate) fn waiting<'a, T: Send>(
@@ -425,6 +437,19 @@ impl Host for TurnCore {
             return;
         }
         self.tell(|| Event::Noted { call: cx.call_id().clone(), note: note.clone() });
+    }
+
+    fn note_every(&self) -> std::time::Duration {
+        self.inner.config.progress_every
+    }
+
+    fn defer(
+        &self,
+        cx: &Context,
+        summary: &str,
+    ) -> Result<Option<(Output, Box<dyn Any + Send>)>, Failure> {
+        let ticket = self.ticket(cx, summary)?;
+        Ok(ticket.map(|(output, place)| (output, Box::new(place) as _)))
     }
 
     fn left(&self, cx: &Context) -> Left {

@@ -42,6 +42,19 @@ impl Holds {
     }
 }
 
+/// What late work goes on holding when its call has been answered.
+pub(crate) struct Kept {
+    _slot: Option<OwnedSemaphorePermit>,
+    _keys: Option<Pass>,
+}
+
+impl Entered<'_> {
+    /// Gives out what late work goes on holding. Seat and floor are the call's alone.
+    pub(crate) fn keep(&mut self) -> Kept {
+        Kept { _slot: self.holds._slot.take(), _keys: self.holds.keys.take() }
+    }
+}
+
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         self.cx.close(std::mem::take(&mut self.holds), Holds::abandon);

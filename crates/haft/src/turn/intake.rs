@@ -212,6 +212,11 @@ impl Intake {
         if !core.inner.hooks.is_empty() {
             Box::pin(core.after_turn(&mut answers)).await;
         }
+        if core.inner.background.any()
+            && let Some(last) = answers.last_mut()
+        {
+            lifecycle::add_asides(last, &core.late_news());
+        }
         guard.0 = None;
         core.run.hear(&answers);
         core.inner

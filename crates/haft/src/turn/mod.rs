@@ -37,6 +37,7 @@ pub(crate) use self::{
     call::{Limits, Wording},
     core::{TurnCore, clock_of},
     floor::Floor,
+    launch::launch,
     threads::Threads,
 };
 use crate::{

@@ -36,7 +36,7 @@ impl Journal for Courses {
     }
 
     fn settle(&self, settled: &Settled<'_>) -> Written<'_> {
-        self.0.lock().unwrap().push(settled.course);
+        self.0.lock().unwrap().push(settled.course.clone());
         Written::Now(Ok(()))
     }
 }
@@ -317,7 +317,7 @@ async fn retry_after_is_heeded_up_to_its_limit_and_not_waited_for_in_vain() {
         let (ends, took) = timed(&runtime, calls("t")).await;
         assert_eq!((took.as_secs(), ran.load(Ordering::SeqCst)), expected, "{ends:?}");
         assert_eq!(ends[0] == "c1 ok", expected.1 == 2);
-        let course = courses.all()[0];
+        let course = courses.all()[0].clone();
         assert_eq!((course.waited.as_secs(), course.attempts as usize), expected);
     }
 }

@@ -349,6 +349,18 @@ impl Ledger {
         }
     }
 
+    /// Counts bytes that the model was shown beside the answers of its calls, past the limit too.
+    pub(crate) fn showed(&self, bytes: usize, events: &Events) {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let (mut chain, mut due) = (self.lock_all(), Vec::new());
+        for (ledger, used) in &mut chain {
+            used.bytes = used.bytes.saturating_add(bytes);
+            ledger.low_bytes(used, &mut due);
+        }
+        drop(chain);
+        due.into_iter().for_each(|event| events.tell(|| event));
+    }
+
     /// Warns of bytes: only what was shown counts, since a call holds far more than it shows.
     fn low_bytes(&self, used: &mut Used, due: &mut Vec<Event>) {
         let Some(of) = self.budget.bytes else { return };

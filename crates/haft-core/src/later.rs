@@ -1,0 +1,34 @@
+//! Work that goes on after its call has been answered.
+
+use std::{any::Any, fmt};
+
+use crate::{BoxFuture, Context, Failure, Output};
+
+type Work = Box<dyn FnOnce(Context) -> BoxFuture<'static, Result<Output, Failure>> + Send>;
+
+/// Work that a body has put off, and the place that its host keeps for it. For hosts.
+pub struct Later {
+    place: Box<dyn Any + Send>,
+    work: Work,
+}
+
+impl Later {
+    pub(crate) fn new(
+        place: Box<dyn Any + Send>,
+        work: impl FnOnce(Context) -> BoxFuture<'static, Result<Output, Failure>> + Send + 'static,
+    ) -> Self {
+        Self { place, work: Box::new(work) }
+    }
+
+    /// Returns the place that the host keeps, and what is to be done under a context of its own.
+    #[must_use]
+    pub fn into_parts(self) -> (Box<dyn Any + Send>, Work) {
+        (self.place, self.work)
+    }
+}
+
+impl fmt::Debug for Later {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Later")
+    }
+}

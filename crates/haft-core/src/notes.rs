@@ -1,0 +1,254 @@
+//! What a body tells while it runs, at a pace that observers can follow.
+//!
+//! The first note is told at once; what follows within the host's pace is held back for a moment. Of
+//! several reports of progress only the last is worth telling. Pieces of output are all worth it, so
+//! they are put together: order and content stay whole, there are only fewer of them. A lot of text
+//! is told without waiting, so that little is held.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError, TryLockError},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::Notify;
+
+/// What a body tells while it runs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Note {
+    /// How far it is, from 0 to 1 where known, and what it is doing.
+    Progress(Option<f32>, String),
+    /// A piece of output, before the end.
+    Partial(String),
+    /// A piece of output under a key, before the end: the key, the text.
+    Keyed(String, String),
+}
+
+impl Note {
+    /// What it costs to hold.
+    fn weight(&self) -> usize {
+        const EACH: usize = 64;
+        EACH + match self {
+            Self::Progress(_, text) | Self::Partial(text) => text.len(),
+            Self::Keyed(key, text) => key.len() + text.len(),
+        }
+    }
+}
+
+/// How much partial output is kept for the answer of an interrupted call.
+const KEPT: usize = 50_000;
+/// So much held text is told without waiting for its time.
+const HELD: usize = 16 << 10;
+/// So much held text is not left to whoever is telling just now.
+const MOST: usize = 1 << 20;
+
+/// What one call has told.
+#[derive(Default)]
+pub(crate) struct Notes {
+    state: Mutex<State>,
+    /// Taken while notes are told, so that they are told in order.
+    order: Mutex<()>,
+    held: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// The output so far, bounded, for the answer of an interrupted call.
+    kept: String,
+    key: Option<String>,
+    told: Option<Instant>,
+    pieces: Vec<Note>,
+    progress: Option<Note>,
+    weight: usize,
+}
+
+impl Notes {
+    /// Keeps a piece of output for the answer of an interrupted call.
+    pub(crate) fn keep(&self, key: Option<&str>, text: &str) {
+        let mut state = self.lock();
+        if let Some(key) = key
+            && state.key.as_deref() != Some(key)
+        {
+            let start = if state.kept.is_empty() || state.kept.ends_with('\n') { "" } else { "\n" };
+            push(&mut state.kept, &format!("{start}{key}: "));
+            state.key = Some(key.to_owned());
+        }
+        push(&mut state.kept, text);
+    }
+
+    /// Returns the output that was kept.
+    pub(crate) fn kept(&self) -> String {
+        self.lock().kept.clone()
+    }
+
+    /// Forgets the output that was kept: another attempt begins.
+    pub(crate) fn forget(&self) {
+        let mut state = self.lock();
+        state.kept.clear();
+        state.key = None;
+    }
+
+    /// Takes in a note, and tells whatever is due.
+    pub(crate) fn add(&self, note: Note, now: Instant, every: Duration, tell: impl Fn(Note)) {
+        let weight = {
+            let mut state = self.lock();
+            state.hold(note);
+            let is_due = state.told.is_none_or(|told| now.saturating_duration_since(told) >= every);
+            if !is_due && state.weight < HELD {
+                drop(state);
+                self.held.notify_waiters();
+                return;
+            }
+            state.weight
+        };
+        let order = match self.order.try_lock() {
+            Ok(order) => order,
+            Err(TryLockError::Poisoned(order)) => order.into_inner(),
+            Err(TryLockError::WouldBlock) if weight < MOST => {
+                // Somebody is telling just now; this comes after it, in a moment.
+                self.held.notify_waiters();
+                return;
+            }
+            Err(TryLockError::WouldBlock) => self.turn(),
+        };
+        self.tell_in_turn(order, now, tell);
+    }
+
+    /// Tells everything that is held back.
+    pub(crate) fn tell(&self, now: Instant, tell: impl Fn(Note)) {
+        if self.lock().is_empty() {
+            return;
+        }
+        self.tell_in_turn(self.turn(), now, tell);
+    }
+
+    /// Waits until something is held back, and returns when it is due.
+    pub(crate) async fn due(&self, every: Duration) -> Option<Instant> {
+        loop {
+            let held = self.held.notified();
+            {
+                let state = self.lock();
+                if !state.is_empty() {
+                    return state.told.and_then(|told| told.checked_add(every));
+                }
+            }
+            held.await;
+        }
+    }
+
+    fn tell_in_turn(&self, order: MutexGuard<'_, ()>, now: Instant, tell: impl Fn(Note)) {
+        let (pieces, progress) = {
+            let mut state = self.lock();
+            state.told = Some(now);
+            state.weight = 0;
+            (std::mem::take(&mut state.pieces), state.progress.take())
+        };
+        pieces.into_iter().chain(progress).for_each(tell);
+        drop(order);
+    }
+
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn is_empty(&self) -> bool {
+        self.pieces.is_empty() && self.progress.is_none()
+    }
+
+    fn hold(&mut self, note: Note) {
+        self.weight = self.weight.saturating_add(note.weight());
+        match (note, self.pieces.last_mut()) {
+            (note @ Note::Progress(..), _) => {
+                self.weight -= self.progress.replace(note).map_or(0, |old| old.weight());
+            }
+            (Note::Partial(more), Some(Note::Partial(text))) => text.push_str(&more),
+            (Note::Keyed(key, more), Some(Note::Keyed(last, text))) if *last == key => {
+                text.push_str(&more);
+            }
+            (note, _) => self.pieces.push(note),
+        }
+    }
+}
+
+fn push(kept: &mut String, text: &str) {
+    let room = KEPT.saturating_sub(kept.len());
+    kept.push_str(&text[..text.floor_char_boundary(room)]);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    const EVERY: Duration = Duration::from_millis(100);
+
+    #[expect(clippy::disallowed_methods, reason = "a moment can only be had from the machine")]
+    fn start() -> Instant {
+        Instant::now()
+    }
+
+    fn partial(text: &str) -> Note {
+        Note::Partial(text.to_owned())
+    }
+
+    #[test]
+    fn pieces_within_a_moment_are_put_together_and_none_is_lost() {
+        let (notes, told, start) = (Notes::default(), RefCell::new(Vec::new()), start());
+        let tell = |note| told.borrow_mut().push(note);
+        for (n, text) in ["a", "b", "c", "d"].into_iter().enumerate() {
+            let now = start + Duration::from_millis(40) * u32::try_from(n).unwrap();
+            notes.add(partial(text), now, EVERY, tell);
+            notes.add(Note::Progress(None, text.to_owned()), now, EVERY, tell);
+        }
+        assert_eq!(
+            *told.borrow(),
+            [partial("a"), partial("bcd"), Note::Progress(None, "c".to_owned())],
+            "what is due takes along what was held back"
+        );
+        notes.tell(start, tell);
+        assert_eq!(told.borrow().last(), Some(&Note::Progress(None, "d".to_owned())));
+        notes.tell(start, tell);
+        assert_eq!(told.borrow().len(), 4, "nothing is told twice");
+    }
+
+    #[test]
+    fn much_text_does_not_wait() {
+        let (notes, told, now) = (Notes::default(), RefCell::new(Vec::new()), start());
+        let tell = |note| told.borrow_mut().push(note);
+        notes.add(partial("a"), now, EVERY, tell);
+        let piece = "x".repeat(HELD / 4);
+        (0..8).for_each(|_| notes.add(partial(&piece), now, EVERY, tell));
+        notes.tell(now, tell);
+        let all: usize = told.borrow().iter().map(|n| n.weight() - 64).sum();
+        assert_eq!(all, 1 + 8 * piece.len());
+        assert!(told.borrow().len() > 2 && told.borrow().iter().all(|n| n.weight() <= HELD + 128));
+    }
+
+    #[test]
+    fn keys_keep_their_own_text_and_the_order_stays() {
+        let (notes, told, now) = (Notes::default(), RefCell::new(Vec::new()), start());
+        let tell = |note| told.borrow_mut().push(note);
+        let keyed = |key: &str, text: &str| Note::Keyed(key.to_owned(), text.to_owned());
+        for (key, text) in [("a", "1"), ("a", "2"), ("b", "3"), ("b", "4"), ("a", "5")] {
+            notes.keep(Some(key), text);
+            notes.add(keyed(key, text), now, EVERY, tell);
+        }
+        notes.tell(now, tell);
+        let wanted = [keyed("a", "1"), keyed("a", "2"), keyed("b", "34"), keyed("a", "5")];
+        assert_eq!(*told.borrow(), wanted);
+        assert_eq!(notes.kept(), "a: 12\nb: 34\na: 5");
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_cut_between_characters() {
+        let notes = Notes::default();
+        (0..10).for_each(|_| notes.keep(None, &"é".repeat(10_000)));
+        assert!(notes.kept().len() <= KEPT && notes.kept().len() > KEPT - 4);
+    }
+}

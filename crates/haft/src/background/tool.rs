@@ -1,0 +1,100 @@
+//! The tool with which a model asks for results that come later.
+
+use std::{sync::Arc, time::Duration};
+
+use haft_core::{
+    Block, Capabilities, Code, Context, DynTool, Failure, IntoTools, Label, Output, Spec,
+};
+use serde_json::{Value, json};
+
+use super::{Background, Open};
+use crate::turn::TurnCore;
+
+/// The tool's name.
+pub(super) const NAME: &str = "check_ticket";
+/// The longest a call waits for a result, in seconds: shorter than an attempt may take.
+const LONGEST: u64 = 60;
+
+/// Lets the model ask for results that come later: add it to the catalog beside tools that answer with
+/// a ticket.
+///
+/// The tool is called `check_ticket`. Without a ticket it lists those of the run; with one it gives
+/// its result, once, or says that it is not there yet, after up to a minute's wait if the model likes.
+/// Tickets of other runs do not exist for it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tickets;
+
+impl IntoTools for Tickets {
+    fn into_tools(self) -> Vec<DynTool> {
+        let about = "Returns the result behind a ticket, or says that it is not there yet. \
+                     Without a ticket, lists the tickets that are outstanding.";
+        // What it passes on brings its own label along.
+        let spec = Spec::new(NAME, about)
+            .read_only()
+            .capabilities(Capabilities::NONE)
+            .label(Label::CLEAN)
+            .timeout(Duration::from_secs(LONGEST + 30));
+        let schema = json!({
+            "properties": {
+                "ticket_id": {"type": "string", "description": "The ticket to ask for."},
+                "wait_s": {
+                    "type": "integer", "minimum": 0, "maximum": LONGEST,
+                    "description": "For how many seconds to wait for it; 0 if left out.",
+                },
+            },
+        });
+        vec![DynTool::new(spec, schema, |args, cx| async move { asked(&args, &cx).await })]
+    }
+}
+
+async fn asked(args: &Value, cx: &Context) -> Result<Output, Failure> {
+    let turn = cx
+        .host()
+        .and_then(|host| host.downcast::<TurnCore>().ok())
+        .ok_or_else(|| Failure::new(Code::NotRun, "there are no tickets here"))?;
+    let background = &turn.inner.background;
+    let Some(id) = args["ticket_id"].as_str() else {
+        return Ok(Output::json(json!({"tickets": background.tickets(&turn.run)})));
+    };
+    let find = || background.of(&turn.run).into_iter().find(|open| *open.id == *id);
+    let Some(open) = find() else { return Err(unknown(id)) };
+    let wait = args["wait_s"].as_u64().unwrap_or(0).min(LONGEST);
+    waited(&turn, background, &open, Duration::from_secs(wait)).await;
+    if open.is_running() {
+        let ticket = open.ticket(Some(cx.meant()));
+        return Ok(Output::json(serde_json::to_value(ticket).unwrap_or_default()));
+    }
+    let Some(late) = background.deliver(&open) else { return Err(unknown(id)) };
+    cx.heard(late.answer.label());
+    match late.answer.output() {
+        Some(output) => Ok(output.clone()),
+        // The asking went well; what it asked for did not.
+        None => {
+            let text = late.answer.text().into_owned();
+            let line = format!("the work behind `{id}` failed");
+            Ok(Output::text(line).and(Block::text(text)))
+        }
+    }
+}
+
+async fn waited(turn: &TurnCore, background: &Background, open: &Arc<Open>, limit: Duration) {
+    let clock = &*turn.inner.clock;
+    let mut late = clock.sleep_until(crate::watch::after(clock.now(), limit));
+    loop {
+        let changed = background.changed.notified();
+        if !open.is_running() || limit.is_zero() {
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = changed => {}
+            () = late.as_mut() => return,
+        }
+    }
+}
+
+fn unknown(id: &str) -> Failure {
+    let shown: String = id.chars().take(64).collect();
+    Failure::invalid(format!("there is no ticket `{shown}`, or its result was given out already"))
+        .with_next(format!("call `{NAME}` without a ticket to see which there are"))
+}

@@ -1,0 +1,170 @@
+//! The work behind a ticket: a task of its own, bounded in time, stoppable, its panic a failure.
+//!
+//! It holds the resource keys and the slot of its call, because what it does is still that call's
+//! doing. It holds no seat and no place on the run's floor: those order the calls of a turn, and a
+//! run that stood still for an hour would be no better off than one that waited for the answer.
+//!
+//! INVARIANT: `cancelled` is said only when the end of the work was observed.
+
+use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Instant};
+
+use futures_util::FutureExt as _;
+use haft_core::{BoxFuture, Code, Context, Failure, Later, Ran};
+
+use super::{Open, Place, Stage};
+use crate::{
+    event::Event,
+    hooks::Performed,
+    layers::{Outcome, checked, outcome_of},
+    lifecycle::{self, Permitted},
+    turn::{TurnCore, gate::Kept, launch},
+    watch::{after, timed},
+};
+
+/// Begins the work that a body has put off.
+pub(crate) fn begin(turn: &Arc<TurnCore>, permitted: &Permitted, kept: Kept, later: Later) {
+    let (place, work) = later.into_parts();
+    let Some(open) = place.downcast::<Place>().ok().and_then(|mut place| place.open.take()) else {
+        return;
+    };
+    let admitted = permitted.admitted();
+    let outer = admitted.context();
+    let (called, meant) = (outer.called().clone(), outer.meant().clone());
+    let scope = Arc::clone(outer.scope());
+    let cx = Context::new(scope, open.call.clone(), called, meant, Arc::clone(turn) as _);
+    cx.set_claim(admitted.claim().clone());
+    let _ = open.work.set((Arc::downgrade(turn), cx.downgrade()));
+    turn.tell(|| Event::Deferred {
+        call: outer.call_id().clone(),
+        ticket: Arc::clone(&open.id),
+        tool: open.tool.clone(),
+        summary: open.summary.clone(),
+    });
+    // The run may have ended in between, and nobody would tell the work.
+    if let Some((code, why)) = outer.why_stopped() {
+        cx.stop(code, why);
+    }
+    if !turn.run.listens() {
+        open.lock().orphaned = true;
+        cx.stop(Code::Cancelled, "its run is over");
+    }
+    let performed = Performed {
+        tool: Arc::clone(admitted.tool()),
+        arguments: Arc::clone(admitted.arguments()),
+        cx: cx.clone(),
+    };
+    let body = async move { work(cx).await };
+    drop(launch(carry_out(Arc::clone(turn), open, performed, kept, Box::pin(body))));
+}
+
+/// Does the work, keeps its result, and lets go of it when its time is over.
+async fn carry_out(
+    turn: Arc<TurnCore>,
+    open: Arc<Open>,
+    performed: Performed,
+    kept: Kept,
+    body: BoxFuture<'static, Outcome>,
+) {
+    // The call is answered first: what follows runs as a task of its own.
+    tokio::task::yield_now().await;
+    let inner = Arc::clone(&turn.inner);
+    let began = inner.clock.now();
+    let outcome = worked(&turn, &performed, began, body).await;
+    let cx = &performed.cx;
+    cx.tell_rest();
+    let still_working = cx.is_busy();
+    cx.close(kept, |_| ());
+    let outcome = outcome.map_err(|failure| match failure.ran() {
+        _ if still_working => Failure::new(
+            Code::UnknownOutcome,
+            "the work did not end when it was told to, and may still be going on",
+        )
+        .with_source(failure.to_string()),
+        Ran::No => failure.with_ran(Ran::Yes),
+        Ran::Yes | Ran::Unknown => failure,
+    });
+    let envelope = lifecycle::end_late(&turn, &performed, outcome, began).await;
+    let (failed, ran) = (envelope.failure().map(Failure::code), envelope.ran());
+    let (call, ticket) = (open.call.clone(), Arc::clone(&open.id));
+    let elapsed = envelope.elapsed();
+    // Nothing of the turn is needed from here on.
+    drop((performed, turn));
+    let orphaned = {
+        let mut state = open.lock();
+        if !state.orphaned {
+            state.stage = Stage::Done(Box::new(envelope));
+        }
+        state.orphaned
+    };
+    inner.events.tell(|| Event::Resolved { call, ticket, failed, ran, elapsed });
+    if orphaned {
+        return inner.background.expire(&open, &inner);
+    }
+    inner.background.changed.notify_waiters();
+    let over = after(inner.clock.now(), inner.config.background_ttl);
+    let mut over = inner.clock.sleep_until(over);
+    loop {
+        let changed = inner.background.changed.notified();
+        let closed = inner.background.closed.load(std::sync::atomic::Ordering::SeqCst);
+        if closed || matches!(open.lock().stage, Stage::Gone) {
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = changed => {}
+            () = over.as_mut() => break,
+        }
+    }
+    if open.take().is_some() {
+        inner.background.expire(&open, &inner);
+    }
+}
+
+/// Takes the work to its end, or asks it to stop and waits a moment.
+async fn worked(
+    turn: &TurnCore,
+    performed: &Performed,
+    began: Instant,
+    body: BoxFuture<'static, Outcome>,
+) -> Outcome {
+    let (cx, inner) = (&performed.cx, &turn.inner);
+    let clock = &*inner.clock;
+    let mut until = after(began, inner.config.background_ttl);
+    if let Some(ledger) = &turn.run.ledger {
+        until = ledger.until().map_or(until, |own| own.min(until));
+    }
+    cx.set_deadline(until);
+    let mut body = pin!(AssertUnwindSafe(body).catch_unwind());
+    let stop = tokio::select! {
+        biased;
+        ended = body.as_mut() => {
+            let outcome = outcome_of(ended).and_then(|output| checked(&performed.tool, output));
+            return match outcome {
+                // Work that ends in an error because it was told to stop is stopped, not failed.
+                Err(own) if cx.is_cancelled() && own.ran() != Ran::Unknown => {
+                    Err(turn.why_stopped(cx).with_ran(Ran::Yes).with_source(own.to_string()))
+                }
+                other => other,
+            };
+        }
+        () = cx.cancelled() => turn.why_stopped(cx),
+        never = turn.telling(cx) => match never {},
+        () = clock.sleep_until(until) => Failure::new(
+            Code::DeadlinePassed,
+            "the work took longer than its ticket lives, and was stopped",
+        ),
+    };
+    turn.stop_body(cx, stop.code(), stop.message());
+    let moments = if cx.nested_calls() > 0 { 2 } else { 1 };
+    let stop = stop.with_ran(Ran::Yes);
+    match timed(clock, inner.config.grace * moments, body.as_mut()).await {
+        // It ended well after all: what is known is worth more than what was intended.
+        Some(Ok(Ok(output))) => checked(&performed.tool, output),
+        Some(Ok(Err(own))) if own.ran() == Ran::Unknown => Err(own),
+        Some(ended) => {
+            let own = outcome_of(ended).err().map(|own| own.to_string()).unwrap_or_default();
+            Err(stop.with_source(own))
+        }
+        None => Err(stop),
+    }
+}

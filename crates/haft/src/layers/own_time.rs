@@ -1,0 +1,99 @@
+//! Watches one middleware: its panic is caught, its own time runs out, and it can be stopped.
+//!
+//! Its own time stands still while the rest of the way is under way: the body's time is the body's.
+//! When the call is stopped or its time is up, the body is stopped by whoever stands around it; the
+//! middleware then has a moment to pass on what came of it.
+
+use std::{
+    future::poll_fn,
+    panic::AssertUnwindSafe,
+    pin::pin,
+    task::Poll,
+    time::{Duration, Instant},
+};
+
+use futures_util::FutureExt as _;
+use haft_core::{BoxFuture, Code, Failure};
+
+use super::{Outcome, Work, frame::Frame, timeout::yields_to_interrupt};
+use crate::watch::{after, once};
+
+/// What came of a middleware.
+pub(super) enum Said {
+    /// It ended by itself, or panicked.
+    Ended(std::thread::Result<Outcome>),
+    /// Its own time ran out.
+    Late,
+    /// The call was stopped, and it did not end.
+    Stopped(Failure),
+}
+
+/// So many moments a middleware has while the body it waits for is being stopped: a body that has
+/// nested calls takes two.
+const MOMENTS: u32 = 3;
+
+/// Watches a middleware. It is dropped when this returns.
+pub(super) async fn watched(
+    work: &Work<'_>,
+    frame: &Frame<'_>,
+    limit: Duration,
+    call: impl Future<Output = Outcome> + Send,
+) -> Said {
+    let mut call = pin!(AssertUnwindSafe(call).catch_unwind());
+    if let Poll::Ready(ended) = once(call.as_mut()).await {
+        return Said::Ended(ended);
+    }
+    let (clock, grace) = (&*work.turn.inner.clock, work.turn.inner.config.grace);
+    let mut stop = pin!(stopped(work));
+    let mut stopping: Option<(Failure, Instant)> = None;
+    let mut timer: Option<(Instant, BoxFuture<'static, ()>)> = None;
+    poll_fn(move |task| {
+        if let Poll::Ready(ended) = call.as_mut().poll(task) {
+            return Poll::Ready(Said::Ended(ended));
+        }
+        if stopping.is_none()
+            && let Poll::Ready(failure) = stop.as_mut().poll(task)
+        {
+            stopping = Some((failure, clock.now()));
+        }
+        // While the rest is under way nothing is due, unless the call is being stopped: then a
+        // middleware that does not even look at it any more is not waited for.
+        let own = frame.ends_at(limit);
+        let due = match (&stopping, own) {
+            (None, None) => return Poll::Pending,
+            (None, Some(own)) => own,
+            (Some((_, since)), None) => after(*since, grace * MOMENTS),
+            (Some((_, since)), Some(own)) => {
+                let back = frame.ends_at(grace).unwrap_or(own).max(after(*since, grace));
+                own.min(back)
+            }
+        };
+        if timer.as_ref().is_none_or(|(at, _)| *at != due) {
+            timer = Some((due, clock.sleep_until(due)));
+        }
+        let Some((_, sleep)) = &mut timer else { return Poll::Pending };
+        if sleep.as_mut().poll(task).is_pending() {
+            return Poll::Pending;
+        }
+        Poll::Ready(match stopping.take() {
+            Some((failure, _)) => Said::Stopped(failure),
+            None => Said::Late,
+        })
+    })
+    .await
+}
+
+/// Waits until the call is to stop, and says why.
+async fn stopped(work: &Work<'_>) -> Failure {
+    let Work { turn, cx, deadline, .. } = work;
+    tokio::select! {
+        biased;
+        () = cx.cancelled() => turn.why_stopped(cx),
+        () = turn.interrupted(cx), if yields_to_interrupt(work) => turn.why_stopped(cx),
+        () = turn.inner.clock.sleep_until(*deadline) => {
+            let late = "the call's time ran out and it was stopped";
+            turn.stop_body(cx, Code::DeadlinePassed, late);
+            Failure::new(Code::DeadlinePassed, late)
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The last steps of work that ended after its call was answered: transforms, shape, record. The
+//! same as a call's, under an id of its own.
+
+use std::time::Instant;
+
+use super::{after, beside::Beside, heed, settle, shape};
+use crate::{
+    envelope::{Envelope, Origin},
+    hooks::Performed,
+    layers::{Course, Outcome},
+    turn::TurnCore,
+};
+
+/// Makes the answer of late work, and writes it down.
+pub(crate) async fn end_late(
+    turn: &TurnCore,
+    performed: &Performed,
+    outcome: Outcome,
+    began: Instant,
+) -> Envelope {
+    let (cx, tool, inner) = (&performed.cx, &performed.tool, &turn.inner);
+    let mut beside = Beside::default();
+    let outcome = match inner.hooks.is_empty() {
+        true => outcome,
+        false => after::after(inner, performed, outcome, &mut beside).await,
+    };
+    heed(turn, cx, &mut beside);
+    let (outcome, cut) = shape::shape(outcome, Some(tool.spec().max_result), None, cx, inner);
+    let effects = cx.claim().map(|claim| claim.effects.clone()).unwrap_or_default();
+    let mut envelope = Envelope {
+        id: cx.call_id().clone(),
+        called: cx.called().clone(),
+        meant: cx.meant().clone(),
+        label: tool.spec().label.join(cx.heard_label()),
+        origin: Some(Origin {
+            tool: cx.meant().clone(),
+            source: std::sync::Arc::clone(tool.shared_source()),
+            effects,
+        }),
+        instead_by: None,
+        cut,
+        outcome,
+        repairs: None,
+        left: None,
+        elapsed: inner.clock.now().saturating_duration_since(began),
+    };
+    beside.put(&mut envelope, true);
+    settle(turn, cx, &mut envelope, None, Course::default()).await;
+    envelope
+}
