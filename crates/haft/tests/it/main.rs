@@ -39,5 +39,7 @@ mod bodies;
 mod chaos;
 mod hostile;
 mod siege;
+mod soak;
+mod soaked;
 mod define;
 mod examples;

@@ -7,10 +7,8 @@
 //!
 //! `cargo run --release -p haft-benches --bin soak [-- --calls 1000000] [--seed 1]`
 
-mod chance;
-mod ledger;
-mod tools;
-mod drive;
+#[path = "../../../crates/haft/tests/it/soak/mod.rs"]
+mod soak;
 
 use std::{
     cell::RefCell,
@@ -18,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use drive::{Plan, QUOTA, Report, soak};
+use soak::{Plan, QUOTA, Report, quiet_panics, soak};
 
 /// The memory is looked at so often, evenly.
 const STEPS: u64 = 20;
@@ -79,16 +77,6 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Plan, String> {
         }
     }
     Ok(plan)
-}
-
-/// Bodies panic on purpose, a thousand times; only other panics are news.
-fn quiet_panics() {
-    let loud = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        if panic.payload_as_str() != Some(tools::FELL) {
-            loud(panic);
-        }
-    }));
 }
 
 fn look(calls: u64, tokio: &tokio::runtime::Runtime, folder: &Path) -> Look {

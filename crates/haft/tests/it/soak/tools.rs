@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 /// Known to the runtime, and so to be taken out of everything.
 pub(crate) const SECRET: &str = "correct-horse-battery";
 /// What a body says when it panics on purpose.
-pub(crate) const FELL: &str = "a body that fell over";
+const FELL: &str = "a body that fell over";
 /// How long one attempt may take.
 const TIMEOUT: Duration = Duration::from_millis(5);
 /// Ends by itself, but after its time.
@@ -142,4 +142,14 @@ pub(crate) fn catalog() -> Result<Catalog, haft::Error> {
         .add(ReadResult)
         .add(Tickets)
         .build()
+}
+
+/// Bodies panic on purpose, a thousand times; only other panics are news.
+pub(crate) fn quiet_panics() {
+    let loud = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if panic.payload_as_str() != Some(FELL) {
+            loud(panic);
+        }
+    }));
 }
