@@ -21,8 +21,8 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, CallId, Claim, Code, Failure, Label, Left, Output, RunId, Scope, Shared, Side,
-    State, ToolName,
+    BoxFuture, CallId, Claim, Code, Failure, Label, Left, Output, RunId, Scope, Secret, Shared,
+    Side, State, ToolName,
 };
 
 /// What a body tells while it runs.
@@ -57,6 +57,10 @@ pub trait Host: Send + Sync + 'static {
     /// Counts tokens and money that a body is about to spend; refuses what is more than is left.
     fn charge(&self, _cx: &Context, _tokens: u64, _micros: u64) -> Result<(), Failure> {
         Ok(())
+    }
+    /// Returns a secret that this call may use.
+    fn secret(&self, _cx: &Context, _name: &str) -> Result<Secret, Failure> {
+        Err(Failure::new(Code::Denied, "there are no secrets here"))
     }
     /// Returns itself as what it is, for a runtime that looks for its own.
     fn any(self: Arc<Self>) -> Option<Arc<dyn Any + Send + Sync>> {
@@ -255,6 +259,15 @@ impl Context {
         self.0.host.charge(self, tokens, micros)
     }
 
+    /// Returns a secret by its name. The tool must declare `capabilities(secrets)`, and the secret
+    /// must be meant for it. What is shown of the call afterwards does not show the value.
+    ///
+    /// # Errors
+    /// Fails when the tool may not have it, and before the body runs.
+    pub fn secret(&self, name: &str) -> Result<Secret, Failure> {
+        self.0.host.secret(self, name)
+    }
+
     /// Returns what runs this call, as what it is. For hosts.
     #[doc(hidden)]
     #[must_use]
@@ -356,6 +369,15 @@ impl Context {
     #[must_use]
     pub fn partial_so_far(&self) -> String {
         self.0.partial.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns whether partial output was left out because it grew too long. For hosts.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn partial_is_full(&self) -> bool {
+        // A cut falls between characters, so up to three bytes of room may be left.
+        let kept = self.0.partial.lock().unwrap_or_else(PoisonError::into_inner).len();
+        kept + 4 > PARTIAL_LIMIT
     }
 
     /// Calls another tool of the same snapshot. The call takes the whole walk: it is validated,

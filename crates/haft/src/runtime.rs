@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use haft_core::{Code, Failure, NeedKind, Output, RunId, Store};
+use haft_core::{Code, Failure, NeedKind, Output, RunId, Secret, Store};
 
 use crate::{
     catalog::{Catalog, Entry},
@@ -22,7 +22,7 @@ use crate::{
     journal::{Journal, MemoryJournal},
     layers::{Around, Middleware},
     policy::{Approver, Budget, DefaultPolicy, Desk, Grants, Guard, Only, Policy},
-    redact::Redactor,
+    redact::{Redactor, Secrets},
     run::{Run, RunBuilder},
     turn::{Arguments, Call, Floor, Threads},
 };
@@ -95,6 +95,8 @@ impl Runtime {
             approvers: Vec::new(),
             grants: None,
             journal: None,
+            secrets: Secrets::new(),
+            bad_secret: None,
             observers: Vec::new(),
             state: Store::default(),
         }
@@ -143,6 +145,18 @@ impl Runtime {
         &self.0.config
     }
 
+    /// Returns the secrets it knows. More may be added at any time.
+    #[must_use]
+    pub fn secrets(&self) -> &Secrets {
+        self.0.redactor.secrets()
+    }
+
+    /// Returns what takes secrets out of everything it shows, for texts that take another way.
+    #[must_use]
+    pub fn redactor(&self) -> &Redactor {
+        &self.0.redactor
+    }
+
     /// Closes the sources, in reverse. Dropping the runtime does the same, without waiting.
     pub async fn close(&self) {
         self.0.catalog.close().await;
@@ -169,6 +183,8 @@ pub struct RuntimeBuilder {
     approvers: Vec<Box<dyn Approver>>,
     grants: Option<Arc<Grants>>,
     journal: Option<Box<dyn Journal>>,
+    secrets: Secrets,
+    bad_secret: Option<Error>,
     observers: Vec<Box<dyn Observer>>,
     state: Store,
 }
@@ -241,6 +257,34 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Adds a secret that every tool with `capabilities(secrets)` may have: as `secret://name` in its
+    /// arguments, or by [`Context::secret`](haft_core::Context::secret). Its value is taken out of
+    /// everything that is shown.
+    pub fn secret(mut self, name: impl Into<String>, value: impl Into<Secret>) -> Self {
+        let added = self.secrets.add(name, value);
+        self.bad_secret = self.bad_secret.or(added.err());
+        self
+    }
+
+    /// Adds a secret for the tools whose name fits, as in `mail_*`. They must declare
+    /// `capabilities(secrets)` as well.
+    pub fn secret_for(
+        mut self,
+        tools: impl Into<String>,
+        name: impl Into<String>,
+        value: impl Into<Secret>,
+    ) -> Self {
+        let added = self.secrets.add_for(tools, name, value);
+        self.bad_secret = self.bad_secret.or(added.err());
+        self
+    }
+
+    /// Sets the secrets, in place of all that were added so far. What is shared may be added to later.
+    pub fn secrets(mut self, secrets: Secrets) -> Self {
+        self.secrets = secrets;
+        self
+    }
+
     /// Adds somebody who is asked. Without one, whatever asks is denied; where there are several, all
     /// are asked at once and the first valid answer counts.
     pub fn approver(mut self, approver: impl Approver) -> Self {
@@ -276,10 +320,13 @@ impl RuntimeBuilder {
     /// Checks everything and makes the runtime.
     ///
     /// # Errors
-    /// Fails for an impossible limit, for a tool whose `State` is not supplied, for a hook or guard
+    /// Fails for an impossible limit, for a secret that cannot be kept, for a tool whose `State` is not supplied, for a hook or guard
     /// that cannot say its name, or where the machine has no randomness to sign approvals with.
     pub fn build(self) -> Result<Runtime, Error> {
         self.config.check()?;
+        if let Some(error) = self.bad_secret {
+            return Err(error);
+        }
         let catalog = match self.catalog {
             Some(catalog) => catalog,
             None => Catalog::builder().build()?,
@@ -306,16 +353,17 @@ impl RuntimeBuilder {
             Some(grants) => grants,
             None => Arc::new(Grants::new()?),
         };
+        let redactor = Redactor::new(self.secrets);
         Ok(Runtime(Arc::new(Inner {
             threads: Threads::new(self.config.max_threads),
             policy: self.policy.unwrap_or_else(|| Box::new(DefaultPolicy)),
             guards: self.guards.into_iter().map(Seated::new).collect::<Result<_, _>>()?,
             hooks: hooks.collect::<Result<_, _>>()?,
             middleware: self.middleware,
-            redactor: Redactor::default(),
+            redactor: redactor.clone(),
             clock: self.clock,
             desk: Desk::new(self.approvers, grants, &self.config),
-            events: Events::new(self.observers),
+            events: Events::new(self.observers, redactor),
             state: Arc::new(self.state),
             keys: Arc::default(),
             runs: AtomicU64::new(0),

@@ -10,6 +10,7 @@ use super::permit::Permitted;
 use crate::{
     journal::Intent,
     layers::{self, Course, Outcome, Work},
+    redact,
     turn::{TurnCore, gate::Entered},
 };
 
@@ -25,6 +26,11 @@ pub(super) async fn perform(
     let first = permitted.take_args();
     let admitted = permitted.admitted();
     let (entry, cx) = (admitted.tool(), admitted.context());
+    // At the last moment: whoever judged, asked or wrote down saw the reference.
+    let first = match redact::resolve(&turn.inner, entry, admitted.arguments())? {
+        Some(args) => args,
+        None => first,
+    };
     cx.set_claim(admitted.claim().clone());
     let work = Work { turn, permitted: &permitted, entry, cx, deadline };
     let outcome = layers::through(&work, first, course).await;

@@ -19,6 +19,7 @@ mod approvals;
 mod budgets;
 mod labels;
 mod guards;
+mod secrets;
 mod stopping;
 mod streams;
 mod shown;
