@@ -42,8 +42,8 @@ pub use option::{
 };
 pub use output::{Block, IntoOutput, Json, Output, Piece, Raw, Streamed};
 pub use private::{schemars, serde, serde_json};
-pub use secret::Secret;
 pub use scope::{Left, Scope, Shared, Side, State, Store};
+pub use secret::Secret;
 pub use spec::{Enabled, Need, NeedKind, Spec};
 pub use tokio_util::sync::CancellationToken;
 pub use tool::Tool;

@@ -138,6 +138,8 @@ mod doctests {
     pub struct Approvals;
     #[doc = include_str!("../../../docs/guide/budgets-and-labels.md")]
     pub struct BudgetsAndLabels;
+    #[doc = include_str!("../../../docs/guide/secrets.md")]
+    pub struct SecretsPage;
     #[doc = include_str!("../../../docs/guide/dialects.md")]
     pub struct Dialects;
     #[doc = include_str!("../../../docs/guide/history.md")]

@@ -123,10 +123,7 @@ impl Intent {
 }
 
 /// Writes down the intent of a permitted call.
-pub(crate) async fn intend(
-    inner: &Inner,
-    permitted: &Permitted,
-) -> Result<Intent, Failure> {
+pub(crate) async fn intend(inner: &Inner, permitted: &Permitted) -> Result<Intent, Failure> {
     let (journal, limit) = (&*inner.journal, inner.config.judge_timeout);
     let admitted = permitted.admitted();
     let intended = Intended {

@@ -368,7 +368,7 @@ async fn settle(
         Code::Unrecorded,
         "the call ended, but its end could not be written down, so its result is withheld",
     )
-        .with_ran(ran)
+    .with_ran(ran)
     .with_source(error);
     let failure = turn.inner.redactor.failure(failure);
     envelope.outcome = Answer::Failure { failure, interrupted_output: String::new() };

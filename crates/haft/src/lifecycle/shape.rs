@@ -78,11 +78,7 @@ fn washed(inner: &Inner, text: &str) -> Option<String> {
 }
 
 /// Changes every text of an output, whether it stands in a block, in data or in a key.
-fn each_text(
-    output: &mut Output,
-    redactor: &Redactor,
-    change: &impl Fn(&str) -> Option<String>,
-) {
+fn each_text(output: &mut Output, redactor: &Redactor, change: &impl Fn(&str) -> Option<String>) {
     let replace = |text: &mut String| {
         if let Some(changed) = change(text) {
             *text = changed;

@@ -21,9 +21,7 @@ pub(super) fn of(secret: &str) -> Vec<String> {
     // A key of many lines is often printed with something before each.
     if bare.contains('\n') {
         let lines = bare.lines().map(str::trim);
-        all.extend(
-            lines.filter(|l| l.len() >= LINE && !l.starts_with("-----")).map(str::to_owned),
-        );
+        all.extend(lines.filter(|l| l.len() >= LINE && !l.starts_with("-----")).map(str::to_owned));
     }
     let mut seen = std::collections::HashSet::new();
     all.retain(|form| seen.insert(form.clone()));

@@ -8,9 +8,7 @@ use haft_core::{Note, Verdict};
 use serde_json::Value;
 
 use super::Redactor;
-use crate::{
-    catalog::Entry, event::Event, fit::Repair, journal::Record, policy::Explanation,
-};
+use crate::{catalog::Entry, event::Event, fit::Repair, journal::Record, policy::Explanation};
 
 impl Redactor {
     fn wash(&self, text: &mut String) {
@@ -39,7 +37,8 @@ impl Redactor {
         explanation: &mut Explanation,
         call: Option<(&Entry, &Arc<Value>)>,
     ) {
-        let hidden = call.map(|(tool, arguments)| secret_texts(tool, arguments)).unwrap_or_default();
+        let hidden =
+            call.map(|(tool, arguments)| secret_texts(tool, arguments)).unwrap_or_default();
         let wash = |text: &mut String| {
             self.wash(text);
             for (value, mark) in &hidden {

@@ -20,8 +20,8 @@ use std::{borrow::Cow, sync::Arc};
 use haft_core::Failure;
 use serde_json::{Number, Value};
 
-pub use self::{secrets::Secrets, stream::StreamRedactor};
 pub(crate) use self::resolve::{for_body, resolve};
+pub use self::{secrets::Secrets, stream::StreamRedactor};
 use crate::catalog::Entry;
 
 /// Knows what must not be shown. Clones know the same.
@@ -166,8 +166,7 @@ impl Redactor {
     /// What stands for a value whose name tells that it is a secret; nothing for any other.
     pub(crate) fn under(&self, key: &str, value: &Value) -> Option<Value> {
         let Value::String(text) = value else { return None };
-        (is_telling(key) && is_secret(text))
-            .then(|| Value::String(mark("assigned", text.len())))
+        (is_telling(key) && is_secret(text)).then(|| Value::String(mark("assigned", text.len())))
     }
 
     /// Redacts a text that comes piece by piece.
@@ -220,9 +219,24 @@ fn cut_at(text: &str) -> Option<usize> {
 /// Whether a name tells that its value is a secret: case, `_` and `-` do not count.
 fn is_telling(key: &str) -> bool {
     const ENDS: &[&str] = &[
-        "password", "passwd", "passphrase", "apikey", "secret", "secretkey", "accesskey",
-        "privatekey", "authorization", "accesstoken", "authtoken", "refreshtoken", "apitoken",
-        "sessiontoken", "bottoken", "oauthtoken", "privatetoken", "securitytoken",
+        "password",
+        "passwd",
+        "passphrase",
+        "apikey",
+        "secret",
+        "secretkey",
+        "accesskey",
+        "privatekey",
+        "authorization",
+        "accesstoken",
+        "authtoken",
+        "refreshtoken",
+        "apitoken",
+        "sessiontoken",
+        "bottoken",
+        "oauthtoken",
+        "privatetoken",
+        "securitytoken",
     ];
     const WHOLE: &[&str] = &["token", "pwd", "bearer", "idtoken"];
     let back = || key.bytes().rev().filter(|b| !matches!(b, b'_' | b'-'));

@@ -28,8 +28,7 @@ const LONG: Rule = Rule { reach: 2_048, ..WORD };
 const LONGER: Rule = Rule { reach: 8_192, ..WORD };
 const LINE: Rule = Rule { kind: Kind::Line, reach: 320, ..WORD };
 const INSIDE: Rule = Rule { kind: Kind::Inside, reach: 320, check: Some(assigned), ..WORD };
-const BLOCK: Rule =
-    Rule { kind: Kind::Line, reach: 16 << 10, extend: Some(private_key), ..WORD };
+const BLOCK: Rule = Rule { kind: Kind::Line, reach: 16 << 10, extend: Some(private_key), ..WORD };
 
 /// Every shape. Of two that fit the same text, the earlier names it.
 #[rustfmt::skip]
@@ -70,7 +69,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule { id: "heroku-key", words: &["HRKU-"], shape: r"HRKU-[A-Za-z0-9_-]{36,}", yes: "HRKU-<60>", no: "HRKU-x", ..WORD },
     Rule { id: "fly-token", words: &["fm1_", "fm2_", "fo1_"], shape: r"(?:fm[12]|fo1)_[A-Za-z0-9+/=_-]{40,}", yes: "fm2_<120>", no: "fm2_radio", ..LONG },
     Rule { id: "vault-token", words: &["hvs.", "hvb.", "hvr."], shape: r"hv[sbr]\.[A-Za-z0-9_-]{24,}", yes: "hvs.<90>", no: "hvs.rs", ..WORD },
-    Rule { id: "terraform-token", words: &[".atlasv1."], shape: r"\.atlasv1\.([A-Za-z0-9_=-]{50,})", yes: "Xy7.atlasv1.<64>", no: "x.atlasv1.y", ..WORD },
+    Rule { id: "terraform-token", words: &["atlasv1."], shape: r"atlasv1\.([A-Za-z0-9_=-]{50,})", yes: "Xy7.atlasv1.<64>", no: "x.atlasv1.y", ..WORD },
     Rule { id: "pulumi-token", words: &["pul-"], shape: r"pul-[0-9a-f]{40}\b", yes: "pul-<h40>", no: "pul-request", ..WORD },
     Rule { id: "doppler-token", words: &["dp.pt.", "dp.st.", "dp.ct.", "dp.sa."], shape: r"dp\.(?:pt|st|ct|sa)\.[A-Za-z0-9._-]{40,}", yes: "dp.pt.<43>", no: "dp.pt.x", ..WORD },
     Rule { id: "netlify-token", words: &["nfp_"], shape: r"nfp_[A-Za-z0-9]{36,}", yes: "nfp_<40>", no: "nfp_x", ..WORD },

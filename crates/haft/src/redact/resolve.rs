@@ -40,10 +40,8 @@ pub(crate) fn resolve(
     match entry.body().decode(&Arc::new(whole)) {
         Ok(args) => Ok(Some(args)),
         // What the decoder says may show the value it could not take.
-        Err(failure) => {
-            Err(refusal(Code::InvalidValue, "a secret does not fit where it is used")
-                .with_source(inner.redactor.failure(failure).to_string()))
-        }
+        Err(failure) => Err(refusal(Code::InvalidValue, "a secret does not fit where it is used")
+            .with_source(inner.redactor.failure(failure).to_string())),
     }
 }
 

@@ -108,7 +108,8 @@ impl Secrets {
     }
 
     fn put(&self, tools: Option<Glob>, name: String, value: Secret) -> Result<(), Error> {
-        let refuse = |why: &str| Error::new(ErrorKind::BadConfig, format!("secret `{name}`: {why}"));
+        let refuse =
+            |why: &str| Error::new(ErrorKind::BadConfig, format!("secret `{name}`: {why}"));
         if !is_name(&name) {
             let name = name.escape_debug().to_string();
             let name: String = name.chars().take(80).collect();
@@ -352,9 +353,7 @@ mod tests {
     #[test]
     fn every_form_is_taken_out_and_the_name_is_told() {
         let known = known(&[("mail", "hunter2hunter2")]);
-        for text in
-            ["hunter2hunter2", "aHVudGVyMmh1bnRlcjI=", "68756e7465723268756e74657232"]
-        {
+        for text in ["hunter2hunter2", "aHVudGVyMmh1bnRlcjI=", "68756e7465723268756e74657232"] {
             let shown = known.text(text).into_owned();
             assert_eq!(shown, format!("[REDACTED:secret/mail:{}]", text.len()));
         }

@@ -92,7 +92,8 @@ impl Words {
             .map(|text| {
                 // The longest word at a place is the one that is told, so it stands for the shorter.
                 let within = |word: &&str| begins(text.as_bytes(), word.as_bytes());
-                let ours = RULES.iter().enumerate().filter(|(_, r)| r.words.iter().any(|w| within(&w)));
+                let ours =
+                    RULES.iter().enumerate().filter(|(_, r)| r.words.iter().any(|w| within(&w)));
                 let rules: Vec<u16> = ours.filter_map(|(at, _)| u16::try_from(at).ok()).collect();
                 let own = || rules.iter().filter_map(|at| RULES.get(usize::from(*at)));
                 Word {
@@ -112,7 +113,9 @@ impl Words {
             .ok()?;
         let mut by_first = vec![Vec::new(); 256];
         for (at, word) in all.iter().enumerate() {
-            let (Some(first), Ok(at)) = (word.text.bytes().next(), u16::try_from(at)) else { continue };
+            let (Some(first), Ok(at)) = (word.text.bytes().next(), u16::try_from(at)) else {
+                continue;
+            };
             by_first[usize::from(first.to_ascii_lowercase())].push(at);
         }
         let longest = all.iter().map(|word| word.text.len()).max().unwrap_or(0);
@@ -190,7 +193,8 @@ impl Sweep<'_> {
             match self.grown(start, rule, found, last) {
                 None => return self.until(start),
                 Some((rule, found)) => {
-                    let out = self.out.get_or_insert_with(|| String::with_capacity(self.text.len()));
+                    let out =
+                        self.out.get_or_insert_with(|| String::with_capacity(self.text.len()));
                     out.push_str(&self.text[self.done..found.start]);
                     out.push_str(&mark(RULES.get(rule).map_or("", |r| r.id), found.len()));
                     self.done = found.end;
@@ -273,14 +277,14 @@ impl Sweep<'_> {
             Some(out) => out.as_bytes(),
             None => self.before,
         };
-        let back = |n: usize| {
-            own.iter().rev().chain(before.iter().rev()).nth(n).copied()
-        };
+        let back = |n: usize| own.iter().rev().chain(before.iter().rev()).nth(n).copied();
         match (back(2), back(1), back(0)) {
             (_, _, None) => true,
             (_, _, Some(last)) if !is_word(last) => true,
             (_, Some(b'\\'), Some(b'n' | b'r' | b't')) => true,
-            (Some(b'%'), Some(one), Some(two)) => one.is_ascii_hexdigit() && two.is_ascii_hexdigit(),
+            (Some(b'%'), Some(one), Some(two)) => {
+                one.is_ascii_hexdigit() && two.is_ascii_hexdigit()
+            }
             _ => false,
         }
     }
@@ -373,9 +377,10 @@ pub(super) fn is_value(value: &[u8], is_quoted: bool) -> bool {
     let letter = has(u8::is_ascii_alphabetic);
     let odd = value.iter().any(|b| !b.is_ascii_alphanumeric() && !matches!(b, b'_' | b'-' | b'.'));
     let same = value.windows(2).all(|pair| pair.first() == pair.last());
-    let reference = [&b"$"[..], b"%", b"secret://", b"env:", b"vault:", b"http://", b"https://", b"./", b"/"]
-        .iter()
-        .any(|start| value.starts_with(start));
+    let reference =
+        [&b"$"[..], b"%", b"secret://", b"env:", b"vault:", b"http://", b"https://", b"./", b"/"]
+            .iter()
+            .any(|start| value.starts_with(start));
     if value.len() < 6 || same || reference {
         return false;
     }
@@ -385,7 +390,10 @@ pub(super) fn is_value(value: &[u8], is_quoted: bool) -> bool {
         part.first().is_some_and(|b| b.is_ascii_alphabetic() || *b == b'_')
             && part.iter().all(|b| is_word(*b))
     });
-    if is_path && (value.contains(&b'.') || [&b"password"[..], b"passwd", b"secret", b"token", b"_key"].iter().any(|w| named(w))) {
+    if is_path
+        && (value.contains(&b'.')
+            || [&b"password"[..], b"passwd", b"secret", b"token", b"_key"].iter().any(|w| named(w)))
+    {
         return false;
     }
     if is_quoted { digit || odd || value.len() >= 16 } else { digit && letter }
@@ -401,7 +409,9 @@ pub(super) fn private_key(stretch: &[u8], head: usize) -> Option<usize> {
         return Some(head + end + 8 + line + dashes);
     }
     // FAIL CLOSED: a key that is cut off is still most of a key.
-    let is_key = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=' | b'\\' | b'\r' | b'\n');
+    let is_key = |b: &u8| {
+        b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=' | b'\\' | b'\r' | b'\n')
+    };
     let run = body.iter().take_while(|b| is_key(b)).count();
     (run >= 32).then_some(head + run)
 }

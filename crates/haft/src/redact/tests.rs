@@ -228,8 +228,11 @@ fn the_work_grows_with_the_text_and_not_faster() {
         let shown = plain().text(text).len();
         (clock.elapsed().max(std::time::Duration::from_micros(200)), shown)
     };
-    for piece in ["sk-", "eyJ", "://a:", "password=", "-----BEGIN PRIVATE KEY-----", "sk-a1-", "token "] {
-        let (short, long) = (piece.repeat(20_000 / piece.len()), piece.repeat(320_000 / piece.len()));
+    for piece in
+        ["sk-", "eyJ", "://a:", "password=", "-----BEGIN PRIVATE KEY-----", "sk-a1-", "token "]
+    {
+        let (short, long) =
+            (piece.repeat(20_000 / piece.len()), piece.repeat(320_000 / piece.len()));
         took(&short);
         let (one, _) = took(&short);
         let (sixteen, _) = took(&long);

@@ -13,8 +13,8 @@ use std::{
 };
 
 use haft_core::{
-    BoxFuture, CallId, Code, Context, Failure, Host, Left, Note, Output, Ran, Retry, Scope,
-    Secret, ToolName, WeakContext,
+    BoxFuture, CallId, Code, Context, Failure, Host, Left, Note, Output, Ran, Retry, Scope, Secret,
+    ToolName, WeakContext,
 };
 use serde_json::Value;
 use smallvec::SmallVec;

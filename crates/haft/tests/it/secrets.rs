@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use haft::{
-    Answer, Approver, BoxFuture, Call, Capability, Catalog, Code, DynTool, Event,
-    Failure, MemoryJournal, Note, Question, Ran, Runtime, Secrets, Spec, tool,
+    Answer, Approver, BoxFuture, Call, Capability, Catalog, Code, DynTool, Event, Failure,
+    MemoryJournal, Note, Question, Ran, Runtime, Secrets, Spec, tool,
 };
 use serde_json::{Value, json};
 
@@ -149,31 +149,37 @@ async fn a_tool_gets_only_what_is_meant_for_it_and_is_not_told_of_the_rest() {
 
 #[tokio::test]
 async fn a_secret_that_does_not_fit_is_not_shown_by_the_decoder() {
-    /// Takes a number or a reference.
+    /// Knocks at a port.
     #[tool(read_only, capabilities(secrets))]
-    async fn count(n: Vec<Mode>) -> usize {
-        n.len()
+    async fn knock(port: Port) -> String {
+        port.0
     }
     #[derive(haft::serde::Deserialize, haft::schemars::JsonSchema)]
-    #[serde(crate = "haft::serde", from = "String")]
+    #[serde(crate = "haft::serde", try_from = "String")]
     #[schemars(crate = "haft::schemars")]
-    struct Mode;
-    impl From<String> for Mode {
-        fn from(_: String) -> Self {
-            Self
+    struct Port(String);
+    impl TryFrom<String> for Port {
+        type Error = String;
+        fn try_from(text: String) -> Result<Self, String> {
+            match text.starts_with("secret://") {
+                true => Ok(Self(text)),
+                false => Err(format!("`{text}` is no port")),
+            }
         }
     }
     let runtime = Runtime::builder()
-        .catalog(Catalog::builder().add(Count).build().unwrap())
+        .catalog(Catalog::builder().add(Knock).build().unwrap())
         .policy(haft::AllowEverything)
         .secret("door", VALUE)
         .build()
         .unwrap();
     let turn = runtime.run().turn().await.unwrap();
-    let calls = [Call::new("c1", "count", json!({"n": ["secret://nobody"]}))];
-    let answers = turn.run(calls).await;
+    let answers = turn.run([Call::new("c1", "knock", json!({"port": "secret://door"}))]).await;
     let failure = answers[0].failure().unwrap();
     assert_eq!((failure.code(), failure.ran()), (Code::InvalidValue, Ran::No));
+    assert_eq!(failure.message(), "a secret does not fit where it is used");
+    let cause = failure.cause().unwrap();
+    assert!(cause.contains("is no port") && !cause.contains(VALUE), "{cause}");
     assert_eq!(answers[0].origin(), None, "nothing ran");
 }
 
@@ -196,7 +202,8 @@ async fn pieces_of_output_do_not_hide_a_secret_at_their_borders() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&told);
     let stream = DynTool::new(read("stream"), open_schema(), |_, cx| async move {
-        for piece in ["it is s3s", "am/öp", "en+42, the key is ghp_", &"a1b2".repeat(9), " end pas"] {
+        for piece in ["it is s3s", "am/öp", "en+42, the key is ghp_", &"a1b2".repeat(9), " end pas"]
+        {
             cx.partial(piece);
         }
         cx.progress(0.5, format!("at {VALUE}"));
@@ -268,7 +275,11 @@ impl Approver for Person {
 async fn an_argument_that_is_marked_as_secret_is_shown_to_nobody() {
     /// Logs in.
     #[tool(capabilities(network))]
-    async fn login(user: String, #[param(secret)] pin: u32, #[param(secret)] word: String) -> String {
+    async fn login(
+        user: String,
+        #[param(secret)] pin: u32,
+        #[param(secret)] word: String,
+    ) -> String {
         format!("{user} {pin} {word}")
     }
     let (events, observer) = listener();
@@ -291,7 +302,10 @@ async fn an_argument_that_is_marked_as_secret_is_shown_to_nobody() {
     let kept: Value = (*journal.records()[0].intent.as_ref().unwrap().arguments).clone();
     assert_eq!(kept, shown);
     let asked = asked.lock().unwrap().join("\n");
-    assert!(asked.contains("ada") && !asked.contains("4711") && !asked.contains("tulip"), "{asked}");
+    assert!(
+        asked.contains("ada") && !asked.contains("4711") && !asked.contains("tulip"),
+        "{asked}"
+    );
     let told = events.lock().unwrap().join("\n");
     assert!(told.contains("ada") && !told.contains("4711") && !told.contains("tulip"), "{told}");
     assert!(!format!("{journal:?}").contains("tulip"));
@@ -302,8 +316,11 @@ async fn a_key_that_the_model_wrote_itself_is_not_written_down() {
     let key = format!("ghp_{}", "a1B2".repeat(9));
     let journal = MemoryJournal::new(10);
     let (events, observer) = listener();
-    let runtime =
-        permissive(vec![echo(read("look"))]).journal(journal.clone()).observer(observer).build().unwrap();
+    let runtime = permissive(vec![echo(read("look"))])
+        .journal(journal.clone())
+        .observer(observer)
+        .build()
+        .unwrap();
     let run = runtime.run();
     let turn = run.turn().await.unwrap();
     turn.run([Call::new("c1", "look", json!({"x": key}))]).await;
@@ -315,9 +332,8 @@ async fn a_key_that_the_model_wrote_itself_is_not_written_down() {
 async fn secrets_may_be_added_while_the_runtime_runs() {
     let secrets = Secrets::new();
     let runtime = permissive(vec![echo(read("look"))]).secrets(secrets.clone()).build().unwrap();
-    let say = || async {
-        runtime.call("look", json!({"x": "open sesame"})).await.unwrap().to_text()
-    };
+    let say =
+        || async { runtime.call("look", json!({"x": "open sesame"})).await.unwrap().to_text() };
     assert!(say().await.starts_with("open sesame"));
     secrets.add("late", "open sesame").unwrap();
     assert!(say().await.starts_with("[REDACTED:secret/late:11]"));
