@@ -230,7 +230,7 @@ fn lock<T>(lock: &Lock<T>) -> MutexGuard<'_, T> {
 
 /// The whole question, up to the keys.
 pub(crate) fn page(question: &Question<'_>, here: &Path) -> String {
-    let (entry, arguments) = (question.call.tool(), question.call.arguments());
+    let (entry, arguments) = (question.call.tool(), question.call.shown());
     let explanation = question.explanation;
     let known = schema::parameters(entry.input_schema());
     let is_secret = |key: &str| known.iter().any(|p| p.name == key && p.is_secret());

@@ -58,6 +58,7 @@
 //! | stand around calls | [`Hook`]; the crate `haft-hooks` has commands and HTTP |
 //! | limit what a run uses, and know what it has read | [`Budget`], [`Label`], [`Seen`] |
 //! | find out why | [`Turn::explain`], [`Explanation`] |
+//! | keep secrets | [`RuntimeBuilder::secret`], [`Secrets`], [`Context::secret`], [`Redactor`] |
 //! | see what happened | [`Envelope`], [`Event`], [`Observer`], [`Journal`] |
 //! | read a failure | [`Failure`] for the model, [`Error`] for the operator |
 
@@ -114,6 +115,7 @@ pub use policy::{
     Reviewed, Reviewer, Rule, Rules, Seen, Setup, Subject, Suggestion, Taint, Traced, Tried,
     TrustBook, Where, World, files_of, project_root, tricks, visible,
 };
+pub use redact::{Redactor, Secrets, StreamRedactor};
 pub use run::{Run, RunBuilder};
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use turn::{
@@ -142,6 +144,8 @@ mod doctests {
     pub struct BudgetsAndLabels;
     #[doc = include_str!("../../../docs/guide/layers.md")]
     pub struct Layers;
+    #[doc = include_str!("../../../docs/guide/secrets.md")]
+    pub struct SecretsPage;
     #[doc = include_str!("../../../docs/guide/dialects.md")]
     pub struct Dialects;
     #[doc = include_str!("../../../docs/guide/history.md")]

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::{
     envelope::{Answer, Envelope},
     hooks::Said,
+    redact::Redactor,
 };
 
 /// The model reads so much of what hosts say beside one result, in characters.
@@ -73,20 +74,21 @@ impl Beside {
 
     /// Puts what was said into the answer. Words are for the model, so code that made the call
     /// (`to_model` false) does not get them mixed into its result.
-    pub(super) fn put(self, envelope: &mut Envelope, to_model: bool) {
+    pub(super) fn put(self, envelope: &mut Envelope, to_model: bool, redactor: &Redactor) {
         let Some(own) = self.0 else { return };
         if own.arguments.is_some() {
             envelope.left.get_or_insert_default().arguments = own.arguments;
         }
         if to_model {
-            add_asides(envelope, &own.asides);
+            add_asides(envelope, &own.asides, redactor);
         }
     }
 }
 
 /// Adds words of the host to an answer: a block after the output, or lines below the failure.
-pub(crate) fn add_asides(envelope: &mut Envelope, asides: &[String]) {
+pub(crate) fn add_asides(envelope: &mut Envelope, asides: &[String], redactor: &Redactor) {
     let Some(text) = words(asides) else { return };
+    let text = redactor.text(&text).into_owned();
     match &mut envelope.outcome {
         Answer::Output(output) => output.blocks.push(Block::text(text)),
         Answer::Failure { .. } => {

@@ -44,7 +44,7 @@ pub(crate) async fn end_late(
         left: None,
         elapsed: inner.clock.now().saturating_duration_since(began),
     };
-    beside.put(&mut envelope, true);
+    beside.put(&mut envelope, true, &inner.redactor);
     settle(turn, cx, &mut envelope, None, Course::default()).await;
     envelope
 }

@@ -19,6 +19,7 @@ use std::{sync::Arc, time::Instant};
 
 use futures_util::FutureExt as _;
 use haft_core::{Claim, Class, Code, Context, Failure, Label, Output, Ran};
+use serde_json::Value;
 
 pub(crate) use self::beside::add_asides;
 pub(crate) use self::explain::explain;
@@ -63,7 +64,7 @@ pub(crate) async fn walk(
         call: cx.call_id().clone(),
         called: cx.called().clone(),
         meant: cx.meant().clone(),
-        arguments: admitted.as_ref().ok().map(|a| Arc::clone(a.arguments())),
+        arguments: admitted.as_ref().ok().map(|a| shown(&turn, a)),
         class: admitted.as_ref().ok().map(|a| a.claim().class),
     });
     let repairs = admitted.as_ref().ok().and_then(Admitted::shared_repairs);
@@ -92,6 +93,7 @@ pub(crate) async fn walk(
         }
         Err(failure) => Err(failure),
     };
+    turn.told_all(&cx);
     let bound = entry.as_ref().map(|entry| entry.spec().max_result);
     let outcome = shape::shape(outcome, bound, held.as_deref_mut(), &cx, &turn.inner);
     // A claim is set when the body begins. Before that, all there is to read is the host's or a
@@ -122,7 +124,7 @@ pub(crate) async fn walk(
         elapsed: turn.inner.clock.now().saturating_duration_since(began),
     });
     let shown = shape::bytes_shown(&envelope.outcome);
-    beside.put(&mut envelope, parent.is_none());
+    beside.put(&mut envelope, parent.is_none(), &turn.inner.redactor);
     settle(&turn, &cx, &mut envelope, file.as_deref(), course).await;
     if let Some(held) = held {
         held.settle(cx.claim().is_some(), shown, &turn.inner.events);
@@ -130,6 +132,11 @@ pub(crate) async fn walk(
     std::mem::forget(unfinished);
     tell_finished(&turn, &cx, &envelope);
     envelope
+}
+
+/// The arguments of a call as they may be shown.
+fn shown(turn: &TurnCore, call: &Admitted) -> Arc<Value> {
+    turn.inner.redactor.arguments(call.tool(), call.arguments())
 }
 
 /// What is collected on the way.
@@ -285,7 +292,7 @@ async fn clear(
             Permit::Rewritten(again) => {
                 turn.tell(|| Event::Rewritten {
                     call: again.context().call_id().clone(),
-                    arguments: Arc::clone(again.arguments()),
+                    arguments: shown(turn, &again),
                 });
                 admitted = again;
             }
@@ -308,6 +315,7 @@ fn unsettled() -> Failure {
 fn refuse(turn: &TurnCore, call: &Admitted, judged: &Judged, file: &mut Option<Box<File>>) {
     let verdict = judged.verdict.clone();
     let explanation = permit::explain(turn, call, judged);
+    let verdict = turn.inner.redactor.verdict(verdict);
     *file = Some(File::new(verdict.clone(), &explanation));
     let call = call.context().call_id().clone();
     turn.tell(|| Event::Refused { call, verdict, explanation });
@@ -375,6 +383,7 @@ async fn settle(
     )
     .with_ran(ran)
     .with_source(error);
+    let failure = turn.inner.redactor.failure(failure);
     envelope.outcome = Answer::Failure { failure, interrupted_output: String::new() };
     envelope.cut = None;
 }

@@ -36,6 +36,7 @@ use serde_json::Value;
 
 pub(crate) use self::budget::{Held, Ledger, too_deep};
 pub(crate) use self::facts::Traits;
+pub(crate) use self::glob::Glob;
 pub use self::{
     budget::Budget,
     default::{AllowEverything, DefaultPolicy},

@@ -215,7 +215,7 @@ impl Intake {
         if core.inner.background.any()
             && let Some(last) = answers.last_mut()
         {
-            lifecycle::add_asides(last, &core.late_news());
+            lifecycle::add_asides(last, &core.late_news(), &core.inner.redactor);
         }
         guard.0 = None;
         core.run.hear(&answers);

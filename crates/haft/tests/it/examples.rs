@@ -255,3 +255,22 @@ fn a_model_that_obeys_what_it_reads_has_no_effect_nobody_approved() {
     in a clean run: ["mail to bob@friends.example"]
     "#);
 }
+
+#[test]
+fn secrets_reach_the_body_and_nobody_else() {
+    insta::assert_snapshot!(output("secrets"), @r#"
+    send_mail({"to":"bob","password":"secret://mail"})
+      logged in with 13 characters ([REDACTED:secret/mail:13]), wrote to bob
+    send_mail({"to":"bob","password":"secret://bank"})
+      invalid_value: `send_mail` has no secret called `bank`
+      Next: use the name of a secret that you were told of, or tell the user
+    show_setup({})
+      user=ada password=[REDACTED:secret/mail:13] basic=YWRhOm[REDACTED:secret/mail:16]U= debug=Secret(hidden)
+    read_file({"path":".env"})
+      # .env
+      DATABASE_URL=postgres://app:[REDACTED:url-password:9]@db/main
+      RETRIES=3
+    read_file({"path":"secret://mail"})
+      denied: `read_file` does not declare that it uses secrets, so it gets none
+    "#);
+}

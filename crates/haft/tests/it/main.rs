@@ -21,6 +21,7 @@ mod labels;
 mod guards;
 mod layers;
 mod keeping;
+mod secrets;
 mod stopping;
 mod streams;
 mod shown;
