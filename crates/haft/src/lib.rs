@@ -56,6 +56,7 @@
 //! | write that down as rules | [`Setup::read`], [`Rules`], [`Live`], [`Pattern`] |
 //! | ask somebody | [`Approver`], [`Question`], [`Answer`], [`Grants`] |
 //! | stand around calls | [`Hook`]; the crate `haft-hooks` has commands and HTTP |
+//! | stand around bodies, answer later | [`Middleware`], [`Context::later`], [`Tickets`] |
 //! | limit what a run uses, and know what it has read | [`Budget`], [`Label`], [`Seen`] |
 //! | find out why | [`Turn::explain`], [`Explanation`] |
 //! | keep secrets | [`RuntimeBuilder::secret`], [`Secrets`], [`Context::secret`], [`Redactor`] |
@@ -140,6 +141,8 @@ mod doctests {
     pub struct RulesPage;
     #[doc = include_str!("../../../docs/guide/approvals.md")]
     pub struct Approvals;
+    #[doc = include_str!("../../../docs/guide/running.md")]
+    pub struct Running;
     #[doc = include_str!("../../../docs/guide/budgets-and-labels.md")]
     pub struct BudgetsAndLabels;
     #[doc = include_str!("../../../docs/guide/layers.md")]

@@ -387,10 +387,11 @@ impl TurnCore {
     pub(crate) async fn telling(&self, cx: &Context) -> Infallible {
         let clock = &*self.inner.clock;
         loop {
-            if let Some(due) = cx.rest_due().await {
-                clock.sleep_until(due).await;
+            match cx.rest_due().await.filter(|due| *due > clock.now()) {
+                // Asked again afterwards: the body may have told something itself meanwhile.
+                Some(due) => clock.sleep_until(due).await,
+                None => cx.tell_rest(),
             }
-            cx.tell_rest();
         }
     }
 

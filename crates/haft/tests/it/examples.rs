@@ -242,6 +242,29 @@ fn whoever_is_asked_allows_edits_answers_and_declines() {
 }
 
 #[test]
+fn work_goes_on_after_its_answer_and_each_result_comes_once() {
+    insta::assert_snapshot!(output("background"), @r#"
+    model calls build({"part":"library"})
+      reads: {"ticket_id":"ticket-1","tool_name":"build","status":"running","poll_after_s":5,"summary":"building library","resume_hint":"go on with something else; ask `check_ticket` for the result when you need it"}
+    model calls check_ticket({"ticket_id":"ticket-1","wait_s":10})
+      a>1: compiling
+      ticket-1 ended: None
+      reads: library is built
+    model calls build({"part":"command"})
+      reads: {"ticket_id":"ticket-2","tool_name":"build","status":"running","poll_after_s":5,"summary":"building command","resume_hint":"go on with something else; ask `check_ticket` for the result when you need it"}
+    model calls build({"part":"docs"})
+      reads: {"ticket_id":"ticket-3","tool_name":"build","status":"running","poll_after_s":5,"summary":"building docs","resume_hint":"go on with something else; ask `check_ticket` for the result when you need it"}
+      a>1: compiling
+      a>1: compiling
+      ticket-2 ended: None
+    loop adds: ticket-2: command is built
+    outstanding: ["building docs"]
+      ticket-3 ended: Some(Cancelled)
+    loop adds: ticket-3: cancelled: the run was cancelled
+    "#);
+}
+
+#[test]
 fn a_model_that_obeys_what_it_reads_has_no_effect_nobody_approved() {
     insta::assert_snapshot!(output("obedient"), @r#"
     model: fetch({"_url": "https://news.example"})
