@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::{
     error::{Error, ErrorKind},
     fit::Repairs,
+    frame::Frame,
 };
 
 /// The runtime's limits.
@@ -46,6 +47,8 @@ pub struct Config {
     pub max_records: usize,
     /// What is repaired in arguments before they are refused.
     pub repair: Repairs,
+    /// Which results stand between marks when a model reads them.
+    pub frame: Frame,
 }
 
 impl Default for Config {
@@ -83,6 +86,8 @@ impl Default for Config {
             max_records: 1_000,
             // Models slip often, and what is repaired loses nothing; asking again costs a turn.
             repair: Repairs::Lossless,
+            // Thirty tokens are cheap, and a forged result costs more than all of them.
+            frame: Frame::Always,
         }
     }
 }

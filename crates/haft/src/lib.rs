@@ -77,10 +77,11 @@ mod policy;
 mod hooks;
 mod layers;
 mod redact;
-mod hygiene;
+pub mod hygiene;
 mod artifact;
 mod journal;
 mod envelope;
+mod frame;
 mod event;
 
 pub use haft_core::*;
@@ -97,7 +98,9 @@ pub use export::{
     Response, Search, Shown, Stream, Strict, Transcript, history,
 };
 pub use fit::{Formats, Problem, Repair, RepairKind, Repairs, Schema};
+pub use frame::{Frame, Nonces, SYSTEM_TEXT};
 pub use hooks::{After, Answered, Before, Hook, Landed, Performed, Said, TurnFacts};
+pub use hygiene::visible;
 pub use journal::{End, Intended, Intention, Journal, MemoryJournal, Record, Settled, Written};
 pub use layers::{CacheUse, Course, Middleware, Next, Outcome};
 pub use lifecycle::Permitted;
@@ -108,7 +111,7 @@ pub use policy::{
     Lexical, Limited, Limits, Live, Match, Mode, NamePolicy, Near, Offer, Only, PathGuard, Pattern,
     PatternError, PatternErrorKind, Place as RulePlace, Policy, Question, Refusal, Review,
     Reviewed, Reviewer, Rule, Rules, Seen, Setup, Subject, Suggestion, Taint, Traced, Tried,
-    TrustBook, Where, World, files_of, project_root, tricks, visible,
+    TrustBook, Where, World, files_of, project_root, tricks,
 };
 pub use run::{Run, RunBuilder};
 pub use runtime::{Runtime, RuntimeBuilder};

@@ -18,6 +18,7 @@ use crate::{
     config::Config,
     error::{Error, ErrorKind},
     event::{Events, Observer},
+    frame::{Frame, Nonces, SYSTEM_TEXT},
     hooks::{Hook, HookPlace, Placed, Seated},
     journal::{Journal, MemoryJournal},
     layers::{Around, Middleware},
@@ -38,6 +39,7 @@ pub(crate) struct Inner {
     pub(crate) middleware: Vec<Around>,
     pub(crate) redactor: Redactor,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) nonces: Nonces,
     pub(crate) desk: Desk,
     pub(crate) journal: Box<dyn Journal>,
     pub(crate) events: Events,
@@ -92,6 +94,7 @@ impl Runtime {
             hooks: Vec::new(),
             middleware: Vec::new(),
             clock: Arc::new(RuntimeClock),
+            nonces: Nonces::random(),
             approvers: Vec::new(),
             grants: None,
             journal: None,
@@ -143,6 +146,16 @@ impl Runtime {
         &self.0.config
     }
 
+    /// Returns what belongs into the system prompt: how to read the marks around results. Empty where
+    /// there are none ([`Frame::Never`]).
+    #[must_use]
+    pub fn system_text(&self) -> &'static str {
+        match self.0.config.frame {
+            Frame::Always | Frame::Untrusted => SYSTEM_TEXT,
+            Frame::Never => "",
+        }
+    }
+
     /// Closes the sources, in reverse. Dropping the runtime does the same, without waiting.
     pub async fn close(&self) {
         self.0.catalog.close().await;
@@ -166,6 +179,7 @@ pub struct RuntimeBuilder {
     hooks: Vec<HookPlace>,
     middleware: Vec<Around>,
     clock: Arc<dyn Clock>,
+    nonces: Nonces,
     approvers: Vec<Box<dyn Approver>>,
     grants: Option<Arc<Grants>>,
     journal: Option<Box<dyn Journal>>,
@@ -238,6 +252,13 @@ impl RuntimeBuilder {
     /// Replaces the clock.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Replaces the numbers in the marks around results, so that a test or a recording sees the same
+    /// ones each time.
+    pub fn nonces(mut self, nonces: Nonces) -> Self {
+        self.nonces = nonces;
         self
     }
 
@@ -314,6 +335,7 @@ impl RuntimeBuilder {
             middleware: self.middleware,
             redactor: Redactor::default(),
             clock: self.clock,
+            nonces: self.nonces,
             desk: Desk::new(self.approvers, grants, &self.config),
             events: Events::new(self.observers),
             state: Arc::new(self.state),

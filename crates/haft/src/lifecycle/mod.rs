@@ -31,6 +31,7 @@ use self::{
 use crate::{
     envelope::{Answer, Envelope, Origin},
     event::Event,
+    frame::Seal,
     hooks::Performed,
     journal,
     layers::{Course, Outcome},
@@ -58,6 +59,7 @@ pub(crate) async fn walk(
     mut held: Option<Box<Held>>,
 ) -> Envelope {
     let began = Instant::now();
+    let mut seal = Seal::draw(turn.inner.config.frame, &turn.inner.nonces);
     turn.tell(|| Event::Started {
         call: cx.call_id().clone(),
         called: cx.called().clone(),
@@ -97,13 +99,14 @@ pub(crate) async fn walk(
     // person's.
     let ran = entry.zip(cx.claim());
     let instead_by = file.as_ref().and_then(|file| file.instead_by());
+    let label =
+        ran.as_ref().map_or(Label::CLEAN, |(entry, _)| entry.spec().label.join(cx.heard_label()));
+    seal.settle(label, matches!(outcome.0, Answer::Failure { .. }), outcome.2);
     let mut envelope = Envelope {
         id: cx.call_id().clone(),
         called: cx.called().clone(),
         meant: cx.meant().clone(),
-        label: ran
-            .as_ref()
-            .map_or(Label::CLEAN, |(entry, _)| entry.spec().label.join(cx.heard_label())),
+        label,
         origin: ran.as_ref().map(|(entry, claim)| Origin {
             tool: cx.meant().clone(),
             source: Arc::clone(entry.shared_source()),
@@ -115,6 +118,7 @@ pub(crate) async fn walk(
         repairs,
         left: None,
         elapsed: began.elapsed(),
+        seal,
     };
     let shown = shape::bytes_shown(&envelope.outcome);
     beside.put(&mut envelope, parent.is_none());
@@ -364,6 +368,7 @@ async fn settle(
     .with_source(error);
     envelope.outcome = Answer::Failure { failure, interrupted_output: String::new() };
     envelope.cut = None;
+    envelope.seal.settle(envelope.label, true, 0);
 }
 
 fn tell_finished(turn: &TurnCore, cx: &Context, envelope: &Envelope) {
