@@ -36,8 +36,9 @@
 //! });
 //! let answer = turn.dispatch(Dialect::Anthropic, &response).await?;
 //!
-//! // One result for each call, in order, whatever became of it.
-//! assert_eq!(answer["content"][0]["content"], "2");
+//! // One result for each call, in order, whatever became of it, between marks that no tool can forge.
+//! let first = answer["content"][0]["content"].as_str().unwrap_or_default();
+//! assert_eq!(first.lines().nth(1), Some("2"));
 //! assert_eq!(answer["content"][1]["is_error"], true);
 //! # Ok(())
 //! # }
@@ -58,6 +59,7 @@
 //! | stand around calls | [`Hook`]; the crate `haft-hooks` has commands and HTTP |
 //! | limit what a run uses, and know what it has read | [`Budget`], [`Label`], [`Seen`] |
 //! | find out why | [`Turn::explain`], [`Explanation`] |
+//! | know what the model reads | [`Envelope::shown`], [`Frame`], [`SYSTEM_TEXT`], [`hygiene`] |
 //! | see what happened | [`Envelope`], [`Event`], [`Observer`], [`Journal`] |
 //! | read a failure | [`Failure`] for the model, [`Error`] for the operator |
 
@@ -141,6 +143,8 @@ mod doctests {
     pub struct BudgetsAndLabels;
     #[doc = include_str!("../../../docs/guide/dialects.md")]
     pub struct Dialects;
+    #[doc = include_str!("../../../docs/guide/results.md")]
+    pub struct Results;
     #[doc = include_str!("../../../docs/guide/history.md")]
     pub struct History;
 }

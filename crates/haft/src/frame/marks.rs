@@ -58,8 +58,8 @@ const FIXED: &[&str] = &[
     "</function_result>",
     "<function=",
     "</function>",
-    "<",
-    "</",
+    "<antml:",
+    "</antml:",
     // Thoughts.
     "<think>",
     "</think>",

@@ -133,7 +133,8 @@ pub(crate) fn framed_failure(n: usize, tool: &str, text: &str) -> String {
 
 /// Returns the lines above and below the nth result.
 pub(crate) fn marks(n: usize, tool: &str, more: &str, chars: usize) -> (String, String) {
-    let opening = format!("[haft {n:010} tool={tool} label=untrusted/internal{more} chars={chars}]");
+    let opening =
+        format!("[haft {n:010} tool={tool} label=untrusted/internal{more} chars={chars}]");
     (opening, format!("[/haft {n:010}]"))
 }
 

@@ -198,7 +198,9 @@ async fn mcp() {
     assert_eq!(answer[2]["error"]["code"], -32602);
     assert_eq!(answer[2]["error"]["message"], "Unknown tool: serch");
     assert!(answer[2]["error"]["data"].as_str().unwrap().contains("did you mean `search`"));
-    assert!(answer[2]["error"]["data"].as_str().unwrap().starts_with("[haft 0000000002 tool=serch "));
+    assert!(
+        answer[2]["error"]["data"].as_str().unwrap().starts_with("[haft 0000000002 tool=serch ")
+    );
 
     let one = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
                      "params": {"name": "search"}});
@@ -313,7 +315,8 @@ async fn without_a_frame_data_stays_data_and_blank_text_is_not_sent_where_it_is_
         config.frame = haft::Frame::Never;
         config
     };
-    let said = |dialect, name| complete(dialect, &[call("a", name, json!({}))], endings(dialect)[0]);
+    let said =
+        |dialect, name| complete(dialect, &[call("a", name, json!({}))], endings(dialect)[0]);
     let answer = async |dialect, name| {
         let turn = tools().config(config()).build().unwrap().run().turn().await.unwrap();
         turn.dispatch(dialect, &said(dialect, name)).await.unwrap()
