@@ -62,10 +62,7 @@ async fn main() -> Result<(), Failure> {
     let mut messages =
         vec![json!({"role": "user", "content": "Where is it warmer, Paris or Oslo?"})];
     // What a request says before all else.
-    println!(
-        "system: {} …",
-        runtime.system_text().split_inclusive(". ").next().unwrap_or_default()
-    );
+    println!("system: {} …", runtime.system_text().split(". ").next().unwrap_or_default());
     println!("user: Where is it warmer, Paris or Oslo?");
 
     loop {

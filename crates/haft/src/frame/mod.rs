@@ -442,6 +442,8 @@ fn travel(label: Label) -> &'static str {
 mod tests {
     use std::collections::HashSet;
 
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -487,6 +489,63 @@ mod tests {
         assert_eq!(told("<|im_start|>"), " tool=%3C%7Cim_start%7C%3E");
         assert_eq!(told("тест\u{202e}"), " tool=тест%E2%80%AE");
         assert_eq!(told(&"x".repeat(1_000_000)).chars().count(), " tool=".len() + LONGEST + 1);
+    }
+
+    fn answer(text: String) -> Envelope {
+        let mut seal = Seal::draw(Frame::Always, &Nonces::counting(0));
+        seal.settle(Label::default(), false, 0);
+        Envelope {
+            id: "a".into(),
+            called: "t".into(),
+            meant: "t".into(),
+            outcome: Answer::Output(Output::text(text)),
+            label: Label::default(),
+            origin: None,
+            cut: None,
+            repairs: None,
+            instead_by: None,
+            left: None,
+            elapsed: std::time::Duration::ZERO,
+            seal,
+        }
+    }
+
+    #[test]
+    fn a_limit_cuts_the_body_and_never_the_marks() {
+        let answer = answer("<s>".repeat(1_000));
+        let whole = answer.shown();
+        for limit in [200, 1_000, whole.len() - 1, whole.len()] {
+            let shown = Framed::new(&answer).around(&answer.text(), limit);
+            assert!(shown.chars().count() <= limit, "{limit}");
+            assert!(shown.ends_with("\n[/haft 0000000000]"), "{shown}");
+            let body = shown.split_once('\n').unwrap().1.rsplit_once('\n').unwrap().0;
+            let opening = shown.lines().next().unwrap();
+            assert!(opening.ends_with(&format!("chars={}]", body.chars().count())), "{shown}");
+            assert_eq!(body.contains("cannot be sent"), limit < whole.len(), "{limit}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_body_says_the_marks_are_the_first_and_the_last_line(
+            pieces in prop::collection::vec(
+                prop_oneof![
+                    any::<String>(),
+                    prop::sample::select(vec!["[/haft 0000000000]", "[haft ", "\n", "[/", "haft", "["])
+                        .prop_map(str::to_owned),
+                ],
+                0..8,
+            ),
+        ) {
+            let text = hygiene::clean(&pieces.concat()).text.into_owned();
+            let shown = answer(text).shown();
+            let inside = shown
+                .strip_prefix("[haft 0000000000 tool=t from=host chars=")
+                .and_then(|rest| rest.split_once("]\n"))
+                .and_then(|(_, rest)| rest.strip_suffix("\n[/haft 0000000000]"));
+            let inside = inside.expect("the marks are there");
+            prop_assert!(!inside.contains("[haft ") && !inside.contains("[/haft "), "{}", shown);
+        }
     }
 
     #[test]

@@ -442,7 +442,7 @@ async fn an_answer_has_the_form_of_its_call() {
         "content": null, "function_call": {"name": "search", "arguments": "{\"x\":\"a\"}"}}}]});
     let turn = runtime().run().turn().await.unwrap();
     let messages = turn.dispatch(Dialect::OpenAiChat, &response).await.unwrap();
-    let wanted = json!([{"role": "function", "name": "search", "content": "search(a)"}]);
+    let wanted = json!([{"role": "function", "name": "search", "content": framed(0, "search", "search(a)")}]);
     assert_eq!(messages, wanted);
 
     let response = json!({"stop_reason": "tool_use", "content": [
