@@ -41,12 +41,12 @@ fn every_dialect_is_answered_the_same_whole_and_streamed() {
         let answer = whole.json();
         let [first, second] = places(dialect).map(|place| answer.pointer(place).unwrap().clone());
         // A client of MCP gets a list, in which the marks stand by themselves.
-        let body = |shown: &Value| match dialect {
+        let inside = |shown: &Value| match dialect {
             "mcp" => shown.as_str().unwrap().to_owned(),
             _ => unframed(shown),
         };
-        assert_eq!(body(&first), "42", "{dialect}: {answer}");
-        assert!(body(&second).starts_with("Water the beans"), "{dialect}: {answer}");
+        assert_eq!(inside(&first), "42", "{dialect}: {answer}");
+        assert!(inside(&second).starts_with("Water the beans"), "{dialect}: {answer}");
         let path = body(dialect, "stream");
         let streamed = haft(&format!("dispatch {path} --dialect {dialect} --stream"));
         assert_eq!((streamed.code, streamed.err.as_str()), (Some(0), ""), "{dialect}");
