@@ -19,6 +19,7 @@ use crate::{
     config::Config,
     error::{Error, ErrorKind},
     event::{Events, Observer},
+    frame::{Frame, Nonces, SYSTEM_TEXT},
     hooks::{Hook, HookPlace, Placed, Seated},
     journal::{Journal, MemoryJournal},
     layers::{self, Around, AroundPlace, Middleware, RuntimeLayers},
@@ -40,6 +41,7 @@ pub(crate) struct Inner {
     pub(crate) layers: RuntimeLayers,
     pub(crate) redactor: Redactor,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) nonces: Nonces,
     pub(crate) desk: Desk,
     pub(crate) journal: Box<dyn Journal>,
     pub(crate) events: Events,
@@ -96,6 +98,7 @@ impl Runtime {
             middleware: Vec::new(),
             clock: Arc::new(RuntimeClock),
             seed: None,
+            nonces: Nonces::random(),
             approvers: Vec::new(),
             grants: None,
             journal: None,
@@ -147,6 +150,16 @@ impl Runtime {
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.0.config
+    }
+
+    /// Returns what belongs into the system prompt: how to read the marks around results. Empty where
+    /// there are none ([`Frame::Never`]).
+    #[must_use]
+    pub fn system_text(&self) -> &'static str {
+        match self.0.config.frame {
+            Frame::Always | Frame::Untrusted => SYSTEM_TEXT,
+            Frame::Never => "",
+        }
     }
 
     /// Returns the secrets it knows. More may be added at any time.
@@ -203,6 +216,7 @@ pub struct RuntimeBuilder {
     middleware: Vec<AroundPlace>,
     clock: Arc<dyn Clock>,
     seed: Option<u64>,
+    nonces: Nonces,
     approvers: Vec<Box<dyn Approver>>,
     grants: Option<Arc<Grants>>,
     journal: Option<Box<dyn Journal>>,
@@ -316,6 +330,13 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Replaces the numbers in the marks around results, so that a test or a recording sees the same
+    /// ones each time.
+    pub fn nonces(mut self, nonces: Nonces) -> Self {
+        self.nonces = nonces;
+        self
+    }
+
     /// Adds somebody who is asked. Without one, whatever asks is denied; where there are several, all
     /// are asked at once and the first valid answer counts.
     pub fn approver(mut self, approver: impl Approver) -> Self {
@@ -395,6 +416,7 @@ impl RuntimeBuilder {
             layers: RuntimeLayers::new(&self.config, self.seed),
             redactor: redactor.clone(),
             clock: self.clock,
+            nonces: self.nonces,
             desk: Desk::new(self.approvers, grants, &self.config),
             events: Events::new(self.observers, redactor),
             state: Arc::new(self.state),

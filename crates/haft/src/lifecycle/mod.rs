@@ -33,6 +33,7 @@ use self::{
 use crate::{
     envelope::{Answer, Envelope, Origin},
     event::{Event, Wait},
+    frame::Seal,
     hooks::Performed,
     journal,
     layers::{Course, Outcome},
@@ -60,6 +61,7 @@ pub(crate) async fn walk(
     mut held: Option<Box<Held>>,
 ) -> Box<Envelope> {
     let began = turn.inner.clock.now();
+    let mut seal = Seal::draw(turn.inner.config.frame, &turn.inner.nonces);
     turn.tell(|| Event::Started {
         call: cx.call_id().clone(),
         called: cx.called().clone(),
@@ -103,14 +105,15 @@ pub(crate) async fn walk(
     if course.answered_by.is_some() && matches!(outcome.0, Answer::Output(_)) {
         instead_by = course.instead_by();
     }
+    let label =
+        ran.as_ref().map_or(Label::CLEAN, |(entry, _)| entry.spec().label.join(cx.heard_label()));
+    seal.settle(label, matches!(outcome.0, Answer::Failure { .. }), outcome.2);
     // Boxed, because an answer is handed on several times before the caller has it.
     let mut envelope = Box::new(Envelope {
         id: cx.call_id().clone(),
         called: cx.called().clone(),
         meant: cx.meant().clone(),
-        label: ran
-            .as_ref()
-            .map_or(Label::CLEAN, |(entry, _)| entry.spec().label.join(cx.heard_label())),
+        label,
         origin: ran.as_ref().map(|(entry, claim)| Origin {
             tool: cx.meant().clone(),
             source: Arc::clone(entry.shared_source()),
@@ -122,6 +125,7 @@ pub(crate) async fn walk(
         repairs,
         left: None,
         elapsed: turn.inner.clock.now().saturating_duration_since(began),
+        seal,
     });
     let shown = shape::bytes_shown(&envelope.outcome);
     beside.put(&mut envelope, parent.is_none(), &turn.inner.redactor);
@@ -386,6 +390,7 @@ async fn settle(
     let failure = turn.inner.redactor.failure(failure);
     envelope.outcome = Answer::Failure { failure, interrupted_output: String::new() };
     envelope.cut = None;
+    envelope.seal.settle(envelope.label, true, 0);
 }
 
 fn tell_finished(turn: &TurnCore, cx: &Context, envelope: &Envelope) {

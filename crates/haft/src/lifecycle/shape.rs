@@ -5,7 +5,7 @@
 //! run's bytes are counted, the result is no larger than what is left for it. A failure's words take
 //! the same way as a result's.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, cell::Cell};
 
 use haft_core::{Block, Bound, Context, Failure, Output, Ran};
 use serde_json::Value;
@@ -18,25 +18,26 @@ use crate::{
     runtime::Inner,
 };
 
-/// Shapes an outcome.
+/// Shapes an outcome, and says how many spots of it were cleaned.
 pub(super) fn shape(
     outcome: Result<Output, Failure>,
     bound: Option<Bound>,
     held: Option<&mut Held>,
     cx: &Context,
     inner: &Inner,
-) -> (Answer, Option<Cut>) {
+) -> (Answer, Option<Cut>, usize) {
     let config = &inner.config;
     match outcome {
         Ok(mut output) => {
-            each_text(&mut output, &inner.redactor, &|text| washed(inner, text));
+            let altered = Cell::new(0);
+            each_text(&mut output, &inner.redactor, &|text| washed(inner, text, &altered));
             let mut cut = bound_output(&mut output, bound.unwrap_or_default(), config.max_result);
             if let Some(held) = held
                 && let Some(room) = held.room(bytes(&output))
             {
                 cut = squeeze(&mut output, room, cut);
             }
-            (Answer::Output(output), cut)
+            (Answer::Output(output), cut, altered.get())
         }
         Err(failure) => {
             let mut interrupted_output = String::new();
@@ -50,15 +51,18 @@ pub(super) fn shape(
                 }
             }
             let failure = inner.redactor.failure(failure);
-            (Answer::Failure { failure, interrupted_output }, None)
+            (Answer::Failure { failure, interrupted_output }, None, 0)
         }
     }
 }
 
-/// Returns the text as it may be shown; nothing when it may stay as it is.
-fn washed(inner: &Inner, text: &str) -> Option<String> {
+/// Returns the text as it may be shown; nothing when it may stay as it is. Counts the spots that were
+/// cleaned.
+fn washed(inner: &Inner, text: &str, altered: &Cell<usize>) -> Option<String> {
     // Hygiene first: a secret must not hide behind characters that nobody sees.
-    match hygiene::clean(text) {
+    let cleaned = hygiene::clean(text);
+    altered.set(altered.get() + cleaned.stripped + cleaned.made_visible);
+    match cleaned.text {
         Cow::Borrowed(text) => match inner.redactor.text(text) {
             Cow::Borrowed(_) => None,
             Cow::Owned(text) => Some(text),
@@ -134,7 +138,7 @@ fn each_leaf(data: &mut Value, redactor: &Redactor, change: &impl Fn(&str) -> Op
 /// could be the beginning of a secret is left out.
 fn partial(inner: &Inner, cx: &Context) -> String {
     let told = cx.partial_so_far();
-    let text = hygiene::clean(&told);
+    let text = hygiene::clean(&told).text;
     match cx.partial_is_full() {
         true => inner.redactor.cut_text(&text),
         false => inner.redactor.text(&text).into_owned(),

@@ -57,7 +57,7 @@ pub use self::{
     rules::{About, Ground, Mode, Rules, Tried},
     seen::{Seen, Taint, Traced},
     suggest::{Decided, Suggestion},
-    visible::{tricks, visible},
+    visible::tricks,
     world::{Disk, Lexical, World},
 };
 pub(crate) use self::{

@@ -482,7 +482,13 @@ impl Host for TurnCore {
                 Some(shown) => Note::Partial(shown),
                 None => return,
             },
-            other => other,
+            // A key begins a piece of its own, and what is told under one is not glued to the rest.
+            Note::Keyed(key, piece) => {
+                let redactor = &self.inner.redactor;
+                Note::Keyed(redactor.text(&key).into_owned(), redactor.text(&piece).into_owned())
+            }
+            // Its text is looked at like that of any other event.
+            Note::Progress(..) => note,
         };
         self.tell(|| Event::Noted { call: cx.call_id().clone(), note });
     }

@@ -90,21 +90,32 @@ fn layers_retry_keep_and_hold_back() {
 #[test]
 fn an_own_loop_goes_on_until_the_model_stops() {
     insta::assert_snapshot!(output("own_loop"), @r#"
+    system: Every tool result stands between two marks, `[haft ID tool=NAME ...]` and `[/haft ID]` …
     user: Where is it warmer, Paris or Oslo?
     model: I look at both cities.
     model: get_temperature {"city":"Paris","day":"today"}
     model: get_temperatur {"city":"Oslo","day":"today"}
     model: get_temperature {"city":"Oslo","day":"now"}
-    tools: toolu_1 19
-    tools: toolu_2 unknown_tool: there is no tool called `get_temperatur`
+    tools: toolu_1 [haft 0000000000 tool=get_temperature label=untrusted/internal chars=2]
+           19
+           [/haft 0000000000]
+    tools: toolu_2 [haft 0000000001 tool=get_temperatur from=host error=unknown_tool chars=113]
+           unknown_tool: there is no tool called `get_temperatur`
            Next: did you mean `get_temperature`? call it by that name
-    tools: toolu_3 bad_arguments: /day: expected text matching `^(today|tomorrow)$`; got "now" (string)
+           [/haft 0000000001]
+    tools: toolu_3 [haft 0000000002 tool=get_temperature from=host error=bad_arguments chars=135]
+           bad_arguments: /day: expected text matching `^(today|tomorrow)$`; got "now" (string)
            Next: call `get_temperature` again with this fixed
+           [/haft 0000000002]
     model: get_temperature {"city":"Oslo","day":"today"}
     model: send_message {"text":"It is warmer in Paris."}
-    tools: toolu_4 7
-    tools: toolu_5 denied: it must be asked about (it does not say that it only reads), and nobody can be asked here
+    tools: toolu_4 [haft 0000000003 tool=get_temperature label=untrusted/internal chars=1]
+           7
+           [/haft 0000000003]
+    tools: toolu_5 [haft 0000000004 tool=send_message from=host error=denied chars=163]
+           denied: it must be asked about (it does not say that it only reads), and nobody can be asked here
            Next: go on without it, or tell the user what you would have done
+           [/haft 0000000004]
     model: Paris, with 19 degrees against 7 in Oslo. I was not allowed to send you a message.
     6 messages; what the run has read is Untrusted
     "#);
@@ -138,11 +149,17 @@ fn a_loop_sends_what_was_recorded_to_two_providers() {
     model: I look for trains, also from the other station.
     model: find_trains({"from":"Lyon","to":"Turin"})
     model: find_trains({"from":"Lyon Part-Dieu","to":"Turin","most":3})
-    tools: toolu_01A ["TGV 9243 at 8:33"]
-    tools: toolu_01B tool_failed: no train goes from Lyon Part-Dieu to Turin
+    tools: toolu_01A [haft 0000000000 tool=find_trains label=untrusted/internal chars=20]
+           ["TGV 9243 at 8:33"]
+           [/haft 0000000000]
+    tools: toolu_01B [haft 0000000001 tool=find_trains label=untrusted/internal error=tool_failed chars=86]
+           tool_failed: no train goes from Lyon Part-Dieu to Turin
            Next: try a larger city nearby
+           [/haft 0000000001]
     model: find_track({"train":"TGV 9243"})
-    tools: toolu_02 TGV 9243 leaves from track 5
+    tools: toolu_02 [haft 0000000002 tool=find_track label=untrusted/internal chars=28]
+           TGV 9243 leaves from track 5
+           [/haft 0000000002]
     model: Take the TGV 9243 at 8:33. It leaves from track 5.
 
     openai-responses
@@ -150,11 +167,17 @@ fn a_loop_sends_what_was_recorded_to_two_providers() {
     model: (reasoning)
     model: find_trains({"from":"Lyon","to":"Turin","most":null})
     model: find_trains({"from":"Lyon Part-Dieu","to":"Turin","most":3})
-    tools: call_01A ["TGV 9243 at 8:33"]
-    tools: call_01B tool_failed: no train goes from Lyon Part-Dieu to Turin
+    tools: call_01A [haft 0000000000 tool=find_trains label=untrusted/internal chars=20]
+           ["TGV 9243 at 8:33"]
+           [/haft 0000000000]
+    tools: call_01B [haft 0000000001 tool=find_trains label=untrusted/internal error=tool_failed chars=86]
+           tool_failed: no train goes from Lyon Part-Dieu to Turin
            Next: try a larger city nearby
+           [/haft 0000000001]
     model: find_track({"train":"TGV 9243"})
-    tools: call_02 TGV 9243 leaves from track 5
+    tools: call_02 [haft 0000000002 tool=find_track label=untrusted/internal chars=28]
+           TGV 9243 leaves from track 5
+           [/haft 0000000002]
     model: Take the TGV 9243 at 8:33. It leaves from track 5.
     "#);
 }

@@ -36,6 +36,7 @@ mod sources;
 mod dialects;
 mod docs;
 mod script;
+mod frame;
 mod wire;
 mod wire_streams;
 mod wire_odd;
