@@ -17,6 +17,9 @@ use regex::bytes::{Regex, RegexBuilder};
 
 use super::{mark, patterns::RULES};
 
+/// In: a stretch, and where the shape ends in it. Out: where the find ends; nothing if it is none.
+type Extend = fn(&[u8], usize) -> Option<usize>;
+
 /// One shape.
 pub(super) struct Rule {
     pub(super) id: &'static str,
@@ -30,7 +33,7 @@ pub(super) struct Rule {
     /// What else must be so.
     pub(super) check: Option<fn(&Found<'_>) -> bool>,
     /// How far it goes on after the shape, for what a shape cannot say.
-    pub(super) extend: Option<fn(&[u8], usize) -> Option<usize>>,
+    pub(super) extend: Option<Extend>,
     /// Read by the tests alone.
     #[cfg_attr(not(test), expect(dead_code, reason = "each rule shows what it is about"))]
     pub(super) yes: &'static str,
@@ -92,8 +95,7 @@ impl Words {
             .map(|text| {
                 // The longest word at a place is the one that is told, so it stands for the shorter.
                 let within = |word: &&str| begins(text.as_bytes(), word.as_bytes());
-                let ours =
-                    RULES.iter().enumerate().filter(|(_, r)| r.words.iter().any(|w| within(&w)));
+                let ours = RULES.iter().enumerate().filter(|(_, r)| r.words.iter().any(&within));
                 let rules: Vec<u16> = ours.filter_map(|(at, _)| u16::try_from(at).ok()).collect();
                 let own = || rules.iter().filter_map(|at| RULES.get(usize::from(*at)));
                 Word {
