@@ -4,13 +4,15 @@
 //! - The loop owns the conversation and the model; haft owns what happens in between. Per round it
 //!   is two calls: `run.turn()` before the model is asked, `turn.dispatch(..)` with what it said.
 //! - The model is a recording of three responses, so this needs no key and no network.
+//! - Each result stands between marks that no tool can forge; the system prompt says so once. Their
+//!   numbers are counted here, so that this prints the same each time; leave `nonces` out elsewhere.
 //! - Nothing in the loop handles a failed call. A wrong name, a wrong argument and a refusal are
 //!   answers inside the message, under the ids the model gave, and the model goes on from there.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use haft::{
-    Catalog, Dialect, Failure, Runtime,
+    Catalog, Dialect, Failure, Nonces, Runtime,
     serde_json::{self, Value, json},
     tool,
 };
@@ -53,12 +55,14 @@ fn text(value: &Value) -> &str {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
     let catalog = Catalog::builder().add(GetTemperature).add(SendMessage).build()?;
-    let runtime = Runtime::builder().catalog(catalog).build()?;
+    let runtime = Runtime::builder().catalog(catalog).nonces(Nonces::counting(0)).build()?;
     let run = runtime.run();
 
     let mut model = serde_json::from_str::<Vec<Value>>(RECORDED)?.into_iter();
     let mut messages =
         vec![json!({"role": "user", "content": "Where is it warmer, Paris or Oslo?"})];
+    // What a request says before all else.
+    println!("system: {} …", runtime.system_text().split(". ").next().unwrap_or_default());
     println!("user: Where is it warmer, Paris or Oslo?");
 
     loop {

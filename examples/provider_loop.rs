@@ -6,13 +6,15 @@
 //!   is appended. The loop itself knows only where a request keeps its conversation.
 //! - The exchanges are recorded, request and response. A request that differs from the recording
 //!   ends the program, so that ids, order and shapes are really checked.
+//! - Each result stands between marks that no tool can forge, and the system prompt explains them.
+//!   A recording needs the same numbers in them each time, so they are counted here.
 //! - OpenAI is shown strict tools: there every argument is required, and an optional one may be
 //!   null. The model writes `"most":null`, and the tool sees its own default.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use haft::{
-    Catalog, Dialect, Failure, Runtime,
+    Catalog, Dialect, Failure, Nonces, Runtime,
     serde_json::{self, Value, json},
     tool,
 };
@@ -63,10 +65,11 @@ enum Body {
     Complete(&'static str),
 }
 
-/// What a host knows about a provider: the rest of the request, and where the conversation sits.
+/// What a host knows about a provider: the rest of the request, and where the rest goes.
 struct Provider {
     dialect: Dialect,
     base: Value,
+    system: &'static str,
     conversation: &'static str,
     recorded: [Exchange; 3],
 }
@@ -107,12 +110,14 @@ fn providers() -> [Provider; 2] {
         Provider {
             dialect: Dialect::Anthropic,
             base: json!({"model": "claude-sonnet-4-5", "max_tokens": 1024}),
+            system: "system",
             conversation: "messages",
             recorded: recorded!("anthropic"),
         },
         Provider {
             dialect: Dialect::OpenAiResponses,
             base: json!({"model": "gpt-5"}),
+            system: "instructions",
             conversation: "input",
             recorded: recorded!("openai"),
         },
@@ -129,6 +134,7 @@ async fn converse(runtime: &Runtime, provider: &Provider) -> Result<(), Failure>
         let turn = run.turn().await?;
         let export = turn.snapshot().export(provider.dialect);
         let mut body = provider.base.clone();
+        body[provider.system] = json!(runtime.system_text());
         body[provider.conversation] = json!(conversation);
         if matches!(response, Body::Streamed(_)) {
             body["stream"] = json!(true);
@@ -236,9 +242,9 @@ fn indented(text: &str) -> String {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
-    let catalog = Catalog::builder().add(FindTrains).add(FindTrack).build()?;
-    let runtime = Runtime::builder().catalog(catalog).build()?;
     for provider in providers() {
+        let catalog = Catalog::builder().add(FindTrains).add(FindTrack).build()?;
+        let runtime = Runtime::builder().catalog(catalog).nonces(Nonces::counting(0)).build()?;
         println!("{}", provider.dialect);
         converse(&runtime, &provider).await?;
         println!();

@@ -79,7 +79,7 @@ fn line(question: &Question<'_>, answer: &Answer, by: &str) -> Option<Value> {
     let call = question.call;
     let scope = call.context().scope();
     let known = schema::parameters(call.tool().input_schema());
-    let mut arguments = Value::clone(call.arguments());
+    let mut arguments = Value::clone(&call.shown());
     for (key, value) in arguments.as_object_mut().into_iter().flatten() {
         if known.iter().any(|p| p.name == key && p.is_secret()) {
             *value = json!(HIDDEN);

@@ -186,7 +186,7 @@ pub(crate) fn short(path: &Path, here: &Path) -> String {
         Ok(below) if below != Path::new("") => below,
         _ => path,
     };
-    style::visible(&shown.display().to_string()).replace('\n', "\\u{a}")
+    style::visible(&shown.display().to_string()).replace('\n', "<U+000A>")
 }
 
 /// The policy, with nothing hidden: what is denied as a whole is explained by its rule as well.

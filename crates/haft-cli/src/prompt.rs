@@ -230,7 +230,7 @@ fn lock<T>(lock: &Lock<T>) -> MutexGuard<'_, T> {
 
 /// The whole question, up to the keys.
 pub(crate) fn page(question: &Question<'_>, here: &Path) -> String {
-    let (entry, arguments) = (question.call.tool(), question.call.arguments());
+    let (entry, arguments) = (question.call.tool(), question.call.shown());
     let explanation = question.explanation;
     let known = schema::parameters(entry.input_schema());
     let is_secret = |key: &str| known.iter().any(|p| p.name == key && p.is_secret());
@@ -321,7 +321,7 @@ fn headline(head: &str, risk: &str, is_command: bool) -> String {
 
 /// One argument, in full.
 fn argument(key: &str, value: &Value, is_secret: bool) -> String {
-    let key = style::visible(key).replace('\n', "\\u{a}");
+    let key = style::visible(key).replace('\n', "<U+000A>");
     let shown = match value {
         _ if is_secret => "(hidden)".to_owned(),
         // Text of several lines is read best as it is, behind a bar.
@@ -747,7 +747,7 @@ mod tests {
         let arguments =
             json!({"to": "b\u{43e}b@ex\u{430}mple.org", "command": "ls \u{202e}gpj.exe"});
         let (screen, _) = ask(Asks::default(), arguments, &["n"]);
-        assert!(screen.contains("ls \\u{202e}gpj.exe"), "{screen}");
+        assert!(screen.contains("ls <U+202E>gpj.exe"), "{screen}");
         assert!(
             screen.contains("! `b\u{43e}b@ex\u{430}mple.org` is not `bob@example.org`"),
             "{screen}"

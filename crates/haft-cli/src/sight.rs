@@ -11,38 +11,7 @@ const MOST_WARNINGS: usize = 5;
 
 /// Makes what a terminal would act on, or hide, visible. Line breaks, tabs and plain blanks stay.
 pub(crate) fn visible(text: &str) -> String {
-    if text.is_ascii() && !text.contains(|c: char| c.is_control() && c != '\n' && c != '\t') {
-        return text.to_owned();
-    }
-    let mut out = String::with_capacity(text.len());
-    let mut before = ' ';
-    for c in text.chars() {
-        // The mark that makes a sign an emoji stays where there is a sign to make one of.
-        let is_styled =
-            c == '\u{fe0f}' && (before >= '\u{2000}' || "0123456789#*©®".contains(before));
-        match is_hidden(c) && !is_styled {
-            true => out.extend(c.escape_unicode()),
-            false => out.push(c),
-        }
-        before = c;
-    }
-    out
-}
-
-/// Whether a character shows nothing, shows something else than it is, or moves others.
-fn is_hidden(c: char) -> bool {
-    (c.is_control() && c != '\n' && c != '\t')
-        || matches!(c,
-            // Blanks that are no blank to a program.
-            '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}'
-            // Nothing at all, and what turns the order round.
-            | '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
-            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
-            | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
-            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
-            // Whatever a font makes of them.
-            | '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}')
+    haft::visible(text).into_owned()
 }
 
 /// Warns of words that look like others: an address in letters of another script, or a word that
@@ -125,8 +94,8 @@ mod tests {
     #[test]
     fn nothing_a_terminal_acts_on_gets_through() {
         assert_eq!(visible("a\tb\nc é"), "a\tb\nc é");
-        assert_eq!(visible("a\x1b[2Jb\r\u{202e}"), "a\\u{1b}[2Jb\\u{d}\\u{202e}");
-        assert_eq!(visible("\x7f\u{9b}31m"), "\\u{7f}\\u{9b}31m");
+        assert_eq!(visible("a\x1b[2Jb\r\u{202e}"), "a<U+001B>[2Jb<U+000D><U+202E>");
+        assert_eq!(visible("\x7f\u{9b}31m"), "<U+007F><U+009B>31m");
     }
 
     #[test]
@@ -146,9 +115,9 @@ mod tests {
             '\u{fe01}',
             '\u{e0101}',
         ] {
-            assert_eq!(visible(&format!("a{c}b")), format!("a{}b", c.escape_unicode()));
+            assert_eq!(visible(&format!("a{c}b")), format!("a<U+{:04X}>b", u32::from(c)));
         }
-        assert_eq!(visible("x\u{fe0f}"), "x\\u{fe0f}", "nothing to make an emoji of");
+        assert_eq!(visible("x\u{fe0f}"), "x<U+FE0F>", "nothing to make an emoji of");
         assert_eq!(visible("\u{2764}\u{fe0f} 漢字 ñ"), "\u{2764}\u{fe0f} 漢字 ñ");
     }
 

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     BoxFuture, CallId, Claim, Code, Failure, IntoOutput, Label, Left, Note, Output, RunId, Scope,
-    Shared, Side, State, ToolName, later::Later, notes::Notes,
+    Secret, Shared, Side, State, ToolName, later::Later, notes::Notes,
 };
 
 /// What the runtime lends to a body. Authors meet it only through [`Context`].
@@ -61,6 +61,10 @@ pub trait Host: Send + Sync + 'static {
     /// Counts tokens and money that a body is about to spend; refuses what is more than is left.
     fn charge(&self, _cx: &Context, _tokens: u64, _micros: u64) -> Result<(), Failure> {
         Ok(())
+    }
+    /// Returns a secret that this call may use.
+    fn secret(&self, _cx: &Context, _name: &str) -> Result<Secret, Failure> {
+        Err(Failure::new(Code::Denied, "there are no secrets here"))
     }
     /// Returns itself as what it is, for a runtime that looks for its own.
     fn any(self: Arc<Self>) -> Option<Arc<dyn Any + Send + Sync>> {
@@ -299,6 +303,15 @@ impl Context {
         self.0.host.charge(self, tokens, micros)
     }
 
+    /// Returns a secret by its name. The tool must declare `capabilities(secrets)`, and the secret
+    /// must be meant for it. What is shown of the call afterwards does not show the value.
+    ///
+    /// # Errors
+    /// Fails when the tool may not have it, and before the body runs.
+    pub fn secret(&self, name: &str) -> Result<Secret, Failure> {
+        self.0.host.secret(self, name)
+    }
+
     /// Returns what runs this call, as what it is. For hosts.
     #[doc(hidden)]
     #[must_use]
@@ -503,6 +516,13 @@ impl Context {
     #[must_use]
     pub fn next_nested_id(&self) -> CallId {
         self.0.id.nested(self.0.nested.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Returns whether partial output was left out because it grew too long. For hosts.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn partial_is_full(&self) -> bool {
+        self.call_itself().extra.get().is_some_and(|extra| extra.notes.is_full())
     }
 
     /// Calls another tool of the same snapshot. The call takes the whole walk: it is validated,

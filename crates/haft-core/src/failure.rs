@@ -339,6 +339,25 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
+impl Failure {
+    /// Says the same in other words: each text is handed over, and replaced where something comes
+    /// back. The chain behind it stays what it is unless its text changes. For hosts.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn reworded(mut self, change: impl Fn(&str) -> Option<String>) -> Self {
+        if let Some(message) = change(&self.0.message) {
+            self.0.message = message;
+        }
+        if let Some(next) = self.0.next.as_deref().and_then(&change) {
+            self.0.next = Some(next);
+        }
+        if let Some(cause) = self.cause().as_deref().and_then(&change) {
+            self.0.source = Some(cause.into());
+        }
+        self
+    }
+}
+
 /// Cuts on a character boundary and says so.
 fn bounded(mut text: String) -> String {
     if text.len() > MESSAGE_LIMIT {

@@ -15,6 +15,7 @@ mod capability;
 mod claim;
 mod label;
 mod verdict;
+mod secret;
 mod context;
 mod notes;
 mod later;
@@ -47,6 +48,7 @@ pub use option::{
 pub use output::{Block, IntoOutput, Json, Output, Piece, Raw, Streamed};
 pub use private::{schemars, serde, serde_json};
 pub use scope::{Left, Scope, Shared, Side, State, Store};
+pub use secret::Secret;
 pub use spec::{Enabled, Need, NeedKind, Spec};
 pub use stream::{BlockPiece, Blocks, Keyed, KeyedPiece};
 pub use tokio_util::sync::CancellationToken;

@@ -80,6 +80,12 @@ impl Notes {
         self.lock().kept.clone()
     }
 
+    /// Returns whether output was left out because there was too much. A cut falls between
+    /// characters, so up to three bytes of room may be left.
+    pub(crate) fn is_full(&self) -> bool {
+        self.lock().kept.len() + 4 > KEPT
+    }
+
     /// Forgets the output that was kept: another attempt begins.
     pub(crate) fn forget(&self) {
         let mut state = self.lock();

@@ -10,6 +10,7 @@ use haft_core::{Rate, Retries};
 use crate::{
     error::{Error, ErrorKind},
     fit::Repairs,
+    frame::Frame,
 };
 
 /// The runtime's limits.
@@ -65,6 +66,8 @@ pub struct Config {
     pub max_cache: usize,
     /// What is repaired in arguments before they are refused.
     pub repair: Repairs,
+    /// Which results stand between marks when a model reads them.
+    pub frame: Frame,
 }
 
 /// When a tool that fails again and again is left alone.
@@ -137,6 +140,8 @@ impl Default for Config {
             max_cache: 64 << 20,
             // Models slip often, and what is repaired loses nothing; asking again costs a turn.
             repair: Repairs::Lossless,
+            // Thirty tokens are cheap, and a forged result costs more than all of them.
+            frame: Frame::Always,
         }
     }
 }

@@ -6,7 +6,7 @@ use haft_core::{Block, CallId, Effects, Failure, Label, Operation, Output, Ran, 
 use serde::{Serialize, ser::SerializeStruct as _};
 use serde_json::Value;
 
-use crate::fit::Repair;
+use crate::{fit::Repair, frame::Seal};
 
 /// The answer to one call.
 #[derive(Debug, Serialize)]
@@ -31,14 +31,17 @@ pub struct Envelope {
     pub(crate) left: Option<Box<Left>>,
     #[serde(rename = "elapsed_us", serialize_with = "micros")]
     pub(crate) elapsed: Duration,
+    /// What the frame needs. Never written down: whoever reads it could forge the next mark.
+    #[serde(skip)]
+    pub(crate) seal: Seal,
 }
 
 /// What hooks left beside an answer.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Left {
-    /// What the host says beside a failure; beside a success it is a block of its own.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub(crate) note: String,
+    /// What the host says beside the result; never a part of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notes: Vec<String>,
     /// For hooks that look back at the turn.
     #[serde(skip)]
     pub(crate) arguments: Option<Arc<Value>>,
@@ -223,32 +226,50 @@ impl Envelope {
         self.elapsed
     }
 
-    /// Returns what the model reads.
+    /// Returns what the host says beside the result, note by note.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        self.left.as_ref().map(|left| left.notes.as_slice()).unwrap_or_default()
+    }
+
+    /// Returns the content as text, or what the failure says, with the host's notes below: for people
+    /// and for Rust. What a model reads is [`shown`](Self::shown).
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
         let text = match &self.outcome {
-            Answer::Output(output) => return output.as_text(),
+            Answer::Output(output) => output.as_text(),
             Answer::Failure { failure, interrupted_output } if interrupted_output.is_empty() => {
-                failure.to_string()
+                failure.to_string().into()
             }
             Answer::Failure { failure, interrupted_output } => format!(
                 "{failure}\nOutput before the interruption ({} characters):\n{interrupted_output}",
                 interrupted_output.chars().count()
-            ),
+            )
+            .into(),
         };
-        match &self.left {
-            Some(left) if !left.note.is_empty() => format!("{text}\n{}", left.note).into(),
-            _ => text.into(),
+        match self.noted() {
+            Some(notes) => format!("{text}\n{notes}").into(),
+            None => text,
         }
     }
 
-    /// Returns the content blocks of a success, or the text of a failure as one block.
+    /// Returns the content blocks of a success, or the text of a failure as one block; the host's
+    /// notes are a block of their own. What a model reads is [`shown_blocks`](Self::shown_blocks).
     #[must_use]
     pub fn blocks(&self) -> Vec<Block> {
         match &self.outcome {
-            Answer::Output(output) => output.blocks.clone(),
+            Answer::Output(output) => {
+                output.blocks.iter().cloned().chain(self.noted().map(Block::text)).collect()
+            }
             Answer::Failure { .. } => vec![Block::text(self.text().into_owned())],
         }
+    }
+
+    /// The notes, each marked as the host's.
+    fn noted(&self) -> Option<String> {
+        let notes = self.notes().iter().map(|note| format!("[note from the host: {note}]"));
+        let notes: Vec<String> = notes.collect();
+        (!notes.is_empty()).then(|| notes.join("\n"))
     }
 
     /// Returns the outcome for a Rust caller.
@@ -256,8 +277,12 @@ impl Envelope {
     /// # Errors
     /// Returns the call's failure.
     pub fn into_outcome(self) -> Result<Output, Failure> {
+        let noted = self.noted();
         match self.outcome {
-            Answer::Output(output) => Ok(output),
+            Answer::Output(mut output) => {
+                output.blocks.extend(noted.map(Block::text));
+                Ok(output)
+            }
             Answer::Failure { failure, .. } => Err(failure),
         }
     }

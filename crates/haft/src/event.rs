@@ -9,7 +9,10 @@ use haft_core::{CallId, Class, Code, Note, Ran, RunId, ToolName, Verdict};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{fit::Repair, layers::CacheUse, policy::Explanation, turn::Place, watch::caught};
+use crate::{
+    fit::Repair, layers::CacheUse, policy::Explanation, redact::Redactor, turn::Place,
+    watch::caught,
+};
 
 /// Something that happened.
 #[derive(Debug, Clone)]
@@ -49,7 +52,7 @@ pub enum Event {
         called: ToolName,
         /// The tool it means.
         meant: ToolName,
-        /// The frozen arguments; nothing when they could not be admitted.
+        /// The frozen arguments, without secrets; nothing when they could not be admitted.
         arguments: Option<Arc<Value>>,
         /// How it shares the floor; nothing when it could not be admitted.
         class: Option<Class>,
@@ -96,7 +99,7 @@ pub enum Event {
     Rewritten {
         /// The call.
         call: CallId,
-        /// The arguments it has now.
+        /// The arguments it has now, without secrets.
         arguments: Arc<Value>,
     },
     /// A call may run.
@@ -264,20 +267,29 @@ impl<F: Fn(&Event) + Send + Sync + 'static> Observer for F {
 
 /// All observers of a runtime.
 #[derive(Default)]
-pub(crate) struct Events(Vec<Box<dyn Observer>>);
+pub(crate) struct Events {
+    observers: Vec<Box<dyn Observer>>,
+    redactor: Redactor,
+}
 
 impl Events {
-    pub(crate) fn new(observers: Vec<Box<dyn Observer>>) -> Self {
-        Self(observers)
+    pub(crate) fn new(observers: Vec<Box<dyn Observer>>, redactor: Redactor) -> Self {
+        Self { observers, redactor }
     }
 
-    /// Tells an event; it is not even made when nobody listens.
+    /// Returns whether anybody listens.
+    pub(crate) fn has_observers(&self) -> bool {
+        !self.observers.is_empty()
+    }
+
+    /// Tells an event, without secrets; it is not even made when nobody listens.
     pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
-        if self.0.is_empty() {
+        if self.observers.is_empty() {
             return;
         }
-        let event = event();
-        for observer in &self.0 {
+        let mut event = event();
+        self.redactor.event(&mut event);
+        for observer in &self.observers {
             let _ = caught(|| observer.observe(&event));
         }
     }

@@ -36,8 +36,9 @@
 //! });
 //! let answer = turn.dispatch(Dialect::Anthropic, &response).await?;
 //!
-//! // One result for each call, in order, whatever became of it.
-//! assert_eq!(answer["content"][0]["content"], "2");
+//! // One result for each call, in order, whatever became of it, between marks that no tool can forge.
+//! let first = answer["content"][0]["content"].as_str().unwrap_or_default();
+//! assert_eq!(first.lines().nth(1), Some("2"));
 //! assert_eq!(answer["content"][1]["is_error"], true);
 //! # Ok(())
 //! # }
@@ -56,8 +57,11 @@
 //! | write that down as rules | [`Setup::read`], [`Rules`], [`Live`], [`Pattern`] |
 //! | ask somebody | [`Approver`], [`Question`], [`Answer`], [`Grants`] |
 //! | stand around calls | [`Hook`]; the crate `haft-hooks` has commands and HTTP |
+//! | stand around bodies, answer later | [`Middleware`], [`Context::later`], [`Tickets`] |
 //! | limit what a run uses, and know what it has read | [`Budget`], [`Label`], [`Seen`] |
 //! | find out why | [`Turn::explain`], [`Explanation`] |
+//! | keep secrets | [`RuntimeBuilder::secret`], [`Secrets`], [`Context::secret`], [`Redactor`] |
+//! | know what the model reads | [`Envelope::shown`], [`Frame`], [`SYSTEM_TEXT`], [`hygiene`] |
 //! | see what happened | [`Envelope`], [`Event`], [`Observer`], [`Journal`] |
 //! | read a failure | [`Failure`] for the model, [`Error`] for the operator |
 
@@ -78,10 +82,11 @@ mod hooks;
 mod layers;
 mod background;
 mod redact;
-mod hygiene;
+pub mod hygiene;
 mod artifact;
 mod journal;
 mod envelope;
+mod frame;
 mod event;
 
 pub use haft_core::*;
@@ -99,7 +104,9 @@ pub use export::{
     Response, Search, Shown, Stream, Strict, Transcript, history,
 };
 pub use fit::{Formats, Problem, Repair, RepairKind, Repairs, Schema};
+pub use frame::{Frame, Nonces, SYSTEM_TEXT};
 pub use hooks::{After, Answered, Before, Hook, Landed, Performed, Said, TurnFacts};
+pub use hygiene::visible;
 pub use journal::{End, Intended, Intention, Journal, MemoryJournal, Record, Settled, Written};
 #[cfg(feature = "tower")]
 pub use layers::tower;
@@ -112,8 +119,9 @@ pub use policy::{
     Lexical, Limited, Limits, Live, Match, Mode, NamePolicy, Near, Offer, Only, PathGuard, Pattern,
     PatternError, PatternErrorKind, Place as RulePlace, Policy, Question, Refusal, Review,
     Reviewed, Reviewer, Rule, Rules, Seen, Setup, Subject, Suggestion, Taint, Traced, Tried,
-    TrustBook, Where, World, files_of, project_root, tricks, visible,
+    TrustBook, Where, World, files_of, project_root, tricks,
 };
+pub use redact::{Redactor, Secrets, StreamRedactor};
 pub use run::{Run, RunBuilder};
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use turn::{
@@ -138,12 +146,18 @@ mod doctests {
     pub struct RulesPage;
     #[doc = include_str!("../../../docs/guide/approvals.md")]
     pub struct Approvals;
+    #[doc = include_str!("../../../docs/guide/running.md")]
+    pub struct Running;
     #[doc = include_str!("../../../docs/guide/budgets-and-labels.md")]
     pub struct BudgetsAndLabels;
     #[doc = include_str!("../../../docs/guide/layers.md")]
     pub struct Layers;
+    #[doc = include_str!("../../../docs/guide/secrets.md")]
+    pub struct SecretsPage;
     #[doc = include_str!("../../../docs/guide/dialects.md")]
     pub struct Dialects;
+    #[doc = include_str!("../../../docs/guide/results.md")]
+    pub struct Results;
     #[doc = include_str!("../../../docs/guide/history.md")]
     pub struct History;
 }

@@ -48,7 +48,7 @@ pub(crate) struct RunCore {
     /// The call that a sub-run works for: it hears what the sub-run reads.
     works_for: Option<WeakContext>,
     /// Whether somebody still has the run in hand, and it has more than one turn.
-    handle: Weak<Handle>,
+    handle: OnceLock<Weak<Handle>>,
     subs: Mutex<Vec<Weak<RunCore>>>,
     subs_so_far: AtomicU32,
     /// The last shelf whose definitions were noted.
@@ -127,7 +127,8 @@ impl RunCore {
 
     /// Returns whether anybody would hear of what comes after this turn.
     pub(crate) fn listens(&self) -> bool {
-        self.handle.strong_count() > 0 && !self.cancelled.load(Ordering::SeqCst)
+        let held = self.handle.get().is_some_and(|handle| handle.strong_count() > 0);
+        held && !self.cancelled.load(Ordering::SeqCst)
     }
 
     /// Notes that the model reads what came later.
@@ -226,13 +227,11 @@ pub struct Run(
 );
 
 /// Says that the run is over, when it is dropped.
-struct Handle(Weak<RunCore>);
+struct Handle(Arc<RunCore>);
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if let Some(core) = self.0.upgrade() {
-            core.inner.background.end(&core, "its run is over", &core.inner);
-        }
+        self.0.inner.background.end(&self.0, "its run is over", &self.0.inner);
     }
 }
 
@@ -530,13 +529,8 @@ impl RunBuilder {
                 (Arc::new(self.seen.unwrap_or_default()), ledger)
             }
         };
-        let mut handle = None;
-        let core = Arc::new_cyclic(|core| RunCore {
-            // A run of one turn has nobody who would ask later.
-            handle: match self.one_shot {
-                true => Weak::new(),
-                false => Arc::downgrade(handle.insert(Arc::new(Handle(core.clone())))),
-            },
+        let core = Arc::new(RunCore {
+            handle: OnceLock::new(),
             cancelled: AtomicBool::new(false),
             halted: OnceLock::new(),
             turns: Mutex::default(),
@@ -558,6 +552,11 @@ impl RunBuilder {
         });
         if let Some(over) = &self.over {
             over.adopt(&core);
+        }
+        // A run of one turn has nobody who would ask later.
+        let handle = (!self.one_shot).then(|| Arc::new(Handle(Arc::clone(&core))));
+        if let Some(handle) = &handle {
+            let _ = core.handle.set(Arc::downgrade(handle));
         }
         Run(core, handle)
     }

@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use haft_core::{Code, Failure, NeedKind, Output, RunId, Store};
+use haft_core::{Code, Failure, NeedKind, Output, RunId, Secret, Store};
 
 use crate::{
     background::Background,
@@ -19,11 +19,12 @@ use crate::{
     config::Config,
     error::{Error, ErrorKind},
     event::{Events, Observer},
+    frame::{Frame, Nonces, SYSTEM_TEXT},
     hooks::{Hook, HookPlace, Placed, Seated},
     journal::{Journal, MemoryJournal},
     layers::{self, Around, AroundPlace, Middleware, RuntimeLayers},
     policy::{Approver, Budget, DefaultPolicy, Desk, Grants, Guard, Only, Policy},
-    redact::Redactor,
+    redact::{Redactor, Secrets},
     run::{Run, RunBuilder},
     turn::{Arguments, Call, Floor, Threads},
 };
@@ -40,6 +41,7 @@ pub(crate) struct Inner {
     pub(crate) layers: RuntimeLayers,
     pub(crate) redactor: Redactor,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) nonces: Nonces,
     pub(crate) desk: Desk,
     pub(crate) journal: Box<dyn Journal>,
     pub(crate) events: Events,
@@ -96,9 +98,12 @@ impl Runtime {
             middleware: Vec::new(),
             clock: Arc::new(RuntimeClock),
             seed: None,
+            nonces: Nonces::random(),
             approvers: Vec::new(),
             grants: None,
             journal: None,
+            secrets: Secrets::new(),
+            bad_secret: None,
             observers: Vec::new(),
             state: Store::default(),
         }
@@ -147,6 +152,28 @@ impl Runtime {
         &self.0.config
     }
 
+    /// Returns what belongs into the system prompt: how to read the marks around results. Empty where
+    /// there are none ([`Frame::Never`]).
+    #[must_use]
+    pub fn system_text(&self) -> &'static str {
+        match self.0.config.frame {
+            Frame::Always | Frame::Untrusted => SYSTEM_TEXT,
+            Frame::Never => "",
+        }
+    }
+
+    /// Returns the secrets it knows. More may be added at any time.
+    #[must_use]
+    pub fn secrets(&self) -> &Secrets {
+        self.0.redactor.secrets()
+    }
+
+    /// Returns what takes secrets out of everything it shows, for texts that take another way.
+    #[must_use]
+    pub fn redactor(&self) -> &Redactor {
+        &self.0.redactor
+    }
+
     /// Lists what stands around the body of a tool, outermost first, in words.
     #[must_use]
     pub fn layers_of(&self, tool: &Entry) -> Vec<String> {
@@ -189,9 +216,12 @@ pub struct RuntimeBuilder {
     middleware: Vec<AroundPlace>,
     clock: Arc<dyn Clock>,
     seed: Option<u64>,
+    nonces: Nonces,
     approvers: Vec<Box<dyn Approver>>,
     grants: Option<Arc<Grants>>,
     journal: Option<Box<dyn Journal>>,
+    secrets: Secrets,
+    bad_secret: Option<Error>,
     observers: Vec<Box<dyn Observer>>,
     state: Store,
 }
@@ -272,6 +302,41 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Adds a secret that every tool with `capabilities(secrets)` may have: as `secret://name` in its
+    /// arguments, or by [`Context::secret`](haft_core::Context::secret). Its value is taken out of
+    /// everything that is shown.
+    pub fn secret(mut self, name: impl Into<String>, value: impl Into<Secret>) -> Self {
+        let added = self.secrets.add(name, value);
+        self.bad_secret = self.bad_secret.or(added.err());
+        self
+    }
+
+    /// Adds a secret for the tools whose name fits, as in `mail_*`. They must declare
+    /// `capabilities(secrets)` as well.
+    pub fn secret_for(
+        mut self,
+        tools: impl Into<String>,
+        name: impl Into<String>,
+        value: impl Into<Secret>,
+    ) -> Self {
+        let added = self.secrets.add_for(tools, name, value);
+        self.bad_secret = self.bad_secret.or(added.err());
+        self
+    }
+
+    /// Sets the secrets, in place of all that were added so far. What is shared may be added to later.
+    pub fn secrets(mut self, secrets: Secrets) -> Self {
+        self.secrets = secrets;
+        self
+    }
+
+    /// Replaces the numbers in the marks around results, so that a test or a recording sees the same
+    /// ones each time.
+    pub fn nonces(mut self, nonces: Nonces) -> Self {
+        self.nonces = nonces;
+        self
+    }
+
     /// Adds somebody who is asked. Without one, whatever asks is denied; where there are several, all
     /// are asked at once and the first valid answer counts.
     pub fn approver(mut self, approver: impl Approver) -> Self {
@@ -307,10 +372,14 @@ impl RuntimeBuilder {
     /// Checks everything and makes the runtime.
     ///
     /// # Errors
-    /// Fails for an impossible limit, for a tool whose `State` is not supplied, for a hook, a guard
-    /// or a middleware that cannot say its name, for two middleware of the same name, or where the machine has no randomness to sign approvals with.
+    /// Fails for an impossible limit, for a secret that cannot be kept, for a tool whose `State` is
+    /// not supplied, for a hook, a guard or a middleware that cannot say its name, for two middleware
+    /// of the same name, or where the machine has no randomness to sign approvals with.
     pub fn build(self) -> Result<Runtime, Error> {
         self.config.check()?;
+        if let Some(error) = self.bad_secret {
+            return Err(error);
+        }
         let catalog = match self.catalog {
             Some(catalog) => catalog,
             None => Catalog::builder().build()?,
@@ -337,6 +406,7 @@ impl RuntimeBuilder {
             Some(grants) => grants,
             None => Arc::new(Grants::new()?.on_clock(Arc::clone(&self.clock))),
         };
+        let redactor = Redactor::new(self.secrets);
         Ok(Runtime(Arc::new(Inner {
             threads: Threads::new(self.config.max_threads),
             policy: self.policy.unwrap_or_else(|| Box::new(DefaultPolicy)),
@@ -344,10 +414,11 @@ impl RuntimeBuilder {
             hooks: hooks.collect::<Result<_, _>>()?,
             middleware: Around::seat(self.middleware, judge_timeout)?,
             layers: RuntimeLayers::new(&self.config, self.seed),
-            redactor: Redactor::default(),
+            redactor: redactor.clone(),
             clock: self.clock,
+            nonces: self.nonces,
             desk: Desk::new(self.approvers, grants, &self.config),
-            events: Events::new(self.observers),
+            events: Events::new(self.observers, redactor),
             state: Arc::new(self.state),
             keys: Arc::default(),
             background: Background::default(),

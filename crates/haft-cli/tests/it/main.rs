@@ -169,6 +169,28 @@ fn file(name: &str, content: impl AsRef<[u8]>) -> String {
     path
 }
 
+/// Returns what stands between the marks around a result.
+fn unframed(shown: &Value) -> String {
+    let shown = shown.as_str().unwrap();
+    let (opening, rest) = shown.split_once('\n').unwrap();
+    let (body, closing) = rest.rsplit_once('\n').unwrap();
+    let nonce = opening.strip_prefix("[haft ").and_then(|rest| rest.split(' ').next()).unwrap();
+    assert_eq!(closing, format!("[/haft {nonce}]"), "{shown}");
+    body.to_owned()
+}
+
+/// Takes the number out of the marks around results, which is another one each time.
+fn unnumbered(text: &str) -> String {
+    let mut parts = text.split("haft ");
+    let mut out = parts.next().unwrap().to_owned();
+    for part in parts {
+        let is_mark = out.ends_with('[') || out.ends_with("[/");
+        out += "haft ";
+        out += if is_mark { part.get(10..).unwrap() } else { part };
+    }
+    out
+}
+
 /// Reads lines of JSON.
 fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

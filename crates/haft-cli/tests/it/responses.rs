@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use crate::{file, haft, haft_fed};
+use crate::{file, haft, haft_fed, unframed};
 
 fn anthropic() -> Value {
     let call = |n: u32, name: &str, input: Value| json!({"type": "tool_use", "id": format!("toolu_{n}"), "name": name, "input": input});
@@ -81,7 +81,7 @@ fn yes_answers_what_asks_and_leaves_a_deny() {
     let blocks = message["content"].as_array().unwrap();
     let wrong: Vec<bool> = blocks.iter().map(|b| b["is_error"] == true).collect();
     assert_eq!(wrong, [false, false, false, true, true]);
-    assert!(blocks[4]["content"].as_str().unwrap().starts_with("denied: "), "{message}");
+    assert!(unframed(&blocks[4]["content"]).starts_with("denied: "), "{message}");
 }
 
 #[test]
@@ -93,9 +93,9 @@ fn every_openai_call_is_answered_once_in_order() {
     let items = items.as_array().unwrap();
     let ids: Vec<&Value> = items.iter().map(|b| &b["call_id"]).collect();
     assert_eq!(ids, ["call_1", "call_2", "call_3"]);
-    assert_eq!(items[0]["output"], "42");
-    assert!(items[1]["output"].as_str().unwrap().starts_with("unparseable_arguments: "));
-    assert!(items[2]["output"].as_str().unwrap().starts_with("panicked: "));
+    assert_eq!(unframed(&items[0]["output"]), "42");
+    assert!(unframed(&items[1]["output"]).starts_with("unparseable_arguments: "));
+    assert!(unframed(&items[2]["output"]).starts_with("panicked: "));
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_response_that_was_cut_off_is_answered_and_not_run() {
     let ran = haft_fed("dispatch --dialect anthropic --yes", cut.to_string().as_bytes());
     assert_eq!(ran.code, Some(0));
     for block in ran.json()["content"].as_array().unwrap() {
-        assert!(block["content"].as_str().unwrap().starts_with("not_run: "), "{block}");
+        assert!(unframed(&block["content"]).starts_with("not_run: "), "{block}");
     }
 }
 

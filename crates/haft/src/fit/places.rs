@@ -97,6 +97,43 @@ impl<'a> Places<'a> {
         marked || !found.complete || found.nodes.iter().any(|node| self.holds_secret(node))
     }
 
+    /// Replaces everything in a value that is marked, as a whole.
+    pub(super) fn mask(self, value: &mut Value, at: &mut String, mask: &dyn Fn(&Value) -> Value) {
+        let mut marked = false;
+        let found = self.find(at, |node| marked |= is_marked(node));
+        // FAIL CLOSED: what cannot be found out is treated as a secret.
+        if marked || !found.complete {
+            // The arguments themselves stay an object; what is in them does not.
+            match value.as_object_mut().filter(|_| at.is_empty()) {
+                Some(map) => map.values_mut().for_each(|value| *value = mask(value)),
+                None => *value = mask(value),
+            }
+            return;
+        }
+        if !found.nodes.iter().any(|node| self.holds_secret(node)) {
+            return;
+        }
+        let here = at.len();
+        match value {
+            Value::Array(items) => {
+                for (n, item) in items.iter_mut().enumerate() {
+                    at.push_str(&format!("/{n}"));
+                    self.mask(item, at, mask);
+                    at.truncate(here);
+                }
+            }
+            Value::Object(map) => {
+                for (key, member) in map {
+                    at.push('/');
+                    at.push_str(&key.replace('~', "~0").replace('/', "~1"));
+                    self.mask(member, at, mask);
+                    at.truncate(here);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
     /// Whether something below this node is marked.
     fn holds_secret(self, node: &'a Value) -> bool {
         let mut found = Found { nodes: Vec::new(), complete: true };

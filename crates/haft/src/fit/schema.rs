@@ -142,6 +142,22 @@ impl Schema {
         self.0.validator.iter_errors(value)
     }
 
+    /// Returns whether the schema marks something as a secret.
+    pub(crate) fn marks_secrets(&self) -> bool {
+        self.0.has_secrets
+    }
+
+    /// Returns a value with everything replaced that the schema marks as a secret; nothing when there
+    /// is no such thing.
+    pub(crate) fn masked(&self, value: &Value, mask: &dyn Fn(&Value) -> Value) -> Option<Value> {
+        if !self.0.has_secrets {
+            return None;
+        }
+        let mut changed = value.clone();
+        self.places().mask(&mut changed, &mut String::new(), mask);
+        (changed != *value).then_some(changed)
+    }
+
     /// Returns the places of the schema, to look up what it says about one of a value's.
     pub(super) fn places(&self) -> Places<'_> {
         Places::new(&self.0.source, self.0.has_secrets)

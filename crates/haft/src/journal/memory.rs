@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -11,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Intended, Journal, Settled, Written};
-use crate::{fit::Repair, policy::Explanation};
+use crate::{fit::Repair, policy::Explanation, redact::Redactor};
 
 /// What is kept of one call.
 #[derive(Debug, Clone, Serialize)]
@@ -46,7 +47,7 @@ pub struct Record {
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Intention {
-    /// The frozen arguments.
+    /// The frozen arguments, without secrets.
     pub arguments: Arc<Value>,
     /// How it shares the floor.
     pub class: Class,
@@ -73,11 +74,43 @@ pub struct End {
     pub elapsed: Duration,
 }
 
-/// Keeps the last calls in memory. Clones share what they keep.
-#[derive(Debug, Clone)]
+/// Keeps the last calls in memory. Clones share what they keep. Secrets are taken out when records
+/// are read, so that calls nobody looks at do not pay for it.
+#[derive(Clone)]
 pub struct MemoryJournal {
-    kept: Arc<Mutex<VecDeque<Record>>>,
+    kept: Arc<Mutex<Kept>>,
     max: usize,
+}
+
+#[derive(Default)]
+struct Kept {
+    records: VecDeque<Record>,
+    /// What takes secrets out: one for each runtime that writes here.
+    redactors: Vec<Redactor>,
+}
+
+/// Runtimes beyond so many that share one journal pay for each call.
+const MOST_REDACTORS: usize = 8;
+
+impl Kept {
+    /// Whether records of this runtime are redacted when they are read.
+    fn knows(&mut self, redactor: &Redactor) -> bool {
+        if self.redactors.iter().any(|known| known.is_same(redactor)) {
+            return true;
+        }
+        let room = self.redactors.len() < MOST_REDACTORS;
+        if room {
+            self.redactors.push(redactor.clone());
+        }
+        room
+    }
+}
+
+impl fmt::Debug for MemoryJournal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kept = self.lock().records.len();
+        f.debug_struct("MemoryJournal").field("kept", &kept).field("max", &self.max).finish()
+    }
 }
 
 impl MemoryJournal {
@@ -87,23 +120,31 @@ impl MemoryJournal {
         Self { kept: Arc::default(), max }
     }
 
-    /// Returns what is kept, oldest first.
+    /// Returns what is kept, oldest first, without secrets.
     #[must_use]
     pub fn records(&self) -> Vec<Record> {
-        self.lock().iter().cloned().collect()
+        let (mut records, redactors): (Vec<Record>, _) = {
+            let kept = self.lock();
+            (kept.records.iter().cloned().collect(), kept.redactors.clone())
+        };
+        for redactor in &redactors {
+            records.iter_mut().for_each(|record| redactor.record(record));
+        }
+        records
     }
 
-    fn keep(&self, mut kept: MutexGuard<'_, VecDeque<Record>>, record: Record) {
-        let oldest = if kept.len() >= self.max { kept.pop_front() } else { None };
+    fn keep(&self, mut kept: MutexGuard<'_, Kept>, record: Record) {
+        let records = &mut kept.records;
+        let oldest = if records.len() >= self.max { records.pop_front() } else { None };
         if self.max > 0 {
-            kept.push_back(record);
+            records.push_back(record);
         }
         drop(kept);
         // Freed after the lock: a record may hold large arguments.
         drop(oldest);
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Record>> {
+    fn lock(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -125,13 +166,19 @@ fn record(call: &Context, intent: Option<Intention>, end: Option<End>) -> Record
 
 impl Journal for MemoryJournal {
     fn intend(&self, intended: &Intended<'_>) -> Written<'_> {
-        let intent = Intention {
-            arguments: Arc::clone(intended.arguments),
+        // What a schema marks as secret cannot be told later, so it is taken out now.
+        let now = intended.tool.input().marks_secrets();
+        let mut intent = Intention {
+            arguments: if now { intended.arguments() } else { Arc::clone(intended.arguments) },
             class: intended.class,
             verdict: intended.verdict.clone(),
             repairs: intended.repairs.to_vec(),
         };
-        self.keep(self.lock(), record(intended.call, Some(intent), None));
+        let mut kept = self.lock();
+        if !kept.knows(intended.redactor) {
+            intent.arguments = intended.arguments();
+        }
+        self.keep(kept, record(intended.call, Some(intent), None));
         Written::Now(Ok(()))
     }
 
@@ -147,7 +194,7 @@ impl Journal for MemoryJournal {
         let call = settled.call;
         let mut kept = self.lock();
         // The call's own intent is among the last, unless it has none.
-        let own = kept.iter_mut().rev().find(|r| {
+        let own = kept.records.iter_mut().rev().find(|r| {
             r.end.is_none()
                 && r.call == *call.call_id()
                 && r.cycle == call.cycle()

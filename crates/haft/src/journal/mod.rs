@@ -16,29 +16,51 @@ use serde_json::Value;
 
 pub use self::memory::{End, Intention, MemoryJournal, Record};
 use crate::{
+    catalog::Entry,
     envelope::Envelope,
     fit::Repair,
     layers::Course,
     lifecycle::{File, Permitted},
     policy::Explanation,
+    redact::Redactor,
     runtime::Inner,
     watch::{within, words},
 };
 
-/// A call that is about to run. Borrowed: a journal takes over what it wants to keep.
+/// A call that is about to run. Borrowed: a journal takes over what it wants to keep, and secrets are
+/// taken out of what it takes.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Intended<'a> {
     /// The call: its run, its ids, its names.
     pub call: &'a Context,
-    /// The frozen arguments.
-    pub arguments: &'a Arc<Value>,
     /// How it shares the floor.
     pub class: Class,
-    /// Who allowed it, and why.
-    pub verdict: &'a Verdict,
-    /// What was changed in the model's arguments so that they could be read or fit.
-    pub repairs: &'a [Repair],
+    pub(crate) tool: &'a Entry,
+    pub(crate) arguments: &'a Arc<Value>,
+    pub(crate) verdict: &'a Verdict,
+    pub(crate) repairs: &'a [Repair],
+    pub(crate) redactor: &'a Redactor,
+}
+
+impl Intended<'_> {
+    /// Returns the frozen arguments, without secrets.
+    #[must_use]
+    pub fn arguments(&self) -> Arc<Value> {
+        self.redactor.arguments(self.tool, self.arguments)
+    }
+
+    /// Returns who allowed it, and why.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        self.redactor.verdict(self.verdict.clone())
+    }
+
+    /// Returns what was changed in the model's arguments so that they could be read or fit.
+    #[must_use]
+    pub fn repairs(&self) -> Vec<Repair> {
+        self.redactor.repairs(self.repairs).unwrap_or_else(|| self.repairs.to_vec())
+    }
 }
 
 /// A call that has ended, whether or not it ran.
@@ -104,7 +126,9 @@ pub(crate) async fn intend(inner: &Inner, permitted: &Permitted) -> Result<Inten
     let admitted = permitted.admitted();
     let intended = Intended {
         call: admitted.context(),
+        tool: admitted.tool(),
         arguments: admitted.arguments(),
+        redactor: &inner.redactor,
         class: admitted.claim().class,
         verdict: permitted.verdict(),
         repairs: admitted.repairs(),

@@ -96,6 +96,11 @@ impl<'a> Frame<'a> {
         Some(crate::watch::after(since, limit.saturating_sub(state.used)))
     }
 
+    /// Returns since when the middleware's own time runs.
+    pub(super) fn outside_since(&self) -> Option<Instant> {
+        self.lock().outside_since
+    }
+
     fn enter(&self, now: Instant) {
         let mut state = self.lock();
         if let Some(since) = state.outside_since.take() {

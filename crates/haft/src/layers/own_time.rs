@@ -64,8 +64,8 @@ pub(super) async fn watched(
             (None, Some(own)) => own,
             (Some((_, since)), None) => after(*since, grace * MOMENTS),
             (Some((_, since)), Some(own)) => {
-                let back = frame.ends_at(grace).unwrap_or(own).max(after(*since, grace));
-                own.min(back)
+                let back = frame.outside_since().map_or(*since, |back| back.max(*since));
+                own.min(after(back, grace))
             }
         };
         if timer.as_ref().is_none_or(|(at, _)| *at != due) {

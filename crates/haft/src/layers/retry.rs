@@ -15,6 +15,7 @@ use haft_core::{Args, Code, Failure, Ran, Retries, Retry};
 use super::{Course, Outcome, Work, begin_attempt, rate, timeout};
 use crate::{
     event::{Event, Wait},
+    redact,
     watch::{after, caught},
 };
 
@@ -88,6 +89,9 @@ pub(super) async fn attempts(work: &Work<'_>, first: Args, course: &mut Course) 
 /// author's own code does not answer twice alike.
 fn decode(work: &Work<'_>) -> Result<Args, Failure> {
     let json = work.permitted.admitted().arguments();
+    if let Some(args) = redact::resolve(&work.turn.inner, work.entry, json)? {
+        return Ok(args);
+    }
     let broken = |why: String| {
         Failure::new(Code::BadArguments, "the arguments could not be decoded a second time")
             .with_source(why)

@@ -111,7 +111,8 @@ async fn pose(
 ) -> Result<Answered, Failure> {
     let verdict = &judged.verdict;
     let explanation = permit::explain(turn, call, judged);
-    *file = Some(File::new(verdict.clone(), &explanation));
+    let shown = turn.inner.redactor.verdict(verdict.clone());
+    *file = Some(File::new(shown, &explanation));
     turn.tell(|| Event::Asked {
         call: call.context().call_id().clone(),
         verdict: verdict.clone(),
@@ -269,6 +270,7 @@ fn unasked(
 ) -> Failure {
     let explanation = permit::explain(turn, call, judged);
     let verdict = Verdict::deny(why.clone()).by(judged.verdict.source.clone());
+    let verdict = turn.inner.redactor.verdict(verdict);
     *file = Some(File::new(verdict.clone(), &explanation));
     let call = call.context().call_id().clone();
     turn.tell(|| Event::Refused { call, verdict, explanation });

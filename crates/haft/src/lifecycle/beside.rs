@@ -5,13 +5,9 @@
 
 use std::sync::Arc;
 
-use haft_core::Block;
 use serde_json::Value;
 
-use crate::{
-    envelope::{Answer, Envelope},
-    hooks::Said,
-};
+use crate::{envelope::Envelope, hooks::Said, redact::Redactor};
 
 /// The model reads so much of what hosts say beside one result, in characters.
 const ROOM: usize = 10_000;
@@ -73,52 +69,40 @@ impl Beside {
 
     /// Puts what was said into the answer. Words are for the model, so code that made the call
     /// (`to_model` false) does not get them mixed into its result.
-    pub(super) fn put(self, envelope: &mut Envelope, to_model: bool) {
+    pub(super) fn put(self, envelope: &mut Envelope, to_model: bool, redactor: &Redactor) {
         let Some(own) = self.0 else { return };
         if own.arguments.is_some() {
             envelope.left.get_or_insert_default().arguments = own.arguments;
         }
         if to_model {
-            add_asides(envelope, &own.asides);
+            add_asides(envelope, &own.asides, redactor);
         }
     }
 }
 
-/// Adds words of the host to an answer: a block after the output, or lines below the failure.
-pub(crate) fn add_asides(envelope: &mut Envelope, asides: &[String]) {
-    let Some(text) = words(asides) else { return };
-    match &mut envelope.outcome {
-        Answer::Output(output) => output.blocks.push(Block::text(text)),
-        Answer::Failure { .. } => {
-            let note = &mut envelope.left.get_or_insert_default().note;
-            if !note.is_empty() {
-                note.push('\n');
-            }
-            note.push_str(&text);
-        }
+/// Adds words of the host to an answer. They stand beside it, so that nothing in a result can pass
+/// for one of them.
+pub(crate) fn add_asides(envelope: &mut Envelope, asides: &[String], redactor: &Redactor) {
+    let words = words(asides);
+    if !words.is_empty() {
+        let words = words.into_iter().map(|text| redactor.text(&text).into_owned());
+        envelope.left.get_or_insert_default().notes.extend(words);
     }
 }
 
-/// Marks each aside as the host's, within the room there is for all of them.
-fn words(asides: &[String]) -> Option<String> {
-    let mut out = String::new();
+/// Cuts the asides to the room there is for all of them.
+fn words(asides: &[String]) -> Vec<String> {
+    let mut out = Vec::new();
     let mut room = ROOM;
     for aside in asides.iter().map(|aside| aside.trim()).filter(|aside| !aside.is_empty()) {
-        if !out.is_empty() {
-            out.push('\n');
-        }
-        let end = aside.char_indices().nth(room).map(|(at, _)| at);
-        let shown = &aside[..end.unwrap_or(aside.len())];
-        out.push_str("[note from the host: ");
-        out.push_str(shown);
-        if end.is_some() {
-            out.push_str(" … cut]");
+        if let Some((end, _)) = aside.char_indices().nth(room) {
+            out.push(format!("{} … cut", &aside[..end]));
             break;
         }
-        out.push(']');
-        room -= shown.chars().count();
+        out.push(aside.to_owned());
+        room -= aside.chars().count();
     }
-    (!out.is_empty()).then_some(out)
+    out
 }
 
 #[cfg(test)]
@@ -126,14 +110,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn asides_are_marked_and_bounded_together() {
-        assert_eq!(words(&["  ".to_owned()]), None);
-        assert_eq!(
-            words(&["a".to_owned(), "b".to_owned()]).unwrap(),
-            "[note from the host: a]\n[note from the host: b]"
-        );
-        let long = words(&["é".repeat(ROOM - 1), "x".repeat(ROOM), "never".to_owned()]).unwrap();
-        assert!(long.ends_with("[note from the host: x … cut]"), "{}", &long[long.len() - 60..]);
-        assert_eq!(long.matches('é').count(), ROOM - 1);
+    fn asides_are_bounded_together() {
+        assert!(words(&["  ".to_owned()]).is_empty());
+        assert_eq!(words(&[" a".to_owned(), "b".to_owned()]), ["a", "b"]);
+        let long = words(&["é".repeat(ROOM - 1), "x".repeat(ROOM), "never".to_owned()]);
+        assert_eq!(long, ["é".repeat(ROOM - 1), "x … cut".to_owned()]);
     }
 }

@@ -4,6 +4,8 @@
 //! Checks and guards are asked, because they only look. Hooks are named and not called: they are code
 //! of somebody else that may do things.
 
+use std::sync::Arc;
+
 use haft_core::{Failure, Verdict};
 
 use super::{
@@ -19,6 +21,17 @@ use crate::{
 
 /// Explains a call that was taken in, or why it was not.
 pub(crate) async fn explain(turn: &TurnCore, admitted: Result<Admitted, Failure>) -> Explanation {
+    let (tool, arguments) = match &admitted {
+        Ok(call) => (Some(Arc::clone(call.tool())), Some(Arc::clone(call.arguments()))),
+        Err(_) => (None, None),
+    };
+    let mut explanation = raw(turn, admitted).await;
+    let call = tool.as_deref().zip(arguments.as_ref());
+    turn.inner.redactor.explanation(&mut explanation, call);
+    explanation
+}
+
+async fn raw(turn: &TurnCore, admitted: Result<Admitted, Failure>) -> Explanation {
     let mut call = match admitted {
         Ok(call) => call,
         Err(failure) => return refused(Vec::new(), "admit", &failure),
@@ -38,7 +51,8 @@ pub(crate) async fn explain(turn: &TurnCore, admitted: Result<Admitted, Failure>
                 break;
             }
             Ok(Rewrite::Changed(again)) if rewrites.len() < MAX_ROUNDS => {
-                let why = format!("a rule changes the arguments to {}", again.arguments());
+                let shown = super::shown(turn, &again);
+                let why = format!("a rule changes the arguments to {shown}");
                 rewrites.push(step("rewrite", "changed", why));
                 call = again;
             }

@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use super::{after, beside::Beside, heed, settle, shape};
 use crate::{
-    envelope::{Envelope, Origin},
+    envelope::{Answer, Envelope, Origin},
+    frame::Seal,
     hooks::Performed,
     layers::{Course, Outcome},
     turn::TurnCore,
@@ -25,13 +26,17 @@ pub(crate) async fn end_late(
         false => after::after(inner, performed, outcome, &mut beside).await,
     };
     heed(turn, cx, &mut beside);
-    let (outcome, cut) = shape::shape(outcome, Some(tool.spec().max_result), None, cx, inner);
+    let mut seal = Seal::draw(inner.config.frame, &inner.nonces);
+    let (outcome, cut, altered) =
+        shape::shape(outcome, Some(tool.spec().max_result), None, cx, inner);
+    let label = tool.spec().label.join(cx.heard_label());
+    seal.settle(label, matches!(outcome, Answer::Failure { .. }), altered);
     let effects = cx.claim().map(|claim| claim.effects.clone()).unwrap_or_default();
     let mut envelope = Envelope {
         id: cx.call_id().clone(),
         called: cx.called().clone(),
         meant: cx.meant().clone(),
-        label: tool.spec().label.join(cx.heard_label()),
+        label,
         origin: Some(Origin {
             tool: cx.meant().clone(),
             source: std::sync::Arc::clone(tool.shared_source()),
@@ -43,8 +48,9 @@ pub(crate) async fn end_late(
         repairs: None,
         left: None,
         elapsed: inner.clock.now().saturating_duration_since(began),
+        seal,
     };
-    beside.put(&mut envelope, true);
+    beside.put(&mut envelope, true, &inner.redactor);
     settle(turn, cx, &mut envelope, None, Course::default()).await;
     envelope
 }

@@ -19,6 +19,7 @@ use std::{sync::Arc, time::Instant};
 
 use futures_util::FutureExt as _;
 use haft_core::{Claim, Class, Code, Context, Failure, Label, Output, Ran};
+use serde_json::Value;
 
 pub(crate) use self::beside::add_asides;
 pub(crate) use self::explain::explain;
@@ -32,6 +33,7 @@ use self::{
 use crate::{
     envelope::{Answer, Envelope, Origin},
     event::{Event, Wait},
+    frame::Seal,
     hooks::Performed,
     journal,
     layers::{Course, Outcome},
@@ -59,11 +61,12 @@ pub(crate) async fn walk(
     mut held: Option<Box<Held>>,
 ) -> Box<Envelope> {
     let began = turn.inner.clock.now();
+    let mut seal = Seal::draw(turn.inner.config.frame, &turn.inner.nonces);
     turn.tell(|| Event::Started {
         call: cx.call_id().clone(),
         called: cx.called().clone(),
         meant: cx.meant().clone(),
-        arguments: admitted.as_ref().ok().map(|a| Arc::clone(a.arguments())),
+        arguments: admitted.as_ref().ok().map(|a| shown(&turn, a)),
         class: admitted.as_ref().ok().map(|a| a.claim().class),
     });
     let repairs = admitted.as_ref().ok().and_then(Admitted::shared_repairs);
@@ -92,6 +95,7 @@ pub(crate) async fn walk(
         }
         Err(failure) => Err(failure),
     };
+    turn.told_all(&cx);
     let bound = entry.as_ref().map(|entry| entry.spec().max_result);
     let outcome = shape::shape(outcome, bound, held.as_deref_mut(), &cx, &turn.inner);
     // A claim is set when the body begins. Before that, all there is to read is the host's or a
@@ -101,14 +105,15 @@ pub(crate) async fn walk(
     if course.answered_by.is_some() && matches!(outcome.0, Answer::Output(_)) {
         instead_by = course.instead_by();
     }
+    let label =
+        ran.as_ref().map_or(Label::CLEAN, |(entry, _)| entry.spec().label.join(cx.heard_label()));
+    seal.settle(label, matches!(outcome.0, Answer::Failure { .. }), outcome.2);
     // Boxed, because an answer is handed on several times before the caller has it.
     let mut envelope = Box::new(Envelope {
         id: cx.call_id().clone(),
         called: cx.called().clone(),
         meant: cx.meant().clone(),
-        label: ran
-            .as_ref()
-            .map_or(Label::CLEAN, |(entry, _)| entry.spec().label.join(cx.heard_label())),
+        label,
         origin: ran.as_ref().map(|(entry, claim)| Origin {
             tool: cx.meant().clone(),
             source: Arc::clone(entry.shared_source()),
@@ -120,9 +125,10 @@ pub(crate) async fn walk(
         repairs,
         left: None,
         elapsed: turn.inner.clock.now().saturating_duration_since(began),
+        seal,
     });
     let shown = shape::bytes_shown(&envelope.outcome);
-    beside.put(&mut envelope, parent.is_none());
+    beside.put(&mut envelope, parent.is_none(), &turn.inner.redactor);
     settle(&turn, &cx, &mut envelope, file.as_deref(), course).await;
     if let Some(held) = held {
         held.settle(cx.claim().is_some(), shown, &turn.inner.events);
@@ -130,6 +136,11 @@ pub(crate) async fn walk(
     std::mem::forget(unfinished);
     tell_finished(&turn, &cx, &envelope);
     envelope
+}
+
+/// The arguments of a call as they may be shown.
+fn shown(turn: &TurnCore, call: &Admitted) -> Arc<Value> {
+    turn.inner.redactor.arguments(call.tool(), call.arguments())
 }
 
 /// What is collected on the way.
@@ -285,7 +296,7 @@ async fn clear(
             Permit::Rewritten(again) => {
                 turn.tell(|| Event::Rewritten {
                     call: again.context().call_id().clone(),
-                    arguments: Arc::clone(again.arguments()),
+                    arguments: shown(turn, &again),
                 });
                 admitted = again;
             }
@@ -308,6 +319,7 @@ fn unsettled() -> Failure {
 fn refuse(turn: &TurnCore, call: &Admitted, judged: &Judged, file: &mut Option<Box<File>>) {
     let verdict = judged.verdict.clone();
     let explanation = permit::explain(turn, call, judged);
+    let verdict = turn.inner.redactor.verdict(verdict);
     *file = Some(File::new(verdict.clone(), &explanation));
     let call = call.context().call_id().clone();
     turn.tell(|| Event::Refused { call, verdict, explanation });
@@ -375,8 +387,10 @@ async fn settle(
     )
     .with_ran(ran)
     .with_source(error);
+    let failure = turn.inner.redactor.failure(failure);
     envelope.outcome = Answer::Failure { failure, interrupted_output: String::new() };
     envelope.cut = None;
+    envelope.seal.settle(envelope.label, true, 0);
 }
 
 fn tell_finished(turn: &TurnCore, cx: &Context, envelope: &Envelope) {

@@ -12,6 +12,7 @@ use crate::{
     background,
     journal::Intent,
     layers::{self, Course, Outcome, Work},
+    redact,
     turn::{TurnCore, gate::Entered},
 };
 
@@ -25,10 +26,15 @@ pub(super) fn perform<'a>(
     course: &'a mut Course,
 ) -> impl Future<Output = Outcome> + Send + 'a {
     let first = permitted.take_args();
-    let admitted = permitted.admitted();
-    admitted.context().set_claim(admitted.claim().clone());
     async move {
-        let (entry, cx) = (permitted.admitted().tool(), permitted.admitted().context());
+        let admitted = permitted.admitted();
+        let (entry, cx) = (admitted.tool(), admitted.context());
+        // At the last moment: whoever judged, asked or wrote down saw the reference.
+        let first = match redact::resolve(&turn.inner, entry, admitted.arguments())? {
+            Some(args) => args,
+            None => first,
+        };
+        cx.set_claim(admitted.claim().clone());
         let work = Work { turn, permitted: &permitted, entry, cx, deadline };
         let outcome = layers::through(&work, first, course).await;
         // The last note comes before the end.

@@ -271,7 +271,11 @@ pub(super) fn silent(who: &str, why: &str) -> Failure {
 
 /// Says why a call is judged as it is.
 pub(super) fn explain(turn: &TurnCore, call: &Admitted, judged: &Judged) -> Arc<Explanation> {
-    Arc::new(super::explain::explained(turn, call, judged, super::explain::HOOKS_CALLED))
+    let hooks = super::explain::HOOKS_CALLED;
+    let mut explanation = super::explain::explained(turn, call, judged, hooks);
+    let own = (&**call.tool(), call.arguments());
+    turn.inner.redactor.explanation(&mut explanation, Some(own));
+    Arc::new(explanation)
 }
 
 /// What an approval of the call rests on now.

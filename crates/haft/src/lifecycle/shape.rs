@@ -5,7 +5,7 @@
 //! run's bytes are counted, the result is no larger than what is left for it. A failure's words take
 //! the same way as a result's.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, cell::Cell};
 
 use haft_core::{Block, Bound, Context, Failure, Output, Ran};
 use serde_json::Value;
@@ -14,49 +14,55 @@ use crate::{
     envelope::{Answer, Cut},
     hygiene,
     policy::Held,
+    redact::Redactor,
     runtime::Inner,
 };
 
-/// Shapes an outcome.
+/// Shapes an outcome, and says how many spots of it were cleaned.
 pub(super) fn shape(
     outcome: Result<Output, Failure>,
     bound: Option<Bound>,
     held: Option<&mut Held>,
     cx: &Context,
     inner: &Inner,
-) -> (Answer, Option<Cut>) {
+) -> (Answer, Option<Cut>, usize) {
     let config = &inner.config;
     match outcome {
         Ok(mut output) => {
-            each_text(&mut output, &|text| washed(inner, text));
+            let altered = Cell::new(0);
+            each_text(&mut output, &inner.redactor, &|text| washed(inner, text, &altered));
             let mut cut = bound_output(&mut output, bound.unwrap_or_default(), config.max_result);
             if let Some(held) = held
                 && let Some(room) = held.room(bytes(&output))
             {
                 cut = squeeze(&mut output, room, cut);
             }
-            (Answer::Output(output), cut)
+            (Answer::Output(output), cut, altered.get())
         }
         Err(failure) => {
             let mut interrupted_output = String::new();
             // However it ended, what had come is worth having: a stream may stop, fail or break.
             if failure.ran() != Ran::No {
-                interrupted_output = cx.partial_so_far();
+                interrupted_output = partial(inner, cx);
                 let limit = limit_of(bound.unwrap_or_default(), config.max_result);
                 interrupted_output.truncate(nth_char(&interrupted_output, limit));
                 if let Some(room) = held.and_then(|held| held.room(interrupted_output.len())) {
                     interrupted_output.truncate(interrupted_output.floor_char_boundary(room));
                 }
             }
-            (Answer::Failure { failure, interrupted_output }, None)
+            let failure = inner.redactor.failure(failure);
+            (Answer::Failure { failure, interrupted_output }, None, 0)
         }
     }
 }
 
-/// Returns the text as it may be shown; nothing when it may stay as it is.
-fn washed(inner: &Inner, text: &str) -> Option<String> {
+/// Returns the text as it may be shown; nothing when it may stay as it is. Counts the spots that were
+/// cleaned.
+fn washed(inner: &Inner, text: &str, altered: &Cell<usize>) -> Option<String> {
     // Hygiene first: a secret must not hide behind characters that nobody sees.
-    match hygiene::clean(text) {
+    let cleaned = hygiene::clean(text);
+    altered.set(altered.get() + cleaned.stripped + cleaned.made_visible);
+    match cleaned.text {
         Cow::Borrowed(text) => match inner.redactor.text(text) {
             Cow::Borrowed(_) => None,
             Cow::Owned(text) => Some(text),
@@ -69,7 +75,7 @@ fn washed(inner: &Inner, text: &str) -> Option<String> {
 }
 
 /// Changes every text of an output, whether it stands in a block, in data or in a key.
-fn each_text(output: &mut Output, change: &impl Fn(&str) -> Option<String>) {
+fn each_text(output: &mut Output, redactor: &Redactor, change: &impl Fn(&str) -> Option<String>) {
     let replace = |text: &mut String| {
         if let Some(changed) = change(text) {
             *text = changed;
@@ -78,7 +84,7 @@ fn each_text(output: &mut Output, change: &impl Fn(&str) -> Option<String>) {
     for block in &mut output.blocks {
         match block {
             Block::Text { text } => replace(text),
-            Block::Json { json } => each_leaf(json, change),
+            Block::Json { json } => each_leaf(json, redactor, change),
             Block::Image { media_type, .. } | Block::Audio { media_type, .. } => {
                 replace(media_type);
             }
@@ -90,21 +96,28 @@ fn each_text(output: &mut Output, change: &impl Fn(&str) -> Option<String>) {
         }
     }
     if let Some(data) = &mut output.structured {
-        each_leaf(data, change);
+        each_leaf(data, redactor, change);
     }
 }
 
 /// Changes every text in data, keys included.
-fn each_leaf(data: &mut Value, change: &impl Fn(&str) -> Option<String>) {
+fn each_leaf(data: &mut Value, redactor: &Redactor, change: &impl Fn(&str) -> Option<String>) {
     match data {
         Value::String(text) => {
             if let Some(changed) = change(text) {
                 *text = changed;
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| each_leaf(item, change)),
+        Value::Array(items) => {
+            items.iter_mut().for_each(|item| each_leaf(item, redactor, change));
+        }
         Value::Object(map) => {
-            map.values_mut().for_each(|value| each_leaf(value, change));
+            for (key, value) in map.iter_mut() {
+                match redactor.under(key, value) {
+                    Some(shown) => *value = shown,
+                    None => each_leaf(value, redactor, change),
+                }
+            }
             if map.keys().any(|key| change(key).is_some()) {
                 let old = std::mem::take(map);
                 map.extend(
@@ -112,7 +125,23 @@ fn each_leaf(data: &mut Value, change: &impl Fn(&str) -> Option<String>) {
                 );
             }
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        Value::Number(number) => {
+            if let Some(shown) = redactor.number(number) {
+                *data = Value::String(shown);
+            }
+        }
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+/// Returns what a body had told, as it may be shown. Where it was cut because it grew too long, what
+/// could be the beginning of a secret is left out.
+fn partial(inner: &Inner, cx: &Context) -> String {
+    let told = cx.partial_so_far();
+    let text = hygiene::clean(&told).text;
+    match cx.partial_is_full() {
+        true => inner.redactor.cut_text(&text),
+        false => inner.redactor.text(&text).into_owned(),
     }
 }
 

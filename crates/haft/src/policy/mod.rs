@@ -36,6 +36,7 @@ use serde_json::Value;
 
 pub(crate) use self::budget::{Held, Ledger, too_deep};
 pub(crate) use self::facts::Traits;
+pub(crate) use self::glob::Glob;
 pub use self::{
     budget::Budget,
     default::{AllowEverything, DefaultPolicy},
@@ -56,7 +57,7 @@ pub use self::{
     rules::{About, Ground, Mode, Rules, Tried},
     seen::{Seen, Taint, Traced},
     suggest::{Decided, Suggestion},
-    visible::{tricks, visible},
+    visible::tricks,
     world::{Disk, Lexical, World},
 };
 pub(crate) use self::{

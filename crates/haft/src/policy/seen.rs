@@ -7,6 +7,7 @@
 //! A sub-run starts with all its parent has read, and what it reads its parent has read as well.
 
 use std::{
+    borrow::Cow,
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -19,7 +20,7 @@ use super::{
     origin::{SHORTEST, Sought},
     texts::Texts,
 };
-use crate::envelope::Envelope;
+use crate::{envelope::Envelope, frame::plain_again};
 
 /// What a run has read, and what its user has said.
 #[derive(Debug, Default)]
@@ -274,7 +275,11 @@ impl Seen {
             }
             (own.heard.all(), own.said.all(), own.forgotten.clone())
         };
-        let sought = Sought::all_of(value);
+        let mut sought = Sought::all_of(value);
+        // What stood in a result as it was may have been shown with its marks written out.
+        if let Cow::Owned(bare) = plain_again(value) {
+            sought.extend(Sought::all_of(&bare));
+        }
         for sought in &sought {
             let said = said.iter().flat_map(|page| page.texts());
             if said.into_iter().any(|(_, text, ())| sought.is_said_in(text)) {

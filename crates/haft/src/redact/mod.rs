@@ -1,14 +1,262 @@
 //! Takes secrets out of everything that leaves the runtime: results, failures, events, records.
+//!
+//! In: a text. Out: the same with `[REDACTED:rule:len]` in place of each secret: first the values
+//! that the host knows, in every form they may travel in, then whatever has the shape of a key.
+//! Nobody pays for a text without secrets but one look at each byte.
+//!
+//! INVARIANT: redacting twice changes nothing, and redacting in pieces is redacting the whole. (A
+//! known secret that itself holds a square bracket may be found again at the edge of a mark.)
 
-use std::borrow::Cow;
+mod forms;
+mod secrets;
+mod patterns;
+mod shape;
+mod stream;
+mod leave;
+mod resolve;
 
-/// Knows what must not be shown.
-#[derive(Debug, Default)]
-pub(crate) struct Redactor {}
+use std::{borrow::Cow, sync::Arc};
+
+use haft_core::Failure;
+use serde_json::{Number, Value};
+
+pub(crate) use self::resolve::{for_body, resolve};
+pub use self::{secrets::Secrets, stream::StreamRedactor};
+use crate::catalog::Entry;
+
+/// Knows what must not be shown. Clones know the same.
+///
+/// ```
+/// use haft::{Redactor, Secrets};
+///
+/// let secrets = Secrets::new();
+/// secrets.add("mail", "correct horse")?;
+/// let redactor = Redactor::new(secrets);
+/// // The value as it is, in base64, and something that looks like a key.
+/// for text in ["correct horse", "Y29ycmVjdCBob3JzZQ==", "password=hunter2x"] {
+///     assert!(redactor.text(text).contains("[REDACTED:"));
+/// }
+/// assert_eq!(redactor.text("a brown horse"), "a brown horse");
+/// # Ok::<(), haft::Error>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Redactor {
+    secrets: Secrets,
+}
+
+/// Data is looked at to this depth; what lies deeper is not shown. The parser of arguments goes no
+/// deeper either.
+const DEEPEST: usize = 128;
+
+/// What stands in place of a secret.
+fn mark(rule: &str, len: usize) -> String {
+    format!("[REDACTED:{rule}:{len}]")
+}
 
 impl Redactor {
+    /// Takes out these secrets, and whatever has the shape of a key.
+    #[must_use]
+    pub fn new(secrets: Secrets) -> Self {
+        Self { secrets }
+    }
+
+    /// Returns whether another knows the same secrets, now and later.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.secrets.is_same(&other.secrets)
+    }
+
+    /// Returns the secrets it knows.
+    #[must_use]
+    pub fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
     /// Returns the text without what must not be shown; the text itself when there is nothing.
-    pub(crate) fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        Cow::Borrowed(text)
+    #[must_use]
+    pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let Some(known) = self.secrets.known() else { return patterns::text(text) };
+        match known.text(text) {
+            Cow::Borrowed(text) => patterns::text(text),
+            Cow::Owned(text) => match patterns::text(&text) {
+                Cow::Borrowed(_) => Cow::Owned(text),
+                Cow::Owned(text) => Cow::Owned(text),
+            },
+        }
+    }
+
+    /// Returns the text as it may be shown; nothing when it may stay as it is.
+    fn changed(&self, text: &str) -> Option<String> {
+        match self.text(text) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(text) => Some(text),
+        }
+    }
+
+    /// Returns data without what must not be shown, keys included; nothing when it may stay as it is.
+    /// A text under a telling name, as `password` or `api_key`, is taken out whole.
+    #[must_use]
+    pub fn json(&self, data: &Value) -> Option<Value> {
+        // Looked at first: data without secrets, which is nearly all, is not copied.
+        self.holds_secret(data, DEEPEST).then(|| {
+            let mut shown = data.clone();
+            self.wash_data(&mut shown, DEEPEST);
+            shown
+        })
+    }
+
+    fn holds_secret(&self, data: &Value, depth: usize) -> bool {
+        match data {
+            Value::Null | Value::Bool(_) => false,
+            Value::Number(number) => self.number(number).is_some(),
+            Value::String(text) => self.changed(text).is_some(),
+            _ if depth == 0 => true,
+            Value::Array(items) => items.iter().any(|item| self.holds_secret(item, depth - 1)),
+            Value::Object(map) => map.iter().any(|(key, value)| {
+                self.under(key, value).is_some()
+                    || self.changed(key).is_some()
+                    || self.holds_secret(value, depth - 1)
+            }),
+        }
+    }
+
+    fn wash_data(&self, data: &mut Value, depth: usize) {
+        match data {
+            Value::Null | Value::Bool(_) => {}
+            Value::Number(number) => {
+                if let Some(shown) = self.number(number) {
+                    *data = Value::String(shown);
+                }
+            }
+            Value::String(text) => {
+                if let Some(shown) = self.changed(text) {
+                    *text = shown;
+                }
+            }
+            // FAIL CLOSED: what nobody looks at is not shown.
+            _ if depth == 0 => *data = Value::String(mark("too-deep", 0)),
+            Value::Array(items) => {
+                items.iter_mut().for_each(|item| self.wash_data(item, depth - 1));
+            }
+            Value::Object(map) => {
+                for (key, value) in map.iter_mut() {
+                    match self.under(key, value) {
+                        Some(shown) => *value = shown,
+                        None => self.wash_data(value, depth - 1),
+                    }
+                }
+                if map.keys().any(|key| self.changed(key).is_some()) {
+                    let old = std::mem::take(map);
+                    map.extend(
+                        old.into_iter()
+                            .map(|(key, value)| (self.changed(&key).unwrap_or(key), value)),
+                    );
+                }
+            }
+        }
+    }
+
+    /// A number that is a known secret. No key has the shape of a number.
+    pub(crate) fn number(&self, number: &Number) -> Option<String> {
+        if self.secrets.is_empty() {
+            return None;
+        }
+        self.changed(&number.to_string())
+    }
+
+    /// What stands for a value whose name tells that it is a secret; nothing for any other.
+    pub(crate) fn under(&self, key: &str, value: &Value) -> Option<Value> {
+        let Value::String(text) = value else { return None };
+        (is_telling(key) && is_secret(text)).then(|| Value::String(mark("assigned", text.len())))
+    }
+
+    /// Redacts a text that comes piece by piece.
+    #[must_use]
+    pub fn stream(&self) -> StreamRedactor {
+        StreamRedactor::new(self.clone())
+    }
+
+    /// Redacts a text that was cut at its end: what may be the beginning of a secret is left out.
+    pub(crate) fn cut_text(&self, text: &str) -> String {
+        self.stream().feed(text)
+    }
+
+    /// Returns a failure whose words may be shown.
+    pub(crate) fn failure(&self, failure: Failure) -> Failure {
+        failure.reworded(|text| match cut_at(text) {
+            Some(at) => Some(self.cut_text(&text[..at]) + &text[at..]),
+            None => self.changed(text),
+        })
+    }
+
+    /// Returns the arguments of a call as they may be shown: what the tool's schema marks as secret
+    /// is taken out, whatever it looks like.
+    pub(crate) fn arguments(&self, tool: &Entry, arguments: &Arc<Value>) -> Arc<Value> {
+        let masked = tool.input().masked(arguments, &|value| {
+            let len = match value {
+                Value::String(text) => text.len(),
+                other => other.to_string().len(),
+            };
+            // A reference is not the secret, and tells which one was meant.
+            match value.as_str().and_then(resolve::name_of) {
+                Some(_) => value.clone(),
+                None => Value::String(mark("secret-argument", len)),
+            }
+        });
+        match (self.json(masked.as_ref().unwrap_or(arguments)), masked) {
+            (Some(shown), _) | (None, Some(shown)) => Arc::new(shown),
+            (None, None) => Arc::clone(arguments),
+        }
     }
 }
+
+/// Where a failure's text was cut, if it was: before the words that say so.
+fn cut_at(text: &str) -> Option<usize> {
+    let head = text.strip_suffix(" bytes in all)")?;
+    let at = head.rfind(" … (")?;
+    head[at..].bytes().skip(" … (".len()).all(|b| b.is_ascii_digit()).then_some(at)
+}
+
+/// Whether a name tells that its value is a secret: case, `_` and `-` do not count.
+fn is_telling(key: &str) -> bool {
+    const ENDS: &[&str] = &[
+        "password",
+        "passwd",
+        "passphrase",
+        "apikey",
+        "secret",
+        "secretkey",
+        "accesskey",
+        "privatekey",
+        "authorization",
+        "accesstoken",
+        "authtoken",
+        "refreshtoken",
+        "apitoken",
+        "sessiontoken",
+        "bottoken",
+        "oauthtoken",
+        "privatetoken",
+        "securitytoken",
+    ];
+    const WHOLE: &[&str] = &["token", "pwd", "bearer", "idtoken"];
+    let back = || key.bytes().rev().filter(|b| !matches!(b, b'_' | b'-'));
+    let ends = |word: &str| {
+        let mut own = back();
+        word.bytes().rev().all(|b| own.next().is_some_and(|own| own.to_ascii_lowercase() == b))
+    };
+    let whole = |word: &str| ends(word) && back().count() == word.len();
+    // The last letter settles it for nearly every name.
+    let last = back().next().map(|b| b.to_ascii_lowercase());
+    matches!(last, Some(b'd' | b'e' | b'y' | b't' | b'n' | b'r'))
+        && (ENDS.iter().any(|word| ends(word)) || WHOLE.iter().any(|word| whole(word)))
+}
+
+/// Whether a text under a telling name is a secret, and not a mark, a placeholder or prose.
+fn is_secret(text: &str) -> bool {
+    !text.starts_with(['<', '{', '['])
+        && !text.contains(char::is_whitespace)
+        && shape::is_value(text.as_bytes(), true)
+}
+
+#[cfg(test)]
+mod tests;

@@ -10,11 +10,15 @@ use std::sync::Arc;
 use haft_core::{Args, Claim, Code, Context, Failure, Output, Ran, ToolName, Verdict};
 use serde_json::{Map, Value};
 
-use super::call::{Arguments, Call, Limits};
+use super::{
+    call::{Arguments, Call, Limits},
+    core::TurnCore,
+};
 use crate::{
     catalog::{Entry, Found, Snapshot, Withheld},
     fit::{Repair, Repairs, parse, problem, syntax},
     policy::Seen,
+    redact::Redactor,
     watch::caught,
 };
 
@@ -81,6 +85,17 @@ impl Admitted {
     #[must_use]
     pub fn arguments(&self) -> &Arc<Value> {
         &self.0.json
+    }
+
+    /// Returns the arguments as a person may see them: without secrets, and without what the tool's
+    /// schema marks as one. What runs are the arguments themselves.
+    #[must_use]
+    pub fn shown(&self) -> Arc<Value> {
+        let host = self.0.cx.host().and_then(|host| host.downcast::<TurnCore>().ok());
+        match host {
+            Some(turn) => turn.inner.redactor.arguments(&self.0.entry, &self.0.json),
+            None => Redactor::default().arguments(&self.0.entry, &self.0.json),
+        }
     }
 
     /// Returns what this call would do.

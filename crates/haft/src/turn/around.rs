@@ -46,10 +46,10 @@ impl TurnCore {
             around_turn(&self.inner, |hook| hook.after_turn(&facts, &landed)).await;
         let asides = self.heed(said);
         if let Some(first) = answers.first_mut() {
-            add_asides(first, self.kept_asides());
+            add_asides(first, self.kept_asides(), &self.inner.redactor);
         }
         if let Some(last) = answers.last_mut() {
-            add_asides(last, &asides);
+            add_asides(last, &asides, &self.inner.redactor);
         }
         if let Some((hook, why)) = broken {
             self.problem(hook, "after the turn", &why);

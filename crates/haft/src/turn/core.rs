@@ -15,7 +15,7 @@ use std::{
 };
 
 use haft_core::{
-    BoxFuture, CallId, Code, Context, Failure, Host, Left, Note, Output, Ran, Retry, Scope,
+    BoxFuture, CallId, Code, Context, Failure, Host, Left, Note, Output, Ran, Retry, Scope, Secret,
     ToolName, WeakContext,
 };
 use serde_json::Value;
@@ -34,6 +34,7 @@ use crate::{
     fit::{Repairs, problem},
     lifecycle,
     policy::{Held, too_deep},
+    redact::{self, StreamRedactor},
     run::RunCore,
     runtime::Inner,
 };
@@ -57,6 +58,9 @@ pub(crate) struct TurnCore {
     told: Notify,
     calls: Mutex<SmallVec<[Taken; 1]>>,
     nested: Mutex<Vec<(CallId, WeakContext)>>,
+    /// Calls that tell pieces of output to somebody, and what is held back of them.
+    telling: Mutex<Vec<(CallId, StreamRedactor)>>,
+    has_told: AtomicBool,
 }
 
 /// A call that was taken in, and how to reach it.
@@ -91,6 +95,8 @@ impl TurnCore {
             told: Notify::new(),
             calls: Mutex::default(),
             nested: Mutex::default(),
+            telling: Mutex::default(),
+            has_told: AtomicBool::new(false),
             run: Arc::clone(run),
         });
         run.begin(&core);
@@ -334,6 +340,37 @@ impl TurnCore {
             .max_by_key(|outer| outer.call_id().as_str().len())
     }
 
+    /// Takes a piece of output and returns what of it can be told; nothing while all of it may be the
+    /// beginning of a secret.
+    fn tell_piece(&self, cx: &Context, piece: &str) -> Option<String> {
+        self.has_told.store(true, Ordering::Release);
+        let mut telling = lock(&self.telling);
+        let at = match telling.iter().position(|(id, _)| id == cx.call_id()) {
+            Some(at) => at,
+            None => {
+                telling.push((cx.call_id().clone(), self.inner.redactor.stream()));
+                telling.len() - 1
+            }
+        };
+        let shown = telling.get_mut(at).map(|(_, stream)| stream.feed(piece))?;
+        (!shown.is_empty() || piece.is_empty()).then_some(shown)
+    }
+
+    /// Tells what was held back of a call's pieces: no more will come.
+    pub(crate) fn told_all(&self, cx: &Context) {
+        if !self.has_told.load(Ordering::Acquire) {
+            return;
+        }
+        let mut telling = lock(&self.telling);
+        let Some(at) = telling.iter().position(|(id, _)| id == cx.call_id()) else { return };
+        let (call, stream) = telling.swap_remove(at);
+        drop(telling);
+        let rest = stream.finish();
+        if !rest.is_empty() {
+            self.tell(|| Event::Noted { call, note: Note::Partial(rest) });
+        }
+    }
+
     /// Returns whether this call must not start or go on.
     pub(crate) fn is_stopped(&self, cx: &Context) -> bool {
         cx.is_cancelled()
@@ -350,10 +387,11 @@ impl TurnCore {
     pub(crate) async fn telling(&self, cx: &Context) -> Infallible {
         let clock = &*self.inner.clock;
         loop {
-            if let Some(due) = cx.rest_due().await {
-                clock.sleep_until(due).await;
+            match cx.rest_due().await.filter(|due| *due > clock.now()) {
+                // Asked again afterwards: the body may have told something itself meanwhile.
+                Some(due) => clock.sleep_until(due).await,
+                None => cx.tell_rest(),
             }
-            cx.tell_rest();
         }
     }
 
@@ -436,7 +474,27 @@ impl Host for TurnCore {
         if cx.is_closed() {
             return;
         }
-        self.tell(|| Event::Noted { call: cx.call_id().clone(), note: note.clone() });
+        if !self.inner.events.has_observers() {
+            return;
+        }
+        let note = match note {
+            Note::Partial(piece) => match self.tell_piece(cx, &piece) {
+                Some(shown) => Note::Partial(shown),
+                None => return,
+            },
+            // A key begins a piece of its own, and what is told under one is not glued to the rest.
+            Note::Keyed(key, piece) => {
+                let redactor = &self.inner.redactor;
+                Note::Keyed(redactor.text(&key).into_owned(), redactor.text(&piece).into_owned())
+            }
+            // Its text is looked at like that of any other event.
+            Note::Progress(..) => note,
+        };
+        self.tell(|| Event::Noted { call: cx.call_id().clone(), note });
+    }
+
+    fn secret(&self, cx: &Context, name: &str) -> Result<Secret, Failure> {
+        redact::for_body(&self.inner, self.snapshot.get(cx.meant().as_str()), cx, name)
     }
 
     fn note_every(&self) -> std::time::Duration {

@@ -23,8 +23,10 @@ use super::{
 use crate::{
     envelope::{Answer, Envelope},
     event::Event,
+    frame::Seal,
     lifecycle,
     policy::Held,
+    runtime::Inner,
 };
 
 /// Takes the calls of one response, one by one.
@@ -205,7 +207,10 @@ impl Intake {
                 let answers = launch(self.drain()).end().await;
                 // Should the machine itself be lost, even then nobody goes unanswered.
                 answers.unwrap_or_else(|| {
-                    core.taken_in().into_iter().map(|(id, name)| lost(id, name)).collect()
+                    core.taken_in()
+                        .into_iter()
+                        .map(|(id, name)| lost(&core.inner, id, name))
+                        .collect()
                 })
             }
         };
@@ -215,7 +220,7 @@ impl Intake {
         if core.inner.background.any()
             && let Some(last) = answers.last_mut()
         {
-            lifecycle::add_asides(last, &core.late_news());
+            lifecycle::add_asides(last, &core.late_news(), &core.inner.redactor);
         }
         guard.0 = None;
         core.run.hear(&answers);
@@ -249,7 +254,7 @@ impl Intake {
         for row in rows {
             answers.push(match row.state {
                 State::Done(envelope) => *envelope,
-                State::Waiting(..) | State::Flying => lost(row.id, row.called),
+                State::Waiting(..) | State::Flying => lost(&self.core.inner, row.id, row.called),
             });
         }
         answers
@@ -368,8 +373,9 @@ impl Intake {
     fn landed(&mut self, at: usize, envelope: Option<Box<Envelope>>) {
         self.open -= 1;
         let row = &self.rows[at];
-        let envelope =
-            envelope.unwrap_or_else(|| Box::new(lost(row.id.clone(), row.called.clone())));
+        let envelope = envelope.unwrap_or_else(|| {
+            Box::new(lost(&self.core.inner, row.id.clone(), row.called.clone()))
+        });
         let batch = row.batch;
         let already = self.aborted.as_ref().is_some_and(|(aborted, _)| *aborted == batch);
         if !already && self.aborts_siblings(&envelope) {
@@ -439,7 +445,9 @@ impl Row {
 }
 
 /// The answer to a call that our own code lost: nobody knows how it ended.
-fn lost(id: CallId, called: ToolName) -> Envelope {
+fn lost(inner: &Inner, id: CallId, called: ToolName) -> Envelope {
+    let mut seal = Seal::draw(inner.config.frame, &inner.nonces);
+    seal.settle(Label::CLEAN, true, 0);
     Envelope {
         id,
         meant: called.clone(),
@@ -455,6 +463,7 @@ fn lost(id: CallId, called: ToolName) -> Envelope {
         instead_by: None,
         left: None,
         elapsed: std::time::Duration::ZERO,
+        seal,
     }
 }
 

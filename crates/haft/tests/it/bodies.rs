@@ -164,7 +164,8 @@ fn tools() -> Vec<DynTool> {
 
 fn runtime() -> Runtime {
     let catalog = Catalog::builder().add(tools()).build().unwrap();
-    Runtime::builder().catalog(catalog).policy(AllowEverything).build().unwrap()
+    let nonces = haft::Nonces::counting(0);
+    Runtime::builder().catalog(catalog).policy(AllowEverything).nonces(nonces).build().unwrap()
 }
 
 /// What a host may choose, by a name.

@@ -24,8 +24,8 @@ async fn an_anthropic_response_gets_one_user_message() {
     assert_eq!(
         message,
         json!({"role": "user", "content": [
-            {"type": "tool_result", "tool_use_id": "t1", "content": "search(a)"},
-            {"type": "tool_result", "tool_use_id": "t2", "content": "tool_failed: no luck", "is_error": true},
+            {"type": "tool_result", "tool_use_id": "t1", "content": framed(0, "search", "search(a)")},
+            {"type": "tool_result", "tool_use_id": "t2", "content": framed_failure(1, "fails", "tool_failed: no luck"), "is_error": true},
         ]})
     );
 }
@@ -44,9 +44,9 @@ async fn an_openai_response_gets_one_item_per_call() {
     let items = turn.dispatch(Dialect::OpenAiResponses, &response).await.unwrap();
     assert_eq!(
         items[0],
-        json!({"type": "function_call_output", "call_id": "c1", "output": "search(a)"})
+        json!({"type": "function_call_output", "call_id": "c1", "output": framed(0, "search", "search(a)")})
     );
-    assert!(items[1]["output"].as_str().unwrap().starts_with("unparseable_arguments"));
+    assert!(items[1]["output"].as_str().unwrap().contains("\nunparseable_arguments: "));
     assert_eq!(items.as_array().unwrap().len(), 2);
 }
 

@@ -90,21 +90,32 @@ fn layers_retry_keep_and_hold_back() {
 #[test]
 fn an_own_loop_goes_on_until_the_model_stops() {
     insta::assert_snapshot!(output("own_loop"), @r#"
+    system: Every tool result stands between two marks, `[haft ID tool=NAME ...]` and `[/haft ID]` …
     user: Where is it warmer, Paris or Oslo?
     model: I look at both cities.
     model: get_temperature {"city":"Paris","day":"today"}
     model: get_temperatur {"city":"Oslo","day":"today"}
     model: get_temperature {"city":"Oslo","day":"now"}
-    tools: toolu_1 19
-    tools: toolu_2 unknown_tool: there is no tool called `get_temperatur`
+    tools: toolu_1 [haft 0000000000 tool=get_temperature label=untrusted/internal chars=2]
+           19
+           [/haft 0000000000]
+    tools: toolu_2 [haft 0000000001 tool=get_temperatur from=host error=unknown_tool chars=113]
+           unknown_tool: there is no tool called `get_temperatur`
            Next: did you mean `get_temperature`? call it by that name
-    tools: toolu_3 bad_arguments: /day: expected text matching `^(today|tomorrow)$`; got "now" (string)
+           [/haft 0000000001]
+    tools: toolu_3 [haft 0000000002 tool=get_temperature from=host error=bad_arguments chars=135]
+           bad_arguments: /day: expected text matching `^(today|tomorrow)$`; got "now" (string)
            Next: call `get_temperature` again with this fixed
+           [/haft 0000000002]
     model: get_temperature {"city":"Oslo","day":"today"}
     model: send_message {"text":"It is warmer in Paris."}
-    tools: toolu_4 7
-    tools: toolu_5 denied: it must be asked about (it does not say that it only reads), and nobody can be asked here
+    tools: toolu_4 [haft 0000000003 tool=get_temperature label=untrusted/internal chars=1]
+           7
+           [/haft 0000000003]
+    tools: toolu_5 [haft 0000000004 tool=send_message from=host error=denied chars=163]
+           denied: it must be asked about (it does not say that it only reads), and nobody can be asked here
            Next: go on without it, or tell the user what you would have done
+           [/haft 0000000004]
     model: Paris, with 19 degrees against 7 in Oslo. I was not allowed to send you a message.
     6 messages; what the run has read is Untrusted
     "#);
@@ -138,11 +149,17 @@ fn a_loop_sends_what_was_recorded_to_two_providers() {
     model: I look for trains, also from the other station.
     model: find_trains({"from":"Lyon","to":"Turin"})
     model: find_trains({"from":"Lyon Part-Dieu","to":"Turin","most":3})
-    tools: toolu_01A ["TGV 9243 at 8:33"]
-    tools: toolu_01B tool_failed: no train goes from Lyon Part-Dieu to Turin
+    tools: toolu_01A [haft 0000000000 tool=find_trains label=untrusted/internal chars=20]
+           ["TGV 9243 at 8:33"]
+           [/haft 0000000000]
+    tools: toolu_01B [haft 0000000001 tool=find_trains label=untrusted/internal error=tool_failed chars=86]
+           tool_failed: no train goes from Lyon Part-Dieu to Turin
            Next: try a larger city nearby
+           [/haft 0000000001]
     model: find_track({"train":"TGV 9243"})
-    tools: toolu_02 TGV 9243 leaves from track 5
+    tools: toolu_02 [haft 0000000002 tool=find_track label=untrusted/internal chars=28]
+           TGV 9243 leaves from track 5
+           [/haft 0000000002]
     model: Take the TGV 9243 at 8:33. It leaves from track 5.
 
     openai-responses
@@ -150,11 +167,17 @@ fn a_loop_sends_what_was_recorded_to_two_providers() {
     model: (reasoning)
     model: find_trains({"from":"Lyon","to":"Turin","most":null})
     model: find_trains({"from":"Lyon Part-Dieu","to":"Turin","most":3})
-    tools: call_01A ["TGV 9243 at 8:33"]
-    tools: call_01B tool_failed: no train goes from Lyon Part-Dieu to Turin
+    tools: call_01A [haft 0000000000 tool=find_trains label=untrusted/internal chars=20]
+           ["TGV 9243 at 8:33"]
+           [/haft 0000000000]
+    tools: call_01B [haft 0000000001 tool=find_trains label=untrusted/internal error=tool_failed chars=86]
+           tool_failed: no train goes from Lyon Part-Dieu to Turin
            Next: try a larger city nearby
+           [/haft 0000000001]
     model: find_track({"train":"TGV 9243"})
-    tools: call_02 TGV 9243 leaves from track 5
+    tools: call_02 [haft 0000000002 tool=find_track label=untrusted/internal chars=28]
+           TGV 9243 leaves from track 5
+           [/haft 0000000002]
     model: Take the TGV 9243 at 8:33. It leaves from track 5.
     "#);
 }
@@ -242,6 +265,29 @@ fn whoever_is_asked_allows_edits_answers_and_declines() {
 }
 
 #[test]
+fn work_goes_on_after_its_answer_and_each_result_comes_once() {
+    insta::assert_snapshot!(output("background"), @r#"
+    model calls build({"part":"library"})
+      reads: {"ticket_id":"ticket-1","tool_name":"build","status":"running","poll_after_s":5,"summary":"building library","resume_hint":"go on with something else; ask `check_ticket` for the result when you need it"}
+    model calls check_ticket({"ticket_id":"ticket-1","wait_s":10})
+      a>1: compiling
+      ticket-1 ended: None
+      reads: library is built
+    model calls build({"part":"command"})
+      reads: {"ticket_id":"ticket-2","tool_name":"build","status":"running","poll_after_s":5,"summary":"building command","resume_hint":"go on with something else; ask `check_ticket` for the result when you need it"}
+    model calls build({"part":"docs"})
+      reads: {"ticket_id":"ticket-3","tool_name":"build","status":"running","poll_after_s":5,"summary":"building docs","resume_hint":"go on with something else; ask `check_ticket` for the result when you need it"}
+      a>1: compiling
+      a>1: compiling
+      ticket-2 ended: None
+    loop adds: ticket-2: command is built
+    outstanding: ["building docs"]
+      ticket-3 ended: Some(Cancelled)
+    loop adds: ticket-3: cancelled: the run was cancelled
+    "#);
+}
+
+#[test]
 fn a_model_that_obeys_what_it_reads_has_no_effect_nobody_approved() {
     insta::assert_snapshot!(output("obedient"), @r#"
     model: fetch({"_url": "https://news.example"})
@@ -253,5 +299,24 @@ fn a_model_that_obeys_what_it_reads_has_no_effect_nobody_approved() {
       asked: `notes.txt` comes from untrusted text: call haft-1 of `fetch`
     happened: []
     in a clean run: ["mail to bob@friends.example"]
+    "#);
+}
+
+#[test]
+fn secrets_reach_the_body_and_nobody_else() {
+    insta::assert_snapshot!(output("secrets"), @r#"
+    send_mail({"to":"bob","password":"secret://mail"})
+      logged in with 13 characters ([REDACTED:secret/mail:13]), wrote to bob
+    send_mail({"to":"bob","password":"secret://bank"})
+      invalid_value: `send_mail` has no secret called `bank`
+      Next: use the name of a secret that you were told of, or tell the user
+    show_setup({})
+      user=ada password=[REDACTED:secret/mail:13] basic=YWRhOm[REDACTED:secret/mail:16]U= debug=Secret(hidden)
+    read_file({"path":".env"})
+      # .env
+      DATABASE_URL=postgres://app:[REDACTED:url-password:9]@db/main
+      RETRIES=3
+    read_file({"path":"secret://mail"})
+      denied: `read_file` does not declare that it uses secrets, so it gets none
     "#);
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use haft::{
     AllowEverything, Call, Capabilities, Catalog, Class, DynTool, Envelope, Event, Failure,
-    MemoryJournal, Record, Runtime, RuntimeBuilder, Spec,
+    MemoryJournal, Nonces, Record, Runtime, RuntimeBuilder, Spec,
 };
 use serde_json::{Value, json};
 
@@ -50,6 +50,7 @@ pub(crate) fn permissive(tools: Vec<DynTool>) -> RuntimeBuilder {
     Runtime::builder()
         .catalog(Catalog::builder().add(tools).build().unwrap())
         .policy(AllowEverything)
+        .nonces(Nonces::counting(0))
 }
 
 /// Returns calls from `name`, `name:argument` words, with ids `c1`, `c2`, ….
@@ -115,6 +116,26 @@ pub(crate) fn ends(answers: &[Envelope]) -> Vec<String> {
             format!("{} {end}", a.id())
         })
         .collect()
+}
+
+/// Returns what a model reads of the nth result: this body, from a body that says nothing about it.
+pub(crate) fn framed(n: usize, tool: &str, body: &str) -> String {
+    let (opening, closing) = marks(n, tool, "", body.chars().count());
+    format!("{opening}\n{body}\n{closing}")
+}
+
+/// Returns what a model reads of a body that failed so.
+pub(crate) fn framed_failure(n: usize, tool: &str, text: &str) -> String {
+    let code = text.split(':').next().unwrap();
+    let (opening, closing) = marks(n, tool, &format!(" error={code}"), text.chars().count());
+    format!("{opening}\n{text}\n{closing}")
+}
+
+/// Returns the lines above and below the nth result.
+pub(crate) fn marks(n: usize, tool: &str, more: &str, chars: usize) -> (String, String) {
+    let opening =
+        format!("[haft {n:010} tool={tool} label=untrusted/internal{more} chars={chars}]");
+    (opening, format!("[/haft {n:010}]"))
 }
 
 /// Returns the records of calls that were about to run.

@@ -8,7 +8,7 @@ use haft::{
 };
 use serde_json::{Value, json};
 
-use crate::kit::{permissive, read};
+use crate::kit::{framed, permissive, read};
 
 fn one(spec: Spec, schema: Value) -> DynTool {
     DynTool::new(spec, schema, |args, _| async move { Ok(args.to_string()) })
@@ -144,7 +144,7 @@ async fn nulls_of_strict_mode_do_not_reach_the_tool() {
     let (tool, seen) = remembering();
     let run = permissive(vec![tool]).build().unwrap().run();
     let answer = run.turn().await.unwrap().dispatch(Dialect::OpenAiResponses, &response).await;
-    assert_eq!(answer.unwrap()[0]["output"], "done");
+    assert_eq!(answer.unwrap()[0]["output"], framed(0, "erase", "done"));
     let mut listening = run.turn().await.unwrap().listen(Dialect::OpenAiResponses);
     for event in [
         json!({"type": "response.output_item.done", "output_index": 0, "item": call}),
@@ -152,7 +152,7 @@ async fn nulls_of_strict_mode_do_not_reach_the_tool() {
     ] {
         listening.event(&event);
     }
-    assert_eq!(listening.finish().await.answer[0]["output"], "done");
+    assert_eq!(listening.finish().await.answer[0]["output"], framed(1, "erase", "done"));
     assert_eq!(*seen.lock().unwrap(), [json!({"a": "x"}), json!({"a": "x"})]);
     // Plainly shown, the nulls are the model's own, and this tool may destroy something.
     let turn = run.turn().await.unwrap();
@@ -176,7 +176,7 @@ async fn a_property_under_another_name_comes_back_under_its_own() {
         "content": [{"type": "tool_use", "id": "t", "name": "erase", "input": {"a": "x", "page_size": 3}}],
     });
     let heard = turn.hear(Dialect::Anthropic, &response).await.unwrap();
-    assert_eq!(heard.answer["content"][0]["content"], "done");
+    assert_eq!(heard.answer["content"][0]["content"], framed(0, "erase", "done"));
     assert_eq!(*seen.lock().unwrap(), [json!({"a": "x", "page size": 3})]);
     assert_eq!(heard.message, json!({"role": "assistant", "content": response["content"]}));
 }

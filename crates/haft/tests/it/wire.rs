@@ -9,6 +9,10 @@ use crate::{
 };
 
 fn runtime() -> haft::Runtime {
+    tools().build().unwrap()
+}
+
+fn tools() -> haft::RuntimeBuilder {
     let rich = DynTool::new(read("rich"), open_schema(), |_, _| async {
         let mut output = Output::text("see")
             .and(Block::Image { data: "AAAA".into(), media_type: "image/png".into() })
@@ -28,7 +32,7 @@ fn runtime() -> haft::Runtime {
         data,
         blank,
     ];
-    permissive(tools).build().unwrap()
+    permissive(tools)
 }
 
 /// Answers a scripted message, complete and streamed; both must give the same.
@@ -66,8 +70,8 @@ async fn anthropic() {
     assert_eq!(
         answer,
         json!({"role": "user", "content": [
-            {"type": "tool_result", "tool_use_id": "a", "content": "search(é)"},
-            {"type": "tool_result", "tool_use_id": "b", "content": "tool_failed: no luck", "is_error": true},
+            {"type": "tool_result", "tool_use_id": "a", "content": framed(0, "search", "search(é)")},
+            {"type": "tool_result", "tool_use_id": "b", "content": framed_failure(1, "fails", "tool_failed: no luck"), "is_error": true},
         ]})
     );
 }
@@ -80,8 +84,8 @@ async fn openai_responses() {
     assert_eq!(
         answer,
         json!([
-            {"type": "function_call_output", "call_id": "a", "output": "search(é)"},
-            {"type": "function_call_output", "call_id": "b", "output": "tool_failed: no luck"},
+            {"type": "function_call_output", "call_id": "a", "output": framed(0, "search", "search(é)")},
+            {"type": "function_call_output", "call_id": "b", "output": framed_failure(1, "fails", "tool_failed: no luck")},
         ])
     );
 }
@@ -94,8 +98,8 @@ async fn openai_chat() {
     assert_eq!(
         answer,
         json!([
-            {"role": "tool", "tool_call_id": "a", "content": "search(é)"},
-            {"role": "tool", "tool_call_id": "b", "content": "tool_failed: no luck"},
+            {"role": "tool", "tool_call_id": "a", "content": framed(0, "search", "search(é)")},
+            {"role": "tool", "tool_call_id": "b", "content": framed_failure(1, "fails", "tool_failed: no luck")},
         ])
     );
 }
@@ -108,8 +112,8 @@ async fn mistral() {
     assert_eq!(
         answer,
         json!([
-            {"role": "tool", "name": "search", "content": "search(é)", "tool_call_id": "a"},
-            {"role": "tool", "name": "fails", "content": "tool_failed: no luck", "tool_call_id": "b"},
+            {"role": "tool", "name": "search", "content": framed(0, "search", "search(é)"), "tool_call_id": "a"},
+            {"role": "tool", "name": "fails", "content": framed_failure(1, "fails", "tool_failed: no luck"), "tool_call_id": "b"},
         ])
     );
 }
@@ -134,9 +138,9 @@ async fn gemini() {
         assert_eq!(
             answer,
             json!({"role": "user", "parts": [
-                {"functionResponse": {"name": "search", "response": {"output": "search(é)"}}},
+                {"functionResponse": {"name": "search", "response": {"output": framed(0, "search", "search(é)")}}},
                 {"functionResponse": {"name": "fails", "id": "g2",
-                                      "response": {"error": "tool_failed: no luck"}}},
+                                      "response": {"error": framed_failure(1, "fails", "tool_failed: no luck")}}},
             ]})
         );
     }
@@ -150,8 +154,8 @@ async fn bedrock() {
     assert_eq!(
         answer,
         json!({"role": "user", "content": [
-            {"toolResult": {"toolUseId": "a", "content": [{"text": "search(é)"}]}},
-            {"toolResult": {"toolUseId": "b", "content": [{"text": "tool_failed: no luck"}],
+            {"toolResult": {"toolUseId": "a", "content": [{"text": framed(0, "search", "search(é)")}]}},
+            {"toolResult": {"toolUseId": "b", "content": [{"text": framed_failure(1, "fails", "tool_failed: no luck")}],
                             "status": "error"}},
         ]})
     );
@@ -166,8 +170,8 @@ async fn ollama() {
     assert_eq!(
         answer,
         json!([
-            {"role": "tool", "tool_name": "search", "content": "search(é)"},
-            {"role": "tool", "tool_name": "fails", "content": "tool_failed: no luck"},
+            {"role": "tool", "tool_name": "search", "content": framed(0, "search", "search(é)")},
+            {"role": "tool", "tool_name": "fails", "content": framed_failure(1, "fails", "tool_failed: no luck")},
         ])
     );
 }
@@ -177,20 +181,26 @@ async fn mcp() {
     let mut said = two_calls().to_vec();
     said.push(call("c", "serch", json!({})));
     let (_, answer) = exchange(Dialect::Mcp, &said).await;
-    let text = |text: &str| json!([{"type": "text", "text": text}]);
+    let text = |(opening, closing): (String, String), body: &str| {
+        json!([{"type": "text", "text": opening}, {"type": "text", "text": body},
+               {"type": "text", "text": closing}])
+    };
     assert_eq!(
         answer[0],
         json!({"jsonrpc": "2.0", "id": "a", "result": {
-        "content": text("search(é)"), "isError": false, "resultType": "complete"}})
+        "content": text(marks(0, "search", "", 9), "search(é)"), "isError": false, "resultType": "complete"}})
     );
     assert_eq!(
         answer[1],
         json!({"jsonrpc": "2.0", "id": "b", "result": {
-        "content": text("tool_failed: no luck"), "isError": true, "resultType": "complete"}})
+        "content": text(marks(1, "fails", " error=tool_failed", 20), "tool_failed: no luck"), "isError": true, "resultType": "complete"}})
     );
     assert_eq!(answer[2]["error"]["code"], -32602);
     assert_eq!(answer[2]["error"]["message"], "Unknown tool: serch");
     assert!(answer[2]["error"]["data"].as_str().unwrap().contains("did you mean `search`"));
+    assert!(
+        answer[2]["error"]["data"].as_str().unwrap().starts_with("[haft 0000000002 tool=serch ")
+    );
 
     let one = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
                      "params": {"name": "search"}});
@@ -210,61 +220,72 @@ async fn content_of_every_kind_is_shown_or_said_to_be_unseen() {
     let sound = "[audio audio/wav, 4 base64 bytes; it cannot be shown here]";
     let picture = "[image image/png, 4 base64 bytes; it cannot be shown here]";
     let (data, link) = ("{\"n\":1}", "[link a: file:///a]");
+    let length = |texts: &[&str]| texts.iter().map(|text| text.chars().count()).sum();
+    let (opening, closing) = marks(0, "rich", "", length(&["see", sound, data, link]));
     let answer = shown(Dialect::Anthropic, "rich").await;
     assert_eq!(
         answer["content"][0]["content"],
         json!([
+            {"type": "text", "text": opening},
             {"type": "text", "text": "see"},
             {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
             {"type": "text", "text": sound},
             {"type": "text", "text": data},
             {"type": "text", "text": link},
+            {"type": "text", "text": closing},
         ])
     );
     let answer = shown(Dialect::OpenAiResponses, "rich").await;
     assert_eq!(
         answer[0]["output"],
         json!([
+            {"type": "input_text", "text": opening},
             {"type": "input_text", "text": "see"},
             {"type": "input_image", "image_url": "data:image/png;base64,AAAA"},
             {"type": "input_text", "text": sound},
             {"type": "input_text", "text": data},
             {"type": "input_text", "text": link},
+            {"type": "input_text", "text": closing},
         ])
     );
     for dialect in [Dialect::OpenAiChat, Dialect::Mistral, Dialect::Ollama] {
         let answer = shown(dialect, "rich").await;
         let all = format!("see\n{picture}\n{sound}\n{data}\n{link}");
-        assert_eq!(answer[0]["content"], all, "{dialect}");
+        assert_eq!(answer[0]["content"], framed(0, "rich", &all), "{dialect}");
     }
     let answer = shown(Dialect::Gemini, "rich").await;
     let response = &answer["parts"][0]["functionResponse"];
     let beside = format!("see\n{sound}\n{data}\n{link}");
-    assert_eq!(response["response"], json!({"output": beside}));
+    assert_eq!(response["response"], json!({"output": framed(0, "rich", &beside)}));
     let parts = json!([{"inlineData": {"mimeType": "image/png", "data": "AAAA"}}]);
     assert_eq!(response["parts"], parts);
     let answer = shown(Dialect::Bedrock, "rich").await;
     assert_eq!(
         answer["content"][0]["toolResult"]["content"],
         json!([
+            {"text": opening},
             {"text": "see"},
             {"image": {"format": "png", "source": {"bytes": "AAAA"}}},
             {"text": sound},
             {"json": {"n": 1}},
             {"text": link},
+            {"text": closing},
         ])
     );
+    let (opening, closing) = marks(0, "rich", "", length(&["see", data, link]));
     let answer = shown(Dialect::Mcp, "rich").await;
     let result = &answer[0]["result"];
     assert_eq!(result["structuredContent"], json!({"n": 1}));
     assert_eq!(
         result["content"],
         json!([
+            {"type": "text", "text": opening},
             {"type": "text", "text": "see"},
             {"type": "image", "data": "AAAA", "mimeType": "image/png"},
             {"type": "audio", "data": "BBBB", "mimeType": "audio/wav"},
             {"type": "text", "text": data},
             {"type": "resource_link", "uri": "file:///a", "name": "a"},
+            {"type": "text", "text": closing},
         ])
     );
 }
@@ -273,11 +294,40 @@ async fn content_of_every_kind_is_shown_or_said_to_be_unseen() {
 async fn data_and_nothing_are_written_as_each_provider_takes_them() {
     let answer = shown(Dialect::Gemini, "data").await;
     let response = &answer["parts"][0]["functionResponse"]["response"];
-    assert_eq!(*response, json!({"output": {"n": 1}}), "data stays data");
+    let text = framed(0, "data", "{\"n\":1}");
+    assert_eq!(*response, json!({"output": text}), "there is no place for marks around data");
+    let answer = shown(Dialect::Bedrock, "data").await;
+    let (opening, closing) = marks(0, "data", "", 7);
+    assert_eq!(
+        answer["content"][0]["toolResult"]["content"],
+        json!([{"text": opening}, {"json": {"n": 1}}, {"text": closing}]),
+    );
+    let nothing = framed(0, "blank", "");
     let answer = shown(Dialect::Bedrock, "blank").await;
-    let content = &answer["content"][0]["toolResult"]["content"];
+    assert_eq!(answer["content"][0]["toolResult"]["content"], json!([{"text": nothing}]));
+    assert_eq!(shown(Dialect::Anthropic, "blank").await["content"][0]["content"], nothing);
+}
+
+#[tokio::test]
+async fn without_a_frame_data_stays_data_and_blank_text_is_not_sent_where_it_is_refused() {
+    let config = || {
+        let mut config = haft::Config::default();
+        config.frame = haft::Frame::Never;
+        config
+    };
+    let said =
+        |dialect, name| complete(dialect, &[call("a", name, json!({}))], endings(dialect)[0]);
+    let answer = async |dialect, name| {
+        let turn = tools().config(config()).build().unwrap().run().turn().await.unwrap();
+        turn.dispatch(dialect, &said(dialect, name)).await.unwrap()
+    };
+    let told = answer(Dialect::Gemini, "data").await;
+    assert_eq!(told["parts"][0]["functionResponse"]["response"], json!({"output": {"n": 1}}));
+    let told = answer(Dialect::Bedrock, "blank").await;
+    let content = &told["content"][0]["toolResult"]["content"];
     assert_eq!(*content, json!([{"text": "(empty)"}]), "blank text would be refused");
-    assert_eq!(shown(Dialect::Anthropic, "blank").await["content"][0]["content"], "");
+    assert_eq!(answer(Dialect::Anthropic, "blank").await["content"][0]["content"], "");
+    assert_eq!(answer(Dialect::OpenAiChat, "search").await[0]["content"], "search()");
 }
 
 #[tokio::test]
@@ -392,7 +442,7 @@ async fn an_answer_has_the_form_of_its_call() {
         "content": null, "function_call": {"name": "search", "arguments": "{\"x\":\"a\"}"}}}]});
     let turn = runtime().run().turn().await.unwrap();
     let messages = turn.dispatch(Dialect::OpenAiChat, &response).await.unwrap();
-    let wanted = json!([{"role": "function", "name": "search", "content": "search(a)"}]);
+    let wanted = json!([{"role": "function", "name": "search", "content": framed(0, "search", "search(a)")}]);
     assert_eq!(messages, wanted);
 
     let response = json!({"stop_reason": "tool_use", "content": [

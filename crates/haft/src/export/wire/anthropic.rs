@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use super::{
     Dialect, Response,
     asked::{Reply, Spoken},
-    content, json,
+    content::{self, Piece},
+    json,
     stream::{Closing, Ear},
     unreadable, worse,
 };
@@ -75,21 +76,18 @@ pub(super) fn answer(replies: &[Reply<'_>]) -> Value {
 /// Text alone as a string; with pictures, a list of blocks.
 fn content(reply: &Reply<'_>) -> Value {
     if !content::has_picture(reply.answer) {
-        return Value::String(content::plain(reply.answer).into_owned());
+        return Value::String(content::plain(reply.answer, usize::MAX));
     }
-    content::blocks(reply.answer)
-        .iter()
-        .filter_map(|block| match block {
-            Block::Image { data, media_type } if content::picture(media_type).is_some() => {
-                Some(json!({
-                    "type": "image",
-                    "source": {"type": "base64", "media_type": media_type, "data": data},
-                }))
-            }
+    content::pieces(reply.answer, usize::MAX, content::is_picture)
+        .into_iter()
+        .filter_map(|piece| match piece {
+            Piece::Own(Block::Image { data, media_type }) => Some(json!({
+                "type": "image",
+                "source": {"type": "base64", "media_type": media_type, "data": data},
+            })),
             // A block of empty text is refused.
-            other => Some(content::described(other))
-                .filter(|text| !text.is_empty())
-                .map(|text| json!({"type": "text", "text": text})),
+            Piece::Text(text) if !text.is_empty() => Some(json!({"type": "text", "text": text})),
+            Piece::Own(_) | Piece::Text(_) => None,
         })
         .collect()
 }

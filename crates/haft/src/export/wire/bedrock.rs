@@ -11,12 +11,14 @@ use serde_json::{Value, json};
 use super::{
     Dialect, Response,
     asked::{Reply, Spoken},
-    content, json,
+    content::{self, Piece},
+    json,
     stream::{Closing, Ear},
     unreadable, worse,
 };
 use crate::{
     error::Error,
+    frame::Framed,
     turn::{Arguments, Call, Stop},
 };
 
@@ -69,28 +71,25 @@ pub(super) fn answer(replies: &[Reply<'_>]) -> Value {
 }
 
 fn content(reply: &Reply<'_>) -> Value {
-    if reply.answer.is_error() {
-        return json!([{"text": reply.answer.text()}]);
-    }
-    let blocks = content::blocks(reply.answer).iter().filter_map(|block| match block {
-        // Only an object is taken as data.
-        Block::Json { json } if json.is_object() => Some(json!({"json": json})),
-        Block::Image { data, media_type } if content::picture(media_type).is_some() => {
-            Some(json!({
-                "image": {"format": content::picture(media_type), "source": {"bytes": data}},
-            }))
-        }
-        other => {
-            let text = content::described(other);
-            (!text.trim().is_empty()).then(|| json!({"text": text}))
-        }
-    });
-    let blocks: Vec<Value> = blocks.collect();
-    match blocks.is_empty() {
+    let framed = Framed::new(reply.answer);
+    // Only an object is taken as data.
+    let is_data = |block: &Block| matches!(block, Block::Json { json } if json.is_object());
+    let own = |block: &Block| is_data(block) || content::is_picture(block);
+    if !content::blocks(reply.answer).iter().any(own) {
+        let text = content::plain(reply.answer, usize::MAX);
         // Blank text is refused, and so is no content at all.
-        true => json!([{"text": "(empty)"}]),
-        false => Value::Array(blocks),
+        return json!([{"text": if text.trim().is_empty() { "(empty)" } else { &text }}]);
     }
+    let pieces = content::pieces(reply.answer, usize::MAX, own).into_iter();
+    let blocks = pieces.filter_map(|piece| match piece {
+        Piece::Own(Block::Json { json }) => Some(json!({"json": framed.data(json)})),
+        Piece::Own(Block::Image { data, media_type }) => Some(json!({
+            "image": {"format": content::picture(media_type), "source": {"bytes": data}},
+        })),
+        Piece::Text(text) if !text.trim().is_empty() => Some(json!({"text": text})),
+        Piece::Own(_) | Piece::Text(_) => None,
+    });
+    blocks.collect()
 }
 
 /// Listens to `contentBlockStart`, `contentBlockDelta`, `contentBlockStop` and `messageStop`.

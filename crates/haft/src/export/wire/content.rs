@@ -7,7 +7,10 @@ use std::borrow::Cow;
 
 use haft_core::{Block, Output};
 
-use crate::envelope::Envelope;
+use crate::{
+    envelope::Envelope,
+    frame::{Framed, clip},
+};
 
 /// Returns the short name of a kind of picture that every provider with eyes takes.
 pub(super) fn picture(media_type: &str) -> Option<&'static str> {
@@ -25,11 +28,14 @@ pub(super) fn blocks(answer: &Envelope) -> &[Block] {
     answer.output().map(|output| output.blocks.as_slice()).unwrap_or_default()
 }
 
+/// Whether a block is a picture that can be shown.
+pub(super) fn is_picture(block: &Block) -> bool {
+    matches!(block, Block::Image { media_type, .. } if picture(media_type).is_some())
+}
+
 /// Whether the answer holds a picture that can be shown.
 pub(super) fn has_picture(answer: &Envelope) -> bool {
-    blocks(answer)
-        .iter()
-        .any(|b| matches!(b, Block::Image { media_type, .. } if picture(media_type).is_some()))
+    blocks(answer).iter().any(is_picture)
 }
 
 /// Returns a block as text; what cannot be shown is described.
@@ -45,46 +51,65 @@ pub(super) fn described(block: &Block) -> Cow<'_, str> {
     }
 }
 
-/// Returns the whole answer as text. A failure's code opens its text, so that a provider without
-/// an error flag hears of it too.
-pub(super) fn plain(answer: &Envelope) -> Cow<'_, str> {
-    match blocks(answer) {
-        [] => answer.text(),
-        [one] => described(one),
-        many => many.iter().map(described).collect::<Vec<_>>().join("\n").into(),
-    }
+/// Returns the whole answer as text, between its marks, in no more than so many characters. A
+/// failure's code opens its text, so that a provider without an error flag hears of it too.
+pub(super) fn plain(answer: &Envelope, limit: usize) -> String {
+    let framed = Framed::new(answer);
+    let body = match (framed.failure(), blocks(answer)) {
+        (Some(failure), _) => Cow::Owned(failure),
+        (None, [one]) => described(one),
+        (None, many) => many.iter().map(described).collect::<Vec<_>>().join("\n").into(),
+    };
+    framed.around(&body, limit)
 }
 
-/// Returns the text of all blocks that are not in `shown`.
+/// Returns the text of all blocks that are not in `shown`, between its marks.
 pub(super) fn text_beside(answer: &Envelope, shown: impl Fn(&Block) -> bool) -> String {
     let texts = blocks(answer).iter().filter(|block| !shown(block)).map(described);
-    texts.collect::<Vec<_>>().join("\n")
+    Framed::new(answer).around(&texts.collect::<Vec<_>>().join("\n"), usize::MAX)
 }
 
-/// Cuts text to so many characters, and says in it how many are missing.
-pub(super) fn clip(text: Cow<'_, str>, limit: usize) -> String {
-    // Bytes are never fewer than characters, and counting them costs nothing.
-    let total = if text.len() <= limit { text.len() } else { text.chars().count() };
-    if total <= limit {
-        return text.into_owned();
+/// One of the things that a provider gets in a list.
+pub(super) enum Piece<'a> {
+    /// A mark, or text as it may stand between marks.
+    Text(String),
+    /// A block that the provider takes in a form of its own.
+    Own(&'a Block),
+}
+
+/// Returns the answer piece by piece: the mark, the blocks, the mark. Blocks that are not the
+/// provider's `own` are texts of no more than so many characters.
+pub(super) fn pieces(
+    answer: &Envelope,
+    limit: usize,
+    own: impl Fn(&Block) -> bool,
+) -> Vec<Piece<'_>> {
+    let framed = Framed::new(answer);
+    let text = |text: &str| Piece::Text(clip(&framed.body(text), limit));
+    let mut body: Vec<Piece<'_>> = match framed.failure() {
+        Some(failure) => vec![text(&failure)],
+        None => blocks(answer)
+            .iter()
+            .map(|block| if own(block) { Piece::Own(block) } else { text(&described(block)) })
+            .collect(),
+    };
+    let chars = body.iter().map(|piece| match piece {
+        Piece::Text(text) => text.chars().count(),
+        Piece::Own(block @ (Block::Json { .. } | Block::Link { .. })) => {
+            described(block).chars().count()
+        }
+        Piece::Own(_) => 0,
+    });
+    if let Some(opening) = framed.opening(chars.sum()) {
+        body.insert(0, Piece::Text(opening));
     }
-    let note = format!("\n[{total} characters in all; the rest cannot be sent]");
-    let room = limit.saturating_sub(note.chars().count());
-    text.chars().take(room).chain(note.chars()).take(limit).collect()
+    body.extend(framed.closing().map(Piece::Text));
+    body
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn clipped_text_fits_and_says_so() {
-        assert_eq!(clip("ééé".into(), 3), "ééé");
-        let cut = clip("é".repeat(200).into(), 100);
-        assert_eq!(cut.chars().count(), 100);
-        assert!(cut.ends_with("[200 characters in all; the rest cannot be sent]"), "{cut}");
-        assert_eq!(clip("abcdef".into(), 2).chars().count(), 2);
-    }
 
     #[test]
     fn what_cannot_be_shown_is_said_to_be_so() {

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     error::Error,
+    frame::Framed,
     turn::{Arguments, Call, Stop},
 };
 
@@ -105,7 +106,7 @@ pub(super) fn answer(replies: &[Reply<'_>]) -> Value {
             let pictures: Vec<Value> = content::blocks(reply.answer)
                 .iter()
                 .filter_map(|block| match block {
-                    Block::Image { data, media_type } if is_shown(block) => {
+                    Block::Image { data, media_type } if content::is_picture(block) => {
                         Some(json!({"inlineData": {"mimeType": media_type, "data": data}}))
                     }
                     _ => None,
@@ -120,18 +121,16 @@ pub(super) fn answer(replies: &[Reply<'_>]) -> Value {
     json!({"role": "user", "parts": parts})
 }
 
-fn is_shown(block: &Block) -> bool {
-    matches!(block, Block::Image { media_type, .. } if content::picture(media_type).is_some())
-}
-
 /// The response must be an object: `output` holds a success, `error` a failure.
 fn result(reply: &Reply<'_>) -> Value {
     if reply.answer.is_error() {
-        return json!({"error": reply.answer.text()});
+        return json!({"error": content::plain(reply.answer, usize::MAX)});
     }
+    let framed = Framed::new(reply.answer);
     match content::blocks(reply.answer) {
-        [Block::Json { json }] => json!({"output": json}),
-        _ => json!({"output": content::text_beside(reply.answer, is_shown)}),
+        // Data has no place for marks before and after it, so in a frame it is text.
+        [Block::Json { json }] if framed.is_bare() => json!({"output": framed.data(json)}),
+        _ => json!({"output": content::text_beside(reply.answer, content::is_picture)}),
     }
 }
 

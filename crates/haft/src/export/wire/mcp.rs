@@ -13,12 +13,15 @@ use serde_json::{Value, json};
 use super::{
     Dialect, MAX_CALLS, Response,
     asked::{Reply, Spoken},
-    content, json,
+    content::{self, Piece},
+    json,
     stream::{Closing, Ear},
     unreadable,
 };
 use crate::{
     error::Error,
+    frame::Framed,
+    hygiene::visible,
     turn::{Arguments, Call, Stop},
 };
 
@@ -95,13 +98,12 @@ fn response(reply: &Reply<'_>) -> Value {
     };
     let failed = reply.answer.failure();
     // To a client, a tool that is not offered to it does not exist.
-    if let Some(failure) =
-        failed.filter(|f| matches!(f.code(), Code::UnknownTool | Code::NotOffered))
-    {
+    let framed = Framed::new(reply.answer);
+    if failed.is_some_and(|f| matches!(f.code(), Code::UnknownTool | Code::NotOffered)) {
         let error = json!({
             "code": INVALID_PARAMS,
-            "message": format!("Unknown tool: {}", reply.expected.name),
-            "data": failure.to_string(),
+            "message": format!("Unknown tool: {}", framed.body(&visible(&reply.expected.name))),
+            "data": content::plain(reply.answer, usize::MAX),
         });
         return json!({"jsonrpc": "2.0", "id": id, "error": error});
     }
@@ -119,28 +121,27 @@ fn response(reply: &Reply<'_>) -> Value {
 }
 
 fn contents(reply: &Reply<'_>) -> Value {
-    if reply.answer.is_error() {
-        return json!([{"type": "text", "text": reply.answer.text()}]);
-    }
-    content::blocks(reply.answer)
-        .iter()
-        .map(|block| match block {
-            Block::Image { data, media_type } => {
-                json!({"type": "image", "data": data, "mimeType": media_type})
+    let framed = Framed::new(reply.answer);
+    let own = |block: &Block| !matches!(block, Block::Text { .. } | Block::Json { .. });
+    content::pieces(reply.answer, usize::MAX, own)
+        .into_iter()
+        .filter_map(|piece| match piece {
+            Piece::Text(text) => Some(json!({"type": "text", "text": text})),
+            Piece::Own(Block::Image { data, media_type }) => {
+                Some(json!({"type": "image", "data": data, "mimeType": framed.body(media_type)}))
             }
-            Block::Audio { data, media_type } => {
-                json!({"type": "audio", "data": data, "mimeType": media_type})
+            Piece::Own(Block::Audio { data, media_type }) => {
+                Some(json!({"type": "audio", "data": data, "mimeType": framed.body(media_type)}))
             }
-            Block::Link { uri, name, media_type } => {
+            Piece::Own(Block::Link { uri, name, media_type }) => {
+                let (uri, name) = (framed.body(uri), framed.body(name));
                 let mut link = json!({"type": "resource_link", "uri": uri, "name": name});
                 if let Some(media_type) = media_type {
-                    link["mimeType"] = Value::from(media_type.as_str());
+                    link["mimeType"] = Value::from(framed.body(media_type));
                 }
-                link
+                Some(link)
             }
-            Block::Text { .. } | Block::Json { .. } => {
-                json!({"type": "text", "text": content::described(block)})
-            }
+            Piece::Own(Block::Text { .. } | Block::Json { .. }) => None,
         })
         .collect()
 }

@@ -30,7 +30,7 @@ pub(super) fn answer(replies: &[Reply<'_>]) -> Value {
             let mut message = json!({
                 "role": "tool",
                 "name": reply.expected.name,
-                "content": content::plain(reply.answer),
+                "content": content::plain(reply.answer, usize::MAX),
             });
             if let Some(id) = reply.given() {
                 message["tool_call_id"] = Value::from(id);

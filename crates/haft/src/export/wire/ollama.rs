@@ -55,7 +55,7 @@ pub(super) fn answer(replies: &[Reply<'_>]) -> Value {
             let mut message = json!({
                 "role": "tool",
                 "tool_name": reply.expected.name,
-                "content": content::plain(reply.answer),
+                "content": content::plain(reply.answer, usize::MAX),
             });
             // Newer servers give ids, and read them back.
             if let Some(id) = reply.given() {

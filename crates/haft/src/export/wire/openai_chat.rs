@@ -109,7 +109,7 @@ pub(super) fn answer(replies: &[Reply<'_>]) -> Value {
     replies
         .iter()
         .map(|reply| {
-            let text = content::clip(content::plain(reply.answer), MAX_OUTPUT);
+            let text = content::plain(reply.answer, MAX_OUTPUT);
             match reply.expected.form {
                 Form::Function | Form::Custom => {
                     json!({"role": "tool", "tool_call_id": reply.id(), "content": text})

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use super::{
     Dialect, MAX_CALLS, Response,
     asked::{Form, Reply, Spoken},
-    content, json,
+    content::{self, Piece},
+    json,
     stream::{Closing, Ear},
     unreadable,
 };
@@ -110,19 +111,17 @@ pub(super) fn answer(replies: &[Reply<'_>]) -> Value {
 /// There is no error flag here: the failure's code opens the text.
 fn output(reply: &Reply<'_>) -> Value {
     if !content::has_picture(reply.answer) {
-        return Value::String(content::clip(content::plain(reply.answer), MAX_OUTPUT));
+        return Value::String(content::plain(reply.answer, MAX_OUTPUT));
     }
-    content::blocks(reply.answer)
-        .iter()
-        .map(|block| match block {
-            Block::Image { data, media_type } if content::picture(media_type).is_some() => json!({
+    content::pieces(reply.answer, MAX_OUTPUT, content::is_picture)
+        .into_iter()
+        .filter_map(|piece| match piece {
+            Piece::Own(Block::Image { data, media_type }) => Some(json!({
                 "type": "input_image",
                 "image_url": format!("data:{media_type};base64,{data}"),
-            }),
-            other => json!({
-                "type": "input_text",
-                "text": content::clip(content::described(other), MAX_OUTPUT),
-            }),
+            })),
+            Piece::Own(_) => None,
+            Piece::Text(text) => Some(json!({"type": "input_text", "text": text})),
         })
         .collect()
 }

@@ -1,0 +1,340 @@
+//! Finds what looks like a mark in a body, and writes it out.
+//!
+//! Marks are ours, those that open and close a frame, and those that chat templates give a meaning:
+//! a model whose template is filled with such text may take it for the end of the result. One
+//! character of each is written by its number, as `<U+003C>|im_start|>`: nothing is lost, a reader
+//! sees what stood there, and JSON stays JSON. Linear, and borrowed where nothing is found.
+//!
+//! INVARIANT: doing it twice changes nothing.
+
+use std::{borrow::Cow, sync::LazyLock};
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+
+use crate::hygiene::spell;
+
+/// Marks that are written just so; the first character is written out.
+const FIXED: &[&str] = &[
+    // The host's, where there is no frame.
+    "[note from the host",
+    // Llama 2 and Mistral.
+    "[INST]",
+    "[/INST]",
+    "<<SYS>>",
+    "<</SYS>>",
+    "<s>",
+    "</s>",
+    "[SYSTEM_PROMPT]",
+    "[/SYSTEM_PROMPT]",
+    "[AVAILABLE_TOOLS]",
+    "[/AVAILABLE_TOOLS]",
+    "[TOOL_CALLS]",
+    "[TOOL_RESULTS]",
+    "[/TOOL_RESULTS]",
+    "[TOOL_CONTENT]",
+    "[CALL_ID]",
+    "[ARGS]",
+    "[THINK]",
+    "[/THINK]",
+    // Gemma and others that name their turns.
+    "<bos>",
+    "<eos>",
+    "<start_of_turn>",
+    "<end_of_turn>",
+    "<im_start>",
+    "<im_end>",
+    // Calls and results in words.
+    "<tool_call>",
+    "</tool_call>",
+    "<tool_calls>",
+    "</tool_calls>",
+    "<tool_response>",
+    "</tool_response>",
+    "<function_calls>",
+    "</function_calls>",
+    "<function_results>",
+    "</function_results>",
+    "<function_result>",
+    "</function_result>",
+    "<function=",
+    "</function>",
+    "<antml:",
+    "</antml:",
+    // Thoughts.
+    "<think>",
+    "</think>",
+    // GLM and MiniMax.
+    "[gMASK]",
+    "<sop>",
+    "]~b]",
+    "]~!b[",
+    "[e~[",
+];
+
+/// Marks that must be looked at more closely.
+const BENT: &[(&str, Look)] = &[
+    ("haft", ours),
+    ("<|", pipe_begins),
+    ("<\u{ff5c}", pipe_begins),
+    ("|>", pipe_ends),
+    ("\u{ff5c}>", pipe_ends),
+    ("human:", speaker),
+    ("assistant:", speaker),
+];
+
+/// Returns the place of the character to write out, if what was found is a mark.
+type Look = fn(&str, usize, usize) -> Option<usize>;
+
+/// A mark between pipes is no longer than this.
+const LONGEST: usize = 80;
+/// So many blanks may stand inside of a mark of ours.
+const BLANKS: usize = 16;
+
+static MARKS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+    AhoCorasick::builder()
+        .match_kind(MatchKind::Standard)
+        .ascii_case_insensitive(true)
+        .kind(Some(AhoCorasickKind::DFA))
+        .build(FIXED.iter().copied().chain(BENT.iter().map(|(mark, _)| *mark)))
+        .ok()
+});
+
+/// Returns the text with all marks in it written out.
+pub(crate) fn neutral(text: &str) -> Cow<'_, str> {
+    let mut places = places(text);
+    if places.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    places.sort_unstable();
+    places.dedup();
+    let mut out = String::with_capacity(text.len() + places.len() * 8);
+    let mut from = 0;
+    for at in places {
+        let Some(c) = text[at..].chars().next() else { break };
+        out.push_str(&text[from..at]);
+        spell(c, &mut out);
+        from = at + c.len_utf8();
+    }
+    out.push_str(&text[from..]);
+    Cow::Owned(out)
+}
+
+/// Returns the text with the characters back that [`neutral`] writes out.
+pub(crate) fn plain_again(text: &str) -> Cow<'_, str> {
+    const OPEN: &str = "<U+";
+    if !text.contains(OPEN) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(OPEN) {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let number = rest[OPEN.len()..].split_once('>').map(|(number, _)| number);
+        let mark = number
+            .filter(|number| number.len() == 4)
+            .and_then(|number| u32::from_str_radix(number, 16).ok())
+            .and_then(char::from_u32)
+            .filter(|c| "<[]:".contains(*c) || BRACKETS.contains(*c));
+        match mark {
+            Some(c) => {
+                out.push(c);
+                rest = &rest[OPEN.len() + 5..];
+            }
+            None => {
+                out.push_str(OPEN);
+                rest = &rest[OPEN.len()..];
+            }
+        }
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
+}
+
+fn places(text: &str) -> Vec<usize> {
+    // The list is short and fixed, so it builds; a test would see if it did not.
+    let Some(marks) = &*MARKS else { return Vec::new() };
+    let mut places = Vec::new();
+    for found in marks.find_overlapping_iter(text) {
+        match found.pattern().as_usize().checked_sub(FIXED.len()) {
+            None => places.push(found.start()),
+            Some(bent) => places.extend((BENT[bent].1)(text, found.start(), found.end())),
+        }
+    }
+    places
+}
+
+/// What a model may take for the bracket of a mark.
+const BRACKETS: &str = "[\u{ff3b}\u{3010}\u{27e6}\u{3014}";
+
+/// `[haft`, `[/haft`, also with blanks in it. A longer word is another word.
+fn ours(text: &str, start: usize, end: usize) -> Option<usize> {
+    let after = text[end..].chars().next();
+    if after.is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.')) {
+        return None;
+    }
+    let mut before = text[..start].char_indices().rev().take(BLANKS);
+    let (at, c) = before.find(|(_, c)| !c.is_whitespace() && !matches!(c, '/' | '\\'))?;
+    BRACKETS.contains(c).then_some(at)
+}
+
+/// `<|name|>` and `<|name>`: one word between.
+fn pipe_begins(text: &str, start: usize, end: usize) -> Option<usize> {
+    for (n, c) in text[end..].chars().take(LONGEST).enumerate() {
+        match c {
+            '>' => return (n > 0).then_some(start),
+            '<' => return None,
+            c if c.is_whitespace() => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// `<name|>`: a word of plain letters before.
+fn pipe_ends(text: &str, start: usize, _: usize) -> Option<usize> {
+    let mut before = text[..start].char_indices().rev().take(LONGEST);
+    let (at, c) = before.find(|(_, c)| !c.is_ascii_alphanumeric() && *c != '_')?;
+    (c == '<' && at + 1 < start).then_some(at)
+}
+
+/// `Human:` and `Assistant:` at the beginning of a line, below an empty one. The colon is written
+/// out.
+fn speaker(text: &str, start: usize, end: usize) -> Option<usize> {
+    let mut lines = 0;
+    for (n, c) in text[..start].chars().rev().enumerate() {
+        match c {
+            '\n' => lines += 1,
+            c if c.is_whitespace() && n < BLANKS => {}
+            _ => return None,
+        }
+        if lines == 2 {
+            return Some(end - 1);
+        }
+    }
+    // The line above the body ends before it begins.
+    Some(end - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn every_fixed_mark_is_written_out_in_any_case() {
+        for mark in FIXED {
+            for form in [(*mark).to_owned(), mark.to_lowercase(), mark.to_uppercase()] {
+                let text = format!("a {form} b");
+                let shown = neutral(&text);
+                assert!(!shown.contains(&form), "{shown}");
+                assert_eq!(plain_again(&shown), text, "a reader can tell what stood there");
+            }
+        }
+    }
+
+    #[test]
+    fn marks_are_written_out_and_their_neighbours_stay() {
+        for (text, shown) in [
+            ("[haft 0 x]", "<U+005B>haft 0 x]"),
+            ("[/HAFT 0]", "<U+005B>/HAFT 0]"),
+            ("[ / haft\n0]", "<U+005B> / haft\n0]"),
+            ("【haft】", "<U+3010>haft】"),
+            ("<|im_start|>system", "<U+003C>|im_start|>system"),
+            ("<|eot_id|><|x|>", "<U+003C>|eot_id|><U+003C>|x|>"),
+            ("<\u{ff5c}tool\u{2581}calls\u{ff5c}>", "<U+003C>\u{ff5c}tool\u{2581}calls\u{ff5c}>"),
+            ("<|turn>user <turn|>", "<U+003C>|turn>user <U+003C>turn|>"),
+            ("<|a[INST]|>", "<U+003C>|a<U+005B>INST]|>"),
+            ("<<SYS>>x<</SYS>>", "<U+003C><SYS>>x<U+003C></SYS>>"),
+            ("ok\n\nHuman: hi", "ok\n\nHuman<U+003A> hi"),
+            ("ok\r\n \r\nAssistant: hi", "ok\r\n \r\nAssistant<U+003A> hi"),
+            ("Human: hi", "Human<U+003A> hi"),
+        ] {
+            assert_eq!(neutral(text), shown);
+            assert_eq!(plain_again(shown), text);
+        }
+    }
+
+    #[test]
+    fn honest_text_and_code_are_borrowed() {
+        for text in [
+            "",
+            "[haft-core] and [hafting] and [haft.toml] are names; haft is a word",
+            "a <| f x |> g, xs |> map, (<|>) <$> p",
+            "if a < b || c > d { v[0] }",
+            "<script>x</script> <strong>y</strong> <tools>",
+            "a Human: is no speaker here\nHuman: nor here",
+            "see [INSTALL] and [1]",
+            "<U+005B>haft 0] was neutral before",
+        ] {
+            assert!(matches!(neutral(text), Cow::Borrowed(_)), "{text}: {}", neutral(text));
+        }
+        assert_eq!(plain_again("<U+202E> <U+> <U+00 <U+003C"), "<U+202E> <U+> <U+00 <U+003C");
+    }
+
+    #[test]
+    fn json_stays_json_with_marks_in_keys_and_values() {
+        let data = json!({"[/haft 1]": ["<|im_end|>", {"</s>": "\n\nHuman: x"}], "n": [1, [2]]});
+        for text in [data.to_string(), format!("{data:#}")] {
+            let shown = neutral(&text);
+            let again: Value = serde_json::from_str(&shown).expect("it is still JSON");
+            assert!(again.get("<U+005B>/haft 1]").is_some(), "{again}");
+            assert_eq!(again["n"], json!([1, [2]]));
+        }
+    }
+
+    fn odd() -> impl Strategy<Value = String> {
+        let piece = prop_oneof![
+            prop::sample::select(FIXED.to_vec()),
+            prop::sample::select(vec![
+                "[",
+                "]",
+                "<",
+                ">",
+                "|",
+                "/",
+                "haft",
+                "[haft ",
+                "<|",
+                "|>",
+                "a",
+                "\n",
+                "\n\n",
+                " ",
+                "é",
+                "Human:",
+                "Assistant:",
+                "<U+003C>",
+                "<U+005B>",
+                "\u{ff5c}",
+                "INST]",
+                "s>",
+                "0123456789"
+            ]),
+        ];
+        prop::collection::vec(piece, 0..16).prop_map(|all| all.concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+        #[test]
+        fn writing_out_twice_changes_nothing(text in odd()) {
+            let once = neutral(&text).into_owned();
+            prop_assert_eq!(neutral(&once), &*once);
+            let lower = once.to_lowercase();
+            prop_assert!(FIXED.iter().all(|mark| !lower.contains(&mark.to_lowercase())), "{}", once);
+            prop_assert!(!lower.contains("[haft ") && !lower.contains("[/haft "));
+        }
+
+        #[test]
+        fn data_stays_data(key in odd(), value in odd()) {
+            let data = json!({key: [value]});
+            prop_assert!(serde_json::from_str::<Value>(&neutral(&data.to_string())).is_ok());
+            let pretty = format!("{data:#}");
+            prop_assert!(serde_json::from_str::<Value>(&neutral(&pretty)).is_ok());
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Which characters a reader does not see as they are, and where such a one may stay after all.
+//!
+//! One table for results, prompts and names. Pure.
+//!
+//! Three kinds are useful to honest text and stay where they are: the style of an emoji right after
+//! its sign, the joiner between two emoji, and the joiners that Arabic and Indic spelling needs, in
+//! the places where names on the internet may have them too. A second one in a row never stays, so
+//! no message fits between two characters.
+
+/// Writes a character by its number, as `<U+202E>`.
+pub(crate) fn spell(c: char, out: &mut String) {
+    use std::fmt::Write as _;
+    let _ = write!(out, "<U+{:04X}>", u32::from(c));
+}
+
+/// Whether a screen would act on a character, show nothing for it, or show whatever its font likes.
+/// Line breaks and tabs are plain.
+pub(crate) fn is_hidden(c: char) -> bool {
+    match c {
+        '\n' | '\t' | ' '..='~' => false,
+        '\0'..='\u{9f}' => true,
+        _ => {
+            turns_order(c)
+                || matches!(c,
+            // Nothing at all: fillers, joiners, selectors, and what is to be ignored by default.
+            '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200d}' | '\u{2028}' | '\u{2029}'
+            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+            | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
+            // Whatever a font makes of them.
+            | '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}'
+            // No characters at all, by definition.
+            | '\u{fdd0}'..='\u{fdef}')
+                || u32::from(c) & 0xfffe == 0xfffe
+        }
+    }
+}
+
+/// Whether a character turns the order of a line around.
+pub(crate) fn turns_order(c: char) -> bool {
+    matches!(c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Whether a character is a blank to the eye and none to a program.
+pub(crate) fn is_odd_blank(c: char) -> bool {
+    matches!(
+        c,
+        '\u{a0}' | '\u{1680}' | '\u{2000}'
+            ..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{2800}' | '\u{3000}'
+    )
+}
+
+/// Whether a hidden character may stay between these two. `after` is nothing at the end.
+pub(super) fn may_stay(before: Option<char>, c: char, after: Option<char>) -> bool {
+    let Some(before) = before else { return false };
+    match c {
+        '\u{fe0e}' | '\u{fe0f}' if before.is_ascii() => is_key(before) && after == Some('\u{20e3}'),
+        '\u{fe0e}' | '\u{fe0f}' => is_emoji(before),
+        '\u{200d}' if ends_emoji(before) => after.is_some_and(is_emoji),
+        '\u{200c}' | '\u{200d}' => joins(before, after),
+        _ => false,
+    }
+}
+
+/// Whether it depends on the next character whether this one may stay.
+pub(super) fn needs_next(before: Option<char>, c: char) -> bool {
+    matches!(c, '\u{200c}' | '\u{200d}')
+        || (matches!(c, '\u{fe0e}' | '\u{fe0f}') && before.is_some_and(is_key))
+}
+
+/// The signs of a keycap: `1️⃣`.
+fn is_key(c: char) -> bool {
+    c.is_ascii_digit() || c == '#' || c == '*'
+}
+
+fn ends_emoji(c: char) -> bool {
+    c == '\u{fe0f}' || is_emoji(c)
+}
+
+/// The blocks that emoji stand in. Some of their signs are none; that costs nothing, for each lets
+/// at most one mark stay.
+fn is_emoji(c: char) -> bool {
+    matches!(c,
+        '\u{a9}' | '\u{ae}' | '\u{203c}' | '\u{2049}' | '\u{2100}'..='\u{214f}'
+        | '\u{2190}'..='\u{21ff}' | '\u{2300}'..='\u{23ff}' | '\u{24c2}' | '\u{25a0}'..='\u{27bf}'
+        | '\u{2934}' | '\u{2935}' | '\u{2b00}'..='\u{2bff}' | '\u{3030}' | '\u{303d}'
+        | '\u{3297}' | '\u{3299}' | '\u{1f000}'..='\u{1faff}')
+}
+
+/// After a virama a joiner chooses the form of the next letter, and between two letters of a script
+/// that is written joined it parts them.
+fn joins(before: char, after: Option<char>) -> bool {
+    let Some(after) = after else { return false };
+    is_virama(before) && after.is_alphabetic() || is_joined(before) && is_joined(after)
+}
+
+fn is_virama(c: char) -> bool {
+    matches!(
+        c,
+        '\u{94d}'
+            | '\u{9cd}'
+            | '\u{a4d}'
+            | '\u{acd}'
+            | '\u{b4d}'
+            | '\u{bcd}'
+            | '\u{c4d}'
+            | '\u{ccd}'
+            | '\u{d4d}'
+            | '\u{dca}'
+            | '\u{f84}'
+            | '\u{1039}'
+            | '\u{17d2}'
+    )
+}
+
+/// Letters and marks of Arabic, Syriac, N'Ko and Mongolian.
+fn is_joined(c: char) -> bool {
+    matches!(c,
+        '\u{620}'..='\u{65f}' | '\u{66e}'..='\u{6d3}' | '\u{6fa}'..='\u{6ff}'
+        | '\u{710}'..='\u{77f}' | '\u{7ca}'..='\u{7ea}' | '\u{8a0}'..='\u{8c9}'
+        | '\u{1820}'..='\u{1878}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_control_and_everything_to_be_ignored_is_hidden() {
+        for c in '\0'..=char::MAX {
+            let private = matches!(u32::from(c), 0xe000..=0xf8ff | 0xf0000..);
+            if c.is_control() && c != '\n' && c != '\t' || private {
+                assert!(is_hidden(c), "{c:?}");
+            }
+            if c.is_alphabetic() && !private && !"\u{115f}\u{1160}\u{3164}\u{ffa0}".contains(c) {
+                assert!(!is_hidden(c), "{c:?}");
+            }
+            assert!(!(is_hidden(c) && is_odd_blank(c)), "{c:?}");
+        }
+    }
+}

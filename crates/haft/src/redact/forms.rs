@@ -1,0 +1,152 @@
+//! The forms in which a secret may travel: as it is, in base64, in hex, in an address, in JSON.
+//!
+//! In: the text of a secret. Out: the byte strings that give it away, without repeats. Base64 of a
+//! longer text holds the secret at one of three alignments; the characters at its edges are mixed
+//! with what stands beside it, so they are not part of the form.
+
+use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD, HEXLOWER, HEXUPPER};
+
+/// A line of a longer secret gives enough away from this many bytes on.
+const LINE: usize = 16;
+
+/// Returns every form of a secret, the plain one first.
+pub(super) fn of(secret: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    encode(secret, &mut all);
+    // What is read from a file often ends in a line break that nobody prints.
+    let bare = secret.trim();
+    if bare != secret && bare.len() >= super::secrets::SHORTEST {
+        encode(bare, &mut all);
+    }
+    // A key of many lines is often printed with something before each.
+    if bare.contains('\n') {
+        let lines = bare.lines().map(str::trim);
+        all.extend(lines.filter(|l| l.len() >= LINE && !l.starts_with("-----")).map(str::to_owned));
+    }
+    let mut seen = std::collections::HashSet::new();
+    all.retain(|form| seen.insert(form.clone()));
+    all
+}
+
+fn encode(secret: &str, all: &mut Vec<String>) {
+    let bytes = secret.as_bytes();
+    all.push(secret.to_owned());
+    all.extend([HEXLOWER.encode(bytes), HEXUPPER.encode(bytes)]);
+    all.extend([BASE64.encode(bytes), BASE64_NOPAD.encode(bytes)]);
+    all.extend([BASE64URL.encode(bytes), BASE64URL_NOPAD.encode(bytes)]);
+    for offset in 0..3 {
+        let inner = aligned(bytes, offset);
+        all.push(inner.replace('+', "-").replace('/', "_"));
+        all.push(inner);
+    }
+    for (keep, space) in KEPT {
+        for upper in [true, false] {
+            all.push(percent(secret, keep, space, upper));
+        }
+    }
+    let json = serde_json::to_string(secret).unwrap_or_default();
+    let json = json.get(1..json.len().saturating_sub(1)).unwrap_or_default();
+    all.extend([json.to_owned(), json.replace('/', "\\/"), ascii(json)]);
+}
+
+/// What stands in base64 for these bytes wherever they begin at this place of a group of three.
+fn aligned(bytes: &[u8], offset: usize) -> String {
+    let mut padded = vec![0; offset];
+    padded.extend_from_slice(bytes);
+    let text = BASE64_NOPAD.encode(&padded);
+    // Six bits each: the characters that hold nothing but bits of the secret.
+    let (first, end) = ((offset * 8).div_ceil(6), padded.len() * 8 / 6);
+    text.get(first..end).unwrap_or_default().to_owned()
+}
+
+/// The ways to write text into an address: what each leaves alone, and how it writes a space.
+const KEPT: [(&str, &str); 4] = [
+    // The strict way; the way of forms; the way of scripts; the way that keeps an address whole.
+    ("-._~", "%20"),
+    ("-._*", "+"),
+    ("-._~!*'()", "%20"),
+    ("-._~!*'();/?:@&=+$,#", "%20"),
+];
+
+fn percent(text: &str, keep: &str, space: &str, upper: bool) -> String {
+    let mut out = String::with_capacity(text.len() * 3);
+    for byte in text.bytes() {
+        match char::from(byte) {
+            ' ' => out.push_str(space),
+            c if c.is_ascii_alphanumeric() || keep.contains(c) => out.push(c),
+            _ if upper => out.push_str(&format!("%{byte:02X}")),
+            _ => out.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    out
+}
+
+/// JSON as those write it who trust in ASCII alone.
+fn ascii(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c.is_ascii() {
+            out.push(c);
+        } else {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                out.push_str(&format!("\\u{unit:04x}"));
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_secret_has_the_forms_people_meet() {
+        let all = of("p@ss w/ö\"d");
+        for form in [
+            "p@ss w/ö\"d",
+            "7040737320772fc3b62264",
+            "7040737320772FC3B62264",
+            "cEBzcyB3L8O2ImQ=",
+            "cEBzcyB3L8O2ImQ",
+            "cEBzcyB3L8O2ImQ",
+            "p%40ss%20w%2F%C3%B6%22d",
+            "p%40ss%20w%2f%c3%b6%22d",
+            "p%40ss+w%2F%C3%B6%22d",
+            "p@ss%20w/%C3%B6%22d",
+            "p@ss w/ö\\\"d",
+            "p@ss w\\/ö\\\"d",
+            "p@ss w/\\u00f6\\\"d",
+        ] {
+            assert!(all.iter().any(|f| f == form), "{form} is missing in {all:#?}");
+        }
+    }
+
+    #[test]
+    fn the_line_break_at_the_end_of_a_file_does_not_hide_it() {
+        assert!(of("correct horse\n").contains(&"correct horse".to_owned()));
+        let key = "-----BEGIN X-----\nAAAABBBBCCCCDDDDEEEE\nff\n-----END X-----\n";
+        let all = of(key);
+        assert!(all.contains(&"AAAABBBBCCCCDDDDEEEE".to_owned()));
+        assert!(!all.contains(&"-----BEGIN X-----".to_owned()) && !all.contains(&"ff".to_owned()));
+    }
+
+    proptest! {
+        #[test]
+        fn base64_of_anything_around_a_secret_holds_one_of_its_forms(
+            before in prop::collection::vec(any::<u8>(), 0..9),
+            secret in "[ -~]{6,40}",
+            after in prop::collection::vec(any::<u8>(), 0..9),
+        ) {
+            let mut whole = before;
+            whole.extend_from_slice(secret.as_bytes());
+            whole.extend(after);
+            let all = of(&secret);
+            for text in [BASE64.encode(&whole), BASE64URL_NOPAD.encode(&whole)] {
+                prop_assert!(all.iter().any(|form| text.contains(form.as_str())), "{text}");
+            }
+        }
+    }
+}

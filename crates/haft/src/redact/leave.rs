@@ -1,0 +1,154 @@
+//! Makes what people and observers receive fit to be shown: events, verdicts, explanations, notes.
+//!
+//! Everything here is off the way of a call that nobody watches.
+
+use std::{borrow::Cow, sync::Arc};
+
+use haft_core::{Note, Verdict};
+use serde_json::Value;
+
+use super::Redactor;
+use crate::{catalog::Entry, event::Event, fit::Repair, journal::Record, policy::Explanation};
+
+impl Redactor {
+    fn wash(&self, text: &mut String) {
+        if let Some(changed) = self.changed(text) {
+            *text = changed;
+        }
+    }
+
+    fn wash_shared(&self, text: &mut Cow<'static, str>) {
+        if let Some(changed) = self.changed(text) {
+            *text = Cow::Owned(changed);
+        }
+    }
+
+    /// Returns a verdict whose words may be shown.
+    pub(crate) fn verdict(&self, mut verdict: Verdict) -> Verdict {
+        self.wash_shared(&mut verdict.reason);
+        self.wash_shared(&mut verdict.source);
+        verdict
+    }
+
+    /// Makes an explanation fit to be shown. What the schema of the tool marks as secret is taken out
+    /// of its words too, as far as it can be told from chance.
+    pub(crate) fn explanation(
+        &self,
+        explanation: &mut Explanation,
+        call: Option<(&Entry, &Arc<Value>)>,
+    ) {
+        let hidden =
+            call.map(|(tool, arguments)| secret_texts(tool, arguments)).unwrap_or_default();
+        let wash = |text: &mut String| {
+            self.wash(text);
+            for (value, mark) in &hidden {
+                if text.contains(value.as_str()) {
+                    *text = text.replace(value.as_str(), mark);
+                }
+            }
+        };
+        let said = &mut explanation.verdict;
+        for text in [&mut said.reason, &mut said.source] {
+            let mut own = text.to_string();
+            wash(&mut own);
+            if own != **text {
+                *text = Cow::Owned(own);
+            }
+        }
+        for check in &mut explanation.checks {
+            wash(&mut check.why);
+        }
+        for near in &mut explanation.near {
+            wash(&mut near.missing);
+        }
+        explanation.flip.iter_mut().for_each(wash);
+        explanation.risk.iter_mut().for_each(wash);
+        explanation.tainted_by.iter_mut().for_each(wash);
+    }
+
+    /// Makes an event fit to be shown. The arguments of a call are redacted where the event is made,
+    /// because the tool's schema has a say in them; pieces of output where they are told, because
+    /// they belong together.
+    pub(crate) fn event(&self, event: &mut Event) {
+        match event {
+            Event::Problem { message, .. } => self.wash(message),
+            Event::HookFailedOpen { why, .. } => self.wash(why),
+            Event::Asked { verdict, .. }
+            | Event::Refused { verdict, .. }
+            | Event::Permitted { verdict, .. } => {
+                self.wash_shared(&mut verdict.reason);
+                self.wash_shared(&mut verdict.source);
+            }
+            Event::Answered { comment, .. } => comment.iter_mut().for_each(|text| self.wash(text)),
+            Event::Noted { note: Note::Progress(_, text), .. } => self.wash(text),
+            Event::Finished { cause, .. } => cause.iter_mut().for_each(|text| self.wash(text)),
+            Event::Repaired { repairs, .. } => {
+                if let Some(changed) = self.repairs(repairs) {
+                    *repairs = changed.into();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Makes a record fit to be shown. Its explanation was made so when it was given.
+    pub(crate) fn record(&self, record: &mut Record) {
+        if let Some(intent) = &mut record.intent {
+            if let Some(shown) = self.json(&intent.arguments) {
+                intent.arguments = Arc::new(shown);
+            }
+            self.wash_shared(&mut intent.verdict.reason);
+            self.wash_shared(&mut intent.verdict.source);
+            if let Some(shown) = self.repairs(&intent.repairs) {
+                intent.repairs = shown;
+            }
+        }
+        if let Some(verdict) = &mut record.verdict {
+            self.wash_shared(&mut verdict.reason);
+            self.wash_shared(&mut verdict.source);
+        }
+        if let Some(end) = &mut record.end {
+            end.error.iter_mut().for_each(|text| self.wash(text));
+            end.cause.iter_mut().for_each(|text| self.wash(text));
+        }
+    }
+
+    /// Returns repairs whose words may be shown; nothing when they may stay.
+    pub(crate) fn repairs(&self, repairs: &[Repair]) -> Option<Vec<Repair>> {
+        let is_open = |repair: &Repair| {
+            self.changed(&repair.before).is_none()
+                && repair.after.as_deref().and_then(|text| self.changed(text)).is_none()
+        };
+        if repairs.iter().all(is_open) {
+            return None;
+        }
+        let mut all = repairs.to_vec();
+        for repair in &mut all {
+            self.wash(&mut repair.before);
+            repair.after.iter_mut().for_each(|text| self.wash(text));
+        }
+        Some(all)
+    }
+}
+
+/// The texts that the schema marks as secret, each with what stands for it. Short ones stand in too
+/// many words by chance.
+fn secret_texts(tool: &Entry, arguments: &Arc<Value>) -> Vec<(String, String)> {
+    let found = std::cell::RefCell::new(Vec::new());
+    let _ = tool.input().masked(arguments, &|value| {
+        let mut open = vec![value];
+        while let Some(value) = open.pop() {
+            match value {
+                Value::String(text) if text.len() >= 4 => {
+                    let mark = super::mark("secret-argument", text.len());
+                    found.borrow_mut().push((text.clone(), mark));
+                }
+                Value::Array(items) => open.extend(items),
+                Value::Object(map) => open.extend(map.values()),
+                _ => {}
+            }
+        }
+        Value::Null
+    });
+    found.into_inner()
+}

@@ -1,0 +1,112 @@
+//! Puts the value in place of `secret://name`, at the last moment before the body.
+//!
+//! Judges, people, events, records and the cache see the reference. Only the body of a tool that
+//! declares `capabilities(secrets)`, and that the secret is meant for, sees the value.
+//!
+//! FAIL CLOSED: a reference that cannot be resolved stops the call. The model is not told whether
+//! there is a secret that another tool may have.
+
+use std::sync::Arc;
+
+use haft_core::{Args, Capability, Code, Context, Failure, Ran, Secret};
+use serde_json::Value;
+
+use super::DEEPEST;
+use crate::{catalog::Entry, runtime::Inner};
+
+const SCHEME: &str = "secret://";
+
+/// Returns the name that a text refers to, if it is nothing but a reference.
+pub(super) fn name_of(text: &str) -> Option<&str> {
+    text.strip_prefix(SCHEME)
+}
+
+/// Decodes the arguments with the secrets they refer to; nothing when they refer to none. For every
+/// attempt, because each has its own instance.
+pub(crate) fn resolve(
+    inner: &Inner,
+    entry: &Entry,
+    json: &Arc<Value>,
+) -> Result<Option<Args>, Failure> {
+    // Without secrets a reference means nothing, unless the tool is there to use them.
+    if inner.redactor.secrets.is_empty() && !may_use(entry) {
+        return Ok(None);
+    }
+    if !refers(json, DEEPEST) {
+        return Ok(None);
+    }
+    let mut whole = Value::clone(json);
+    fill(inner, entry, &mut whole, DEEPEST)?;
+    match entry.body().decode(&Arc::new(whole)) {
+        Ok(args) => Ok(Some(args)),
+        // What the decoder says may show the value it could not take.
+        Err(failure) => Err(refusal(Code::InvalidValue, "a secret does not fit where it is used")
+            .with_source(inner.redactor.failure(failure).to_string())),
+    }
+}
+
+/// Returns a secret for a tool, if it may have it.
+fn secret(inner: &Inner, entry: &Entry, name: &str) -> Result<Secret, Failure> {
+    if !may_use(entry) {
+        return Err(refusal(
+            Code::Denied,
+            &format!("`{}` does not declare that it uses secrets, so it gets none", entry.name()),
+        ));
+    }
+    inner.redactor.secrets.get(entry, name).ok_or_else(|| {
+        let shown: String = name.chars().take(64).collect();
+        refusal(Code::InvalidValue, &format!("`{}` has no secret called `{shown}`", entry.name()))
+            .with_next("use the name of a secret that you were told of, or tell the user")
+    })
+}
+
+/// A no before anything has run.
+fn refusal(code: Code, message: &str) -> Failure {
+    Failure::new(code, message).with_ran(Ran::No)
+}
+
+/// Silence is judged as everything, and gets nothing.
+fn may_use(entry: &Entry) -> bool {
+    entry.spec().capabilities.is_some_and(|all| all.has(Capability::Secrets))
+}
+
+fn refers(data: &Value, depth: usize) -> bool {
+    match data {
+        Value::String(text) => name_of(text).is_some(),
+        Value::Array(items) => depth > 0 && items.iter().any(|item| refers(item, depth - 1)),
+        Value::Object(map) => depth > 0 && map.values().any(|value| refers(value, depth - 1)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+fn fill(inner: &Inner, entry: &Entry, data: &mut Value, depth: usize) -> Result<(), Failure> {
+    match data {
+        Value::String(text) => {
+            if let Some(name) = name_of(text) {
+                *text = secret(inner, entry, name)?.reveal().to_owned();
+            }
+            Ok(())
+        }
+        Value::Array(items) if depth > 0 => {
+            items.iter_mut().try_for_each(|item| fill(inner, entry, item, depth - 1))
+        }
+        Value::Object(map) if depth > 0 => {
+            map.values_mut().try_for_each(|value| fill(inner, entry, value, depth - 1))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns a secret to a body that asks for it by name.
+pub(crate) fn for_body(
+    inner: &Inner,
+    entry: Option<&Arc<Entry>>,
+    cx: &Context,
+    name: &str,
+) -> Result<Secret, Failure> {
+    // A claim is set when the body begins: whoever only judges a call gets nothing.
+    match entry {
+        Some(entry) if cx.claim().is_some() => secret(inner, entry, name),
+        _ => Err(refusal(Code::Denied, "only the body of a running tool gets a secret")),
+    }
+}

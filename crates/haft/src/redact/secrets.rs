@@ -1,0 +1,413 @@
+//! The secrets that the host knows: who may have them, and how to find them in a text.
+//!
+//! In: names and values, at the start or at any time. Out: a value for a tool that may have it, and
+//! one automaton over all forms of all values, built when it is first needed after a change.
+//!
+//! INVARIANT: what was once a secret stays one for the eye: a value that is replaced by another of
+//! the same name is still taken out.
+
+use std::{
+    borrow::Cow,
+    fmt,
+    sync::{
+        Arc, OnceLock, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+use haft_core::Secret;
+
+use super::{forms, mark, patterns};
+use crate::{
+    catalog::Entry,
+    error::{Error, ErrorKind},
+    policy::Glob,
+};
+
+/// Shorter values are refused: they stand in too many texts by chance, and in their encoded forms
+/// in nearly all, so that taking them out would spoil every result and prove what they are.
+pub(super) const SHORTEST: usize = 6;
+/// Longer than any key; what is held back of a stream grows with it.
+const LONGEST: usize = 16 << 10;
+/// More than any host has; each costs a few dozen forms to look for.
+const MOST: usize = 1_000;
+/// So many earlier values of one name are still taken out.
+const EARLIER: usize = 4;
+/// Up to so many bytes of forms the fastest automaton is worth its memory.
+const DENSE: usize = 64 << 10;
+
+/// The secrets that a runtime knows. Clones share what they know, so that one may be kept to add to
+/// it later.
+///
+/// ```
+/// use haft::Secrets;
+///
+/// let secrets = Secrets::new();
+/// secrets.add("mail", "correct horse battery")?;
+/// secrets.add_for("pay_*", "bank", "7KQ2-99XB-4410")?;
+/// assert!(secrets.add("pin", "1234").is_err(), "too short to be told from chance");
+/// # Ok::<(), haft::Error>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Secrets(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    /// Read before anything else: most runtimes know no secrets.
+    any: AtomicBool,
+    known: RwLock<Arc<Known>>,
+}
+
+/// All secrets at one time.
+#[derive(Default, Clone)]
+pub(super) struct Known {
+    list: Vec<Kept>,
+    finder: OnceLock<Option<Finder>>,
+}
+
+#[derive(Clone)]
+struct Kept {
+    name: Arc<str>,
+    value: Secret,
+    /// Values it had before, newest first.
+    earlier: Vec<Secret>,
+    /// Which tools may have it; nothing for all that declare to use secrets.
+    tools: Option<Glob>,
+}
+
+impl Secrets {
+    /// Knows none.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a secret, or gives one another value. Every tool that declares `capabilities(secrets)`
+    /// may have it.
+    ///
+    /// # Errors
+    /// Fails for a value shorter than 6 bytes, a value or name that cannot be told from the mark that
+    /// replaces it, an unusable name, and beyond 1000 secrets.
+    pub fn add(&self, name: impl Into<String>, value: impl Into<Secret>) -> Result<(), Error> {
+        self.put(None, name.into(), value.into())
+    }
+
+    /// Adds a secret for the tools whose name fits, where `*` stands for any text. They must declare
+    /// `capabilities(secrets)` as well.
+    ///
+    /// # Errors
+    /// As [`Secrets::add`].
+    pub fn add_for(
+        &self,
+        tools: impl Into<String>,
+        name: impl Into<String>,
+        value: impl Into<Secret>,
+    ) -> Result<(), Error> {
+        self.put(Some(Glob::new(tools)), name.into(), value.into())
+    }
+
+    fn put(&self, tools: Option<Glob>, name: String, value: Secret) -> Result<(), Error> {
+        let refuse =
+            |why: &str| Error::new(ErrorKind::BadConfig, format!("secret `{name}`: {why}"));
+        if !is_name(&name) {
+            let name = name.escape_debug().to_string();
+            let name: String = name.chars().take(80).collect();
+            return Err(Error::new(
+                ErrorKind::BadConfig,
+                format!("`{name}` is no name for a secret"),
+            )
+            .hint("a name is up to 64 letters, digits, `.`, `_` and `-`"));
+        }
+        let size = value.reveal().trim().len();
+        if size < SHORTEST {
+            return Err(refuse("its value is shorter than 6 bytes").hint(
+                "so short a text stands in many results by chance; taking it out everywhere would spoil them",
+            ));
+        }
+        if value.reveal().len() > LONGEST {
+            return Err(refuse("its value is longer than 16384 bytes"));
+        }
+        let mut slot = self.0.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut list = slot.list.clone();
+        let is_full = list.len() >= MOST;
+        match list.iter_mut().find(|kept| *kept.name == *name) {
+            Some(kept) => {
+                let old = std::mem::replace(&mut kept.value, value);
+                if old != kept.value && !kept.earlier.contains(&old) {
+                    kept.earlier.insert(0, old);
+                    kept.earlier.truncate(EARLIER);
+                }
+                kept.tools = tools;
+            }
+            None if is_full => return Err(refuse("there are 1000 secrets already")),
+            None => {
+                let name = Arc::from(name.as_str());
+                list.push(Kept { name, value, earlier: Vec::new(), tools });
+            }
+        }
+        if list.iter().any(|kept| kept.shows_in(&list)) {
+            return Err(refuse("it stands in the mark that would replace a secret")
+                .hint("give the secret another name; the value must not be part of a name"));
+        }
+        *slot = Arc::new(Known { list, finder: OnceLock::new() });
+        self.0.any.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Returns whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        !self.0.any.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Returns a secret for a tool that declares to use secrets; nothing when there is none that is
+    /// meant for it.
+    pub(super) fn get(&self, tool: &Entry, name: &str) -> Option<Secret> {
+        let known = self.known()?;
+        let kept = known.list.iter().find(|kept| *kept.name == *name)?;
+        let meant = match &kept.tools {
+            // Another name that a view gives a tool gives it nothing.
+            Some(tools) => tools.matches(tool.registered().as_str()),
+            None => true,
+        };
+        meant.then(|| kept.value.clone())
+    }
+
+    /// Returns what is known now; nothing when there are no secrets.
+    pub(super) fn known(&self) -> Option<Arc<Known>> {
+        if self.is_empty() {
+            return None;
+        }
+        Some(Arc::clone(&self.0.known.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = self.known();
+        let names = known.iter().flat_map(|known| known.list.iter().map(|kept| &kept.name));
+        f.debug_set().entries(names).finish()
+    }
+}
+
+impl Kept {
+    fn values(&self) -> impl Iterator<Item = &Secret> {
+        std::iter::once(&self.value).chain(&self.earlier)
+    }
+
+    /// Whether its name looks like a key, or a form of a value could stand inside a mark.
+    fn shows_in(&self, all: &[Kept]) -> bool {
+        let own = mark(&self.rule(), 12_345);
+        if patterns::text(&own) != own {
+            return true;
+        }
+        let in_mark = |form: &str, start: &str| {
+            let bare = form.trim_end_matches(']').trim_end_matches(|c: char| c.is_ascii_digit());
+            let whole = bare.len() == form.len() && start.contains(form);
+            whole || (bare.len() < form.len() && !bare.is_empty() && start.ends_with(bare))
+        };
+        let forms: Vec<String> = self.values().flat_map(|v| forms::of(v.reveal())).collect();
+        let starts = all.iter().map(Kept::rule).chain(patterns::ids().map(str::to_owned));
+        let starts: Vec<String> = starts.map(|rule| format!("[REDACTED:{rule}:")).collect();
+        starts.iter().any(|start| forms.iter().any(|form| in_mark(form, start)))
+    }
+
+    fn rule(&self) -> String {
+        format!("secret/{}", self.name)
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
+}
+
+/// Finds every form of every secret.
+#[derive(Clone)]
+struct Finder {
+    automaton: AhoCorasick,
+    /// For each form, the rule that its mark names.
+    rules: Vec<Arc<str>>,
+    /// All forms in order, to find out what a text could go on to be.
+    sorted: Vec<Box<[u8]>>,
+    /// The bytes that forms begin with.
+    first: Box<[bool; 256]>,
+    longest: usize,
+}
+
+impl Known {
+    /// Takes every secret out of a text. The text itself when there is none.
+    pub(super) fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let Some(finder) = self.finder() else { return Cow::Borrowed(text) };
+        if finder.automaton.find(text).is_none() {
+            return Cow::Borrowed(text);
+        }
+        let mut out = String::with_capacity(text.len());
+        finder.sweep(text, true, &mut out);
+        Cow::Owned(out)
+    }
+
+    /// Takes secrets out of what is sure, and returns how much that is. What may be the beginning of
+    /// a secret is left for when more has come.
+    pub(super) fn sweep(&self, text: &str, last: bool, out: &mut String) -> usize {
+        match self.finder() {
+            Some(finder) => finder.sweep(text, last, out),
+            None => {
+                out.push_str(text);
+                text.len()
+            }
+        }
+    }
+
+    fn finder(&self) -> Option<&Finder> {
+        self.finder.get_or_init(|| Finder::new(&self.list)).as_ref()
+    }
+}
+
+impl Finder {
+    fn new(list: &[Kept]) -> Option<Self> {
+        let mut sorted: Vec<(Vec<u8>, Arc<str>)> = Vec::new();
+        for kept in list {
+            let rule: Arc<str> = kept.rule().into();
+            let forms = kept.values().flat_map(|value| forms::of(value.reveal()));
+            sorted.extend(forms.map(|form| (form.into_bytes(), Arc::clone(&rule))));
+        }
+        // Of two secrets with the same form the first name is shown; the sort keeps the order.
+        sorted.sort_by(|one, two| one.0.cmp(&two.0));
+        sorted.dedup_by(|next, kept| next.0 == kept.0);
+        let (sorted, rules): (Vec<Box<[u8]>>, Vec<_>) =
+            sorted.into_iter().map(|(form, rule)| (form.into_boxed_slice(), rule)).unzip();
+        let size: usize = sorted.iter().map(|form| form.len()).sum();
+        let kind = if size <= DENSE { None } else { Some(AhoCorasickKind::ContiguousNFA) };
+        let automaton = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .kind(kind)
+            .build(&sorted)
+            .ok()?;
+        let mut first = Box::new([false; 256]);
+        for byte in sorted.iter().filter_map(|form| form.first()) {
+            first[usize::from(*byte)] = true;
+        }
+        let longest = sorted.iter().map(|form| form.len()).max().unwrap_or(0);
+        Some(Self { automaton, rules, sorted, first, longest })
+    }
+
+    fn sweep(&self, text: &str, last: bool, out: &mut String) -> usize {
+        let mut done = 0;
+        let mut open = self.open(text, 0, last);
+        while let Some(found) = self.automaton.find(&text[done..]) {
+            let (start, end) = (done + found.start(), done + found.end());
+            // Something that begins no later may still become a longer find.
+            if start >= open {
+                break;
+            }
+            out.push_str(&text[done..start]);
+            let rule = self.rules.get(found.pattern().as_usize()).map_or("secret", |rule| rule);
+            out.push_str(&mark(rule, end - start));
+            done = end;
+            if open < done {
+                open = self.open(text, done, last);
+            }
+        }
+        out.push_str(&text[done..open]);
+        open
+    }
+
+    /// Where a form may begin that the text does not hold to its end; its end when there is none.
+    fn open(&self, text: &str, from: usize, last: bool) -> usize {
+        let bytes = text.as_bytes();
+        if last {
+            return bytes.len();
+        }
+        let from = from.max(bytes.len().saturating_sub(self.longest.saturating_sub(1)));
+        let is_open = |at: &usize| {
+            let tail = &bytes[*at..];
+            if !tail.first().is_some_and(|byte| self.first[usize::from(*byte)]) {
+                return false;
+            }
+            // The forms that begin with the tail stand together, and only one is the tail itself.
+            let next = self.sorted.partition_point(|form| **form <= *tail);
+            self.sorted.get(next).is_some_and(|form| form.starts_with(tail))
+        };
+        (from..bytes.len()).find(is_open).unwrap_or(bytes.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(list: &[(&str, &str)]) -> Arc<Known> {
+        let secrets = Secrets::new();
+        for (name, value) in list {
+            secrets.add(*name, *value).unwrap();
+        }
+        secrets.known().unwrap()
+    }
+
+    #[test]
+    fn every_form_is_taken_out_and_the_name_is_told() {
+        let known = known(&[("mail", "hunter2hunter2")]);
+        for text in ["hunter2hunter2", "aHVudGVyMmh1bnRlcjI=", "68756e7465723268756e74657232"] {
+            let shown = known.text(text).into_owned();
+            assert_eq!(shown, format!("[REDACTED:secret/mail:{}]", text.len()));
+        }
+        assert!(matches!(known.text("nothing here"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn the_longer_of_two_secrets_wins() {
+        let known = known(&[("short", "abcdef"), ("long", "abcdefghij")]);
+        let shown = known.text("xabcdefghijx abcdefgh");
+        assert_eq!(shown, "x[REDACTED:secret/long:10]x [REDACTED:secret/short:6]gh");
+    }
+
+    #[test]
+    fn a_replaced_value_is_still_taken_out() {
+        let secrets = Secrets::new();
+        secrets.add("key", "old-value").unwrap();
+        secrets.add("key", "new-value").unwrap();
+        let known = secrets.known().unwrap();
+        assert_eq!(
+            known.text("old-value new-value"),
+            "[REDACTED:secret/key:9] [REDACTED:secret/key:9]"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_refused_and_not_shown() {
+        let secrets = Secrets::new();
+        for (name, value) in [
+            ("short", "12345"),
+            ("blank", "  ab   \n"),
+            ("no name", "long enough"),
+            ("", "long enough"),
+            ("tricky", "REDACTED"),
+            ("tricky", "secret/tricky"),
+            ("mybank", "mybank:77"),
+        ] {
+            let error = secrets.add(name, value).unwrap_err();
+            assert!(!error.to_string().contains(value.trim()), "{error}");
+        }
+        assert!(secrets.is_empty());
+        secrets.add("bank", "one value").unwrap();
+        assert!(secrets.add("other", "secret/bank").is_err(), "a mark would show it");
+        assert_eq!(format!("{secrets:?}"), r#"{"bank"}"#);
+    }
+
+    #[test]
+    fn what_may_go_on_is_held_back_and_nothing_else() {
+        let known = known(&[("key", "SECRETVALUE")]);
+        let mut out = String::new();
+        let taken = known.sweep("a text and SECR", false, &mut out);
+        assert_eq!((out.as_str(), taken), ("a text and ", 11));
+        out.clear();
+        assert_eq!(known.sweep("SECRETVALUE x", false, &mut out), 13);
+        assert_eq!(out, "[REDACTED:secret/key:11] x");
+    }
+}

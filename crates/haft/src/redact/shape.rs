@@ -1,0 +1,419 @@
+//! Finds the shapes of keys in a text, in time that grows with the text and not with the shapes.
+//!
+//! One automaton looks for the words that keys begin with; only where one stands is a shape tried,
+//! and only over a bounded stretch. A shape is compiled when its word is first met.
+//!
+//! INVARIANT: what is found depends on the text alone, not on how it was cut: a word is judged when
+//! all of its stretch is there, or the text has ended.
+
+use std::{
+    borrow::Cow,
+    ops::Range,
+    sync::{LazyLock, OnceLock},
+};
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
+use regex::bytes::{Regex, RegexBuilder};
+
+use super::{mark, patterns::RULES};
+
+/// In: a stretch, and where the shape ends in it. Out: where the find ends; nothing if it is none.
+type Extend = fn(&[u8], usize) -> Option<usize>;
+
+/// One shape.
+pub(super) struct Rule {
+    pub(super) id: &'static str,
+    /// What it begins with; letters count as both cases.
+    pub(super) words: &'static [&'static str],
+    pub(super) shape: &'static str,
+    pub(super) kind: Kind,
+    /// How far it may go from the beginning of its word. A run that goes on is cut here: no key is
+    /// longer, and what is held back of a stream has an end.
+    pub(super) reach: usize,
+    /// What else must be so.
+    pub(super) check: Option<fn(&Found<'_>) -> bool>,
+    /// How far it goes on after the shape, for what a shape cannot say.
+    pub(super) extend: Option<Extend>,
+    /// Read by the tests alone.
+    #[cfg_attr(not(test), expect(dead_code, reason = "each rule shows what it is about"))]
+    pub(super) yes: &'static str,
+    #[cfg_attr(not(test), expect(dead_code, reason = "each rule shows what it is about"))]
+    pub(super) no: &'static str,
+}
+
+/// Where a shape may stand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It begins a word and holds no blank, so that the first blank ends the stretch.
+    Token,
+    /// It begins a word and may hold blanks.
+    Line,
+    /// Its word may stand inside a longer one, as in `DB_PASSWORD`.
+    Inside,
+}
+
+/// What a shape fits, for a closer look.
+pub(super) struct Found<'a> {
+    value: &'a [u8],
+    /// The byte after it.
+    next: Option<u8>,
+    is_quoted: bool,
+}
+
+/// No merged find is longer: one shape may stand in another, and a stream waits for both.
+const LONGEST_FIND: usize = 32 << 10;
+
+struct Words {
+    automaton: AhoCorasick,
+    all: Vec<Word>,
+    /// Which words begin with a byte, in either case.
+    by_first: Vec<Vec<u16>>,
+    longest: usize,
+}
+
+struct Word {
+    text: &'static str,
+    rules: Vec<u16>,
+    reach: usize,
+    /// Whether it counts in the middle of a longer word.
+    is_inside: bool,
+    /// Whether some shape of it goes past a blank.
+    passes_blanks: bool,
+}
+
+static WORDS: LazyLock<Option<Words>> = LazyLock::new(Words::new);
+static SHAPES: LazyLock<Vec<OnceLock<Option<Regex>>>> =
+    LazyLock::new(|| RULES.iter().map(|_| OnceLock::new()).collect());
+
+impl Words {
+    fn new() -> Option<Self> {
+        let mut texts: Vec<&'static str> = RULES.iter().flat_map(|r| r.words).copied().collect();
+        texts.sort_unstable();
+        texts.dedup();
+        let all: Vec<Word> = texts
+            .into_iter()
+            .map(|text| {
+                // The longest word at a place is the one that is told, so it stands for the shorter.
+                let within = |word: &&str| begins(text.as_bytes(), word.as_bytes());
+                let ours = RULES.iter().enumerate().filter(|(_, r)| r.words.iter().any(&within));
+                let rules: Vec<u16> = ours.filter_map(|(at, _)| u16::try_from(at).ok()).collect();
+                let own = || rules.iter().filter_map(|at| RULES.get(usize::from(*at)));
+                Word {
+                    text,
+                    reach: own().map(|rule| rule.reach).max().unwrap_or(0),
+                    is_inside: own().any(|rule| rule.kind == Kind::Inside),
+                    passes_blanks: own().any(|rule| rule.kind != Kind::Token),
+                    rules,
+                }
+            })
+            .collect();
+        let automaton = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .ascii_case_insensitive(true)
+            .kind(Some(AhoCorasickKind::DFA))
+            .build(all.iter().map(|word| word.text))
+            .ok()?;
+        let mut by_first = vec![Vec::new(); 256];
+        for (at, word) in all.iter().enumerate() {
+            let (Some(first), Ok(at)) = (word.text.bytes().next(), u16::try_from(at)) else {
+                continue;
+            };
+            by_first[usize::from(first.to_ascii_lowercase())].push(at);
+        }
+        let longest = all.iter().map(|word| word.text.len()).max().unwrap_or(0);
+        Some(Self { automaton, all, by_first, longest })
+    }
+
+    fn next(&self, text: &str, from: usize) -> Option<(usize, &Word)> {
+        let found = self.automaton.find(Input::new(text).range(from..))?;
+        Some((found.start(), self.all.get(found.pattern().as_usize())?))
+    }
+}
+
+/// Returns the names of all shapes.
+pub(super) fn ids() -> impl Iterator<Item = &'static str> {
+    RULES.iter().map(|rule| rule.id)
+}
+
+/// Takes what looks like a key out of a text. The text itself when nothing does.
+pub(super) fn text(text: &str) -> Cow<'_, str> {
+    // No shape is shorter.
+    if text.len() < 8 {
+        return Cow::Borrowed(text);
+    }
+    let Some(words) = &*WORDS else { return Cow::Borrowed(text) };
+    let mut sweep = Sweep { words, text, before: &[], out: None, done: 0 };
+    sweep.run(true);
+    match sweep.out {
+        None => Cow::Borrowed(text),
+        Some(mut out) => {
+            out.push_str(&text[sweep.done..]);
+            Cow::Owned(out)
+        }
+    }
+}
+
+/// Takes keys out of what is sure, and returns how much that is. `before` is what was put out before
+/// this text. What may be the beginning of a key is left for when more has come.
+pub(super) fn sweep(text: &str, before: &[u8], last: bool, out: &mut String) -> usize {
+    let Some(words) = &*WORDS else {
+        out.push_str(text);
+        return text.len();
+    };
+    let mut sweep = Sweep { words, text, before, out: None, done: 0 };
+    let open = sweep.run(last);
+    if let Some(swept) = &sweep.out {
+        out.push_str(swept);
+    }
+    out.push_str(&text[sweep.done..open]);
+    open
+}
+
+/// One way through a text.
+struct Sweep<'a> {
+    words: &'a Words,
+    text: &'a str,
+    before: &'a [u8],
+    /// What is put out so far; nothing while the text may stay as it is.
+    out: Option<String>,
+    /// How much of the text that stands for.
+    done: usize,
+}
+
+impl Sweep<'_> {
+    /// Goes as far as is sure, and returns how far that is.
+    fn run(&mut self, last: bool) -> usize {
+        let mut from = 0;
+        while let Some((start, word)) = self.words.next(self.text, from) {
+            if !last && !is_whole(self.text, start, word) {
+                return self.until(start);
+            }
+            let Some((rule, found)) = self.at(start, word) else {
+                from = start + 1;
+                continue;
+            };
+            match self.grown(start, rule, found, last) {
+                None => return self.until(start),
+                Some((rule, found)) => {
+                    let out =
+                        self.out.get_or_insert_with(|| String::with_capacity(self.text.len()));
+                    out.push_str(&self.text[self.done..found.start]);
+                    out.push_str(&mark(RULES.get(rule).map_or("", |r| r.id), found.len()));
+                    self.done = found.end;
+                    from = found.end;
+                }
+            }
+        }
+        if last { self.text.len() } else { self.open(self.done) }
+    }
+
+    /// How far is sure when a word cannot be judged yet: a longer one may begin before it.
+    fn until(&self, start: usize) -> usize {
+        self.open(self.done).min(start)
+    }
+
+    /// Joins a find with those that begin inside it, so that none sticks out of another's end.
+    /// Nothing when that cannot be known yet.
+    fn grown(
+        &self,
+        start: usize,
+        mut rule: usize,
+        mut found: Range<usize>,
+        last: bool,
+    ) -> Option<(usize, Range<usize>)> {
+        let mut from = start + 1;
+        while found.len() < LONGEST_FIND
+            && let Some((next, word)) = self.words.next(self.text, from)
+            && next < found.end
+        {
+            if !last && !is_whole(self.text, next, word) {
+                return None;
+            }
+            if let Some((other, more)) = self.at(next, word)
+                && more.start < found.end
+            {
+                rule = rule.min(other);
+                found = found.start.min(more.start)..found.end.max(more.end);
+            }
+            from = next + 1;
+        }
+        if !last && self.open(self.done) < found.end {
+            return None;
+        }
+        Some((rule, found))
+    }
+
+    /// Tries the shapes of a word that stands at a place. The longest find counts, and of those the
+    /// first.
+    fn at(&self, start: usize, word: &Word) -> Option<(usize, Range<usize>)> {
+        let begins_word = self.begins_word(start);
+        if !begins_word && !word.is_inside {
+            return None;
+        }
+        let bytes = self.text.as_bytes();
+        let mut best: Option<(usize, Range<usize>)> = None;
+        for at in word.rules.iter().map(|at| usize::from(*at)) {
+            let Some(rule) = RULES.get(at) else { continue };
+            if !begins_word && rule.kind != Kind::Inside {
+                continue;
+            }
+            let end = bytes.len().min(start + rule.reach);
+            let Some(found) = rule.fits(at, &bytes[start..end]) else { continue };
+            let found = start + found.start..self.text.ceil_char_boundary(start + found.end);
+            if best.as_ref().is_none_or(|(_, best)| found.end > best.end) {
+                best = Some((at, found));
+            }
+        }
+        best
+    }
+
+    /// Whether a word may begin here: not in the middle of another. What is left of an escape, as in
+    /// `\n` or `%20`, is not part of a word.
+    fn begins_word(&self, at: usize) -> bool {
+        let bytes = self.text.as_bytes();
+        if !bytes.get(at).copied().is_some_and(is_word) {
+            return true;
+        }
+        let own = bytes.get(self.done..at).unwrap_or_default();
+        let before = match &self.out {
+            Some(out) => out.as_bytes(),
+            None => self.before,
+        };
+        let back = |n: usize| own.iter().rev().chain(before.iter().rev()).nth(n).copied();
+        match (back(2), back(1), back(0)) {
+            (_, _, None) => true,
+            (_, _, Some(last)) if !is_word(last) => true,
+            (_, Some(b'\\'), Some(b'n' | b'r' | b't')) => true,
+            (Some(b'%'), Some(one), Some(two)) => {
+                one.is_ascii_hexdigit() && two.is_ascii_hexdigit()
+            }
+            _ => false,
+        }
+    }
+
+    /// Where a word may begin that the text does not hold to its end.
+    fn open(&self, from: usize) -> usize {
+        let bytes = self.text.as_bytes();
+        let from = from.max(bytes.len().saturating_sub(self.words.longest.saturating_sub(1)));
+        let is_open = |at: &usize| {
+            let tail = &bytes[*at..];
+            let Some(first) = tail.first() else { return false };
+            let words = self.words.by_first.get(usize::from(first.to_ascii_lowercase()));
+            words.into_iter().flatten().any(|word| {
+                self.words.all.get(usize::from(*word)).is_some_and(|word| {
+                    tail.len() < word.text.len()
+                        && begins(word.text.as_bytes(), tail)
+                        && (word.is_inside || self.begins_word(*at))
+                })
+            })
+        };
+        (from..bytes.len()).find(is_open).unwrap_or(bytes.len())
+    }
+}
+
+/// Whether all that a word's shapes may cover is there.
+fn is_whole(text: &str, start: usize, word: &Word) -> bool {
+    let bytes = text.as_bytes();
+    // One more byte than the reach: shapes look at what comes after them.
+    if bytes.len() > start + word.reach {
+        return true;
+    }
+    !word.passes_blanks && bytes[start..].iter().any(u8::is_ascii_whitespace)
+}
+
+/// Whether a text begins with another, in either case.
+fn begins(text: &[u8], with: &[u8]) -> bool {
+    text.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with))
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+impl Rule {
+    /// Where the rule fits the beginning of a stretch.
+    fn fits(&self, at: usize, stretch: &[u8]) -> Option<Range<usize>> {
+        let shape = SHAPES.get(at)?.get_or_init(|| compile(self.shape)).as_ref()?;
+        let groups = shape.captures(stretch)?;
+        let whole = groups.get(0)?;
+        let (quoted, bare) = (groups.get(1), groups.get(2));
+        let found = quoted.or(bare).unwrap_or(whole);
+        let value = Found {
+            value: found.as_bytes(),
+            next: stretch.get(found.end()).copied(),
+            is_quoted: bare.is_none(),
+        };
+        if self.check.is_some_and(|check| !check(&value)) {
+            return None;
+        }
+        let end = match self.extend {
+            Some(extend) => extend(stretch, found.end())?,
+            None => found.end(),
+        };
+        Some(found.start()..end)
+    }
+}
+
+fn compile(shape: &str) -> Option<Regex> {
+    RegexBuilder::new(&format!("^(?:{shape})")).unicode(false).build().ok()
+}
+
+/// Keys are random: so many letters without one digit are words.
+pub(super) fn has_digit(found: &Found<'_>) -> bool {
+    found.value.iter().any(u8::is_ascii_digit)
+}
+
+/// Whether what a name is given looks like a value, and not like code, a type or a placeholder.
+pub(super) fn assigned(found: &Found<'_>) -> bool {
+    let value = found.value;
+    if found.next == Some(b'(') || (found.next == Some(b'[') && !found.is_quoted) {
+        return false;
+    }
+    is_value(value, found.is_quoted)
+}
+
+/// Whether a text under a telling name is a secret, as far as one can see.
+pub(super) fn is_value(value: &[u8], is_quoted: bool) -> bool {
+    let has = |what: fn(&u8) -> bool| value.iter().any(what);
+    let digit = has(u8::is_ascii_digit);
+    let letter = has(u8::is_ascii_alphabetic);
+    let odd = value.iter().any(|b| !b.is_ascii_alphanumeric() && !matches!(b, b'_' | b'-' | b'.'));
+    let same = value.windows(2).all(|pair| pair.first() == pair.last());
+    let reference =
+        [&b"$"[..], b"%", b"secret://", b"env:", b"vault:", b"http://", b"https://", b"./", b"/"]
+            .iter()
+            .any(|start| value.starts_with(start));
+    if value.len() < 6 || same || reference {
+        return false;
+    }
+    // `user_password`, `config.api_key2`: the name of a value rather than the value.
+    let named = |word: &[u8]| value.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
+    let is_path = value.split(|b| *b == b'.').all(|part| {
+        part.first().is_some_and(|b| b.is_ascii_alphabetic() || *b == b'_')
+            && part.iter().all(|b| is_word(*b))
+    });
+    if is_path
+        && (value.contains(&b'.')
+            || [&b"password"[..], b"passwd", b"secret", b"token", b"_key"].iter().any(|w| named(w)))
+    {
+        return false;
+    }
+    if is_quoted { digit || odd || value.len() >= 16 } else { digit && letter }
+}
+
+/// How far a private key goes: to the line that ends it, or as far as it looks like one.
+pub(super) fn private_key(stretch: &[u8], head: usize) -> Option<usize> {
+    let body = stretch.get(head..)?;
+    if let Some(end) = memchr::memmem::find(body, b"-----END") {
+        let rest = body.get(end + 8..)?;
+        let line = rest.iter().take(64).position(|b| *b == b'-').unwrap_or(0);
+        let dashes = rest.get(line..)?.iter().take(5).take_while(|b| **b == b'-').count();
+        return Some(head + end + 8 + line + dashes);
+    }
+    // FAIL CLOSED: a key that is cut off is still most of a key.
+    let is_key = |b: &u8| {
+        b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=' | b'\\' | b'\r' | b'\n')
+    };
+    let run = body.iter().take_while(|b| is_key(b)).count();
+    (run >= 32).then_some(head + run)
+}

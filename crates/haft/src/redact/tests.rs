@@ -1,0 +1,342 @@
+//! What must go, what must stay, and that neither depends on how the text was cut.
+
+use data_encoding::{BASE64, BASE64URL_NOPAD, HEXLOWER, HEXUPPER};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::{patterns::RULES, *};
+
+/// Writes out an example: `<36>` stands for letters and digits, and so on.
+fn example(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('<') {
+        out.push_str(before);
+        let Some((inner, tail)) = after.split_once('>') else { break };
+        let (kind, size) = match inner.strip_prefix(['A', 'h', 'd']) {
+            Some(size) => (&inner[..1], size),
+            None => ("", inner),
+        };
+        let letters = match kind {
+            "A" => "A2B3C4D5E6F7G2H3",
+            "h" => "0a1b2c3d4e5f6789",
+            "d" => "1234567890",
+            _ => "a1B2c3D4e5F6g7H8j9K0",
+        };
+        out.extend(letters.chars().cycle().take(size.parse().expect("a number")));
+        rest = tail;
+    }
+    out + rest
+}
+
+fn plain() -> Redactor {
+    Redactor::default()
+}
+
+fn with(list: &[(&str, &str)]) -> Redactor {
+    let secrets = Secrets::new();
+    for (name, value) in list {
+        secrets.add(*name, *value).unwrap();
+    }
+    Redactor::new(secrets)
+}
+
+#[test]
+fn every_rule_knows_its_example_and_leaves_the_other() {
+    for rule in RULES {
+        for frame in ["{}", "x {} y", "(\"{}\")", "a\\n{}\\n", "k={}&", "%20{}"] {
+            let (yes, no) = (example(rule.yes), example(rule.no));
+            let shown = plain().text(&frame.replace("{}", &yes)).into_owned();
+            let mark = format!("[REDACTED:{}:", rule.id);
+            assert!(shown.contains(&mark), "{}: {yes} in {frame}\nshown as {shown}", rule.id);
+            let text = frame.replace("{}", &no);
+            assert_eq!(plain().text(&text), text, "{}: this is none", rule.id);
+        }
+    }
+    assert!(RULES.len() >= 60);
+}
+
+#[test]
+fn every_rule_begins_with_one_of_its_words_and_stays_within_reach() {
+    for rule in RULES {
+        let yes = example(rule.yes).to_ascii_lowercase();
+        let word = rule.words.iter().find(|word| yes.contains(&word.to_ascii_lowercase()));
+        assert!(word.is_some(), "{} does not hold its word", rule.id);
+        assert!(rule.words.iter().all(|word| word.len() >= 3 && word.is_ascii()), "{}", rule.id);
+        assert!(rule.reach > yes.len(), "{} is longer than its reach", rule.id);
+        let shown = plain().text(&example(rule.yes)).into_owned();
+        assert!(!shown.contains("a1B2c3D4"), "{}: something sticks out: {shown}", rule.id);
+    }
+}
+
+/// What tools show all day.
+const ORDINARY: &str = r##"
+commit 9fceb02d0ae598e95dc970b74767f19372d61af8 (HEAD -> main)
+index e69de29bb2d1d6434b8b29ae775ad8c2e48c5391..0cfbf08886fca9a91cb753ec8734c84fcbe52c9f 100644
+id: 550e8400-e29b-41d4-a716-446655440000
+sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
+"integrity": "sha512-v2kDEe57lecTulaDIuNTPy3Ry4gLGJ6Z1O3vE1krgXZNrsQ+LFTGHVxVjcXPs17LhbZVGedAJv8XZ1tvj5FvSg=="
+<img src="data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==">
+let token = tokens.next().ok_or_else(|| Error::eof())?;
+fn authorize(token: &str, secret: Option<String>) -> Result<(), Error> {
+password = get_password(user1)
+self.api_key = config.api_key2
+if password == "" { return Err(WeakPassword) }
+const SECRET: &str = env!("APP_SECRET");
+api_key=os.environ["API_KEY"]
+export TOKEN=$GITHUB_TOKEN PASSWORD=${DB_PASSWORD}
+token: string; refresh_token?: string; password: String,
+{"max_tokens": 4096, "token_count": 1234567, "next_page_token": "CAUQAA2b3c4d5e6f"}
+tokenizer: gpt2bpe50k, total_tokens=123456
+The secret: patience. My password: none of your business. A bearer of good news authorization is pending.
+Passwords must hold 8 characters; the token is sent as a header. Basic authorization: see chapter 12.
+https://example.org:8080/path?x=1@2 and git@github.com:owner/name.git and mailto:ada@example.org
+ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGmZ8rO2f0yq7c4gq9v3hY2mJbqzqJ8Jm1n2o3p4q5r6 ada@host
+-----BEGIN CERTIFICATE-----
+MIIDdzCCAl+gAwIBAgIEAgAAuTANBgkqhkiG9w0BAQUFADBaMQswCQYDVQQGEwJJRTESMBAGA1UE
+-----END CERTIFICATE-----
+task-runner desk-lamp risk-averse ask-me mask-rcnn disk-usage sk-loading sk-circle-fade-dot
+error[E0277]: the trait bound `T: Serialize` is not satisfied at src/lib.rs:12:34
+2026-11-16T05:43:29.123456Z  INFO haft: call c1 finished in 12.5ms (1234567890 bytes)
+0x7ffee4c0a8b0 7f 45 4c 46 02 01 01 00 U+202E \u00e9 é 漢字 🦀
+key-value npm_config_registry=https://registry.example.org hf_hub_download SG.html sl.html dapier
+<div class="sk-folding-cube-animation"></div> xoxb-your-token-goes-here ghp_xxx AKIAFAKE
+password: ******** api_key: <your-api-key> secret: xxxxxxxx token: {{token}} passphrase: %PASS%
+"##;
+
+#[test]
+fn ordinary_text_stays_as_it_is() {
+    for line in ORDINARY.lines() {
+        assert_eq!(plain().text(line), line);
+        assert!(matches!(plain().text(line), Cow::Borrowed(_)), "{line}: not even copied");
+    }
+    assert_eq!(plain().text(ORDINARY), ORDINARY);
+}
+
+#[test]
+fn what_is_given_to_a_telling_name_goes() {
+    for (text, shown) in [
+        ("DB_PASSWORD=hunter2x", "DB_PASSWORD=[REDACTED:assigned:8]"),
+        ("dbPassword: 'hunter2x'", "dbPassword: '[REDACTED:assigned:8]'"),
+        (r#"{"api_key": "abc123def"}"#, r#"{"api_key": "[REDACTED:assigned:9]"}"#),
+        (r#"{\"api-key\":\"abc123def\"}"#, r#"{\"api-key\":\"[REDACTED:assigned:9]\"}"#),
+        ("client_secret = abc123def;", "client_secret = [REDACTED:assigned:9];"),
+        ("?access_token=abc123def&x=1", "?access_token=[REDACTED:assigned:9]&x=1"),
+        ("let api_key: &str = \"abc123def\";", "let api_key: &str = \"[REDACTED:assigned:9]\";"),
+        ("token => abc123def", "token => [REDACTED:assigned:9]"),
+        ("postgres://u:p4ss@h/d", "postgres://u:[REDACTED:url-password:4]@h/d"),
+        ("x-api-key: abcdef123456", "x-api-key: [REDACTED:assigned:12]"),
+    ] {
+        assert_eq!(plain().text(text), shown);
+        assert_eq!(plain().text(shown), shown, "twice is once");
+    }
+}
+
+#[test]
+fn a_rule_that_knows_more_names_the_find() {
+    let key = example("sk-ant-api03-<60>");
+    let shown = plain().text(&format!("api_key={key}")).into_owned();
+    assert_eq!(shown, format!("api_key=[REDACTED:anthropic-key:{}]", key.len()));
+    // Longer than what a telling name may be given: nothing sticks out.
+    let jwt = example("eyJ<400>.eyJ<900>.<43>");
+    let shown = plain().text(&format!("token={jwt} x")).into_owned();
+    assert_eq!(shown, format!("token=[REDACTED:jwt:{}] x", jwt.len()));
+}
+
+#[test]
+fn a_key_that_is_cut_off_is_still_taken_out() {
+    let cut = example("-----BEGIN PRIVATE KEY-----\n<64>\n<64>\n");
+    let shown = plain().text(&cut).into_owned();
+    assert!(shown.starts_with("[REDACTED:private-key:"), "{shown}");
+    let said = "the line -----BEGIN PRIVATE KEY----- is missing";
+    assert_eq!(plain().text(said), said);
+}
+
+#[test]
+fn a_known_secret_goes_in_every_form_it_may_travel_in() {
+    let value = "p@ss w/örd\"7";
+    let redactor = with(&[("db", value)]);
+    let mut forms = vec![value.to_owned(), HEXLOWER.encode(value.as_bytes())];
+    forms.push(HEXUPPER.encode(value.as_bytes()));
+    forms.push("p%40ss%20w%2F%C3%B6rd%227".to_owned());
+    forms.push("p%40ss+w%2f%c3%b6rd%227".to_owned());
+    forms.push("p@ss w/örd\\\"7".to_owned());
+    for pad in ["", "a", "ab", "abc"] {
+        let longer = format!("{pad}{value}{pad}");
+        forms.push(BASE64.encode(longer.as_bytes()));
+        forms.push(BASE64URL_NOPAD.encode(longer.as_bytes()));
+    }
+    for form in forms {
+        let shown = redactor.text(&form).into_owned();
+        assert!(shown.contains("[REDACTED:secret/db:"), "{form} is shown as {shown}");
+        assert!(shown.len() - shown.find(']').unwrap() < 12, "{form} is shown as {shown}");
+    }
+}
+
+#[test]
+fn data_is_looked_at_to_its_keys_and_numbers() {
+    let redactor = with(&[("pin", "12345678"), ("word", "open sesame")]);
+    let data = json!({
+        "a": [1, {"open sesame": 12345678}],
+        "password": "letmein1",
+        "tokens": 5,
+        "token": "abc",
+        "nested": {"apiKey": "Zm9vYmFy1", "note": "say open sesame"},
+    });
+    assert_eq!(
+        redactor.json(&data).unwrap(),
+        json!({
+            "a": [1, {"[REDACTED:secret/word:11]": "[REDACTED:secret/pin:8]"}],
+            "password": "[REDACTED:assigned:8]",
+            "tokens": 5,
+            "token": "abc",
+            "nested": {"apiKey": "[REDACTED:assigned:9]", "note": "say [REDACTED:secret/word:11]"},
+        })
+    );
+    let shown = redactor.json(&data).unwrap();
+    assert_eq!(redactor.json(&shown), None, "twice is once");
+    assert_eq!(redactor.json(&json!({"a": ["b", 1, null]})), None);
+}
+
+#[test]
+fn data_that_is_too_deep_to_look_at_is_not_shown() {
+    let mut deep = json!("password=hunter2x");
+    for _ in 0..DEEPEST + 20 {
+        deep = json!([deep]);
+    }
+    let shown = plain().json(&deep).unwrap().to_string();
+    assert!(!shown.contains("hunter2x") && shown.contains("too-deep"), "{shown}");
+}
+
+#[test]
+fn a_failure_that_was_cut_does_not_end_in_half_a_secret() {
+    let redactor = with(&[("long", "0123456789abcdef")]);
+    let text = format!("{}0123456789abcdef and so on", "x".repeat(3_990));
+    let failure = redactor.failure(Failure::failed(text).with_next("use 0123456789abcdef"));
+    assert!(!failure.message().contains("0123"), "{}", &failure.message()[3_980..]);
+    assert!(failure.message().ends_with("bytes in all)"));
+    assert_eq!(failure.next(), Some("use [REDACTED:secret/long:16]"));
+    let failure = redactor.failure(Failure::hidden("it was 0123456789abcdef"));
+    assert_eq!(failure.cause().unwrap(), "it was [REDACTED:secret/long:16]");
+}
+
+#[test]
+fn the_work_grows_with_the_text_and_not_faster() {
+    // Time is measured against the same machine at the same moment, and only a blow-up is a failure.
+    let took = |text: &str| {
+        let clock = tokio::time::Instant::now();
+        let shown = plain().text(text).len();
+        (clock.elapsed().max(std::time::Duration::from_micros(200)), shown)
+    };
+    for piece in
+        ["sk-", "eyJ", "://a:", "password=", "-----BEGIN PRIVATE KEY-----", "sk-a1-", "token "]
+    {
+        let (short, long) =
+            (piece.repeat(20_000 / piece.len()), piece.repeat(320_000 / piece.len()));
+        took(&short);
+        let (one, _) = took(&short);
+        let (sixteen, _) = took(&long);
+        assert!(sixteen < one * 160, "{piece}: {one:?} for one, {sixteen:?} for sixteen");
+    }
+}
+
+/// Feeds a text in pieces of these sizes, over and over.
+fn streamed(redactor: &Redactor, text: &str, sizes: &[usize]) -> String {
+    let mut stream = redactor.stream();
+    let mut out = String::new();
+    let (mut at, mut sizes) = (0, sizes.iter().cycle());
+    while at < text.len() {
+        let end = text.ceil_char_boundary((at + sizes.next().unwrap()).min(text.len()));
+        out += &stream.feed(&text[at..end]);
+        assert!(stream.held() < 64 << 10);
+        at = end;
+    }
+    out + &stream.finish()
+}
+
+#[test]
+fn every_example_is_found_across_every_border() {
+    for rule in RULES {
+        let text = format!("say {} then", example(rule.yes));
+        let whole = plain().text(&text).into_owned();
+        for size in [1, 2, 3, 7] {
+            assert_eq!(streamed(&plain(), &text, &[size]), whole, "{} by {size}", rule.id);
+        }
+        for cut in 1..text.len().min(80) {
+            assert_eq!(streamed(&plain(), &text, &[cut, 9_999]), whole, "{} at {cut}", rule.id);
+        }
+    }
+}
+
+#[test]
+fn a_stream_holds_back_only_what_may_be_a_secret() {
+    let mut stream = with(&[("key", "open sesame")]).stream();
+    for piece in ["page 1", ", page 2\n", "and some more text", " of this and that."] {
+        assert_eq!(stream.feed(piece), piece);
+        assert_eq!(stream.held(), 0);
+    }
+    assert_eq!(stream.feed("op"), "");
+    assert_eq!(stream.feed("era"), "opera");
+}
+
+/// Bits of text that have something to do with secrets, in any order.
+fn bits() -> impl Strategy<Value = String> {
+    let rules: Vec<String> = RULES.iter().map(|rule| example(rule.yes)).collect();
+    let bit = prop_oneof![
+        4 => "[a-z =:\"'\\n/@.é漢-]{0,6}",
+        2 => prop::sample::select(rules.clone()),
+        2 => (prop::sample::select(rules), 0.0..1.0f64).prop_map(|(text, part)| {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share")]
+            let end = (text.len() as f64 * part) as usize;
+            text[..end].to_owned()
+        }),
+        2 => prop::sample::select(vec![
+            "sesame-42", "sesame-4", "c2VzYW1lLTQy", "736573616d652d3432", "open door", "open", "do",
+            "[REDACTED:secret/a:9]", "[REDACTED:", "password", "=", "token: ", "sk-", "Bearer ", "\\n",
+            "\"", "-----BEGIN PRIVATE KEY-----", "-----END", "://u:", "@", "%3D", "a1", "_",
+        ]).prop_map(str::to_owned),
+    ];
+    prop::collection::vec(bit, 0..9).prop_map(|bits| bits.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_stream_is_the_whole_text_however_it_is_cut(
+        text in bits(), sizes in prop::collection::vec(1usize..40, 1..5),
+    ) {
+        let redactor = with(&[("a", "sesame-42"), ("b", "open door"), ("c", "sesame-4221")]);
+        let whole = redactor.text(&text).into_owned();
+        prop_assert_eq!(streamed(&redactor, &text, &sizes), whole);
+    }
+
+    #[test]
+    fn redacting_twice_changes_nothing(text in bits()) {
+        let redactor = with(&[("a", "sesame-42"), ("b", "open door")]);
+        let once = redactor.text(&text).into_owned();
+        let twice = redactor.text(&once).into_owned();
+        prop_assert_eq!(&twice, &once, "from {}", text);
+    }
+
+    #[test]
+    fn no_form_of_a_secret_is_left_in_any_text(
+        before in "\\PC{0,12}", after in "\\PC{0,12}", secret in "[!-Z^-~]{6,24}", sizes in prop::collection::vec(1usize..9, 1..4),
+    ) {
+        let secrets = Secrets::new();
+        prop_assume!(secrets.add("s", secret.as_str()).is_ok());
+        let redactor = Redactor::new(secrets);
+        for form in forms::of(&secret) {
+            let text = format!("{before}{form}{after}");
+            let shown = redactor.text(&text).into_owned();
+            prop_assert!(!shown.contains(&form), "{} in {}", form, shown);
+            prop_assert_eq!(streamed(&redactor, &text, &sizes), shown);
+        }
+    }
+
+    #[test]
+    fn no_text_makes_it_stumble(text in any::<String>(), sizes in prop::collection::vec(1usize..9, 1..4)) {
+        let whole = plain().text(&text).into_owned();
+        prop_assert_eq!(streamed(&plain(), &text, &sizes), whole);
+    }
+}

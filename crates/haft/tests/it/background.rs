@@ -1,0 +1,359 @@
+//! Results that come later: tickets, their limits, how the model hears of them, and how they stop.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use haft::{
+    Budget, Catalog, Code, Config, Context, DynTool, Event, Failure, Label, MemoryJournal, Output,
+    Ran, Run, Spec, Tickets, Trust,
+};
+use serde_json::{Value, json};
+
+use crate::kit::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A tool that answers with a ticket and is done after so many seconds.
+fn later(spec: Spec, seconds: u32) -> DynTool {
+    DynTool::new(spec, open_schema(), move |_, cx| async move {
+        cx.later("building the world", move |_| async move {
+            tokio::time::sleep(SECOND * seconds).await;
+            Ok("built")
+        })
+        .await
+    })
+}
+
+/// A tool that answers with a ticket and does something else.
+fn defers<F>(work: impl Fn(Context) -> F + Clone + Send + Sync + 'static) -> DynTool
+where
+    F: Future<Output = Result<Output, Failure>> + Send + 'static,
+{
+    DynTool::new(read("t"), open_schema(), move |_, cx| {
+        let work = work.clone();
+        async move { cx.later("working", work).await }
+    })
+}
+
+/// The events that have to do with tickets, one short line each.
+fn watch(lines: &Arc<Mutex<Vec<String>>>) -> impl Fn(&Event) + Send + Sync + 'static {
+    let lines = Arc::clone(lines);
+    move |event| {
+        let line = match event {
+            Event::Deferred { call, ticket, tool, .. } => {
+                format!("{call} {tool} deferred {ticket}")
+            }
+            Event::Resolved { call, ticket, failed, ran, .. } => {
+                let end = failed.map_or("ok", |code| code.as_str());
+                format!("{call} {ticket} resolved {end} ran {ran:?}")
+            }
+            Event::Expired { ticket, .. } => format!("{ticket} expired"),
+            Event::Finished { call, .. } => format!("{call} finished"),
+            _ => return,
+        };
+        lines.lock().unwrap().push(line);
+    }
+}
+
+async fn call(run: &Run, words: &str) -> Vec<haft::Envelope> {
+    run.turn().await.unwrap().run(calls(words)).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ticket_is_a_success_and_its_result_comes_later_once() {
+    let (lines, journal) = (Arc::default(), MemoryJournal::new(10));
+    let runtime = permissive(vec![later(read("build"), 30)])
+        .observer(watch(&lines))
+        .journal(journal.clone())
+        .build()
+        .unwrap();
+    let run = runtime.run();
+    let began = tokio::time::Instant::now();
+    let answers = call(&run, "build").await;
+    assert_eq!(began.elapsed().as_secs(), 0, "nobody waits for the work");
+    let ticket: Value = serde_json::from_str(&answers[0].text()).unwrap();
+    assert_eq!(
+        ticket,
+        json!({
+            "ticket_id": "ticket-1", "tool_name": "build", "status": "running", "poll_after_s": 5,
+            "summary": "building the world",
+            "resume_hint": "go on with something else; the result comes in a later message",
+        })
+    );
+    assert!(run.settled().is_empty());
+    assert_eq!(run.tickets()[0].status, "running");
+    let late = run.next_settled().await.unwrap();
+    assert_eq!((late.ticket.as_str(), &*late.answer.text()), ("ticket-1", "built"));
+    assert_eq!(began.elapsed().as_secs(), 30);
+    assert!(run.next_settled().await.is_none() && run.settled().is_empty(), "once");
+    assert_eq!(
+        *lines.lock().unwrap(),
+        ["c1 build deferred ticket-1", "c1 finished", "c1>1 ticket-1 resolved ok ran Yes"]
+    );
+    let ids: Vec<_> = settled(&journal).iter().map(|r| r.call.to_string()).collect();
+    assert_eq!(ids, ["c1", "c1>1"], "its end is a record of its own");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_came_later_joins_the_run_when_the_model_hears_of_it() {
+    let outside = quick(read("outside"));
+    let mut budget = Budget::default();
+    budget.bytes = Some(10_000);
+    let clean = DynTool::new(read("t").label(Label::CLEAN), open_schema(), |_, cx| async move {
+        cx.later("x", |cx| async move { cx.call("outside", json!({})).await }).await
+    });
+    let runtime = permissive(vec![clean, outside]).budget(budget).build().unwrap();
+    let run = runtime.run();
+    call(&run, "t").await;
+    let left = run.left().bytes.unwrap();
+    let late = run.next_settled().await.unwrap();
+    assert_eq!(late.answer.text(), "outside()");
+    assert_eq!(late.answer.label().trust, Trust::Untrusted, "it passes on what it was told");
+    assert_eq!(run.label().trust, Trust::Untrusted);
+    assert_eq!(left - run.left().bytes.unwrap(), 9, "the bytes it shows are counted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nobody_would_hear_of_it_the_work_is_done_at_once() {
+    let outer = DynTool::new(read("outer"), open_schema(), |_, cx| async move {
+        cx.call("build", json!({})).await
+    });
+    let runtime = permissive(vec![later(read("build"), 30), outer]).build().unwrap();
+    assert_eq!(runtime.call("build", json!({})).await.unwrap().to_text(), "built");
+    let run = runtime.run();
+    assert_eq!(call(&run, "outer").await[0].text(), "built", "a nested call's caller is code");
+    let turn = runtime.run().turn().await.unwrap();
+    assert_eq!(turn.run(calls("build")).await[0].text(), "built", "the run was let go of");
+    let mut config = Config::default();
+    config.max_background = 0;
+    let runtime = permissive(vec![later(read("build"), 30)]).config(config).build().unwrap();
+    assert_eq!(call(&runtime.run(), "build").await[0].text(), "built");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tickets_are_limited_until_they_are_delivered() {
+    let mut config = Config::default();
+    config.max_background = 2;
+    let runtime = permissive(vec![later(read("build"), 1)]).config(config).build().unwrap();
+    let run = runtime.run();
+    let answers = call(&run, "build build build").await;
+    assert_eq!(ends(&answers), ["c1 ok", "c2 ok", "c3 not_run"]);
+    tokio::time::sleep(SECOND * 2).await;
+    assert_eq!(ends(&call(&run, "build").await), ["c1 not_run"], "results wait in memory too");
+    assert_eq!(run.settled().len(), 2);
+    assert_eq!(ends(&call(&run, "build").await), ["c1 ok"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_is_stopped_when_its_time_is_over_and_a_result_nobody_wants_expires() {
+    let lines = Arc::default();
+    let asked = Arc::new(AtomicBool::new(false));
+    let heard = Arc::clone(&asked);
+    let endless = defers(move |cx| {
+        let heard = Arc::clone(&heard);
+        async move {
+            cx.partial("so far");
+            cx.cancelled().await;
+            heard.store(true, Ordering::SeqCst);
+            std::future::pending().await
+        }
+    });
+    let runtime = permissive(vec![endless]).observer(watch(&lines)).build().unwrap();
+    let run = runtime.run();
+    call(&run, "t").await;
+    tokio::time::sleep(SECOND * 3_602).await;
+    assert!(asked.load(Ordering::SeqCst), "it is asked before it is dropped");
+    assert_eq!(run.tickets()[0].status, "failed");
+    tokio::time::sleep(SECOND * 3_602).await;
+    assert!(run.tickets().is_empty() && run.settled().is_empty());
+    assert_eq!(
+        lines.lock().unwrap()[2..],
+        ["c1>1 ticket-1 resolved deadline_passed ran Yes", "ticket-1 expired"]
+    );
+    call(&run, "t").await;
+    let late = run.next_settled().await.unwrap();
+    assert_eq!(late.answer.failure().unwrap().code(), Code::DeadlinePassed);
+    assert_eq!(late.answer.interrupted_output(), "so far");
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelling_the_run_stops_late_work_and_the_end_of_a_turn_does_not() {
+    let runtime = permissive(vec![later(read("build"), 30)]).build().unwrap();
+    let run = runtime.run();
+    let turn = run.turn().await.unwrap();
+    let control = turn.control();
+    turn.run(calls("build")).await;
+    control.force();
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(run.tickets()[0].status, "running");
+    run.cancel();
+    let late = run.next_settled().await.unwrap();
+    let failure = late.answer.failure().unwrap();
+    assert_eq!((failure.code(), failure.ran()), (Code::Cancelled, Ran::Yes));
+    assert_eq!(failure.message(), "the run was cancelled");
+}
+
+#[tokio::test(start_paused = true)]
+async fn late_work_that_cannot_be_stopped_is_not_called_cancelled() {
+    let (go, wait) = mpsc::channel::<()>();
+    let wait = Arc::new(Mutex::new(wait));
+    let began = Arc::new(AtomicBool::new(false));
+    let begins = Arc::clone(&began);
+    let tool = defers(move |cx| {
+        let (wait, begins) = (Arc::clone(&wait), Arc::clone(&begins));
+        async move {
+            cx.block(move |_| {
+                begins.store(true, Ordering::SeqCst);
+                wait.lock().unwrap().recv().is_ok()
+            })
+            .await?;
+            Ok(Output::text("done"))
+        }
+    });
+    let runtime = permissive(vec![tool]).build().unwrap();
+    let run = runtime.run();
+    call(&run, "t").await;
+    // The job must have begun: a queued one is simply withdrawn.
+    while !began.load(Ordering::SeqCst) {
+        tokio::task::yield_now().await;
+    }
+    run.cancel();
+    let late = run.next_settled().await.unwrap();
+    assert_eq!(late.answer.failure().unwrap().code(), Code::UnknownOutcome);
+    assert_eq!(late.answer.ran(), Ran::Unknown);
+    drop(go);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_let_go_of_stops_its_work_and_says_so() {
+    let lines = Arc::default();
+    let tools = vec![later(read("build"), 30), later(read("quick"), 0)];
+    let runtime = permissive(tools).observer(watch(&lines)).build().unwrap();
+    let run = runtime.run();
+    call(&run, "build quick").await;
+    tokio::time::sleep(SECOND).await;
+    drop(run);
+    tokio::time::sleep(SECOND).await;
+    let lines = lines.lock().unwrap().clone();
+    let ends: Vec<_> = lines.iter().filter(|l| l.contains("ticket")).skip(2).collect();
+    assert_eq!(
+        ends,
+        [
+            "c2>1 ticket-2 resolved ok ran Yes",
+            "ticket-2 expired",
+            "c1>1 ticket-1 resolved cancelled ran Yes",
+            "ticket-1 expired"
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_a_failure_and_a_flood_is_bounded() {
+    let panics = defers(|_| async { panic!("on purpose") });
+    let runtime = permissive(vec![panics]).build().unwrap();
+    let run = runtime.run();
+    call(&run, "t").await;
+    let late = run.next_settled().await.unwrap();
+    assert_eq!(late.answer.failure().unwrap().code(), Code::Panicked);
+    let floods = defers(|_| async { Ok(Output::text("x".repeat(1 << 20))) });
+    let run = permissive(vec![floods]).build().unwrap().run();
+    call(&run, "t").await;
+    let late = run.next_settled().await.unwrap();
+    assert!(late.answer.cut().is_some() && late.answer.text().len() < 1 << 19);
+}
+
+#[tokio::test(start_paused = true)]
+async fn late_work_holds_its_slot_and_lets_the_run_go_on() {
+    let tools = vec![later(write("build").concurrency(1), 30), quick(write("other"))];
+    let run = permissive(tools).build().unwrap().run();
+    let began = tokio::time::Instant::now();
+    call(&run, "build").await;
+    assert_eq!(ends(&call(&run, "other:x").await), ["c1 ok"]);
+    assert_eq!(began.elapsed().as_secs(), 0, "another writer need not wait");
+    assert_eq!(ends(&call(&run, "build").await), ["c1 ok"]);
+    assert_eq!(began.elapsed().as_secs(), 30, "the tool's only slot was taken");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_asks_for_results_and_gets_each_once() {
+    let catalog =
+        Catalog::builder().add(later(read("build"), 30)).add(quick(read("t"))).add(Tickets);
+    let runtime = haft::Runtime::builder().catalog(catalog.build().unwrap()).build().unwrap();
+    let (run, other) = (runtime.run(), runtime.run());
+    let answers = call(&run, "build").await;
+    assert!(answers[0].text().contains("ask `check_ticket` for the result"));
+    let ask = |run: &Run, arguments: Value| {
+        let run = run.clone();
+        async move {
+            let call = haft::Call::new("a", "check_ticket", arguments);
+            run.turn().await.unwrap().run([call]).await.pop().unwrap()
+        }
+    };
+    let own = json!({"ticket_id": "ticket-1"});
+    assert!(ask(&run, json!({})).await.text().contains(r#""status":"running""#));
+    assert!(ask(&run, own.clone()).await.text().contains(r#""status":"running""#));
+    let stranger = ask(&other, own.clone()).await;
+    assert_eq!(stranger.failure().unwrap().code(), Code::InvalidValue, "it is not theirs");
+    assert_eq!(ask(&other, json!({})).await.text(), r#"{"tickets":[]}"#);
+    let began = tokio::time::Instant::now();
+    tokio::time::sleep(SECOND * 31).await;
+    let note = "[note from the host: `ticket-1` of `build` is completed; ask `check_ticket` for the result]";
+    assert!(call(&run, "t:x").await[0].text().ends_with(note));
+    assert!(!call(&run, "t:x").await[0].text().contains("note"), "said once");
+    let answer = ask(&run, own.clone()).await;
+    assert_eq!(answer.text(), "built");
+    assert_eq!(answer.label().trust, Trust::Untrusted, "it brings its label along");
+    assert!(ask(&run, own).await.is_error() && run.settled().is_empty(), "once");
+    assert_eq!(began.elapsed().as_secs(), 31);
+    call(&run, "build").await;
+    let waits = json!({"ticket_id": "ticket-2", "wait_s": 60});
+    assert_eq!(ask(&run, waits).await.text(), "built");
+    assert_eq!(began.elapsed().as_secs(), 61, "it waits no longer than it must");
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_the_runtime_stops_late_work_and_sees_it_end() {
+    let runtime = permissive(vec![later(read("build"), 30)]).build().unwrap();
+    let run = runtime.run();
+    call(&run, "build").await;
+    let began = tokio::time::Instant::now();
+    runtime.close().await;
+    assert!(began.elapsed() < SECOND);
+    let late = run.settled().pop().unwrap();
+    assert_eq!(late.answer.failure().unwrap().code(), Code::Cancelled);
+    assert_eq!(call(&run, "build").await[0].text(), "built", "no more is put off");
+
+    let mut config = Config::default();
+    config.background_grace = SECOND * 60;
+    let runtime = permissive(vec![later(read("build"), 30)]).config(config).build().unwrap();
+    let run = runtime.run();
+    call(&run, "build").await;
+    runtime.close().await;
+    assert_eq!(run.settled().pop().unwrap().answer.text(), "built");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_declared_form_is_asked_of_the_result_and_not_of_the_ticket() {
+    let tool = |good: bool| {
+        DynTool::new(read("t"), open_schema(), move |_, cx| async move {
+            cx.later("counting", move |_| async move {
+                let data = if good { json!({"n": 1}) } else { json!({"n": "one"}) };
+                Ok(Output { structured: Some(data.clone()), ..Output::json(data) })
+            })
+            .await
+        })
+        .with_output_schema(json!({"type": "object", "properties": {"n": {"type": "integer"}}}))
+    };
+    for (good, code) in [(true, None), (false, Some(Code::BadOutput))] {
+        let run = permissive(vec![tool(good)]).build().unwrap().run();
+        assert_eq!(ends(&call(&run, "t").await), ["c1 ok"]);
+        let late = run.next_settled().await.unwrap();
+        assert_eq!(late.answer.failure().map(Failure::code), code);
+    }
+}

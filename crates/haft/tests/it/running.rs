@@ -1,0 +1,227 @@
+//! Streaming results and progress: what is told, what is kept, and at what pace.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{Context as Task, Poll},
+    time::Duration,
+};
+
+use futures_util::Stream;
+use haft::{
+    Block, Code, Config, DynTool, Envelope, Event, Failure, Interrupt, IntoOutput, Note, Ran,
+    RuntimeBuilder, Streamed,
+};
+
+use crate::kit::*;
+
+/// A stream of what it was given, with a pause before each piece, that may hang at the end.
+struct Pieces<T> {
+    rest: std::vec::IntoIter<T>,
+    pause: Option<Pin<Box<tokio::time::Sleep>>>,
+    every: Duration,
+    hangs: bool,
+}
+
+fn pieces<T>(all: Vec<T>, millis: u64) -> Pieces<T> {
+    let every = Duration::from_millis(millis);
+    Pieces { rest: all.into_iter(), pause: None, every, hangs: false }
+}
+
+impl<T: Unpin> Stream for Pieces<T> {
+    type Item = T;
+
+    fn poll_next(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<T>> {
+        let every = self.every;
+        let pause = self.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(every)));
+        if pause.as_mut().poll(task).is_pending() {
+            return Poll::Pending;
+        }
+        self.pause = None;
+        match self.rest.next() {
+            None if self.hangs => Poll::Pending,
+            next => Poll::Ready(next),
+        }
+    }
+}
+
+fn streams<O>(make: impl Fn() -> O + Send + Sync + 'static, spec: haft::Spec) -> DynTool
+where
+    O: IntoOutput + 'static,
+{
+    let make = Arc::new(make);
+    DynTool::new(spec, open_schema(), move |_, _| {
+        let make = Arc::clone(&make);
+        async move { Ok(make()) }
+    })
+}
+
+type Notes = Arc<Mutex<Vec<(u64, Note)>>>;
+
+/// Runs one call and returns its answer and what was told, with the tenths of a second.
+async fn told(builder: RuntimeBuilder) -> (Envelope, Vec<(u64, Note)>) {
+    let notes = Notes::default();
+    let (keep, began) = (Arc::clone(&notes), tokio::time::Instant::now());
+    let runtime = builder
+        .observer(move |event: &Event| {
+            if let Event::Noted { note, .. } = event {
+                let at = began.elapsed().as_millis() / 100;
+                keep.lock().unwrap().push((u64::try_from(at).unwrap(), note.clone()));
+            }
+        })
+        .build()
+        .unwrap();
+    let turn = runtime.run().turn().await.unwrap();
+    let answer = turn.run(calls("t")).await.pop().unwrap();
+    let notes = notes.lock().unwrap().clone();
+    (answer, notes)
+}
+
+fn partial(text: &str) -> Note {
+    Note::Partial(text.to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn pieces_are_told_in_order_close_ones_as_one_and_all_are_the_result() {
+    let tool = streams(|| Streamed(pieces(vec!["a", "b", "c", "d", "e"], 40)), read("t"));
+    let (answer, notes) = told(permissive(vec![tool])).await;
+    assert_eq!(answer.text(), "abcde");
+    assert_eq!(notes, [(0, partial("a")), (1, partial("bc")), (2, partial("de"))]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_held_back_is_told_while_the_body_goes_on() {
+    let tool = DynTool::new(read("t"), open_schema(), |_, cx| async move {
+        cx.progress(0.1, "one");
+        cx.progress(0.2, "two");
+        cx.progress(0.3, "three");
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        cx.progress(0.9, "four");
+        cx.progress(1.0, "five");
+        Ok("done")
+    });
+    let (_, notes) = told(permissive(vec![tool])).await;
+    let said: Vec<(u64, &str)> = notes
+        .iter()
+        .map(|(at, note)| match note {
+            Note::Progress(_, text) => (*at, text.as_str()),
+            _ => (*at, "?"),
+        })
+        .collect();
+    assert_eq!(said, [(0, "one"), (1, "three"), (600, "four"), (600, "five")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_progress_is_a_trickle_and_its_last_word_is_told() {
+    let tool = DynTool::new(read("t"), open_schema(), |_, cx| async move {
+        for n in 0..10_000 {
+            cx.progress(0.0, n.to_string());
+            if n % 1_000 == 999 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+        Ok("done")
+    });
+    let (_, notes) = told(permissive(vec![tool])).await;
+    assert!(notes.len() <= 7, "{}", notes.len());
+    assert_eq!(notes.last().unwrap().1, Note::Progress(Some(0.0), "9999".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_pace_every_note_is_told_as_it_comes() {
+    let mut config = Config::default();
+    config.progress_every = Duration::ZERO;
+    let tool = streams(|| Streamed(pieces(vec!["a", "b"], 1)), read("t"));
+    let (_, notes) = told(permissive(vec![tool]).config(config)).await;
+    assert_eq!(notes, [(0, partial("a")), (0, partial("b"))]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn keyed_pieces_are_told_with_their_key_and_folded() {
+    let all = || pieces(vec![("a", "1"), ("b", "2"), ("a", "3")], 200);
+    let tool = streams(move || Streamed::keyed(all()), read("t"));
+    let (answer, notes) = told(permissive(vec![tool])).await;
+    assert_eq!(answer.text(), "a:\n13\n\nb:\n2");
+    let keyed = |key: &str, text: &str| Note::Keyed(key.to_owned(), text.to_owned());
+    assert_eq!(notes, [(2, keyed("a", "1")), (4, keyed("b", "2")), (6, keyed("a", "3"))]);
+
+    let fold = |all: Vec<(String, String)>| {
+        all.into_iter().map(|(k, t)| format!("{k}={t}")).collect::<Vec<_>>().join(" ")
+    };
+    let tool = streams(move || Streamed::fold(all(), fold), read("t"));
+    assert_eq!(told(permissive(vec![tool])).await.0.text(), "a=13 b=2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn blocks_of_a_stream_keep_their_kind_and_texts_become_one() {
+    let image = Block::Image { data: "aGk=".to_owned(), media_type: "image/png".to_owned() };
+    let all = vec![Block::text("one "), Block::text("two"), image.clone(), Block::text("three")];
+    let tool = streams(move || Streamed::blocks(pieces(all.clone(), 200)), read("t"));
+    let (answer, notes) = told(permissive(vec![tool])).await;
+    assert_eq!(answer.blocks(), [Block::text("one two"), image, Block::text("three")]);
+    assert_eq!(notes[2].1, partial("[image image/png, 4 base64 bytes]\n"));
+}
+
+/// A stream that never ends by itself.
+fn endless(spec: haft::Spec) -> DynTool {
+    let make = || Streamed(Pieces { hangs: true, ..pieces(vec!["so ", "far"], 10) });
+    streams(make, spec)
+}
+
+#[tokio::test(start_paused = true)]
+async fn however_a_stream_is_stopped_the_answer_keeps_what_had_come() {
+    let secs = Duration::from_secs;
+    let (timed, _) = told(permissive(vec![endless(read("t").timeout(secs(5)))])).await;
+    let (late, _) = told(permissive(vec![endless(read("t").deadline(secs(5)))])).await;
+    let stopped = |force: bool| async move {
+        let tool = endless(read("t").interrupt(Interrupt::Cancel));
+        let turn = permissive(vec![tool]).build().unwrap().run().turn().await.unwrap();
+        let control = turn.control();
+        let (mut answers, ()) = tokio::join!(turn.run(calls("t")), async {
+            tokio::time::sleep(secs(1)).await;
+            if force { control.force() } else { control.interrupt() }
+        });
+        answers.pop().unwrap()
+    };
+    let tools = vec![
+        endless(read("t")),
+        DynTool::new(read("fails").abort_siblings(true), open_schema(), move |_, _| async move {
+            tokio::time::sleep(secs(1)).await;
+            Err::<(), _>(Failure::failed("no luck"))
+        }),
+    ];
+    let turn = permissive(tools).build().unwrap().run().turn().await.unwrap();
+    let aborted = turn.run(calls("t fails")).await.remove(0);
+    for (answer, code) in [
+        (timed, Code::TimedOut),
+        (late, Code::DeadlinePassed),
+        (stopped(false).await, Code::Cancelled),
+        (stopped(true).await, Code::Cancelled),
+        (aborted, Code::SiblingAborted),
+    ] {
+        let failure = answer.failure().unwrap();
+        assert_eq!((failure.code(), failure.ran()), (code, Ran::Yes));
+        assert_eq!(answer.interrupted_output(), "so far", "{code}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_fails_or_breaks_in_the_middle_keeps_what_had_come() {
+    let all = || vec![Ok("so "), Ok("far"), Err(Failure::failed("the line went dead"))];
+    let tool = streams(move || Streamed(pieces(all(), 10)), read("t"));
+    let (answer, _) = told(permissive(vec![tool])).await;
+    assert_eq!(
+        answer.text(),
+        "tool_failed: the line went dead\nOutput before the interruption (6 characters):\nso far"
+    );
+    let tool = DynTool::new(read("t"), open_schema(), |_, cx| async move {
+        cx.partial("so far");
+        if cx.attempt() > 0 {
+            panic!("on purpose");
+        }
+        Ok("never")
+    });
+    let (answer, notes) = told(permissive(vec![tool])).await;
+    assert_eq!(answer.failure().unwrap().code(), Code::Panicked);
+    assert_eq!((answer.interrupted_output(), notes.len()), ("so far", 1));
+}

@@ -1,0 +1,372 @@
+//! Secrets stay where they belong: in the body, and nowhere that anybody looks.
+
+use std::sync::{Arc, Mutex};
+
+use haft::{
+    Answer, Approver, BoxFuture, Call, Capability, Catalog, Code, DynTool, Event, Failure,
+    MemoryJournal, Note, Question, Ran, Runtime, Secrets, Spec, tool,
+};
+use serde_json::{Value, json};
+
+use crate::kit::{open_schema, permissive, read};
+
+const VALUE: &str = "s3sam/öpen+42";
+
+fn with_secrets(name: &str) -> Spec {
+    Spec::new(name, "Uses a secret.").read_only().capabilities([Capability::Secrets])
+}
+
+/// Every event as text, with all that is in it.
+fn listener() -> (Arc<Mutex<Vec<String>>>, impl Fn(&Event) + Send + Sync + 'static) {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&lines);
+    (lines, move |event: &Event| kept.lock().unwrap().push(format!("{event:?}")))
+}
+
+/// Says what it is given, back to front as well, so that a test can tell that it had the value.
+fn echo(spec: Spec) -> DynTool {
+    DynTool::new(spec, open_schema(), |args, _| async move {
+        let text = args["x"].as_str().unwrap_or_default().to_owned();
+        let back: String = text.chars().rev().collect();
+        Ok(format!("{text} {back}"))
+    })
+}
+
+#[tokio::test]
+async fn a_reference_is_resolved_for_the_body_and_seen_by_everybody_else() {
+    let (events, observer) = listener();
+    let journal = MemoryJournal::new(10);
+    let runtime = permissive(vec![echo(with_secrets("send"))])
+        .secret("door", VALUE)
+        .journal(journal.clone())
+        .observer(observer)
+        .build()
+        .unwrap();
+    let output = runtime.call("send", json!({"x": "secret://door"})).await.unwrap();
+    let back: String = VALUE.chars().rev().collect();
+    assert_eq!(output.to_text(), format!("[REDACTED:secret/door:{}] {back}", VALUE.len()));
+    let told = events.lock().unwrap().join("\n");
+    assert!(told.contains("secret://door") && !told.contains(VALUE), "{told}");
+    let records = journal.records();
+    assert_eq!(records[0].intent.as_ref().unwrap().arguments["x"], "secret://door");
+}
+
+#[tokio::test]
+async fn a_body_gets_a_secret_by_name_and_cannot_leak_it_in_any_form() {
+    let leak = DynTool::new(with_secrets("leak"), open_schema(), |args, cx| async move {
+        let secret = cx.secret("door")?;
+        let value = secret.reveal();
+        let bytes = value.as_bytes();
+        let text = match args["x"].as_str().unwrap_or_default() {
+            "plain" => value.to_owned(),
+            "hex" => bytes.iter().map(|b| format!("{b:02x}")).collect(),
+            "url" => "s3sam%2F%C3%B6pen%2B42".to_owned(),
+            "json" => json!({"k": [value]}).to_string(),
+            "base64" => "eHMzc2FtL8O2cGVuKzQyeA==".to_owned(),
+            "failure" => return Err(Failure::failed(format!("{value} was refused"))),
+            "cause" => return Err(Failure::hidden(format!("{value} was refused"))),
+            "panic" => panic!("{value} broke it"),
+            _ => format!("{secret:?}"),
+        };
+        Ok(text)
+    });
+    let (events, observer) = listener();
+    let journal = MemoryJournal::new(20);
+    let runtime = permissive(vec![leak])
+        .secret_for("le*", "door", VALUE)
+        .journal(journal.clone())
+        .observer(observer)
+        .build()
+        .unwrap();
+    for way in ["plain", "hex", "url", "json", "base64", "failure", "cause", "panic"] {
+        let shown = match runtime.call("leak", json!({"x": way})).await {
+            Ok(output) => output.to_text(),
+            Err(failure) => format!("{failure:?} {}", failure.cause().unwrap_or_default()),
+        };
+        assert!(shown.contains("[REDACTED:secret/door:"), "{way}: {shown}");
+        assert!(!shown.contains("pen+42") && !shown.contains("70656e2b"), "{way}: {shown}");
+    }
+    let shown = runtime.call("leak", json!({"x": "debug"})).await.unwrap().to_text();
+    assert_eq!(shown, "Secret(hidden)");
+    let told = events.lock().unwrap().join("\n") + &format!("{:?}", journal.records());
+    assert!(!told.contains("pen+42"), "{told}");
+    assert!(told.contains("[REDACTED:secret/door:"));
+}
+
+#[tokio::test]
+async fn a_tool_gets_only_what_is_meant_for_it_and_is_not_told_of_the_rest() {
+    let ask = |spec: Spec| {
+        DynTool::new(spec, open_schema(), |args, cx: haft::Context| async move {
+            let name = args["key"].as_str().unwrap_or("door").to_owned();
+            cx.secret(&name).map(|_| "has it")
+        })
+    };
+    let tools = vec![
+        echo(with_secrets("mail_send")),
+        echo(with_secrets("pay")),
+        echo(read("look")),
+        echo(Spec::new("silent", "Says nothing of secrets.")),
+        ask(with_secrets("ask_mail")),
+        ask(read("ask_none")),
+    ];
+    let runtime = permissive(tools)
+        .secret_for("*mail*", "door", VALUE)
+        .secret("other", "another value")
+        .build()
+        .unwrap();
+    let mut said = Vec::new();
+    for (tool, arguments) in [
+        ("mail_send", json!({"x": "secret://door"})),
+        ("pay", json!({"x": "secret://door"})),
+        ("pay", json!({"x": "secret://window"})),
+        ("look", json!({"x": "secret://door"})),
+        ("silent", json!({"x": "secret://other"})),
+        ("look", json!({"x": "see secret://door"})),
+        ("ask_mail", json!({})),
+        ("ask_mail", json!({"key": "window"})),
+        ("ask_none", json!({})),
+    ] {
+        said.push(match runtime.call(tool, arguments).await {
+            Ok(_) => format!("{tool}: ok"),
+            Err(failure) => {
+                assert!(!failure.to_string().contains("other"), "{failure}");
+                format!("{tool}: {} {:?}: {}", failure.code(), failure.ran(), failure.message())
+            }
+        });
+    }
+    insta::assert_snapshot!(said.join("\n"), @"
+    mail_send: ok
+    pay: invalid_value No: `pay` has no secret called `door`
+    pay: invalid_value No: `pay` has no secret called `window`
+    look: denied No: `look` does not declare that it uses secrets, so it gets none
+    silent: denied No: `silent` does not declare that it uses secrets, so it gets none
+    look: ok
+    ask_mail: ok
+    ask_mail: invalid_value Yes: `ask_mail` has no secret called `window`
+    ask_none: denied Yes: `ask_none` does not declare that it uses secrets, so it gets none
+    ");
+}
+
+#[tokio::test]
+async fn a_secret_that_does_not_fit_is_not_shown_by_the_decoder() {
+    /// Knocks at a port.
+    #[tool(read_only, capabilities(secrets))]
+    async fn knock(port: Port) -> String {
+        port.0
+    }
+    #[derive(haft::serde::Deserialize, haft::schemars::JsonSchema)]
+    #[serde(crate = "haft::serde", try_from = "String")]
+    #[schemars(crate = "haft::schemars")]
+    struct Port(String);
+    impl TryFrom<String> for Port {
+        type Error = String;
+        fn try_from(text: String) -> Result<Self, String> {
+            match text.starts_with("secret://") {
+                true => Ok(Self(text)),
+                false => Err(format!("`{text}` is no port")),
+            }
+        }
+    }
+    let runtime = Runtime::builder()
+        .catalog(Catalog::builder().add(Knock).build().unwrap())
+        .policy(haft::AllowEverything)
+        .secret("door", VALUE)
+        .build()
+        .unwrap();
+    let turn = runtime.run().turn().await.unwrap();
+    let answers = turn.run([Call::new("c1", "knock", json!({"port": "secret://door"}))]).await;
+    let failure = answers[0].failure().unwrap();
+    assert_eq!((failure.code(), failure.ran()), (Code::InvalidValue, Ran::No));
+    assert_eq!(failure.message(), "a secret does not fit where it is used");
+    let cause = failure.cause().unwrap();
+    assert!(cause.contains("is no port") && !cause.contains(VALUE), "{cause}");
+    assert_eq!(answers[0].origin(), None, "nothing ran");
+}
+
+#[tokio::test]
+async fn a_guard_sees_the_reference_and_gets_no_secret() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&seen);
+    let tool = echo(with_secrets("send")).with_guard(move |args, cx| {
+        let got = cx.secret("door").map_err(|failure| failure.code());
+        kept.lock().unwrap().push(format!("{} {got:?}", args["x"]));
+        Ok(None)
+    });
+    let runtime = permissive(vec![tool]).secret("door", VALUE).build().unwrap();
+    runtime.call("send", json!({"x": "secret://door"})).await.unwrap();
+    assert_eq!(*seen.lock().unwrap(), ["\"secret://door\" Err(Denied)"]);
+}
+
+#[tokio::test]
+async fn pieces_of_output_do_not_hide_a_secret_at_their_borders() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&told);
+    let stream = DynTool::new(read("stream"), open_schema(), |_, cx| async move {
+        for piece in ["it is s3s", "am/öp", "en+42, the key is ghp_", &"a1b2".repeat(9), " end pas"]
+        {
+            cx.partial(piece);
+        }
+        cx.progress(0.5, format!("at {VALUE}"));
+        Ok("done")
+    });
+    let runtime = permissive(vec![stream])
+        .secret("door", VALUE)
+        .observer(move |event: &Event| {
+            if let Event::Noted { note, .. } = event {
+                kept.lock().unwrap().push(note.clone());
+            }
+        })
+        .build()
+        .unwrap();
+    runtime.call("stream", json!({})).await.unwrap();
+    let told = told.lock().unwrap();
+    let text: String = told
+        .iter()
+        .filter_map(|note| match note {
+            Note::Partial(text) => Some(text.as_str()),
+            Note::Progress(..) | Note::Keyed(..) => None,
+        })
+        .collect();
+    assert_eq!(
+        text,
+        "it is [REDACTED:secret/door:14], the key is [REDACTED:github-token:40] end pas"
+    );
+    assert!(told.contains(&Note::Progress(Some(0.5), "at [REDACTED:secret/door:14]".to_owned())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_told_before_an_interruption_is_shown_without_secrets() {
+    let stuck = DynTool::new(read("stuck"), open_schema(), |_, cx| async move {
+        cx.partial(format!("so far {VALUE} and p"));
+        cx.cancelled().await;
+        Ok("late")
+    });
+    let config = {
+        let mut config = haft::Config::default();
+        config.timeout = std::time::Duration::from_secs(1);
+        config
+    };
+    let runtime = permissive(vec![stuck]).config(config).secret("door", VALUE).build().unwrap();
+    let turn = runtime.run().turn().await.unwrap();
+    let answers = turn.run([Call::new("c1", "stuck", json!({}))]).await;
+    let text = answers[0].text();
+    assert!(!text.contains(VALUE), "{text}");
+    if answers[0].is_error() {
+        assert_eq!(answers[0].interrupted_output(), "so far [REDACTED:secret/door:14] and p");
+    }
+}
+
+/// Keeps what it was shown, and says yes.
+struct Person(Arc<Mutex<Vec<String>>>);
+
+impl Approver for Person {
+    fn name(&self) -> &str {
+        "a person"
+    }
+
+    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+        let shown = format!("{}\n{}", question.call.shown(), question.explanation);
+        self.0.lock().unwrap().push(shown);
+        Box::pin(async { Ok(Answer::allow()) })
+    }
+}
+
+#[tokio::test]
+async fn an_argument_that_is_marked_as_secret_is_shown_to_nobody() {
+    /// Logs in.
+    #[tool(capabilities(network))]
+    async fn login(
+        user: String,
+        #[param(secret)] pin: u32,
+        #[param(secret)] word: String,
+    ) -> String {
+        format!("{user} {pin} {word}")
+    }
+    let (events, observer) = listener();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let journal = MemoryJournal::new(10);
+    let runtime = Runtime::builder()
+        .catalog(Catalog::builder().add(Login).build().unwrap())
+        .approver(Person(Arc::clone(&asked)))
+        .journal(journal.clone())
+        .observer(observer)
+        .build()
+        .unwrap();
+    let arguments = json!({"user": "ada", "pin": 4711, "word": "tulip"});
+    runtime.call("login", arguments).await.unwrap();
+    let shown = json!({
+        "user": "ada",
+        "pin": "[REDACTED:secret-argument:4]",
+        "word": "[REDACTED:secret-argument:5]",
+    });
+    let kept: Value = (*journal.records()[0].intent.as_ref().unwrap().arguments).clone();
+    assert_eq!(kept, shown);
+    let asked = asked.lock().unwrap().join("\n");
+    assert!(
+        asked.contains("ada") && !asked.contains("4711") && !asked.contains("tulip"),
+        "{asked}"
+    );
+    let told = events.lock().unwrap().join("\n");
+    assert!(told.contains("ada") && !told.contains("4711") && !told.contains("tulip"), "{told}");
+    assert!(!format!("{journal:?}").contains("tulip"));
+}
+
+#[tokio::test]
+async fn a_key_that_the_model_wrote_itself_is_not_written_down() {
+    let key = format!("ghp_{}", "a1B2".repeat(9));
+    let journal = MemoryJournal::new(10);
+    let (events, observer) = listener();
+    let runtime = permissive(vec![echo(read("look"))])
+        .journal(journal.clone())
+        .observer(observer)
+        .build()
+        .unwrap();
+    let run = runtime.run();
+    let turn = run.turn().await.unwrap();
+    turn.run([Call::new("c1", "look", json!({"x": key}))]).await;
+    let told = events.lock().unwrap().join("\n") + &format!("{:?}", journal.records());
+    assert!(told.contains("[REDACTED:github-token:40]") && !told.contains(&key), "{told}");
+}
+
+#[tokio::test]
+async fn secrets_may_be_added_while_the_runtime_runs() {
+    let secrets = Secrets::new();
+    let runtime = permissive(vec![echo(read("look"))]).secrets(secrets.clone()).build().unwrap();
+    let say =
+        || async { runtime.call("look", json!({"x": "open sesame"})).await.unwrap().to_text() };
+    assert!(say().await.starts_with("open sesame"));
+    secrets.add("late", "open sesame").unwrap();
+    assert!(say().await.starts_with("[REDACTED:secret/late:11]"));
+    assert!(!runtime.secrets().is_empty());
+}
+
+#[test]
+fn a_secret_that_cannot_be_kept_stops_the_setup() {
+    let error = Runtime::builder().secret("pin", "1234").secret("ok", "long enough").build();
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("`pin`") && error.contains("shorter than 6"), "{error}");
+    assert!(!error.contains("1234"));
+}
+
+#[tokio::test]
+async fn results_are_washed_in_every_block_and_key() {
+    let tool = DynTool::new(read("data"), open_schema(), |_, _| async {
+        let data = json!({"open sesame": [1, "open sesame"], "password": "hunter2x"});
+        Ok(haft::Output {
+            blocks: vec![
+                haft::Block::text("open sesame"),
+                haft::Block::Json { json: data.clone() },
+                haft::Block::Link {
+                    uri: "https://u:hunter2x@h/open%20sesame".to_owned(),
+                    name: "open sesame".to_owned(),
+                    media_type: None,
+                },
+            ],
+            structured: Some(data),
+        })
+    });
+    let runtime = permissive(vec![tool]).secret("door", "open sesame").build().unwrap();
+    let output = runtime.call("data", json!({})).await.unwrap();
+    let all = serde_json::to_string(&output).unwrap();
+    assert!(!all.contains("sesame") && !all.contains("hunter2x"), "{all}");
+}

@@ -1,0 +1,75 @@
+//! Real tower layers around calls.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use haft::{Code, DynTool, Failure, Output, Ran, tower::adapt};
+use tower::{limit::ConcurrencyLimitLayer, timeout::TimeoutLayer, util::MapResponseLayer};
+
+use crate::kit::*;
+
+/// A tool that knows how many of its kind were ever at work at once.
+fn counting(most: &Arc<AtomicUsize>) -> DynTool {
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::clone(most));
+    DynTool::new(read("t"), open_schema(), move |_, _| {
+        let (now, most) = (Arc::clone(&now), Arc::clone(&most));
+        async move {
+            let here = now.fetch_add(1, Ordering::SeqCst) + 1;
+            most.fetch_max(here, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            now.fetch_sub(1, Ordering::SeqCst);
+            Ok("done")
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_counts_over_all_calls_and_holds_them_back() {
+    let most = Arc::default();
+    let runtime = permissive(vec![counting(&most)])
+        .middleware(adapt("two at once", ConcurrencyLimitLayer::new(2)))
+        .build()
+        .unwrap();
+    let began = tokio::time::Instant::now();
+    let answers = runtime.run().turn().await.unwrap().run(calls("t t t t t t")).await;
+    assert!(answers.iter().all(|a| !a.is_error()));
+    assert_eq!((most.load(Ordering::SeqCst), began.elapsed().as_secs()), (2, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_that_holds_a_call_back_for_longer_than_its_time_stops_it_before_it_ran() {
+    let layer = adapt("one", ConcurrencyLimitLayer::new(1)).timeout(Duration::from_secs(2));
+    let runtime = permissive(vec![slow(read("t"), 10_000)]).middleware(layer).build().unwrap();
+    let answers = runtime.run().turn().await.unwrap().run(calls("t t")).await;
+    assert_eq!(ends(&answers), ["c1 ok", "c2 hook_failed"]);
+    assert_eq!(answers[1].ran(), Ran::No);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_that_gives_up_stops_the_body_and_its_error_can_be_read() {
+    let layer = adapt("patience", TimeoutLayer::new(Duration::from_secs(3)))
+        .on_error(|e| Failure::new(Code::TimedOut, "nobody waited any longer").with_source(e));
+    let runtime = permissive(vec![slow(read("t"), 10_000)]).middleware(layer).build().unwrap();
+    let answers = runtime.run().turn().await.unwrap().run(calls("t")).await;
+    let failure = answers[0].failure().unwrap();
+    assert_eq!((failure.code(), failure.ran()), (Code::TimedOut, Ran::Yes));
+    assert_eq!(failure.cause().unwrap(), "request timed out");
+}
+
+#[tokio::test]
+async fn a_layer_may_change_what_comes_out_and_a_failure_passes_through_as_it_was() {
+    let loud =
+        MapResponseLayer::new(|output: Output| Output::text(output.as_text().to_uppercase()));
+    let runtime = permissive(vec![quick(read("t")), failing(read("fails"))])
+        .middleware(adapt("loud", loud))
+        .build()
+        .unwrap();
+    let answers = runtime.run().turn().await.unwrap().run(calls("t:x fails")).await;
+    assert_eq!(answers[0].text(), "T(X)");
+    assert_eq!(answers[1].text(), "tool_failed: no luck");
+}

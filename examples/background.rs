@@ -1,0 +1,71 @@
+//! Work that goes on after its answer. Run it with `cargo run -p haft --example background`.
+//!
+//! What to notice:
+//! - The tool answers at once with a ticket, and the model goes on.
+//! - What the work tells on the way comes as events, at a pace that can be followed.
+//! - The model hears of the end in two ways: it asks with `check_ticket`, or the loop takes what came
+//!   and adds it to the conversation. Each result comes once.
+//! - Cancelling the run stops what is still going on, and the result says so.
+
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::time::Duration;
+
+use haft::{
+    Call, Catalog, Context, Event, Failure, Note, Output, Run, Runtime, Tickets,
+    serde_json::{Value, json},
+    tool,
+};
+
+/// Builds a part of the project.
+#[tool(read_only, capabilities())]
+async fn build(part: String, cx: &Context) -> Result<Output, Failure> {
+    cx.later(format!("building {part}"), move |cx| async move {
+        cx.progress(0.1, "compiling");
+        // Stands for work; a body that wants to end well when it is stopped waits for that too.
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_millis(if part == "docs" { 60_000 } else { 20 })) => {}
+            () = cx.cancelled() => return Err(Failure::failed("stopped between two files")),
+        }
+        Ok(format!("{part} is built"))
+    })
+    .await
+}
+
+async fn call(run: &Run, name: &str, arguments: Value) -> Result<(), Failure> {
+    println!("model calls {name}({arguments})");
+    for answer in run.turn().await?.run([Call::new("a", name, arguments)]).await {
+        println!("  reads: {}", answer.text());
+    }
+    Ok(())
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Failure> {
+    let runtime = Runtime::builder()
+        .catalog(Catalog::builder().add(Build).add(Tickets).build()?)
+        .observer(|event: &Event| match event {
+            Event::Noted { call, note: Note::Progress(_, what) } => println!("  {call}: {what}"),
+            Event::Resolved { ticket, failed, .. } => println!("  {ticket} ended: {failed:?}"),
+            _ => {}
+        })
+        .build()?;
+    let run = runtime.run();
+
+    call(&run, "build", json!({"part": "library"})).await?;
+    call(&run, "check_ticket", json!({"ticket_id": "ticket-1", "wait_s": 10})).await?;
+
+    call(&run, "build", json!({"part": "command"})).await?;
+    call(&run, "build", json!({"part": "docs"})).await?;
+    // The loop's way: whatever came is added to the conversation as a message of its own.
+    if let Some(late) = run.next_settled().await {
+        println!("loop adds: {}: {}", late.ticket, late.answer.text());
+    }
+    println!("outstanding: {:?}", run.tickets().iter().map(|t| &t.summary).collect::<Vec<_>>());
+    run.cancel();
+    if let Some(late) = run.next_settled().await {
+        println!("loop adds: {}: {}", late.ticket, late.answer.text());
+    }
+    runtime.close().await;
+    Ok(())
+}
