@@ -51,6 +51,8 @@ pub(crate) struct Walk {
     asked: AtomicU64,
     /// By how much the numbers go up; not at all where a hit is measured.
     step: u64,
+    /// Whether answers are read as a model reads them, with what stands around them.
+    framed: bool,
 }
 
 impl Walk {
@@ -58,7 +60,7 @@ impl Walk {
         let catalog = Catalog::builder().add(Dressed(dress)).build();
         let runtime = catalog.and_then(|c| set_up(Runtime::builder().catalog(c)).build());
         let run = runtime.unwrap_or_else(|e| panic!("{e}")).run();
-        Self { run, asked: AtomicU64::new(0), step: 1 }
+        Self { run, asked: AtomicU64::new(0), step: 1, framed: false }
     }
 
     /// What a host gets who says nothing.
@@ -73,10 +75,11 @@ impl Walk {
 
     /// Everything there is.
     pub(crate) fn everything() -> Self {
-        Self::new(
+        let all = Self::new(
             |spec| retried(rated(cached(spec))).timeout(Duration::from_secs(5)),
-            |runtime| watched(runtime.policy(rules(20)).hook(Idle).middleware(Through)),
-        )
+            |runtime| watched(secrets(runtime.policy(rules(20)).hook(Idle).middleware(Through))),
+        );
+        Self { framed: true, ..all }
     }
 
     fn call(&self, id: &str) -> (Call, u64) {
@@ -92,11 +95,15 @@ impl Walk {
         assert_eq!(answers.len(), sums.len());
         for (answer, sum) in answers.iter().zip(sums) {
             right(answer, sum);
+            if self.framed {
+                let shown = answer.shown();
+                assert!(shown.starts_with("[haft "), "{shown}");
+            }
         }
     }
 }
 
-/// Stops the run when an answer is wrong, and reads what a model would read.
+/// Stops the run when an answer is wrong: a fast wrong answer is no result.
 #[track_caller]
 fn right(answer: &Envelope, sum: u64) {
     assert_eq!(answer.text().parse(), Ok(sum), "{}", answer.text());
@@ -194,6 +201,12 @@ fn watched(runtime: RuntimeBuilder) -> RuntimeBuilder {
     runtime.observer(Count(AtomicU64::new(0)))
 }
 
+/// Three secrets, each looked for in all the forms it may travel in.
+fn secrets(runtime: RuntimeBuilder) -> RuntimeBuilder {
+    let runtime = runtime.secret("mail", "correct horse battery");
+    runtime.secret("store", "staple-0123456789").secret("host", "8f14e45fceea167a")
+}
+
 pub(crate) fn add(bench: &mut Bench) {
     bench.group("layers", Unit::Call);
     bench.add("plain", Walk::plain());
@@ -205,6 +218,8 @@ pub(crate) fn add(bench: &mut Bench) {
     bench.add("cache hit", Walk { step: 0, ..Walk::new(cached, |runtime| runtime) });
     bench.add("retry", Walk::new(retried, |runtime| runtime));
     bench.add("rate", Walk::new(rated, |runtime| runtime));
+    bench.add("secrets", Walk::new(|spec| spec, secrets));
+    bench.add("frame read", Walk { framed: true, ..Walk::plain() });
     bench.add("observer", Walk::new(|spec| spec, watched));
     bench.add("everything on", Walk::everything());
 }

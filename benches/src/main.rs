@@ -16,6 +16,7 @@ mod agentkit;
 mod rig;
 
 mod layers;
+mod shape;
 mod peers;
 
 mod toolbox;
@@ -50,6 +51,7 @@ fn main() -> Result<(), String> {
     bench.add("agentkit", agentkit::Agentkit::new());
 
     layers::add(&mut bench);
+    shape::add(&mut bench);
     export::add(&mut bench);
     check::add(&mut bench);
     judge::add(&mut bench);

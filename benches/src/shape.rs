@@ -75,7 +75,8 @@ fn runtime(text: &Rc<String>, bound: Bound) -> Runtime {
         async { Ok(text) }
     });
     // The largest text is over what is looked at by default.
-    let config = Config { max_result: 4 * BYTES, ..Config::default() };
+    let mut config = Config::default();
+    config.max_result = 4 * BYTES;
     let catalog = Catalog::builder().add(tool).build();
     let runtime = catalog.and_then(|catalog| {
         Runtime::builder().config(config).catalog(catalog).secret("mail", "correct horse").build()

@@ -73,18 +73,16 @@ fn runtime(plan: &Plan, ledger: &Arc<Ledger>) -> Result<Runtime, haft::Error> {
         rule(Decision::Allow, "check_ticket"),
         rule(Decision::Allow, "read_result"),
     ];
-    let config = Config {
-        // Short, so that bodies that do not listen do not hold the whole up.
-        grace: Duration::from_millis(2),
-        // It opens and closes all the time.
-        breaker: Some(Breaker { failures: 5, cooldown: Duration::from_millis(3) }),
-        // Small, so that each is full before the memory is looked at.
-        max_cache: 1 << 20,
-        max_records: 1_000,
-        max_record_bytes: 1 << 20,
-        background_ttl: Duration::from_millis(50),
-        ..Config::default()
-    };
+    let mut config = Config::default();
+    // Short, so that bodies that do not listen do not hold the whole up.
+    config.grace = Duration::from_millis(2);
+    // It opens and closes all the time.
+    config.breaker = Some(Breaker { failures: 5, cooldown: Duration::from_millis(3) });
+    // Small, so that each is full before the memory is looked at.
+    config.max_cache = 1 << 20;
+    config.max_records = 1_000;
+    config.max_record_bytes = 1 << 20;
+    config.background_ttl = Duration::from_millis(50);
     let limits = ArtifactLimits::default().quota(QUOTA).expiry(Duration::from_millis(100));
     let through = middleware_fn("through", |_call, next| next.run());
     Runtime::builder()
