@@ -11,7 +11,7 @@ use std::{
     path::Path,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering, fence},
+        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence},
     },
     time::{Duration, Instant},
 };
@@ -26,7 +26,8 @@ use crate::{
 };
 
 /// What a body tells while it runs.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Note {
     /// How far it is, from 0 to 1 where known, and what it is doing.
     Progress(Option<f32>, String),
@@ -86,6 +87,8 @@ struct Inner {
     claim: OnceLock<Claim>,
     lend: OnceLock<Arc<Semaphore>>,
     nested: AtomicU32,
+    /// Where a journal has written the call down, so that it need not look for it.
+    ticket: AtomicU64,
 }
 
 /// What must outlive the answer when some work of the call does.
@@ -147,6 +150,7 @@ impl Context {
             claim: OnceLock::new(),
             lend: OnceLock::new(),
             nested: AtomicU32::new(0),
+            ticket: AtomicU64::new(0),
         }))
     }
 
@@ -439,6 +443,19 @@ impl Context {
     #[doc(hidden)]
     pub fn lend(&self) -> &Arc<Semaphore> {
         self.0.lend.get_or_init(|| Arc::new(Semaphore::new(1)))
+    }
+
+    /// Returns where a journal has written the call down; 0 where none has. For journals.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn ticket(&self) -> u64 {
+        self.0.ticket.load(Ordering::Relaxed)
+    }
+
+    /// Notes where a journal has written the call down. For journals.
+    #[doc(hidden)]
+    pub fn set_ticket(&self, ticket: u64) {
+        self.0.ticket.store(ticket, Ordering::Relaxed);
     }
 
     /// Returns how many nested calls this one has made.

@@ -44,6 +44,10 @@ pub struct Config {
     pub max_depth: u32,
     /// How many records the memory journal keeps.
     pub max_records: usize,
+    /// How many bytes of records the memory journal keeps, as near as that can be told.
+    pub max_record_bytes: usize,
+    /// Whether arguments and results are put on spans, redacted. They may hold anything.
+    pub trace_content: bool,
     /// What is repaired in arguments before they are refused.
     pub repair: Repairs,
 }
@@ -79,8 +83,12 @@ impl Default for Config {
             max_threads: 64,
             // Deeper than any honest composition of tools.
             max_depth: 8,
-            // A few megabytes at most.
+            // More than anybody scrolls through.
             max_records: 1_000,
+            // Large arguments are kept whole; this many of them are still no burden.
+            max_record_bytes: 16 << 20,
+            // What people and tools say is nobody else's, until somebody decides so.
+            trace_content: false,
             // Models slip often, and what is repaired loses nothing; asking again costs a turn.
             repair: Repairs::Lossless,
         }

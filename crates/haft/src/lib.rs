@@ -58,7 +58,7 @@
 //! | stand around calls | [`Hook`]; the crate `haft-hooks` has commands and HTTP |
 //! | limit what a run uses, and know what it has read | [`Budget`], [`Label`], [`Seen`] |
 //! | find out why | [`Turn::explain`], [`Explanation`] |
-//! | see what happened | [`Envelope`], [`Event`], [`Observer`], [`Journal`] |
+//! | see what happened | [`Runtime::events`], [`Event`], [`Observer`], [`Runtime::records`], [`Journal`] |
 //! | read a failure | [`Failure`] for the model, [`Error`] for the operator |
 
 mod error;
@@ -82,6 +82,7 @@ mod artifact;
 mod journal;
 mod envelope;
 mod event;
+pub mod telemetry;
 
 pub use haft_core::*;
 pub use haft_macros::{Tool, tool, tools};
@@ -91,14 +92,16 @@ pub use clock::{Clock, RuntimeClock};
 pub use config::Config;
 pub use envelope::{Cut, Envelope, Origin};
 pub use error::{Error, ErrorKind};
-pub use event::{Event, Observer};
+pub use event::{At, Event, EventStream, Missed, Observer, Phase, Stamped, Told, Who};
 pub use export::{
     Asked, Choice, Definition, Dialect, Ended, Export, Hints, Keep, Loss, LossKind, Options,
     Response, Search, Shown, Stream, Strict, Transcript, history,
 };
 pub use fit::{Formats, Problem, Repair, RepairKind, Repairs, Schema};
 pub use hooks::{After, Answered, Before, Hook, Landed, Performed, Said, TurnFacts};
-pub use journal::{End, Intended, Intention, Journal, MemoryJournal, Record, Settled, Written};
+pub use journal::{
+    End, Intended, Intention, Journal, Judgement, MemoryJournal, Query, Record, Settled, Written,
+};
 pub use layers::{CacheUse, Course, Middleware, Next, Outcome};
 pub use lifecycle::Permitted;
 pub use policy::{

@@ -3,19 +3,23 @@
 //! `perform` asks for an `Intent` by type, and only `intend` here makes one. A journal that cannot
 //! take the intent stops the call; one that cannot settle turns its answer into `unrecorded`.
 
+mod record;
 mod memory;
 
 use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use haft_core::{BoxError, BoxFuture, Class, Code, Context, Failure, Ran, Verdict};
 use serde_json::Value;
 
-pub use self::memory::{End, Intention, MemoryJournal, Record};
+pub use self::{
+    memory::MemoryJournal,
+    record::{End, Intention, Judgement, Query, Record},
+};
 use crate::{
     envelope::Envelope,
     fit::Repair,
@@ -39,6 +43,8 @@ pub struct Intended<'a> {
     pub verdict: &'a Verdict,
     /// What was changed in the model's arguments so that they could be read or fit.
     pub repairs: &'a [Repair],
+    /// When its walk began.
+    pub began: Instant,
 }
 
 /// A call that has ended, whether or not it ran.
@@ -58,6 +64,8 @@ pub struct Settled<'a> {
     pub answered_by: Option<&'a str>,
     /// What happened on the way.
     pub course: Course,
+    /// When its walk began.
+    pub began: Instant,
 }
 
 /// The end of writing something down: now, for a journal in memory, or later.
@@ -84,6 +92,12 @@ pub trait Journal: Send + Sync + 'static {
 
     /// Writes down how a call ended. Until this ends, nobody is told.
     fn settle(&self, settled: &Settled<'_>) -> Written<'_>;
+
+    /// Returns the records that are wanted; nothing where this journal cannot be asked. It must
+    /// answer at once.
+    fn find(&self, _query: &Query) -> Option<Vec<Record>> {
+        None
+    }
 }
 
 /// The proof that an intent was written down.
@@ -103,6 +117,7 @@ impl Intent {
 pub(crate) async fn intend(
     journal: &dyn Journal,
     permitted: &Permitted,
+    began: Instant,
     limit: Duration,
 ) -> Result<Intent, Failure> {
     let admitted = permitted.admitted();
@@ -112,6 +127,7 @@ pub(crate) async fn intend(
         class: admitted.claim().class,
         verdict: permitted.verdict(),
         repairs: admitted.repairs(),
+        began,
     };
     let started = catch_unwind(AssertUnwindSafe(|| journal.intend(&intended)));
     let took_time = matches!(started, Ok(Written::Later(_)));
@@ -132,7 +148,7 @@ pub(crate) fn settle<'a>(
     call: &Context,
     answer: &Envelope,
     file: Option<&File>,
-    course: Course,
+    (course, began): (Course, Instant),
     limit: Duration,
 ) -> impl Future<Output = Result<(), BoxError>> + use<'a> {
     let settled = Settled {
@@ -142,6 +158,7 @@ pub(crate) fn settle<'a>(
         explanation: file.map(|file| &file.explanation),
         answered_by: file.and_then(|file| file.answered_by.as_deref()),
         course,
+        began,
     };
     end(catch_unwind(AssertUnwindSafe(|| journal.settle(&settled))), limit)
 }

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::{Outcome, Work};
 use crate::{
     catalog::Entry,
+    telemetry,
     watch::{after, once, words},
 };
 
@@ -30,8 +31,16 @@ enum Attempt {
     GivenUp(Failure),
 }
 
-/// Makes one attempt.
+/// Makes one attempt, in a span of its own where somebody wants one.
 pub(super) async fn attempt(work: &Work<'_>, args: Args) -> Outcome {
+    if telemetry::is_watched(work) {
+        return Box::pin(telemetry::watched(work, made(work, args))).await;
+    }
+    made(work, args).await
+}
+
+/// Makes one attempt.
+async fn made(work: &Work<'_>, args: Args) -> Outcome {
     let Work { turn, entry, cx, .. } = work;
     // Making the future runs the author's code too, so it happens under the watch.
     let body = async { entry.body().call(args, cx).await };

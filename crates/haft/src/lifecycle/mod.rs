@@ -19,6 +19,7 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use haft_core::{Claim, Class, Code, Context, Failure, Label, Output, Ran};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 pub(crate) use self::beside::add_asides;
 pub(crate) use self::explain::explain;
@@ -30,11 +31,12 @@ use self::{
 };
 use crate::{
     envelope::{Answer, Envelope, Origin},
-    event::Event,
+    event::{Event, Phase},
     hooks::Performed,
     journal,
     layers::{Course, Outcome},
     policy::{Explanation, Held},
+    telemetry,
     turn::{Admitted, Stop, TurnCore, gate},
 };
 
@@ -48,9 +50,21 @@ pub(crate) struct Parent {
     pub(crate) deadline: Option<Instant>,
 }
 
+/// Walks one call to its answer, in a span of its own where somebody wants one.
+pub(crate) fn walk(
+    turn: Arc<TurnCore>,
+    admitted: Result<Admitted, Failure>,
+    cx: Context,
+    parent: Option<Box<Parent>>,
+    held: Option<Box<Held>>,
+) -> impl Future<Output = Envelope> + Send {
+    let span = telemetry::call_span(&cx);
+    walked(turn, admitted, cx, parent, held).instrument(span)
+}
+
 /// Walks one call to its answer. A call that was not admitted takes the same last steps. What it
 /// may use is held already, and what it did not use is given back.
-pub(crate) async fn walk(
+async fn walked(
     turn: Arc<TurnCore>,
     admitted: Result<Admitted, Failure>,
     cx: Context,
@@ -93,6 +107,7 @@ pub(crate) async fn walk(
     };
     let bound = entry.as_ref().map(|entry| entry.spec().max_result);
     let outcome = shape::shape(outcome, bound, held.as_deref_mut(), &cx, &turn.inner);
+    turn.passed(&cx, Phase::Shape);
     // A claim is set when the body begins. Before that, all there is to read is the host's or a
     // person's.
     let ran = entry.zip(cx.claim());
@@ -118,7 +133,8 @@ pub(crate) async fn walk(
     };
     let shown = shape::bytes_shown(&envelope.outcome);
     beside.put(&mut envelope, parent.is_none());
-    settle(&turn, &cx, &mut envelope, file.as_deref(), course).await;
+    settle(&turn, &cx, &mut envelope, file.as_deref(), (course, began)).await;
+    telemetry::ended(&envelope, &course, file.as_deref());
     if let Some(held) = held {
         held.settle(cx.claim().is_some(), shown, &turn.inner.events);
     }
@@ -171,7 +187,8 @@ async fn run(
     });
     // Before the message has ended only plain reads may start.
     if turn.end.get() != Some(Stop::Done) && claim.class != Class::ReadOnly {
-        Box::pin(message_end(turn, &cx)).await?;
+        Box::pin(telemetry::waiting("message", message_end(turn, &cx))).await?;
+        turn.passed(&cx, Phase::Message);
         from = Instant::now();
     }
     let config = &turn.inner.config;
@@ -186,7 +203,14 @@ async fn run(
     cx.set_deadline(deadline.into_std());
     let entered = match gate::at_once(turn, &entry, &claim, &cx, parent) {
         Some(entered) => entered,
-        None => Box::pin(gate::enter(turn, &entry, &claim, &cx, parent, deadline)).await?,
+        None => {
+            let before = turn.inner.clock.now();
+            let wait = gate::enter(turn, &entry, &claim, &cx, parent, deadline);
+            let entered = Box::pin(telemetry::waiting("place", wait)).await;
+            course.waited += turn.inner.clock.now().saturating_duration_since(before);
+            turn.passed(&cx, Phase::Gate);
+            entered?
+        }
     };
     // The message may have ended badly while the call waited; what has not begun does not begin.
     if parent.is_none()
@@ -194,7 +218,9 @@ async fn run(
     {
         return Err(not_run(why));
     }
-    let intent = journal::intend(&*turn.inner.journal, &permitted, config.judge_timeout).await?;
+    let intent =
+        journal::intend(&*turn.inner.journal, &permitted, began.into_std(), config.judge_timeout)
+            .await?;
     if intent.took_time() {
         may_start(turn, &cx)?;
         if Instant::now() >= deadline {
@@ -208,6 +234,7 @@ async fn run(
     let outcome = perform::perform(turn, permitted, intent, entered, deadline, course).await;
     let Some(performed) = performed else { return outcome };
     let outcome = Box::pin(after::after(&turn.inner, &performed, outcome, beside)).await;
+    turn.passed(&cx, Phase::After);
     heed(turn, &cx, beside);
     outcome
 }
@@ -254,12 +281,16 @@ async fn clear(
         }
         check::check(turn, &admitted).await?;
         let cx = admitted.context().clone();
+        turn.passed(&cx, Phase::Check);
         let said = before::before(turn, admitted, beside).await;
+        if !turn.inner.hooks.is_empty() {
+            turn.passed(&cx, Phase::Before);
+        }
         heed(turn, &cx, beside);
         admitted = said?;
         let mut permit = permit::permit(turn, admitted).await?;
         if let Permit::Ask(call, judged) = permit {
-            permit = ask::ask(turn, call, judged, file).await?;
+            permit = telemetry::waiting("approval", ask::ask(turn, call, judged, file)).await?;
         }
         match permit {
             Permit::Granted(permitted) => return Ok(Cleared::Permitted(permitted)),
@@ -350,11 +381,12 @@ async fn settle(
     cx: &Context,
     envelope: &mut Envelope,
     file: Option<&File>,
-    course: Course,
+    (course, began): (Course, Instant),
 ) {
     let ran = envelope.ran();
     let limit = turn.inner.config.judge_timeout;
-    let written = journal::settle(&*turn.inner.journal, cx, envelope, file, course, limit).await;
+    let way = (course, began.into_std());
+    let written = journal::settle(&*turn.inner.journal, cx, envelope, file, way, limit).await;
     let Err(error) = written else { return };
     let failure = Failure::new(
         Code::Unrecorded,
@@ -398,6 +430,7 @@ struct Unfinished<'a> {
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
+        telemetry::dropped();
         self.turn.tell(|| Event::Finished {
             call: self.cx.call_id().clone(),
             meant: self.cx.meant().clone(),

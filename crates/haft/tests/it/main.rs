@@ -21,6 +21,7 @@ mod labels;
 mod guards;
 mod stopping;
 mod streams;
+mod seeing;
 mod shown;
 mod suite;
 mod nesting;

@@ -12,17 +12,18 @@ use std::{
     time::Duration,
 };
 
-use haft_core::{Code, Failure, Left, RunId, ToolName};
+use haft_core::{Code, Failure, Left, ToolName};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::{Budget, least};
-use crate::event::{Event, Events};
+use crate::event::{Event, Events, Who};
 
 /// Counts what a run uses.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    run: RunId,
+    /// Whose it is.
+    who: Who,
     budget: Budget,
     began: Instant,
     /// When the time of this run, or of one above it, is used up.
@@ -71,7 +72,7 @@ type Chain<'a> = SmallVec<[(&'a Ledger, MutexGuard<'a, Used>); 2]>;
 
 impl Ledger {
     /// Opens the ledger of a run; nothing where there is nothing to count.
-    pub(crate) fn open(run: RunId, budget: Budget, over: Option<Arc<Ledger>>) -> Option<Arc<Self>> {
+    pub(crate) fn open(who: Who, budget: Budget, over: Option<Arc<Ledger>>) -> Option<Arc<Self>> {
         if !budget.counts() {
             return over;
         }
@@ -87,7 +88,7 @@ impl Ledger {
         let own = budget.wall.map(|wall| crate::watch::after(began, wall));
         let until = least(own, over.as_ref().and_then(|over| over.until));
         let used = Used { of: vec![0; budget.calls_of.len()], ..Used::default() };
-        Some(Arc::new(Self { run, budget, began, until, over, used: Mutex::new(used) }))
+        Some(Arc::new(Self { who, budget, began, until, over, used: Mutex::new(used) }))
     }
 
     /// Returns when the time is used up.
@@ -313,7 +314,7 @@ impl Ledger {
     }
 
     /// Adds the warnings that are due, and notes them as told.
-    fn low(&self, used: &mut Used, due: &mut Vec<Event>) {
+    fn low(&self, used: &mut Used, due: &mut Vec<(Who, Event)>) {
         let budget = &self.budget;
         let at = u128::from(budget.warn_at.unwrap_or(WARN_AT));
         let mut look = |kind: usize, name: &dyn Fn() -> String, spent: u64, limit: Option<u64>| {
@@ -322,8 +323,9 @@ impl Ledger {
                 return;
             }
             used.told.push(kind);
-            let (run, what) = (self.run.clone(), name());
-            due.push(Event::BudgetLow { run, what, left: of.saturating_sub(spent), of });
+            let (run, what) = (self.who.run.clone(), name());
+            let low = Event::BudgetLow { run, what, left: of.saturating_sub(spent), of };
+            due.push((self.who.clone(), low));
         };
         let kind = |kind: usize| move || KINDS[kind].to_owned();
         let elapsed = budget.wall.map_or(0, |_| millis(self.began.elapsed()));
@@ -339,13 +341,14 @@ impl Ledger {
     }
 
     /// Warns of bytes: only what was shown counts, since a call holds far more than it shows.
-    fn low_bytes(&self, used: &mut Used, due: &mut Vec<Event>) {
+    fn low_bytes(&self, used: &mut Used, due: &mut Vec<(Who, Event)>) {
         let Some(of) = self.budget.bytes else { return };
         let at = u128::from(self.budget.warn_at.unwrap_or(WARN_AT));
         if u128::from(used.bytes) * 100 >= u128::from(of) * at && !used.told.contains(&BYTES) {
             used.told.push(BYTES);
-            let (run, what) = (self.run.clone(), KINDS[BYTES].to_owned());
-            due.push(Event::BudgetLow { run, what, left: of.saturating_sub(used.bytes), of });
+            let (run, what) = (self.who.run.clone(), KINDS[BYTES].to_owned());
+            let low = Event::BudgetLow { run, what, left: of.saturating_sub(used.bytes), of };
+            due.push((self.who.clone(), low));
         }
     }
 }
@@ -389,7 +392,7 @@ impl Held {
             ledger.low_bytes(used, &mut due);
         }
         drop(chain);
-        due.into_iter().for_each(|event| events.tell(|| event));
+        due.into_iter().for_each(|(who, event)| events.tell(|| who, || event));
     }
 }
 
@@ -422,7 +425,7 @@ fn warn(mut chain: Chain<'_>, events: &Events) {
         ledger.low(used, &mut due);
     }
     drop(chain);
-    due.into_iter().for_each(|event| events.tell(|| event));
+    due.into_iter().for_each(|(who, event)| events.tell(|| who, || event));
 }
 
 fn exhausted(what: impl Into<String>) -> Failure {
@@ -448,6 +451,7 @@ fn seconds(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use haft_core::Scope;
     use proptest::prelude::*;
 
     use super::*;
@@ -457,7 +461,7 @@ mod tests {
     }
 
     fn open(budget: Budget, over: Option<Arc<Ledger>>) -> Arc<Ledger> {
-        Ledger::open(RunId::from("run"), budget, over).unwrap()
+        Ledger::open(Who::of(&Scope::default()), budget, over).unwrap()
     }
 
     fn silent() -> Events {
@@ -467,7 +471,7 @@ mod tests {
     #[test]
     fn without_a_limit_there_is_no_ledger() {
         let unlimited = Budget { depth: Some(3), warn_at: Some(1), ..Budget::default() };
-        assert!(Ledger::open(RunId::from("run"), unlimited, None).is_none());
+        assert!(Ledger::open(Who::of(&Scope::default()), unlimited, None).is_none());
     }
 
     #[test]
