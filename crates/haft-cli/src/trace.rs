@@ -96,7 +96,11 @@ fn stretches(events: &[(At, Event)], id: &str) -> Vec<Stretch> {
             Event::Finished { call, meant, elapsed, .. } if call.is_within(&id.into()) => {
                 let from = at.time.checked_sub(*elapsed).unwrap_or(at.time);
                 let name = format!("> {}", style::cell(meant.as_str()));
-                walk.out.push(Stretch { name, from: from.saturating_duration_since(began), took: *elapsed });
+                walk.out.push(Stretch {
+                    name,
+                    from: from.saturating_duration_since(began),
+                    took: *elapsed,
+                });
             }
             other => {
                 if let Some(name) = wait(other, id) {
@@ -181,7 +185,11 @@ fn page(stretches: &[Stretch]) -> String {
 fn bar(stretch: &Stretch, whole: Duration) -> (usize, usize) {
     let column = |time: Duration| {
         let share = time.as_secs_f64() / whole.as_secs_f64().max(f64::MIN_POSITIVE);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to the width")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "from 0 to the width"
+        )]
         let column = (share * WIDTH as f64).round().clamp(0.0, WIDTH as f64) as usize;
         column
     };

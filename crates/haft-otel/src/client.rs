@@ -70,7 +70,8 @@ mod tests {
     fn an_address_has_a_scheme_and_a_host() {
         assert_eq!(base("http://127.0.0.1:4318/").unwrap(), "http://127.0.0.1:4318");
         assert_eq!(base("https://c.example/otlp").unwrap(), "https://c.example/otlp");
-        for bad in ["", "127.0.0.1:4318", "ftp://x", "http://", "http://x?y=1", "http://a b", "/x"] {
+        for bad in ["", "127.0.0.1:4318", "ftp://x", "http://", "http://x?y=1", "http://a b", "/x"]
+        {
             assert!(base(bad).is_err(), "{bad}");
         }
     }

@@ -27,8 +27,12 @@ mod metrics;
 use std::{collections::HashMap, fmt, sync::mpsc, time::Duration};
 
 use haft::telemetry::{SCHEMA_URL, TARGET};
-use opentelemetry::{InstrumentationScope, KeyValue, metrics::MeterProvider as _, trace::TracerProvider as _};
-use opentelemetry_otlp::{MetricExporter, Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry::{
+    InstrumentationScope, KeyValue, metrics::MeterProvider as _, trace::TracerProvider as _,
+};
+use opentelemetry_otlp::{
+    MetricExporter, Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _,
+};
 use opentelemetry_sdk::{
     Resource,
     metrics::{PeriodicReader, SdkMeterProvider},
@@ -38,8 +42,8 @@ use tracing::{Subscriber, level_filters::LevelFilter};
 use tracing_opentelemetry::OpenTelemetryLayer;
 use tracing_subscriber::{layer::SubscriberExt as _, registry::LookupSpan};
 
-pub use self::{error::Error, metrics::Metrics};
 use self::client::Client;
+pub use self::{error::Error, metrics::Metrics};
 
 /// Sends spans and metrics to a collector. Dropping it sends what is left, within its time.
 #[must_use = "what was not sent is sent when this is shut down or dropped"]

@@ -13,11 +13,11 @@ use haft_core::{CallId, Class, Code, Note, Ran, RunId, ToolName, Verdict};
 use serde::Serialize;
 use serde_json::Value;
 
+use self::stream::Hub;
 pub use self::{
     stamp::{At, Stamped, Who},
     stream::{EventStream, Missed, Told},
 };
-use self::stream::Hub;
 use crate::{
     clock::{Clock, RuntimeClock},
     fit::Repair,

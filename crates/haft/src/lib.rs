@@ -143,4 +143,6 @@ mod doctests {
     pub struct Dialects;
     #[doc = include_str!("../../../docs/guide/history.md")]
     pub struct History;
+    #[doc = include_str!("../../../docs/guide/seeing.md")]
+    pub struct Seeing;
 }

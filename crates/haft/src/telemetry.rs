@@ -51,9 +51,8 @@ pub const ERROR_TYPE: &str = "error.type";
 /// The histogram of how long attempts take, in seconds. Its values are those of the spans.
 pub const EXECUTE_TOOL_DURATION: &str = "gen_ai.execute_tool.duration";
 /// The borders of its buckets.
-pub const DURATION_BUCKETS: [f64; 14] = [
-    0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
-];
+pub const DURATION_BUCKETS: [f64; 14] =
+    [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 /// The counter of calls that have ended, whether or not they ran.
 pub const CALLS: &str = "haft.calls";
 /// The histogram of how long people take to answer, in seconds.

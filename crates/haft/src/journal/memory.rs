@@ -124,20 +124,29 @@ impl MemoryJournal {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the date of a moment. The clock is asked once in a while.
-    fn date(&self, kept: &mut Kept, moment: Instant) -> SystemTime {
-        let (then, date) = match kept.anchor {
-            Some(anchor) if moment.saturating_duration_since(anchor.0) < FRESH => anchor,
-            _ => *kept.anchor.insert((self.clock.now(), self.clock.wall())),
+    /// Locks, with the date of a moment. The clock is asked once in a while, and not under the lock:
+    /// it may be the host's.
+    fn lock_at(&self, moment: Instant) -> (MutexGuard<'_, Kept>, SystemTime) {
+        let kept = self.lock();
+        let (kept, anchor) = match kept.anchor {
+            Some(anchor) if moment.saturating_duration_since(anchor.0) < FRESH => (kept, anchor),
+            _ => {
+                drop(kept);
+                let anchor = (self.clock.now(), self.clock.wall());
+                let mut kept = self.lock();
+                kept.anchor = Some(anchor);
+                (kept, anchor)
+            }
         };
+        let (then, date) = anchor;
         let dated = match moment.checked_duration_since(then) {
             Some(later) => date.checked_add(later),
             None => date.checked_sub(then.saturating_duration_since(moment)),
         };
-        dated.unwrap_or(date)
+        (kept, dated.unwrap_or(date))
     }
 
-    fn record(&self, kept: &mut Kept, call: &Context, began: Instant) -> Record {
+    fn record(call: &Context, at: SystemTime) -> Record {
         Record {
             run: call.run_id().clone(),
             cycle: call.cycle(),
@@ -146,7 +155,7 @@ impl MemoryJournal {
             call: call.call_id().clone(),
             called: call.called().clone(),
             meant: call.meant().clone(),
-            at: self.date(kept, began),
+            at,
             intent: None,
             judged: None,
             end: None,
@@ -206,8 +215,8 @@ impl Journal for MemoryJournal {
             repairs: intended.repairs.to_vec(),
             weight,
         };
-        let mut kept = self.lock();
-        let record = self.record(&mut kept, intended.call, intended.began);
+        let (kept, at) = self.lock_at(intended.began);
+        let record = Self::record(intended.call, at);
         let place = self.keep(kept, Record { intent: Some(intent), ..record });
         intended.call.set_ticket(self.id | place);
         Written::Now(Ok(()))
@@ -236,7 +245,7 @@ impl Journal for MemoryJournal {
                 answered_by: settled.answered_by.map(Arc::from),
             })
         });
-        let mut kept = self.lock();
+        let (mut kept, at) = self.lock_at(settled.began);
         match kept.intent_of(settled.call, self.id) {
             Some(own) => {
                 let before = own.weight();
@@ -249,7 +258,7 @@ impl Journal for MemoryJournal {
                 drop(oldest);
             }
             None => {
-                let record = self.record(&mut kept, settled.call, settled.began);
+                let record = Self::record(settled.call, at);
                 self.keep(kept, Record { judged, end: Some(end), ..record });
             }
         }

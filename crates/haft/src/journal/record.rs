@@ -99,7 +99,10 @@ impl Judgement {
         let checks = &self.explanation.checks;
         // What an explanation says is a few lines for each check; counting letters would cost more
         // than it tells.
-        size_of::<Self>() + size_of::<Explanation>() + 200 * checks.len() + self.verdict.reason.len()
+        size_of::<Self>()
+            + size_of::<Explanation>()
+            + 200 * checks.len()
+            + self.verdict.reason.len()
     }
 }
 

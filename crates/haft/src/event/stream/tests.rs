@@ -55,7 +55,10 @@ fn a_full_queue_lets_go_of_notes_then_of_the_oldest_and_of_ends_last() {
     for event in [plain(), note("a"), end(), plain(), note("b"), end()] {
         hub.pass_on(event);
     }
-    assert_eq!(read(&mut stream), ["1-2 (1 notes, 0 ends)", "3", "4", "5-5 (1 notes, 0 ends)", "6"]);
+    assert_eq!(
+        read(&mut stream),
+        ["1-2 (1 notes, 0 ends)", "3", "4", "5-5 (1 notes, 0 ends)", "6"]
+    );
     for _ in 0..5 {
         hub.pass_on(end());
     }
