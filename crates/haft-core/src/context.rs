@@ -11,7 +11,7 @@ use std::{
     path::Path,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering, fence},
+        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence},
     },
     time::{Duration, Instant},
 };
@@ -97,6 +97,8 @@ struct Inner {
     nested: AtomicU32,
     /// The call that this is one attempt of; nothing for the call itself.
     whole: Option<Context>,
+    /// Where a journal has written the call down, so that it need not look for it.
+    ticket: AtomicU64,
 }
 
 /// What most calls never need.
@@ -169,6 +171,7 @@ impl Context {
             lend: OnceLock::new(),
             nested: AtomicU32::new(0),
             whole: None,
+            ticket: AtomicU64::new(0),
         }))
     }
 
@@ -606,6 +609,19 @@ impl Context {
     #[doc(hidden)]
     pub fn lend(&self) -> &Arc<Semaphore> {
         self.call_itself().lend.get_or_init(|| Arc::new(Semaphore::new(1)))
+    }
+
+    /// Returns where a journal has written the call down; 0 where none has. For journals.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn ticket(&self) -> u64 {
+        self.call_itself().ticket.load(Ordering::Relaxed)
+    }
+
+    /// Notes where a journal has written the call down. For journals.
+    #[doc(hidden)]
+    pub fn set_ticket(&self, ticket: u64) {
+        self.call_itself().ticket.store(ticket, Ordering::Relaxed);
     }
 
     /// Returns how many nested calls this one has made.

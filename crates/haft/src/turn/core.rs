@@ -30,7 +30,7 @@ use super::{
 use crate::{
     catalog::Snapshot,
     clock::{Clock, RuntimeClock},
-    event::Event,
+    event::{Event, Phase, Who},
     fit::{Repairs, problem},
     lifecycle,
     policy::{Held, too_deep},
@@ -115,7 +115,12 @@ impl TurnCore {
 
     /// Tells an event of this run; it is not even made when nobody listens.
     pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
-        self.inner.events.tell(event);
+        self.inner.events.tell(|| Who::of(&self.scope), event);
+    }
+
+    /// Tells that a call has left a phase.
+    pub(crate) fn passed(&self, cx: &Context, phase: Phase) {
+        self.tell(|| Event::Passed { call: cx.call_id().clone(), phase });
     }
 
     /// On which terms calls are taken in. A message that ended badly is never repaired: what is
@@ -474,7 +479,7 @@ impl Host for TurnCore {
         if cx.is_closed() {
             return;
         }
-        if !self.inner.events.has_observers() {
+        if !self.inner.events.is_heard() {
             return;
         }
         let note = match note {
