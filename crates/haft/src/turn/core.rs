@@ -15,8 +15,8 @@ use std::{
 };
 
 use haft_core::{
-    BoxFuture, CallId, Code, Context, Failure, Host, Left, Note, Output, Ran, Retry, Scope,
-    ToolName, WeakContext,
+    BoxFuture, CallId, Code, Context, Deferral, Failure, Host, Left, Note, Output, Ran, Retry,
+    Scope, ToolName, WeakContext,
 };
 use serde_json::Value;
 use smallvec::SmallVec;
@@ -444,13 +444,9 @@ impl Host for TurnCore {
         self.inner.config.progress_every
     }
 
-    fn defer(
-        &self,
-        cx: &Context,
-        summary: &str,
-    ) -> Result<Option<(Output, Box<dyn Any + Send>)>, Failure> {
+    fn defer(&self, cx: &Context, summary: &str) -> Result<Option<Deferral>, Failure> {
         let ticket = self.ticket(cx, summary)?;
-        Ok(ticket.map(|(output, place)| (output, Box::new(place) as _)))
+        Ok(ticket.map(|(ticket, place)| Deferral { ticket, place: Box::new(place) }))
     }
 
     fn left(&self, cx: &Context) -> Left {
