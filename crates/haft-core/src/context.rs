@@ -21,8 +21,13 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+<<<<<<< HEAD
     BoxFuture, CallId, Claim, Code, Failure, IntoOutput, Label, Left, Note, Output, RunId, Scope,
     Secret, Shared, Side, State, ToolName, later::Later, notes::Notes,
+=======
+    BoxFuture, CallId, Claim, Code, Deferral, Failure, IntoOutput, Label, Later, Left, Note,
+    Output, RunId, Scope, Shared, Side, State, ToolName, notes::Notes,
+>>>>>>> running
 };
 
 /// What the runtime lends to a body. Authors meet it only through [`Context`].
@@ -47,11 +52,7 @@ pub trait Host: Send + Sync + 'static {
     }
     /// Gives a ticket for work that goes on after the answer, as the answer and what keeps its place;
     /// nothing where nobody would hear of its end, so that it is better done at once.
-    fn defer(
-        &self,
-        _cx: &Context,
-        _summary: &str,
-    ) -> Result<Option<(Output, Box<dyn Any + Send>)>, Failure> {
+    fn defer(&self, _cx: &Context, _summary: &str) -> Result<Option<Deferral>, Failure> {
         Ok(None)
     }
     /// Returns what is left of the budget now.
@@ -495,7 +496,7 @@ impl Context {
         }
         match self.0.host.defer(self, &summary.into())? {
             None => work(self.clone()).await,
-            Some((ticket, place)) => {
+            Some(Deferral { ticket, place }) => {
                 *self.extra().later() = Some(Later::new(place, |cx| Box::pin(work(cx))));
                 Ok(ticket)
             }

@@ -15,8 +15,13 @@ use std::{
 };
 
 use haft_core::{
+<<<<<<< HEAD
     BoxFuture, CallId, Code, Context, Failure, Host, Left, Note, Output, Ran, Retry, Scope, Secret,
     ToolName, WeakContext,
+=======
+    BoxFuture, CallId, Code, Context, Deferral, Failure, Host, Left, Note, Output, Ran, Retry,
+    Scope, ToolName, WeakContext,
+>>>>>>> running
 };
 use serde_json::Value;
 use smallvec::SmallVec;
@@ -506,13 +511,9 @@ impl Host for TurnCore {
         self.inner.config.progress_every
     }
 
-    fn defer(
-        &self,
-        cx: &Context,
-        summary: &str,
-    ) -> Result<Option<(Output, Box<dyn Any + Send>)>, Failure> {
+    fn defer(&self, cx: &Context, summary: &str) -> Result<Option<Deferral>, Failure> {
         let ticket = self.ticket(cx, summary)?;
-        Ok(ticket.map(|(output, place)| (output, Box::new(place) as _)))
+        Ok(ticket.map(|(ticket, place)| Deferral { ticket, place: Box::new(place) }))
     }
 
     fn left(&self, cx: &Context) -> Left {
