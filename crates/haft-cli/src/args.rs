@@ -72,6 +72,7 @@ Examples:
   haft call search_notes query=rain limit=1
   haft call write_note name=todo text=@todo.txt --yes
   haft call read_note --args-json '{\"name\": \"garden\"}' --json
+  haft call search_notes query=rain --trace
 
 A call that needs permission asks at a terminal. Elsewhere it is denied unless `--yes` answers for
 it; `--yes` never overrides a deny. `haft exit-codes` lists what the exit code says.")]
@@ -300,6 +301,14 @@ pub(crate) struct Call {
     /// Answer yes to whatever this one call asks; never overrides a deny
     #[arg(long)]
     pub(crate) yes: bool,
+    /// Show the walk of the call with its times, on stderr; with `--json` it is part of the data
+    #[arg(long)]
+    pub(crate) trace: bool,
+    /// Send spans and metrics to a collector (OTLP over HTTP), as in `http://127.0.0.1:4318`; else
+    /// `OTEL_EXPORTER_OTLP_ENDPOINT` counts
+    #[cfg(feature = "otlp")]
+    #[arg(long, value_name = "URL")]
+    pub(crate) otlp: Option<String>,
     /// Append what people decide to this file, one line each
     #[arg(long, value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
     pub(crate) decisions: Option<PathBuf>,

@@ -23,7 +23,11 @@ use crate::{
     schema,
     setup::Setup,
     style, tools,
+    trace::Trace,
 };
+
+/// The id of the one call there is.
+const ID: &str = "call";
 
 pub(crate) fn run(args: &args::Call, setup: Setup) -> Result<ExitCode, Problem> {
     let asked = Arc::new(AtomicBool::new(false));
@@ -42,20 +46,33 @@ pub(crate) fn run(args: &args::Call, setup: Setup) -> Result<ExitCode, Problem> 
                 seen.store(true, Ordering::Relaxed);
             }
         });
+    let trace = args.trace.then(Trace::default);
+    let runtime = match &trace {
+        Some(trace) => runtime.observer(trace.clone()),
+        None => runtime,
+    };
+    #[cfg(feature = "otlp")]
+    let (runtime, sending) = crate::otlp::start(args.otlp.as_deref(), &setup, runtime)?;
     let runtime = desk::seat(runtime, &setup, args.yes, args.decisions.as_deref())?.build()?;
     let entry = tools::find(runtime.catalog(), &args.tool);
     let arguments = arguments(&args.pairs, args.args_json.as_deref(), entry)?;
-    let call = Call::new("call", args.tool.as_str(), arguments);
+    let call = Call::new(ID, args.tool.as_str(), arguments);
     let run = setup.run(&runtime).start();
     let (answers, _) = desk::work(async move {
         let turn = run.turn().await?;
         Ok::<_, haft::Error>(desk::run(turn, vec![call], Stop::Done).await)
     })??;
+    #[cfg(feature = "otlp")]
+    crate::otlp::finish(sending);
     let Some(answer) = answers.first() else {
         return Err(Problem::new("the call was lost"));
     };
     if args.output.json {
-        style::say(format_args!("{}\n", as_json(answer)))?;
+        let mut whole = as_json(answer);
+        if let (Some(trace), Some(whole)) = (&trace, whole.as_object_mut()) {
+            whole.insert("trace".to_owned(), trace.to_json(ID));
+        }
+        style::say(format_args!("{whole}\n"))?;
     } else if let Some(output) = answer.output() {
         let mut text = output.to_text();
         if std::io::stdout().is_terminal() {
@@ -63,11 +80,16 @@ pub(crate) fn run(args: &args::Call, setup: Setup) -> Result<ExitCode, Problem> 
         }
         style::say(if text.ends_with('\n') || text.is_empty() { text } else { text + "\n" })?;
     }
-    let Some(failure) = answer.failure() else { return Ok(ExitCode::SUCCESS) };
+    let failure = answer.failure();
     if !args.output.json {
-        explain(answer, failure, asked.load(Ordering::Relaxed));
+        if let Some(failure) = failure {
+            explain(answer, failure, asked.load(Ordering::Relaxed));
+        }
+        if let Some(trace) = trace {
+            trace.tell(ID);
+        }
     }
-    Ok(ExitCode::from(failure.code().exit_code()))
+    Ok(failure.map_or(ExitCode::SUCCESS, |failure| ExitCode::from(failure.code().exit_code())))
 }
 
 fn as_json(answer: &Envelope) -> Value {

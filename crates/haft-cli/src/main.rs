@@ -10,6 +10,9 @@ mod export;
 mod check;
 mod lint;
 mod call;
+mod trace;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod plan;
 mod dispatch;
 mod explain;

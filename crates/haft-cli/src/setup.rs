@@ -240,6 +240,12 @@ impl Setup {
         })
     }
 
+    /// A variable of the environment.
+    #[cfg(feature = "otlp")]
+    pub(crate) fn variable(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
     /// The hooks of all files, ready to be called.
     pub(crate) fn hooks(&self) -> Result<Hooks, Problem> {
         let hooks = Hooks::load(&self.said.hooks, self.project()).map_err(|e| {

@@ -11,7 +11,7 @@ use std::{
     path::Path,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering, fence},
+        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence},
     },
     time::{Duration, Instant},
 };
@@ -21,8 +21,13 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+<<<<<<< HEAD
     BoxFuture, CallId, Claim, Code, Failure, IntoOutput, Label, Left, Note, Output, RunId, Scope,
     Secret, Shared, Side, State, ToolName, later::Later, notes::Notes,
+=======
+    BoxFuture, CallId, Claim, Code, Deferral, Failure, IntoOutput, Label, Later, Left, Note,
+    Output, RunId, Scope, Shared, Side, State, ToolName, notes::Notes,
+>>>>>>> running
 };
 
 /// What the runtime lends to a body. Authors meet it only through [`Context`].
@@ -47,11 +52,7 @@ pub trait Host: Send + Sync + 'static {
     }
     /// Gives a ticket for work that goes on after the answer, as the answer and what keeps its place;
     /// nothing where nobody would hear of its end, so that it is better done at once.
-    fn defer(
-        &self,
-        _cx: &Context,
-        _summary: &str,
-    ) -> Result<Option<(Output, Box<dyn Any + Send>)>, Failure> {
+    fn defer(&self, _cx: &Context, _summary: &str) -> Result<Option<Deferral>, Failure> {
         Ok(None)
     }
     /// Returns what is left of the budget now.
@@ -97,6 +98,8 @@ struct Inner {
     nested: AtomicU32,
     /// The call that this is one attempt of; nothing for the call itself.
     whole: Option<Context>,
+    /// Where a journal has written the call down, so that it need not look for it.
+    ticket: AtomicU64,
 }
 
 /// What most calls never need.
@@ -169,6 +172,7 @@ impl Context {
             lend: OnceLock::new(),
             nested: AtomicU32::new(0),
             whole: None,
+            ticket: AtomicU64::new(0),
         }))
     }
 
@@ -492,7 +496,7 @@ impl Context {
         }
         match self.0.host.defer(self, &summary.into())? {
             None => work(self.clone()).await,
-            Some((ticket, place)) => {
+            Some(Deferral { ticket, place }) => {
                 *self.extra().later() = Some(Later::new(place, |cx| Box::pin(work(cx))));
                 Ok(ticket)
             }
@@ -606,6 +610,19 @@ impl Context {
     #[doc(hidden)]
     pub fn lend(&self) -> &Arc<Semaphore> {
         self.call_itself().lend.get_or_init(|| Arc::new(Semaphore::new(1)))
+    }
+
+    /// Returns where a journal has written the call down; 0 where none has. For journals.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn ticket(&self) -> u64 {
+        self.call_itself().ticket.load(Ordering::Relaxed)
+    }
+
+    /// Notes where a journal has written the call down. For journals.
+    #[doc(hidden)]
+    pub fn set_ticket(&self, ticket: u64) {
+        self.call_itself().ticket.store(ticket, Ordering::Relaxed);
     }
 
     /// Returns how many nested calls this one has made.

@@ -6,6 +6,20 @@ use crate::{BoxFuture, Context, Failure, Output};
 
 type Work = Box<dyn FnOnce(Context) -> BoxFuture<'static, Result<Output, Failure>> + Send>;
 
+/// What a host gives for work that goes on after its answer. For hosts.
+pub struct Deferral {
+    /// The answer in the meantime.
+    pub ticket: Output,
+    /// What keeps the work's place until it begins; dropping it gives the place back.
+    pub place: Box<dyn Any + Send>,
+}
+
+impl fmt::Debug for Deferral {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deferral").field("ticket", &self.ticket).finish_non_exhaustive()
+    }
+}
+
 /// Work that a body has put off, and the place that its host keeps for it. For hosts.
 pub struct Later {
     place: Box<dyn Any + Send>,

@@ -38,7 +38,7 @@ pub use failure::{BoxError, Code, Failure, Ran, Retry};
 pub use haft_macros::{ToolCore as Tool, tool_core as tool, tools_core as tools};
 pub use id::{CallId, RunId, ToolName};
 pub use label::{Confidentiality, Label, Trust};
-pub use later::Later;
+pub use later::{Deferral, Later};
 pub use manifest::Manifest;
 pub use notes::Note;
 pub use option::{

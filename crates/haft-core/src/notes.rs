@@ -13,7 +13,8 @@ use std::{
 use tokio::sync::Notify;
 
 /// What a body tells while it runs.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Note {
     /// How far it is, from 0 to 1 where known, and what it is doing.
     Progress(Option<f32>, String),

@@ -31,8 +31,9 @@ pub struct Scope {
     pub user: Option<String>,
     /// The request that started the run.
     pub request: Option<String>,
-    /// The agents above this one, outermost first, this one last.
-    pub agent_path: Vec<String>,
+    /// The agents above this one, outermost first, this one last. Shared, because every event and
+    /// every record says it.
+    pub agent_path: Arc<[String]>,
     /// How deep sub-agents and nested calls are: 0 at the top.
     pub depth: u32,
     /// Which turn of the run this is, from 1.
@@ -61,7 +62,7 @@ impl Default for Scope {
             agent: None,
             user: None,
             request: None,
-            agent_path: Vec::new(),
+            agent_path: Arc::default(),
             depth: 0,
             cycle: 1,
             working_directory: Path::new(".").into(),

@@ -64,6 +64,10 @@ pub struct Config {
     pub breaker: Option<Breaker>,
     /// How many bytes of results are kept for tools that declare `cache`.
     pub max_cache: usize,
+    /// How many bytes of records the memory journal keeps, as near as that can be told.
+    pub max_record_bytes: usize,
+    /// Whether arguments and results are put on spans, redacted. They may hold anything.
+    pub trace_content: bool,
     /// What is repaired in arguments before they are refused.
     pub repair: Repairs,
     /// Which results stand between marks when a model reads them.
@@ -129,7 +133,7 @@ impl Default for Config {
             max_threads: 64,
             // Deeper than any honest composition of tools.
             max_depth: 8,
-            // A few megabytes at most.
+            // More than anybody scrolls through.
             max_records: 1_000,
             // Each tool's own rate is enough, unless somebody pays for all of them together.
             rate: None,
@@ -138,6 +142,10 @@ impl Default for Config {
             breaker: Some(Breaker::default()),
             // Over a thousand results of the usual bound, and little beside a browser tab.
             max_cache: 64 << 20,
+            // Large arguments are kept whole; this many of them are still no burden.
+            max_record_bytes: 16 << 20,
+            // What people and tools say is nobody else's, until somebody decides so.
+            trace_content: false,
             // Models slip often, and what is repaired loses nothing; asking again costs a turn.
             repair: Repairs::Lossless,
             // Thirty tokens are cheap, and a forged result costs more than all of them.

@@ -1,21 +1,36 @@
 //! What observers receive: one closed enum, and exactly one terminal event per call.
 //!
 //! Events are facts that already happened. An observer cannot change or fail a call; one that
-//! panics is left out for that event.
+//! panics is left out for that event. Each event has its place among all events of the runtime, and
+//! says whose it is, because ids of calls repeat from run to run.
 
-use std::{sync::Arc, time::Duration};
+mod stamp;
+mod stream;
+
+use std::{fmt, sync::Arc, time::Duration};
 
 use haft_core::{CallId, Class, Code, Note, Ran, RunId, ToolName, Verdict};
 use serde::Serialize;
 use serde_json::Value;
 
+use self::stream::Hub;
+pub use self::{
+    stamp::{At, Stamped, Who},
+    stream::{EventStream, Missed, Told},
+};
 use crate::{
-    fit::Repair, layers::CacheUse, policy::Explanation, redact::Redactor, turn::Place,
+    clock::{Clock, RuntimeClock},
+    fit::Repair,
+    layers::CacheUse,
+    policy::Explanation,
+    redact::Redactor,
+    turn::Place,
     watch::caught,
 };
 
 /// Something that happened.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Event {
     /// A turn began, with this many tools.
@@ -94,6 +109,9 @@ pub enum Event {
         answer: &'static str,
         /// What they said besides.
         comment: Option<String>,
+        /// How long the call stood in line and the question was open.
+        #[serde(rename = "waited_us", serialize_with = "micros")]
+        waited: Duration,
     },
     /// A rule changed the arguments; the call is judged again.
     Rewritten {
@@ -117,6 +135,13 @@ pub enum Event {
         verdict: Verdict,
         /// The same in full.
         explanation: Arc<Explanation>,
+    },
+    /// The call has left a phase of its walk. Told only where nothing else marks the end of it.
+    Passed {
+        /// The call.
+        call: CallId,
+        /// The phase.
+        phase: Phase,
     },
     /// The body begins, for the first time. A call that is answered from the cache has none.
     Running {
@@ -159,6 +184,20 @@ pub enum Event {
         /// For how long.
         cooldown: Duration,
     },
+    /// An attempt at the body has ended. A call that is tried again has several of these.
+    Ended {
+        /// The call.
+        call: CallId,
+        /// The tool.
+        meant: ToolName,
+        /// Which attempt, from 1.
+        attempt: u32,
+        /// The failure's code; nothing for a success.
+        failed: Option<Code>,
+        /// How long the body had it; no waiting is in this.
+        #[serde(rename = "took_us", serialize_with = "micros")]
+        took: Duration,
+    },
     /// The body tells something.
     Noted {
         /// The call.
@@ -179,6 +218,7 @@ pub enum Event {
         /// Whether the body ran.
         ran: Ran,
         /// How long the whole walk took.
+        #[serde(rename = "elapsed_us", serialize_with = "micros")]
         elapsed: Duration,
     },
     /// A call is answered with a ticket; its work goes on.
@@ -245,18 +285,53 @@ pub enum Wait {
     Backoff,
 }
 
+/// A part of a call's walk that no other event marks the end of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Phase {
+    /// The tool's own check.
+    Check,
+    /// The hooks before the call.
+    Before,
+    /// The wait for the end of the model's message.
+    Message,
+    /// The wait for a place on the floor.
+    Gate,
+    /// The hooks after the body.
+    After,
+    /// Making the outcome fit to be shown.
+    Shape,
+}
+
 impl Event {
     /// Returns whether this is the last event of a call.
     #[must_use]
     pub fn is_terminal(&self) -> bool {
         matches!(self, Self::Finished { .. })
     }
+
+    /// Returns whether this is something a body told on the way, of which there may be many.
+    #[must_use]
+    pub fn is_note(&self) -> bool {
+        matches!(self, Self::Noted { .. })
+    }
+}
+
+fn micros<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
 }
 
 /// Receives events. It is called in place, so it should only take note and return.
 pub trait Observer: Send + Sync + 'static {
     /// Takes note of something that happened.
     fn observe(&self, event: &Event);
+
+    /// Takes note of something that happened, and of when and whose it was. Calls run side by side,
+    /// so events may come in another order than they have numbers.
+    fn observe_at(&self, _at: &At, event: &Event) {
+        self.observe(event);
+    }
 }
 
 impl<F: Fn(&Event) + Send + Sync + 'static> Observer for F {
@@ -265,32 +340,66 @@ impl<F: Fn(&Event) + Send + Sync + 'static> Observer for F {
     }
 }
 
-/// All observers of a runtime.
-#[derive(Default)]
+/// All observers of a runtime, and all readers of its stream.
 pub(crate) struct Events {
     observers: Vec<Box<dyn Observer>>,
+    clock: Arc<dyn Clock>,
     redactor: Redactor,
+    hub: Arc<Hub>,
 }
 
 impl Events {
-    pub(crate) fn new(observers: Vec<Box<dyn Observer>>, redactor: Redactor) -> Self {
-        Self { observers, redactor }
+    pub(crate) fn new(
+        observers: Vec<Box<dyn Observer>>,
+        clock: Arc<dyn Clock>,
+        redactor: Redactor,
+    ) -> Self {
+        Self { observers, clock, redactor, hub: Arc::default() }
     }
 
     /// Returns whether anybody listens.
-    pub(crate) fn has_observers(&self) -> bool {
-        !self.observers.is_empty()
+    pub(crate) fn is_heard(&self) -> bool {
+        !self.observers.is_empty() || self.hub.is_read()
+    }
+
+    /// Opens a stream that keeps at most so many events.
+    pub(crate) fn stream(&self, capacity: usize) -> EventStream {
+        self.hub.open(capacity)
     }
 
     /// Tells an event, without secrets; it is not even made when nobody listens.
-    pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
-        if self.observers.is_empty() {
-            return;
+    pub(crate) fn tell(&self, who: impl FnOnce() -> Who, event: impl FnOnce() -> Event) {
+        if self.is_heard() {
+            self.pass_on(who(), event());
         }
-        let mut event = event();
+    }
+
+    fn pass_on(&self, who: Who, mut event: Event) {
         self.redactor.event(&mut event);
+        // Whatever a clock of the host's does, it does it outside of our locks.
+        let at = At { seq: 0, time: self.clock.now(), wall: self.clock.wall(), who };
+        let told = self.hub.pass_on(Stamped { at, event });
         for observer in &self.observers {
-            let _ = caught(|| observer.observe(&event));
+            let _ = caught(|| observer.observe_at(&told.at, &told.event));
         }
+    }
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Self::new(Vec::new(), Arc::new(RuntimeClock), Redactor::default())
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events").field("observers", &self.observers.len()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Events {
+    /// Whoever still reads hears what is left, and then the end.
+    fn drop(&mut self) {
+        self.hub.close();
     }
 }

@@ -62,7 +62,7 @@
 //! | find out why | [`Turn::explain`], [`Explanation`] |
 //! | keep secrets | [`RuntimeBuilder::secret`], [`Secrets`], [`Context::secret`], [`Redactor`] |
 //! | know what the model reads | [`Envelope::shown`], [`Frame`], [`SYSTEM_TEXT`], [`hygiene`] |
-//! | see what happened | [`Envelope`], [`Event`], [`Observer`], [`Journal`] |
+//! | see what happened | [`Runtime::events`], [`Event`], [`Observer`], [`Runtime::records`], [`Journal`] |
 //! | read a failure | [`Failure`] for the model, [`Error`] for the operator |
 
 mod error;
@@ -88,6 +88,7 @@ mod journal;
 mod envelope;
 mod frame;
 mod event;
+pub mod telemetry;
 
 pub use haft_core::*;
 pub use haft_macros::{Tool, tool, tools};
@@ -98,7 +99,7 @@ pub use clock::{Clock, ManualClock, RuntimeClock};
 pub use config::{Breaker, Config};
 pub use envelope::{Cut, Envelope, Origin};
 pub use error::{Error, ErrorKind};
-pub use event::{Event, Observer, Wait};
+pub use event::{At, Event, EventStream, Missed, Observer, Phase, Stamped, Told, Wait, Who};
 pub use export::{
     Asked, Choice, Definition, Dialect, Ended, Export, Hints, Keep, Loss, LossKind, Options,
     Response, Search, Shown, Stream, Strict, Transcript, history,
@@ -107,7 +108,9 @@ pub use fit::{Formats, Problem, Repair, RepairKind, Repairs, Schema};
 pub use frame::{Frame, Nonces, SYSTEM_TEXT};
 pub use hooks::{After, Answered, Before, Hook, Landed, Performed, Said, TurnFacts};
 pub use hygiene::visible;
-pub use journal::{End, Intended, Intention, Journal, MemoryJournal, Record, Settled, Written};
+pub use journal::{
+    End, Intended, Intention, Journal, Judgement, MemoryJournal, Query, Record, Settled, Written,
+};
 #[cfg(feature = "tower")]
 pub use layers::tower;
 pub use layers::{CacheUse, Course, Middleware, Next, Outcome, middleware_fn};
@@ -160,4 +163,6 @@ mod doctests {
     pub struct Results;
     #[doc = include_str!("../../../docs/guide/history.md")]
     pub struct History;
+    #[doc = include_str!("../../../docs/guide/seeing.md")]
+    pub struct Seeing;
 }

@@ -23,7 +23,7 @@ use crate::{
     catalog::{Shelf, Snapshot, View},
     envelope::Envelope,
     error::Error,
-    event::Event,
+    event::{Event, Who},
     policy::{Budget, Ledger, Manners, Seen},
     runtime::Inner,
     turn::{Floor, Turn, TurnCore},
@@ -259,13 +259,13 @@ impl Run {
         let snapshot = Snapshot::take(shelf, &scope, &*core.inner.policy, interactive, problems);
         for message in snapshot.problems() {
             let (run, message) = (scope.run.clone(), message.clone());
-            core.inner.events.tell(|| Event::Problem { run, message });
+            events.tell(|| Who::of(&scope), || Event::Problem { run, message });
         }
-        core.inner.events.tell(|| Event::TurnStarted {
-            run: scope.run.clone(),
-            cycle: scope.cycle,
-            tools: snapshot.entries().count(),
-        });
+        let tools = snapshot.entries().count();
+        events.tell(
+            || Who::of(&scope),
+            || Event::TurnStarted { run: scope.run.clone(), cycle: scope.cycle, tools },
+        );
         let turn = TurnCore::new(core, snapshot, Arc::new(scope), spent);
         if !core.inner.hooks.is_empty() {
             Box::pin(turn.before_turn()).await;
@@ -449,7 +449,8 @@ impl RunBuilder {
     /// Sets the agent, and puts it at the end of the agent path.
     pub fn agent(mut self, id: impl Into<String>) -> Self {
         let id = id.into();
-        self.scope.agent_path.push(id.clone());
+        let path = &self.scope.agent_path;
+        self.scope.agent_path = path.iter().cloned().chain([id.clone()]).collect();
         self.scope.agent = Some(id);
         self
     }
@@ -524,8 +525,8 @@ impl RunBuilder {
             Some(over) if too_deep => (Arc::clone(&over.seen), over.ledger.clone()),
             _ => {
                 let above = over.and_then(|over| over.ledger.clone());
-                let ledger =
-                    Ledger::open(self.scope.run.clone(), self.budget, above, &self.inner.clock);
+                let who = Who::run_of(&self.scope);
+                let ledger = Ledger::open(who, self.budget, above, &self.inner.clock);
                 (Arc::new(self.seen.unwrap_or_default()), ledger)
             }
         };

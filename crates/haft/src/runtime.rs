@@ -18,15 +18,16 @@ use crate::{
     clock::{Clock, RuntimeClock},
     config::Config,
     error::{Error, ErrorKind},
-    event::{Events, Observer},
+    event::{EventStream, Events, Observer},
     frame::{Frame, Nonces, SYSTEM_TEXT},
     hooks::{Hook, HookPlace, Placed, Seated},
-    journal::{Journal, MemoryJournal},
+    journal::{Journal, MemoryJournal, Query, Record},
     layers::{self, Around, AroundPlace, Middleware, RuntimeLayers},
     policy::{Approver, Budget, DefaultPolicy, Desk, Grants, Guard, Only, Policy},
     redact::{Redactor, Secrets},
     run::{Run, RunBuilder},
     turn::{Arguments, Call, Floor, Threads},
+    watch,
 };
 
 /// What all runs share.
@@ -150,6 +151,21 @@ impl Runtime {
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.0.config
+    }
+
+    /// Opens a stream of all events from now on, which keeps at most so many until they are read.
+    ///
+    /// No call waits for a reader. One that is too slow misses notes of bodies first, then whatever
+    /// is oldest, and ends of calls last; it is told what it missed, in its place.
+    pub fn events(&self, capacity: usize) -> EventStream {
+        self.0.events.stream(capacity)
+    }
+
+    /// Returns the records of calls that are wanted, the last 100 unless the query says otherwise.
+    /// Empty where the journal cannot be asked; the one in memory, which is the default, can.
+    #[must_use]
+    pub fn records(&self, query: &Query) -> Vec<Record> {
+        watch::caught(|| self.0.journal.find(query)).ok().flatten().unwrap_or_default()
     }
 
     /// Returns what belongs into the system prompt: how to read the marks around results. Empty where
@@ -400,8 +416,11 @@ impl RuntimeBuilder {
         }
         let judge_timeout = self.config.judge_timeout;
         let hooks = self.hooks.into_iter().map(|place| Placed::new(place, judge_timeout));
-        let journal =
-            self.journal.unwrap_or_else(|| Box::new(MemoryJournal::new(self.config.max_records)));
+        let journal = self.journal.unwrap_or_else(|| {
+            let journal = MemoryJournal::new(self.config.max_records);
+            let journal = journal.max_bytes(self.config.max_record_bytes);
+            Box::new(journal.clock(Arc::clone(&self.clock)))
+        });
         let grants = match self.grants {
             Some(grants) => grants,
             None => Arc::new(Grants::new()?.on_clock(Arc::clone(&self.clock))),
@@ -415,10 +434,10 @@ impl RuntimeBuilder {
             middleware: Around::seat(self.middleware, judge_timeout)?,
             layers: RuntimeLayers::new(&self.config, self.seed),
             redactor: redactor.clone(),
+            events: Events::new(self.observers, Arc::clone(&self.clock), redactor),
             clock: self.clock,
             nonces: self.nonces,
             desk: Desk::new(self.approvers, grants, &self.config),
-            events: Events::new(self.observers, redactor),
             state: Arc::new(self.state),
             keys: Arc::default(),
             background: Background::default(),

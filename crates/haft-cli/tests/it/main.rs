@@ -14,6 +14,7 @@ mod policy;
 mod prompt;
 mod responses;
 mod streams;
+mod trace;
 mod trust;
 mod usage;
 

@@ -25,7 +25,13 @@ use tokio::sync::Notify;
 
 pub use self::tool::Tickets;
 pub(crate) use self::work::begin;
-use crate::{envelope::Envelope, event::Event, run::RunCore, runtime::Inner, turn::TurnCore};
+use crate::{
+    envelope::Envelope,
+    event::{Event, Who},
+    run::RunCore,
+    runtime::Inner,
+    turn::TurnCore,
+};
 
 /// The longest summary that is kept, in bytes: a line for the model.
 const SUMMARY: usize = 500;
@@ -78,6 +84,7 @@ pub(crate) struct Open {
     call: CallId,
     tool: ToolName,
     summary: String,
+    who: Who,
     run: Weak<RunCore>,
     work: OnceLock<(Weak<TurnCore>, WeakContext)>,
     state: Mutex<State>,
@@ -241,7 +248,7 @@ impl Background {
     fn expire(&self, open: &Arc<Open>, inner: &Inner) {
         self.remove(open);
         let (call, ticket) = (open.call.clone(), Arc::clone(&open.id));
-        inner.events.tell(|| Event::Expired { call, ticket });
+        inner.events.tell(|| open.who.clone(), || Event::Expired { call, ticket });
     }
 
     /// Takes no more work, waits a while for what there is, stops the rest, and sees it end.
@@ -306,6 +313,7 @@ impl TurnCore {
             call: cx.next_nested_id(),
             tool: cx.meant().clone(),
             summary: summary[..summary.floor_char_boundary(SUMMARY)].to_owned(),
+            who: Who::of(&self.scope),
             run: Arc::downgrade(&self.run),
             work: OnceLock::new(),
             state: Mutex::new(State { stage: Stage::Running, announced: false, orphaned: false }),

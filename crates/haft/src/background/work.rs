@@ -96,7 +96,9 @@ async fn carry_out(
         }
         state.orphaned
     };
-    inner.events.tell(|| Event::Resolved { call, ticket, failed, ran, elapsed });
+    inner
+        .events
+        .tell(|| open.who.clone(), || Event::Resolved { call, ticket, failed, ran, elapsed });
     if orphaned {
         return inner.background.expire(&open, &inner);
     }

@@ -1,96 +1,183 @@
 //! A journal in memory: the last so many calls, and nothing after the process ends.
+//!
+//! It is bounded by count and by bytes; the oldest go first. A call that has ended finds its intent
+//! by the place that was noted in its context, not by looking for it.
 
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant, SystemTime},
 };
 
-use haft_core::{CallId, Class, Code, Context, Failure, Ran, RunId, ToolName, Verdict};
-use serde::Serialize;
-use serde_json::Value;
+use haft_core::{Context, Failure};
 
-use super::{Intended, Journal, Settled, Written};
-use crate::{fit::Repair, policy::Explanation, redact::Redactor};
+use super::{
+    Intended, Journal, Settled, Written,
+    record::{End, Intention, Judgement, Query, Record, head, head_of, weight_of},
+};
+use crate::{
+    clock::{Clock, RuntimeClock},
+    redact::Redactor,
+};
 
-/// What is kept of one call.
-#[derive(Debug, Clone, Serialize)]
-#[non_exhaustive]
-pub struct Record {
-    /// The run.
-    pub run: RunId,
-    /// Which turn of it.
-    pub cycle: u32,
-    /// The call.
-    pub call: CallId,
-    /// The name the model wrote.
-    pub called: ToolName,
-    /// The tool it meant.
-    pub meant: ToolName,
-    /// What it was about to do; nothing for a call that was never to run.
-    pub intent: Option<Intention>,
-    /// What the judges came to: for a call that was refused or asked about.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<Verdict>,
-    /// The same in full.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub explanation: Option<Arc<Explanation>>,
-    /// Who was asked and answered.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub answered_by: Option<String>,
-    /// How it ended; nothing while it has not.
-    pub end: Option<End>,
-}
+/// So much of the words of a failure is kept, in characters.
+const MOST_WORDS: usize = 2_000;
+/// So old may be what we know about how moments and dates go together.
+const FRESH: Duration = Duration::from_secs(1);
+/// The bits of a ticket that say the place; those above say the journal.
+const PLACE_BITS: u32 = 48;
 
-/// What a call was about to do.
-#[derive(Debug, Clone, Serialize)]
-#[non_exhaustive]
-pub struct Intention {
-    /// The frozen arguments, without secrets.
-    pub arguments: Arc<Value>,
-    /// How it shares the floor.
-    pub class: Class,
-    /// Who allowed it, and why.
-    pub verdict: Verdict,
-    /// What was changed in the model's arguments so that they could be read or fit.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub repairs: Vec<Repair>,
-}
-
-/// How a call ended.
-#[derive(Debug, Clone, Serialize)]
-#[non_exhaustive]
-pub struct End {
-    /// The failure's code; nothing for a success.
-    pub failed: Option<Code>,
-    /// What the model was told of a failure.
-    pub error: Option<String>,
-    /// What is behind the failure, for the operator alone.
-    pub cause: Option<String>,
-    /// Whether the body ran.
-    pub ran: Ran,
-    /// How long the walk took.
-    pub elapsed: Duration,
-}
+/// Runtimes beyond so many that share one journal pay for each call.
+const MOST_REDACTORS: usize = 8;
 
 /// Keeps the last calls in memory. Clones share what they keep. Secrets are taken out when records
 /// are read, so that calls nobody looks at do not pay for it.
 #[derive(Clone)]
 pub struct MemoryJournal {
     kept: Arc<Mutex<Kept>>,
+    clock: Arc<dyn Clock>,
     max: usize,
+    max_bytes: usize,
+    /// How many characters of an output are kept.
+    output: usize,
+    /// Which journal this is, so that no call is looked for in another one's place.
+    id: u64,
 }
 
 #[derive(Default)]
 struct Kept {
     records: VecDeque<Record>,
+    /// How many have been let go of.
+    gone: u64,
+    bytes: usize,
+    /// A moment and its date.
+    anchor: Option<(Instant, SystemTime)>,
     /// What takes secrets out: one for each runtime that writes here.
     redactors: Vec<Redactor>,
 }
 
-/// Runtimes beyond so many that share one journal pay for each call.
-const MOST_REDACTORS: usize = 8;
+impl MemoryJournal {
+    /// Keeps at most this many calls, in at most 16 MiB, with the first 200 characters of their
+    /// outputs.
+    #[must_use]
+    pub fn new(max: usize) -> Self {
+        static IDS: AtomicU64 = AtomicU64::new(1);
+        Self {
+            kept: Arc::default(),
+            clock: Arc::new(RuntimeClock),
+            max,
+            max_bytes: 16 << 20,
+            output: 200,
+            id: IDS.fetch_add(1, Ordering::Relaxed) << PLACE_BITS,
+        }
+    }
+
+    /// Keeps at most so many bytes, as near as they can be told.
+    #[must_use]
+    pub fn max_bytes(mut self, bytes: usize) -> Self {
+        self.max_bytes = bytes;
+        self
+    }
+
+    /// Keeps so many characters of each output; 0 for none.
+    #[must_use]
+    pub fn output(mut self, characters: usize) -> Self {
+        self.output = characters;
+        self
+    }
+
+    /// Takes dates from a clock.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Returns what is kept, oldest first, without secrets.
+    #[must_use]
+    pub fn records(&self) -> Vec<Record> {
+        let kept = self.lock();
+        let found = kept.records.iter().cloned().collect();
+        let redactors = kept.redactors.clone();
+        drop(kept);
+        redacted(found, &redactors)
+    }
+
+    /// Returns the records that are wanted, without secrets.
+    #[must_use]
+    pub fn find(&self, query: &Query) -> Vec<Record> {
+        let kept = self.lock();
+        let wanted = |record: &&Record| query.matches(record);
+        let found = match query.is_oldest_first {
+            true => kept.records.iter().filter(wanted).take(query.most()).cloned().collect(),
+            false => kept.records.iter().rev().filter(wanted).take(query.most()).cloned().collect(),
+        };
+        let redactors = kept.redactors.clone();
+        drop(kept);
+        redacted(found, &redactors)
+    }
+
+    /// Returns about how many bytes the records take.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
+    fn keep(&self, mut kept: MutexGuard<'_, Kept>, record: Record) -> u64 {
+        let place = kept.push(record);
+        let oldest = kept.make_room(self.max, self.max_bytes);
+        drop(kept);
+        // Freed after the lock: a record may hold large arguments.
+        drop(oldest);
+        place
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks, with the date of a moment. The clock is asked once in a while, and not under the lock:
+    /// it may be the host's.
+    fn lock_at(&self, moment: Instant) -> (MutexGuard<'_, Kept>, SystemTime) {
+        let kept = self.lock();
+        let (kept, anchor) = match kept.anchor {
+            Some(anchor) if moment.saturating_duration_since(anchor.0) < FRESH => (kept, anchor),
+            _ => {
+                drop(kept);
+                let anchor = (self.clock.now(), self.clock.wall());
+                let mut kept = self.lock();
+                kept.anchor = Some(anchor);
+                (kept, anchor)
+            }
+        };
+        let (then, date) = anchor;
+        let dated = match moment.checked_duration_since(then) {
+            Some(later) => date.checked_add(later),
+            None => date.checked_sub(then.saturating_duration_since(moment)),
+        };
+        (kept, dated.unwrap_or(date))
+    }
+
+    fn record(call: &Context, at: SystemTime) -> Record {
+        Record {
+            run: call.run_id().clone(),
+            cycle: call.cycle(),
+            depth: call.depth(),
+            agent_path: Arc::clone(&call.scope().agent_path),
+            call: call.call_id().clone(),
+            called: call.called().clone(),
+            meant: call.meant().clone(),
+            at,
+            intent: None,
+            judged: None,
+            end: None,
+        }
+    }
+}
 
 impl Kept {
     /// Whether records of this runtime are redacted when they are read.
@@ -104,68 +191,59 @@ impl Kept {
         }
         room
     }
-}
 
-impl fmt::Debug for MemoryJournal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kept = self.lock().records.len();
-        f.debug_struct("MemoryJournal").field("kept", &kept).field("max", &self.max).finish()
-    }
-}
-
-impl MemoryJournal {
-    /// Keeps at most this many calls.
-    #[must_use]
-    pub fn new(max: usize) -> Self {
-        Self { kept: Arc::default(), max }
+    /// Appends a record, and returns its place.
+    fn push(&mut self, record: Record) -> u64 {
+        self.bytes += record.weight();
+        self.records.push_back(record);
+        self.gone + self.records.len() as u64
     }
 
-    /// Returns what is kept, oldest first, without secrets.
-    #[must_use]
-    pub fn records(&self) -> Vec<Record> {
-        let (mut records, redactors): (Vec<Record>, _) = {
-            let kept = self.lock();
-            (kept.records.iter().cloned().collect(), kept.redactors.clone())
+    /// Takes out the oldest until there is room.
+    fn make_room(&mut self, max: usize, max_bytes: usize) -> smallvec::SmallVec<[Record; 1]> {
+        let mut out = smallvec::SmallVec::new();
+        while self.records.len() > max || self.bytes > max_bytes {
+            let Some(oldest) = self.records.pop_front() else { break };
+            self.bytes = self.bytes.saturating_sub(oldest.weight());
+            self.gone += 1;
+            out.push(oldest);
+        }
+        out
+    }
+
+    /// Finds the intent of a call. A ticket of this journal says where it is, or that it has been
+    /// let go of; only a call that somebody else wrote down after us is looked for.
+    fn intent_of(&mut self, call: &Context, journal: u64) -> Option<&mut Record> {
+        let ticket = call.ticket();
+        let is_its = |record: &Record| {
+            record.end.is_none()
+                && record.call == *call.call_id()
+                && record.cycle == call.cycle()
+                && record.run == *call.run_id()
         };
-        for redactor in &redactors {
-            records.iter_mut().for_each(|record| redactor.record(record));
+        if ticket == 0 {
+            return None;
         }
-        records
-    }
-
-    fn keep(&self, mut kept: MutexGuard<'_, Kept>, record: Record) {
-        let records = &mut kept.records;
-        let oldest = if records.len() >= self.max { records.pop_front() } else { None };
-        if self.max > 0 {
-            records.push_back(record);
+        if ticket >> PLACE_BITS == journal >> PLACE_BITS {
+            let place = ticket & ((1 << PLACE_BITS) - 1);
+            let at = usize::try_from(place.checked_sub(self.gone + 1)?).ok()?;
+            return self.records.get_mut(at).filter(|record| is_its(record));
         }
-        drop(kept);
-        // Freed after the lock: a record may hold large arguments.
-        drop(oldest);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.records.iter_mut().rev().find(|record| is_its(record))
     }
 }
 
-fn record(call: &Context, intent: Option<Intention>, end: Option<End>) -> Record {
-    Record {
-        run: call.run_id().clone(),
-        cycle: call.cycle(),
-        call: call.call_id().clone(),
-        called: call.called().clone(),
-        meant: call.meant().clone(),
-        intent,
-        verdict: None,
-        explanation: None,
-        answered_by: None,
-        end,
+/// Takes secrets out of records, outside of the lock.
+fn redacted(mut records: Vec<Record>, redactors: &[Redactor]) -> Vec<Record> {
+    for redactor in redactors {
+        records.iter_mut().for_each(|record| redactor.record(record));
     }
+    records
 }
 
 impl Journal for MemoryJournal {
     fn intend(&self, intended: &Intended<'_>) -> Written<'_> {
+        let weight = weight_of(intended.arguments, self.max_bytes);
         // What a schema marks as secret cannot be told later, so it is taken out now.
         let now = intended.tool.input().marks_secrets();
         let mut intent = Intention {
@@ -173,48 +251,73 @@ impl Journal for MemoryJournal {
             class: intended.class,
             verdict: intended.verdict.clone(),
             repairs: intended.repairs.to_vec(),
+            weight,
         };
-        let mut kept = self.lock();
+        let (mut kept, at) = self.lock_at(intended.began);
         if !kept.knows(intended.redactor) {
             intent.arguments = intended.arguments();
         }
-        self.keep(kept, record(intended.call, Some(intent), None));
+        let record = Self::record(intended.call, at);
+        let place = self.keep(kept, Record { intent: Some(intent), ..record });
+        intended.call.set_ticket(self.id | place);
         Written::Now(Ok(()))
     }
 
     fn settle(&self, settled: &Settled<'_>) -> Written<'_> {
-        let failure = settled.answer.failure();
+        let answer = settled.answer;
+        let failure = answer.failure();
         let end = End {
             failed: failure.map(Failure::code),
-            error: failure.map(|f| f.message().to_owned()),
-            cause: failure.and_then(Failure::cause),
-            ran: settled.answer.ran(),
-            elapsed: settled.answer.elapsed(),
+            error: failure.map(|f| head(f.message(), MOST_WORDS).to_owned()),
+            cause: failure
+                .and_then(Failure::cause)
+                .map(|cause| head(&cause, MOST_WORDS).to_owned()),
+            output: answer.output().and_then(|output| head_of(output, self.output)),
+            label: answer.label(),
+            cut: answer.cut(),
+            ran: answer.ran(),
+            course: settled.course.clone(),
+            elapsed: answer.elapsed(),
         };
-        let call = settled.call;
-        let mut kept = self.lock();
-        // The call's own intent is among the last, unless it has none.
-        let own = kept.records.iter_mut().rev().find(|r| {
-            r.end.is_none()
-                && r.call == *call.call_id()
-                && r.cycle == call.cycle()
-                && r.run == *call.run_id()
+        let judged = settled.verdict.zip(settled.explanation).map(|(verdict, explanation)| {
+            Box::new(Judgement {
+                verdict: verdict.clone(),
+                explanation: Arc::clone(explanation),
+                answered_by: settled.answered_by.map(Arc::from),
+            })
         });
-        let verdict = settled.verdict.cloned();
-        let explanation = settled.explanation.cloned();
-        let answered_by = settled.answered_by.map(str::to_owned);
-        match own {
+        let (mut kept, at) = self.lock_at(settled.began);
+        match kept.intent_of(settled.call, self.id) {
             Some(own) => {
+                let before = own.weight();
                 own.end = Some(end);
-                own.verdict = verdict;
-                own.explanation = explanation;
-                own.answered_by = answered_by;
+                own.judged = judged;
+                let after = own.weight();
+                kept.bytes = kept.bytes.saturating_add(after).saturating_sub(before);
+                let oldest = kept.make_room(self.max, self.max_bytes);
+                drop(kept);
+                drop(oldest);
             }
             None => {
-                let record = record(call, None, Some(end));
-                self.keep(kept, Record { verdict, explanation, answered_by, ..record });
+                let record = Self::record(settled.call, at);
+                self.keep(kept, Record { judged, end: Some(end), ..record });
             }
         }
         Written::Now(Ok(()))
+    }
+
+    fn find(&self, query: &Query) -> Option<Vec<Record>> {
+        Some(MemoryJournal::find(self, query))
+    }
+}
+
+impl fmt::Debug for MemoryJournal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kept = self.lock();
+        f.debug_struct("MemoryJournal")
+            .field("records", &kept.records.len())
+            .field("bytes", &kept.bytes)
+            .field("max", &self.max)
+            .finish_non_exhaustive()
     }
 }

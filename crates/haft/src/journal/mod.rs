@@ -3,18 +3,23 @@
 //! `perform` asks for an `Intent` by type, and only `intend` here makes one. A journal that cannot
 //! take the intent stops the call; one that cannot settle turns its answer into `unrecorded`.
 
+mod record;
 mod memory;
 
 use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
+    time::Instant,
 };
 
 use haft_core::{BoxError, BoxFuture, Class, Code, Context, Failure, Ran, Verdict};
 use serde_json::Value;
 
-pub use self::memory::{End, Intention, MemoryJournal, Record};
+pub use self::{
+    memory::MemoryJournal,
+    record::{End, Intention, Judgement, Query, Record},
+};
 use crate::{
     catalog::Entry,
     envelope::Envelope,
@@ -36,6 +41,8 @@ pub struct Intended<'a> {
     pub call: &'a Context,
     /// How it shares the floor.
     pub class: Class,
+    /// When its walk began.
+    pub began: Instant,
     pub(crate) tool: &'a Entry,
     pub(crate) arguments: &'a Arc<Value>,
     pub(crate) verdict: &'a Verdict,
@@ -80,6 +87,8 @@ pub struct Settled<'a> {
     pub answered_by: Option<&'a str>,
     /// What happened on the way.
     pub course: Course,
+    /// When its walk began.
+    pub began: Instant,
 }
 
 /// The end of writing something down: now, for a journal in memory, or later.
@@ -106,6 +115,12 @@ pub trait Journal: Send + Sync + 'static {
 
     /// Writes down how a call ended. Until this ends, nobody is told.
     fn settle(&self, settled: &Settled<'_>) -> Written<'_>;
+
+    /// Returns the records that are wanted; nothing where this journal cannot be asked. It must
+    /// answer at once.
+    fn find(&self, _query: &Query) -> Option<Vec<Record>> {
+        None
+    }
 }
 
 /// The proof that an intent was written down.
@@ -122,7 +137,11 @@ impl Intent {
 }
 
 /// Writes down the intent of a permitted call.
-pub(crate) async fn intend(inner: &Inner, permitted: &Permitted) -> Result<Intent, Failure> {
+pub(crate) async fn intend(
+    inner: &Inner,
+    permitted: &Permitted,
+    began: Instant,
+) -> Result<Intent, Failure> {
     let admitted = permitted.admitted();
     let intended = Intended {
         call: admitted.context(),
@@ -132,6 +151,7 @@ pub(crate) async fn intend(inner: &Inner, permitted: &Permitted) -> Result<Inten
         class: admitted.claim().class,
         verdict: permitted.verdict(),
         repairs: admitted.repairs(),
+        began,
     };
     let started = catch_unwind(AssertUnwindSafe(|| inner.journal.intend(&intended)));
     let took_time = matches!(started, Ok(Written::Later(_)));
@@ -152,7 +172,7 @@ pub(crate) fn settle<'a>(
     call: &Context,
     answer: &Envelope,
     file: Option<&File>,
-    course: Course,
+    (course, began): (Course, Instant),
 ) -> impl Future<Output = Result<(), BoxError>> + use<'a> {
     let settled = Settled {
         call,
@@ -161,6 +181,7 @@ pub(crate) fn settle<'a>(
         explanation: file.map(|file| &file.explanation),
         answered_by: file.and_then(|file| file.answered_by.as_deref()),
         course,
+        began,
     };
     end(inner, catch_unwind(AssertUnwindSafe(|| inner.journal.settle(&settled))))
 }

@@ -14,6 +14,7 @@ use haft_core::{Args, Code, Failure, Interrupt, Output, Ran};
 use super::{Outcome, Work};
 use crate::{
     catalog::Entry,
+    telemetry,
     watch::{after, once, timed, words},
 };
 
@@ -29,8 +30,16 @@ enum Attempt {
     GivenUp(Failure),
 }
 
-/// Makes one attempt.
+/// Makes one attempt, in a span of its own where somebody wants one.
 pub(super) async fn attempt(work: &Work<'_>, args: Args) -> Outcome {
+    if telemetry::is_watched(work) {
+        return Box::pin(telemetry::watched(work, made(work, args))).await;
+    }
+    made(work, args).await
+}
+
+/// Makes one attempt.
+async fn made(work: &Work<'_>, args: Args) -> Outcome {
     let Work { turn, entry, cx, .. } = work;
     // Making the future runs the author's code too, so it happens under the watch.
     let body = async { entry.body().call(args, cx).await };

@@ -31,6 +31,7 @@ pub(super) async fn ask(
     file: &mut Option<Box<File>>,
 ) -> Result<Permit, Failure> {
     let cx = call.context().clone();
+    let came = turn.inner.clock.now();
     let mut waited = false;
     // Nobody is bothered about a message that may yet turn out to be cut off.
     if turn.end.get() != Some(Stop::Done) {
@@ -78,6 +79,7 @@ pub(super) async fn ask(
         by: Arc::clone(&answered.by),
         answer: in_words(&answered.answer),
         comment: comment(&answered.answer).map(str::to_owned),
+        waited: turn.inner.clock.now().saturating_duration_since(came),
     });
     // The seat is kept until the answer is in force, so that the next in line is judged by it.
     let permit = heed(turn, call, &judged, &binding, offer, answered);

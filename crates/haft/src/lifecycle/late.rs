@@ -51,6 +51,6 @@ pub(crate) async fn end_late(
         seal,
     };
     beside.put(&mut envelope, true, &inner.redactor);
-    settle(turn, cx, &mut envelope, None, Course::default()).await;
+    settle(turn, cx, &mut envelope, None, (Course::default(), began)).await;
     envelope
 }

@@ -20,6 +20,7 @@ use std::{sync::Arc, time::Instant};
 use futures_util::FutureExt as _;
 use haft_core::{Claim, Class, Code, Context, Failure, Label, Output, Ran};
 use serde_json::Value;
+use tracing::Instrument as _;
 
 pub(crate) use self::beside::add_asides;
 pub(crate) use self::explain::explain;
@@ -32,12 +33,13 @@ use self::{
 };
 use crate::{
     envelope::{Answer, Envelope, Origin},
-    event::{Event, Wait},
+    event::{Event, Phase, Wait},
     frame::Seal,
     hooks::Performed,
     journal,
     layers::{Course, Outcome},
     policy::{Explanation, Held},
+    telemetry,
     turn::{Admitted, Stop, TurnCore, gate},
 };
 
@@ -51,9 +53,21 @@ pub(crate) struct Parent {
     pub(crate) deadline: Option<Instant>,
 }
 
+/// Walks one call to its answer, in a span of its own where somebody wants one.
+pub(crate) fn walk(
+    turn: Arc<TurnCore>,
+    admitted: Result<Admitted, Failure>,
+    cx: Context,
+    parent: Option<Box<Parent>>,
+    held: Option<Box<Held>>,
+) -> impl Future<Output = Box<Envelope>> + Send {
+    let span = telemetry::call_span(&cx);
+    walked(turn, admitted, cx, parent, held).instrument(span)
+}
+
 /// Walks one call to its answer. A call that was not admitted takes the same last steps. What it
 /// may use is held already, and what it did not use is given back.
-pub(crate) async fn walk(
+async fn walked(
     turn: Arc<TurnCore>,
     admitted: Result<Admitted, Failure>,
     cx: Context,
@@ -98,6 +112,7 @@ pub(crate) async fn walk(
     turn.told_all(&cx);
     let bound = entry.as_ref().map(|entry| entry.spec().max_result);
     let outcome = shape::shape(outcome, bound, held.as_deref_mut(), &cx, &turn.inner);
+    turn.passed(&cx, Phase::Shape);
     // A claim is set when the body begins. Before that, all there is to read is the host's or a
     // person's.
     let ran = entry.zip(cx.claim());
@@ -129,7 +144,8 @@ pub(crate) async fn walk(
     });
     let shown = shape::bytes_shown(&envelope.outcome);
     beside.put(&mut envelope, parent.is_none(), &turn.inner.redactor);
-    settle(&turn, &cx, &mut envelope, file.as_deref(), course).await;
+    settle(&turn, &cx, &mut envelope, file.as_deref(), (course.clone(), began)).await;
+    telemetry::ended(&envelope, &course, file.as_deref());
     if let Some(held) = held {
         held.settle(cx.claim().is_some(), shown, &turn.inner.events);
     }
@@ -185,7 +201,8 @@ async fn run(
     });
     // Before the message has ended only plain reads may start.
     if turn.end.get() != Some(Stop::Done) && claim.class != Class::ReadOnly {
-        Box::pin(message_end(turn, cx)).await?;
+        Box::pin(telemetry::waiting("message", message_end(turn, cx))).await?;
+        turn.passed(cx, Phase::Message);
         from = turn.inner.clock.now();
     }
     let config = &turn.inner.config;
@@ -204,13 +221,15 @@ async fn run(
         Some(entered) => entered,
         None => {
             let since = turn.inner.clock.now();
-            let entered = Box::pin(gate::enter(turn, entry, claim, cx, parent, deadline)).await;
-            course.waited = turn.inner.clock.now().saturating_duration_since(since);
-            let time = course.waited;
+            let wait = gate::enter(turn, entry, claim, cx, parent, deadline);
+            let entered = Box::pin(telemetry::waiting("place", wait)).await;
+            let time = turn.inner.clock.now().saturating_duration_since(since);
+            course.waited = time;
             if !time.is_zero() {
                 let call = || cx.call_id().clone();
                 turn.tell(|| Event::Waited { call: call(), what: Wait::Place, time });
             }
+            turn.passed(cx, Phase::Gate);
             entered?
         }
     };
@@ -220,7 +239,7 @@ async fn run(
     {
         return Err(not_run(why));
     }
-    let intent = journal::intend(&turn.inner, &permitted).await?;
+    let intent = journal::intend(&turn.inner, &permitted, began).await?;
     if intent.took_time() {
         may_start(turn, cx)?;
         if turn.inner.clock.now() >= deadline {
@@ -233,6 +252,7 @@ async fn run(
     let outcome = perform::perform(turn, permitted, intent, entered, deadline, course).await;
     let Some(performed) = performed else { return outcome };
     let outcome = Box::pin(after::after(&turn.inner, &performed, outcome, beside)).await;
+    turn.passed(&performed.cx, Phase::After);
     heed(turn, &performed.cx, beside);
     outcome
 }
@@ -279,12 +299,16 @@ async fn clear(
         }
         check::check(turn, &admitted).await?;
         let cx = admitted.context().clone();
+        turn.passed(&cx, Phase::Check);
         let said = before::before(turn, admitted, beside).await;
+        if !turn.inner.hooks.is_empty() {
+            turn.passed(&cx, Phase::Before);
+        }
         heed(turn, &cx, beside);
         admitted = said?;
         let mut permit = permit::permit(turn, admitted).await?;
         if let Permit::Ask(call, judged) = permit {
-            permit = ask::ask(turn, call, judged, file).await?;
+            permit = telemetry::waiting("approval", ask::ask(turn, call, judged, file)).await?;
         }
         match permit {
             Permit::Granted(permitted) => return Ok(Cleared::Permitted(permitted)),
@@ -376,10 +400,10 @@ async fn settle(
     cx: &Context,
     envelope: &mut Envelope,
     file: Option<&File>,
-    course: Course,
+    (course, began): (Course, Instant),
 ) {
     let ran = envelope.ran();
-    let written = journal::settle(&turn.inner, cx, envelope, file, course).await;
+    let written = journal::settle(&turn.inner, cx, envelope, file, (course, began)).await;
     let Err(error) = written else { return };
     let failure = Failure::new(
         Code::Unrecorded,
@@ -425,6 +449,7 @@ struct Unfinished<'a> {
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
+        telemetry::dropped();
         self.turn.tell(|| Event::Finished {
             call: self.cx.call_id().clone(),
             meant: self.cx.meant().clone(),

@@ -103,9 +103,9 @@ impl Redactor {
                 intent.repairs = shown;
             }
         }
-        if let Some(verdict) = &mut record.verdict {
-            self.wash_shared(&mut verdict.reason);
-            self.wash_shared(&mut verdict.source);
+        if let Some(judged) = &mut record.judged {
+            self.wash_shared(&mut judged.verdict.reason);
+            self.wash_shared(&mut judged.verdict.source);
         }
         if let Some(end) = &mut record.end {
             end.error.iter_mut().for_each(|text| self.wash(text));

@@ -15,8 +15,13 @@ use std::{
 };
 
 use haft_core::{
+<<<<<<< HEAD
     BoxFuture, CallId, Code, Context, Failure, Host, Left, Note, Output, Ran, Retry, Scope, Secret,
     ToolName, WeakContext,
+=======
+    BoxFuture, CallId, Code, Context, Deferral, Failure, Host, Left, Note, Output, Ran, Retry,
+    Scope, ToolName, WeakContext,
+>>>>>>> running
 };
 use serde_json::Value;
 use smallvec::SmallVec;
@@ -30,7 +35,7 @@ use super::{
 use crate::{
     catalog::Snapshot,
     clock::{Clock, RuntimeClock},
-    event::Event,
+    event::{Event, Phase, Who},
     fit::{Repairs, problem},
     lifecycle,
     policy::{Held, too_deep},
@@ -115,7 +120,12 @@ impl TurnCore {
 
     /// Tells an event of this run; it is not even made when nobody listens.
     pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
-        self.inner.events.tell(event);
+        self.inner.events.tell(|| Who::of(&self.scope), event);
+    }
+
+    /// Tells that a call has left a phase.
+    pub(crate) fn passed(&self, cx: &Context, phase: Phase) {
+        self.tell(|| Event::Passed { call: cx.call_id().clone(), phase });
     }
 
     /// On which terms calls are taken in. A message that ended badly is never repaired: what is
@@ -474,7 +484,7 @@ impl Host for TurnCore {
         if cx.is_closed() {
             return;
         }
-        if !self.inner.events.has_observers() {
+        if !self.inner.events.is_heard() {
             return;
         }
         let note = match note {
@@ -501,13 +511,9 @@ impl Host for TurnCore {
         self.inner.config.progress_every
     }
 
-    fn defer(
-        &self,
-        cx: &Context,
-        summary: &str,
-    ) -> Result<Option<(Output, Box<dyn Any + Send>)>, Failure> {
+    fn defer(&self, cx: &Context, summary: &str) -> Result<Option<Deferral>, Failure> {
         let ticket = self.ticket(cx, summary)?;
-        Ok(ticket.map(|(output, place)| (output, Box::new(place) as _)))
+        Ok(ticket.map(|(ticket, place)| Deferral { ticket, place: Box::new(place) }))
     }
 
     fn left(&self, cx: &Context) -> Left {

@@ -224,9 +224,7 @@ impl Intake {
         }
         guard.0 = None;
         core.run.hear(&answers);
-        core.inner
-            .events
-            .tell(|| Event::TurnFinished { run: core.scope.run.clone(), answers: answers.len() });
+        core.tell(|| Event::TurnFinished { run: core.scope.run.clone(), answers: answers.len() });
         answers
     }
 

@@ -11,7 +11,7 @@ use std::fmt;
 use haft_core::{Claim, Class};
 
 /// Where a call stands in the plan.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Place {
     /// The batch, from 0.
     pub batch: usize,
@@ -20,7 +20,8 @@ pub struct Place {
 }
 
 /// Why a call joins a batch or starts one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Why {
     /// It is the first call.

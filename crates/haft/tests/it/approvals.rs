@@ -254,7 +254,7 @@ async fn all_are_asked_at_once_and_the_first_answer_counts() {
     assert_eq!(quick.notes(), [r#"asked {"x":"a"}"#]);
     assert_eq!(scene.told(), ["asked", "the terminal: allow", "permitted by the terminal"]);
     let record = &scene.journal.records()[0];
-    assert_eq!(record.answered_by.as_deref(), Some("the terminal"));
+    assert_eq!(record.answered_by(), Some("the terminal"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -330,9 +330,9 @@ async fn nobody_there_is_a_no_with_its_reason_on_record() {
     assert_eq!(code(&answer), Some(Code::Denied));
     assert!(!answer.text().contains("haft.toml"), "the model is not told the rule");
     let record = &scene.journal.records()[0];
-    let verdict = record.verdict.as_ref().unwrap();
+    let verdict = record.verdict().unwrap();
     assert_eq!((&verdict.decision, &*verdict.source), (&Decision::Deny, "haft.toml:3 `t(*)`"));
-    assert_eq!(record.explanation.as_ref().unwrap().flip.as_deref(), Some("allow `t(*)`"));
+    assert_eq!(record.explanation().unwrap().flip.as_deref(), Some("allow `t(*)`"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -344,7 +344,7 @@ async fn a_refusal_tells_the_model_the_reason_and_the_record_the_rule() {
     Next: go on without it, or tell the user what you would have done
     ");
     let record = &scene.journal.records()[0];
-    assert_eq!(record.verdict.as_ref().unwrap().source, "haft.toml:3 `t(*)`");
+    assert_eq!(record.verdict().unwrap().source, "haft.toml:3 `t(*)`");
     assert!(record.intent.is_none());
     assert!(scene.events.lock().unwrap().iter().any(|event| matches!(
         event,
@@ -539,7 +539,7 @@ async fn a_guard_that_asks_something_new_is_not_answered_by_an_old_yes() {
     scene.call(&run, "a").await;
     assert_eq!(person.notes().len(), 2);
     let record = scene.journal.records().pop().unwrap();
-    let checks = &record.explanation.unwrap().checks;
+    let checks = &record.explanation().unwrap().checks;
     let wary = checks.iter().find(|check| check.what == "guard `wary`").unwrap();
     assert_eq!((wary.said.as_str(), wary.why.as_str()), ("ask", "it is late"));
 }
@@ -688,7 +688,7 @@ async fn a_person_may_answer_in_place_of_the_tool() {
     let record = &scene.journal.records()[0];
     assert!(record.intent.is_none());
     assert_eq!(record.end.as_ref().unwrap().ran, Ran::No);
-    assert_eq!(record.answered_by.as_deref(), Some("somebody"));
+    assert_eq!(record.answered_by(), Some("somebody"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -320,3 +320,19 @@ fn secrets_reach_the_body_and_nobody_else() {
       denied: `read_file` does not declare that it uses secrets, so it gets none
     "#);
 }
+
+#[test]
+fn a_slow_reader_misses_notes_and_no_end_and_records_say_the_rest() {
+    insta::assert_snapshot!(output("seeing"), @r"
+    the stream
+       1 to 47: missed 47, of them 40 notes and 0 ends
+      48 run-1 turn 1: copy ok
+      49 to 55: missed 7, of them 0 notes and 0 ends
+      57 run-1 turn 2: copy tool_failed
+      65 run-1 turn 3: erase denied
+    the records that failed, newest first
+      erase by ada: it must be asked about (it does not say that it only reads), and nobody can be asked here, attempts 0, because deny: it must be asked about (it does not say that it only reads), and nobody can be asked here (the default)
+      copy by ada: there is nothing to copy, attempts 1, because allow: it only reads, without network or secrets (the default)
+    and one that went well: 40 files copied
+    ");
+}

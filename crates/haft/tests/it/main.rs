@@ -28,6 +28,7 @@ mod running;
 mod background;
 mod middleware;
 mod tower_layers;
+mod seeing;
 mod shown;
 mod suite;
 mod nesting;

@@ -12,19 +12,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use haft_core::{Code, Failure, Left, RunId, ToolName};
+use haft_core::{Code, Failure, Left, ToolName};
 use smallvec::SmallVec;
 
 use super::{Budget, least};
 use crate::{
     clock::Clock,
-    event::{Event, Events},
+    event::{Event, Events, Who},
 };
 
 /// Counts what a run uses.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    run: RunId,
+    /// Whose it is.
+    who: Who,
     budget: Budget,
     clock: Arc<dyn Clock>,
     began: Instant,
@@ -75,7 +76,7 @@ type Chain<'a> = SmallVec<[(&'a Ledger, MutexGuard<'a, Used>); 2]>;
 impl Ledger {
     /// Opens the ledger of a run; nothing where there is nothing to count.
     pub(crate) fn open(
-        run: RunId,
+        who: Who,
         budget: Budget,
         over: Option<Arc<Ledger>>,
         clock: &Arc<dyn Clock>,
@@ -96,7 +97,7 @@ impl Ledger {
         let until = least(own, over.as_ref().and_then(|over| over.until));
         let used = Used { of: vec![0; budget.calls_of.len()], ..Used::default() };
         let clock = Arc::clone(clock);
-        Some(Arc::new(Self { run, budget, clock, began, until, over, used: Mutex::new(used) }))
+        Some(Arc::new(Self { who, budget, clock, began, until, over, used: Mutex::new(used) }))
     }
 
     /// Returns when the time is used up.
@@ -322,7 +323,7 @@ impl Ledger {
     }
 
     /// Adds the warnings that are due, and notes them as told.
-    fn low(&self, used: &mut Used, due: &mut Vec<Event>) {
+    fn low(&self, used: &mut Used, due: &mut Vec<(Who, Event)>) {
         let budget = &self.budget;
         let at = u128::from(budget.warn_at.unwrap_or(WARN_AT));
         let mut look = |kind: usize, name: &dyn Fn() -> String, spent: u64, limit: Option<u64>| {
@@ -331,8 +332,9 @@ impl Ledger {
                 return;
             }
             used.told.push(kind);
-            let (run, what) = (self.run.clone(), name());
-            due.push(Event::BudgetLow { run, what, left: of.saturating_sub(spent), of });
+            let (run, what) = (self.who.run.clone(), name());
+            let low = Event::BudgetLow { run, what, left: of.saturating_sub(spent), of };
+            due.push((self.who.clone(), low));
         };
         let kind = |kind: usize| move || KINDS[kind].to_owned();
         let elapsed = budget
@@ -358,17 +360,18 @@ impl Ledger {
             ledger.low_bytes(used, &mut due);
         }
         drop(chain);
-        due.into_iter().for_each(|event| events.tell(|| event));
+        due.into_iter().for_each(|(who, event)| events.tell(|| who, || event));
     }
 
     /// Warns of bytes: only what was shown counts, since a call holds far more than it shows.
-    fn low_bytes(&self, used: &mut Used, due: &mut Vec<Event>) {
+    fn low_bytes(&self, used: &mut Used, due: &mut Vec<(Who, Event)>) {
         let Some(of) = self.budget.bytes else { return };
         let at = u128::from(self.budget.warn_at.unwrap_or(WARN_AT));
         if u128::from(used.bytes) * 100 >= u128::from(of) * at && !used.told.contains(&BYTES) {
             used.told.push(BYTES);
-            let (run, what) = (self.run.clone(), KINDS[BYTES].to_owned());
-            due.push(Event::BudgetLow { run, what, left: of.saturating_sub(used.bytes), of });
+            let (run, what) = (self.who.run.clone(), KINDS[BYTES].to_owned());
+            let low = Event::BudgetLow { run, what, left: of.saturating_sub(used.bytes), of };
+            due.push((self.who.clone(), low));
         }
     }
 }
@@ -412,7 +415,7 @@ impl Held {
             ledger.low_bytes(used, &mut due);
         }
         drop(chain);
-        due.into_iter().for_each(|event| events.tell(|| event));
+        due.into_iter().for_each(|(who, event)| events.tell(|| who, || event));
     }
 }
 
@@ -445,7 +448,7 @@ fn warn(mut chain: Chain<'_>, events: &Events) {
         ledger.low(used, &mut due);
     }
     drop(chain);
-    due.into_iter().for_each(|event| events.tell(|| event));
+    due.into_iter().for_each(|(who, event)| events.tell(|| who, || event));
 }
 
 fn exhausted(what: impl Into<String>) -> Failure {
@@ -471,6 +474,7 @@ fn seconds(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use haft_core::Scope;
     use proptest::prelude::*;
 
     use super::*;
@@ -485,7 +489,7 @@ mod tests {
     }
 
     fn open(budget: Budget, over: Option<Arc<Ledger>>) -> Arc<Ledger> {
-        Ledger::open(RunId::from("run"), budget, over, &clock()).unwrap()
+        Ledger::open(Who::of(&Scope::default()), budget, over, &clock()).unwrap()
     }
 
     fn silent() -> Events {
@@ -495,7 +499,7 @@ mod tests {
     #[test]
     fn without_a_limit_there_is_no_ledger() {
         let unlimited = Budget { depth: Some(3), warn_at: Some(1), ..Budget::default() };
-        assert!(Ledger::open(RunId::from("run"), unlimited, None, &clock()).is_none());
+        assert!(Ledger::open(Who::of(&Scope::default()), unlimited, None, &clock()).is_none());
     }
 
     #[test]

@@ -1,0 +1,78 @@
+//! The HTTP client that the exporter sends with.
+//!
+//! It blocks: the exporter calls it from threads of its own. No redirects, no proxy of the
+//! environment, a bounded answer.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{Request, Response, Uri};
+use opentelemetry_http::{HttpClient, HttpError};
+
+use crate::Error;
+
+/// So much of a collector's answer is read.
+const MAX_BODY: u64 = 1 << 20;
+
+/// Posts with `ureq`.
+#[derive(Debug, Clone)]
+pub(crate) struct Client(ureq::Agent);
+
+impl Client {
+    pub(crate) fn new(timeout: Duration) -> Self {
+        let config = ureq::Agent::config_builder()
+            .timeout_global(Some(timeout))
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .http_status_as_error(false)
+            .proxy(None)
+            .user_agent("haft")
+            .build();
+        Self(config.into())
+    }
+}
+
+#[async_trait]
+impl HttpClient for Client {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let (head, body) = request.into_parts();
+        let mut answer = self.0.run(Request::from_parts(head, body.to_vec()))?;
+        let bytes = answer.body_mut().with_config().limit(MAX_BODY).read_to_vec()?;
+        let mut response = Response::builder().status(answer.status());
+        if let Some(headers) = response.headers_mut() {
+            *headers = answer.headers().clone();
+        }
+        Ok(response.body(Bytes::from(bytes))?)
+    }
+}
+
+/// Checks the address of a collector, and returns it without a slash at its end.
+pub(crate) fn base(endpoint: &str) -> Result<&str, Error> {
+    let uri: Uri = endpoint
+        .parse()
+        .map_err(|e| Error::new(format!("`{endpoint}` is no address of a collector"), e))?;
+    match (uri.scheme_str(), uri.host()) {
+        (Some("http" | "https"), Some(_)) if uri.query().is_none() => {
+            Ok(endpoint.trim_end_matches('/'))
+        }
+        _ => Err(Error::plain(format!(
+            "`{endpoint}` is no address of a collector; write it as `http://127.0.0.1:4318`"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_a_scheme_and_a_host() {
+        assert_eq!(base("http://127.0.0.1:4318/").unwrap(), "http://127.0.0.1:4318");
+        assert_eq!(base("https://c.example/otlp").unwrap(), "https://c.example/otlp");
+        for bad in ["", "127.0.0.1:4318", "ftp://x", "http://", "http://x?y=1", "http://a b", "/x"]
+        {
+            assert!(base(bad).is_err(), "{bad}");
+        }
+    }
+}

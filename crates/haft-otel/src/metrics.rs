@@ -1,0 +1,76 @@
+//! Counts and measures calls, from the runtime's events.
+//!
+//! The duration of `execute_tool` is that of the attempt, which is that of its span: waiting is in
+//! neither. Names that no tool has are the model's own text and would make a series each, so they
+//! share one.
+
+use haft::{At, Code, Event, Observer, telemetry};
+use opentelemetry::{
+    KeyValue,
+    metrics::{Counter, Histogram, Meter},
+};
+
+/// The name of all tools that there are not.
+const NO_TOOL: &str = "_other";
+
+/// An observer that counts and measures. Made by [`Telemetry::observer`](crate::Telemetry::observer).
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    execute: Histogram<f64>,
+    calls: Counter<u64>,
+    approval: Histogram<f64>,
+}
+
+impl Metrics {
+    pub(crate) fn new(meter: &Meter) -> Self {
+        Self {
+            execute: meter
+                .f64_histogram(telemetry::EXECUTE_TOOL_DURATION)
+                .with_unit("s")
+                .with_description("How long an attempt at a tool's body took.")
+                .with_boundaries(telemetry::DURATION_BUCKETS.to_vec())
+                .build(),
+            calls: meter
+                .u64_counter(telemetry::CALLS)
+                .with_unit("{call}")
+                .with_description("Calls that have their answer, whether or not they ran.")
+                .build(),
+            approval: meter
+                .f64_histogram(telemetry::APPROVAL_WAIT)
+                .with_unit("s")
+                .with_description("How long calls waited for somebody to answer.")
+                .with_boundaries(telemetry::DURATION_BUCKETS.to_vec())
+                .build(),
+        }
+    }
+}
+
+impl Observer for Metrics {
+    fn observe(&self, _: &Event) {}
+
+    fn observe_at(&self, at: &At, event: &Event) {
+        match event {
+            Event::Ended { meant, failed, took, .. } => {
+                let mut attributes = attributes(meant.as_str(), *failed);
+                attributes.push(KeyValue::new(telemetry::TOOL_TYPE, "function"));
+                if let Some(agent) = at.who.agent_path.last() {
+                    attributes.push(KeyValue::new(telemetry::AGENT_NAME, agent.clone()));
+                }
+                self.execute.record(took.as_secs_f64(), &attributes);
+            }
+            Event::Finished { meant, failed, .. } => {
+                let is_tool = !matches!(failed, Some(Code::UnknownTool | Code::NotOffered));
+                let name = if is_tool { meant.as_str() } else { NO_TOOL };
+                self.calls.add(1, &attributes(name, *failed));
+            }
+            Event::Answered { waited, .. } => self.approval.record(waited.as_secs_f64(), &[]),
+            _ => {}
+        }
+    }
+}
+
+fn attributes(tool: &str, failed: Option<Code>) -> Vec<KeyValue> {
+    let mut attributes = vec![KeyValue::new(telemetry::TOOL_NAME, tool.to_owned())];
+    attributes.extend(failed.map(|code| KeyValue::new(telemetry::ERROR_TYPE, code.as_str())));
+    attributes
+}

@@ -1,0 +1,207 @@
+//! Runs calls and reads what a collector receives.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop where it is")]
+
+mod receiver;
+
+use std::time::Duration;
+
+use haft::{
+    AllowEverything, Answer, Approver, BoxFuture, Call, Capabilities, Catalog, Config, DynTool,
+    Failure, Question, Runtime, RuntimeBuilder, Spec, telemetry,
+};
+use haft_otel::Telemetry;
+use serde_json::json;
+use tracing_subscriber::layer::SubscriberExt as _;
+
+use crate::receiver::{Received, Seen};
+
+fn spec(name: &str) -> Spec {
+    Spec::new(name, format!("Does {name}.")).read_only().capabilities(Capabilities::NONE)
+}
+
+fn tools() -> Vec<DynTool> {
+    let schema = || json!({"properties": {"text": {"type": "string"}}});
+    vec![
+        DynTool::new(spec("inner"), schema(), |_, _| async { Ok("in") }),
+        DynTool::new(spec("outer"), schema(), |_, cx| async move {
+            cx.call("inner", json!({"text": "a secret thing"})).await.map(|_| "out")
+        }),
+        DynTool::new(spec("broken"), schema(), |_, _| async {
+            Err::<(), _>(Failure::failed("no luck"))
+        }),
+        DynTool::new(Spec::new("change", "Changes things."), schema(), |_, _| async { Ok("done") }),
+    ]
+}
+
+struct Yes;
+
+impl Approver for Yes {
+    fn ask<'a>(&'a self, _: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+        Box::pin(async {
+            tokio::task::yield_now().await;
+            Ok(Answer::allow())
+        })
+    }
+}
+
+/// Runs calls of a runtime that exports, and returns what the collector received.
+fn exported(set_up: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder, names: &[&str]) -> Received {
+    let (address, received) = receiver::start();
+    let telemetry =
+        Telemetry::otlp(address).service("test").header("x-key", "of-the-test").build().unwrap();
+    let runtime = Runtime::builder()
+        .catalog(Catalog::builder().add(tools()).build().unwrap())
+        .observer(telemetry.observer());
+    let runtime = set_up(runtime).build().unwrap();
+    let subscriber = tracing_subscriber::registry().with(telemetry.layer());
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    tracing::subscriber::with_default(subscriber, || {
+        tokio.block_on(async {
+            let run = runtime.run_builder().agent("ada").start();
+            for (n, name) in names.iter().enumerate() {
+                let call = Call::new(format!("c{n}"), *name, json!({"text": "words"}));
+                run.turn().await.unwrap().run([call]).await;
+            }
+        });
+    });
+    drop(runtime);
+    telemetry.shutdown(Duration::from_secs(10)).unwrap();
+    received
+}
+
+fn find<'a>(spans: &'a [Seen], name: &str) -> &'a Seen {
+    spans.iter().find(|seen| seen.span.name == name).unwrap_or_else(|| {
+        panic!("no {name} among {:?}", spans.iter().map(|s| &s.span.name).collect::<Vec<_>>())
+    })
+}
+
+fn parent<'a>(spans: &'a [Seen], of: &Seen) -> Option<&'a Seen> {
+    spans.iter().find(|seen| seen.span.span_id == of.span.parent_span_id)
+}
+
+#[test]
+fn a_tool_is_executed_in_a_span_with_the_names_of_the_conventions() {
+    let received = exported(|r| r.policy(AllowEverything), &["inner"]);
+    let spans = received.spans();
+    let seen = find(&spans, "execute_tool inner");
+    for (name, value) in [
+        ("gen_ai.operation.name", "execute_tool"),
+        ("gen_ai.tool.name", "inner"),
+        ("gen_ai.tool.call.id", "c0"),
+        ("gen_ai.tool.description", "Does inner."),
+        ("gen_ai.tool.type", "function"),
+        ("gen_ai.agent.name", "ada"),
+        ("haft.run", "run-1"),
+        ("haft.cycle", "1"),
+        ("haft.depth", "0"),
+        ("haft.attempt", "1"),
+        ("haft.class", "read_only"),
+        ("haft.verdict", "allow"),
+    ] {
+        assert_eq!(seen.get(name), Some(value), "{name}");
+    }
+    assert!(seen.get("haft.rule").is_some_and(|rule| !rule.is_empty()));
+    assert_eq!(seen.get("error.type"), None);
+    assert_eq!(seen.span.kind, 1, "internal");
+    assert_eq!(seen.span.status.as_ref().map_or(0, |status| status.code), 0, "left unset");
+    assert_eq!(received.schema_urls(), [telemetry::SCHEMA_URL]);
+    assert!(received.has_header("x-key: of-the-test"));
+    let call = parent(&spans, seen).unwrap();
+    assert_eq!(call.span.name, "haft.call");
+    assert_eq!(call.get("haft.attempts"), Some("1"));
+    assert_eq!(call.get("haft.ran"), Some("yes"));
+}
+
+#[test]
+fn what_people_and_tools_say_is_exported_only_where_somebody_says_so() {
+    let received = exported(|r| r.policy(AllowEverything), &["outer"]);
+    let spans = received.spans();
+    for seen in &spans {
+        assert_eq!(seen.get("gen_ai.tool.call.arguments"), None);
+        assert_eq!(seen.get("gen_ai.tool.call.result"), None);
+        for value in seen.attributes.values() {
+            assert!(!value.contains("words") && !value.contains("secret thing"), "{seen:?}");
+        }
+    }
+    let mut config = Config::default();
+    config.trace_content = true;
+    let received = exported(|r| r.policy(AllowEverything).config(config), &["outer"]);
+    let spans = received.spans();
+    let outer = find(&spans, "execute_tool outer");
+    assert_eq!(outer.get("gen_ai.tool.call.arguments"), Some(r#"{"text":"words"}"#));
+    assert_eq!(outer.get("gen_ai.tool.call.result"), Some("out"));
+}
+
+#[test]
+fn a_nested_call_is_inside_the_body_that_made_it() {
+    let spans = exported(|r| r.policy(AllowEverything), &["outer"]).spans();
+    let inner = find(&spans, "execute_tool inner");
+    let call = parent(&spans, inner).unwrap();
+    assert_eq!((call.span.name.as_str(), call.get("haft.depth")), ("haft.call", Some("1")));
+    assert_eq!(parent(&spans, call).unwrap().span.name, "execute_tool outer");
+    assert!(spans.iter().all(|seen| seen.span.trace_id == inner.span.trace_id));
+}
+
+#[test]
+fn waiting_for_a_person_is_beside_the_execution_and_over_before_it_begins() {
+    let received = exported(|r| r.approver(Yes), &["change"]);
+    let spans = received.spans();
+    let wait = find(&spans, "haft.wait approval");
+    let execute = find(&spans, "execute_tool change");
+    assert_eq!(wait.span.parent_span_id, execute.span.parent_span_id, "both belong to the call");
+    assert!(wait.span.end_time_unix_nano <= execute.span.start_time_unix_nano);
+    assert_eq!(received.histogram(telemetry::APPROVAL_WAIT)[0].count, 1);
+    let call = find(&spans, "haft.call");
+    assert_eq!(call.get("haft.verdict"), Some("ask"));
+    assert!(call.get("haft.answered_by").is_some());
+}
+
+#[test]
+fn a_failure_has_its_code_and_a_refusal_executes_nothing() {
+    let spans = exported(|r| r, &["broken", "change", "nowhere"]).spans();
+    let broken = find(&spans, "execute_tool broken");
+    assert_eq!(broken.get("error.type"), Some("tool_failed"));
+    assert_eq!(broken.span.status.as_ref().unwrap().code, 2);
+    assert_eq!(broken.span.status.as_ref().unwrap().message, "", "words may hold anything");
+    let calls: Vec<_> = spans.iter().filter(|seen| seen.span.name == "haft.call").collect();
+    let ends: Vec<_> = calls.iter().map(|call| call.get("error.type").unwrap()).collect();
+    assert_eq!(ends, ["tool_failed", "denied", "unknown_tool"]);
+    assert_eq!(calls[1].get("haft.verdict"), Some("deny"));
+    let executed = spans.iter().filter(|seen| seen.span.name.starts_with("execute_tool")).count();
+    assert_eq!(executed, 1);
+}
+
+#[test]
+fn durations_have_the_buckets_of_the_conventions_and_are_those_of_the_spans() {
+    let received = exported(|r| r, &["inner", "inner", "broken", "nowhere", "no_where"]);
+    let points = received.histogram(telemetry::EXECUTE_TOOL_DURATION);
+    let of = |tool: &str| points.iter().find(|p| p.attributes["gen_ai.tool.name"] == tool).unwrap();
+    let inner = of("inner");
+    assert_eq!(inner.borders, telemetry::DURATION_BUCKETS);
+    assert_eq!(inner.count, 2);
+    assert_eq!(inner.attributes.get("error.type"), None);
+    assert_eq!(inner.attributes["gen_ai.agent.name"], "ada");
+    assert_eq!(inner.attributes["gen_ai.tool.type"], "function");
+    assert_eq!(of("broken").attributes["error.type"], "tool_failed");
+    assert_eq!(points.len(), 2, "what did not run has no duration");
+    let spans = received.spans();
+    let executed = spans.iter().filter(|seen| seen.span.name == "execute_tool inner");
+    let spent: f64 = executed.map(Seen::seconds).sum();
+    assert!((spent - inner.sum).abs() < 0.005, "{spent} and {}", inner.sum);
+    assert_eq!(received.metric(telemetry::EXECUTE_TOOL_DURATION).unit, "s");
+    let calls = format!("{:?}", received.metric(telemetry::CALLS));
+    assert!(calls.contains("_other") && !calls.contains("nowhere"), "{calls}");
+}
+
+#[test]
+fn a_collector_that_is_not_there_holds_nobody_up() {
+    let telemetry = Telemetry::otlp("http://127.0.0.1:9").build().unwrap();
+    let runtime = Runtime::builder().observer(telemetry.observer()).build().unwrap();
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let _ = tokio.block_on(runtime.call("nowhere", json!({})));
+    assert!(telemetry.flush(Duration::from_millis(1)).is_err());
+    let began = tokio::time::Instant::now();
+    let _ = telemetry.shutdown(Duration::from_millis(200));
+    assert!(began.elapsed() < Duration::from_secs(3));
+    assert!(Telemetry::otlp("nowhere").build().is_err());
+}

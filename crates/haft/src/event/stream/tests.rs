@@ -1,0 +1,245 @@
+use std::{
+    sync::atomic::AtomicBool,
+    task::Wake,
+    time::{Duration, SystemTime},
+};
+
+use haft_core::{CallId, Ran, RunId};
+use proptest::prelude::*;
+
+use super::*;
+use crate::event::{At, Who};
+
+fn stamped(event: Event) -> Stamped {
+    let who = Who::of(&haft_core::Scope::default());
+    let now = tokio::time::Instant::now().into_std();
+    Stamped { at: At { seq: 0, time: now, wall: SystemTime::UNIX_EPOCH, who }, event }
+}
+
+fn note(text: &str) -> Stamped {
+    let note = Note::Partial(text.to_owned());
+    stamped(Event::Noted { call: CallId::from("c"), note })
+}
+
+fn plain() -> Stamped {
+    stamped(Event::TurnFinished { run: RunId::from("run"), answers: 0 })
+}
+
+fn end() -> Stamped {
+    stamped(Event::Finished {
+        call: CallId::from("c"),
+        meant: "t".into(),
+        failed: None,
+        cause: None,
+        ran: Ran::Yes,
+        elapsed: Duration::ZERO,
+    })
+}
+
+/// Writes what is there as numbers, and gaps as `from-to`.
+fn read(stream: &mut EventStream) -> Vec<String> {
+    std::iter::from_fn(|| stream.try_next())
+        .map(|told| match told {
+            Told::Event(told) => told.at.seq.to_string(),
+            Told::Missed(m) => {
+                format!("{}-{} ({} notes, {} ends)", m.from_seq, m.to_seq, m.notes, m.ends)
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn a_full_queue_lets_go_of_notes_then_of_the_oldest_and_of_ends_last() {
+    let hub = Arc::new(Hub::default());
+    let mut stream = hub.open(3);
+    for event in [plain(), note("a"), end(), plain(), note("b"), end()] {
+        hub.pass_on(event);
+    }
+    assert_eq!(
+        read(&mut stream),
+        ["1-2 (1 notes, 0 ends)", "3", "4", "5-5 (1 notes, 0 ends)", "6"]
+    );
+    for _ in 0..5 {
+        hub.pass_on(end());
+    }
+    assert_eq!(read(&mut stream), ["7-8 (0 notes, 2 ends)", "9", "10", "11"]);
+}
+
+#[test]
+fn what_is_missing_at_the_end_is_told_without_waiting_for_more() {
+    let hub = Arc::new(Hub::default());
+    let mut stream = hub.open(1);
+    hub.pass_on(end());
+    hub.pass_on(note("dropped at once"));
+    assert_eq!(read(&mut stream), ["1", "2-2 (1 notes, 0 ends)"]);
+    assert!(stream.try_next().is_none(), "and only once");
+}
+
+#[test]
+fn long_notes_are_let_go_of_by_their_size() {
+    let hub = Arc::new(Hub::default());
+    let mut stream = hub.open(1_000);
+    let long = "x".repeat(MOST_TEXT / 2);
+    for _ in 0..4 {
+        hub.pass_on(note(&long));
+    }
+    assert_eq!(read(&mut stream), ["1-2 (2 notes, 0 ends)", "3", "4"]);
+    hub.pass_on(note(&"x".repeat(MOST_TEXT + 1)));
+    assert_eq!(read(&mut stream), ["5-5 (1 notes, 0 ends)"]);
+}
+
+#[test]
+fn a_reader_hears_nothing_from_before_it_came() {
+    let hub = Arc::new(Hub::default());
+    hub.pass_on(plain());
+    let mut late = hub.open(4);
+    hub.pass_on(plain());
+    assert_eq!(read(&mut late), ["2"]);
+}
+
+#[test]
+fn a_reader_that_has_gone_costs_nothing_any_more() {
+    let hub = Arc::new(Hub::default());
+    let (one, two) = (hub.open(4), hub.open(4));
+    assert!(hub.is_read());
+    drop(one);
+    assert!(hub.is_read());
+    drop(two);
+    assert!(!hub.is_read());
+    assert!(lock(&hub.line).queues.is_empty());
+}
+
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_waiting_reader_is_woken_by_an_event_and_by_the_end() {
+    let hub = Arc::new(Hub::default());
+    let mut stream = hub.open(4);
+    let woken = Arc::new(Woken(AtomicBool::new(false)));
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut task = Context::from_waker(&waker);
+    assert!(stream.poll(&mut task).is_pending());
+    hub.pass_on(plain());
+    assert!(woken.0.swap(false, Ordering::SeqCst));
+    assert!(matches!(stream.poll(&mut task), Poll::Ready(Some(Told::Event(_)))));
+    assert!(stream.poll(&mut task).is_pending());
+    hub.close();
+    assert!(woken.0.load(Ordering::SeqCst));
+    assert!(matches!(stream.poll(&mut task), Poll::Ready(None)));
+    drop(stream);
+}
+
+#[test]
+fn what_waits_is_still_read_after_the_end() {
+    let hub = Arc::new(Hub::default());
+    let mut stream = hub.open(4);
+    hub.pass_on(plain());
+    hub.close();
+    drop(hub);
+    assert_eq!(read(&mut stream), ["1"]);
+}
+
+#[test]
+fn a_reader_that_never_reads_costs_no_more_the_longer_it_sleeps() {
+    let hub = Arc::new(Hub::default());
+    let stream = hub.open(1_000);
+    for n in 0..200_000 {
+        hub.pass_on(if n % 3 == 0 { end() } else { note("x") });
+    }
+    assert_eq!(stream.waiting(), 1_000);
+    let waiting = lock(&stream.queue.0);
+    assert!(waiting.lanes.iter().all(|lane| lane.capacity() <= 2_048), "and no lane grows");
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Tell(u8),
+    Read(usize, u8),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        3 => (0..3u8).prop_map(Step::Tell),
+        1 => (0..3usize, 0..6u8).prop_map(|(reader, times)| Step::Read(reader, times)),
+    ];
+    prop::collection::vec(step, 0..300)
+}
+
+proptest! {
+    /// Every number is told once, as an event or in a gap, in order, by every reader, however it
+    /// reads; gaps count right; and an end is missed only where nothing else was left to let go of.
+    #[test]
+    fn every_reader_can_account_for_every_event(steps in steps(), capacity in 1..8usize) {
+        let hub = Arc::new(Hub::default());
+        let mut readers: Vec<(EventStream, Vec<Told>)> =
+            (0..3).map(|n| (hub.open(capacity + n), Vec::new())).collect();
+        let mut kinds = Vec::new();
+        for step in steps {
+            match step {
+                Step::Tell(kind) => {
+                    kinds.push(kind);
+                    hub.pass_on(match kind { 0 => note("n"), 1 => plain(), _ => end() });
+                }
+                Step::Read(reader, times) => {
+                    let (stream, told) = &mut readers[reader];
+                    for _ in 0..times {
+                        told.extend(stream.try_next());
+                    }
+                }
+            }
+            for (n, (stream, _)) in readers.iter().enumerate() {
+                prop_assert!(stream.waiting() <= capacity + n);
+            }
+        }
+        for (mut stream, mut told) in readers {
+            told.extend(std::iter::from_fn(|| stream.try_next()));
+            let mut next = 1;
+            for told in told {
+                match told {
+                    Told::Event(told) => {
+                        prop_assert_eq!(told.at.seq, next);
+                        next += 1;
+                    }
+                    Told::Missed(missed) => {
+                        prop_assert_eq!(missed.from_seq, next);
+                        prop_assert_eq!(missed.to_seq - missed.from_seq + 1, missed.count);
+                        let range = usize::try_from(next - 1).unwrap()
+                            ..usize::try_from(missed.to_seq).unwrap();
+                        let of = |kind| kinds[range.clone()].iter().filter(|k| **k == kind).count();
+                        prop_assert_eq!(of(0) as u64, missed.notes);
+                        prop_assert_eq!(of(2) as u64, missed.ends);
+                        next = missed.to_seq + 1;
+                    }
+                }
+            }
+            prop_assert_eq!(next, kinds.len() as u64 + 1);
+        }
+    }
+}
+
+#[test]
+fn an_event_is_written_with_its_stamp_on_one_level() {
+    let hub = Arc::new(Hub::default());
+    let mut stream = hub.open(1);
+    hub.pass_on(note("half"));
+    let json = serde_json::to_value(stream.try_next().unwrap()).unwrap();
+    let expected = serde_json::json!({
+        "at": {"seq": 1, "unix_us": 0, "run": "run", "cycle": 1},
+        "event": "noted",
+        "call": "c",
+        "note": {"partial": "half"},
+    });
+    assert_eq!(json, expected);
+    hub.pass_on(plain());
+    hub.pass_on(plain());
+    let json = serde_json::to_value(stream.try_next().unwrap()).unwrap();
+    let expected =
+        serde_json::json!({"missed": 1, "from_seq": 2, "to_seq": 2, "notes": 0, "ends": 0});
+    assert_eq!(json, expected);
+}

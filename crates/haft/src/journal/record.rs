@@ -1,0 +1,353 @@
+//! What is kept of one call, and how it is looked for.
+//!
+//! A record of a plain success is small: ids and names are shared text, arguments are the call's own,
+//! and of the output only the beginning is kept. What only asked and refused calls have is in a box.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use haft_core::{CallId, Class, Code, Label, Output, Ran, RunId, ToolName, Verdict};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{envelope::Cut, fit::Repair, layers::Course, policy::Explanation};
+
+/// What is kept of one call.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Record {
+    /// The run.
+    pub run: RunId,
+    /// Which turn of it.
+    pub cycle: u32,
+    /// How deep it is nested: 0 at the top.
+    pub depth: u32,
+    /// The agents, outermost first, the one that asked last.
+    #[serde(skip_serializing_if = "is_empty")]
+    pub agent_path: Arc<[String]>,
+    /// The call.
+    pub call: CallId,
+    /// The name the model wrote.
+    pub called: ToolName,
+    /// The tool it meant.
+    pub meant: ToolName,
+    /// When its walk began.
+    #[serde(rename = "at_unix_us", serialize_with = "unix_micros")]
+    pub at: SystemTime,
+    /// What it was about to do; nothing for a call that was never to run.
+    pub intent: Option<Intention>,
+    /// What the judges came to: for a call that was refused or asked about.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub judged: Option<Box<Judgement>>,
+    /// How it ended; nothing while it has not.
+    pub end: Option<End>,
+}
+
+impl Record {
+    /// Returns what the judges came to and who said so; nothing for a call that never came before
+    /// them.
+    #[must_use]
+    pub fn verdict(&self) -> Option<&Verdict> {
+        let judged = self.judged.as_ref().map(|judged| &judged.verdict);
+        judged.or(self.intent.as_ref().map(|intent| &intent.verdict))
+    }
+
+    /// Returns why, in full; nothing for a call that the rules allowed unasked.
+    #[must_use]
+    pub fn explanation(&self) -> Option<&Arc<Explanation>> {
+        self.judged.as_ref().map(|judged| &judged.explanation)
+    }
+
+    /// Returns who was asked and answered.
+    #[must_use]
+    pub fn answered_by(&self) -> Option<&str> {
+        self.judged.as_ref().and_then(|judged| judged.answered_by.as_deref())
+    }
+
+    /// Returns whether the call has ended well.
+    #[must_use]
+    pub fn succeeded(&self) -> bool {
+        self.end.as_ref().is_some_and(|end| end.failed.is_none())
+    }
+
+    /// Returns about how many bytes it takes.
+    pub(super) fn weight(&self) -> usize {
+        let intent = self.intent.as_ref().map_or(0, |intent| intent.weight);
+        let end = self.end.as_ref().map_or(0, End::weight);
+        let judged = self.judged.as_ref().map_or(0, |judged| judged.weight());
+        size_of::<Self>() + intent + end + judged
+    }
+}
+
+/// How a call was judged that was refused or asked about.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Judgement {
+    /// What the judges came to.
+    pub verdict: Verdict,
+    /// The same in full.
+    pub explanation: Arc<Explanation>,
+    /// Who was asked and answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answered_by: Option<Arc<str>>,
+}
+
+impl Judgement {
+    fn weight(&self) -> usize {
+        let checks = &self.explanation.checks;
+        // What an explanation says is a few lines for each check; counting letters would cost more
+        // than it tells.
+        size_of::<Self>()
+            + size_of::<Explanation>()
+            + 200 * checks.len()
+            + self.verdict.reason.len()
+    }
+}
+
+/// What a call was about to do.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Intention {
+    /// The frozen arguments.
+    pub arguments: Arc<Value>,
+    /// How it shares the floor.
+    pub class: Class,
+    /// Who allowed it, and why.
+    pub verdict: Verdict,
+    /// What was changed in the model's arguments so that they could be read or fit.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub repairs: Vec<Repair>,
+    /// About how many bytes the arguments take.
+    #[serde(skip)]
+    pub(super) weight: usize,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct End {
+    /// The failure's code; nothing for a success.
+    pub failed: Option<Code>,
+    /// What the model was told of a failure, or the beginning of it.
+    pub error: Option<String>,
+    /// What is behind the failure, for the operator alone.
+    pub cause: Option<String>,
+    /// The beginning of what the model was shown of a success.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<Box<str>>,
+    /// How far the answer is trusted, and how far it may travel.
+    pub label: Label,
+    /// How much of the result was not shown, if anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut: Option<Cut>,
+    /// Whether the body ran.
+    pub ran: Ran,
+    /// Attempts, cache, waits.
+    pub course: Course,
+    /// How long the walk took.
+    #[serde(rename = "elapsed_us", serialize_with = "micros")]
+    pub elapsed: Duration,
+}
+
+impl End {
+    fn weight(&self) -> usize {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::capacity);
+        text(&self.error) + text(&self.cause) + self.output.as_ref().map_or(0, |text| text.len())
+    }
+}
+
+/// Which records are wanted, and how many. What is left out matches everything.
+///
+/// ```
+/// use haft::{Code, Query};
+///
+/// let refused = Query::default().code(Code::Denied).limit(10);
+/// let of_a_tool = Query::default().tool("fetch").failed(true).oldest_first();
+/// ```
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Query {
+    run: Option<RunId>,
+    call: Option<CallId>,
+    tool: Option<ToolName>,
+    failed: Option<bool>,
+    code: Option<Code>,
+    since: Option<SystemTime>,
+    limit: usize,
+    pub(super) is_oldest_first: bool,
+}
+
+impl Default for Query {
+    fn default() -> Self {
+        Self {
+            run: None,
+            call: None,
+            tool: None,
+            failed: None,
+            code: None,
+            since: None,
+            // As many as somebody looks through.
+            limit: 100,
+            is_oldest_first: false,
+        }
+    }
+}
+
+impl Query {
+    /// Wants calls of a run.
+    pub fn run(mut self, run: impl Into<RunId>) -> Self {
+        self.run = Some(run.into());
+        self
+    }
+
+    /// Wants the calls with this id; each run may have one.
+    pub fn call(mut self, call: impl Into<CallId>) -> Self {
+        self.call = Some(call.into());
+        self
+    }
+
+    /// Wants calls of a tool, by the name it has or the one the model wrote.
+    pub fn tool(mut self, tool: impl Into<ToolName>) -> Self {
+        self.tool = Some(tool.into());
+        self
+    }
+
+    /// Wants calls that have failed, or calls that have succeeded. What has not ended is neither.
+    pub fn failed(mut self, failed: bool) -> Self {
+        self.failed = Some(failed);
+        self
+    }
+
+    /// Wants calls that failed with this code.
+    pub fn code(mut self, code: Code) -> Self {
+        self.code = Some(code);
+        self
+    }
+
+    /// Wants calls that began then or later.
+    pub fn since(mut self, since: SystemTime) -> Self {
+        self.since = Some(since);
+        self
+    }
+
+    /// Wants at most so many, instead of 100.
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Wants the oldest first, instead of the newest. With a limit these are the oldest that are
+    /// kept.
+    pub fn oldest_first(mut self) -> Self {
+        self.is_oldest_first = true;
+        self
+    }
+
+    /// Returns how many are wanted at most.
+    #[must_use]
+    pub fn most(&self) -> usize {
+        self.limit
+    }
+
+    /// Returns whether a record is wanted.
+    #[must_use]
+    pub fn matches(&self, record: &Record) -> bool {
+        let end = record.end.as_ref();
+        self.run.as_ref().is_none_or(|run| record.run == *run)
+            && self.call.as_ref().is_none_or(|call| record.call == *call)
+            && self.tool.as_ref().is_none_or(|t| record.meant == *t || record.called == *t)
+            && self.failed.is_none_or(|f| end.is_some_and(|end| end.failed.is_some() == f))
+            && self.code.is_none_or(|code| end.is_some_and(|end| end.failed == Some(code)))
+            && self.since.is_none_or(|since| record.at >= since)
+    }
+}
+
+/// Returns the beginning of what a success shows; nothing where nothing is to be kept.
+pub(super) fn head_of(output: &Output, most: usize) -> Option<Box<str>> {
+    if most == 0 {
+        return None;
+    }
+    // One block of text, as most outputs are, is not joined with anything.
+    let text = match output.blocks.as_slice() {
+        [haft_core::Block::Text { text }] => return Some(head(text, most).into()),
+        _ => output.as_text(),
+    };
+    Some(head(&text, most).into())
+}
+
+/// Returns so many characters of the beginning of a text.
+pub(super) fn head(text: &str, most: usize) -> &str {
+    // Bytes bound characters from above, so short text is not counted.
+    if text.len() <= most {
+        return text;
+    }
+    text.char_indices().nth(most).map_or(text, |(at, _)| &text[..at])
+}
+
+/// Returns about how many bytes a value takes. It stops counting at a limit, and needs no stack.
+pub(super) fn weight_of(value: &Value, limit: usize) -> usize {
+    let mut total = 0;
+    let mut rest: smallvec::SmallVec<[&Value; 8]> = smallvec::smallvec![value];
+    while let Some(value) = rest.pop() {
+        total += size_of::<Value>();
+        match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+            Value::String(text) => total += text.len(),
+            Value::Array(items) => rest.extend(items),
+            Value::Object(map) => {
+                for (key, value) in map {
+                    total += size_of::<String>() + key.len();
+                    rest.push(value);
+                }
+            }
+        }
+        if total >= limit {
+            break;
+        }
+    }
+    total
+}
+
+fn is_empty(path: &Arc<[String]>) -> bool {
+    path.is_empty()
+}
+
+fn micros<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
+}
+
+fn unix_micros<S: serde::Serializer>(time: &SystemTime, to: S) -> Result<S::Ok, S::Error> {
+    micros(&time.duration_since(UNIX_EPOCH).unwrap_or_default(), to)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_head_ends_between_characters() {
+        assert_eq!(head("äöü", 2), "äö");
+        assert_eq!(head("äöü", 3), "äöü");
+        assert_eq!(head("äöü", 6), "äöü");
+        assert_eq!(head("", 0), "");
+    }
+
+    #[test]
+    fn a_value_weighs_what_is_in_it_however_deep() {
+        assert!(weight_of(&json!({"a": "x".repeat(1_000)}), usize::MAX) > 1_000);
+        let mut deep = json!(null);
+        for _ in 0..10_000 {
+            deep = Value::Array(vec![deep]);
+        }
+        assert!(weight_of(&deep, usize::MAX) > 10_000);
+        assert!(weight_of(&deep, 100) < 1_000, "it stops where it may");
+        // Dropped by hand: the library's own way down is recursive.
+        while let Value::Array(mut items) = deep {
+            deep = items.pop().unwrap_or_default();
+        }
+    }
+}

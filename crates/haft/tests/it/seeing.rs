@@ -1,0 +1,338 @@
+//! What can be seen of a call: stamped events, streams of them, records, spans.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::{Duration, SystemTime},
+};
+
+use haft::{
+    Answer, Approver, At, BoxFuture, Call, Code, Config, DynTool, Envelope, Event, Failure,
+    Intended, Journal, MemoryJournal, Observer, Phase, Query, Question, Ran, Runtime, Settled,
+    Told, Written,
+};
+use serde_json::{Value, json};
+
+use crate::kit::{calls, failing, open_schema, permissive, quick, read, slow, write};
+
+/// Keeps every event with its stamp.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<(At, Event)>>>);
+
+impl Observer for Kept {
+    fn observe(&self, _: &Event) {
+        panic!("whoever takes stamps is not told without");
+    }
+
+    fn observe_at(&self, at: &At, event: &Event) {
+        self.0.lock().unwrap().push((at.clone(), event.clone()));
+    }
+}
+
+async fn answered(runtime: &Runtime, text: &str) -> Vec<Envelope> {
+    runtime.run().turn().await.unwrap().run(calls(text)).await
+}
+
+fn name_of(event: &Event) -> String {
+    let json = serde_json::to_value(event).unwrap();
+    let phase = json.get("phase").and_then(Value::as_str).unwrap_or_default();
+    format!("{} {phase}", json["event"].as_str().unwrap()).trim_end().to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_event_says_when_and_whose_it_was() {
+    let kept = Kept::default();
+    let runtime = permissive(vec![slow(read("look"), 20)]).observer(kept.clone()).build().unwrap();
+    for agent in ["ada", "bob"] {
+        let run = runtime.run_builder().agent("lead").agent(agent).start();
+        run.turn().await.unwrap().run(calls("look")).await;
+    }
+    let kept = kept.0.lock().unwrap();
+    let seqs: Vec<u64> = kept.iter().map(|(at, _)| at.seq).collect();
+    assert_eq!(seqs, (1..=kept.len() as u64).collect::<Vec<_>>());
+    assert!(kept.windows(2).all(|pair| pair[0].0.time <= pair[1].0.time));
+    let ends: Vec<_> = kept.iter().filter(|(_, event)| event.is_terminal()).collect();
+    let whose = |n: usize| (ends[n].0.run().to_string(), ends[n].0.who.agent_path.join("/"));
+    assert_eq!(whose(0), ("run-1".to_owned(), "lead/ada".to_owned()));
+    assert_eq!(whose(1), ("run-2".to_owned(), "lead/bob".to_owned()), "the same id, another run");
+    assert_eq!(ends[1].0.who.cycle, 1);
+    let took = kept.iter().find_map(|(_, event)| match event {
+        Event::Ended { took, attempt: 1, failed: None, .. } => Some(*took),
+        _ => None,
+    });
+    assert_eq!(took, Some(Duration::from_millis(20)), "on the runtime's clock");
+}
+
+struct Yes;
+
+impl Approver for Yes {
+    fn ask<'a>(&'a self, _: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+        Box::pin(async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            Ok(Answer::allow())
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_phase_of_a_walk_has_its_event() {
+    let kept = Kept::default();
+    let tool = quick(write("change"));
+    let runtime = Runtime::builder()
+        .catalog(haft::Catalog::builder().add(vec![tool]).build().unwrap())
+        .approver(Yes)
+        .observer(kept.clone())
+        .build()
+        .unwrap();
+    answered(&runtime, "change").await;
+    let kept = kept.0.lock().unwrap();
+    let names: Vec<String> = kept.iter().map(|(_, event)| name_of(event)).collect();
+    insta::assert_snapshot!(names.join("\n"), @r"
+    turn_started
+    planned
+    started
+    passed check
+    asked
+    answered
+    permitted
+    running
+    ended
+    passed shape
+    finished
+    turn_finished
+    ");
+    let waited = kept.iter().find_map(|(_, event)| match event {
+        Event::Answered { waited, .. } => Some(*waited),
+        _ => None,
+    });
+    assert_eq!(waited, Some(Duration::from_secs(3)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_tells_all_that_happens_and_then_its_end() {
+    let runtime = permissive(vec![slow(read("look"), 5), failing(read("fail"))]).build().unwrap();
+    let mut stream = runtime.events(100);
+    answered(&runtime, "look fail nothing").await;
+    drop(runtime);
+    let mut ends = Vec::new();
+    while let Some(told) = stream.next().await {
+        let Told::Event(told) = told else { panic!("nothing is missed") };
+        if let Event::Finished { call, failed, .. } = &told.event {
+            ends.push(format!("{call} {failed:?}"));
+        }
+    }
+    ends.sort();
+    assert_eq!(ends, ["c1 None", "c2 Some(ToolFailed)", "c3 Some(UnknownTool)"]);
+}
+
+#[tokio::test]
+async fn a_reader_that_never_reads_loses_notes_and_keeps_ends() {
+    let chatty = DynTool::new(read("chatty"), open_schema(), |_, cx| async move {
+        for n in 0..50 {
+            cx.partial(format!("{n} "));
+        }
+        Ok("done")
+    });
+    let runtime = permissive(vec![chatty]).build().unwrap();
+    let mut slow = runtime.events(40);
+    let mut gone = runtime.events(1);
+    for _ in 0..20 {
+        answered(&runtime, "chatty").await;
+    }
+    assert_eq!((slow.waiting(), gone.waiting()), (40, 1));
+    let (mut ends, mut missed) = (0, 0);
+    while let Some(told) = slow.try_next() {
+        match told {
+            Told::Event(told) => ends += u64::from(told.event.is_terminal()),
+            Told::Missed(gap) => {
+                assert_eq!(gap.ends, 0);
+                missed += gap.notes;
+            }
+        }
+    }
+    assert_eq!((ends, missed), (20, 1_000));
+    assert!(matches!(gone.try_next(), Some(Told::Missed(gap)) if gap.ends == 19));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_on_other_threads_account_for_every_event() {
+    let runtime = permissive(vec![quick(read("look"))]).build().unwrap();
+    let readers: Vec<_> = [1, 7, 10_000]
+        .into_iter()
+        .map(|capacity| {
+            let mut stream = runtime.events(capacity);
+            let read = async move {
+                let (mut next, mut calls) = (1, 0);
+                while let Some(told) = stream.next().await {
+                    let (from, to) = match told {
+                        Told::Event(told) => {
+                            calls += u64::from(told.event.is_terminal());
+                            (told.at.seq, told.at.seq)
+                        }
+                        Told::Missed(gap) => {
+                            calls += gap.ends;
+                            (gap.from_seq, gap.to_seq)
+                        }
+                    };
+                    assert_eq!(from, next);
+                    next = to + 1;
+                }
+                calls
+            };
+            tokio::task::spawn_blocking(move || futures_block(read))
+        })
+        .collect();
+    for _ in 0..200 {
+        answered(&runtime, "look look look").await;
+    }
+    drop(runtime);
+    for reader in readers {
+        assert_eq!(reader.await.unwrap(), 600);
+    }
+}
+
+/// Drives a future on a thread of its own.
+fn futures_block<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_can_be_asked_for_by_what_became_of_them() {
+    let runtime = permissive(vec![quick(read("look")), failing(read("fail"))]).build().unwrap();
+    for _ in 0..3 {
+        answered(&runtime, "look:beans fail nothing").await;
+    }
+    let count = |query: Query| runtime.records(&query).len();
+    assert_eq!(count(Query::default()), 9);
+    assert_eq!(count(Query::default().limit(4)), 4);
+    assert_eq!(count(Query::default().limit(0)), 0);
+    assert_eq!(count(Query::default().tool("look")), 3);
+    assert_eq!(count(Query::default().failed(true)), 6);
+    assert_eq!(count(Query::default().code(Code::UnknownTool)), 3);
+    assert_eq!(count(Query::default().run("run-2")), 3);
+    assert_eq!(count(Query::default().run("run-2").call("c1").failed(false)), 1);
+    assert_eq!(count(Query::default().since(SystemTime::UNIX_EPOCH)), 9);
+    let newest = &runtime.records(&Query::default().limit(1))[0];
+    let oldest = &runtime.records(&Query::default().limit(1).oldest_first())[0];
+    assert_eq!((newest.run.as_str(), oldest.run.as_str()), ("run-3", "run-1"));
+    let later = newest.at + Duration::from_secs(3_600);
+    assert_eq!(count(Query::default().since(later)), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_says_what_a_call_did_and_what_came_of_it() {
+    let runtime = permissive(vec![slow(read("look"), 30), failing(read("fail"))]).build().unwrap();
+    let run = runtime.run_builder().agent("ada").start();
+    run.turn().await.unwrap().run(calls("look fail nothing")).await;
+    let records = runtime.records(&Query::default().oldest_first());
+    let of = |name: &str| records.iter().find(|r| r.called == name).unwrap();
+    let look = serde_json::to_value(of("look")).unwrap();
+    let end = json!({
+        "failed": null, "error": null, "cause": null, "output": "slept",
+        "label": look["end"]["label"], "ran": "yes",
+        "course": {"attempts": 1, "waited": {"secs": 0, "nanos": 0}}, "elapsed_us": 30_000,
+    });
+    assert_eq!(look["end"], end);
+    assert_eq!(look["agent_path"], json!(["ada"]));
+    assert_eq!(look["intent"]["class"], "read_only");
+    assert!(of("look").verdict().is_some() && of("look").judged.is_none());
+    let fail = of("fail").end.as_ref().unwrap();
+    assert_eq!(
+        (fail.failed, fail.ran, fail.error.as_deref()),
+        (Some(Code::ToolFailed), Ran::Yes, Some("no luck"))
+    );
+    let nothing = of("nothing");
+    assert_eq!(nothing.end.as_ref().unwrap().course.attempts, 0);
+    assert!(nothing.intent.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_are_bounded_by_their_bytes_and_outputs_by_their_length() {
+    let long = DynTool::new(read("long"), open_schema(), |_, _| async { Ok("ä".repeat(10_000)) });
+    let journal = MemoryJournal::new(1_000).max_bytes(40_000).output(10);
+    let runtime = permissive(vec![long]).journal(journal.clone()).build().unwrap();
+    for _ in 0..100 {
+        let text = format!("long:{}", "x".repeat(3_000));
+        answered(&runtime, &text).await;
+    }
+    assert!(journal.bytes() <= 40_000);
+    let records = journal.records();
+    assert!((5..=13).contains(&records.len()), "{}", records.len());
+    for record in &records {
+        assert_eq!(record.end.as_ref().unwrap().output.as_deref(), Some("ääääääääää"));
+    }
+    answered(&runtime, &format!("long:{}", "x".repeat(50_000))).await;
+    assert_eq!(journal.records().len(), 1, "of what is too large only the end is left");
+    assert!(journal.records()[0].intent.is_none());
+    assert!(journal.bytes() <= 40_000);
+}
+
+/// Writes everything down twice.
+struct Twice(MemoryJournal, MemoryJournal);
+
+impl Journal for Twice {
+    fn intend(&self, intended: &Intended<'_>) -> Written<'_> {
+        let _ = self.0.intend(intended);
+        self.1.intend(intended)
+    }
+
+    fn settle(&self, settled: &Settled<'_>) -> Written<'_> {
+        let _ = self.0.settle(settled);
+        self.1.settle(settled)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_journals_side_by_side_both_find_their_intents() {
+    let (one, two) = (MemoryJournal::new(10), MemoryJournal::new(10));
+    let twice = Twice(one.clone(), two.clone());
+    let runtime = permissive(vec![quick(read("look"))]).journal(twice).build().unwrap();
+    for _ in 0..3 {
+        answered(&runtime, "look look").await;
+    }
+    for journal in [one, two] {
+        let records = journal.records();
+        assert_eq!(records.len(), 6);
+        assert!(records.iter().all(|r| r.intent.is_some() && r.succeeded()));
+    }
+    assert!(runtime.records(&Query::default()).is_empty(), "this one cannot be asked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_calls_at_once_find_their_records_without_a_search() {
+    let mut config = Config::default();
+    (config.max_concurrency, config.max_records) = (20_000, 20_000);
+    let runtime = permissive(vec![slow(read("look"), 10)]).config(config).build().unwrap();
+    let many: Vec<Call> =
+        (0..10_000).map(|n| Call::new(format!("c{n}"), "look", json!({}))).collect();
+    let answers = runtime.run().turn().await.unwrap().run(many).await;
+    assert_eq!(answers.len(), 10_000);
+    let records = runtime.records(&Query::default().limit(usize::MAX));
+    assert_eq!(records.len(), 10_000);
+    assert!(records.iter().all(|r| r.intent.is_some() && r.succeeded()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_place_is_in_the_record_and_not_in_the_attempt() {
+    let kept = Kept::default();
+    let runtime = permissive(vec![slow(write("change").concurrency(1), 100)])
+        .observer(kept.clone())
+        .build()
+        .unwrap();
+    let (one, two) = tokio::join!(answered(&runtime, "change"), answered(&runtime, "change"));
+    assert!(!one[0].is_error() && !two[0].is_error());
+    let mut waits: Vec<Duration> = runtime
+        .records(&Query::default())
+        .iter()
+        .map(|r| r.end.as_ref().unwrap().course.waited)
+        .collect();
+    waits.sort();
+    assert_eq!(waits, [Duration::ZERO, Duration::from_millis(100)]);
+    let kept = kept.0.lock().unwrap();
+    for (_, event) in &*kept {
+        if let Event::Ended { took, .. } = event {
+            assert_eq!(*took, Duration::from_millis(100));
+        }
+    }
+    let gates = kept.iter().filter(|(_, e)| matches!(e, Event::Passed { phase: Phase::Gate, .. }));
+    assert!(gates.count() >= 1, "a wait has its end");
+}
