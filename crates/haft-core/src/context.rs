@@ -58,6 +58,10 @@ pub trait Host: Send + Sync + 'static {
     fn charge(&self, _cx: &Context, _tokens: u64, _micros: u64) -> Result<(), Failure> {
         Ok(())
     }
+    /// Returns the most bytes of a result that are ever looked at.
+    fn cap(&self) -> usize {
+        8 << 20
+    }
     /// Returns itself as what it is, for a runtime that looks for its own.
     fn any(self: Arc<Self>) -> Option<Arc<dyn Any + Send + Sync>> {
         None
@@ -253,6 +257,13 @@ impl Context {
     /// Fails, and counts nothing, when that is more than is left. The body should not spend it then.
     pub fn charge(&self, tokens: u64, micros: u64) -> Result<(), Failure> {
         self.0.host.charge(self, tokens, micros)
+    }
+
+    /// Returns the most bytes of a result that are ever looked at. A body that reads from something
+    /// without an end keeps no more, as [`Capped`](crate::Capped) does.
+    #[must_use]
+    pub fn cap(&self) -> usize {
+        self.0.host.cap()
     }
 
     /// Returns what runs this call, as what it is. For hosts.

@@ -18,6 +18,7 @@ mod verdict;
 mod context;
 mod scope;
 mod output;
+mod capped;
 mod failure;
 mod tool;
 mod erased;
@@ -27,6 +28,7 @@ mod schema;
 pub mod private;
 
 pub use capability::{Capabilities, Capability};
+pub use capped::Capped;
 pub use claim::{Claim, Class, Effect, Effects, Key, Operation};
 pub use context::{Busy, Context, Host, Note, WeakContext};
 pub use erased::{Args, Body, DynTool, IntoTools};

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use haft_core::{CallId, Class, Code, Note, Ran, RunId, ToolName, Verdict};
 use serde_json::Value;
 
-use crate::{fit::Repair, policy::Explanation, turn::Place, watch::caught};
+use crate::{artifact::Facts, fit::Repair, policy::Explanation, turn::Place, watch::caught};
 
 /// Something that happened.
 #[derive(Debug, Clone)]
@@ -125,6 +125,15 @@ pub enum Event {
         call: CallId,
         /// What it tells.
         note: Note,
+    },
+    /// A result, or a part of it, was too large to show and is kept aside.
+    KeptAside {
+        /// The call.
+        call: CallId,
+        /// What is known about what is kept: its id, its size, when it is gone.
+        facts: Arc<Facts>,
+        /// How many characters of it are shown.
+        shown: usize,
     },
     /// The call has its answer. Exactly one per call, always the last.
     Finished {

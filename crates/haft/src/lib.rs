@@ -59,6 +59,7 @@
 //! | limit what a run uses, and know what it has read | [`Budget`], [`Label`], [`Seen`] |
 //! | find out why | [`Turn::explain`], [`Explanation`] |
 //! | see what happened | [`Envelope`], [`Event`], [`Observer`], [`Journal`] |
+//! | keep large results aside | [`Artifacts`], [`ReadResult`] |
 //! | read a failure | [`Failure`] for the model, [`Error`] for the operator |
 
 mod error;
@@ -86,6 +87,10 @@ mod event;
 pub use haft_core::*;
 pub use haft_macros::{Tool, tool, tools};
 
+pub use artifact::{
+    Artifact, ArtifactId, ArtifactLimits, Artifacts, Facts, NoId, Owner, Page,
+    Place as ResultPlace, Query, ReadResult, Unreadable,
+};
 pub use catalog::{Catalog, CatalogBuilder, Entry, Snapshot, Source, View, Withheld};
 pub use clock::{Clock, ManualClock, RuntimeClock};
 pub use config::Config;

@@ -13,6 +13,7 @@ use std::{
 use haft_core::{Code, Failure, NeedKind, Output, RunId, Store};
 
 use crate::{
+    artifact::{Artifacts, Shelf},
     catalog::{Catalog, Entry},
     clock::{Clock, RuntimeClock},
     config::Config,
@@ -42,6 +43,7 @@ pub(crate) struct Inner {
     pub(crate) journal: Box<dyn Journal>,
     pub(crate) events: Events,
     pub(crate) state: Arc<Store>,
+    pub(crate) artifacts: Shelf,
     pub(crate) threads: Threads,
     pub(crate) keys: Arc<Floor>,
     runs: AtomicU64,
@@ -96,6 +98,7 @@ impl Runtime {
             grants: None,
             journal: None,
             observers: Vec::new(),
+            artifacts: None,
             state: Store::default(),
         }
     }
@@ -143,6 +146,12 @@ impl Runtime {
         &self.0.config
     }
 
+    /// Returns where large results are kept aside.
+    #[must_use]
+    pub fn artifacts(&self) -> &Artifacts {
+        &self.0.artifacts.store
+    }
+
     /// Closes the sources, in reverse. Dropping the runtime does the same, without waiting.
     pub async fn close(&self) {
         self.0.catalog.close(&*self.0.clock).await;
@@ -170,6 +179,7 @@ pub struct RuntimeBuilder {
     grants: Option<Arc<Grants>>,
     journal: Option<Box<dyn Journal>>,
     observers: Vec<Box<dyn Observer>>,
+    artifacts: Option<Artifacts>,
     state: Store,
 }
 
@@ -267,6 +277,13 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Sets where results go that are too large to show. Without one, they are kept in memory for an
+    /// hour, up to [`Config::max_artifacts`].
+    pub fn artifacts(mut self, artifacts: Artifacts) -> Self {
+        self.artifacts = Some(artifacts);
+        self
+    }
+
     /// Supplies a value for tools (`State<T>`).
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.state.insert(value);
@@ -306,7 +323,11 @@ impl RuntimeBuilder {
             Some(grants) => grants,
             None => Arc::new(Grants::new()?.on_clock(Arc::clone(&self.clock))),
         };
+        let artifacts =
+            self.artifacts.unwrap_or_else(|| Artifacts::memory(self.config.max_artifacts));
+        let artifacts = Shelf::new(artifacts.with_clock(Arc::clone(&self.clock)))?;
         Ok(Runtime(Arc::new(Inner {
+            artifacts,
             threads: Threads::new(self.config.max_threads),
             policy: self.policy.unwrap_or_else(|| Box::new(DefaultPolicy)),
             guards: self.guards.into_iter().map(Seated::new).collect::<Result<_, _>>()?,

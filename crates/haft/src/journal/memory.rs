@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Intended, Journal, Settled, Written};
-use crate::{fit::Repair, policy::Explanation};
+use crate::{envelope::Cut, fit::Repair, policy::Explanation};
 
 /// What is kept of one call.
 #[derive(Debug, Clone, Serialize)]
@@ -71,6 +71,9 @@ pub struct End {
     pub ran: Ran,
     /// How long the walk took.
     pub elapsed: Duration,
+    /// How much of the result is not shown, and where all of it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut: Option<Box<Cut>>,
 }
 
 /// Keeps the last calls in memory. Clones share what they keep.
@@ -143,6 +146,7 @@ impl Journal for MemoryJournal {
             cause: failure.and_then(Failure::cause),
             ran: settled.answer.ran(),
             elapsed: settled.answer.elapsed(),
+            cut: settled.answer.cut.clone(),
         };
         let call = settled.call;
         let mut kept = self.lock();

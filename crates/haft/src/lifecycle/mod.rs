@@ -11,13 +11,14 @@ mod permit;
 mod ask;
 mod perform;
 mod after;
+mod bound;
 mod shape;
 mod explain;
 
 use std::{sync::Arc, time::Instant};
 
 use futures_util::FutureExt as _;
-use haft_core::{Claim, Class, Code, Context, Failure, Label, Output, Ran};
+use haft_core::{Bound, Claim, Class, Code, Context, Failure, Label, Output, Ran};
 
 pub(crate) use self::beside::add_asides;
 pub(crate) use self::explain::explain;
@@ -28,7 +29,7 @@ use self::{
     permit::{Judged, Permit},
 };
 use crate::{
-    envelope::{Answer, Envelope, Origin},
+    envelope::{Answer, Cut, Envelope, Origin},
     event::Event,
     hooks::Performed,
     journal,
@@ -91,18 +92,27 @@ pub(crate) async fn walk(
         Err(failure) => Err(failure),
     };
     let bound = entry.as_ref().map(|entry| entry.spec().max_result);
-    let outcome = shape::shape(outcome, bound, held.as_deref_mut(), &cx, &turn.inner);
     // A claim is set when the body begins. Before that, all there is to read is the host's or a
     // person's.
     let ran = entry.zip(cx.claim());
+    let label =
+        ran.as_ref().map_or(Label::CLEAN, |(entry, _)| entry.spec().label.join(cx.heard_label()));
+    let mut outcome = outcome;
+    shape::wash(&mut outcome, &turn.inner);
+    let mut cut = None;
+    if let Ok(output) = &outcome
+        && bound::is_over(output, bound.unwrap_or_default(), turn.inner.config.max_result)
+    {
+        // Few results are so large; the others do not carry the room for this.
+        (outcome, cut) = Box::pin(keep_aside(&turn, &cx, label, outcome, bound)).await;
+    }
+    let outcome = shape::shape(outcome, cut, bound, held.as_deref_mut(), &cx, &turn.inner);
     let instead_by = file.as_ref().and_then(|file| file.instead_by());
     let mut envelope = Envelope {
         id: cx.call_id().clone(),
         called: cx.called().clone(),
         meant: cx.meant().clone(),
-        label: ran
-            .as_ref()
-            .map_or(Label::CLEAN, |(entry, _)| entry.spec().label.join(cx.heard_label())),
+        label,
         origin: ran.as_ref().map(|(entry, claim)| Origin {
             tool: cx.meant().clone(),
             source: Arc::clone(entry.shared_source()),
@@ -124,6 +134,23 @@ pub(crate) async fn walk(
     std::mem::forget(unfinished);
     tell_finished(&turn, &cx, &envelope);
     envelope
+}
+
+/// Keeps a result aside that is too large to show, and tells where it is.
+async fn keep_aside(
+    turn: &TurnCore,
+    cx: &Context,
+    label: Label,
+    outcome: Outcome,
+    bound: Option<Bound>,
+) -> (Outcome, Option<Box<Cut>>) {
+    let Ok(output) = outcome else { return (outcome, None) };
+    let aside = bound::set_aside(turn, cx, label, output, bound.unwrap_or_default()).await;
+    for (facts, shown) in aside.kept {
+        let call = cx.call_id().clone();
+        turn.tell(|| Event::KeptAside { call, shown, facts: Arc::new(facts) });
+    }
+    (Ok(aside.output), Some(Box::new(aside.cut)))
 }
 
 /// What is collected on the way.

@@ -439,6 +439,10 @@ impl Host for TurnCore {
         }
     }
 
+    fn cap(&self) -> usize {
+        self.inner.config.max_result
+    }
+
     fn any(self: Arc<Self>) -> Option<Arc<dyn Any + Send + Sync>> {
         Some(self)
     }
