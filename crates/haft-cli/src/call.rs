@@ -20,12 +20,12 @@ use serde_json::{Map, Value, json};
 use crate::{
     args, desk, input, kit,
     problem::{Problem, complain},
-    schema,
-    setup::Setup,
+    result, schema,
+    setup::{Around, Setup},
     style, tools,
 };
 
-pub(crate) fn run(args: &args::Call, setup: Setup) -> Result<ExitCode, Problem> {
+pub(crate) fn run(args: &args::Call, setup: Setup, around: &Around) -> Result<ExitCode, Problem> {
     let asked = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&asked);
     let runtime = setup
@@ -42,6 +42,7 @@ pub(crate) fn run(args: &args::Call, setup: Setup) -> Result<ExitCode, Problem> 
                 seen.store(true, Ordering::Relaxed);
             }
         });
+    let runtime = result::keep(runtime, &args.artifacts, around)?;
     let runtime = desk::seat(runtime, &setup, args.yes, args.decisions.as_deref())?.build()?;
     let entry = tools::find(runtime.catalog(), &args.tool);
     let arguments = arguments(&args.pairs, args.args_json.as_deref(), entry)?;

@@ -141,6 +141,8 @@ mod doctests {
     pub struct Approvals;
     #[doc = include_str!("../../../docs/guide/budgets-and-labels.md")]
     pub struct BudgetsAndLabels;
+    #[doc = include_str!("../../../docs/guide/large-results.md")]
+    pub struct LargeResults;
     #[doc = include_str!("../../../docs/guide/dialects.md")]
     pub struct Dialects;
     #[doc = include_str!("../../../docs/guide/history.md")]

@@ -25,11 +25,11 @@ impl Items {
     }
 }
 
-/// Writes data as JSON with a line for each item of the two outer levels, so that a long list is not
-/// one long line.
+/// Writes data as JSON with a line for each item, so that a long list is not one long line. A list
+/// that stands in an object has them too, because that is where most long lists stand.
 pub(crate) fn spread(data: &Value) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut to = Serializer::with_formatter(&mut out, Lines { depth: 0, is_empty: false });
+    let mut to = Serializer::with_formatter(&mut out, Lines::default());
     // Writing a value to memory cannot fail; if it did, the compact form says the same.
     match data.serialize(&mut to) {
         Ok(()) => out,
@@ -37,16 +37,29 @@ pub(crate) fn spread(data: &Value) -> Vec<u8> {
     }
 }
 
+#[derive(Default)]
 struct Lines {
     depth: usize,
     is_empty: bool,
+    /// Whether the outermost is an object, and what stands in it now is a list.
+    has_list: bool,
+    in_object: bool,
 }
 
 impl Lines {
-    fn open(&mut self, to: &mut (impl io::Write + ?Sized), mark: &[u8]) -> io::Result<()> {
+    fn open(&mut self, to: &mut (impl io::Write + ?Sized), mark: u8) -> io::Result<()> {
+        match self.depth {
+            0 => self.in_object = mark == b'{',
+            1 => self.has_list = self.in_object && mark == b'[',
+            _ => {}
+        }
         self.depth += 1;
         self.is_empty = true;
-        to.write_all(mark)
+        to.write_all(&[mark])
+    }
+
+    fn has_lines(&self) -> bool {
+        self.depth == 1 || self.depth == 2 && self.has_list
     }
 
     fn item(&mut self, to: &mut (impl io::Write + ?Sized), first: bool) -> io::Result<()> {
@@ -54,26 +67,26 @@ impl Lines {
         if !first {
             to.write_all(b",")?;
         }
-        if self.depth <= 2 { to.write_all(b"\n") } else { Ok(()) }
+        if self.has_lines() { to.write_all(b"\n") } else { Ok(()) }
     }
 
-    fn close(&mut self, to: &mut (impl io::Write + ?Sized), mark: &[u8]) -> io::Result<()> {
-        if self.depth <= 2 && !self.is_empty {
+    fn close(&mut self, to: &mut (impl io::Write + ?Sized), mark: u8) -> io::Result<()> {
+        if self.has_lines() && !self.is_empty {
             to.write_all(b"\n")?;
         }
         self.is_empty = false;
         self.depth -= 1;
-        to.write_all(mark)
+        to.write_all(&[mark])
     }
 }
 
 impl Formatter for Lines {
     fn begin_array<W: ?Sized + io::Write>(&mut self, to: &mut W) -> io::Result<()> {
-        self.open(to, b"[")
+        self.open(to, b'[')
     }
 
     fn end_array<W: ?Sized + io::Write>(&mut self, to: &mut W) -> io::Result<()> {
-        self.close(to, b"]")
+        self.close(to, b']')
     }
 
     fn begin_array_value<W: ?Sized + io::Write>(
@@ -85,11 +98,11 @@ impl Formatter for Lines {
     }
 
     fn begin_object<W: ?Sized + io::Write>(&mut self, to: &mut W) -> io::Result<()> {
-        self.open(to, b"{")
+        self.open(to, b'{')
     }
 
     fn end_object<W: ?Sized + io::Write>(&mut self, to: &mut W) -> io::Result<()> {
-        self.close(to, b"}")
+        self.close(to, b'}')
     }
 
     fn begin_object_key<W: ?Sized + io::Write>(
@@ -430,11 +443,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_two_outer_levels_have_lines() {
+    fn each_item_of_a_list_has_a_line_of_its_own() {
         let data = json!({"n": 1, "rows": [{"a": [1, 2]}, {}], "none": []});
         let text = String::from_utf8(spread(&data)).unwrap();
         assert_eq!(text, "{\n\"n\":1,\n\"rows\":[\n{\"a\":[1,2]},\n{}\n],\n\"none\":[]\n}");
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), data);
+        let rows = json!([{"a": [1], "b": {}}, [2], 3]);
+        assert_eq!(spread(&rows), b"[\n{\"a\":[1],\"b\":{}},\n[2],\n3\n]");
     }
 
     #[test]
