@@ -273,7 +273,7 @@ impl Whole {
                     Form::Written(_) => Block::text(preview.to_string()),
                     _ => Block::Json { json: preview },
                 };
-                (shown, vec![block, Block::text((below.words)(shown, 0))])
+                (shown, vec![block, Block::text(notice.say(below.words, shown, 0))])
             }
         }
     }
@@ -286,9 +286,17 @@ struct Notice<'a> {
     reader: Option<&'a str>,
 }
 
+/// How much of it is said.
+#[derive(Clone, Copy)]
+enum Words {
+    Full,
+    Short,
+    Least,
+}
+
 /// A way to say it that fits, and the room it takes at most.
-struct Fitting<'a> {
-    words: Box<dyn Fn(usize, usize) -> String + 'a>,
+struct Fitting {
+    words: Words,
     room: usize,
 }
 
@@ -307,7 +315,7 @@ impl Notice<'_> {
         let ends = artifact::ends(text, room - fitting.room);
         let shown = ends.shown();
         let line = memchr::memchr_iter(b'\n', ends.head.as_bytes()).count() + 1;
-        let notice = (fitting.words)(shown, line);
+        let notice = self.say(fitting.words, shown, line);
         let Ends { head, tail } = ends;
         let before = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
         let after = if tail.is_empty() { "" } else { "\n" };
@@ -315,22 +323,27 @@ impl Notice<'_> {
     }
 
     /// The notice below data.
-    fn below(&self, room: usize) -> Option<Fitting<'_>> {
+    fn below(&self, room: usize) -> Option<Fitting> {
         self.fitting(room, 1)
     }
 
     /// The fullest words that leave room for some of the result.
-    fn fitting(&self, room: usize, breaks: usize) -> Option<Fitting<'_>> {
-        let ways: [(Box<dyn Fn(usize, usize) -> String + '_>, usize); 3] = [
-            (Box::new(|shown, line| self.full(shown, line)), room / 2),
-            (Box::new(|shown, _| self.short(shown)), room.saturating_sub(WORTH)),
-            (Box::new(|_, _| "[…]".to_owned()), room.saturating_sub(WORTH)),
-        ];
+    fn fitting(&self, room: usize, breaks: usize) -> Option<Fitting> {
+        let most = room.saturating_sub(WORTH);
+        let ways = [(Words::Full, room / 2), (Words::Short, most), (Words::Least, most)];
         ways.into_iter().find_map(|(words, most)| {
             // No number in it is longer than that of all characters.
-            let needed = words(self.of, self.of).chars().count() + breaks;
+            let needed = self.say(words, self.of, self.of).chars().count() + breaks;
             (needed <= most).then_some(Fitting { words, room: needed })
         })
+    }
+
+    fn say(&self, words: Words, shown: usize, line: usize) -> String {
+        match words {
+            Words::Full => self.full(shown, line),
+            Words::Short => self.short(shown),
+            Words::Least => "[…]".to_owned(),
+        }
     }
 
     fn short(&self, shown: usize) -> String {
