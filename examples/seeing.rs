@@ -1,7 +1,11 @@
-//! What can be seen of calls: a stream of events while they run, and records afterwards.
+//! What can be seen of calls. Run it with `cargo run -p haft --example seeing`.
 //!
-//! Notice that the reader is slow and its queue small: it misses notes, never an end, and is told
-//! how much it missed and where. Refused calls have a record like all others.
+//! What to notice:
+//! - The reader is slow and its queue is small. It misses notes, never an end, and is told how much
+//!   it missed and where. No call waits for it.
+//! - A refused call has a record like all others.
+
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use haft::{
     Capabilities, Catalog, DynTool, Event, Failure, Query, Runtime, Spec, Told, serde_json::json,
@@ -49,14 +53,13 @@ async fn main() -> Result<(), haft::Error> {
                 "  {:>2} to {}: missed {}, of them {} notes and {} ends",
                 gap.from_seq, gap.to_seq, gap.count, gap.notes, gap.ends
             ),
-            Told::Event(told) => match &told.event {
-                Event::Finished { meant, failed, .. } => {
+            Told::Event(told) => {
+                if let Event::Finished { meant, failed, .. } = &told.event {
                     let end = failed.map_or("ok", |code| code.as_str());
                     let (seq, who) = (told.at.seq, &told.at.who);
                     println!("  {seq:>2} {} turn {}: {meant} {end}", who.run, who.cycle);
                 }
-                _ => {}
-            },
+            }
         }
     }
 

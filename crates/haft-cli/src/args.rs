@@ -92,6 +92,18 @@ Every call is answered, in order, whatever happens to it; so the exit code is 0 
 message. Calls that need permission ask at a terminal if the response comes from a file; elsewhere
 they are denied unless `--yes` answers for all of them.")]
     Dispatch(Dispatch),
+    /// Read a result that was too large to show as a whole
+    #[command(after_help = "Examples:
+  haft result list
+  haft result ID                       all of it
+  haft result ID --range 1:40          some lines, both ends included
+  haft result ID --grep 'error|warn'   the lines that match
+  haft result ID --pointer /rows/0     a part of JSON
+  haft result ID --head 5              the columns and first rows of a table or list
+
+`haft call` and `haft dispatch` name the id on stderr. Results are kept for two days in `haft/artifacts`
+below `$XDG_STATE_HOME` (`~/.local/state`), for nobody else's eyes.")]
+    Result(Result),
     /// Say what would become of a call and why; ask nobody, run nothing
     #[command(after_help = "Examples:
   haft explain delete_note name=trip
@@ -313,7 +325,44 @@ pub(crate) struct Call {
     #[arg(long, value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
     pub(crate) decisions: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) artifacts: Artifacts,
+    #[command(flatten)]
     pub(crate) rules: Rules,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Where large results are kept.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Artifacts {
+    /// Folder where results are kept that are too large to show; made if it is not there
+    #[arg(long = "artifacts", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) folder: Option<PathBuf>,
+}
+
+/// A result to read.
+#[derive(Debug, Args)]
+pub(crate) struct Result {
+    /// Id of the result, or `list`
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// Lines, counted from 1: 10:20, 10:, :20 or 10
+    #[arg(long, value_name = "A:B", group = "look", allow_hyphen_values = true)]
+    pub(crate) range: Option<String>,
+    /// The lines that match a regular expression
+    #[arg(long, value_name = "REGEX", group = "look", allow_hyphen_values = true)]
+    pub(crate) grep: Option<String>,
+    /// Lines to show before and after each match
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "grep")]
+    pub(crate) context: usize,
+    /// What a JSON pointer leads to
+    #[arg(long, value_name = "/POINTER", group = "look")]
+    pub(crate) pointer: Option<String>,
+    /// The columns and so many first rows
+    #[arg(long, value_name = "N", group = "look")]
+    pub(crate) head: Option<usize>,
+    #[command(flatten)]
+    pub(crate) artifacts: Artifacts,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -503,6 +552,8 @@ pub(crate) struct Dispatch {
     /// Append what people decide to this file, one line each
     #[arg(long, value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
     pub(crate) decisions: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) artifacts: Artifacts,
     #[command(flatten)]
     pub(crate) rules: Rules,
     #[command(flatten)]

@@ -20,8 +20,8 @@ use serde_json::{Map, Value, json};
 use crate::{
     args, desk, input, kit,
     problem::{Problem, complain},
-    schema,
-    setup::Setup,
+    result, schema,
+    setup::{Around, Setup},
     style, tools,
     trace::Trace,
 };
@@ -29,7 +29,7 @@ use crate::{
 /// The id of the one call there is.
 const ID: &str = "call";
 
-pub(crate) fn run(args: &args::Call, setup: Setup) -> Result<ExitCode, Problem> {
+pub(crate) fn run(args: &args::Call, setup: Setup, around: &Around) -> Result<ExitCode, Problem> {
     let asked = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&asked);
     let runtime = setup
@@ -53,6 +53,7 @@ pub(crate) fn run(args: &args::Call, setup: Setup) -> Result<ExitCode, Problem> 
     };
     #[cfg(feature = "otlp")]
     let (runtime, sending) = crate::otlp::start(args.otlp.as_deref(), &setup, runtime)?;
+    let runtime = result::keep(runtime, &args.artifacts, around)?;
     let runtime = desk::seat(runtime, &setup, args.yes, args.decisions.as_deref())?.build()?;
     let entry = tools::find(runtime.catalog(), &args.tool);
     let arguments = arguments(&args.pairs, args.args_json.as_deref(), entry)?;

@@ -12,12 +12,18 @@ use crate::{
     args, desk, input, kit,
     plan::no_dialect,
     problem::Problem,
-    setup::Setup,
+    result,
+    setup::{Around, Setup},
     style::{self, BAD, BOLD, DIM, GOOD, NAME, Table},
 };
 
-pub(crate) fn run(args: &args::Dispatch, setup: Setup) -> Result<ExitCode, Problem> {
+pub(crate) fn run(
+    args: &args::Dispatch,
+    setup: Setup,
+    around: &Around,
+) -> Result<ExitCode, Problem> {
     let runtime = setup.runtime(Runtime::builder()).catalog(kit::catalog(Duration::ZERO)?);
+    let runtime = result::keep(runtime, &args.artifacts, around)?;
     let runtime = desk::seat(runtime, &setup, args.yes, args.decisions.as_deref())?.build()?;
     let run = setup.run(&runtime).start();
     match args.stream {

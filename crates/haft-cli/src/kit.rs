@@ -35,6 +35,7 @@ pub(crate) fn builder(pace: Duration) -> CatalogBuilder {
         .add(FetchPage)
         .add(SlowReport)
         .add(Wait)
+        .add(BigList)
         .add(CountPrimes)
         .add(Crash)
 }
@@ -247,6 +248,16 @@ fn count_primes(
 ) -> u64 {
     let is_prime = |n: &u64| (2..).take_while(|d| d * d <= *n).all(|d| !n.is_multiple_of(d));
     (2..below).filter(is_prime).count() as u64
+}
+
+/// Lists so many numbers with their squares; more than a few hundred are too many to show at once.
+#[tool(read_only, capabilities(), max_result = 2_000, trust = "trusted")]
+async fn big_list(
+    /// How many.
+    #[param(min = 1, max = 100_000)]
+    n: u64,
+) -> haft::Raw<Vec<BTreeMap<&'static str, u64>>> {
+    haft::Raw((1..=n).map(|n| BTreeMap::from([("n", n), ("square", n * n)])).collect())
 }
 
 /// Breaks on purpose, to show that a panic is an answer like any other.

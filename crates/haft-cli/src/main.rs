@@ -15,6 +15,7 @@ mod trace;
 mod otlp;
 mod plan;
 mod dispatch;
+mod result;
 mod explain;
 mod policy;
 mod trust;
@@ -56,8 +57,15 @@ fn main() -> ExitCode {
 fn run(command: &Cmd) -> Result<ExitCode, Problem> {
     match command {
         Cmd::Demo { output } => return demo::run(*output, config_of_env()?),
-        Cmd::Call(args) => return call::run(args, Setup::open(&around()?, &args.rules)?),
-        Cmd::Dispatch(args) => return dispatch::run(args, Setup::open(&around()?, &args.rules)?),
+        Cmd::Call(args) => {
+            let around = around()?;
+            return call::run(args, Setup::open(&around, &args.rules)?, &around);
+        }
+        Cmd::Dispatch(args) => {
+            let around = around()?;
+            return dispatch::run(args, Setup::open(&around, &args.rules)?, &around);
+        }
+        Cmd::Result(args) => return result::run(args, &around()?),
         Cmd::Plan(args) => plan::run(args, &Setup::open(&around()?, &args.rules)?)?,
         Cmd::Explain(args) => return explain::run(args, &Setup::open(&around()?, &args.rules)?),
         Cmd::Policy(args) => return policy::run(args, &around()?),
@@ -102,7 +110,9 @@ fn around() -> Result<Around, Problem> {
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|f| f.is_absolute());
     let home = folder("HOME");
     let config = folder("XDG_CONFIG_HOME").or_else(|| Some(home.as_ref()?.join(".config")));
+    let state = folder("XDG_STATE_HOME").or_else(|| Some(home.as_ref()?.join(".local/state")));
     Ok(Around {
+        state: state.map(|state| state.join("haft")),
         user: config.map(|config| config.join("haft")),
         managed: std::env::var_os("HAFT_MANAGED_FILE").filter(|f| !f.is_empty()).map(Into::into),
         says_concurrency: std::env::var_os("HAFT_MAX_CONCURRENCY").is_some(),

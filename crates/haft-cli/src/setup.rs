@@ -38,6 +38,8 @@ pub(crate) struct Around {
     pub(crate) home: Option<PathBuf>,
     /// haft's own folder among the person's settings.
     pub(crate) user: Option<PathBuf>,
+    /// haft's own folder among what programs remember for this person.
+    pub(crate) state: Option<PathBuf>,
     /// One more file of the organisation's.
     pub(crate) managed: Option<PathBuf>,
     /// The environment; hooks get the harmless part of it.

@@ -21,13 +21,8 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-<<<<<<< HEAD
-    BoxFuture, CallId, Claim, Code, Failure, IntoOutput, Label, Left, Note, Output, RunId, Scope,
-    Secret, Shared, Side, State, ToolName, later::Later, notes::Notes,
-=======
     BoxFuture, CallId, Claim, Code, Deferral, Failure, IntoOutput, Label, Later, Left, Note,
-    Output, RunId, Scope, Shared, Side, State, ToolName, notes::Notes,
->>>>>>> running
+    Output, RunId, Scope, Secret, Shared, Side, State, ToolName, notes::Notes,
 };
 
 /// What the runtime lends to a body. Authors meet it only through [`Context`].
@@ -66,6 +61,10 @@ pub trait Host: Send + Sync + 'static {
     /// Returns a secret that this call may use.
     fn secret(&self, _cx: &Context, _name: &str) -> Result<Secret, Failure> {
         Err(Failure::new(Code::Denied, "there are no secrets here"))
+    }
+    /// Returns the most bytes of a result that are ever looked at.
+    fn cap(&self) -> usize {
+        8 << 20
     }
     /// Returns itself as what it is, for a runtime that looks for its own.
     fn any(self: Arc<Self>) -> Option<Arc<dyn Any + Send + Sync>> {
@@ -314,6 +313,13 @@ impl Context {
     /// Fails when the tool may not have it, and before the body runs.
     pub fn secret(&self, name: &str) -> Result<Secret, Failure> {
         self.0.host.secret(self, name)
+    }
+
+    /// Returns the most bytes of a result that are ever looked at. A body that reads from something
+    /// without an end keeps no more, as [`Capped`](crate::Capped) does.
+    #[must_use]
+    pub fn cap(&self) -> usize {
+        self.0.host.cap()
     }
 
     /// Returns what runs this call, as what it is. For hosts.

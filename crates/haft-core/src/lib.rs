@@ -22,6 +22,7 @@ mod later;
 mod scope;
 mod output;
 mod stream;
+mod capped;
 mod failure;
 mod tool;
 mod erased;
@@ -31,6 +32,7 @@ mod schema;
 pub mod private;
 
 pub use capability::{Capabilities, Capability};
+pub use capped::Capped;
 pub use claim::{Claim, Class, Effect, Effects, Key, Operation};
 pub use context::{Busy, Context, Host, WeakContext};
 pub use erased::{Args, Body, DynTool, IntoTools};

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{Code, Context, Failure, schema};
+use crate::{Capped, Code, Context, Failure, schema};
 
 /// One piece of content.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -235,13 +235,14 @@ impl<T: Into<String> + Send, E: Into<Failure> + Send> Piece for Result<T, E> {
 
 impl<S: Stream<Item: Piece> + Send> IntoOutput for Streamed<S> {
     async fn into_output(self, cx: &Context) -> Result<Output, Failure> {
-        let mut all = String::new();
+        // A stream may have no end; what nobody will look at is not held.
+        let mut all = Capped::new(cx.cap());
         let mut stream = pin!(self.0);
         while let Some(piece) = std::future::poll_fn(|task| stream.as_mut().poll_next(task)).await {
             let text = piece.into_piece()?;
-            all.push_str(&text);
+            all.push(text.as_bytes());
             cx.partial(text);
         }
-        Ok(Output::text(all))
+        Ok(Output::text(all.into_text()))
     }
 }

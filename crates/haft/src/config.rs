@@ -50,6 +50,8 @@ pub struct Config {
     pub max_arguments: usize,
     /// The largest result that is looked at, in bytes, even when a tool says `"unbounded"`.
     pub max_result: usize,
+    /// How many bytes of large results are kept in memory, where no other store is set.
+    pub max_artifacts: usize,
     /// How many threads run blocking bodies.
     pub max_threads: usize,
     /// How deep calls may nest.
@@ -129,6 +131,8 @@ impl Default for Config {
             max_arguments: 4 << 20,
             // Past this a result is a mistake, and copying it would hurt the process.
             max_result: 8 << 20,
+            // A thousand large results; an idle process does not miss it.
+            max_artifacts: 64 << 20,
             // Blocking bodies mostly wait; more threads than this is a leak.
             max_threads: 64,
             // Deeper than any honest composition of tools.

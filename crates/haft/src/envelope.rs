@@ -6,7 +6,7 @@ use haft_core::{Block, CallId, Effects, Failure, Label, Operation, Output, Ran, 
 use serde::{Serialize, ser::SerializeStruct as _};
 use serde_json::Value;
 
-use crate::{fit::Repair, frame::Seal};
+use crate::{artifact::ArtifactId, fit::Repair, frame::Seal};
 
 /// The answer to one call.
 #[derive(Debug, Serialize)]
@@ -20,7 +20,7 @@ pub struct Envelope {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<Origin>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) cut: Option<Cut>,
+    pub(crate) cut: Option<Box<Cut>>,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "listed")]
     pub(crate) repairs: Option<Arc<[Repair]>>,
     /// The person, or the middleware, who answered in place of the tool.
@@ -117,6 +117,9 @@ pub struct Cut {
     pub of: usize,
     /// Characters that are shown.
     pub shown: usize,
+    /// Where all of it is kept; nothing where it could not be kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<ArtifactId>,
 }
 
 fn micros<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
@@ -211,7 +214,7 @@ impl Envelope {
     /// Returns how much is not shown, if anything.
     #[must_use]
     pub fn cut(&self) -> Option<Cut> {
-        self.cut
+        self.cut.as_deref().copied()
     }
 
     /// Returns what was changed in the model's arguments so that they could be read or fit.

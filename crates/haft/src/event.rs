@@ -19,6 +19,7 @@ pub use self::{
     stream::{EventStream, Missed, Told},
 };
 use crate::{
+    artifact::Facts,
     clock::{Clock, RuntimeClock},
     fit::Repair,
     layers::CacheUse,
@@ -204,6 +205,15 @@ pub enum Event {
         call: CallId,
         /// What it tells.
         note: Note,
+    },
+    /// A result, or a part of it, was too large to show and is kept aside.
+    KeptAside {
+        /// The call.
+        call: CallId,
+        /// What is known about what is kept: its id, its size, when it is gone.
+        facts: Arc<Facts>,
+        /// How many characters of it are shown.
+        shown: usize,
     },
     /// The call has its answer. Exactly one per call, always the last.
     Finished {

@@ -63,6 +63,7 @@
 //! | keep secrets | [`RuntimeBuilder::secret`], [`Secrets`], [`Context::secret`], [`Redactor`] |
 //! | know what the model reads | [`Envelope::shown`], [`Frame`], [`SYSTEM_TEXT`], [`hygiene`] |
 //! | see what happened | [`Runtime::events`], [`Event`], [`Observer`], [`Runtime::records`], [`Journal`] |
+//! | keep large results aside | [`Artifacts`], [`ReadResult`] |
 //! | read a failure | [`Failure`] for the model, [`Error`] for the operator |
 
 mod error;
@@ -93,6 +94,10 @@ pub mod telemetry;
 pub use haft_core::*;
 pub use haft_macros::{Tool, tool, tools};
 
+pub use artifact::{
+    Artifact, ArtifactId, ArtifactLimits, Artifacts, Facts, NoId, Owner, Page as ResultPage,
+    Place as ResultPlace, Query as ResultQuery, ReadResult, Unreadable,
+};
 pub use background::{Late, Ticket, Tickets};
 pub use catalog::{Catalog, CatalogBuilder, Entry, Snapshot, Source, View, Withheld};
 pub use clock::{Clock, ManualClock, RuntimeClock};
@@ -157,6 +162,8 @@ mod doctests {
     pub struct Layers;
     #[doc = include_str!("../../../docs/guide/secrets.md")]
     pub struct SecretsPage;
+    #[doc = include_str!("../../../docs/guide/large-results.md")]
+    pub struct LargeResults;
     #[doc = include_str!("../../../docs/guide/dialects.md")]
     pub struct Dialects;
     #[doc = include_str!("../../../docs/guide/results.md")]

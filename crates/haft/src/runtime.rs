@@ -13,6 +13,7 @@ use std::{
 use haft_core::{Code, Failure, NeedKind, Output, RunId, Secret, Store};
 
 use crate::{
+    artifact::{Artifacts, Shelf},
     background::Background,
     catalog::{Catalog, Entry},
     clock::{Clock, RuntimeClock},
@@ -47,6 +48,7 @@ pub(crate) struct Inner {
     pub(crate) journal: Box<dyn Journal>,
     pub(crate) events: Events,
     pub(crate) state: Arc<Store>,
+    pub(crate) artifacts: Shelf,
     pub(crate) threads: Threads,
     pub(crate) keys: Arc<Floor>,
     pub(crate) background: Background,
@@ -106,6 +108,7 @@ impl Runtime {
             secrets: Secrets::new(),
             bad_secret: None,
             observers: Vec::new(),
+            artifacts: None,
             state: Store::default(),
         }
     }
@@ -151,6 +154,12 @@ impl Runtime {
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.0.config
+    }
+
+    /// Returns where large results are kept aside.
+    #[must_use]
+    pub fn artifacts(&self) -> &Artifacts {
+        &self.0.artifacts.store
     }
 
     /// Opens a stream of all events from now on, which keeps at most so many until they are read.
@@ -239,6 +248,7 @@ pub struct RuntimeBuilder {
     secrets: Secrets,
     bad_secret: Option<Error>,
     observers: Vec<Box<dyn Observer>>,
+    artifacts: Option<Artifacts>,
     state: Store,
 }
 
@@ -379,6 +389,13 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Sets where results go that are too large to show. Without one, they are kept in memory for an
+    /// hour, up to [`Config::max_artifacts`].
+    pub fn artifacts(mut self, artifacts: Artifacts) -> Self {
+        self.artifacts = Some(artifacts);
+        self
+    }
+
     /// Supplies a value for tools (`State<T>`).
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.state.insert(value);
@@ -426,7 +443,11 @@ impl RuntimeBuilder {
             None => Arc::new(Grants::new()?.on_clock(Arc::clone(&self.clock))),
         };
         let redactor = Redactor::new(self.secrets);
+        let artifacts =
+            self.artifacts.unwrap_or_else(|| Artifacts::memory(self.config.max_artifacts));
+        let artifacts = Shelf::new(artifacts.with_clock(Arc::clone(&self.clock)))?;
         Ok(Runtime(Arc::new(Inner {
+            artifacts,
             threads: Threads::new(self.config.max_threads),
             policy: self.policy.unwrap_or_else(|| Box::new(DefaultPolicy)),
             guards: self.guards.into_iter().map(Seated::new).collect::<Result<_, _>>()?,

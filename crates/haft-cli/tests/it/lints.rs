@@ -91,8 +91,8 @@ fn the_commands_own_tools_are_looked_at_too() {
     let end: Vec<&str> = page.lines().skip_while(|l| !l.starts_with("provider")).collect();
     assert_snapshot!(end.join("\n"), @r"
     provider   shown  strict  left out  losses  tokens (estimate)  most
-    anthropic  11     0       0         none    849                search_notes 102
+    anthropic  12     0       0         none    930                search_notes 102
 
-    12 findings in 11 tools of this command
+    12 findings in 12 tools of this command
     ");
 }

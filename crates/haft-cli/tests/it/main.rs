@@ -13,6 +13,7 @@ mod lints;
 mod policy;
 mod prompt;
 mod responses;
+mod results;
 mod streams;
 mod trace;
 mod trust;
@@ -87,6 +88,7 @@ fn at_home_nowhere(command: &mut Command) -> &mut Command {
     std::fs::create_dir_all(tmp.join(".git")).unwrap(); // the search for a project ends here
     let home = tmp.join("nobody");
     command.env("HOME", &home).env("XDG_CONFIG_HOME", home.join("config"));
+    command.env_remove("XDG_STATE_HOME");
     command.env_remove("HAFT_MANAGED_FILE")
 }
 

@@ -108,11 +108,7 @@ impl Received {
     pub(crate) fn metric(&self, name: &str) -> Metric {
         let metrics = self.metrics.lock().unwrap();
         let all = metrics.iter().flat_map(|r| &r.resource_metrics).flat_map(|r| &r.scope_metrics);
-        all.flat_map(|scope| &scope.metrics)
-            .filter(|metric| metric.name == name)
-            .last()
-            .unwrap()
-            .clone()
+        all.flat_map(|scope| &scope.metrics).rfind(|metric| metric.name == name).unwrap().clone()
     }
 
     /// Returns the points of a histogram: attributes, count, sum, borders.

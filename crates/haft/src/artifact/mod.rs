@@ -1,1 +1,508 @@
 //! Results that are kept aside: what is too large for the model, and can be read piece by piece.
+//!
+//! In: a whole result, washed already. Out: an id under which its owner reads it again, until it
+//! expires. `memory` and `folder` are the two places; `read` looks into what is kept; `preview` is
+//! what is shown of it meanwhile; `tool` is `read_result`.
+//!
+//! INVARIANT: what is expired, damaged or somebody else's is answered as if it had never been.
+
+mod memory;
+mod folder;
+mod preview;
+mod read;
+mod json;
+mod tool;
+
+use std::{
+    fmt, io,
+    path::PathBuf,
+    str::FromStr,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use data_encoding::BASE32_DNSCURVE;
+use haft_core::{Label, RunId, Scope, ToolName};
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::{
+    json::{Items, spread},
+    preview::{Ends, ends, fit, nth_char, rendered_chars},
+    tool::NAME as READER,
+};
+pub use self::{
+    read::{Page, Place, Query, Unreadable},
+    tool::ReadResult,
+};
+use crate::{
+    clock::{Clock, RuntimeClock},
+    error::{Error, ErrorKind},
+};
+
+/// The name of something that is kept aside: 128 random bits, so that nobody can guess one. It is
+/// written in 26 lower-case letters and digits, and no path can be made of it.
+///
+/// ```
+/// use haft::ArtifactId;
+///
+/// assert!("../../etc/passwd".parse::<ArtifactId>().is_err());
+/// let id: ArtifactId = "0123456789bcdfghjklmnpqrs0".parse().unwrap();
+/// assert_eq!(id.to_string(), "0123456789bcdfghjklmnpqrs0");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct ArtifactId([u8; 16]);
+
+impl ArtifactId {
+    fn random() -> Result<Self, NotKept> {
+        let mut bits = [0; 16];
+        getrandom::fill(&mut bits)
+            .map_err(|e| NotKept::Trouble(format!("there is no randomness: {e}")))?;
+        Ok(Self(bits))
+    }
+}
+
+impl fmt::Display for ArtifactId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&BASE32_DNSCURVE.encode_display(&self.0), f)
+    }
+}
+
+impl fmt::Debug for ArtifactId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for ArtifactId {
+    type Err = NoId;
+
+    fn from_str(text: &str) -> Result<Self, NoId> {
+        // The length first: nothing long is looked at.
+        if text.len() != 26 {
+            return Err(NoId);
+        }
+        let bits = BASE32_DNSCURVE.decode(text.as_bytes()).map_err(|_| NoId)?;
+        bits.try_into().map(Self).map_err(|_| NoId)
+    }
+}
+
+impl From<ArtifactId> for String {
+    fn from(id: ArtifactId) -> Self {
+        id.to_string()
+    }
+}
+
+impl TryFrom<String> for ArtifactId {
+    type Error = NoId;
+
+    fn try_from(text: String) -> Result<Self, NoId> {
+        text.parse()
+    }
+}
+
+/// Says that a text is no [`ArtifactId`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoId;
+
+impl fmt::Display for NoId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an id of a result is 26 lower-case letters and digits")
+    }
+}
+
+impl std::error::Error for NoId {}
+
+/// Whose an artifact is: a session's where there is one, else a run's, and one user's of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// The session, or the run with a mark of the runtime it belongs to: runs of two processes have
+    /// the same names.
+    within: String,
+    is_session: bool,
+    user: Option<String>,
+}
+
+impl Owner {
+    /// Returns who a run's results belong to. The mark tells runtimes apart.
+    pub(crate) fn of(scope: &Scope, mark: &str) -> Self {
+        let (within, is_session) = match &scope.session {
+            Some(session) => (session.clone(), true),
+            None => (format!("{mark}/{}", scope.run), false),
+        };
+        Self { within, is_session, user: scope.user.clone() }
+    }
+
+    /// Returns whether somebody may read what belongs to this owner. A run and those it started
+    /// read each other's; its sisters do not.
+    pub(crate) fn lets(&self, asker: &Owner) -> bool {
+        let over = |a: &str, b: &str| b.strip_prefix(a).is_some_and(|rest| rest.starts_with('.'));
+        let is_family = self.within == asker.within
+            || !self.is_session
+                && (over(&self.within, &asker.within) || over(&asker.within, &self.within));
+        self.user == asker.user && self.is_session == asker.is_session && is_family
+    }
+}
+
+/// What is known about an artifact.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Facts {
+    /// Its name.
+    pub id: ArtifactId,
+    /// The tool that gave it.
+    pub tool: ToolName,
+    /// The run it was given in.
+    pub run: RunId,
+    /// Whose it is.
+    pub owner: Owner,
+    /// How far it is trusted and may travel.
+    pub label: Label,
+    /// What kind of content: `text/plain`, `application/json`, `image/png`, ….
+    pub media: String,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Its length in characters; nothing for what is no text.
+    pub chars: Option<u64>,
+    /// How many lines it has; nothing for what is no text.
+    pub lines: Option<u64>,
+    /// How many items a list, or fields an object, has.
+    pub items: Option<u64>,
+    /// When it was kept, in milliseconds since 1970.
+    pub created: u64,
+    /// When it is gone, in milliseconds since 1970.
+    pub expires: u64,
+}
+
+impl Facts {
+    /// Returns whether it is data that a JSON pointer leads into.
+    #[must_use]
+    pub fn is_json(&self) -> bool {
+        self.media == JSON
+    }
+
+    /// Whether it is there at a time. A clock that was set back lets nothing live more than twice
+    /// as long as it should, or a date in the far future would fill the store for ever.
+    fn is_alive(&self, now: u64) -> bool {
+        let lifetime = self.expires.saturating_sub(self.created);
+        now < self.expires && self.expires - now <= lifetime.saturating_mul(2)
+    }
+}
+
+pub(crate) const TEXT: &str = "text/plain";
+pub(crate) const JSON: &str = "application/json";
+
+/// Something that is to be kept.
+pub(crate) struct Draft {
+    pub(crate) tool: ToolName,
+    pub(crate) run: RunId,
+    pub(crate) owner: Owner,
+    pub(crate) label: Label,
+    pub(crate) media: String,
+    pub(crate) items: Option<u64>,
+    pub(crate) body: Arc<[u8]>,
+    pub(crate) is_text: bool,
+}
+
+/// Why something is not kept. The words go into the answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NotKept {
+    /// It does not fit beside what is there.
+    Full,
+    /// The place does not work; the words are the operator's.
+    Trouble(String),
+}
+
+impl fmt::Display for NotKept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "the store of results is full",
+            Self::Trouble(_) => "the store of results does not work",
+        })
+    }
+}
+
+/// How much is kept, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ArtifactLimits {
+    /// How many bytes are kept at most, of all owners together. When they are used up, results are
+    /// cut and the rest is not kept, until something expires; nothing is thrown out for another.
+    pub quota: u64,
+    /// How long something is kept.
+    pub expiry: Duration,
+}
+
+impl Default for ArtifactLimits {
+    fn default() -> Self {
+        Self {
+            // A long session's worth; a disk does not notice it.
+            quota: 1 << 30,
+            // Somebody who comes back tomorrow still finds what they were told about.
+            expiry: Duration::from_secs(2 * 86_400),
+        }
+    }
+}
+
+impl ArtifactLimits {
+    /// Sets how many bytes are kept.
+    #[must_use]
+    pub fn quota(mut self, bytes: u64) -> Self {
+        self.quota = bytes;
+        self
+    }
+
+    /// Sets how long something is kept.
+    #[must_use]
+    pub fn expiry(mut self, time: Duration) -> Self {
+        self.expiry = time;
+        self
+    }
+}
+
+/// More than this many are never kept: the store looks at all of them when it takes one in.
+const MOST: usize = 10_000;
+
+/// What an artifact counts for beyond its bytes: its facts, and its place.
+const OVERHEAD: u64 = 1_024;
+
+/// A place where artifacts are kept.
+trait Store: Send + Sync {
+    /// Takes something in. What has expired goes first.
+    fn put(&self, facts: &Facts, body: &Arc<[u8]>, now: u64) -> Result<(), NotKept>;
+    /// Finds something that is still there.
+    fn open(&self, id: ArtifactId, now: u64) -> io::Result<Option<Artifact>>;
+    /// Returns what is still there.
+    fn list(&self, now: u64) -> io::Result<Vec<Facts>>;
+    /// Returns whether it may wait for a disk.
+    fn is_blocking(&self) -> bool;
+}
+
+/// Where results are kept aside. Clones are the same place.
+///
+/// ```
+/// use haft::{Artifacts, Catalog, ReadResult, Runtime};
+///
+/// let artifacts = Artifacts::memory(16 << 20);
+/// let runtime = Runtime::builder()
+///     .catalog(Catalog::builder().add(ReadResult).build()?)
+///     .artifacts(artifacts)
+///     .build()?;
+/// assert!(runtime.artifacts().list()?.is_empty());
+/// # Ok::<(), haft::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Artifacts {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    expiry: Duration,
+}
+
+impl Artifacts {
+    /// Keeps so many bytes in memory, for an hour each.
+    #[must_use]
+    pub fn memory(quota: usize) -> Self {
+        // A run is rarely longer, and its memory should not outlive it by much.
+        let limits = ArtifactLimits { quota: quota as u64, expiry: Duration::from_secs(3_600) };
+        Self::memory_with(limits)
+    }
+
+    /// Keeps artifacts in memory, within these limits.
+    #[must_use]
+    pub fn memory_with(limits: ArtifactLimits) -> Self {
+        Self::on(memory::Memory::new(limits.quota), limits)
+    }
+
+    /// Keeps artifacts in a folder that processes of one person share. It is made if it is not
+    /// there, for nobody else's eyes.
+    ///
+    /// # Errors
+    /// Fails when the folder cannot be made, is a link, belongs to somebody else, or lets others in.
+    pub fn folder(path: impl Into<PathBuf>, limits: ArtifactLimits) -> Result<Self, Error> {
+        let folder = folder::Folder::new(path.into(), limits);
+        folder.open_place(true).map_err(|e| {
+            let text = format!("`{}` cannot keep results: {e}", folder.path().display());
+            Error::new(ErrorKind::BadConfig, text)
+                .hint("name a folder of your own that nobody else may read or write (mode 0700)")
+        })?;
+        Ok(Self::on(folder, limits))
+    }
+
+    /// Does the same, but looks at the folder only when something is to be kept or read. If it
+    /// cannot be used then, results are cut and the rest is not kept, and the answer says so.
+    #[must_use]
+    pub fn folder_when_needed(path: impl Into<PathBuf>, limits: ArtifactLimits) -> Self {
+        Self::on(folder::Folder::new(path.into(), limits), limits)
+    }
+
+    fn on(store: impl Store + 'static, limits: ArtifactLimits) -> Self {
+        Self { store: Arc::new(store), clock: Arc::new(RuntimeClock), expiry: limits.expiry }
+    }
+
+    /// Lets things expire on another clock. A runtime puts its own in place.
+    #[must_use]
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// Opens an artifact, whoever it belongs to: whoever holds the store is the operator.
+    ///
+    /// # Errors
+    /// Fails when there is none of this id, or no more, or the place cannot be read.
+    pub fn open(&self, id: ArtifactId) -> Result<Artifact, Error> {
+        match self.find(id) {
+            Ok(Some(artifact)) => Ok(artifact),
+            Ok(None) => Err(Error::new(ErrorKind::Source, format!("there is no result `{id}`"))
+                .hint("results are kept for a while only")),
+            Err(e) => Err(unreadable(e)),
+        }
+    }
+
+    /// Returns what is kept, the oldest first.
+    ///
+    /// # Errors
+    /// Fails when the place cannot be read.
+    pub fn list(&self) -> Result<Vec<Facts>, Error> {
+        let mut all = self.store.list(self.now()).map_err(unreadable)?;
+        all.sort_by_key(|facts| (facts.created, facts.id));
+        Ok(all)
+    }
+
+    /// Opens what somebody may read; nothing for what is not there or not theirs.
+    pub(crate) fn open_for(&self, id: ArtifactId, asker: &Owner) -> io::Result<Option<Artifact>> {
+        Ok(self.find(id)?.filter(|artifact| artifact.facts.owner.lets(asker)))
+    }
+
+    /// Keeps something and returns what is known about it. May wait for a disk.
+    pub(crate) fn put(&self, draft: Draft) -> Result<Facts, NotKept> {
+        let now = self.now();
+        let text = draft.is_text.then(|| str::from_utf8(&draft.body).ok()).flatten();
+        let facts = Facts {
+            id: ArtifactId::random()?,
+            tool: draft.tool,
+            run: draft.run,
+            owner: draft.owner,
+            label: draft.label,
+            media: draft.media,
+            bytes: draft.body.len() as u64,
+            chars: text.map(|text| text.chars().count() as u64),
+            lines: text.map(lines_of),
+            items: draft.items,
+            created: now,
+            expires: now.saturating_add(u64::try_from(self.expiry.as_millis()).unwrap_or(u64::MAX)),
+        };
+        self.store.put(&facts, &draft.body, now)?;
+        Ok(facts)
+    }
+
+    pub(crate) fn is_blocking(&self) -> bool {
+        self.store.is_blocking()
+    }
+
+    fn find(&self, id: ArtifactId) -> io::Result<Option<Artifact>> {
+        self.store.open(id, self.now())
+    }
+
+    /// Milliseconds since 1970; a clock before that shows 1970.
+    fn now(&self) -> u64 {
+        let since = self.clock.wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+fn unreadable(error: io::Error) -> Error {
+    Error::new(ErrorKind::Source, format!("the store of results cannot be read: {error}"))
+}
+
+/// How many lines a text has; the last one needs no end.
+fn lines_of(text: &str) -> u64 {
+    let ends = memchr::memchr_iter(b'\n', text.as_bytes()).count();
+    (ends + usize::from(!text.is_empty() && !text.ends_with('\n'))) as u64
+}
+
+impl fmt::Debug for Artifacts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Artifacts").finish_non_exhaustive()
+    }
+}
+
+/// A runtime's store, with the mark that its runs own things under.
+pub(crate) struct Shelf {
+    pub(crate) store: Artifacts,
+    pub(crate) mark: String,
+}
+
+impl Shelf {
+    pub(crate) fn new(store: Artifacts) -> Result<Self, Error> {
+        let mark = ArtifactId::random().map_err(|_| {
+            Error::new(ErrorKind::BadConfig, "the machine has no randomness to name results with")
+        })?;
+        Ok(Self { store, mark: mark.to_string() })
+    }
+}
+
+/// An artifact that is open. It stays readable even if it expires meanwhile.
+pub struct Artifact {
+    facts: Facts,
+    body: Body,
+}
+
+enum Body {
+    Memory(Arc<[u8]>),
+    #[cfg(unix)]
+    File {
+        file: std::fs::File,
+        start: u64,
+    },
+}
+
+impl Artifact {
+    /// Returns what is known about it.
+    #[must_use]
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Returns its content, from the start.
+    #[must_use]
+    pub fn reader(&self) -> impl io::Read + '_ {
+        Reader { body: &self.body, at: 0, end: self.facts.bytes }
+    }
+}
+
+impl fmt::Debug for Artifact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Artifact").field("facts", &self.facts).finish_non_exhaustive()
+    }
+}
+
+struct Reader<'a> {
+    body: &'a Body,
+    at: u64,
+    end: u64,
+}
+
+impl io::Read for Reader<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
+        let want = into.len().min(left);
+        let into = &mut into[..want];
+        let got = match self.body {
+            Body::Memory(bytes) => {
+                let from = usize::try_from(self.at).unwrap_or(usize::MAX).min(bytes.len());
+                let got = want.min(bytes.len() - from);
+                into[..got].copy_from_slice(&bytes[from..from + got]);
+                got
+            }
+            #[cfg(unix)]
+            Body::File { file, start } => {
+                std::os::unix::fs::FileExt::read_at(file, into, start + self.at)?
+            }
+        };
+        self.at += got as u64;
+        Ok(got)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -296,8 +296,8 @@ pub struct EventStream {
 
 impl EventStream {
     /// Waits for what comes next; nothing when nothing more will come.
-    pub fn next(&mut self) -> impl Future<Output = Option<Told>> + Send + '_ {
-        poll_fn(|task| self.poll(task))
+    pub async fn next(&mut self) -> Option<Told> {
+        poll_fn(|task| self.poll(task)).await
     }
 
     /// Returns what is there already; nothing when nothing is.

@@ -227,7 +227,7 @@ impl<'a> Framed<'a> {
             let _ = write!(out, " error={}", failure.code());
         }
         let _ = write!(out, " chars={chars}");
-        if let Some(cut) = answer.cut {
+        if let Some(cut) = &answer.cut {
             let _ = write!(out, " cut={}/{}", cut.shown, cut.of);
         }
         if !answer.interrupted_output().is_empty() {

@@ -274,7 +274,7 @@ impl Journal for MemoryJournal {
                 .map(|cause| head(&cause, MOST_WORDS).to_owned()),
             output: answer.output().and_then(|output| head_of(output, self.output)),
             label: answer.label(),
-            cut: answer.cut(),
+            cut: answer.cut.clone(),
             ran: answer.ran(),
             course: settled.course.clone(),
             elapsed: answer.elapsed(),

@@ -141,7 +141,7 @@ pub struct End {
     pub label: Label,
     /// How much of the result was not shown, if anything.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cut: Option<Cut>,
+    pub cut: Option<Box<Cut>>,
     /// Whether the body ran.
     pub ran: Ran,
     /// Attempts, cache, waits.

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::{after, beside::Beside, heed, settle, shape};
+use super::{after, beside::Beside, fit, heed, settle, shape};
 use crate::{
     envelope::{Answer, Envelope, Origin},
     frame::Seal,
@@ -27,9 +27,10 @@ pub(crate) async fn end_late(
     };
     heed(turn, cx, &mut beside);
     let mut seal = Seal::draw(inner.config.frame, &inner.nonces);
-    let (outcome, cut, altered) =
-        shape::shape(outcome, Some(tool.spec().max_result), None, cx, inner);
     let label = tool.spec().label.join(cx.heard_label());
+    let bound = Some(tool.spec().max_result);
+    let (outcome, cut, altered) = fit(turn, cx, label, outcome, bound).await;
+    let (outcome, cut) = shape::shape(outcome, cut, bound, None, cx, inner);
     seal.settle(label, matches!(outcome, Answer::Failure { .. }), altered);
     let effects = cx.claim().map(|claim| claim.effects.clone()).unwrap_or_default();
     let mut envelope = Envelope {

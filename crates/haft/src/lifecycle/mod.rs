@@ -11,6 +11,7 @@ mod permit;
 mod ask;
 mod perform;
 mod after;
+mod bound;
 mod shape;
 mod late;
 mod explain;
@@ -18,7 +19,7 @@ mod explain;
 use std::{sync::Arc, time::Instant};
 
 use futures_util::FutureExt as _;
-use haft_core::{Claim, Class, Code, Context, Failure, Label, Output, Ran};
+use haft_core::{Bound, Claim, Class, Code, Context, Failure, Label, Output, Ran};
 use serde_json::Value;
 use tracing::Instrument as _;
 
@@ -32,7 +33,7 @@ use self::{
     permit::{Judged, Permit},
 };
 use crate::{
-    envelope::{Answer, Envelope, Origin},
+    envelope::{Answer, Cut, Envelope, Origin},
     event::{Event, Phase, Wait},
     frame::Seal,
     hooks::Performed,
@@ -111,18 +112,19 @@ async fn walked(
     };
     turn.told_all(&cx);
     let bound = entry.as_ref().map(|entry| entry.spec().max_result);
-    let outcome = shape::shape(outcome, bound, held.as_deref_mut(), &cx, &turn.inner);
-    turn.passed(&cx, Phase::Shape);
     // A claim is set when the body begins. Before that, all there is to read is the host's or a
     // person's.
     let ran = entry.zip(cx.claim());
-    let mut instead_by = file.as_ref().and_then(|file| file.instead_by());
-    if course.answered_by.is_some() && matches!(outcome.0, Answer::Output(_)) {
-        instead_by = course.instead_by();
-    }
     let label =
         ran.as_ref().map_or(Label::CLEAN, |(entry, _)| entry.spec().label.join(cx.heard_label()));
-    seal.settle(label, matches!(outcome.0, Answer::Failure { .. }), outcome.2);
+    let (outcome, cut, altered) = fit(&turn, &cx, label, outcome, bound).await;
+    let (outcome, cut) = shape::shape(outcome, cut, bound, held.as_deref_mut(), &cx, &turn.inner);
+    turn.passed(&cx, Phase::Shape);
+    let mut instead_by = file.as_ref().and_then(|file| file.instead_by());
+    if course.answered_by.is_some() && matches!(outcome, Answer::Output(_)) {
+        instead_by = course.instead_by();
+    }
+    seal.settle(label, matches!(outcome, Answer::Failure { .. }), altered);
     // Boxed, because an answer is handed on several times before the caller has it.
     let mut envelope = Box::new(Envelope {
         id: cx.call_id().clone(),
@@ -135,8 +137,8 @@ async fn walked(
             effects: claim.effects.clone(),
         }),
         instead_by,
-        cut: outcome.1,
-        outcome: outcome.0,
+        cut,
+        outcome,
         repairs,
         left: None,
         elapsed: turn.inner.clock.now().saturating_duration_since(began),
@@ -157,6 +159,43 @@ async fn walked(
 /// The arguments of a call as they may be shown.
 fn shown(turn: &TurnCore, call: &Admitted) -> Arc<Value> {
     turn.inner.redactor.arguments(call.tool(), call.arguments())
+}
+
+/// Takes out of an outcome what must not be shown, and keeps aside what is too large. Says how many
+/// spots were cleaned.
+async fn fit(
+    turn: &TurnCore,
+    cx: &Context,
+    label: Label,
+    mut outcome: Outcome,
+    bound: Option<Bound>,
+) -> (Outcome, Option<Box<Cut>>, usize) {
+    let altered = shape::wash(&mut outcome, &turn.inner);
+    let mut cut = None;
+    if let Ok(output) = &outcome
+        && bound::is_over(output, bound.unwrap_or_default(), turn.inner.config.max_result)
+    {
+        // Few results are so large; the others do not carry the room for this.
+        (outcome, cut) = Box::pin(keep_aside(turn, cx, label, outcome, bound)).await;
+    }
+    (outcome, cut, altered)
+}
+
+/// Keeps a result aside that is too large to show, and tells where it is.
+async fn keep_aside(
+    turn: &TurnCore,
+    cx: &Context,
+    label: Label,
+    outcome: Outcome,
+    bound: Option<Bound>,
+) -> (Outcome, Option<Box<Cut>>) {
+    let Ok(output) = outcome else { return (outcome, None) };
+    let aside = bound::set_aside(turn, cx, label, output, bound.unwrap_or_default()).await;
+    for (facts, shown) in aside.kept {
+        let call = cx.call_id().clone();
+        turn.tell(|| Event::KeptAside { call, shown, facts: Arc::new(facts) });
+    }
+    (Ok(aside.output), Some(Box::new(aside.cut)))
 }
 
 /// What is collected on the way.

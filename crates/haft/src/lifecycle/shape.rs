@@ -1,16 +1,17 @@
 //! Makes an outcome fit to be shown: secrets out, control characters visible, size bounded.
 //!
-//! In: the outcome and the tool's bound. Out: the same, cut to the bound as a whole, with a line
-//! that says how much is missing. Cuts keep head and tail and fall between characters. Where the
-//! run's bytes are counted, the result is no larger than what is left for it. A failure's words take
-//! the same way as a result's.
+//! In: the outcome, already within the tool's bound (`bound` sees to that). Out: the same, as it may
+//! be told. Where the run's bytes are counted, the result is no larger than what is left for it. A
+//! failure's words take the same way as a result's.
 
 use std::{borrow::Cow, cell::Cell};
 
 use haft_core::{Block, Bound, Context, Failure, Output, Ran};
 use serde_json::Value;
 
+use super::bound::limit_of;
 use crate::{
+    artifact::nth_char,
     envelope::{Answer, Cut},
     hygiene,
     policy::Held,
@@ -18,26 +19,33 @@ use crate::{
     runtime::Inner,
 };
 
-/// Shapes an outcome, and says how many spots of it were cleaned.
+/// Takes out of an outcome what must not be shown, and says how many spots were cleaned.
+pub(super) fn wash(outcome: &mut Result<Output, Failure>, inner: &Inner) -> usize {
+    let altered = Cell::new(0);
+    if let Ok(output) = outcome {
+        each_text(output, &inner.redactor, &|text| washed(inner, text, &altered));
+    }
+    altered.get()
+}
+
+/// Shapes an outcome that is washed and within its bound; `cut` is what that took.
 pub(super) fn shape(
     outcome: Result<Output, Failure>,
+    mut cut: Option<Box<Cut>>,
     bound: Option<Bound>,
     held: Option<&mut Held>,
     cx: &Context,
     inner: &Inner,
-) -> (Answer, Option<Cut>, usize) {
+) -> (Answer, Option<Box<Cut>>) {
     let config = &inner.config;
     match outcome {
         Ok(mut output) => {
-            let altered = Cell::new(0);
-            each_text(&mut output, &inner.redactor, &|text| washed(inner, text, &altered));
-            let mut cut = bound_output(&mut output, bound.unwrap_or_default(), config.max_result);
             if let Some(held) = held
                 && let Some(room) = held.room(bytes(&output))
             {
-                cut = squeeze(&mut output, room, cut);
+                cut = squeeze(&mut output, room, cut.map(|cut| *cut)).map(Box::new);
             }
-            (Answer::Output(output), cut, altered.get())
+            (Answer::Output(output), cut)
         }
         Err(failure) => {
             let mut interrupted_output = String::new();
@@ -51,7 +59,7 @@ pub(super) fn shape(
                 }
             }
             let failure = inner.redactor.failure(failure);
-            (Answer::Failure { failure, interrupted_output }, None, 0)
+            (Answer::Failure { failure, interrupted_output }, None)
         }
     }
 }
@@ -145,54 +153,6 @@ fn partial(inner: &Inner, cx: &Context) -> String {
     }
 }
 
-/// Cuts an output so that the whole of it stays within the bound.
-fn bound_output(output: &mut Output, bound: Bound, hard: usize) -> Option<Cut> {
-    let limit = limit_of(bound, hard);
-    // Structured data repeats the text, so it gets as much room, and cannot be cut and stay true.
-    if output.structured.as_ref().is_some_and(|data| json_size(data) > limit.min(hard)) {
-        output.structured = None;
-    }
-    // Bytes bound characters from above, so the common case counts nothing.
-    let bytes: usize = output.blocks.iter().map(weight).sum();
-    if bytes <= limit && bytes <= hard {
-        return None;
-    }
-    let of: usize = output.blocks.iter().map(chars).sum();
-    if of <= limit && bytes <= hard {
-        return None;
-    }
-    output.structured = None;
-    // Where bytes are the bound, a character may be four of them.
-    let mut room = if bytes > hard { limit.min(hard / 4) } else { limit };
-    let mut shown = 0;
-    let mut kept = Vec::new();
-    for block in output.blocks.drain(..) {
-        let size = chars(&block);
-        if size <= room && weight(&block) <= hard {
-            room -= size;
-            shown += size;
-            kept.push(block);
-            continue;
-        }
-        let text = match block {
-            Block::Text { text } => text,
-            Block::Json { json } => json.to_string(),
-            // Half a picture is no picture.
-            Block::Image { .. } => "[a picture is left out: too large]".to_owned(),
-            Block::Audio { .. } => "[sound is left out: too large]".to_owned(),
-            Block::Link { uri, .. } => uri,
-        };
-        let (head, tail) = head_and_tail(&text, room);
-        shown += head.chars().count() + tail.chars().count();
-        kept.push(Block::text(format!(
-            "{head}\n[… cut: {shown} of {of} characters are shown …]\n{tail}"
-        )));
-        break;
-    }
-    output.blocks = kept;
-    Some(Cut { of, shown })
-}
-
 /// Returns the most bytes that a result with this bound can have.
 pub(crate) fn most_bytes(bound: Bound, hard: usize) -> usize {
     // A character has up to four, and a cut adds a line.
@@ -263,39 +223,17 @@ fn squeeze(output: &mut Output, room: usize, cut: Option<Cut>) -> Option<Cut> {
         break;
     }
     output.blocks = kept;
-    Some(Cut { of, shown })
+    Some(Cut { of, shown, kept: cut.and_then(|cut| cut.kept) })
 }
 
-fn limit_of(bound: Bound, hard: usize) -> usize {
-    match bound {
-        Bound::Chars(chars) => chars,
-        Bound::Unbounded => hard,
-    }
-}
-
-/// Keeps three quarters of the room for the head and a quarter for the tail.
-fn head_and_tail(text: &str, room: usize) -> (&str, &str) {
-    let tail_room = room / 4;
-    let head_end = nth_char(text, room - tail_room);
-    let tail_start = match tail_room {
-        0 => text.len(),
-        n => text.char_indices().rev().nth(n - 1).map_or(0, |(at, _)| at),
-    };
-    (&text[..head_end], &text[tail_start.max(head_end)..])
-}
-
-fn nth_char(text: &str, n: usize) -> usize {
-    text.char_indices().nth(n).map_or(text.len(), |(at, _)| at)
-}
-
-fn chars(block: &Block) -> usize {
+pub(super) fn chars(block: &Block) -> usize {
     match block {
         Block::Text { text } => text.chars().count().max(1),
         other => weight(other),
     }
 }
 
-fn weight(block: &Block) -> usize {
+pub(super) fn weight(block: &Block) -> usize {
     match block {
         Block::Text { text } => text.len().max(1),
         Block::Json { json } => json_size(json),
@@ -309,7 +247,7 @@ fn weight(block: &Block) -> usize {
 }
 
 /// The length of the compact text, without writing it.
-fn json_size(json: &Value) -> usize {
+pub(super) fn json_size(json: &Value) -> usize {
     struct Count(usize);
     impl std::io::Write for Count {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -332,31 +270,6 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_small_result_is_left_alone() {
-        let mut output = Output::text("é".repeat(10));
-        assert_eq!(bound_output(&mut output, Bound::Chars(10), 1_000), None);
-        assert_eq!(output.to_text().chars().count(), 10);
-    }
-
-    #[test]
-    fn the_bound_holds_for_all_blocks_together() {
-        let many = vec![Block::text("x".repeat(100)); 50];
-        let mut output = Output { blocks: many, structured: Some(json!(1)) };
-        let cut = bound_output(&mut output, Bound::Chars(1_000), 1 << 20).unwrap();
-        assert_eq!(cut.of, 5_000);
-        assert!(cut.shown <= 1_000);
-        assert!(output.to_text().len() < 1_200);
-        assert_eq!(output.structured, None);
-    }
-
-    #[test]
-    fn unbounded_is_still_capped() {
-        let mut output = Output::text("x".repeat(10_000));
-        let cut = bound_output(&mut output, Bound::Unbounded, 1_000).unwrap();
-        assert!(cut.shown <= 1_000);
-    }
-
     proptest! {
         #[test]
         fn a_squeezed_output_has_room(
@@ -375,25 +288,6 @@ mod tests {
                     prop_assert!(output.to_text().len() <= room);
                     prop_assert!(cut.shown <= cut.of);
                     prop_assert!(bytes(&before) > room);
-                }
-            }
-        }
-
-        #[test]
-        fn cuts_fall_between_characters_and_keep_head_and_tail(
-            text in "(é|a|漢|🦀|\n){0,60}", limit in 1usize..40,
-        ) {
-            let mut output = Output::text(text.clone());
-            let of = text.chars().count();
-            match bound_output(&mut output, Bound::Chars(limit), 1 << 20) {
-                None => prop_assert!(of <= limit),
-                Some(cut) => {
-                    prop_assert_eq!(cut.of, of);
-                    prop_assert_eq!(cut.shown, limit);
-                    let shown = output.to_text();
-                    let (head, rest) = shown.split_once("\n[… cut").unwrap();
-                    let tail = rest.split_once("shown …]\n").unwrap().1;
-                    prop_assert!(text.starts_with(head) && text.ends_with(tail));
                 }
             }
         }

@@ -44,7 +44,8 @@ pub(super) struct Rule {
 /// Where a shape may stand.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It begins a word and holds no blank, so that the first blank ends the stretch.
+    /// It begins a word and holds no blank, so that the first blank ends the stretch. No shape of any
+    /// kind holds a square or curly bracket, which ends it as well.
     Token,
     /// It begins a word and may hold blanks.
     Line,
@@ -79,6 +80,8 @@ struct Word {
     is_inside: bool,
     /// Whether some shape of it goes past a blank.
     passes_blanks: bool,
+    /// Whether what it begins may hold anything.
+    is_block: bool,
 }
 
 static WORDS: LazyLock<Option<Words>> = LazyLock::new(Words::new);
@@ -103,6 +106,7 @@ impl Words {
                     reach: own().map(|rule| rule.reach).max().unwrap_or(0),
                     is_inside: own().any(|rule| rule.kind == Kind::Inside),
                     passes_blanks: own().any(|rule| rule.kind != Kind::Token),
+                    is_block: own().any(|rule| rule.extend.is_some()),
                     rules,
                 }
             })
@@ -311,14 +315,18 @@ impl Sweep<'_> {
     }
 }
 
-/// Whether all that a word's shapes may cover is there.
+/// Whether all that a word's shapes may cover is there: as far as they reach, or up to a byte that
+/// none of them passes. A mark ends in such a byte, so it never keeps a stream waiting.
 fn is_whole(text: &str, start: usize, word: &Word) -> bool {
     let bytes = text.as_bytes();
     // One more byte than the reach: shapes look at what comes after them.
     if bytes.len() > start + word.reach {
         return true;
     }
-    !word.passes_blanks && bytes[start..].iter().any(u8::is_ascii_whitespace)
+    let ends = |b: &u8| {
+        matches!(b, b'[' | b']' | b'{' | b'}') || (!word.passes_blanks && b.is_ascii_whitespace())
+    };
+    !word.is_block && bytes[start..].iter().any(ends)
 }
 
 /// Whether a text begins with another, in either case.

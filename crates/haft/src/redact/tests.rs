@@ -275,8 +275,13 @@ fn a_stream_holds_back_only_what_may_be_a_secret() {
         assert_eq!(stream.feed(piece), piece);
         assert_eq!(stream.held(), 0);
     }
+    assert_eq!(
+        stream.feed("my open sesame."),
+        "my [REDACTED:secret/key:11].",
+        "a mark waits for nothing"
+    );
     assert_eq!(stream.feed("op"), "");
-    assert_eq!(stream.feed("era"), "opera");
+    assert_eq!(stream.feed("ium"), "opium");
 }
 
 /// Bits of text that have something to do with secrets, in any order.
@@ -293,7 +298,7 @@ fn bits() -> impl Strategy<Value = String> {
         2 => prop::sample::select(vec![
             "sesame-42", "sesame-4", "c2VzYW1lLTQy", "736573616d652d3432", "open door", "open", "do",
             "[REDACTED:secret/a:9]", "[REDACTED:", "password", "=", "token: ", "sk-", "Bearer ", "\\n",
-            "\"", "-----BEGIN PRIVATE KEY-----", "-----END", "://u:", "@", "%3D", "a1", "_",
+            "\"", "]", "{", "-----BEGIN PRIVATE KEY-----", "-----END", "://u:", "@", "%3D", "a1", "_",
         ]).prop_map(str::to_owned),
     ];
     prop::collection::vec(bit, 0..9).prop_map(|bits| bits.concat())

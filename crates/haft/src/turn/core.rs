@@ -15,13 +15,8 @@ use std::{
 };
 
 use haft_core::{
-<<<<<<< HEAD
-    BoxFuture, CallId, Code, Context, Failure, Host, Left, Note, Output, Ran, Retry, Scope, Secret,
-    ToolName, WeakContext,
-=======
     BoxFuture, CallId, Code, Context, Deferral, Failure, Host, Left, Note, Output, Ran, Retry,
-    Scope, ToolName, WeakContext,
->>>>>>> running
+    Scope, Secret, ToolName, WeakContext,
 };
 use serde_json::Value;
 use smallvec::SmallVec;
@@ -526,6 +521,10 @@ impl Host for TurnCore {
             Some(ledger) => ledger.charge(tokens, micros, &self.inner.events),
             None => Ok(()),
         }
+    }
+
+    fn cap(&self) -> usize {
+        self.inner.config.max_result
     }
 
     fn any(self: Arc<Self>) -> Option<Arc<dyn Any + Send + Sync>> {

@@ -88,6 +88,35 @@ fn layers_retry_keep_and_hold_back() {
 }
 
 #[test]
+fn a_large_result_is_kept_and_read_in_parts() {
+    insta::assert_snapshot!(output("large_results"), @r#"
+    > list_trains
+    [{"train":100,"hour":0,"to":"Oslo"},{"train":101,"hour":1,"to":"Turku"},{"train":102,"hour":2,"to":"Oslo"},{"train":103,"hour":3,"to":"Turku"},"… 295 more items …",{"train":399,"hour":11,"to":"Turku"}]
+    [… cut: 201 of 10821 characters are shown; all of it (300 items on 302 lines) is kept as ID; read parts with read_result {"id": "ID", "pointer": "/…"} …]
+
+    > read_result
+    {"train":220,"hour":0,"to":"Oslo"}
+    [ID: `/120`: all of it]
+
+    > read_result
+    300: {"train":398,"hour":10,"to":"Oslo"},
+    301: {"train":399,"hour":11,"to":"Turku"}
+    [ID: 2 of 2 matching lines]
+
+    > read_result
+    {"train":100,"hour":0,"to":"Oslo"}
+    {"train":101,"hour":1,"to":"Turku"}
+    [ID: 3 columns (train | hour | to), 2 of 300 rows]
+
+    > read_result
+    invalid_value: there is no result `ID` here, or it is no longer kept
+    Next: use an id from a result of this conversation, or call the tool again
+
+    the operator reads "Oslo" of 11122 bytes
+    "#);
+}
+
+#[test]
 fn an_own_loop_goes_on_until_the_model_stops() {
     insta::assert_snapshot!(output("own_loop"), @r#"
     system: Every tool result stands between two marks, `[haft ID tool=NAME ...]` and `[/haft ID]` …

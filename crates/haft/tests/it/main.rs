@@ -8,6 +8,7 @@
 mod built;
 mod kit;
 mod turns;
+mod artifacts;
 mod fit;
 mod judging;
 mod patterns;

@@ -1,0 +1,166 @@
+//! `haft result`: what one process keeps aside, another reads.
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use crate::{Folder, Ran, haft, lines};
+
+/// Calls a tool with a large result and returns its id.
+fn kept(folder: &Folder, more: &[&str]) -> (Ran, String) {
+    let words = ["call", "big_list", "n=5000"].iter().chain(more);
+    let ran = folder.run(words.copied());
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let (_, rest) = ran.err.split_once("`haft result ").unwrap();
+    let id = rest.split_once('`').unwrap().0.to_owned();
+    (ran, id)
+}
+
+fn page(ran: &Ran, id: &str) -> String {
+    ran.page().replace(id, "ID")
+}
+
+#[test]
+fn a_large_result_is_kept_and_the_id_is_told_on_stderr() {
+    let folder = Folder::new("result-kept", &[]);
+    let (ran, id) = kept(&folder, &[]);
+    assert!(ran.out.chars().count() <= 2_001);
+    let (data, notice) = ran.out.split_once('\n').unwrap();
+    let data: Value = serde_json::from_str(data).unwrap();
+    assert_eq!(data[0], json!({"n": 1, "square": 1}));
+    assert!(notice.contains(&format!("is kept for the operator as {id}")), "{notice}");
+    assert_snapshot!(ran.err.replace(&id, "ID"), @r"
+    note: 144276 characters on 5002 lines kept aside; `haft result ID` reads them
+    ");
+    assert_snapshot!(page(&folder.run(["result", "list"]), &id), @r"
+    exit 0
+    --- stdout
+    ID  big_list  144276 characters on 5002 lines  application/json
+    --- stderr
+    1 result kept
+    ");
+}
+
+#[test]
+fn another_process_reads_lines_matches_and_parts() {
+    let folder = Folder::new("result-read", &[]);
+    let (_, id) = kept(&folder, &[]);
+    let read = |words: &[&str]| {
+        let ran = folder.run(["result", &id].iter().chain(words).copied());
+        page(&ran, &id)
+    };
+    assert_snapshot!(read(&["--range", "4999:5000"]), @r#"
+    exit 0
+    --- stdout
+    {"n":4998,"square":24980004},
+    {"n":4999,"square":24990001},
+    --- stderr
+    lines 4999 to 5000 of 5002; more from line 5001
+    "#);
+    assert_snapshot!(read(&["--grep", "\"n\":500[01]"]), @r#"
+    exit 0
+    --- stdout
+    5001: {"n":5000,"square":25000000}
+    --- stderr
+    1 of 1 matching lines
+    "#);
+    assert_snapshot!(read(&["--pointer", "/4998/square"]), @r"
+    exit 0
+    --- stdout
+    24990001
+    --- stderr
+    `/4998/square`: all of it
+    ");
+    assert_snapshot!(read(&["--head", "1"]), @r#"
+    exit 0
+    --- stdout
+    {"n":1,"square":1}
+    --- stderr
+    2 columns (n | square), 1 of 5000 rows
+    "#);
+    assert_snapshot!(read(&["--pointer", "/9999"]), @r"
+    exit 1
+    --- stderr
+    error: `ID`: the pointer leads nowhere: the list has 5000 items, so there is no `9999`
+    ");
+    assert_snapshot!(read(&["--grep", "("]), @r"
+    exit 1
+    --- stderr
+    error: `ID`: the pattern is no regular expression: unclosed group
+    ");
+    assert_snapshot!(read(&["--range", "9:3"]), @r"
+    exit 1
+    --- stderr
+    error: `9:3` is no range of lines
+    hint: write `10:20`, `10:`, `:20` or `10`; lines are counted from 1
+    ");
+    let whole = folder.run(["result", &id]);
+    let data: Value = serde_json::from_str(&whole.out).unwrap();
+    assert_eq!(data.as_array().unwrap().len(), 5_000);
+}
+
+#[test]
+fn json_has_the_facts_the_text_and_the_way_on() {
+    let folder = Folder::new("result-json", &[]);
+    let (_, id) = kept(&folder, &[]);
+    let part = folder.run(["result", &id, "--range", "2:2", "--json"]).json();
+    assert_eq!(part["text"], "{\"n\":1,\"square\":1},\n");
+    assert_eq!((&part["id"], &part["tool"]), (&json!(id), &json!("big_list")));
+    assert_eq!(part["next"], json!({"line": 3, "column": 1}));
+    assert_eq!(part.get("owner"), None);
+    let all = folder.run(["result", "list", "--json"]);
+    assert_eq!(lines(&all.out)[0][0]["items"], 5_000);
+}
+
+#[test]
+fn an_id_that_is_none_and_an_id_of_nothing_are_told() {
+    let folder = Folder::new("result-none", &[]);
+    assert_snapshot!(folder.run(["result", "../../etc/passwd"]).page(), @r"
+    exit 1
+    --- stderr
+    error: `../../etc/passwd` is no id: an id of a result is 26 lower-case letters and digits
+    hint: `haft result list` shows all
+    ");
+    assert_snapshot!(folder.run(["result", "0123456789bcdfghjklmnpqrs0"]).page(), @r"
+    exit 1
+    --- stderr
+    error: there is no result `0123456789bcdfghjklmnpqrs0`
+    hint: results are kept for a while only
+    ");
+    assert_snapshot!(folder.run(["result", "list"]).page(), @r"
+    exit 0
+    --- stderr
+    0 results kept
+    ");
+    assert_eq!(haft("result list --range 1:2 --head 3").code, Some(1), "one question at a time");
+}
+
+#[test]
+fn a_folder_that_is_named_must_do() {
+    let folder = Folder::new("result-named", &[]);
+    let own = folder.work().join("kept");
+    let own = own.to_str().unwrap();
+    let (_, id) = kept(&folder, &["--artifacts", own]);
+    assert_eq!(folder.run(["result", &id]).code, Some(1), "it is not where nothing was put");
+    assert_eq!(folder.run(["result", &id, "--artifacts", own, "--head", "1"]).code, Some(0));
+    let open = folder.run(["call", "add", "a=1", "b=2", "--artifacts", "."]);
+    assert_eq!(open.code, Some(1), "{open:?}");
+    assert!(open.err.contains("others may look into it"), "{open:?}");
+}
+
+#[test]
+fn many_processes_share_one_folder_and_none_loses_its_result() {
+    let folder = Folder::new("result-many", &[]);
+    let all: Vec<_> = (0..6)
+        .map(|_| {
+            let mut command = folder.command();
+            command.args(["call", "big_list", "n=2000"]);
+            command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+            command.spawn().unwrap()
+        })
+        .collect();
+    for mut child in all {
+        assert!(child.wait().unwrap().success());
+    }
+    let listed = folder.run(["result", "list", "--json"]).json();
+    assert_eq!(listed.as_array().unwrap().len(), 6);
+}

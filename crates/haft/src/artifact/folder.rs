@@ -1,0 +1,300 @@
+//! Artifacts in a folder that processes of one person share.
+//!
+//! One file each, named by its id: a line of facts, then the content. It is written beside and
+//! renamed, so a crash leaves nothing that looks whole. A lock file makes quota and expiry hold
+//! across processes. The time of change of a file is the moment it expires, so that a sweep opens
+//! nothing.
+//!
+//! FAIL CLOSED: a folder that others could look into, or that is not ours, is not used.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{Artifact, ArtifactId, ArtifactLimits, Facts, NotKept, Store};
+
+/// A folder of artifacts. It is looked at before each use, so that it cannot be exchanged.
+pub(super) struct Folder {
+    path: PathBuf,
+    limits: ArtifactLimits,
+}
+
+impl Folder {
+    pub(super) fn new(path: PathBuf, limits: ArtifactLimits) -> Self {
+        Self { path, limits }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    #[cfg(not(unix))]
+    pub(super) fn open_place(&self, _make: bool) -> io::Result<()> {
+        Err(io::Error::other("whether others may look into it cannot be told on this system"))
+    }
+}
+
+#[cfg(not(unix))]
+impl Store for Folder {
+    fn put(&self, _: &Facts, _: &Arc<[u8]>, _: u64) -> Result<(), NotKept> {
+        Err(NotKept::Trouble(format!("{} has no permissions to check", self.limits.quota)))
+    }
+
+    fn open(&self, _: ArtifactId, _: u64) -> io::Result<Option<Artifact>> {
+        Ok(None)
+    }
+
+    fn list(&self, _: u64) -> io::Result<Vec<Facts>> {
+        Ok(Vec::new())
+    }
+
+    fn is_blocking(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::{
+        fs::{DirBuilder, File, Metadata, OpenOptions},
+        io::{BufRead as _, BufReader, Read as _, Write as _},
+        os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
+        time::{Duration, SystemTime},
+    };
+
+    use super::{
+        super::{Body, MOST, OVERHEAD},
+        *,
+    };
+
+    /// The file that whoever changes the folder holds.
+    const LOCK: &str = "lock";
+    /// How a file is called while it is written.
+    const PART: &str = ".part";
+    /// The longest line of facts; names of sessions and users are in it.
+    const HEADER: u64 = 64 << 10;
+
+    impl Folder {
+        /// Checks that the folder is ours alone, and makes it if it may.
+        pub(in super::super) fn open_place(&self, make: bool) -> io::Result<()> {
+            if make {
+                DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
+            }
+            let found = std::fs::symlink_metadata(&self.path)?;
+            if !found.is_dir() {
+                return Err(io::Error::other("it is no folder, or a link to one"));
+            }
+            if found.mode() & 0o077 != 0 {
+                return Err(io::Error::other(format!(
+                    "others may look into it (mode {:o})",
+                    found.mode() & 0o777
+                )));
+            }
+            let lock = self.lock_file()?.metadata()?;
+            if lock.uid() != found.uid() || found.uid() != self.own_uid()? {
+                return Err(io::Error::other("it belongs to somebody else"));
+            }
+            Ok(())
+        }
+
+        /// Who we are: the owner of a file that we have just made.
+        fn own_uid(&self) -> io::Result<u32> {
+            let id = ArtifactId::random().map_err(|_| io::Error::other("no randomness"))?;
+            let path = self.path.join(format!("{id}{PART}"));
+            let made = create(&path)?.metadata()?;
+            let _ = std::fs::remove_file(&path);
+            Ok(made.uid())
+        }
+
+        fn lock_file(&self) -> io::Result<File> {
+            let path = self.path.join(LOCK);
+            match create(&path) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => opened(&path, true),
+                made => made,
+            }
+        }
+
+        /// Holds the folder for this process until the file is dropped.
+        fn locked(&self) -> io::Result<File> {
+            self.open_place(true)?;
+            let lock = self.lock_file()?;
+            lock.lock()?;
+            Ok(lock)
+        }
+
+        fn place_of(&self, id: ArtifactId) -> PathBuf {
+            self.path.join(id.to_string())
+        }
+
+        /// Every artifact's file, with what the system says about it.
+        fn files(&self) -> io::Result<Vec<(ArtifactId, Metadata)>> {
+            let mut all = Vec::new();
+            for entry in std::fs::read_dir(&self.path)? {
+                let entry = entry?;
+                let id = entry.file_name().to_str().and_then(|name| name.parse().ok());
+                // It may have gone meanwhile.
+                let Some((id, found)) = id.zip(entry.metadata().ok()) else { continue };
+                if found.is_file() {
+                    all.push((id, found));
+                }
+            }
+            Ok(all)
+        }
+
+        /// Removes what has expired or was left by a crash; returns how many remain, and how large.
+        /// Only for whoever holds the lock.
+        fn sweep(&self, now: u64) -> io::Result<(usize, u64)> {
+            for entry in std::fs::read_dir(&self.path)? {
+                let entry = entry?;
+                // Whoever writes holds the lock, and that is us.
+                if entry.file_name().to_str().is_some_and(is_part) {
+                    let _ = std::fs::remove_file(entry.path());
+                }
+            }
+            let (mut count, mut used) = (0, 0u64);
+            let most = u64::try_from(self.limits.expiry.as_millis()).unwrap_or(u64::MAX);
+            for (id, found) in self.files()? {
+                let expires = found.modified().map_or(0, millis);
+                // A date in the far future is looked at twice: the clock may have been set back.
+                let is_odd = expires.saturating_sub(now) > most;
+                if expires <= now || is_odd && self.peek(id, now)?.is_none() {
+                    let _ = std::fs::remove_file(self.place_of(id));
+                    continue;
+                }
+                count += 1;
+                used = used.saturating_add(found.len()).saturating_add(OVERHEAD);
+            }
+            Ok((count, used))
+        }
+
+        /// Opens an artifact that is whole and alive.
+        fn peek(&self, id: ArtifactId, now: u64) -> io::Result<Option<Artifact>> {
+            let file = match opened(&self.place_of(id), false) {
+                Ok(file) => file,
+                Err(e) if is_none(&e) => return Ok(None),
+                Err(e) => return Err(e),
+            };
+            let length = file.metadata()?.len();
+            let mut header = Vec::new();
+            BufReader::new((&file).take(HEADER)).read_until(b'\n', &mut header)?;
+            let start = header.len() as u64;
+            let Ok(facts) = serde_json::from_slice::<Facts>(&header) else { return Ok(None) };
+            let is_whole = header.ends_with(b"\n")
+                && facts.id == id
+                && start.checked_add(facts.bytes) == Some(length);
+            Ok((is_whole && facts.is_alive(now))
+                .then_some(Artifact { facts, body: Body::File { file, start } }))
+        }
+
+        fn write(&self, facts: &Facts, body: &[u8]) -> io::Result<()> {
+            let mut header = serde_json::to_vec(facts)?;
+            header.push(b'\n');
+            if header.len() as u64 > HEADER {
+                return Err(io::Error::other("its names are too long"));
+            }
+            let part = self.path.join(format!("{}{PART}", facts.id));
+            let written = create(&part).and_then(|mut file| {
+                file.write_all(&header)?;
+                file.write_all(body)?;
+                let date = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(facts.expires));
+                file.set_modified(date.ok_or_else(|| io::Error::other("no such date"))?)?;
+                std::fs::rename(&part, self.place_of(facts.id))
+            });
+            if written.is_err() {
+                let _ = std::fs::remove_file(&part);
+            }
+            written
+        }
+
+        fn take_in(&self, facts: &Facts, body: &[u8], now: u64) -> io::Result<bool> {
+            let lock = self.locked()?;
+            let (count, used) = self.sweep(now)?;
+            let needs = facts.bytes.saturating_add(OVERHEAD);
+            if count >= MOST || used.saturating_add(needs) > self.limits.quota {
+                return Ok(false);
+            }
+            self.write(facts, body)?;
+            drop(lock);
+            Ok(true)
+        }
+    }
+
+    impl Store for Folder {
+        fn put(&self, facts: &Facts, body: &Arc<[u8]>, now: u64) -> Result<(), NotKept> {
+            match self.take_in(facts, body, now) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(NotKept::Full),
+                Err(e) => Err(NotKept::Trouble(format!("{}: {e}", self.path.display()))),
+            }
+        }
+
+        fn open(&self, id: ArtifactId, now: u64) -> io::Result<Option<Artifact>> {
+            match self.open_place(false) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+                checked => checked?,
+            }
+            let found = self.peek(id, now)?;
+            if found.is_none() {
+                // Whoever saw it gone never sees it again, even if the clock is set back. Under the
+                // lock, because only whole files are called by their id, and none is just coming.
+                let _lock = self.locked()?;
+                if self.peek(id, now)?.is_none() {
+                    let _ = std::fs::remove_file(self.place_of(id));
+                }
+            }
+            Ok(found)
+        }
+
+        fn list(&self, now: u64) -> io::Result<Vec<Facts>> {
+            match self.open_place(false) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+                checked => checked?,
+            }
+            let mut all = Vec::new();
+            for (id, _) in self.files()? {
+                all.extend(self.peek(id, now)?.map(|artifact| artifact.facts));
+            }
+            Ok(all)
+        }
+
+        fn is_blocking(&self) -> bool {
+            true
+        }
+    }
+
+    fn is_part(name: &str) -> bool {
+        name.strip_suffix(PART).is_some_and(|id| id.parse::<ArtifactId>().is_ok())
+    }
+
+    /// Whether there is nothing, or something that was never an artifact.
+    fn is_none(error: &io::Error) -> bool {
+        matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData)
+    }
+
+    /// Makes a file that was not there, for nobody else's eyes. This follows no link.
+    fn create(path: &Path) -> io::Result<File> {
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    }
+
+    /// Opens a file that is one, and no link to one, even if it is exchanged meanwhile.
+    fn opened(path: &Path, write: bool) -> io::Result<File> {
+        let seen = std::fs::symlink_metadata(path)?;
+        let is_ours = |found: &Metadata| found.is_file() && found.mode() & 0o077 == 0;
+        if !is_ours(&seen) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no file of ours"));
+        }
+        let file = OpenOptions::new().read(true).write(write).open(path)?;
+        let found = file.metadata()?;
+        if !is_ours(&found) || (found.dev(), found.ino()) != (seen.dev(), seen.ino()) {
+            return Err(io::Error::other("it was exchanged while it was opened"));
+        }
+        Ok(file)
+    }
+
+    fn millis(date: SystemTime) -> u64 {
+        let since = date.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+}

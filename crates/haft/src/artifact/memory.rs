@@ -1,0 +1,88 @@
+//! Artifacts in memory: bounded in bytes and in number, gone when the process ends.
+
+use std::{
+    collections::HashMap,
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use super::{Artifact, ArtifactId, Body, Facts, MOST, NotKept, OVERHEAD, Store};
+
+/// A shelf in memory.
+pub(super) struct Memory {
+    quota: u64,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    all: HashMap<ArtifactId, (Facts, Arc<[u8]>)>,
+    used: u64,
+}
+
+impl Memory {
+    pub(super) fn new(quota: u64) -> Self {
+        Self { quota, kept: Mutex::default() }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn cost(facts: &Facts) -> u64 {
+    facts.bytes.saturating_add(OVERHEAD)
+}
+
+impl Kept {
+    /// Takes out what has expired, to be freed without the lock.
+    fn sweep(&mut self, now: u64) -> Vec<(Facts, Arc<[u8]>)> {
+        let gone: Vec<_> = self.all.extract_if(|_, (facts, _)| !facts.is_alive(now)).collect();
+        for (_, (facts, _)) in &gone {
+            self.used -= cost(facts);
+        }
+        gone.into_iter().map(|(_, kept)| kept).collect()
+    }
+}
+
+impl Store for Memory {
+    fn put(&self, facts: &Facts, body: &Arc<[u8]>, now: u64) -> Result<(), NotKept> {
+        let mut kept = self.kept();
+        let gone = kept.sweep(now);
+        let used = kept.used.saturating_add(cost(facts));
+        let fits = used <= self.quota && kept.all.len() < MOST;
+        if fits {
+            kept.used = used;
+            kept.all.insert(facts.id, (facts.clone(), Arc::clone(body)));
+        }
+        drop(kept);
+        drop(gone);
+        if fits { Ok(()) } else { Err(NotKept::Full) }
+    }
+
+    fn open(&self, id: ArtifactId, now: u64) -> io::Result<Option<Artifact>> {
+        let mut kept = self.kept();
+        // Whoever saw it gone never sees it again, even if the clock is set back.
+        let gone = kept.sweep(now);
+        let found = kept.all.get(&id).map(|(facts, body)| Artifact {
+            facts: facts.clone(),
+            body: Body::Memory(Arc::clone(body)),
+        });
+        drop(kept);
+        drop(gone);
+        Ok(found)
+    }
+
+    fn list(&self, now: u64) -> io::Result<Vec<Facts>> {
+        let mut kept = self.kept();
+        let gone = kept.sweep(now);
+        let all = kept.all.values().map(|(facts, _)| facts.clone()).collect();
+        drop(kept);
+        drop(gone);
+        Ok(all)
+    }
+
+    fn is_blocking(&self) -> bool {
+        false
+    }
+}

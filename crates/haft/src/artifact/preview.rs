@@ -1,0 +1,545 @@
+//! What is shown of a result that is too large: its head and its tail, in a form that still reads.
+//!
+//! Text is cut between characters, at line borders where that costs little, and never before a mark
+//! that belongs to the character before it. Data is cut so that it stays data: lists keep their
+//! first and last items, long texts are cut inside, deep nests are closed.
+//!
+//! Pure. Every function looks at no more than a constant times its room, however large the result.
+
+use serde_json::{Map, Value};
+
+/// The head and the tail of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ends<'a> {
+    pub(crate) head: &'a str,
+    pub(crate) tail: &'a str,
+}
+
+impl Ends<'_> {
+    /// How many characters are shown.
+    pub(crate) fn shown(&self) -> usize {
+        self.head.chars().count() + self.tail.chars().count()
+    }
+}
+
+/// Keeps three quarters of the room for the head of a text and a quarter for its tail.
+pub(crate) fn ends(text: &str, room: usize) -> Ends<'_> {
+    let tail_room = room / 4;
+    let head_end = nth_char(text, room - tail_room);
+    let tail_start = match tail_room {
+        0 => text.len(),
+        n => text.char_indices().rev().nth(n - 1).map_or(0, |(at, _)| at),
+    };
+    if tail_start <= head_end {
+        return Ends { head: text, tail: "" };
+    }
+    // Half a row of a table says nothing; half a line of prose still does.
+    let slack = if is_table(text) { 2 } else { 8 };
+    let head_end = back(text, line_before(text, head_end, head_end / slack));
+    let tail_start =
+        forth(text, line_after(text, tail_start, (text.len() - tail_start) / slack)).max(head_end);
+    Ends { head: &text[..head_end], tail: &text[tail_start..] }
+}
+
+/// The place of the character of this number.
+pub(crate) fn nth_char(text: &str, n: usize) -> usize {
+    // No text has more characters than bytes.
+    if n >= text.len() {
+        return text.len();
+    }
+    text.char_indices().nth(n).map_or(text.len(), |(at, _)| at)
+}
+
+/// The start of the line that a place is in, if it is near.
+fn line_before(text: &str, at: usize, slack: usize) -> usize {
+    let from = text.ceil_char_boundary(at.saturating_sub(slack));
+    memchr::memrchr(b'\n', &text.as_bytes()[from..at]).map_or(at, |found| from + found + 1)
+}
+
+/// The start of the line after a place, if it is near and there is one.
+fn line_after(text: &str, at: usize, slack: usize) -> usize {
+    if at == 0 || text.as_bytes()[at - 1] == b'\n' {
+        return at;
+    }
+    let until = text.floor_char_boundary((at + slack).min(text.len()));
+    let found = memchr::memchr(b'\n', &text.as_bytes()[at..until]).map(|found| at + found + 1);
+    found.filter(|start| *start < text.len()).unwrap_or(at)
+}
+
+/// Marks that are longer than this in a row are no language.
+const MOST_MARKS: usize = 32;
+
+/// Moves a cut back to before the character that it would split from its marks.
+fn back(text: &str, mut at: usize) -> usize {
+    let from = at;
+    for _ in 0..MOST_MARKS {
+        if !is_joint(text, at) {
+            return at;
+        }
+        at = text.floor_char_boundary(at - 1);
+    }
+    from
+}
+
+/// Moves a cut forth to after the marks that belong to the character before it.
+fn forth(text: &str, mut at: usize) -> usize {
+    let from = at;
+    for _ in 0..MOST_MARKS {
+        if !is_joint(text, at) {
+            return at;
+        }
+        at = text.ceil_char_boundary(at + 1);
+    }
+    from
+}
+
+/// Whether what stands on both sides of a place is seen as one character.
+fn is_joint(text: &str, at: usize) -> bool {
+    const JOINER: char = '\u{200d}';
+    let (Some(before), Some(after)) = (text[..at].chars().next_back(), text[at..].chars().next())
+    else {
+        return false;
+    };
+    let is_flag = |c: char| matches!(c, '\u{1f1e6}'..='\u{1f1ff}');
+    is_mark(after)
+        || before == JOINER
+        || after == JOINER
+        || is_flag(before) && is_flag(after)
+        || before == '\r' && after == '\n'
+}
+
+/// Whether a character changes the one before it: accents, vowel signs, variation and skin tone.
+fn is_mark(c: char) -> bool {
+    if c < '\u{300}' {
+        return false;
+    }
+    match c as u32 {
+        0x0300..=0x036f
+        | 0x0483..=0x0489
+        | 0x0591..=0x05bd
+        | 0x05bf..=0x05c7
+        | 0x0610..=0x061a
+        | 0x064b..=0x065f
+        | 0x0670
+        | 0x06d6..=0x06dc
+        | 0x06df..=0x06e8
+        | 0x0711
+        | 0x0730..=0x074a
+        | 0x07a6..=0x07b0
+        | 0x0e31
+        | 0x0e34..=0x0e3a
+        | 0x0e47..=0x0e4e
+        | 0x0eb1
+        | 0x0eb4..=0x0ebc
+        | 0x0ec8..=0x0ecd
+        | 0x0f71..=0x0f84
+        | 0x102b..=0x103e
+        | 0x1160..=0x11ff
+        | 0x17b4..=0x17d3
+        | 0x1ab0..=0x1aff
+        | 0x1dc0..=0x1dff
+        | 0x20d0..=0x20ff
+        | 0x302a..=0x302f
+        | 0x3099..=0x309a
+        | 0xfe00..=0xfe0f
+        | 0xfe20..=0xfe2f
+        | 0x1f3fb..=0x1f3ff
+        | 0xe0020..=0xe007f
+        | 0xe0100..=0xe01ef => true,
+        // The scripts of India have their signs at the same places of each block.
+        at @ 0x0900..=0x0dff => {
+            matches!(at % 0x80, 0x00..=0x03 | 0x3a..=0x3c | 0x3e..=0x4d | 0x51..=0x57 | 0x62..=0x63)
+        }
+        _ => false,
+    }
+}
+
+/// Whether the first lines of a text look like rows: as many commas, tabs, bars or semicolons each.
+pub(crate) fn is_table(text: &str) -> bool {
+    delimiter(text).is_some()
+}
+
+/// What stands between the columns of a table.
+pub(crate) fn delimiter(text: &str) -> Option<char> {
+    // Enough to see it, however long the lines are.
+    let start = &text[..text.floor_char_boundary(8 << 10)];
+    let mut lines = start.lines();
+    let (first, second, third) = (lines.next()?, lines.next()?, lines.next()?);
+    ['\t', '|', ',', ';'].into_iter().find(|mark| {
+        let count = |line: &str| line.matches(*mark).count();
+        // Quoted commas differ from row to row; two rows like the header are enough.
+        count(first) > 0 && count(first) == count(second) && count(first) == count(third)
+    })
+}
+
+/// The deepest that data is shown.
+const DEEPEST: usize = 24;
+/// Objects with more fields than this are cut like lists.
+const MOST_FIELDS: usize = 64;
+/// What stands for a value that has no room.
+const NOTHING: &str = "…";
+/// What [`NOTHING`] takes as data.
+const LEAST: usize = 3;
+
+/// Returns data that is no longer than the room as compact text, in characters. There must be room
+/// for three.
+pub(crate) fn fit(data: &Value, room: usize) -> Value {
+    fit_at(data, room.max(LEAST), 0)
+}
+
+/// The characters of the compact text.
+pub(crate) fn rendered_chars(data: &Value) -> usize {
+    size(data, usize::MAX)
+}
+
+fn fit_at(data: &Value, room: usize, depth: usize) -> Value {
+    if size(data, room) <= room {
+        return data.clone();
+    }
+    match data {
+        Value::String(text) => Value::String(fit_text(text, room)),
+        Value::Array(items) if depth < DEEPEST => fit_items(items, room, depth),
+        Value::Object(map) if depth < DEEPEST => fit_fields(map, room, depth),
+        _ => NOTHING.into(),
+    }
+}
+
+/// Cuts a text so that it fits between quotes, escapes and all.
+fn fit_text(text: &str, room: usize) -> String {
+    let of = text.chars().count();
+    let marker = |shown: usize| format!(" … {} characters more … ", of - shown);
+    let Some(left) = room.checked_sub(2 + marker(0).chars().count()) else {
+        return NOTHING.to_owned();
+    };
+    // The most of the text whose escaped form fits.
+    let head_room = left - left / 4;
+    let head_end = back(text, escaped_prefix(text.char_indices(), head_room, text.len()));
+    let rest = &text[head_end..];
+    let tail = rest.char_indices().rev();
+    let mut used = 0;
+    let mut tail_start = rest.len();
+    for (at, c) in tail {
+        used += escaped(c);
+        if used > left / 4 {
+            break;
+        }
+        tail_start = at;
+    }
+    let (head, tail) = (&text[..head_end], &rest[forth(rest, tail_start)..]);
+    let shown = head.chars().count() + tail.chars().count();
+    format!("{head}{}{tail}", marker(shown))
+}
+
+/// The end of the longest start whose escaped form fits.
+fn escaped_prefix(
+    chars: impl Iterator<Item = (usize, char)>,
+    room: usize,
+    otherwise: usize,
+) -> usize {
+    let mut used = 0;
+    for (at, c) in chars {
+        used += escaped(c);
+        if used > room {
+            return at;
+        }
+    }
+    otherwise
+}
+
+/// Keeps the first and the last items, with an element between them that counts the others.
+fn fit_items(items: &[Value], room: usize, depth: usize) -> Value {
+    let marker = |left_out: usize| format!("… {left_out} more items …");
+    // Brackets, quotes, and a comma on each side.
+    let Some(left) = room.checked_sub(marker(items.len()).chars().count() + 6) else {
+        return NOTHING.into();
+    };
+    let (mut head, mut tail) = (Vec::new(), Vec::new());
+    let mut head_room = left - left / 4;
+    let mut at = 0;
+    while let Some(item) = items.get(at) {
+        let length = size(item, head_room) + 1;
+        if length > head_room {
+            break;
+        }
+        head_room -= length;
+        head.push(item.clone());
+        at += 1;
+    }
+    // The first one is worth a look even where it has no room as a whole.
+    if head.is_empty() && head_room > 16 {
+        head.push(fit_at(&items[0], head_room - 1, depth + 1));
+        head_room = 0;
+        at = 1;
+    }
+    let mut tail_room = left / 4 + head_room;
+    for item in items[at..].iter().rev() {
+        let length = size(item, tail_room) + 1;
+        if length > tail_room {
+            break;
+        }
+        tail_room -= length;
+        tail.push(item.clone());
+    }
+    let left_out = items.len() - head.len() - tail.len();
+    if left_out > 0 {
+        head.push(marker(left_out).into());
+    }
+    head.extend(tail.into_iter().rev());
+    Value::Array(head)
+}
+
+/// Keeps all fields and cuts the large ones; where there are too many, keeps the first and the last.
+fn fit_fields(map: &Map<String, Value>, room: usize, depth: usize) -> Value {
+    let names: usize = match map.len() {
+        n if n > MOST_FIELDS => usize::MAX,
+        // Quotes, colon and comma; names that take the room away count as too many.
+        _ => map.keys().map(|key| size_of_text(key, room) + 2).fold(2, usize::saturating_add),
+    };
+    let each = room.saturating_sub(names) / map.len().max(1);
+    if names > room / 2 || each < 24 {
+        return fit_many_fields(map, room);
+    }
+    // What small ones do not need is for the large ones.
+    let sizes: Vec<usize> = map.values().map(|value| size(value, each)).collect();
+    let large = sizes.iter().filter(|size| **size > each).count();
+    let spare: usize = sizes.iter().map(|size| each.saturating_sub(*size)).sum();
+    let share = each + spare / large.max(1);
+    let fields = map.iter().zip(sizes).map(|((key, value), size)| {
+        let value = if size <= each { value.clone() } else { fit_at(value, share, depth + 1) };
+        (key.clone(), value)
+    });
+    Value::Object(fields.collect())
+}
+
+fn fit_many_fields(map: &Map<String, Value>, room: usize) -> Value {
+    let marker = |left_out: usize| format!("{left_out} more fields");
+    let Some(left) = room.checked_sub(marker(map.len()).chars().count() + 12) else {
+        return NOTHING.into();
+    };
+    let field = |key: &str, value: &Value, room: usize| {
+        let key = size_of_text(key, room);
+        (key + 2).saturating_add(size(value, room))
+    };
+    let (mut head, mut tail) = (Map::new(), Vec::new());
+    let mut head_room = left - left / 4;
+    let mut fields = map.iter();
+    let mut rest = fields.clone();
+    while let Some((key, value)) = fields.next() {
+        let length = field(key, value, head_room);
+        if length > head_room {
+            break;
+        }
+        head_room -= length;
+        head.insert(key.clone(), value.clone());
+        rest = fields.clone();
+    }
+    let mut tail_room = left / 4 + head_room;
+    while let Some((key, value)) = rest.next_back() {
+        let length = field(key, value, tail_room);
+        if length > tail_room {
+            break;
+        }
+        tail_room -= length;
+        tail.push((key.clone(), value.clone()));
+    }
+    let left_out = map.len() - head.len() - tail.len();
+    // The room has a place for a name of this length, and a field may be called so too.
+    let mark = [NOTHING, "……", "………"].into_iter().find(|name| !map.contains_key(*name));
+    if let Some(mark) = mark.filter(|_| left_out > 0) {
+        head.insert(mark.to_owned(), marker(left_out).into());
+    }
+    head.extend(tail.into_iter().rev());
+    Value::Object(head)
+}
+
+/// The characters of the compact text of data; something above `most` as soon as there are more.
+/// It looks no further then, and goes no deeper than the text of anything that fits could.
+fn size(data: &Value, most: usize) -> usize {
+    let mut total = 0usize;
+    let mut stack: Vec<Step<'_>> = vec![Step::Value(data)];
+    while let Some(step) = stack.pop() {
+        if total > most {
+            return total;
+        }
+        let value = match step {
+            Step::Value(value) => value,
+            Step::Items(mut items) => {
+                let Some(item) = items.next() else { continue };
+                total += 1;
+                stack.push(Step::Items(items));
+                item
+            }
+            Step::Fields(mut fields) => {
+                let Some((key, value)) = fields.next() else { continue };
+                total = total.saturating_add(size_of_text(key, most) + 2);
+                stack.push(Step::Fields(fields));
+                value
+            }
+        };
+        total = total.saturating_add(match value {
+            Value::Null => 4,
+            Value::Bool(is) => 5 - usize::from(*is),
+            Value::Number(number) => number.to_string().len(),
+            Value::String(text) => size_of_text(text, most),
+            Value::Array(items) => {
+                stack.push(Step::Items(items.iter()));
+                // One comma is counted too many below.
+                2 - usize::from(!items.is_empty())
+            }
+            Value::Object(map) => {
+                stack.push(Step::Fields(map.iter()));
+                2 - usize::from(!map.is_empty())
+            }
+        });
+    }
+    total
+}
+
+enum Step<'a> {
+    Value(&'a Value),
+    Items(std::slice::Iter<'a, Value>),
+    Fields(serde_json::map::Iter<'a>),
+}
+
+/// The characters of a text between quotes, with its escapes.
+fn size_of_text(text: &str, most: usize) -> usize {
+    let mut total = 2usize;
+    for c in text.chars() {
+        total += escaped(c);
+        if total > most {
+            break;
+        }
+    }
+    total
+}
+
+/// The characters of one that is written as JSON.
+fn escaped(c: char) -> usize {
+    match c {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        c if c < ' ' => 6,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn lists_keep_their_first_and_last_items_and_count_the_others() {
+        let list: Value = (1..=1_000).collect();
+        assert_eq!(
+            fit(&list, 80).to_string(),
+            r#"[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,"… 980 more items …",998,999,1000]"#
+        );
+        let long = fit(&json!(["x".repeat(1_000)]), 100).to_string();
+        assert!(long.starts_with(r#"["xxx"#) && long.contains("x … 9"), "{long}");
+        assert!(long.contains(" characters more … xx"), "{long}");
+    }
+
+    #[test]
+    fn objects_keep_their_fields_and_the_large_ones_are_cut() {
+        let page = json!({"total": 1_000, "rows": (1..=1_000).collect::<Vec<_>>(), "next": "/2"});
+        let shown = fit(&page, 120);
+        assert_eq!((&shown["total"], &shown["next"]), (&json!(1_000), &json!("/2")));
+        assert_eq!(shown["rows"][0], 1);
+        assert_eq!(shown["rows"].as_array().unwrap().last().unwrap(), 1_000);
+        let many: Map<String, Value> = (0..500).map(|n| (format!("k{n}"), n.into())).collect();
+        let shown = fit(&Value::Object(many), 100);
+        assert_eq!((&shown["k0"], &shown["k499"]), (&json!(0), &json!(499)));
+        assert!(shown["…"].as_str().unwrap().ends_with(" more fields"), "{shown}");
+    }
+
+    #[test]
+    fn deep_nests_are_closed() {
+        let mut deep = json!("x".repeat(500));
+        for _ in 0..100 {
+            deep = json!([deep]);
+        }
+        assert!(fit(&deep, 400).to_string().chars().count() <= 400);
+    }
+
+    #[test]
+    fn a_cut_falls_at_a_line_border_where_that_costs_little() {
+        let text = "a line of forty characters, or nearly so\n".repeat(100);
+        let Ends { head, tail } = ends(&text, 1_000);
+        assert!(head.ends_with('\n') && head.len() > 600, "{}", head.len());
+        assert!(tail.starts_with("a line") && tail.len() > 200, "{}", tail.len());
+        let unbroken = "x".repeat(5_000);
+        let Ends { head, tail } = ends(&unbroken, 1_000);
+        assert_eq!((head.len(), tail.len()), (750, 250));
+    }
+
+    #[test]
+    fn a_table_is_cut_between_rows_and_keeps_its_header() {
+        let rows = (0..500).map(|n| format!("{n},{}\n", "x".repeat(n % 40))).collect::<String>();
+        let table = format!("id,name\n{rows}");
+        let Ends { head, tail } = ends(&table, 400);
+        assert!(head.starts_with("id,name\n") && head.ends_with('\n'), "{head}");
+        assert!(tail.split_once(',').is_some_and(|(id, _)| id.parse::<u32>().is_ok()), "{tail}");
+    }
+
+    #[test]
+    fn marks_stay_with_their_characters() {
+        for (whole, copies) in
+            [("e\u{301}", 400), ("👩\u{200d}👩\u{200d}👧", 100), ("क\u{93f}", 400)]
+        {
+            let text = whole.repeat(copies);
+            for room in 20..60 {
+                let Ends { head, tail } = ends(&text, room);
+                assert_eq!(head, whole.repeat(head.len() / whole.len()), "{room}");
+                assert_eq!(tail, whole.repeat(tail.len() / whole.len()), "{room}");
+            }
+        }
+    }
+
+    fn data() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            "(é|a|\"|\\\\|\n|\u{1}|🦀|e\u{301}){0,80}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(5, 120, 12, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..12).prop_map(Value::from),
+                prop::collection::vec(("(a|b|é|…|\"){0,12}", inner), 0..12)
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn sizes_are_those_of_the_text(data in data()) {
+            prop_assert_eq!(rendered_chars(&data), data.to_string().chars().count());
+        }
+
+        #[test]
+        fn cut_data_is_data_and_has_room(data in data(), room in 3usize..300) {
+            let shown = fit(&data, room);
+            let text = shown.to_string();
+            prop_assert!(text.chars().count() <= room, "{} in {room}", text);
+            prop_assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), shown.clone());
+            if data.to_string().chars().count() <= room {
+                prop_assert_eq!(shown, data);
+            }
+        }
+
+        #[test]
+        fn a_preview_is_the_start_and_the_end_of_the_text(
+            text in "(é|a|漢|🦀|\n|e\u{301}|,){0,120}", room in 0usize..60,
+        ) {
+            let Ends { head, tail } = ends(&text, room);
+            prop_assert!(text.starts_with(head) && text.ends_with(tail));
+            prop_assert!(head.len() + tail.len() <= text.len());
+            let whole = text.chars().count() <= room;
+            prop_assert!(whole && head == text || head.chars().count() + tail.chars().count() <= room);
+        }
+    }
+}

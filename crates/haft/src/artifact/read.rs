@@ -1,0 +1,470 @@
+//! Looks into what is kept: some lines, the lines that match, the part a pointer leads to, the head
+//! of a table. What it returns is bounded, and says how to go on.
+//!
+//! INVARIANT: memory is bounded by the room of the answer, not by the artifact.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    io::{self, BufRead, BufReader, Read as _},
+};
+
+use regex::bytes::{Regex, RegexBuilder};
+use serde_json::Value;
+
+use super::{
+    Artifact,
+    json::{self, Found},
+    preview,
+};
+
+/// What to look for in an artifact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Query {
+    /// Lines, from a place on.
+    Lines {
+        /// Where to start.
+        from: Place,
+        /// How many lines at most.
+        limit: u64,
+    },
+    /// The lines that match a regular expression.
+    Pattern {
+        /// The expression; it is matched line by line, in linear time.
+        pattern: String,
+        /// How many lines to show before and after each.
+        context: usize,
+        /// The line to start at, from 1.
+        offset: u64,
+        /// How many matching lines at most.
+        limit: u64,
+    },
+    /// What a JSON pointer leads to, as in `/rows/0/name`.
+    Pointer(String),
+    /// The columns and the first rows of a table or a list.
+    Head(usize),
+}
+
+/// A place in a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The line, from 1.
+    pub line: u64,
+    /// The character in it, from 1.
+    pub column: u64,
+}
+
+impl Place {
+    /// The first character.
+    pub const START: Self = Self { line: 1, column: 1 };
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Page {
+    /// The text.
+    pub text: String,
+    /// What it is, in a line.
+    pub what: String,
+    /// Where to go on; nothing at the end.
+    pub next: Option<Place>,
+}
+
+/// Why nothing was found.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Unreadable {
+    /// It is a picture, or sound.
+    NoText,
+    /// The expression is none.
+    BadPattern(String),
+    /// The pointer leads nowhere.
+    Nowhere(String),
+    /// It is no JSON, so nothing points into it.
+    NoJson(String),
+    /// It has no rows.
+    NoTable,
+    /// Somebody wanted it to end.
+    Stopped,
+    /// It could not be read.
+    Io(io::Error),
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoText => f.write_str("it is no text"),
+            Self::BadPattern(why) => write!(f, "the pattern is no regular expression: {why}"),
+            Self::Nowhere(why) => write!(f, "the pointer leads nowhere: {why}"),
+            Self::NoJson(why) => write!(f, "it is no JSON that can be pointed into: {why}"),
+            Self::NoTable => f.write_str("it has no rows"),
+            Self::Stopped => f.write_str("reading was stopped"),
+            Self::Io(e) => write!(f, "it cannot be read: {e}"),
+        }
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+impl From<io::Error> for Unreadable {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// How much of a file is read at once.
+const CHUNK: usize = 64 << 10;
+/// A longer line is searched in pieces of this size.
+const LONGEST_LINE: u64 = 1 << 20;
+/// The longest expression; longer ones are data, not a question.
+const LONGEST_PATTERN: usize = 1_000;
+/// How much of a long line is shown around a match, in bytes on each side.
+const AROUND: usize = 200;
+
+impl Artifact {
+    /// Looks into the artifact. What is found has at most so many characters.
+    ///
+    /// # Errors
+    /// Fails when it is no text, or does not have what is looked for.
+    pub fn read(&self, query: &Query, room: usize) -> Result<Page, Unreadable> {
+        self.read_until(query, room, &|| false)
+    }
+
+    /// Does the same, and gives up when it is told to.
+    pub(crate) fn read_until(
+        &self,
+        query: &Query,
+        room: usize,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Page, Unreadable> {
+        if self.facts.chars.is_none() {
+            return Err(Unreadable::NoText);
+        }
+        let reader = || Watched { from: self.reader(), stop };
+        let text = || BufReader::with_capacity(CHUNK, reader());
+        let read = match query {
+            Query::Lines { from, limit } => lines(text(), *from, *limit, room, self.lines()),
+            Query::Pattern { pattern, context, offset, limit } => {
+                let search = Search { context: (*context).min(20), offset: *offset, limit: *limit };
+                search.run(text(), &compiled(pattern)?, room)
+            }
+            // Data takes more room in memory than as text, and is cut again below.
+            Query::Pointer(pointer) => match json::point(text(), pointer, room * 4) {
+                Found::Value(value) => Ok(part(&value, pointer, room)),
+                Found::Nothing(why) => Err(Unreadable::Nowhere(why)),
+                Found::NoJson(why) => Err(Unreadable::NoJson(why)),
+            },
+            Query::Head(count) if self.facts.is_json() => {
+                match json::rows(text(), (*count).clamp(1, 1_000), room * 4) {
+                    Ok(Some(rows)) => Ok(json_head(&rows, room)),
+                    Ok(None) => Err(Unreadable::NoTable),
+                    Err(why) => Err(Unreadable::NoJson(why)),
+                }
+            }
+            Query::Head(count) => self.text_head(text(), (*count).clamp(1, 1_000), room),
+        };
+        if stop() { Err(Unreadable::Stopped) } else { read }
+    }
+
+    fn lines(&self) -> u64 {
+        self.facts.lines.unwrap_or(0)
+    }
+
+    /// The header of a table and its first rows.
+    fn text_head(&self, from: impl BufRead, rows: usize, room: usize) -> Result<Page, Unreadable> {
+        let page = lines(from, Place::START, rows as u64 + 1, room.saturating_sub(400), 0)?;
+        let first = page.text.lines().next().unwrap_or_default();
+        let mark =
+            ['\t', '|', ',', ';'].into_iter().max_by_key(|mark| first.matches(*mark).count());
+        let columns: Vec<&str> = match mark.filter(|mark| first.contains(*mark)) {
+            Some(mark) => first.trim_matches(mark).split(mark).map(str::trim).collect(),
+            None => vec![first.trim()],
+        };
+        let names = shortened(&columns.join(" | "), 300);
+        let shown = page.text.lines().count().saturating_sub(1);
+        let of = self.lines().saturating_sub(1);
+        Ok(Page {
+            what: format!("{} columns ({names}), {shown} of {of} rows", columns.len()),
+            text: page.text,
+            next: page.next,
+        })
+    }
+}
+
+/// Stops reading when somebody wants it to end.
+struct Watched<'a, R> {
+    from: R,
+    stop: &'a dyn Fn() -> bool,
+}
+
+impl<R: io::Read> io::Read for Watched<'_, R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if (self.stop)() {
+            return Err(io::Error::other("stopped"));
+        }
+        self.from.read(into)
+    }
+}
+
+/// Returns lines from a place on, as many as there is room for.
+fn lines(
+    mut from: impl BufRead,
+    place: Place,
+    limit: u64,
+    room: usize,
+    of: u64,
+) -> Result<Page, Unreadable> {
+    let start = Place { line: place.line.max(1), column: place.column.max(1) };
+    skip_lines(&mut from, start.line - 1)?;
+    skip_columns(&mut from, start.column - 1)?;
+    let mut taken: Vec<u8> = Vec::new();
+    let mut at = start;
+    // Where the last whole line ended.
+    let mut border = None;
+    let mut chars = 0;
+    let mut next = None;
+    'pages: while at.line - start.line < limit {
+        let buffer = from.fill_buf()?;
+        if buffer.is_empty() {
+            break;
+        }
+        let mut used = 0;
+        for &byte in buffer {
+            let is_start = byte & 0xc0 != 0x80;
+            if is_start && chars == room {
+                next = Some(at);
+                break 'pages;
+            }
+            chars += usize::from(is_start);
+            used += 1;
+            taken.push(byte);
+            if byte == b'\n' {
+                at = Place { line: at.line + 1, column: 1 };
+                border = Some((taken.len(), at));
+                if at.line - start.line >= limit {
+                    break;
+                }
+            } else if is_start {
+                at.column += 1;
+            }
+        }
+        from.consume(used);
+    }
+    if next.is_none() && !from.fill_buf()?.is_empty() {
+        next = Some(at);
+    }
+    // A line that has no room is left to the next page, unless it is longer than most of a page.
+    if let (Some(place), Some((end, line))) = (next, border)
+        && place.column > 1
+        && taken.len() - end < taken.len() / 2
+    {
+        taken.truncate(end);
+        next = Some(line);
+        at = line;
+    }
+    let text = String::from_utf8_lossy(&taken).into_owned();
+    let last = if at.column == 1 && at.line > start.line { at.line - 1 } else { at.line };
+    let what = match (text.is_empty(), start.column) {
+        (true, _) => format!("nothing: it has {of} lines"),
+        (false, 1) => format!("lines {} to {last} of {of}", start.line),
+        (false, column) => {
+            format!("lines {} (from character {column}) to {last} of {of}", start.line)
+        }
+    };
+    Ok(Page { text, what, next })
+}
+
+fn skip_lines(from: &mut impl BufRead, mut lines: u64) -> io::Result<()> {
+    while lines > 0 {
+        let buffer = from.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        let mut used = buffer.len();
+        for end in memchr::memchr_iter(b'\n', buffer) {
+            lines -= 1;
+            if lines == 0 {
+                used = end + 1;
+                break;
+            }
+        }
+        from.consume(used);
+    }
+    Ok(())
+}
+
+/// Skips characters of a line; a place beyond its end is its end.
+fn skip_columns(from: &mut impl BufRead, mut columns: u64) -> io::Result<()> {
+    while columns > 0 {
+        let buffer = from.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        let mut used = 0;
+        for &byte in buffer {
+            let is_start = byte & 0xc0 != 0x80;
+            if byte == b'\n' || is_start && columns == 0 {
+                columns = 0;
+                break;
+            }
+            columns -= u64::from(is_start);
+            used += 1;
+        }
+        // The character that was counted last may have more bytes; they are gone with it.
+        let is_done = columns == 0;
+        from.consume(used);
+        if is_done {
+            while from.fill_buf()?.first().is_some_and(|byte| byte & 0xc0 == 0x80) {
+                from.consume(1);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn compiled(pattern: &str) -> Result<Regex, Unreadable> {
+    if pattern.len() > LONGEST_PATTERN {
+        return Err(Unreadable::BadPattern(format!("it is longer than {LONGEST_PATTERN} bytes")));
+    }
+    RegexBuilder::new(pattern)
+        .size_limit(1 << 20)
+        .build()
+        .map_err(|e| Unreadable::BadPattern(last_line(&e.to_string())))
+}
+
+/// The last line of a parser's words says what is wrong; the ones before draw it.
+fn last_line(text: &str) -> String {
+    text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
+}
+
+/// A search for lines.
+struct Search {
+    context: usize,
+    offset: u64,
+    limit: u64,
+}
+
+impl Search {
+    fn run(&self, mut from: impl BufRead, regex: &Regex, room: usize) -> Result<Page, Unreadable> {
+        skip_lines(&mut from, self.offset.saturating_sub(1))?;
+        let mut number = self.offset.max(1);
+        let (mut text, mut chars) = (String::new(), 0);
+        let mut before: VecDeque<(u64, String)> = VecDeque::new();
+        let (mut shown, mut found) = (0u64, 0u64);
+        let (mut after, mut last_shown) = (0, 0);
+        let mut next = None;
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read = (&mut from).take(LONGEST_LINE).read_until(b'\n', &mut line)?;
+            if read == 0 {
+                break;
+            }
+            let is_end = line.last() == Some(&b'\n');
+            let body = if is_end { &line[..line.len() - 1] } else { &line[..] };
+            let hit = regex.find(body);
+            found += u64::from(hit.is_some());
+            let is_open = next.is_none();
+            if let Some(hit) = hit.filter(|_| is_open) {
+                let mut lines: Vec<String> = Vec::new();
+                if last_shown > 0 && before.front().map_or(number, |(n, _)| *n) > last_shown + 1 {
+                    lines.push("--".to_owned());
+                }
+                lines.extend(before.drain(..).map(|(n, text)| format!("{n}- {text}")));
+                lines.push(format!("{number}: {}", around(body, hit.start(), hit.end())));
+                let more: usize = lines.iter().map(|line| line.chars().count() + 1).sum();
+                if shown == self.limit || chars + more > room {
+                    next = Some(Place { line: number, column: 1 });
+                } else {
+                    chars += more;
+                    lines.iter().for_each(|line| text.extend([line, "\n"]));
+                    shown += 1;
+                    (after, last_shown) = (self.context, number);
+                }
+            } else if is_open && hit.is_none() && self.context > 0 {
+                let shown_line = around(body, 0, 0);
+                let more = shown_line.chars().count() + 24;
+                if after > 0 && chars + more <= room {
+                    text.push_str(&format!("{number}- {shown_line}\n"));
+                    chars += more;
+                    after -= 1;
+                    last_shown = number;
+                } else {
+                    if before.len() == self.context {
+                        before.pop_front();
+                    }
+                    before.push_back((number, shown_line));
+                }
+            }
+            number += u64::from(is_end);
+        }
+        let what = match self.offset {
+            0 | 1 => format!("{shown} of {found} matching lines"),
+            from => format!("{shown} of {found} matching lines from line {from} on"),
+        };
+        Ok(Page { text, what, next })
+    }
+}
+
+/// A line as it is shown: whole, or what is around a match.
+fn around(line: &[u8], start: usize, end: usize) -> String {
+    let from = start.saturating_sub(AROUND);
+    let until = (end.min(start + 2 * AROUND) + AROUND).min(line.len());
+    let text = String::from_utf8_lossy(&line[from..until]);
+    // A cut inside a character shows up at the ends only.
+    let text = text.trim_matches(|c| c == '\u{fffd}' && (from > 0 || until < line.len()));
+    let (head, tail) = (if from > 0 { "…" } else { "" }, if until < line.len() { "…" } else { "" });
+    format!("{head}{text}{tail}")
+}
+
+/// A part of data as a page.
+fn part(value: &Value, pointer: &str, room: usize) -> Page {
+    let size = preview::rendered_chars(value);
+    let (text, what) = if size <= room {
+        (value.to_string(), "all of it".to_owned())
+    } else {
+        (
+            preview::fit(value, room).to_string(),
+            "too large to show as a whole, so parts are left out; point deeper".to_owned(),
+        )
+    };
+    let at = if pointer.is_empty() {
+        "the whole".to_owned()
+    } else {
+        format!("`{}`", shortened(pointer, 100))
+    };
+    Page { text, what: format!("{at}: {what}"), next: None }
+}
+
+/// The columns and the first rows of a list.
+fn json_head(found: &json::Rows, room: usize) -> Page {
+    let mut columns: Vec<&str> = Vec::new();
+    for name in found.rows.iter().filter_map(Value::as_object).flat_map(|row| row.keys()) {
+        if columns.len() < 100 && !columns.contains(&name.as_str()) {
+            columns.push(name);
+        }
+    }
+    let names = match columns.is_empty() {
+        true => "no columns".to_owned(),
+        false => format!("{} columns ({})", columns.len(), shortened(&columns.join(" | "), 300)),
+    };
+    let each = (room / found.rows.len().max(1)).saturating_sub(1);
+    let (mut text, mut shown) = (String::new(), 0);
+    if each >= 8 {
+        for row in &found.rows {
+            text.push_str(&preview::fit(row, each).to_string());
+            text.push('\n');
+            shown += 1;
+        }
+    }
+    let under = found.under.as_deref().map_or_else(String::new, |name| {
+        format!(" under `/{}`", shortened(&name.replace('~', "~0").replace('/', "~1"), 60))
+    });
+    Page { text, what: format!("{names}, {shown} of {} rows{under}", found.of), next: None }
+}
+
+fn shortened(text: &str, most: usize) -> String {
+    let end = preview::nth_char(text, most);
+    if end < text.len() { format!("{}…", &text[..end]) } else { text.to_owned() }
+}

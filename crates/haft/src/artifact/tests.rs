@@ -1,0 +1,450 @@
+//! Both stores keep the same promises; the folder has some more to keep.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Barrier,
+};
+
+use super::*;
+use crate::clock::ManualClock;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn scope(run: &str, session: Option<&str>, user: Option<&str>) -> Scope {
+    Scope {
+        run: run.into(),
+        session: session.map(Into::into),
+        user: user.map(Into::into),
+        ..Scope::default()
+    }
+}
+
+fn owner() -> Owner {
+    Owner::of(&scope("run-1", None, None), "mark")
+}
+
+fn draft(text: &str) -> Draft {
+    Draft {
+        tool: "t".into(),
+        run: "run-1".into(),
+        owner: owner(),
+        label: Label::default(),
+        media: TEXT.to_owned(),
+        items: None,
+        body: text.as_bytes().into(),
+        is_text: true,
+    }
+}
+
+fn text_of(artifact: &Artifact) -> String {
+    let mut text = String::new();
+    io::Read::read_to_string(&mut artifact.reader(), &mut text).unwrap();
+    text
+}
+
+/// A folder for one test, which is not there yet.
+fn fresh(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("haft-artifacts-{}-{name}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path);
+    path
+}
+
+/// A folder that is removed at the end of the test.
+struct Fresh(PathBuf);
+
+impl Fresh {
+    fn new(name: &str) -> Self {
+        Self(fresh(name))
+    }
+}
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn limits(quota: u64) -> ArtifactLimits {
+    ArtifactLimits { quota, expiry: HOUR }
+}
+
+fn each(name: &str, quota: u64, test: impl Fn(Artifacts, ManualClock)) {
+    let folder = Fresh::new(name);
+    let stores = [
+        Artifacts::memory_with(limits(quota)),
+        #[cfg(unix)]
+        Artifacts::folder(&folder.0, limits(quota)).unwrap(),
+    ];
+    for store in stores {
+        let clock = ManualClock::new();
+        clock.advance(HOUR * 24 * 365 * 50);
+        test(store.with_clock(Arc::new(clock.clone())), clock);
+    }
+    drop(folder);
+}
+
+#[test]
+fn what_is_kept_is_read_again_with_its_facts() {
+    each("kept", 1 << 20, |store, _| {
+        let facts = store.put(draft("one\ntwo é\n")).unwrap();
+        assert_eq!((facts.bytes, facts.chars, facts.lines), (11, Some(10), Some(2)));
+        let found = store.open(facts.id).unwrap();
+        assert_eq!((found.facts(), text_of(&found).as_str()), (&facts, "one\ntwo é\n"));
+        assert_eq!(store.list().unwrap(), [facts]);
+        let other = ArtifactId::random().unwrap();
+        assert!(store.open(other).unwrap_err().to_string().contains("there is no result"));
+    });
+}
+
+#[test]
+fn a_full_store_takes_nothing_more_and_throws_nothing_out() {
+    each("full", 10_000, |store, clock| {
+        let first = store.put(draft(&"x".repeat(5_000))).unwrap();
+        assert_eq!(store.put(draft(&"y".repeat(5_000))), Err(NotKept::Full));
+        assert!(store.open(first.id).is_ok(), "what is there stays");
+        clock.advance(HOUR);
+        let second = store.put(draft(&"y".repeat(5_000))).unwrap();
+        assert_eq!(store.list().unwrap(), [second], "what has expired makes room");
+    });
+}
+
+#[test]
+fn what_has_expired_never_comes_back() {
+    each("expired", 1 << 20, |store, clock| {
+        let facts = store.put(draft("x")).unwrap();
+        let date = clock.wall();
+        clock.set_wall(date + HOUR - Duration::from_millis(1));
+        assert!(store.open(facts.id).is_ok());
+        clock.set_wall(date + HOUR);
+        assert!(store.open(facts.id).is_err());
+        clock.set_wall(date);
+        assert!(store.open(facts.id).is_err(), "not even when the clock is set back");
+    });
+}
+
+#[test]
+fn a_clock_that_jumps_breaks_nothing() {
+    each("jumps", 10_000, |store, clock| {
+        let date = clock.wall();
+        let far = date + HOUR * 24 * 365 * 100;
+        clock.set_wall(far);
+        store.put(draft(&"x".repeat(8_000))).unwrap();
+        clock.set_wall(date);
+        let late = store.put(draft(&"y".repeat(8_000))).unwrap();
+        assert_eq!(store.list().unwrap(), [late], "what is dated a century ahead holds no room");
+        clock.set_wall(SystemTime::UNIX_EPOCH - HOUR);
+        let _ = store.put(draft("z"));
+        assert!(store.list().unwrap().len() <= 1);
+    });
+}
+
+#[test]
+fn an_owner_is_a_session_or_a_run_and_its_own() {
+    let of = |run: &str, session, user| Owner::of(&scope(run, session, user), "mark");
+    let run = of("run-1", None, None);
+    assert!(run.lets(&of("run-1", None, None)));
+    assert!(run.lets(&of("run-1.2", None, None)), "a run that it started");
+    assert!(of("run-1.2", None, None).lets(&run), "and the other way round");
+    assert!(!of("run-1.2", None, None).lets(&of("run-1.3", None, None)), "sisters do not share");
+    assert!(!run.lets(&of("run-11", None, None)));
+    assert!(!run.lets(&of("run-1", None, Some("eve"))));
+    assert!(!run.lets(&Owner::of(&scope("run-1", None, None), "another process")));
+    let session = of("run-1", Some("s"), Some("ada"));
+    assert!(session.lets(&of("run-7", Some("s"), Some("ada"))), "runs of one session share");
+    assert!(!session.lets(&of("run-1", Some("s"), Some("eve"))));
+    assert!(!session.lets(&of("run-1", Some("s.2"), Some("ada"))));
+    let posing = of("run-1", Some("mark/run-1"), None);
+    assert!(!run.lets(&posing), "a session that is called like a run is none");
+}
+
+#[test]
+fn strangers_find_nothing() {
+    each("strangers", 1 << 20, |store, _| {
+        let facts = store.put(draft("x")).unwrap();
+        let eve = Owner::of(&scope("run-1", None, Some("eve")), "mark");
+        assert!(store.open_for(facts.id, &owner()).unwrap().is_some());
+        assert!(store.open_for(facts.id, &eve).unwrap().is_none());
+    });
+}
+
+#[test]
+fn ids_are_strict_and_never_a_path() {
+    for bad in ["", "..", "../../../../../../etc/passw", "0123456789bcdfghjklmnpqrs/", "a"] {
+        assert!(bad.parse::<ArtifactId>().is_err(), "{bad}");
+    }
+    let long = "0".repeat(1_000_000);
+    assert!(long.parse::<ArtifactId>().is_err());
+    let id = ArtifactId::random().unwrap();
+    assert_eq!(id.to_string().parse::<ArtifactId>().unwrap(), id);
+    assert_eq!(id.to_string().len(), 26);
+    assert!(id.to_string().bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit()));
+    assert_ne!(id, ArtifactId::random().unwrap());
+}
+
+#[test]
+fn threads_that_race_for_the_last_room_do_not_overshoot_it() {
+    each("race", 20_000, |store, _| {
+        let start = Barrier::new(8);
+        let kept = std::thread::scope(|threads| {
+            let work = || {
+                start.wait();
+                (0..4).filter(|_| store.put(draft(&"x".repeat(3_000))).is_ok()).count()
+            };
+            let all: Vec<_> = (0..8).map(|_| threads.spawn(work)).collect();
+            all.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
+        });
+        let used: u64 = store.list().unwrap().iter().map(|facts| facts.bytes + OVERHEAD).sum();
+        assert!(used <= 20_000, "{used}");
+        assert_eq!(store.list().unwrap().len(), kept);
+        assert!(kept >= 3, "{kept}");
+    });
+}
+
+#[cfg(unix)]
+mod folder {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    fn open(path: &Path) -> Result<Artifacts, Error> {
+        Artifacts::folder(path, limits(1 << 20))
+    }
+
+    fn allow(path: &Path, mode: u32) {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn it_is_made_for_nobody_elses_eyes() {
+        let folder = Fresh::new("made");
+        let store = open(&folder.0.join("deep/er")).unwrap();
+        let facts = store.put(draft("x")).unwrap();
+        let mode = |path: PathBuf| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(folder.0.join("deep/er")), 0o700);
+        assert_eq!(mode(folder.0.join("deep/er").join(facts.id.to_string())), 0o600);
+    }
+
+    #[test]
+    fn one_that_others_can_look_into_is_refused() {
+        let folder = Fresh::new("open");
+        std::fs::create_dir(&folder.0).unwrap();
+        for mode in [0o755, 0o770, 0o701] {
+            allow(&folder.0, mode);
+            let refused = open(&folder.0).unwrap_err();
+            assert!(refused.to_string().contains("others may look into it"), "{refused}");
+        }
+        allow(&folder.0, 0o700);
+        let store = open(&folder.0).unwrap();
+        allow(&folder.0, 0o777);
+        assert!(matches!(store.put(draft("x")), Err(NotKept::Trouble(_))), "not later either");
+        allow(&folder.0, 0o700);
+    }
+
+    #[test]
+    fn a_link_in_its_place_is_refused() {
+        let (real, link) = (Fresh::new("real"), Fresh::new("link"));
+        open(&real.0).unwrap();
+        symlink(&real.0, &link.0).unwrap();
+        assert!(open(&link.0).unwrap_err().to_string().contains("a link"));
+        std::fs::remove_file(&link.0).unwrap();
+        std::fs::File::create(&link.0).unwrap();
+        assert!(open(&link.0).is_err(), "nor is a file a folder");
+        std::fs::remove_file(&link.0).unwrap();
+    }
+
+    #[test]
+    fn links_inside_are_not_followed() {
+        let folder = Fresh::new("inside");
+        let store = open(&folder.0).unwrap();
+        let facts = store.put(draft("a secret of its own")).unwrap();
+        let outside = folder.0.join("outside");
+        std::fs::rename(folder.0.join(facts.id.to_string()), &outside).unwrap();
+        symlink(&outside, folder.0.join(facts.id.to_string())).unwrap();
+        assert!(store.open(facts.id).is_err());
+        assert!(store.list().unwrap().is_empty());
+        let lock = folder.0.join("lock");
+        std::fs::remove_file(&lock).unwrap();
+        symlink("/dev/null", &lock).unwrap();
+        assert!(matches!(store.put(draft("x")), Err(NotKept::Trouble(_))));
+    }
+
+    #[test]
+    fn what_a_crash_left_is_never_read_and_soon_gone() {
+        let folder = Fresh::new("crash");
+        let store = open(&folder.0).unwrap();
+        let facts = store.put(draft(&"x".repeat(1_000))).unwrap();
+        let path = folder.0.join(facts.id.to_string());
+        let part = folder.0.join(format!("{}.part", ArtifactId::random().unwrap()));
+        std::fs::copy(&path, &part).unwrap();
+        // Half of it, as if the machine had stopped.
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.set_len(500).unwrap();
+        assert!(store.list().unwrap().is_empty());
+        assert!(store.open(facts.id).is_err());
+        assert!(!path.exists(), "whoever looked has cleared it away");
+        store.put(draft("y")).unwrap();
+        assert!(!part.exists(), "and the next one to write clears the rest");
+    }
+
+    #[test]
+    fn a_file_under_another_name_is_not_what_it_says() {
+        let folder = Fresh::new("renamed");
+        let store = open(&folder.0).unwrap();
+        let facts = store.put(draft("x")).unwrap();
+        let other = ArtifactId::random().unwrap();
+        std::fs::rename(folder.0.join(facts.id.to_string()), folder.0.join(other.to_string()))
+            .unwrap();
+        assert!(store.open(other).is_err());
+    }
+
+    #[test]
+    fn two_handles_share_what_is_kept_and_its_quota() {
+        let folder = Fresh::new("shared");
+        let one = Artifacts::folder(&folder.0, limits(10_000)).unwrap();
+        let two = Artifacts::folder_when_needed(&folder.0, limits(10_000));
+        let facts = one.put(draft(&"x".repeat(8_000))).unwrap();
+        assert_eq!(text_of(&two.open(facts.id).unwrap()).len(), 8_000);
+        assert_eq!(two.put(draft(&"x".repeat(8_000))), Err(NotKept::Full));
+    }
+
+    #[test]
+    fn one_that_is_needed_later_is_made_later() {
+        let folder = Fresh::new("later");
+        let store = Artifacts::folder_when_needed(&folder.0, limits(1 << 20));
+        assert!(store.list().unwrap().is_empty());
+        assert!(store.open(ArtifactId::random().unwrap()).is_err());
+        assert!(!folder.0.exists());
+        store.put(draft("x")).unwrap();
+        assert_eq!(store.list().unwrap().len(), 1);
+    }
+}
+
+mod reading {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn kept(text: &str, media: &str) -> Artifact {
+        let store = Artifacts::memory(64 << 20);
+        let draft = Draft { media: media.to_owned(), ..draft(text) };
+        let facts = store.put(draft).unwrap();
+        store.open(facts.id).unwrap()
+    }
+
+    fn lines(line: u64, column: u64, limit: u64) -> Query {
+        Query::Lines { from: Place { line, column }, limit }
+    }
+
+    fn find(pattern: &str, context: usize, offset: u64, limit: u64) -> Query {
+        Query::Pattern { pattern: pattern.to_owned(), context, offset, limit }
+    }
+
+    #[test]
+    fn lines_are_counted_from_one() {
+        let artifact = kept("a\nb\nc\nd\n", TEXT);
+        let page = artifact.read(&lines(2, 1, 2), 100).unwrap();
+        assert_eq!((page.text.as_str(), page.what.as_str()), ("b\nc\n", "lines 2 to 3 of 4"));
+        assert_eq!(page.next, Some(Place { line: 4, column: 1 }));
+        let page = artifact.read(&lines(4, 1, 9), 100).unwrap();
+        assert_eq!((page.text.as_str(), page.next), ("d\n", None));
+        let page = artifact.read(&lines(9, 1, 9), 100).unwrap();
+        assert_eq!((page.text.as_str(), page.what.as_str()), ("", "nothing: it has 4 lines"));
+    }
+
+    #[test]
+    fn matches_have_their_numbers_and_their_surroundings() {
+        let text: String = (1..=100).map(|n| format!("line {n}\n")).collect();
+        let artifact = kept(&text, TEXT);
+        let page = artifact.read(&find("5$", 1, 1, 2), 1_000).unwrap();
+        assert_eq!(
+            page.text,
+            "4- line 4\n5: line 5\n6- line 6\n--\n14- line 14\n15: line 15\n16- line 16\n"
+        );
+        assert_eq!(page.what, "2 of 10 matching lines");
+        assert_eq!(page.next, Some(Place { line: 25, column: 1 }));
+        let page = artifact.read(&find("(?i)LINE 9\\d", 0, 96, 50), 1_000).unwrap();
+        assert_eq!(page.what, "4 of 4 matching lines from line 96 on");
+        assert_eq!(page.text.lines().count(), 4);
+        let bad = artifact.read(&find("(", 0, 1, 1), 100).unwrap_err();
+        assert_eq!(bad.to_string(), "the pattern is no regular expression: unclosed group");
+    }
+
+    #[test]
+    fn a_match_in_a_very_long_line_is_shown_with_what_is_around_it() {
+        let text = format!("{}needle{}", "é".repeat(500_000), "x".repeat(3_000_000));
+        let page = kept(&text, TEXT).read(&find("needle", 0, 1, 9), 5_000).unwrap();
+        assert!(page.text.starts_with("1: …é") && page.text.contains("éneedlex"), "{}", page.text);
+        assert!(page.text.chars().count() < 600);
+    }
+
+    #[test]
+    fn heads_of_tables_and_of_lists_name_their_columns() {
+        let table = "id,name\n1,a\n2,b\n3,c\n";
+        let page = kept(table, TEXT).read(&Query::Head(2), 1_000).unwrap();
+        assert_eq!(page.text, "id,name\n1,a\n2,b\n");
+        assert_eq!(page.what, "2 columns (id | name), 2 of 3 rows");
+        let list = r#"{"rows": [{"id": 1, "name": "a"}, {"id": 2, "tag": "b"}]}"#;
+        let page = kept(list, JSON).read(&Query::Head(1), 1_000).unwrap();
+        assert_eq!(page.text, "{\"id\":1,\"name\":\"a\"}\n");
+        assert_eq!(page.what, "2 columns (id | name), 1 of 2 rows under `/rows`");
+        assert!(matches!(kept("7", JSON).read(&Query::Head(1), 99), Err(Unreadable::NoTable)));
+    }
+
+    #[test]
+    fn a_pointer_shows_a_part_or_what_fits_of_it() {
+        let list: serde_json::Value = (0..10_000).collect();
+        let artifact = kept(&list.to_string(), JSON);
+        let page = artifact.read(&Query::Pointer("/77".to_owned()), 100).unwrap();
+        assert_eq!((page.text.as_str(), page.what.as_str()), ("77", "`/77`: all of it"));
+        let page = artifact.read(&Query::Pointer(String::new()), 200).unwrap();
+        assert!(page.text.chars().count() <= 200 && page.text.contains("more items"));
+        assert!(serde_json::from_str::<serde_json::Value>(&page.text).is_ok());
+    }
+
+    #[test]
+    fn what_is_no_text_is_not_read_as_one() {
+        let store = Artifacts::memory(1 << 20);
+        let draft = Draft { is_text: false, media: "image/png".to_owned(), ..draft("\u{1}") };
+        let artifact = store.open(store.put(draft).unwrap().id).unwrap();
+        assert!(matches!(artifact.read(&lines(1, 1, 1), 10), Err(Unreadable::NoText)));
+    }
+
+    #[test]
+    fn reading_ends_when_somebody_wants_it_to() {
+        let artifact = kept(&"x\n".repeat(1_000_000), TEXT);
+        let read = artifact.read_until(&find("y", 0, 1, 1), 100, &|| true);
+        assert!(matches!(read, Err(Unreadable::Stopped | Unreadable::Io(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn pages_put_together_are_the_whole(
+            text in "(é|a|漢|🦀|\n|bbbbbbbb){0,80}", room in 1usize..30, limit in 1u64..6,
+        ) {
+            let artifact = kept(&text, TEXT);
+            let mut all = String::new();
+            let mut from = Place::START;
+            for _ in 0..2_000 {
+                let page = artifact.read(&Query::Lines { from, limit }, room).unwrap();
+                prop_assert!(page.text.chars().count() <= room);
+                all.push_str(&page.text);
+                match page.next {
+                    Some(next) => {
+                        prop_assert!((next.line, next.column) > (from.line, from.column));
+                        from = next;
+                    }
+                    None => break,
+                }
+            }
+            prop_assert_eq!(all, text);
+        }
+
+        #[test]
+        fn every_page_of_a_search_has_room(
+            text in "(é|a|漢|\n|b){0,200}", room in 1usize..60, context in 0usize..3,
+        ) {
+            let page = kept(&text, TEXT).read(&find("a", context, 1, 10), room).unwrap();
+            prop_assert!(page.text.chars().count() <= room, "{}", page.text);
+        }
+    }
+}

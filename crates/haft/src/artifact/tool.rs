@@ -1,0 +1,193 @@
+//! `read_result`: how a model reads what was kept aside, piece by piece.
+//!
+//! It only reads, reaches nothing but the runtime's own store, and what it answers is as trusted as
+//! what was kept, no more. It is bounded by itself, so its own answers are never kept aside.
+
+use haft_core::{
+    Bound, Capabilities, Claim, Context, Effects, Failure, Label, Output, Permission, Spec, Tool,
+    schemars::JsonSchema, serde::Deserialize,
+};
+
+use super::{Artifact, ArtifactId, Owner, Page, Place, Query, Unreadable};
+use crate::turn::TurnCore;
+
+/// The name that a model calls it by.
+pub(crate) const NAME: &str = "read_result";
+
+/// The most characters of one page: a few thousand tokens, which a model reads with care.
+const ROOM: usize = 16_000;
+/// What the line below a page may take besides.
+const FOOTER: usize = 1_000;
+/// Lines of a page, unless more or fewer are asked for.
+const LINES: u64 = 2_000;
+/// Matches of a search, unless more or fewer are asked for.
+const MATCHES: u64 = 50;
+
+/// The tool `read_result`. Add it to a catalog, and whatever is kept aside names it.
+///
+/// ```
+/// use haft::{Catalog, ReadResult};
+///
+/// let catalog = Catalog::builder().add(ReadResult).build()?;
+/// # Ok::<(), haft::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ReadResult;
+
+/// What `read_result` is asked.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(crate = "haft_core::serde")]
+#[schemars(crate = "haft_core::schemars")]
+pub struct ReadResultArgs {
+    /// Id of the result, as the cut result names it.
+    id: String,
+    /// Line to start at, from 1. Also where a search starts.
+    #[schemars(range(min = 1))]
+    offset: Option<u64>,
+    /// Character of that line to start at, from 1; for very long lines.
+    #[schemars(range(min = 1))]
+    column: Option<u64>,
+    /// How many lines to return, or how many matches.
+    #[schemars(range(min = 1, max = 10000))]
+    limit: Option<u64>,
+    /// Regular expression; returns the lines that match it.
+    #[schemars(length(min = 1, max = 1000))]
+    pattern: Option<String>,
+    /// Lines to show before and after each match.
+    #[schemars(range(max = 20))]
+    context: Option<usize>,
+    /// JSON pointer into a result that is JSON, such as `/rows/0/name`.
+    #[schemars(length(max = 1000))]
+    pointer: Option<String>,
+    /// Returns the columns and so many first rows of a table or list.
+    #[schemars(range(min = 1, max = 1000))]
+    head: Option<usize>,
+}
+
+impl Tool for ReadResult {
+    type Args = ReadResultArgs;
+    type Output = Output;
+
+    const CHECKS: bool = false;
+    const GUARDS: bool = false;
+
+    fn spec(&self) -> Spec {
+        let mut spec = Spec::new(
+            NAME,
+            "Reads a result that was too large to show as a whole: some lines (`offset`, `limit`), \
+             the lines that match a `pattern`, the part a JSON `pointer` leads to, or the `head` of \
+             a table. Each answer says how to go on.",
+        )
+        .read_only()
+        .effects(Effects::none())
+        .capabilities(Capabilities::NONE)
+        .max_result(Bound::Chars(ROOM + FOOTER));
+        spec.permission = Permission::None;
+        spec.open_world = Some(false);
+        // What it reads brings its own label; its own words are the runtime's.
+        spec.label = Label::CLEAN;
+        spec
+    }
+
+    fn claim(&self, declared: Claim, _: &ReadResultArgs, _: &Context) -> Claim {
+        declared
+    }
+
+    async fn call(&self, args: ReadResultArgs, cx: &Context) -> Result<Output, Failure> {
+        let query = query_of(&args)?;
+        let host = cx.host().and_then(|host| host.downcast::<TurnCore>().ok());
+        let Some(turn) = host else {
+            return Err(Failure::hidden("read_result runs only inside a runtime of its own crate"));
+        };
+        let shelf = &turn.inner.artifacts;
+        let Ok(id) = args.id.trim().parse::<ArtifactId>() else { return Err(nothing(&args.id)) };
+        let (store, asker) = (shelf.store.clone(), Owner::of(cx.scope(), &shelf.mark));
+        // Its own bound must not cut it, nor the one that holds for everything.
+        let room = ROOM.min((turn.inner.config.max_result / 4).saturating_sub(FOOTER)).max(1);
+        let work = move |cx: &Context| -> Result<Output, Failure> {
+            let found = store.open_for(id, &asker).map_err(Failure::hidden)?;
+            let Some(artifact) = found else { return Err(nothing(&id.to_string())) };
+            // From here on even a failure may repeat words of what was kept.
+            cx.heard(artifact.facts().label);
+            let page = artifact.read_until(&query, room, &|| cx.is_cancelled());
+            match page {
+                Ok(page) => Ok(Output::text(shown(&page, &artifact, &query))),
+                Err(why) => Err(unreadable(&why, &artifact)),
+            }
+        };
+        match shelf.store.is_blocking() {
+            true => cx.block(work).await?,
+            false => work(cx),
+        }
+    }
+}
+
+/// What is asked, if it is one thing.
+fn query_of(args: &ReadResultArgs) -> Result<Query, Failure> {
+    let asked = [args.pattern.is_some(), args.pointer.is_some(), args.head.is_some()];
+    if asked.into_iter().filter(|is| *is).count() > 1 {
+        return Err(Failure::invalid("`pattern`, `pointer` and `head` exclude each other")
+            .with_next("ask for one of them"));
+    }
+    let offset = args.offset.unwrap_or(1);
+    Ok(match (&args.pattern, &args.pointer, args.head) {
+        (Some(pattern), _, _) => Query::Pattern {
+            pattern: pattern.clone(),
+            context: args.context.unwrap_or(0),
+            offset,
+            limit: args.limit.unwrap_or(MATCHES),
+        },
+        (_, Some(pointer), _) => Query::Pointer(pointer.clone()),
+        (_, _, Some(rows)) => Query::Head(rows),
+        _ => Query::Lines {
+            from: Place { line: offset, column: args.column.unwrap_or(1) },
+            limit: args.limit.unwrap_or(LINES),
+        },
+    })
+}
+
+/// The page, and a line that says what it is and how to go on.
+fn shown(page: &Page, artifact: &Artifact, query: &Query) -> String {
+    let id = artifact.facts().id;
+    let end = if page.text.is_empty() || page.text.ends_with('\n') { "" } else { "\n" };
+    let mut text = format!("{}{end}[{id}: {}", page.text, page.what);
+    match (page.next, query) {
+        (None, _) => {}
+        (Some(Place { line, .. }), Query::Pattern { .. }) => {
+            text.push_str(&format!("; go on with the same pattern and offset {line}"));
+        }
+        (Some(Place { line, column: 1 }), _) => {
+            text.push_str(&format!("; go on with offset {line}"));
+        }
+        (Some(Place { line, column }), _) => {
+            text.push_str(&format!("; go on with offset {line}, column {column}"));
+        }
+    }
+    text.push(']');
+    text
+}
+
+/// One answer for what never was, what is gone, and what is somebody else's.
+fn nothing(id: &str) -> Failure {
+    let id: String = id.chars().take(40).collect();
+    Failure::invalid(format!("there is no result `{id}` here, or it is no longer kept"))
+        .with_next("use an id from a result of this conversation, or call the tool again")
+}
+
+fn unreadable(why: &Unreadable, artifact: &Artifact) -> Failure {
+    let facts = artifact.facts();
+    let failure = Failure::invalid(format!("`{}`: {why}", facts.id));
+    match why {
+        Unreadable::NoText => Failure::invalid(format!(
+            "`{}` is {} of {} bytes, which cannot be read as text",
+            facts.id, facts.media, facts.bytes
+        )),
+        Unreadable::NoJson(_) | Unreadable::NoTable => {
+            failure.with_next("read it by lines with `offset` and `limit`, or search it")
+        }
+        Unreadable::Nowhere(_) => failure.with_next("point to something that is there"),
+        Unreadable::BadPattern(_) => failure.with_next("write the pattern again"),
+        Unreadable::Io(e) => Failure::hidden(e.to_string()),
+        Unreadable::Stopped => Failure::failed("reading was stopped"),
+    }
+}

@@ -1,0 +1,439 @@
+//! Keeps results from flooding: what is larger than its bound is kept aside as a whole, and the
+//! answer is a head and a tail that say where the rest is.
+//!
+//! In: a washed output and the tool's bound. Out: an output whose text, notice included, is within
+//! the bound. Where the store is full, or does not work, the rest is lost, and the notice says so.
+//! Most results are small and never come here.
+
+use std::sync::Arc;
+
+use haft_core::{Block, Bound, Context, Label, Output};
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use super::shape::{chars, json_size, weight};
+use crate::{
+    artifact::{self, Draft, Ends, Facts, Items, NotKept, Owner, READER},
+    envelope::Cut,
+    turn::TurnCore,
+    watch::timed,
+};
+
+/// More pictures than this of one result are not kept aside; one more note each would flood too.
+const MOST_MEDIA: usize = 8;
+
+/// Returns how many characters a result may have.
+pub(super) fn limit_of(bound: Bound, hard: usize) -> usize {
+    match bound {
+        Bound::Chars(chars) => chars,
+        Bound::Unbounded => hard,
+    }
+}
+
+/// Returns whether a result is larger than it may be. The common case counts nothing.
+pub(super) fn is_over(output: &Output, bound: Bound, hard: usize) -> bool {
+    let limit = limit_of(bound, hard);
+    // Structured data repeats the text, so it gets as much room, and cannot be cut and stay true.
+    if output.structured.as_ref().is_some_and(|data| json_size(data) > limit.min(hard)) {
+        return true;
+    }
+    // Bytes bound characters from above.
+    let between = output.blocks.len().saturating_sub(1);
+    let bytes = output.blocks.iter().map(weight).sum::<usize>() + between;
+    bytes > hard
+        || bytes > limit && output.blocks.iter().map(chars).sum::<usize>() + between > limit
+}
+
+/// A result that was too large.
+pub(super) struct Aside {
+    pub(super) output: Output,
+    pub(super) cut: Cut,
+    /// What was kept, and how many characters of it are shown.
+    pub(super) kept: Vec<(Facts, usize)>,
+}
+
+/// Keeps a result aside and returns what is shown of it.
+pub(super) async fn set_aside(
+    turn: &TurnCore,
+    cx: &Context,
+    label: Label,
+    output: Output,
+    bound: Bound,
+) -> Aside {
+    let hard = turn.inner.config.max_result;
+    let bytes = output.blocks.iter().map(weight).sum::<usize>() + output.blocks.len();
+    let limit = limit_of(bound, hard);
+    // Where bytes are the bound, a character may be four of them.
+    let limit = if bytes > hard { limit.min(hard / 4) } else { limit };
+    let Output { blocks, structured } = output;
+    let keeper = Keeper { turn, cx, label };
+    let mut aside = Aside {
+        output: Output::default(),
+        cut: Cut { of: 0, shown: 0, kept: None },
+        kept: Vec::new(),
+    };
+    let (media, words): (Vec<Block>, Vec<Block>) = blocks
+        .into_iter()
+        .partition(|block| matches!(block, Block::Image { .. } | Block::Audio { .. }));
+    let text_size = words.iter().map(chars).sum::<usize>() + words.len();
+    // Text comes first: it may take half of the room before a picture is left out for it.
+    let mut media_room = limit - text_size.min(limit / 2);
+    let (mut pictures, mut notes) = (Vec::new(), Vec::new());
+    for block in media {
+        let size = weight(&block);
+        aside.cut.of += size;
+        if size <= media_room {
+            media_room -= size;
+            aside.cut.shown += size;
+            pictures.push(block);
+        } else {
+            let kept = match notes.len() {
+                n if n < MOST_MEDIA => keeper.keep_media(&block).await,
+                _ => Err(NotKept::Full),
+            };
+            notes.push(media_note(&block, size, &kept));
+            aside.kept.extend(kept.ok().map(|facts| (facts, 0)));
+        }
+    }
+    let used: usize = pictures.iter().map(weight).sum();
+    let mut room = limit.saturating_sub(used);
+    // Data that is more than its text is kept for itself.
+    let repeats = |data: &Value| matches!(words.as_slice(), [Block::Json { json }] if json == data);
+    let data = structured.filter(|data| !repeats(data));
+    if let Some(data) = &data {
+        let size = json_size(data);
+        if size > limit.min(hard) || text_size > room {
+            let body = artifact::spread(data).into();
+            let kept = keeper.keep(body, artifact::JSON, Items::of(data)).await;
+            notes.push(data_note(size, &kept, keeper.reader()));
+            aside.cut.of += size;
+            aside.kept.extend(kept.ok().map(|facts| (facts, 0)));
+        } else {
+            aside.output.structured = Some(data.clone());
+        }
+    }
+    let notes = fitting(notes, room / 2);
+    room = room.saturating_sub(notes.as_ref().map_or(0, |note| note.chars().count() + 1));
+    if text_size.saturating_sub(1) <= room {
+        aside.cut.of += text_size.saturating_sub(1);
+        aside.cut.shown += text_size.saturating_sub(1);
+        aside.output.blocks = words;
+    } else {
+        aside.output.structured = None;
+        let whole = Whole::of(words, hard);
+        let kept = keeper.keep(Arc::clone(&whole.body), whole.media, whole.items).await;
+        let (shown, blocks) = whole.shown(room, &kept, keeper.reader());
+        aside.cut.of += whole.chars;
+        aside.cut.shown += shown;
+        aside.output.blocks = blocks;
+        if let Ok(facts) = kept {
+            aside.kept.insert(0, (facts, shown));
+        }
+    }
+    aside.output.blocks.extend(notes.map(Block::text));
+    aside.output.blocks.extend(pictures);
+    aside.cut.kept = aside.kept.first().map(|(facts, _)| facts.id);
+    aside
+}
+
+/// Keeps things of one call.
+struct Keeper<'a> {
+    turn: &'a TurnCore,
+    cx: &'a Context,
+    label: Label,
+}
+
+impl Keeper<'_> {
+    async fn keep(
+        &self,
+        body: Arc<[u8]>,
+        media: &str,
+        items: Option<u64>,
+    ) -> Result<Facts, NotKept> {
+        let is_text = media == artifact::TEXT || media == artifact::JSON;
+        let inner = &self.turn.inner;
+        let draft = Draft {
+            tool: self.cx.meant().clone(),
+            run: self.cx.run_id().clone(),
+            owner: Owner::of(self.cx.scope(), &inner.artifacts.mark),
+            label: self.label,
+            media: media.chars().take(100).collect(),
+            items,
+            body,
+            is_text,
+        };
+        let store = inner.artifacts.store.clone();
+        if !store.is_blocking() {
+            return store.put(draft);
+        }
+        let (send, receive) = oneshot::channel();
+        let job = move || {
+            let _ = send.send(store.put(draft));
+        };
+        let trouble = |why: &str| Err(NotKept::Trouble(why.to_owned()));
+        if inner.threads.run(Box::new(job)).is_err() {
+            return trouble("there is no thread to write it");
+        }
+        // Another process may hold the store, or the disk may hang; the answer does not.
+        match timed(&*inner.clock, inner.config.judge_timeout, receive).await {
+            Some(Ok(kept)) => kept,
+            Some(Err(_)) => trouble("writing it broke"),
+            None => trouble("writing it took too long"),
+        }
+    }
+
+    async fn keep_media(&self, block: &Block) -> Result<Facts, NotKept> {
+        let (Block::Image { data, media_type } | Block::Audio { data, media_type }) = block else {
+            return Err(NotKept::Full);
+        };
+        // As the bytes they are, so that they can be opened; what is no base64 stays what it is.
+        let bytes = data_encoding::BASE64.decode(data.as_bytes());
+        let bytes = bytes.unwrap_or_else(|_| data.clone().into_bytes());
+        // A tool may call a picture what it likes; it is no text for that.
+        let media = if media_type.starts_with("text/") || media_type == artifact::JSON {
+            "application/octet-stream"
+        } else {
+            media_type
+        };
+        self.keep(bytes.into(), media, None).await
+    }
+
+    /// The name that the model calls `read_result` by in this turn, if it can.
+    fn reader(&self) -> Option<&str> {
+        let mut offered = self.turn.snapshot.entries();
+        let found = offered.find(|entry| entry.registered().as_str() == READER);
+        found.map(|entry| entry.name().as_str())
+    }
+}
+
+/// A whole result as it is kept.
+struct Whole {
+    body: Arc<[u8]>,
+    media: &'static str,
+    items: Option<u64>,
+    chars: usize,
+    form: Form,
+}
+
+enum Form {
+    /// Text, which is what is kept.
+    Text,
+    /// Data that was a block of data.
+    Data(Value),
+    /// Data that a tool wrote as text.
+    Written(Value),
+}
+
+impl Whole {
+    fn of(mut blocks: Vec<Block>, hard: usize) -> Self {
+        let form = match blocks.as_mut_slice() {
+            [Block::Json { json }] => Form::Data(json.take()),
+            [Block::Text { text }] if text.len() <= hard && text.starts_with(['[', '{']) => {
+                serde_json::from_str(text).map_or(Form::Text, Form::Written)
+            }
+            _ => Form::Text,
+        };
+        let (body, chars): (Arc<[u8]>, usize) = match &form {
+            Form::Data(data) => (artifact::spread(data).into(), artifact::rendered_chars(data)),
+            Form::Text | Form::Written(_) => {
+                let output = Output { blocks, structured: None };
+                let text = output.as_text();
+                (text.as_bytes().into(), text.chars().count())
+            }
+        };
+        let (media, items) = match &form {
+            Form::Text => (artifact::TEXT, None),
+            Form::Data(data) | Form::Written(data) => (artifact::JSON, Items::of(data)),
+        };
+        Self { body, media, items, chars, form }
+    }
+
+    /// Returns what is shown in so many characters, and how many of the result's own they are.
+    fn shown(
+        &self,
+        room: usize,
+        kept: &Result<Facts, NotKept>,
+        reader: Option<&str>,
+    ) -> (usize, Vec<Block>) {
+        let notice = Notice { of: self.chars, kept, reader };
+        match &self.form {
+            Form::Text => {
+                let text = str::from_utf8(&self.body).unwrap_or_default();
+                let (shown, text) = notice.between(text, room);
+                (shown, vec![Block::text(text)])
+            }
+            Form::Data(data) | Form::Written(data) => {
+                let Some(below) = notice.below(room) else {
+                    let text: String = data.to_string().chars().take(room).collect();
+                    return (room, vec![Block::text(text)]);
+                };
+                let preview = artifact::fit(data, room - below.room);
+                let shown = artifact::rendered_chars(&preview);
+                let block = match self.form {
+                    Form::Written(_) => Block::text(preview.to_string()),
+                    _ => Block::Json { json: preview },
+                };
+                (shown, vec![block, Block::text(notice.say(below.words, shown, 0))])
+            }
+        }
+    }
+}
+
+/// The words that say how much is where.
+struct Notice<'a> {
+    of: usize,
+    kept: &'a Result<Facts, NotKept>,
+    reader: Option<&'a str>,
+}
+
+/// How much of it is said.
+#[derive(Clone, Copy)]
+enum Words {
+    Full,
+    Short,
+    Least,
+}
+
+/// A way to say it that fits, and the room it takes at most.
+struct Fitting {
+    words: Words,
+    room: usize,
+}
+
+/// Less than this of a result is not worth a notice.
+const WORTH: usize = 24;
+
+impl Notice<'_> {
+    /// Puts the head and the tail of a text around a notice.
+    fn between(&self, text: &str, room: usize) -> (usize, String) {
+        // A line break on each side.
+        let Some(fitting) = self.fitting(room, 2) else {
+            let Ends { head, .. } = artifact::ends(text, room);
+            let head = &head[..artifact::nth_char(head, room)];
+            return (head.chars().count(), head.to_owned());
+        };
+        let ends = artifact::ends(text, room - fitting.room);
+        let shown = ends.shown();
+        let line = memchr::memchr_iter(b'\n', ends.head.as_bytes()).count() + 1;
+        let notice = self.say(fitting.words, shown, line);
+        let Ends { head, tail } = ends;
+        let before = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
+        let after = if tail.is_empty() { "" } else { "\n" };
+        (shown, format!("{head}{before}{notice}{after}{tail}"))
+    }
+
+    /// The notice below data.
+    fn below(&self, room: usize) -> Option<Fitting> {
+        self.fitting(room, 1)
+    }
+
+    /// The fullest words that leave room for some of the result.
+    fn fitting(&self, room: usize, breaks: usize) -> Option<Fitting> {
+        let most = room.saturating_sub(WORTH);
+        let ways = [(Words::Full, room / 2), (Words::Short, most), (Words::Least, most)];
+        ways.into_iter().find_map(|(words, most)| {
+            // No number in it is longer than that of all characters.
+            let needed = self.say(words, self.of, self.of).chars().count() + breaks;
+            (needed <= most).then_some(Fitting { words, room: needed })
+        })
+    }
+
+    fn say(&self, words: Words, shown: usize, line: usize) -> String {
+        match words {
+            Words::Full => self.full(shown, line),
+            Words::Short => self.short(shown),
+            Words::Least => "[…]".to_owned(),
+        }
+    }
+
+    fn short(&self, shown: usize) -> String {
+        let of = self.of;
+        match self.kept {
+            Ok(facts) => format!("[… {shown} of {of} characters; all: {} …]", facts.id),
+            Err(_) => format!("[… {shown} of {of} characters; rest not kept …]"),
+        }
+    }
+
+    /// Everything one may want to know; `line` is where the head ends, nothing for data.
+    fn full(&self, shown: usize, line: usize) -> String {
+        let of = self.of;
+        let start = format!("[… cut: {shown} of {of} characters are shown");
+        let facts = match self.kept {
+            Ok(facts) => facts,
+            Err(why) => return format!("{start}; the rest is not kept, because {why} …]"),
+        };
+        let id = facts.id;
+        let size = size_of(facts);
+        let how = match self.reader {
+            None => "for the operator".to_owned(),
+            Some(reader) if facts.is_json() => {
+                format!("; read parts with {reader} {{\"id\": \"{id}\", \"pointer\": \"/…\"}}")
+            }
+            Some(reader) => {
+                format!("; read on with {reader} {{\"id\": \"{id}\", \"offset\": {line}}}")
+            }
+        };
+        match self.reader {
+            None => format!("{start}; all of it ({size}) is kept {how} as {id} …]"),
+            Some(_) => format!("{start}; all of it ({size}) is kept as {id}{how} …]"),
+        }
+    }
+}
+
+/// The size of what is kept, in the units one reads it by.
+fn size_of(facts: &Facts) -> String {
+    let lines = facts.lines.unwrap_or(0);
+    match facts.items {
+        Some(items) => format!("{items} items on {lines} lines"),
+        None => format!("{lines} lines"),
+    }
+}
+
+/// What stands for a picture that is too large. Half a picture is no picture.
+fn media_note(block: &Block, size: usize, kept: &Result<Facts, NotKept>) -> String {
+    let what = if matches!(block, Block::Audio { .. }) { "sound" } else { "a picture" };
+    match kept {
+        Ok(facts) => {
+            format!(
+                "[{what} is left out: {}, {} bytes, kept as {}]",
+                facts.media, facts.bytes, facts.id
+            )
+        }
+        Err(why) => format!("[{what} of {size} characters is left out; {why}]"),
+    }
+}
+
+fn data_note(size: usize, kept: &Result<Facts, NotKept>, reader: Option<&str>) -> String {
+    match (kept, reader) {
+        (Ok(facts), Some(reader)) => format!(
+            "[the same as data ({size} characters) is kept as {id}; read parts with {reader} \
+             {{\"id\": \"{id}\", \"pointer\": \"/…\"}}]",
+            id = facts.id
+        ),
+        (Ok(facts), None) => {
+            format!(
+                "[the same as data ({size} characters) is kept for the operator as {}]",
+                facts.id
+            )
+        }
+        (Err(why), _) => format!("[the same as data ({size} characters) is left out; {why}]"),
+    }
+}
+
+/// As many notes as there is room for, a line each.
+fn fitting(notes: Vec<String>, room: usize) -> Option<String> {
+    let mut text = String::new();
+    let mut left = room;
+    for note in notes {
+        let size = note.chars().count() + 1;
+        if size > left {
+            break;
+        }
+        left -= size;
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&note);
+    }
+    (!text.is_empty()).then_some(text)
+}

@@ -1,0 +1,58 @@
+//! A result that is too large to show. Run it with `cargo run -p haft --example large_results`.
+//!
+//! What to notice:
+//! - The model gets a head and a tail that are valid JSON, and the words that say where all of it is.
+//! - `read_result` is added to the catalog like any tool; the notice names it only then.
+//! - Another run asks for the same id and finds nothing. The operator holds the store and finds all.
+
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+
+use haft::{
+    ArtifactId, Call, Catalog, Failure, Raw, ReadResult, ResultQuery, Run, Runtime,
+    serde_json::{Value, json},
+    tool,
+};
+
+/// Lists the trains of a day.
+#[tool(read_only, capabilities(), max_result = 420)]
+async fn list_trains() -> Raw<Vec<Value>> {
+    let train = |n: usize| {
+        let to = ["Oslo", "Turku"][n % 2];
+        json!({"train": 100 + n, "hour": n % 24, "to": to})
+    };
+    Raw((0..300).map(train).collect())
+}
+
+/// Makes one call and returns its answer; the id is different each time, so it is left out.
+async fn ask(
+    run: &Run,
+    name: &str,
+    arguments: Value,
+) -> Result<(String, Option<ArtifactId>), Failure> {
+    let turn = run.turn().await?;
+    let answer = turn.run(vec![Call::new("c", name, arguments.clone())]).await.remove(0);
+    let kept = answer.cut().and_then(|cut| cut.kept);
+    let id = kept.map(|id| id.to_string());
+    let id = id.or_else(|| Some(arguments["id"].as_str()?.to_owned())).unwrap_or_default();
+    println!("> {name}\n{}\n", answer.text().replace(&id, "ID"));
+    Ok((id, kept))
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Failure> {
+    let catalog = Catalog::builder().add(ListTrains).add(ReadResult).build()?;
+    let runtime = Runtime::builder().catalog(catalog).build()?;
+    let run = runtime.run();
+
+    let (id, kept) = ask(&run, "list_trains", json!({})).await?;
+    ask(&run, "read_result", json!({"id": id, "pointer": "/120"})).await?;
+    ask(&run, "read_result", json!({"id": id, "pattern": "\"train\":39[89]"})).await?;
+    ask(&run, "read_result", json!({"id": id, "head": 2})).await?;
+    ask(&runtime.run(), "read_result", json!({"id": id})).await?;
+
+    let artifact =
+        runtime.artifacts().open(kept.ok_or_else(|| Failure::failed("nothing kept"))?)?;
+    let found = artifact.read(&ResultQuery::Pointer("/0/to".to_owned()), 100)?;
+    println!("the operator reads {} of {} bytes", found.text, artifact.facts().bytes);
+    Ok(())
+}
