@@ -8,10 +8,10 @@
 //!
 //! Cost must grow with the size and no faster, so the cost per byte is also compared between sizes.
 
-use std::{cell::RefCell, hint::black_box, rc::Rc};
+use std::{cell::RefCell, hint::black_box, rc::Rc, time::Duration};
 
 use haft::{
-    Bound, Call, Capabilities, Catalog, Config, DynTool, Envelope, Redactor, Runtime, Secrets,
+    ArtifactLimits, Artifacts, Bound, Call, Capabilities, Catalog, Config, DynTool, Envelope, Redactor, Runtime, Secrets,
     Spec, hygiene,
 };
 use serde_json::json;
@@ -77,11 +77,12 @@ fn runtime(text: &Rc<String>, bound: Bound) -> Runtime {
     // The largest text is over what is looked at by default.
     let mut config = Config::default();
     config.max_result = 4 * BYTES;
-    let catalog = Catalog::builder().add(tool).build();
-    let runtime = catalog.and_then(|catalog| {
-        Runtime::builder().config(config).catalog(catalog).secret("mail", "correct horse").build()
-    });
-    runtime.unwrap_or_else(|e| panic!("{e}"))
+    // What was kept is gone by the next measurement, so that the store is never full.
+    let limits = ArtifactLimits::default().expiry(Duration::from_millis(1));
+    let catalog = Catalog::builder().add(tool).build().unwrap_or_else(|e| panic!("{e}"));
+    let runtime = Runtime::builder().config(config).catalog(catalog);
+    let runtime = runtime.artifacts(Artifacts::memory_with(limits)).secret("mail", "correct horse");
+    runtime.build().unwrap_or_else(|e| panic!("{e}"))
 }
 
 async fn answered(runtime: &Runtime) -> Envelope {

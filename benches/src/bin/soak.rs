@@ -54,13 +54,13 @@ fn main() -> Result<(), String> {
         }
         assert!(begun.elapsed() < PATIENCE, "the soak takes longer than {PATIENCE:?}");
     };
-    let report = tokio.block_on(soak(&plan, &step)).map_err(|e| e.to_string());
+    let report = tokio.block_on(soak(&plan, &step)).map_err(|e| e.to_string())?;
     let left = left_behind(&tokio);
     let kept = bytes_in(&plan.folder);
     let _ = std::fs::remove_dir_all(&plan.folder);
     let looks = looks.into_inner();
-    print(&report.as_ref().map_err(Clone::clone)?, &looks, begun.elapsed());
-    let wrong = verdict(&report?, &looks, left, kept);
+    print(&report, &looks, begun.elapsed());
+    let wrong = verdict(&report, &looks, left, kept);
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
 }
 

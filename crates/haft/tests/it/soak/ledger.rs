@@ -69,12 +69,10 @@ impl Ledger {
 
 impl Observer for Reader {
     fn observe(&self, event: &Event) {
-        let Some(call) = event.call() else { return };
-        let id = call.as_str();
         match event {
             // Calls inside of calls are opened by the runtime itself.
-            Event::Started { .. } if id.contains('/') => self.0.ask(id),
-            _ if event.is_terminal() => self.0.end(id),
+            Event::Started { call, .. } if call.looks_nested() => self.0.ask(call.as_str()),
+            Event::Finished { call, .. } => self.0.end(call.as_str()),
             _ => {}
         }
     }
