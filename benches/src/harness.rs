@@ -50,13 +50,8 @@ impl Options {
     /// Reads the arguments of the command.
     pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
         // Nine medians out many a disturbance; 20 000 calls are 10 to 50 ms, far above the clock's grain.
-        let mut options = Self {
-            json: false,
-            rounds: 9,
-            calls: 20_000,
-            only: None,
-            peer_json: false,
-        };
+        let mut options =
+            Self { json: false, rounds: 9, calls: 20_000, only: None, peer_json: false };
         while let Some(arg) = args.next() {
             if arg == "--only" {
                 options.only =

@@ -11,9 +11,9 @@ use std::{
 };
 
 use haft::{
-    After, Anchor, Arguments, Before, BoxFuture, Cache, Call, Catalog, Claim, Context, Decision, Envelope,
-    Event, Failure, Ground, Hook, Middleware, Next, Observer, Outcome, Output, Pattern, Performed,
-    Permitted, Rate, Retries, Rule, Rules, Run, Runtime, RuntimeBuilder, Spec, Tool,
+    After, Anchor, Arguments, Before, BoxFuture, Cache, Call, Catalog, Claim, Context, Decision,
+    Envelope, Event, Failure, Ground, Hook, Middleware, Next, Observer, Outcome, Output, Pattern,
+    Performed, Permitted, Rate, Retries, Rule, Rules, Run, Runtime, RuntimeBuilder, Spec, Tool,
 };
 
 use crate::{

@@ -11,8 +11,8 @@
 use std::{cell::RefCell, hint::black_box, rc::Rc, time::Duration};
 
 use haft::{
-    ArtifactLimits, Artifacts, Bound, Call, Capabilities, Catalog, Config, DynTool, Envelope, Redactor, Runtime, Secrets,
-    Spec, hygiene,
+    ArtifactLimits, Artifacts, Bound, Call, Capabilities, Catalog, Config, DynTool, Envelope,
+    Redactor, Runtime, Secrets, Spec, hygiene,
 };
 use serde_json::json;
 

@@ -105,7 +105,11 @@ fn memory() -> u64 {
 
 fn bytes_in(folder: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
-    entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|m| if m.is_file() { m.len() } else { 0 }).sum()
+    entries
+        .flatten()
+        .filter_map(|entry| entry.metadata().ok())
+        .map(|m| if m.is_file() { m.len() } else { 0 })
+        .sum()
 }
 
 #[expect(clippy::disallowed_methods, reason = "a soak lasts as long as it lasts")]
@@ -122,7 +126,12 @@ fn print(report: &Report, looks: &[Look], took: Duration) {
         let (memory, kept) = (look.memory as f64 / MB, look.kept as f64 / MB);
         println!("{:>10} {memory:>10.1} {:>8} {kept:>10.2}", look.calls, look.tasks);
     }
-    println!("\n{} calls asked, {} ended, in {:.1} s", report.asked, report.ended, took.as_secs_f64());
+    println!(
+        "\n{} calls asked, {} ended, in {:.1} s",
+        report.asked,
+        report.ended,
+        took.as_secs_f64()
+    );
     for (code, count) in &report.answers {
         println!("{count:>10} {code}");
     }

@@ -23,7 +23,16 @@ async fn calls_by_chance_through_everything_are_answered_once_and_leave_nothing_
     // The calls that were handed over, and those that bodies made.
     assert!(report.asked > plan.calls, "{report:?}");
     // What should happen did: a soak in which nothing fails shows nothing.
-    for code in ["ok", "tool_failed", "panicked", "timed_out", "denied", "unknown_tool", "cancelled"] {
+    for code in [
+        "ok",
+        "tool_failed",
+        "panicked",
+        "timed_out",
+        "not_offered",
+        "unknown_tool",
+        "cancelled",
+        "circuit_open",
+    ] {
         assert!(report.answers.contains_key(code), "no call was {code}: {:?}", report.answers);
     }
     assert!(report.late > 0 && report.missed > 0, "{report:?}");

@@ -4,18 +4,27 @@
 //! turns are interrupted, some are stopped by force, some are let go of while they run; some runs are
 //! cancelled. A reader of events is too slow on purpose.
 
-use std::{cell::Cell, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
-use futures_util::future::{Either, join, join_all, select};
+use futures_util::future::{Either, select};
 use haft::{
     Anchor, ArtifactLimits, Artifacts, Breaker, Call, Config, Decision, Envelope, EventStream,
     Ground, Hook, Pattern, Rule, Rules, Run, Runtime, Told, middleware_fn,
 };
 use serde_json::json;
+use tokio::{sync::Notify, task::JoinSet};
 
 use super::{
     chance::Chance,
-    ledger::{Ledger, Reader},
+    ledger::{Ledger, Reader, lock},
     tools,
 };
 
@@ -32,7 +41,7 @@ pub(crate) struct Plan {
     pub(crate) calls: u64,
     pub(crate) seed: u64,
     /// Where large results go.
-    pub(crate) folder: std::path::PathBuf,
+    pub(crate) folder: PathBuf,
 }
 
 /// What came of it.
@@ -42,7 +51,7 @@ pub(crate) struct Report {
     pub(crate) asked: u64,
     pub(crate) ended: u64,
     /// Answers by their code; `ok` for a success.
-    pub(crate) answers: std::collections::BTreeMap<String, u64>,
+    pub(crate) answers: BTreeMap<String, u64>,
     /// Results that came later, events that were read, events that were missed.
     pub(crate) late: u64,
     pub(crate) read: u64,
@@ -69,6 +78,7 @@ fn runtime(plan: &Plan, ledger: &Arc<Ledger>) -> Result<Runtime, haft::Error> {
         rule(Decision::Allow, "look"),
         rule(Decision::Allow, "change"),
         rule(Decision::Allow, "block"),
+        rule(Decision::Allow, "frail"),
         rule(Decision::Allow, "later"),
         rule(Decision::Allow, "check_ticket"),
         rule(Decision::Allow, "read_result"),
@@ -77,7 +87,7 @@ fn runtime(plan: &Plan, ledger: &Arc<Ledger>) -> Result<Runtime, haft::Error> {
     // Short, so that bodies that do not listen do not hold the whole up.
     config.grace = Duration::from_millis(2);
     // It opens and closes all the time.
-    config.breaker = Some(Breaker { failures: 5, cooldown: Duration::from_millis(3) });
+    config.breaker = Some(Breaker { failures: 5, cooldown: Duration::from_millis(20) });
     // Small, so that each is full before the memory is looked at.
     config.max_cache = 1 << 20;
     config.max_records = 1_000;
@@ -97,64 +107,82 @@ fn runtime(plan: &Plan, ledger: &Arc<Ledger>) -> Result<Runtime, haft::Error> {
         .build()
 }
 
+/// What all runs share.
+struct Shared {
+    runtime: Runtime,
+    ledger: Arc<Ledger>,
+    /// Calls that were handed over.
+    done: AtomicU64,
+    /// Results that came later.
+    late: AtomicU64,
+    answers: Mutex<BTreeMap<String, u64>>,
+}
+
 /// Runs everything to its end. `step` is called now and then with the calls so far.
 pub(crate) async fn soak(plan: &Plan, step: &dyn Fn(u64)) -> Result<Report, haft::Error> {
     let ledger = Arc::new(Ledger::default());
     let runtime = runtime(plan, &ledger)?;
-    let events = runtime.events(256);
-    let left = Cell::new(plan.calls);
-    let answers = std::cell::RefCell::new(std::collections::BTreeMap::new());
-    let late = Cell::new(0);
-    let drivers = (0..RUNS).map(|n| Driver {
-        runtime: &runtime,
-        ledger: &ledger,
-        left: &left,
-        calls: plan.calls,
-        answers: &answers,
-        late: &late,
-        step,
-        name: n,
-        chance: Chance::new(plan.seed.wrapping_add(n << 32)),
+    let stop = Arc::new(Notify::new());
+    let mut reader = JoinSet::new();
+    reader.spawn(slow(runtime.events(256), Arc::clone(&stop), Arc::clone(&ledger)));
+    let shared = Arc::new(Shared {
+        runtime,
+        ledger,
+        done: AtomicU64::new(0),
+        late: AtomicU64::new(0),
+        answers: Mutex::default(),
     });
-    let all = async {
-        join_all(drivers.map(Driver::drive)).await;
-        runtime.close().await;
-        // Bodies that were let go of end by themselves, within their time and their grace.
-        for _ in 0..200 {
-            let (asked, ended) = ledger.counts();
-            if asked == ended {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+    let mut drivers = JoinSet::new();
+    for name in 0..RUNS {
+        // The first one takes what cannot be shared evenly.
+        let calls = plan.calls / RUNS + if name == 0 { plan.calls % RUNS } else { 0 };
+        let chance = Chance::new(plan.seed.wrapping_add(name << 32));
+        let shared = Arc::clone(&shared);
+        drivers.spawn(Driver { shared, name, chance, kept: String::new() }.drive(calls));
+    }
+    while !drivers.is_empty() {
+        let now = Box::pin(tokio::time::sleep(Duration::from_millis(5)));
+        if let Either::Left((Some(Err(error)), _)) =
+            select(Box::pin(drivers.join_next()), now).await
+        {
+            shared.ledger.mistake(format!("a driver fell over: {error}"));
+        }
+        step(shared.done.load(Ordering::Relaxed));
+    }
+    shared.runtime.close().await;
+    // Bodies that were let go of end by themselves, within their time and their grace.
+    for _ in 0..200 {
+        let (asked, ended) = shared.ledger.counts();
+        if asked == ended {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    stop.notify_one();
+    let (read, missed) = match reader.join_next().await {
+        Some(Ok(read)) => read,
+        other => {
+            shared.ledger.mistake(format!("the reader fell over: {other:?}"));
+            (0, 0)
         }
     };
-    let mut events = events;
-    let stop = tokio::sync::Notify::new();
-    let ((), (read, missed)) = join(
-        async {
-            all.await;
-            stop.notify_one();
-        },
-        slow(&mut events, &stop, &ledger),
-    )
-    .await;
-    let (asked, ended) = ledger.counts();
-    let mistakes = ledger.close();
+    let (asked, ended) = shared.ledger.counts();
     Ok(Report {
         asked,
         ended,
-        answers: answers.into_inner(),
-        late: late.get(),
+        answers: lock(&shared.answers).clone(),
+        late: shared.late.load(Ordering::Relaxed),
         read,
         missed,
-        mistakes,
+        mistakes: shared.ledger.close(),
     })
 }
 
 /// Reads events more slowly than they come, until it is told to stop, and then what is left. Each
 /// number must come once, in its place, as an event or among what was missed.
-async fn slow(events: &mut EventStream, stop: &tokio::sync::Notify, ledger: &Ledger) -> (u64, u64) {
+async fn slow(mut events: EventStream, stop: Arc<Notify>, ledger: Arc<Ledger>) -> (u64, u64) {
     let (mut read, mut missed, mut last) = (0, 0, 0);
+    let mut heard = 0_u64;
     let mut hear = |told: Told| {
         let (from, to) = match &told {
             Told::Event(event) => (event.at.seq, event.at.seq),
@@ -171,10 +199,16 @@ async fn slow(events: &mut EventStream, stop: &tokio::sync::Notify, ledger: &Led
     };
     loop {
         match select(Box::pin(events.next()), Box::pin(stop.notified())).await {
-            Either::Left((Some(told), _)) => hear(told),
+            Either::Left((Some(told), _)) => {
+                heard += 1;
+                hear(told);
+            }
             _ => break,
         }
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        // Reads a few, and looks away for longer than the queue lasts.
+        if heard % 32 == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
     while let Some(told) = events.try_next() {
         hear(told);
@@ -183,56 +217,56 @@ async fn slow(events: &mut EventStream, stop: &tokio::sync::Notify, ledger: &Led
 }
 
 /// One run after another.
-struct Driver<'a> {
-    runtime: &'a Runtime,
-    ledger: &'a Ledger,
-    /// Calls that nobody has begun yet.
-    left: &'a Cell<u64>,
-    calls: u64,
-    answers: &'a std::cell::RefCell<std::collections::BTreeMap<String, u64>>,
-    late: &'a Cell<u64>,
-    step: &'a dyn Fn(u64),
+struct Driver {
+    shared: Arc<Shared>,
     name: u64,
     chance: Chance,
+    /// The last result of this run that was kept aside.
+    kept: String,
 }
 
-impl Driver<'_> {
-    async fn drive(mut self) {
+impl Driver {
+    async fn drive(mut self, mut left: u64) {
         let mut turns = 0_u64;
-        while self.left.get() > 0 {
-            let run = self.runtime.run_builder().session(format!("s{}", self.name)).start();
+        while left > 0 {
+            let session = format!("s{}", self.name);
+            let run = self.shared.runtime.run_builder().session(session).start();
             for _ in 0..1 + self.chance.below(100) {
-                let count = (1 + self.chance.below(TURN)).min(self.left.get());
+                let count = (1 + self.chance.below(TURN)).min(left);
                 if count == 0 {
                     break;
                 }
-                self.left.set(self.left.get() - count);
+                left -= count;
                 turns += 1;
                 self.turn(&run, turns, count).await;
-                self.late.set(self.late.get() + run.settled().len() as u64);
-                (self.step)(self.calls - self.left.get());
+                self.shared.late.fetch_add(run.settled().len() as u64, Ordering::Relaxed);
+                self.shared.done.fetch_add(count, Ordering::Relaxed);
             }
             if self.chance.once_in(3) {
                 run.cancel();
             }
+            self.kept.clear();
         }
     }
 
     async fn turn(&mut self, run: &Run, number: u64, count: u64) {
-        let ids: Vec<String> =
-            (0..count).map(|n| format!("{}-{number}-{n}", self.name)).collect();
-        let calls: Vec<Call> = ids.iter().map(|id| self.call(id)).collect();
+        let ids: Vec<String> = (0..count).map(|n| format!("{}-{number}-{n}", self.name)).collect();
+        let mut calls: Vec<Call> = ids.iter().map(|id| self.call(id)).collect();
+        // Something comes in between, and finds at least one of them running.
+        let is_stopped = self.chance.once_in(20);
+        if is_stopped {
+            calls[0] = Call::new(&*ids[0], "look", json!({"how": "hang", "n": number}));
+        }
         let turn = match run.turn().await {
             Ok(turn) => turn,
-            Err(error) => return self.ledger.mistake(format!("no turn: {error}")),
+            Err(error) => return self.shared.ledger.mistake(format!("no turn: {error}")),
         };
-        ids.iter().for_each(|id| self.ledger.ask(id));
+        ids.iter().for_each(|id| self.shared.ledger.ask(id));
         let control = turn.control();
         let answered = turn.run(calls);
-        if !self.chance.once_in(20) {
+        if !is_stopped {
             return self.check(&ids, &answered.await);
         }
-        // Something comes in between, while some of them may still run.
         let between = Box::pin(tokio::time::sleep(Duration::from_millis(1)));
         match select(Box::pin(answered), between).await {
             Either::Left((answers, _)) => self.check(&ids, &answers),
@@ -270,21 +304,32 @@ impl Driver<'_> {
             60..70 => Call::new(id, "look", "{\"how\": \"plain\", \"n\": "),
             70..90 => Call::new(id, "check_ticket", json!({})),
             90..300 => Call::new(id, "change", arguments),
+            300..330 => Call::new(id, "frail", json!({"n": n})),
+            330..360 if !self.kept.is_empty() => Call::new(
+                id,
+                "read_result",
+                json!({"id": self.kept, "offset": 1 + n % 900, "limit": 5}),
+            ),
             _ => Call::new(id, "look", arguments),
         }
     }
 
     /// Every call has its answer, in order, and no answer holds what must not be shown.
-    fn check(&self, ids: &[String], answers: &[Envelope]) {
+    fn check(&mut self, ids: &[String], answers: &[Envelope]) {
         let same = ids.iter().map(String::as_str).eq(answers.iter().map(|a| a.id().as_str()));
         if !same {
-            self.ledger.mistake(format!("{} calls, {} answers", ids.len(), answers.len()));
+            self.shared.ledger.mistake(format!("{} calls, {} answers", ids.len(), answers.len()));
         }
-        let mut counted = self.answers.borrow_mut();
+        let mut counted = lock(&self.shared.answers);
         for answer in answers {
             let shown = answer.shown();
             if shown.contains(tools::SECRET) || shown.contains('\u{1b}') {
-                self.ledger.mistake(format!("{} shows what it must not: {shown}", answer.id()));
+                self.shared
+                    .ledger
+                    .mistake(format!("{} shows what it must not: {shown}", answer.id()));
+            }
+            if let Some(id) = answer.cut().and_then(|cut| cut.kept) {
+                self.kept = id.to_string();
             }
             let code = answer.failure().map_or("ok", |failure| failure.code().as_str());
             match counted.get_mut(code) {

@@ -26,7 +26,7 @@ pub(crate) struct Ledger {
 #[derive(Debug, Clone)]
 pub(crate) struct Reader(pub(crate) Arc<Ledger>);
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

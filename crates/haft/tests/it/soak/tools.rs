@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use haft::{
-    Backoff, Cache, Capabilities, Capability, Catalog, Context, DynTool, Failure, Output, Rate,
+    Backoff, Cache, Capabilities, Catalog, Context, DynTool, Failure, Label, Output, Rate,
     ReadResult, Retries, Retry, Spec, Tickets, tool,
 };
 use serde_json::{Value, json};
@@ -118,18 +118,29 @@ async fn later(n: u64, cx: &Context) -> Result<Output, Failure> {
     .await
 }
 
+/// Fails more often than not, so that its breaker opens and closes.
+#[tool(read_only, capabilities())]
+async fn frail(n: u64) -> Result<String, Failure> {
+    match n % 3 {
+        0 => Ok(n.to_string()),
+        _ => Err(Failure::failed("nobody is there").with_retry(Retry::Later)),
+    }
+}
+
 pub(crate) fn catalog() -> Result<Catalog, haft::Error> {
     let rate = Rate { count: u32::MAX, per: haft::Window::Second };
     let look = Spec::new("look", "Looks something up.")
         .read_only()
         .capabilities(Capabilities::NONE)
+        // Otherwise nothing could be changed any more by a run that has looked.
+        .label(Label::CLEAN)
         .cache(Cache { ttl: Duration::from_millis(50), scope: None })
         .rate(rate)
         .retry(retries())
         .timeout(TIMEOUT);
     let change = Spec::new("change", "Changes something.")
         .effects(Vec::new())
-        .capabilities([Capability::Filesystem])
+        .capabilities(Capabilities::NONE)
         .keys(["the-thing"])
         .retry(retries())
         .timeout(TIMEOUT);
@@ -138,6 +149,7 @@ pub(crate) fn catalog() -> Result<Catalog, haft::Error> {
         .add(dynamic(change))
         .add(dynamic(Spec::new("forbidden", "Nobody may.").capabilities(Capabilities::NONE)))
         .add(Block)
+        .add(Frail)
         .add(Later)
         .add(ReadResult)
         .add(Tickets)
