@@ -525,7 +525,7 @@ impl Context {
     #[doc(hidden)]
     #[must_use]
     pub fn next_nested_id(&self) -> CallId {
-        self.0.id.nested(self.0.nested.fetch_add(1, Ordering::Relaxed) + 1)
+        self.0.id.nested(self.call_itself().nested.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// Returns whether partial output was left out because it grew too long. For hosts.
