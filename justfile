@@ -50,6 +50,14 @@ snap:
 bench *args:
     cargo run --release --package haft-benches -- {{ args }}
 
+# The same tool through the Python libraries people use, beside ours, in one run. Needs their scripts, python3 and a package index.
+bench-peers *args:
+    scripts/bench-peers {{ args }}
+
+# A million calls through everything, with failures by chance: answered once, memory flat, nothing left behind. `just soak --calls 20000`.
+soak *args:
+    cargo run --release --package haft-benches --bin soak -- {{ args }}
+
 # Each fuzz target for a while: `just fuzz` is a minute each, `just fuzz 600 streams` ten for one.
 fuzz *args:
     scripts/fuzz {{ args }}

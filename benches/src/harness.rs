@@ -39,15 +39,24 @@ pub(crate) struct Options {
     json: bool,
     rounds: u32,
     calls: u32,
-    /// The one group or case to run, as for a profiler; a lone case's ratio is to itself.
+    /// The groups that begin with this word or the case to run, as for a profiler; a lone case's ratio
+    /// is to itself.
     only: Option<String>,
+    /// Only our own forms, as lines that the comparison with Python libraries reads.
+    peer_json: bool,
 }
 
 impl Options {
     /// Reads the arguments of the command.
     pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
         // Nine medians out many a disturbance; 20 000 calls are 10 to 50 ms, far above the clock's grain.
-        let mut options = Self { json: false, rounds: 9, calls: 20_000, only: None };
+        let mut options = Self {
+            json: false,
+            rounds: 9,
+            calls: 20_000,
+            only: None,
+            peer_json: false,
+        };
         while let Some(arg) = args.next() {
             if arg == "--only" {
                 options.only =
@@ -60,6 +69,7 @@ impl Options {
             };
             match arg.as_str() {
                 "--json" => options.json = true,
+                "--peer-json" => options.peer_json = true,
                 "--rounds" => options.rounds = number()?.max(1),
                 "--calls" => options.calls = number()?.next_multiple_of(FAN).max(FAN),
                 _ => return Err(format!("unknown argument `{arg}`; see the top of main.rs")),
@@ -99,15 +109,30 @@ struct Case {
     name: String,
     /// How many units one measurement is.
     units: u32,
+    /// Whether others of its group are compared with it too, and not only with the first.
+    is_base: bool,
     run: Run,
     samples: Vec<Sample>,
 }
 
+impl Case {
+    /// What it costs beside another: the middle of the rounds. Within each round, so that what slows a
+    /// whole round down does not show.
+    fn ratio_to(&self, base: &Self) -> f64 {
+        let pairs = self.samples.iter().zip(&base.samples);
+        median(pairs.map(|(case, base)| case.cpu / base.cpu))
+    }
+
+    fn cpu(&self) -> f64 {
+        median(self.samples.iter().map(|s| s.cpu))
+    }
+}
+
 /// What one case cost in one round, in nanoseconds per unit.
 #[derive(Debug, Clone, Copy)]
-struct Sample {
-    cpu: f64,
-    wall: f64,
+pub(crate) struct Sample {
+    pub(crate) cpu: f64,
+    pub(crate) wall: f64,
 }
 
 /// All cases and the runtime they share.
@@ -116,6 +141,8 @@ pub(crate) struct Bench {
     runtime: Runtime,
     cases: Vec<Case>,
     group: (&'static str, Unit),
+    /// Groups with the same cases over more and more bytes, in order.
+    growing: Vec<Vec<&'static str>>,
     _pin: Vec<u8>,
 }
 
@@ -127,7 +154,7 @@ impl Bench {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(|e| format!("cannot start the runtime: {e}"))?;
         let group = ("calls", Unit::Call);
-        Ok(Self { options, runtime, cases: Vec::new(), group, _pin: pin })
+        Ok(Self { options, runtime, cases: Vec::new(), group, growing: Vec::new(), _pin: pin })
     }
 
     /// Begins a group, and returns how many units one measurement has by the options. The first case
@@ -135,6 +162,12 @@ impl Bench {
     pub(crate) fn group(&mut self, name: &'static str, unit: Unit) -> u32 {
         self.group = (name, unit);
         self.options.calls
+    }
+
+    /// Returns the runtime, the rounds and the calls, where only our own forms were asked for.
+    pub(crate) fn for_peers(&self) -> Option<(&Runtime, u32, u32)> {
+        let Options { peer_json, rounds, calls, .. } = self.options;
+        peer_json.then_some((&self.runtime, rounds, calls))
     }
 
     /// Waits for something that a case needs before it can begin.
@@ -157,14 +190,34 @@ impl Bench {
         });
     }
 
+    /// Returns whether a group is to be measured as a whole, for those that are dear to set up.
+    pub(crate) fn wants(&self, group: &str) -> bool {
+        let begins = |only: &String| group.strip_prefix(only.as_str());
+        self.options.only.as_ref().is_none_or(|only| {
+            begins(only).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        })
+    }
+
     /// Adds one case that does so many units of its group at a time.
     pub(crate) fn case(&mut self, name: String, units: u32, run: impl Fn(&Runtime, u32) + 'static) {
         let (group, unit) = self.group;
-        if self.options.only.as_ref().is_some_and(|only| *only != name && only != group) {
+        if !self.wants(group) && self.options.only.as_ref() != Some(&name) {
             return;
         }
-        let run = Box::new(run);
-        self.cases.push(Case { group, unit, name, units: units.max(1), run, samples: Vec::new() });
+        let (units, run, samples) = (units.max(1), Box::new(run), Vec::new());
+        self.cases.push(Case { group, unit, name, units, is_base: false, run, samples });
+    }
+
+    /// Makes the case that was added last one that its group is compared with too.
+    pub(crate) fn is_base(&mut self) {
+        if let Some(case) = self.cases.last_mut() {
+            case.is_base = true;
+        }
+    }
+
+    /// Says that these groups have the same cases, in growing sizes: their costs per byte are compared.
+    pub(crate) fn grows(&mut self, groups: impl IntoIterator<Item = &'static str>) {
+        self.growing.push(groups.into_iter().collect());
     }
 
     /// Measures all cases and prints the result.
@@ -187,11 +240,10 @@ impl Bench {
         let mut group = "";
         for case in &self.cases {
             let Some(floor) = self.cases.iter().find(|c| c.group == case.group) else { return };
-            let cpu = median(case.samples.iter().map(|s| s.cpu));
+            let others = self.cases.iter().filter(|c| c.is_base && c.group == case.group);
+            let cpu = case.cpu();
             let wall = median(case.samples.iter().map(|s| s.wall));
-            // Of CPU time, within each round: what slows a whole round down does not show.
-            let pairs = case.samples.iter().zip(&floor.samples);
-            let ratio = median(pairs.map(|(case, floor)| case.cpu / floor.cpu));
+            let ratio = case.ratio_to(floor);
             let unit = case.unit.as_str();
             // A byte takes less than a nanosecond, and so does a tool that is only looked up.
             let round = |x: f64| (x * 1000.0).round() / 1000.0;
@@ -205,7 +257,9 @@ impl Bench {
                         "unit": unit,
                         "cpu_ns": round(cpu),
                         "wall_ns": round(wall),
-                        "ratio": (ratio * 100.0).round() / 100.0,
+                        "ratio": round(ratio),
+                        "ratio_to": others.map(|o| (o.name.clone(), round(case.ratio_to(o)).into()))
+                            .collect::<serde_json::Map<_, _>>(),
                         "rounds": self.options.rounds,
                         "units": case.units,
                         "cpu_ns_by_round": cpu_samples,
@@ -221,11 +275,42 @@ impl Bench {
             }
             let digits = if cpu < 100.0 { 2 } else { 0 };
             print!("{:<26} {cpu:>13.digits$} {wall:>13.digits$} {ratio:>9.2}x", case.name);
+            for other in others {
+                print!(" {:>8.2}x {}", case.ratio_to(other), other.name);
+            }
             match case.unit {
                 // Nanoseconds per byte, turned round.
                 Unit::Byte => println!(" {:>7.0} MB/s", 1000.0 / cpu),
                 _ => println!(),
             }
+        }
+        self.growing.iter().for_each(|groups| self.print_growth(groups));
+    }
+
+    /// Prints what a byte costs in each group beside the one before. Where that is about one, cost
+    /// grows with the size and no faster; caches that are too small for the larger size add to it.
+    #[expect(clippy::print_stdout, reason = "the result of the command")]
+    fn print_growth(&self, groups: &[&'static str]) {
+        let of = |group: &str, name: &str| {
+            self.cases.iter().find(|c| c.group == group && c.name == name).map(Case::cpu)
+        };
+        let Some((first, rest)) = groups.split_first() else { return };
+        let cases: Vec<&Case> = self.cases.iter().filter(|c| c.group == *first).collect();
+        if cases.is_empty() || self.options.json {
+            return;
+        }
+        print!("\n{:<26}", "growth, cost per byte");
+        rest.iter().for_each(|group| print!(" {group:>20}"));
+        println!();
+        for case in cases {
+            print!("{:<26}", case.name);
+            for pair in groups.windows(2) {
+                match (of(pair[0], &case.name), of(pair[1], &case.name)) {
+                    (Some(before), Some(now)) => print!(" {:>19.2}x", now / before),
+                    _ => print!(" {:>20}", "-"),
+                }
+            }
+            println!();
         }
     }
 }
@@ -243,7 +328,7 @@ fn settled_heap() -> Vec<u8> {
 
 /// Measures one case once.
 #[expect(clippy::disallowed_methods, reason = "measuring is the one use of the real clock")]
-fn measure(runtime: &Runtime, run: &Run, units: u32) -> Sample {
+pub(crate) fn measure(runtime: &Runtime, run: &impl Fn(&Runtime, u32), units: u32) -> Sample {
     let (cpu, wall) = (ProcessTime::now(), Instant::now());
     run(runtime, units);
     let (cpu, wall) = (cpu.elapsed(), wall.elapsed());
@@ -252,7 +337,7 @@ fn measure(runtime: &Runtime, run: &Run, units: u32) -> Sample {
 }
 
 /// Returns the middle value; of an even number, the upper of the two.
-fn median(values: impl Iterator<Item = f64>) -> f64 {
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)

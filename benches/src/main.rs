@@ -5,7 +5,7 @@
 //! a model writes them. Rounds are interleaved, so a busy machine disturbs all subjects alike; read
 //! the ratios first and the nanoseconds second.
 //!
-//! `cargo run --release -p haft-benches [-- --json] [--rounds 9] [--calls 20000] [--only export]`
+//! `cargo run --release -p haft-benches [-- --json] [--peer-json] [--rounds 9] [--calls 20000] [--only export]`
 
 mod add;
 mod harness;
@@ -14,6 +14,10 @@ mod floor;
 mod ours;
 mod agentkit;
 mod rig;
+
+mod layers;
+mod shape;
+mod peers;
 
 mod toolbox;
 mod export;
@@ -32,6 +36,10 @@ use harness::{Bench, Options};
 
 fn main() -> Result<(), String> {
     let mut bench = Bench::new(Options::parse(std::env::args().skip(1))?)?;
+    if let Some((tokio, rounds, calls)) = bench.for_peers() {
+        peers::print(tokio, rounds, calls);
+        return Ok(());
+    }
 
     // One line per subject. The first one of a group is what the ratios are taken to.
     bench.add("floor", floor::Floor::new());
@@ -42,6 +50,8 @@ fn main() -> Result<(), String> {
     bench.add("rig-agent", rig::Agent::new());
     bench.add("agentkit", agentkit::Agentkit::new());
 
+    layers::add(&mut bench);
+    shape::add(&mut bench);
     export::add(&mut bench);
     check::add(&mut bench);
     judge::add(&mut bench);

@@ -14,7 +14,7 @@ use crate::{
 
 /// Adds two numbers.
 #[tool(read_only, capabilities())]
-async fn add(#[param(min = 0)] a: u64, #[param(min = 0)] b: u64) -> String {
+pub(crate) async fn add(#[param(min = 0)] a: u64, #[param(min = 0)] b: u64) -> String {
     (a + b).to_string()
 }
 

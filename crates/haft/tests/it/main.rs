@@ -47,5 +47,7 @@ mod bodies;
 mod chaos;
 mod hostile;
 mod siege;
+mod soak;
+mod soaked;
 mod define;
 mod examples;

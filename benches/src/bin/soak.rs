@@ -1,0 +1,167 @@
+//! Calls without end: a million of them through everything, with failures by chance.
+//!
+//! Cache, rate, retry, breaker, middleware, hooks, rules, redaction, frames, artifacts with a quota,
+//! a slow reader of events and late results are all on; bodies fail, panic, hang, flood and leak;
+//! turns are interrupted and let go of. What must hold: every call is answered once, the memory is
+//! flat once everything is warm, no task is left behind, and the folder stays within its quota.
+//!
+//! `cargo run --release -p haft-benches --bin soak [-- --calls 1000000] [--seed 1]`
+
+#[path = "../../../crates/haft/tests/it/soak/mod.rs"]
+mod soak;
+
+use std::{
+    cell::RefCell,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use soak::{Plan, QUOTA, Report, quiet_panics, soak};
+
+/// The memory is looked at so often, evenly.
+const STEPS: u64 = 20;
+/// Caches, records and pools have filled up by this part of the calls.
+const WARM: usize = 5;
+/// How much more memory the last looks may show than the first ones after that. The allocator gives
+/// nothing back in the middle of its heap, so it may still find a better fit; a leak of one word per
+/// call would be eight megabytes.
+const GROWTH: u64 = 8 << 20;
+/// A run that takes longer is broken.
+const PATIENCE: Duration = Duration::from_secs(1_800);
+/// How long tasks have to be gone after the last answer.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// One look: calls so far, bytes in memory, tasks that are alive, bytes in the folder.
+struct Look {
+    calls: u64,
+    memory: u64,
+    tasks: usize,
+    kept: u64,
+}
+
+fn main() -> Result<(), String> {
+    let plan = options(std::env::args().skip(1))?;
+    quiet_panics();
+    let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let tokio = tokio.map_err(|e| format!("cannot start the runtime: {e}"))?;
+    let looks = RefCell::new(Vec::new());
+    let begun = now();
+    let every = (plan.calls / STEPS).max(1);
+    let step = |calls: u64| {
+        let mut looks = looks.borrow_mut();
+        if calls / every > looks.len() as u64 {
+            looks.push(look(calls, &tokio, &plan.folder));
+        }
+        assert!(begun.elapsed() < PATIENCE, "the soak takes longer than {PATIENCE:?}");
+    };
+    let report = tokio.block_on(soak(&plan, &step)).map_err(|e| e.to_string())?;
+    let left = left_behind(&tokio);
+    let kept = bytes_in(&plan.folder);
+    let _ = std::fs::remove_dir_all(&plan.folder);
+    let looks = looks.into_inner();
+    print(&report, &looks, begun.elapsed());
+    let wrong = verdict(&report, &looks, left, kept);
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
+}
+
+fn options(mut args: impl Iterator<Item = String>) -> Result<Plan, String> {
+    let folder = std::env::temp_dir().join(format!("haft-soak-{}", std::process::id()));
+    let mut plan = Plan { calls: 1_000_000, seed: 1, folder };
+    while let Some(arg) = args.next() {
+        let text = args.next().ok_or_else(|| format!("`{arg}` needs a number"))?;
+        let number = text.parse().map_err(|e| format!("`{arg} {text}`: {e}"))?;
+        match arg.as_str() {
+            "--calls" => plan.calls = number,
+            "--seed" => plan.seed = number,
+            _ => return Err(format!("unknown argument `{arg}`; see the top of main.rs")),
+        }
+    }
+    Ok(plan)
+}
+
+fn look(calls: u64, tokio: &tokio::runtime::Runtime, folder: &Path) -> Look {
+    let tasks = tokio.metrics().num_alive_tasks();
+    Look { calls, memory: memory(), tasks, kept: bytes_in(folder) }
+}
+
+/// Waits a moment for tasks to end, and returns how many did not.
+#[expect(clippy::disallowed_methods, reason = "the last moment, when nothing runs any more")]
+fn left_behind(tokio: &tokio::runtime::Runtime) -> usize {
+    let until = now() + LINGER;
+    while tokio.metrics().num_alive_tasks() > 0 && now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    tokio.metrics().num_alive_tasks()
+}
+
+/// Bytes of this process in memory; none where the system does not say.
+fn memory() -> u64 {
+    let status = std::fs::read("/proc/self/status").unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kilobytes.unwrap_or_default() * 1_024
+}
+
+fn bytes_in(folder: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+    entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|m| if m.is_file() { m.len() } else { 0 }).sum()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a soak lasts as long as it lasts")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+const MB: f64 = 1_048_576.0;
+
+#[expect(clippy::print_stdout, clippy::cast_precision_loss, reason = "the result of the command")]
+fn print(report: &Report, looks: &[Look], took: Duration) {
+    println!("{:>10} {:>10} {:>8} {:>10}", "calls", "MB", "tasks", "kept MB");
+    for look in looks {
+        let (memory, kept) = (look.memory as f64 / MB, look.kept as f64 / MB);
+        println!("{:>10} {memory:>10.1} {:>8} {kept:>10.2}", look.calls, look.tasks);
+    }
+    println!("\n{} calls asked, {} ended, in {:.1} s", report.asked, report.ended, took.as_secs_f64());
+    for (code, count) in &report.answers {
+        println!("{count:>10} {code}");
+    }
+    println!("{:>10} results that came later", report.late);
+    println!("{:>10} events read, {} missed and told so", report.read, report.missed);
+}
+
+/// Returns what does not hold.
+#[expect(clippy::print_stdout, clippy::cast_precision_loss, reason = "the result of the command")]
+fn verdict(report: &Report, looks: &[Look], left: usize, kept: u64) -> Vec<String> {
+    let mut wrong = report.mistakes.clone();
+    if report.asked != report.ended {
+        wrong.push(format!("{} calls were asked and {} ended", report.asked, report.ended));
+    }
+    if left > 0 {
+        wrong.push(format!("{left} tasks are left behind"));
+    }
+    let most = looks.iter().map(|look| look.kept).chain([kept]).max().unwrap_or_default();
+    if most > QUOTA {
+        wrong.push(format!("{most} bytes were kept aside, with a quota of {QUOTA}"));
+    }
+    // Medians of the first looks after the warm-up and of the last ones: a single look may come
+    // while a flood is being held.
+    let warm = looks.get(WARM..).unwrap_or_default();
+    let (first, last) = (middle(warm.iter().take(WARM)), middle(warm.iter().rev().take(WARM)));
+    println!(
+        "\nmemory when warm {:.1} MB, at the end {:.1} MB; at most {:.0} MB more is allowed",
+        first as f64 / MB,
+        last as f64 / MB,
+        GROWTH as f64 / MB
+    );
+    if last > first + GROWTH {
+        wrong.push(format!("the memory grew by {} bytes", last - first));
+    }
+    wrong
+}
+
+fn middle<'a>(looks: impl Iterator<Item = &'a Look>) -> u64 {
+    let mut sorted: Vec<u64> = looks.map(|look| look.memory).collect();
+    sorted.sort_unstable();
+    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
+}

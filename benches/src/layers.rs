@@ -1,0 +1,225 @@
+//! What each thing around a body costs, as a ratio to the plain walk in the same run.
+//!
+//! `Walk` is the way of an agent: one run, a turn per response. Every call has arguments that were
+//! never there before, so that a cache misses as it would with a model, and keeps what it gets. Each
+//! case sets up one thing; `everything` sets up all of them. Nothing here is slow or fails: what is
+//! measured is the price of being ready for it.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use haft::{
+    After, Anchor, Arguments, Before, BoxFuture, Cache, Call, Catalog, Claim, Context, Decision, Envelope,
+    Event, Failure, Ground, Hook, Middleware, Next, Observer, Outcome, Output, Pattern, Performed,
+    Permitted, Rate, Retries, Rule, Rules, Run, Runtime, RuntimeBuilder, Spec, Tool,
+};
+
+use crate::{
+    add::{FAN, NAME, Question},
+    harness::{Bench, Subject, Unit},
+    ours::Add,
+};
+
+/// The tool with more said about it.
+struct Dressed(fn(Spec) -> Spec);
+
+impl Tool for Dressed {
+    type Args = <Add as Tool>::Args;
+    type Output = <Add as Tool>::Output;
+
+    const CHECKS: bool = <Add as Tool>::CHECKS;
+    const GUARDS: bool = <Add as Tool>::GUARDS;
+
+    fn spec(&self) -> Spec {
+        (self.0)(Add.spec())
+    }
+
+    fn claim(&self, declared: Claim, args: &Self::Args, cx: &Context) -> Claim {
+        Add.claim(declared, args, cx)
+    }
+
+    async fn call(&self, args: Self::Args, cx: &Context) -> Result<Self::Output, Failure> {
+        Add.call(args, cx).await
+    }
+}
+
+/// One run of a runtime, and numbers that were not asked for yet.
+pub(crate) struct Walk {
+    run: Run,
+    asked: AtomicU64,
+    /// By how much the numbers go up; not at all where a hit is measured.
+    step: u64,
+    /// Whether answers are read as a model reads them, with what stands around them.
+    framed: bool,
+}
+
+impl Walk {
+    fn new(dress: fn(Spec) -> Spec, set_up: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder) -> Self {
+        let catalog = Catalog::builder().add(Dressed(dress)).build();
+        let runtime = catalog.and_then(|c| set_up(Runtime::builder().catalog(c)).build());
+        let run = runtime.unwrap_or_else(|e| panic!("{e}")).run();
+        Self { run, asked: AtomicU64::new(0), step: 1, framed: false }
+    }
+
+    /// What a host gets who says nothing.
+    pub(crate) fn plain() -> Self {
+        Self::new(|spec| spec, |runtime| runtime)
+    }
+
+    /// The same, judged by one rule that allows the tool.
+    pub(crate) fn ruled() -> Self {
+        Self::new(|spec| spec, |runtime| runtime.policy(rules(1)))
+    }
+
+    /// Everything there is.
+    pub(crate) fn everything() -> Self {
+        let all = Self::new(
+            |spec| retried(rated(cached(spec))).timeout(Duration::from_secs(5)),
+            |runtime| watched(secrets(runtime.policy(rules(20)).hook(Idle).middleware(Through))),
+        );
+        Self { framed: true, ..all }
+    }
+
+    fn call(&self, id: &str) -> (Call, u64) {
+        let a = self.asked.fetch_add(self.step, Ordering::Relaxed);
+        let b = a % 1_009;
+        (Call::new(id, NAME, Arguments::Text(format!(r#"{{"a":{a},"b":{b}}}"#))), a + b)
+    }
+
+    async fn turn(&self, calls: Vec<(Call, u64)>) {
+        let (calls, sums): (Vec<Call>, Vec<u64>) = calls.into_iter().unzip();
+        let turn = self.run.turn().await.unwrap_or_else(|e| panic!("{e}"));
+        let answers = turn.run(calls).await;
+        assert_eq!(answers.len(), sums.len());
+        for (answer, sum) in answers.iter().zip(sums) {
+            right(answer, sum);
+            if self.framed {
+                let shown = answer.shown();
+                assert!(shown.starts_with("[haft "), "{shown}");
+            }
+        }
+    }
+}
+
+/// Stops the run when an answer is wrong: a fast wrong answer is no result.
+#[track_caller]
+fn right(answer: &Envelope, sum: u64) {
+    assert_eq!(answer.text().parse(), Ok(sum), "{}", answer.text());
+}
+
+impl Subject for Walk {
+    async fn ask(&self, _: &'static Question) {
+        self.turn(vec![self.call("call")]).await;
+    }
+
+    async fn fan100(&self) {
+        self.turn((0..FAN).map(|n| self.call(&format!("call_{n}"))).collect()).await;
+    }
+}
+
+fn cached(spec: Spec) -> Spec {
+    spec.cache(Cache { ttl: Duration::from_secs(300), scope: None })
+}
+
+fn rated(spec: Spec) -> Spec {
+    // So many that nobody ever waits.
+    spec.rate(Rate::parse("4000000000/second").unwrap_or_else(|e| panic!("{e}")))
+}
+
+fn retried(spec: Spec) -> Spec {
+    spec.retry(Retries::default())
+}
+
+/// So many rules of all kinds, the last of which allows the tool.
+fn rules(count: usize) -> Rules {
+    let rule = |decision, text: &str| {
+        let pattern = Pattern::parse(text, &Anchor::default());
+        Rule::new(decision, pattern.unwrap_or_else(|e| panic!("{text}: {}", e.message)))
+    };
+    let mut all: Vec<Rule> = (1..count)
+        .map(|n| {
+            let text = match n % 5 {
+                0 => format!("Bash(program{n} sub *)"),
+                1 => format!("Edit(//srv/data{n}/**)"),
+                2 => format!("WebFetch(domain:*.host{n}.example.org)"),
+                3 => format!("tool_{n} arg.to=someone{n}@example.org"),
+                _ => format!("tool_{n}"),
+            };
+            rule(if n % 2 == 0 { Decision::Deny } else { Decision::Ask }, &text)
+        })
+        .collect();
+    all.push(rule(Decision::Allow, NAME));
+    Rules::new(all, Ground::default()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// A hook that looks at every call before and after, and leaves it as it is.
+struct Idle;
+
+impl Hook for Idle {
+    fn name(&self) -> &str {
+        "idle"
+    }
+
+    fn before<'a>(&'a self, _: &'a haft::Admitted) -> BoxFuture<'a, Result<Before, Failure>> {
+        Box::pin(async { Ok(Before::proceed()) })
+    }
+
+    fn after<'a>(
+        &'a self,
+        _: &'a Performed,
+        outcome: Result<Output, Failure>,
+    ) -> BoxFuture<'a, After> {
+        Box::pin(async { After::from(outcome) })
+    }
+}
+
+/// A middleware that only goes on.
+struct Through;
+
+impl Middleware for Through {
+    fn name(&self) -> &str {
+        "through"
+    }
+
+    fn call<'a>(&'a self, _: &'a Permitted, next: Next<'a>) -> BoxFuture<'a, Outcome> {
+        next.run()
+    }
+}
+
+/// An observer that counts.
+struct Count(AtomicU64);
+
+impl Observer for Count {
+    fn observe(&self, _: &Event) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn watched(runtime: RuntimeBuilder) -> RuntimeBuilder {
+    runtime.observer(Count(AtomicU64::new(0)))
+}
+
+/// Three secrets, each looked for in all the forms it may travel in.
+fn secrets(runtime: RuntimeBuilder) -> RuntimeBuilder {
+    let runtime = runtime.secret("mail", "correct horse battery");
+    runtime.secret("store", "staple-0123456789").secret("host", "8f14e45fceea167a")
+}
+
+pub(crate) fn add(bench: &mut Bench) {
+    bench.group("layers", Unit::Call);
+    bench.add("plain", Walk::plain());
+    bench.add("one rule", Walk::ruled());
+    bench.add("20 rules", Walk::new(|spec| spec, |runtime| runtime.policy(rules(20))));
+    bench.add("hook", Walk::new(|spec| spec, |runtime| runtime.hook(Idle)));
+    bench.add("middleware", Walk::new(|spec| spec, |runtime| runtime.middleware(Through)));
+    bench.add("cache miss", Walk::new(cached, |runtime| runtime));
+    bench.add("cache hit", Walk { step: 0, ..Walk::new(cached, |runtime| runtime) });
+    bench.add("retry", Walk::new(retried, |runtime| runtime));
+    bench.add("rate", Walk::new(rated, |runtime| runtime));
+    bench.add("secrets", Walk::new(|spec| spec, secrets));
+    bench.add("frame read", Walk { framed: true, ..Walk::plain() });
+    bench.add("observer", Walk::new(|spec| spec, watched));
+    bench.add("everything on", Walk::everything());
+}

@@ -1,0 +1,188 @@
+//! What making a result fit to be shown costs per byte, for small and for very large results.
+//!
+//! Two texts, each in three sizes. `plain` is a log as programs write it: words, numbers, paths, an
+//! accent here and there. `coloured` is the same for a terminal: a colour in each line, and now and
+//! then a key or a hidden character, so that most of it must be written anew. The first case is
+//! copying the bytes, the second a terminal's parser alone over them, and both are what the others
+//! are compared with. `call` is the whole way: a body that gives the text, and what a model reads.
+//!
+//! Cost must grow with the size and no faster, so the cost per byte is also compared between sizes.
+
+use std::{cell::RefCell, hint::black_box, rc::Rc, time::Duration};
+
+use haft::{
+    ArtifactLimits, Artifacts, Bound, Call, Capabilities, Catalog, Config, DynTool, Envelope, Redactor, Runtime, Secrets,
+    Spec, hygiene,
+};
+use serde_json::json;
+
+use crate::harness::{Bench, Unit};
+
+/// How much is read in one measurement.
+const BYTES: usize = 10_000_000;
+
+const SIZES: [(&str, &str, usize); 3] = [
+    ("shape-plain-1k", "shape-coloured-1k", 1_000),
+    ("shape-plain-100k", "shape-coloured-100k", 100_000),
+    ("shape-plain-10m", "shape-coloured-10m", 10_000_000),
+];
+
+/// A log of about so many bytes, which ends between characters.
+fn log(size: usize, coloured: bool) -> String {
+    let mut text = String::with_capacity(size + 200);
+    for n in 0.. {
+        if text.len() >= size {
+            break;
+        }
+        let (on, off) = if coloured { ("\u{1b}[32m", "\u{1b}[0m") } else { ("", "") };
+        let took = n * 37 % 1_000;
+        text.push_str(&format!(
+            "{on}{n:>7} compiling{off} src/part_{}/room_{}.rs took {took} ms, naïve: {}\n",
+            n % 17,
+            n % 101,
+            n % 2 == 0,
+        ));
+        if coloured && n % 40 == 7 {
+            text.push_str(&format!("token ghp_{:036} was used\u{200b}\n", n));
+        }
+    }
+    let end = text.floor_char_boundary(size);
+    text.truncate(end);
+    text
+}
+
+/// Sees all that the parser sees, and keeps nothing.
+#[derive(Default)]
+struct Seen(usize);
+
+impl vte::Perform for Seen {
+    fn print(&mut self, c: char) {
+        self.0 += c.len_utf8();
+    }
+
+    fn execute(&mut self, _: u8) {
+        self.0 += 1;
+    }
+}
+
+/// A runtime with one tool that gives the text.
+fn runtime(text: &Rc<String>, bound: Bound) -> Runtime {
+    let spec = Spec::new("show_log", "Shows the log.").read_only();
+    let spec = spec.capabilities(Capabilities::NONE).max_result(bound);
+    let text = String::clone(text);
+    let tool = DynTool::new(spec, json!({"type": "object"}), move |_, _| {
+        let text = text.clone();
+        async { Ok(text) }
+    });
+    // The largest text is over what is looked at by default.
+    let mut config = Config::default();
+    config.max_result = 4 * BYTES;
+    // What was kept is gone by the next measurement, so that the store is never full.
+    let limits = ArtifactLimits::default().expiry(Duration::from_millis(1));
+    let catalog = Catalog::builder().add(tool).build().unwrap_or_else(|e| panic!("{e}"));
+    let runtime = Runtime::builder().config(config).catalog(catalog);
+    let runtime = runtime.artifacts(Artifacts::memory_with(limits)).secret("mail", "correct horse");
+    runtime.build().unwrap_or_else(|e| panic!("{e}"))
+}
+
+async fn answered(runtime: &Runtime) -> Envelope {
+    let turn = runtime.run().turn().await.unwrap_or_else(|e| panic!("{e}"));
+    let mut answers = turn.run([Call::new("1", "show_log", json!({}))]).await;
+    match answers.pop() {
+        Some(answer) if !answer.is_error() => answer,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// One text, and how often a measurement goes over it.
+struct Over {
+    text: Rc<String>,
+    times: usize,
+    units: u32,
+}
+
+impl Over {
+    fn new(text: String) -> Self {
+        let times = BYTES.div_ceil(text.len());
+        let units = u32::try_from(times * text.len()).unwrap_or(u32::MAX);
+        Self { text: Rc::new(text), times, units }
+    }
+
+    fn case(&self, bench: &mut Bench, name: &str, work: impl Fn(&str) + 'static) {
+        let (text, times) = (Rc::clone(&self.text), self.times);
+        bench.case(name.to_owned(), self.units, move |_, _| {
+            for _ in 0..times {
+                work(black_box(&text));
+            }
+        });
+    }
+
+    fn call(&self, bench: &mut Bench, name: &str, runtime: Runtime) {
+        let times = self.times;
+        bench.case(name.to_owned(), self.units, move |tokio, _| {
+            for _ in 0..times {
+                black_box(tokio.block_on(answered(&runtime)).shown());
+            }
+        });
+    }
+}
+
+fn redactor() -> Redactor {
+    let secrets = Secrets::new();
+    secrets.add("mail", "correct horse").unwrap_or_else(|e| panic!("{e}"));
+    Redactor::new(secrets)
+}
+
+/// What one read from a process may bring.
+const CHUNK: usize = 4_096;
+
+fn in_pieces(redactor: &Redactor, text: &str) {
+    let mut stream = redactor.stream();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (piece, after) = rest.split_at(rest.ceil_char_boundary(CHUNK.min(rest.len())));
+        black_box(stream.feed(piece));
+        rest = after;
+    }
+    black_box(stream.finish());
+}
+
+fn cases(bench: &mut Bench, group: &'static str, text: String) {
+    bench.group(group, Unit::Byte);
+    let over = Over::new(text);
+    let to = RefCell::new(vec![0_u8; over.text.len()]);
+    over.case(bench, "memcpy", move |text| {
+        to.borrow_mut().copy_from_slice(text.as_bytes());
+        black_box(&to);
+    });
+    over.case(bench, "vte alone", |text| {
+        let (mut parser, mut seen) = (vte::Parser::new(), Seen::default());
+        parser.advance(&mut seen, text.as_bytes());
+        black_box(seen.0);
+    });
+    bench.is_base();
+    over.case(bench, "hygiene", |text| drop(black_box(hygiene::clean(text))));
+    let known = redactor();
+    over.case(bench, "redaction", move |text| drop(black_box(known.text(text))));
+    let known = redactor();
+    over.case(bench, "redaction in pieces", move |text| in_pieces(&known, text));
+    // The frame stands around what is shown, so it is asked about an answer that shows everything.
+    let whole = runtime(&over.text, Bound::Unbounded);
+    let answer = bench.wait(answered(&whole));
+    over.case(bench, "frame", move |_| drop(black_box(answer.shown())));
+    over.call(bench, "call, all shown", whole);
+    over.call(bench, "call, bounded", runtime(&over.text, Bound::default()));
+}
+
+pub(crate) fn add(bench: &mut Bench) {
+    for (plain, coloured, size) in SIZES {
+        if bench.wants(plain) {
+            cases(bench, plain, log(size, false));
+        }
+        if bench.wants(coloured) {
+            cases(bench, coloured, log(size, true));
+        }
+    }
+    bench.grows(SIZES.map(|(plain, _, _)| plain));
+    bench.grows(SIZES.map(|(_, coloured, _)| coloured));
+}

@@ -1,0 +1,296 @@
+//! Hands calls over by chance, stops some of them, and checks every answer.
+//!
+//! Several runs go on beside one another, each turn by turn. A turn has up to twenty calls. Some
+//! turns are interrupted, some are stopped by force, some are let go of while they run; some runs are
+//! cancelled. A reader of events is too slow on purpose.
+
+use std::{cell::Cell, sync::Arc, time::Duration};
+
+use futures_util::future::{Either, join, join_all, select};
+use haft::{
+    Anchor, ArtifactLimits, Artifacts, Breaker, Call, Config, Decision, Envelope, EventStream,
+    Ground, Hook, Pattern, Rule, Rules, Run, Runtime, Told, middleware_fn,
+};
+use serde_json::json;
+
+use super::{
+    chance::Chance,
+    ledger::{Ledger, Reader},
+    tools,
+};
+
+/// How many runs go on at once.
+const RUNS: u64 = 6;
+/// The most calls of one turn.
+const TURN: u64 = 20;
+/// How much is kept aside at most.
+pub(crate) const QUOTA: u64 = 2 << 20;
+
+/// What is to be done.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) calls: u64,
+    pub(crate) seed: u64,
+    /// Where large results go.
+    pub(crate) folder: std::path::PathBuf,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// Calls that were asked and calls that ended, nested ones included.
+    pub(crate) asked: u64,
+    pub(crate) ended: u64,
+    /// Answers by their code; `ok` for a success.
+    pub(crate) answers: std::collections::BTreeMap<String, u64>,
+    /// Results that came later, events that were read, events that were missed.
+    pub(crate) late: u64,
+    pub(crate) read: u64,
+    pub(crate) missed: u64,
+    pub(crate) mistakes: Vec<String>,
+}
+
+/// Looks at every call and leaves it as it is.
+struct Idle;
+
+impl Hook for Idle {
+    fn name(&self) -> &str {
+        "idle"
+    }
+}
+
+fn runtime(plan: &Plan, ledger: &Arc<Ledger>) -> Result<Runtime, haft::Error> {
+    let rule = |decision, text: &str| {
+        let pattern = Pattern::parse(text, &Anchor::default());
+        Rule::new(decision, pattern.unwrap_or_else(|e| panic!("{text}: {}", e.message)))
+    };
+    let rules = vec![
+        rule(Decision::Deny, "forbidden"),
+        rule(Decision::Allow, "look"),
+        rule(Decision::Allow, "change"),
+        rule(Decision::Allow, "block"),
+        rule(Decision::Allow, "later"),
+        rule(Decision::Allow, "check_ticket"),
+        rule(Decision::Allow, "read_result"),
+    ];
+    let mut config = Config::default();
+    // Short, so that bodies that do not listen do not hold the whole up.
+    config.grace = Duration::from_millis(2);
+    // It opens and closes all the time.
+    config.breaker = Some(Breaker { failures: 5, cooldown: Duration::from_millis(3) });
+    // Small, so that each is full before the memory is looked at.
+    config.max_cache = 1 << 20;
+    config.max_records = 1_000;
+    config.max_record_bytes = 1 << 20;
+    config.background_ttl = Duration::from_millis(50);
+    let limits = ArtifactLimits::default().quota(QUOTA).expiry(Duration::from_millis(100));
+    let through = middleware_fn("through", |_call, next| next.run());
+    Runtime::builder()
+        .config(config)
+        .catalog(tools::catalog()?)
+        .policy(Rules::new(rules, Ground::default())?)
+        .hook(Idle)
+        .middleware(through)
+        .secret("mail", tools::SECRET)
+        .artifacts(Artifacts::folder(&plan.folder, limits)?)
+        .observer(Reader(Arc::clone(ledger)))
+        .build()
+}
+
+/// Runs everything to its end. `step` is called now and then with the calls so far.
+pub(crate) async fn soak(plan: &Plan, step: &dyn Fn(u64)) -> Result<Report, haft::Error> {
+    let ledger = Arc::new(Ledger::default());
+    let runtime = runtime(plan, &ledger)?;
+    let events = runtime.events(256);
+    let left = Cell::new(plan.calls);
+    let answers = std::cell::RefCell::new(std::collections::BTreeMap::new());
+    let late = Cell::new(0);
+    let drivers = (0..RUNS).map(|n| Driver {
+        runtime: &runtime,
+        ledger: &ledger,
+        left: &left,
+        calls: plan.calls,
+        answers: &answers,
+        late: &late,
+        step,
+        name: n,
+        chance: Chance::new(plan.seed.wrapping_add(n << 32)),
+    });
+    let all = async {
+        join_all(drivers.map(Driver::drive)).await;
+        runtime.close().await;
+        // Bodies that were let go of end by themselves, within their time and their grace.
+        for _ in 0..200 {
+            let (asked, ended) = ledger.counts();
+            if asked == ended {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let mut events = events;
+    let stop = tokio::sync::Notify::new();
+    let ((), (read, missed)) = join(
+        async {
+            all.await;
+            stop.notify_one();
+        },
+        slow(&mut events, &stop, &ledger),
+    )
+    .await;
+    let (asked, ended) = ledger.counts();
+    let mistakes = ledger.close();
+    Ok(Report {
+        asked,
+        ended,
+        answers: answers.into_inner(),
+        late: late.get(),
+        read,
+        missed,
+        mistakes,
+    })
+}
+
+/// Reads events more slowly than they come, until it is told to stop, and then what is left. Each
+/// number must come once, in its place, as an event or among what was missed.
+async fn slow(events: &mut EventStream, stop: &tokio::sync::Notify, ledger: &Ledger) -> (u64, u64) {
+    let (mut read, mut missed, mut last) = (0, 0, 0);
+    let mut hear = |told: Told| {
+        let (from, to) = match &told {
+            Told::Event(event) => (event.at.seq, event.at.seq),
+            Told::Missed(gap) => (gap.from_seq, gap.to_seq),
+        };
+        if from != last + 1 {
+            ledger.mistake(format!("after event {last} came {from}"));
+        }
+        last = to;
+        match told {
+            Told::Event(_) => read += 1,
+            Told::Missed(gap) => missed += gap.count,
+        }
+    };
+    loop {
+        match select(Box::pin(events.next()), Box::pin(stop.notified())).await {
+            Either::Left((Some(told), _)) => hear(told),
+            _ => break,
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    while let Some(told) = events.try_next() {
+        hear(told);
+    }
+    (read, missed)
+}
+
+/// One run after another.
+struct Driver<'a> {
+    runtime: &'a Runtime,
+    ledger: &'a Ledger,
+    /// Calls that nobody has begun yet.
+    left: &'a Cell<u64>,
+    calls: u64,
+    answers: &'a std::cell::RefCell<std::collections::BTreeMap<String, u64>>,
+    late: &'a Cell<u64>,
+    step: &'a dyn Fn(u64),
+    name: u64,
+    chance: Chance,
+}
+
+impl Driver<'_> {
+    async fn drive(mut self) {
+        let mut turns = 0_u64;
+        while self.left.get() > 0 {
+            let run = self.runtime.run_builder().session(format!("s{}", self.name)).start();
+            for _ in 0..1 + self.chance.below(100) {
+                let count = (1 + self.chance.below(TURN)).min(self.left.get());
+                if count == 0 {
+                    break;
+                }
+                self.left.set(self.left.get() - count);
+                turns += 1;
+                self.turn(&run, turns, count).await;
+                self.late.set(self.late.get() + run.settled().len() as u64);
+                (self.step)(self.calls - self.left.get());
+            }
+            if self.chance.once_in(3) {
+                run.cancel();
+            }
+        }
+    }
+
+    async fn turn(&mut self, run: &Run, number: u64, count: u64) {
+        let ids: Vec<String> =
+            (0..count).map(|n| format!("{}-{number}-{n}", self.name)).collect();
+        let calls: Vec<Call> = ids.iter().map(|id| self.call(id)).collect();
+        let turn = match run.turn().await {
+            Ok(turn) => turn,
+            Err(error) => return self.ledger.mistake(format!("no turn: {error}")),
+        };
+        ids.iter().for_each(|id| self.ledger.ask(id));
+        let control = turn.control();
+        let answered = turn.run(calls);
+        if !self.chance.once_in(20) {
+            return self.check(&ids, &answered.await);
+        }
+        // Something comes in between, while some of them may still run.
+        let between = Box::pin(tokio::time::sleep(Duration::from_millis(1)));
+        match select(Box::pin(answered), between).await {
+            Either::Left((answers, _)) => self.check(&ids, &answers),
+            Either::Right((_, answered)) => {
+                match self.chance.below(4) {
+                    0 => control.interrupt(),
+                    1 => control.force(),
+                    2 => drop(control.cancel_call(&ids[0])),
+                    // Let go of: what runs ends by itself, and its end is told.
+                    _ => return drop(answered),
+                }
+                self.check(&ids, &answered.await);
+            }
+        }
+    }
+
+    fn call(&mut self, id: &str) -> Call {
+        let n = self.chance.below(10_000);
+        let mut at = self.chance.below(10_000);
+        let how = tools::WAYS.iter().find(|(_, share)| match at.checked_sub(*share) {
+            None => true,
+            Some(rest) => {
+                at = rest;
+                false
+            }
+        });
+        let how = how.map_or("plain", |(how, _)| how);
+        let arguments = json!({"how": how, "n": n});
+        match self.chance.below(2_000) {
+            0 => Call::new(id, "block", json!({"millis": n % 10})),
+            1..20 => Call::new(id, "later", json!({"n": n})),
+            20..30 => Call::new(id, "forbidden", arguments),
+            30..40 => Call::new(id, "loook", arguments),
+            40..60 => Call::new(id, "look", json!({"how": 5})),
+            60..70 => Call::new(id, "look", "{\"how\": \"plain\", \"n\": "),
+            70..90 => Call::new(id, "check_ticket", json!({})),
+            90..300 => Call::new(id, "change", arguments),
+            _ => Call::new(id, "look", arguments),
+        }
+    }
+
+    /// Every call has its answer, in order, and no answer holds what must not be shown.
+    fn check(&self, ids: &[String], answers: &[Envelope]) {
+        let same = ids.iter().map(String::as_str).eq(answers.iter().map(|a| a.id().as_str()));
+        if !same {
+            self.ledger.mistake(format!("{} calls, {} answers", ids.len(), answers.len()));
+        }
+        let mut counted = self.answers.borrow_mut();
+        for answer in answers {
+            let shown = answer.shown();
+            if shown.contains(tools::SECRET) || shown.contains('\u{1b}') {
+                self.ledger.mistake(format!("{} shows what it must not: {shown}", answer.id()));
+            }
+            let code = answer.failure().map_or("ok", |failure| failure.code().as_str());
+            match counted.get_mut(code) {
+                Some(count) => *count += 1,
+                None => drop(counted.insert(code.to_owned(), 1)),
+            }
+        }
+    }
+}
