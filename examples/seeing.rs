@@ -7,8 +7,11 @@
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
+use std::time::Duration;
+
 use haft::{
-    Capabilities, Catalog, DynTool, Event, Failure, Query, Runtime, Spec, Told, serde_json::json,
+    Capabilities, Catalog, Config, DynTool, Event, Failure, Query, Runtime, Spec, Told,
+    serde_json::json,
 };
 
 /// Copies files and tells how far it is.
@@ -35,7 +38,10 @@ async fn main() -> Result<(), haft::Error> {
     let erase = Spec::new("erase", "Erases everything.");
     let erase = DynTool::new(erase, json!({}), |_, _| async { Ok("gone") });
     let catalog = Catalog::builder().add(vec![copy(), erase]).build()?;
-    let runtime = Runtime::builder().catalog(catalog).build()?;
+    let mut config = Config::default();
+    // Every note is told as it comes, so that there is something to miss.
+    config.progress_every = Duration::ZERO;
+    let runtime = Runtime::builder().catalog(catalog).config(config).build()?;
 
     // The reader keeps twelve events at most. No call ever waits for it.
     let mut events = runtime.events(12);

@@ -4,6 +4,8 @@
 //! may cross threads. Everything a body does beyond its own code goes through the host behind it:
 //! nested calls, threads for blocking work, progress, time.
 
+mod telling;
+
 use std::{
     any::Any,
     fmt,
@@ -21,8 +23,8 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, CallId, Claim, Code, Deferral, Failure, IntoOutput, Label, Later, Left, Note,
-    Output, RunId, Scope, Secret, Shared, Side, State, ToolName, notes::Notes,
+    BoxFuture, CallId, Claim, Code, Deferral, Failure, Label, Left, Note, Output, RunId, Scope,
+    Secret, Shared, Side, State, ToolName,
 };
 
 /// What the runtime lends to a body. Authors meet it only through [`Context`].
@@ -90,7 +92,7 @@ struct Inner {
     attempt: AtomicU32,
     host: Arc<dyn Host>,
     /// Made when it is needed: most calls tell nothing and defer nothing.
-    extra: OnceLock<Box<Extra>>,
+    extra: OnceLock<Box<telling::Extra>>,
     lease: Mutex<Lease>,
     claim: OnceLock<Claim>,
     lend: OnceLock<Arc<Semaphore>>,
@@ -99,19 +101,6 @@ struct Inner {
     whole: Option<Context>,
     /// Where a journal has written the call down, so that it need not look for it.
     ticket: AtomicU64,
-}
-
-/// What most calls never need.
-#[derive(Default)]
-struct Extra {
-    notes: Notes,
-    later: Mutex<Option<Later>>,
-}
-
-impl Extra {
-    fn later(&self) -> MutexGuard<'_, Option<Later>> {
-        self.later.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// What must outlive the answer when some work of the call does.
@@ -181,9 +170,8 @@ impl Context {
     pub fn for_attempt(&self, attempt: u32) -> Self {
         let call = self.call_itself();
         // What an attempt before told or put off is not part of what this one answers.
-        if let Some(extra) = call.extra.get().filter(|_| attempt > 1) {
-            extra.notes.forget();
-            drop(extra.later().take());
+        if attempt > 1 {
+            self.forget_told();
         }
         let whole = self.0.whole.clone().unwrap_or_else(|| self.clone());
         let (called, meant) = (call.called.clone(), call.meant.clone());
@@ -405,134 +393,11 @@ impl Context {
         self.cancellation().cancelled().await;
     }
 
-    /// Tells how far the body is, from 0 to 1. Of several reports in a short while only the last is
-    /// told.
-    pub fn progress(&self, fraction: f32, message: impl Into<String>) {
-        let fraction = fraction.is_finite().then(|| fraction.clamp(0.0, 1.0));
-        self.note(Note::Progress(fraction, message.into()));
-    }
-
-    /// Tells a piece of output before the end. If the call is interrupted or fails, its answer keeps
-    /// what was told. Pieces that follow each other closely may be told as one.
-    pub fn partial(&self, text: impl Into<String>) {
-        let text = text.into();
-        self.extra().notes.keep(None, &text);
-        self.note(Note::Partial(text));
-    }
-
-    /// Tells a piece of output under a key, such as a line of one of several jobs.
-    pub fn partial_of(&self, key: impl Into<String>, text: impl Into<String>) {
-        let (key, text) = (key.into(), text.into());
-        self.extra().notes.keep(Some(&key), &text);
-        self.note(Note::Keyed(key, text));
-    }
-
-    /// Returns the partial output told so far, bounded.
-    #[must_use]
-    pub fn partial_so_far(&self) -> String {
-        self.call_itself().extra.get().map(|extra| extra.notes.kept()).unwrap_or_default()
-    }
-
-    fn extra(&self) -> &Extra {
-        self.call_itself().extra.get_or_init(Box::default)
-    }
-
-    fn note(&self, note: Note) {
-        let host = &self.0.host;
-        let every = host.note_every();
-        match every.is_zero() {
-            true => host.tell(self, note),
-            false => {
-                self.extra().notes.add(note, host.now(), every, |note| host.tell(self, note));
-            }
-        }
-    }
-
-    /// Tells what is held back. For hosts: the last note is told before the call ends.
-    pub fn tell_rest(&self) {
-        if let Some(extra) = self.call_itself().extra.get() {
-            extra.notes.tell(self.0.host.now(), |note| self.0.host.tell(self, note));
-        }
-    }
-
-    /// Waits until something is held back, and returns when it should be told. For hosts.
-    pub async fn rest_due(&self) -> Option<Instant> {
-        self.extra().notes.due(self.0.host.note_every()).await
-    }
-
-    /// Answers with a ticket and goes on working: what the work gives back is the result, and the
-    /// model hears of it later.
-    ///
-    /// The work has a context of its own, with its own token, and the body's own ends with its
-    /// answer. It holds the call's resource keys and its slot until it ends, and nothing else: the
-    /// run goes on beside it. A tool whose late work must keep others away names what it works on
-    /// with keys. Where nobody would hear of the end (the call is nested in another, or its run has
-    /// only this turn) the work is done at once and its result is returned.
-    ///
-    /// ```
-    /// use haft_core::{Context, Failure, Output, tool};
-    ///
-    /// /// Builds the project.
-    /// #[tool]
-    /// async fn build(cx: &Context) -> Result<Output, Failure> {
-    ///     cx.later("building", |cx| async move {
-    ///         cx.progress(0.5, "linking");
-    ///         Ok("built")
-    ///     })
-    ///     .await
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    /// Fails when too much is pending already, when this call has deferred something before, and,
-    /// where the work is done at once, when it fails.
-    pub async fn later<T, F, W>(
-        &self,
-        summary: impl Into<String>,
-        work: W,
-    ) -> Result<Output, Failure>
-    where
-        W: FnOnce(Context) -> F + Send + 'static,
-        F: Future<Output = Result<T, Failure>> + Send + 'static,
-        T: IntoOutput + 'static,
-    {
-        let work = move |cx: Context| async move { work(cx.clone()).await?.into_output(&cx).await };
-        if self.is_deferred() {
-            return Err(Failure::failed("a call can put off one piece of work only"));
-        }
-        match self.0.host.defer(self, &summary.into())? {
-            None => work(self.clone()).await,
-            Some(Deferral { ticket, place }) => {
-                *self.extra().later() = Some(Later::new(place, |cx| Box::pin(work(cx))));
-                Ok(ticket)
-            }
-        }
-    }
-
-    /// Returns whether the body has put off some of its work. For hosts.
-    #[must_use]
-    pub fn is_deferred(&self) -> bool {
-        self.call_itself().extra.get().is_some_and(|extra| extra.later().is_some())
-    }
-
-    /// Gives out the work that the body has put off. For hosts.
-    #[must_use]
-    pub fn take_later(&self) -> Option<Later> {
-        self.call_itself().extra.get()?.later().take()
-    }
-
     /// Returns an id for something that is part of this call. For hosts.
     #[doc(hidden)]
     #[must_use]
     pub fn next_nested_id(&self) -> CallId {
-        self.0.id.nested(self.0.nested.fetch_add(1, Ordering::Relaxed) + 1)
-    }
-
-    /// Returns whether partial output was left out because it grew too long. For hosts.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn partial_is_full(&self) -> bool {
-        self.call_itself().extra.get().is_some_and(|extra| extra.notes.is_full())
+        self.0.id.nested(self.call_itself().nested.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// Calls another tool of the same snapshot. The call takes the whole walk: it is validated,

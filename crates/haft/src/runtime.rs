@@ -202,7 +202,8 @@ impl Runtime {
     /// Lists what stands around the body of a tool, outermost first, in words.
     #[must_use]
     pub fn layers_of(&self, tool: &Entry) -> Vec<String> {
-        layers::listed(tool, &self.0.config)
+        let around = self.middleware_of(tool).into_iter().map(|name| format!("middleware: {name}"));
+        around.chain(layers::listed(tool, &self.0.config)).collect()
     }
 
     /// Returns the names of the middleware around calls of a tool, outermost first.

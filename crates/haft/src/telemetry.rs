@@ -205,7 +205,8 @@ fn execute_span(work: &Work<'_>) -> Span {
     judged(&span, work.permitted.verdict());
     let inner = &work.turn.inner;
     if inner.config.trace_content && !span.is_disabled() {
-        let arguments = work.permitted.admitted().arguments().to_string();
+        let admitted = work.permitted.admitted();
+        let arguments = inner.redactor.arguments(admitted.tool(), admitted.arguments()).to_string();
         span.record("gen_ai.tool.call.arguments", &*shown(inner, &arguments));
     }
     span

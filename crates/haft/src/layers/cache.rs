@@ -260,8 +260,9 @@ pub(super) async fn through(
     tell(work, CacheUse::Miss, course);
     let outcome = past_cache(work, first, course).await;
     if let Ok(output) = &outcome
-        // A body that was told to stop may have given what it had; that is not the whole answer.
-        && !(course.was_hurried || work.cx.is_cancelled())
+        // A body that was told to stop may have given what it had; that is not the whole answer. And
+        // a ticket is for the run that made it.
+        && !(course.was_hurried || work.cx.is_cancelled() || work.cx.is_deferred())
     {
         seat.made(output, work.cx.heard_label(), inner.clock.now(), cache.ttl);
     }

@@ -33,6 +33,7 @@ use crate::{
     config::Config,
     event::Event,
     lifecycle::Permitted,
+    telemetry,
     turn::{Limits, TurnCore},
 };
 
@@ -159,6 +160,25 @@ fn mix(n: u64) -> u64 {
     n ^ (n >> 31)
 }
 
+/// Returns whether nothing stands around the body but its time, and nobody looks on.
+pub(crate) fn is_plain(work: &Work<'_>) -> bool {
+    let (inner, own) = (&work.turn.inner, work.entry.layers());
+    inner.middleware.is_empty()
+        && own.is_plain
+        && inner.layers.is_plain
+        && own.circuit.is_quiet()
+        && work.limits().is_none_or(|limits| limits.retry.is_none())
+        && !telemetry::is_watched(work)
+}
+
+/// Lets a plain call through to its body. Most calls are, so they carry the room for this alone.
+pub(crate) async fn straight(work: &Work<'_>, first: Args, course: &mut Course) -> Outcome {
+    course.attempts += 1;
+    let outcome = timeout::made(work, first).await;
+    breaker::note(work, &outcome, None);
+    outcome
+}
+
 /// Lets a call through all layers to its body.
 pub(crate) async fn through(work: &Work<'_>, first: Args, course: &mut Course) -> Outcome {
     let middleware = &work.turn.inner.middleware;
@@ -170,20 +190,6 @@ pub(crate) async fn through(work: &Work<'_>, first: Args, course: &mut Course) -
 
 /// Lets a call through everything inside the middleware.
 async fn inside(work: &Work<'_>, first: Args, course: &mut Course) -> Outcome {
-    let own = work.entry.layers();
-    let is_plain = own.is_plain && work.turn.inner.layers.is_plain && own.circuit.is_quiet();
-    if !is_plain || work.limits().is_some_and(|limits| limits.retry.is_some()) {
-        // Boxed: most calls need none of it, and should not carry the room.
-        return Box::pin(layered(work, first, course)).await;
-    }
-    begin_attempt(work, course);
-    let outcome = timeout::attempt(work, first).await;
-    breaker::note(work, &outcome, None);
-    outcome
-}
-
-/// Everything inside the middleware, one layer in the other.
-async fn layered(work: &Work<'_>, first: Args, course: &mut Course) -> Outcome {
     match &work.entry.spec().cache {
         Some(cache) => cache::through(work, cache, first, course).await,
         None => past_cache(work, first, course).await,

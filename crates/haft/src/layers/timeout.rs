@@ -39,7 +39,7 @@ pub(super) async fn attempt(work: &Work<'_>, args: Args) -> Outcome {
 }
 
 /// Makes one attempt.
-async fn made(work: &Work<'_>, args: Args) -> Outcome {
+pub(super) async fn made(work: &Work<'_>, args: Args) -> Outcome {
     let Work { turn, entry, cx, .. } = work;
     // Making the future runs the author's code too, so it happens under the watch.
     let body = async { entry.body().call(args, cx).await };

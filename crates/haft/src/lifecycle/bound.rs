@@ -14,7 +14,9 @@ use tokio::sync::oneshot;
 use super::shape::{chars, json_size, weight};
 use crate::{
     artifact::{self, Draft, Ends, Facts, Items, NotKept, Owner, READER},
+    config::Config,
     envelope::Cut,
+    layers::Outcome,
     turn::TurnCore,
     watch::timed,
 };
@@ -31,8 +33,10 @@ pub(super) fn limit_of(bound: Bound, hard: usize) -> usize {
 }
 
 /// Returns whether a result is larger than it may be. The common case counts nothing.
-pub(super) fn is_over(output: &Output, bound: Bound, hard: usize) -> bool {
-    let limit = limit_of(bound, hard);
+pub(super) fn is_over(outcome: &Outcome, bound: Option<Bound>, config: &Config) -> bool {
+    let Ok(output) = outcome else { return false };
+    let hard = config.max_result;
+    let limit = limit_of(bound.unwrap_or_default(), hard);
     // Structured data repeats the text, so it gets as much room, and cannot be cut and stay true.
     if output.structured.as_ref().is_some_and(|data| json_size(data) > limit.min(hard)) {
         return true;

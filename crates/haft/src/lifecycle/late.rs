@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::{after, beside::Beside, fit, heed, settle, shape};
+use super::{after, beside::Beside, bound, heed, keep_aside, settle, shape};
 use crate::{
     envelope::{Answer, Envelope, Origin},
     frame::Seal,
@@ -29,7 +29,11 @@ pub(crate) async fn end_late(
     let mut seal = Seal::draw(inner.config.frame, &inner.nonces);
     let label = tool.spec().label.join(cx.heard_label());
     let bound = Some(tool.spec().max_result);
-    let (outcome, cut, altered) = fit(turn, cx, label, outcome, bound).await;
+    let (outcome, altered) = shape::washed(outcome, inner);
+    let (outcome, cut) = match bound::is_over(&outcome, bound, &inner.config) {
+        true => keep_aside(turn, cx, label, outcome, bound).await,
+        false => (outcome, None),
+    };
     let (outcome, cut) = shape::shape(outcome, cut, bound, None, cx, inner);
     seal.settle(label, matches!(outcome, Answer::Failure { .. }), altered);
     let effects = cx.claim().map(|claim| claim.effects.clone()).unwrap_or_default();

@@ -36,7 +36,10 @@ pub(super) fn perform<'a>(
         };
         cx.set_claim(admitted.claim().clone());
         let work = Work { turn, permitted: &permitted, entry, cx, deadline };
-        let outcome = layers::through(&work, first, course).await;
+        let outcome = match layers::is_plain(&work) {
+            true => layers::straight(&work, first, course).await,
+            false => Box::pin(layers::through(&work, first, course)).await,
+        };
         // The last note comes before the end.
         cx.tell_rest();
         if let Some(later) = cx.take_later()

@@ -6,7 +6,7 @@
 
 use std::{borrow::Cow, cell::Cell};
 
-use haft_core::{Block, Bound, Context, Failure, Output, Ran};
+use haft_core::{Block, Bound, Context, Output, Ran};
 use serde_json::Value;
 
 use super::bound::limit_of;
@@ -14,23 +14,31 @@ use crate::{
     artifact::nth_char,
     envelope::{Answer, Cut},
     hygiene,
+    layers::Outcome,
     policy::Held,
     redact::Redactor,
     runtime::Inner,
 };
 
 /// Takes out of an outcome what must not be shown, and says how many spots were cleaned.
-pub(super) fn wash(outcome: &mut Result<Output, Failure>, inner: &Inner) -> usize {
+pub(super) fn washed(mut outcome: Outcome, inner: &Inner) -> (Outcome, usize) {
     let altered = Cell::new(0);
-    if let Ok(output) = outcome {
-        each_text(output, &inner.redactor, &|text| washed(inner, text, &altered));
+    // What a failure says takes the same way; here what nobody sees, further on what nobody may see.
+    outcome = outcome.map_err(|failure| {
+        failure.reworded(|text| match hygiene::clean(text).text {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(text) => Some(text),
+        })
+    });
+    if let Ok(output) = &mut outcome {
+        each_text(output, &inner.redactor, &|text| clean(inner, text, &altered));
     }
-    altered.get()
+    (outcome, altered.get())
 }
 
 /// Shapes an outcome that is washed and within its bound; `cut` is what that took.
 pub(super) fn shape(
-    outcome: Result<Output, Failure>,
+    outcome: Outcome,
     mut cut: Option<Box<Cut>>,
     bound: Option<Bound>,
     held: Option<&mut Held>,
@@ -66,7 +74,7 @@ pub(super) fn shape(
 
 /// Returns the text as it may be shown; nothing when it may stay as it is. Counts the spots that were
 /// cleaned.
-fn washed(inner: &Inner, text: &str, altered: &Cell<usize>) -> Option<String> {
+fn clean(inner: &Inner, text: &str, altered: &Cell<usize>) -> Option<String> {
     // Hygiene first: a secret must not hide behind characters that nobody sees.
     let cleaned = hygiene::clean(text);
     altered.set(altered.get() + cleaned.stripped + cleaned.made_visible);

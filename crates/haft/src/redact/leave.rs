@@ -80,7 +80,8 @@ impl Redactor {
                 self.wash_shared(&mut verdict.source);
             }
             Event::Answered { comment, .. } => comment.iter_mut().for_each(|text| self.wash(text)),
-            Event::Noted { note: Note::Progress(_, text), .. } => self.wash(text),
+            Event::Noted { note: Note::Progress(_, text), .. }
+            | Event::Deferred { summary: text, .. } => self.wash(text),
             Event::Finished { cause, .. } => cause.iter_mut().for_each(|text| self.wash(text)),
             Event::Repaired { repairs, .. } => {
                 if let Some(changed) = self.repairs(repairs) {

@@ -28,8 +28,16 @@ pub(crate) struct Entered<'t> {
 /// What a body that could not be stopped goes on holding.
 #[derive(Default)]
 struct Holds {
-    _slot: Option<OwnedSemaphorePermit>,
+    /// A place in the run, with those of the same floor.
     floor: Option<Pass>,
+    /// What few calls hold besides. A box, because the place of a call is moved about.
+    more: Option<Box<More>>,
+}
+
+/// What few calls hold.
+#[derive(Default)]
+struct More {
+    slot: Option<OwnedSemaphorePermit>,
     keys: Option<Pass>,
     /// A nested call works in its parent's place, which stays taken as long as this.
     _parent: Option<Busy>,
@@ -38,7 +46,8 @@ struct Holds {
 impl Holds {
     /// Says that nobody waits for this body any more.
     fn abandon(&self) {
-        self.floor.iter().chain(&self.keys).for_each(Pass::abandon);
+        let keys = self.more.iter().filter_map(|more| more.keys.as_ref());
+        self.floor.iter().chain(keys).for_each(Pass::abandon);
     }
 }
 
@@ -51,7 +60,9 @@ pub(crate) struct Kept {
 impl Entered<'_> {
     /// Gives out what late work goes on holding. Seat and floor are the call's alone.
     pub(crate) fn keep(&mut self) -> Kept {
-        Kept { _slot: self.holds._slot.take(), _keys: self.holds.keys.take() }
+        let more = self.holds.more.take();
+        let (slot, keys) = more.map_or((None, None), |more| (more.slot, more.keys));
+        Kept { _slot: slot, _keys: keys }
     }
 }
 
@@ -113,7 +124,8 @@ pub(crate) async fn enter<'t>(
                 slot(turn, entry, cx, deadline.min(patience)).await?
             }
         };
-        let holds = Holds { _slot: slot, _parent: Some(busy), ..Holds::default() };
+        let more = More { slot, keys: None, _parent: Some(busy) };
+        let holds = Holds { floor: None, more: Some(Box::new(more)) };
         return Ok(Entered { _seat: None, holds, cx: cx.clone() });
     }
     let seat = match turn.seats.try_acquire() {
@@ -140,7 +152,9 @@ pub(crate) async fn enter<'t>(
     };
     // The slot comes last: a nested call of somebody who stands on the floor may need it first.
     let slot = slot(turn, entry, cx, deadline).await?;
-    let holds = Holds { _slot: slot, floor: Some(floor), keys, _parent: None };
+    let more =
+        (slot.is_some() || keys.is_some()).then(|| Box::new(More { slot, keys, _parent: None }));
+    let holds = Holds { floor: Some(floor), more };
     Ok(Entered { _seat: Some(seat), holds, cx: cx.clone() })
 }
 

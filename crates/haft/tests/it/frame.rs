@@ -63,7 +63,7 @@ async fn the_header_says_what_was_cut_cleaned_and_interrupted() {
     )
     .await;
     let shown = cut.shown();
-    assert!(shown.lines().next().unwrap().ends_with(" cut=10/16]"), "{shown}");
+    assert!(shown.lines().next().unwrap().ends_with(" cut=8/16]"), "{shown}");
     let altered = echoed("\x1b[31mred\x1b[0m \u{202e}").await.shown();
     assert_eq!(
         altered,

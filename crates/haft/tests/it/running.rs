@@ -83,10 +83,25 @@ fn partial(text: &str) -> Note {
 
 #[tokio::test(start_paused = true)]
 async fn pieces_are_told_in_order_close_ones_as_one_and_all_are_the_result() {
-    let tool = streams(|| Streamed(pieces(vec!["a", "b", "c", "d", "e"], 40)), read("t"));
+    let tool = streams(|| Streamed(pieces(vec!["1 ", "2 ", "3 ", "4 ", "5 "], 40)), read("t"));
     let (answer, notes) = told(permissive(vec![tool])).await;
-    assert_eq!(answer.text(), "abcde");
-    assert_eq!(notes, [(0, partial("a")), (1, partial("bc")), (2, partial("de"))]);
+    assert_eq!(answer.text(), "1 2 3 4 5 ");
+    assert_eq!(notes, [(0, partial("1 ")), (1, partial("2 3 ")), (2, partial("4 5 "))]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_begin_a_secret_waits_for_the_next_piece_and_none_is_lost() {
+    let tool = streams(|| Streamed(pieces(vec!["x a", "b ", "c a"], 200)), read("t"));
+    let (answer, notes) = told(permissive(vec![tool])).await;
+    assert_eq!(answer.text(), "x ab c a");
+    let all: String = notes
+        .iter()
+        .map(|(_, note)| match note {
+            Note::Partial(text) => text.as_str(),
+            Note::Progress(..) | Note::Keyed(..) => "",
+        })
+        .collect();
+    assert_eq!(all, "x ab c a");
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,9 +146,9 @@ async fn a_flood_of_progress_is_a_trickle_and_its_last_word_is_told() {
 async fn without_a_pace_every_note_is_told_as_it_comes() {
     let mut config = Config::default();
     config.progress_every = Duration::ZERO;
-    let tool = streams(|| Streamed(pieces(vec!["a", "b"], 1)), read("t"));
+    let tool = streams(|| Streamed(pieces(vec!["1 ", "2 "], 1)), read("t"));
     let (_, notes) = told(permissive(vec![tool]).config(config)).await;
-    assert_eq!(notes, [(0, partial("a")), (0, partial("b"))]);
+    assert_eq!(notes, [(0, partial("1 ")), (0, partial("2 "))]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -155,10 +170,10 @@ async fn keyed_pieces_are_told_with_their_key_and_folded() {
 #[tokio::test(start_paused = true)]
 async fn blocks_of_a_stream_keep_their_kind_and_texts_become_one() {
     let image = Block::Image { data: "aGk=".to_owned(), media_type: "image/png".to_owned() };
-    let all = vec![Block::text("one "), Block::text("two"), image.clone(), Block::text("three")];
+    let all = vec![Block::text("one "), Block::text("2 "), image.clone(), Block::text("three")];
     let tool = streams(move || Streamed::blocks(pieces(all.clone(), 200)), read("t"));
     let (answer, notes) = told(permissive(vec![tool])).await;
-    assert_eq!(answer.blocks(), [Block::text("one two"), image, Block::text("three")]);
+    assert_eq!(answer.blocks(), [Block::text("one 2 "), image, Block::text("three")]);
     assert_eq!(notes[2].1, partial("[image image/png, 4 base64 bytes]\n"));
 }
 
@@ -215,7 +230,7 @@ async fn a_stream_that_fails_or_breaks_in_the_middle_keeps_what_had_come() {
         "tool_failed: the line went dead\nOutput before the interruption (6 characters):\nso far"
     );
     let tool = DynTool::new(read("t"), open_schema(), |_, cx| async move {
-        cx.partial("so far");
+        cx.partial("1 to 5 ");
         if cx.attempt() > 0 {
             panic!("on purpose");
         }
@@ -223,5 +238,5 @@ async fn a_stream_that_fails_or_breaks_in_the_middle_keeps_what_had_come() {
     });
     let (answer, notes) = told(permissive(vec![tool])).await;
     assert_eq!(answer.failure().unwrap().code(), Code::Panicked);
-    assert_eq!((answer.interrupted_output(), notes.len()), ("so far", 1));
+    assert_eq!((answer.interrupted_output(), notes.len()), ("1 to 5 ", 1));
 }

@@ -132,7 +132,9 @@ async fn a_reader_that_never_reads_loses_notes_and_keeps_ends() {
         }
         Ok("done")
     });
-    let runtime = permissive(vec![chatty]).build().unwrap();
+    let mut config = Config::default();
+    config.progress_every = Duration::ZERO;
+    let runtime = permissive(vec![chatty]).config(config).build().unwrap();
     let mut slow = runtime.events(40);
     let mut gone = runtime.events(1);
     for _ in 0..20 {

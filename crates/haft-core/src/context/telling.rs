@@ -1,0 +1,156 @@
+//! What a body tells before its end, and what it leaves for after it: progress, pieces of output,
+//! work that goes on. Most calls do neither, and carry no more than a pointer for it.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use super::Context;
+use crate::{Deferral, Failure, IntoOutput, Later, Note, Output, notes::Notes};
+
+/// What most calls never need.
+#[derive(Default)]
+pub(super) struct Extra {
+    notes: Notes,
+    later: Mutex<Option<Later>>,
+}
+
+impl Extra {
+    fn later(&self) -> MutexGuard<'_, Option<Later>> {
+        self.later.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Context {
+    /// Tells how far the body is, from 0 to 1. Of several reports in a short while only the last is
+    /// told.
+    pub fn progress(&self, fraction: f32, message: impl Into<String>) {
+        let fraction = fraction.is_finite().then(|| fraction.clamp(0.0, 1.0));
+        self.note(Note::Progress(fraction, message.into()));
+    }
+
+    /// Tells a piece of output before the end. If the call is interrupted or fails, its answer keeps
+    /// what was told. Pieces that follow each other closely may be told as one.
+    pub fn partial(&self, text: impl Into<String>) {
+        let text = text.into();
+        self.extra().notes.keep(None, &text);
+        self.note(Note::Partial(text));
+    }
+
+    /// Tells a piece of output under a key, such as a line of one of several jobs.
+    pub fn partial_of(&self, key: impl Into<String>, text: impl Into<String>) {
+        let (key, text) = (key.into(), text.into());
+        self.extra().notes.keep(Some(&key), &text);
+        self.note(Note::Keyed(key, text));
+    }
+
+    /// Returns the partial output told so far, bounded.
+    #[must_use]
+    pub fn partial_so_far(&self) -> String {
+        self.call_itself().extra.get().map(|extra| extra.notes.kept()).unwrap_or_default()
+    }
+
+    /// Returns whether partial output was left out because it grew too long. For hosts.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn partial_is_full(&self) -> bool {
+        self.call_itself().extra.get().is_some_and(|extra| extra.notes.is_full())
+    }
+
+    fn extra(&self) -> &Extra {
+        self.call_itself().extra.get_or_init(Box::default)
+    }
+
+    fn note(&self, note: Note) {
+        let host = &self.0.host;
+        let every = host.note_every();
+        match every.is_zero() {
+            true => host.tell(self, note),
+            false => {
+                self.extra().notes.add(note, host.now(), every, |note| host.tell(self, note));
+            }
+        }
+    }
+
+    /// Tells what is held back. For hosts: the last note is told before the call ends.
+    pub fn tell_rest(&self) {
+        if let Some(extra) = self.call_itself().extra.get() {
+            extra.notes.tell(self.0.host.now(), |note| self.0.host.tell(self, note));
+        }
+    }
+
+    /// Waits until something is held back, and returns when it should be told. For hosts.
+    pub async fn rest_due(&self) -> Option<Instant> {
+        self.extra().notes.due(self.0.host.note_every()).await
+    }
+
+    /// Answers with a ticket and goes on working: what the work gives back is the result, and the
+    /// model hears of it later.
+    ///
+    /// The work has a context of its own, with its own token, and the body's own ends with its
+    /// answer. It holds the call's resource keys and its slot until it ends, and nothing else: the
+    /// run goes on beside it. A tool whose late work must keep others away names what it works on
+    /// with keys. Where nobody would hear of the end (the call is nested in another, or its run has
+    /// only this turn) the work is done at once and its result is returned.
+    ///
+    /// ```
+    /// use haft_core::{Context, Failure, Output, tool};
+    ///
+    /// /// Builds the project.
+    /// #[tool]
+    /// async fn build(cx: &Context) -> Result<Output, Failure> {
+    ///     cx.later("building", |cx| async move {
+    ///         cx.progress(0.5, "linking");
+    ///         Ok("built")
+    ///     })
+    ///     .await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// Fails when too much is pending already, when this call has deferred something before, and,
+    /// where the work is done at once, when it fails.
+    pub async fn later<T, F, W>(
+        &self,
+        summary: impl Into<String>,
+        work: W,
+    ) -> Result<Output, Failure>
+    where
+        W: FnOnce(Context) -> F + Send + 'static,
+        F: Future<Output = Result<T, Failure>> + Send + 'static,
+        T: IntoOutput + 'static,
+    {
+        let work = move |cx: Context| async move { work(cx.clone()).await?.into_output(&cx).await };
+        if self.is_deferred() {
+            return Err(Failure::failed("a call can put off one piece of work only"));
+        }
+        match self.0.host.defer(self, &summary.into())? {
+            None => work(self.clone()).await,
+            Some(Deferral { ticket, place }) => {
+                *self.extra().later() = Some(Later::new(place, |cx| Box::pin(work(cx))));
+                Ok(ticket)
+            }
+        }
+    }
+
+    /// Returns whether the body has put off some of its work. For hosts.
+    #[must_use]
+    pub fn is_deferred(&self) -> bool {
+        self.call_itself().extra.get().is_some_and(|extra| extra.later().is_some())
+    }
+
+    /// Gives out the work that the body has put off. For hosts.
+    #[must_use]
+    pub fn take_later(&self) -> Option<Later> {
+        self.call_itself().extra.get()?.later().take()
+    }
+
+    /// Forgets what was told or put off: another attempt begins.
+    pub(super) fn forget_told(&self) {
+        if let Some(extra) = self.call_itself().extra.get() {
+            extra.notes.forget();
+            drop(extra.later().take());
+        }
+    }
+}
