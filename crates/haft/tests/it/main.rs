@@ -47,6 +47,11 @@ mod bodies;
 mod chaos;
 mod hostile;
 mod siege;
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "shared with the soak of the benches, which uses all of it"
+)]
 mod soak;
 mod soaked;
 mod define;
