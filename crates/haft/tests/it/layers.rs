@@ -526,3 +526,38 @@ async fn there_is_one_order() {
     open circuit_open
     ");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_has_made_a_nested_call_is_not_taken_for_harmless() {
+    let wrote = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&wrote);
+    let inner = DynTool::new(write("inner"), open_schema(), move |_, _| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async { Ok("written") }
+    });
+    // It writes, and then passes on the failure of something that never began.
+    let outer = DynTool::new(write("outer").retry(evenly(3)), open_schema(), |_, cx| async move {
+        cx.call("inner", json!({})).await?;
+        Err::<String, _>(down().with_ran(Ran::No))
+    });
+    let runtime = permissive(vec![inner, outer]).build().unwrap();
+    let failure = runtime.call("outer", json!({})).await.unwrap_err();
+    assert_eq!((failure.ran(), wrote.load(Ordering::SeqCst)), (Ran::Yes, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ticket_is_not_kept_for_the_next_one_who_asks() {
+    let spec = read("late").cache(Cache::new(SECOND * 60));
+    let late = DynTool::new(spec, open_schema(), |_, cx| async move {
+        cx.later("working", |_| async { Ok("done") }).await
+    });
+    let runtime = permissive(vec![late]).build().unwrap();
+    let mut tickets = Vec::new();
+    for _ in 0..2 {
+        let run = runtime.run();
+        let answer = run.turn().await.unwrap().run(calls("late")).await.pop().unwrap();
+        tickets.push(answer.text().into_owned());
+        assert_eq!(run.tickets().len(), 1, "each run has its own");
+    }
+    assert_ne!(tickets[0], tickets[1]);
+}

@@ -370,3 +370,20 @@ async fn results_are_washed_in_every_block_and_key() {
     let all = serde_json::to_string(&output).unwrap();
     assert!(!all.contains("sesame") && !all.contains("hunter2x"), "{all}");
 }
+
+#[tokio::test]
+async fn a_secret_that_is_cut_in_two_by_what_nobody_sees_is_found_in_a_failure_too() {
+    let (head, tail) = VALUE.split_at(5);
+    let words = format!("the door said {head}\x1b[0m{tail}");
+    let broken = DynTool::new(read("broken"), open_schema(), move |_, _| {
+        let words = words.clone();
+        async move { Err::<String, _>(Failure::failed(words)) }
+    });
+    let runtime = permissive(vec![broken]).secret("door", VALUE).build().unwrap();
+    let turn = runtime.run().turn().await.unwrap();
+    let answer = turn.run(crate::kit::calls("broken")).await.pop().unwrap();
+    for text in [answer.text().into_owned(), answer.shown()] {
+        assert!(!text.contains(VALUE) && !text.contains(tail), "{text}");
+        assert!(text.contains("[REDACTED:secret/door:14]"), "{text}");
+    }
+}
