@@ -52,7 +52,7 @@ reason = "nothing is deleted here, and secrets stay where they are"
 "#;
 
 fn read(text: &str) -> Result<Setup, haft::Error> {
-    let (path, anchor) = ("haft.toml".into(), "/work".into());
+    let (path, anchor) = ("haft.toml".into(), "/project".into());
     let file =
         File { layer: Layer::Project, form: Form::Toml, path, anchor, text: text.to_owned() };
     // Whoever runs this program wrote the file, so what it allows counts.
@@ -65,7 +65,7 @@ async fn main() -> Result<(), Failure> {
     let catalog = Catalog::builder().add(Shell).add(ReadFile).add(FormatDisk).build()?;
     let rules = Rules::new(setup.rules, setup.ground)?;
     let runtime = Runtime::builder().catalog(catalog).policy(rules).build()?;
-    let run = runtime.run_builder().working_directory("/work").start();
+    let run = runtime.run_builder().working_directory("/project").start();
 
     let turn = run.turn().await?;
     let offered: Vec<_> = turn.snapshot().entries().map(|tool| tool.name().as_str()).collect();

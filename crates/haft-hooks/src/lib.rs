@@ -28,7 +28,7 @@
 //! use haft_hooks::{Hooks, ProjectDir};
 //!
 //! let guard = Handler::Command { command: "./guard.sh".to_owned(), args: None };
-//! let hooks = Hooks::load(&[HookSpec::new("PreToolUse", guard)], ProjectDir::new("/work"))?;
+//! let hooks = Hooks::load(&[HookSpec::new("PreToolUse", guard)], ProjectDir::new("/project"))?;
 //! assert!(hooks.notes().is_empty());
 //! let runtime = hooks.add_to(Runtime::builder()).build().unwrap();
 //! # drop(runtime);
