@@ -206,7 +206,7 @@ async fn slow(mut events: EventStream, stop: Arc<Notify>, ledger: Arc<Ledger>) -
             _ => break,
         }
         // Reads a few, and looks away for longer than the queue lasts.
-        if heard % 32 == 0 {
+        if heard.is_multiple_of(32) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

@@ -109,7 +109,7 @@ fn block(millis: u64) -> String {
 #[tool(read_only, capabilities())]
 async fn later(n: u64, cx: &Context) -> Result<Output, Failure> {
     cx.later(format!("number {n}"), move |cx| async move {
-        if n % 7 == 0 {
+        if n.is_multiple_of(7) {
             cx.cancellation().cancelled().await;
         }
         tokio::task::yield_now().await;
