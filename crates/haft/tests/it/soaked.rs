@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, path::Path, time::Duration};
 
-use crate::soak::{Plan, QUOTA, quiet_panics, soak};
+use crate::soak::{Plan, QUOTA, Report, quiet_panics, soak};
 
 fn bytes_in(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -16,7 +16,8 @@ async fn calls_by_chance_through_everything_are_answered_once_and_leave_nothing_
     let _ = std::fs::remove_dir_all(&folder);
     let plan = Plan { calls: 10_000, seed: 7, folder: folder.clone() };
     let most = Cell::new(0);
-    let report = soak(&plan, &|_| most.set(most.get().max(bytes_in(&folder)))).await.unwrap();
+    let report: Report =
+        soak(&plan, &|_| most.set(most.get().max(bytes_in(&folder)))).await.unwrap();
 
     assert_eq!(report.mistakes, Vec::<String>::new());
     assert_eq!(report.asked, report.ended);
@@ -35,7 +36,7 @@ async fn calls_by_chance_through_everything_are_answered_once_and_leave_nothing_
     ] {
         assert!(report.answers.contains_key(code), "no call was {code}: {:?}", report.answers);
     }
-    assert!(report.late > 0 && report.missed > 0, "{report:?}");
+    assert!(report.late > 0 && report.read > 0 && report.missed > 0, "{report:?}");
     assert!(most.get() > 0 && most.get() <= QUOTA, "{} bytes were kept aside", most.get());
     // Bodies that were dropped need a moment to be gone.
     let metrics = tokio::runtime::Handle::current().metrics();
