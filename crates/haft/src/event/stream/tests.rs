@@ -1,3 +1,5 @@
+//! A stream keeps what it can, and says exactly what it could not.
+
 use std::{
     sync::atomic::AtomicBool,
     task::Wake,
