@@ -42,7 +42,7 @@ fn every_rule_file_in_the_documents_loads_and_its_examples_hold() {
                 layer: Layer::Project,
                 form: Form::Toml,
                 path: "haft.toml".into(),
-                anchor: "/work".into(),
+                anchor: "/project".into(),
                 text,
             };
             let place = Where { home: Some("/me".into()), trusted: true, keep: None };

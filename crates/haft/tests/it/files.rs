@@ -6,7 +6,7 @@ use haft::{Config, Decision, File, Form, Handler, Layer, Mode, Setup, Where};
 
 fn file(layer: Layer, form: Form, path: &str, text: &str) -> File {
     let anchor = match layer {
-        Layer::Local | Layer::Project => "/work",
+        Layer::Local | Layer::Project => "/project",
         _ => "/me/.claude",
     };
     File { layer, form, path: path.into(), anchor: anchor.into(), text: text.to_owned() }
@@ -25,7 +25,7 @@ fn settings(layer: Layer, text: &str) -> File {
 }
 
 fn place(trusted: bool) -> Where {
-    Where { home: Some("/me".into()), trusted, keep: Some("/work/haft.local.toml".into()) }
+    Where { home: Some("/me".into()), trusted, keep: Some("/project/haft.local.toml".into()) }
 }
 
 fn trusted(files: &[File]) -> Setup {
@@ -339,7 +339,7 @@ variables = ["TOKEN"]
     assert_eq!(config.judge_timeout, Duration::from_secs(10));
     assert_eq!(config.approval_timeout, Duration::from_secs(3_600));
     assert_eq!(config.grace, Config::default().grace);
-    assert_eq!(setup.ground.keep.as_deref(), Some(Path::new("/work/haft.local.toml")));
+    assert_eq!(setup.ground.keep.as_deref(), Some(Path::new("/project/haft.local.toml")));
 }
 
 #[test]
