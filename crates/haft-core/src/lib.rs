@@ -14,6 +14,7 @@ mod option;
 mod capability;
 mod claim;
 mod label;
+mod words;
 mod verdict;
 mod secret;
 mod context;
@@ -56,6 +57,7 @@ pub use stream::{BlockPiece, Blocks, Keyed, KeyedPiece};
 pub use tokio_util::sync::CancellationToken;
 pub use tool::Tool;
 pub use verdict::{Decision, IntoVerdict, Verdict};
+pub use words::Words;
 
 /// A boxed future that may cross threads.
 pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;

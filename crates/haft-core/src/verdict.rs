@@ -2,9 +2,11 @@
 //!
 //! The strictest verdict wins. A verdict always says why and who said it.
 
-use std::{borrow::Cow, fmt};
+use std::fmt;
 
 use serde::Serialize;
+
+use crate::words::Words;
 
 /// The four things a judge can say. Ordered: later is stricter.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -39,45 +41,45 @@ pub struct Verdict {
     /// What was decided.
     pub decision: Decision,
     /// Why, in words that a person and a model can read.
-    pub reason: Cow<'static, str>,
+    pub reason: Words,
     /// Who decided: a guard, a rule with file and line, the default.
-    pub source: Cow<'static, str>,
+    pub source: Words,
 }
 
 impl Verdict {
     /// Makes a verdict.
     #[must_use]
-    pub fn new(decision: Decision, reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { decision, reason: reason.into(), source: Cow::Borrowed("") }
+    pub fn new(decision: Decision, reason: impl Into<Words>) -> Self {
+        Self { decision, reason: reason.into(), source: Words::default() }
     }
 
     /// Lets the call run.
     #[must_use]
-    pub fn allow(reason: impl Into<Cow<'static, str>>) -> Self {
+    pub fn allow(reason: impl Into<Words>) -> Self {
         Self::new(Decision::Allow, reason)
     }
 
     /// Wants a person to look.
     #[must_use]
-    pub fn ask(reason: impl Into<Cow<'static, str>>) -> Self {
+    pub fn ask(reason: impl Into<Words>) -> Self {
         Self::new(Decision::Ask, reason)
     }
 
     /// Wants a person to supply an argument.
     #[must_use]
-    pub fn need_input(argument: impl Into<String>, reason: impl Into<Cow<'static, str>>) -> Self {
+    pub fn need_input(argument: impl Into<String>, reason: impl Into<Words>) -> Self {
         Self::new(Decision::NeedInput(argument.into()), reason)
     }
 
     /// Refuses the call.
     #[must_use]
-    pub fn deny(reason: impl Into<Cow<'static, str>>) -> Self {
+    pub fn deny(reason: impl Into<Words>) -> Self {
         Self::new(Decision::Deny, reason)
     }
 
     /// Says who decided.
     #[must_use]
-    pub fn by(mut self, source: impl Into<Cow<'static, str>>) -> Self {
+    pub fn by(mut self, source: impl Into<Words>) -> Self {
         self.source = source.into();
         self
     }

@@ -35,6 +35,37 @@ impl fmt::Debug for dyn Clock {
     }
 }
 
+/// A moment and its date, so that the dates of other moments need not be asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Anchor {
+    moment: Instant,
+    date: SystemTime,
+}
+
+impl Anchor {
+    /// So old may be what is known: somebody may have set the machine's clock since.
+    const FRESH: Duration = Duration::from_secs(1);
+
+    /// Asks a clock. It may be the host's, so no lock is held meanwhile.
+    pub(crate) fn of(clock: &dyn Clock) -> Self {
+        Self { moment: clock.now(), date: clock.wall() }
+    }
+
+    /// Returns whether it is fresh enough for a moment.
+    pub(crate) fn is_fresh(&self, moment: Instant) -> bool {
+        moment.saturating_duration_since(self.moment) < Self::FRESH
+    }
+
+    /// Returns the date of a moment.
+    pub(crate) fn date_of(&self, moment: Instant) -> SystemTime {
+        let dated = match moment.checked_duration_since(self.moment) {
+            Some(later) => self.date.checked_add(later),
+            None => self.date.checked_sub(self.moment.saturating_duration_since(moment)),
+        };
+        dated.unwrap_or(self.date)
+    }
+}
+
 /// The clock of the async runtime that the calls run on. Where that one is paused, so is this.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RuntimeClock;

@@ -378,19 +378,24 @@ impl Events {
     }
 
     /// Tells an event, without secrets; it is not even made when nobody listens.
-    pub(crate) fn tell(&self, who: impl FnOnce() -> Who, event: impl FnOnce() -> Event) {
+    pub(crate) fn tell(&self, who: impl FnOnce() -> Arc<Who>, event: impl FnOnce() -> Event) {
         if self.is_heard() {
             self.pass_on(who(), event());
         }
     }
 
-    fn pass_on(&self, who: Who, mut event: Event) {
+    fn pass_on(&self, who: Arc<Who>, mut event: Event) {
         self.redactor.event(&mut event);
-        // Whatever a clock of the host's does, it does it outside of our locks.
-        let at = At { seq: 0, time: self.clock.now(), wall: self.clock.wall(), who };
-        let told = self.hub.pass_on(Stamped { at, event });
+        // Shared only where somebody keeps it.
+        match self.hub.pass_on(&*self.clock, who, event) {
+            Ok(told) => self.show(&told.at, &told.event),
+            Err((at, event)) => self.show(&at, &event),
+        }
+    }
+
+    fn show(&self, at: &At, event: &Event) {
         for observer in &self.observers {
-            let _ = caught(|| observer.observe_at(&told.at, &told.event));
+            let _ = caught(|| observer.observe_at(at, event));
         }
     }
 }

@@ -71,6 +71,7 @@ mod config;
 mod near;
 mod clock;
 mod watch;
+mod weight;
 mod fit;
 mod catalog;
 mod export;

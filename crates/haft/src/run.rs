@@ -257,18 +257,20 @@ impl Run {
         scope.left = core.left(scope.depth, None);
         let interactive = core.inner.desk.is_staffed();
         let snapshot = Snapshot::take(shelf, &scope, &*core.inner.policy, interactive, problems);
-        for message in snapshot.problems() {
-            let (run, message) = (scope.run.clone(), message.clone());
-            events.tell(|| Who::of(&scope), || Event::Problem { run, message });
+        let who = events.is_heard().then(|| Who::of(&scope));
+        if let Some(who) = &who {
+            for message in snapshot.problems() {
+                let (run, message) = (scope.run.clone(), message.clone());
+                events.tell(|| Arc::clone(who), || Event::Problem { run, message });
+            }
+            let tools = snapshot.entries().count();
+            let started =
+                || Event::TurnStarted { run: scope.run.clone(), cycle: scope.cycle, tools };
+            events.tell(|| Arc::clone(who), started);
         }
-        let tools = snapshot.entries().count();
-        events.tell(
-            || Who::of(&scope),
-            || Event::TurnStarted { run: scope.run.clone(), cycle: scope.cycle, tools },
-        );
-        let turn = TurnCore::new(core, snapshot, Arc::new(scope), spent);
+        let turn = TurnCore::new(core, snapshot, Arc::new(scope), who, spent);
         if !core.inner.hooks.is_empty() {
-            Box::pin(turn.before_turn()).await;
+            turn.before_turn().await;
         }
         Ok(Turn::new(turn))
     }

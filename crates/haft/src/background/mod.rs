@@ -84,7 +84,7 @@ pub(crate) struct Open {
     call: CallId,
     tool: ToolName,
     summary: String,
-    who: Who,
+    who: Arc<Who>,
     run: Weak<RunCore>,
     work: OnceLock<(Weak<TurnCore>, WeakContext)>,
     state: Mutex<State>,
@@ -248,7 +248,7 @@ impl Background {
     fn expire(&self, open: &Arc<Open>, inner: &Inner) {
         self.remove(open);
         let (call, ticket) = (open.call.clone(), Arc::clone(&open.id));
-        inner.events.tell(|| open.who.clone(), || Event::Expired { call, ticket });
+        inner.events.tell(|| Arc::clone(&open.who), || Event::Expired { call, ticket });
     }
 
     /// Takes no more work, waits a while for what there is, stops the rest, and sees it end.

@@ -98,7 +98,7 @@ async fn carry_out(
     };
     inner
         .events
-        .tell(|| open.who.clone(), || Event::Resolved { call, ticket, failed, ran, elapsed });
+        .tell(|| Arc::clone(&open.who), || Event::Resolved { call, ticket, failed, ran, elapsed });
     if orphaned {
         return inner.background.expire(&open, &inner);
     }

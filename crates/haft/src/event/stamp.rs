@@ -1,7 +1,7 @@
 //! When something happened, and whose it was.
 //!
 //! The number is the runtime's own and has no gaps. The moment is for spans, the date for people.
-//! What is said of the run is shared text, so that a stamp costs two counters.
+//! What is said of the run is shared, so that a stamp costs one counter.
 
 use std::{
     sync::Arc,
@@ -12,6 +12,7 @@ use haft_core::{RunId, Scope};
 use serde::{Serialize, ser::SerializeStruct as _};
 
 use super::Event;
+use crate::clock::Anchor;
 
 /// Whose event it is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -26,14 +27,18 @@ pub struct Who {
 }
 
 impl Who {
-    pub(crate) fn of(scope: &Scope) -> Self {
-        let agent_path = Arc::clone(&scope.agent_path);
-        Self { run: scope.run.clone(), cycle: scope.cycle, agent_path }
+    pub(crate) fn of(scope: &Scope) -> Arc<Self> {
+        Arc::new(Self::in_turn(scope, scope.cycle))
     }
 
     /// The same run, in no turn.
-    pub(crate) fn run_of(scope: &Scope) -> Self {
-        Self { cycle: 0, ..Self::of(scope) }
+    pub(crate) fn run_of(scope: &Scope) -> Arc<Self> {
+        Arc::new(Self::in_turn(scope, 0))
+    }
+
+    fn in_turn(scope: &Scope, cycle: u32) -> Self {
+        let agent_path = Arc::clone(&scope.agent_path);
+        Self { run: scope.run.clone(), cycle, agent_path }
     }
 }
 
@@ -45,10 +50,10 @@ pub struct At {
     pub seq: u64,
     /// The moment, on the runtime's clock.
     pub time: Instant,
-    /// The date.
-    pub wall: SystemTime,
-    /// Whose it is.
-    pub who: Who,
+    /// What its date is told by.
+    pub(super) anchor: Anchor,
+    /// Whose it is. Shared, because every event says it.
+    pub who: Arc<Who>,
 }
 
 impl At {
@@ -58,10 +63,16 @@ impl At {
         &self.who.run
     }
 
+    /// Returns the date.
+    #[must_use]
+    pub fn wall(&self) -> SystemTime {
+        self.anchor.date_of(self.time)
+    }
+
     /// Returns the date as microseconds since 1970.
     #[must_use]
     pub fn unix_micros(&self) -> u64 {
-        let since = self.wall.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = self.wall().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
     }
 }

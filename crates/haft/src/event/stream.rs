@@ -26,7 +26,11 @@ use haft_core::Note;
 use serde::Serialize;
 use smallvec::SmallVec;
 
-use super::{Event, stamp::Stamped};
+use super::{
+    Event,
+    stamp::{At, Stamped, Who},
+};
+use crate::clock::{Anchor, Clock};
 
 /// So much text of bodies one queue keeps; more than a screen that scrolls past can be read from.
 const MOST_TEXT: usize = 1 << 20;
@@ -131,6 +135,7 @@ pub(super) struct Hub {
 #[derive(Default)]
 struct Line {
     mark: Mark,
+    anchor: Option<Anchor>,
     queues: SmallVec<[Arc<Queue>; 2]>,
 }
 
@@ -139,30 +144,47 @@ impl Hub {
         self.readers.load(Ordering::Relaxed) > 0
     }
 
-    /// Gives an event its number, and to every reader.
-    pub(super) fn pass_on(&self, event: Stamped) -> Arc<Stamped> {
-        let rank = Rank::of(&event.event);
-        let mut told = Arc::new(event);
+    /// Gives an event its number and its date, and to every reader. Returns the event as it is kept,
+    /// or gives it back where nobody reads along.
+    pub(super) fn pass_on(
+        &self,
+        clock: &dyn Clock,
+        who: Arc<Who>,
+        event: Event,
+    ) -> Result<Arc<Stamped>, (At, Event)> {
+        let rank = Rank::of(&event);
+        // Whatever a clock of the host's does, it does it outside of our locks.
+        let time = clock.now();
+        let mut line = lock(&self.line);
+        let anchor = match line.anchor {
+            Some(anchor) if anchor.is_fresh(time) => anchor,
+            _ => {
+                drop(line);
+                let anchor = Anchor::of(clock);
+                line = lock(&self.line);
+                *line.anchor.insert(anchor)
+            }
+        };
+        let before = line.mark;
+        line.mark.count(rank);
+        let after = line.mark;
+        let at = At { seq: after.seq, time, anchor, who };
+        if line.queues.is_empty() {
+            return Err((at, event));
+        }
+        let told = Arc::new(Stamped { at, event });
         let mut wakers: SmallVec<[Waker; 2]> = SmallVec::new();
         let mut gone: SmallVec<[Entry; 2]> = SmallVec::new();
-        {
-            let mut line = lock(&self.line);
-            let before = line.mark;
-            line.mark.count(rank);
-            let after = line.mark;
-            if let Some(told) = Arc::get_mut(&mut told) {
-                told.at.seq = after.seq;
-            }
-            for queue in &line.queues {
-                let mut waiting = lock(&queue.0);
-                waiting.push(Entry { told: Arc::clone(&told), before, after }, rank, &mut gone);
-                wakers.extend(waiting.waker.take());
-            }
+        for queue in &line.queues {
+            let mut waiting = lock(&queue.0);
+            waiting.push(Entry { told: Arc::clone(&told), before, after }, rank, &mut gone);
+            wakers.extend(waiting.waker.take());
         }
         // Neither somebody's waker nor a large event's end happens under a lock.
+        drop(line);
         drop(gone);
         wakers.into_iter().for_each(Waker::wake);
-        told
+        Ok(told)
     }
 
     pub(super) fn open(self: &Arc<Self>, capacity: usize) -> EventStream {

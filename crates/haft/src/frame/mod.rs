@@ -64,6 +64,7 @@ pub struct Nonces {
 
 /// Fifty bits, as ten characters. A guess is good for one result only, so nobody gets to try often.
 const BITS: u32 = 50;
+const LENGTH: usize = BITS as usize / 5;
 /// No letter that is mistaken for a digit, and none that makes words.
 const LETTERS: &[u8; 32] = b"0123456789bcdfghjklmnpqrstvwxyz_";
 
@@ -135,16 +136,30 @@ impl Seal {
         self.0 >> Self::ALTERED
     }
 
-    fn nonce(self) -> String {
-        let letter = |n: u32| char::from(LETTERS[(self.0 >> (5 * n)) as usize & 31]);
-        (0..BITS / 5).rev().map(letter).collect()
+    fn nonce(self) -> Nonce {
+        let mut letters = [0; LENGTH];
+        for (n, letter) in letters.iter_mut().rev().enumerate() {
+            *letter = LETTERS[(self.0 >> (5 * n)) as usize & 31];
+        }
+        Nonce(letters)
+    }
+}
+
+/// The number of a frame, as it is written.
+#[derive(Debug, Clone, Copy)]
+struct Nonce([u8; LENGTH]);
+
+impl Nonce {
+    fn as_str(&self) -> &str {
+        // They are all letters and digits.
+        std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
 
 /// An answer on its way to a model. Renderers ask it for everything they show.
 pub(crate) struct Framed<'a> {
     answer: &'a Envelope,
-    nonce: Option<String>,
+    nonce: Option<Nonce>,
 }
 
 impl<'a> Framed<'a> {
@@ -207,21 +222,28 @@ impl<'a> Framed<'a> {
 
     /// Returns the line above a body of so many characters.
     pub(crate) fn opening(&self, chars: usize) -> Option<String> {
-        let nonce = self.nonce.as_ref()?;
-        let answer = self.answer;
         let mut out = String::with_capacity(112);
+        self.open(chars, &mut out);
+        (!out.is_empty()).then_some(out)
+    }
+
+    fn open(&self, chars: usize, out: &mut String) {
+        let Some(nonce) = &self.nonce else { return };
+        let answer = self.answer;
         out.push_str("[haft ");
-        out.push_str(nonce);
-        field(&mut out, "tool", answer.called.as_str());
+        out.push_str(nonce.as_str());
+        field(out, "tool", answer.called.as_str());
         match (&answer.origin, &answer.instead_by) {
-            (_, Some(who)) => field(&mut out, "from", who),
+            (_, Some(who)) => field(out, "from", who),
             (Some(origin), None) => {
                 if let Some(what) = origin.what() {
-                    field(&mut out, "from", what);
+                    field(out, "from", what);
                 }
-                let _ = write!(out, " label={}/{}", trust(answer.label), travel(answer.label));
+                for part in [" label=", trust(answer.label), "/", travel(answer.label)] {
+                    out.push_str(part);
+                }
             }
-            (None, None) => field(&mut out, "from", "host"),
+            (None, None) => field(out, "from", "host"),
         }
         if let Some(failure) = answer.failure() {
             let _ = write!(out, " error={}", failure.code());
@@ -237,22 +259,34 @@ impl<'a> Framed<'a> {
             let _ = write!(out, " altered={}", answer.seal.altered());
         }
         out.push(']');
-        Some(out)
     }
 
     /// Returns the line below the body, with the host's notes after it. Where there is no frame, the
     /// notes alone.
     pub(crate) fn closing(&self) -> Option<String> {
+        let mut out = String::new();
+        self.close(&mut out);
+        (!out.is_empty()).then_some(out)
+    }
+
+    fn close(&self, out: &mut String) {
         let notes = self.answer.notes();
         let Some(nonce) = &self.nonce else {
-            let notes: Vec<_> = notes.iter().map(|note| self.aside(note)).collect();
-            return (!notes.is_empty()).then(|| notes.join("\n"));
+            for (n, note) in notes.iter().enumerate() {
+                if n > 0 {
+                    out.push('\n');
+                }
+                out.push_str(&self.aside(note));
+            }
+            return;
         };
-        let mut out = format!("[/haft {nonce}]");
+        let nonce = nonce.as_str();
+        for part in ["[/haft ", nonce, "]"] {
+            out.push_str(part);
+        }
         for note in notes {
             let _ = write!(out, "\n[haft {nonce} note: {}]", neutral(&hygiene::clean(note).text));
         }
-        Some(out)
     }
 
     fn aside(&self, note: &str) -> String {
@@ -261,34 +295,32 @@ impl<'a> Framed<'a> {
 
     /// Puts a body between its marks. It may be no longer than so many characters in all.
     pub(crate) fn around(&self, body: &str, limit: usize) -> String {
-        let closing = self.closing();
         let body = self.body(body);
         let total = body.chars().count();
-        let marks = |chars| {
-            let opening = self.opening(chars);
-            let long = |mark: &Option<String>| mark.as_ref().map_or(0, |m| m.chars().count() + 1);
-            (long(&opening) + long(&closing), opening)
-        };
-        let (length, opening) = marks(total);
-        let (body, opening) = match total + length <= limit {
-            true => (body, opening),
-            false => {
-                let body = clip(&body, limit.saturating_sub(length));
-                let opening = self.opening(body.chars().count());
-                (Cow::Owned(body), opening)
-            }
-        };
-        let mut out = String::with_capacity(body.len() + length * 2);
-        for mark in opening.iter() {
-            out.push_str(mark);
+        let out = self.between(&body, total);
+        // Bytes bound characters from above, so what is short enough is not counted.
+        if out.len() <= limit {
+            return out;
+        }
+        let length = out.chars().count();
+        if length <= limit {
+            return out;
+        }
+        let body = clip(&body, limit.saturating_sub(length - total));
+        self.between(&body, body.chars().count())
+    }
+
+    fn between(&self, body: &str, chars: usize) -> String {
+        let mut out = String::with_capacity(body.len() + 160);
+        self.open(chars, &mut out);
+        if !out.is_empty() {
             out.push('\n');
         }
-        out.push_str(&body);
-        if let Some(closing) = closing {
-            if !out.is_empty() {
-                out.push('\n');
-            }
-            out.push_str(&closing);
+        out.push_str(body);
+        let end = out.len();
+        self.close(&mut out);
+        if out.len() > end && end > 0 {
+            out.insert(end, '\n');
         }
         out
     }
@@ -402,7 +434,9 @@ const LONGEST: usize = 80;
 /// Writes a field so that nothing in its value can end it: letters, digits and a few signs stay, and
 /// everything else is percent-encoded.
 fn field(out: &mut String, key: &str, value: &str) {
-    let _ = write!(out, " {key}=");
+    for part in [" ", key, "="] {
+        out.push_str(part);
+    }
     for (n, c) in value.chars().enumerate() {
         if n == LONGEST {
             out.push('…');
@@ -449,27 +483,29 @@ mod tests {
     #[test]
     fn numbers_are_fresh_and_of_one_length() {
         let nonces = Nonces::random();
-        let drawn: HashSet<String> =
-            (0..10_000).map(|_| Seal::draw(Frame::Always, &nonces).nonce()).collect();
+        let drawn: HashSet<String> = (0..10_000)
+            .map(|_| Seal::draw(Frame::Always, &nonces).nonce().as_str().to_owned())
+            .collect();
         assert_eq!(drawn.len(), 10_000);
         assert!(drawn.iter().all(|nonce| nonce.len() == 10));
         let other = Nonces::random();
-        let other: HashSet<String> =
-            (0..10_000).map(|_| Seal::draw(Frame::Always, &other).nonce()).collect();
+        let other: HashSet<String> = (0..10_000)
+            .map(|_| Seal::draw(Frame::Always, &other).nonce().as_str().to_owned())
+            .collect();
         assert!(drawn.is_disjoint(&other), "another key gives other numbers");
         let counted = Nonces::counting(31);
-        assert_eq!(Seal::draw(Frame::Always, &counted).nonce(), "000000000_");
-        assert_eq!(Seal::draw(Frame::Always, &counted).nonce(), "0000000010");
+        assert_eq!(Seal::draw(Frame::Always, &counted).nonce().as_str().to_owned(), "000000000_");
+        assert_eq!(Seal::draw(Frame::Always, &counted).nonce().as_str().to_owned(), "0000000010");
     }
 
     #[test]
     fn a_seal_keeps_its_number_whatever_is_noted_on_it() {
         let mut seal = Seal::draw(Frame::Untrusted, &Nonces::counting((1 << BITS) - 1));
-        let nonce = seal.nonce();
+        let nonce = seal.nonce().as_str().to_owned();
         assert!(!seal.is_framed() && seal.is_neutral());
         seal.settle(Label::default(), false, usize::MAX);
         assert!(seal.is_framed());
-        assert_eq!((seal.nonce(), seal.altered()), (nonce, Seal::MOST));
+        assert_eq!((seal.nonce().as_str().to_owned(), seal.altered()), (nonce, Seal::MOST));
         seal.settle(Label::CLEAN, false, 7);
         assert_eq!(seal.altered(), 7);
         let mut never = Seal::draw(Frame::Never, &Nonces::random());

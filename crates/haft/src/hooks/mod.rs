@@ -6,6 +6,7 @@
 //! they change what comes out; observers are not, because they can change nothing.
 
 mod said;
+mod silent;
 mod placed;
 
 use std::{sync::Arc, time::Duration};
@@ -15,6 +16,7 @@ use serde_json::Value;
 
 pub(crate) use self::placed::{HookPlace, Placed, Seated, around_turn};
 pub use self::said::{After, Answered, Before, Said};
+use self::silent::silent;
 use crate::{catalog::Entry, envelope::Envelope, turn::Admitted};
 
 /// Code of the host around calls and turns. Every moment has a default that does nothing.
@@ -38,7 +40,7 @@ pub trait Hook: Send + Sync + 'static {
 
     /// Looks at a turn before the model is asked. An error refuses every call of the turn.
     fn before_turn<'a>(&'a self, _turn: &'a TurnFacts) -> BoxFuture<'a, Result<Said, Failure>> {
-        Box::pin(async { Ok(Said::nothing()) })
+        silent()
     }
 
     /// Looks at calls that are about to start together, before any of their bodies runs, and may
@@ -48,12 +50,12 @@ pub trait Hook: Send + Sync + 'static {
         &'a self,
         _calls: &'a [&'a Admitted],
     ) -> BoxFuture<'a, Result<Vec<Answered>, Failure>> {
-        Box::pin(async { Ok(Vec::new()) })
+        silent()
     }
 
     /// Looks at a call before it is judged. An error stops the call.
     fn before<'a>(&'a self, _call: &'a Admitted) -> BoxFuture<'a, Result<Before, Failure>> {
-        Box::pin(async { Ok(Before::proceed()) })
+        silent()
     }
 
     /// Transforms the outcome of a body, a failure as well as a success.
@@ -72,7 +74,7 @@ pub trait Hook: Send + Sync + 'static {
         _turn: &'a TurnFacts,
         _answers: &'a [Landed<'a>],
     ) -> BoxFuture<'a, Result<Said, Failure>> {
-        Box::pin(async { Ok(Said::nothing()) })
+        silent()
     }
 }
 

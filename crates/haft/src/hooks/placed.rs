@@ -111,7 +111,8 @@ fn named(what: &str, name: impl FnOnce() -> String) -> Result<String, Error> {
     })
 }
 
-/// Asks all hooks about a turn, in order. Returns what each said, up to the first that could not
+/// Asks all hooks about a turn, in order. Returns what each said who said
+/// something, up to the first that could not
 /// answer; that one's trouble comes last.
 pub(crate) async fn around_turn<'i: 'h, 'h>(
     inner: &'i Inner,
@@ -122,6 +123,7 @@ pub(crate) async fn around_turn<'i: 'h, 'h>(
         // Making the future runs the hook's code too, so it happens under the watch.
         let work = async { ask(placed.hook()).await };
         match within(&*inner.clock, placed.limit(), work).await {
+            Ok(Ok(said)) if said.is_nothing() => {}
             Ok(Ok(said)) => all.push((placed.name(), said)),
             Ok(Err(failure)) => return (all, Some((placed.name(), failure.to_string()))),
             Err(stopped) => return (all, Some((placed.name(), stopped.to_string()))),

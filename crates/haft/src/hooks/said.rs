@@ -115,6 +115,11 @@ impl Said {
         Self::default()
     }
 
+    /// Returns whether it says nothing.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.aside.is_none() && self.halt.is_none() && self.problem.is_none()
+    }
+
     /// Tells the model something beside the result.
     #[must_use]
     pub fn with_aside(mut self, text: impl Into<String>) -> Self {

@@ -10,24 +10,23 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant, SystemTime},
+    time::{Instant, SystemTime},
 };
 
 use haft_core::{Context, Failure};
 
 use super::{
     Intended, Journal, Settled, Written,
-    record::{End, Intention, Judgement, Query, Record, head, head_of, weight_of},
+    record::{End, Intention, Judgement, Query, Record, head, head_of},
 };
 use crate::{
-    clock::{Clock, RuntimeClock},
+    clock::{Anchor, Clock, RuntimeClock},
     redact::Redactor,
+    weight::weight_of,
 };
 
 /// So much of the words of a failure is kept, in characters.
 const MOST_WORDS: usize = 2_000;
-/// So old may be what we know about how moments and dates go together.
-const FRESH: Duration = Duration::from_secs(1);
 /// The bits of a ticket that say the place; those above say the journal.
 const PLACE_BITS: u32 = 48;
 
@@ -54,8 +53,7 @@ struct Kept {
     /// How many have been let go of.
     gone: u64,
     bytes: usize,
-    /// A moment and its date.
-    anchor: Option<(Instant, SystemTime)>,
+    anchor: Option<Anchor>,
     /// What takes secrets out: one for each runtime that writes here.
     redactors: Vec<Redactor>,
 }
@@ -127,13 +125,24 @@ impl MemoryJournal {
         self.lock().bytes
     }
 
-    fn keep(&self, mut kept: MutexGuard<'_, Kept>, record: Record) -> u64 {
+    fn keep<'a>(&'a self, mut kept: MutexGuard<'a, Kept>, record: Record) -> u64 {
         let place = kept.push(record);
-        let oldest = kept.make_room(self.max, self.max_bytes);
-        drop(kept);
-        // Freed after the lock: a record may hold large arguments.
-        drop(oldest);
+        self.make_room(kept);
         place
+    }
+
+    /// Takes out the oldest until there is room. Each is freed after the lock: a record may hold large
+    /// arguments.
+    fn make_room<'a>(&'a self, mut kept: MutexGuard<'a, Kept>) {
+        while let Some(oldest) = kept.surplus(self.max, self.max_bytes) {
+            let more = kept.is_full(self.max, self.max_bytes);
+            drop(kept);
+            drop(oldest);
+            if !more {
+                return;
+            }
+            kept = self.lock();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -145,21 +154,16 @@ impl MemoryJournal {
     fn lock_at(&self, moment: Instant) -> (MutexGuard<'_, Kept>, SystemTime) {
         let kept = self.lock();
         let (kept, anchor) = match kept.anchor {
-            Some(anchor) if moment.saturating_duration_since(anchor.0) < FRESH => (kept, anchor),
+            Some(anchor) if anchor.is_fresh(moment) => (kept, anchor),
             _ => {
                 drop(kept);
-                let anchor = (self.clock.now(), self.clock.wall());
+                let anchor = Anchor::of(&*self.clock);
                 let mut kept = self.lock();
                 kept.anchor = Some(anchor);
                 (kept, anchor)
             }
         };
-        let (then, date) = anchor;
-        let dated = match moment.checked_duration_since(then) {
-            Some(later) => date.checked_add(later),
-            None => date.checked_sub(then.saturating_duration_since(moment)),
-        };
-        (kept, dated.unwrap_or(date))
+        (kept, anchor.date_of(moment))
     }
 
     fn record(call: &Context, at: SystemTime) -> Record {
@@ -199,16 +203,20 @@ impl Kept {
         self.gone + self.records.len() as u64
     }
 
-    /// Takes out the oldest until there is room.
-    fn make_room(&mut self, max: usize, max_bytes: usize) -> smallvec::SmallVec<[Record; 1]> {
-        let mut out = smallvec::SmallVec::new();
-        while self.records.len() > max || self.bytes > max_bytes {
-            let Some(oldest) = self.records.pop_front() else { break };
-            self.bytes = self.bytes.saturating_sub(oldest.weight());
-            self.gone += 1;
-            out.push(oldest);
+    /// Returns whether something must go.
+    fn is_full(&self, max: usize, max_bytes: usize) -> bool {
+        self.records.len() > max || self.bytes > max_bytes
+    }
+
+    /// Takes out the oldest, if something must go.
+    fn surplus(&mut self, max: usize, max_bytes: usize) -> Option<Record> {
+        if !self.is_full(max, max_bytes) {
+            return None;
         }
-        out
+        let oldest = self.records.pop_front()?;
+        self.bytes = self.bytes.saturating_sub(oldest.weight());
+        self.gone += 1;
+        Some(oldest)
     }
 
     /// Finds the intent of a call. A ticket of this journal says where it is, or that it has been
@@ -294,9 +302,7 @@ impl Journal for MemoryJournal {
                 own.judged = judged;
                 let after = own.weight();
                 kept.bytes = kept.bytes.saturating_add(after).saturating_sub(before);
-                let oldest = kept.make_room(self.max, self.max_bytes);
-                drop(kept);
-                drop(oldest);
+                self.make_room(kept);
             }
             None => {
                 let record = Self::record(settled.call, at);

@@ -286,30 +286,6 @@ pub(super) fn head(text: &str, most: usize) -> &str {
     text.char_indices().nth(most).map_or(text, |(at, _)| &text[..at])
 }
 
-/// Returns about how many bytes a value takes. It stops counting at a limit, and needs no stack.
-pub(super) fn weight_of(value: &Value, limit: usize) -> usize {
-    let mut total = 0;
-    let mut rest: smallvec::SmallVec<[&Value; 8]> = smallvec::smallvec![value];
-    while let Some(value) = rest.pop() {
-        total += size_of::<Value>();
-        match value {
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
-            Value::String(text) => total += text.len(),
-            Value::Array(items) => rest.extend(items),
-            Value::Object(map) => {
-                for (key, value) in map {
-                    total += size_of::<String>() + key.len();
-                    rest.push(value);
-                }
-            }
-        }
-        if total >= limit {
-            break;
-        }
-    }
-    total
-}
-
 fn is_empty(path: &Arc<[String]>) -> bool {
     path.is_empty()
 }
@@ -324,8 +300,6 @@ fn unix_micros<S: serde::Serializer>(time: &SystemTime, to: S) -> Result<S::Ok, 
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -334,20 +308,5 @@ mod tests {
         assert_eq!(head("äöü", 3), "äöü");
         assert_eq!(head("äöü", 6), "äöü");
         assert_eq!(head("", 0), "");
-    }
-
-    #[test]
-    fn a_value_weighs_what_is_in_it_however_deep() {
-        assert!(weight_of(&json!({"a": "x".repeat(1_000)}), usize::MAX) > 1_000);
-        let mut deep = json!(null);
-        for _ in 0..10_000 {
-            deep = Value::Array(vec![deep]);
-        }
-        assert!(weight_of(&deep, usize::MAX) > 10_000);
-        assert!(weight_of(&deep, 100) < 1_000, "it stops where it may");
-        // Dropped by hand: the library's own way down is recursive.
-        while let Value::Array(mut items) = deep {
-            deep = items.pop().unwrap_or_default();
-        }
     }
 }

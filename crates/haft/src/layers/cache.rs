@@ -18,19 +18,14 @@ use std::{
 };
 
 use haft_core::{Args, Block, Cache, Label, NeedKind, Output};
-use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::{CacheUse, Course, Outcome, Work, past_cache};
-use crate::{
-    event::Event,
-    policy::{canonical, digest},
-    watch::after,
+use super::{
+    CacheUse, Course, Outcome, Work,
+    key::{self, Asked, Key},
+    past_cache,
 };
-
-/// What a result is kept under. A digest that nobody can make collide: a model chooses arguments, and
-/// must not find a way to be answered with the result of other ones.
-type Key = [u8; 32];
+use crate::{event::Event, watch::after, weight::weight_of};
 
 /// A result as it is kept: the output, and the label of what its call had heard beside its own.
 #[derive(Debug)]
@@ -43,17 +38,19 @@ pub(crate) struct Known {
 #[derive(Debug)]
 pub(crate) struct Pantry {
     most: usize,
+    /// How arguments are hashed: with a key that nobody knows.
+    by: ahash::RandomState,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    kept: HashMap<Key, Kept>,
+    kept: HashMap<Key, Kept, key::Kept>,
     /// Who was used when, oldest first. Only the last mention of a key counts.
     order: VecDeque<(Key, u64)>,
     uses: u64,
     bytes: usize,
-    making: HashMap<Key, Arc<Making>>,
+    making: HashMap<Key, Arc<Making>, key::Kept>,
 }
 
 #[derive(Debug)]
@@ -92,27 +89,27 @@ const OVERHEAD: usize = 256;
 
 impl Pantry {
     pub(crate) fn new(most: usize) -> Self {
-        Self { most, state: Mutex::default() }
+        Self { most, by: ahash::RandomState::new(), state: Mutex::default() }
     }
 
-    fn find(&self, key: &Key, now: Instant, may_wait: bool) -> Found<'_> {
+    fn find(&self, key: Key, now: Instant, may_wait: bool) -> Found<'_> {
         let mut state = self.lock();
         let mut old = None;
-        if let Some(kept) = state.kept.get(key) {
+        if let Some(kept) = state.kept.get(&key) {
             if now < kept.until {
                 let known = Arc::clone(&kept.known);
-                state.touch(key);
+                state.touch(&key);
                 return Found::Known(known);
             }
-            old = state.remove(key);
+            old = state.remove(&key);
         }
-        let found = match state.making.get(key) {
+        let found = match state.making.get(&key) {
             Some(_) if !may_wait => Found::Alone,
             making => {
                 let making = making.cloned().unwrap_or_else(|| Arc::new(Making::new()));
                 making.here.fetch_add(1, Ordering::Relaxed);
-                state.making.entry(*key).or_insert_with(|| Arc::clone(&making));
-                Found::Missing(Seat { pantry: self, key: *key, making })
+                state.making.entry(key.clone()).or_insert_with(|| Arc::clone(&making));
+                Found::Missing(Seat { pantry: self, key, making })
             }
         };
         drop(state);
@@ -122,10 +119,10 @@ impl Pantry {
     }
 
     /// Keeps a result, unless it is larger than all there is room for.
-    fn keep(&self, key: Key, known: Arc<Known>, bytes: usize, until: Instant) {
+    fn keep(&self, key: &Key, known: Arc<Known>, bytes: usize, until: Instant) {
         let mut gone = Vec::new();
         let mut state = self.lock();
-        gone.extend(state.remove(&key));
+        gone.extend(state.remove(key));
         if bytes <= self.most {
             while state.bytes > self.most - bytes {
                 let Some((oldest, used)) = state.order.pop_front() else { break };
@@ -134,8 +131,10 @@ impl Pantry {
                 }
             }
             state.bytes += bytes;
-            state.kept.insert(key, Kept { known, until, bytes, used: 0 });
-            state.touch(&key);
+            state.uses += 1;
+            let used = state.uses;
+            state.kept.insert(key.clone(), Kept { known, until, bytes, used });
+            state.mention(key.clone(), used);
         }
         drop(state);
         drop(gone);
@@ -153,7 +152,11 @@ impl State {
         let used = self.uses;
         let Some(kept) = self.kept.get_mut(key) else { return };
         kept.used = used;
-        self.order.push_back((*key, used));
+        self.mention(key.clone(), used);
+    }
+
+    fn mention(&mut self, key: Key, used: u64) {
+        self.order.push_back((key, used));
         // Old mentions are let go when they are the larger part, so each costs its share once.
         if self.order.len() > 2 * self.kept.len() + 64 {
             let kept = &self.kept;
@@ -187,11 +190,14 @@ impl Seat<'_> {
 
     /// Keeps what was made, and hands it to everybody who waits for it.
     fn made(&self, output: &Output, heard: Label, now: Instant, ttl: Duration) {
-        let bytes = weigh(output, self.pantry.most);
+        let most = self.pantry.most;
+        let bytes = weigh(output, most)
+            .map(|bytes| bytes.saturating_add(self.key.weight(most)))
+            .filter(|bytes| *bytes <= most);
         let known = || Arc::new(Known { output: output.clone(), heard });
         let kept = bytes.map(|bytes| {
             let known = known();
-            self.pantry.keep(self.key, Arc::clone(&known), bytes, after(now, ttl));
+            self.pantry.keep(&self.key, Arc::clone(&known), bytes, after(now, ttl));
             known
         });
         // From here on nobody joins; whoever comes finds it kept, or makes their own.
@@ -231,12 +237,13 @@ pub(super) async fn through(
     first: Args,
     course: &mut Course,
 ) -> Outcome {
-    let Some(key) = key(work, cache) else { return past_cache(work, first, course).await };
     let inner = &work.turn.inner;
+    let Some(asked) = asked(work, cache) else { return past_cache(work, first, course).await };
+    let key = Key::new(asked, &inner.layers.pantry.by);
     let began = inner.clock.now();
     // A nested call waits for nobody: whoever makes the result may be waiting for it.
     let may_wait = work.cx.depth() == 0;
-    let seat = match inner.layers.pantry.find(&key, began, may_wait) {
+    let seat = match inner.layers.pantry.find(key, began, may_wait) {
         Found::Known(known) => return Ok(hand_out(work, &known, CacheUse::Hit, course)),
         Found::Alone => {
             tell(work, CacheUse::Miss, course);
@@ -282,7 +289,7 @@ fn tell(work: &Work<'_>, how: CacheUse, course: &mut Course) {
 }
 
 /// Returns what the result of a call is kept under; nothing for a call that must run.
-fn key(work: &Work<'_>, cache: &Cache) -> Option<Key> {
+fn asked(work: &Work<'_>, cache: &Cache) -> Option<Asked> {
     let (entry, cx) = (work.entry, work.cx);
     let admitted = work.permitted.admitted();
     // FAIL CLOSED: what this one call would change happens each time, whatever the tool declares.
@@ -304,22 +311,22 @@ fn key(work: &Work<'_>, cache: &Cache) -> Option<Key> {
             None => ("nobody", ""),
         },
     };
-    let arguments = canonical(admitted.arguments());
-    Some(digest([
-        entry.registered().as_str().as_bytes(),
-        entry.source().as_bytes(),
-        entry.raw_hash().as_slice(),
-        arguments.as_bytes(),
-        cx.working_directory().as_os_str().as_encoded_bytes(),
-        kind.as_bytes(),
-        whose.as_bytes(),
-    ]))
+    Some(Asked {
+        tool: entry.registered().clone(),
+        source: Arc::clone(entry.shared_source()),
+        definition: *entry.raw_hash(),
+        arguments: Arc::clone(admitted.arguments()),
+        folder: Arc::clone(&cx.scope().working_directory),
+        scope: (kind, whose.into()),
+    })
 }
 
 /// Returns how many bytes an output takes, about; nothing when that is more than so many.
 fn weigh(output: &Output, most: usize) -> Option<usize> {
     let mut bytes = OVERHEAD + output.blocks.len() * size_of::<Block>();
-    let mut values: Vec<&Value> = output.structured.iter().collect();
+    if let Some(data) = &output.structured {
+        bytes = bytes.saturating_add(weight_of(data, most));
+    }
     for block in &output.blocks {
         bytes = bytes.saturating_add(match block {
             Block::Text { text } => text.len(),
@@ -329,29 +336,8 @@ fn weigh(output: &Output, most: usize) -> Option<usize> {
             Block::Link { uri, name, media_type } => {
                 uri.len() + name.len() + media_type.as_ref().map_or(0, String::len)
             }
-            Block::Json { json } => {
-                values.push(json);
-                0
-            }
+            Block::Json { json } => weight_of(json, most),
         });
-    }
-    // Not recursive: a tool may nest as it likes.
-    while let Some(value) = values.pop() {
-        bytes = bytes.saturating_add(size_of::<Value>());
-        match value {
-            Value::String(text) => bytes = bytes.saturating_add(text.len()),
-            Value::Array(list) => values.extend(list),
-            Value::Object(map) => {
-                for (key, value) in map {
-                    bytes = bytes.saturating_add(key.len() + size_of::<String>());
-                    values.push(value);
-                }
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
-        }
-        if bytes > most {
-            return None;
-        }
     }
     (bytes <= most).then_some(bytes)
 }
@@ -362,18 +348,18 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::*;
+    use super::{key::tests::key, *};
     use crate::clock::{Clock as _, ManualClock};
 
     const MINUTE: Duration = Duration::from_secs(60);
 
     fn keep(pantry: &Pantry, n: u8, text: &str, now: Instant) {
-        let Found::Missing(seat) = pantry.find(&[n; 32], now, true) else { return };
+        let Found::Missing(seat) = pantry.find(key(n, &pantry.by), now, true) else { return };
         seat.made(&Output::text(text), Label::CLEAN, now, MINUTE);
     }
 
     fn has(pantry: &Pantry, n: u8, now: Instant) -> bool {
-        matches!(pantry.find(&[n; 32], now, true), Found::Known(_))
+        matches!(pantry.find(key(n, &pantry.by), now, true), Found::Known(_))
     }
 
     #[test]
@@ -389,7 +375,8 @@ mod tests {
 
     #[test]
     fn what_was_used_longest_ago_goes_first_and_what_is_too_large_is_not_kept() {
-        let (pantry, clock) = (Pantry::new(3 * (OVERHEAD + 200)), ManualClock::new());
+        let key = key(1, &ahash::RandomState::new()).weight(usize::MAX);
+        let (pantry, clock) = (Pantry::new(3 * (OVERHEAD + 200 + key)), ManualClock::new());
         let now = clock.now();
         for n in [1, 2, 3] {
             keep(&pantry, n, &"x".repeat(100), now);
@@ -408,7 +395,7 @@ mod tests {
     #[test]
     fn who_waits_is_given_what_was_made_even_when_it_is_not_kept() {
         let (pantry, clock) = (Pantry::new(0), ManualClock::new());
-        let seat = || match pantry.find(&[1; 32], clock.now(), true) {
+        let seat = || match pantry.find(key(1, &pantry.by), clock.now(), true) {
             Found::Missing(seat) => seat,
             Found::Known(_) | Found::Alone => panic!("nothing can be kept here"),
         };
@@ -426,7 +413,7 @@ mod tests {
     #[test]
     fn when_the_first_comes_to_nothing_the_next_makes_it_and_nobody_is_left_behind() {
         let (pantry, clock) = (Pantry::new(1_000), ManualClock::new());
-        let seat = || match pantry.find(&[1; 32], clock.now(), true) {
+        let seat = || match pantry.find(key(1, &pantry.by), clock.now(), true) {
             Found::Missing(seat) => seat,
             Found::Known(_) | Found::Alone => panic!("nothing is kept yet"),
         };
@@ -446,14 +433,14 @@ mod tests {
         drop(next);
         drop(second);
         assert!(pantry.lock().making.is_empty());
-        assert!(matches!(pantry.find(&[1; 32], clock.now(), false), Found::Missing(_)));
+        assert!(matches!(pantry.find(key(1, &pantry.by), clock.now(), false), Found::Missing(_)));
     }
 
     #[test]
     fn who_must_not_wait_goes_alone() {
         let (pantry, clock) = (Pantry::new(1_000), ManualClock::new());
-        let _leader = pantry.find(&[1; 32], clock.now(), true);
-        assert!(matches!(pantry.find(&[1; 32], clock.now(), false), Found::Alone));
+        let _leader = pantry.find(key(1, &pantry.by), clock.now(), true);
+        assert!(matches!(pantry.find(key(1, &pantry.by), clock.now(), false), Found::Alone));
     }
 
     #[test]
@@ -461,7 +448,7 @@ mod tests {
         let nested = json!({"key": ["text", {"deep": [1, 2, null]}]});
         let output = Output { blocks: vec![Block::text("abc")], structured: Some(nested) };
         let all = weigh(&output, usize::MAX).unwrap();
-        assert!(all > OVERHEAD + 7 * size_of::<Value>());
+        assert!(all > OVERHEAD + 7 * size_of::<serde_json::Value>());
         assert_eq!(weigh(&output, all), Some(all));
         assert_eq!(weigh(&output, all - 1), None);
     }

@@ -8,6 +8,7 @@
 mod middleware;
 mod frame;
 mod own_time;
+mod key;
 mod cache;
 mod breaker;
 mod retry;

@@ -37,6 +37,8 @@ use serde_json::Value;
 pub(crate) use self::budget::{Held, Ledger, too_deep};
 pub(crate) use self::facts::Traits;
 pub(crate) use self::glob::Glob;
+#[cfg(test)]
+pub(crate) use self::grant::canonical;
 pub use self::{
     budget::Budget,
     default::{AllowEverything, DefaultPolicy},
@@ -62,7 +64,7 @@ pub use self::{
 };
 pub(crate) use self::{
     desk::{Answered, Desk, Manners, Seat, in_words},
-    grant::{canonical, digest},
+    grant::digest,
 };
 use crate::{
     catalog::Entry,

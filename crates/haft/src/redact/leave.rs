@@ -2,9 +2,9 @@
 //!
 //! Everything here is off the way of a call that nobody watches.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
-use haft_core::{Note, Verdict};
+use haft_core::{Note, Verdict, Words};
 use serde_json::Value;
 
 use super::Redactor;
@@ -17,9 +17,9 @@ impl Redactor {
         }
     }
 
-    fn wash_shared(&self, text: &mut Cow<'static, str>) {
+    fn wash_shared(&self, text: &mut Words) {
         if let Some(changed) = self.changed(text) {
-            *text = Cow::Owned(changed);
+            *text = changed.into();
         }
     }
 
@@ -52,7 +52,7 @@ impl Redactor {
             let mut own = text.to_string();
             wash(&mut own);
             if own != **text {
-                *text = Cow::Owned(own);
+                *text = own.into();
             }
         }
         for check in &mut explanation.checks {

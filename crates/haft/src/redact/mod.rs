@@ -74,6 +74,10 @@ impl Redactor {
     /// Returns the text without what must not be shown; the text itself when there is nothing.
     #[must_use]
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        // No form of a secret is shorter, and no key.
+        if text.len() < secrets::SHORTEST {
+            return Cow::Borrowed(text);
+        }
         let Some(known) = self.secrets.known() else { return patterns::text(text) };
         match known.text(text) {
             Cow::Borrowed(text) => patterns::text(text),
@@ -157,9 +161,7 @@ impl Redactor {
 
     /// A number that is a known secret. No key has the shape of a number.
     pub(crate) fn number(&self, number: &Number) -> Option<String> {
-        if self.secrets.is_empty() {
-            return None;
-        }
+        self.secrets.known().filter(|known| known.in_numbers())?;
         self.changed(&number.to_string())
     }
 

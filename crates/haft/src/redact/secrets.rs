@@ -238,6 +238,8 @@ struct Finder {
     /// The bytes that forms begin with.
     first: Box<[bool; 256]>,
     longest: usize,
+    /// Whether a form could stand in a number.
+    in_numbers: bool,
 }
 
 impl Known {
@@ -250,6 +252,11 @@ impl Known {
         let mut out = String::with_capacity(text.len());
         finder.sweep(text, true, &mut out);
         Cow::Owned(out)
+    }
+
+    /// Whether a secret could stand in a number.
+    pub(super) fn in_numbers(&self) -> bool {
+        self.finder().is_some_and(|finder| finder.in_numbers)
     }
 
     /// Takes secrets out of what is sure, and returns how much that is. What may be the beginning of
@@ -294,7 +301,9 @@ impl Finder {
             first[usize::from(*byte)] = true;
         }
         let longest = sorted.iter().map(|form| form.len()).max().unwrap_or(0);
-        Some(Self { automaton, rules, sorted, first, longest })
+        let digit = |byte: &u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
+        let in_numbers = sorted.iter().any(|form| form.iter().all(digit));
+        Some(Self { automaton, rules, sorted, first, longest, in_numbers })
     }
 
     fn sweep(&self, text: &str, last: bool, out: &mut String) -> usize {

@@ -4,6 +4,7 @@
 //! cannot answer after a turn halts the run, because what ran has run.
 
 use haft_core::Code;
+use smallvec::SmallVec;
 
 use super::core::TurnCore;
 use crate::{
@@ -38,12 +39,13 @@ impl TurnCore {
             return;
         }
         let facts = self.facts();
-        let landed: Vec<Landed<'_>> = answers
+        let landed: SmallVec<[Landed<'_>; 4]> = answers
             .iter()
             .map(|answer| Landed { answer, tool: self.snapshot.get(answer.meant().as_str()) })
             .collect();
         let (said, broken) =
             around_turn(&self.inner, |hook| hook.after_turn(&facts, &landed)).await;
+        drop(landed);
         let asides = self.heed(said);
         if let Some(first) = answers.first_mut() {
             add_asides(first, self.kept_asides(), &self.inner.redactor);

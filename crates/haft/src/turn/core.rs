@@ -45,6 +45,8 @@ pub(crate) struct TurnCore {
     pub(crate) run: Arc<RunCore>,
     pub(crate) snapshot: Snapshot,
     pub(crate) scope: Arc<Scope>,
+    /// Whose events these are; made when somebody listens.
+    who: OnceLock<Arc<Who>>,
     pub(crate) seats: Semaphore,
     pub(crate) end: End,
     /// Why nothing of this turn runs: the run has no turn left.
@@ -79,6 +81,7 @@ impl TurnCore {
         run: &Arc<RunCore>,
         snapshot: Snapshot,
         scope: Arc<Scope>,
+        who: Option<Arc<Who>>,
         spent: Option<Failure>,
     ) -> Arc<Self> {
         let core = Arc::new(Self {
@@ -86,6 +89,7 @@ impl TurnCore {
             inner: Arc::clone(&run.inner),
             snapshot,
             scope,
+            who: who.map(OnceLock::from).unwrap_or_default(),
             seats: Semaphore::new(run.inner.config.max_concurrency.min(Semaphore::MAX_PERMITS)),
             end: End::default(),
             forced: AtomicBool::new(false),
@@ -115,7 +119,11 @@ impl TurnCore {
 
     /// Tells an event of this run; it is not even made when nobody listens.
     pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
-        self.inner.events.tell(|| Who::of(&self.scope), event);
+        self.inner.events.tell(|| Arc::clone(self.who()), event);
+    }
+
+    fn who(&self) -> &Arc<Who> {
+        self.who.get_or_init(|| Who::of(&self.scope))
     }
 
     /// Tells that a call has left a phase.

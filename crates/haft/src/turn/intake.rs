@@ -16,9 +16,9 @@ use super::{
     admit::{self, Admitted},
     call::{Call, Stop},
     core::TurnCore,
-    launch::{Launched, launch},
+    launch::{Begun, Launched, begin, launch},
     plan::Planner,
-    preflight::{Due, cleared, preflight},
+    preflight::{self, Due, cleared, preflight},
 };
 use crate::{
     envelope::{Answer, Envelope},
@@ -215,7 +215,7 @@ impl Intake {
             }
         };
         if !core.inner.hooks.is_empty() {
-            Box::pin(core.after_turn(&mut answers)).await;
+            core.after_turn(&mut answers).await;
         }
         if core.inner.background.any()
             && let Some(last) = answers.last_mut()
@@ -267,7 +267,7 @@ impl Intake {
             }
             let mut at = if ended { self.unstarted } else { self.unstarted.max(self.looked_at) };
             let asks = !self.core.inner.hooks.is_empty();
-            let mut together = Vec::new();
+            let mut together: SmallVec<[usize; 8]> = SmallVec::new();
             while at < self.rows.len() && self.rows[at].batch == self.current {
                 if self.may_start(at) {
                     match asks {
@@ -333,27 +333,58 @@ impl Intake {
     /// Starts calls that the hooks see together first. Each call comes here once.
     fn start_together(&mut self, rows: &[usize]) {
         let mut due = Vec::with_capacity(rows.len());
-        let mut walks = Vec::with_capacity(rows.len());
         for &at in rows {
             let state = std::mem::replace(&mut self.rows[at].state, State::Flying);
             let State::Waiting(admitted, cx) = state else { continue };
             self.open += 1;
-            let held = self.rows[at].held.take();
-            let (tell, told) = oneshot::channel();
-            due.push(Due { admitted, cx: cx.clone(), tell });
-            let core = Arc::clone(&self.core);
-            walks.push((at, async move {
-                let admitted = cleared(&core, &cx, told).await;
-                lifecycle::walk(core, admitted, cx, None, held).await
-            }));
+            due.push(Due { at, admitted, cx });
         }
-        if walks.is_empty() {
+        if due.is_empty() {
             return;
         }
+        // What they stand by, should the check itself be lost or take its time.
+        let stand: SmallVec<[(usize, Context); 2]> =
+            due.iter().map(|call| (call.at, call.cx.clone())).collect();
+        match begin(preflight(Arc::clone(&self.core), due)) {
+            Begun::Done(due) => {
+                for Due { at, admitted, cx } in due {
+                    self.set_off(at, admitted, cx);
+                }
+            }
+            Begun::Waiting(check) => self.wait_for(stand, check),
+            Begun::Lost => {
+                for (at, cx) in stand {
+                    self.set_off(at, Err(preflight::lost()), cx);
+                }
+            }
+        }
+    }
+
+    fn set_off(&mut self, at: usize, admitted: Result<Admitted, Failure>, cx: Context) {
+        let held = self.rows[at].held.take();
+        self.fly(at, lifecycle::walk(Arc::clone(&self.core), admitted, cx, None, held));
+    }
+
+    /// Lets calls wait for the hooks, each of them stoppable.
+    fn wait_for(
+        &mut self,
+        stand: SmallVec<[(usize, Context); 2]>,
+        check: BoxFuture<'static, Vec<Due>>,
+    ) {
+        let (tell, told): (Vec<_>, Vec<_>) = stand.iter().map(|_| oneshot::channel()).unzip();
         // Nobody waits for this task: its end is what it tells each call.
-        drop(launch(preflight(Arc::clone(&self.core), due)));
-        for (at, walk) in walks {
-            self.fly(at, walk);
+        drop(launch(async move {
+            for (call, tell) in check.await.into_iter().zip(tell) {
+                let _ = tell.send(call.admitted);
+            }
+        }));
+        for ((at, cx), told) in stand.into_iter().zip(told) {
+            let held = self.rows[at].held.take();
+            let core = Arc::clone(&self.core);
+            self.fly(at, async move {
+                let admitted = cleared(&core, &cx, told).await;
+                lifecycle::walk(core, admitted, cx, None, held).await
+            });
         }
     }
 

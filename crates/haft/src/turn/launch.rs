@@ -6,10 +6,10 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::Pin,
     task::{self, Poll, Waker},
 };
 
+use haft_core::BoxFuture;
 use tokio::task::JoinHandle;
 
 /// A started future.
@@ -20,22 +20,39 @@ pub(crate) enum Launched<T> {
     Lost,
 }
 
+/// A future that was polled once, where it stands.
+pub(crate) enum Begun<T> {
+    Done(T),
+    Waiting(BoxFuture<'static, T>),
+    /// Our own code panicked: nothing is known.
+    Lost,
+}
+
+/// Polls a future once. What is not ready must become a task, or part of one.
+pub(crate) fn begin<T: Send + 'static>(
+    future: impl Future<Output = T> + Send + 'static,
+) -> Begun<T> {
+    begin_boxed(Box::pin(future))
+}
+
+fn begin_boxed<T: Send + 'static>(mut future: BoxFuture<'static, T>) -> Begun<T> {
+    let mut nobody = task::Context::from_waker(Waker::noop());
+    match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut nobody))) {
+        Ok(Poll::Ready(value)) => Begun::Done(value),
+        Ok(Poll::Pending) => Begun::Waiting(future),
+        Err(_) => Begun::Lost,
+    }
+}
+
 /// Starts a future. Must be called inside a tokio runtime.
 pub(crate) fn launch<T: Send + 'static>(
     future: impl Future<Output = T> + Send + 'static,
 ) -> Launched<T> {
-    launch_boxed(Box::pin(future))
-}
-
-fn launch_boxed<T: Send + 'static>(
-    mut future: Pin<Box<dyn Future<Output = T> + Send>>,
-) -> Launched<T> {
-    let mut nobody = task::Context::from_waker(Waker::noop());
-    match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut nobody))) {
-        Ok(Poll::Ready(value)) => Launched::Done(value),
+    match begin(future) {
+        Begun::Done(value) => Launched::Done(value),
         #[expect(clippy::disallowed_methods, reason = "this is the one place that starts tasks")]
-        Ok(Poll::Pending) => Launched::Flying(tokio::spawn(future)),
-        Err(_) => Launched::Lost,
+        Begun::Waiting(future) => Launched::Flying(tokio::spawn(future)),
+        Begun::Lost => Launched::Lost,
     }
 }
 

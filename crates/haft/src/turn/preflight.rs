@@ -1,7 +1,7 @@
 //! Hooks before a batch: they see the calls that are about to start together, before any body of
 //! them runs, and may answer some of them.
 //!
-//! In: calls that are taken in. Out: the same calls, each on its own channel, some with an answer.
+//! In: calls that are taken in. Out: the same calls, some with an answer.
 //! Where no hook has to wait it all happens in place, and the batch starts as it would without.
 //!
 //! FAIL CLOSED: a hook that breaks, or answers what it was not asked about, fails the whole batch.
@@ -9,16 +9,18 @@
 use std::sync::Arc;
 
 use haft_core::{Code, Context, Failure};
+use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use super::{admit::Admitted, core::TurnCore};
 use crate::watch::within;
 
-/// A call that is about to start, and where to say how.
+/// A call that is about to start.
 pub(super) struct Due {
+    /// Its row.
+    pub(super) at: usize,
     pub(super) admitted: Result<Admitted, Failure>,
     pub(super) cx: Context,
-    pub(super) tell: oneshot::Sender<Result<Admitted, Failure>>,
 }
 
 /// Why a batch does not start.
@@ -27,19 +29,22 @@ enum Trouble {
     Broken(String),
 }
 
-/// Asks the hooks about calls that start together, then lets them go.
-pub(super) async fn preflight(turn: Arc<TurnCore>, mut due: Vec<Due>) {
+/// Asks the hooks about calls that start together, and returns them in the same order.
+pub(super) async fn preflight(turn: Arc<TurnCore>, mut due: Vec<Due>) -> Vec<Due> {
     let asked = ask(&turn, &mut due).await;
-    for Due { mut admitted, cx, tell } in due {
-        if admitted.is_ok() {
-            match &asked {
-                Ok(()) => {}
-                Err(Trouble::Stopped) => admitted = Err(turn.why_stopped(&cx)),
-                Err(Trouble::Broken(why)) => admitted = Err(failed(why)),
-            }
+    for call in due.iter_mut().filter(|call| call.admitted.is_ok()) {
+        match &asked {
+            Ok(()) => {}
+            Err(Trouble::Stopped) => call.admitted = Err(turn.why_stopped(&call.cx)),
+            Err(Trouble::Broken(why)) => call.admitted = Err(failed(why)),
         }
-        let _ = tell.send(admitted);
     }
+    due
+}
+
+/// Why a call does not start whose check was lost.
+pub(super) fn lost() -> Failure {
+    failed("the check was lost")
 }
 
 /// Waits until a call may start.
@@ -48,14 +53,9 @@ pub(super) async fn cleared(
     cx: &Context,
     told: oneshot::Receiver<Result<Admitted, Failure>>,
 ) -> Result<Admitted, Failure> {
-    let mut told = std::pin::pin!(told);
-    // Polled once before anything is made that can wait: most hooks answer at once.
-    if let std::task::Poll::Ready(told) = crate::watch::once(told.as_mut()).await {
-        return told.unwrap_or_else(|_| Err(failed("the check was lost")));
-    }
     tokio::select! {
         biased;
-        told = told => told.unwrap_or_else(|_| Err(failed("the check was lost"))),
+        told = told => told.unwrap_or_else(|_| Err(lost())),
         () = cx.cancelled() => Err(turn.why_stopped(cx)),
     }
 }
@@ -63,7 +63,7 @@ pub(super) async fn cleared(
 async fn ask(turn: &TurnCore, due: &mut [Due]) -> Result<(), Trouble> {
     for placed in &turn.inner.hooks {
         let broken = |why: String| Trouble::Broken(format!("hook `{}`: {why}", placed.name()));
-        let mut shown = Vec::with_capacity(due.len());
+        let mut shown: SmallVec<[&Admitted; 4]> = SmallVec::new();
         for call in due.iter().filter_map(|call| call.admitted.as_ref().ok()) {
             if !call.is_answered() && placed.applies_to(call.tool()).map_err(broken)? {
                 shown.push(call);
@@ -82,9 +82,13 @@ async fn ask(turn: &TurnCore, due: &mut [Due]) -> Result<(), Trouble> {
             Ok(Err(failure)) => return Err(broken(failure.to_string())),
             Err(stopped) => return Err(broken(stopped.to_string())),
         };
-        let shown: Vec<_> = shown.iter().map(|call| call.context().call_id().clone()).collect();
+        if answers.is_empty() {
+            continue;
+        }
+        let ids: Vec<_> = shown.iter().map(|call| call.context().call_id().clone()).collect();
+        drop(shown);
         for answer in answers {
-            if !shown.contains(&answer.id) {
+            if !ids.contains(&answer.id) {
                 return Err(broken(format!("it answered `{}`, which it was not shown", answer.id)));
             }
             let call = due

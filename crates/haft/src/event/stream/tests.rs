@@ -1,41 +1,36 @@
 //! A stream keeps what it can, and says exactly what it could not.
 
-use std::{
-    sync::atomic::AtomicBool,
-    task::Wake,
-    time::{Duration, SystemTime},
-};
+use std::{sync::atomic::AtomicBool, task::Wake, time::Duration};
 
 use haft_core::{CallId, Ran, RunId};
 use proptest::prelude::*;
 
 use super::*;
-use crate::event::{At, Who};
 
-fn stamped(event: Event) -> Stamped {
-    let who = Who::of(&haft_core::Scope::default());
-    let now = tokio::time::Instant::now().into_std();
-    Stamped { at: At { seq: 0, time: now, wall: SystemTime::UNIX_EPOCH, who }, event }
+impl Hub {
+    fn say(&self, event: Event) {
+        let who = Who::of(&haft_core::Scope::default());
+        let _told = self.pass_on(&crate::clock::ManualClock::new(), who, event);
+    }
 }
 
-fn note(text: &str) -> Stamped {
-    let note = Note::Partial(text.to_owned());
-    stamped(Event::Noted { call: CallId::from("c"), note })
+fn note(text: &str) -> Event {
+    Event::Noted { call: CallId::from("c"), note: Note::Partial(text.to_owned()) }
 }
 
-fn plain() -> Stamped {
-    stamped(Event::TurnFinished { run: RunId::from("run"), answers: 0 })
+fn plain() -> Event {
+    Event::TurnFinished { run: RunId::from("run"), answers: 0 }
 }
 
-fn end() -> Stamped {
-    stamped(Event::Finished {
+fn end() -> Event {
+    Event::Finished {
         call: CallId::from("c"),
         meant: "t".into(),
         failed: None,
         cause: None,
         ran: Ran::Yes,
         elapsed: Duration::ZERO,
-    })
+    }
 }
 
 /// Writes what is there as numbers, and gaps as `from-to`.
@@ -55,14 +50,14 @@ fn a_full_queue_lets_go_of_notes_then_of_the_oldest_and_of_ends_last() {
     let hub = Arc::new(Hub::default());
     let mut stream = hub.open(3);
     for event in [plain(), note("a"), end(), plain(), note("b"), end()] {
-        hub.pass_on(event);
+        hub.say(event);
     }
     assert_eq!(
         read(&mut stream),
         ["1-2 (1 notes, 0 ends)", "3", "4", "5-5 (1 notes, 0 ends)", "6"]
     );
     for _ in 0..5 {
-        hub.pass_on(end());
+        hub.say(end());
     }
     assert_eq!(read(&mut stream), ["7-8 (0 notes, 2 ends)", "9", "10", "11"]);
 }
@@ -71,8 +66,8 @@ fn a_full_queue_lets_go_of_notes_then_of_the_oldest_and_of_ends_last() {
 fn what_is_missing_at_the_end_is_told_without_waiting_for_more() {
     let hub = Arc::new(Hub::default());
     let mut stream = hub.open(1);
-    hub.pass_on(end());
-    hub.pass_on(note("dropped at once"));
+    hub.say(end());
+    hub.say(note("dropped at once"));
     assert_eq!(read(&mut stream), ["1", "2-2 (1 notes, 0 ends)"]);
     assert!(stream.try_next().is_none(), "and only once");
 }
@@ -83,19 +78,19 @@ fn long_notes_are_let_go_of_by_their_size() {
     let mut stream = hub.open(1_000);
     let long = "x".repeat(MOST_TEXT / 2);
     for _ in 0..4 {
-        hub.pass_on(note(&long));
+        hub.say(note(&long));
     }
     assert_eq!(read(&mut stream), ["1-2 (2 notes, 0 ends)", "3", "4"]);
-    hub.pass_on(note(&"x".repeat(MOST_TEXT + 1)));
+    hub.say(note(&"x".repeat(MOST_TEXT + 1)));
     assert_eq!(read(&mut stream), ["5-5 (1 notes, 0 ends)"]);
 }
 
 #[test]
 fn a_reader_hears_nothing_from_before_it_came() {
     let hub = Arc::new(Hub::default());
-    hub.pass_on(plain());
+    hub.say(plain());
     let mut late = hub.open(4);
-    hub.pass_on(plain());
+    hub.say(plain());
     assert_eq!(read(&mut late), ["2"]);
 }
 
@@ -127,7 +122,7 @@ fn a_waiting_reader_is_woken_by_an_event_and_by_the_end() {
     let waker = Waker::from(Arc::clone(&woken));
     let mut task = Context::from_waker(&waker);
     assert!(stream.poll(&mut task).is_pending());
-    hub.pass_on(plain());
+    hub.say(plain());
     assert!(woken.0.swap(false, Ordering::SeqCst));
     assert!(matches!(stream.poll(&mut task), Poll::Ready(Some(Told::Event(_)))));
     assert!(stream.poll(&mut task).is_pending());
@@ -141,7 +136,7 @@ fn a_waiting_reader_is_woken_by_an_event_and_by_the_end() {
 fn what_waits_is_still_read_after_the_end() {
     let hub = Arc::new(Hub::default());
     let mut stream = hub.open(4);
-    hub.pass_on(plain());
+    hub.say(plain());
     hub.close();
     drop(hub);
     assert_eq!(read(&mut stream), ["1"]);
@@ -152,7 +147,7 @@ fn a_reader_that_never_reads_costs_no_more_the_longer_it_sleeps() {
     let hub = Arc::new(Hub::default());
     let stream = hub.open(1_000);
     for n in 0..200_000 {
-        hub.pass_on(if n % 3 == 0 { end() } else { note("x") });
+        hub.say(if n % 3 == 0 { end() } else { note("x") });
     }
     assert_eq!(stream.waiting(), 1_000);
     let waiting = lock(&stream.queue.0);
@@ -186,7 +181,7 @@ proptest! {
             match step {
                 Step::Tell(kind) => {
                     kinds.push(kind);
-                    hub.pass_on(match kind { 0 => note("n"), 1 => plain(), _ => end() });
+                    hub.say(match kind { 0 => note("n"), 1 => plain(), _ => end() });
                 }
                 Step::Read(reader, times) => {
                     let (stream, told) = &mut readers[reader];
@@ -229,7 +224,7 @@ proptest! {
 fn an_event_is_written_with_its_stamp_on_one_level() {
     let hub = Arc::new(Hub::default());
     let mut stream = hub.open(1);
-    hub.pass_on(note("half"));
+    hub.say(note("half"));
     let json = serde_json::to_value(stream.try_next().unwrap()).unwrap();
     let expected = serde_json::json!({
         "at": {"seq": 1, "unix_us": 0, "run": "run", "cycle": 1},
@@ -238,8 +233,8 @@ fn an_event_is_written_with_its_stamp_on_one_level() {
         "note": {"partial": "half"},
     });
     assert_eq!(json, expected);
-    hub.pass_on(plain());
-    hub.pass_on(plain());
+    hub.say(plain());
+    hub.say(plain());
     let json = serde_json::to_value(stream.try_next().unwrap()).unwrap();
     let expected =
         serde_json::json!({"missed": 1, "from_seq": 2, "to_seq": 2, "notes": 0, "ends": 0});

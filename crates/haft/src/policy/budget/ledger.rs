@@ -25,7 +25,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Ledger {
     /// Whose it is.
-    who: Who,
+    who: Arc<Who>,
     budget: Budget,
     clock: Arc<dyn Clock>,
     began: Instant,
@@ -76,7 +76,7 @@ type Chain<'a> = SmallVec<[(&'a Ledger, MutexGuard<'a, Used>); 2]>;
 impl Ledger {
     /// Opens the ledger of a run; nothing where there is nothing to count.
     pub(crate) fn open(
-        who: Who,
+        who: Arc<Who>,
         budget: Budget,
         over: Option<Arc<Ledger>>,
         clock: &Arc<dyn Clock>,
@@ -323,7 +323,7 @@ impl Ledger {
     }
 
     /// Adds the warnings that are due, and notes them as told.
-    fn low(&self, used: &mut Used, due: &mut Vec<(Who, Event)>) {
+    fn low(&self, used: &mut Used, due: &mut Vec<(Arc<Who>, Event)>) {
         let budget = &self.budget;
         let at = u128::from(budget.warn_at.unwrap_or(WARN_AT));
         let mut look = |kind: usize, name: &dyn Fn() -> String, spent: u64, limit: Option<u64>| {
@@ -334,7 +334,7 @@ impl Ledger {
             used.told.push(kind);
             let (run, what) = (self.who.run.clone(), name());
             let low = Event::BudgetLow { run, what, left: of.saturating_sub(spent), of };
-            due.push((self.who.clone(), low));
+            due.push((Arc::clone(&self.who), low));
         };
         let kind = |kind: usize| move || KINDS[kind].to_owned();
         let elapsed = budget
@@ -364,14 +364,14 @@ impl Ledger {
     }
 
     /// Warns of bytes: only what was shown counts, since a call holds far more than it shows.
-    fn low_bytes(&self, used: &mut Used, due: &mut Vec<(Who, Event)>) {
+    fn low_bytes(&self, used: &mut Used, due: &mut Vec<(Arc<Who>, Event)>) {
         let Some(of) = self.budget.bytes else { return };
         let at = u128::from(self.budget.warn_at.unwrap_or(WARN_AT));
         if u128::from(used.bytes) * 100 >= u128::from(of) * at && !used.told.contains(&BYTES) {
             used.told.push(BYTES);
             let (run, what) = (self.who.run.clone(), KINDS[BYTES].to_owned());
             let low = Event::BudgetLow { run, what, left: of.saturating_sub(used.bytes), of };
-            due.push((self.who.clone(), low));
+            due.push((Arc::clone(&self.who), low));
         }
     }
 }

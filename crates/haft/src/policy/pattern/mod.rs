@@ -573,6 +573,15 @@ impl Pattern {
         }
     }
 
+    /// Returns whether it could cover every call of some tool.
+    pub(crate) fn may_cover_tools(&self) -> bool {
+        matches!(&self.head, None | Some(Head::Tools(_) | Head::Kind(_)))
+            && self
+                .selectors
+                .iter()
+                .all(|written| matches!(written.selector, Selector::Tool(_) | Selector::Source(_)))
+    }
+
     /// Returns whether it covers every call of this tool, whatever its arguments and the run.
     pub(crate) fn covers_tool(&self, names: &Names<'_>) -> bool {
         let head = match &self.head {

@@ -3,7 +3,7 @@
 //! One function decides. Judging, rewriting and explaining all call it, so they cannot disagree; an
 //! explanation only passes a notebook along.
 
-use haft_core::{Decision, Permission, Trust, Verdict};
+use haft_core::{Decision, Permission, Trust, Verdict, Words};
 
 use super::{
     super::{
@@ -30,7 +30,7 @@ pub(super) enum Ruling {
     /// Rules cover all of it; the highest of them, and how many more took part.
     Allowed { at: usize, applied: Applied, more: usize },
     /// Something that holds without a rule.
-    Built { decision: Decision, reason: String, source: &'static str },
+    Built { decision: Decision, reason: Words, source: &'static str },
     /// A hook spoke for it.
     Vouched(Verdict),
 }
@@ -215,7 +215,7 @@ impl Rules {
             None => Verdict::ask("no rule speaks of it"),
         };
         notes.note("the default", verdict.decision.as_str(), verdict.reason.to_string(), None);
-        built(verdict.decision, verdict.reason.into_owned(), "the default")
+        built(verdict.decision, verdict.reason, "the default")
     }
 
     /// In the mode where nobody is asked, what would ask is refused.
@@ -384,15 +384,14 @@ impl Rules {
     }
 
     /// Names a rule for people: `haft.toml:14 ask "Bash(git push *)"`.
-    pub(super) fn source(&self, at: usize, pattern: usize) -> String {
-        let rule = &self.rules[at];
-        let text = rule.matches.get(pattern).map_or("", |pattern| pattern.as_str());
-        format!("{} {} \"{text}\"", rule.place, rule.decision.as_str())
+    pub(super) fn source(&self, at: usize, pattern: usize) -> Words {
+        let named = self.sources.get(at).and_then(|patterns| patterns.get(pattern));
+        named.cloned().unwrap_or_default()
     }
 }
 
-pub(super) fn built(decision: Decision, reason: String, source: &'static str) -> Ruling {
-    Ruling::Built { decision, reason, source }
+pub(super) fn built(decision: Decision, reason: impl Into<Words>, source: &'static str) -> Ruling {
+    Ruling::Built { decision, reason: reason.into(), source }
 }
 
 fn counted(looked_at: usize, of: usize) -> String {

@@ -15,7 +15,7 @@ mod attacks;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use haft_core::{Decision, Label, Scope, Verdict};
+use haft_core::{Decision, Label, Scope, Verdict, Words};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ pub(super) use self::labels::names_protected;
 use super::{
     Explanation, Offer, Policy,
     facts::{Facts, Names, Part, Parts, Sample},
-    pattern::{Hits, Side},
+    pattern::{Hits, Pattern, Side},
     rule::{Place, Rule, Subject},
 };
 use crate::{
@@ -47,14 +47,23 @@ use crate::{
 #[derive(Debug)]
 pub struct Rules {
     rules: Vec<Rule>,
+    /// What people know each pattern of each rule by.
+    sources: Vec<Box<[Words]>>,
     ground: Ground,
     deny: Index,
     need: Index,
     ask: Index,
     allow: Index,
     rewrites: bool,
-    hides: bool,
+    /// The rules that may hide tools from whoever asks.
+    hiders: Vec<usize>,
     revision: u64,
+}
+
+/// Names a rule for people, by each of its patterns: `haft.toml:14 ask "Bash(git push *)"`.
+fn sources(rule: &Rule) -> Box<[Words]> {
+    let name = |text| format!("{} {} \"{text}\"", rule.place, rule.decision.as_str()).into();
+    rule.matches.iter().map(|pattern| name(pattern.as_str())).collect()
 }
 
 impl Rules {
@@ -86,9 +95,17 @@ impl Rules {
         }
         let [deny, need, ask, allow] = indexes;
         let rewrites = rules.iter().any(|rule| rule.enabled && !rule.rewrite.is_empty());
-        let hides = rules.iter().any(|rule| rule.enabled && rule.decision == Decision::Deny);
+        let hides = |(_, rule): &(usize, &Rule)| {
+            rule.enabled
+                && rule.decision == Decision::Deny
+                && rule.except.is_empty()
+                && rule.subject == Subject::Any
+                && rule.matches.iter().any(Pattern::may_cover_tools)
+        };
+        let hiders = rules.iter().enumerate().filter(hides).map(|(at, _)| at).collect();
         let revision = revision(&rules, &ground);
-        Self { rules, ground, deny, need, ask, allow, rewrites, hides, revision }
+        let sources = rules.iter().map(sources).collect();
+        Self { rules, sources, ground, deny, need, ask, allow, rewrites, hiders, revision }
     }
 
     /// Returns the rules, as they were given.
@@ -207,18 +224,16 @@ impl Policy for Rules {
 
     fn hides(&self, tool: &Entry, _: &Scope) -> Option<String> {
         let names = Names::of(tool);
-        let rule = self.rules.iter().find(|rule| {
-            rule.enabled
-                && rule.decision == Decision::Deny
-                && rule.except.is_empty()
-                && rule.subject == Subject::Any
-                && rule.matches.iter().any(|pattern| pattern.covers_tool(&names))
-        })?;
+        let rule = self
+            .hiders
+            .iter()
+            .filter_map(|at| self.rules.get(*at))
+            .find(|rule| rule.matches.iter().any(|pattern| pattern.covers_tool(&names)))?;
         Some(rule.reason.clone().unwrap_or_else(|| "a rule does not allow it".to_owned()))
     }
 
     fn hides_tools(&self) -> bool {
-        self.hides
+        !self.hiders.is_empty()
     }
 
     fn rewrite(&self, call: &Admitted) -> Option<Value> {

@@ -1,0 +1,125 @@
+//! Words that are said often and made once: a literal, or text that is shared.
+
+use std::{borrow::Cow, fmt, ops::Deref, sync::Arc};
+
+use serde::{Serialize, Serializer};
+
+/// Words that are cheap to say again. It reads like a `str`, and is made from a literal, a `String`
+/// or shared text.
+///
+/// ```
+/// use haft_core::Words;
+///
+/// let words = Words::from(format!("rule {}", 7));
+/// assert_eq!(words.clone(), "rule 7");
+/// ```
+#[derive(Clone)]
+pub struct Words(Text);
+
+#[derive(Clone)]
+enum Text {
+    Fixed(&'static str),
+    Shared(Arc<str>),
+}
+
+impl Words {
+    /// Returns the words.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match &self.0 {
+            Text::Fixed(text) => text,
+            Text::Shared(text) => text,
+        }
+    }
+}
+
+impl Deref for Words {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl AsRef<str> for Words {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl Default for Words {
+    fn default() -> Self {
+        Self(Text::Fixed(""))
+    }
+}
+
+impl From<&'static str> for Words {
+    fn from(text: &'static str) -> Self {
+        Self(Text::Fixed(text))
+    }
+}
+
+impl From<String> for Words {
+    fn from(text: String) -> Self {
+        Self(Text::Shared(text.into()))
+    }
+}
+
+impl From<Arc<str>> for Words {
+    fn from(text: Arc<str>) -> Self {
+        Self(Text::Shared(text))
+    }
+}
+
+impl From<Cow<'static, str>> for Words {
+    fn from(text: Cow<'static, str>) -> Self {
+        match text {
+            Cow::Borrowed(text) => text.into(),
+            Cow::Owned(text) => text.into(),
+        }
+    }
+}
+
+impl From<Words> for String {
+    fn from(words: Words) -> Self {
+        words.as_str().to_owned()
+    }
+}
+
+impl PartialEq for Words {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Words {}
+
+impl PartialEq<str> for Words {
+    fn eq(&self, other: &str) -> bool {
+        self.as_str() == other
+    }
+}
+
+impl PartialEq<&str> for Words {
+    fn eq(&self, other: &&str) -> bool {
+        self.as_str() == *other
+    }
+}
+
+impl fmt::Debug for Words {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+impl fmt::Display for Words {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self.as_str(), f)
+    }
+}
+
+impl Serialize for Words {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.as_str())
+    }
+}
