@@ -88,13 +88,13 @@ impl Walk {
         (Call::new(id, NAME, Arguments::Text(format!(r#"{{"a":{a},"b":{b}}}"#))), a + b)
     }
 
-    async fn turn(&self, calls: Vec<(Call, u64)>) {
-        let (calls, sums): (Vec<Call>, Vec<u64>) = calls.into_iter().unzip();
+    /// Makes a turn of these calls, and holds every answer against what it should be.
+    async fn turn(&self, calls: impl ExactSizeIterator<Item = Call>, sums: &[u64]) {
         let turn = self.run.turn().await.unwrap_or_else(|e| panic!("{e}"));
         let answers = turn.run(calls).await;
         assert_eq!(answers.len(), sums.len());
         for (answer, sum) in answers.iter().zip(sums) {
-            right(answer, sum);
+            right(answer, *sum);
             if self.framed {
                 let shown = answer.shown();
                 assert!(shown.starts_with("[haft "), "{shown}");
@@ -111,11 +111,14 @@ fn right(answer: &Envelope, sum: u64) {
 
 impl Subject for Walk {
     async fn ask(&self, _: &'static Question) {
-        self.turn(vec![self.call("call")]).await;
+        let (call, sum) = self.call("call");
+        self.turn(std::iter::once(call), &[sum]).await;
     }
 
     async fn fan100(&self) {
-        self.turn((0..FAN).map(|n| self.call(&format!("call_{n}"))).collect()).await;
+        let calls = (0..FAN).map(|n| self.call(&format!("call_{n}")));
+        let (calls, sums): (Vec<Call>, Vec<u64>) = calls.unzip();
+        self.turn(calls.into_iter(), &sums).await;
     }
 }
 

@@ -172,12 +172,20 @@ pub(crate) fn is_plain(work: &Work<'_>) -> bool {
         && !telemetry::is_watched(work)
 }
 
-/// Lets a plain call through to its body. Most calls are, so they carry the room for this alone.
-pub(crate) async fn straight(work: &Work<'_>, first: Args, course: &mut Course) -> Outcome {
+/// Lets a plain call through to its body. Most calls are, so they carry the room for this alone, and
+/// whoever waits for it says how it [ended].
+pub(crate) fn straight<'a>(
+    work: &'a Work<'a>,
+    first: Args,
+    course: &mut Course,
+) -> impl Future<Output = Outcome> + Send + 'a {
     course.attempts += 1;
-    let outcome = timeout::made(work, first).await;
-    breaker::note(work, &outcome, None);
-    outcome
+    timeout::made(work, first)
+}
+
+/// Notes how a plain call ended.
+pub(crate) fn ended(work: &Work<'_>, outcome: &Outcome) {
+    breaker::note(work, outcome, None);
 }
 
 /// Lets a call through all layers to its body.

@@ -6,7 +6,11 @@
 //!
 //! INVARIANT: `cancelled` and `timed_out` are said only when the end of the body was observed.
 
-use std::{panic::AssertUnwindSafe, pin::pin, task::Poll};
+use std::{
+    panic::AssertUnwindSafe,
+    pin::{Pin, pin},
+    task::Poll,
+};
 
 use futures_util::FutureExt as _;
 use haft_core::{Args, Code, Failure, Interrupt, Output, Ran};
@@ -41,9 +45,15 @@ pub(super) async fn attempt(work: &Work<'_>, args: Args) -> Outcome {
 /// Makes one attempt.
 pub(super) async fn made(work: &Work<'_>, args: Args) -> Outcome {
     let Work { turn, entry, cx, .. } = work;
-    // Making the future runs the author's code too, so it happens under the watch.
-    let body = async { entry.body().call(args, cx).await };
-    match tried(work, body).await {
+    let attempt = {
+        // Making the future runs the author's code too, so it happens under the watch.
+        let body = async { entry.body().call(args, cx).await };
+        let mut body = pin!(AssertUnwindSafe(body).catch_unwind());
+        // Dropped right after, so that queued blocking work is withdrawn before anyone asks whether
+        // some still runs.
+        tried(work, body.as_mut()).await
+    };
+    match attempt {
         // A body that ends in an error because it was told to stop is stopped, not failed.
         Attempt::Ended(ended @ (Ok(Err(_)) | Err(_))) if cx.is_cancelled() => {
             stopped(outcome(ended), turn.why_stopped(cx))
@@ -66,16 +76,14 @@ fn stopped(ended: Outcome, stop: Failure) -> Outcome {
     }
 }
 
-/// Polls the body to its end, or asks it to stop and waits a moment. The body is dropped when this
-/// returns, so that queued blocking work is withdrawn before anyone asks whether some still runs.
-async fn tried(work: &Work<'_>, body: impl Future<Output = Outcome>) -> Attempt {
-    let Work { turn, entry, cx, deadline, .. } = work;
-    let mut body = pin!(AssertUnwindSafe(body).catch_unwind());
+/// Polls the body to its end, or asks it to stop and waits a moment.
+async fn tried(work: &Work<'_>, mut body: Pin<&mut impl Future<Output = Ended>>) -> Attempt {
     if let Poll::Ready(ended) = once(body.as_mut()).await {
         return Attempt::Ended(ended);
     }
     // Boxed: a body that is ready at once, as most are, should not carry room for the wait.
     Box::pin(async {
+        let Work { turn, entry, cx, deadline, .. } = work;
         let clock = &*turn.inner.clock;
         let yields = yields_to_interrupt(work);
         let own = work.limits().and_then(|limits| limits.timeout);

@@ -37,7 +37,11 @@ pub(super) fn perform<'a>(
         cx.set_claim(admitted.claim().clone());
         let work = Work { turn, permitted: &permitted, entry, cx, deadline };
         let outcome = match layers::is_plain(&work) {
-            true => layers::straight(&work, first, course).await,
+            true => {
+                let outcome = layers::straight(&work, first, course).await;
+                layers::ended(&work, &outcome);
+                outcome
+            }
             false => Box::pin(layers::through(&work, first, course)).await,
         };
         // The last note comes before the end.
