@@ -102,29 +102,13 @@ fn stretches(events: &[(At, Event)], id: &str) -> Vec<Stretch> {
                     took: *elapsed,
                 });
             }
-            other => {
-                if let Some(name) = wait(other, id) {
-                    walk.until(at, &name);
-                }
-            }
+            Event::Waited { call, what, .. } if own(call) => walk.until(at, what.as_str()),
+            Event::Cached { call, .. } if own(call) => walk.until(at, "cache"),
+            _ => {}
         }
     }
     walk.out.sort_by_key(|stretch| stretch.from);
     walk.out
-}
-
-/// What a call has just waited for, or asked the cache for. Read from what an event says of itself,
-/// so that a layer that is new has its time too.
-fn wait(event: &Event, id: &str) -> Option<String> {
-    let said = serde_json::to_value(event).ok()?;
-    if said.get("call")?.as_str()? != id {
-        return None;
-    }
-    match said.get("event")?.as_str()? {
-        "waited" => Some(said.get("what")?.as_str()?.to_owned()),
-        "cached" => Some("cache".to_owned()),
-        _ => None,
-    }
 }
 
 struct Walk {

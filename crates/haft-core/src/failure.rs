@@ -174,6 +174,8 @@ struct Inner {
 
 /// Longest message a failure keeps. More is noise to a model, and a tool must not flood by failing.
 const MESSAGE_LIMIT: usize = 4_000;
+/// So many errors behind a failure are told, each the cause of the one before.
+const CAUSES: usize = 64;
 
 impl Failure {
     /// Makes a failure with the advice that its code carries.
@@ -324,7 +326,9 @@ impl Failure {
     pub fn cause(&self) -> Option<String> {
         let mut next = self.source();
         let mut all = String::new();
-        while let Some(error) = next {
+        // An error may name itself as its cause, so there is an end to looking.
+        for _ in 0..CAUSES {
+            let Some(error) = next.filter(|_| all.len() <= MESSAGE_LIMIT) else { break };
             if !all.is_empty() {
                 all.push_str(": ");
             }
@@ -355,6 +359,21 @@ impl Failure {
             self.0.source = Some(cause.into());
         }
         self
+    }
+}
+
+impl Failure {
+    /// Says the same once more, to somebody else it is about. The chain behind it comes along as
+    /// text. For hosts.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn retold(&self) -> Self {
+        Self(Box::new(Inner {
+            message: self.0.message.clone(),
+            next: self.0.next.clone(),
+            source: self.cause().map(Into::into),
+            ..*self.0
+        }))
     }
 }
 
@@ -443,6 +462,38 @@ mod tests {
             );
             assert!(text.contains(&table), "{code}: the page lacks the row `{table}`");
         }
+    }
+
+    #[test]
+    fn an_error_that_causes_itself_has_an_end() {
+        #[derive(Debug)]
+        struct Ring(&'static str);
+        impl fmt::Display for Ring {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.0)
+            }
+        }
+        impl std::error::Error for Ring {
+            fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+                Some(self)
+            }
+        }
+        let cause = Failure::from(Ring("round and round")).cause().unwrap();
+        assert!(cause.starts_with("round and round: round") && cause.len() < 2 * MESSAGE_LIMIT);
+        assert_eq!(Failure::from(Ring("")).cause(), None);
+    }
+
+    #[test]
+    fn what_is_retold_says_the_same() {
+        let first = Failure::from(std::io::Error::other("down"))
+            .with_next("wait")
+            .with_retry_after(Duration::from_secs(7))
+            .with_ran(Ran::Unknown);
+        let again = first.retold();
+        assert_eq!(again.to_string(), first.to_string());
+        assert_eq!((again.ran(), again.advice()), (first.ran(), first.advice()));
+        assert_eq!((again.retry_after(), again.error_type()), (first.retry_after(), first.error_type()));
+        assert_eq!(again.cause(), first.cause());
     }
 
     #[test]

@@ -17,10 +17,10 @@ use std::{
 use haft_core::{Code, Failure, Rate};
 use tokio::sync::Notify;
 
-use super::{Course, Work, in_words};
+use super::{Course, Work, in_words, waiting};
 use crate::{
     clock::Clock,
-    event::{Event, Wait},
+    event::Wait,
     watch::after,
 };
 
@@ -198,18 +198,10 @@ async fn stand(
     course: &mut Course,
 ) -> Result<(), Failure> {
     let clock = &*work.turn.inner.clock;
-    let now = clock.now();
-    match line.come(now, work.deadline) {
+    match line.come(clock.now(), work.deadline) {
         Door::In => Ok(()),
         Door::TooLong(wait) => Err(refused(line.rate, tool, wait)),
-        Door::Wait(place) => {
-            let waited = work.turn.waiting(work.cx, work.deadline, place.wait(clock)).await;
-            let time = clock.now().saturating_duration_since(now);
-            course.waited = course.waited.saturating_add(time);
-            let call = || work.cx.call_id().clone();
-            work.turn.tell(|| Event::Waited { call: call(), what: Wait::Rate, time });
-            waited
-        }
+        Door::Wait(place) => waiting(work, course, Wait::Rate, place.wait(clock)).await,
     }
 }
 
