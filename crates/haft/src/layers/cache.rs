@@ -137,6 +137,7 @@ struct Seat<'a> {
 }
 
 /// The leave to make a result. Dropping it gives it to whoever waits longest.
+#[derive(Debug)]
 struct Leave<'a>(&'a Making);
 
 impl Drop for Leave<'_> {
@@ -646,7 +647,6 @@ mod tests {
         drop(first);
         assert!(last.as_mut().now_or_never().is_none(), "one at a time");
         let place = next.as_mut().now_or_never().unwrap().unwrap();
-        assert!(place.is_some());
         // Given up while it waits: the list forgets it.
         drop(last);
         drop(third);
@@ -655,6 +655,56 @@ mod tests {
         drop(second);
         assert!(pantry.lock().making.is_empty());
         assert!(matches!(pantry.find(&[1; 32], clock.now(), Joining::Never), Found::Missing(_)));
+    }
+
+    fn caller(call: &str) -> Caller {
+        Caller { run: "r".into(), cycle: 1, call: call.into() }
+    }
+
+    #[test]
+    fn a_circle_is_seen_however_long_it_is_and_nobody_is_left_on_the_list() {
+        let (pantry, clock) = (Pantry::new(1_000), ManualClock::new());
+        let find = |n: u8, joining: Joining<'_>| pantry.find(&[n; 32], clock.now(), joining);
+        let mut seats = Vec::new();
+        for n in 1..=5 {
+            let Found::Missing(seat) = find(n, Joining::Freely) else { panic!("nobody makes it") };
+            seat.make(caller(&format!("c{n}")));
+            seats.push(seat);
+        }
+        // A part of each waits for what the next one makes.
+        for n in 1..5 {
+            let part = caller(&format!("c{n}>1"));
+            let Found::Missing(seat) = find(n + 1, Joining::Nested(&part)) else {
+                panic!("no circle yet")
+            };
+            seats.push(seat);
+        }
+        let is_alone = |n, call: &str| {
+            matches!(find(n, Joining::Nested(&caller(call))), Found::Alone)
+        };
+        for n in 1..=5 {
+            assert!(is_alone(n, "c5>1>1"), "the last one waits for nobody of those before it");
+        }
+        assert!(is_alone(1, "c1>2") && is_alone(1, "c3>1") && !is_alone(5, "c1>2"));
+        let other = Caller { cycle: 2, ..caller("c5>1") };
+        assert!(matches!(find(1, Joining::Nested(&other)), Found::Missing(_)), "another turn");
+        assert_eq!(pantry.lock().nested.len(), 4, "who does not wait is not on the list");
+        drop(seats);
+        assert!(pantry.lock().nested.is_empty() && pantry.lock().making.is_empty());
+    }
+
+    #[test]
+    fn only_so_many_nested_calls_wait() {
+        let (pantry, clock) = (Pantry::new(1_000), ManualClock::new());
+        let _leader = pantry.find(&[1; 32], clock.now(), Joining::Freely);
+        let all: Vec<_> = (0..2 * MOST_NESTED)
+            .map(|n| {
+                let part = caller(&format!("c{n}>1"));
+                pantry.find(&[1; 32], clock.now(), Joining::Nested(&part))
+            })
+            .collect();
+        let waiting = all.iter().filter(|found| matches!(found, Found::Missing(_))).count();
+        assert_eq!(waiting, MOST_NESTED);
     }
 
     #[test]
