@@ -23,8 +23,8 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, CallId, Claim, Code, Deferral, Failure, Label, Left, Note, Output, Ran, RunId, Scope,
-    Secret, Shared, Side, State, ToolName,
+    BoxFuture, CallId, Claim, Code, Deferral, Failure, Label, Left, Note, Output, Ran, RunId,
+    Scope, Secret, Shared, Side, State, ToolName,
 };
 
 /// What the runtime lends to a body. Authors meet it only through [`Context`].

@@ -492,7 +492,10 @@ mod tests {
         let again = first.retold();
         assert_eq!(again.to_string(), first.to_string());
         assert_eq!((again.ran(), again.advice()), (first.ran(), first.advice()));
-        assert_eq!((again.retry_after(), again.error_type()), (first.retry_after(), first.error_type()));
+        assert_eq!(
+            (again.retry_after(), again.error_type()),
+            (first.retry_after(), first.error_type())
+        );
         assert_eq!(again.cause(), first.cause());
     }
 

@@ -180,11 +180,10 @@ fn every_wait_of_a_call_is_a_span_beside_its_attempts() {
             Ok("made")
         },
     );
-    let held = DynTool::new(
-        spec("held").rate(Rate::parse("2/second").unwrap()),
-        schema(),
-        |_, _| async { Ok("let through") },
-    );
+    let held =
+        DynTool::new(spec("held").rate(Rate::parse("2/second").unwrap()), schema(), |_, _| async {
+            Ok("let through")
+        });
     let runtime = Runtime::builder()
         .catalog(Catalog::builder().add(vec![again, kept, held]).build().unwrap())
         .policy(AllowEverything)

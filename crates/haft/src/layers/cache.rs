@@ -679,9 +679,8 @@ mod tests {
             };
             seats.push(seat);
         }
-        let is_alone = |n, call: &str| {
-            matches!(find(n, Joining::Nested(&caller(call))), Found::Alone)
-        };
+        let is_alone =
+            |n, call: &str| matches!(find(n, Joining::Nested(&caller(call))), Found::Alone);
         for n in 1..=5 {
             assert!(is_alone(n, "c5>1>1"), "the last one waits for nobody of those before it");
         }

@@ -18,11 +18,7 @@ use haft_core::{Code, Failure, Rate};
 use tokio::sync::Notify;
 
 use super::{Course, Work, in_words, waiting};
-use crate::{
-    clock::Clock,
-    event::Wait,
-    watch::after,
-};
+use crate::{clock::Clock, event::Wait, watch::after};
 
 /// The line before one tool, or before all of them.
 #[derive(Debug)]

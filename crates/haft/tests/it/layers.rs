@@ -626,10 +626,7 @@ async fn a_cache_is_listed_with_those_who_share_it() {
         (read("side").cache(cache()).need(haft::Need::side::<u8>()), "for one run"),
         (read("named").cache(cache().within("session")), "for one session"),
         (read("word").cache(cache().within("rates")), "for all, as `rates`"),
-        (
-            read("both").cache(cache().within("user")).need(haft::Need::side::<u8>()),
-            "for one user",
-        ),
+        (read("both").cache(cache().within("user")).need(haft::Need::side::<u8>()), "for one user"),
     ];
     let list = tools.iter().map(|(spec, _)| quick(spec.clone())).collect();
     let runtime = permissive(list).build().unwrap();
@@ -642,7 +639,7 @@ async fn a_cache_is_listed_with_those_who_share_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_service_that_is_down_opens_the_circuit_though_the_body_only_says_so_with_a_question_mark()
-{
+ {
     let refused = || Failure::from(std::io::Error::from(std::io::ErrorKind::ConnectionRefused));
     let missing = || Failure::from(std::io::Error::from(std::io::ErrorKind::NotFound));
     for (fail, expected) in

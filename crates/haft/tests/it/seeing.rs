@@ -404,7 +404,8 @@ async fn all_times_in_events_and_records_are_whole_microseconds() {
     let records = runtime.records(&haft::Query::default());
     let records = serde_json::to_value(records).unwrap();
     assert_eq!(odd_times(&records), Vec::<String>::new());
-    let waited = records.as_array().unwrap().iter().map(|r| r["end"]["course"]["waited_us"].clone());
+    let waited =
+        records.as_array().unwrap().iter().map(|r| r["end"]["course"]["waited_us"].clone());
     assert!(waited.clone().all(|us| us.is_u64()) && waited.clone().any(|us| us == 3_000_000));
 }
 
