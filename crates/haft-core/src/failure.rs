@@ -4,7 +4,11 @@
 //! an advice about retrying, and whether the body ran. What only the operator may see stays in
 //! `source` and is never rendered to the model.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
 
 use serde::{Serialize, Serializer};
 
@@ -324,6 +328,17 @@ impl Failure {
     /// Returns the chain of errors behind the failure, for the operator alone.
     #[must_use]
     pub fn cause(&self) -> Option<String> {
+        // An error speaks through its author's code, and is asked outside of any body's watch.
+        let told = catch_unwind(AssertUnwindSafe(|| self.causes()));
+        let all = told.unwrap_or_else(|panic| {
+            // Dropping what somebody panicked with would run their code once more.
+            std::mem::forget(panic);
+            "an error that panics when it is asked what it says".to_owned()
+        });
+        (!all.is_empty()).then(|| bounded(all))
+    }
+
+    fn causes(&self) -> String {
         let mut next = self.source();
         let mut all = String::new();
         // An error may name itself as its cause, so there is an end to looking.
@@ -335,7 +350,7 @@ impl Failure {
             all.push_str(&error.to_string());
             next = error.source();
         }
-        (!all.is_empty()).then(|| bounded(all))
+        all
     }
 }
 

@@ -155,7 +155,7 @@ impl<'a> Framed<'a> {
 
     /// Whether nothing stands before or after it.
     pub(crate) fn is_bare(&self) -> bool {
-        self.nonce.is_none() && self.answer.notes().is_empty()
+        self.nonce.is_none() && self.answer.asides().is_empty()
     }
 
     /// Returns text as it may stand in the body.
@@ -243,7 +243,7 @@ impl<'a> Framed<'a> {
     /// Returns the line below the body, with the host's notes after it. Where there is no frame, the
     /// notes alone.
     pub(crate) fn closing(&self) -> Option<String> {
-        let notes = self.answer.notes();
+        let notes = self.answer.asides();
         let Some(nonce) = &self.nonce else {
             let notes: Vec<_> = notes.iter().map(|note| self.aside(note)).collect();
             return (!notes.is_empty()).then(|| notes.join("\n"));

@@ -19,7 +19,11 @@ use std::{
 use haft_core::{Code, Failure, Retry, Spec};
 
 use super::{Outcome, Work, in_words};
-use crate::{config::Breaker, event::Event, watch::after};
+use crate::{
+    config::Breaker,
+    event::Event,
+    watch::{after, caught},
+};
 
 /// So many errors behind an error are looked at; a chain may be a ring.
 const DEEPEST: usize = 16;
@@ -174,7 +178,8 @@ fn is_trouble(spec: &Spec, failure: &Failure) -> bool {
     match (failure.code(), failure.advice()) {
         (Code::TimedOut | Code::Panicked | Code::BadOutput | Code::UnknownOutcome, _) => true,
         (Code::ToolFailed, Some(advice)) => matches!(advice, Retry::Later | Retry::Never),
-        (Code::ToolFailed, None) => is_a_service_s(spec, failure),
+        // The chain behind an error is its author's code. What breaks when it is asked says nothing.
+        (Code::ToolFailed, None) => caught(|| is_a_service_s(spec, failure)).unwrap_or(false),
         _ => false,
     }
 }

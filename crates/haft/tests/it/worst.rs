@@ -1,6 +1,7 @@
 //! The worst that bodies, middleware, observers and models do to calls that run.
 
 use std::{
+    fmt,
     sync::{
         Arc, Mutex, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -357,4 +358,95 @@ async fn one_that_tries_an_open_circuit_tells_nobody_who_waits_that_it_is_closed
     assert!(tried[1..].iter().all(|end| end.ends_with("circuit_open")), "{tried:?}");
     assert_eq!(most.load(Ordering::SeqCst), 1, "one at a time tries");
     assert_eq!(turn("t").await, ["c1 circuit_open"], "and the cooldown begins anew");
+}
+
+/// An error that breaks whoever looks at it.
+#[derive(Debug)]
+struct Trap {
+    /// Whether it breaks already when it is asked for its cause.
+    early: bool,
+}
+
+impl fmt::Display for Trap {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        panic!("not to be looked at")
+    }
+}
+
+impl std::error::Error for Trap {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        if self.early { panic!("not to be asked") } else { None }
+    }
+}
+
+/// Returns an error with the trap behind it, as `?` passes it on.
+#[derive(Debug)]
+struct Bait(Trap);
+
+impl fmt::Display for Bait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("looks harmless")
+    }
+}
+
+impl std::error::Error for Bait {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+#[tokio::test]
+async fn an_error_that_breaks_whoever_looks_at_it_is_a_failure_like_any_other() {
+    for early in [false, true] {
+        let retry = Retries { initial_delay: Duration::from_millis(1), ..twice() };
+        let passed_on =
+            DynTool::new(read("t").retry(retry), open_schema(), move |_, _| async move {
+                Err::<(), _>(Failure::from(Bait(Trap { early })))
+            });
+        let behind = DynTool::new(read("t"), open_schema(), move |_, _| async move {
+            Err::<(), _>(Failure::failed("looks harmless").with_source(Trap { early }))
+        });
+        for tool in [passed_on, behind] {
+            let transcript = Transcript::default();
+            let runtime = permissive(vec![tool]).observer(transcript.observer()).build().unwrap();
+            let answers = runtime.run().turn().await.unwrap().run(calls("t")).await;
+            assert_eq!(ends(&answers), ["c1 tool_failed"]);
+            assert_eq!(answers[0].failure().unwrap().message(), "looks harmless");
+            assert_eq!(transcript.ends_of("c1"), 1);
+            let records = runtime.records(&Query::default());
+            assert_eq!(records[0].end.as_ref().unwrap().failed, Some(Code::ToolFailed));
+        }
+    }
+}
+
+/// Breaks when it is let go of.
+struct Clings;
+
+impl Drop for Clings {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            panic!("does not let go");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_breaks_when_it_is_let_go_of_is_answered_once_and_gives_its_place_back() {
+    let clinging = || {
+        DynTool::new(write("clings").timeout(SECOND), open_schema(), |_, _| async move {
+            let _clings = Clings;
+            std::future::pending::<()>().await;
+            Ok("never")
+        })
+    };
+    let transcript = Transcript::default();
+    let runtime = permissive(vec![clinging(), quick(write("next"))])
+        .observer(transcript.observer())
+        .build()
+        .unwrap();
+    let run = runtime.run();
+    let answers = run.turn().await.unwrap().run(calls("clings next")).await;
+    assert_eq!(transcript.ends_of("c1"), 1);
+    assert!(answers[0].failure().is_some_and(|failure| failure.ran() != Ran::No), "{answers:?}");
+    assert_eq!(ends(&answers)[1], "c2 ok", "the floor is free again");
 }
