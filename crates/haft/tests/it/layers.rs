@@ -595,7 +595,7 @@ async fn a_time_that_runs_out_before_another_attempt_does_not_say_that_nothing_r
     let turn = runtime.run().turn().await.unwrap();
     let mut walk = Box::pin(turn.run(calls("t:a t:b")));
     // Both wait in line for their next attempt when the clock jumps past their deadline.
-    for jump in [SECOND, SECOND * 9_000, SECOND] {
+    for jump in [SECOND, SECOND * 9_000] {
         for _ in 0..50 {
             tokio::select! {
                 biased;
@@ -604,9 +604,6 @@ async fn a_time_that_runs_out_before_another_attempt_does_not_say_that_nothing_r
             }
         }
         clock.advance(jump);
-        if jump > SECOND {
-            break;
-        }
     }
     let answers = walk.await;
     let late: Vec<_> = answers.iter().filter_map(|answer| answer.failure()).collect();
