@@ -5,7 +5,7 @@
 //!   writing mends it, and the made-up result says that nobody knows whether the call ran.
 //! - Mistral takes ids of nine letters only. Each id becomes another, the same one every time, in
 //!   the call and in its result.
-//! - Thinking belongs to the provider that signed it. It is left out, and the notes say so.
+//! - Thinking belongs to the provider that signed it. It is left out, and the changes say so.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -32,8 +32,8 @@ fn main() -> Result<(), Failure> {
         println!("strict: {error}");
     }
     let moved = transcript.write(Dialect::Mistral)?;
-    for note in &moved.notes {
-        println!("note: {note}");
+    for change in &moved.changes {
+        println!("changed: {change}");
     }
     for message in moved.body["messages"].as_array().into_iter().flatten() {
         println!("{message}");

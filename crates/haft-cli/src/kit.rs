@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use haft::{Catalog, CatalogBuilder, Context, Error, Failure, Verdict, tool, tools};
+use haft::{Catalog, CatalogBuilder, Context, Error, Failure, Retry, Verdict, tool, tools};
 
 use crate::style;
 
@@ -33,6 +33,7 @@ pub(crate) fn builder(pace: Duration) -> CatalogBuilder {
         .add(Notes::new(pace))
         .add(Add)
         .add(FetchPage)
+        .add(Tides)
         .add(SlowReport)
         .add(Wait)
         .add(BigList)
@@ -200,6 +201,26 @@ async fn fetch_page(
     match url.as_str() {
         "https://example.org/" => Ok("This domain is for use in examples.".to_owned()),
         _ => Err(Failure::failed(format!("{url} answered 404")).with_next("try another address")),
+    }
+}
+
+/// Returns when high water is. The gauge never answers at once, so it is asked again.
+#[tool(
+    read_only,
+    capabilities(),
+    cache = "1h",
+    retry(max_attempts = 3, backoff = "fixed", initial_delay = "20ms", jitter = false),
+    rate = "10/second",
+    trust = "trusted"
+)]
+async fn tides(
+    /// Name of the harbour.
+    harbour: String,
+    cx: &Context,
+) -> Result<String, Failure> {
+    match cx.attempt() {
+        1 => Err(Failure::failed("the gauge does not answer").with_retry(Retry::Later)),
+        n => Ok(format!("{harbour}: high water at noon, told at attempt {n}")),
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use haft::{At, Event, Observer, Phase};
+use haft::{At, Event, Observer, Phase, Wait};
 use serde_json::{Value, json};
 
 use crate::style::{self, BOLD, DIM, NAME};
@@ -69,7 +69,7 @@ impl Trace {
 /// Cuts the walk of a call into what lies between its events.
 fn stretches(events: &[(At, Event)], id: &str) -> Vec<Stretch> {
     let Some(began) = events.first().map(|(at, _)| at.time) else { return Vec::new() };
-    let mut walk = Walk { began, mark: began, out: Vec::new() };
+    let mut walk = Walk { began, mark: began, is_inside: false, out: Vec::new() };
     for (at, event) in events {
         let own = |call: &haft::CallId| *call == *id;
         match event {
@@ -85,7 +85,10 @@ fn stretches(events: &[(At, Event)], id: &str) -> Vec<Stretch> {
             {
                 walk.until(at, "judge");
             }
-            Event::Running { call } if own(call) => walk.until(at, "journal"),
+            // Behind a layer that has told something, it is one of the others that ends here.
+            Event::Running { call } if own(call) => {
+                walk.until(at, if walk.is_inside { "layers" } else { "journal" });
+            }
             Event::Ended { call, attempt, took, .. } if own(call) => {
                 let body = at.time.checked_sub(*took).unwrap_or(at.time);
                 walk.to(body, "layers");
@@ -102,34 +105,26 @@ fn stretches(events: &[(At, Event)], id: &str) -> Vec<Stretch> {
                     took: *elapsed,
                 });
             }
-            other => {
-                if let Some(name) = wait(other, id) {
-                    walk.until(at, &name);
-                }
+            Event::Waited { call, what, .. } if own(call) => {
+                walk.until(at, what.as_str());
+                walk.is_inside |= *what != Wait::Place;
             }
+            Event::Cached { call, .. } if own(call) => {
+                walk.until(at, "cache");
+                walk.is_inside = true;
+            }
+            _ => {}
         }
     }
     walk.out.sort_by_key(|stretch| stretch.from);
     walk.out
 }
 
-/// What a call has just waited for, or asked the cache for. Read from what an event says of itself,
-/// so that a layer that is new has its time too.
-fn wait(event: &Event, id: &str) -> Option<String> {
-    let said = serde_json::to_value(event).ok()?;
-    if said.get("call")?.as_str()? != id {
-        return None;
-    }
-    match said.get("event")?.as_str()? {
-        "waited" => Some(said.get("what")?.as_str()?.to_owned()),
-        "cached" => Some("cache".to_owned()),
-        _ => None,
-    }
-}
-
 struct Walk {
     began: Instant,
     mark: Instant,
+    /// Whether a layer around the body has told something.
+    is_inside: bool,
     out: Vec<Stretch>,
 }
 
@@ -139,13 +134,14 @@ impl Walk {
     }
 
     fn to(&mut self, time: Instant, name: &str) {
-        let stretch = Stretch {
-            name: name.to_owned(),
-            from: self.mark.saturating_duration_since(self.began),
-            took: time.saturating_duration_since(self.mark),
-        };
+        let from = self.mark.saturating_duration_since(self.began);
+        let took = time.saturating_duration_since(self.mark);
         self.mark = self.mark.max(time);
-        self.out.push(stretch);
+        match self.out.last_mut() {
+            // What goes on under the same name is one stretch.
+            Some(last) if last.name == name && last.from + last.took == from => last.took += took,
+            _ => self.out.push(Stretch { name: name.to_owned(), from, took }),
+        }
     }
 }
 

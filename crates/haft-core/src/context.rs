@@ -23,8 +23,8 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, CallId, Claim, Code, Deferral, Failure, Label, Left, Note, Output, RunId, Scope,
-    Secret, Shared, Side, State, ToolName,
+    BoxFuture, CallId, Claim, Code, Deferral, Failure, Label, Left, Note, Output, Ran, RunId,
+    Scope, Secret, Shared, Side, State, ToolName,
 };
 
 /// What the runtime lends to a body. Authors meet it only through [`Context`].
@@ -421,6 +421,20 @@ impl Context {
     /// # Panics
     /// A panic of the work comes out here, where the walk turns it into a failure.
     pub async fn block<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Context) -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        // Whoever asks is a body that runs, and may have changed something before.
+        self.block_whole(work).await.map_err(|failure| failure.with_ran(Ran::Yes))
+    }
+
+    /// The same for work that is the whole body: where no thread can be had, nothing of it ran. For
+    /// what `#[tool]` writes.
+    ///
+    /// # Errors
+    /// Fails when no thread can be had.
+    #[doc(hidden)]
+    pub async fn block_whole<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Context) -> T + Send + 'static,
     ) -> Result<T, Failure> {

@@ -4,7 +4,11 @@
 //! an advice about retrying, and whether the body ran. What only the operator may see stays in
 //! `source` and is never rendered to the model.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
 
 use serde::{Serialize, Serializer};
 
@@ -174,6 +178,8 @@ struct Inner {
 
 /// Longest message a failure keeps. More is noise to a model, and a tool must not flood by failing.
 const MESSAGE_LIMIT: usize = 4_000;
+/// So many errors behind a failure are told, each the cause of the one before.
+const CAUSES: usize = 64;
 
 impl Failure {
     /// Makes a failure with the advice that its code carries.
@@ -322,16 +328,29 @@ impl Failure {
     /// Returns the chain of errors behind the failure, for the operator alone.
     #[must_use]
     pub fn cause(&self) -> Option<String> {
+        // An error speaks through its author's code, and is asked outside of any body's watch.
+        let told = catch_unwind(AssertUnwindSafe(|| self.causes()));
+        let all = told.unwrap_or_else(|panic| {
+            // Dropping what somebody panicked with would run their code once more.
+            std::mem::forget(panic);
+            "an error that panics when it is asked what it says".to_owned()
+        });
+        (!all.is_empty()).then(|| bounded(all))
+    }
+
+    fn causes(&self) -> String {
         let mut next = self.source();
         let mut all = String::new();
-        while let Some(error) = next {
+        // An error may name itself as its cause, so there is an end to looking.
+        for _ in 0..CAUSES {
+            let Some(error) = next.filter(|_| all.len() <= MESSAGE_LIMIT) else { break };
             if !all.is_empty() {
                 all.push_str(": ");
             }
             all.push_str(&error.to_string());
             next = error.source();
         }
-        (!all.is_empty()).then(|| bounded(all))
+        all
     }
 }
 
@@ -355,6 +374,21 @@ impl Failure {
             self.0.source = Some(cause.into());
         }
         self
+    }
+}
+
+impl Failure {
+    /// Says the same once more, to somebody else it is about. The chain behind it comes along as
+    /// text. For hosts.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn retold(&self) -> Self {
+        Self(Box::new(Inner {
+            message: self.0.message.clone(),
+            next: self.0.next.clone(),
+            source: self.cause().map(Into::into),
+            ..*self.0
+        }))
     }
 }
 
@@ -443,6 +477,41 @@ mod tests {
             );
             assert!(text.contains(&table), "{code}: the page lacks the row `{table}`");
         }
+    }
+
+    #[test]
+    fn an_error_that_causes_itself_has_an_end() {
+        #[derive(Debug)]
+        struct Ring(&'static str);
+        impl fmt::Display for Ring {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.0)
+            }
+        }
+        impl std::error::Error for Ring {
+            fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+                Some(self)
+            }
+        }
+        let cause = Failure::from(Ring("round and round")).cause().unwrap();
+        assert!(cause.starts_with("round and round: round") && cause.len() < 2 * MESSAGE_LIMIT);
+        assert_eq!(Failure::from(Ring("")).cause(), None);
+    }
+
+    #[test]
+    fn what_is_retold_says_the_same() {
+        let first = Failure::from(std::io::Error::other("down"))
+            .with_next("wait")
+            .with_retry_after(Duration::from_secs(7))
+            .with_ran(Ran::Unknown);
+        let again = first.retold();
+        assert_eq!(again.to_string(), first.to_string());
+        assert_eq!((again.ran(), again.advice()), (first.ran(), first.advice()));
+        assert_eq!(
+            (again.retry_after(), again.error_type()),
+            (first.retry_after(), first.error_type())
+        );
+        assert_eq!(again.cause(), first.cause());
     }
 
     #[test]

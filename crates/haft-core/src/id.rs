@@ -104,6 +104,12 @@ impl CallId {
         self.0.contains(Self::WITHIN)
     }
 
+    /// Returns in how many calls this one is nested, as far as its id tells.
+    #[must_use]
+    pub fn levels(&self) -> u32 {
+        u32::try_from(self.0.matches(Self::WITHIN).count()).unwrap_or(u32::MAX)
+    }
+
     /// Returns whether this is the id of a call nested in the other, at any depth.
     #[must_use]
     pub fn is_within(&self, outer: &CallId) -> bool {

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{Capped, Code, Context, Failure, schema};
+use crate::{Capped, Code, Context, Failure, schema, stream::Paced};
 
 /// One piece of content.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -237,8 +237,9 @@ impl<S: Stream<Item: Piece> + Send> IntoOutput for Streamed<S> {
     async fn into_output(self, cx: &Context) -> Result<Output, Failure> {
         // A stream may have no end; what nobody will look at is not held.
         let mut all = Capped::new(cx.cap());
-        let mut stream = pin!(self.0);
-        while let Some(piece) = std::future::poll_fn(|task| stream.as_mut().poll_next(task)).await {
+        let stream = pin!(self.0);
+        let mut stream = Paced::new(stream);
+        while let Some(piece) = stream.next().await {
             let text = piece.into_piece()?;
             all.push(text.as_bytes());
             cx.partial(text);

@@ -4,7 +4,12 @@
 //! or fails, what had come stays part of the answer. What is held for the result is bounded; past
 //! the bound pieces are still told, and the result says how much it lacks.
 
-use std::{collections::HashMap, pin::Pin, pin::pin};
+use std::{
+    collections::HashMap,
+    future::poll_fn,
+    pin::{Pin, pin},
+    task::Poll,
+};
 
 use futures_core::Stream;
 
@@ -89,8 +94,9 @@ where
         let mut places: HashMap<String, usize> = HashMap::new();
         let mut room = Room::new();
         {
-            let mut stream = pin!(self.stream);
-            while let Some(piece) = next(stream.as_mut()).await {
+            let stream = pin!(self.stream);
+            let mut stream = Paced::new(stream);
+            while let Some(piece) = stream.next().await {
                 let (key, text) = piece.into_keyed()?;
                 let place = places.get(&key).copied();
                 let extra = if place.is_some() { 0 } else { key.len() * 2 + EACH };
@@ -150,8 +156,9 @@ impl<S: Stream<Item: BlockPiece> + Send> IntoOutput for Blocks<S> {
     async fn into_output(self, cx: &Context) -> Result<Output, Failure> {
         let mut output = Output::default();
         let mut room = Room::new();
-        let mut stream = pin!(self.0);
-        while let Some(piece) = next(stream.as_mut()).await {
+        let stream = pin!(self.0);
+        let mut stream = Paced::new(stream);
+        while let Some(piece) = stream.next().await {
             match (piece.into_block()?, output.blocks.last_mut()) {
                 (Block::Text { text }, Some(Block::Text { text: whole })) => {
                     whole.push_str(room.take(&text, 0));
@@ -184,8 +191,34 @@ fn size(block: &Block) -> usize {
     }
 }
 
-async fn next<S: Stream>(mut stream: Pin<&mut S>) -> Option<S::Item> {
-    std::future::poll_fn(|task| stream.as_mut().poll_next(task)).await
+/// A stream that lets others have their turn, also when it is always ready: otherwise one without an
+/// end could neither be stopped nor run out of time.
+pub(crate) struct Paced<'a, S> {
+    stream: Pin<&'a mut S>,
+    in_a_row: u32,
+}
+
+/// So many pieces are taken in a row.
+const IN_A_ROW: u32 = 64;
+
+impl<'a, S: Stream> Paced<'a, S> {
+    pub(crate) fn new(stream: Pin<&'a mut S>) -> Self {
+        Self { stream, in_a_row: 0 }
+    }
+
+    pub(crate) async fn next(&mut self) -> Option<S::Item> {
+        poll_fn(|task| {
+            if self.in_a_row >= IN_A_ROW {
+                self.in_a_row = 0;
+                task.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let piece = self.stream.as_mut().poll_next(task);
+            self.in_a_row = if piece.is_ready() { self.in_a_row + 1 } else { 0 };
+            piece
+        })
+        .await
+    }
 }
 
 /// The room for what is held, and how much had none.

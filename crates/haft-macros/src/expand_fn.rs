@@ -70,7 +70,7 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream, krate: Path) -> To
     } else {
         quote! {
             #injections
-            let __value = __cx.block(move |__cx: &__haft::Context| #call(#(#passes),*)).await?;
+            let __value = __cx.block_whole(move |__cx: &__haft::Context| #call(#(#passes),*)).await?;
         }
     };
     let span = match &function.sig.output {

@@ -229,13 +229,13 @@ impl Envelope {
         self.elapsed
     }
 
-    /// Returns what the host says beside the result, note by note.
+    /// Returns what the host says beside the result, aside by aside.
     #[must_use]
-    pub fn notes(&self) -> &[String] {
+    pub fn asides(&self) -> &[String] {
         self.left.as_ref().map(|left| left.notes.as_slice()).unwrap_or_default()
     }
 
-    /// Returns the content as text, or what the failure says, with the host's notes below: for people
+    /// Returns the content as text, or what the failure says, with the host's asides below: for people
     /// and for Rust. What a model reads is [`shown`](Self::shown).
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
@@ -268,11 +268,11 @@ impl Envelope {
         }
     }
 
-    /// The notes, each marked as the host's.
+    /// The asides, each marked as the host's.
     fn noted(&self) -> Option<String> {
-        let notes = self.notes().iter().map(|note| format!("[note from the host: {note}]"));
-        let notes: Vec<String> = notes.collect();
-        (!notes.is_empty()).then(|| notes.join("\n"))
+        let asides = self.asides().iter().map(|aside| format!("[note from the host: {aside}]"));
+        let asides: Vec<String> = asides.collect();
+        (!asides.is_empty()).then(|| asides.join("\n"))
     }
 
     /// Returns the outcome for a Rust caller.

@@ -156,6 +156,7 @@ pub enum Event {
         /// For what.
         what: Wait,
         /// How long.
+        #[serde(rename = "time_us", serialize_with = "micros")]
         time: Duration,
     },
     /// An attempt failed, and another will be made.
@@ -167,6 +168,7 @@ pub enum Event {
         /// How the last one failed.
         failed: Code,
         /// How long it waits before.
+        #[serde(rename = "wait_us", serialize_with = "micros")]
         wait: Duration,
     },
     /// The cache was asked for the answer of a call.
@@ -183,6 +185,7 @@ pub enum Event {
         /// How many failures it took.
         failures: u32,
         /// For how long.
+        #[serde(rename = "cooldown_us", serialize_with = "micros")]
         cooldown: Duration,
     },
     /// An attempt at the body has ended. A call that is tried again has several of these.
@@ -253,6 +256,7 @@ pub enum Event {
         /// Whether its end was observed.
         ran: Ran,
         /// How long the work took.
+        #[serde(rename = "elapsed_us", serialize_with = "micros")]
         elapsed: Duration,
     },
     /// A result that came later is let go of: nobody asked for it in time, or its run is over.
@@ -286,6 +290,7 @@ pub enum Event {
 /// What a call waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Wait {
     /// Its place: a seat in the turn, the floor, its keys, a slot of its tool.
     Place,
@@ -293,6 +298,21 @@ pub enum Wait {
     Rate,
     /// The time between two attempts.
     Backoff,
+    /// The answer that an equal call is making.
+    Flight,
+}
+
+impl Wait {
+    /// Returns its word, as it is written in events and spans.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Place => "place",
+            Self::Rate => "rate",
+            Self::Backoff => "backoff",
+            Self::Flight => "flight",
+        }
+    }
 }
 
 /// A part of a call's walk that no other event marks the end of.
@@ -328,7 +348,8 @@ impl Event {
     }
 }
 
-fn micros<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+/// Writes a time as whole microseconds. All times in events and records are written so.
+pub(crate) fn micros<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u64(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
 }
 

@@ -91,8 +91,8 @@ fn the_commands_own_tools_are_looked_at_too() {
     let end: Vec<&str> = page.lines().skip_while(|l| !l.starts_with("provider")).collect();
     assert_snapshot!(end.join("\n"), @r"
     provider   shown  strict  left out  losses  tokens (estimate)  most
-    anthropic  12     0       0         none    930                search_notes 102
+    anthropic  13     0       0         none    1000               search_notes 102
 
-    12 findings in 12 tools of this command
+    13 findings in 13 tools of this command
     ");
 }

@@ -10,6 +10,8 @@ mod exports;
 mod guide;
 mod hooks;
 mod lints;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod policy;
 mod prompt;
 mod responses;

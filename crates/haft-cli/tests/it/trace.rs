@@ -73,3 +73,32 @@ fn hooks_around_a_call_have_their_time() {
     let names = names(&ran.err);
     assert!(names.contains(&"hooks") && names.contains(&"after"), "{names:?}");
 }
+
+#[test]
+fn layers_around_a_call_have_their_time() {
+    let ran = haft("call tides harbour=Brest --trace --json");
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:?}");
+    let json = ran.json();
+    let text = &json["output"]["blocks"][0]["text"];
+    assert_eq!(*text, "Brest: high water at noon, told at attempt 2", "{json}");
+    let trace = &json["trace"];
+    let expected = [
+        "admit",
+        "plan",
+        "judge",
+        "cache",
+        "layers",
+        "attempt 1",
+        "backoff",
+        "layers",
+        "attempt 2",
+        "shape",
+        "settle",
+    ];
+    assert_eq!(phases(trace), expected);
+    let rows = trace["phases"].as_array().unwrap();
+    let waits: Vec<_> = rows.iter().filter(|row| row["phase"] == "backoff").collect();
+    assert!(waits[0]["took_us"].as_u64().unwrap() >= 20_000, "it waits so long: {trace}");
+    let page = haft("call tides harbour=Brest --trace").err;
+    assert_eq!(names(&page), expected, "{page}");
+}

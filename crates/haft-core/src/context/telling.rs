@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::Context;
-use crate::{Deferral, Failure, IntoOutput, Later, Note, Output, notes::Notes};
+use crate::{Deferral, Failure, IntoOutput, Later, Note, Output, Ran, notes::Notes};
 
 /// What most calls never need.
 #[derive(Default)]
@@ -125,7 +125,9 @@ impl Context {
         if self.is_deferred() {
             return Err(Failure::failed("a call can put off one piece of work only"));
         }
-        match self.0.host.defer(self, &summary.into())? {
+        // Whoever asks is a body that runs, and may have changed something before.
+        let deferred = self.0.host.defer(self, &summary.into());
+        match deferred.map_err(|failure| failure.with_ran(Ran::Yes))? {
             None => work(self.clone()).await,
             Some(Deferral { ticket, place }) => {
                 *self.extra().later() = Some(Later::new(place, |cx| Box::pin(work(cx))));

@@ -6,8 +6,8 @@ mod receiver;
 use std::time::Duration;
 
 use haft::{
-    AllowEverything, Answer, Approver, BoxFuture, Call, Capabilities, Catalog, Config, DynTool,
-    Failure, Question, Runtime, RuntimeBuilder, Spec, telemetry,
+    AllowEverything, Answer, Approver, Backoff, BoxFuture, Cache, Call, Capabilities, Catalog,
+    Config, DynTool, Failure, Question, Rate, Retries, Runtime, RuntimeBuilder, Spec, telemetry,
 };
 use haft_otel::Telemetry;
 use serde_json::json;
@@ -154,6 +154,78 @@ fn waiting_for_a_person_is_beside_the_execution_and_over_before_it_begins() {
     let call = find(&spans, "haft.call");
     assert_eq!(call.get("haft.verdict"), Some("ask"));
     assert!(call.get("haft.answered_by").is_some());
+}
+
+#[test]
+fn every_wait_of_a_call_is_a_span_beside_its_attempts() {
+    let (address, received) = receiver::start();
+    let telemetry = Telemetry::otlp(address).build().unwrap();
+    let schema = || json!({"properties": {"n": {"type": "integer"}}});
+    let wait = Duration::from_millis(20);
+    let retry = Retries {
+        max_attempts: 2,
+        backoff: Backoff::Fixed,
+        initial_delay: wait,
+        jitter: false,
+        ..Retries::default()
+    };
+    let again = DynTool::new(spec("again").retry(retry), schema(), |_, cx| async move {
+        if cx.attempt() == 1 { Err(Failure::failed("not yet")) } else { Ok("now") }
+    });
+    let kept = DynTool::new(
+        spec("kept").cache(Cache::new(Duration::from_secs(60))),
+        schema(),
+        move |_, _| async move {
+            tokio::time::sleep(wait).await;
+            Ok("made")
+        },
+    );
+    let held =
+        DynTool::new(spec("held").rate(Rate::parse("2/second").unwrap()), schema(), |_, _| async {
+            Ok("let through")
+        });
+    let runtime = Runtime::builder()
+        .catalog(Catalog::builder().add(vec![again, kept, held]).build().unwrap())
+        .policy(AllowEverything)
+        .observer(telemetry.observer())
+        .build()
+        .unwrap();
+    let subscriber = tracing_subscriber::registry().with(telemetry.layer());
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    tracing::subscriber::with_default(subscriber, || {
+        tokio.block_on(async {
+            for (tool, times) in [("again", 1), ("kept", 2), ("held", 3)] {
+                let call = |n: usize| Call::new(format!("{tool}{n}"), tool, json!({}));
+                let turn = runtime.run().turn().await.unwrap();
+                let answers = turn.run((0..times).map(call)).await;
+                assert!(answers.iter().all(|answer| answer.failure().is_none()));
+            }
+        });
+    });
+    drop(runtime);
+    telemetry.shutdown(Duration::from_secs(10)).unwrap();
+    let spans = received.spans();
+    for (name, tool) in [("backoff", "again"), ("flight", "kept"), ("rate", "held")] {
+        let seen = find(&spans, &format!("haft.wait {name}"));
+        assert_eq!(seen.get("haft.wait.for"), Some(name));
+        let call = parent(&spans, seen).unwrap();
+        assert_eq!(
+            (call.span.name.as_str(), call.get("gen_ai.tool.name")),
+            ("haft.call", Some(tool)),
+            "waiting is part of the call and of no attempt"
+        );
+        assert_ne!(call.get("haft.waited_us"), Some("0"));
+        let beside = spans.iter().filter(|s| s.span.parent_span_id == seen.span.parent_span_id);
+        for other in beside.filter(|s| s.span.name.starts_with("execute_tool")) {
+            let is_before = other.span.end_time_unix_nano <= seen.span.start_time_unix_nano;
+            let is_after = other.span.start_time_unix_nano >= seen.span.end_time_unix_nano;
+            assert!(is_before || is_after, "{other:?} {seen:?}");
+        }
+    }
+    let joined = spans.iter().filter(|s| s.get("haft.cache") == Some("joined")).count();
+    assert_eq!(joined, 1);
+    let executed = spans.iter().filter(|s| s.span.name == "execute_tool kept").count();
+    assert_eq!(executed, 1, "who joins executes nothing");
 }
 
 #[test]

@@ -255,6 +255,7 @@ impl Entry {
     fn text(&self) -> usize {
         match &self.told.event {
             Event::Noted { note: Note::Progress(_, text) | Note::Partial(text), .. } => text.len(),
+            Event::Noted { note: Note::Keyed(key, text), .. } => key.len() + text.len(),
             _ => 0,
         }
     }

@@ -170,7 +170,7 @@ impl<'a> Framed<'a> {
 
     /// Whether nothing stands before or after it.
     pub(crate) fn is_bare(&self) -> bool {
-        self.nonce.is_none() && self.answer.notes().is_empty()
+        self.nonce.is_none() && self.answer.asides().is_empty()
     }
 
     /// Returns text as it may stand in the body.
@@ -270,7 +270,7 @@ impl<'a> Framed<'a> {
     }
 
     fn close(&self, out: &mut String) {
-        let notes = self.answer.notes();
+        let notes = self.answer.asides();
         let Some(nonce) = &self.nonce else {
             for (n, note) in notes.iter().enumerate() {
                 if n > 0 {

@@ -77,7 +77,10 @@ impl Record {
         let intent = self.intent.as_ref().map_or(0, |intent| intent.weight);
         let end = self.end.as_ref().map_or(0, End::weight);
         let judged = self.judged.as_ref().map_or(0, |judged| judged.weight());
-        size_of::<Self>() + intent + end + judged
+        // A model may make up a name or an id of any length. The name meant is the same text, or one
+        // that a tool has.
+        let names = self.call.as_str().len() + self.called.as_str().len();
+        size_of::<Self>() + names + intent + end + judged
     }
 }
 

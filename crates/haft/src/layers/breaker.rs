@@ -16,10 +16,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use haft_core::{Code, Failure, Retry};
+use haft_core::{Code, Failure, Retry, Spec};
 
 use super::{Outcome, Work, in_words};
-use crate::{config::Breaker, event::Event, watch::after};
+use crate::{
+    config::Breaker,
+    event::Event,
+    watch::{after, caught},
+};
+
+/// So many errors behind an error are looked at; a chain may be a ring.
+const DEEPEST: usize = 16;
 
 /// The circuit of one tool.
 #[derive(Debug, Default)]
@@ -145,7 +152,7 @@ pub(super) fn note(work: &Work<'_>, outcome: &Outcome, trial: Option<&Trial<'_>>
     match outcome {
         Ok(_) if circuit.is_quiet() => {}
         Ok(_) => circuit.works(),
-        Err(failure) if is_trouble(failure) => {
+        Err(failure) if is_trouble(work.entry.spec(), failure) => {
             if circuit.fails(terms, trial, work.turn.inner.clock.now()) {
                 work.turn.tell(|| Event::CircuitOpened {
                     tool: work.entry.registered().clone(),
@@ -162,16 +169,63 @@ pub(super) fn note(work: &Work<'_>, outcome: &Outcome, trial: Option<&Trial<'_>>
 ///
 /// A model that asks five times for a file that is not there has found out something about files,
 /// and nothing about the tool that reads them; refusing the sixth call would take the tool away for
-/// the model's mistakes. So an ordinary error of a body counts only when the body says that other
-/// arguments would not help (`Later`, `Never`). A tool that hangs, breaks, or cannot keep the form it
-/// declares is in trouble whatever it was asked. What was refused, stopped or kept waiting by us or
-/// by a person says nothing, and a service that asks for fewer calls is answered by waiting.
-fn is_trouble(failure: &Failure) -> bool {
-    match failure.code() {
-        Code::TimedOut | Code::Panicked | Code::BadOutput | Code::UnknownOutcome => true,
-        Code::ToolFailed => matches!(failure.advice(), Some(Retry::Later | Retry::Never)),
+/// the model's mistakes. So an ordinary error of a body counts when the body says that other arguments
+/// would not help (`Later`, `Never`), or when it is passed on with `?` and speaks of a service. A tool
+/// that hangs, breaks, or cannot keep the form it declares is in trouble whatever it was asked. What
+/// was refused, stopped or kept waiting by us or by a person says nothing, and a service that asks for
+/// fewer calls is answered by waiting.
+fn is_trouble(spec: &Spec, failure: &Failure) -> bool {
+    match (failure.code(), failure.advice()) {
+        (Code::TimedOut | Code::Panicked | Code::BadOutput | Code::UnknownOutcome, _) => true,
+        (Code::ToolFailed, Some(advice)) => matches!(advice, Retry::Later | Retry::Never),
+        // The chain behind an error is its author's code. What breaks when it is asked says nothing.
+        (Code::ToolFailed, None) => caught(|| is_a_service_s(spec, failure)).unwrap_or(false),
         _ => false,
     }
+}
+
+/// Returns whether an error that a body passed on with `?` is the trouble of a service.
+///
+/// A connection that cannot be had or breaks off is, in any tool. Of other types nobody knows; where
+/// the tool declares `retry` its author expects such errors to pass, and this one did not pass in all
+/// its attempts. What an operating system says about a path or a value is about the arguments.
+fn is_a_service_s(spec: &Spec, failure: &Failure) -> bool {
+    use std::io::ErrorKind as Kind;
+    if failure.error_type().is_none() {
+        return false;
+    }
+    let mut next = failure.source();
+    for _ in 0..DEEPEST {
+        let Some(error) = next else { break };
+        match error.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
+            Some(
+                Kind::ConnectionRefused
+                | Kind::ConnectionReset
+                | Kind::ConnectionAborted
+                | Kind::NotConnected
+                | Kind::BrokenPipe
+                | Kind::HostUnreachable
+                | Kind::NetworkUnreachable
+                | Kind::NetworkDown
+                | Kind::AddrNotAvailable
+                | Kind::TimedOut
+                | Kind::UnexpectedEof,
+            ) => return true,
+            Some(
+                Kind::NotFound
+                | Kind::PermissionDenied
+                | Kind::AlreadyExists
+                | Kind::InvalidInput
+                | Kind::InvalidData
+                | Kind::IsADirectory
+                | Kind::NotADirectory
+                | Kind::DirectoryNotEmpty
+                | Kind::InvalidFilename,
+            ) => return false,
+            Some(_) | None => next = error.source(),
+        }
+    }
+    spec.retry.is_some()
 }
 
 #[cfg(test)]
@@ -239,7 +293,8 @@ mod tests {
 
     #[test]
     fn only_what_says_something_about_the_tool_counts() {
-        let counts = |failure: Failure| is_trouble(&failure);
+        let spec = Spec::new("t", "Tries.");
+        let counts = |failure: Failure| is_trouble(&spec, &failure);
         for code in [Code::TimedOut, Code::Panicked, Code::BadOutput, Code::UnknownOutcome] {
             assert!(counts(Failure::new(code, "x")), "{code}");
         }
@@ -249,5 +304,57 @@ mod tests {
         for code in [Code::InvalidValue, Code::Cancelled, Code::SiblingAborted, Code::RateLimited] {
             assert!(!counts(Failure::new(code, "x")), "{code}");
         }
+    }
+
+    #[test]
+    fn an_error_passed_on_counts_where_it_speaks_of_a_service() {
+        use std::{fmt, io};
+
+        /// An error around another, as clients have them.
+        #[derive(Debug)]
+        struct Around(io::Error);
+        impl fmt::Display for Around {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the request could not be sent")
+            }
+        }
+        impl std::error::Error for Around {
+            fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+                Some(&self.0)
+            }
+        }
+        /// An error that names itself as its cause.
+        #[derive(Debug)]
+        struct Ring;
+        impl fmt::Display for Ring {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("round and round")
+            }
+        }
+        impl std::error::Error for Ring {
+            fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+                Some(self)
+            }
+        }
+
+        let plain = Spec::new("t", "Tries.");
+        let tried = Spec::new("t", "Tries.").retry(haft_core::Retries::default());
+        let of = |kind: io::ErrorKind| io::Error::from(kind);
+        let number = || Failure::from("x".parse::<u8>().unwrap_err());
+        for (failure, counts, counts_when_tried) in [
+            (Failure::from(of(io::ErrorKind::ConnectionRefused)), true, true),
+            (Failure::from(Around(of(io::ErrorKind::ConnectionReset))), true, true),
+            (Failure::from(of(io::ErrorKind::NotFound)), false, false),
+            (Failure::from(Around(of(io::ErrorKind::PermissionDenied))), false, false),
+            (Failure::from(io::Error::other("who knows")), false, true),
+            (number(), false, true),
+            (Failure::failed("words of the author's own"), false, false),
+            (number().with_retry(Retry::Fix), false, false),
+            (Failure::from(of(io::ErrorKind::TimedOut)).with_retry(Retry::Fix), false, false),
+        ] {
+            assert_eq!(is_trouble(&plain, &failure), counts, "{failure}");
+            assert_eq!(is_trouble(&tried, &failure), counts_when_tried, "{failure}");
+        }
+        assert!(!is_trouble(&plain, &Failure::from(Ring)), "the look behind it has an end");
     }
 }

@@ -1,8 +1,13 @@
 //! Keeps successful results for a while: the same call is answered again without its body.
 //!
 //! In: a call of a tool that declares `cache`. Out: what is kept for it, or the leave to make it.
-//! Equal calls that come while one is being made wait for that one; if it comes to nothing, the next
-//! of them makes its own attempt, so that a failure is never handed on and never makes a rush.
+//! Equal calls that come while one is being made wait for that one. If its body fails, they are told
+//! the same: the same body would fail for them, one after the other. If it came to nothing for a
+//! reason of its own (it was cancelled, or its own time was over), the next of them makes its own
+//! attempt. A failure is never kept, and never makes a rush.
+//!
+//! A nested call waits like any other, unless whoever makes the result waits for it in turn: those
+//! who wait and those who make are known, so a circle is seen before anybody stands in it.
 //!
 //! INVARIANT: what is kept never takes more than its bytes. Two calls share a result only if their
 //! tool, its definition, their arguments, their folder and their scope are the same. No lock is held
@@ -17,15 +22,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use haft_core::{Args, Block, Cache, Label, NeedKind, Output};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use haft_core::{
+    Args, Block, Cache, CallId, Code, Context, Failure, Label, NeedKind, Output, RunId, Spec,
+};
+use tokio::sync::Semaphore;
 
 use super::{
     CacheUse, Course, Outcome, Work,
     key::{self, Asked, Key},
-    past_cache,
+    past_cache, waiting,
 };
-use crate::{event::Event, watch::after, weight::weight_of};
+use crate::{
+    event::{Event, Wait},
+    watch::{after, timed},
+    weight::weight_of,
+};
 
 /// A result as it is kept: the output, and the label of what its call had heard beside its own.
 #[derive(Debug)]
@@ -51,6 +62,8 @@ struct State {
     uses: u64,
     bytes: usize,
     making: HashMap<Key, Arc<Making>, key::Kept>,
+    /// The nested calls that wait, and for what.
+    nested: Vec<(Caller, Key)>,
 }
 
 #[derive(Debug)]
@@ -61,13 +74,56 @@ struct Kept {
     used: u64,
 }
 
-/// A result that is being made. Whoever has the one place makes it.
+/// A result that is being made. Whoever has the one place makes it; the first has it from the start.
 #[derive(Debug)]
 struct Making {
     place: Semaphore,
-    made: OnceLock<Arc<Known>>,
+    /// What came of it, for those who wait.
+    end: OnceLock<Ended>,
+    maker: Mutex<Option<Caller>>,
     /// How many make it or wait for it; changed under the lock of the pantry alone.
     here: AtomicUsize,
+}
+
+/// What came of a result that others waited for.
+#[derive(Debug, Clone)]
+enum Ended {
+    Made(Arc<Known>),
+    /// The body failed, and would fail for them.
+    Failed(Arc<Failure>, Label),
+}
+
+/// Who makes a result or waits for it. Ids repeat from run to run; where two calls are taken for one,
+/// somebody does not wait who could have.
+#[derive(Debug, Clone)]
+struct Caller {
+    run: RunId,
+    cycle: u32,
+    call: CallId,
+}
+
+impl Caller {
+    fn of(cx: &Context) -> Self {
+        Self { run: cx.run_id().clone(), cycle: cx.cycle(), call: cx.call_id().clone() }
+    }
+
+    /// Returns whether this is the other call, or part of it.
+    fn is_part_of(&self, other: &Self) -> bool {
+        self.run == other.run
+            && self.cycle == other.cycle
+            && (self.call == other.call || self.call.is_within(&other.call))
+    }
+}
+
+/// Whether a call may wait for somebody else's answer.
+#[derive(Clone, Copy)]
+enum Joining<'a> {
+    /// It is part of no call, so nobody who makes a result can be waiting for it.
+    Freely,
+    /// It is part of a call. It may wait where that makes no circle.
+    Nested(&'a Caller),
+    /// It is part of a call that its id does not tell, as in a run below another.
+    Never,
 }
 
 /// A call that makes a result or waits for it. Dropping it leaves.
@@ -75,6 +131,20 @@ struct Seat<'a> {
     pantry: &'a Pantry,
     key: Key,
     making: Arc<Making>,
+    /// Whether it came first, and so makes it.
+    is_first: bool,
+    /// The nested call that waits here.
+    nested: Option<CallId>,
+}
+
+/// The leave to make a result. Dropping it gives it to whoever waits longest.
+#[derive(Debug)]
+struct Leave<'a>(&'a Making);
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        self.0.place.add_permits(1);
+    }
 }
 
 enum Found<'a> {
@@ -86,30 +156,50 @@ enum Found<'a> {
 
 /// What one kept result costs beside its data: its key, its places in the map and in the order.
 const OVERHEAD: usize = 256;
+/// So many nested calls wait at most; each is looked at when another one comes. More go alone.
+const MOST_NESTED: usize = 64;
 
 impl Pantry {
     pub(crate) fn new(most: usize) -> Self {
         Self { most, by: ahash::RandomState::new(), state: Mutex::default() }
     }
 
-    fn find(&self, key: Key, now: Instant, may_wait: bool) -> Found<'_> {
+    fn find(&self, key: &Key, now: Instant, joining: Joining<'_>) -> Found<'_> {
         let mut state = self.lock();
         let mut old = None;
-        if let Some(kept) = state.kept.get(&key) {
+        if let Some(kept) = state.kept.get(key) {
             if now < kept.until {
                 let known = Arc::clone(&kept.known);
-                state.touch(&key);
+                state.touch(key);
                 return Found::Known(known);
             }
-            old = state.remove(&key);
+            old = state.remove(key);
         }
-        let found = match state.making.get(&key) {
-            Some(_) if !may_wait => Found::Alone,
-            making => {
-                let making = making.cloned().unwrap_or_else(|| Arc::new(Making::new()));
+        let found = match state.making.get(key) {
+            Some(_) if !state.may_join(key, joining) => Found::Alone,
+            Some(making) => {
+                let making = Arc::clone(making);
                 making.here.fetch_add(1, Ordering::Relaxed);
-                state.making.entry(key.clone()).or_insert_with(|| Arc::clone(&making));
-                Found::Missing(Seat { pantry: self, key, making })
+                let nested = match joining {
+                    Joining::Nested(caller) => {
+                        state.nested.push((caller.clone(), key.clone()));
+                        Some(caller.call.clone())
+                    }
+                    Joining::Freely | Joining::Never => None,
+                };
+                Found::Missing(Seat {
+                    pantry: self,
+                    key: key.clone(),
+                    making,
+                    is_first: false,
+                    nested,
+                })
+            }
+            None => {
+                let making = Arc::new(Making::new());
+                state.making.insert(key.clone(), Arc::clone(&making));
+                let (is_first, nested) = (true, None);
+                Found::Missing(Seat { pantry: self, key: key.clone(), making, is_first, nested })
             }
         };
         drop(state);
@@ -141,7 +231,7 @@ impl Pantry {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
@@ -171,20 +261,86 @@ impl State {
     }
 }
 
-impl Making {
-    fn new() -> Self {
-        Self { place: Semaphore::new(1), made: OnceLock::new(), here: AtomicUsize::new(0) }
+impl State {
+    /// Returns whether a call may wait for what is being made, without anybody waiting for it in turn.
+    fn may_join(&self, key: &Key, joining: Joining<'_>) -> bool {
+        match joining {
+            Joining::Freely => true,
+            Joining::Nested(caller) => {
+                self.nested.len() < MOST_NESTED && !self.is_circle(caller, key)
+            }
+            Joining::Never => false,
+        }
+    }
+
+    /// Returns whether the maker of a result waits for this call: because the call is part of the
+    /// maker, or because a part of the maker waits for a result whose maker does, and so on.
+    ///
+    /// Asked whenever a nested call begins to wait. A call that takes over the making has not begun
+    /// its body, so nothing is part of it yet, and no circle can come about then.
+    fn is_circle(&self, caller: &Caller, key: &Key) -> bool {
+        let mut keys: Vec<&Key> = vec![key];
+        let mut at = 0;
+        while let Some(key) = keys.get(at).copied() {
+            at += 1;
+            let Some(making) = self.making.get(key) else { continue };
+            let maker = lock(&making.maker);
+            let Some(maker) = &*maker else { continue };
+            if caller.is_part_of(maker) {
+                return true;
+            }
+            for (other, waits_for) in &self.nested {
+                if other.is_part_of(maker) && !keys.contains(&waits_for) {
+                    keys.push(waits_for);
+                }
+            }
+        }
+        false
     }
 }
 
+impl Making {
+    fn new() -> Self {
+        Self {
+            place: Semaphore::new(0),
+            end: OnceLock::new(),
+            maker: Mutex::default(),
+            here: AtomicUsize::new(1),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Seat<'_> {
-    /// Waits for the result, or for the leave to make it. Who came first makes it first.
-    async fn wait(&self) -> Result<Option<SemaphorePermit<'_>>, Arc<Known>> {
-        let place = self.making.place.acquire().await;
-        match self.making.made.get() {
-            Some(made) => Err(Arc::clone(made)),
-            // The place closes only once it is made, so this is the leave.
-            None => Ok(place.ok()),
+    /// Waits for what comes of it, or for the leave to make it. Who came first makes it first.
+    async fn wait(&self) -> Result<Leave<'_>, Ended> {
+        if !self.is_first {
+            // The place closes only once there is an end.
+            if let Ok(place) = self.making.place.acquire().await {
+                place.forget();
+            }
+        }
+        let leave = Leave(&self.making);
+        match self.making.end.get() {
+            Some(end) => Err(end.clone()),
+            None => Ok(leave),
+        }
+    }
+
+    /// Says who makes it. Said before the body begins: whoever is part of it must not wait for it.
+    fn make(&self, caller: Caller) {
+        *lock(&self.making.maker) = Some(caller);
+        self.no_longer_waits(&mut self.pantry.lock());
+    }
+
+    fn no_longer_waits(&self, state: &mut State) {
+        let Some(call) = &self.nested else { return };
+        let is_own = |(caller, key): &(Caller, Key)| caller.call == *call && *key == self.key;
+        if let Some(at) = state.nested.iter().position(is_own) {
+            state.nested.swap_remove(at);
         }
     }
 
@@ -200,10 +356,20 @@ impl Seat<'_> {
             self.pantry.keep(&self.key, Arc::clone(&known), bytes, after(now, ttl));
             known
         });
+        self.end(|| Ended::Made(kept.unwrap_or_else(known)));
+    }
+
+    /// Tells everybody who waits for it how the body failed.
+    fn failed(&self, failure: &Failure, heard: Label) {
+        self.end(|| Ended::Failed(Arc::new(failure.retold()), heard));
+    }
+
+    /// Hands what came of it to everybody who waits.
+    fn end(&self, end: impl FnOnce() -> Ended) {
         // From here on nobody joins; whoever comes finds it kept, or makes their own.
         let waiting = self.leave_open();
         if waiting > 1 {
-            let _ = self.making.made.set(kept.unwrap_or_else(known));
+            let _ = self.making.end.set(end());
             self.making.place.close();
         }
     }
@@ -227,6 +393,7 @@ impl Drop for Seat<'_> {
         if left == 0 && state.making.get(&self.key).is_some_and(is_this) {
             state.making.remove(&self.key);
         }
+        self.no_longer_waits(&mut state);
     }
 }
 
@@ -240,10 +407,13 @@ pub(super) async fn through(
     let inner = &work.turn.inner;
     let Some(asked) = asked(work, cache) else { return past_cache(work, first, course).await };
     let key = Key::new(asked, &inner.layers.pantry.by);
-    let began = inner.clock.now();
-    // A nested call waits for nobody: whoever makes the result may be waiting for it.
-    let may_wait = work.cx.depth() == 0;
-    let seat = match inner.layers.pantry.find(key, began, may_wait) {
+    let caller = Caller::of(work.cx);
+    let joining = match work.cx.depth() {
+        0 => Joining::Freely,
+        depth if work.cx.call_id().levels() >= depth => Joining::Nested(&caller),
+        _ => Joining::Never,
+    };
+    let seat = match inner.layers.pantry.find(&key, inner.clock.now(), joining) {
         Found::Known(known) => return Ok(hand_out(work, &known, CacheUse::Hit, course)),
         Found::Alone => {
             tell(work, CacheUse::Miss, course);
@@ -251,29 +421,73 @@ pub(super) async fn through(
         }
         Found::Missing(seat) => seat,
     };
-    let leave = match seat.making.place.try_acquire() {
-        Ok(place) if seat.making.made.get().is_none() => Ok(Some(place)),
-        _ => {
-            let leave = work.turn.waiting(work.cx, work.deadline, seat.wait()).await;
-            let time = inner.clock.now().saturating_duration_since(began);
-            course.waited = course.waited.saturating_add(time);
-            leave?
+    let leave = match seat.is_first {
+        true => Ok(Leave(&seat.making)),
+        false => match joined(work, &seat, course).await? {
+            Some(joined) => joined,
+            None => {
+                seat.no_longer_waits(&mut inner.layers.pantry.lock());
+                tell(work, CacheUse::Miss, course);
+                return past_cache(work, first, course).await;
+            }
+        },
+    };
+    let leave = match leave {
+        Ok(leave) => leave,
+        Err(Ended::Made(known)) => return Ok(hand_out(work, &known, CacheUse::Joined, course)),
+        Err(Ended::Failed(failure, heard)) => {
+            work.cx.heard(heard);
+            tell(work, CacheUse::Joined, course);
+            return Err(failure.retold());
         }
     };
-    let _place = match leave {
-        Ok(place) => place,
-        Err(known) => return Ok(hand_out(work, &known, CacheUse::Joined, course)),
-    };
+    seat.make(caller);
     tell(work, CacheUse::Miss, course);
     let outcome = past_cache(work, first, course).await;
-    if let Ok(output) = &outcome
+    match &outcome {
         // A body that was told to stop may have given what it had; that is not the whole answer. And
         // a ticket is for the run that made it.
-        && !(course.was_hurried || work.cx.is_cancelled() || work.cx.is_deferred())
-    {
-        seat.made(output, work.cx.heard_label(), inner.clock.now(), cache.ttl);
+        Ok(_) if course.was_hurried || work.cx.is_cancelled() || work.cx.is_deferred() => {}
+        Ok(output) => seat.made(output, work.cx.heard_label(), inner.clock.now(), cache.ttl),
+        Err(failure) if is_the_body_s(work, failure) => {
+            seat.failed(failure, work.cx.heard_label());
+        }
+        Err(_) => {}
     }
+    drop(leave);
     outcome
+}
+
+/// Waits for an equal call. A nested call waits only a while, because whoever makes the result may need
+/// something that the call it is part of holds; nothing when that was too long.
+async fn joined<'a>(
+    work: &Work<'_>,
+    seat: &'a Seat<'_>,
+    course: &mut Course,
+) -> Result<Option<Result<Leave<'a>, Ended>>, Failure> {
+    let inner = &work.turn.inner;
+    match &seat.nested {
+        None => waiting(work, course, Wait::Flight, seat.wait()).await.map(Some),
+        Some(_) => {
+            let wait = timed(&*inner.clock, inner.config.judge_timeout, seat.wait());
+            waiting(work, course, Wait::Flight, wait).await
+        }
+    }
+}
+
+/// Returns whether a failure is that of the body, which would fail for an equal call too, and not that
+/// of this one call: of its time, its turn, its budget, or what it may do.
+fn is_the_body_s(work: &Work<'_>, failure: &Failure) -> bool {
+    let is_own = work.limits().is_some();
+    !is_own
+        && matches!(
+            failure.code(),
+            Code::ToolFailed
+                | Code::InvalidValue
+                | Code::Panicked
+                | Code::BadOutput
+                | Code::TimedOut
+        )
 }
 
 fn hand_out(work: &Work<'_>, known: &Known, how: CacheUse, course: &mut Course) -> Output {
@@ -302,10 +516,7 @@ fn asked(work: &Work<'_>, cache: &Cache) -> Option<Asked> {
         Some("agent") => ("agent", cx.agent_id()?),
         Some("run") => ("run", cx.run_id().as_str()),
         Some(name) => ("name", name),
-        // What the host supplies per run may be somebody's account.
-        None if entry.spec().needs.iter().any(|need| need.kind == NeedKind::Side) => {
-            ("run", cx.run_id().as_str())
-        }
+        None if is_per_run(entry.spec()) => ("run", cx.run_id().as_str()),
         None => match cx.user_id() {
             Some(user) => ("user", user),
             None => ("nobody", ""),
@@ -319,6 +530,12 @@ fn asked(work: &Work<'_>, cache: &Cache) -> Option<Asked> {
         folder: Arc::clone(&cx.scope().working_directory),
         scope: (kind, whose.into()),
     })
+}
+
+/// Returns whether results of a tool that names no scope stay within their run: what the host supplies
+/// per run may be somebody's account.
+pub(super) fn is_per_run(spec: &Spec) -> bool {
+    spec.needs.iter().any(|need| need.kind == NeedKind::Side)
 }
 
 /// Returns how many bytes an output takes, about; nothing when that is more than so many.
@@ -354,12 +571,14 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     fn keep(pantry: &Pantry, n: u8, text: &str, now: Instant) {
-        let Found::Missing(seat) = pantry.find(key(n, &pantry.by), now, true) else { return };
+        let Found::Missing(seat) = pantry.find(&key(n, &pantry.by), now, Joining::Freely) else {
+            return;
+        };
         seat.made(&Output::text(text), Label::CLEAN, now, MINUTE);
     }
 
     fn has(pantry: &Pantry, n: u8, now: Instant) -> bool {
-        matches!(pantry.find(key(n, &pantry.by), now, true), Found::Known(_))
+        matches!(pantry.find(&key(n, &pantry.by), now, Joining::Freely), Found::Known(_))
     }
 
     #[test]
@@ -395,7 +614,7 @@ mod tests {
     #[test]
     fn who_waits_is_given_what_was_made_even_when_it_is_not_kept() {
         let (pantry, clock) = (Pantry::new(0), ManualClock::new());
-        let seat = || match pantry.find(key(1, &pantry.by), clock.now(), true) {
+        let seat = || match pantry.find(&key(1, &pantry.by), clock.now(), Joining::Freely) {
             Found::Missing(seat) => seat,
             Found::Known(_) | Found::Alone => panic!("nothing can be kept here"),
         };
@@ -405,7 +624,9 @@ mod tests {
         assert!(waiting.as_mut().now_or_never().is_none());
         leader.made(&Output::text("it"), Label::CLEAN, clock.now(), MINUTE);
         drop(place);
-        let made = waiting.as_mut().now_or_never().unwrap().unwrap_err();
+        let Ended::Made(made) = waiting.as_mut().now_or_never().unwrap().unwrap_err() else {
+            panic!("it was made")
+        };
         assert_eq!(made.output.to_text(), "it");
         assert!(pantry.lock().making.is_empty());
     }
@@ -413,7 +634,7 @@ mod tests {
     #[test]
     fn when_the_first_comes_to_nothing_the_next_makes_it_and_nobody_is_left_behind() {
         let (pantry, clock) = (Pantry::new(1_000), ManualClock::new());
-        let seat = || match pantry.find(key(1, &pantry.by), clock.now(), true) {
+        let seat = || match pantry.find(&key(1, &pantry.by), clock.now(), Joining::Freely) {
             Found::Missing(seat) => seat,
             Found::Known(_) | Found::Alone => panic!("nothing is kept yet"),
         };
@@ -425,7 +646,6 @@ mod tests {
         drop(first);
         assert!(last.as_mut().now_or_never().is_none(), "one at a time");
         let place = next.as_mut().now_or_never().unwrap().unwrap();
-        assert!(place.is_some());
         // Given up while it waits: the list forgets it.
         drop(last);
         drop(third);
@@ -433,14 +653,70 @@ mod tests {
         drop(next);
         drop(second);
         assert!(pantry.lock().making.is_empty());
-        assert!(matches!(pantry.find(key(1, &pantry.by), clock.now(), false), Found::Missing(_)));
+        assert!(matches!(
+            pantry.find(&key(1, &pantry.by), clock.now(), Joining::Never),
+            Found::Missing(_)
+        ));
+    }
+
+    fn caller(call: &str) -> Caller {
+        Caller { run: "r".into(), cycle: 1, call: call.into() }
+    }
+
+    #[test]
+    fn a_circle_is_seen_however_long_it_is_and_nobody_is_left_on_the_list() {
+        let (pantry, clock) = (Pantry::new(1_000), ManualClock::new());
+        let find =
+            |n: u8, joining: Joining<'_>| pantry.find(&key(n, &pantry.by), clock.now(), joining);
+        let mut seats = Vec::new();
+        for n in 1..=5 {
+            let Found::Missing(seat) = find(n, Joining::Freely) else { panic!("nobody makes it") };
+            seat.make(caller(&format!("c{n}")));
+            seats.push(seat);
+        }
+        // A part of each waits for what the next one makes.
+        for n in 1..5 {
+            let part = caller(&format!("c{n}>1"));
+            let Found::Missing(seat) = find(n + 1, Joining::Nested(&part)) else {
+                panic!("no circle yet")
+            };
+            seats.push(seat);
+        }
+        let is_alone =
+            |n, call: &str| matches!(find(n, Joining::Nested(&caller(call))), Found::Alone);
+        for n in 1..=5 {
+            assert!(is_alone(n, "c5>1>1"), "the last one waits for nobody of those before it");
+        }
+        assert!(is_alone(1, "c1>2") && is_alone(1, "c3>1") && !is_alone(5, "c1>2"));
+        let other = Caller { cycle: 2, ..caller("c5>1") };
+        assert!(matches!(find(1, Joining::Nested(&other)), Found::Missing(_)), "another turn");
+        assert_eq!(pantry.lock().nested.len(), 4, "who does not wait is not on the list");
+        drop(seats);
+        assert!(pantry.lock().nested.is_empty() && pantry.lock().making.is_empty());
+    }
+
+    #[test]
+    fn only_so_many_nested_calls_wait() {
+        let (pantry, clock) = (Pantry::new(1_000), ManualClock::new());
+        let _leader = pantry.find(&key(1, &pantry.by), clock.now(), Joining::Freely);
+        let all: Vec<_> = (0..2 * MOST_NESTED)
+            .map(|n| {
+                let part = caller(&format!("c{n}>1"));
+                pantry.find(&key(1, &pantry.by), clock.now(), Joining::Nested(&part))
+            })
+            .collect();
+        let waiting = all.iter().filter(|found| matches!(found, Found::Missing(_))).count();
+        assert_eq!(waiting, MOST_NESTED);
     }
 
     #[test]
     fn who_must_not_wait_goes_alone() {
         let (pantry, clock) = (Pantry::new(1_000), ManualClock::new());
-        let _leader = pantry.find(key(1, &pantry.by), clock.now(), true);
-        assert!(matches!(pantry.find(key(1, &pantry.by), clock.now(), false), Found::Alone));
+        let _leader = pantry.find(&key(1, &pantry.by), clock.now(), Joining::Freely);
+        assert!(matches!(
+            pantry.find(&key(1, &pantry.by), clock.now(), Joining::Never),
+            Found::Alone
+        ));
     }
 
     #[test]

@@ -5,13 +5,15 @@
 //! here, told to stop, and whoever stands around the middleware takes it to its end.
 
 use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
     time::{Duration, Instant},
 };
 
-use haft_core::{Block, BoxFuture, Code, Ran};
+use haft_core::{Block, BoxFuture, Code, Output, Ran};
+use serde_json::Value;
 
 use super::{Outcome, Work};
 
@@ -32,9 +34,9 @@ struct State<'a> {
 pub(super) enum Passed {
     /// It was never begun, or has not ended.
     Nothing,
-    /// An output, known by where it stands in memory: comparing texts would cost as much as they are
-    /// long.
-    Output(usize),
+    /// An output, known by a hash of what is in it. Where it stands in memory would cost less to
+    /// compare, but a text can be changed where it stands, and another put in its place.
+    Output(u64),
     /// A failure.
     Failure(Code, Ran),
 }
@@ -43,16 +45,7 @@ impl Passed {
     /// Takes note of an outcome.
     pub(super) fn of(outcome: &Outcome) -> Self {
         match outcome {
-            Ok(output) => {
-                let mark = |block: &Block| match block {
-                    Block::Text { text } => text.as_ptr() as usize ^ text.len().rotate_left(32),
-                    other => std::ptr::from_ref(other) as usize,
-                };
-                let blocks = output.blocks.iter().map(mark);
-                let start = output.blocks.as_ptr() as usize ^ output.blocks.len();
-                let data = usize::from(output.structured.is_some());
-                Self::Output(blocks.fold(start ^ data, |all, one| all.rotate_left(7) ^ one))
-            }
+            Ok(output) => Self::Output(hash_of(output)),
             Err(failure) => Self::Failure(failure.code(), failure.ran()),
         }
     }
@@ -61,6 +54,48 @@ impl Passed {
     pub(super) fn is(self, outcome: &Outcome) -> bool {
         self == Self::of(outcome)
     }
+}
+
+/// Returns a hash of everything in an output. Whoever makes two outputs with one hash is the host's own
+/// code, and only keeps its name out of the record.
+fn hash_of(output: &Output) -> u64 {
+    let mut hash = DefaultHasher::new();
+    let mut values: Vec<&Value> = Vec::new();
+    for block in &output.blocks {
+        std::mem::discriminant(block).hash(&mut hash);
+        match block {
+            Block::Text { text } => text.hash(&mut hash),
+            Block::Image { data, media_type } | Block::Audio { data, media_type } => {
+                (data, media_type).hash(&mut hash);
+            }
+            Block::Link { uri, name, media_type } => (uri, name, media_type).hash(&mut hash),
+            Block::Json { json } => values.push(json),
+        }
+    }
+    (output.structured.is_some(), values.len()).hash(&mut hash);
+    values.extend(&output.structured);
+    // Not recursive: a tool may nest as it likes.
+    while let Some(value) = values.pop() {
+        std::mem::discriminant(value).hash(&mut hash);
+        match value {
+            Value::Null => {}
+            Value::Bool(is) => is.hash(&mut hash),
+            Value::Number(number) => number.hash(&mut hash),
+            Value::String(text) => text.hash(&mut hash),
+            Value::Array(list) => {
+                list.len().hash(&mut hash);
+                values.extend(list);
+            }
+            Value::Object(map) => {
+                map.len().hash(&mut hash);
+                for (key, value) in map {
+                    key.hash(&mut hash);
+                    values.push(value);
+                }
+            }
+        }
+    }
+    hash.finish()
 }
 
 impl<'a> Frame<'a> {

@@ -23,7 +23,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use haft_core::{Args, Context, Failure, Output, Spec};
+use haft_core::{Args, Code, Context, Failure, Output, Spec};
 use serde::Serialize;
 
 pub(crate) use self::middleware::{Around, AroundPlace};
@@ -32,7 +32,7 @@ pub(crate) use self::timeout::{checked, outcome as outcome_of};
 use crate::{
     catalog::Entry,
     config::Config,
-    event::Event,
+    event::{Event, Wait, micros},
     lifecycle::Permitted,
     telemetry,
     turn::{Limits, TurnCore},
@@ -71,6 +71,7 @@ pub struct Course {
     pub cache: Option<CacheUse>,
     /// How long it waited between its permission and its end: for its place, for its rate, for
     /// another call's answer, between attempts.
+    #[serde(rename = "waited_us", serialize_with = "micros")]
     pub waited: Duration,
     /// The middleware whose answer this is, where it is not what came back from the rest of the way.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -213,6 +214,31 @@ async fn past_cache(work: &Work<'_>, first: Args, course: &mut Course) -> Outcom
     outcome
 }
 
+/// Waits for something that is not work, as long as the call may wait: in a span of its own, which is
+/// never inside that of an attempt. What it took is told and on record, however it ends.
+async fn waiting<T: Send>(
+    work: &Work<'_>,
+    course: &mut Course,
+    what: Wait,
+    wait: impl Future<Output = T> + Send,
+) -> Result<T, Failure> {
+    let clock = &*work.turn.inner.clock;
+    let since = clock.now();
+    let wait = work.turn.waiting(work.cx, work.deadline, wait);
+    let waited = telemetry::waiting(what.as_str(), wait).await;
+    let time = clock.now().saturating_duration_since(since);
+    course.waited = course.waited.saturating_add(time);
+    work.turn.tell(|| Event::Waited { call: work.cx.call_id().clone(), what, time });
+    waited.map_err(|stopped| match stopped.code() {
+        // An attempt was made before, so it would be wrong to say that nothing was run.
+        Code::DeadlinePassed if course.attempts > 0 => Failure::new(
+            Code::DeadlinePassed,
+            "the call's time ran out before it could be tried again",
+        ),
+        _ => stopped,
+    })
+}
+
 /// Notes that the body begins, and tells it the first time.
 fn begin_attempt(work: &Work<'_>, course: &mut Course) {
     course.attempts += 1;
@@ -231,6 +257,7 @@ pub(crate) fn listed(entry: &Entry, config: &Config) -> Vec<String> {
         let shared = match cache.scope.as_deref() {
             Some(word @ ("user" | "session" | "run" | "agent")) => format!("for one {word}"),
             Some(name) => format!("for all, as `{name}`"),
+            None if cache::is_per_run(spec) => "for one run".to_owned(),
             None => "for one user".to_owned(),
         };
         all.push(format!("cache: {ttl}, {shared}"));

@@ -17,12 +17,12 @@ use std::{
 use haft_core::{Code, Failure, Rate};
 use tokio::sync::Notify;
 
-use super::{Course, Work, in_words};
-use crate::{
-    clock::Clock,
-    event::{Event, Wait},
-    watch::after,
-};
+use super::{Course, Work, in_words, waiting};
+use crate::{clock::Clock, event::Wait, watch::after};
+
+/// Threads that look at the clock one after the other may come here the other way round. Time that is
+/// counted only once cannot add up to more than its rate.
+const OUT_OF_ORDER: Duration = Duration::from_secs(1);
 
 /// The line before one tool, or before all of them.
 #[derive(Debug)]
@@ -33,8 +33,10 @@ pub(crate) struct Line {
 
 #[derive(Debug, Default)]
 struct State {
-    /// When the first call came; times are counted from there.
-    since: Option<Instant>,
+    /// The latest moment that was seen.
+    last: Option<Instant>,
+    /// How much time has gone by since the first call came.
+    gone: Duration,
     /// When all credit would be there again, in parts: a nanosecond has `count` of them, and a call
     /// costs as many as the window has nanoseconds. So no rate is rounded.
     full: u128,
@@ -112,9 +114,15 @@ impl Line {
     }
 
     fn parts(&self, state: &mut State, now: Instant) -> u128 {
-        let since = *state.since.get_or_insert(now);
-        let nanos = now.saturating_duration_since(since).as_nanos();
-        nanos.saturating_mul(u128::from(self.rate.count))
+        let last = *state.last.get_or_insert(now);
+        if let Some(more) = now.checked_duration_since(last) {
+            state.gone = state.gone.saturating_add(more);
+            state.last = Some(now);
+        } else if last.saturating_duration_since(now) > OUT_OF_ORDER {
+            // The clock went back. What is owed is owed from here on, and not until it catches up.
+            state.last = Some(now);
+        }
+        state.gone.as_nanos().saturating_mul(u128::from(self.rate.count))
     }
 
     fn price(&self) -> u128 {
@@ -198,18 +206,10 @@ async fn stand(
     course: &mut Course,
 ) -> Result<(), Failure> {
     let clock = &*work.turn.inner.clock;
-    let now = clock.now();
-    match line.come(now, work.deadline) {
+    match line.come(clock.now(), work.deadline) {
         Door::In => Ok(()),
         Door::TooLong(wait) => Err(refused(line.rate, tool, wait)),
-        Door::Wait(place) => {
-            let waited = work.turn.waiting(work.cx, work.deadline, place.wait(clock)).await;
-            let time = clock.now().saturating_duration_since(now);
-            course.waited = course.waited.saturating_add(time);
-            let call = || work.cx.call_id().clone();
-            work.turn.tell(|| Event::Waited { call: call(), what: Wait::Rate, time });
-            waited
-        }
+        Door::Wait(place) => waiting(work, course, Wait::Rate, place.wait(clock)).await,
     }
 }
 
@@ -334,6 +334,24 @@ mod tests {
         assert_eq!(burst(&line, &clock), 2);
         line.give_back();
         assert_eq!(burst(&line, &clock), 1);
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_neither_gives_nor_takes() {
+        let (line, clock) = (line(2), ManualClock::new());
+        let late = clock.now() + SECOND * 86_400;
+        let come = |at| matches!(line.come(at, at), Door::In);
+        assert!(come(late) && come(late) && !come(late));
+        let back = clock.now();
+        assert!(!come(back), "going back pays nothing");
+        assert!(!come(back + SECOND / 4));
+        assert!(come(back + SECOND / 2), "and costs nothing: half a second is worth one");
+        // Moments that are only out of order are not counted twice.
+        let now = back + SECOND;
+        assert!(come(now) && !come(now));
+        for _ in 0..1_000 {
+            assert!(!come(now + SECOND / 4) && !come(now));
+        }
     }
 
     #[test]

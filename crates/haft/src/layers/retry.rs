@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use haft_core::{Args, Code, Failure, Ran, Retries, Retry};
 
-use super::{Course, Outcome, Work, begin_attempt, rate, timeout};
+use super::{Course, Outcome, Work, begin_attempt, rate, timeout, waiting};
 use crate::{
     event::{Event, Wait},
     redact,
@@ -61,23 +61,18 @@ pub(super) async fn attempts(work: &Work<'_>, first: Args, course: &mut Course) 
             Some(time) => time.min(LONGEST_AFTER),
             None => retries.delay(n, inner.layers.chance(work.cx, n)),
         };
-        let now = inner.clock.now();
-        let until = after(now, wait);
+        let until = after(inner.clock.now(), wait);
         if until >= work.deadline {
             return Err(failure);
         }
-        let call = || work.cx.call_id().clone();
         work.turn.tell(|| Event::Retrying {
-            call: call(),
+            call: work.cx.call_id().clone(),
             attempt: n + 1,
             failed: failure.code(),
             wait,
         });
-        let waited =
-            work.turn.waiting(work.cx, work.deadline, inner.clock.sleep_until(until)).await;
-        let time = inner.clock.now().saturating_duration_since(now);
-        course.waited = course.waited.saturating_add(time);
-        work.turn.tell(|| Event::Waited { call: call(), what: Wait::Backoff, time });
+        let sleep = inner.clock.sleep_until(until);
+        let waited = waiting(work, course, Wait::Backoff, sleep).await;
         waited.map_err(|stopped| stopped.with_source(failure.to_string()))?;
         last = Some(failure);
     }
@@ -152,6 +147,9 @@ fn is_wanted(words: &[String], failure: &Failure) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use haft_core::Backoff;
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -191,5 +189,56 @@ mod tests {
         );
         let late = Failure::new(Code::TimedOut, "x");
         assert!(wanted(&["timed_out"], &late) && !wanted(&["io"], &late));
+    }
+
+    fn times() -> impl Strategy<Value = Duration> {
+        prop_oneof![
+            8 => (0u64..100_000).prop_map(Duration::from_millis),
+            1 => any::<u64>().prop_map(Duration::from_nanos),
+            1 => (any::<u64>(), 0u32..1_000_000_000).prop_map(|(s, n)| Duration::new(s, n)),
+        ]
+    }
+
+    fn anything() -> impl Strategy<Value = Retries> {
+        let backoff =
+            prop_oneof![Just(Backoff::Fixed), Just(Backoff::Linear), Just(Backoff::Exponential)];
+        (backoff, times(), times(), any::<bool>()).prop_map(|(backoff, first, longest, jitter)| {
+            Retries {
+                backoff,
+                initial_delay: first,
+                max_delay: longest,
+                jitter,
+                ..Retries::default()
+            }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn waits_are_bounded_grow_and_are_spread_by_half(
+            retries in anything(),
+            failed in prop_oneof![1u32..70, any::<u32>()],
+            chance in prop_oneof![4 => 0.0..=1.0, 1 => any::<f64>()],
+        ) {
+            let base = Retries { jitter: false, ..retries.clone() };
+            let wait = retries.delay(failed, chance);
+            let plain = base.delay(failed, chance);
+            // Bounds: never past the longest, and what is not spread does not know chance.
+            prop_assert!(wait <= retries.max_delay && plain <= retries.max_delay);
+            prop_assert_eq!(plain, base.delay(failed, 0.0));
+            // The base never shrinks from try to try, and begins with the first wait.
+            prop_assert!(plain <= base.delay(failed.saturating_add(1), 0.0));
+            prop_assert_eq!(base.delay(1, 0.0), retries.initial_delay.min(retries.max_delay));
+            prop_assert_eq!(base.delay(0, 0.0), base.delay(1, 0.0), "there is no attempt 0");
+            if !retries.jitter {
+                prop_assert_eq!(wait, plain);
+                return Ok(());
+            }
+            // Spread: from half to one and a half times, as near as seconds can be told.
+            let (wait, plain) = (wait.as_secs_f64(), plain.as_secs_f64());
+            let (near, longest) = (1e-9 + plain * 1e-9, retries.max_delay.as_secs_f64());
+            prop_assert!(wait >= plain * 0.5 - near, "{wait} of {plain}");
+            prop_assert!(wait <= (plain * 1.5).min(longest) + near, "{wait} of {plain}");
+        }
     }
 }

@@ -155,11 +155,11 @@ fn a_history_is_moved_and_what_changed_is_told() {
     insta::assert_snapshot!(output("move_history"), @r#"
     strict: calls and results do not pair up: message 2: the call `toolu_01B` has no result
     hint: `Transcript::mend` repairs this and says how
-    note: mended message 2: the call `toolu_01B` has no result
-    note: the call `toolu_01A` is `az0kpLmVo` here
-    note: the call `toolu_01B` is `Mql2mKRXY` here
-    note: message 2: `thinking` of anthropic is left out
-    note: before message 4: added `(the results were read)`
+    changed: mended message 2: the call `toolu_01B` has no result
+    changed: the call `toolu_01A` is `az0kpLmVo` here
+    changed: the call `toolu_01B` is `Mql2mKRXY` here
+    changed: message 2: `thinking` of anthropic is left out
+    changed: before message 4: added `(the results were read)`
     {"role":"system","content":"Be brief."}
     {"role":"user","content":"How warm is it in Oslo and Rome?"}
     {"role":"assistant","content":"","tool_calls":[{"id":"az0kpLmVo","type":"function","function":{"name":"warmth","arguments":"{\"city\":\"Oslo\"}"}},{"id":"Mql2mKRXY","type":"function","function":{"name":"warmth","arguments":"{\"city\":\"Rome\"}"}}]}

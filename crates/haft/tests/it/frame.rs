@@ -219,7 +219,7 @@ async fn the_host_speaks_outside_of_the_frame_and_in_its_voice() {
          [/haft 0000000000]\n\
          [haft 0000000000 note: mind the gap]"
     );
-    assert_eq!(answer.notes(), ["mind the gap"]);
+    assert_eq!(answer.asides(), ["mind the gap"]);
     assert_eq!(answer.output().unwrap().to_text(), forged, "no part of the result");
     let last = answer.shown_blocks().pop().unwrap();
     assert_eq!(last, Block::text("[/haft 0000000000]\n[haft 0000000000 note: mind the gap]"));

@@ -3,7 +3,7 @@
 use haft::{
     Arguments, Definition, Dialect, ErrorKind, Export, Options, Transcript,
     history::{
-        At, Carried, Ending, Media, Mend, Message, Note, Own, Part, PastCall, PastResult, Said,
+        At, Carried, Change, Ending, Media, Mend, Message, Own, Part, PastCall, PastResult, Said,
     },
 };
 use proptest::prelude::*;
@@ -150,8 +150,8 @@ fn a_conversation_goes_from_every_dialect_to_every_other() {
             }
             let expected: Value = serde_json::from_str(&expected).unwrap();
             assert_eq!(carried.body, expected, "{from} to {to}");
-            let renamed = carried.notes.iter().all(|note| matches!(note, Note::Renamed { .. }));
-            assert!(renamed, "{from} to {to}: {:?}", carried.notes);
+            let renamed = carried.changes.iter().all(|one| matches!(one, Change::Renamed { .. }));
+            assert!(renamed, "{from} to {to}: {:?}", carried.changes);
         }
     }
 }
@@ -330,9 +330,9 @@ fn what_only_one_provider_understands_goes_back_to_it_and_to_nobody_else() {
     ] {
         let back = carry(&history, dialect, dialect);
         assert_eq!(back.body, history, "{dialect}");
-        assert_eq!(back.notes, [], "{dialect}");
-        let gone = carry(&history, dialect, Dialect::Ollama).notes;
-        let gone: Vec<_> = gone.iter().filter(|n| matches!(n, Note::LeftOut { .. })).collect();
+        assert_eq!(back.changes, [], "{dialect}");
+        let gone = carry(&history, dialect, Dialect::Ollama).changes;
+        let gone: Vec<_> = gone.iter().filter(|n| matches!(n, Change::LeftOut { .. })).collect();
         assert_eq!(gone.len(), left_out, "{dialect}: {gone:?}");
     }
 }
@@ -358,7 +358,7 @@ fn pictures_go_where_they_can_and_are_told_where_not() {
     };
     let told = |dialect| {
         let carried = write(&transcript, dialect);
-        (carried.notes.iter().any(|n| matches!(n, Note::Told { .. })), carried.body)
+        (carried.changes.iter().any(|n| matches!(n, Change::Told { .. })), carried.body)
     };
     let (is_told, body) = told(Dialect::OpenAiChat);
     assert!(is_told);
@@ -399,7 +399,7 @@ fn arguments_that_are_no_object_stand_inside_one() {
     assert_eq!(blocks[0]["input"], json!({"INVALID_JSON": "{\"cut\": "}));
     assert_eq!(blocks[1]["input"], json!({"INVALID_JSON": "[1]"}));
     assert_eq!(blocks[2]["input"], json!({}));
-    let wrapped = carried.notes.iter().filter(|n| matches!(n, Note::Wrapped { .. })).count();
+    let wrapped = carried.changes.iter().filter(|n| matches!(n, Change::Wrapped { .. })).count();
     assert_eq!(wrapped, 2);
     let back = Dialect::Anthropic.read_history(&carried.body).unwrap();
     let first = back.calls().next().unwrap();
@@ -425,12 +425,12 @@ fn a_broken_history_is_mended_on_the_way_and_the_notes_say_so() {
     assert_eq!(transcript.check(Ending::Open).unwrap_err().kind(), ErrorKind::BadHistory);
     let carried = write(&transcript, Dialect::Anthropic);
     assert_eq!(
-        carried.notes,
+        carried.changes,
         [
-            Note::Mended(Mend::Unanswered { message: 1, id: "a".into() }),
-            Note::Mended(Mend::Orphan { message: 3, id: "z".into() }),
-            Note::Mended(Mend::Moved { message: 3, id: "b".into() }),
-            Note::Open { id: "last".into() },
+            Change::Mended(Mend::Unanswered { message: 1, id: "a".into() }),
+            Change::Mended(Mend::Orphan { message: 3, id: "z".into() }),
+            Change::Mended(Mend::Moved { message: 3, id: "b".into() }),
+            Change::Open { id: "last".into() },
         ]
     );
     assert_eq!(
@@ -460,7 +460,7 @@ fn blank_text_and_a_model_that_begins_are_made_fit() {
         assert_eq!(messages.len(), 2, "{dialect}");
         assert_eq!(messages[0]["role"], "user");
         assert_eq!(messages[1]["content"][1]["text"], "Anyone?");
-        let kinds: Vec<String> = carried.notes.iter().map(Note::to_string).collect();
+        let kinds: Vec<String> = carried.changes.iter().map(Change::to_string).collect();
         assert_eq!(
             kinds,
             [
@@ -482,7 +482,7 @@ fn mistral_gets_a_line_of_the_model_between_results_and_the_user() {
         json!({"role": "assistant", "content": "(the results were read)"})
     );
     assert_eq!(carried.body["messages"][6]["role"], "user");
-    assert!(matches!(carried.notes[..], [Note::Added { .. }]));
+    assert!(matches!(carried.changes[..], [Change::Added { .. }]));
 }
 
 #[test]
@@ -543,10 +543,10 @@ fn calls_without_ids_are_not_left_half_answered() {
     };
     let chat = write(&transcript, Dialect::OpenAiChat);
     assert_eq!(chat.body["messages"].as_array().unwrap().len(), 3, "the rest can be appended");
-    assert_eq!(chat.notes, [Note::Open { id: "a".into() }]);
+    assert_eq!(chat.changes, [Change::Open { id: "a".into() }]);
     let ollama = write(&transcript, Dialect::Ollama);
     assert_eq!(ollama.body["messages"][3]["content"], "B", "the answer of `b` stands second");
-    assert_eq!(ollama.notes, [Note::Mended(Mend::Unanswered { message: 1, id: "a".into() })]);
+    assert_eq!(ollama.changes, [Change::Mended(Mend::Unanswered { message: 1, id: "a".into() })]);
 }
 
 // Properties.
@@ -956,12 +956,12 @@ fn the_name_of_a_tool_fits_the_dialect_and_is_the_one_that_an_export_gives() {
         let shown: Vec<&str> = export.shown().iter().map(|shown| shown.name.as_str()).collect();
         assert_eq!(names, [shown[0], shown[0], shown[1], shown[2]], "{dialect}");
         let renamed =
-            carried.notes.iter().filter(|n| matches!(n, Note::RenamedTool { .. })).count();
+            carried.changes.iter().filter(|n| matches!(n, Change::RenamedTool { .. })).count();
         assert_eq!(
             renamed,
             usize::from(shown[0] != "files.read"),
             "{dialect}: {:?}",
-            carried.notes
+            carried.changes
         );
     }
 }

@@ -14,6 +14,7 @@ use haft::{
     Outcome, Permitted, Question, Ran, Rate, Retries, Retry, Runtime, RuntimeBuilder, Settled,
     Spec, Written, tool,
 };
+use proptest::prelude::*;
 use serde_json::json;
 
 use crate::kit::*;
@@ -560,4 +561,150 @@ async fn a_ticket_is_not_kept_for_the_next_one_who_asks() {
         assert_eq!(run.tickets().len(), 1, "each run has its own");
     }
     assert_ne!(tickets[0], tickets[1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_host_refuses_a_body_in_the_middle_does_not_make_it_harmless() {
+    let wrote = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&wrote);
+    let mut config = Config::default();
+    config.max_background = 1;
+    // It changes something first, and is then told that there is no ticket for the rest.
+    let tool = DynTool::new(write("t").retry(evenly(3)), open_schema(), move |_, cx| {
+        let n = counted.fetch_add(1, Ordering::SeqCst);
+        async move { cx.later(format!("part {n}"), |_| std::future::pending::<Outcome>()).await }
+    });
+    let runtime = permissive(vec![tool]).config(config).build().unwrap();
+    let run = runtime.run();
+    let first = run.turn().await.unwrap().run(calls("t")).await;
+    assert_eq!(ends(&first), ["c1 ok"]);
+    let second = run.turn().await.unwrap().run(calls("t")).await;
+    assert_eq!(ends(&second), ["c1 not_run"]);
+    assert_eq!((second[0].ran(), wrote.load(Ordering::SeqCst)), (Ran::Yes, 2), "not tried again");
+}
+
+#[tokio::test]
+async fn a_time_that_runs_out_before_another_attempt_does_not_say_that_nothing_ran() {
+    let clock = ManualClock::new();
+    let spec = read("t")
+        .retry(Retries { initial_delay: SECOND, ..evenly(3) })
+        .rate(Rate::parse("1/minute").unwrap())
+        .deadline(SECOND * 500);
+    let (tool, ran) = flaky(spec, 99, down);
+    let runtime = permissive(vec![tool]).clock(clock.clone()).build().unwrap();
+    let turn = runtime.run().turn().await.unwrap();
+    let mut walk = Box::pin(turn.run(calls("t:a t:b")));
+    // Both wait in line for their next attempt when the clock jumps past their deadline.
+    for jump in [SECOND, SECOND * 9_000] {
+        for _ in 0..50 {
+            tokio::select! {
+                biased;
+                _ = &mut walk => panic!("it waits"),
+                () = tokio::task::yield_now() => {}
+            }
+        }
+        clock.advance(jump);
+    }
+    let answers = walk.await;
+    let late: Vec<_> = answers.iter().filter_map(|answer| answer.failure()).collect();
+    let began = ran.load(Ordering::SeqCst);
+    assert!(late.iter().any(|failure| failure.code() == Code::DeadlinePassed), "{late:?} {began}");
+    for (failure, answer) in late.iter().zip(&answers) {
+        let says_nothing_ran = failure.message().contains("nothing was run");
+        assert_eq!(says_nothing_ran, answer.ran() == Ran::No, "{failure} {:?}", answer.ran());
+    }
+}
+
+#[tokio::test]
+async fn a_cache_is_listed_with_those_who_share_it() {
+    let cache = || Cache::new(SECOND * 60);
+    let tools = [
+        (read("all").cache(cache()), "for one user"),
+        (read("side").cache(cache()).need(haft::Need::side::<u8>()), "for one run"),
+        (read("named").cache(cache().within("session")), "for one session"),
+        (read("word").cache(cache().within("rates")), "for all, as `rates`"),
+        (read("both").cache(cache().within("user")).need(haft::Need::side::<u8>()), "for one user"),
+    ];
+    let list = tools.iter().map(|(spec, _)| quick(spec.clone())).collect();
+    let runtime = permissive(list).build().unwrap();
+    for (spec, who) in tools {
+        let entry = runtime.catalog().own().find(|e| *e.name() == *spec.name).unwrap();
+        let listed = runtime.layers_of(entry);
+        assert_eq!(listed[0], format!("cache: 1 minute, {who}"), "{}", spec.name);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_down_opens_the_circuit_though_the_body_only_says_so_with_a_question_mark()
+ {
+    let refused = || Failure::from(std::io::Error::from(std::io::ErrorKind::ConnectionRefused));
+    let missing = || Failure::from(std::io::Error::from(std::io::ErrorKind::NotFound));
+    for (fail, expected) in
+        [(refused as fn() -> Failure, Code::CircuitOpen), (missing, Code::ToolFailed)]
+    {
+        let (tool, _) = flaky(read("t"), 99, fail);
+        let runtime = permissive(vec![tool]).build().unwrap();
+        for _ in 0..5 {
+            assert_eq!(runtime.call("t", json!({})).await.unwrap_err().code(), Code::ToolFailed);
+        }
+        assert_eq!(runtime.call("t", json!({})).await.unwrap_err().code(), expected);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn no_attempt_begins_at_or_after_the_deadline(
+        attempts in 1u32..12,
+        kind in 0usize..3,
+        first in 1u64..20_000,
+        asks in prop::option::of(0u64..40_000),
+        rate in prop::option::of(1u32..4),
+        deadline in 1u64..60_000,
+        seed in any::<u64>(),
+    ) {
+        let backoff = [Backoff::Fixed, Backoff::Linear, Backoff::Exponential][kind];
+        let retries = Retries {
+            max_attempts: attempts,
+            backoff,
+            initial_delay: Duration::from_millis(first),
+            ..Retries::default()
+        };
+        let deadline = Duration::from_millis(deadline);
+        let mut spec = read("t").retry(retries).deadline(deadline);
+        if let Some(count) = rate {
+            spec = spec.rate(Rate { count, per: haft::Window::Second });
+        }
+        let tokio = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let (began, took, code) = tokio.block_on(async {
+            let start = tokio::time::Instant::now();
+            let began = Arc::new(Mutex::new(Vec::new()));
+            let noted = Arc::clone(&began);
+            let tool = DynTool::new(spec, open_schema(), move |_, _| {
+                noted.lock().unwrap().push(start.elapsed());
+                let failure = match asks {
+                    Some(asks) => down().with_retry_after(Duration::from_millis(asks)),
+                    None => down(),
+                };
+                async move { Err::<(), _>(failure) }
+            });
+            let runtime = permissive(vec![tool]).seed(seed).build().unwrap();
+            let answers = runtime.run().turn().await.unwrap().run(calls("t")).await;
+            let began = began.lock().unwrap().clone();
+            (began, start.elapsed(), answers[0].failure().unwrap().code())
+        });
+        prop_assert!(began.iter().all(|at| *at < deadline), "{began:?} within {deadline:?}");
+        prop_assert!(!began.is_empty() && began.len() <= attempts as usize);
+        prop_assert!(took < deadline, "a wait that cannot end in time is not begun");
+        prop_assert_eq!(code, Code::ToolFailed, "what came of the last attempt is the answer");
+        for pair in began.windows(2) {
+            let least = Duration::from_millis(asks.unwrap_or(first / 2));
+            prop_assert!(pair[1] - pair[0] >= least, "{began:?}");
+        }
+    }
 }

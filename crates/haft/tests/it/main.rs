@@ -29,6 +29,7 @@ mod running;
 mod background;
 mod middleware;
 mod tower_layers;
+mod worst;
 mod seeing;
 mod shown;
 mod suite;

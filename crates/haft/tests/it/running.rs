@@ -240,3 +240,29 @@ async fn a_stream_that_fails_or_breaks_in_the_middle_keeps_what_had_come() {
     assert_eq!(answer.failure().unwrap().code(), Code::Panicked);
     assert_eq!((answer.interrupted_output(), notes.len()), ("1 to 5 ", 1));
 }
+
+/// A stream that always has one more piece and never lets anybody else have a turn.
+struct Flood<T>(T);
+
+impl<T: Clone + Unpin> Stream for Flood<T> {
+    type Item = T;
+
+    fn poll_next(self: Pin<&mut Self>, _: &mut Task<'_>) -> Poll<Option<T>> {
+        Poll::Ready(Some(self.0.clone()))
+    }
+}
+
+#[tokio::test]
+async fn a_flood_without_end_runs_out_of_time_like_anything_else() {
+    let time = Duration::from_millis(50);
+    let spec = || read("t").timeout(time);
+    let text = streams(|| Streamed(Flood("x")), spec());
+    let keyed = streams(|| Streamed::keyed(Flood(("key", "x"))), spec());
+    let blocks = streams(|| Streamed::blocks(Flood(haft::Block::text("x"))), spec());
+    for tool in [text, keyed, blocks] {
+        let runtime = permissive(vec![tool]).build().unwrap();
+        let answers = runtime.run().turn().await.unwrap().run(calls("t")).await;
+        assert_eq!(ends(&answers), ["c1 timed_out"]);
+        assert!(!answers[0].interrupted_output().is_empty());
+    }
+}

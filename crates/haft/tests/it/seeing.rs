@@ -231,7 +231,7 @@ async fn a_record_says_what_a_call_did_and_what_came_of_it() {
     let end = json!({
         "failed": null, "error": null, "cause": null, "output": "slept",
         "label": look["end"]["label"], "ran": "yes",
-        "course": {"attempts": 1, "waited": {"secs": 0, "nanos": 0}}, "elapsed_us": 30_000,
+        "course": {"attempts": 1, "waited_us": 0}, "elapsed_us": 30_000,
     });
     assert_eq!(look["end"], end);
     assert_eq!(look["agent_path"], json!(["ada"]));
@@ -337,4 +337,101 @@ async fn a_wait_for_a_place_is_in_the_record_and_not_in_the_attempt() {
     }
     let gates = kept.iter().filter(|(_, e)| matches!(e, Event::Passed { phase: Phase::Gate, .. }));
     assert!(gates.count() >= 1, "a wait has its end");
+}
+
+/// Returns where in some data a time is written as parts of a second.
+fn odd_times(data: &serde_json::Value) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut rest = vec![data];
+    while let Some(value) = rest.pop() {
+        if let Some(map) = value.as_object() {
+            if map.contains_key("secs") || map.contains_key("nanos") {
+                found.push(data.to_string());
+            }
+            rest.extend(map.values());
+        }
+        rest.extend(value.as_array().into_iter().flatten());
+    }
+    found
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_times_in_events_and_records_are_whole_microseconds() {
+    let second = Duration::from_secs(1);
+    let retry = haft::Retries { jitter: false, ..haft::Retries::default() };
+    let down = || Failure::failed("down").with_retry(haft::Retry::Later);
+    let flaky = DynTool::new(
+        read("flaky").retry(retry).rate(haft::Rate::parse("1/second").unwrap()),
+        open_schema(),
+        move |_, _| async move { Err::<(), _>(down()) },
+    );
+    let kept = slow(read("kept").cache(haft::Cache::new(second)), 1_500);
+    let late = DynTool::new(read("late"), open_schema(), |_, cx| async move {
+        cx.later("working", |_| async { Ok("done") }).await
+    });
+    let mut config = Config::default();
+    config.breaker = Some(haft::Breaker { failures: 1, cooldown: second * 30 });
+    let events = Kept::default();
+    let runtime = permissive(vec![flaky, kept, late, quick(write("alone"))])
+        .config(config)
+        .observer(events.clone())
+        .build()
+        .unwrap();
+    let run = runtime.run();
+    for words in ["flaky", "kept kept alone", "late"] {
+        run.turn().await.unwrap().run(calls(words)).await;
+    }
+    run.next_settled().await.unwrap();
+    let told: Vec<serde_json::Value> = {
+        let events = events.0.lock().unwrap();
+        events.iter().map(|(_, event)| serde_json::to_value(event).unwrap()).collect()
+    };
+    assert_eq!(told.iter().flat_map(odd_times).collect::<Vec<_>>(), Vec::<String>::new());
+    let of = |name: &str, field: &str| -> Vec<u64> {
+        let all = told.iter().filter(|event| event["event"] == name);
+        all.map(|event| event[field].as_u64().unwrap_or_else(|| panic!("{event}"))).collect()
+    };
+    assert_eq!(of("retrying", "wait_us"), [1_000_000, 2_000_000]);
+    assert_eq!(of("circuit_opened", "cooldown_us"), [30_000_000]);
+    assert_eq!(of("resolved", "elapsed_us"), [0]);
+    let mut waits: Vec<_> = told
+        .iter()
+        .filter(|event| event["event"] == "waited")
+        .map(|event| (event["what"].as_str().unwrap(), event["time_us"].as_u64().unwrap()))
+        .collect();
+    waits.sort_unstable();
+    assert_eq!(waits, [("backoff", 1_000_000), ("backoff", 2_000_000), ("flight", 1_500_000)]);
+    let records = runtime.records(&haft::Query::default());
+    let records = serde_json::to_value(records).unwrap();
+    assert_eq!(odd_times(&records), Vec::<String>::new());
+    let waited =
+        records.as_array().unwrap().iter().map(|r| r["end"]["course"]["waited_us"].clone());
+    assert!(waited.clone().all(|us| us.is_u64()) && waited.clone().any(|us| us == 3_000_000));
+}
+
+#[tokio::test]
+async fn what_is_told_under_keys_counts_against_the_bytes_of_a_reader() {
+    let chatty = DynTool::new(read("chatty"), open_schema(), |_, cx| async move {
+        for n in 0..64 {
+            cx.partial_of(format!("job {n}"), "x".repeat(64 << 10));
+        }
+        Ok("done")
+    });
+    let runtime = permissive(vec![chatty]).build().unwrap();
+    let mut stream = runtime.events(10_000);
+    answered(&runtime, "chatty").await;
+    drop(runtime);
+    let (mut bytes, mut missed) = (0, 0);
+    while let Some(told) = stream.next().await {
+        match told {
+            Told::Event(told) => {
+                if let Event::Noted { note: haft::Note::Keyed(_, text), .. } = &told.event {
+                    bytes += text.len();
+                }
+            }
+            Told::Missed(gap) => missed += gap.notes,
+        }
+    }
+    assert!(bytes <= 1 << 20, "{bytes} bytes of notes were kept");
+    assert!(bytes > 0 && missed > 0);
 }

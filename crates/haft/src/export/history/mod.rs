@@ -1,7 +1,7 @@
 //! Carries a conversation from one provider's JSON to another's, and repairs one that is broken.
 //!
 //! In: the list of messages of a request, or the whole request. Between: a `Transcript` that no
-//! provider owns. Out: the keys of a request as the target wants them, and notes on what changed.
+//! provider owns. Out: the keys of a request as the target wants them, and what changed.
 //! Each provider has one file that reads and writes; `read` and `write` hold what they share,
 //! `ids` the rules for call ids, `mend` the rules for pairs. Pure: no clock, no I/O.
 //!
@@ -28,7 +28,7 @@ use serde_json::{Map, Value};
 use self::{ids::Ids, read::Spot, write::Desk};
 pub use self::{
     mend::{Ending, Mend},
-    write::{Carried, Note},
+    write::{Carried, Change},
 };
 use super::Dialect;
 use crate::{
@@ -229,7 +229,7 @@ impl Transcript {
 
     /// Writes the conversation as this dialect's requests hold it.
     ///
-    /// What is broken is mended on the way, in a copy, and the notes say what was done; the calls
+    /// What is broken is mended on the way, in a copy, and the changes say what was done; the calls
     /// that end the conversation stay open, so that their answers can be appended. Where some of
     /// them are answered and some not, all are closed for a provider that takes the answers of a
     /// message only together (Anthropic, Bedrock, Gemini), or that pairs without ids: by its order
@@ -253,7 +253,7 @@ impl Transcript {
     ///     chat.body["messages"][2],
     ///     json!({"role": "tool", "tool_call_id": "toolu_1", "content": "7"})
     /// );
-    /// assert!(chat.notes.is_empty());
+    /// assert!(chat.changes.is_empty());
     /// # Ok::<(), haft::Error>(())
     /// ```
     ///
@@ -278,7 +278,7 @@ impl Transcript {
             Dialect::Ollama => ollama::write(&mut desk, messages),
             Dialect::Mcp => return Err(no_conversation(dialect)),
         };
-        Ok(Carried { body, notes: desk.into_notes() })
+        Ok(Carried { body, changes: desk.into_changes() })
     }
 
     /// Returns whether a history of this dialect has calls that only their order pairs.

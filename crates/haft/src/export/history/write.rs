@@ -1,4 +1,4 @@
-//! What all writers share: the notes, the ids, and what is done with what does not fit.
+//! What all writers share: the changes, the ids, and what is done with what does not fit.
 //!
 //! INVARIANT: a writer leaves nothing out and adds nothing without a note.
 
@@ -30,14 +30,14 @@ pub struct Carried {
     /// The keys of a request that hold the conversation, such as `system` and `messages`.
     pub body: Value,
     /// What is not as it was.
-    pub notes: Vec<Note>,
+    pub changes: Vec<Change>,
 }
 
 /// One thing that is not as it was. Messages are counted from 0, in the mended transcript; only a
 /// [`Mend`] counts as they stood before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Note {
+pub enum Change {
     /// A pair was broken.
     Mended(Mend),
     /// The dialect does not admit this id.
@@ -102,7 +102,7 @@ pub enum Note {
     },
 }
 
-impl fmt::Display for Note {
+impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Mended(mend) => write!(f, "mended {mend}"),
@@ -127,14 +127,14 @@ impl fmt::Display for Note {
     }
 }
 
-/// Where a conversation is written: the target, its ids, and the notes.
+/// Where a conversation is written: the target, its ids, and the changes.
 #[derive(Debug)]
 pub(super) struct Desk {
     dialect: Dialect,
     ids: Ids,
     /// What the tool of each call is called here.
     names: HashMap<CallId, String>,
-    notes: Vec<Note>,
+    changes: Vec<Change>,
     /// The message that is being written.
     message: usize,
 }
@@ -146,7 +146,7 @@ impl Desk {
         ids: Ids,
         mends: Vec<Mend>,
     ) -> Self {
-        let mut notes: Vec<Note> = mends.into_iter().map(Note::Mended).collect();
+        let mut changes: Vec<Change> = mends.into_iter().map(Change::Mended).collect();
         let answered: HashSet<&CallId> = transcript
             .messages
             .iter()
@@ -162,22 +162,22 @@ impl Desk {
         for call in transcript.calls() {
             let to = ids.get(&call.id);
             if to != call.id.as_str() {
-                notes.push(Note::Renamed { id: call.id.clone(), to });
+                changes.push(Change::Renamed { id: call.id.clone(), to });
             }
             if !answered.contains(&call.id) {
-                notes.push(Note::Open { id: call.id.clone() });
+                changes.push(Change::Open { id: call.id.clone() });
             }
             let (name, is_new) = tools.name(&call.name);
             if is_new && name != call.name.as_str() {
-                notes.push(Note::RenamedTool { name: call.name.clone(), to: name.clone() });
+                changes.push(Change::RenamedTool { name: call.name.clone(), to: name.clone() });
             }
             names.insert(call.id.clone(), name);
         }
-        Self { dialect: dialect.family(), ids, names, notes, message: 0 }
+        Self { dialect: dialect.family(), ids, names, changes, message: 0 }
     }
 
-    pub(super) fn into_notes(self) -> Vec<Note> {
-        self.notes
+    pub(super) fn into_changes(self) -> Vec<Change> {
+        self.changes
     }
 
     /// Says which message is being written.
@@ -219,7 +219,7 @@ impl Desk {
                 continue;
             };
             if !is_front {
-                self.notes.push(Note::Hoisted { message });
+                self.changes.push(Change::Hoisted { message });
             }
             self.at(message);
             blocks.extend(parts.iter().filter_map(|part| block(self, part)));
@@ -264,14 +264,14 @@ impl Desk {
     }
 
     fn leave_out(&mut self, from: Dialect, what: String) {
-        self.notes.push(Note::LeftOut { message: self.message, from, what });
+        self.changes.push(Change::LeftOut { message: self.message, from, what });
     }
 
     /// Returns whether text says nothing, where the provider refuses that.
     pub(super) fn is_blank(&mut self, text: &str) -> bool {
         let is_blank = text.trim().is_empty();
         if is_blank && !text.is_empty() {
-            self.notes.push(Note::Blank { message: self.message });
+            self.changes.push(Change::Blank { message: self.message });
         }
         is_blank
     }
@@ -284,7 +284,7 @@ impl Desk {
             At::Url(url) => format!("[{media_type}{name} at {url}]"),
             At::Base64(_) => format!("[{media_type}{name}, left out]"),
         };
-        self.notes.push(Note::Told { message: self.message, media_type });
+        self.changes.push(Change::Told { message: self.message, media_type });
         text
     }
 
@@ -349,7 +349,7 @@ impl Desk {
     }
 
     fn wrapped(&mut self, call: &PastCall) -> Map<String, Value> {
-        self.notes.push(Note::Wrapped { message: self.message, id: call.id.clone() });
+        self.changes.push(Change::Wrapped { message: self.message, id: call.id.clone() });
         let text = match &call.arguments {
             Arguments::Text(text) => text.clone(),
             Arguments::Json(value) => value.to_string(),
@@ -358,7 +358,7 @@ impl Desk {
     }
 
     pub(super) fn added(&mut self, text: &'static str) {
-        self.notes.push(Note::Added { message: self.message, text });
+        self.changes.push(Change::Added { message: self.message, text });
     }
 }
 
