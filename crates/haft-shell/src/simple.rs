@@ -38,6 +38,7 @@ impl Reader<'_> {
                     return self.unexpected();
                 }
             }
+            let start = self.at;
             let elems = self.elems(first)?;
             // `time A=1 rm` sets `A` and runs `rm`, where `time` is a word of the grammar.
             let timed = |w: &Word| matches!(w.literal(), Some("time" | "-p" | "--"));
@@ -48,7 +49,11 @@ impl Reader<'_> {
                     self.found.sets |= !is_number(assignment.value.literal());
                     command.assignments.push(assignment);
                 }
-                None => command.words.push(settled(&elems)),
+                None => {
+                    let word = settled(&elems);
+                    self.found.notes.masked |= first && !self.is_written(start, &word);
+                    command.words.push(word);
+                }
             }
             // `{name}>file` opens a descriptor of its own choice.
             let braced = matches!(elems.first(), Some(Elem::Char('{', false)))
@@ -62,6 +67,13 @@ impl Reader<'_> {
         }
         self.place(slot, command);
         Ok(())
+    }
+
+    /// Returns whether the text from here on is the word itself, without quotes and escapes. A word
+    /// that is not known is no matter here.
+    fn is_written(&self, start: usize, word: &Word) -> bool {
+        let text = self.text_from(start);
+        word.literal().is_none_or(|word| word.chars().eq(text.iter().copied()))
     }
 
     /// Reads the brackets after the name of a function, and its body.

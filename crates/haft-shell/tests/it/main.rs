@@ -9,3 +9,4 @@ mod shown;
 mod corpus;
 mod unwrapping;
 mod limits;
+mod kinds;
