@@ -255,8 +255,18 @@ impl Reader<'_> {
         let mut round = 0_usize;
         let mut square = 0_usize;
         let mut unused = Vec::new();
+        let mut after_value = false;
+        let mut value_ended = false;
         loop {
             let Some(c) = self.next() else { return self.unexpected() };
+            // `((rm x))` is no sum, and some shells would then look for a command.
+            let is_of_value = c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '`');
+            match c {
+                ' ' | '\t' | '\n' => value_ended |= after_value,
+                _ if is_of_value && value_ended => return no("an expression is odd"),
+                _ => value_ended = false,
+            }
+            after_value = is_of_value;
             match c {
                 ']' if until == Until::Subscript && square == 0 && round == 0 => return Ok(()),
                 '}' if until == Until::Brace && square == 0 && round == 0 => return Ok(()),

@@ -298,3 +298,8 @@ fn read(text: &str) -> Result<(Script, reader::Notes), Unparseable> {
 fn no<T>(why: impl Into<String>) -> Result<T, Unparseable> {
     Err(Unparseable { why: why.into() })
 }
+
+/// The guide's program about commands, compiled and run with the other doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/shell.md")]
+struct Guide;

@@ -173,9 +173,12 @@ impl Reader<'_> {
             return self.unexpected();
         }
         if kind == RedirectKind::Duplicate {
-            let fd = target.literal().map(|t| t.strip_suffix('-').unwrap_or(t));
+            let is_fd = |t: &str| {
+                let digits = t.strip_suffix('-').unwrap_or(t);
+                !t.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
+            };
             // `>&name` opens a file, and so may a name that is not known.
-            if !fd.is_some_and(|t| t.bytes().all(|b| b.is_ascii_digit())) {
+            if !target.literal().is_some_and(is_fd) {
                 kind = if sign == ">&" { RedirectKind::Write } else { RedirectKind::Read };
             }
         }

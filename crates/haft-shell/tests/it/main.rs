@@ -10,3 +10,5 @@ mod corpus;
 mod unwrapping;
 mod limits;
 mod kinds;
+mod effects;
+mod mixed;

@@ -21,7 +21,6 @@ pub(super) const TABLE: &[Grammar] = &[
         "aAcCghH:lnNpsStTuUZ",
         "arguments ascii compact-not highlight-all long numeric-sort show-pids show-parents uid-changes unicode",
     ),
-    wary("top", "bn:p:u:U:Hcio:w::d:E:e:s1S", ""),
     tame(
         "free",
         "bkmghtlvs:c:wL",
