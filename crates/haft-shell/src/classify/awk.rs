@@ -37,7 +37,14 @@ pub(super) fn check(words: &[Word]) -> Checked {
             text if text.starts_with('-') => {
                 return Err(format!("its option `{text}` is not among those known to only read"));
             }
-            text => return program(text),
+            text => {
+                // Not every `awk` stops looking for options here.
+                let late = words.iter().skip(at + 1).filter_map(Word::literal);
+                if let Some(option) = late.into_iter().find(|t| t.starts_with('-') && t.len() > 1) {
+                    return Err(format!("the option `{option}` stands behind the program"));
+                }
+                return program(text);
+            }
         }
     }
 }

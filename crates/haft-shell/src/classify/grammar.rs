@@ -81,6 +81,8 @@ pub(super) const fn own(names: &'static str, check: fn(&[Word]) -> Checked) -> G
 /// What was given to a command.
 #[derive(Debug, Default)]
 pub(super) struct Given<'c> {
+    /// The name of the command, without folders.
+    pub(super) name: &'c str,
     /// Letters and long names, with their values where those are known.
     pub(super) options: Vec<(&'c str, Option<&'c str>)>,
     /// All other words.
@@ -147,7 +149,9 @@ impl Grammar {
 
     /// Reads the options.
     pub(super) fn given<'c>(&self, words: &'c [Word]) -> Result<Given<'c>, String> {
-        let mut given = Given::default();
+        let name = words.first().and_then(Word::literal).unwrap_or_default();
+        let name = name.rsplit('/').next().unwrap_or_default();
+        let mut given = Given { name, ..Given::default() };
         let mut rest = words.iter().skip(1);
         while let Some(word) = rest.next() {
             let Some(text) = word.literal() else {

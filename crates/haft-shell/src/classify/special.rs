@@ -3,7 +3,7 @@
 use crate::{
     Word,
     classify::{
-        grammar::{Checked, Given},
+        grammar::{Checked, Given, Grammar, wary},
         is_own,
     },
 };
@@ -34,13 +34,36 @@ pub(super) fn date(given: &Given<'_>) -> Checked {
     }
 }
 
-/// `printf`: its first word may be `-v`, which sets a variable.
+/// `printf`: `-v` sets a variable, and so does `%n` in the format.
 pub(super) fn printf(words: &[Word]) -> Checked {
-    match words.get(1).map(|word| (word.literal(), word.pieces.first())) {
-        Some((Some(text), _)) if !text.starts_with('-') || text == "--" => Ok(()),
-        Some((None, Some(crate::Piece::Text(text)))) if !text.starts_with('-') => Ok(()),
-        _ => Err("it may set a variable".to_owned()),
+    let at = 1 + usize::from(words.get(1).and_then(Word::literal) == Some("--"));
+    let Some(format) = words.get(at).and_then(Word::literal) else {
+        return Err("only a running shell knows its format".to_owned());
+    };
+    if at == 1 && format.starts_with('-') || counts(format) {
+        return Err("it may set a variable".to_owned());
     }
+    Ok(())
+}
+
+/// Returns whether a format may hold `%n`, with whatever may stand between the two. An escape could
+/// write either of them.
+fn counts(format: &str) -> bool {
+    let mut chars = format.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' if chars.next().is_none_or(|c| !"abefnrtv\\\"'".contains(c)) => return true,
+            '%' => {
+                let between = |c: &char| "#0- +'I*.123456789hlLjzt".contains(*c);
+                while chars.next_if(between).is_some() {}
+                if chars.next() == Some('n') {
+                    return true;
+                }
+            }
+            _ => {}
+        }
+    }
+    false
 }
 
 /// `test`: `-v` computes a subscript in what it is given.
@@ -185,11 +208,16 @@ pub(super) fn tar(words: &[Word]) -> Checked {
     }
 }
 
-/// `gzip` and its like: to the output, listed or tested, never in place of the file.
+/// `gzip` and its like: to the output, listed or tested, never in place of the file. Where both are
+/// given, some of them test and some unpack.
 pub(super) fn packer(given: &Given<'_>) -> Checked {
-    let outside =
-        given.has(&["c", "l", "t", "stdout", "to-stdout", "list", "test"]) && !given.has(&["o"]);
-    if outside { Ok(()) } else { Err("it replaces the file".to_owned()) }
+    let outside = given.has(&["c", "stdout", "to-stdout"]);
+    let looks = given.has(&["l", "t", "list", "test"]);
+    let unpacks = given.has(&["d", "decompress", "uncompress"]);
+    match outside || looks && !unpacks {
+        true => Ok(()),
+        false => Err("it replaces the file".to_owned()),
+    }
 }
 
 /// `unzip`: only lists, tests, or writes to the output.
@@ -217,6 +245,65 @@ pub(super) fn bare(given: &Given<'_>) -> Checked {
     match given.operands.is_empty() {
         true => Ok(()),
         false => Err("with an operand it would change something".to_owned()),
+    }
+}
+
+/// `lsof` and others: addresses are shown as numbers, and nothing is set.
+pub(super) fn numeric(given: &Given<'_>) -> Checked {
+    let routes = matches!(given.name, "arp" | "route");
+    if routes {
+        bare(given)?;
+    }
+    let asks = given.name != "lsof" || given.has(&["i"]) || given.options.is_empty();
+    match asks && !given.has(&["n", "numeric"]) {
+        true => Err("without `-n` it asks the network for names".to_owned()),
+        false => Ok(()),
+    }
+}
+
+/// `xxd`: its options are single words of which the first letter counts, a second operand is a file
+/// to write, and `-r` writes too.
+pub(super) fn xxd(words: &[Word]) -> Checked {
+    let mut operands = 0;
+    let texts = texts(words)?;
+    let mut rest = texts.into_iter();
+    while let Some(text) = rest.next() {
+        let Some(option) = text.strip_prefix('-').filter(|option| !option.is_empty()) else {
+            operands += 1;
+            continue;
+        };
+        match option {
+            _ if operands > 0 => return Err("an option stands behind an operand".to_owned()),
+            "a" | "b" | "C" | "d" | "e" | "E" | "h" | "i" | "p" | "ps" | "plain" | "u" | "v" => {}
+            "c" | "g" | "l" | "n" | "o" | "s" | "cols" | "len" | "seek" => {
+                rest.next().ok_or("a value is missing")?;
+            }
+            other => match other.strip_prefix(['c', 'g', 'l', 'o', 's']) {
+                Some(number) if number.bytes().all(|b| b.is_ascii_hexdigit() || b == b'x') => {}
+                _ => return unlisted(text),
+            },
+        }
+    }
+    if operands > 1 { Err("its second operand is a file to write".to_owned()) } else { Ok(()) }
+}
+
+/// `tree`: some versions take values only from the next word, so `-Po` may be `-P` and `-o`.
+pub(super) fn tree(words: &[Word]) -> Checked {
+    const TREE: Grammar = wary(
+        "tree",
+        "adflxL:P:I:psughDFNQqiACnJXvtcUrSH:T:",
+        "noreport dirsfirst filesfirst gitignore prune si du inodes device matchdirs ignore-case",
+    );
+    let attached = |word: &&Word| {
+        let letters = word.literal().and_then(|text| text.strip_prefix('-'));
+        let letters = letters.filter(|letters| !letters.starts_with('-')).unwrap_or_default();
+        let digits = letters.strip_prefix('L').is_some_and(is_digits);
+        !digits
+            && letters.char_indices().any(|(at, c)| "LPIHT".contains(c) && at + 1 < letters.len())
+    };
+    match words.iter().skip(1).find(attached).and_then(Word::literal) {
+        Some(text) => unlisted(text),
+        None => TREE.check(words),
     }
 }
 

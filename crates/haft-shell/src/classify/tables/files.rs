@@ -1,7 +1,7 @@
 //! What files there are, and what they are.
 
 use crate::classify::{
-    grammar::{Grammar, check, tame, wary},
+    grammar::{Grammar, check, own, tame, wary},
     special,
 };
 
@@ -20,12 +20,7 @@ pub(super) const TABLE: &[Grammar] = &[
         "1aAbBdDfFgGhHiImlLnrRsStTuUxX",
         "all long tree level= git-ignore icons? color? header group-directories-first reverse sort= oneline recurse only-dirs only-files no-permissions no-user no-time",
     ),
-    wary(
-        "tree",
-        "adflxL:P:I:psughDFNQqiACnJXvtcUrSH:T:",
-        "noreport charset= filelimit= dirsfirst filesfirst gitignore prune si du inodes device sort= \
-         timefmt= matchdirs ignore-case fromfile metafirst info noindent",
-    ),
+    own("tree", special::tree),
     tame("stat", "c:fLtx", "dereference file-system format= printf= terse cached="),
     wary(
         "file",
@@ -39,7 +34,7 @@ pub(super) const TABLE: &[Grammar] = &[
          inodes count-links dereference no-dereference separate-dirs si summarize threshold= time? \
          time-style= exclude-from= exclude= one-file-system",
     ),
-    tame(
+    wary(
         "df",
         "aB:hHiklmPt:Tx:g",
         "all block-size= human-readable si inodes local no-sync output? portability total type= \

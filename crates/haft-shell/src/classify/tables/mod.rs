@@ -26,7 +26,7 @@ pub(super) fn of(name: &str) -> Option<&'static Grammar> {
 }
 
 /// Programs that may do anything, but with this one word only tell their version.
-const TELLERS: [(&str, &str); 4] = [
+const TELLERS: [(&str, &str); 5] = [
     (
         "python python3 perl ruby node gcc g++ cc clang clang++ make gmake cmake ninja bash zsh vim \
          nvim nano emacs curl wget docker podman php lua gdb ld as java javac sqlite3 ffmpeg openssl \
@@ -35,6 +35,7 @@ const TELLERS: [(&str, &str); 4] = [
     ),
     ("python python3 ssh", "-V"),
     ("java javac ffmpeg ffprobe sqlite3", "-version"),
+    ("node perl ruby php gcc g++ clang lua", "-v"),
     ("openssl", "version"),
 ];
 

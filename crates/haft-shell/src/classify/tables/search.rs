@@ -41,9 +41,4 @@ pub(super) const TABLE: &[Grammar] = &[
          exclude= size= color= max-results= quiet changed-within= changed-before= newer= older= owner= \
          prune no-ignore-vcs strip-cwd-prefix one-file-system threads= base-directory=",
     ),
-    wary(
-        "ag",
-        "A:aB:C:cFG:HilLm:noQsSuvwU0",
-        "after= before= context= count files-with-matches files-without-matches hidden ignore-case case-sensitive literal nocolor nogroup nobreak noheading column numbers nonumbers depth= only-matching invert-match word-regexp vimgrep ignore=",
-    ),
 ];

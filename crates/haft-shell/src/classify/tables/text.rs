@@ -71,7 +71,7 @@ pub(super) const TABLE: &[Grammar] = &[
     tame("factor nproc yes expr logname users tty hostid whoami", "", "all ignore="),
     tame("basename", "as:z", "multiple suffix= zero"),
     tame("dirname", "z", "zero"),
-    tame(
+    wary(
         "base64 base32 basenc",
         "diw:Dn:b:",
         "decode ignore-garbage wrap= base64 base64url base32 base32hex base16 base2msbf base2lsbf z85",
@@ -121,18 +121,13 @@ pub(super) const TABLE: &[Grammar] = &[
         "count repeated all-repeated? group? ignore-case skip-fields= skip-chars= check-chars= unique \
          zero-terminated",
     ),
-    few(
-        "xxd",
-        1,
-        "abc:dEeg:hil:n:o:ps:uv",
-        "autoskip bits cols= decimal groupsize= include len= plain postscript seek= uppercase ps",
-    ),
+    own("xxd", special::xxd),
     check("tee", "aip", "append ignore-interrupts", special::tee),
     check(
         "sed gsed",
-        "ne:Ersuzl:",
-        "quiet silent expression= regexp-extended separate unbuffered null-data zero-terminated \
-         line-length= posix debug sandbox",
+        "ne:Ersuz",
+        "quiet silent expression= regexp-extended separate unbuffered null-data zero-terminated posix \
+         debug sandbox",
         sed::check,
     ),
     own("awk gawk mawk nawk", awk::check),
