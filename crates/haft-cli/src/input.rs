@@ -65,6 +65,9 @@ pub(crate) struct Lines {
 /// One line that is not empty: its number, counted from one, and its bytes.
 pub(crate) type Line = (usize, Vec<u8>);
 
+/// One line that is not empty, without its bytes if there are too many.
+pub(crate) type ShortLine = (usize, Option<Vec<u8>>);
+
 impl Lines {
     pub(crate) fn open(path: &Path) -> Result<Self, Problem> {
         let (from, name): (Box<dyn Read + Send>, String) = match path == Path::new("-") {
@@ -104,10 +107,7 @@ impl Lines {
 impl Lines {
     /// Returns the next line that is not empty, without its bytes if there are more than `most`: those
     /// are gone past, and the next line comes as if nothing had been.
-    pub(crate) fn short_line(
-        &mut self,
-        most: u64,
-    ) -> Result<Option<(usize, Option<Vec<u8>>)>, Problem> {
+    pub(crate) fn short_line(&mut self, most: u64) -> Result<Option<ShortLine>, Problem> {
         loop {
             let mut line = self.piece(most + 1)?;
             if line.is_empty() {

@@ -38,7 +38,7 @@ pub(super) fn check(words: &[Word]) -> Checked {
                 return Err(format!("its option `{text}` is not among those known to only read"));
             }
             text => {
-                // Not every `awk` stops looking for options here.
+                // It would be a file to every `awk`, but somebody meant something else.
                 let late = words.iter().skip(at + 1).filter_map(Word::literal);
                 if let Some(option) = late.into_iter().find(|t| t.starts_with('-') && t.len() > 1) {
                     return Err(format!("the option `{option}` stands behind the program"));
@@ -151,6 +151,16 @@ fn closed(text: &[char], mut at: usize, mark: char) -> Result<usize, String> {
                 at += usize::from(text.get(at) == Some(&'^'));
                 at += usize::from(text.get(at) == Some(&']'));
             }
+            // A class within a set has a bracket of its own.
+            '[' if in_set && matches!(text.get(at), Some(':' | '.' | '=')) => {
+                let sign = text.get(at);
+                at += 1;
+                at += length(text, at, |c| c.is_ascii_alphabetic());
+                if text.get(at) != sign || text.get(at + 1) != Some(&']') {
+                    return odd();
+                }
+                at += 2;
+            }
             ']' => in_set = false,
             _ => {}
         }
@@ -184,6 +194,7 @@ mod tests {
             "NR==FNR{a[$1];next} $1 in a",
             "{printf \"%s\\n\", $2}",
             "$1 ~ /^[a-z]+$/",
+            "/^[[:space:]]*#/ {next} 1",
             "/a/,/b/",
             "{gsub(/\"/, \"\"); print}",
             "$2 >= 5 || $3 <= 2",
@@ -227,6 +238,8 @@ mod tests {
             "{print \"\\\\\" > \"x\"}",
             "{sys\\\ntem(\"id\")}",
             "{print/x/ > \"o\"}",
+            "/[[:space:]/] > \"o\" /",
+            "/[[:/]/{print > \"o\"} /:]]/",
             "{ x++ / 2; print \"/\" > \"o\" }",
         ] {
             assert!(program(text).is_err(), "{text}");

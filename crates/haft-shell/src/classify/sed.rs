@@ -147,6 +147,16 @@ impl Script {
                     self.at += usize::from(self.peek() == Some('^'));
                     self.at += usize::from(self.peek() == Some(']'));
                 }
+                // A class within a set has a bracket of its own.
+                '[' if matches!(self.peek(), Some(':' | '.' | '=')) => {
+                    let sign = self.peek();
+                    self.at += 1;
+                    self.skip(|c| c.is_ascii_alphabetic());
+                    if self.peek() != sign || self.text.get(self.at + 1) != Some(&']') {
+                        return odd();
+                    }
+                    self.at += 2;
+                }
                 ']' => in_set = false,
                 _ => {}
             }
@@ -195,6 +205,8 @@ mod tests {
             "s/[^a-z]//g",
             "s/[]x]//",
             "s/[^]]//",
+            "s/[[:space:]]*$//",
+            "s/[^[:alnum:]_]//g",
             "s/a\\/b/c/",
             "# all\np",
             "n;d",
@@ -226,6 +238,10 @@ mod tests {
             "p w out",
             "s/[/]/w out/",
             "s/[]/]/w out/",
+            "s/[[:space:]/]/p;/w out/p",
+            "s/[[.a.]/]/p;/w out/p",
+            "s/[[:/]/x/;w out",
+            "s/[[:/]/p;/:]]/w out",
             "s/[^]/]p/",
             "s/a/b",
             "s a b w o",
