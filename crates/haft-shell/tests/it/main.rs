@@ -10,5 +10,6 @@ mod corpus;
 mod unwrapping;
 mod limits;
 mod kinds;
+#[cfg(unix)]
 mod effects;
 mod mixed;
