@@ -9,3 +9,7 @@ mod shown;
 mod corpus;
 mod unwrapping;
 mod limits;
+mod kinds;
+#[cfg(unix)]
+mod effects;
+mod mixed;
