@@ -4,7 +4,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use haft_core::{Note, Verdict};
+use haft_core::{Effect, Effects, Note, Verdict};
 use serde_json::Value;
 
 use super::Redactor;
@@ -114,10 +114,27 @@ impl Redactor {
         }
     }
 
+    /// Returns effects whose targets may be shown: an address may carry a key.
+    pub(crate) fn effects(&self, effects: &Effects) -> Effects {
+        let Effects::Declared(list) = effects else { return effects.clone() };
+        let target = |effect: &Effect| effect.target.as_deref().and_then(|text| self.changed(text));
+        if !list.iter().any(|effect| target(effect).is_some()) {
+            return effects.clone();
+        }
+        let mut shown = list.to_vec();
+        for effect in &mut shown {
+            if let Some(text) = target(effect) {
+                effect.target = Some(text);
+            }
+        }
+        Effects::Declared(shown.into())
+    }
+
     /// Returns repairs whose words may be shown; nothing when they may stay.
     pub(crate) fn repairs(&self, repairs: &[Repair]) -> Option<Vec<Repair>> {
         let is_open = |repair: &Repair| {
             self.changed(&repair.before).is_none()
+                && self.changed(&repair.pointer).is_none()
                 && repair.after.as_deref().and_then(|text| self.changed(text)).is_none()
         };
         if repairs.iter().all(is_open) {
@@ -126,6 +143,7 @@ impl Redactor {
         let mut all = repairs.to_vec();
         for repair in &mut all {
             self.wash(&mut repair.before);
+            self.wash(&mut repair.pointer);
             repair.after.iter_mut().for_each(|text| self.wash(text));
         }
         Some(all)
