@@ -181,6 +181,12 @@ impl Facts {
         self.media == JSON
     }
 
+    /// How long the names in it are.
+    fn weight(&self) -> u64 {
+        let owner = self.owner.within.len() + self.owner.user.as_ref().map_or(0, String::len);
+        (owner + self.tool.as_str().len() + self.run.as_str().len() + self.media.len()) as u64
+    }
+
     /// Whether it is there at a time. A clock that was set back lets nothing live more than twice
     /// as long as it should, or a date in the far future would fill the store for ever.
     fn is_alive(&self, now: u64) -> bool {
@@ -260,7 +266,7 @@ impl ArtifactLimits {
     }
 }
 
-/// More than this many are never kept: the store looks at all of them when it takes one in.
+/// More than this many are never kept: whoever lists them looks at all.
 const MOST: usize = 10_000;
 
 /// What an artifact counts for beyond its bytes: its facts, and its place.

@@ -182,6 +182,56 @@ fn ids_are_strict_and_never_a_path() {
 }
 
 #[test]
+fn any_order_of_coming_and_going_leaves_the_count_right() {
+    // What is there, looked at from outside, and what the store thinks there is, asked by filling it.
+    each("count", 40_000, |store, clock| {
+        let mut seed = 7u64;
+        for _ in 0..200 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let size = usize::try_from(seed >> 52).unwrap();
+            let _ = store.put(draft(&"x".repeat(size)));
+            clock.advance(HOUR / 16);
+            let there: u64 = store.list().unwrap().iter().map(|f| f.bytes + OVERHEAD).sum();
+            assert!(there <= 40_000, "{there}");
+        }
+        clock.advance(HOUR);
+        assert!(store.list().unwrap().is_empty());
+        // Room for all of it again, and for no more.
+        assert!(store.put(draft(&"x".repeat(38_000))).is_ok());
+        assert_eq!(store.put(draft("x")), Err(NotKept::Full));
+    });
+}
+
+#[cfg(unix)]
+#[test]
+fn each_process_sees_what_others_do_to_a_folder() {
+    let folder = Fresh::new("others");
+    let clock = ManualClock::new();
+    clock.advance(HOUR * 24 * 365 * 50);
+    let open = || {
+        let store = Artifacts::folder(&folder.0, limits(10_000)).unwrap();
+        store.with_clock(Arc::new(clock.clone()))
+    };
+    // Two that know nothing of each other, as two processes do.
+    let (one, two) = (open(), open());
+    let large = draft(&"x".repeat(3_000));
+    let again = || Draft { body: Arc::clone(&large.body), ..draft("") };
+    let first = one.put(again()).unwrap();
+    assert!(two.put(again()).is_ok());
+    assert_eq!(one.put(again()), Err(NotKept::Full), "what the other put in counts");
+    assert_eq!(two.put(again()), Err(NotKept::Full));
+    std::fs::remove_file(folder.0.join(first.id.to_string())).unwrap();
+    assert!(two.put(again()).is_ok(), "room that somebody made by hand is seen");
+    assert_eq!(one.put(again()), Err(NotKept::Full));
+    clock.advance(HOUR);
+    assert!(one.put(again()).is_ok());
+    assert_eq!(one.list().unwrap().len(), 1, "what has expired is gone");
+    assert!(two.put(again()).is_ok());
+    assert_eq!(one.put(again()), Err(NotKept::Full));
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 3, "two results and the lock");
+}
+
+#[test]
 fn threads_that_race_for_the_last_room_do_not_overshoot_it() {
     each("race", 20_000, |store, _| {
         let start = Barrier::new(8);
