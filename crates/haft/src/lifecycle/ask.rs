@@ -114,7 +114,7 @@ async fn pose(
     let verdict = &judged.verdict;
     let explanation = permit::explain(turn, call, judged);
     let shown = turn.inner.redactor.verdict(verdict.clone());
-    *file = Some(File::new(shown, &explanation));
+    *file = Some(File::new(shown.clone(), &explanation));
     turn.tell(|| Event::Asked {
         call: call.context().call_id().clone(),
         verdict: verdict.clone(),
@@ -122,7 +122,7 @@ async fn pose(
     });
     let question = Question {
         call,
-        verdict,
+        verdict: &shown,
         explanation: &explanation,
         offer,
         session: turn.run.manners.has_more,
