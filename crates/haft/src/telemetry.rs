@@ -201,8 +201,10 @@ fn execute_span(work: &Work<'_>) -> Span {
         "haft.verdict" = Empty,
         "haft.rule" = Empty,
     );
-    judged(&span, work.permitted.verdict());
     let inner = &work.turn.inner;
+    if !span.is_disabled() {
+        judged(&span, &inner.redactor.verdict(work.permitted.verdict().clone()));
+    }
     if inner.config.trace_content && !span.is_disabled() {
         let admitted = work.permitted.admitted();
         let arguments = inner.redactor.arguments(admitted.tool(), admitted.arguments()).to_string();

@@ -20,7 +20,7 @@ fn scope(run: &str, session: Option<&str>, user: Option<&str>) -> Scope {
 }
 
 fn owner() -> Owner {
-    Owner::of(&scope("run-1", None, None), "mark")
+    Owner::of(&scope("run-1", None, None), "mark", "run-1")
 }
 
 fn draft(text: &str) -> Draft {
@@ -140,7 +140,7 @@ fn a_clock_that_jumps_breaks_nothing() {
 
 #[test]
 fn an_owner_is_a_session_or_a_run_and_its_own() {
-    let of = |run: &str, session, user| Owner::of(&scope(run, session, user), "mark");
+    let of = |run: &str, session, user| Owner::of(&scope(run, session, user), "mark", run);
     let run = of("run-1", None, None);
     assert!(run.lets(&of("run-1", None, None)));
     assert!(run.lets(&of("run-1.2", None, None)), "a run that it started");
@@ -148,7 +148,7 @@ fn an_owner_is_a_session_or_a_run_and_its_own() {
     assert!(!of("run-1.2", None, None).lets(&of("run-1.3", None, None)), "sisters do not share");
     assert!(!run.lets(&of("run-11", None, None)));
     assert!(!run.lets(&of("run-1", None, Some("eve"))));
-    assert!(!run.lets(&Owner::of(&scope("run-1", None, None), "another process")));
+    assert!(!run.lets(&Owner::of(&scope("run-1", None, None), "another process", "run-1")));
     let session = of("run-1", Some("s"), Some("ada"));
     assert!(session.lets(&of("run-7", Some("s"), Some("ada"))), "runs of one session share");
     assert!(!session.lets(&of("run-1", Some("s"), Some("eve"))));
@@ -161,7 +161,7 @@ fn an_owner_is_a_session_or_a_run_and_its_own() {
 fn strangers_find_nothing() {
     each("strangers", 1 << 20, |store, _| {
         let facts = store.put(draft("x")).unwrap();
-        let eve = Owner::of(&scope("run-1", None, Some("eve")), "mark");
+        let eve = Owner::of(&scope("run-1", None, Some("eve")), "mark", "run-1");
         assert!(store.open_for(facts.id, &owner()).unwrap().is_some());
         assert!(store.open_for(facts.id, &eve).unwrap().is_none());
     });

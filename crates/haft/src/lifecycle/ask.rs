@@ -6,7 +6,7 @@
 //!
 //! INVARIANT: nobody there, no answer, an answer that does not fit, trouble: each is a no.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use haft_core::{Code, Context, Decision, Failure, Retry, Verdict};
 use serde_json::Value;
@@ -70,6 +70,9 @@ pub(super) async fn ask(
         Decision::Ask => caught(|| turn.inner.policy.offer(&call)).unwrap_or_default(),
         _ => None,
     };
+    // A rule with a secret in it would be shown, and then stand in a file.
+    let is_open = |rule: &String| matches!(turn.inner.redactor.text(rule), Cow::Borrowed(_));
+    let offer = offer.filter(|offer| offer.rules.iter().all(is_open));
     let answered = pose(turn, &call, &judged, &binding, offer.as_ref(), file).await?;
     if let Some(file) = file {
         file.answered_by = Some(Arc::clone(&answered.by));

@@ -160,7 +160,7 @@ impl Keeper<'_> {
         let draft = Draft {
             tool: self.cx.meant().clone(),
             run: self.cx.run_id().clone(),
-            owner: Owner::of(self.cx.scope(), &inner.artifacts.mark),
+            owner: Owner::of(self.cx.scope(), &inner.artifacts.mark, &self.turn.run.line),
             label: self.label,
             media: media.chars().take(100).collect(),
             items,

@@ -19,9 +19,16 @@ use crate::hygiene::{is_hidden, is_plain};
 pub(super) struct Reading {
     /// Whether a line break inside of a code is no more than a place where somebody's line was full.
     pub(super) skips_breaks: bool,
-    /// Whether a sequence is what a terminal makes of it. A sequence may swallow the first letter of
-    /// a word, so text with an escape in it is read both ways.
-    pub(super) obeys: bool,
+    pub(super) obeys: Obeys,
+}
+
+/// Which sequences count as what a terminal makes of them. A sequence may swallow the first letter of
+/// a word, or all of it, so text with an escape in it is read both ways.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Obeys {
+    All,
+    /// Colours and the like, which stand inside of words; of all others only the escape is unseen.
+    Colours,
 }
 
 impl Reading {
@@ -31,9 +38,9 @@ impl Reading {
 }
 
 /// As a terminal shows it.
-pub(super) const SHOWN: Reading = Reading { skips_breaks: false, obeys: true };
-/// As it is written, but for the escapes.
-pub(super) const WRITTEN: Reading = Reading { skips_breaks: false, obeys: false };
+pub(super) const SHOWN: Reading = Reading { skips_breaks: false, obeys: Obeys::All };
+/// As it is written, but for escapes and colours.
+pub(super) const WRITTEN: Reading = Reading { skips_breaks: false, obeys: Obeys::Colours };
 
 /// What all sequences begin with.
 pub(super) const ESCAPE: char = '\u{1b}';
@@ -161,7 +168,7 @@ fn gap(rest: &str, before: Option<u8>, reading: Reading, last: bool) -> Gap {
             Some(Err(Cut)) => open(false),
             None => Gap::None,
         },
-        [0x1b, ..] => match reading.obeys.then(|| sequence(rest.as_bytes())).flatten() {
+        [0x1b, ..] => match obeyed(rest.as_bytes(), reading.obeys) {
             Some(Ok(len)) => Gap::Of(len),
             Some(Err(Cut)) if !last => Gap::Open { is_break: false },
             // An escape that begins nothing is not seen either.
@@ -207,6 +214,20 @@ fn spelled(rest: &str) -> Option<Result<usize, Cut>> {
             let c = u32::from_str_radix(number, 16).ok().and_then(char::from_u32)?;
             is_hidden(c).then_some(Ok(OPEN.len() + digits + 1))
         }
+        _ => None,
+    }
+}
+
+/// A sequence that counts as one.
+fn obeyed(rest: &[u8], obeys: Obeys) -> Option<Result<usize, Cut>> {
+    let found = sequence(rest);
+    if obeys == Obeys::All {
+        return found;
+    }
+    let is_control = matches!(rest.get(1), None | Some(b'['));
+    match found {
+        Some(Ok(len)) if matches!(rest.get(..len), Some([_, b'[', .., b'm' | b'K'])) => found,
+        Some(Err(Cut)) if is_control => found,
         _ => None,
     }
 }
@@ -295,7 +316,8 @@ mod tests {
         ] {
             assert_eq!(shown(text, SHOWN), plain, "{text:?}");
         }
-        assert_eq!(shown("a\x1b open\u{200b}", WRITTEN), "a open", "nothing is swallowed");
+        let text = "a\x1b open\u{200b}\x1b[1mb\x1b[2open\x1b]0;title\x07";
+        assert_eq!(shown(text, WRITTEN), "a openb[2open]0;title", "nothing is swallowed");
     }
 
     #[test]

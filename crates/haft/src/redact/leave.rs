@@ -92,7 +92,8 @@ impl Redactor {
         }
     }
 
-    /// Makes a record fit to be shown. Its explanation was made so when it was given.
+    /// Makes a record fit to be shown. Most of it was made so when it was given; a secret that was
+    /// added since is taken out as well.
     pub(crate) fn record(&self, record: &mut Record) {
         if let Some(intent) = &mut record.intent {
             if let Some(shown) = self.json(&intent.arguments) {
@@ -107,10 +108,14 @@ impl Redactor {
         if let Some(judged) = &mut record.judged {
             self.wash_shared(&mut judged.verdict.reason);
             self.wash_shared(&mut judged.verdict.source);
+            self.explanation(Arc::make_mut(&mut judged.explanation), None);
         }
         if let Some(end) = &mut record.end {
             end.error.iter_mut().for_each(|text| self.wash(text));
             end.cause.iter_mut().for_each(|text| self.wash(text));
+            if let Some(changed) = end.output.as_deref().and_then(|text| self.changed(text)) {
+                end.output = Some(changed.into());
+            }
         }
     }
 

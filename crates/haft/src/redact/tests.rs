@@ -419,7 +419,7 @@ proptest! {
 
     #[test]
     fn no_formatting_and_no_border_hides_a_secret(
-        before in "[a-z<\\x1b\n ]{0,6}", after in "[ .<\\x1b\n]{0,4}",
+        before in "[a-z<\n ]{0,6}", after in "[ .<\\x1b\n]{0,4}",
         between in prop::collection::vec(unseen(), 40),
         which in 0..3usize,
         sizes in prop::collection::vec(1usize..9, 1..5),
@@ -446,6 +446,24 @@ proptest! {
             prop_assert_eq!(streamed(&redactor, &text, &sizes), shown.clone());
             prop_assert_eq!(redactor.text(&shown), &*shown);
         }
+    }
+
+    #[test]
+    fn no_escape_swallows_so_much_that_the_rest_is_no_secret(
+        escape in prop::sample::select(vec!["\x1b", "\x1b ", "\x1b[", "\x1b[1", "\x1b(", "\x1b]0;", "\x1bP"]),
+        at in 0..14usize, end in prop::sample::select(vec!["", "\x07", "\x1b\\", "\x1b[0m", "\n"]),
+    ) {
+        let redactor = with(&[("a", "open-sesame-42")]);
+        let (head, tail) = "open-sesame-42".split_at(at);
+        // Before it, and colours inside of it.
+        let text = format!("x {escape}{head}\x1b[1m{tail}{end}");
+        let washed = redactor.text(&text).into_owned();
+        let washed = redactor.text(&crate::hygiene::clean(&washed).text).into_owned();
+        prop_assert!(!washed.contains("sam") && !washed.contains("-42"), "{:?}: {:?}", text, washed);
+        let (mut washing, mut told) = (redactor.washing(), String::new());
+        text.chars().for_each(|c| told += &washing.feed(c.encode_utf8(&mut [0; 4])));
+        told += &washing.finish();
+        prop_assert!(!told.contains("sam") && !told.contains("-42"), "{:?}: {:?}", text, told);
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::{
 
 use haft::{
     Admitted, Answer, Approver, Block, BoxFuture, Call, Catalog, Config, DynTool, Effect, Envelope,
-    Event, Failure, MemoryJournal, Note, Output, Policy, Question, Runtime, RuntimeBuilder, Spec,
-    Verdict,
+    Event, Failure, MemoryJournal, Note, Offer, Output, Policy, Question, Runtime, RuntimeBuilder,
+    Spec, Verdict,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -168,6 +168,11 @@ impl Policy for Asks {
     fn judge(&self, _: &Admitted) -> Verdict {
         Verdict::ask(format!("it would send {VALUE}")).by(format!("rule {VALUE}"))
     }
+
+    fn offer(&self, call: &Admitted) -> Option<Offer> {
+        let rules = vec![format!("{}(pin:{VALUE})", call.tool().name())];
+        Some(Offer { rules, file: "haft.local.toml".into() })
+    }
 }
 
 /// Keeps all that it was shown, and says yes.
@@ -176,6 +181,7 @@ struct Person(Arc<Mutex<Vec<String>>>);
 impl Approver for Person {
     fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
         let shown = format!("{:?} {}", question.verdict, question.explanation);
+        assert!(question.offer.is_none(), "a rule with a secret in it is not offered");
         self.0.lock().unwrap().push(shown);
         Box::pin(async { Ok(Answer::allow()) })
     }
@@ -258,7 +264,7 @@ async fn an_interrupted_answer_says_how_much_was_told() {
 async fn data_of_any_depth_is_shown_as_deep_as_anyone_looks() {
     let deep = giving(read("deep"), |_| {
         let mut data = json!(VALUE);
-        for _ in 0..5_000 {
+        for _ in 0..50_000 {
             data = Value::Array(vec![data]);
         }
         Output::json(data)
@@ -267,6 +273,18 @@ async fn data_of_any_depth_is_shown_as_deep_as_anyone_looks() {
     let text = answer.text().into_owned();
     assert!(text.starts_with("[[[[") && text.contains("too-deep"), "{text}");
     assert!(!text.contains(VALUE) && text.len() < 400, "{}", text.len());
+}
+
+#[tokio::test]
+async fn a_secret_that_is_added_later_is_taken_out_of_records_that_are_there() {
+    let echo = giving(read("echo"), |text| Output::text(format!("say {text}")));
+    let runtime = permissive(vec![echo]).journal(MemoryJournal::new(10).output(100));
+    let runtime = runtime.build().unwrap();
+    runtime.call("echo", json!({"x": VALUE})).await.unwrap();
+    runtime.secrets().add("door", VALUE).unwrap();
+    let records = format!("{:?}", runtime.records(&haft::Query::default()));
+    assert!(records.contains("say [REDACTED:secret/door:13]"), "{records}");
+    assert!(!records.contains(VALUE), "{records}");
 }
 
 #[tokio::test]
