@@ -10,7 +10,7 @@ use std::{
     io::{self, Write},
     path::{Path, PathBuf},
     sync::{
-        Mutex as Lock, MutexGuard, PoisonError,
+        Arc, Mutex as Lock, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -356,10 +356,12 @@ fn origins(question: &Question<'_>, is_secret: &dyn Fn(&str) -> bool) -> Vec<Str
     let arguments = question.call.arguments().as_object().into_iter().flatten();
     let open = arguments.filter(|(key, _)| !is_secret(key)).map(|(_, value)| value);
     let traced = question.call.seen().trace(open, usize::MAX);
+    let redactor = question.call.redactor();
     let mut found: Vec<String> = Vec::new();
     for (value, taint) in traced.found {
         let origin = taint.origin.map_or_else(String::new, |origin| format!(", {origin}"));
-        let value = style::cell(&value);
+        // Before it is cut: half a secret is no longer known for one.
+        let value = style::cell(&redactor.text(&value));
         found.push(format!("`{value}` comes from call {} of `{}`{origin}", taint.call, taint.tool));
     }
     if !traced.is_whole {
@@ -419,10 +421,15 @@ fn changes(old: &Value, new: &Value, question: &Question<'_>) -> String {
     let known = schema::parameters(question.call.tool().input_schema());
     let is_secret = |key: &str| known.iter().any(|p| p.name == key && p.is_secret());
     let none = serde_json::Map::new();
+    let shown = |all: &Value| question.call.shown_with(&Arc::new(all.clone()));
+    let shown = (shown(old), shown(new));
     let (old, new) = (old.as_object().unwrap_or(&none), new.as_object().unwrap_or(&none));
     let mut out = String::new();
     let mut side = |sign: &str, colour, key: &String, value: &Value| {
-        for line in argument(key, value, is_secret(key)).lines() {
+        // A key that was changed is one that gives a secret away; so is its value.
+        let all = if sign == "-" { &shown.0 } else { &shown.1 };
+        let is_secret = is_secret(key) || all.get(key).is_none();
+        for line in argument(key, all.get(key).unwrap_or(value), is_secret).lines() {
             let line = line.strip_prefix("    ").unwrap_or(line);
             out += &format!("  {}\n", style::paint(colour, format_args!("{sign} {line}")));
         }
@@ -471,7 +478,7 @@ fn indented(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::VecDeque, sync::Arc};
+    use std::collections::VecDeque;
 
     use haft::{
         Admitted, Call, Capabilities, Catalog, Cited, DynTool, Envelope, Explanation, Offer,
@@ -703,6 +710,18 @@ mod tests {
         "#);
         assert!(told(&answer).contains("wip"), "{}", told(&answer));
         assert_eq!(screen.matches("asked because").count(), 2);
+    }
+
+    #[test]
+    fn an_edit_shows_no_secret_of_either_side() {
+        let key = |c: &str| format!("ghp_{}", c.repeat(36));
+        let old = json!({"to": key("a"), "command": "ls"});
+        let line: &'static str = format!("to={} count=2", key("b")).leak();
+        let (screen, answer) = ask(Asks::default(), old, &["e", line, "y"]);
+        let told: String = screen.lines().filter(|line| !line.contains("change (")).collect();
+        assert!(!told.contains("ghp_"), "{told}");
+        assert!(told.contains("+ to: \"[REDACTED:github-token:40]\""), "{told}");
+        assert!(!answer.is_error());
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub(crate) struct Notes {
 struct State {
     /// The output so far, bounded, for the answer of an interrupted call.
     kept: String,
+    /// How many bytes there were of it, kept or not.
+    size: u64,
     key: Option<String>,
     told: Option<Instant>,
     pieces: Vec<Note>,
@@ -70,10 +72,11 @@ impl Notes {
             && state.key.as_deref() != Some(key)
         {
             let start = if state.kept.is_empty() || state.kept.ends_with('\n') { "" } else { "\n" };
-            push(&mut state.kept, &format!("{start}{key}: "));
+            let start = format!("{start}{key}: ");
+            state.keep(&start);
             state.key = Some(key.to_owned());
         }
-        push(&mut state.kept, text);
+        state.keep(text);
     }
 
     /// Returns the output that was kept.
@@ -81,16 +84,22 @@ impl Notes {
         self.lock().kept.clone()
     }
 
-    /// Returns whether output was left out because there was too much. A cut falls between
-    /// characters, so up to three bytes of room may be left.
+    /// Returns how many bytes of output there were, kept or not.
+    pub(crate) fn size(&self) -> u64 {
+        self.lock().size
+    }
+
+    /// Returns whether output was left out because there was too much.
     pub(crate) fn is_full(&self) -> bool {
-        self.lock().kept.len() + 4 > KEPT
+        let state = self.lock();
+        state.size > state.kept.len() as u64
     }
 
     /// Forgets the output that was kept: another attempt begins.
     pub(crate) fn forget(&self) {
         let mut state = self.lock();
         state.kept.clear();
+        state.size = 0;
         state.key = None;
     }
 
@@ -167,6 +176,17 @@ impl State {
         self.pieces.is_empty() && self.progress.is_none()
     }
 
+    /// Keeps text as long as there is room. What comes after a cut is only counted: what is kept is
+    /// the beginning, and nothing but.
+    fn keep(&mut self, text: &str) {
+        let is_whole = self.size == self.kept.len() as u64;
+        self.size = self.size.saturating_add(text.len() as u64);
+        if is_whole {
+            let room = KEPT.saturating_sub(self.kept.len());
+            self.kept.push_str(&text[..text.floor_char_boundary(room)]);
+        }
+    }
+
     fn hold(&mut self, note: Note) {
         self.weight = self.weight.saturating_add(note.weight());
         match (note, self.pieces.last_mut()) {
@@ -180,11 +200,6 @@ impl State {
             (note, _) => self.pieces.push(note),
         }
     }
-}
-
-fn push(kept: &mut String, text: &str) {
-    let room = KEPT.saturating_sub(kept.len());
-    kept.push_str(&text[..text.floor_char_boundary(room)]);
 }
 
 #[cfg(test)]
@@ -257,5 +272,17 @@ mod tests {
         let notes = Notes::default();
         (0..10).for_each(|_| notes.keep(None, &"é".repeat(10_000)));
         assert!(notes.kept().len() <= KEPT && notes.kept().len() > KEPT - 4);
+        assert_eq!((notes.size(), notes.is_full()), (200_000, true));
+        notes.forget();
+        notes.keep(Some("a"), "漢");
+        assert_eq!((notes.size(), notes.is_full()), (6, false));
+    }
+
+    #[test]
+    fn what_is_kept_is_the_beginning_and_nothing_from_behind_the_cut() {
+        let notes = Notes::default();
+        notes.keep(None, &"x".repeat(KEPT - 1));
+        ["漢", "y"].into_iter().for_each(|text| notes.keep(None, text));
+        assert!(notes.kept().ends_with('x') && notes.is_full(), "`y` came after what was cut");
     }
 }

@@ -50,8 +50,14 @@ impl ExternalApprover {
                 Some((Decision::Allow, _)) if answer.is_none() => {
                     answer = Some(match ruling.rewrite {
                         // The same arguments again are no edit; asking about them would not end.
-                        Some(edited) if edited != **call.arguments() => Answer::Edit(edited),
-                        _ => Answer::allow(),
+                        Some(edited) => {
+                            let edited = input::restored(edited, &call.shown(), call.arguments());
+                            match edited == **call.arguments() {
+                                true => Answer::allow(),
+                                false => Answer::Edit(edited),
+                            }
+                        }
+                        None => Answer::allow(),
                     });
                 }
                 _ => {}
@@ -68,7 +74,8 @@ impl ExternalApprover {
 fn told(line: &Line, question: &Question<'_>, names: &Names) -> Map<String, Value> {
     let cx = question.call.context();
     let told = input::base(&line.place, cx.scope(), &line.event);
-    let mut told = input::tool(told, names, question.call.arguments(), cx.call_id().as_str());
+    // As any person who is asked: without secrets.
+    let mut told = input::tool(told, names, &question.call.shown(), cx.call_id().as_str());
     let rules = question.offer.map(|offer| offer.rules.as_slice()).unwrap_or_default();
     let suggestions = rules.iter().map(|rule| suggestion(rule)).collect();
     told.insert("permission_suggestions".to_owned(), Value::Array(suggestions));

@@ -98,13 +98,17 @@ impl ExternalHook {
         }
         let cx = call.context();
         let told = input::base(&self.line.place, cx.scope(), &self.line.event);
-        let mut told = input::tool(told, &names, call.arguments(), cx.call_id().as_str());
+        // Nothing is judged any more, so whoever is told needs no secrets.
+        let redactor = call.redactor();
+        let mut told = input::tool(told, &names, &call.shown(), cx.call_id().as_str());
         match &outcome {
             Ok(output) => {
-                told.insert("tool_response".to_owned(), input::response(output));
+                let response = input::response(output);
+                let response = redactor.json(&response).unwrap_or(response);
+                told.insert("tool_response".to_owned(), response);
             }
             Err(failure) => {
-                told.insert("error".to_owned(), json!(failure.to_string()));
+                told.insert("error".to_owned(), json!(redactor.text(&failure.to_string())));
                 told.insert("is_interrupt".to_owned(), json!(cx.is_cancelled()));
             }
         }
@@ -186,7 +190,7 @@ fn landed(landed: &Landed<'_>) -> Value {
     };
     json!({
         "tool_name": names.shown,
-        "tool_input": landed.arguments().map_or(&Value::Null, |arguments| &**arguments),
+        "tool_input": landed.shown().map_or(Value::Null, |arguments| Value::clone(&arguments)),
         "tool_use_id": answer.id().as_str(),
         "tool_response": response,
     })

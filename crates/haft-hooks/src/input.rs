@@ -45,3 +45,46 @@ pub(crate) fn response(output: &Output) -> Value {
         None => Value::String(output.to_text()),
     }
 }
+
+/// Puts back what was taken out of arguments before they were told: wherever a value came back as it
+/// was told, the call keeps its own.
+pub(crate) fn restored(edited: Value, told: &Value, own: &Value) -> Value {
+    if edited == *told {
+        return own.clone();
+    }
+    match (edited, told, own) {
+        (Value::Object(edited), Value::Object(told), Value::Object(own)) => edited
+            .into_iter()
+            .map(|(key, value)| {
+                let value = match (told.get(&key), own.get(&key)) {
+                    (Some(told), Some(own)) => restored(value, told, own),
+                    _ => value,
+                };
+                (key, value)
+            })
+            .collect(),
+        (Value::Array(edited), Value::Array(told), Value::Array(own))
+            if edited.len() == told.len() && told.len() == own.len() =>
+        {
+            let pairs = told.iter().zip(own);
+            edited.into_iter().zip(pairs).map(|(value, (t, o))| restored(value, t, o)).collect()
+        }
+        (edited, _, _) => edited,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_back_as_it_was_told_is_what_it_was() {
+        let own = json!({"key": "k1", "to": "ada", "list": [{"pin": 1}, 2]});
+        let told = json!({"key": "[hidden]", "to": "ada", "list": [{"pin": "[hidden]"}, 2]});
+        assert_eq!(restored(told.clone(), &told, &own), own);
+        let edited = json!({"key": "[hidden]", "to": "bob", "list": [{"pin": "[hidden]"}, 3]});
+        let wanted = json!({"key": "k1", "to": "bob", "list": [{"pin": 1}, 3]});
+        assert_eq!(restored(edited, &told, &own), wanted);
+        assert_eq!(restored(json!({"key": "new"}), &told, &own), json!({"key": "new"}));
+    }
+}

@@ -38,6 +38,8 @@ pub(crate) struct RunCore {
     halted: OnceLock<String>,
     turns: Mutex<Vec<Weak<TurnCore>>>,
     base: Scope,
+    /// Which run it is, and below which: `3.1` is the first below the third. Whatever it is called.
+    pub(crate) line: String,
     view: View,
     cycle: AtomicU32,
     pub(crate) seen: Arc<Seen>,
@@ -395,6 +397,7 @@ pub struct RunBuilder {
     budget: Budget,
     seen: Option<Seen>,
     over: Option<Arc<RunCore>>,
+    line: String,
     works_for: Option<WeakContext>,
 }
 
@@ -409,6 +412,7 @@ impl RunBuilder {
             budget: inner.budget.clone(),
             seen: None,
             over: None,
+            line: inner.artifacts.line(),
             works_for: None,
             one_shot: false,
         }
@@ -431,6 +435,7 @@ impl RunBuilder {
             budget: Budget::default(),
             seen: Some(Seen::under(&over.seen)),
             over: Some(Arc::clone(over)),
+            line: format!("{}.{n}", over.line),
             works_for: works_for.map(Context::downgrade),
             one_shot: false,
         }
@@ -550,6 +555,7 @@ impl RunBuilder {
             manners: Manners::new(&self.inner.desk, &self.scope, self.one_shot),
             looked: Mutex::new(None),
             base: self.scope,
+            line: self.line,
             view: self.view,
             inner: self.inner,
         });

@@ -444,6 +444,7 @@ impl RuntimeBuilder {
             None => Arc::new(Grants::new()?.on_clock(Arc::clone(&self.clock))),
         };
         let redactor = Redactor::new(self.secrets);
+        redactor.prepare();
         let artifacts =
             self.artifacts.unwrap_or_else(|| Artifacts::memory(self.config.max_artifacts));
         let artifacts = Shelf::new(artifacts.with_clock(Arc::clone(&self.clock)))?;

@@ -20,7 +20,6 @@ use tracing::{Instrument as _, Level, Span, field::Empty, instrument::Instrument
 use crate::{
     envelope::Envelope,
     event::Event,
-    hygiene,
     layers::{CacheUse, Course, Outcome, Work},
     lifecycle::File,
     runtime::Inner,
@@ -202,8 +201,10 @@ fn execute_span(work: &Work<'_>) -> Span {
         "haft.verdict" = Empty,
         "haft.rule" = Empty,
     );
-    judged(&span, work.permitted.verdict());
     let inner = &work.turn.inner;
+    if !span.is_disabled() {
+        judged(&span, &inner.redactor.verdict(work.permitted.verdict().clone()));
+    }
     if inner.config.trace_content && !span.is_disabled() {
         let admitted = work.permitted.admitted();
         let arguments = inner.redactor.arguments(admitted.tool(), admitted.arguments()).to_string();
@@ -215,10 +216,7 @@ fn execute_span(work: &Work<'_>) -> Span {
 /// Returns text as it may be shown: harmless, without secrets, and no longer than need be. It is cut
 /// last, because half a secret is no longer known for one.
 fn shown<'a>(inner: &Inner, text: &'a str) -> Cow<'a, str> {
-    let clean = match hygiene::clean(text).text {
-        Cow::Borrowed(text) => inner.redactor.text(text),
-        Cow::Owned(text) => Cow::Owned(inner.redactor.text(&text).into_owned()),
-    };
+    let clean = inner.redactor.washed(text).0.map_or(Cow::Borrowed(text), Cow::Owned);
     match clean.char_indices().nth(MOST_CONTENT).map(|(at, _)| at) {
         Some(at) => Cow::Owned(clean[..at].to_owned()),
         None => clean,

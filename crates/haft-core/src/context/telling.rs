@@ -51,6 +51,13 @@ impl Context {
         self.call_itself().extra.get().map(|extra| extra.notes.kept()).unwrap_or_default()
     }
 
+    /// Returns how many bytes of partial output were told so far, kept or not. For hosts.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn partial_size(&self) -> u64 {
+        self.call_itself().extra.get().map_or(0, |extra| extra.notes.size())
+    }
+
     /// Returns whether partial output was left out because it grew too long. For hosts.
     #[doc(hidden)]
     #[must_use]

@@ -32,6 +32,23 @@ async fn a_hook_after_the_body_may_change_the_output_or_object_to_it() {
 }
 
 #[tokio::test]
+async fn a_hook_after_the_body_is_told_no_secret() {
+    let folder = Folder::new();
+    let key = format!("ghp_{}", "a1B2".repeat(9));
+    for event in ["PostToolUse", "PostToolBatch"] {
+        let hook = closed(event, folder.script("a", "cat > told.json"));
+        let builder = permissive().secret("door", "open sesame");
+        let text = format!("open se\u{200b}same with {key}");
+        let calls = vec![Call::new("c1", "shell", json!({"x": text}))];
+        let seen = walk(&folder, &[hook], builder, calls).await;
+        assert!(seen.text().contains("[REDACTED:secret/door:11]"), "{}", seen.text());
+        let told = folder.read("told.json");
+        assert!(told.contains("[REDACTED:github-token:40]"), "{event}: {told}");
+        assert!(!told.contains(&key) && !told.contains("open se"), "{event}: {told}");
+    }
+}
+
+#[tokio::test]
 async fn a_broken_hook_after_the_body_fails_a_call_that_ran_or_says_that_it_failed_open() {
     let folder = Folder::new();
     let broken = folder.script("broken", "exit 3");

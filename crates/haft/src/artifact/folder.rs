@@ -5,6 +5,10 @@
 //! across processes. The time of change of a file is the moment it expires, so that a sweep opens
 //! nothing.
 //!
+//! Each process knows by heart what is there (`Index`). The lock file counts the changes that anybody
+//! made, and the folder itself has a time of change; while both are as we left them, so is the rest,
+//! and nobody looks at all files to take one in.
+//!
 //! FAIL CLOSED: a folder that others could look into, or that is not ours, is not used.
 
 use std::{
@@ -18,12 +22,20 @@ use super::{Artifact, ArtifactId, ArtifactLimits, Facts, NotKept, Store};
 /// A folder of artifacts. It is looked at before each use, so that it cannot be exchanged.
 pub(super) struct Folder {
     path: PathBuf,
+    #[cfg_attr(not(unix), expect(dead_code, reason = "no folder is used there"))]
     limits: ArtifactLimits,
+    #[cfg(unix)]
+    known: unix::Known,
 }
 
 impl Folder {
     pub(super) fn new(path: PathBuf, limits: ArtifactLimits) -> Self {
-        Self { path, limits }
+        Self {
+            path,
+            limits,
+            #[cfg(unix)]
+            known: unix::Known::default(),
+        }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -39,7 +51,8 @@ impl Folder {
 #[cfg(not(unix))]
 impl Store for Folder {
     fn put(&self, _: &Facts, _: &Arc<[u8]>, _: u64) -> Result<(), NotKept> {
-        Err(NotKept::Trouble(format!("{} has no permissions to check", self.limits.quota)))
+        let why = "whether others may look into it cannot be told on this system";
+        Err(NotKept::Trouble(format!("{}: {why}", self.path.display())))
     }
 
     fn open(&self, _: ArtifactId, _: u64) -> io::Result<Option<Artifact>> {
@@ -58,9 +71,11 @@ impl Store for Folder {
 #[cfg(unix)]
 mod unix {
     use std::{
+        collections::BTreeMap,
         fs::{DirBuilder, File, Metadata, OpenOptions},
         io::{BufRead as _, BufReader, Read as _, Write as _},
-        os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
+        os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _},
+        sync::{Mutex, MutexGuard, OnceLock, PoisonError},
         time::{Duration, SystemTime},
     };
 
@@ -75,6 +90,50 @@ mod unix {
     const PART: &str = ".part";
     /// The longest line of facts; names of sessions and users are in it.
     const HEADER: u64 = 64 << 10;
+
+    /// So often everything is looked at before a store is said to be full: somebody may have made
+    /// room by hand.
+    const LOOK_AGAIN: u64 = 60_000;
+
+    /// What this process remembers.
+    #[derive(Default)]
+    pub(in super::super) struct Known {
+        /// Nothing until it has looked, and again after trouble.
+        index: Mutex<Option<Index>>,
+        /// Who we are.
+        uid: OnceLock<u32>,
+    }
+
+    impl Known {
+        fn index(&self) -> MutexGuard<'_, Option<Index>> {
+            self.index.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+
+    /// What is in the folder, in the order it expires.
+    struct Index {
+        /// How long each file is.
+        by_end: BTreeMap<(u64, ArtifactId), u64>,
+        used: u64,
+        /// What the lock file counts, and when the folder was changed, as we left it.
+        changes: u64,
+        stamp: (i64, i64),
+        /// When everything was looked at.
+        looked: u64,
+    }
+
+    impl Index {
+        fn add(&mut self, end: u64, id: ArtifactId, length: u64) {
+            self.by_end.insert((end, id), length);
+            self.used = self.used.saturating_add(length).saturating_add(OVERHEAD);
+        }
+
+        fn remove(&mut self, key: &(u64, ArtifactId)) {
+            if let Some(length) = self.by_end.remove(key) {
+                self.used = self.used.saturating_sub(length.saturating_add(OVERHEAD));
+            }
+        }
+    }
 
     impl Folder {
         /// Checks that the folder is ours alone, and makes it if it may.
@@ -101,11 +160,14 @@ mod unix {
 
         /// Who we are: the owner of a file that we have just made.
         fn own_uid(&self) -> io::Result<u32> {
+            if let Some(uid) = self.known.uid.get() {
+                return Ok(*uid);
+            }
             let id = ArtifactId::random().map_err(|_| io::Error::other("no randomness"))?;
             let path = self.path.join(format!("{id}{PART}"));
             let made = create(&path)?.metadata()?;
             let _ = std::fs::remove_file(&path);
-            Ok(made.uid())
+            Ok(*self.known.uid.get_or_init(|| made.uid()))
         }
 
         fn lock_file(&self) -> io::Result<File> {
@@ -143,9 +205,26 @@ mod unix {
             Ok(all)
         }
 
-        /// Removes what has expired or was left by a crash; returns how many remain, and how large.
-        /// Only for whoever holds the lock.
-        fn sweep(&self, now: u64) -> io::Result<(usize, u64)> {
+        /// When the folder was changed last.
+        fn stamp(&self) -> io::Result<(i64, i64)> {
+            let found = std::fs::symlink_metadata(&self.path)?;
+            Ok((found.mtime(), found.mtime_nsec()))
+        }
+
+        /// Returns what is there, as remembered if nobody changed it since. Only for whoever holds
+        /// the lock, as is all that follows.
+        fn index(&self, lock: &File, now: u64) -> io::Result<Index> {
+            let changes = count(lock)?;
+            match self.known.index().take() {
+                Some(index) if index.changes == changes && index.stamp == self.stamp()? => {
+                    Ok(index)
+                }
+                _ => self.look(changes, now),
+            }
+        }
+
+        /// Looks at everything, and removes what was left by a crash.
+        fn look(&self, changes: u64, now: u64) -> io::Result<Index> {
             for entry in std::fs::read_dir(&self.path)? {
                 let entry = entry?;
                 // Whoever writes holds the lock, and that is us.
@@ -153,20 +232,32 @@ mod unix {
                     let _ = std::fs::remove_file(entry.path());
                 }
             }
-            let (mut count, mut used) = (0, 0u64);
-            let most = u64::try_from(self.limits.expiry.as_millis()).unwrap_or(u64::MAX);
+            let mut index =
+                Index { by_end: BTreeMap::new(), used: 0, changes, stamp: (0, 0), looked: now };
             for (id, found) in self.files()? {
-                let expires = found.modified().map_or(0, millis);
-                // A date in the far future is looked at twice: the clock may have been set back.
-                let is_odd = expires.saturating_sub(now) > most;
-                if expires <= now || is_odd && self.peek(id, now)?.is_none() {
-                    let _ = std::fs::remove_file(self.place_of(id));
-                    continue;
-                }
-                count += 1;
-                used = used.saturating_add(found.len()).saturating_add(OVERHEAD);
+                index.add(found.modified().map_or(0, millis), id, found.len());
             }
-            Ok((count, used))
+            Ok(index)
+        }
+
+        /// Removes what has expired.
+        fn sweep(&self, index: &mut Index, now: u64) -> io::Result<()> {
+            while let Some(key) = index.by_end.first_key_value().map(|(key, _)| *key)
+                && key.0 <= now
+            {
+                let _ = std::fs::remove_file(self.place_of(key.1));
+                index.remove(&key);
+            }
+            let most = u64::try_from(self.limits.expiry.as_millis()).unwrap_or(u64::MAX);
+            // A date in the far future is looked at twice: the clock may have been set back.
+            while let Some(key) = index.by_end.last_key_value().map(|(key, _)| *key)
+                && key.0.saturating_sub(now) > most
+                && self.peek(key.1, now)?.is_none()
+            {
+                let _ = std::fs::remove_file(self.place_of(key.1));
+                index.remove(&key);
+            }
+            Ok(())
         }
 
         /// Opens an artifact that is whole and alive.
@@ -188,7 +279,7 @@ mod unix {
                 .then_some(Artifact { facts, body: Body::File { file, start } }))
         }
 
-        fn write(&self, facts: &Facts, body: &[u8]) -> io::Result<()> {
+        fn write(&self, facts: &Facts, body: &[u8]) -> io::Result<u64> {
             let mut header = serde_json::to_vec(facts)?;
             header.push(b'\n');
             if header.len() as u64 > HEADER {
@@ -205,19 +296,33 @@ mod unix {
             if written.is_err() {
                 let _ = std::fs::remove_file(&part);
             }
-            written
+            written.map(|()| (header.len() + body.len()) as u64)
         }
 
         fn take_in(&self, facts: &Facts, body: &[u8], now: u64) -> io::Result<bool> {
             let lock = self.locked()?;
-            let (count, used) = self.sweep(now)?;
+            let mut index = self.index(&lock, now)?;
+            // Counted before anything changes: whoever comes after a crash looks for themselves.
+            index.changes = index.changes.wrapping_add(1);
+            lock.write_all_at(&index.changes.to_le_bytes(), 0)?;
             let needs = facts.bytes.saturating_add(OVERHEAD);
-            if count >= MOST || used.saturating_add(needs) > self.limits.quota {
-                return Ok(false);
+            let has_room = |index: &Index| {
+                index.by_end.len() < MOST && index.used.saturating_add(needs) <= self.limits.quota
+            };
+            self.sweep(&mut index, now)?;
+            if !has_room(&index) && now.abs_diff(index.looked) >= LOOK_AGAIN {
+                index = self.look(index.changes, now)?;
+                self.sweep(&mut index, now)?;
             }
-            self.write(facts, body)?;
+            let is_in = has_room(&index);
+            if is_in {
+                let length = self.write(facts, body)?;
+                index.add(facts.expires, facts.id, length);
+            }
+            index.stamp = self.stamp()?;
+            *self.known.index() = Some(index);
             drop(lock);
-            Ok(true)
+            Ok(is_in)
         }
     }
 
@@ -239,9 +344,11 @@ mod unix {
             if found.is_none() {
                 // Whoever saw it gone never sees it again, even if the clock is set back. Under the
                 // lock, because only whole files are called by their id, and none is just coming.
-                let _lock = self.locked()?;
-                if self.peek(id, now)?.is_none() {
-                    let _ = std::fs::remove_file(self.place_of(id));
+                let lock = self.locked()?;
+                let place = self.place_of(id);
+                if self.peek(id, now)?.is_none() && std::fs::symlink_metadata(&place).is_ok() {
+                    lock.write_all_at(&count(&lock)?.wrapping_add(1).to_le_bytes(), 0)?;
+                    let _ = std::fs::remove_file(place);
                 }
             }
             Ok(found)
@@ -264,6 +371,16 @@ mod unix {
         }
     }
 
+    /// How many changes were counted. A file that counts nothing yet counts none.
+    fn count(lock: &File) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        match lock.read_exact_at(&mut bytes, 0) {
+            Ok(()) => Ok(u64::from_le_bytes(bytes)),
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
+            Err(e) => Err(e),
+        }
+    }
+
     fn is_part(name: &str) -> bool {
         name.strip_suffix(PART).is_some_and(|id| id.parse::<ArtifactId>().is_ok())
     }
@@ -275,7 +392,7 @@ mod unix {
 
     /// Makes a file that was not there, for nobody else's eyes. This follows no link.
     fn create(path: &Path) -> io::Result<File> {
-        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+        OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
     }
 
     /// Opens a file that is one, and no link to one, even if it is exchanged meanwhile.

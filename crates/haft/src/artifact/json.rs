@@ -12,6 +12,8 @@ use serde_json::{
     ser::{Formatter, Serializer},
 };
 
+use crate::fit::parse::plain_values;
+
 /// How many items a list, or fields an object, has.
 pub(crate) struct Items;
 
@@ -278,25 +280,7 @@ impl<'de> Visitor<'de> for Take<'_> {
         f.write_str("JSON")
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
+    plain_values!();
 
     fn visit_str<E>(self, text: &str) -> Result<Value, E> {
         self.pay(text.len());

@@ -1,7 +1,10 @@
 //! Artifacts in memory: bounded in bytes and in number, gone when the process ends.
+//!
+//! INVARIANT: `by_end` names what is in `all`, and `used` is the sum of it. So nobody looks at all of
+//! them to take one in.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -17,6 +20,8 @@ pub(super) struct Memory {
 #[derive(Default)]
 struct Kept {
     all: HashMap<ArtifactId, (Facts, Arc<[u8]>)>,
+    /// In the order they expire.
+    by_end: BTreeSet<(u64, ArtifactId)>,
     used: u64,
 }
 
@@ -31,17 +36,26 @@ impl Memory {
 }
 
 fn cost(facts: &Facts) -> u64 {
-    facts.bytes.saturating_add(OVERHEAD)
+    facts.bytes.saturating_add(facts.weight()).saturating_add(OVERHEAD)
 }
 
 impl Kept {
-    /// Takes out what has expired, to be freed without the lock.
+    /// Takes out what has expired, to be freed without the lock. All live equally long, so what has
+    /// expired stands first, and what a clock that was set back has left in the future stands last.
     fn sweep(&mut self, now: u64) -> Vec<(Facts, Arc<[u8]>)> {
-        let gone: Vec<_> = self.all.extract_if(|_, (facts, _)| !facts.is_alive(now)).collect();
-        for (_, (facts, _)) in &gone {
-            self.used -= cost(facts);
+        let mut gone = Vec::new();
+        for next in [BTreeSet::first, BTreeSet::last] {
+            while let Some(&(end, id)) = next(&self.by_end)
+                && self.all.get(&id).is_none_or(|(facts, _)| !facts.is_alive(now))
+            {
+                self.by_end.remove(&(end, id));
+                if let Some(kept) = self.all.remove(&id) {
+                    self.used = self.used.saturating_sub(cost(&kept.0));
+                    gone.push(kept);
+                }
+            }
         }
-        gone.into_iter().map(|(_, kept)| kept).collect()
+        gone
     }
 }
 
@@ -53,6 +67,7 @@ impl Store for Memory {
         let fits = used <= self.quota && kept.all.len() < MOST;
         if fits {
             kept.used = used;
+            kept.by_end.insert((facts.expires, facts.id));
             kept.all.insert(facts.id, (facts.clone(), Arc::clone(body)));
         }
         drop(kept);

@@ -17,7 +17,10 @@ use std::{
     fmt, io,
     path::PathBuf,
     str::FromStr,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -116,19 +119,20 @@ impl std::error::Error for NoId {}
 /// Whose an artifact is: a session's where there is one, else a run's, and one user's of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
-    /// The session, or the run with a mark of the runtime it belongs to: runs of two processes have
-    /// the same names.
+    /// The session, or the run by its line, with a mark of the runtime it belongs to: two processes
+    /// count alike.
     within: String,
     is_session: bool,
     user: Option<String>,
 }
 
 impl Owner {
-    /// Returns who a run's results belong to. The mark tells runtimes apart.
-    pub(crate) fn of(scope: &Scope, mark: &str) -> Self {
+    /// Returns who a run's results belong to. The mark tells runtimes apart, and the line says which
+    /// run it is and below which. Its name says nothing: hosts may call runs what they like.
+    pub(crate) fn of(scope: &Scope, mark: &str, line: &str) -> Self {
         let (within, is_session) = match &scope.session {
             Some(session) => (session.clone(), true),
-            None => (format!("{mark}/{}", scope.run), false),
+            None => (format!("{mark}/{line}"), false),
         };
         Self { within, is_session, user: scope.user.clone() }
     }
@@ -179,6 +183,12 @@ impl Facts {
     #[must_use]
     pub fn is_json(&self) -> bool {
         self.media == JSON
+    }
+
+    /// How long the names in it are.
+    fn weight(&self) -> u64 {
+        let owner = self.owner.within.len() + self.owner.user.as_ref().map_or(0, String::len);
+        (owner + self.tool.as_str().len() + self.run.as_str().len() + self.media.len()) as u64
     }
 
     /// Whether it is there at a time. A clock that was set back lets nothing live more than twice
@@ -260,7 +270,7 @@ impl ArtifactLimits {
     }
 }
 
-/// More than this many are never kept: the store looks at all of them when it takes one in.
+/// More than this many are never kept: whoever lists them looks at all.
 const MOST: usize = 10_000;
 
 /// What an artifact counts for beyond its bytes: its facts, and its place.
@@ -430,6 +440,7 @@ impl fmt::Debug for Artifacts {
 pub(crate) struct Shelf {
     pub(crate) store: Artifacts,
     pub(crate) mark: String,
+    lines: AtomicU64,
 }
 
 impl Shelf {
@@ -437,7 +448,12 @@ impl Shelf {
         let mark = ArtifactId::random().map_err(|_| {
             Error::new(ErrorKind::BadConfig, "the machine has no randomness to name results with")
         })?;
-        Ok(Self { store, mark: mark.to_string() })
+        Ok(Self { store, mark: mark.to_string(), lines: AtomicU64::new(0) })
+    }
+
+    /// Begins the line of a run that is below no other.
+    pub(crate) fn line(&self) -> String {
+        self.lines.fetch_add(1, Ordering::Relaxed).to_string()
     }
 }
 

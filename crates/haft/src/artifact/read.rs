@@ -115,8 +115,10 @@ impl From<io::Error> for Unreadable {
 
 /// How much of a file is read at once.
 const CHUNK: usize = 64 << 10;
-/// A longer line is searched in pieces of this size.
-const LONGEST_LINE: u64 = 1 << 20;
+/// A longer line is searched in pieces of this size, so that a search can be stopped.
+const LONGEST_LINE: u64 = 256 << 10;
+/// The largest program that an expression may become. Time is at worst this times the text.
+const LARGEST_PROGRAM: usize = 256 << 10;
 /// The longest expression; longer ones are data, not a question.
 const LONGEST_PATTERN: usize = 1_000;
 /// How much of a long line is shown around a match, in bytes on each side.
@@ -328,7 +330,7 @@ fn compiled(pattern: &str) -> Result<Regex, Unreadable> {
         return Err(Unreadable::BadPattern(format!("it is longer than {LONGEST_PATTERN} bytes")));
     }
     RegexBuilder::new(pattern)
-        .size_limit(1 << 20)
+        .size_limit(LARGEST_PROGRAM)
         .build()
         .map_err(|e| Unreadable::BadPattern(last_line(&e.to_string())))
 }
@@ -375,7 +377,8 @@ impl Search {
                 lines.push(format!("{number}: {}", around(body, hit.start(), hit.end())));
                 let more: usize = lines.iter().map(|line| line.chars().count() + 1).sum();
                 if shown == self.limit || chars + more > room {
-                    next = Some(Place { line: number, column: 1 });
+                    // The rest of a line in pieces cannot be asked for; whoever goes on gets on.
+                    next = Some(Place { line: number.max(last_shown + 1), column: 1 });
                 } else {
                     chars += more;
                     lines.iter().for_each(|line| text.extend([line, "\n"]));

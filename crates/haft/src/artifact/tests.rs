@@ -20,7 +20,7 @@ fn scope(run: &str, session: Option<&str>, user: Option<&str>) -> Scope {
 }
 
 fn owner() -> Owner {
-    Owner::of(&scope("run-1", None, None), "mark")
+    Owner::of(&scope("run-1", None, None), "mark", "run-1")
 }
 
 fn draft(text: &str) -> Draft {
@@ -140,7 +140,7 @@ fn a_clock_that_jumps_breaks_nothing() {
 
 #[test]
 fn an_owner_is_a_session_or_a_run_and_its_own() {
-    let of = |run: &str, session, user| Owner::of(&scope(run, session, user), "mark");
+    let of = |run: &str, session, user| Owner::of(&scope(run, session, user), "mark", run);
     let run = of("run-1", None, None);
     assert!(run.lets(&of("run-1", None, None)));
     assert!(run.lets(&of("run-1.2", None, None)), "a run that it started");
@@ -148,7 +148,7 @@ fn an_owner_is_a_session_or_a_run_and_its_own() {
     assert!(!of("run-1.2", None, None).lets(&of("run-1.3", None, None)), "sisters do not share");
     assert!(!run.lets(&of("run-11", None, None)));
     assert!(!run.lets(&of("run-1", None, Some("eve"))));
-    assert!(!run.lets(&Owner::of(&scope("run-1", None, None), "another process")));
+    assert!(!run.lets(&Owner::of(&scope("run-1", None, None), "another process", "run-1")));
     let session = of("run-1", Some("s"), Some("ada"));
     assert!(session.lets(&of("run-7", Some("s"), Some("ada"))), "runs of one session share");
     assert!(!session.lets(&of("run-1", Some("s"), Some("eve"))));
@@ -161,7 +161,7 @@ fn an_owner_is_a_session_or_a_run_and_its_own() {
 fn strangers_find_nothing() {
     each("strangers", 1 << 20, |store, _| {
         let facts = store.put(draft("x")).unwrap();
-        let eve = Owner::of(&scope("run-1", None, Some("eve")), "mark");
+        let eve = Owner::of(&scope("run-1", None, Some("eve")), "mark", "run-1");
         assert!(store.open_for(facts.id, &owner()).unwrap().is_some());
         assert!(store.open_for(facts.id, &eve).unwrap().is_none());
     });
@@ -179,6 +179,56 @@ fn ids_are_strict_and_never_a_path() {
     assert_eq!(id.to_string().len(), 26);
     assert!(id.to_string().bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit()));
     assert_ne!(id, ArtifactId::random().unwrap());
+}
+
+#[test]
+fn any_order_of_coming_and_going_leaves_the_count_right() {
+    // What is there, looked at from outside, and what the store thinks there is, asked by filling it.
+    each("count", 40_000, |store, clock| {
+        let mut seed = 7u64;
+        for _ in 0..200 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let size = usize::try_from(seed >> 52).unwrap();
+            let _ = store.put(draft(&"x".repeat(size)));
+            clock.advance(HOUR / 16);
+            let there: u64 = store.list().unwrap().iter().map(|f| f.bytes + OVERHEAD).sum();
+            assert!(there <= 40_000, "{there}");
+        }
+        clock.advance(HOUR);
+        assert!(store.list().unwrap().is_empty());
+        // Room for all of it again, and for no more.
+        assert!(store.put(draft(&"x".repeat(38_000))).is_ok());
+        assert_eq!(store.put(draft("x")), Err(NotKept::Full));
+    });
+}
+
+#[cfg(unix)]
+#[test]
+fn each_process_sees_what_others_do_to_a_folder() {
+    let folder = Fresh::new("others");
+    let clock = ManualClock::new();
+    clock.advance(HOUR * 24 * 365 * 50);
+    let open = || {
+        let store = Artifacts::folder(&folder.0, limits(10_000)).unwrap();
+        store.with_clock(Arc::new(clock.clone()))
+    };
+    // Two that know nothing of each other, as two processes do.
+    let (one, two) = (open(), open());
+    let large = draft(&"x".repeat(3_000));
+    let again = || Draft { body: Arc::clone(&large.body), ..draft("") };
+    let first = one.put(again()).unwrap();
+    assert!(two.put(again()).is_ok());
+    assert_eq!(one.put(again()), Err(NotKept::Full), "what the other put in counts");
+    assert_eq!(two.put(again()), Err(NotKept::Full));
+    std::fs::remove_file(folder.0.join(first.id.to_string())).unwrap();
+    assert!(two.put(again()).is_ok(), "room that somebody made by hand is seen");
+    assert_eq!(one.put(again()), Err(NotKept::Full));
+    clock.advance(HOUR);
+    assert!(one.put(again()).is_ok());
+    assert_eq!(one.list().unwrap().len(), 1, "what has expired is gone");
+    assert!(two.put(again()).is_ok());
+    assert_eq!(one.put(again()), Err(NotKept::Full));
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 3, "two results and the lock");
 }
 
 #[test]

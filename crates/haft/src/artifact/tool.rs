@@ -101,9 +101,11 @@ impl Tool for ReadResult {
         };
         let shelf = &turn.inner.artifacts;
         let Ok(id) = args.id.trim().parse::<ArtifactId>() else { return Err(nothing(&args.id)) };
-        let (store, asker) = (shelf.store.clone(), Owner::of(cx.scope(), &shelf.mark));
+        let store = shelf.store.clone();
+        let asker = Owner::of(cx.scope(), &shelf.mark, &turn.run.line);
         // Its own bound must not cut it, nor the one that holds for everything.
         let room = ROOM.min((turn.inner.config.max_result / 4).saturating_sub(FOOTER)).max(1);
+        let is_search = matches!(query, Query::Pattern { .. });
         let work = move |cx: &Context| -> Result<Output, Failure> {
             let found = store.open_for(id, &asker).map_err(Failure::hidden)?;
             let Some(artifact) = found else { return Err(nothing(&id.to_string())) };
@@ -115,7 +117,8 @@ impl Tool for ReadResult {
                 Err(why) => Err(unreadable(&why, &artifact)),
             }
         };
-        match shelf.store.is_blocking() {
+        // A search may take its time wherever the text is.
+        match shelf.store.is_blocking() || is_search {
             true => cx.block(work).await?,
             false => work(cx),
         }

@@ -299,6 +299,10 @@ impl TurnCore {
         if !is_heard || most == 0 || background.closed.load(Ordering::SeqCst) {
             return Ok(None);
         }
+        // Washed before it is cut: half a secret is no longer known for one.
+        let (washed, _) = self.inner.redactor.washed(summary);
+        let mut summary = washed.unwrap_or_else(|| summary.to_owned());
+        summary.truncate(summary.floor_char_boundary(SUMMARY));
         let mut all = background.lock();
         if all.len() >= most {
             return Err(Failure::new(
@@ -312,7 +316,7 @@ impl TurnCore {
             id: format!("ticket-{n}").into(),
             call: cx.next_nested_id(),
             tool: cx.meant().clone(),
-            summary: summary[..summary.floor_char_boundary(SUMMARY)].to_owned(),
+            summary,
             who: Who::of(&self.scope),
             run: Arc::downgrade(&self.run),
             work: OnceLock::new(),

@@ -74,6 +74,34 @@ pub(crate) fn keeps_all(text: &str, value: &Value) -> bool {
     compact == written
 }
 
+/// The part of a visitor that reads values with nothing in them, for whoever reads JSON in a way of
+/// their own.
+macro_rules! plain_values {
+    () => {
+        fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+            Ok(value.into())
+        }
+
+        fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+            Ok(value.into())
+        }
+
+        fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+            Ok(value.into())
+        }
+
+        fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+            Ok(value.into())
+        }
+
+        fn visit_unit<E>(self) -> Result<Value, E> {
+            Ok(Value::Null)
+        }
+    };
+}
+
+pub(crate) use plain_values;
+
 struct Strict;
 
 impl<'de> DeserializeSeed<'de> for Strict {
@@ -91,21 +119,7 @@ impl<'de> Visitor<'de> for Strict {
         f.write_str("JSON")
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(value.into())
-    }
+    plain_values!();
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {
         Ok(Value::String(value.to_owned()))
@@ -113,10 +127,6 @@ impl<'de> Visitor<'de> for Strict {
 
     fn visit_string<E>(self, value: String) -> Result<Value, E> {
         Ok(Value::String(value))
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {

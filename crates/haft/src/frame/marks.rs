@@ -107,16 +107,43 @@ pub(crate) fn neutral(text: &str) -> Cow<'_, str> {
     }
     places.sort_unstable();
     places.dedup();
+    Cow::Owned(written_out(text, &places))
+}
+
+/// Returns texts with all marks in them written out, also those that stand across a border.
+pub(crate) fn neutral_in_a_row(texts: &[Cow<'_, str>]) -> Vec<String> {
+    if let [one] = texts {
+        return vec![neutral(one).into_owned()];
+    }
+    let mut across = places(&texts.concat());
+    across.sort_unstable();
+    let mut from = 0;
+    let each = |text: &Cow<'_, str>| {
+        // By itself as well: a text may begin like a line.
+        let mut own = places(text);
+        let until = from + text.len();
+        let first = across.partition_point(|at| *at < from);
+        own.extend(across.iter().skip(first).take_while(|at| **at < until).map(|at| at - from));
+        own.sort_unstable();
+        own.dedup();
+        from = until;
+        written_out(text, &own)
+    };
+    texts.iter().map(each).collect()
+}
+
+/// Writes out the characters at these places, which are in order.
+fn written_out(text: &str, places: &[usize]) -> String {
     let mut out = String::with_capacity(text.len() + places.len() * 8);
     let mut from = 0;
-    for at in places {
+    for &at in places {
         let Some(c) = text[at..].chars().next() else { break };
         out.push_str(&text[from..at]);
         spell(c, &mut out);
         from = at + c.len_utf8();
     }
     out.push_str(&text[from..]);
-    Cow::Owned(out)
+    out
 }
 
 /// Returns the text with the characters back that [`neutral`] writes out.
@@ -167,6 +194,9 @@ fn places(text: &str) -> Vec<usize> {
 /// What a model may take for the bracket of a mark.
 const BRACKETS: &str = "[\u{ff3b}\u{3010}\u{27e6}\u{3014}";
 
+/// What a model may take for the stroke of a closing mark.
+const SLASHES: &str = "/\\\u{ff0f}\u{2044}\u{2215}\u{29f8}";
+
 /// `[haft`, `[/haft`, also with blanks in it. A longer word is another word.
 fn ours(text: &str, start: usize, end: usize) -> Option<usize> {
     let after = text[end..].chars().next();
@@ -174,7 +204,7 @@ fn ours(text: &str, start: usize, end: usize) -> Option<usize> {
         return None;
     }
     let mut before = text[..start].char_indices().rev().take(BLANKS);
-    let (at, c) = before.find(|(_, c)| !c.is_whitespace() && !matches!(c, '/' | '\\'))?;
+    let (at, c) = before.find(|(_, c)| !c.is_whitespace() && !SLASHES.contains(*c))?;
     BRACKETS.contains(c).then_some(at)
 }
 

@@ -12,7 +12,7 @@ mod marks;
 
 use std::{
     borrow::Cow,
-    collections::hash_map::RandomState,
+    collections::{HashMap, hash_map::RandomState},
     fmt::Write as _,
     hash::BuildHasher as _,
     sync::atomic::{AtomicU64, Ordering},
@@ -181,6 +181,15 @@ impl<'a> Framed<'a> {
         }
     }
 
+    /// Returns texts as they may stand in the body one after the other. Whoever puts them together
+    /// may leave out what parted them, so no mark may stand across a border either.
+    pub(crate) fn bodies(&self, texts: Vec<Cow<'_, str>>) -> Vec<String> {
+        match self.answer.seal.is_neutral() {
+            true => marks::neutral_in_a_row(&texts),
+            false => texts.into_iter().map(Cow::into_owned).collect(),
+        }
+    }
+
     /// Changes data so that it may stand in the body.
     pub(crate) fn data(&self, data: &Value) -> Value {
         if !self.answer.seal.is_neutral() {
@@ -190,16 +199,11 @@ impl<'a> Framed<'a> {
             Value::String(text) => Value::String(neutral(text).into_owned()),
             Value::Array(items) => items.iter().map(|item| self.data(item)).collect(),
             Value::Object(map) => {
-                let mut out = serde_json::Map::with_capacity(map.len());
-                for (key, value) in map {
-                    let mut key = neutral(key).into_owned();
-                    // Two keys that became one would lose a value.
-                    while out.contains_key(&key) {
-                        key.push('\'');
-                    }
-                    out.insert(key, self.data(value));
-                }
-                Value::Object(out)
+                let mut keys = Keys::default();
+                let fields = map
+                    .iter()
+                    .map(|(key, value)| (keys.own(neutral(key).into_owned()), self.data(value)));
+                Value::Object(fields.collect())
             }
             other => other.clone(),
         }
@@ -384,7 +388,18 @@ impl Envelope {
     pub fn shown_blocks(&self) -> Vec<Block> {
         let framed = Framed::new(self);
         let body: Vec<Block> = match &self.outcome {
-            Answer::Output(output) => output.blocks.iter().map(|b| framed.block(b)).collect(),
+            Answer::Output(output) => {
+                let texts = output.blocks.iter().filter_map(|block| match block {
+                    Block::Text { text } => Some(Cow::Borrowed(text.as_str())),
+                    _ => None,
+                });
+                let mut texts = framed.bodies(texts.collect()).into_iter();
+                let block = |block: &Block| match block {
+                    Block::Text { .. } => Block::text(texts.next().unwrap_or_default()),
+                    other => framed.block(other),
+                };
+                output.blocks.iter().map(block).collect()
+            }
             Answer::Failure { .. } => {
                 let text = framed.failure().unwrap_or_default();
                 vec![Block::text(framed.body(&text))]
@@ -414,6 +429,28 @@ impl Framed<'_> {
                 media_type: media_type.as_ref().map(text),
             },
         }
+    }
+}
+
+/// Keys of one object, each its own: two that became one would lose a value.
+#[derive(Default)]
+pub(crate) struct Keys {
+    /// How often each was seen.
+    seen: HashMap<String, usize, ahash::RandomState>,
+}
+
+impl Keys {
+    /// Returns the key, with a number where it is taken. The numbers go on from the last one, so many
+    /// keys that became one cost no more than any other.
+    pub(crate) fn own(&mut self, key: String) -> String {
+        let mut own = key.clone();
+        while let Some(times) = self.seen.get(&own).copied() {
+            let times = self.seen.get(&key).copied().unwrap_or(times) + 1;
+            self.seen.insert(key.clone(), times);
+            own = format!("{key}'{times}");
+        }
+        self.seen.insert(own.clone(), 1);
+        own
     }
 }
 

@@ -17,7 +17,12 @@ use serde_json::Value;
 pub(crate) use self::placed::{HookPlace, Placed, Seated, around_turn};
 pub use self::said::{After, Answered, Before, Said};
 use self::silent::silent;
-use crate::{catalog::Entry, envelope::Envelope, turn::Admitted};
+use crate::{
+    catalog::Entry,
+    envelope::Envelope,
+    redact::Redactor,
+    turn::{Admitted, redactor_of},
+};
 
 /// Code of the host around calls and turns. Every moment has a default that does nothing.
 ///
@@ -136,6 +141,20 @@ impl Performed {
         &self.arguments
     }
 
+    /// Returns the arguments as anybody else may see them: without secrets, and without what the
+    /// tool's schema marks as one.
+    #[must_use]
+    pub fn shown(&self) -> Arc<Value> {
+        self.redactor().arguments(&self.tool, &self.arguments)
+    }
+
+    /// Returns what takes secrets out of an outcome that leaves the process. A hook is handed the
+    /// outcome as the body gave it.
+    #[must_use]
+    pub fn redactor(&self) -> Redactor {
+        redactor_of(&self.cx)
+    }
+
     /// Returns the call's context.
     #[must_use]
     pub fn context(&self) -> &Context {
@@ -148,6 +167,7 @@ impl Performed {
 pub struct Landed<'a> {
     pub(crate) answer: &'a Envelope,
     pub(crate) tool: Option<&'a Arc<Entry>>,
+    pub(crate) redactor: &'a Redactor,
 }
 
 impl<'a> Landed<'a> {
@@ -167,5 +187,18 @@ impl<'a> Landed<'a> {
     #[must_use]
     pub fn arguments(&self) -> Option<&'a Arc<Value>> {
         self.answer.left.as_ref().and_then(|left| left.arguments.as_ref())
+    }
+
+    /// Returns the same as anybody else may see them: without secrets, and without what the tool's
+    /// schema marks as one.
+    #[must_use]
+    pub fn shown(&self) -> Option<Arc<Value>> {
+        let arguments = self.arguments()?;
+        match self.tool {
+            Some(tool) => Some(self.redactor.arguments(tool, arguments)),
+            None => {
+                Some(self.redactor.json(arguments).map_or_else(|| Arc::clone(arguments), Arc::new))
+            }
+        }
     }
 }

@@ -121,6 +121,11 @@ pub fn from_bytes(bytes: &[u8]) -> (Cow<'_, str>, usize) {
 /// So many bytes are looked at together; what the compiler makes of it fits two registers.
 const STRIDE: usize = 32;
 
+/// Returns whether nothing in the text is hidden and no terminal would obey it. Line ends are plain.
+pub(crate) fn is_plain(text: &str) -> bool {
+    plain_run(text) == text.len()
+}
+
 /// Returns how long the text is plain from its beginning. A carriage return right before a line feed
 /// is plain.
 fn plain_run(text: &str) -> usize {

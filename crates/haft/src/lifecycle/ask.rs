@@ -6,7 +6,7 @@
 //!
 //! INVARIANT: nobody there, no answer, an answer that does not fit, trouble: each is a no.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use haft_core::{Code, Context, Decision, Failure, Retry, Verdict};
 use serde_json::Value;
@@ -70,6 +70,9 @@ pub(super) async fn ask(
         Decision::Ask => caught(|| turn.inner.policy.offer(&call)).unwrap_or_default(),
         _ => None,
     };
+    // A rule with a secret in it would be shown, and then stand in a file.
+    let is_open = |rule: &String| matches!(turn.inner.redactor.text(rule), Cow::Borrowed(_));
+    let offer = offer.filter(|offer| offer.rules.iter().all(is_open));
     let answered = pose(turn, &call, &judged, &binding, offer.as_ref(), file).await?;
     if let Some(file) = file {
         file.answered_by = Some(Arc::clone(&answered.by));
@@ -114,7 +117,7 @@ async fn pose(
     let verdict = &judged.verdict;
     let explanation = permit::explain(turn, call, judged);
     let shown = turn.inner.redactor.verdict(verdict.clone());
-    *file = Some(File::new(shown, &explanation));
+    *file = Some(File::new(shown.clone(), &explanation));
     turn.tell(|| Event::Asked {
         call: call.context().call_id().clone(),
         verdict: verdict.clone(),
@@ -122,7 +125,7 @@ async fn pose(
     });
     let question = Question {
         call,
-        verdict,
+        verdict: &shown,
         explanation: &explanation,
         offer,
         session: turn.run.manners.has_more,

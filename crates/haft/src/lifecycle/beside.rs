@@ -83,9 +83,10 @@ impl Beside {
 /// Adds words of the host to an answer. They stand beside it, so that nothing in a result can pass
 /// for one of them.
 pub(crate) fn add_asides(envelope: &mut Envelope, asides: &[String], redactor: &Redactor) {
-    let words = words(asides);
+    // Before they are cut: half a secret is no longer known for one.
+    let shown: Vec<String> = asides.iter().map(|text| redactor.text(text).into_owned()).collect();
+    let words = words(&shown);
     if !words.is_empty() {
-        let words = words.into_iter().map(|text| redactor.text(&text).into_owned());
         envelope.left.get_or_insert_default().notes.extend(words);
     }
 }

@@ -11,12 +11,13 @@ use haft_core::{Block, Bound, Context, Label, Output};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use super::shape::{chars, json_size, weight};
+use super::shape::{chars, json_size, washed_data, weight};
 use crate::{
     artifact::{self, Draft, Ends, Facts, Items, NotKept, Owner, READER},
     config::Config,
     envelope::Cut,
     layers::Outcome,
+    runtime::Inner,
     turn::TurnCore,
     watch::timed,
 };
@@ -124,7 +125,7 @@ pub(super) async fn set_aside(
         aside.output.blocks = words;
     } else {
         aside.output.structured = None;
-        let whole = Whole::of(words, hard);
+        let whole = Whole::of(words, hard, &turn.inner);
         let kept = keeper.keep(Arc::clone(&whole.body), whole.media, whole.items).await;
         let (shown, blocks) = whole.shown(room, &kept, keeper.reader());
         aside.cut.of += whole.chars;
@@ -159,7 +160,7 @@ impl Keeper<'_> {
         let draft = Draft {
             tool: self.cx.meant().clone(),
             run: self.cx.run_id().clone(),
-            owner: Owner::of(self.cx.scope(), &inner.artifacts.mark),
+            owner: Owner::of(self.cx.scope(), &inner.artifacts.mark, &self.turn.run.line),
             label: self.label,
             media: media.chars().take(100).collect(),
             items,
@@ -229,11 +230,18 @@ enum Form {
 }
 
 impl Whole {
-    fn of(mut blocks: Vec<Block>, hard: usize) -> Self {
+    fn of(mut blocks: Vec<Block>, hard: usize, inner: &Inner) -> Self {
         let form = match blocks.as_mut_slice() {
             [Block::Json { json }] => Form::Data(json.take()),
             [Block::Text { text }] if text.len() <= hard && text.starts_with(['[', '{']) => {
-                serde_json::from_str(text).map_or(Form::Text, Form::Written)
+                match serde_json::from_str(text) {
+                    Ok(mut data) => {
+                        // The text was washed, and what it had escaped was not seen then.
+                        washed_data(&mut data, inner);
+                        Form::Written(data)
+                    }
+                    Err(_) => Form::Text,
+                }
             }
             _ => Form::Text,
         };
@@ -268,8 +276,9 @@ impl Whole {
             }
             Form::Data(data) | Form::Written(data) => {
                 let Some(below) = notice.below(room) else {
-                    let text: String = data.to_string().chars().take(room).collect();
-                    return (room, vec![Block::text(text)]);
+                    let preview = artifact::fit(data, room);
+                    let shown = artifact::rendered_chars(&preview);
+                    return (shown, vec![Block::text(preview.to_string())]);
                 };
                 let preview = artifact::fit(data, room - below.room);
                 let shown = artifact::rendered_chars(&preview);

@@ -36,7 +36,8 @@ pub(crate) async fn end_late(
     };
     let (outcome, cut) = shape::shape(outcome, cut, bound, None, cx, inner);
     seal.settle(label, matches!(outcome, Answer::Failure { .. }), altered);
-    let effects = cx.claim().map(|claim| claim.effects.clone()).unwrap_or_default();
+    let effects =
+        cx.claim().map(|claim| inner.redactor.effects(&claim.effects)).unwrap_or_default();
     let mut envelope = Envelope {
         id: cx.call_id().clone(),
         called: cx.called().clone(),

@@ -92,7 +92,10 @@ fn walked(
             arguments: admitted.as_ref().ok().map(|a| shown(&turn, a)),
             class: admitted.as_ref().ok().map(|a| a.claim().class),
         });
-        let repairs = admitted.as_ref().ok().and_then(Admitted::shared_repairs);
+        let mut repairs = admitted.as_ref().ok().and_then(Admitted::shared_repairs);
+        if let Some(shown) = repairs.as_deref().and_then(|all| turn.inner.redactor.repairs(all)) {
+            repairs = Some(shown.into());
+        }
         if let Some(repairs) = &repairs {
             turn.tell(|| Event::Repaired {
                 call: cx.call_id().clone(),
@@ -154,7 +157,7 @@ fn walked(
             origin: ran.as_ref().map(|(entry, claim)| Origin {
                 tool: cx.meant().clone(),
                 source: Arc::clone(entry.shared_source()),
-                effects: claim.effects.clone(),
+                effects: turn.inner.redactor.effects(&claim.effects),
             }),
             instead_by,
             cut,

@@ -4,15 +4,16 @@
 //! be told. Where the run's bytes are counted, the result is no larger than what is left for it. A
 //! failure's words take the same way as a result's.
 
-use std::{borrow::Cow, cell::Cell};
+use std::cell::Cell;
 
-use haft_core::{Block, Bound, Context, Output, Ran};
+use haft_core::{Block, Bound, Context, Failure, Output, Ran};
 use serde_json::Value;
 
 use super::bound::limit_of;
 use crate::{
     artifact::nth_char,
     envelope::{Answer, Cut},
+    frame::Keys,
     hygiene,
     layers::Outcome,
     policy::Held,
@@ -21,19 +22,22 @@ use crate::{
 };
 
 /// Takes out of an outcome what must not be shown, and says how many spots were cleaned.
-pub(super) fn washed(mut outcome: Outcome, inner: &Inner) -> (Outcome, usize) {
+pub(super) fn washed(outcome: Outcome, inner: &Inner) -> (Outcome, usize) {
     let altered = Cell::new(0);
-    // What a failure says takes the same way; here what nobody sees, further on what nobody may see.
-    outcome = outcome.map_err(|failure| {
-        failure.reworded(|text| match hygiene::clean(text).text {
-            Cow::Borrowed(_) => None,
-            Cow::Owned(text) => Some(text),
-        })
-    });
-    if let Ok(output) = &mut outcome {
-        each_text(output, &inner.redactor, &|text| clean(inner, text, &altered));
-    }
+    let wash = Wash { redactor: &inner.redactor, altered: &altered };
+    let outcome = match outcome {
+        Ok(mut output) => {
+            wash.output(&mut output);
+            Ok(output)
+        }
+        Err(failure) => Err(wash.failure(failure)),
+    };
     (outcome, altered.get())
+}
+
+/// Washes data that was read out of a text: what the text had escaped is there in full only now.
+pub(super) fn washed_data(data: &mut Value, inner: &Inner) {
+    Wash { redactor: &inner.redactor, altered: &Cell::new(0) }.data(data, DEEPEST);
 }
 
 /// Shapes an outcome that is washed and within its bound; `cut` is what that took.
@@ -59,94 +63,141 @@ pub(super) fn shape(
             let mut interrupted_output = String::new();
             // However it ended, what had come is worth having: a stream may stop, fail or break.
             if failure.ran() != Ran::No {
-                interrupted_output = partial(inner, cx);
-                let limit = limit_of(bound.unwrap_or_default(), config.max_result);
-                interrupted_output.truncate(nth_char(&interrupted_output, limit));
-                if let Some(room) = held.and_then(|held| held.room(interrupted_output.len())) {
-                    interrupted_output.truncate(interrupted_output.floor_char_boundary(room));
-                }
+                let told = partial(inner, cx);
+                let chars = limit_of(bound.unwrap_or_default(), config.max_result);
+                let room = held.and_then(|held| held.room(told.len())).unwrap_or(usize::MAX);
+                let of = cx.partial_is_full().then(|| cx.partial_size());
+                interrupted_output = told_within(told, chars, room, of);
             }
-            let failure = inner.redactor.failure(failure);
             (Answer::Failure { failure, interrupted_output }, None)
         }
     }
 }
 
-/// Returns the text as it may be shown; nothing when it may stay as it is. Counts the spots that were
-/// cleaned.
-fn clean(inner: &Inner, text: &str, altered: &Cell<usize>) -> Option<String> {
-    // Hygiene first: a secret must not hide behind characters that nobody sees.
-    let cleaned = hygiene::clean(text);
-    altered.set(altered.get() + cleaned.stripped + cleaned.made_visible);
-    match cleaned.text {
-        Cow::Borrowed(text) => match inner.redactor.text(text) {
-            Cow::Borrowed(_) => None,
-            Cow::Owned(text) => Some(text),
-        },
-        Cow::Owned(text) => match inner.redactor.text(&text) {
-            Cow::Borrowed(_) => Some(text),
-            Cow::Owned(text) => Some(text),
-        },
-    }
+/// Makes texts fit to be shown, and counts the spots that were cleaned.
+struct Wash<'a> {
+    redactor: &'a Redactor,
+    altered: &'a Cell<usize>,
 }
 
-/// Changes every text of an output, whether it stands in a block, in data or in a key.
-fn each_text(output: &mut Output, redactor: &Redactor, change: &impl Fn(&str) -> Option<String>) {
-    let replace = |text: &mut String| {
-        if let Some(changed) = change(text) {
+/// Data is looked at to this depth; what lies deeper is not shown. No parser goes deeper, so only a
+/// tool that builds its data by hand can get here.
+const DEEPEST: usize = 128;
+
+/// A failure's words are bounded where they are made; what cleaning makes of them is bounded here.
+const MOST_WORDS: usize = 8_000;
+
+impl Wash<'_> {
+    /// Returns the text as it may be shown; nothing when it may stay as it is.
+    fn changed(&self, text: &str) -> Option<String> {
+        let (changed, altered) = self.redactor.washed(text);
+        self.altered.set(self.altered.get() + altered);
+        changed
+    }
+
+    fn text(&self, text: &mut String) {
+        if let Some(changed) = self.changed(text) {
             *text = changed;
         }
-    };
-    for block in &mut output.blocks {
-        match block {
-            Block::Text { text } => replace(text),
-            Block::Json { json } => each_leaf(json, redactor, change),
-            Block::Image { media_type, .. } | Block::Audio { media_type, .. } => {
-                replace(media_type);
+    }
+
+    /// What a failure says takes the same way as a result.
+    fn failure(&self, failure: Failure) -> Failure {
+        // What only the operator reads is no part of what the model is told was cleaned.
+        let read: usize = [Some(failure.message()), failure.next()]
+            .into_iter()
+            .flatten()
+            .map(|text| hygiene::clean(text))
+            .map(|cleaned| cleaned.stripped + cleaned.made_visible)
+            .sum();
+        self.altered.set(self.altered.get() + read);
+        let failure = self.redactor.failure(failure).reworded(|text| {
+            let (changed, _) = self.redactor.washed(text);
+            let long = changed.as_deref().unwrap_or(text);
+            match long.len() > MOST_WORDS {
+                true => Some(format!(
+                    "{} … ({} bytes in all)",
+                    &long[..long.floor_char_boundary(MOST_WORDS)],
+                    long.len()
+                )),
+                false => changed,
             }
-            Block::Link { uri, name, media_type } => {
-                replace(uri);
-                replace(name);
-                media_type.iter_mut().for_each(replace);
+        });
+        // A text that was cut may end in half a secret, also as it reads now.
+        self.redactor.failure(failure)
+    }
+
+    /// Changes every text of an output, whether it stands in a block, in data or in a key.
+    fn output(&self, output: &mut Output) {
+        for block in &mut output.blocks {
+            match block {
+                Block::Text { text } => self.text(text),
+                Block::Json { json } => self.data(json, DEEPEST),
+                Block::Image { data, media_type } | Block::Audio { data, media_type } => {
+                    self.text(media_type);
+                    // FAIL CLOSED: nobody can take a text out of a picture.
+                    if self.redactor.is_in(data) {
+                        *block = Block::text(SECRET_MEDIA);
+                    }
+                }
+                Block::Link { uri, name, media_type } => {
+                    self.text(uri);
+                    self.text(name);
+                    media_type.iter_mut().for_each(|text| self.text(text));
+                }
             }
         }
+        if let Some(data) = &mut output.structured {
+            self.data(data, DEEPEST);
+        }
     }
-    if let Some(data) = &mut output.structured {
-        each_leaf(data, redactor, change);
+
+    /// Changes every text in data, keys included.
+    fn data(&self, data: &mut Value, depth: usize) {
+        match data {
+            Value::String(text) => self.text(text),
+            Value::Number(number) => {
+                if let Some(shown) = self.redactor.number(number) {
+                    *data = Value::String(shown);
+                }
+            }
+            Value::Null | Value::Bool(_) => {}
+            // FAIL CLOSED: what nobody looks at is not shown.
+            Value::Array(_) | Value::Object(_) if depth == 0 => {
+                take_apart(std::mem::replace(data, Value::String(TOO_DEEP.to_owned())));
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.data(item, depth - 1)),
+            Value::Object(map) => {
+                for (key, value) in map.iter_mut() {
+                    match self.redactor.under(key, value) {
+                        Some(shown) => *value = shown,
+                        None => self.data(value, depth - 1),
+                    }
+                }
+                if map.keys().any(|key| self.redactor.washed(key).0.is_some()) {
+                    let mut keys = Keys::default();
+                    let old = std::mem::take(map).into_iter();
+                    *map = old
+                        .map(|(key, value)| (keys.own(self.changed(&key).unwrap_or(key)), value))
+                        .collect();
+                }
+            }
+        }
     }
 }
 
-/// Changes every text in data, keys included.
-fn each_leaf(data: &mut Value, redactor: &Redactor, change: &impl Fn(&str) -> Option<String>) {
-    match data {
-        Value::String(text) => {
-            if let Some(changed) = change(text) {
-                *text = changed;
-            }
+const TOO_DEEP: &str = "[REDACTED:too-deep:0]";
+const SECRET_MEDIA: &str = "[a picture or sound is left out: there is a secret in it]";
+
+/// Drops data level by level: dropping it as a whole would go as deep as it does.
+fn take_apart(data: Value) {
+    let mut open = vec![data];
+    while let Some(data) = open.pop() {
+        match data {
+            Value::Array(items) => open.extend(items),
+            Value::Object(map) => open.extend(map.into_iter().map(|(_, value)| value)),
+            _ => {}
         }
-        Value::Array(items) => {
-            items.iter_mut().for_each(|item| each_leaf(item, redactor, change));
-        }
-        Value::Object(map) => {
-            for (key, value) in map.iter_mut() {
-                match redactor.under(key, value) {
-                    Some(shown) => *value = shown,
-                    None => each_leaf(value, redactor, change),
-                }
-            }
-            if map.keys().any(|key| change(key).is_some()) {
-                let old = std::mem::take(map);
-                map.extend(
-                    old.into_iter().map(|(key, value)| (change(&key).unwrap_or(key), value)),
-                );
-            }
-        }
-        Value::Number(number) => {
-            if let Some(shown) = redactor.number(number) {
-                *data = Value::String(shown);
-            }
-        }
-        Value::Null | Value::Bool(_) => {}
     }
 }
 
@@ -154,11 +205,31 @@ fn each_leaf(data: &mut Value, redactor: &Redactor, change: &impl Fn(&str) -> Op
 /// could be the beginning of a secret is left out.
 fn partial(inner: &Inner, cx: &Context) -> String {
     let told = cx.partial_so_far();
-    let text = hygiene::clean(&told).text;
+    let mut washing = inner.redactor.washing();
+    let text = washing.feed(&told);
     match cx.partial_is_full() {
-        true => inner.redactor.cut_text(&text),
-        false => inner.redactor.text(&text).into_owned(),
+        true => text,
+        false => text + &washing.finish(),
     }
+}
+
+/// Cuts what a body had told to so many characters and bytes. Where something is missing, here or
+/// because it was never kept, a line says how much there was: `of` bytes, where they were counted.
+fn told_within(text: String, chars: usize, bytes: usize, of: Option<u64>) -> String {
+    let fits = text.len() <= bytes && nth_char(&text, chars) == text.len();
+    if fits && of.is_none() {
+        return text;
+    }
+    let of = of.unwrap_or(text.len() as u64);
+    let notice = format!("\n[… cut: {of} bytes were told in all …]");
+    let room = (chars.saturating_sub(notice.chars().count()), bytes.saturating_sub(notice.len()));
+    let (chars, bytes, notice) = match room {
+        // Less than this is not worth a notice.
+        (chars, bytes) if chars >= 24 && bytes >= 24 => (chars, bytes, notice.as_str()),
+        _ => (chars, bytes, ""),
+    };
+    let end = nth_char(&text, chars).min(text.floor_char_boundary(bytes));
+    format!("{}{notice}", &text[..end])
 }
 
 /// Returns the most bytes that a result with this bound can have.

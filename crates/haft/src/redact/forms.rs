@@ -2,9 +2,13 @@
 //!
 //! In: the text of a secret. Out: the byte strings that give it away, without repeats. Base64 of a
 //! longer text holds the secret at one of three alignments; the characters at its edges are mixed
-//! with what stands beside it, so they are not part of the form.
+//! with what stands beside it, so they are not part of the form. No form has gaps (`bare`).
+
+use std::borrow::Cow;
 
 use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD, HEXLOWER, HEXUPPER};
+
+use super::bare::{WRITTEN, bare};
 
 /// A line of a longer secret gives enough away from this many bytes on.
 const LINE: usize = 16;
@@ -23,9 +27,20 @@ pub(super) fn of(secret: &str) -> Vec<String> {
         let lines = bare.lines().map(str::trim);
         all.extend(lines.filter(|l| l.len() >= LINE && !l.starts_with("-----")).map(str::to_owned));
     }
+    // They are looked for in text without gaps, so they have none.
+    for form in &mut all {
+        if let Cow::Owned(text) = visible(form) {
+            *form = text;
+        }
+    }
     let mut seen = std::collections::HashSet::new();
     all.retain(|form| seen.insert(form.clone()));
     all
+}
+
+/// What there is to see of a value.
+pub(super) fn visible(value: &str) -> Cow<'_, str> {
+    bare(value, WRITTEN.skipping_breaks(), true).text
 }
 
 fn encode(secret: &str, all: &mut Vec<String>) {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use haft_core::{Note, Verdict, Words};
+use haft_core::{Effect, Effects, Note, Verdict, Words};
 use serde_json::Value;
 
 use super::Redactor;
@@ -92,7 +92,8 @@ impl Redactor {
         }
     }
 
-    /// Makes a record fit to be shown. Its explanation was made so when it was given.
+    /// Makes a record fit to be shown. Most of it was made so when it was given; a secret that was
+    /// added since is taken out as well.
     pub(crate) fn record(&self, record: &mut Record) {
         if let Some(intent) = &mut record.intent {
             if let Some(shown) = self.json(&intent.arguments) {
@@ -107,17 +108,38 @@ impl Redactor {
         if let Some(judged) = &mut record.judged {
             self.wash_shared(&mut judged.verdict.reason);
             self.wash_shared(&mut judged.verdict.source);
+            self.explanation(Arc::make_mut(&mut judged.explanation), None);
         }
         if let Some(end) = &mut record.end {
             end.error.iter_mut().for_each(|text| self.wash(text));
             end.cause.iter_mut().for_each(|text| self.wash(text));
+            if let Some(changed) = end.output.as_deref().and_then(|text| self.changed(text)) {
+                end.output = Some(changed.into());
+            }
         }
+    }
+
+    /// Returns effects whose targets may be shown: an address may carry a key.
+    pub(crate) fn effects(&self, effects: &Effects) -> Effects {
+        let Effects::Declared(list) = effects else { return effects.clone() };
+        let target = |effect: &Effect| effect.target.as_deref().and_then(|text| self.changed(text));
+        if !list.iter().any(|effect| target(effect).is_some()) {
+            return effects.clone();
+        }
+        let mut shown = list.to_vec();
+        for effect in &mut shown {
+            if let Some(text) = target(effect) {
+                effect.target = Some(text);
+            }
+        }
+        Effects::Declared(shown.into())
     }
 
     /// Returns repairs whose words may be shown; nothing when they may stay.
     pub(crate) fn repairs(&self, repairs: &[Repair]) -> Option<Vec<Repair>> {
         let is_open = |repair: &Repair| {
             self.changed(&repair.before).is_none()
+                && self.changed(&repair.pointer).is_none()
                 && repair.after.as_deref().and_then(|text| self.changed(text)).is_none()
         };
         if repairs.iter().all(is_open) {
@@ -126,6 +148,7 @@ impl Redactor {
         let mut all = repairs.to_vec();
         for repair in &mut all {
             self.wash(&mut repair.before);
+            self.wash(&mut repair.pointer);
             repair.after.iter_mut().for_each(|text| self.wash(text));
         }
         Some(all)

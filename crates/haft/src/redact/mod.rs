@@ -1,12 +1,14 @@
 //! Takes secrets out of everything that leaves the runtime: results, failures, events, records.
 //!
 //! In: a text. Out: the same with `[REDACTED:rule:len]` in place of each secret: first the values
-//! that the host knows, in every form they may travel in, then whatever has the shape of a key.
-//! Nobody pays for a text without secrets but one look at each byte.
+//! that the host knows, in every form they may travel in, then whatever has the shape of a key. Both
+//! are looked for in the text as it reads without what nobody sees (`bare`), and all that stands
+//! between their characters goes with them. A text without secrets costs a look at each byte.
 //!
 //! INVARIANT: redacting twice changes nothing, and redacting in pieces is redacting the whole. (A
 //! known secret that itself holds a square bracket may be found again at the edge of a mark.)
 
+mod bare;
 mod forms;
 mod secrets;
 mod patterns;
@@ -20,9 +22,11 @@ use std::{borrow::Cow, sync::Arc};
 use haft_core::Failure;
 use serde_json::{Number, Value};
 
+use self::bare::{ESCAPE, Reading, SHOWN, WRITTEN};
 pub(crate) use self::resolve::{for_body, resolve};
+pub(crate) use self::stream::Washing;
 pub use self::{secrets::Secrets, stream::StreamRedactor};
-use crate::catalog::Entry;
+use crate::{catalog::Entry, hygiene};
 
 /// Knows what must not be shown. Clones know the same.
 ///
@@ -60,6 +64,19 @@ impl Redactor {
         Self { secrets }
     }
 
+    /// Makes ready to look, so that no call waits for it.
+    pub(crate) fn prepare(&self) {
+        patterns::prepare();
+        if let Some(known) = self.secrets.known() {
+            known.prepare();
+        }
+    }
+
+    /// Returns whether a known secret stands in something that is not for reading, as a picture.
+    pub(crate) fn is_in(&self, data: &str) -> bool {
+        self.secrets.known().is_some_and(|known| known.is_in(data))
+    }
+
     /// Returns whether another knows the same secrets, now and later.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.secrets.is_same(&other.secrets)
@@ -78,14 +95,38 @@ impl Redactor {
         if text.len() < secrets::SHORTEST {
             return Cow::Borrowed(text);
         }
-        let Some(known) = self.secrets.known() else { return patterns::text(text) };
-        match known.text(text) {
-            Cow::Borrowed(text) => patterns::text(text),
-            Cow::Owned(text) => match patterns::text(&text) {
-                Cow::Borrowed(_) => Cow::Owned(text),
-                Cow::Owned(text) => Cow::Owned(text),
-            },
+        let shown = self.read(text, SHOWN);
+        match text.contains(ESCAPE) {
+            true => then(shown, |text| self.read(text, WRITTEN)),
+            false => shown,
         }
+    }
+
+    /// Returns a text that is clean and may be shown, nothing when it may stay as it is; and how many
+    /// spots were cleaned.
+    pub(crate) fn washed(&self, text: &str) -> (Option<String>, usize) {
+        // A sequence may swallow the first letter of a secret, and the rest would be no secret any
+        // more. So what has one is looked at before as well.
+        let seen = match text.contains(ESCAPE) {
+            true => self.text(text),
+            false => Cow::Borrowed(text),
+        };
+        let cleaned = hygiene::clean(&seen);
+        let altered = cleaned.stripped + cleaned.made_visible;
+        let shown = match (self.text(&cleaned.text), &cleaned.text) {
+            (Cow::Owned(text), _) => Some(text),
+            (Cow::Borrowed(_), Cow::Owned(text)) => Some(text.clone()),
+            (Cow::Borrowed(_), Cow::Borrowed(_)) => None,
+        };
+        (shown.or(matches!(seen, Cow::Owned(_)).then(|| seen.into_owned())), altered)
+    }
+
+    fn read<'a>(&self, text: &'a str, reading: Reading) -> Cow<'a, str> {
+        let known = match self.secrets.known() {
+            Some(known) => known.text(text, reading),
+            None => Cow::Borrowed(text),
+        };
+        then(known, |text| patterns::text(text, reading))
     }
 
     /// Returns the text as it may be shown; nothing when it may stay as it is.
@@ -177,6 +218,11 @@ impl Redactor {
         StreamRedactor::new(self.clone())
     }
 
+    /// Cleans and redacts a text that comes piece by piece.
+    pub(crate) fn washing(&self) -> Washing {
+        Washing::new(self)
+    }
+
     /// Redacts a text that was cut at its end: what may be the beginning of a secret is left out.
     pub(crate) fn cut_text(&self, text: &str) -> String {
         self.stream().feed(text)
@@ -208,6 +254,14 @@ impl Redactor {
             (Some(shown), _) | (None, Some(shown)) => Arc::new(shown),
             (None, None) => Arc::clone(arguments),
         }
+    }
+}
+
+/// Goes on with a text that may have been changed.
+fn then<'a>(text: Cow<'a, str>, change: impl Fn(&str) -> Cow<'_, str>) -> Cow<'a, str> {
+    match change(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(changed) => Cow::Owned(changed),
     }
 }
 

@@ -11,7 +11,7 @@
 
 use super::shape::{Kind, Rule, assigned, has_digit, private_key};
 
-pub(super) use super::shape::{ids, sweep, text};
+pub(super) use super::shape::{LONGEST_FIND, ids, prepare, sweep, text};
 
 const WORD: Rule = Rule {
     id: "",

@@ -18,7 +18,10 @@ use std::{
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use haft_core::Secret;
 
-use super::{forms, mark, patterns};
+use super::{
+    bare::{Bare, Reading, WRITTEN, bare},
+    forms, mark, patterns,
+};
 use crate::{
     catalog::Entry,
     error::{Error, ErrorKind},
@@ -119,7 +122,7 @@ impl Secrets {
             )
             .hint("a name is up to 64 letters, digits, `.`, `_` and `-`"));
         }
-        let size = value.reveal().trim().len();
+        let size = forms::visible(value.reveal().trim()).len();
         if size < SHORTEST {
             return Err(refuse("its value is shorter than 6 bytes").hint(
                 "so short a text stands in many results by chance; taking it out everywhere would spoil them",
@@ -203,7 +206,7 @@ impl Kept {
     /// Whether its name looks like a key, or a form of a value could stand inside a mark.
     fn shows_in(&self, all: &[Kept]) -> bool {
         let own = mark(&self.rule(), 12_345);
-        if patterns::text(&own) != own {
+        if patterns::text(&own, WRITTEN) != own {
             return true;
         }
         let in_mark = |form: &str, start: &str| {
@@ -244,13 +247,14 @@ struct Finder {
 
 impl Known {
     /// Takes every secret out of a text. The text itself when there is none.
-    pub(super) fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    pub(super) fn text<'a>(&self, text: &'a str, reading: Reading) -> Cow<'a, str> {
         let Some(finder) = self.finder() else { return Cow::Borrowed(text) };
-        if finder.automaton.find(text).is_none() {
+        let bare = bare(text, reading.skipping_breaks(), true);
+        if finder.automaton.find(&*bare.text).is_none() {
             return Cow::Borrowed(text);
         }
         let mut out = String::with_capacity(text.len());
-        finder.sweep(text, true, &mut out);
+        finder.sweep(text, &bare, true, &mut out);
         Cow::Owned(out)
     }
 
@@ -259,16 +263,39 @@ impl Known {
         self.finder().is_some_and(|finder| finder.in_numbers)
     }
 
+    /// Returns whether any form of a secret stands in a text that is not for reading.
+    pub(super) fn is_in(&self, text: &str) -> bool {
+        self.finder().is_some_and(|finder| finder.automaton.is_match(text))
+    }
+
     /// Takes secrets out of what is sure, and returns how much that is. What may be the beginning of
     /// a secret is left for when more has come.
-    pub(super) fn sweep(&self, text: &str, last: bool, out: &mut String) -> usize {
+    pub(super) fn sweep(
+        &self,
+        text: &str,
+        reading: Reading,
+        last: bool,
+        out: &mut String,
+    ) -> usize {
         match self.finder() {
-            Some(finder) => finder.sweep(text, last, out),
+            Some(finder) => {
+                finder.sweep(text, &bare(text, reading.skipping_breaks(), last), last, out)
+            }
             None => {
                 out.push_str(text);
                 text.len()
             }
         }
+    }
+
+    /// Makes ready to look, so that the first text need not wait for it.
+    pub(super) fn prepare(&self) {
+        let _ = self.finder();
+    }
+
+    /// Returns the length of the longest form.
+    pub(super) fn longest(&self) -> usize {
+        self.finder().map_or(0, |finder| finder.longest)
     }
 
     fn finder(&self) -> Option<&Finder> {
@@ -306,25 +333,28 @@ impl Finder {
         Some(Self { automaton, rules, sorted, first, longest, in_numbers })
     }
 
-    fn sweep(&self, text: &str, last: bool, out: &mut String) -> usize {
-        let mut done = 0;
-        let mut open = self.open(text, 0, last);
-        while let Some(found) = self.automaton.find(&text[done..]) {
-            let (start, end) = (done + found.start(), done + found.end());
+    fn sweep(&self, text: &str, bare: &Bare<'_>, last: bool, out: &mut String) -> usize {
+        let shown = &*bare.text;
+        let (mut done, mut copied) = (0, 0);
+        let mut open = self.open(shown, 0, last);
+        while let Some(found) = self.automaton.find(&shown[done..]) {
+            let rule = self.rules.get(found.pattern().as_usize()).map_or("secret", |rule| rule);
+            let found = done + found.start()..done + found.end();
             // Something that begins no later may still become a longer find.
-            if start >= open {
+            if found.start >= open {
                 break;
             }
-            out.push_str(&text[done..start]);
-            let rule = self.rules.get(found.pattern().as_usize()).map_or("secret", |rule| rule);
-            out.push_str(&mark(rule, end - start));
-            done = end;
+            let place = bare.place(&found);
+            out.push_str(&text[copied..place.start]);
+            out.push_str(&mark(rule, found.len()));
+            (done, copied) = (found.end, place.end);
             if open < done {
-                open = self.open(text, done, last);
+                open = self.open(shown, done, last);
             }
         }
-        out.push_str(&text[done..open]);
-        open
+        let settled = if last { text.len() } else { bare.settled(open, text) };
+        out.push_str(&text[copied..settled]);
+        settled
     }
 
     /// Where a form may begin that the text does not hold to its end; its end when there is none.
@@ -349,7 +379,7 @@ impl Finder {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::bare::SHOWN, *};
 
     fn known(list: &[(&str, &str)]) -> Arc<Known> {
         let secrets = Secrets::new();
@@ -363,16 +393,16 @@ mod tests {
     fn every_form_is_taken_out_and_the_name_is_told() {
         let known = known(&[("mail", "hunter2hunter2")]);
         for text in ["hunter2hunter2", "aHVudGVyMmh1bnRlcjI=", "68756e7465723268756e74657232"] {
-            let shown = known.text(text).into_owned();
+            let shown = known.text(text, SHOWN).into_owned();
             assert_eq!(shown, format!("[REDACTED:secret/mail:{}]", text.len()));
         }
-        assert!(matches!(known.text("nothing here"), Cow::Borrowed(_)));
+        assert!(matches!(known.text("nothing here", SHOWN), Cow::Borrowed(_)));
     }
 
     #[test]
     fn the_longer_of_two_secrets_wins() {
         let known = known(&[("short", "abcdef"), ("long", "abcdefghij")]);
-        let shown = known.text("xabcdefghijx abcdefgh");
+        let shown = known.text("xabcdefghijx abcdefgh", SHOWN);
         assert_eq!(shown, "x[REDACTED:secret/long:10]x [REDACTED:secret/short:6]gh");
     }
 
@@ -383,7 +413,7 @@ mod tests {
         secrets.add("key", "new-value").unwrap();
         let known = secrets.known().unwrap();
         assert_eq!(
-            known.text("old-value new-value"),
+            known.text("old-value new-value", SHOWN),
             "[REDACTED:secret/key:9] [REDACTED:secret/key:9]"
         );
     }
@@ -413,10 +443,10 @@ mod tests {
     fn what_may_go_on_is_held_back_and_nothing_else() {
         let known = known(&[("key", "SECRETVALUE")]);
         let mut out = String::new();
-        let taken = known.sweep("a text and SECR", false, &mut out);
+        let taken = known.sweep("a text and SECR", SHOWN, false, &mut out);
         assert_eq!((out.as_str(), taken), ("a text and ", 11));
         out.clear();
-        assert_eq!(known.sweep("SECRETVALUE x", false, &mut out), 13);
+        assert_eq!(known.sweep("SECRETVALUE x", SHOWN, false, &mut out), 13);
         assert_eq!(out, "[REDACTED:secret/key:11] x");
     }
 }

@@ -15,7 +15,11 @@ use std::{
 use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
 use regex::bytes::{Regex, RegexBuilder};
 
-use super::{mark, patterns::RULES};
+use super::{
+    bare::{Bare, Reading, bare},
+    mark,
+    patterns::RULES,
+};
 
 /// In: a stretch, and where the shape ends in it. Out: where the find ends; nothing if it is none.
 type Extend = fn(&[u8], usize) -> Option<usize>;
@@ -62,7 +66,7 @@ pub(super) struct Found<'a> {
 }
 
 /// No merged find is longer: one shape may stand in another, and a stream waits for both.
-const LONGEST_FIND: usize = 32 << 10;
+pub(super) const LONGEST_FIND: usize = 32 << 10;
 
 struct Words {
     automaton: AhoCorasick,
@@ -139,48 +143,66 @@ pub(super) fn ids() -> impl Iterator<Item = &'static str> {
     RULES.iter().map(|rule| rule.id)
 }
 
+/// Makes ready to look, so that the first text need not wait for it.
+pub(super) fn prepare() {
+    LazyLock::force(&WORDS);
+}
+
 /// Takes what looks like a key out of a text. The text itself when nothing does.
-pub(super) fn text(text: &str) -> Cow<'_, str> {
+pub(super) fn text(text: &str, reading: Reading) -> Cow<'_, str> {
     // No shape is shorter.
     if text.len() < 8 {
         return Cow::Borrowed(text);
     }
     let Some(words) = &*WORDS else { return Cow::Borrowed(text) };
-    let mut sweep = Sweep { words, text, before: &[], out: None, done: 0 };
+    let bare = bare(text, reading, true);
+    let mut sweep = Sweep { words, text: &bare.text, before: &[], finds: Vec::new(), done: 0 };
     sweep.run(true);
-    match sweep.out {
-        None => Cow::Borrowed(text),
-        Some(mut out) => {
-            out.push_str(&text[sweep.done..]);
-            Cow::Owned(out)
-        }
+    if sweep.finds.is_empty() {
+        return Cow::Borrowed(text);
     }
+    let mut out = String::with_capacity(text.len());
+    sweep.write(text, &bare, text.len(), &mut out);
+    Cow::Owned(out)
 }
 
 /// Takes keys out of what is sure, and returns how much that is. `before` is what was put out before
-/// this text. What may be the beginning of a key is left for when more has come.
-pub(super) fn sweep(text: &str, before: &[u8], last: bool, out: &mut String) -> usize {
+/// this text, without gaps. What may be the beginning of a key is left for when more has come.
+pub(super) fn sweep(
+    text: &str,
+    reading: Reading,
+    before: &mut Vec<u8>,
+    last: bool,
+    out: &mut String,
+) -> usize {
     let Some(words) = &*WORDS else {
         out.push_str(text);
         return text.len();
     };
-    let mut sweep = Sweep { words, text, before, out: None, done: 0 };
+    let bare = bare(text, reading, last);
+    let mut sweep = Sweep { words, text: &bare.text, before, finds: Vec::new(), done: 0 };
     let open = sweep.run(last);
-    if let Some(swept) = &sweep.out {
-        out.push_str(swept);
-    }
-    out.push_str(&text[sweep.done..open]);
-    open
+    let settled = if last { text.len() } else { bare.settled(open, text) };
+    sweep.write(text, &bare, settled, out);
+    let mut tail = sweep.put_out().to_vec();
+    let own = bare.text.as_bytes().get(sweep.done..open).unwrap_or_default();
+    tail.extend(&own[own.len().saturating_sub(LOOK_BACK)..]);
+    tail.drain(..tail.len().saturating_sub(LOOK_BACK));
+    *before = tail;
+    settled
 }
+
+/// As far back as anyone looks to tell whether a word begins.
+const LOOK_BACK: usize = 3;
 
 /// One way through a text.
 struct Sweep<'a> {
     words: &'a Words,
     text: &'a str,
     before: &'a [u8],
-    /// What is put out so far; nothing while the text may stay as it is.
-    out: Option<String>,
-    /// How much of the text that stands for.
+    /// Which rule found what, in order.
+    finds: Vec<(usize, Range<usize>)>,
+    /// Where the last find ends.
     done: usize,
 }
 
@@ -199,16 +221,34 @@ impl Sweep<'_> {
             match self.grown(start, rule, found, last) {
                 None => return self.until(start),
                 Some((rule, found)) => {
-                    let out =
-                        self.out.get_or_insert_with(|| String::with_capacity(self.text.len()));
-                    out.push_str(&self.text[self.done..found.start]);
-                    out.push_str(&mark(RULES.get(rule).map_or("", |r| r.id), found.len()));
                     self.done = found.end;
                     from = found.end;
+                    self.finds.push((rule, found));
                 }
             }
         }
         if last { self.text.len() } else { self.open(self.done) }
+    }
+
+    /// Writes the original up to a place, with marks for what was found.
+    fn write(&self, original: &str, bare: &Bare<'_>, to: usize, out: &mut String) {
+        let mut copied = 0;
+        for (rule, found) in &self.finds {
+            let place = bare.place(found);
+            out.push_str(&original[copied..place.start]);
+            out.push_str(&mark(RULES.get(*rule).map_or("", |r| r.id), found.len()));
+            copied = place.end;
+        }
+        out.push_str(&original[copied..to]);
+    }
+
+    /// The end of what was put out before the place up to which all is done.
+    fn put_out(&self) -> &[u8] {
+        match self.finds.is_empty() {
+            true => self.before,
+            // As every mark ends.
+            false => b":0]",
+        }
     }
 
     /// How far is sure when a word cannot be judged yet: a longer one may begin before it.
@@ -279,10 +319,7 @@ impl Sweep<'_> {
             return true;
         }
         let own = bytes.get(self.done..at).unwrap_or_default();
-        let before = match &self.out {
-            Some(out) => out.as_bytes(),
-            None => self.before,
-        };
+        let before = self.put_out();
         let back = |n: usize| own.iter().rev().chain(before.iter().rev()).nth(n).copied();
         match (back(2), back(1), back(0)) {
             (_, _, None) => true,

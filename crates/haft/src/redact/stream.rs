@@ -1,14 +1,20 @@
 //! Redacts a text that comes piece by piece, as if it had come whole.
 //!
 //! In: pieces, cut anywhere. Out: what is sure not to be the beginning of a secret. What is held back
-//! is at most as long as the longest form of a known secret and the longest key there is, and is
-//! nothing most of the time.
+//! is at most as long as the longest form of a known secret and the longest key there is, with some
+//! room for what nobody sees between their characters, and is nothing most of the time.
 //!
-//! INVARIANT: all that is put out, joined, is what redacting the whole text gives.
+//! INVARIANT: all that is put out, joined, is what redacting the whole text gives; but for gaps that
+//! are longer than anything they could stand in, which are left out.
 
 use std::fmt;
 
-use super::{Redactor, patterns};
+use super::{
+    Redactor,
+    bare::{ESCAPE, Reading, SHOWN, WRITTEN, bare},
+    patterns,
+};
+use crate::hygiene;
 
 /// Redacts a text that comes piece by piece.
 ///
@@ -25,20 +31,14 @@ use super::{Redactor, patterns};
 /// ```
 pub struct StreamRedactor {
     redactor: Redactor,
-    /// What may be the beginning of a known secret.
-    raw: String,
-    /// What may be the beginning of a key, with known secrets out.
-    known_out: String,
-    /// The last bytes that were put out: whether a word may begin depends on them.
-    before: Vec<u8>,
+    shown: Stage,
+    /// The same text as it is written; nothing until there is an escape in it.
+    written: Option<Stage>,
 }
-
-/// As far back as anyone looks to tell whether a word begins.
-const LOOK_BACK: usize = 3;
 
 impl StreamRedactor {
     pub(super) fn new(redactor: Redactor) -> Self {
-        Self { redactor, raw: String::new(), known_out: String::new(), before: Vec::new() }
+        Self { redactor, shown: Stage::new(SHOWN, Vec::new()), written: None }
     }
 
     /// Takes a piece and returns what can be shown now.
@@ -55,15 +55,49 @@ impl StreamRedactor {
     /// Returns how many bytes are held back.
     #[must_use]
     pub fn held(&self) -> usize {
-        self.raw.len() + self.known_out.len()
+        self.shown.held() + self.written.as_ref().map_or(0, Stage::held)
     }
 
     fn go(&mut self, piece: &str, last: bool) -> String {
-        match self.redactor.secrets.known() {
+        if self.written.is_none() && piece.contains(ESCAPE) {
+            // Up to here both ways to read it were one.
+            self.written = Some(Stage::new(WRITTEN, self.shown.before.clone()));
+        }
+        let shown = self.shown.go(&self.redactor, piece, last);
+        match &mut self.written {
+            Some(written) => written.go(&self.redactor, &shown, last),
+            None => shown,
+        }
+    }
+}
+
+/// One way to read the text.
+struct Stage {
+    reading: Reading,
+    /// What may be the beginning of a known secret.
+    raw: String,
+    /// What may be the beginning of a key, with known secrets out.
+    known_out: String,
+    /// The last bytes that were put out, without gaps: whether a word may begin depends on them.
+    before: Vec<u8>,
+}
+
+impl Stage {
+    fn new(reading: Reading, before: Vec<u8>) -> Self {
+        Self { reading, raw: String::new(), known_out: String::new(), before }
+    }
+
+    fn held(&self) -> usize {
+        self.raw.len() + self.known_out.len()
+    }
+
+    fn go(&mut self, redactor: &Redactor, piece: &str, last: bool) -> String {
+        match redactor.secrets.known() {
             Some(known) => {
                 self.raw.push_str(piece);
-                let taken = known.sweep(&self.raw, last, &mut self.known_out);
+                let taken = known.sweep(&self.raw, self.reading, last, &mut self.known_out);
                 self.raw.drain(..taken);
+                thin(&mut self.raw, self.reading.skipping_breaks(), known.longest());
             }
             None => {
                 self.known_out.push_str(&std::mem::take(&mut self.raw));
@@ -71,12 +105,51 @@ impl StreamRedactor {
             }
         }
         let mut out = String::new();
-        let taken = patterns::sweep(&self.known_out, &self.before, last, &mut out);
+        let held = &self.known_out;
+        let taken = patterns::sweep(held, self.reading, &mut self.before, last, &mut out);
         self.known_out.drain(..taken);
-        self.before.extend(out.bytes().rev().take(LOOK_BACK).collect::<Vec<_>>().iter().rev());
-        let old = self.before.len().saturating_sub(LOOK_BACK);
-        self.before.drain(..old);
+        thin(&mut self.known_out, self.reading, patterns::LONGEST_FIND);
         out
+    }
+}
+
+/// So many bytes of gaps are held back beyond what must be.
+const GAPS: usize = 8 << 10;
+
+/// Leaves the gaps out of what is held back, where they have become more than the text. Nothing is
+/// shown too early for that, and nothing grows without an end.
+fn thin(held: &mut String, reading: Reading, longest: usize) {
+    if held.len() > longest.saturating_add(GAPS) {
+        let bare = bare(held, reading, false);
+        let rest = bare.settled(bare.text.len(), held);
+        *held = [&*bare.text, &held[rest..]].concat();
+    }
+}
+
+/// Cleans and redacts a text that comes piece by piece. As with a whole text, secrets are looked for
+/// before and after it is cleaned.
+pub(crate) struct Washing {
+    seen: StreamRedactor,
+    cleaned: hygiene::Stream,
+    shown: StreamRedactor,
+}
+
+impl Washing {
+    pub(super) fn new(redactor: &Redactor) -> Self {
+        let (seen, shown) = (redactor.stream(), redactor.stream());
+        Self { seen, cleaned: hygiene::Stream::default(), shown }
+    }
+
+    pub(crate) fn feed(&mut self, piece: &str) -> String {
+        let seen = self.seen.feed(piece);
+        self.shown.feed(&self.cleaned.feed(&seen))
+    }
+
+    pub(crate) fn finish(mut self) -> String {
+        let seen = self.seen.finish();
+        let mut text = self.cleaned.feed(&seen).into_owned();
+        text += &self.cleaned.flush();
+        self.shown.feed(&text) + &self.shown.finish()
     }
 }
 

@@ -284,6 +284,83 @@ fn a_stream_holds_back_only_what_may_be_a_secret() {
     assert_eq!(stream.feed("ium"), "opium");
 }
 
+#[test]
+fn what_nobody_sees_hides_no_secret() {
+    let redactor = with(&[("door", "correct horse"), ("deep", "K7-open-sesame-K7-open-sesame")]);
+    for (text, shown) in [
+        ("say corr\u{200b}ect horse now", "say [REDACTED:secret/door:13] now"),
+        ("say corr<U+200B>ect<U+202E> horse now", "say [REDACTED:secret/door:13] now"),
+        ("c\x1b[31morrect\x1b[0m horse\x1b[K", "[REDACTED:secret/door:13]\x1b[K"),
+        ("Y29ycmVj\u{2060}dCBob3JzZQ==", "[REDACTED:secret/door:20]"),
+        ("pass\u{ad}word=hun\u{200d}ter2x!", "pass\u{ad}word=[REDACTED:assigned:9]"),
+        ("k ghp_a1B2c3D4e5<U+FEFF>a1B2c3D4e5a1B2c3D4e5a1B2c3D4e5", "k [REDACTED:github-token:44]"),
+        ("K7-open-sesame-\nK7-open-sesame", "[REDACTED:secret/deep:29]"),
+        ("corr\u{200b}ec\u{200b} horse", "corr\u{200b}ec\u{200b} horse"),
+    ] {
+        assert_eq!(redactor.text(text), shown, "{text:?}");
+        assert_eq!(redactor.text(shown), shown, "twice is once");
+        assert_eq!(streamed(&redactor, text, &[1]), shown, "{text:?}");
+    }
+}
+
+#[test]
+fn base64_that_was_broken_into_lines_is_still_base64() {
+    let redactor = with(&[("door", "correct horse battery staple")]);
+    let file = "# settings\nname=ada\nword=correct horse battery staple\nend=1\n".repeat(2);
+    let coded = BASE64.encode(file.as_bytes());
+    for width in [16, 60, 64, 76] {
+        for (end, indent) in [("\n", ""), ("\r\n", ""), ("\\n", ""), ("\n", "    ")] {
+            let lines = coded.as_bytes().chunks(width).map(|l| str::from_utf8(l).unwrap());
+            let text = lines.collect::<Vec<_>>().join(&format!("{end}{indent}"));
+            let shown = redactor.text(&text).into_owned();
+            assert_eq!(shown.matches("[REDACTED:secret/door:").count(), 2, "{width}: {shown}");
+            assert_eq!(streamed(&redactor, &text, &[7, 50]), shown);
+        }
+    }
+}
+
+#[test]
+fn a_stream_of_nothing_to_see_is_held_back_within_bounds() {
+    let redactor = with(&[("door", "open sesame")]);
+    let mut stream = redactor.stream();
+    let mut out = stream.feed("open ses");
+    for _ in 0..5_000 {
+        out += &stream.feed("\u{200b}\x1b[0m");
+        assert!(stream.held() < 64 << 10);
+    }
+    out += &stream.feed("ame!");
+    out += &stream.finish();
+    assert!(!out.contains("ses") && out.ends_with("[REDACTED:secret/door:11]!"), "{}", out.len());
+}
+
+#[test]
+fn a_secret_that_nobody_could_see_is_refused() {
+    assert!(Secrets::new().add("s", "\u{200b}\u{200b}\u{200b}\u{200b}abc").is_err());
+    let redactor = with(&[("s", "ab\u{200b}cd\u{7}efgh")]);
+    assert_eq!(redactor.text("abcdefgh"), "[REDACTED:secret/s:8]");
+    assert_eq!(redactor.text("ab\u{200b}cd\u{7}efgh"), "[REDACTED:secret/s:8]");
+}
+
+/// What may stand between two characters without being seen.
+fn unseen() -> impl Strategy<Value = String> {
+    let piece = prop::sample::select(vec![
+        "\u{200b}",
+        "\u{202e}",
+        "\u{feff}",
+        "\u{ad}",
+        "\u{e0041}",
+        "\0",
+        "\u{8}",
+        "\x1b[0m",
+        "\x1b[38;5;1m",
+        "\x1b]0;t\x07",
+        "\x1b]8;;http://x.example\x1b\\",
+        "<U+200B>",
+        "<U+E0041>",
+    ]);
+    prop::collection::vec(piece, 0..3).prop_map(|all| all.concat())
+}
+
 /// Bits of text that have something to do with secrets, in any order.
 fn bits() -> impl Strategy<Value = String> {
     let rules: Vec<String> = RULES.iter().map(|rule| example(rule.yes)).collect();
@@ -298,6 +375,7 @@ fn bits() -> impl Strategy<Value = String> {
         2 => prop::sample::select(vec![
             "sesame-42", "sesame-4", "c2VzYW1lLTQy", "736573616d652d3432", "open door", "open", "do",
             "[REDACTED:secret/a:9]", "[REDACTED:", "password", "=", "token: ", "sk-", "Bearer ", "\\n",
+            "\u{200b}", "<U+200B>", "<U+", "\x1b[0m", "\x1b", "\r", "\n", "\\n",
             "\"", "]", "{", "-----BEGIN PRIVATE KEY-----", "-----END", "://u:", "@", "%3D", "a1", "_",
         ]).prop_map(str::to_owned),
     ];
@@ -337,6 +415,55 @@ proptest! {
             prop_assert!(!shown.contains(&form), "{} in {}", form, shown);
             prop_assert_eq!(streamed(&redactor, &text, &sizes), shown);
         }
+    }
+
+    #[test]
+    fn no_formatting_and_no_border_hides_a_secret(
+        before in "[a-z<\n ]{0,6}", after in "[ .<\\x1b\n]{0,4}",
+        between in prop::collection::vec(unseen(), 40),
+        which in 0..3usize,
+        sizes in prop::collection::vec(1usize..9, 1..5),
+    ) {
+        let redactor = with(&[("a", "open-sesame-42")]);
+        let key = example("ghp_<36>");
+        let secret = ["open-sesame-42", "b3Blbi1zZXNhbWUtNDI=", &key][which];
+        let mut text = format!("{before} ");
+        for (c, gap) in secret.chars().zip(between.iter().cycle()) {
+            text.push(c);
+            text.push_str(gap);
+        }
+        text.push_str(&after);
+        // As it is, and as a result takes it: an escape may swallow the first letter of a secret, so
+        // what has one is looked at before it is cleaned as well.
+        let washed = redactor.text(&text).into_owned();
+        let washed = redactor.text(&crate::hygiene::clean(&washed).text).into_owned();
+        prop_assert!(washed.contains("ACTED:") && !washed.contains("esame"), "{:?}", washed);
+        for text in [text, washed] {
+            let shown = redactor.text(&text).into_owned();
+            prop_assert!(shown.contains("ACTED:"), "{:?} became {:?}", text, shown);
+            let plain = bare::bare(&shown, SHOWN.skipping_breaks(), true).text.into_owned();
+            prop_assert!(!plain.contains(secret.trim_end_matches('=')), "{:?}", shown);
+            prop_assert_eq!(streamed(&redactor, &text, &sizes), shown.clone());
+            prop_assert_eq!(redactor.text(&shown), &*shown);
+        }
+    }
+
+    #[test]
+    fn no_escape_swallows_so_much_that_the_rest_is_no_secret(
+        escape in prop::sample::select(vec!["\x1b", "\x1b ", "\x1b[", "\x1b[1", "\x1b(", "\x1b]0;", "\x1bP"]),
+        at in 0..14usize, end in prop::sample::select(vec!["", "\x07", "\x1b\\", "\x1b[0m", "\n"]),
+    ) {
+        let redactor = with(&[("a", "open-sesame-42")]);
+        let (head, tail) = "open-sesame-42".split_at(at);
+        // Before it, and colours inside of it.
+        let text = format!("x {escape}{head}\x1b[1m{tail}{end}");
+        let washed = redactor.text(&text).into_owned();
+        let washed = redactor.text(&crate::hygiene::clean(&washed).text).into_owned();
+        prop_assert!(!washed.contains("sam") && !washed.contains("-42"), "{:?}: {:?}", text, washed);
+        let (mut washing, mut told) = (redactor.washing(), String::new());
+        text.chars().for_each(|c| told += &washing.feed(c.encode_utf8(&mut [0; 4])));
+        told += &washing.finish();
+        prop_assert!(!told.contains("sam") && !told.contains("-42"), "{:?}: {:?}", text, told);
     }
 
     #[test]

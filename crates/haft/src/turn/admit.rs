@@ -63,6 +63,14 @@ pub(crate) struct Added {
     pub(crate) limits: Option<Box<Limits>>,
 }
 
+/// What takes secrets out of texts about a call: the runtime's, where the call is one of ours.
+pub(crate) fn redactor_of(cx: &Context) -> Redactor {
+    match cx.host().and_then(|host| host.downcast::<TurnCore>().ok()) {
+        Some(turn) => turn.inner.redactor.clone(),
+        None => Redactor::default(),
+    }
+}
+
 /// On which terms calls are taken in.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms<'a> {
@@ -91,11 +99,19 @@ impl Admitted {
     /// schema marks as one. What runs are the arguments themselves.
     #[must_use]
     pub fn shown(&self) -> Arc<Value> {
-        let host = self.0.cx.host().and_then(|host| host.downcast::<TurnCore>().ok());
-        match host {
-            Some(turn) => turn.inner.redactor.arguments(&self.0.entry, &self.0.json),
-            None => Redactor::default().arguments(&self.0.entry, &self.0.json),
-        }
+        self.shown_with(&self.0.json)
+    }
+
+    /// Returns other arguments of this call in the same way, as those that somebody wants instead.
+    #[must_use]
+    pub fn shown_with(&self, arguments: &Arc<Value>) -> Arc<Value> {
+        self.redactor().arguments(&self.0.entry, arguments)
+    }
+
+    /// Returns what takes secrets out of texts about this call.
+    #[must_use]
+    pub fn redactor(&self) -> Redactor {
+        redactor_of(&self.0.cx)
     }
 
     /// Returns what this call would do.

@@ -41,7 +41,11 @@ impl TurnCore {
         let facts = self.facts();
         let landed: SmallVec<[Landed<'_>; 4]> = answers
             .iter()
-            .map(|answer| Landed { answer, tool: self.snapshot.get(answer.meant().as_str()) })
+            .map(|answer| Landed {
+                answer,
+                tool: self.snapshot.get(answer.meant().as_str()),
+                redactor: &self.inner.redactor,
+            })
             .collect();
         let (said, broken) =
             around_turn(&self.inner, |hook| hook.after_turn(&facts, &landed)).await;

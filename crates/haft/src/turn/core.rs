@@ -34,7 +34,7 @@ use crate::{
     fit::{Repairs, problem},
     lifecycle,
     policy::{Held, too_deep},
-    redact::{self, StreamRedactor},
+    redact::{self, Washing},
     run::RunCore,
     runtime::Inner,
 };
@@ -61,7 +61,7 @@ pub(crate) struct TurnCore {
     calls: Mutex<SmallVec<[Taken; 1]>>,
     nested: Mutex<Vec<(CallId, WeakContext)>>,
     /// Calls that tell pieces of output to somebody, and what is held back of them.
-    telling: Mutex<Vec<(CallId, StreamRedactor)>>,
+    telling: Mutex<Vec<Telling>>,
     has_told: AtomicBool,
 }
 
@@ -354,18 +354,30 @@ impl TurnCore {
     }
 
     /// Takes a piece of output and returns what of it can be told; nothing while all of it may be the
-    /// beginning of a secret.
-    fn tell_piece(&self, cx: &Context, piece: &str) -> Option<String> {
+    /// beginning of a secret. Pieces under one key belong together.
+    fn tell_piece(&self, cx: &Context, key: Option<&str>, piece: &str) -> Option<String> {
         self.has_told.store(true, Ordering::Release);
+        let call = cx.call_id();
         let mut telling = lock(&self.telling);
-        let at = match telling.iter().position(|(id, _)| id == cx.call_id()) {
+        let at = match telling.iter().position(|own| own.is_of(call, key)) {
             Some(at) => at,
             None => {
-                telling.push((cx.call_id().clone(), self.inner.redactor.stream()));
+                let washing = self.inner.redactor.washing();
+                telling.push(Telling { call: call.clone(), key: key.map(str::to_owned), washing });
                 telling.len() - 1
             }
         };
-        let shown = telling.get_mut(at).map(|(_, stream)| stream.feed(piece))?;
+        let shown = telling.get_mut(at).map(|own| own.washing.feed(piece))?;
+        let of_call = telling.iter().filter(|own| own.call == *call && own.key.is_some()).count();
+        let oldest = match of_call > MOST_KEYS {
+            true => telling.iter().position(|own| own.call == *call && own.key.is_some()),
+            false => None,
+        };
+        let oldest = oldest.map(|at| telling.remove(at));
+        drop(telling);
+        if let Some(oldest) = oldest {
+            self.tell_rest_of(oldest);
+        }
         (!shown.is_empty() || piece.is_empty()).then_some(shown)
     }
 
@@ -374,14 +386,22 @@ impl TurnCore {
         if !self.has_told.load(Ordering::Acquire) {
             return;
         }
-        let mut telling = lock(&self.telling);
-        let Some(at) = telling.iter().position(|(id, _)| id == cx.call_id()) else { return };
-        let (call, stream) = telling.swap_remove(at);
-        drop(telling);
-        let rest = stream.finish();
-        if !rest.is_empty() {
-            self.tell(|| Event::Noted { call, note: Note::Partial(rest) });
+        let rest: Vec<Telling> =
+            lock(&self.telling).extract_if(.., |own| own.call == *cx.call_id()).collect();
+        rest.into_iter().for_each(|own| self.tell_rest_of(own));
+    }
+
+    fn tell_rest_of(&self, own: Telling) {
+        let Telling { call, key, washing } = own;
+        let rest = washing.finish();
+        if rest.is_empty() {
+            return;
         }
+        let note = match key {
+            Some(key) => Note::Keyed(self.inner.redactor.text(&key).into_owned(), rest),
+            None => Note::Partial(rest),
+        };
+        self.tell(|| Event::Noted { call, note });
     }
 
     /// Returns whether this call must not start or go on.
@@ -428,6 +448,22 @@ impl TurnCore {
                 )),
             }
         })
+    }
+}
+
+/// The pieces of a call that belong together.
+struct Telling {
+    call: CallId,
+    key: Option<String>,
+    washing: Washing,
+}
+
+/// So many keys of one call are held open for their next piece; a body may make up any number.
+const MOST_KEYS: usize = 64;
+
+impl Telling {
+    fn is_of(&self, call: &CallId, key: Option<&str>) -> bool {
+        self.call == *call && self.key.as_deref() == key
     }
 }
 
@@ -491,15 +527,14 @@ impl Host for TurnCore {
             return;
         }
         let note = match note {
-            Note::Partial(piece) => match self.tell_piece(cx, &piece) {
+            Note::Partial(piece) => match self.tell_piece(cx, None, &piece) {
                 Some(shown) => Note::Partial(shown),
                 None => return,
             },
-            // A key begins a piece of its own, and what is told under one is not glued to the rest.
-            Note::Keyed(key, piece) => {
-                let redactor = &self.inner.redactor;
-                Note::Keyed(redactor.text(&key).into_owned(), redactor.text(&piece).into_owned())
-            }
+            Note::Keyed(key, piece) => match self.tell_piece(cx, Some(&key), &piece) {
+                Some(shown) => Note::Keyed(self.inner.redactor.text(&key).into_owned(), shown),
+                None => return,
+            },
             // Its text is looked at like that of any other event.
             Note::Progress(..) => note,
         };

@@ -23,6 +23,7 @@ use std::{fmt, sync::Arc};
 use haft_core::Class;
 use serde_json::Value;
 
+pub(crate) use self::admit::redactor_of;
 #[cfg(test)]
 pub(crate) use self::admit::{Terms, admit};
 pub use self::{
@@ -188,7 +189,9 @@ impl Turn {
                     why: place.why.to_string(),
                     class: claim.map(|c| c.class),
                     keys: claim.map(|c| c.keys.iter().map(|k| k.as_str().to_owned()).collect()),
-                    refused: admitted.1.as_ref().err().map(ToString::to_string),
+                    refused: admitted.1.as_ref().err().map(|failure| {
+                        self.core.inner.redactor.text(&failure.to_string()).into_owned()
+                    }),
                 }
             })
             .collect()

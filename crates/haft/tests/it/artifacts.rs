@@ -120,6 +120,36 @@ async fn what_was_read_again_is_as_trusted_as_it_was() {
 }
 
 #[tokio::test]
+async fn a_run_that_is_called_like_another_or_like_one_below_it_reads_nothing_of_it() {
+    let output = Output::text(thousand_lines());
+    let runtime = giving(read("big").max_result(500), output).build().unwrap();
+    let named = |id: &str| runtime.run_builder().id(id).start();
+    let (one, same, below) = (named("acme"), named("acme"), named("acme.sales"));
+    let id = first(&one).await.cut().unwrap().kept.unwrap();
+    for other in [&same, &below] {
+        let answer = ask(other, json!({"id": id})).await;
+        assert!(answer.is_error(), "{}", answer.text());
+    }
+    let sub = one.sub_run().id("other").start();
+    assert!(!ask(&sub, json!({"id": id})).await.is_error(), "one that it started does");
+    assert!(!ask(&one, json!({"id": id})).await.is_error());
+}
+
+#[tokio::test]
+async fn a_search_in_one_long_line_gets_on() {
+    let output = Output::text(format!("{}\nend x\n", "x ".repeat(400_000)));
+    let run = giving(read("big").max_result(500), output).build().unwrap().run();
+    let id = first(&run).await.cut().unwrap().kept.unwrap();
+    let query = json!({"id": id, "pattern": "x", "limit": 1});
+    let page = ask(&run, query.clone()).await;
+    assert!(page.text().contains("go on with the same pattern and offset 2"), "{}", page.text());
+    let mut next = query;
+    next["offset"] = json!(2);
+    let page = ask(&run, next).await;
+    assert!(page.text().starts_with("2: end x\n"), "{}", page.text());
+}
+
+#[tokio::test]
 async fn wrong_gone_and_foreign_ids_get_one_answer() {
     let clock = ManualClock::new();
     let runtime = giving(read("big").max_result(500), Output::text(thousand_lines()))

@@ -21,6 +21,7 @@ mod budgets;
 mod labels;
 mod guards;
 mod layers;
+mod leaks;
 mod keeping;
 mod secrets;
 mod stopping;

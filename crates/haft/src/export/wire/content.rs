@@ -85,13 +85,17 @@ pub(super) fn pieces(
     own: impl Fn(&Block) -> bool,
 ) -> Vec<Piece<'_>> {
     let framed = Framed::new(answer);
-    let text = |text: &str| Piece::Text(clip(&framed.body(text), limit));
     let mut body: Vec<Piece<'_>> = match framed.failure() {
-        Some(failure) => vec![text(&failure)],
-        None => blocks(answer)
-            .iter()
-            .map(|block| if own(block) { Piece::Own(block) } else { text(&described(block)) })
-            .collect(),
+        Some(failure) => vec![Piece::Text(clip(&framed.body(&failure), limit))],
+        None => {
+            let texts = blocks(answer).iter().filter(|block| !own(block)).map(described);
+            let mut texts = framed.bodies(texts.collect()).into_iter();
+            let piece = |block| match own(block) {
+                true => Piece::Own(block),
+                false => Piece::Text(clip(&texts.next().unwrap_or_default(), limit)),
+            };
+            blocks(answer).iter().map(piece).collect()
+        }
     };
     let chars = body.iter().map(|piece| match piece {
         Piece::Text(text) => text.chars().count(),

@@ -1,0 +1,367 @@
+//! A text as it reads without what nobody sees, and the way back to where each part of it stands.
+//!
+//! In: text of any origin, clean or not. Out: the same without gaps. A gap is a hidden character, raw
+//! or written out as `<U+200B>`, or a sequence of a terminal. Whoever looks for known secrets also
+//! counts line breaks between two characters of a code: base64 and long keys are broken into lines
+//! by whoever prints them. Text without gaps is borrowed.
+//!
+//! INVARIANT: a text that is cut anywhere has the same gaps. What may be the beginning of one, and is
+//! not there to its end, is left for when more has come.
+
+use std::{borrow::Cow, ops::Range, sync::LazyLock};
+
+use memchr::memmem::Finder;
+
+use crate::hygiene::{is_hidden, is_plain};
+
+/// How a text is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reading {
+    /// Whether a line break inside of a code is no more than a place where somebody's line was full.
+    pub(super) skips_breaks: bool,
+    pub(super) obeys: Obeys,
+}
+
+/// Which sequences count as what a terminal makes of them. A sequence may swallow the first letter of
+/// a word, or all of it, so text with an escape in it is read both ways.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Obeys {
+    All,
+    /// Colours and the like, which stand inside of words; of all others only the escape is unseen.
+    Colours,
+}
+
+impl Reading {
+    pub(super) fn skipping_breaks(self) -> Self {
+        Self { skips_breaks: true, ..self }
+    }
+}
+
+/// As a terminal shows it.
+pub(super) const SHOWN: Reading = Reading { skips_breaks: false, obeys: Obeys::All };
+/// As it is written, but for escapes and colours.
+pub(super) const WRITTEN: Reading = Reading { skips_breaks: false, obeys: Obeys::Colours };
+
+/// What all sequences begin with.
+pub(super) const ESCAPE: char = '\u{1b}';
+
+/// A text without its gaps.
+pub(super) struct Bare<'a> {
+    pub(super) text: Cow<'a, str>,
+    /// For each gap, where it was in the bare text, and how many bytes were left out up to its end.
+    gaps: Vec<(usize, usize)>,
+    /// How much of the original the bare text stands for.
+    end: usize,
+    /// Whether what is left beyond the end is a line break that may turn out to be a gap.
+    is_break: bool,
+}
+
+/// The longest sequence of a terminal that counts as one: longer than any title or link.
+const LONGEST: usize = 4 << 10;
+/// So many blanks may stand before the rest of a code that was broken into lines.
+const INDENT: usize = 16;
+
+static SPELLED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("<U+"));
+
+/// Takes the gaps out of a text. Where it is not the last, its end may be the beginning of one.
+pub(super) fn bare(text: &str, reading: Reading, last: bool) -> Bare<'_> {
+    let whole =
+        |end| Bare { text: Cow::Borrowed(&text[..end]), gaps: Vec::new(), end, is_break: false };
+    if !reading.skips_breaks && is_plain(text) && SPELLED.find(text.as_bytes()).is_none() {
+        // All that may be open is a character that is being written out.
+        let open = if last { None } else { open_end(text) };
+        return whole(open.unwrap_or(text.len()));
+    }
+    let bytes = text.as_bytes();
+    let mut found =
+        Bare { text: Cow::Borrowed(text), gaps: Vec::new(), end: text.len(), is_break: false };
+    let mut out = String::new();
+    let (mut at, mut copied, mut skipped) = (0, 0, 0);
+    while let Some(more) = bytes[at..].iter().position(|b| ODD[usize::from(*b)]) {
+        at += more;
+        let before = match copied < at {
+            true => bytes.get(at - 1),
+            false => out.as_bytes().last(),
+        };
+        match gap(&text[at..], before.copied(), reading, last) {
+            Gap::None => at += 1,
+            Gap::Of(len) => {
+                out.push_str(&text[copied..at]);
+                skipped += len;
+                found.gaps.push((out.len(), skipped));
+                at += len;
+                copied = at;
+            }
+            Gap::Open { is_break } => {
+                (found.end, found.is_break) = (at, is_break);
+                break;
+            }
+        }
+    }
+    found.text = match found.gaps.is_empty() {
+        true => Cow::Borrowed(&text[..found.end]),
+        false => {
+            out.push_str(&text[copied..found.end]);
+            Cow::Owned(out)
+        }
+    };
+    found
+}
+
+impl Bare<'_> {
+    /// How many bytes were left out before a place; with those right at it, or without.
+    fn skipped(&self, at: usize, with: bool) -> usize {
+        let before = self.gaps.partition_point(|(place, _)| *place < at || with && *place == at);
+        before.checked_sub(1).and_then(|n| self.gaps.get(n)).map_or(0, |(_, skipped)| *skipped)
+    }
+
+    /// Where a find stands in the original, with the gaps inside of it and without those around it.
+    pub(super) fn place(&self, found: &Range<usize>) -> Range<usize> {
+        let start = found.start + self.skipped(found.start, true);
+        start..(found.end + self.skipped(found.end, false)).max(start)
+    }
+
+    /// How far the original is settled when the bare text is settled up to here. A break at the end
+    /// is nothing to wait for, unless something stands open before it.
+    pub(super) fn settled(&self, to: usize, original: &str) -> usize {
+        match to == self.text.len() && self.is_break {
+            true => original.len(),
+            false => to + self.skipped(to, true),
+        }
+    }
+}
+
+/// What stands at a place.
+enum Gap {
+    None,
+    Of(usize),
+    /// It cannot be told yet.
+    Open {
+        is_break: bool,
+    },
+}
+
+/// The bytes that a gap may begin with. None of them stands inside of a character.
+const ODD: [bool; 256] = {
+    let mut odd = [false; 256];
+    let mut at = 0;
+    while at < 256 {
+        #[expect(clippy::cast_possible_truncation, reason = "there are 256 bytes")]
+        let byte = at as u8;
+        odd[at] = match byte {
+            b'\t' => false,
+            0x00..b' ' | b'<' | b'\\' | 0x7f => true,
+            // The same as in hygiene: the others begin no hidden character.
+            0xc2 | 0xcd | 0xd8 | 0xe1..=0xe3 | 0xee..=0xf4 => true,
+            _ => false,
+        };
+        at += 1;
+    }
+    odd
+};
+
+fn gap(rest: &str, before: Option<u8>, reading: Reading, last: bool) -> Gap {
+    let open = |is_break| if last { Gap::None } else { Gap::Open { is_break } };
+    match rest.as_bytes() {
+        [b'<', ..] => match spelled(rest) {
+            Some(Ok(len)) => Gap::Of(len),
+            Some(Err(Cut)) => open(false),
+            None => Gap::None,
+        },
+        [0x1b, ..] => match obeyed(rest.as_bytes(), reading.obeys) {
+            Some(Ok(len)) => Gap::Of(len),
+            Some(Err(Cut)) if !last => Gap::Open { is_break: false },
+            // An escape that begins nothing is not seen either.
+            _ => Gap::Of(1),
+        },
+        [b'\r'] if !last => Gap::Open { is_break: true },
+        [b'\n', ..] | [b'\r', b'\n', ..] | [b'\\', ..] => {
+            if !reading.skips_breaks || !before.is_some_and(is_code) {
+                return Gap::None;
+            }
+            match line_break(rest.as_bytes()) {
+                Some(Ok(len)) => Gap::Of(len),
+                // A stroke may also begin a secret as JSON writes it.
+                Some(Err(Cut)) => open(!rest.starts_with('\\')),
+                None => Gap::None,
+            }
+        }
+        _ => match rest.chars().next() {
+            Some(c) if is_hidden(c) => Gap::Of(c.len_utf8()),
+            _ => Gap::None,
+        },
+    }
+}
+
+/// Says that a text ends before something is complete.
+struct Cut;
+
+/// A hidden character that is written out, as `<U+200B>`.
+fn spelled(rest: &str) -> Option<Result<usize, Cut>> {
+    const OPEN: &[u8] = b"<U+";
+    let bytes = rest.as_bytes();
+    let start = bytes.get(..OPEN.len()).unwrap_or(bytes);
+    if !OPEN.starts_with(start) {
+        return None;
+    }
+    let number = bytes.get(OPEN.len()..).unwrap_or_default();
+    let is_digit = |b: &&u8| matches!(b, b'0'..=b'9' | b'A'..=b'F');
+    let digits = number.iter().take(7).take_while(is_digit).count();
+    match number.get(digits) {
+        None if digits <= 6 => Some(Err(Cut)),
+        Some(b'>') if (4..=6).contains(&digits) => {
+            let number = rest.get(OPEN.len()..OPEN.len() + digits)?;
+            let c = u32::from_str_radix(number, 16).ok().and_then(char::from_u32)?;
+            is_hidden(c).then_some(Ok(OPEN.len() + digits + 1))
+        }
+        _ => None,
+    }
+}
+
+/// A sequence that counts as one.
+fn obeyed(rest: &[u8], obeys: Obeys) -> Option<Result<usize, Cut>> {
+    let found = sequence(rest);
+    if obeys == Obeys::All {
+        return found;
+    }
+    let is_control = matches!(rest.get(1), None | Some(b'['));
+    match found {
+        Some(Ok(len)) if matches!(rest.get(..len), Some([_, b'[', .., b'm' | b'K'])) => found,
+        Some(Err(Cut)) if is_control => found,
+        _ => None,
+    }
+}
+
+/// A sequence that a terminal obeys, from its escape on.
+fn sequence(rest: &[u8]) -> Option<Result<usize, Cut>> {
+    let rest = rest.get(..LONGEST).unwrap_or(rest);
+    let cut = if rest.len() < LONGEST { Some(Err(Cut)) } else { None };
+    let Some(kind) = rest.get(1) else { return cut };
+    let body = rest.get(2..).unwrap_or_default();
+    match kind {
+        b'[' => match body.iter().position(|b| !matches!(b, b' '..=b'?')) {
+            None => cut,
+            Some(at) => matches!(body.get(at), Some(b'@'..=b'~')).then_some(Ok(2 + at + 1)),
+        },
+        b']' | b'P' | b'X' | b'^' | b'_' => {
+            let ends = |b: &u8| {
+                matches!(b, 0x1b | 0x18 | 0x1a) || *kind == b']' && matches!(b, 0x07 | b'\n')
+            };
+            let Some(at) = body.iter().position(ends) else { return cut };
+            match (body.get(at), body.get(at + 1)) {
+                (Some(0x07), _) => Some(Ok(2 + at + 1)),
+                (Some(0x1b), Some(b'\\')) => Some(Ok(2 + at + 2)),
+                (Some(0x1b), None) => cut,
+                _ => None,
+            }
+        }
+        b' '..=b'/' => match body.iter().position(|b| !matches!(b, b' '..=b'/')) {
+            None => cut,
+            Some(at) => matches!(body.get(at), Some(b'0'..=b'~')).then_some(Ok(2 + at + 1)),
+        },
+        b'0'..=b'~' => Some(Ok(2)),
+        _ => None,
+    }
+}
+
+/// A line break before the rest of a code, real or written as `\n`, with what indents the line.
+fn line_break(rest: &[u8]) -> Option<Result<usize, Cut>> {
+    const WAYS: [&[u8]; 4] = [b"\r\n", b"\n", b"\\r\\n", b"\\n"];
+    let Some(way) = WAYS.into_iter().find(|way| rest.starts_with(way)) else {
+        return WAYS.into_iter().any(|way| way.starts_with(rest)).then_some(Err(Cut));
+    };
+    let line = rest.get(way.len()..).unwrap_or_default();
+    let indent = line.iter().take(INDENT).take_while(|b| matches!(b, b' ' | b'\t')).count();
+    match line.get(indent) {
+        None => Some(Err(Cut)),
+        Some(b) => is_code(*b).then_some(Ok(way.len() + indent)),
+    }
+}
+
+/// Whether a byte may stand in base64, in hex, in most keys.
+fn is_code(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'_' | b'-')
+}
+
+/// Where a plain text ends in what may be the beginning of a gap.
+fn open_end(text: &str) -> Option<usize> {
+    let from = text.floor_char_boundary(text.len().saturating_sub("<U+10FFFF".len()));
+    let at = from + text[from..].rfind('<')?;
+    matches!(spelled(&text[at..]), Some(Err(Cut))).then_some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str, reading: Reading) -> String {
+        bare(text, reading, true).text.into_owned()
+    }
+
+    #[test]
+    fn what_nobody_sees_is_left_out_whichever_way_it_is_written() {
+        for (text, plain) in [
+            ("a\u{200b}b", "ab"),
+            ("a<U+200B>b", "ab"),
+            ("a<U+E0041><U+202E>b", "ab"),
+            ("a\x1b[1;31mb\x1b[0m", "ab"),
+            ("a\x1b]8;;https://x.example\x1b\\b\x1b]0;t\x07c", "abc"),
+            ("a\x1b(Bb\x1b7c", "abc"),
+            ("a\u{8}\0\rb", "ab"),
+            ("a\x1b", "a"),
+            ("a\x1b[1\nb", "a[1\nb"),
+            ("a<U+003C>b <U+> <U+20 <b>", "a<U+003C>b <U+> <U+20 <b>"),
+            ("a\r\nb\n  c", "a\r\nb\n  c"),
+            ("é漢 👍", "é漢 👍"),
+        ] {
+            assert_eq!(shown(text, SHOWN), plain, "{text:?}");
+        }
+        let text = "a\x1b open\u{200b}\x1b[1mb\x1b[2open\x1b]0;title\x07";
+        assert_eq!(shown(text, WRITTEN), "a openb[2open]0;title", "nothing is swallowed");
+    }
+
+    #[test]
+    fn a_break_counts_only_inside_of_a_code_and_only_for_whoever_asks() {
+        for (text, plain) in [
+            ("QUJD\nREVG", "QUJDREVG"),
+            ("QUJD\r\n\t  REVG", "QUJDREVG"),
+            ("QUJD\\nREVG\\r\\nx", "QUJDREVGx"),
+            ("QUJD\n\nREVG", "QUJD\n\nREVG"),
+            ("a.\nb \nc\n(d", "a.\nb \nc\n(d"),
+            ("c:\\new\\table", "c:\\new\\table"),
+        ] {
+            assert_eq!(shown(text, SHOWN.skipping_breaks()), plain, "{text:?}");
+            assert_eq!(shown(text, SHOWN), text, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_find_leads_back_to_where_it_stands_with_the_gaps_inside_of_it() {
+        let text = "\u{200b}a<U+200B>b\u{200b}c\x1b[0m";
+        let bare = bare(text, SHOWN, true);
+        assert_eq!(bare.text, "abc");
+        assert_eq!(&text[bare.place(&(0..3))], "a<U+200B>b\u{200b}c");
+        assert_eq!(&text[bare.place(&(1..2))], "b");
+        assert_eq!(bare.settled(3, text), text.len());
+        assert_eq!(&text[..bare.settled(2, text)], "\u{200b}a<U+200B>b\u{200b}");
+    }
+
+    #[test]
+    fn what_may_go_on_to_be_a_gap_is_waited_for() {
+        for (text, settled) in [
+            ("a<U+20", 1),
+            ("a<", 1),
+            ("a\x1b[3", 1),
+            ("a\x1b]8;;x\x1b", 1),
+            ("a<b", 3),
+            ("a<U+202E", 1),
+            ("a<U+1234567", 11),
+            ("a\r", 2),
+        ] {
+            let bare = bare(text, SHOWN, false);
+            assert_eq!(bare.settled(bare.text.len(), text), settled, "{text:?}");
+        }
+        let long = format!("a\x1b]0;{}", "x".repeat(LONGEST));
+        assert_eq!(bare(&long, SHOWN, false).text.len(), long.len() - 1, "it is given up on");
+    }
+}
