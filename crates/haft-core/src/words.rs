@@ -33,6 +33,15 @@ impl Words {
     }
 }
 
+impl Words {
+    /// Returns whether these are the same words in the same place, which is quicker to tell than
+    /// whether they are equal.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        std::ptr::eq(self.as_str(), other.as_str())
+    }
+}
+
 impl Deref for Words {
     type Target = str;
 

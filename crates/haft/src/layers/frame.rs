@@ -5,7 +5,7 @@
 //! here, told to stop, and whoever stands around the middleware takes it to its end.
 
 use std::{
-    hash::{DefaultHasher, Hash as _, Hasher as _},
+    hash::{Hash as _, Hasher as _},
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
@@ -59,7 +59,7 @@ impl Passed {
 /// Returns a hash of everything in an output. Whoever makes two outputs with one hash is the host's own
 /// code, and only keeps its name out of the record.
 fn hash_of(output: &Output) -> u64 {
-    let mut hash = DefaultHasher::new();
+    let mut hash = ahash::AHasher::default();
     let mut values: Vec<&Value> = Vec::new();
     for block in &output.blocks {
         std::mem::discriminant(block).hash(&mut hash);

@@ -14,6 +14,7 @@ mod secrets;
 mod patterns;
 mod shape;
 mod stream;
+mod clean;
 mod leave;
 mod resolve;
 
@@ -23,6 +24,7 @@ use haft_core::Failure;
 use serde_json::{Number, Value};
 
 use self::bare::{ESCAPE, Reading, SHOWN, WRITTEN};
+use self::clean::Clean;
 pub(crate) use self::resolve::{for_body, resolve};
 pub(crate) use self::stream::Washing;
 pub use self::{secrets::Secrets, stream::StreamRedactor};
@@ -46,6 +48,7 @@ use crate::{catalog::Entry, hygiene};
 #[derive(Debug, Clone, Default)]
 pub struct Redactor {
     secrets: Secrets,
+    clean: Arc<Clean>,
 }
 
 /// Data is looked at to this depth; what lies deeper is not shown. The parser of arguments goes no
@@ -61,7 +64,7 @@ impl Redactor {
     /// Takes out these secrets, and whatever has the shape of a key.
     #[must_use]
     pub fn new(secrets: Secrets) -> Self {
-        Self { secrets }
+        Self { secrets, clean: Arc::default() }
     }
 
     /// Makes ready to look, so that no call waits for it.

@@ -11,7 +11,7 @@ use std::{
     fmt,
     sync::{
         Arc, OnceLock, PoisonError, RwLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -59,6 +59,8 @@ pub struct Secrets(Arc<Shared>);
 struct Shared {
     /// Read before anything else: most runtimes know no secrets.
     any: AtomicBool,
+    /// How often they have changed.
+    changes: AtomicU64,
     known: RwLock<Arc<Known>>,
 }
 
@@ -155,6 +157,7 @@ impl Secrets {
         }
         *slot = Arc::new(Known { list, finder: OnceLock::new() });
         self.0.any.store(true, Ordering::Release);
+        self.0.changes.fetch_add(1, Ordering::AcqRel);
         Ok(())
     }
 
@@ -162,6 +165,11 @@ impl Secrets {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.0.any.load(Ordering::Acquire)
+    }
+
+    /// Returns how often they have changed.
+    pub(super) fn changes(&self) -> u64 {
+        self.0.changes.load(Ordering::Acquire)
     }
 
     pub(super) fn is_same(&self, other: &Self) -> bool {
