@@ -13,7 +13,7 @@ use haft_core::{CallId, Class, Code, Note, Ran, RunId, ToolName, Verdict};
 use serde::Serialize;
 use serde_json::Value;
 
-use self::stream::Hub;
+use self::stream::{Hub, Numbered};
 pub use self::{
     stamp::{At, Stamped, Who},
     stream::{EventStream, Missed, Told},
@@ -409,8 +409,8 @@ impl Events {
         self.redactor.event(&mut event);
         // Shared only where somebody keeps it.
         match self.hub.pass_on(&*self.clock, who, event) {
-            Ok(told) => self.show(&told.at, &told.event),
-            Err((at, event)) => self.show(&at, &event),
+            Numbered::Kept(told) => self.show(&told.at, &told.event),
+            Numbered::Alone(at, event) => self.show(&at, &event),
         }
     }
 

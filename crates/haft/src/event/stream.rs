@@ -124,6 +124,14 @@ impl Rank {
     }
 }
 
+/// An event that has its number.
+pub(super) enum Numbered {
+    /// Somebody reads along.
+    Kept(Arc<Stamped>),
+    /// Nobody does, so nothing was made to keep it.
+    Alone(At, Event),
+}
+
 /// Numbers the events and hands them to the readers.
 #[derive(Default)]
 pub(super) struct Hub {
@@ -144,14 +152,8 @@ impl Hub {
         self.readers.load(Ordering::Relaxed) > 0
     }
 
-    /// Gives an event its number and its date, and to every reader. Returns the event as it is kept,
-    /// or gives it back where nobody reads along.
-    pub(super) fn pass_on(
-        &self,
-        clock: &dyn Clock,
-        who: Arc<Who>,
-        event: Event,
-    ) -> Result<Arc<Stamped>, (At, Event)> {
+    /// Gives an event its number and its date, and to every reader.
+    pub(super) fn pass_on(&self, clock: &dyn Clock, who: Arc<Who>, event: Event) -> Numbered {
         let rank = Rank::of(&event);
         // Whatever a clock of the host's does, it does it outside of our locks.
         let time = clock.now();
@@ -170,7 +172,7 @@ impl Hub {
         let after = line.mark;
         let at = At { seq: after.seq, time, anchor, who };
         if line.queues.is_empty() {
-            return Err((at, event));
+            return Numbered::Alone(at, event);
         }
         let told = Arc::new(Stamped { at, event });
         let mut wakers: SmallVec<[Waker; 2]> = SmallVec::new();
@@ -184,7 +186,7 @@ impl Hub {
         drop(line);
         drop(gone);
         wakers.into_iter().for_each(Waker::wake);
-        Ok(told)
+        Numbered::Kept(told)
     }
 
     pub(super) fn open(self: &Arc<Self>, capacity: usize) -> EventStream {

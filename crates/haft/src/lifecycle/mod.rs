@@ -73,8 +73,7 @@ pub(crate) fn walk(
 
 /// Walks one call to its answer. A call that was not admitted takes the same last steps. What it
 /// may use is held already, and what it did not use is given back.
-///
-/// A block and not an async function: that one would keep its arguments twice.
+#[expect(clippy::manual_async_fn, reason = "an async function would keep its arguments twice")]
 fn walked(
     turn: Arc<TurnCore>,
     admitted: Result<Admitted, Failure>,
@@ -210,6 +209,7 @@ struct Way<'a> {
 }
 
 /// From an admitted call to the outcome of its body, or to why there is none.
+#[expect(clippy::manual_async_fn, reason = "an async function would keep its arguments twice")]
 fn run<'a>(
     turn: &'a Arc<TurnCore>,
     mut admitted: Admitted,
