@@ -16,6 +16,12 @@ mod orders;
 mod sandbox;
 mod running;
 mod doctor;
+#[cfg(target_os = "linux")]
+mod landlock;
+#[cfg(target_os = "linux")]
+mod seccomp;
+#[cfg(target_os = "linux")]
+mod helper;
 
 pub use self::{
     command::Command,
@@ -38,5 +44,9 @@ pub use self::{
 /// When the program was started as the helper, this call does the helper's work and never returns.
 /// Otherwise it costs a comparison.
 pub fn init() {
+    #[cfg(target_os = "linux")]
+    if std::env::args_os().nth(1).is_some_and(|first| first == orders::MARK) {
+        helper::main();
+    }
     sandbox::ready();
 }

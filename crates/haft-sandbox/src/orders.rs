@@ -17,9 +17,6 @@ pub(crate) const MARK: &str = "haft-sandbox-helper-v1";
 pub(crate) const LONG_ORDERS: usize = 8 << 20;
 /// No more is given to a command on its standard input.
 pub(crate) const LONG_INPUT: usize = 64 << 20;
-/// No report is longer.
-#[cfg(target_os = "linux")]
-pub(crate) const LONG_REPORT: usize = 1 << 20;
 /// The byte that asks the command to end by itself.
 pub(crate) const PLEASE: u8 = b't';
 

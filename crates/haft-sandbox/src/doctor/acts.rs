@@ -1,1 +1,3 @@
 //! x
+use std::os::fd::BorrowedFd;
+pub(crate) fn run(_: &super::Scene, _: &crate::Profile, _: BorrowedFd<'_>) {}

@@ -1,0 +1,5 @@
+//! Real processes and real files: what the sandbox lets through, and what it does not.
+#![cfg(target_os = "linux")]
+
+mod kit;
+mod processes;
