@@ -214,6 +214,12 @@ impl Running {
         self.wait().await
     }
 
+    /// Kills the helper itself, as nobody should: for tests of what happens then.
+    #[doc(hidden)]
+    pub fn kill_helper(&mut self) {
+        let _ = self.helper.start_kill();
+    }
+
     async fn end_everything(&mut self) {
         // The helper takes the end of the connection for the end of the runtime. It still answers.
         let _ = self.control.shutdown().await;

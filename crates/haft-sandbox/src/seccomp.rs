@@ -82,6 +82,34 @@ const REFUSED: &[libc::c_long] = &[
 const SHARED: &[libc::c_long] =
     &[libc::SYS_shmget, libc::SYS_shmat, libc::SYS_semget, libc::SYS_msgget, libc::SYS_mq_open];
 
+/// Modes, owners and attributes of files. Landlock does not look at them, so without read-only mounts
+/// a command could open every file of its user to everybody.
+const ATTRIBUTES: &[libc::c_long] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    FCHMODAT2,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    SETXATTRAT,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    REMOVEXATTRAT,
+];
+/// Too new for the list of names; calls from 424 on have one number everywhere.
+const FCHMODAT2: libc::c_long = 452;
+const SETXATTRAT: libc::c_long = 463;
+const REMOVEXATTRAT: libc::c_long = 466;
+
 /// Calls that programs try and can do without.
 const UNKNOWN: &[libc::c_long] = &[
     libc::SYS_clone3,
@@ -116,7 +144,8 @@ impl Filters {
             refused.insert(*call, Vec::new());
         }
         if level != Level::Namespaces {
-            refused.extend(SHARED.iter().map(|call| (*call, Vec::new())));
+            let more = SHARED.iter().chain(ATTRIBUTES);
+            refused.extend(more.map(|call| (*call, Vec::new())));
         }
         let text = |e: seccompiler::BackendError| e.to_string();
         let rule = |conditions: Vec<If>| SeccompRule::new(conditions).map_err(text);

@@ -116,10 +116,11 @@ fn run(job: &Job, setting: &Setting, told: &File) -> Result<(), Trouble> {
     if let Act::Run(Run { folder, .. }) = &job.orders.act {
         enter(folder.as_ref())?;
     }
-    limits::apply(&profile.limits, setting.others).map_err(Trouble::words("limits"))?;
     rustix::thread::set_no_new_privs(true).map_err(Trouble::os("no new privileges"))?;
     rules.apply(profile.network).map_err(Trouble::words("landlock"))?;
     sys::close_on_exec_from(3).map_err(Trouble::machine("descriptors"))?;
+    // Late, because what comes before opens files.
+    limits::apply(&profile.limits, setting.others).map_err(Trouble::words("limits"))?;
     filters.apply().map_err(Trouble::words("seccomp"))?;
     match &job.orders.act {
         Act::Probe => Ok(()),

@@ -213,6 +213,9 @@ fn tier(job: &Job, version: i32, identity: Identity, has_scratch: bool) -> Tier 
     if profile.writable().next().is_some() && !profile.protected.is_empty() {
         notes.push("new files beside protected names are refused".to_owned());
     }
+    notes.push(
+        "modes and owners of files cannot be changed; times of the user's files can".to_owned(),
+    );
     if !has_scratch {
         notes.push("there is no temporary folder".to_owned());
     }

@@ -203,12 +203,18 @@ pub(crate) fn child_signals() -> io::Result<OwnedFd> {
 /// Gives every signal its default meaning again and blocks none. Rust ignores `SIGPIPE`, and a
 /// program that is started would inherit that.
 pub(crate) fn plain_signals() {
-    // SAFETY: sets default handlers, which are no code of ours; numbers that are no signals or
-    // cannot be changed give an error that does not matter.
+    let default = [0_u64; 4];
+    for signal in 1..=64_usize {
+        // SAFETY: the kernel's structure is at most four words, all zeroes mean the default handler,
+        // which is no code of ours, and a set of signals has eight bytes. The C library keeps two
+        // signals to itself, so it is asked past it. What cannot be changed gives an error that does
+        // not matter.
+        unsafe {
+            libc::syscall(libc::SYS_rt_sigaction, signal, &raw const default, 0_usize, 8_usize)
+        };
+    }
+    // SAFETY: all zeroes is a valid value, and it is filled in before it is used.
     unsafe {
-        for signal in 1..=64 {
-            libc::signal(signal, libc::SIG_DFL);
-        }
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());

@@ -83,3 +83,61 @@ pub(crate) fn out(ended: &Ended) -> String {
 pub(crate) fn err(ended: &Ended) -> String {
     String::from_utf8_lossy(ended.stderr.bytes()).into_owned()
 }
+
+/// A text that no other process has in its command line.
+pub(crate) fn marker() -> String {
+    use std::hash::{BuildHasher as _, RandomState};
+    // `sleep` takes fractions of a second, so the marker travels as one.
+    format!("{}", RandomState::new().hash_one(0) | 1 << 63)
+}
+
+/// Counts the processes whose command line has the marker in it.
+pub(crate) fn survivors(marker: &str) -> usize {
+    let is_number =
+        |entry: &fs::DirEntry| entry.file_name().to_string_lossy().parse::<i32>().is_ok();
+    let entries = fs::read_dir("/proc").unwrap().flatten().filter(is_number);
+    let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    lines.filter(|line| String::from_utf8_lossy(line).contains(marker)).count()
+}
+
+/// Waits until there are that many, or gives up and says how many there are.
+pub(crate) async fn settle(marker: &str, wanted: usize) -> usize {
+    for _ in 0..400 {
+        if survivors(marker) == wanted {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(25)).await;
+    }
+    survivors(marker)
+}
+
+/// Everything below a folder: paths, kinds, contents.
+pub(crate) fn picture(folder: &Path) -> Vec<(PathBuf, String)> {
+    let mut all = Vec::new();
+    let mut todo = vec![folder.to_path_buf()];
+    while let Some(here) = todo.pop() {
+        for entry in fs::read_dir(&here).unwrap().flatten() {
+            let (path, kind) = (entry.path(), entry.file_type().unwrap());
+            let what = if kind.is_dir() {
+                todo.push(path.clone());
+                "folder".to_owned()
+            } else if kind.is_symlink() {
+                format!("link to {}", fs::read_link(&path).unwrap().display())
+            } else if kind.is_file() {
+                use std::os::unix::fs::MetadataExt as _;
+                let meta = entry.metadata().unwrap();
+                format!(
+                    "{:o} {} {}",
+                    meta.mode(),
+                    meta.nlink(),
+                    String::from_utf8_lossy(&fs::read(&path).unwrap())
+                )
+            } else {
+                "special".to_owned()
+            };
+            all.push((path, what));
+        }
+    }
+    all.sort();
+    all
+}

@@ -2,4 +2,7 @@
 #![cfg(target_os = "linux")]
 
 mod kit;
-mod processes;
+mod confined;
+mod limits;
+mod orphans;
+mod ordinary;
