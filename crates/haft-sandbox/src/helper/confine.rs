@@ -126,9 +126,8 @@ fn run(job: &Job, setting: &Setting, told: &File) -> Result<(), Trouble> {
         Act::Probe => Ok(()),
         Act::Run(run) => Err(start(run, setting)),
         Act::Trial(scene) => {
-            // It has begun; the pipe is in the way of the trial about open files.
-            let told = told.as_fd();
-            crate::doctor::acts::run(scene, profile, told);
+            // It has begun, which the end of the pipe says.
+            crate::doctor::acts::run(scene, profile, told.as_fd());
             Ok(())
         }
     }

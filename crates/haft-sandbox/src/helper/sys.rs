@@ -85,6 +85,18 @@ pub(crate) fn close_from(first: RawFd) -> io::Result<()> {
         .map(drop)
 }
 
+/// Closes one descriptor that has no owner any more.
+pub(crate) fn close(fd: RawFd) {
+    // SAFETY: the caller is about to end and says that nobody uses the number again.
+    unsafe { libc::close(fd) };
+}
+
+/// Ends this process after so many seconds, if it has not ended by then.
+pub(crate) fn alarm(seconds: c_uint) {
+    // SAFETY: takes a number; the default of that signal is to end the process.
+    unsafe { libc::alarm(seconds) };
+}
+
 /// Takes ownership of a descriptor that this process was started with.
 pub(crate) fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: asks about a number; one that is not open gives an error.

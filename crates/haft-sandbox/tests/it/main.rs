@@ -5,4 +5,5 @@ mod kit;
 mod confined;
 mod limits;
 mod orphans;
+mod doctor;
 mod ordinary;
