@@ -17,9 +17,16 @@ use rustix::{
     io::Errno,
 };
 
-/// What every descriptor is opened with. Non-blocking, because a pipe with no writer would hold us.
-const ALWAYS: OFlags =
-    OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
+/// Adds what every descriptor is opened with. Non-blocking, because a pipe with no writer would hold
+/// us; not for a folder that is only passed through, where the kernel takes it for a mistake.
+fn always(flags: OFlags) -> OFlags {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    #[cfg(target_os = "linux")]
+    if flags.contains(OFlags::PATH) {
+        return flags;
+    }
+    flags | OFlags::NONBLOCK | OFlags::NOCTTY
+}
 
 /// A folder that is only passed through.
 #[cfg(target_os = "linux")]
@@ -48,7 +55,7 @@ fn at_once(root: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, 
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     // `AGAIN` means that something was renamed under the call; a few tries, then it is told.
     for _ in 0..8 {
-        match rustix::fs::openat2(root, path, flags | ALWAYS, Mode::empty(), how) {
+        match rustix::fs::openat2(root, path, always(flags), Mode::empty(), how) {
             Err(Errno::AGAIN | Errno::INTR) => {}
             result => return result,
         }
@@ -69,12 +76,12 @@ pub(super) fn step_by_step(
         }
         let from = here.as_ref().map_or(root, |fd| fd.as_fd());
         let how = if parts.peek().is_some() { SEARCH } else { flags };
-        let next = rustix::fs::openat(from, name, how | ALWAYS, Mode::empty());
+        let next = rustix::fs::openat(from, name, always(how), Mode::empty());
         here = Some(next.map_err(|errno| link_or(from, name, errno))?);
     }
     match here {
         Some(fd) => Ok(fd),
-        None => rustix::fs::openat(root, ".", flags | ALWAYS, Mode::empty()),
+        None => rustix::fs::openat(root, ".", always(flags), Mode::empty()),
     }
 }
 
@@ -87,5 +94,56 @@ fn link_or(folder: BorrowedFd<'_>, name: &std::ffi::OsStr, errno: Errno) -> Errn
     match errno {
         Errno::NOTDIR | Errno::MLINK if is_link() => Errno::LOOP,
         errno => errno,
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn one_call_and_many_steps_give_the_same_answers() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path();
+        fs::create_dir_all(base.join("a/b")).unwrap();
+        fs::File::create(base.join("a/file")).unwrap();
+        std::os::unix::fs::symlink("a", base.join("link")).unwrap();
+        std::os::unix::fs::symlink("/etc", base.join("a/out")).unwrap();
+        std::os::unix::fs::symlink("file", base.join("a/alias")).unwrap();
+        let root = fs::File::open(base).unwrap();
+        let paths = [
+            "",
+            "a",
+            "a/b",
+            "a/file",
+            "link",
+            "link/file",
+            "a/out",
+            "a/out/passwd",
+            "a/alias",
+            "gone",
+            "a/gone",
+            "gone/x",
+            "a/file/x",
+            "..",
+            "../x",
+            "a/../..",
+        ];
+        let kinds = [OFlags::RDONLY, OFlags::RDONLY | OFlags::DIRECTORY, SEARCH];
+        for path in paths.map(Path::new) {
+            for flags in kinds {
+                let id =
+                    |fd: Result<OwnedFd, Errno>| fd.map(|fd| rustix::fs::fstat(fd).unwrap().st_ino);
+                let one = id(at_once(root.as_fd(), path, flags));
+                let many = id(step_by_step(root.as_fd(), path, flags));
+                match (one, many) {
+                    // Whether a link is called a link or no folder depends on what was asked for.
+                    (Err(Errno::LOOP | Errno::NOTDIR), Err(Errno::LOOP | Errno::NOTDIR)) => {}
+                    (one, many) => assert_eq!(one, many, "{} {flags:?}", path.display()),
+                }
+            }
+        }
     }
 }

@@ -50,6 +50,8 @@ pub(super) fn resolve(
     if name::is_home(path) {
         return Err(refuse(Cause::OutsideWorkspace));
     }
+    // Who writes `link/` or `link/.` means what the link leads to.
+    let last = if ends_in_folder(path) { Last::Follow } else { last };
     let (mut root, steps) = match name::steps(path) {
         Some(steps) => {
             let mut all: Vec<Step> = Vec::new();
@@ -74,7 +76,8 @@ pub(super) fn resolve(
         let name = match step {
             Step::Up if !missing.is_empty() => return Err(refuse(Cause::NotFound)),
             Step::Up => match walk.stack.pop() {
-                Some(_) => continue,
+                Some((_, Some(_))) => continue,
+                Some((_, None)) => return Err(refuse(Cause::NotAFolder)),
                 None => return Err(refuse(Cause::OutsideWorkspace)),
             },
             Step::Down(name) => name,
@@ -83,7 +86,12 @@ pub(super) fn resolve(
             missing.push(name);
             continue;
         }
-        match walk.look(&name).map_err(|errno| Refusal::os(&shown, errno))? {
+        let seen = walk.look(&name).map_err(|errno| match errno {
+            // It was a link, or a folder, a moment ago.
+            Errno::AGAIN | Errno::INVAL => refuse(Cause::Changed),
+            errno => Refusal::os(&shown, errno),
+        });
+        match seen? {
             Seen::Nothing => missing.push(name),
             Seen::Folder(handle) => walk.stack.push((name, Some(handle))),
             Seen::Link(_) if rest.is_empty() && last == Last::Keep => walk.stack.push((name, None)),
@@ -119,6 +127,11 @@ pub(super) fn resolve(
         return Err(refuse(Cause::NameInvalid));
     }
     Ok(Place { root, base: workspace.base(root), path, exists })
+}
+
+fn ends_in_folder(path: &Path) -> bool {
+    let text = path.as_os_str().as_encoded_bytes();
+    text.ends_with(b"/") || text.ends_with(b"/.")
 }
 
 /// Where we stand: the names from the root down, with a handle for each that is a folder.

@@ -140,7 +140,7 @@ struct Level {
 
 impl Walk {
     /// Leaves out what is below the folder that was shown last.
-    pub fn skip(&mut self) {
+    pub fn pass_by(&mut self) {
         self.next = None;
     }
 

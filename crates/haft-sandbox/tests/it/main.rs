@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 
 mod kit;
+mod paths;
 mod confined;
 mod limits;
 mod orphans;
