@@ -25,6 +25,10 @@ pub struct Profile {
     /// What may be read outside the roots.
     #[serde(default)]
     pub reads: Reads,
+    /// Files and folders that may not even be read, wherever they are. Needs namespaces: without
+    /// them it can only be had by naming in `reads` what may be read, and a launch is refused.
+    #[serde(default)]
+    pub hidden: Vec<PathBuf>,
     /// Whether other machines can be reached.
     #[serde(default)]
     pub network: Network,
@@ -116,6 +120,7 @@ impl Default for Profile {
             roots: Vec::new(),
             protected: Vec::new(),
             reads: Reads::default(),
+            hidden: Vec::new(),
             network: Network::default(),
             environment: default_environment(),
             limits: Limits::default(),

@@ -113,6 +113,10 @@ fn run(job: &Job, setting: &Setting, told: &File) -> Result<(), Trouble> {
     if let Some(identity) = setting.identity {
         super::identity::become_it(identity)?;
     }
+    // After the change of user, which takes it back. It reaches the command alone; what it starts is
+    // ended by the first process of its namespace, or by a helper that lives.
+    let kill = Some(rustix::process::Signal::KILL);
+    rustix::process::set_parent_process_death_signal(kill).map_err(Trouble::os("death signal"))?;
     if let Act::Run(Run { folder, .. }) = &job.orders.act {
         enter(folder.as_ref())?;
     }

@@ -8,6 +8,7 @@
 //! capability; the tier says so.
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     io::{self, Read as _, Write as _},
     os::{fd::OwnedFd, unix::fs::MetadataExt as _},
@@ -77,10 +78,27 @@ pub(super) fn owner_of(profile: &Profile) -> Identity {
     }
 }
 
-/// Makes a user namespace that says: what belongs to the owner of this folder belongs to `uid`. It is
-/// never entered, only used to show a folder in that way.
-pub(super) fn mapping(folder: &Path, uid: u32) -> io::Result<OwnedFd> {
-    let meta = folder.metadata()?;
+/// Says for each root how to show it as the command's own, where that can be said. Roots of one owner
+/// share it.
+pub(super) fn mappings(profile: &Profile, uid: u32) -> Vec<Option<OwnedFd>> {
+    let mut made: BTreeMap<(u32, u32), OwnedFd> = BTreeMap::new();
+    let mut mapping_of = |folder: &Path| {
+        let meta = folder.metadata()?;
+        let owner = (meta.uid(), meta.gid());
+        if let Some(mapping) = made.get(&owner) {
+            return mapping.try_clone();
+        }
+        let mapping = mapping(owner, uid)?;
+        let other = mapping.try_clone();
+        made.insert(owner, mapping);
+        other
+    };
+    profile.roots.iter().map(|root| mapping_of(&root.path).ok()).collect()
+}
+
+/// Makes a user namespace that says: what belongs to this owner belongs to `uid`. It is never entered,
+/// only used to show a folder in that way.
+fn mapping(owner: (u32, u32), uid: u32) -> io::Result<OwnedFd> {
     let child = match sys::clone(libc::CLONE_NEWUSER)? {
         sys::Side::Child => sys::sleep_forever(),
         sys::Side::Parent(child) => child,
@@ -90,8 +108,8 @@ pub(super) fn mapping(folder: &Path, uid: u32) -> io::Result<OwnedFd> {
             let mut file = File::options().write(true).open(format!("/proc/{child}/{name}"))?;
             file.write_all(format!("{from} {uid} 1\n").as_bytes())
         };
-        write("uid_map", meta.uid())?;
-        write("gid_map", meta.gid())?;
+        write("uid_map", owner.0)?;
+        write("gid_map", owner.1)?;
         Ok(OwnedFd::from(File::open(format!("/proc/{child}/ns/user"))?))
     })();
     sys::signal(child, libc::SIGKILL);

@@ -114,6 +114,9 @@ pub(super) fn build(view: &View<'_>) -> Result<Built, Trouble> {
             protect(&root.path, Path::new(name), view.covered, &mut held)?;
         }
     }
+    for path in &view.profile.hidden {
+        hide(path)?;
+    }
     own_proc(&mut built);
     Ok(built)
 }
@@ -305,6 +308,21 @@ fn protect(
         }
     }
     Ok(())
+}
+
+/// Puts something empty on top. A link is hidden where it leads to.
+fn hide(path: &Path) -> Result<(), Trouble> {
+    let step = "mounts: hidden paths";
+    let path = match path.canonicalize() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        path => path.map_err(Trouble::machine(step))?,
+    };
+    if path.is_dir() {
+        in_memory(&path, "size=4k,nr_inodes=2,mode=0").map_err(Trouble::machine(step))?;
+        return seal(&path).map_err(Trouble::machine(step));
+    }
+    let nothing = take(Path::new("/dev/null")).map_err(Trouble::machine(step))?;
+    attach(nothing.as_fd(), &path).map_err(Trouble::machine(step))
 }
 
 /// Shows the command its own processes and no others, where the kernel lets us.

@@ -39,9 +39,7 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
     if is_privileged {
         identity = identity::unused().map_or_else(|| identity::owner_of(profile), Identity::Unused);
         if let Identity::Unused(uid) = identity {
-            for root in &profile.roots {
-                mappings.push(identity::mapping(&root.path, uid).ok());
-            }
+            mappings = identity::mappings(profile, uid);
         }
     }
     let mut flags = libc::CLONE_NEWNS

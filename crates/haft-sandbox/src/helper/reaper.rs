@@ -68,6 +68,11 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
 
 /// Without mounts a root is only a path; it must still be the folder that was judged.
 fn check_roots(job: &Job) -> Result<(), Trouble> {
+    if !job.orders.profile.hidden.is_empty() {
+        return Err(Trouble::profile(
+            "hidden paths need namespaces; name what may be read instead",
+        ));
+    }
     for root in &job.orders.profile.roots {
         let shown = root.path.display();
         let meta = root

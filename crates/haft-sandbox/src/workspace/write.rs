@@ -180,17 +180,10 @@ impl Draft {
 
     /// Keeps who may use the file, but neither set-uid nor set-gid. What is not possible is left.
     fn look_like(&self, old: &Meta) {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::allow_attributes,
-            reason = "narrower on some systems"
-        )]
-        #[allow(clippy::unnecessary_cast, reason = "and as wide on others")]
+        #[allow(clippy::unnecessary_cast, reason = "modes are narrower on some systems")]
         let mode = Mode::from_raw_mode((old.mode & 0o777) as rustix::fs::RawMode);
         let _ = rustix::fs::fchmod(&self.file, mode);
-        if let Some(stat) =
-            rustix::fs::statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW).ok()
-        {
+        if let Ok(stat) = rustix::fs::statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             let owner = rustix::process::Uid::from_raw(stat.st_uid);
             let group = rustix::process::Gid::from_raw(stat.st_gid);
             let _ = rustix::fs::fchown(&self.file, Some(owner), Some(group));

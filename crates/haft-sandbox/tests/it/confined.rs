@@ -3,8 +3,8 @@
 use std::{net::TcpListener, process::Stdio, time::Duration};
 
 use haft_sandbox::{
-    Access, Command, Environment, ErrorKind, Exit, Helper, How, Level, Network, Reads, Root,
-    Sandbox, Stream,
+    Access, Command, Environment, ErrorKind, Exit, Helper, How, Level, Network, Profile, Reads,
+    Root, Sandbox, Stream, Workspace,
 };
 
 use crate::kit::*;
@@ -400,4 +400,79 @@ async fn without_a_helper_nothing_runs_and_the_hint_says_why() {
     }
     let none = Sandbox::at(Helper::At(helper()), Level::None).await.unwrap_err();
     assert_eq!(none.kind(), ErrorKind::TierMissing);
+}
+
+#[tokio::test]
+async fn what_is_hidden_cannot_be_read_and_is_refused_where_it_could_be() {
+    for sandbox in sandboxes().await {
+        let room = Room::new();
+        std::fs::create_dir(room.inside.join("keys")).unwrap();
+        put(&room.inside.join("keys/id"), "private");
+        put(&room.inside.join(".env"), "TOKEN=1");
+        let mut profile = room.profile();
+        profile.hidden =
+            vec![room.inside.join("keys"), room.inside.join(".env"), room.inside.join("gone")];
+        let command = Command::shell("cat keys/id .env; ls keys; echo x > .env; cat notes.txt");
+        let result = sandbox.run(command, profile).await;
+        if sandbox.tier().level == Level::Namespaces {
+            assert_eq!(out(&result.unwrap()), "inside");
+        } else {
+            assert_eq!(result.unwrap_err().kind(), ErrorKind::BadProfile);
+        }
+        assert_eq!(get(&room.inside.join(".env")), "TOKEN=1");
+    }
+}
+
+#[tokio::test]
+async fn a_workspace_of_somebody_else_stays_theirs_when_root_runs_commands_in_it() {
+    use std::os::unix::fs::{MetadataExt as _, chown};
+    for sandbox in sandboxes().await {
+        let room = Room::new();
+        let owner = Some(12_345);
+        if chown(&room.inside, owner, owner).is_err() {
+            return; // only root can give a folder away
+        }
+        for name in ["sub", "notes.txt"] {
+            chown(room.inside.join(name), owner, owner).unwrap();
+        }
+        let ended =
+            sh(&sandbox, room.profile(), "echo mine > sub/made; echo more >> notes.txt; id -u")
+                .await;
+        assert!(ended.is_success(), "{}", err(&ended));
+        assert_ne!(out(&ended), "0\n");
+        assert_eq!(
+            room.inside.join("sub/made").metadata().unwrap().uid(),
+            12_345,
+            "{}",
+            sandbox.tier().level
+        );
+        assert_eq!(get(&room.inside.join("notes.txt")), "insidemore\n");
+    }
+}
+
+#[tokio::test]
+async fn a_workspace_below_a_folder_that_only_root_may_pass_can_be_worked_in() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let Ok(closed) = tempfile::tempdir_in("/var/cache") else { return };
+    std::fs::set_permissions(closed.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    put(&closed.path().join("secret.txt"), "outside");
+    let inside = closed.path().join("deep/inside");
+    std::fs::create_dir_all(&inside).unwrap();
+    let workspace = Workspace::builder()
+        .root(&inside, Access::Write)
+        .protect_only(["haft.toml"])
+        .build()
+        .unwrap();
+    for sandbox in sandboxes().await {
+        let profile = Profile { roots: workspace.roots(), ..Profile::default() };
+        let script = format!(
+            "echo x > made && cat {}/made; cat ../../secret.txt; ls ../..",
+            inside.display()
+        );
+        let ended = sh(&sandbox, profile, script).await;
+        assert!(out(&ended).starts_with("x\n"), "{}: {}", sandbox.tier().level, err(&ended));
+        if sandbox.tier().level == Level::Namespaces {
+            assert_eq!(out(&ended), "x\ndeep\n", "there is only the way to it");
+        }
+    }
 }

@@ -194,11 +194,10 @@ fn every_attack_of_the_corpus_ends_as_it_should_and_nothing_outside_changes() {
         .collect();
     assert!(attacks.len() >= 400, "{}", attacks.len());
     let mut wrong = Vec::new();
+    let mut trap = Trap::set();
     for attack in &attacks {
-        let trap = Trap::set();
-        let (outside, protected) = (trap.outside(), trap.protected());
-        let path = trap.path(&attack.path);
-        let result = attempt(&trap.room.workspace(), &attack.act, &path);
+        let before = (picture(&trap.room.inside), trap.outside(), trap.protected());
+        let result = attempt(&trap.room.workspace(), &attack.act, &trap.path(&attack.path));
         let got = result.as_ref().map_or_else(|refusal| refusal.cause().as_str(), |()| "ok");
         let is_right = match attack.want.as_str() {
             "refused" => result.is_err(),
@@ -211,9 +210,16 @@ fn every_attack_of_the_corpus_ends_as_it_should_and_nothing_outside_changes() {
                 attack.group, attack.act, attack.path, attack.want
             ));
         }
-        assert_eq!(trap.outside(), outside, "{attack:?}");
-        if attack.group == "protected" || attack.want != "ok" {
-            assert_eq!(trap.protected(), protected, "{attack:?}");
+        let after = (picture(&trap.room.inside), trap.outside(), trap.protected());
+        assert_eq!(after.1, before.1, "{attack:?}");
+        if result.is_err() {
+            assert_eq!(after, before, "what is refused has touched nothing: {attack:?}");
+        }
+        if attack.group == "protected" {
+            assert_eq!(after.2, before.2, "{attack:?}");
+        }
+        if after.0 != before.0 {
+            trap = Trap::set();
         }
     }
     assert!(wrong.is_empty(), "{}\n{} of {}", wrong.join("\n"), wrong.len(), attacks.len());
