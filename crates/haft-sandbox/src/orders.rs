@@ -61,6 +61,9 @@ pub(crate) enum Report {
     Refused { step: String, message: String, fault: Fault },
     /// The program and everything it started is gone, or will be before the helper is.
     Ended { exit: crate::Exit, how: crate::How, cpu_us: u64, wall_us: u64, memory: u64 },
+    /// Nothing is left of it but the helper, which is about to end. Some disks take their time with
+    /// what was deleted, and nobody needs to wait for that.
+    Gone,
 }
 
 /// Whose fault it is that nothing ran.

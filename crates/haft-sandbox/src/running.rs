@@ -1,8 +1,8 @@
 //! A confined command that runs: its output, its end, and ways to bring the end about.
 //!
 //! The helper is told to end everything by the end of a connection, so dropping this value, a panic
-//! and a killed runtime all have the same effect. What counts as the end is the end of the helper,
-//! which outlives everything it started; pipes that somebody holds open do not matter.
+//! and a killed runtime all have the same effect. What counts as the end is the word or the end of the
+//! helper, which outlives everything it started; pipes that somebody holds open do not matter.
 //!
 //! INVARIANT: output is always read, whether it is kept or not, so nobody hangs on a full pipe.
 
@@ -264,11 +264,14 @@ impl Running {
     pub(crate) fn listen(&mut self) {
         while let Some(end) = self.heard.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.heard.drain(..=end).collect();
-            if let Ok(Report::Ended { exit, how, cpu_us, wall_us, memory }) =
-                serde_json::from_slice(&line)
-            {
-                let (cpu, wall) = (Duration::from_micros(cpu_us), Duration::from_micros(wall_us));
-                self.last = Some((exit, how, cpu, wall, memory));
+            match serde_json::from_slice(&line) {
+                Ok(Report::Ended { exit, how, cpu_us, wall_us, memory }) => {
+                    let (cpu, wall) =
+                        (Duration::from_micros(cpu_us), Duration::from_micros(wall_us));
+                    self.last = Some((exit, how, cpu, wall, memory));
+                }
+                Ok(Report::Gone) => (self.is_gone, self.is_told) = (true, true),
+                _ => {}
             }
         }
     }

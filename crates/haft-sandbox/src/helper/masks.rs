@@ -24,6 +24,7 @@ use crate::Profile;
 #[derive(Debug, Default)]
 pub(super) struct Masks {
     held: Vec<Mask>,
+    done: Vec<Mask>,
     /// Folders to be covered as a whole: a name below cannot be made now and could be later.
     sealed: Vec<PathBuf>,
 }
@@ -43,17 +44,36 @@ impl Masks {
     /// Makes what is missing of the protected names below the writable roots.
     pub(super) fn put(profile: &Profile) -> Result<Self, Trouble> {
         let mut masks = Self::default();
-        for root in profile.writable() {
-            for name in &profile.protected {
-                masks.put_one(&root.path, Path::new(name))?;
-            }
-        }
-        Ok(masks)
+        // The mode of a mask is what it is known by from its first moment on.
+        let before = rustix::process::umask(Mode::empty());
+        let mut all = profile
+            .writable()
+            .flat_map(|root| profile.protected.iter().map(|name| (&root.path, Path::new(name))));
+        let put = all.try_for_each(|(root, name)| masks.put_one(root, name));
+        rustix::process::umask(before);
+        put.map(|()| masks)
     }
 
     /// Returns the path of everything that is covered as a whole.
     pub(super) fn paths(&self) -> Vec<PathBuf> {
         self.held.iter().map(|mask| mask.path.clone()).chain(self.sealed.iter().cloned()).collect()
+    }
+
+    /// Takes away what nobody else holds. The handles stay open: closing the last one of a deleted
+    /// folder is the slow part on some disks. While they are open nobody else gets the lock, so what
+    /// is looked at is what is taken away; and it is done once, because after that the name may be
+    /// somebody else's.
+    pub(super) fn take_away(&mut self) {
+        for mask in self.held.drain(..).rev() {
+            // Another holder's shared lock makes this fail; then it is theirs to take away.
+            let alone = FlockOperation::NonBlockingLockExclusive;
+            let is_ours = || is_there(&mask.parent, &mask.name, &mask.lock).unwrap_or(false);
+            if rustix::fs::flock(mask.lock.as_fd(), alone).is_ok() && is_ours() {
+                // Not if somebody has put something into it.
+                let _ = rustix::fs::unlinkat(&mask.parent, &mask.name, AtFlags::REMOVEDIR);
+            }
+            self.done.push(mask);
+        }
     }
 
     fn put_one(&mut self, root: &Path, name: &Path) -> Result<(), Trouble> {
@@ -73,39 +93,24 @@ impl Masks {
             if self.paths().contains(&path) || self.sealed.contains(&folder) {
                 return Ok(());
             }
-            match rustix::fs::statat(&here, part, AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(stat) => match FileType::from_raw_mode(stat.st_mode) {
-                    FileType::Directory => {
-                        here = rustix::fs::openat(&here, part, FOLDER, Mode::empty())
-                            .map_err(trouble)?;
-                    }
-                    FileType::Symlink => {
-                        return Err(Trouble::profile(format!(
-                            "the protected name `{}` is a link, which cannot be held in its place",
-                            path.display()
-                        )));
-                    }
-                    _ => return Ok(()),
-                },
-                Err(Errno::NOENT) => {
-                    return match hold(&here, part) {
-                        Ok(lock) => {
-                            self.held.push(Mask {
-                                path,
-                                parent: here,
-                                lock,
-                                name: part.to_owned(),
-                            });
-                            Ok(())
-                        }
-                        // Nobody can make it on such a disk.
-                        Err(Errno::ROFS) => Ok(()),
-                        Err(Errno::ACCESS | Errno::PERM) if folder != root => {
-                            self.sealed.push(folder);
-                            Ok(())
-                        }
-                        Err(errno) => Err(trouble(errno)),
-                    };
+            match find(&here, part) {
+                Ok(Found::Folder(handle)) => here = handle,
+                Ok(Found::File) => return Ok(()),
+                Ok(Found::Link) => {
+                    return Err(Trouble::profile(format!(
+                        "the protected name `{}` is a link, which cannot be held in its place",
+                        path.display()
+                    )));
+                }
+                Ok(Found::Mask(lock)) => {
+                    self.held.push(Mask { path, parent: here, lock, name: part.to_owned() });
+                    return Ok(());
+                }
+                // Nobody can make it on such a disk.
+                Err(Errno::ROFS) => return Ok(()),
+                Err(Errno::ACCESS | Errno::PERM) if folder != root => {
+                    self.sealed.push(folder);
+                    return Ok(());
                 }
                 Err(errno) => return Err(trouble(errno)),
             }
@@ -114,40 +119,62 @@ impl Masks {
     }
 }
 
-/// Makes an empty folder and holds it. The last holder may take it away between two of our steps, so
-/// it is looked at again once it is held.
-fn hold(parent: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
-    for _ in 0..64 {
-        match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o755)) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(errno),
+/// What stands at a name.
+enum Found {
+    Folder(OwnedFd),
+    File,
+    Link,
+    /// An empty folder that stands for a missing name, ours or somebody else's, and held by us now.
+    Mask(OwnedFd),
+}
+
+/// The mode that tells a mask from a folder of the user's. Nobody makes such folders, and one that a
+/// killed helper left behind is known by it and taken away by the next.
+const MASK: u32 = 0o1555;
+
+/// Looks what stands at a name, and makes a mask where there is nothing. The last holder of a mask may
+/// take it away between two of our steps, so it is looked at again once it is held.
+fn find(parent: &OwnedFd, name: &OsStr) -> Result<Found, Errno> {
+    for _ in 0..256 {
+        let stat = match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => {
+                match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(MASK)) {
+                    Ok(()) | Err(Errno::EXIST) => continue,
+                    Err(errno) => return Err(errno),
+                }
+            }
+            stat => stat?,
+        };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => {}
+            FileType::Symlink => return Ok(Found::Link),
+            _ => return Ok(Found::File),
         }
         let handle = match rustix::fs::openat(parent, name, FOLDER, Mode::empty()) {
-            Err(Errno::NOENT) => continue,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
             handle => handle?,
         };
+        // What a folder inherits from the one above does not count.
+        if rustix::fs::fstat(&handle)?.st_mode & 0o1777 != MASK {
+            return Ok(Found::Folder(handle));
+        }
         rustix::fs::flock(&handle, FlockOperation::LockShared)?;
-        let (ours, there) = (
-            rustix::fs::fstat(&handle)?,
-            rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW),
-        );
-        if there.is_ok_and(|there| (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)) {
-            return Ok(handle);
+        if is_there(parent, name, &handle)? {
+            return Ok(Found::Mask(handle));
         }
     }
     Err(Errno::AGAIN)
 }
 
+/// Returns whether a name still leads to what is held.
+fn is_there(parent: &OwnedFd, name: &OsStr, held: &OwnedFd) -> Result<bool, Errno> {
+    let ours = rustix::fs::fstat(held)?;
+    let there = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
+    Ok(there.is_ok_and(|there| (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)))
+}
+
 impl Drop for Masks {
     fn drop(&mut self) {
-        for mask in self.held.drain(..).rev() {
-            // Another holder's shared lock makes this fail; then it is theirs to take away.
-            if rustix::fs::flock(mask.lock.as_fd(), FlockOperation::NonBlockingLockExclusive)
-                .is_ok()
-            {
-                // Not if somebody has put something into it.
-                let _ = rustix::fs::unlinkat(&mask.parent, &mask.name, AtFlags::REMOVEDIR);
-            }
-        }
+        self.take_away();
     }
 }

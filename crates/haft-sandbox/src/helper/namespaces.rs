@@ -32,7 +32,7 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
     }
     let profile = &job.orders.profile;
     let is_privileged = identity::is_privileged();
-    let masks = Masks::put(profile)?;
+    let mut masks = Masks::put(profile)?;
     let covered = masks.paths();
     let mut identity = Identity::Stay;
     let mut mappings: Vec<Option<OwnedFd>> = Vec::new();
@@ -63,7 +63,8 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
             drop(above);
             let_go_of_output();
             let _ = sys::reap(Some(first), true);
-            drop(masks);
+            masks.take_away();
+            job.control.say(&Report::Gone);
             Ok(())
         }
         sys::Side::Child => {

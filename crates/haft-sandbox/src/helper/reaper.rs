@@ -63,6 +63,7 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
     let course = watch(what, |count| end_everything(identity, count));
     drop(scratch);
     job.control.say(&course.report());
+    job.control.say(&Report::Gone);
     Ok(())
 }
 

@@ -100,6 +100,42 @@ async fn commands_that_share_a_workspace_do_not_uncover_names_for_each_other() {
 }
 
 #[tokio::test]
+async fn many_commands_at_once_leave_nothing_behind_and_uncover_nothing() {
+    let Some(sandbox) = sandboxes().await.into_iter().find(|s| s.tier().level == Level::Namespaces)
+    else {
+        return;
+    };
+    let room = Room::new();
+    let before = picture(&room.inside);
+    let script =
+        "mkdir .haft/x; echo bad > haft.toml; rmdir .haft; mkdir .haft; mv sub .haft; echo $?";
+    let runs = (0..24).map(|_| sh(&sandbox, room.profile(), script));
+    for ended in futures_util::future::join_all(runs).await {
+        assert_eq!(out(&ended), "1\n", "{}", err(&ended));
+    }
+    assert_eq!(picture(&room.inside), before);
+}
+
+#[tokio::test]
+async fn an_empty_folder_of_the_users_stays_and_a_mask_that_was_left_behind_goes() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let Some(sandbox) = sandboxes().await.into_iter().find(|s| s.tier().level == Level::Namespaces)
+    else {
+        return;
+    };
+    let room = Room::new();
+    std::fs::create_dir(room.inside.join(".vscode")).unwrap();
+    let left = room.inside.join(".haft");
+    std::fs::create_dir(&left).unwrap();
+    std::fs::set_permissions(&left, std::fs::Permissions::from_mode(0o1555)).unwrap();
+    let ended =
+        sh(&sandbox, room.profile(), "echo x > .vscode/tasks.json; echo x > .haft/x; umask").await;
+    assert_eq!(ended.stdout.seen(), 5, "{ended:?}");
+    assert_ne!(out(&ended), "0000\n", "the mask of modes is the host's");
+    assert!(room.inside.join(".vscode").is_dir() && !left.exists());
+}
+
+#[tokio::test]
 async fn a_protected_name_that_is_a_link_is_refused_where_it_cannot_be_held() {
     let Some(sandbox) = sandboxes().await.into_iter().find(|s| s.tier().level == Level::Namespaces)
     else {
