@@ -36,6 +36,23 @@ pub(super) enum Identity {
     BareRoot,
 }
 
+impl Identity {
+    /// Returns whether the command keeps the number of root. It has no capabilities either way, but
+    /// files of root's are its own to read.
+    pub(super) fn is_root(self) -> bool {
+        match self {
+            Identity::Stay => rustix::process::getuid().is_root(),
+            Identity::Unused(uid) | Identity::Owner(uid, _) => uid == 0,
+            Identity::BareRoot => true,
+        }
+    }
+}
+
+/// Why that is worth saying.
+pub(super) const ROOT_READS: &str =
+    "the command has root's number, without capabilities: it may read what root may read";
+pub(super) const ROOT_FORKS: &str = "the number of root's processes has no limit";
+
 /// A number above those that people, services and containers get.
 const UNUSED: u32 = 2_000_000_000;
 

@@ -17,10 +17,7 @@ use super::{
     sys,
     watch::{Watch, let_go_of_output, watch},
 };
-use crate::{
-    Level, Network, Strength, Tier, landlock,
-    orders::{Act, Report},
-};
+use crate::{Level, Network, Strength, Tier, landlock, orders::Report};
 
 pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
     if sys::landlock_version() < 1 {
@@ -142,11 +139,9 @@ impl Inside {
         let mut notes = built.notes;
         let mut fs = Strength::Enforced;
         let mut limits = Strength::Enforced;
-        let is_trial = matches!(job.orders.act, Act::Trial(_));
-        if self.identity == Identity::BareRoot && !is_trial {
-            let why = "the command has root's number, without capabilities: it may read what root may read";
-            fs = Strength::Partial(why.to_owned());
-            limits = Strength::Partial("the number of root's processes has no limit".to_owned());
+        if self.identity.is_root() {
+            fs = Strength::Partial(identity::ROOT_READS.to_owned());
+            limits = Strength::Partial(identity::ROOT_FORKS.to_owned());
         }
         if landlock::strength(version) != Strength::Enforced {
             notes.push(format!("Landlock {version}: files are kept by mounts, Landlock adds less"));

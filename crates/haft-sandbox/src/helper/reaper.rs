@@ -211,10 +211,8 @@ fn tier(job: &Job, version: i32, identity: Identity, has_scratch: bool) -> Tier 
     let profile = &job.orders.profile;
     let mut notes = Vec::new();
     let mut fs = landlock::strength(version);
-    if identity == Identity::BareRoot {
-        let why =
-            "the command has root's number, without capabilities: it may read what root may read";
-        fs = Strength::Partial(why.to_owned());
+    if identity.is_root() {
+        fs = Strength::Partial(identity::ROOT_READS.to_owned());
     }
     if profile.writable().next().is_some() && !profile.protected.is_empty() {
         notes.push("new files beside protected names are refused".to_owned());
@@ -237,11 +235,9 @@ fn tier(job: &Job, version: i32, identity: Identity, has_scratch: bool) -> Tier 
         )
     };
     let limits = match identity {
-        Identity::BareRoot => {
-            Strength::Partial("the number of root's processes has no limit".to_owned())
-        }
+        _ if identity.is_root() => Strength::Partial(identity::ROOT_FORKS.to_owned()),
         Identity::Unused(_) => Strength::Enforced,
-        Identity::Stay | Identity::Owner(..) => Strength::Partial(
+        _ => Strength::Partial(
             "other processes of the same user share the limit on processes".to_owned(),
         ),
     };

@@ -512,3 +512,49 @@ async fn a_workspace_below_a_folder_that_only_root_may_pass_can_be_worked_in() {
         }
     }
 }
+
+/// The note that makes [`a_machine_without_namespaces`] do something.
+const NOTE: &str = "haft-inner-note";
+
+/// No test of its own: started by the test below inside a sandbox, where no namespace can be made.
+#[tokio::test]
+async fn a_machine_without_namespaces() {
+    if !std::path::Path::new(NOTE).exists() {
+        return;
+    }
+    let missing = Sandbox::at(Helper::At(helper()), Level::Namespaces).await.unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::TierMissing);
+    assert!(missing.hint_text().unwrap().contains("user namespaces"), "{missing}");
+    let sandbox = Sandbox::detect(Helper::At(helper())).await.unwrap();
+    assert_eq!(sandbox.tier().level, Level::Landlock);
+    assert!(
+        sandbox.tier().notes.iter().any(|note| note.contains("namespaces")),
+        "{:?}",
+        sandbox.tier()
+    );
+    let room = Room::new();
+    let script =
+        format!("echo x > sub/made; cat sub/made; echo bad > {}/new", room.outside.display());
+    let ended = sh(&sandbox, room.profile(), script).await;
+    assert_eq!(out(&ended), "x\n", "{}", err(&ended));
+    assert!(!room.outside.join("new").exists());
+    put(std::path::Path::new("sub/inner-done"), "");
+}
+
+#[tokio::test]
+async fn where_namespaces_are_missing_the_next_level_is_taken_and_it_says_so() {
+    let Some(sandbox) = sandboxes().await.into_iter().find(|s| s.tier().level == Level::Namespaces)
+    else {
+        return;
+    };
+    let room = Room::new();
+    std::fs::copy(std::env::current_exe().unwrap(), room.inside.join("it")).unwrap();
+    std::fs::copy(helper(), room.inside.join("haft-sandbox-helper")).unwrap();
+    put(&room.inside.join(NOTE), "");
+    let mut profile = room.profile();
+    profile.limits.memory = 16 << 30;
+    let command = Command::new("./it").args(["--exact", "confined::a_machine_without_namespaces"]);
+    let ended = sandbox.run(command, profile).await.unwrap();
+    assert!(ended.is_success(), "{}\n{}", out(&ended), err(&ended));
+    assert!(room.inside.join("sub/inner-done").exists(), "{}", out(&ended));
+}
