@@ -148,6 +148,12 @@ pub(super) fn map_self(uid: u32, gid: u32) -> Result<(), Trouble> {
     write("gid_map", format!("{gid} {gid} 1\n")).map_err(Trouble::machine("user namespace"))
 }
 
+/// Returns whether no program could be given a capability any more.
+fn has_nothing_to_gain() -> bool {
+    let mut all = (0..64_u64).filter_map(|capability| CapabilitySet::from_bits(1 << capability));
+    all.all(|one| !rustix::thread::capability_is_in_bounding_set(one).unwrap_or(false))
+}
+
 /// Becomes somebody and gives up every capability, for good.
 pub(super) fn become_it(identity: Identity) -> Result<(), Trouble> {
     use rustix::thread::CapabilitiesSecureBits as Bits;
@@ -160,7 +166,8 @@ pub(super) fn become_it(identity: Identity) -> Result<(), Trouble> {
         | Bits::NO_ROOT_LOCKED
         | Bits::NO_CAP_AMBIENT_RAISE
         | Bits::NO_CAP_AMBIENT_RAISE_LOCKED;
-    let is_bound = rustix::thread::set_capabilities_secure_bits(bits).is_ok();
+    let is_bound =
+        rustix::thread::set_capabilities_secure_bits(bits).is_ok() || has_nothing_to_gain();
     let to = match identity {
         Identity::Stay => None,
         Identity::Unused(id) => Some((id, id)),

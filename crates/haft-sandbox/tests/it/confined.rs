@@ -228,6 +228,10 @@ async fn what_only_root_may_read_is_not_read_through_a_sandbox_of_root() {
             profile = profile.read_only(); // with a folder of root's to write in, the tier says `partial`
         }
         let ended = sh(&sandbox, profile, "cat /etc/shadow; id -u").await;
+        if !ended.tier.fs.is_enforced() {
+            eprintln!("NOT TESTED: root cannot become somebody else here: {:?}", ended.tier);
+            continue;
+        }
         assert_ne!(out(&ended), "0\n");
         assert_eq!(out(&ended).lines().count(), 1, "{}", out(&ended));
     }
@@ -401,23 +405,42 @@ async fn it_holds_no_descriptor_of_the_runtime_and_its_signals_are_plain() {
     }
 }
 
+/// A process that ends with the test, however that ends.
+struct Victim(std::process::Child);
+
+impl Victim {
+    fn new() -> Self {
+        let mut sleep = std::process::Command::new("sleep");
+        sleep.arg("600").stdout(Stdio::null()).stderr(Stdio::null());
+        Self(sleep.spawn().unwrap())
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[tokio::test]
 async fn it_cannot_reach_processes_outside() {
-    let mut victim =
-        std::process::Command::new("sleep").arg("600").stdout(Stdio::null()).spawn().unwrap();
+    let mut victim = Victim::new();
     for sandbox in sandboxes().await {
         let room = Room::new();
-        let id = victim.id();
+        let id = victim.0.id();
         let script = format!(
             "kill -9 {id}; kill -9 {me}; cat /proc/{id}/environ /proc/{me}/environ; kill -9 -1; kill -0 $PPID; true",
             me = std::process::id()
         );
         let ended = sh(&sandbox, room.profile(), script).await;
         assert_eq!(ended.stdout.seen(), 0, "{}", out(&ended));
-        assert!(victim.try_wait().unwrap().is_none(), "{}: the victim lives", sandbox.tier().level);
+        assert!(
+            victim.0.try_wait().unwrap().is_none(),
+            "{}: the victim lives",
+            sandbox.tier().level
+        );
     }
-    victim.kill().unwrap();
-    victim.wait().unwrap();
 }
 
 #[tokio::test]
@@ -474,6 +497,10 @@ async fn a_workspace_of_somebody_else_stays_theirs_when_root_runs_commands_in_it
         let ended =
             sh(&sandbox, room.profile(), "echo mine > sub/made; echo more >> notes.txt; id -u")
                 .await;
+        if ended.tier.level == Level::Namespaces && !ended.tier.fs.is_enforced() {
+            eprintln!("NOT TESTED: root cannot become somebody else here: {:?}", ended.tier);
+            continue;
+        }
         assert!(ended.is_success(), "{}", err(&ended));
         assert_ne!(out(&ended), "0\n");
         assert_eq!(
@@ -507,7 +534,7 @@ async fn a_workspace_below_a_folder_that_only_root_may_pass_can_be_worked_in() {
         );
         let ended = sh(&sandbox, profile, script).await;
         assert!(out(&ended).starts_with("x\n"), "{}: {}", sandbox.tier().level, err(&ended));
-        if sandbox.tier().level == Level::Namespaces {
+        if sandbox.tier().level == Level::Namespaces && ended.tier.fs.is_enforced() {
             assert_eq!(out(&ended), "x\ndeep\n", "there is only the way to it");
         }
     }
