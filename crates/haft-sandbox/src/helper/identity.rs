@@ -58,9 +58,18 @@ const UNUSED: u32 = 2_000_000_000;
 
 /// Returns whether this process may change who it is and what is mounted.
 pub(super) fn is_privileged() -> bool {
-    let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::SETUID | CapabilitySet::SETGID;
+    may_change_user() && has(CapabilitySet::SYS_ADMIN)
+}
+
+/// Returns whether a command can be somebody else, and still be ended by us. Root in a container often
+/// may do this and not mount.
+pub(super) fn may_change_user() -> bool {
     rustix::process::geteuid().is_root()
-        && rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
+        && has(CapabilitySet::SETUID | CapabilitySet::SETGID | CapabilitySet::KILL)
+}
+
+fn has(needed: CapabilitySet) -> bool {
+    rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
 }
 
 /// Finds a user that nobody is, unlike those of other commands that run now.

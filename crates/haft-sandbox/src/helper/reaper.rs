@@ -42,7 +42,7 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
     check_roots(job)?;
     let profile = &job.orders.profile;
     let identity =
-        if identity::is_privileged() { identity::owner_of(profile) } else { Identity::Stay };
+        if identity::may_change_user() { identity::owner_of(profile) } else { Identity::Stay };
     let scratch = Scratch::make(identity);
     let others = match identity {
         Identity::Unused(_) => 0,
