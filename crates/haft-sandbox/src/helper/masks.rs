@@ -1,0 +1,180 @@
+//! Protected names that do not exist yet: an empty folder stands there while a command runs.
+//!
+//! Only a name that exists can be covered, so one is made, and taken away again when nobody needs it
+//! any more. Several commands may share it: each holds a shared lock, and the last one, who gets the
+//! lock alone, takes it away. Taking it away earlier would uncover it for the others.
+//!
+//! It is always a folder, because an empty one is invisible to version control.
+
+use std::{
+    ffi::OsStr,
+    os::fd::{AsFd as _, OwnedFd},
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{AtFlags, FileType, FlockOperation, Mode, OFlags},
+    io::Errno,
+};
+
+use super::Trouble;
+use crate::Profile;
+
+/// The folders that stand for missing names.
+#[derive(Debug, Default)]
+pub(super) struct Masks {
+    held: Vec<Mask>,
+    done: Vec<Mask>,
+    /// Folders to be covered as a whole: a name below cannot be made now and could be later.
+    sealed: Vec<PathBuf>,
+}
+
+#[derive(Debug)]
+struct Mask {
+    path: PathBuf,
+    parent: OwnedFd,
+    lock: OwnedFd,
+    name: std::ffi::OsString,
+}
+
+const FOLDER: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+impl Masks {
+    /// Makes what is missing of the protected names below the writable roots.
+    pub(super) fn put(profile: &Profile) -> Result<Self, Trouble> {
+        let mut masks = Self::default();
+        // The mode of a mask is what it is known by from its first moment on.
+        let before = rustix::process::umask(Mode::empty());
+        let mut all = profile
+            .writable()
+            .flat_map(|root| profile.protected.iter().map(|name| (&root.path, Path::new(name))));
+        let put = all.try_for_each(|(root, name)| masks.put_one(root, name));
+        rustix::process::umask(before);
+        put.map(|()| masks)
+    }
+
+    /// Returns the path of everything that is covered as a whole.
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        self.held.iter().map(|mask| mask.path.clone()).chain(self.sealed.iter().cloned()).collect()
+    }
+
+    /// Takes away what nobody else holds. The handles stay open: closing the last one of a deleted
+    /// folder is the slow part on some disks. While they are open nobody else gets the lock, so what
+    /// is looked at is what is taken away; and it is done once, because after that the name may be
+    /// somebody else's.
+    pub(super) fn take_away(&mut self) {
+        for mask in self.held.drain(..).rev() {
+            // Another holder's shared lock makes this fail; then it is theirs to take away.
+            let alone = FlockOperation::NonBlockingLockExclusive;
+            let is_ours = || is_there(&mask.parent, &mask.name, &mask.lock).unwrap_or(false);
+            if rustix::fs::flock(mask.lock.as_fd(), alone).is_ok() && is_ours() {
+                // Not if somebody has put something into it.
+                let _ = rustix::fs::unlinkat(&mask.parent, &mask.name, AtFlags::REMOVEDIR);
+            }
+            self.done.push(mask);
+        }
+    }
+
+    fn put_one(&mut self, root: &Path, name: &Path) -> Result<(), Trouble> {
+        let trouble = |e: Errno| {
+            Trouble::profile(format!(
+                "`{}` in `{}`: {}",
+                name.display(),
+                root.display(),
+                std::io::Error::from(e)
+            ))
+        };
+        let mut here = rustix::fs::open(root, FOLDER, Mode::empty()).map_err(trouble)?;
+        let mut path = root.to_path_buf();
+        for part in name.iter() {
+            let folder = path.clone();
+            path.push(part);
+            if self.paths().contains(&path) || self.sealed.contains(&folder) {
+                return Ok(());
+            }
+            match find(&here, part) {
+                Ok(Found::Folder(handle)) => here = handle,
+                Ok(Found::File) => return Ok(()),
+                Ok(Found::Link) => {
+                    return Err(Trouble::profile(format!(
+                        "the protected name `{}` is a link, which cannot be held in its place",
+                        path.display()
+                    )));
+                }
+                Ok(Found::Mask(lock)) => {
+                    self.held.push(Mask { path, parent: here, lock, name: part.to_owned() });
+                    return Ok(());
+                }
+                // Nobody can make it on such a disk.
+                Err(Errno::ROFS) => return Ok(()),
+                Err(Errno::ACCESS | Errno::PERM) if folder != root => {
+                    self.sealed.push(folder);
+                    return Ok(());
+                }
+                Err(errno) => return Err(trouble(errno)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What stands at a name.
+enum Found {
+    Folder(OwnedFd),
+    File,
+    Link,
+    /// An empty folder that stands for a missing name, ours or somebody else's, and held by us now.
+    Mask(OwnedFd),
+}
+
+/// The mode that tells a mask from a folder of the user's. Nobody makes such folders, and one that a
+/// killed helper left behind is known by it and taken away by the next.
+const MASK: u32 = 0o1555;
+
+/// Looks what stands at a name, and makes a mask where there is nothing. The last holder of a mask may
+/// take it away between two of our steps, so it is looked at again once it is held.
+fn find(parent: &OwnedFd, name: &OsStr) -> Result<Found, Errno> {
+    for _ in 0..256 {
+        let stat = match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => {
+                match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(MASK)) {
+                    Ok(()) | Err(Errno::EXIST) => continue,
+                    Err(errno) => return Err(errno),
+                }
+            }
+            stat => stat?,
+        };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => {}
+            FileType::Symlink => return Ok(Found::Link),
+            _ => return Ok(Found::File),
+        }
+        let handle = match rustix::fs::openat(parent, name, FOLDER, Mode::empty()) {
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
+            handle => handle?,
+        };
+        // What a folder inherits from the one above does not count.
+        if rustix::fs::fstat(&handle)?.st_mode & 0o1777 != MASK {
+            return Ok(Found::Folder(handle));
+        }
+        rustix::fs::flock(&handle, FlockOperation::LockShared)?;
+        if is_there(parent, name, &handle)? {
+            return Ok(Found::Mask(handle));
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+/// Returns whether a name still leads to what is held.
+fn is_there(parent: &OwnedFd, name: &OsStr, held: &OwnedFd) -> Result<bool, Errno> {
+    let ours = rustix::fs::fstat(held)?;
+    let there = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
+    Ok(there.is_ok_and(|there| (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)))
+}
+
+impl Drop for Masks {
+    fn drop(&mut self) {
+        self.take_away();
+    }
+}

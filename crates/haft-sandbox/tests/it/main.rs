@@ -1,0 +1,15 @@
+//! Real processes and real files: what the sandbox lets through, and what it does not.
+#![cfg(target_os = "linux")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "tests, and what is not tested is said loudly"
+)]
+
+mod kit;
+mod paths;
+mod confined;
+mod limits;
+mod orphans;
+mod doctor;
+mod ordinary;
