@@ -1,15 +1,28 @@
-//! No text breaks the reader of commands, and what it reads stays within its bounds.
+//! No text breaks the reader of commands, and what it reads stays within its bounds. A verdict is as
+//! strict as its strictest part.
 #![no_main]
 
-use haft_shell::{MOST_CHARACTERS, MOST_COMMANDS, Wrappers};
+use haft_shell::{Kind, MOST_CHARACTERS, MOST_COMMANDS, Wrappers, classify};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let text = String::from_utf8_lossy(bytes);
+    let found = classify(&text);
+    assert!(!found.why.is_empty());
+    assert!(found.parts.iter().all(|part| part.kind <= found.kind), "{found:?}");
     let script = match haft_shell::parse(&text) {
         Ok(script) => script,
-        Err(error) => return assert!(!error.why.is_empty()),
+        Err(error) => {
+            assert!(!error.why.is_empty());
+            return assert_eq!(found.kind, Kind::Unparseable);
+        }
     };
+    assert_eq!(found.parts.len(), script.commands.len());
+    if found.kind == Kind::ReadOnly {
+        assert!(script.commands.iter().all(|command| command.assignments.is_empty()));
+        // What writes beside it still writes.
+        assert!(classify(&format!("touch x\n{text}")).kind > Kind::ReadOnly);
+    }
     assert!(text.chars().count() <= MOST_CHARACTERS);
     assert!(script.commands.len() <= MOST_COMMANDS, "{} commands", script.commands.len());
     for command in &script.commands {

@@ -147,6 +147,14 @@ wants to run, counts only once you trust it.")]
   haft hooks test PreToolUse --tool Bash < fixture.json"
     )]
     Hooks(Hooks),
+    /// Look at shell commands without running them
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  haft shell explain 'sort -u names | head'
+  haft shell explain < commands.jsonl"
+    )]
+    Shell(Shell),
     /// Print a completion script
     #[command(after_help = "Examples:
   haft completions bash > ~/.local/share/bash-completion/completions/haft
@@ -511,6 +519,28 @@ would block it. Without stdin a small fixture is made for the event.")]
         tool: Option<String>,
         #[command(flatten)]
         rules: Rules,
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+/// What to do with shell commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Shell {
+    /// Say what commands would do: only read, write, or destroy; and why
+    #[command(after_help = "Examples:
+  haft shell explain 'ls -la' 'find . -name x -delete'
+  haft shell explain --json 'git status' | jq -r .why
+  echo '{\"command\": \"cat notes | sort\"}' | haft shell explain
+
+Each argument is one command. Without arguments stdin is read, and every line {command} is answered
+with a line {command, kind, parts, why}; `kind` is read_only, writes, destructive or unparseable. A
+line that is no command is answered with {command: null, line, error} and stops nothing; the exit code
+is then 1. Nothing is run.")]
+    Explain {
+        /// Commands, each one argument
+        #[arg(value_name = "COMMAND", value_hint = ValueHint::CommandString)]
+        commands: Vec<String>,
         #[command(flatten)]
         output: Output,
     },

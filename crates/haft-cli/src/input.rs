@@ -65,6 +65,9 @@ pub(crate) struct Lines {
 /// One line that is not empty: its number, counted from one, and its bytes.
 pub(crate) type Line = (usize, Vec<u8>);
 
+/// One line that is not empty, without its bytes if there are too many.
+pub(crate) type ShortLine = (usize, Option<Vec<u8>>);
+
 impl Lines {
     pub(crate) fn open(path: &Path) -> Result<Self, Problem> {
         let (from, name): (Box<dyn Read + Send>, String) = match path == Path::new("-") {
@@ -98,6 +101,45 @@ impl Lines {
                 return Ok((read > 0).then_some((self.at, line)));
             }
         }
+    }
+}
+
+impl Lines {
+    /// Returns the next line that is not empty, without its bytes if there are more than `most`: those
+    /// are gone past, and the next line comes as if nothing had been.
+    pub(crate) fn short_line(&mut self, most: u64) -> Result<Option<ShortLine>, Problem> {
+        loop {
+            let mut line = self.piece(most + 1)?;
+            if line.is_empty() {
+                return Ok(None);
+            }
+            self.at += 1;
+            if self.at == 1 && line.starts_with(b"\xef\xbb\xbf") {
+                line.drain(..3); // some editors begin every file with a mark
+            }
+            if line.len() as u64 > most {
+                let mut last = line;
+                while !last.is_empty() && !last.ends_with(b"\n") {
+                    last = self.piece(most)?;
+                }
+                return Ok(Some((self.at, None)));
+            }
+            if !line.trim_ascii().is_empty() {
+                return Ok(Some((self.at, Some(line))));
+            }
+        }
+    }
+
+    /// Returns whether the next line has yet to come.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.from.buffer().is_empty()
+    }
+
+    fn piece(&mut self, most: u64) -> Result<Vec<u8>, Problem> {
+        let mut piece = Vec::new();
+        let read = (&mut self.from).take(most).read_until(b'\n', &mut piece);
+        read.map_err(|e| Problem::new(format!("cannot read {}: {e}", self.name)))?;
+        Ok(piece)
     }
 }
 

@@ -20,6 +20,7 @@ mod explain;
 mod policy;
 mod trust;
 mod hooks;
+mod shell;
 mod setup;
 mod desk;
 mod prompt;
@@ -71,6 +72,7 @@ fn run(command: &Cmd) -> Result<ExitCode, Problem> {
         Cmd::Policy(args) => return policy::run(args, &around()?),
         Cmd::Trust(args) => return trust::run(args, &around()?),
         Cmd::Hooks(args) => return hooks::run(args, &around()?),
+        Cmd::Shell(args) => return shell::run(args),
         Cmd::Tools(args) => return tools::run(args),
         Cmd::Completions { shell } => {
             // Written to memory first: the generator panics when a pipe is closed.

@@ -124,6 +124,7 @@ impl Reader<'_> {
                 return no("a loop has no variable");
             };
             self.at += name.len();
+            self.found.notes.names.push(name);
             self.blank_lines()?;
             if self.plain().as_deref() == Some("in") {
                 self.at += 2;
@@ -188,7 +189,7 @@ impl Reader<'_> {
         if !name.chars().all(fits) || name.chars().all(|c| c.is_ascii_digit()) {
             return no("a function has an odd name");
         }
-        self.found.functions.push(name);
+        self.found.notes.functions.push(name);
         self.blank_lines()?;
         let compound = self.peek() == Some('(')
             || matches!(

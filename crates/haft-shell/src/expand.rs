@@ -165,6 +165,7 @@ impl Reader<'_> {
                 return Ok(());
             }
         }
+        let start = self.at;
         match self.peek() {
             Some(c) if c.is_ascii_alphanumeric() || c == '_' => {
                 while self.peek().is_some_and(|c| c.is_ascii_alphanumeric() || c == '_') {
@@ -175,6 +176,7 @@ impl Reader<'_> {
             // `${!x}` names a variable by another one's value, `${ x; }` runs a command.
             _ => return no("an expansion is odd"),
         }
+        let name: String = self.text_from(start).iter().collect();
         if self.peek() == Some('[') {
             self.at += 1;
             if matches!((self.peek(), self.ahead(1)), (Some('@' | '*'), Some(']'))) {
@@ -186,7 +188,10 @@ impl Reader<'_> {
         match (self.next(), self.peek()) {
             (Some('}'), _) => return Ok(()),
             _ if length => return no("an expansion is odd"),
-            (Some(':'), Some('=')) | (Some('='), _) => self.found.sets = true,
+            (Some(':'), Some('=')) | (Some('='), _) => {
+                self.found.sets = true;
+                self.found.notes.names.push(name);
+            }
             (Some(':'), Some('-' | '?' | '+')) => {}
             (Some(':'), _) => return self.arithmetic(Until::Brace),
             (Some('-' | '?' | '+' | '#' | '%' | '/' | '^' | ','), _) => {}
@@ -199,6 +204,7 @@ impl Reader<'_> {
     /// Reads the word within `${x:-word}`.
     fn alternative(&mut self, quote: Quote) -> Result<(), Unparseable> {
         let mut unused = Vec::new();
+        self.found.alternatives += 1;
         loop {
             match (self.peek(), self.ahead(1)) {
                 (Some('}'), _) => {
@@ -225,11 +231,42 @@ impl Reader<'_> {
     /// Reads an expression up to its end. Only what every shell reads as an expression is taken:
     /// `$((ls); rm x)` is a command in disguise.
     pub(crate) fn arithmetic(&mut self, until: Until) -> Result<(), Unparseable> {
+        let before = self.made();
+        self.expression_until(until)?;
+        self.computed_since(before);
+        Ok(())
+    }
+
+    /// Counts what makes values: commands, and words in the place of values.
+    pub(crate) fn made(&self) -> (usize, usize) {
+        (self.found.commands.len(), self.found.alternatives)
+    }
+
+    /// Takes note that what was read since then is computed. `$(( $(echo 'a[$(rm x)]') ))` runs `rm`:
+    /// what a command prints is computed like the text itself.
+    pub(crate) fn computed_since(&mut self, before: (usize, usize)) {
+        if self.made() != before {
+            self.found.computes = true;
+            self.found.sets = true;
+        }
+    }
+
+    fn expression_until(&mut self, until: Until) -> Result<(), Unparseable> {
         let mut round = 0_usize;
         let mut square = 0_usize;
         let mut unused = Vec::new();
+        let mut after_value = false;
+        let mut value_ended = false;
         loop {
             let Some(c) = self.next() else { return self.unexpected() };
+            // `((rm x))` is no sum, and some shells would then look for a command.
+            let is_of_value = c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '`');
+            match c {
+                ' ' | '\t' | '\n' => value_ended |= after_value,
+                _ if is_of_value && value_ended => return no("an expression is odd"),
+                _ => value_ended = false,
+            }
+            after_value = is_of_value;
             match c {
                 ']' if until == Until::Subscript && square == 0 && round == 0 => return Ok(()),
                 '}' if until == Until::Brace && square == 0 && round == 0 => return Ok(()),
@@ -255,7 +292,17 @@ impl Reader<'_> {
                         self.at += 1;
                     }
                 }
-                c if c.is_ascii_alphabetic() || c == '_' => self.found.computes = true,
+                c if c.is_ascii_alphabetic() || c == '_' => {
+                    self.found.computes = true;
+                    let mut name = String::from(c);
+                    while let Some(c) =
+                        self.peek().filter(|c| c.is_ascii_alphanumeric() || *c == '_')
+                    {
+                        name.push(c);
+                        self.at += 1;
+                    }
+                    self.found.notes.names.push(name);
+                }
                 '\n' => self.quoted_newline()?,
                 ' ' | '\t' | '+' | '-' | '*' | '/' | '%' | '<' | '>' | '=' | '!' | '&' | '|'
                 | '^' | '~' | '?' | ':' | ',' => {}

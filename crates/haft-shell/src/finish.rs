@@ -1,6 +1,9 @@
 //! Looks at the whole script once more: what one command can do to the meaning of another.
 
-use crate::{Command, Piece, Script, Unparseable, Word, no, reader::Found};
+use crate::{
+    Command, Piece, Script, Unparseable, Word, no,
+    reader::{Found, Notes},
+};
 
 /// Builtins that give variables values which are not written in the script.
 const SETTERS: [&str; 12] = [
@@ -39,8 +42,9 @@ const COMPUTING: [&str; 16] = [
 ];
 
 /// Settles what was found.
-pub(crate) fn finish(found: Found) -> Result<Script, Unparseable> {
-    let Found { mut commands, functions, mut computes, mut sets, .. } = found;
+pub(crate) fn finish(found: Found) -> Result<(Script, Notes), Unparseable> {
+    let Found { mut commands, notes, mut computes, mut sets, .. } = found;
+    let functions = &notes.functions;
     let several = commands.len() > 1 || !functions.is_empty();
     for command in &commands {
         if command.assignments.iter().any(|a| is_run_by_shells(&a.name)) {
@@ -71,7 +75,7 @@ pub(crate) fn finish(found: Found) -> Result<Script, Unparseable> {
             *first = Word::unknown();
         }
     }
-    Ok(Script { commands })
+    Ok((Script { commands }, notes))
 }
 
 /// Returns whether text in a word would run if the word were computed.

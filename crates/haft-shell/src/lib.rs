@@ -33,10 +33,14 @@ mod finish;
 mod unwrap;
 mod wrappers;
 mod runners;
+mod classify;
 
 use std::fmt;
 
-pub use self::unwrap::{Unwrapped, Wrappers};
+pub use self::{
+    classify::{Classified, Kind, Part, classify},
+    unwrap::{Unwrapped, Wrappers},
+};
 
 /// No longer text is read, in characters.
 pub const MOST_CHARACTERS: usize = 10_000;
@@ -242,6 +246,10 @@ impl Redirect {
             return true;
         }
         let Some(target) = self.target.literal() else { return false };
+        if self.kind != RedirectKind::Read {
+            // `<f >/dev/stdin` empties `f`: such a name opens again what is open there.
+            return matches!(target, "/dev/null" | "/dev/stdout" | "/dev/stderr");
+        }
         let fd = target.strip_prefix("/dev/fd/");
         matches!(target, "/dev/null" | "/dev/stdout" | "/dev/stderr" | "/dev/stdin")
             || fd.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
@@ -275,6 +283,11 @@ impl Redirect {
 /// # Errors
 /// Fails when the text is no shell, too long, nested too deep, or holds characters that hide things.
 pub fn parse(text: &str) -> Result<Script, Unparseable> {
+    read(text).map(|(script, _)| script)
+}
+
+/// Reads a command, and what its list does not show.
+fn read(text: &str) -> Result<(Script, reader::Notes), Unparseable> {
     hidden::check(text)?;
     let mut found = reader::Found::default();
     reader::Reader::new(text, &mut found).script()?;
@@ -285,3 +298,8 @@ pub fn parse(text: &str) -> Result<Script, Unparseable> {
 fn no<T>(why: impl Into<String>) -> Result<T, Unparseable> {
     Err(Unparseable { why: why.into() })
 }
+
+/// The guide's program about commands, compiled and run with the other doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/shell.md")]
+struct Guide;

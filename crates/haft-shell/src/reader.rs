@@ -11,13 +11,27 @@ use crate::{Command, DEEPEST, MOST_COMMANDS, Unparseable, Word, no};
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) commands: Vec<Command>,
-    /// Functions that the script defines.
-    pub(crate) functions: Vec<String>,
     /// Something is computed from variables.
     pub(crate) computes: bool,
     /// A variable is set to something that is no number.
     pub(crate) sets: bool,
+    /// Words that stand in for a value, as in `${x:-word}`.
+    pub(crate) alternatives: usize,
+    pub(crate) notes: Notes,
     depth: usize,
+}
+
+/// What the list of commands does not show, and a stricter reader wants to know.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    /// How deep it is nested.
+    pub(crate) deepest: usize,
+    /// Variables that may be set by a loop, an expansion or an expression.
+    pub(crate) names: Vec<String>,
+    /// A command word is written with quotes or escapes.
+    pub(crate) masked: bool,
+    /// Functions that are defined.
+    pub(crate) functions: Vec<String>,
 }
 
 /// A place in a text.
@@ -77,6 +91,7 @@ impl<'f> Reader<'f> {
             return no(format!("it is nested deeper than {DEEPEST} levels"));
         }
         self.found.depth += 1;
+        self.found.notes.deepest = self.found.notes.deepest.max(self.found.depth);
         let read = read(self);
         self.found.depth -= 1;
         read
@@ -177,6 +192,11 @@ impl<'f> Reader<'f> {
         if let Some(place) = self.found.commands.get_mut(slot) {
             *place = command;
         }
+    }
+
+    /// Returns what was gone past since then.
+    pub(crate) fn text_from(&self, start: usize) -> &[char] {
+        self.text.get(start..self.at).unwrap_or_default()
     }
 
     pub(crate) fn peek(&self) -> Option<char> {

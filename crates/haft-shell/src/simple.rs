@@ -38,6 +38,7 @@ impl Reader<'_> {
                     return self.unexpected();
                 }
             }
+            let start = self.at;
             let elems = self.elems(first)?;
             // `time A=1 rm` sets `A` and runs `rm`, where `time` is a word of the grammar.
             let timed = |w: &Word| matches!(w.literal(), Some("time" | "-p" | "--"));
@@ -48,7 +49,11 @@ impl Reader<'_> {
                     self.found.sets |= !is_number(assignment.value.literal());
                     command.assignments.push(assignment);
                 }
-                None => command.words.push(settled(&elems)),
+                None => {
+                    let word = settled(&elems);
+                    self.found.notes.masked |= first && !self.is_written(start, &word);
+                    command.words.push(word);
+                }
             }
             // `{name}>file` opens a descriptor of its own choice.
             let braced = matches!(elems.first(), Some(Elem::Char('{', false)))
@@ -62,6 +67,13 @@ impl Reader<'_> {
         }
         self.place(slot, command);
         Ok(())
+    }
+
+    /// Returns whether the text from here on is the word itself, without quotes and escapes. A word
+    /// that is not known is no matter here.
+    fn is_written(&self, start: usize, word: &Word) -> bool {
+        let text = self.text_from(start);
+        word.literal().is_none_or(|word| word.chars().eq(text.iter().copied()))
     }
 
     /// Reads the brackets after the name of a function, and its body.
@@ -161,9 +173,12 @@ impl Reader<'_> {
             return self.unexpected();
         }
         if kind == RedirectKind::Duplicate {
-            let fd = target.literal().map(|t| t.strip_suffix('-').unwrap_or(t));
+            let is_fd = |t: &str| {
+                let digits = t.strip_suffix('-').unwrap_or(t);
+                !t.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
+            };
             // `>&name` opens a file, and so may a name that is not known.
-            if !fd.is_some_and(|t| t.bytes().all(|b| b.is_ascii_digit())) {
+            if !target.literal().is_some_and(is_fd) {
                 kind = if sign == ">&" { RedirectKind::Write } else { RedirectKind::Read };
             }
         }

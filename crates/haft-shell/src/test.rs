@@ -62,6 +62,7 @@ impl Reader<'_> {
         if plain.as_deref() == Some("]]") {
             return self.unexpected();
         }
+        let before = self.made();
         let unary = plain.as_deref().filter(|w| is_unary(w)).map(str::to_owned);
         let Some(first) = self.word()? else { return self.unexpected() };
         words.push(first.clone());
@@ -73,6 +74,7 @@ impl Reader<'_> {
                 let Some(word) = self.word()? else { return self.unexpected() };
                 if matches!(&*sign, "-v" | "-R") {
                     self.computed(&word)?;
+                    self.computed_since(before);
                 }
                 words.push(word);
             }
@@ -94,6 +96,7 @@ impl Reader<'_> {
         if compares {
             self.computed(&first)?;
             self.computed(&second)?;
+            self.computed_since(before);
         }
         words.extend([Word::text(sign), second]);
         Ok(())
@@ -126,6 +129,9 @@ impl Reader<'_> {
             return no("a subscript is computed");
         }
         self.found.computes |= !is_number(word.literal());
+        // A name may be set here too: `[[ PATH=5 -eq 5 ]]`.
+        let text = word.literal().filter(|text| !is_number(Some(text)));
+        self.found.notes.names.extend(text.map(str::to_owned));
         Ok(())
     }
 }

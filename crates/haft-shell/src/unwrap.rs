@@ -32,11 +32,19 @@ pub struct Unwrapped {
     pub command: Command,
     /// Which word of the outermost command starts it, where it is simply the rest of that command.
     pub at: Option<usize>,
+    /// It stands for a text that a shell would be given, and that cannot be read.
+    pub is_unread: bool,
+}
+
+impl Unwrapped {
+    fn new(command: Command, at: Option<usize>) -> Self {
+        Self { command, at, is_unread: false }
+    }
 }
 
 /// Returns the views of a command.
 pub(crate) fn unwrapped(command: &Command, how: Wrappers) -> Vec<Unwrapped> {
-    let mut views = vec![Unwrapped { command: command.clone(), at: Some(0) }];
+    let mut views = vec![Unwrapped::new(command.clone(), Some(0))];
     let mut next = 0;
     // A queue rather than recursion: a wrapper in a wrapper only makes it longer.
     while let Some(view) = views.get(next) {
@@ -52,7 +60,7 @@ pub(crate) fn unwrapped(command: &Command, how: Wrappers) -> Vec<Unwrapped> {
 }
 
 fn opaque() -> Unwrapped {
-    Unwrapped { command: Command { words: vec![Word::unknown()], ..Command::default() }, at: None }
+    Unwrapped::new(Command { words: vec![Word::unknown()], ..Command::default() }, None)
 }
 
 /// Returns what a command starts.
@@ -71,7 +79,7 @@ fn inside(view: &Unwrapped, how: Wrappers) -> Vec<Unwrapped> {
         if let Some(first) = command.words.first_mut() {
             *first = Word::text(base);
         }
-        return vec![Unwrapped { command, at: None }];
+        return vec![Unwrapped::new(command, None)];
     }
     let found = wrappers::inner(name, command, how);
     found.into_iter().flat_map(|inner| started(inner, view)).collect()
@@ -98,7 +106,7 @@ fn unnamed(command: &Command, first: &Word) -> Vec<Unwrapped> {
     if let Some(first) = command.words.first_mut() {
         *first = base;
     }
-    vec![Unwrapped { command, at: None }]
+    vec![Unwrapped::new(command, None)]
 }
 
 /// Turns what a wrapper starts into views.
@@ -111,11 +119,11 @@ fn started(inner: Inner, outer: &Unwrapped) -> Vec<Unwrapped> {
             }
             let at = outer.at.map(|at| at + from);
             let redirects = outer.command.redirects.clone();
-            vec![Unwrapped { command: Command { words, redirects, ..Command::default() }, at }]
+            vec![Unwrapped::new(Command { words, redirects, ..Command::default() }, at)]
         }
         Inner::Words(words, at) => {
             let at = outer.at.zip(at).map(|(outer, from)| outer + from);
-            vec![Unwrapped { command: Command { words, ..Command::default() }, at }]
+            vec![Unwrapped::new(Command { words, ..Command::default() }, at)]
         }
         Inner::Text(words) => {
             let mut text = String::new();
@@ -130,9 +138,9 @@ fn started(inner: Inner, outer: &Unwrapped) -> Vec<Unwrapped> {
                 Ok(script) => script
                     .commands
                     .into_iter()
-                    .map(|command| Unwrapped { command, at: None })
+                    .map(|command| Unwrapped::new(command, None))
                     .collect(),
-                Err(_) => vec![opaque()],
+                Err(_) => vec![Unwrapped { is_unread: true, ..opaque() }],
             }
         }
         Inner::Input => {

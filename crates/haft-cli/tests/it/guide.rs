@@ -5,11 +5,12 @@ use std::process::Command;
 use crate::{Ran, at_home_nowhere, file};
 
 const GUIDE: &str = include_str!("../../../../docs/guide/command.md");
+const SHELL: &str = include_str!("../../../../docs/guide/shell.md");
 
-/// The fenced blocks of one language.
-fn blocks<'a>(language: &str) -> Vec<&'a str> {
+/// The fenced blocks of one language in a page.
+fn blocks(page: &'static str, language: &str) -> Vec<&'static str> {
     let open = format!("```{language}\n");
-    GUIDE.split(&open).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
+    page.split(&open).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
 }
 
 /// Matches `…` against any text within a line, and a line of `…` against any number of lines.
@@ -34,16 +35,29 @@ fn is_like(line: &str, said: &str) -> bool {
 #[cfg(unix)]
 #[test]
 fn every_example_of_the_guide_is_true() {
-    file("response.json", blocks("json")[0]);
+    file("response.json", blocks(GUIDE, "json")[0]);
     let saved = ["tools.jsonl", "calls.jsonl", "stream.jsonl"];
-    for (name, lines) in saved.into_iter().zip(blocks("jsonl")) {
+    for (name, lines) in saved.into_iter().zip(blocks(GUIDE, "jsonl")) {
         file(name, lines);
     }
-    file("notes.toml", blocks("toml")[0]);
+    file("notes.toml", blocks(GUIDE, "toml")[0]);
     let _ = std::fs::remove_file(concat!(env!("CARGO_TARGET_TMPDIR"), "/decided.jsonl"));
+    assert!(say_what_is_written(GUIDE) >= 8, "the guide has examples");
+}
+
+#[cfg(unix)]
+#[test]
+fn every_example_about_shell_commands_is_true() {
+    file("commands.jsonl", blocks(SHELL, "jsonl")[0]);
+    assert!(say_what_is_written(SHELL) >= 3, "the guide has examples");
+}
+
+/// Runs the examples of a page, and counts them.
+#[cfg(unix)]
+fn say_what_is_written(page: &'static str) -> usize {
     let bin = std::path::Path::new(env!("CARGO_BIN_EXE_haft")).parent().unwrap();
     let mut count = 0;
-    for block in blocks("console") {
+    for block in blocks(page, "console") {
         for example in block.split("$ ").skip(1) {
             let (line, wanted) = example.split_once('\n').unwrap();
             let mut sh = Command::new("sh");
@@ -61,5 +75,5 @@ fn every_example_of_the_guide_is_true() {
             count += 1;
         }
     }
-    assert!(count >= 8, "the guide has examples");
+    count
 }

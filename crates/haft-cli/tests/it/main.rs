@@ -14,6 +14,7 @@ mod policy;
 mod prompt;
 mod responses;
 mod results;
+mod shell;
 mod streams;
 mod trace;
 mod trust;

@@ -31,6 +31,8 @@ fn every_help_has_examples() {
         "hooks",
         "hooks list",
         "hooks test",
+        "shell",
+        "shell explain",
         "completions",
     ];
     for name in commands.into_iter().chain(["exit-codes"]) {

@@ -9,3 +9,6 @@ mod shown;
 mod corpus;
 mod unwrapping;
 mod limits;
+mod kinds;
+mod effects;
+mod mixed;

@@ -124,7 +124,10 @@ fn redirections_say_what_they_are_for() {
     );
     let command = script.unwrap().commands.remove(0);
     let harmless: Vec<_> = command.redirects.iter().map(|r| r.is_harmless()).collect();
-    assert_eq!(harmless, [true, true, true, true, true, false, false, false, false]);
+    assert_eq!(harmless, [true, true, false, true, true, false, false, false, false]);
+    // `a <f >/dev/stdin` empties `f`: the name opens again what is open there.
+    let script = haft_shell::parse("a <f >/dev/stdin").unwrap();
+    assert!(!script.commands[0].redirects[1].is_harmless());
     let reach: Vec<_> =
         command.redirects.iter().filter_map(|r| r.reaches()).map(|w| shown::word(&w)).collect();
     assert_eq!(reach, ["h.x", "…"]);

@@ -1,0 +1,131 @@
+//! `haft shell explain`: what shell commands would do, and why. Runs nothing.
+//!
+//! Commands are arguments, or lines of JSON on stdin. Lines are answered one by one as they come, so
+//! a stream of any length takes no more memory than its longest line. A line that is no command gets
+//! an error of its own and stops nothing.
+
+use std::{
+    io::{IsTerminal as _, Write as _},
+    path::Path,
+    process::ExitCode,
+};
+
+use anstyle::Style;
+use haft_shell::{Classified, Kind, Part, classify};
+use serde_json::{Value, json};
+
+use crate::{
+    args,
+    input::Lines,
+    problem::Problem,
+    style::{self, BAD, BOLD, DIM, GOOD, Table, WARN},
+};
+
+/// Many times what a command may be long, in bytes of JSON.
+const LONGEST_LINE: u64 = 1 << 20;
+
+pub(crate) fn run(args: &args::Shell) -> Result<ExitCode, Problem> {
+    let args::Shell::Explain { commands, output } = args;
+    match &**commands {
+        [] if std::io::stdin().is_terminal() => Err(Problem::new("there is no command to explain")
+            .hint("give commands as arguments, each in quotes, or JSON lines on stdin")),
+        [] => answer_lines(),
+        commands if output.json => {
+            let mut out = style::lines();
+            for command in commands {
+                writeln!(out, "{}", line(command, &classify(command)))?;
+            }
+            out.flush()?;
+            Ok(ExitCode::SUCCESS)
+        }
+        commands => {
+            let pages: Vec<String> =
+                commands.iter().map(|command| page(command, &classify(command))).collect();
+            style::say(pages.join("\n"))?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Answers every line of stdin with a line.
+fn answer_lines() -> Result<ExitCode, Problem> {
+    let mut lines = Lines::open(Path::new("-"))?;
+    let mut out = style::lines();
+    let mut code = ExitCode::SUCCESS;
+    while let Some((at, bytes)) = lines.short_line(LONGEST_LINE)? {
+        let answer = match bytes.as_deref().map(command_of) {
+            Some(Ok(command)) => line(&command, &classify(&command)),
+            Some(Err(why)) => wrong(at, &why),
+            None => wrong(at, &format!("it is longer than {LONGEST_LINE} bytes")),
+        };
+        if answer.get("error").is_some() {
+            code = ExitCode::from(1);
+        }
+        writeln!(out, "{answer}")?;
+        // Whoever writes line by line wants the answers so.
+        if lines.is_waiting() {
+            out.flush()?;
+        }
+    }
+    out.flush()?;
+    Ok(code)
+}
+
+/// Returns the command that a line holds.
+fn command_of(line: &[u8]) -> Result<String, String> {
+    let mut value: Value =
+        serde_json::from_slice(line).map_err(|e| format!("it is no JSON: {e}"))?;
+    match value.get_mut("command").map(Value::take) {
+        Some(Value::String(command)) => Ok(command),
+        Some(_) => Err("`command` must be a string".to_owned()),
+        None => Err("it must be an object with a `command`".to_owned()),
+    }
+}
+
+fn wrong(at: usize, why: &str) -> Value {
+    json!({"command": null, "line": at, "error": why})
+}
+
+/// A command and what is known of it, as data.
+fn line(command: &str, found: &Classified) -> Value {
+    let part =
+        |part: &Part| json!({"words": part.words, "kind": part.kind.as_str(), "why": part.why});
+    let parts: Vec<Value> = found.parts.iter().map(part).collect();
+    json!({"command": command, "kind": found.kind.as_str(), "parts": parts, "why": found.why})
+}
+
+/// A command and what is known of it, for people.
+fn page(command: &str, found: &Classified) -> String {
+    let kind = style::paint(colour(found.kind).bold(), name(found.kind));
+    let command = style::paint(BOLD, style::visible(command));
+    let mut page = format!("{kind}: {command}\n  {}\n", style::visible(&found.why));
+    if found.parts.len() > 1 {
+        let mut table = Table::new(4);
+        for part in &found.parts {
+            table.row([
+                (colour(part.kind), name(part.kind).to_owned()),
+                (Style::new(), style::cell(&part.words.join(" "))),
+                (DIM, style::visible(&part.why)),
+            ]);
+        }
+        page += &table.to_string();
+    }
+    page
+}
+
+fn name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::ReadOnly => "read-only",
+        Kind::Writes => "writes",
+        Kind::Destructive => "destructive",
+        Kind::Unparseable => "unparseable",
+    }
+}
+
+fn colour(kind: Kind) -> Style {
+    match kind {
+        Kind::ReadOnly => GOOD,
+        Kind::Writes => WARN,
+        Kind::Destructive | Kind::Unparseable => BAD,
+    }
+}

@@ -1,0 +1,110 @@
+//! `haft shell explain`: commands as arguments and as lines, bad lines, long streams.
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    process::Stdio,
+};
+
+use insta::assert_snapshot;
+use serde_json::json;
+
+use crate::{command, haft_fed, haft_words, lines};
+
+#[test]
+fn arguments_are_explained_for_people() {
+    let ran =
+        haft_words(["shell", "explain", "ls -la", "cat notes | sort -o notes && sudo rm \"$X\""]);
+    assert_snapshot!(ran.page(), @r#"
+    exit 0
+    --- stdout
+    read-only: ls -la
+      `ls` only reads
+
+    destructive: cat notes | sort -o notes && sudo rm "$X"
+      `rm` destroys here, started by `sudo`
+        read-only    cat notes      `cat` only reads
+        writes       sort -o notes  `sort`: its option `-o` is not among those known to only read
+        destructive  sudo rm …      `rm` destroys here, started by `sudo`
+    "#);
+}
+
+#[test]
+fn with_json_every_argument_is_a_line() {
+    let ran = haft_words(["shell", "explain", "--json", "echo $(date)", "ls )"]);
+    assert_eq!((ran.code, &*ran.err), (Some(0), ""));
+    let wanted = [
+        json!({
+            "command": "echo $(date)",
+            "kind": "read_only",
+            "parts": [
+                {"words": ["echo", "…"], "kind": "read_only", "why": "`echo` only reads"},
+                {"words": ["date"], "kind": "read_only", "why": "`date` only reads"},
+            ],
+            "why": "each of its 2 commands only reads",
+        }),
+        json!({
+            "command": "ls )",
+            "kind": "unparseable",
+            "parts": [],
+            "why": "`)` is not expected after 3 characters",
+        }),
+    ];
+    assert_eq!(lines(&ran.out), wanted);
+}
+
+#[test]
+fn a_bad_line_has_an_error_of_its_own_and_stops_nothing() {
+    let long = format!("{{\"command\": \"echo {}\"}}\n", "x".repeat(3 << 20));
+    let mut fed =
+        b"{\"command\": \"ls\"}\n\nnot json\n{\"cmd\": \"ls\"}\n[1]\n{\"command\": 5}\n".to_vec();
+    fed.extend(b"{\"command\": \"\xff\"}\n");
+    fed.extend(long.as_bytes());
+    fed.extend(b"{\"command\": \"rm x\", \"id\": 7}");
+    let ran = haft_fed("shell explain", &fed);
+    assert_eq!((ran.code, &*ran.err), (Some(1), ""));
+    let lines = lines(&ran.out);
+    let kinds: Vec<_> = lines.iter().map(|line| line["kind"].as_str()).collect();
+    let mut wanted = [None; 8];
+    (wanted[0], wanted[7]) = (Some("read_only"), Some("destructive"));
+    assert_eq!(kinds, wanted);
+    let at: Vec<_> = lines.iter().filter_map(|line| line["line"].as_u64()).collect();
+    assert_eq!(at, [3, 4, 5, 6, 7, 8], "lines are counted as they stand");
+    assert!(lines[1..7].iter().all(|line| line["error"].is_string() && line["command"].is_null()));
+    assert!(lines[6]["error"].as_str().unwrap().contains("longer"));
+}
+
+#[test]
+fn good_lines_end_well_and_an_empty_stream_is_no_error() {
+    let ran = haft_fed("shell explain --json", b"{\"command\": \"rm -rf x\"}\n");
+    assert_eq!((ran.code, lines(&ran.out)[0]["kind"].as_str()), (Some(0), Some("destructive")));
+    let ran = haft_fed("shell explain", b"");
+    assert_eq!((ran.code, &*ran.out, &*ran.err), (Some(0), "", ""));
+}
+
+#[test]
+fn a_line_is_answered_before_the_next_one_comes() {
+    let mut child = command()
+        .args(["shell", "explain"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut to = child.stdin.take().unwrap();
+    let mut from = BufReader::new(child.stdout.take().unwrap());
+    for (text, kind) in [("ls", "read_only"), ("touch x", "writes"), ("rm x", "destructive")] {
+        writeln!(to, "{}", json!({"command": text})).unwrap();
+        let mut answer = String::new();
+        from.read_line(&mut answer).unwrap();
+        assert_eq!(lines(&answer)[0]["kind"], kind);
+    }
+    drop(to);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn what_plays_tricks_at_a_terminal_is_shown_for_what_it_is() {
+    let ran = haft_words(["shell", "explain", "ls \u{202e}mr\u{1b}[2J"]);
+    assert_eq!(ran.code, Some(0));
+    assert!(ran.out.starts_with("unparseable: ls <U+202E>"), "{}", ran.out);
+    assert!(!ran.out.contains('\u{1b}') && !ran.out.contains('\u{202e}'));
+}

@@ -1,0 +1,65 @@
+//! `find`: an expression of its own, part by part.
+
+use crate::{Command, Word, classify::grammar::Checked, unwrap::replaced};
+
+/// Parts without a value.
+const ALONE: &str = "-print -print0 -ls -prune -quit -depth -mount -xdev -follow -noleaf -daystart \
+    -ignore_readdir_race -noignore_readdir_race -empty -executable -readable -writable -nouser \
+    -nogroup -true -false -not -a -and -o -or -warn -nowarn , ( ) !";
+
+/// Parts with one value.
+const VALUED: &str = "-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype \
+    -type -xtype -size -maxdepth -mindepth -mtime -mmin -ctime -cmin -atime -amin -newer -anewer \
+    -cnewer -perm -user -group -uid -gid -links -inum -lname -ilname -samefile -fstype -used \
+    -context -printf";
+
+/// Checks the words of `find`; what it starts is checked by `judge`.
+pub(super) fn check(words: &[Word], judge: &dyn Fn(&Command) -> Checked) -> Checked {
+    let mut texts = Vec::new();
+    for word in words.iter().skip(1) {
+        // A folder that is not known may be called `-delete`.
+        texts.push(word.literal().ok_or("only a running shell knows what it is given")?);
+    }
+    let is = |list: &str, part: &str| list.split_whitespace().any(|own| own == part);
+    let mut at = 0;
+    while matches!(texts.get(at), Some(&("-H" | "-L" | "-P" | "-O0" | "-O1" | "-O2" | "-O3"))) {
+        at += 1;
+    }
+    let begins = |text: &&&str| text.starts_with('-') || matches!(**text, "(" | ")" | "!" | ",");
+    at += texts.iter().skip(at).take_while(|text| !begins(text)).count();
+    while let Some(&part) = texts.get(at) {
+        at += 1;
+        if is(ALONE, part) {
+            continue;
+        }
+        if is(VALUED, part) || is_newer(part) {
+            at += 1;
+            if at > texts.len() {
+                return Err(format!("`{part}` has no value"));
+            }
+            continue;
+        }
+        if !matches!(part, "-exec" | "-execdir") {
+            return Err(format!("its part `{part}` is not among those known to only read"));
+        }
+        let rest = texts.get(at..).unwrap_or_default();
+        let Some(length) = rest.iter().position(|text| matches!(*text, ";" | "+")) else {
+            return Err(format!("`{part}` has no end"));
+        };
+        let inner = rest.get(..length).unwrap_or_default();
+        // Elsewhere a `+` is a word of the command, which then goes on.
+        if rest.get(length) == Some(&"+") && inner.last() != Some(&"{}") {
+            return Err(format!("it is not clear where `{part}` ends"));
+        }
+        let words = inner.iter().map(|text| replaced(&Word::text(*text), "{}")).collect();
+        judge(&Command { words, ..Command::default() })?;
+        at += length + 1;
+    }
+    Ok(())
+}
+
+/// `-newerXY`, where each letter names a time.
+fn is_newer(part: &str) -> bool {
+    let letters = part.strip_prefix("-newer").map(str::as_bytes);
+    matches!(letters, Some([b'a' | b'B' | b'c' | b'm', b'a' | b'B' | b'c' | b'm' | b't']))
+}

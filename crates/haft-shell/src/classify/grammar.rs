@@ -1,0 +1,371 @@
+//! How options are read: a command's own grammar, and nothing that is not in it.
+//!
+//! A grammar is data. One-letter options are written as `getopt` writes them: `n` alone, `n:` with a
+//! value, `n::` with a value that is attached or absent. Long ones are names with blanks between:
+//! `all`, `lines=` with a value, `color?` with a value after `=` or none. Beginnings of long names are
+//! refused, although programs take them: `--outp` must not pass where `--output` would not.
+//!
+//! INVARIANT: a word that may be an option and is not in the grammar is a refusal.
+
+use crate::{Piece, Word};
+
+/// What a checker says: nothing, or why not.
+pub(super) type Checked = Result<(), String>;
+
+/// The grammar of one command, or of several that are alike.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Grammar {
+    /// Names, with blanks between.
+    pub(super) names: &'static str,
+    /// One-letter options, as `getopt` writes them.
+    pub(super) short: &'static str,
+    /// Long options.
+    pub(super) long: &'static str,
+    /// What else must hold.
+    pub(super) rule: Rule,
+}
+
+/// What must hold of the words that are no options.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Rule {
+    /// No option of this program, listed or not, does anything but read. So words that are not known
+    /// may be options: it does not matter.
+    Tame,
+    /// Some option that is not listed writes. Words that are not known are refused where they could
+    /// be options.
+    Wary,
+    /// At most so many operands, all of them known, and options before them: a further one is a file
+    /// to write, or a value to set.
+    Few(usize),
+    /// As `Wary`, and this must hold.
+    Check(fn(&Given<'_>) -> Checked),
+    /// The words are looked at as they are; the options are not read here.
+    Own(fn(&[Word]) -> Checked),
+}
+
+/// A command without an option that writes.
+pub(super) const fn tame(names: &'static str, short: &'static str, long: &'static str) -> Grammar {
+    Grammar { names, short, long, rule: Rule::Tame }
+}
+
+/// A command of which some options write.
+pub(super) const fn wary(names: &'static str, short: &'static str, long: &'static str) -> Grammar {
+    Grammar { names, short, long, rule: Rule::Wary }
+}
+
+/// A command that takes only so many operands without writing.
+pub(super) const fn few(
+    names: &'static str,
+    most: usize,
+    short: &'static str,
+    long: &'static str,
+) -> Grammar {
+    Grammar { names, short, long, rule: Rule::Few(most) }
+}
+
+/// A command with a checker of its own behind its options.
+pub(super) const fn check(
+    names: &'static str,
+    short: &'static str,
+    long: &'static str,
+    check: fn(&Given<'_>) -> Checked,
+) -> Grammar {
+    Grammar { names, short, long, rule: Rule::Check(check) }
+}
+
+/// A command whose words are no options and operands as others know them.
+pub(super) const fn own(names: &'static str, check: fn(&[Word]) -> Checked) -> Grammar {
+    Grammar { names, short: "", long: "", rule: Rule::Own(check) }
+}
+
+/// What was given to a command.
+#[derive(Debug, Default)]
+pub(super) struct Given<'c> {
+    /// The name of the command, without folders.
+    pub(super) name: &'c str,
+    /// Letters and long names, with their values where those are known.
+    pub(super) options: Vec<(&'c str, Option<&'c str>)>,
+    /// All other words.
+    pub(super) operands: Vec<&'c Word>,
+    /// An option came after an operand: not every program reads it as one.
+    late: bool,
+    /// A word that is not known stood where options may stand.
+    guessed: bool,
+}
+
+impl<'c> Given<'c> {
+    /// Returns whether one of these options was given.
+    pub(super) fn has(&self, names: &[&str]) -> bool {
+        self.options.iter().any(|(name, _)| names.contains(name))
+    }
+
+    /// Returns whether an option came after an operand.
+    pub(super) fn is_late(&self) -> bool {
+        self.late
+    }
+
+    /// Returns the values of these options.
+    pub(super) fn values<'g>(&'g self, names: &'g [&str]) -> impl Iterator<Item = &'c str> + 'g {
+        self.options.iter().filter(|(name, _)| names.contains(name)).filter_map(|(_, value)| *value)
+    }
+
+    /// Returns the operands, all of which must be known.
+    pub(super) fn known(&self) -> Result<Vec<&'c str>, String> {
+        let known: Option<Vec<_>> = self.operands.iter().map(|word| word.literal()).collect();
+        known.ok_or_else(|| "only a running shell knows what it is given".to_owned())
+    }
+}
+
+impl Grammar {
+    /// Returns whether this is the grammar of a command of this name.
+    pub(super) fn is_of(&self, name: &str) -> bool {
+        self.names.split(' ').any(|own| own == name)
+    }
+
+    /// Checks the words of a command, its name first.
+    pub(super) fn check(&self, words: &[Word]) -> Checked {
+        if let Rule::Own(check) = self.rule {
+            return check(words);
+        }
+        let given = self.given(words)?;
+        if given.guessed && !matches!(self.rule, Rule::Tame) {
+            return Err("only a running shell knows its options".to_owned());
+        }
+        match self.rule {
+            Rule::Tame | Rule::Wary | Rule::Own(_) => Ok(()),
+            Rule::Few(most) => {
+                let operands = given.known()?.len();
+                if operands > most {
+                    return Err(format!("with more than {most} operands it would write"));
+                }
+                match given.late {
+                    true => Err("an option stands behind an operand".to_owned()),
+                    false => Ok(()),
+                }
+            }
+            Rule::Check(check) => check(&given),
+        }
+    }
+
+    /// Reads the options.
+    pub(super) fn given<'c>(&self, words: &'c [Word]) -> Result<Given<'c>, String> {
+        let name = words.first().and_then(Word::literal).unwrap_or_default();
+        let name = name.rsplit('/').next().unwrap_or_default();
+        let mut given = Given { name, ..Given::default() };
+        let mut rest = words.iter().skip(1);
+        while let Some(word) = rest.next() {
+            let Some(text) = word.literal() else {
+                given.guessed = true;
+                given.operands.push(word);
+                self.check_beginning(word)?;
+                continue;
+            };
+            if text == "--" {
+                given.operands.extend(rest.by_ref());
+                break;
+            }
+            if !text.starts_with('-') || text == "-" {
+                given.operands.push(word);
+                continue;
+            }
+            given.late |= !given.operands.is_empty();
+            if let Some(long) = text.strip_prefix("--") {
+                self.read_long(long, &mut given, &mut rest)?;
+            } else {
+                self.read_short(text, &mut given, &mut rest)?;
+            }
+        }
+        Ok(given)
+    }
+
+    /// Checks an option of which only the beginning is known: `-n$N`.
+    fn check_beginning(&self, word: &Word) -> Checked {
+        let Some(Piece::Text(text)) = word.pieces.first() else { return Ok(()) };
+        let Some(letters) = text.strip_prefix('-').filter(|t| !t.is_empty()) else { return Ok(()) };
+        match letters.strip_prefix('-') {
+            Some(long) => match long.split_once('=') {
+                Some((name, _)) if self.long(name).is_some_and(|takes| takes != Takes::Nothing) => {
+                    Ok(())
+                }
+                _ => Err(not_listed(text)),
+            },
+            None => {
+                for letter in letters.chars() {
+                    match self.short(letter) {
+                        None => return Err(not_listed(text)),
+                        Some(Takes::Nothing) => {}
+                        Some(_) => return Ok(()),
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn read_long<'c>(
+        &self,
+        long: &'c str,
+        given: &mut Given<'c>,
+        rest: &mut impl Iterator<Item = &'c Word>,
+    ) -> Checked {
+        let (name, attached) = match long.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (long, None),
+        };
+        let value = match (self.long(name), attached) {
+            (None, _) | (Some(Takes::Nothing), Some(_)) => {
+                return Err(not_listed(&format!("--{name}")));
+            }
+            (Some(Takes::Value), None) => next_value(given, rest)?,
+            (Some(_), attached) => attached,
+        };
+        given.options.push((name, value));
+        Ok(())
+    }
+
+    fn read_short<'c>(
+        &self,
+        text: &'c str,
+        given: &mut Given<'c>,
+        rest: &mut impl Iterator<Item = &'c Word>,
+    ) -> Checked {
+        for (at, letter) in text.char_indices().skip(1) {
+            let end = at + letter.len_utf8();
+            let name = text.get(at..end).unwrap_or_default();
+            let attached = text.get(end..).filter(|value| !value.is_empty());
+            match self.short(letter) {
+                None => return Err(not_listed(&format!("-{letter}"))),
+                Some(Takes::Nothing) => given.options.push((name, None)),
+                Some(Takes::Maybe) => {
+                    given.options.push((name, attached));
+                    return Ok(());
+                }
+                Some(Takes::Value) => {
+                    let value = match attached {
+                        Some(value) => Some(value),
+                        None => next_value(given, rest)?,
+                    };
+                    given.options.push((name, value));
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn short(&self, letter: char) -> Option<Takes> {
+        if !letter.is_ascii_graphic() || letter == ':' || letter == '-' {
+            return None;
+        }
+        let (_, after) = self.short.split_once(letter)?;
+        Some(match after {
+            after if after.starts_with("::") => Takes::Maybe,
+            after if after.starts_with(':') => Takes::Value,
+            _ => Takes::Nothing,
+        })
+    }
+
+    fn long(&self, name: &str) -> Option<Takes> {
+        self.long.split_whitespace().find_map(|entry| {
+            let own = entry.trim_end_matches(['=', '?']);
+            (own == name).then_some(match entry {
+                entry if entry.ends_with('=') => Takes::Value,
+                entry if entry.ends_with('?') => Takes::Maybe,
+                _ => Takes::Nothing,
+            })
+        })
+    }
+}
+
+/// What an option takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    Nothing,
+    Value,
+    Maybe,
+}
+
+/// Takes the next word for a value. One that is not known may be several words.
+fn next_value<'c>(
+    given: &mut Given<'c>,
+    rest: &mut impl Iterator<Item = &'c Word>,
+) -> Result<Option<&'c str>, String> {
+    let word = rest.next().ok_or("a value is missing")?;
+    given.guessed |= word.has_unknown();
+    Ok(word.literal())
+}
+
+fn not_listed(option: &str) -> String {
+    format!("its option `{option}` is not among those known to only read")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(grammar: Grammar, text: &str) -> bool {
+        grammar.check(&crate::parse(text).unwrap().commands[0].words).is_ok()
+    }
+
+    #[test]
+    fn options_are_read_as_getopt_reads_them() {
+        let sort = wary("sort", "nru:k:t::", "reverse key= color?");
+        for text in [
+            "sort -nr a -",
+            "sort -k2 a",
+            "sort -nk 2 a",
+            "sort -t: a",
+            "sort -t a",
+            "sort --key 2",
+            "sort --key=2",
+            "sort --color",
+            "sort --color=always a",
+            "sort -- -o",
+            "sort -- $x",
+        ] {
+            assert!(checked(sort, text), "{text}");
+        }
+        for text in [
+            "sort -o a",
+            "sort -no a",
+            "sort -oa",
+            "sort --out a",
+            "sort --rev",
+            "sort --reverse=x",
+            "sort a -o b",
+            "sort -k",
+            "sort $x",
+            "sort -k $x",
+            "sort -k$x",
+            "sort -é",
+            "sort -:",
+            "sort --=x",
+            "sort -n-",
+            "sort ---",
+        ] {
+            assert!(!checked(sort, text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_tame_command_takes_what_is_not_known_and_no_option_that_is_not_listed() {
+        let cat = tame("cat", "nl:", "number lines=");
+        for text in ["cat $x", "cat -n $x", "cat -l$x", "cat -l $x", "cat --lines=$x", "cat *"] {
+            assert!(checked(cat, text), "{text}");
+        }
+        for text in ["cat -z", "cat -z$x", "cat --numb", "cat --numb$x", "cat --number=$x"] {
+            assert!(!checked(cat, text), "{text}");
+        }
+    }
+
+    #[test]
+    fn few_operands_are_all_known_and_last() {
+        let uniq = few("uniq", 1, "cf:", "");
+        for text in ["uniq", "uniq -c a", "uniq -f 1 a", "uniq -- -c"] {
+            assert!(checked(uniq, text), "{text}");
+        }
+        for text in ["uniq a b", "uniq a -c", "uniq $x", "uniq -- $x", "uniq -- a b"] {
+            assert!(!checked(uniq, text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Proves that one command only reads, or says what stands in the way.
+//!
+//! The proof goes from the outside in: assignments, redirections, the name, the wrappers that change
+//! nothing, then the grammar of the command. FAIL CLOSED: whatever is not named is a no.
+
+use crate::{
+    Command, Redirect, RedirectKind, Word, Wrappers,
+    classify::{DEEPEST_READING, Kind, classified, grammar::Checked, tables},
+    wrappers::{self, Inner},
+};
+
+/// Returns why a command only reads, or why that is not known. So many levels are around it.
+pub(super) fn judge(command: &Command, level: usize) -> Result<String, String> {
+    if level > DEEPEST_READING {
+        return Err(format!("it is nested deeper than {DEEPEST_READING} levels"));
+    }
+    if let Some(assignment) = command.assignments.first() {
+        return Err(format!("it sets `{}`", assignment.name));
+    }
+    command.redirects.iter().try_for_each(redirect)?;
+    let Some(first) = command.words.first() else {
+        return Ok("nothing is written by its redirections".to_owned());
+    };
+    let Some(name) = first.literal() else {
+        return Err("only a running shell knows which command this is".to_owned());
+    };
+    let name = plain_name(name);
+    match words(name, command, level) {
+        Ok(()) => Ok(format!("`{name}` only reads")),
+        Err(why) => Err(format!("`{name}`: {why}")),
+    }
+}
+
+/// Returns the name of a program without the folders that belong to the system. In any other folder
+/// a program of that name may be another one.
+fn plain_name(name: &str) -> &str {
+    let base = name.strip_prefix("/usr/bin/").or_else(|| name.strip_prefix("/bin/"));
+    base.filter(|base| !base.contains('/')).unwrap_or(name)
+}
+
+fn redirect(redirect: &Redirect) -> Checked {
+    let target = redirect.target.literal();
+    match redirect.kind {
+        RedirectKind::Here | RedirectKind::Duplicate => Ok(()),
+        RedirectKind::Write | RedirectKind::ReadWrite if target == Some("/dev/null") => Ok(()),
+        // The shell's own names for the network are under `/dev` too.
+        RedirectKind::Read => match target {
+            Some("/dev/null" | "/dev/stdin") => Ok(()),
+            Some(file) if !file.starts_with("/dev/") => Ok(()),
+            Some(file) => Err(format!("it opens the device `{file}`")),
+            None => Err("only a running shell knows which file it opens".to_owned()),
+        },
+        RedirectKind::Write | RedirectKind::ReadWrite => match target {
+            Some(file) => Err(format!("it writes to `{file}`")),
+            None => Err("it writes to a file that only a running shell knows".to_owned()),
+        },
+    }
+}
+
+fn words(name: &str, command: &Command, level: usize) -> Checked {
+    let words = &*command.words;
+    let text = |n: usize| words.get(n).and_then(Word::literal);
+    if words.len() == 2 && tables::only_tells(name, text(1).unwrap_or_default()) {
+        return Ok(());
+    }
+    match name {
+        "timeout" | "nice" | "stdbuf" | "time" | "command" | "builtin" => {
+            if name == "command" && matches!(text(1), Some("-v" | "-V")) {
+                return Ok(()); // says where a command is, and starts nothing
+            }
+            let inner = wrappers::inner(name, command, Wrappers::Harmless);
+            return started(inner, command, level);
+        }
+        "xargs" => {
+            let inner = wrappers::inner(name, command, Wrappers::All);
+            no_terminal(words, inner.first())?;
+            return if inner.is_empty() { Ok(()) } else { started(inner, command, level) };
+        }
+        "env" if words.len() == 1 => return Ok(()),
+        "env" => {
+            let plain = |text: &str| !text.starts_with('-') && !text.contains('=');
+            if !text(1).is_some_and(plain) {
+                return Err("it changes the environment of what it starts".to_owned());
+            }
+            return started(vec![Inner::Rest(1)], command, level);
+        }
+        "sh" | "bash" | "dash" => return shell(words, level),
+        "find" => return super::find::check(words, &|inner| judge(inner, level + 1).map(drop)),
+        _ => {}
+    }
+    match tables::of(name) {
+        Some(grammar) => grammar.check(words),
+        None => Err("it is not among the commands known to only read".to_owned()),
+    }
+}
+
+/// Checks what a wrapper starts.
+fn started(inner: Vec<Inner>, outer: &Command, level: usize) -> Checked {
+    for inner in inner {
+        let words = match inner {
+            Inner::Rest(from) => outer.words.get(from..).unwrap_or_default().to_vec(),
+            Inner::Words(words, _) => words,
+            Inner::Text(_) | Inner::Input | Inner::Opaque => {
+                return Err("it cannot be told what it starts".to_owned());
+            }
+        };
+        if words.is_empty() {
+            return Err("it starts nothing".to_owned());
+        }
+        judge(&Command { words, ..Command::default() }, level + 1)?;
+    }
+    Ok(())
+}
+
+/// Checks that `xargs` is not told to talk to a terminal.
+fn no_terminal(words: &[Word], inner: Option<&Inner>) -> Checked {
+    let end = match inner {
+        Some(Inner::Words(_, Some(at))) => *at,
+        _ => words.len(),
+    };
+    let asks = |word: &Word| {
+        word.literal().is_none_or(|text| match text.strip_prefix('-') {
+            Some(long) if long.starts_with('-') => {
+                matches!(long, "-interactive" | "-open-tty")
+            }
+            Some(letters) => letters.contains(['p', 'o']),
+            None => false,
+        })
+    };
+    match words.get(1..end).is_some_and(|options| options.iter().any(asks)) {
+        true => Err("an option is not known, or it asks at a terminal".to_owned()),
+        false => Ok(()),
+    }
+}
+
+/// Checks a shell with a text. Words behind the text would be values in it, and files before it run.
+fn shell(words: &[Word], level: usize) -> Checked {
+    let text = match words {
+        [_, flag, text] if flag.literal() == Some("-c") => text.literal(),
+        _ => return Err("it runs what is not in the command".to_owned()),
+    };
+    let Some(text) = text else {
+        return Err("only a running shell knows what it runs".to_owned());
+    };
+    if level >= DEEPEST_READING {
+        return Err(format!("it is nested deeper than {DEEPEST_READING} levels"));
+    }
+    let inner = classified(text, level + 1);
+    if inner.kind == Kind::ReadOnly { Ok(()) } else { Err(inner.why) }
+}

@@ -1,0 +1,329 @@
+//! What takes away what cannot be brought back, wherever it stands: below `sudo`, in `sh -c`, behind
+//! `xargs` and `find -exec`.
+//!
+//! The table may say too much: a question too many is cheap. It is looked at before anything else.
+
+use crate::{
+    Command, Piece, RedirectKind, Unwrapped, Word, Wrappers,
+    classify::{Kind, shown},
+};
+
+/// When a command destroys.
+enum When {
+    /// Always.
+    Always,
+    /// When one of these is among its words. Several in one entry must all be; a word of letters alone
+    /// must be the first that is no option, and the one behind it the next.
+    With(&'static [&'static str]),
+    /// When one of its words begins or ends like this, or holds this in capitals or not.
+    Holding(&'static [&'static str]),
+}
+
+use When::{Always, Holding, With};
+
+const SQL: &[&str] = &["drop ", "delete from", "truncate "];
+const REMOVE: &[&str] =
+    &["remove", "purge", "autoremove", "uninstall", "erase", "rm", "un", "unlink", "unpublish"];
+const RECURSIVE: &[&str] = &["-R", "--recursive"];
+const FLUSH: &[&str] = &["-F", "-X", "-D", "--flush", "--delete", "--delete-chain"];
+
+/// Names with blanks between, and when they destroy.
+const TABLE: &[(&str, When)] = &[
+    ("rm rmdir unlink shred srm wipe rimraf trash trash-put trash-empty truncate", Always),
+    ("mke2fs mkswap wipefs fdisk sfdisk cfdisk gdisk sgdisk parted blkdiscard hdparm", Always),
+    ("lvremove vgremove pvremove lvreduce swapoff debugfs fstrim format del rd", Always),
+    ("pkill killall skill xkill shutdown reboot halt poweroff init telinit", Always),
+    ("userdel groupdel deluser delgroup dropdb dropuser atrm", Always),
+    ("dd", Holding(&["of="])),
+    ("kill", Always),
+    ("find", With(&["-delete"])),
+    ("fd fdfind", With(&["-X rm"])),
+    ("chmod chown chgrp setfacl chattr chcon", With(RECURSIVE)),
+    ("mv cp install ln", With(&["/dev/null"])),
+    ("rsync", Holding(&["--del", "--remove-source-files"])),
+    ("tar bsdtar gtar", With(&["--remove-files"])),
+    (
+        "git",
+        With(&[
+            "push --force",
+            "push -f",
+            "push --force-with-lease",
+            "push --force-if-includes",
+            "push --delete",
+            "push -d",
+            "push --mirror",
+            "push --prune",
+            "reset --hard",
+            "reset --merge",
+            "reset --keep",
+            "clean",
+            "checkout -f",
+            "checkout --force",
+            "checkout --",
+            "checkout .",
+            "restore",
+            "branch -D",
+            "branch -d",
+            "branch --delete",
+            "branch -f",
+            "branch --force",
+            "tag -d",
+            "tag --delete",
+            "stash drop",
+            "stash clear",
+            "reflog expire",
+            "reflog delete",
+            "gc --prune",
+            "filter-branch",
+            "filter-repo",
+            "worktree remove",
+            "remote remove",
+            "remote rm",
+            "update-ref -d",
+            "rm",
+            "switch -f",
+            "switch --force",
+            "switch --discard-changes",
+            "submodule deinit",
+            "prune",
+            "rebase",
+            "replace -d",
+            "notes remove",
+            "notes prune",
+        ]),
+    ),
+    ("svn", With(&["delete", "del", "remove", "rm", "revert", "cleanup"])),
+    ("hg", With(&["strip", "purge", "rollback", "update -C", "revert"])),
+    ("gh glab", Holding(&["delete"])),
+    (
+        "docker podman nerdctl",
+        With(&[
+            "rm",
+            "rmi",
+            "kill",
+            "prune",
+            "system prune",
+            "system reset",
+            "volume rm",
+            "volume prune",
+            "container rm",
+            "container prune",
+            "container kill",
+            "image rm",
+            "image prune",
+            "network rm",
+            "network prune",
+            "builder prune",
+            "compose down",
+            "compose rm",
+            "compose kill",
+            "buildx prune",
+            "stack rm",
+            "service rm",
+            "secret rm",
+            "swarm leave",
+        ]),
+    ),
+    ("docker-compose podman-compose", With(&["down", "rm", "kill"])),
+    ("kubectl oc", With(&["delete", "drain", "replace --force"])),
+    ("helm", With(&["uninstall", "delete", "rollback"])),
+    (
+        "terraform tofu terragrunt pulumi cdk vagrant",
+        With(&["destroy", "apply -destroy", "state rm"]),
+    ),
+    (
+        "aws gcloud az doctl heroku flyctl fly",
+        Holding(&["delete", "terminate", "destroy", "purge"]),
+    ),
+    ("aws", With(&["s3 rm", "s3 rb"])),
+    (
+        "gsutil s3cmd mc rclone restic borg",
+        With(&["rm", "rb", "del", "delete", "purge", "prune", "forget"]),
+    ),
+    (
+        "apt apt-get aptitude yum dnf zypper brew snap flatpak pip pip3 pipx npm pnpm yarn",
+        With(REMOVE),
+    ),
+    ("apk", With(&["del"])),
+    ("pacman", Holding(&["-R"])),
+    ("dpkg", With(&["-r", "-P", "--remove", "--purge"])),
+    ("rpm", With(&["-e", "--erase"])),
+    ("cargo gem", With(&["uninstall", "yank"])),
+    ("crontab", With(&["-r"])),
+    ("at", With(&["-r", "-d"])),
+    (
+        "systemctl",
+        With(&[
+            "stop", "disable", "mask", "kill", "poweroff", "reboot", "halt", "isolate", "revert",
+        ]),
+    ),
+    ("service", Holding(&["stop"])),
+    ("journalctl", Holding(&["--vacuum", "--rotate"])),
+    ("history", With(&["-c", "-d"])),
+    ("fuser", With(&["-k", "--kill"])),
+    ("psql mysql mariadb sqlite3 sqlcmd clickhouse-client duckdb bq", Holding(SQL)),
+    ("mysqladmin", With(&["drop", "shutdown"])),
+    ("redis-cli", Holding(&["flushall", "flushdb", "del", "unlink", "shutdown"])),
+    ("mongo mongosh", Holding(&["drop", "deletemany", "deleteone", "remove("])),
+    ("etcdctl consul vault nomad", Holding(&["del"])),
+    ("iptables ip6tables", With(FLUSH)),
+    ("nft", Holding(&["flush", "delete"])),
+    ("ufw", With(&["reset", "disable", "delete"])),
+    ("ip", Holding(&["del", "flush"])),
+    ("zfs zpool", With(&["destroy", "rollback"])),
+    ("btrfs", With(&["subvolume delete"])),
+    ("cryptsetup", Holding(&["luksformat", "erase"])),
+    ("mdadm", With(&["--zero-superblock", "--stop", "-S"])),
+    ("badblocks", With(&["-w"])),
+    ("nvme", With(&["format", "sanitize"])),
+    ("diskutil", Holding(&["erase", "delete"])),
+    ("virsh lxc incus", With(&["destroy", "undefine", "delete"])),
+    ("gio", With(&["trash", "remove"])),
+    ("gpg", Holding(&["--delete"])),
+    ("passwd", With(&["-d", "-l"])),
+    ("ipcrm", Always),
+];
+
+/// Returns whether a command destroys, or hides a text that cannot be read, and why.
+pub(super) fn of(command: &Command) -> Option<(Kind, String)> {
+    if let Some(device) = device(command) {
+        return Some((Kind::Destructive, format!("it writes to the device `{device}`")));
+    }
+    let views = match command.may_wrap(Wrappers::All) {
+        true => command.unwrapped(Wrappers::All),
+        false => vec![Unwrapped { command: command.clone(), at: None, is_unread: false }],
+    };
+    if views.iter().any(|view| view.is_unread) {
+        let why = "it gives a shell a text that cannot be read";
+        return Some((Kind::Unparseable, why.to_owned()));
+    }
+    let outer = command.words.first().map(shown).unwrap_or_default();
+    for view in &views {
+        if let Some(name) = view.command.words.first().and_then(Word::literal)
+            && destroys(name, &view.command.words)
+        {
+            let by = if name == outer { String::new() } else { format!(", started by `{outer}`") };
+            return Some((Kind::Destructive, format!("`{name}` destroys here{by}")));
+        }
+        if let Some(device) = device(&view.command) {
+            return Some((Kind::Destructive, format!("it writes to the device `{device}`")));
+        }
+    }
+    // Something is started, and it cannot be told what: then a name alone is enough.
+    let opaque = views.iter().skip(1).any(|view| view.command.words == [Word::unknown()]);
+    let words = command.words.iter().skip(1).filter(|_| opaque).filter_map(Word::literal);
+    let mut names = words.flat_map(|word| word.split(|c: char| !is_of_name(c)));
+    let name = names.find(|name| always(name))?;
+    Some((
+        Kind::Destructive,
+        format!("`{outer}` starts something, and `{name}` is among its words"),
+    ))
+}
+
+fn is_of_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
+}
+
+/// Returns the device that a redirection of a command writes to.
+fn device(command: &Command) -> Option<String> {
+    let writes = |kind| matches!(kind, RedirectKind::Write | RedirectKind::ReadWrite);
+    let mut written = command.redirects.iter().filter(|r| writes(r.kind)).map(|r| &r.target);
+    written.find(|target| is_device(target)).map(shown)
+}
+
+/// Returns whether a file is a disk or its like: a device that is none of those that keep nothing.
+fn is_device(file: &Word) -> bool {
+    const KEEP_NOTHING: [&str; 14] = [
+        "null", "zero", "full", "stdin", "stdout", "stderr", "tty", "fd/", "tcp/", "udp/", "pts/",
+        "shm/", "random", "urandom",
+    ];
+    match file.pieces.first() {
+        Some(Piece::Text(text)) => text.strip_prefix("/dev/").is_some_and(|rest| {
+            !rest.is_empty() && !KEEP_NOTHING.iter().any(|own| rest.starts_with(own))
+        }),
+        _ => false,
+    }
+}
+
+/// Returns whether a command of this name always destroys.
+fn always(name: &str) -> bool {
+    name.starts_with("mkfs")
+        || TABLE
+            .iter()
+            .any(|(names, when)| matches!(when, Always) && names.split(' ').any(|own| own == name))
+        || matches!(name, "dd")
+}
+
+fn destroys(name: &str, words: &[Word]) -> bool {
+    if name.starts_with("mkfs") {
+        return true;
+    }
+    // `find . -name -delete` looks for a name.
+    if name == "find" && super::find::check(words, &|_| Err(String::new())).is_ok() {
+        return false;
+    }
+    let texts: Vec<&str> = words.iter().skip(1).filter_map(Word::literal).collect();
+    if is_only_a_question(name, &texts) {
+        return false;
+    }
+    if matches!(name, "tee" | "cp" | "mv" | "install" | "cat")
+        && words.iter().skip(1).any(is_device)
+    {
+        return name != "cat";
+    }
+    if name == "git" && pushes_away(&texts) {
+        return true;
+    }
+    let mut rules = TABLE.iter().filter(|(names, _)| names.split(' ').any(|own| own == name));
+    rules.any(|(_, when)| match when {
+        Always => true,
+        With(all) => all.iter().any(|entry| fits(entry, &texts)),
+        Holding(all) => texts.iter().any(|text| {
+            let text = text.to_ascii_lowercase();
+            all.iter().any(|part| text.contains(&part.to_ascii_lowercase()))
+        }),
+    })
+}
+
+/// Returns whether a command with such a name only asks this time.
+fn is_only_a_question(name: &str, texts: &[&str]) -> bool {
+    match name {
+        "kill" => matches!(texts, ["-l" | "-L"] | ["-0", _]),
+        "git" => {
+            texts.first() == Some(&"clean")
+                && texts.iter().any(|t| matches!(*t, "-n" | "--dry-run"))
+                && !texts.iter().any(|t| t.starts_with("-f") || t.starts_with("--f"))
+        }
+        "fdisk" | "sfdisk" | "parted" => matches!(texts, ["-l" | "--list"]),
+        _ => matches!(texts, ["--help" | "--version"]),
+    }
+}
+
+/// `git push origin +main` overwrites, `git push origin :old` deletes.
+fn pushes_away(texts: &[&str]) -> bool {
+    texts.first() == Some(&"push") && texts.iter().skip(1).any(|t| t.starts_with(['+', ':']))
+}
+
+/// Returns whether all words of an entry are given.
+fn fits(entry: &str, texts: &[&str]) -> bool {
+    let mut operands = texts.iter().filter(|text| !text.starts_with('-'));
+    entry.split(' ').all(|wanted| match wanted.strip_prefix('-') {
+        Some(long) if long.starts_with('-') && long.len() > 1 => {
+            // Programs take beginnings of long names.
+            let given = |text: &&str| {
+                let name = text.split('=').next().unwrap_or_default();
+                name.len() > 3 && wanted.starts_with(name)
+            };
+            texts.iter().any(given)
+        }
+        Some(letter) if letter.len() == 1 && letter != "-" => texts.iter().any(|text| {
+            let letters = text.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
+            letters.is_some_and(|letters| letters.contains(letter))
+        }),
+        Some(_) => texts.contains(&wanted),
+        None if wanted.starts_with(|c: char| c.is_ascii_alphanumeric()) => {
+            operands.next() == Some(&wanted)
+        }
+        None => texts.contains(&wanted),
+    })
+}

@@ -1,0 +1,440 @@
+//! Checkers of single commands: what their options alone do not tell.
+
+use crate::{
+    Word,
+    classify::{
+        grammar::{Checked, Given, Grammar, wary},
+        is_own,
+    },
+};
+
+const NOT_KNOWN: &str = "only a running shell knows what it is given";
+
+/// Returns all words behind the name, if all are known.
+fn texts(words: &[Word]) -> Result<Vec<&str>, String> {
+    let texts: Option<Vec<_>> = words.iter().skip(1).map(Word::literal).collect();
+    texts.ok_or_else(|| NOT_KNOWN.to_owned())
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// Says no with a word that is not understood.
+fn unlisted<T>(text: &str) -> Result<T, String> {
+    Err(format!("`{text}` is not among what is known to only read"))
+}
+
+/// `date`: an operand is a format; any other would set the clock.
+pub(super) fn date(given: &Given<'_>) -> Checked {
+    match &*given.known()? {
+        [] => Ok(()),
+        [format] if format.starts_with('+') => Ok(()),
+        _ => Err("with such an operand it would set the clock".to_owned()),
+    }
+}
+
+/// `printf`: `-v` sets a variable, and so does `%n` in the format.
+pub(super) fn printf(words: &[Word]) -> Checked {
+    let at = 1 + usize::from(words.get(1).and_then(Word::literal) == Some("--"));
+    let Some(format) = words.get(at).and_then(Word::literal) else {
+        return Err("only a running shell knows its format".to_owned());
+    };
+    if at == 1 && format.starts_with('-') || counts(format) {
+        return Err("it may set a variable".to_owned());
+    }
+    Ok(())
+}
+
+/// Returns whether a format may hold `%n`, with whatever may stand between the two. An escape could
+/// write either of them.
+fn counts(format: &str) -> bool {
+    let mut chars = format.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' if chars.next().is_none_or(|c| !"abefnrtv\\\"'".contains(c)) => return true,
+            '%' => {
+                let between = |c: &char| "#0- +'I*.123456789hlLjzt".contains(*c);
+                while chars.next_if(between).is_some() {}
+                if chars.next() == Some('n') {
+                    return true;
+                }
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
+/// `test`: `-v` computes a subscript in what it is given.
+pub(super) fn test(words: &[Word]) -> Checked {
+    let computes = words.iter().any(|word| matches!(word.literal(), Some("-v" | "-R")));
+    if computes && words.iter().any(Word::has_unknown) {
+        return Err(NOT_KNOWN.to_owned());
+    }
+    Ok(())
+}
+
+/// `[[ … ]]` and `(( … ))`: what they may set is looked at for the whole text.
+pub(super) fn condition(_: &[Word]) -> Checked {
+    Ok(())
+}
+
+/// `read`: sets variables, which must be the script's own.
+pub(super) fn read(given: &Given<'_>) -> Checked {
+    match given.known()?.iter().find(|name| !is_own(name)) {
+        None => Ok(()),
+        Some(name) => Err(format!("it sets `{name}`, which may matter to what is started")),
+    }
+}
+
+/// `exit`, `return`, `break`, `continue`, `shift`: at most a number.
+pub(super) fn number(words: &[Word]) -> Checked {
+    match &*texts(words)? {
+        [] => Ok(()),
+        [number] if is_digits(number) => Ok(()),
+        [other, ..] => unlisted(other),
+    }
+}
+
+/// `set`: only options that change how a script fails or is shown.
+pub(super) fn set(words: &[Word]) -> Checked {
+    let texts = texts(words)?;
+    if texts.is_empty() {
+        return Err("it shows all variables and functions".to_owned());
+    }
+    let mut rest = texts.into_iter();
+    while let Some(text) = rest.next() {
+        let Some(letters) = text.strip_prefix(['-', '+']).filter(|l| !l.is_empty()) else {
+            return unlisted(text);
+        };
+        if !letters.chars().all(|c| "euxfCo".contains(c)) {
+            return unlisted(text);
+        }
+        for _ in letters.matches('o') {
+            match rest.next() {
+                Some("pipefail" | "errexit" | "nounset" | "xtrace" | "noglob" | "noclobber") => {}
+                _ => return unlisted(text),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `shopt`: only how globs are expanded. Others change how later lines are read.
+pub(super) fn shopt(words: &[Word]) -> Checked {
+    for text in texts(words)? {
+        match text {
+            "-s" | "-u" | "-q" | "globstar" | "nullglob" | "dotglob" | "failglob"
+            | "nocaseglob" | "nocasematch" => {}
+            other => return unlisted(other),
+        }
+    }
+    Ok(())
+}
+
+/// `export -p` and its like: shows variables. Anything else sets them.
+pub(super) fn shown(words: &[Word]) -> Checked {
+    match &*texts(words)? {
+        ["-p"] => Ok(()),
+        _ => Err("it sets variables".to_owned()),
+    }
+}
+
+/// `kill`: the list of signals, or the question whether a process is there.
+pub(super) fn kill(words: &[Word]) -> Checked {
+    match &*texts(words)? {
+        ["-l" | "-L"] => Ok(()),
+        ["-0", process] if is_digits(process) => Ok(()),
+        _ => Err("it sends a signal".to_owned()),
+    }
+}
+
+/// `tee`: copies to nowhere else.
+pub(super) fn tee(given: &Given<'_>) -> Checked {
+    match given.known()?.iter().find(|file| **file != "/dev/null") {
+        None => Ok(()),
+        Some(file) => Err(format!("it writes to `{file}`")),
+    }
+}
+
+/// `tar`: only lists. A name with a `:` is an archive on another machine, reached by a program.
+pub(super) fn tar(words: &[Word]) -> Checked {
+    const LETTERS: &str = "tvfzjJ";
+    const LONG: [&str; 12] = [
+        "--list",
+        "--verbose",
+        "--gzip",
+        "--gunzip",
+        "--bzip2",
+        "--xz",
+        "--zstd",
+        "--wildcards",
+        "--numeric-owner",
+        "--full-time",
+        "--utc",
+        "--force-local",
+    ];
+    let texts = texts(words)?;
+    let mut lists = false;
+    let mut archives = Vec::new();
+    let mut rest = texts.iter().copied().enumerate();
+    while let Some((at, text)) = rest.next() {
+        if let Some(file) = text.strip_prefix("--file=") {
+            archives.push(file);
+        } else if text.starts_with("--exclude=") || text.starts_with("--strip-components=") {
+        } else if LONG.contains(&text) {
+            lists |= text == "--list";
+        } else if let Some(letters) = text.strip_prefix('-').or((at == 0).then_some(text)) {
+            if letters.is_empty() || !letters.chars().all(|c| LETTERS.contains(c)) {
+                return unlisted(text);
+            }
+            lists |= letters.contains('t');
+            match letters.split_once('f') {
+                // `-ft` names an archive `t`, where `ft` lists.
+                Some((_, after)) if !after.is_empty() => return unlisted(text),
+                Some(_) => archives.push(rest.next().ok_or("a value is missing")?.1),
+                None => {}
+            }
+        }
+    }
+    if !lists {
+        return Err("it does more than list".to_owned());
+    }
+    match archives.iter().find(|file| file.contains(':') || file.starts_with('-') && **file != "-")
+    {
+        Some(file) => unlisted(file),
+        None => Ok(()),
+    }
+}
+
+/// `gzip` and its like: to the output, listed or tested, never in place of the file. Where both are
+/// given, some of them test and some unpack.
+pub(super) fn packer(given: &Given<'_>) -> Checked {
+    let outside = given.has(&["c", "stdout", "to-stdout"]);
+    let looks = given.has(&["l", "t", "list", "test"]);
+    let unpacks = given.has(&["d", "decompress", "uncompress"]);
+    match outside || looks && !unpacks {
+        true => Ok(()),
+        false => Err("it replaces the file".to_owned()),
+    }
+}
+
+/// `unzip`: only lists, tests, or writes to the output.
+pub(super) fn unzip(words: &[Word]) -> Checked {
+    match &*texts(words)? {
+        ["-l" | "-v" | "-lv" | "-t" | "-tq" | "-p" | "-Z" | "-Z1" | "-ql" | "-qql", files @ ..]
+            if files.iter().all(|file| !file.starts_with('-')) =>
+        {
+            Ok(())
+        }
+        _ => Err("it may unpack".to_owned()),
+    }
+}
+
+/// `ar t`, `7z l`: the first word says what is done.
+pub(super) fn lister(words: &[Word]) -> Checked {
+    match &*texts(words)? {
+        ["t" | "tv" | "l", files @ ..] if files.iter().all(|file| !file.starts_with('-')) => Ok(()),
+        _ => Err("it may do more than list".to_owned()),
+    }
+}
+
+/// `hostname`, `mount` and others: with an operand they would change something.
+pub(super) fn bare(given: &Given<'_>) -> Checked {
+    match given.operands.is_empty() {
+        true => Ok(()),
+        false => Err("with an operand it would change something".to_owned()),
+    }
+}
+
+/// `lsof` and others: addresses are shown as numbers, and nothing is set.
+pub(super) fn numeric(given: &Given<'_>) -> Checked {
+    let routes = matches!(given.name, "arp" | "route");
+    if routes {
+        bare(given)?;
+    }
+    let asks = given.name != "lsof" || given.has(&["i"]) || given.options.is_empty();
+    match asks && !given.has(&["n", "numeric"]) {
+        true => Err("without `-n` it asks the network for names".to_owned()),
+        false => Ok(()),
+    }
+}
+
+/// `xxd`: its options are single words of which the first letter counts, a second operand is a file
+/// to write, and `-r` writes too.
+pub(super) fn xxd(words: &[Word]) -> Checked {
+    let mut operands = 0;
+    let texts = texts(words)?;
+    let mut rest = texts.into_iter();
+    while let Some(text) = rest.next() {
+        let Some(option) = text.strip_prefix('-').filter(|option| !option.is_empty()) else {
+            operands += 1;
+            continue;
+        };
+        match option {
+            _ if operands > 0 => return Err("an option stands behind an operand".to_owned()),
+            "a" | "b" | "C" | "d" | "e" | "E" | "h" | "i" | "p" | "ps" | "plain" | "u" | "v" => {}
+            "c" | "g" | "l" | "n" | "o" | "s" | "cols" | "len" | "seek" => {
+                rest.next().ok_or("a value is missing")?;
+            }
+            other => match other.strip_prefix(['c', 'g', 'l', 'o', 's']) {
+                Some(number) if number.bytes().all(|b| b.is_ascii_hexdigit() || b == b'x') => {}
+                _ => return unlisted(text),
+            },
+        }
+    }
+    if operands > 1 { Err("its second operand is a file to write".to_owned()) } else { Ok(()) }
+}
+
+/// `tree`: some versions take values only from the next word, so `-Po` may be `-P` and `-o`.
+pub(super) fn tree(words: &[Word]) -> Checked {
+    const TREE: Grammar = wary(
+        "tree",
+        "adflxL:P:I:psughDFNQqiACnJXvtcUrSH:T:",
+        "noreport dirsfirst filesfirst gitignore prune si du inodes device matchdirs ignore-case",
+    );
+    let attached = |word: &&Word| {
+        let letters = word.literal().and_then(|text| text.strip_prefix('-'));
+        let letters = letters.filter(|letters| !letters.starts_with('-')).unwrap_or_default();
+        let digits = letters.strip_prefix('L').is_some_and(is_digits);
+        !digits
+            && letters.char_indices().any(|(at, c)| "LPIHT".contains(c) && at + 1 < letters.len())
+    };
+    match words.iter().skip(1).find(attached).and_then(Word::literal) {
+        Some(text) => unlisted(text),
+        None => TREE.check(words),
+    }
+}
+
+/// `sysctl`: a `=` sets a value.
+pub(super) fn sysctl(given: &Given<'_>) -> Checked {
+    match given.known()?.iter().any(|name| name.contains('=')) {
+        false => Ok(()),
+        true => Err("it sets a value".to_owned()),
+    }
+}
+
+/// `ip`: shows one kind of thing. It takes any beginning of a word, so only whole ones are known.
+pub(super) fn ip(words: &[Word]) -> Checked {
+    let mut texts = texts(words)?;
+    let options =
+        ["-4", "-6", "-br", "-brief", "-c", "-color", "-o", "-s", "-j", "-p", "-d", "-details"];
+    texts.retain(|text| !options.contains(text));
+    match &*texts {
+        ["addr" | "address" | "a" | "link" | "l" | "route" | "r" | "neigh" | "n" | "rule"] => {
+            Ok(())
+        }
+        [
+            "addr" | "address" | "a" | "link" | "l" | "route" | "r" | "neigh" | "n",
+            "show" | "list" | "ls",
+        ] => Ok(()),
+        [
+            "addr" | "address" | "a" | "link" | "l" | "route" | "r" | "neigh" | "n",
+            "show" | "list" | "ls",
+            "dev",
+            name,
+        ] if !name.starts_with('-') => Ok(()),
+        ["addr" | "address" | "a" | "link" | "l", "show" | "list" | "ls", name]
+            if !name.starts_with('-') =>
+        {
+            Ok(())
+        }
+        _ => Err("it may do more than show".to_owned()),
+    }
+}
+
+/// `systemctl` and its like: the first operand says what is done.
+pub(super) fn manager(given: &Given<'_>) -> Checked {
+    match given.known()?.first() {
+        None
+        | Some(
+            &("status" | "show" | "cat" | "is-active" | "is-enabled" | "is-failed" | "list-units"
+            | "list-unit-files" | "list-timers" | "list-sockets" | "list-dependencies"
+            | "is-system-running" | "get-default"),
+        ) => Ok(()),
+        Some(other) => unlisted(other),
+    }
+}
+
+/// `getent`: only tables of this machine. Others are looked up in the network.
+pub(super) fn getent(given: &Given<'_>) -> Checked {
+    match given.known()?.first() {
+        Some(&("passwd" | "group" | "services" | "protocols" | "shells")) => Ok(()),
+        Some(other) => unlisted(other),
+        None => Ok(()),
+    }
+}
+
+/// `man`: names of pages, no files and no addresses.
+pub(super) fn man(given: &Given<'_>) -> Checked {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._+-[]:".contains(c);
+    match given.known()?.iter().find(|name| !name.chars().all(fits)) {
+        None => Ok(()),
+        Some(other) => unlisted(other),
+    }
+}
+
+/// `less` and `more`: a word that begins with `+` is a command to them.
+pub(super) fn pager(given: &Given<'_>) -> Checked {
+    match given.known()?.iter().find(|name| name.starts_with('+')) {
+        None => Ok(()),
+        Some(other) => unlisted(other),
+    }
+}
+
+/// `tput`: what a terminal is like.
+pub(super) fn tput(words: &[Word]) -> Checked {
+    match &*texts(words)? {
+        ["cols" | "lines" | "colors"] => Ok(()),
+        _ => Err("it may do more than tell".to_owned()),
+    }
+}
+
+/// `stty`: how a terminal is set.
+pub(super) fn stty(words: &[Word]) -> Checked {
+    match &*texts(words)? {
+        [] | ["-a" | "-g" | "--all" | "size"] => Ok(()),
+        _ => Err("it may set something".to_owned()),
+    }
+}
+
+/// `crontab -l`, `swapon -s`: one option that lists, and nothing else.
+pub(super) fn one_list(words: &[Word]) -> Checked {
+    match (words.first().and_then(Word::literal), &*texts(words)?) {
+        (Some("crontab"), ["-l"]) => Ok(()),
+        (Some("swapon"), ["-s" | "--show" | "--summary"]) => Ok(()),
+        _ => Err("it may do more than list".to_owned()),
+    }
+}
+
+/// `dpkg`: questions. Its other options install and remove.
+pub(super) fn dpkg(words: &[Word]) -> Checked {
+    match &*texts(words)? {
+        [
+            "-l"
+            | "-L"
+            | "-s"
+            | "-S"
+            | "-p"
+            | "--list"
+            | "--listfiles"
+            | "--status"
+            | "--search"
+            | "--get-selections"
+            | "--print-architecture"
+            | "--audit"
+            | "--print-foreign-architectures",
+            names @ ..,
+        ] if names.iter().all(|name| !name.starts_with('-')) => Ok(()),
+        _ => Err("it may do more than tell".to_owned()),
+    }
+}
+
+/// `history`: how much is shown.
+pub(super) fn nothing(words: &[Word]) -> Checked {
+    match words.len() {
+        1 => Ok(()),
+        _ => number(words),
+    }
+}

@@ -1,0 +1,140 @@
+//! Text in, text out.
+
+use crate::classify::{
+    awk,
+    grammar::{Grammar, check, few, own, tame, wary},
+    sed, special,
+};
+
+pub(super) const TABLE: &[Grammar] = &[
+    tame(
+        "cat",
+        "AbeEnstTuv",
+        "show-all number-nonblank show-ends number squeeze-blank show-tabs show-nonprinting",
+    ),
+    tame("tac", "brs:", "before regex separator="),
+    tame("rev", "0", "zero"),
+    tame("head", "c:n:qvz0123456789", "bytes= lines= quiet silent verbose zero-terminated"),
+    tame(
+        "tail",
+        "c:fFn:qrs:vz0123456789",
+        "bytes= follow? lines= max-unchanged-stats= pid= quiet silent retry sleep-interval= verbose \
+         zero-terminated",
+    ),
+    tame("wc", "clLmw", "bytes chars lines files0-from= max-line-length words total="),
+    tame(
+        "nl",
+        "b:d:f:h:i:l:n:ps:v:w:",
+        "body-numbering= section-delimiter= footer-numbering= header-numbering= line-increment= \
+         join-blank-lines= number-format= no-renumber number-separator= starting-line-number= \
+         number-width=",
+    ),
+    tame(
+        "cut",
+        "b:c:d:f:nsz",
+        "bytes= characters= delimiter= fields= only-delimited output-delimiter= complement \
+         zero-terminated",
+    ),
+    tame("tr", "cCdst", "complement delete squeeze-repeats truncate-set1"),
+    tame("fold", "bsw:", "bytes spaces width="),
+    tame(
+        "fmt",
+        "cstup:w:g:",
+        "crown-margin prefix= split-only tagged-paragraph uniform-spacing width= goal=",
+    ),
+    tame("paste", "d:sz", "delimiters= serial zero-terminated"),
+    tame(
+        "join",
+        "a:e:ij:o:t:v:1:2:z",
+        "ignore-case check-order nocheck-order header zero-terminated",
+    ),
+    tame("comm", "123iz", "check-order nocheck-order output-delimiter= total zero-terminated"),
+    tame("expand unexpand", "ait:", "all initial first-only tabs="),
+    tame(
+        "column",
+        "c:dehH:JlLnN:o:O:p:r:R:s:tT:W:x",
+        "columns= table separator= output-separator= table-columns= table-right= json table-name= \
+         fillrows keep-empty-lines",
+    ),
+    tame(
+        "pr",
+        "acdDe:fFhi:l:mn::N:o:rs::tTvw:W:J0123456789",
+        "columns= header= length= merge omit-header omit-pagination width=",
+    ),
+    tame("tsort look colrm ul col", "bfxdap", ""),
+    tame(
+        "numfmt",
+        "d:z",
+        "from= to= from-unit= to-unit= field= format= delimiter= grouping header? padding= round= suffix= invalid= zero-terminated",
+    ),
+    tame("seq", "f:s:w", "format= separator= equal-width"),
+    tame("factor nproc yes expr logname users tty hostid whoami", "", "all ignore="),
+    tame("basename", "as:z", "multiple suffix= zero"),
+    tame("dirname", "z", "zero"),
+    wary(
+        "base64 base32 basenc",
+        "diw:Dn:b:",
+        "decode ignore-garbage wrap= base64 base64url base32 base32hex base16 base2msbf base2lsbf z85",
+    ),
+    tame(
+        "md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum sum md5 crc32",
+        "bctwzl:a:rs",
+        "binary check tag text zero ignore-missing quiet status strict warn length= algorithm= raw base64 \
+         sysv untagged debug",
+    ),
+    wary("shasum", "a:bctsw", "algorithm= binary check tag text"),
+    tame(
+        "od",
+        "A:j:N:S::t:vw::abcdefhiloOsxX",
+        "address-radix= skip-bytes= read-bytes= endian= strings? format= output-duplicates width?",
+    ),
+    tame("hexdump hd", "bcCde:f:n:os:vxXL::", "canonical length= skip= no-squeezing"),
+    tame(
+        "strings",
+        "adfn:ot:we:s:0123456789",
+        "all bytes= radix= encoding= print-file-name include-all-whitespace",
+    ),
+    tame("bc", "hilqsw", "mathlib quiet standard warn"),
+    tame(
+        "jq",
+        "nrjasScCMeRf:L:0",
+        "null-input raw-output raw-output0 join-output ascii-output slurp sort-keys compact-output \
+         color-output monochrome-output exit-status raw-input from-file tab indent arg argjson slurpfile \
+         rawfile args jsonargs stream seq unbuffered",
+    ),
+    wary("yq", "rePj", ""),
+    wary("xmllint", "", "noout format nonet xpath="),
+    wary("iconv", "f:t:cls", "from-code= to-code= list silent"),
+    wary(
+        "sort",
+        "bdfghiMnRrVcCmsuzk:t:S:",
+        "ignore-leading-blanks dictionary-order ignore-case general-numeric-sort human-numeric-sort \
+         ignore-nonprinting month-sort numeric-sort random-sort reverse version-sort sort= check? merge \
+         stable unique zero-terminated key= field-separator= buffer-size= parallel= files0-from= debug \
+         random-source= batch-size=",
+    ),
+    wary("shuf", "ei:n:rz", "echo input-range= head-count= repeat zero-terminated random-source="),
+    few(
+        "uniq",
+        1,
+        "cdDiuzf:s:w:",
+        "count repeated all-repeated? group? ignore-case skip-fields= skip-chars= check-chars= unique \
+         zero-terminated",
+    ),
+    own("xxd", special::xxd),
+    check("tee", "aip", "append ignore-interrupts", special::tee),
+    check(
+        "sed gsed",
+        "ne:Ersuz",
+        "quiet silent expression= regexp-extended separate unbuffered null-data zero-terminated posix \
+         debug sandbox",
+        sed::check,
+    ),
+    own("awk gawk mawk nawk", awk::check),
+    check("less more", "FNRSXiIeEmMnsgrfcdlu0123456789", "", special::pager),
+    wary(
+        "bat batcat",
+        "pnAl:r:f",
+        "plain number show-all language= line-range= color= style= paging= theme= decorations= wrap= tabs=",
+    ),
+];
