@@ -1,0 +1,103 @@
+//! A command to be confined: what runs, with what, where, and for how long. Plain data until
+//! [`Sandbox::start`](crate::Sandbox::start).
+
+use std::{path::PathBuf, time::Duration};
+
+use crate::{Environment, Place};
+
+/// A command to be confined.
+#[derive(Debug, Clone)]
+pub struct Command {
+    pub(crate) argv: Vec<String>,
+    pub(crate) environment: Environment,
+    pub(crate) input: Vec<u8>,
+    pub(crate) folder: Option<(PathBuf, PathBuf)>,
+    pub(crate) deadline: Option<Duration>,
+    pub(crate) keep: usize,
+    pub(crate) flood: u64,
+}
+
+/// So much of each stream is kept unless somebody says otherwise: more than a model ever reads.
+const KEEP: usize = 1 << 20;
+/// Whoever writes more than this on a stream is stopped: reading it only to throw it away is work too.
+const FLOOD: u64 = 256 << 20;
+
+impl Command {
+    /// Names a program: a path, or a name that is looked for in the `PATH` of the command's own
+    /// environment.
+    #[must_use]
+    pub fn new(program: impl Into<String>) -> Self {
+        Self {
+            argv: vec![program.into()],
+            environment: Environment::new(),
+            input: Vec::new(),
+            folder: None,
+            deadline: None,
+            keep: KEEP,
+            flood: FLOOD,
+        }
+    }
+
+    /// Runs a text with `/bin/sh`.
+    #[must_use]
+    pub fn shell(script: impl Into<String>) -> Self {
+        Self::new("/bin/sh").args(["-c".to_owned(), script.into()])
+    }
+
+    /// Adds an argument. It is given as it is; no shell reads it.
+    #[must_use]
+    pub fn arg(mut self, arg: impl Into<String>) -> Self {
+        self.argv.push(arg.into());
+        self
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args(mut self, args: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.argv.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Gives it these variables and no others, but for `PATH`, `HOME` and `TMPDIR`, which get a value
+    /// when they have none.
+    #[must_use]
+    pub fn environment(mut self, environment: Environment) -> Self {
+        self.environment = environment;
+        self
+    }
+
+    /// Gives it bytes to read, at most 64 MiB. Without them its standard input is empty.
+    #[must_use]
+    pub fn input(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.input = bytes.into();
+        self
+    }
+
+    /// Starts it in a folder of the workspace. Without one it starts in the first root.
+    #[must_use]
+    pub fn folder(mut self, place: &Place) -> Self {
+        self.folder = Some((place.base().to_path_buf(), place.relative().to_path_buf()));
+        self
+    }
+
+    /// Ends everything after this time.
+    #[must_use]
+    pub fn deadline(mut self, time: Duration) -> Self {
+        self.deadline = Some(time);
+        self
+    }
+
+    /// Keeps so many bytes of each stream. The rest is read, counted and let go.
+    #[must_use]
+    pub fn keep(mut self, bytes: usize) -> Self {
+        self.keep = bytes;
+        self
+    }
+
+    /// Ends everything when a stream has more bytes than this.
+    #[must_use]
+    pub fn flood(mut self, bytes: u64) -> Self {
+        self.flood = bytes;
+        self
+    }
+}

@@ -1,0 +1,289 @@
+//! A self-test: forbidden acts, tried inside the sandbox, and what came of each.
+//!
+//! The acts are data: a name, a group, what is tried, what is expected. They run where a command
+//! would run, after everything is in force. Whoever reads the table sees what this machine really
+//! does, not what it should do.
+
+#[cfg(target_os = "linux")]
+pub(crate) mod acts;
+
+use std::{
+    fs::{self, File},
+    io::{self, Write as _},
+    net::{TcpListener, UdpSocket},
+    os::unix::net::UnixListener,
+    path::{Path, PathBuf},
+    process::{Child, Stdio},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Access, Error, ErrorKind, Level, Limits, Profile, Sandbox, Tier, Workspace,
+    orders::{Act, Orders, VERSION},
+};
+
+/// What is prepared outside for the acts to be tried on.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Scene {
+    pub(crate) inside: PathBuf,
+    pub(crate) outside: PathBuf,
+    pub(crate) victim: i32,
+    pub(crate) tcp: u16,
+    pub(crate) udp: u16,
+    pub(crate) socket: PathBuf,
+    pub(crate) abstract_name: String,
+    pub(crate) limits: crate::Limits,
+    pub(crate) level: Option<Level>,
+}
+
+/// What should become of an act.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Expected {
+    /// It must not succeed.
+    Refused,
+    /// It must succeed, or commands cannot work.
+    Allowed,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Observed {
+    /// It succeeded.
+    Allowed,
+    /// The system refused, with this error number.
+    Refused(i32),
+    /// The process was killed by this signal.
+    Killed(i32),
+    /// This machine or this program cannot try it, and why.
+    Skipped(String),
+}
+
+/// One act and what came of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// A short name.
+    pub name: String,
+    /// What it is about: `files`, `network`, `processes` and so on.
+    pub group: String,
+    /// What was tried.
+    pub tried: String,
+    /// What should become of it.
+    pub expected: Expected,
+    /// What became of it.
+    pub observed: Observed,
+}
+
+impl Finding {
+    /// Returns whether it went as it should.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        match (&self.expected, &self.observed) {
+            (_, Observed::Skipped(_)) | (Expected::Allowed, Observed::Allowed) => true,
+            (Expected::Refused, Observed::Refused(_) | Observed::Killed(_)) => true,
+            (Expected::Refused, Observed::Allowed)
+            | (Expected::Allowed, Observed::Refused(_) | Observed::Killed(_)) => false,
+        }
+    }
+}
+
+/// The table of a self-test.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Findings {
+    /// What was in force.
+    pub tier: Tier,
+    /// One line for each act.
+    pub findings: Vec<Finding>,
+}
+
+impl Findings {
+    /// Goes through what did not go as it should.
+    pub fn bad(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(|finding| !finding.is_good())
+    }
+
+    /// Goes through what could not be tried.
+    pub fn skipped(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(|finding| matches!(finding.observed, Observed::Skipped(_)))
+    }
+}
+
+impl Sandbox {
+    /// Tries everything that is forbidden, inside, and says what came of it. Takes a second or two.
+    ///
+    /// `folder` is an empty folder of the caller's, used for what the acts are tried on, and emptied
+    /// again.
+    ///
+    /// # Errors
+    /// Fails when the folder cannot be used or nothing can be confined.
+    pub async fn self_test(&self, folder: &Path) -> Result<Findings, Error> {
+        let cannot = |e: io::Error| {
+            Error::new(
+                ErrorKind::BadProfile,
+                format!("`{}` cannot be used for the self-test: {e}", folder.display()),
+            )
+            .because(e)
+        };
+        let stage = Stage::build(folder).map_err(cannot)?;
+        let workspace =
+            Workspace::builder().root(stage.scene.inside.clone(), Access::Write).build()?;
+        let profile = Profile {
+            roots: workspace.roots(),
+            protected: [".git/hooks", ".git/config", ".haft", "haft.toml"]
+                .map(str::to_owned)
+                .into(),
+            limits: stage.scene.limits.clone(),
+            ..Profile::default()
+        };
+        let mut scene = stage.scene.clone();
+        scene.level = Some(self.tier().level);
+        let orders = Orders {
+            version: VERSION,
+            level: self.tier().level,
+            profile,
+            act: Act::Trial(scene),
+            deadline_ms: Some(120_000),
+        };
+        let mut running = self.launch(&orders, &[], 1 << 20, 16 << 20).await?;
+        let ended = running.wait().await;
+        let text = String::from_utf8_lossy(ended.stdout.bytes());
+        let mut findings: Vec<Finding> =
+            text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        findings.push(finding(
+            "untouched",
+            "look at everything outside afterwards",
+            Expected::Allowed,
+            stage.is_untouched(),
+        ));
+        findings.push(finding(
+            "complete",
+            "go through all acts to the end",
+            Expected::Allowed,
+            ended.is_success(),
+        ));
+        Ok(Findings { tier: ended.tier, findings })
+    }
+}
+
+fn finding(name: &str, tried: &str, expected: Expected, is_so: bool) -> Finding {
+    Finding {
+        name: name.to_owned(),
+        group: "afterwards".to_owned(),
+        tried: tried.to_owned(),
+        expected,
+        observed: if is_so { Observed::Allowed } else { Observed::Refused(0) },
+    }
+}
+
+/// Small enough to be reached at once.
+const LIMITS: Limits = Limits {
+    cpu_seconds: 60,
+    memory: 1 << 30,
+    open_files: 64,
+    file_size: 1 << 20,
+    processes: 40,
+    scratch: 4 << 20,
+};
+
+const SECRET: &str = "haft: not to be touched";
+
+/// What the acts are tried on, and taken away again.
+struct Stage {
+    scene: Scene,
+    victim: Child,
+    _tcp: TcpListener,
+    _udp: UdpSocket,
+    _sockets: Vec<UnixListener>,
+}
+
+impl Stage {
+    fn build(folder: &Path) -> io::Result<Self> {
+        let folder = folder.canonicalize()?;
+        let (inside, outside) = (folder.join("inside"), folder.join("outside"));
+        for folder in [
+            &inside,
+            &inside.join("sub"),
+            &inside.join(".git"),
+            &inside.join(".git/hooks"),
+            &outside,
+        ] {
+            fs::create_dir(folder)?;
+        }
+        for file in ["notes.txt", "sub/old", "sub/gone", "sub/stay", ".git/config"] {
+            put(&inside.join(file), "haft")?;
+        }
+        put(&outside.join("secret.txt"), SECRET)?;
+        let tcp = TcpListener::bind("127.0.0.1:0")?;
+        let udp = UdpSocket::bind("127.0.0.1:0")?;
+        let mut sockets = Vec::new();
+        let socket = outside.join("socket");
+        // A long path has no room in an address; then there is nothing to connect to.
+        sockets.extend(UnixListener::bind(&socket).ok());
+        let abstract_name = format!("haft-self-test-{}", std::process::id());
+        sockets.extend(abstract_listener(&abstract_name));
+        let victim = std::process::Command::new("sleep")
+            .arg("300")
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let scene = Scene {
+            inside,
+            outside,
+            victim: i32::try_from(victim.id()).unwrap_or_default(),
+            tcp: tcp.local_addr()?.port(),
+            udp: udp.local_addr()?.port(),
+            socket,
+            abstract_name,
+            limits: LIMITS,
+            level: None,
+        };
+        Ok(Self { scene, victim, _tcp: tcp, _udp: udp, _sockets: sockets })
+    }
+
+    /// Everything outside is there, as it was, and nothing else is.
+    fn is_untouched(&self) -> bool {
+        use std::os::unix::fs::MetadataExt as _;
+        let outside = &self.scene.outside;
+        let names = outside
+            .read_dir()
+            .map(|all| all.flatten().map(|entry| entry.file_name()).collect::<Vec<_>>());
+        let is_same = |path: &Path| {
+            let same = fs::read(path).is_ok_and(|bytes| bytes == SECRET.as_bytes());
+            same && path.metadata().is_ok_and(|meta| meta.nlink() == 1 && meta.mode() & 0o002 == 0)
+        };
+        names.is_ok_and(|names| names.iter().all(|name| name == "secret.txt" || name == "socket"))
+            && is_same(&outside.join("secret.txt"))
+            && fs::read(self.scene.inside.join(".git/config")).is_ok_and(|bytes| bytes == b"haft")
+            && !self.scene.inside.join("haft.toml").exists()
+            && !self.scene.inside.join(".haft").exists()
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let _ = self.victim.kill();
+        let _ = self.victim.wait();
+        let _ = fs::remove_dir_all(&self.scene.inside);
+        let _ = fs::remove_dir_all(&self.scene.outside);
+    }
+}
+
+fn put(path: &Path, text: &str) -> io::Result<()> {
+    File::create_new(path)?.write_all(text.as_bytes())
+}
+
+#[cfg(target_os = "linux")]
+fn abstract_listener(name: &str) -> Option<UnixListener> {
+    use std::os::linux::net::SocketAddrExt as _;
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(name).ok()?;
+    UnixListener::bind_addr(&address).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn abstract_listener(_: &str) -> Option<UnixListener> {
+    None
+}

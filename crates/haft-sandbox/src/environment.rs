@@ -1,0 +1,182 @@
+//! Which variables a confined process is given.
+//!
+//! In: the host's variables as a value, and the names a profile passes on. Out: what is left. Nothing
+//! here reads the environment of this process.
+
+use std::collections::BTreeMap;
+
+/// Variables for a confined process.
+///
+/// ```
+/// use haft_sandbox::Environment;
+///
+/// let host = [("PATH", "/bin"), ("API_TOKEN", "s3cret"), ("LC_ALL", "C")];
+/// let names = ["PATH", "API_TOKEN", "LC_*"].map(str::to_owned);
+/// let given = Environment::from_host(host, &names);
+/// assert_eq!(given.get("LC_ALL"), Some("C"));
+/// assert_eq!(given.get("API_TOKEN"), None, "a name that smells of a secret is not passed on");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Environment(BTreeMap<String, String>);
+
+/// Parts of names that carry secrets.
+const SECRET: &[&str] = &[
+    "KEY",
+    "TOKEN",
+    "SECRET",
+    "PASSWORD",
+    "PASSWD",
+    "CREDENTIAL",
+    "AUTH",
+    "COOKIE",
+    "PRIVATE",
+    "SESSION",
+];
+/// Beginnings of names that make programs run or load something else.
+const LOADER: &[&str] = &[
+    "LD_",
+    "DYLD_",
+    "BASH_ENV",
+    "ENV",
+    "GIT_",
+    "NODE_OPTIONS",
+    "PYTHON",
+    "PERL5",
+    "PERLLIB",
+    "RUBYOPT",
+    "RUBYLIB",
+    "JAVA_TOOL_OPTIONS",
+    "_JAVA_OPTIONS",
+    "PROMPT_COMMAND",
+    "BASH_FUNC_",
+    "SHELLOPTS",
+    "BASHOPTS",
+    "IFS",
+    "GCONV_PATH",
+    "GLIBC_TUNABLES",
+    "MALLOC_",
+    "SSH_",
+    "DBUS_",
+    "XDG_RUNTIME_DIR",
+    "DOCKER_",
+    "KUBE",
+    "EDITOR",
+    "VISUAL",
+    "PAGER",
+    "LESSOPEN",
+    "LESSCLOSE",
+];
+/// More than this is not handed over.
+const LONG: usize = 64 << 10;
+
+impl Environment {
+    /// Makes an empty one.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes from the host's variables those that a profile names.
+    ///
+    /// FAIL CLOSED: names that carry secrets or make programs load code are left out even when the
+    /// profile names them. Whoever means it sets the value with [`set`](Self::set).
+    pub fn from_host<K: Into<String>, V: Into<String>>(
+        host: impl IntoIterator<Item = (K, V)>,
+        names: &[String],
+    ) -> Self {
+        let mut given = Self::new();
+        for (name, value) in host {
+            let name = name.into();
+            if is_named(&name, names) && !is_dangerous(&name) {
+                given = given.set(name, value);
+            }
+        }
+        given
+    }
+
+    /// Returns it with one more variable. What no program could receive is left out: an empty name,
+    /// a name with `=`, a NUL, or a value beyond 64 KiB.
+    #[must_use]
+    pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        let (name, value) = (name.into(), value.into());
+        let is_sound = !name.is_empty()
+            && !name.contains(['=', '\0'])
+            && !value.contains('\0')
+            && name.len() + value.len() <= LONG;
+        if is_sound {
+            self.0.insert(name, value);
+        }
+        self
+    }
+
+    /// Returns the value of a variable.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// Goes through the variables by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+}
+
+fn is_named(name: &str, names: &[String]) -> bool {
+    names.iter().any(|pattern| match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == pattern,
+    })
+}
+
+fn is_dangerous(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    SECRET.iter().any(|part| upper.contains(part))
+        || LOADER.iter().any(|start| match *start {
+            "ENV" | "IFS" | "EDITOR" | "VISUAL" | "PAGER" => upper == *start,
+            start => upper.starts_with(start),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_carry_secrets_or_code_are_left_out_even_when_named() {
+        let host = [
+            "AWS_SECRET_ACCESS_KEY",
+            "GITHUB_TOKEN",
+            "LD_PRELOAD",
+            "BASH_ENV",
+            "GIT_DIR",
+            "PYTHONPATH",
+            "NODE_OPTIONS",
+            "my_password",
+            "SSH_AUTH_SOCK",
+            "BASH_FUNC_x%%",
+            "ENV",
+            "GLIBC_TUNABLES",
+        ];
+        let given = Environment::from_host(host.map(|name| (name, "x")), &["*".to_owned()]);
+        assert_eq!(given.iter().count(), 0, "{given:?}");
+    }
+
+    #[test]
+    fn only_what_is_named_is_passed_on() {
+        let host = [("PATH", "/bin"), ("HOME", "/home/x"), ("LC_TIME", "C"), ("LCX", "no")];
+        let given = Environment::from_host(host, &["PATH".to_owned(), "LC_*".to_owned()]);
+        assert_eq!(given.iter().collect::<Vec<_>>(), [("LC_TIME", "C"), ("PATH", "/bin")]);
+    }
+
+    #[test]
+    fn what_no_program_could_receive_is_left_out() {
+        let odd = Environment::new()
+            .set("", "x")
+            .set("A=B", "x")
+            .set("A\0", "x")
+            .set("A", "x\0")
+            .set("A", "x".repeat(LONG));
+        assert_eq!(odd.iter().count(), 0);
+        assert_eq!(Environment::new().set("A", "").get("A"), Some(""));
+    }
+}

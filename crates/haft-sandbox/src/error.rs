@@ -1,0 +1,95 @@
+//! The one error of this crate: what the operator is told when a process cannot be confined.
+//!
+//! Refused paths are answers to the model and have a type of their own, [`Refusal`](crate::Refusal).
+
+use std::fmt;
+
+use haft_core::{BoxError, Code, Failure};
+
+/// What kind of trouble it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The program never called [`init`](crate::init) and named no helper.
+    NoHelper,
+    /// The level that was asked for cannot be had on this machine.
+    TierMissing,
+    /// The profile contradicts itself or the disk.
+    BadProfile,
+    /// The command cannot be started: it is missing, or no program.
+    BadCommand,
+    /// A step of setting up the confinement failed. Nothing ran.
+    Launch,
+    /// Helper and runtime do not understand each other.
+    Protocol,
+}
+
+/// Why a process was not run.
+#[derive(Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+    hint: Option<String>,
+    source: Option<BoxError>,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), hint: None, source: None }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(crate) fn because(mut self, source: impl Into<BoxError>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    pub(crate) fn of(mut self, kind: ErrorKind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// Returns what kind of trouble it is.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Returns what could be done about it.
+    #[must_use]
+    pub fn hint_text(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
+    /// Says it to the model: what it may know, and nothing of how this machine is built.
+    #[must_use]
+    pub fn into_failure(self) -> Failure {
+        let failure = match self.kind {
+            ErrorKind::BadCommand => Failure::new(Code::InvalidValue, self.message.clone())
+                .with_next("name a program that is installed here"),
+            _ => Failure::new(Code::SandboxUnavailable, "this machine cannot isolate the command")
+                .with_next("use tools that need no process, or tell the user"),
+        };
+        failure.with_source(self)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        match &self.hint {
+            Some(hint) => write!(f, "\nhint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|source| &**source as _)
+    }
+}

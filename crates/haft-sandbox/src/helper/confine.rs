@@ -1,0 +1,266 @@
+//! The last steps before a command begins: limits, no new privileges, Landlock, seccomp.
+//!
+//! This runs in the process that becomes the command. What fails here is told through a pipe that
+//! closes by itself when the command begins, so that "started" is said only when it is true.
+
+use std::{
+    ffi::CString,
+    fs::File,
+    io::{self, Read as _, Write as _},
+    os::fd::{AsFd as _, OwnedFd},
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+
+use super::{
+    Job, Trouble, limits,
+    mounts::{DEVICES, TEMPORARY},
+    sys,
+};
+use crate::{
+    Access, Level, Profile, Reads,
+    landlock::{Right, Rules},
+    orders::{Act, Fault, Run},
+    seccomp::Filters,
+};
+
+/// What programs need to start, where not everything may be read.
+const SYSTEM: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/proc",
+    "/nix/store",
+    "/run/systemd/resolve",
+    "/run/resolvconf",
+    "/run/NetworkManager",
+];
+
+/// Where programs are looked for when the command brings no `PATH`.
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
+
+/// What the parent needs to follow a command.
+pub(super) struct Begun {
+    pub(super) pid: i32,
+    /// Ends when the command begins, or says why it does not.
+    pub(super) word: File,
+}
+
+/// What only one of the two tiers has.
+pub(super) struct Setting {
+    /// The temporary folder, if there is one.
+    pub(super) scratch: Option<PathBuf>,
+    /// Processes that are not the command's and count against its limit.
+    pub(super) others: u64,
+    /// Who the command becomes now, if it is not somebody else already.
+    pub(super) identity: Option<super::identity::Identity>,
+}
+
+/// Splits off the process that becomes the command.
+pub(super) fn begin(job: &Job, setting: &Setting) -> Result<Begun, Trouble> {
+    let flags = rustix::pipe::PipeFlags::CLOEXEC;
+    let (word, told) = rustix::pipe::pipe_with(flags).map_err(Trouble::os("pipe"))?;
+    match sys::clone(0).map_err(Trouble::machine("fork"))? {
+        sys::Side::Parent(pid) => Ok(Begun { pid, word: word.into() }),
+        sys::Side::Child => {
+            drop(word);
+            let mut told = File::from(told);
+            // Comes back only when something failed.
+            let trouble = run(job, setting, &told);
+            if let Err(Trouble { step, message, fault }) = trouble {
+                let _ = serde_json::to_writer(&mut told, &(step, message, fault));
+                let _ = told.flush();
+                sys::exit(127);
+            }
+            sys::exit(0)
+        }
+    }
+}
+
+impl Begun {
+    /// Waits until the command has begun, or says why it has not.
+    pub(super) fn wait(&mut self) -> Result<(), Trouble> {
+        let mut word = String::new();
+        (&mut self.word)
+            .take(64 << 10)
+            .read_to_string(&mut word)
+            .map_err(Trouble::machine("begin"))?;
+        if word.is_empty() {
+            return Ok(());
+        }
+        let said: Result<(String, String, Fault), _> = serde_json::from_str(&word);
+        let (step, message, fault) = said.unwrap_or(("begin".to_owned(), word, Fault::Machine));
+        Err(Trouble { step: "confine", message: format!("{step}: {message}"), fault })
+    }
+}
+
+fn run(job: &Job, setting: &Setting, told: &File) -> Result<(), Trouble> {
+    let profile = &job.orders.profile;
+    rustix::process::setsid().map_err(Trouble::os("session"))?;
+    sys::plain_signals();
+    sys::put(job.input.as_fd(), 0).map_err(Trouble::machine("input"))?;
+    // Everything is compiled and opened before it is forbidden.
+    let rules = rules(job, setting)?;
+    let filters =
+        Filters::of(job.orders.level, profile.network).map_err(Trouble::words("seccomp"))?;
+    if let Some(identity) = setting.identity {
+        super::identity::become_it(identity)?;
+    }
+    if let Act::Run(Run { folder, .. }) = &job.orders.act {
+        enter(folder.as_ref())?;
+    }
+    rustix::thread::set_no_new_privs(true).map_err(Trouble::os("no new privileges"))?;
+    rules.apply(profile.network).map_err(Trouble::words("landlock"))?;
+    sys::close_on_exec_from(3).map_err(Trouble::machine("descriptors"))?;
+    // Late, because what comes before opens files.
+    limits::apply(&profile.limits, setting.others).map_err(Trouble::words("limits"))?;
+    filters.apply().map_err(Trouble::words("seccomp"))?;
+    match &job.orders.act {
+        Act::Probe => Ok(()),
+        Act::Run(run) => Err(start(run, setting)),
+        Act::Trial(scene) => {
+            // It has begun, which the end of the pipe says.
+            crate::doctor::acts::run(scene, profile, told.as_fd());
+            Ok(())
+        }
+    }
+}
+
+/// Opens the folder the command starts in, below its root and without following a link.
+fn enter(folder: Option<&(PathBuf, PathBuf)>) -> Result<(), Trouble> {
+    let missing = |e: rustix::io::Errno| Trouble {
+        step: "working folder",
+        message: io::Error::from(e).to_string(),
+        fault: Fault::Command,
+    };
+    let Some((root, path)) = folder else {
+        return rustix::process::chdir("/").map_err(missing);
+    };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root: OwnedFd = rustix::fs::open(root, flags, Mode::empty()).map_err(missing)?;
+    let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let folder = rustix::fs::openat2(&root, path, flags, Mode::empty(), how).map_err(missing)?;
+    rustix::process::fchdir(folder).map_err(missing)
+}
+
+fn rules(job: &Job, setting: &Setting) -> Result<Rules, Trouble> {
+    let profile = &job.orders.profile;
+    let mut rules = Rules::default();
+    match &profile.reads {
+        Reads::Everything => rules.add("/", Right::Read),
+        Reads::Only(paths) => {
+            for path in SYSTEM {
+                rules.add(path, Right::Read);
+            }
+            for path in paths {
+                rules.add(path, Right::Read);
+            }
+        }
+    }
+    for device in DEVICES {
+        rules.add(device, Right::Device);
+    }
+    if job.orders.level == Level::Namespaces {
+        for path in TEMPORARY {
+            rules.add(path, Right::Write);
+        }
+    } else if let Some(scratch) = &setting.scratch {
+        rules.add(scratch, Right::Write);
+    }
+    for root in &profile.roots {
+        rules.add(&root.path, Right::Read);
+        if root.access == Access::Write {
+            match job.orders.level {
+                Level::Namespaces => rules.add(&root.path, Right::Write),
+                _ => around_protected(&mut rules, &root.path, profile)?,
+            }
+        }
+    }
+    Ok(rules)
+}
+
+/// More entries than this beside a protected name are not gone through.
+const BESIDE: usize = 4_096;
+
+/// Without mounts a name cannot be taken out of a writable folder: rules only ever add. So the
+/// folders that have protected names in them are read-only, and everything else in them is writable
+/// by itself. New entries beside a protected name are refused: one of them could have that name.
+fn around_protected(rules: &mut Rules, root: &Path, profile: &Profile) -> Result<(), Trouble> {
+    let names: Vec<Vec<_>> =
+        profile.protected.iter().map(|name| Path::new(name).iter().collect()).collect();
+    if names.is_empty() {
+        rules.add(root, Right::Write);
+        return Ok(());
+    }
+    let mut todo = vec![(root.to_path_buf(), names)];
+    let mut seen = 0;
+    while let Some((folder, names)) = todo.pop() {
+        let entries = folder.read_dir().map_err(Trouble::machine("landlock: roots"))?;
+        for entry in entries {
+            seen += 1;
+            if seen > BESIDE {
+                return Err(Trouble::profile(format!(
+                    "`{}` has too many entries beside protected names",
+                    folder.display()
+                )));
+            }
+            let entry = entry.map_err(Trouble::machine("landlock: roots"))?;
+            let name = entry.file_name();
+            let below: Vec<Vec<_>> = names
+                .iter()
+                .filter(|parts| parts.first().is_some_and(|part| part.eq_ignore_ascii_case(&name)))
+                .map(|parts| parts[1..].to_vec())
+                .collect();
+            let kind = entry.file_type().map_err(Trouble::machine("landlock: roots"))?;
+            // A rule for a link would be one for what it leads to.
+            if kind.is_symlink() || below.iter().any(Vec::is_empty) {
+                continue;
+            }
+            if below.is_empty() {
+                rules.add(entry.path(), Right::Write);
+            } else if kind.is_dir() {
+                todo.push((entry.path(), below));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Starts the program. Comes back only with the reason why it could not.
+fn start(run: &Run, setting: &Setting) -> Trouble {
+    let scratch = setting.scratch.as_deref().map(|path| path.display().to_string());
+    let mut environment = run.environment.clone();
+    let path = environment.entry("PATH".to_owned()).or_insert_with(|| PATH.to_owned()).clone();
+    if let Some(scratch) = scratch {
+        environment.entry("TMPDIR".to_owned()).or_insert_with(|| scratch.clone());
+        environment.entry("HOME".to_owned()).or_insert(scratch);
+    }
+    let text = |text: String| CString::new(text).ok();
+    let argv: Vec<_> = run.argv.iter().cloned().filter_map(text).collect();
+    let environment: Vec<_> = environment
+        .into_iter()
+        .filter_map(|(name, value)| text(format!("{name}={value}")))
+        .collect();
+    let name = run.argv.first().map_or("", String::as_str);
+    let mut last = io::Error::from_raw_os_error(libc::ENOENT);
+    if name.contains('/') {
+        last = sys::exec(Path::new(name), &argv, &environment);
+    } else {
+        for folder in path.split(':').filter(|folder| folder.starts_with('/')) {
+            let error = sys::exec(&Path::new(folder).join(name), &argv, &environment);
+            // What is there and may not be run says more than what is not there.
+            if last.raw_os_error() == Some(libc::ENOENT) {
+                last = error;
+            }
+        }
+    }
+    Trouble { step: "start", message: format!("`{name}`: {last}"), fault: Fault::Command }
+}

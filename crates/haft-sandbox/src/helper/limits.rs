@@ -1,0 +1,31 @@
+//! Bounds that the kernel keeps for each process.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::Limits;
+
+/// Sets the limits of this process, for good: the hard limit goes down with the soft one.
+pub(super) fn apply(limits: &Limits, others: u64) -> Result<(), String> {
+    let processes = limits.processes.saturating_add(others);
+    let wanted = [
+        (Resource::Core, 0),
+        (Resource::As, limits.memory),
+        (Resource::Fsize, limits.file_size),
+        (Resource::Nofile, limits.open_files),
+        (Resource::Nproc, processes),
+        (Resource::Memlock, 64 << 10),
+        (Resource::Msgqueue, 64 << 10),
+    ];
+    for (resource, value) in wanted {
+        set(resource, value, value)?;
+    }
+    // One second more before it is killed, so that who catches the first signal can say so.
+    set(Resource::Cpu, limits.cpu_seconds, limits.cpu_seconds.saturating_add(1))
+}
+
+fn set(resource: Resource, soft: u64, hard: u64) -> Result<(), String> {
+    // Nobody may go above what the host itself was given.
+    let ceiling = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+    let limit = Rlimit { current: Some(soft.min(ceiling)), maximum: Some(hard.min(ceiling)) };
+    setrlimit(resource, limit).map_err(|e| format!("{resource:?}: {e}"))
+}

@@ -1,0 +1,319 @@
+//! What the file system looks like from inside.
+//!
+//! Everything is read-only. The roots are put back on top, writable where the profile says so; the
+//! protected names in them are covered by themselves, read-only. Temporary folders, `/run` and
+//! `/dev` are the command's own. All of it happens in a mount namespace that ends with the command.
+//!
+//! INVARIANT: a root is taken hold of before anything is covered, and it is the folder that was judged.
+
+use std::{
+    collections::BTreeSet,
+    ffi::CString,
+    fs::{self, DirBuilder},
+    io,
+    os::{
+        fd::{AsFd as _, BorrowedFd, OwnedFd},
+        unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _},
+    },
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{CWD, Mode, OFlags},
+    mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags},
+};
+
+use super::{Trouble, sys};
+use crate::{Access, Network, Profile, Root};
+
+const READ_ONLY: u64 = 0x1;
+const NO_SET_UID: u64 = 0x2;
+const NO_DEVICES: u64 = 0x4;
+const MAPPED: u64 = 0x0010_0000;
+const PRIVATE: u64 = 1 << 18;
+
+/// Devices that are harmless, and that programs expect.
+pub(super) const DEVICES: &[&str] =
+    &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+
+/// Where everybody may write, and where commands find each other.
+pub(super) const TEMPORARY: &[&str] = &["/tmp", "/var/tmp", "/dev/shm"];
+
+/// What is needed to look up names, and often is a link into `/run`.
+const RESOLVERS: &[&str] = &["/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager"];
+
+/// What the view is made of.
+pub(super) struct View<'a> {
+    pub(super) profile: &'a Profile,
+    /// Names that are covered as a whole.
+    pub(super) covered: &'a [PathBuf],
+    /// For each root: how to show it as the command's own.
+    pub(super) mappings: &'a [Option<OwnedFd>],
+    /// Who the command becomes, if that is somebody else.
+    pub(super) user: Option<u32>,
+}
+
+/// What could not be done, and does not matter for safety.
+#[derive(Debug, Default)]
+pub(super) struct Built {
+    pub(super) notes: Vec<String>,
+    pub(super) has_own_proc: bool,
+    /// A root cannot be shown as the command's own.
+    pub(super) is_unmapped: bool,
+}
+
+/// Builds the view. The process must be alone in its mount namespace.
+pub(super) fn build(view: &View<'_>) -> Result<Built, Trouble> {
+    let mut built = Built::default();
+    let all = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    rustix::mount::mount_change("/", all).map_err(Trouble::os("mounts: private"))?;
+
+    let mut roots = Vec::new();
+    for (index, root) in view.profile.roots.iter().enumerate() {
+        let mapping = view.mappings.get(index).and_then(Option::as_ref);
+        let (mount, is_mapped) = take_root(root, mapping)?;
+        built.is_unmapped |= mapping.is_some() && !is_mapped;
+        roots.push((root, mount));
+    }
+    // The outer ones first, so that the inner ones end up on top.
+    roots.sort_by_key(|(root, _)| root.path.components().count());
+    let devices: Vec<_> =
+        DEVICES.iter().filter_map(|path| Some((*path, take(Path::new(path)).ok()?))).collect();
+    let resolvers: Vec<_> = match view.profile.network {
+        Network::Host => {
+            RESOLVERS.iter().filter_map(|path| Some((*path, take(Path::new(path)).ok()?))).collect()
+        }
+        Network::None => Vec::new(),
+    };
+
+    let whole = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+        .map_err(Trouble::os("mounts: root"))?;
+    change(whole.as_fd(), READ_ONLY | NO_SET_UID, None)
+        .map_err(Trouble::machine("mounts: read-only"))?;
+
+    cover_temporary(view)?;
+    cover_run(&resolvers)?;
+    cover_devices(&devices)?;
+    if let Some(user) = view.user {
+        open_ways(view.profile, user)?;
+    }
+    for (root, mount) in &roots {
+        let step = "mounts: roots";
+        if !root.path.is_dir() {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o755)
+                .create(&root.path)
+                .map_err(Trouble::machine(step))?;
+        }
+        attach(mount.as_fd(), &root.path).map_err(Trouble::machine(step))?;
+    }
+    let mut held = BTreeSet::new();
+    for root in view.profile.writable() {
+        for name in &view.profile.protected {
+            protect(&root.path, Path::new(name), view.covered, &mut held)?;
+        }
+    }
+    own_proc(&mut built);
+    Ok(built)
+}
+
+/// Takes hold of a root, after a look at whether it is the one that was judged.
+fn take_root(root: &Root, mapping: Option<&OwnedFd>) -> Result<(OwnedFd, bool), Trouble> {
+    let shown = root.path.display();
+    if !root.path.is_absolute() || root.path.parent().is_none() {
+        return Err(Trouble::profile(format!("`{shown}` cannot be a root")));
+    }
+    let mount =
+        take(&root.path).map_err(|e| Trouble::profile(format!("the root `{shown}`: {e}")))?;
+    let stat = rustix::fs::fstat(&mount).map_err(Trouble::os("mounts: roots"))?;
+    if root.identity.is_some_and(|identity| identity != (stat.st_dev, stat.st_ino)) {
+        return Err(Trouble::profile(format!(
+            "`{shown}` is another folder than the one that was judged"
+        )));
+    }
+    let flags = NO_SET_UID | NO_DEVICES | if root.access == Access::Read { READ_ONLY } else { 0 };
+    let is_mapped = match mapping {
+        Some(mapping) => change(mount.as_fd(), MAPPED, Some(mapping.as_fd())).is_ok(),
+        None => false,
+    };
+    change(mount.as_fd(), flags, None).map_err(Trouble::machine("mounts: roots"))?;
+    Ok((mount, is_mapped))
+}
+
+/// Makes a copy of a mount that is not attached anywhere. Links are not followed.
+fn take(path: &Path) -> io::Result<OwnedFd> {
+    let how = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+    Ok(rustix::mount::open_tree(CWD, path, how)?)
+}
+
+fn attach(mount: BorrowedFd<'_>, at: &Path) -> io::Result<()> {
+    Ok(rustix::mount::move_mount(mount, "", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+}
+
+fn change(mount: BorrowedFd<'_>, set: u64, mapping: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    use std::os::fd::AsRawFd as _;
+    let user_namespace = mapping.map_or(0, |fd| u64::from(fd.as_raw_fd().unsigned_abs()));
+    sys::change_mount(
+        mount,
+        &sys::MountAttributes { set, clear: 0, propagation: PRIVATE, user_namespace },
+    )
+}
+
+fn in_memory(at: &Path, options: &str) -> io::Result<()> {
+    let options = CString::new(options).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    Ok(rustix::mount::mount("tmpfs", at, "tmpfs", flags, options.as_c_str())?)
+}
+
+fn is_folder(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|meta| meta.is_dir())
+}
+
+/// One folder in memory under all the names that temporary folders have.
+fn cover_temporary(view: &View<'_>) -> Result<(), Trouble> {
+    let step = "mounts: temporary folders";
+    let mut first: Option<&Path> = None;
+    for path in TEMPORARY.iter().map(Path::new).filter(|path| is_folder(path)) {
+        match first {
+            None => {
+                let size = view.profile.limits.scratch;
+                in_memory(path, &format!("size={size},nr_inodes=100k,mode=1777"))
+                    .map_err(Trouble::machine(step))?;
+                first = Some(path);
+            }
+            // `/dev` gets a cover of its own, with this in it.
+            Some(_) if path.starts_with("/dev") => {}
+            Some(first) => {
+                let same = take(first).map_err(Trouble::machine(step))?;
+                attach(same.as_fd(), path).map_err(Trouble::machine(step))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sockets of other programs live in `/run`.
+fn cover_run(resolvers: &[(&str, OwnedFd)]) -> Result<(), Trouble> {
+    let step = "mounts: /run";
+    let run = Path::new("/run");
+    if !is_folder(run) {
+        return Ok(());
+    }
+    in_memory(run, "size=64k,nr_inodes=64,mode=755").map_err(Trouble::machine(step))?;
+    for (path, mount) in resolvers {
+        DirBuilder::new().recursive(true).create(path).map_err(Trouble::machine(step))?;
+        change(mount.as_fd(), READ_ONLY | NO_SET_UID | NO_DEVICES, None)
+            .map_err(Trouble::machine(step))?;
+        attach(mount.as_fd(), Path::new(path)).map_err(Trouble::machine(step))?;
+    }
+    seal(run).map_err(Trouble::machine(step))
+}
+
+/// A few devices, and none of the disks.
+fn cover_devices(devices: &[(&str, OwnedFd)]) -> Result<(), Trouble> {
+    let step = "mounts: /dev";
+    let dev = Path::new("/dev");
+    in_memory(dev, "size=64k,nr_inodes=64,mode=755").map_err(Trouble::machine(step))?;
+    for (path, mount) in devices {
+        fs::File::create_new(path).map_err(Trouble::machine(step))?;
+        attach(mount.as_fd(), Path::new(path)).map_err(Trouble::machine(step))?;
+    }
+    for (name, target) in [
+        ("fd", "/proc/self/fd"),
+        ("stdin", "/proc/self/fd/0"),
+        ("stdout", "/proc/self/fd/1"),
+        ("stderr", "/proc/self/fd/2"),
+    ] {
+        std::os::unix::fs::symlink(target, dev.join(name)).map_err(Trouble::machine(step))?;
+    }
+    fs::create_dir(dev.join("shm")).map_err(Trouble::machine(step))?;
+    seal(dev).map_err(Trouble::machine(step))?;
+    if let Ok(same) = take(Path::new("/tmp")) {
+        attach(same.as_fd(), &dev.join("shm")).map_err(Trouble::machine(step))?;
+    }
+    Ok(())
+}
+
+/// Makes one mount read-only, and none below it.
+fn seal(at: &Path) -> io::Result<()> {
+    let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::BIND;
+    Ok(rustix::mount::mount_remount(at, flags, c"")?)
+}
+
+/// A root may lie in a folder that only its owner may pass, such as `/root`. The command is somebody
+/// else, so the folder is covered by an empty one that has only the way to the root in it.
+fn open_ways(profile: &Profile, user: u32) -> Result<(), Trouble> {
+    let mut closed: Vec<PathBuf> = Vec::new();
+    for root in &profile.roots {
+        let mut above: Vec<_> = root.path.ancestors().skip(1).collect();
+        above.reverse();
+        for folder in above {
+            let Ok(meta) = folder.metadata() else { break };
+            let may_pass = meta.permissions().mode() & 0o001 != 0 || meta.uid() == user;
+            if !may_pass && !closed.iter().any(|closed| folder.starts_with(closed)) {
+                closed.push(folder.to_path_buf());
+                break;
+            }
+        }
+    }
+    for folder in closed {
+        in_memory(&folder, "size=256k,nr_inodes=256,mode=755")
+            .map_err(Trouble::machine("mounts: ways"))?;
+    }
+    Ok(())
+}
+
+/// Holds a protected name in its place: each folder above it becomes a mount, which nobody can move
+/// away, and it itself becomes one that nobody can write to.
+fn protect(
+    root: &Path,
+    name: &Path,
+    covered: &[PathBuf],
+    held: &mut BTreeSet<PathBuf>,
+) -> Result<(), Trouble> {
+    let step = "mounts: protected names";
+    let mut path = root.to_path_buf();
+    let mut parts = name.iter().peekable();
+    while let Some(part) = parts.next() {
+        path.push(part);
+        let Ok(meta) = path.symlink_metadata() else {
+            return Ok(()); // the disk is read-only: nobody can make it
+        };
+        if meta.is_symlink() {
+            return Err(Trouble::profile(format!(
+                "the protected name `{}` is a link",
+                path.display()
+            )));
+        }
+        let is_whole = parts.peek().is_none() || !meta.is_dir() || covered.contains(&path);
+        if !held.insert(path.clone()) {
+            if is_whole {
+                return Ok(());
+            }
+            continue;
+        }
+        let mount = take(&path).map_err(Trouble::machine(step))?;
+        let flags = NO_SET_UID | NO_DEVICES | if is_whole { READ_ONLY } else { 0 };
+        change(mount.as_fd(), flags, None).map_err(Trouble::machine(step))?;
+        attach(mount.as_fd(), &path).map_err(Trouble::machine(step))?;
+        if is_whole {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Shows the command its own processes and no others, where the kernel lets us.
+fn own_proc(built: &mut Built) {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
+    match rustix::mount::mount("proc", "/proc", "proc", flags, None) {
+        Ok(()) => built.has_own_proc = true,
+        Err(errno) => built
+            .notes
+            .push(format!("`/proc` is the host's, read-only: {}", io::Error::from(errno))),
+    }
+}

@@ -1,0 +1,175 @@
+//! Tier A: a command in namespaces of its own.
+//!
+//! Three processes. The helper stays outside, waits, and clears away. The first process of the new
+//! namespaces builds the view, gives up its rights, and watches. The command is its child. When the
+//! first process ends, the kernel ends everything else in there, daemons and all.
+
+use std::{os::fd::OwnedFd, path::PathBuf};
+
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+use super::{
+    Job, Trouble,
+    confine::{self, Setting},
+    identity::{self, Identity},
+    masks::Masks,
+    mounts::{self, Built, View},
+    sys,
+    watch::{Watch, let_go_of_output, watch},
+};
+use crate::{
+    Level, Network, Strength, Tier, landlock,
+    orders::{Act, Report},
+};
+
+pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
+    if sys::landlock_version() < 1 {
+        return Err(Trouble {
+            step: "landlock",
+            message: "this kernel does not have it".to_owned(),
+            fault: crate::orders::Fault::Machine,
+        });
+    }
+    let profile = &job.orders.profile;
+    let is_privileged = identity::is_privileged();
+    let masks = Masks::put(profile)?;
+    let covered = masks.paths();
+    let mut identity = Identity::Stay;
+    let mut mappings: Vec<Option<OwnedFd>> = Vec::new();
+    if is_privileged {
+        identity = identity::unused().map_or_else(|| identity::owner_of(profile), Identity::Unused);
+        if let Identity::Unused(uid) = identity {
+            for root in &profile.roots {
+                mappings.push(identity::mapping(&root.path, uid).ok());
+            }
+        }
+    }
+    let mut flags = libc::CLONE_NEWNS
+        | libc::CLONE_NEWPID
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWUTS
+        | libc::CLONE_NEWCGROUP;
+    if profile.network == Network::None {
+        flags |= libc::CLONE_NEWNET;
+    }
+    if !is_privileged {
+        flags |= libc::CLONE_NEWUSER;
+    }
+    let me = Pid::from_raw(i32::try_from(std::process::id()).unwrap_or_default());
+    let me = me.ok_or_else(|| Trouble::profile("no process number"))?;
+    let above =
+        rustix::process::pidfd_open(me, PidfdFlags::empty()).map_err(Trouble::os("pidfd"))?;
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    match sys::clone(flags).map_err(Trouble::machine("namespaces"))? {
+        sys::Side::Parent(first) => {
+            drop(above);
+            let_go_of_output();
+            let _ = sys::reap(Some(first), true);
+            drop(masks);
+            Ok(())
+        }
+        sys::Side::Child => {
+            // They are the helper's to take away; here they are only known by their paths.
+            std::mem::forget(masks);
+            let inside = Inside { is_privileged, uid, gid, identity, mappings, covered };
+            match inside.first(job, above) {
+                Ok(()) => sys::exit(0),
+                Err(trouble) => {
+                    job.control.refuse(trouble);
+                    sys::exit(1)
+                }
+            }
+        }
+    }
+}
+
+struct Inside {
+    is_privileged: bool,
+    uid: u32,
+    gid: u32,
+    identity: Identity,
+    mappings: Vec<Option<OwnedFd>>,
+    covered: Vec<PathBuf>,
+}
+
+impl Inside {
+    /// What the first process does.
+    fn first(mut self, job: &mut Job, above: OwnedFd) -> Result<(), Trouble> {
+        die_with_parent()?;
+        if !self.is_privileged {
+            identity::map_self(self.uid, self.gid)?;
+        }
+        let user = match self.identity {
+            Identity::Unused(uid) | Identity::Owner(uid, _) => Some(uid),
+            Identity::Stay | Identity::BareRoot => None,
+        };
+        let profile = &job.orders.profile;
+        let view = View { profile, covered: &self.covered, mappings: &self.mappings, user };
+        let built = mounts::build(&view)?;
+        let is_unmapped = built.is_unmapped || self.mappings.iter().any(Option::is_none);
+        if is_unmapped && matches!(self.identity, Identity::Unused(_)) {
+            self.identity = identity::owner_of(profile);
+        }
+        identity::become_it(self.identity)?;
+        // Changing who we are takes this back.
+        die_with_parent()?;
+        let _ =
+            rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+        let tier = self.tier(job, built);
+
+        let children = sys::child_signals().map_err(Trouble::machine("signals"))?;
+        let setting = Setting { scratch: Some("/tmp".into()), others: 0, identity: None };
+        let mut begun = confine::begin(job, &setting)?;
+        let_go_of_output();
+        begun.wait()?;
+        job.control.say(&Report::Started(tier));
+        let command = begun.pid;
+        let deadline = job.orders.deadline_ms.map(std::time::Duration::from_millis);
+        let what =
+            Watch { control: &mut job.control, children, above: Some(above), command, deadline };
+        let course = watch(what, |count| {
+            // Everybody but us: we are the first process of this namespace.
+            sys::kill_all_in_reach();
+            while let Ok(Some(reaped)) = sys::reap(None, true) {
+                count(reaped);
+            }
+        });
+        job.control.say(&course.report());
+        Ok(())
+    }
+
+    fn tier(&self, job: &Job, built: Built) -> Tier {
+        let version = sys::landlock_version();
+        let mut notes = built.notes;
+        let mut fs = Strength::Enforced;
+        let mut limits = Strength::Enforced;
+        let is_trial = matches!(job.orders.act, Act::Trial(_));
+        if self.identity == Identity::BareRoot && !is_trial {
+            let why = "the command has root's number, without capabilities: it may read what root may read";
+            fs = Strength::Partial(why.to_owned());
+            limits = Strength::Partial("the number of root's processes has no limit".to_owned());
+        }
+        if landlock::strength(version) != Strength::Enforced {
+            notes.push(format!("Landlock {version}: files are kept by mounts, Landlock adds less"));
+        }
+        if job.orders.profile.network == Network::Host {
+            notes.push("the profile has network".to_owned());
+        }
+        Tier {
+            level: Level::Namespaces,
+            fs,
+            net_ip: Strength::Enforced,
+            net_unix: Strength::Enforced,
+            pids: Strength::Enforced,
+            limits,
+            notes,
+        }
+    }
+}
+
+/// Asks the kernel to end this process with the one above. It may have ended already, which the
+/// watch finds out by other means.
+fn die_with_parent() -> Result<(), Trouble> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(Trouble::os("death signal"))
+}

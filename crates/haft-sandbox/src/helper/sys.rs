@@ -1,0 +1,298 @@
+//! The calls that have no safe form elsewhere. The only module of the project with `unsafe` in it.
+//!
+//! Each function takes and gives owned or borrowed Rust values, so that its caller cannot misuse a
+//! pointer. The helper is a process with one thread: it may allocate after a fork.
+#![allow(
+    unsafe_code,
+    reason = "calls of the kernel without a safe form; each block says why it is sound"
+)]
+
+use std::{
+    ffi::{CString, c_int, c_long, c_uint, c_void},
+    io,
+    os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+/// Returns the time, which only goes forward. The runtime's clock is in another process.
+#[expect(clippy::disallowed_methods, reason = "the helper has no runtime and no clock of one")]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+fn check(result: c_long) -> io::Result<c_long> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Which of two processes this is.
+pub(crate) enum Side {
+    /// The new one.
+    Child,
+    /// The old one, with the number of the new one.
+    Parent(i32),
+}
+
+/// Splits this process in two, the new one in new namespaces as the flags say.
+pub(crate) fn clone(flags: c_int) -> io::Result<Side> {
+    let flags = c_long::from(flags | libc::SIGCHLD);
+    // SAFETY: without `CLONE_VM` the child has a copy of everything, so no memory is shared; a null
+    // stack means that it goes on with its copy of this one. The helper has one thread, so no lock
+    // is held by a thread that does not exist in the child.
+    let pid = check(unsafe {
+        libc::syscall(libc::SYS_clone, flags, 0_usize, 0_usize, 0_usize, 0_usize)
+    })?;
+    match c_int::try_from(pid).unwrap_or_default() {
+        0 => Ok(Side::Child),
+        pid => Ok(Side::Parent(pid)),
+    }
+}
+
+/// Ends this process without running anything of it.
+pub(crate) fn exit(code: c_int) -> ! {
+    // SAFETY: ends the process; nothing after it runs.
+    unsafe { libc::_exit(code) }
+}
+
+/// Waits for a signal that ends this process.
+pub(crate) fn sleep_forever() -> ! {
+    loop {
+        // SAFETY: has no arguments and changes nothing.
+        unsafe { libc::pause() };
+    }
+}
+
+/// Marks every descriptor from this one on to be closed when a program is started.
+pub(crate) fn close_on_exec_from(first: RawFd) -> io::Result<()> {
+    let first = c_long::from(first);
+    // SAFETY: takes three numbers. Descriptors stay open, so no owner is surprised.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            first,
+            c_long::from(c_uint::MAX),
+            c_long::from(libc::CLOSE_RANGE_CLOEXEC),
+        )
+    };
+    check(result).map(drop)
+}
+
+/// Closes every descriptor from this one on. Only for the beginning, when nobody owns one.
+pub(crate) fn close_from(first: RawFd) -> io::Result<()> {
+    let first = c_long::from(first);
+    // SAFETY: called before any descriptor from `first` on has an owner in this process.
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, c_long::from(c_uint::MAX), 0_i64) })
+        .map(drop)
+}
+
+/// Closes one descriptor that has no owner any more.
+pub(crate) fn close(fd: RawFd) {
+    // SAFETY: the caller is about to end and says that nobody uses the number again.
+    unsafe { libc::close(fd) };
+}
+
+/// Ends this process after so many seconds, if it has not ended by then.
+pub(crate) fn alarm(seconds: c_uint) {
+    // SAFETY: takes a number; the default of that signal is to end the process.
+    unsafe { libc::alarm(seconds) };
+}
+
+/// Takes ownership of a descriptor that this process was started with.
+pub(crate) fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: asks about a number; one that is not open gives an error.
+    check(c_long::from(unsafe { libc::fcntl(fd, libc::F_GETFD) }))?;
+    // SAFETY: it is open, it came with the start of the process, and this is called once for each.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Puts a descriptor in the place of another number, open across the start of a program.
+pub(crate) fn put(fd: BorrowedFd<'_>, at: RawFd) -> io::Result<()> {
+    // SAFETY: the numbers 0 to 2 have no owner in this process once it has begun.
+    check(c_long::from(unsafe { libc::dup2(fd.as_raw_fd(), at) })).map(drop)
+}
+
+/// Replaces this process by a program. Comes back only with the reason why it could not.
+pub(crate) fn exec(program: &Path, argv: &[CString], environment: &[CString]) -> io::Error {
+    use std::os::unix::ffi::OsStrExt as _;
+    let Ok(program) = CString::new(program.as_os_str().as_bytes()) else {
+        return io::Error::from_raw_os_error(libc::EINVAL);
+    };
+    let list = |texts: &[CString]| {
+        texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect::<Vec<_>>()
+    };
+    let (argv, environment) = (list(argv), list(environment));
+    // SAFETY: all three point to NUL-terminated texts, and the lists end in null; all of them live
+    // to the end of this function.
+    unsafe { libc::execve(program.as_ptr(), argv.as_ptr(), environment.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+/// What the kernel wants for changing a mount: `struct mount_attr`.
+#[repr(C)]
+pub(crate) struct MountAttributes {
+    pub(crate) set: u64,
+    pub(crate) clear: u64,
+    pub(crate) propagation: u64,
+    pub(crate) user_namespace: u64,
+}
+
+/// Changes a mount, and those below it.
+pub(crate) fn change_mount(mount: BorrowedFd<'_>, attributes: &MountAttributes) -> io::Result<()> {
+    let flags = libc::AT_EMPTY_PATH | libc::AT_RECURSIVE;
+    // SAFETY: the path is a NUL-terminated text, and the structure has the size that is given.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            c_long::from(mount.as_raw_fd()),
+            c"".as_ptr(),
+            c_long::from(flags),
+            std::ptr::from_ref(attributes),
+            size_of::<MountAttributes>(),
+        )
+    };
+    check(result).map(drop)
+}
+
+/// A process that has ended.
+pub(crate) struct Reaped {
+    pub(crate) pid: i32,
+    pub(crate) status: c_int,
+    pub(crate) cpu: Duration,
+    /// Bytes.
+    pub(crate) memory: u64,
+}
+
+/// Reaps a child that has ended: a certain one, or any.
+pub(crate) fn reap(pid: Option<i32>, is_waiting: bool) -> io::Result<Option<Reaped>> {
+    let mut status: c_int = 0;
+    // SAFETY: all zeroes is a valid value of this structure of numbers.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    let how = if is_waiting { 0 } else { libc::WNOHANG } | libc::__WALL;
+    loop {
+        // SAFETY: both pointers are to values of ours of the right type.
+        let result =
+            unsafe { libc::wait4(pid.unwrap_or(-1), &raw mut status, how, &raw mut usage) };
+        match check(c_long::from(result)) {
+            Ok(0) => return Ok(None),
+            Ok(pid) => {
+                return Ok(Some(Reaped {
+                    pid: i32::try_from(pid).unwrap_or_default(),
+                    status,
+                    cpu: time(usage.ru_utime) + time(usage.ru_stime),
+                    memory: u64::try_from(usage.ru_maxrss).unwrap_or_default() << 10,
+                }));
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+fn time(value: libc::timeval) -> Duration {
+    let seconds = u64::try_from(value.tv_sec).unwrap_or_default();
+    Duration::from_secs(seconds)
+        + Duration::from_micros(u64::try_from(value.tv_usec).unwrap_or_default())
+}
+
+/// Blocks the signal that tells of ended children, and gives a descriptor that tells of it instead.
+pub(crate) fn child_signals() -> io::Result<OwnedFd> {
+    // SAFETY: all zeroes is a valid value; the calls fill it in, and take it by a pointer to it.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        check(c_long::from(libc::sigprocmask(
+            libc::SIG_BLOCK,
+            &raw const set,
+            std::ptr::null_mut(),
+        )))?;
+        let fd = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+        check(c_long::from(fd))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Gives every signal its default meaning again and blocks none. Rust ignores `SIGPIPE`, and a
+/// program that is started would inherit that.
+pub(crate) fn plain_signals() {
+    let default = [0_u64; 4];
+    for signal in 1..=64_usize {
+        // SAFETY: the kernel's structure is at most four words, all zeroes mean the default handler,
+        // which is no code of ours, and a set of signals has eight bytes. The C library keeps two
+        // signals to itself, so it is asked past it. What cannot be changed gives an error that does
+        // not matter.
+        unsafe {
+            libc::syscall(libc::SYS_rt_sigaction, signal, &raw const default, 0_usize, 8_usize)
+        };
+    }
+    // SAFETY: all zeroes is a valid value, and it is filled in before it is used.
+    unsafe {
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+    }
+}
+
+/// Kills every process that this one may signal. Only for the first process of a pid namespace, or
+/// for one that has a user id to itself.
+pub(crate) fn kill_all_in_reach() {
+    // SAFETY: takes two numbers.
+    unsafe { libc::kill(-1, libc::SIGKILL) };
+}
+
+/// Sends a signal to a process, or to a group if the number is negative.
+pub(crate) fn signal(pid: i32, signal: c_int) {
+    // SAFETY: takes two numbers.
+    unsafe { libc::kill(pid, signal) };
+}
+
+/// Returns the version of Landlock that this kernel has; 0 is none.
+pub(crate) fn landlock_version() -> i32 {
+    // SAFETY: with a null pointer, size 0 and this flag the call only gives a number.
+    let version = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            std::ptr::null::<c_void>(),
+            0_usize,
+            1_usize,
+        )
+    };
+    i32::try_from(version).unwrap_or_default().max(0)
+}
+
+/// A call by its number with numbers only, for the self-test.
+pub(crate) fn raw_call(number: c_long, args: [usize; 6]) -> io::Result<c_long> {
+    // SAFETY: the self-test gives numbers and null pointers only; the kernel answers a bad address
+    // with an error.
+    check(unsafe { libc::syscall(number, args[0], args[1], args[2], args[3], args[4], args[5]) })
+}
+
+/// Installs a filter of a few instructions as they are.
+pub(crate) fn raw_filter(program: &mut [libc::sock_filter]) -> io::Result<()> {
+    let Ok(len) = u16::try_from(program.len()) else {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    };
+    let program = libc::sock_fprog { len, filter: program.as_mut_ptr() };
+    // SAFETY: the structure says how many instructions its pointer leads to, and both live until the
+    // call is over; the kernel checks the instructions.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER as usize,
+            0_usize,
+            &raw const program,
+        )
+    };
+    check(result).map(drop)
+}
+
+/// The old way into the kernel, with 32-bit numbers. Number 20 there is `getpid`.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn call_32_bit() -> c_int {
+    let mut result: c_int = 20;
+    // SAFETY: `getpid` has no arguments and touches no memory. Whoever forbids it kills the process.
+    unsafe {
+        std::arch::asm!("int 0x80", inout("eax") result, lateout("r8") _, lateout("r9") _, lateout("r10") _, lateout("r11") _);
+    }
+    result
+}

@@ -1,0 +1,286 @@
+//! Starts confined commands.
+//!
+//! In: a command and a profile. Out: a [`Running`], or the reason why nothing ran. The confinement is
+//! set up by another process, the helper, so that nothing of the runtime's memory is copied and no
+//! code runs between fork and exec here. The helper gets its orders through a connection that also
+//! tells it when the runtime is gone.
+//!
+//! FAIL CLOSED: a level is found out once and then demanded; a launch that cannot have it is an error.
+
+use std::{
+    io,
+    path::PathBuf,
+    process::Stdio,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use haft_core::Capped;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::UnixStream,
+};
+
+use crate::{
+    Command, Error, ErrorKind, Level, Profile, Running, Tier,
+    orders::{Act, Fault, LONG_INPUT, LONG_ORDERS, MARK, Orders, Report, Run, VERSION},
+};
+
+/// Set by [`init`](crate::init): this program can be its own helper.
+static IS_READY: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn ready() {
+    IS_READY.store(true, Ordering::Release);
+}
+
+/// Which program sets up the confinement.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Helper {
+    /// This one, which has called [`init`](crate::init) first in `main`.
+    #[default]
+    ThisProgram,
+    /// Another one that calls [`init`](crate::init), such as `haft` or `haft-sandbox-helper`.
+    At(PathBuf),
+}
+
+/// Starts confined commands at one level.
+#[derive(Debug, Clone)]
+pub struct Sandbox {
+    helper: PathBuf,
+    tier: Tier,
+}
+
+/// Setting up takes a few milliseconds; a machine that needs longer than this has other trouble.
+const LAUNCH: Duration = Duration::from_secs(20);
+
+impl Sandbox {
+    /// Finds the strongest level that this machine has.
+    ///
+    /// # Errors
+    /// Fails when there is none, and says what is missing and how to get it.
+    pub async fn detect(helper: Helper) -> Result<Self, Error> {
+        let strongest = match Self::at(helper.clone(), Level::Namespaces).await {
+            Err(error) if error.kind() == ErrorKind::TierMissing => error,
+            result => return result,
+        };
+        match Self::at(helper, Level::Landlock).await {
+            Ok(mut sandbox) => {
+                let why = strongest.to_string();
+                let why = why.lines().next().unwrap_or_default();
+                sandbox.tier.notes.push(format!("no namespaces: {why}"));
+                Ok(sandbox)
+            }
+            Err(error) if error.kind() == ErrorKind::TierMissing => Err(error.because(strongest)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Demands one level.
+    ///
+    /// # Errors
+    /// Fails when this machine does not have it.
+    pub async fn at(helper: Helper, level: Level) -> Result<Self, Error> {
+        if cfg!(not(target_os = "linux")) || level == Level::None {
+            return Err(Error::new(ErrorKind::TierMissing, "no mechanism to confine processes")
+                .hint("processes are confined with Linux namespaces, Landlock and seccomp; run haft on Linux 5.13 or later, or in a Linux machine or container of your system"));
+        }
+        let helper = match helper {
+            Helper::At(path) => path,
+            // The link of the kernel, so that a program that is replaced while it runs stays its own helper.
+            Helper::ThisProgram if IS_READY.load(Ordering::Acquire) => {
+                PathBuf::from("/proc/self/exe")
+            }
+            Helper::ThisProgram => {
+                return Err(Error::new(ErrorKind::NoHelper, "this program cannot set up a sandbox")
+                    .hint("call `haft_sandbox::init()` first in `main`, or name a helper with `Helper::At`"));
+            }
+        };
+        let nothing = Tier::none("not probed");
+        let mut sandbox = Self { helper, tier: nothing };
+        let orders = Orders {
+            version: VERSION,
+            level,
+            profile: Profile::default(),
+            act: Act::Probe,
+            deadline_ms: Some(10_000),
+        };
+        let mut running =
+            sandbox.launch(&orders, &[], 0, 0).await.map_err(|error| match error.kind() {
+                ErrorKind::Launch => error.of(ErrorKind::TierMissing).hint(missing(level)),
+                _ => error,
+            })?;
+        sandbox.tier = running.tier().clone();
+        running.wait().await;
+        Ok(sandbox)
+    }
+
+    /// Returns what is in force around a command with the default profile. The value of a single
+    /// command is in [`Running::tier`].
+    #[must_use]
+    pub fn tier(&self) -> &Tier {
+        &self.tier
+    }
+
+    /// Starts a command.
+    ///
+    /// # Errors
+    /// Fails when the command is missing, the profile contradicts the disk, or any step of the
+    /// confinement does. Nothing ran then.
+    pub async fn start(&self, command: Command, profile: Profile) -> Result<Running, Error> {
+        let bad = |message: &str| Error::new(ErrorKind::BadCommand, message);
+        if command.argv.iter().any(|arg| arg.contains('\0')) {
+            return Err(bad("an argument has a NUL byte in it"));
+        }
+        if command.argv.first().is_none_or(String::is_empty) {
+            return Err(bad("the command is empty"));
+        }
+        if command.input.len() > LONG_INPUT {
+            return Err(bad("the input is too long"));
+        }
+        let folder = match command.folder {
+            Some(folder) => Some(folder),
+            None => profile.roots.first().map(|root| (root.path.clone(), PathBuf::new())),
+        };
+        let environment = command.environment.iter().map(|(n, v)| (n.to_owned(), v.to_owned()));
+        let orders = Orders {
+            version: VERSION,
+            level: self.tier.level,
+            act: Act::Run(Run { environment: environment.collect(), argv: command.argv, folder }),
+            profile,
+            deadline_ms: command.deadline.map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
+        };
+        self.launch(&orders, &command.input, command.keep, command.flood).await
+    }
+
+    /// Runs a command to its end.
+    ///
+    /// # Errors
+    /// Like [`start`](Self::start).
+    pub async fn run(&self, command: Command, profile: Profile) -> Result<crate::Ended, Error> {
+        Ok(self.start(command, profile).await?.wait().await)
+    }
+
+    pub(crate) async fn launch(
+        &self,
+        orders: &Orders,
+        input: &[u8],
+        keep: usize,
+        flood: u64,
+    ) -> Result<Running, Error> {
+        let failed = |step: &str, e: io::Error| {
+            Error::new(ErrorKind::Launch, format!("the helper cannot be started: {step}: {e}"))
+                .because(e)
+        };
+        let text = serde_json::to_vec(orders).map_err(|e| {
+            Error::new(ErrorKind::BadProfile, "a path of the profile is no text").because(e)
+        })?;
+        if text.len() > LONG_ORDERS {
+            return Err(Error::new(ErrorKind::BadCommand, "the command is too long"));
+        }
+        let (ours, theirs) =
+            std::os::unix::net::UnixStream::pair().map_err(|e| failed("socket pair", e))?;
+        ours.set_nonblocking(true).map_err(|e| failed("socket", e))?;
+        let control = UnixStream::from_std(ours).map_err(|e| failed("socket", e))?;
+        let mut helper = tokio::process::Command::new(&self.helper);
+        // No kill on drop: a helper that is told takes everything with it, one that is killed may not.
+        helper
+            .arg0("haft-sandbox")
+            .arg(MARK)
+            .env_clear()
+            .current_dir("/")
+            .process_group(0)
+            .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = helper.spawn().map_err(|e| failed("spawn", e))?;
+        // Our copy of their end of the connection is in there; it must not outlive this line.
+        drop(helper);
+        let mut running = Running {
+            stdout: child.stdout.take(),
+            stderr: child.stderr.take(),
+            helper: child,
+            control,
+            heard: Vec::new(),
+            kept: [Capped::new(keep), Capped::new(keep)],
+            tier: Tier::none("not started"),
+            flood,
+            is_told: false,
+            is_flooded: false,
+            is_gone: false,
+            is_over: false,
+            last: None,
+        };
+        let mut head = Vec::with_capacity(16 + text.len());
+        head.extend_from_slice(&(text.len() as u64).to_le_bytes());
+        head.extend_from_slice(&(input.len() as u64).to_le_bytes());
+        head.extend_from_slice(&text);
+        let talk = async {
+            // A helper that refuses does not read to the end; its reason is worth more than ours.
+            let _ = running.control.write_all(&head).await;
+            let _ = running.control.write_all(input).await;
+            first_report(&mut running).await
+        };
+        let report = tokio::time::timeout(LAUNCH, talk).await;
+        let silent = |why: &str| Error::new(ErrorKind::Launch, why.to_owned());
+        match report.map_err(|_| silent("the helper does not answer"))? {
+            Some(Report::Started(tier)) if tier.level == orders.level => {
+                running.tier = tier;
+                Ok(running)
+            }
+            Some(Report::Refused { step, message, fault }) => {
+                // Its end is near, and whoever tries again should find it gone.
+                let _ = tokio::time::timeout(LAUNCH, running.wait()).await;
+                Err(Error::new(kind(fault), format!("{step}: {message}")))
+            }
+            Some(_) => Err(Error::new(ErrorKind::Protocol, "the helper answers out of turn")),
+            None => {
+                let _ = tokio::time::timeout(LAUNCH, running.wait()).await;
+                let said = String::from_utf8_lossy(running.kept[1].bytes()).trim().to_owned();
+                Err(silent("the helper ended without a word").hint(if said.is_empty() {
+                    "the helper program must call `haft_sandbox::init()` first in `main`".to_owned()
+                } else {
+                    said
+                }))
+            }
+        }
+    }
+}
+
+fn kind(fault: Fault) -> ErrorKind {
+    match fault {
+        Fault::Machine => ErrorKind::Launch,
+        Fault::Profile => ErrorKind::BadProfile,
+        Fault::Command => ErrorKind::BadCommand,
+    }
+}
+
+fn missing(level: Level) -> &'static str {
+    match level {
+        Level::Namespaces => {
+            "tier A needs user namespaces (sysctl `kernel.unprivileged_userns_clone`, `user.max_user_namespaces`, an AppArmor profile that allows them, or a container that does) and Landlock"
+        }
+        _ => {
+            "tier B needs Landlock: Linux 5.13 or later with `landlock` among its security modules"
+        }
+    }
+}
+
+/// Reads until the helper has said whether it started. Only this line is read: what follows belongs
+/// to whoever waits for the end.
+async fn first_report(running: &mut Running) -> Option<Report> {
+    let mut words = [0; 4096];
+    loop {
+        if let Some(end) = running.heard.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = running.heard.drain(..=end).collect();
+            running.listen();
+            return serde_json::from_slice(&line).ok();
+        }
+        if running.heard.len() > 1 << 20 {
+            return None;
+        }
+        match running.control.read(&mut words).await {
+            Ok(n @ 1..) => running.heard.extend_from_slice(&words[..n]),
+            _ => return None,
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Which calls of the kernel a confined process may not make.
+//!
+//! Everything is allowed but for what is listed: calls that reach other processes, change what files
+//! mean, make new namespaces, open sockets, or have been the way out too often. What programs try
+//! and can do without gets "there is no such call", so that they take the other way.
+//!
+//! A filter sees numbers and never memory. What hides its flags in memory (`clone3`) does not exist.
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen as Len, SeccompCmpOp as Op, SeccompCondition as If,
+    SeccompFilter, SeccompRule, TargetArch,
+};
+
+use crate::{Level, Network};
+
+/// Calls that are refused as not permitted.
+const REFUSED: &[libc::c_long] = &[
+    // Other processes.
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_kcmp,
+    libc::SYS_pidfd_getfd,
+    // What files mean.
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_fanotify_init,
+    libc::SYS_quotactl,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    // Namespaces.
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    // Parts of the kernel that have been the way out too often.
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    // The machine.
+    libc::SYS_reboot,
+    libc::SYS_kexec_load,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_acct,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    libc::SYS_syslog,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_vhangup,
+    libc::SYS_lookup_dcookie,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_iopl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ioperm,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_modify_ldt,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_uselib,
+];
+
+/// Memory and queues that are shared by number. Without a namespace they are the host's.
+const SHARED: &[libc::c_long] =
+    &[libc::SYS_shmget, libc::SYS_shmat, libc::SYS_semget, libc::SYS_msgget, libc::SYS_mq_open];
+
+/// Modes, owners and attributes of files. Landlock does not look at them, so without read-only mounts
+/// a command could open every file of its user to everybody.
+const ATTRIBUTES: &[libc::c_long] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    FCHMODAT2,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    SETXATTRAT,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    REMOVEXATTRAT,
+];
+/// Too new for the list of names; calls from 424 on have one number everywhere.
+const FCHMODAT2: libc::c_long = 452;
+const SETXATTRAT: libc::c_long = 463;
+const REMOVEXATTRAT: libc::c_long = 466;
+
+/// Calls that programs try and can do without.
+const UNKNOWN: &[libc::c_long] = &[
+    libc::SYS_clone3,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+];
+
+/// New namespaces, as `clone` is asked for them.
+const NAMESPACES: &[libc::c_int] = &[
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWNET,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWCGROUP,
+];
+
+/// Requests that put words into a terminal or take it over: `TIOCSTI`, `TIOCLINUX`, `TIOCCONS`,
+/// `TIOCSETD`.
+const TERMINAL: &[u64] = &[0x5412, 0x541c, 0x541d, 0x5423];
+
+/// Filters, compiled and ready.
+pub(crate) struct Filters(Vec<BpfProgram>);
+
+impl Filters {
+    /// Compiles the filters of a profile.
+    pub(crate) fn of(level: Level, network: Network) -> Result<Self, String> {
+        let mut refused: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
+        for call in REFUSED {
+            refused.insert(*call, Vec::new());
+        }
+        if level != Level::Namespaces {
+            let more = SHARED.iter().chain(ATTRIBUTES);
+            refused.extend(more.map(|call| (*call, Vec::new())));
+        }
+        let text = |e: seccompiler::BackendError| e.to_string();
+        let rule = |conditions: Vec<If>| SeccompRule::new(conditions).map_err(text);
+        let mut clones = Vec::new();
+        for flag in NAMESPACES {
+            let flag = u64::from(flag.unsigned_abs());
+            clones
+                .push(rule(vec![If::new(0, Len::Qword, Op::MaskedEq(flag), flag).map_err(text)?])?);
+        }
+        refused.insert(libc::SYS_clone, clones);
+        let mut requests = Vec::new();
+        for request in TERMINAL {
+            requests.push(rule(vec![If::new(1, Len::Dword, Op::Eq, *request).map_err(text)?])?);
+        }
+        refused.insert(libc::SYS_ioctl, requests);
+        // The limits of other processes, the runtime's among them.
+        let others = If::new(0, Len::Dword, Op::Ne, 0).map_err(text)?;
+        refused.insert(libc::SYS_prlimit64, vec![rule(vec![others])?]);
+        let sockets = match network {
+            // No rule means every socket; pairs of sockets are another call and stay.
+            Network::None => Vec::new(),
+            Network::Host => {
+                let kind = |family: libc::c_int| {
+                    If::new(0, Len::Dword, Op::Ne, u64::from(family.unsigned_abs())).map_err(text)
+                };
+                // Whoever looks up an address asks for the routes, and nothing else by that way.
+                let is_netlink = If::new(0, Len::Dword, Op::Eq, 16).map_err(text)?;
+                let is_no_route = If::new(2, Len::Dword, Op::Ne, 0).map_err(text)?;
+                vec![
+                    rule(vec![
+                        kind(libc::AF_INET)?,
+                        kind(libc::AF_INET6)?,
+                        kind(libc::AF_NETLINK)?,
+                    ])?,
+                    rule(vec![is_netlink, is_no_route])?,
+                ]
+            }
+        };
+        refused.insert(libc::SYS_socket, sockets);
+        let unknown = UNKNOWN.iter().map(|call| (*call, Vec::new())).collect();
+        Ok(Self(vec![compile(refused, libc::EPERM)?, compile(unknown, libc::ENOSYS)?]))
+    }
+
+    /// Puts the filters on this process, for good. Needs `no_new_privs`.
+    pub(crate) fn apply(&self) -> Result<(), String> {
+        #[cfg(target_arch = "x86_64")]
+        without_x32().map_err(|e| e.to_string())?;
+        for filter in &self.0 {
+            seccompiler::apply_filter(filter).map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+fn compile(
+    calls: BTreeMap<i64, Vec<SeccompRule>>,
+    errno: libc::c_int,
+) -> Result<BpfProgram, String> {
+    let arch: TargetArch = std::env::consts::ARCH.try_into().map_err(|e| format!("{e}"))?;
+    let refuse = SeccompAction::Errno(errno.unsigned_abs());
+    let filter =
+        SeccompFilter::new(calls, SeccompAction::Allow, refuse, arch).map_err(|e| e.to_string())?;
+    filter.try_into().map_err(|e: seccompiler::BackendError| e.to_string())
+}
+
+/// The calls have a second set of numbers on this processor, which no rule above knows.
+#[cfg(target_arch = "x86_64")]
+fn without_x32() -> std::io::Result<()> {
+    const X32: u32 = 0x4000_0000;
+    let step = |code: u32, jt, jf, k| libc::sock_filter {
+        code: u16::try_from(code).unwrap_or_default(),
+        jt,
+        jf,
+        k,
+    };
+    let refuse = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
+    crate::helper::sys::raw_filter(&mut [
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, 1, X32),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, refuse),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_profile_has_filters_that_compile() {
+        for level in [Level::Landlock, Level::Namespaces] {
+            for network in [Network::None, Network::Host] {
+                let filters = Filters::of(level, network).unwrap();
+                assert!(filters.0.iter().all(|filter| filter.len() > 4));
+            }
+        }
+    }
+}

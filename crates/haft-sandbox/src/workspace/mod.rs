@@ -1,0 +1,394 @@
+//! Files, through folder handles: what a tool may read and write, and nothing else.
+//!
+//! In: paths as a model writes them. Out: a [`Place`], which has no links and no steps up in it, and
+//! operations at places. There is no operation that takes a path of the host. What happens at a
+//! place follows no link, opens no special file, and replaces files instead of writing into them.
+//!
+//! INVARIANT: nothing outside the roots is read or changed, whoever swaps what in the meantime.
+//! INVARIANT: protected names are written only by a workspace that was granted them.
+
+mod refusal;
+mod name;
+mod protect;
+mod handle;
+mod resolve;
+mod open;
+mod write;
+mod walk;
+mod tree;
+
+use std::{
+    fmt,
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use rustix::fs::{Mode, OFlags};
+use serde::{Deserialize, Serialize};
+
+use self::{
+    name::Step,
+    protect::{Protected, Standing},
+    resolve::{Last, resolve},
+};
+pub use self::{
+    open::{Kind, Meta, Opened, Stamp},
+    protect::PROTECTED,
+    refusal::{Cause, Refusal},
+    tree::{Done, Extent},
+    walk::{Bounds, Entry, Walk},
+    write::{Draft, Replace},
+};
+use crate::{Error, ErrorKind, Root};
+
+/// What may be done in a root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// Look, and touch nothing.
+    Read,
+    /// Read, write, make, move and delete.
+    Write,
+}
+
+/// Folders that a run may work in.
+///
+/// ```
+/// use haft_sandbox::{Access, Cause, Replace, Workspace};
+///
+/// let folder = tempfile::tempdir().unwrap();
+/// let workspace = Workspace::builder().root(folder.path(), Access::Write).build()?;
+///
+/// let notes = workspace.find("notes.txt").unwrap();
+/// workspace.write(&notes, b"hello", Replace::Never).unwrap();
+/// assert_eq!(workspace.read(&notes, 1_000).unwrap(), b"hello");
+///
+/// assert_eq!(workspace.find("../up").unwrap_err().cause(), Cause::OutsideWorkspace);
+/// let hook = workspace.find(".git/hooks/pre-commit").unwrap();
+/// assert_eq!(workspace.write(&hook, b"", Replace::Never).unwrap_err().cause(), Cause::Protected);
+/// # Ok::<(), haft_sandbox::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Workspace {
+    inner: Arc<Inner>,
+    granted: Arc<[Place]>,
+}
+
+struct Inner {
+    roots: Vec<Folder>,
+    protected: Protected,
+}
+
+/// One root, opened once.
+struct Folder {
+    /// As it was named.
+    named: PathBuf,
+    /// Without links.
+    path: Arc<Path>,
+    access: Access,
+    handle: OwnedFd,
+    identity: (u64, u64),
+}
+
+/// Where a path leads, below one root. Made by [`Workspace::find`]; what is judged is this, and what
+/// is done is done here.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Place {
+    root: usize,
+    base: Arc<Path>,
+    path: PathBuf,
+    exists: bool,
+}
+
+impl Place {
+    /// Returns the path below its root: no links, no steps up. Empty for the root itself.
+    #[must_use]
+    pub fn relative(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the whole path, to be shown and to be compared. It is no way to open anything.
+    #[must_use]
+    pub fn absolute(&self) -> PathBuf {
+        if self.path.as_os_str().is_empty() {
+            self.base.to_path_buf()
+        } else {
+            self.base.join(&self.path)
+        }
+    }
+
+    /// Returns the path of its root.
+    #[must_use]
+    pub fn base(&self) -> &Path {
+        &self.base
+    }
+
+    /// Returns which root it is in: the number it was added as, from 0.
+    #[must_use]
+    pub fn root(&self) -> usize {
+        self.root
+    }
+
+    /// Returns whether something was there when it was found.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        self.exists
+    }
+
+    /// Returns the folder it is in. The root has none.
+    #[must_use]
+    pub fn parent(&self) -> Option<Place> {
+        let path = self.path.parent()?.to_path_buf();
+        Some(Place { root: self.root, base: self.base.clone(), path, exists: self.exists })
+    }
+
+    fn shown(&self) -> String {
+        if self.path.as_os_str().is_empty() {
+            ".".to_owned()
+        } else {
+            self.path.to_string_lossy().into_owned()
+        }
+    }
+
+    fn refuse(&self, cause: Cause) -> Refusal {
+        Refusal::new(cause, self.shown())
+    }
+
+    /// What the system said about this place. A link here was none when the place was found.
+    fn os(&self, errno: rustix::io::Errno) -> Refusal {
+        match errno {
+            rustix::io::Errno::LOOP | rustix::io::Errno::AGAIN => self.refuse(Cause::Changed),
+            errno => Refusal::os(&self.shown(), errno),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown())
+    }
+}
+
+impl Workspace {
+    /// Starts one without roots.
+    #[must_use]
+    pub fn builder() -> WorkspaceBuilder {
+        WorkspaceBuilder::default()
+    }
+
+    /// Finds where a path leads. Relative paths start at the first root; a link at the end is
+    /// followed. What does not exist has a place too.
+    ///
+    /// # Errors
+    /// Refuses what leads out of every root, circles of links, and what can be no path.
+    pub fn find(&self, path: impl AsRef<Path>) -> Result<Place, Refusal> {
+        resolve(self, None, path.as_ref(), Last::Follow)
+    }
+
+    /// Finds an entry itself: a link at the end is not followed. For moving and deleting.
+    ///
+    /// # Errors
+    /// Like [`find`](Self::find).
+    pub fn find_entry(&self, path: impl AsRef<Path>) -> Result<Place, Refusal> {
+        resolve(self, None, path.as_ref(), Last::Keep)
+    }
+
+    /// Finds where a path leads that starts at a place.
+    ///
+    /// # Errors
+    /// Like [`find`](Self::find).
+    pub fn find_from(&self, start: &Place, path: impl AsRef<Path>) -> Result<Place, Refusal> {
+        resolve(self, Some(start), path.as_ref(), Last::Follow)
+    }
+
+    /// Like [`find_from`](Self::find_from), for the entry itself.
+    ///
+    /// # Errors
+    /// Like [`find`](Self::find).
+    pub fn find_entry_from(&self, start: &Place, path: impl AsRef<Path>) -> Result<Place, Refusal> {
+        resolve(self, Some(start), path.as_ref(), Last::Keep)
+    }
+
+    /// Returns whether writing here needs a grant of its own that this workspace does not have.
+    #[must_use]
+    pub fn is_protected(&self, place: &Place) -> bool {
+        self.standing(place) == Standing::Protected
+    }
+
+    /// Returns a workspace that may also write at these places and below, protected or not. It
+    /// shares everything else with this one, which stays as it is.
+    #[must_use]
+    pub fn granting(&self, places: impl IntoIterator<Item = Place>) -> Workspace {
+        let granted = self.granted.iter().cloned().chain(places).collect();
+        Workspace { inner: self.inner.clone(), granted }
+    }
+
+    /// Returns the roots as a profile wants them.
+    #[must_use]
+    pub fn roots(&self) -> Vec<Root> {
+        let root = |folder: &Folder| Root {
+            path: folder.path.to_path_buf(),
+            access: folder.access,
+            identity: Some(folder.identity),
+        };
+        self.inner.roots.iter().map(root).collect()
+    }
+
+    /// Returns the protected names, as they were given.
+    #[must_use]
+    pub fn protected_names(&self) -> Vec<String> {
+        self.inner.protected.names().to_vec()
+    }
+
+    fn standing(&self, place: &Place) -> Standing {
+        let is_granted =
+            |grant: &Place| grant.root == place.root && place.path.starts_with(&grant.path);
+        if self.granted.iter().any(is_granted) {
+            return Standing::Free;
+        }
+        self.inner.protected.standing(&place.path)
+    }
+
+    /// FAIL CLOSED: asked before anything is written at a place.
+    fn may_write(&self, place: &Place) -> Result<(), Refusal> {
+        let folder = self.folder(place)?;
+        if folder.access != Access::Write {
+            return Err(place.refuse(Cause::ReadOnly));
+        }
+        if place.path.as_os_str().is_empty() {
+            return Err(place.refuse(Cause::IsAFolder));
+        }
+        match self.standing(place) {
+            Standing::Protected => Err(place.refuse(Cause::Protected)),
+            Standing::Above | Standing::Free => Ok(()),
+        }
+    }
+
+    /// Asked before an entry is taken away or put in the place of another. What has protected names
+    /// below it may not be moved: they would no longer be where they are looked for.
+    fn may_move(&self, place: &Place) -> Result<(), Refusal> {
+        self.may_write(place)?;
+        match self.standing(place) {
+            Standing::Free => Ok(()),
+            Standing::Above | Standing::Protected => Err(place.refuse(Cause::Protected)),
+        }
+    }
+
+    fn folder(&self, place: &Place) -> Result<&Folder, Refusal> {
+        let folder = self.inner.roots.get(place.root).filter(|folder| folder.path == place.base);
+        folder.ok_or_else(|| place.refuse(Cause::OutsideWorkspace))
+    }
+
+    fn handle(&self, root: usize) -> Option<BorrowedFd<'_>> {
+        self.inner.roots.get(root).map(|folder| folder.handle.as_fd())
+    }
+
+    fn base(&self, root: usize) -> Arc<Path> {
+        self.inner
+            .roots
+            .get(root)
+            .map_or_else(|| Path::new("").into(), |folder| folder.path.clone())
+    }
+
+    /// Finds the root an absolute path is in, by whole components; the innermost one counts.
+    fn below(&self, path: &Path) -> Option<(usize, Vec<Step>)> {
+        let in_root = |(root, folder): (usize, &Folder)| {
+            let rest =
+                path.strip_prefix(&folder.path).or_else(|_| path.strip_prefix(&folder.named));
+            rest.ok().map(|rest| (root, rest.to_path_buf()))
+        };
+        let all = self.inner.roots.iter().enumerate().filter_map(in_root);
+        let (root, rest) = all.min_by_key(|(_, rest)| rest.components().count())?;
+        Some((root, name::steps(&rest)?))
+    }
+}
+
+impl fmt::Debug for Workspace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let roots = self.inner.roots.iter().map(|folder| (&folder.path, folder.access));
+        f.debug_struct("Workspace")
+            .field("roots", &roots.collect::<Vec<_>>())
+            .field("granted", &self.granted)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Collects the roots of a workspace.
+#[derive(Debug, Clone)]
+pub struct WorkspaceBuilder {
+    roots: Vec<(PathBuf, Access)>,
+    protected: Vec<String>,
+}
+
+impl Default for WorkspaceBuilder {
+    fn default() -> Self {
+        Self {
+            roots: Vec::new(),
+            protected: PROTECTED.iter().copied().map(str::to_owned).collect(),
+        }
+    }
+}
+
+impl WorkspaceBuilder {
+    /// Adds a root, by an absolute path. Relative paths start at the first one.
+    #[must_use]
+    pub fn root(mut self, path: impl Into<PathBuf>, access: Access) -> Self {
+        self.roots.push((path.into(), access));
+        self
+    }
+
+    /// Protects these names too, below every root and at any depth.
+    #[must_use]
+    pub fn protect(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.protected.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Protects these names and no others.
+    #[must_use]
+    pub fn protect_only(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.protected = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Opens the roots.
+    ///
+    /// # Errors
+    /// Fails when there is no root, one is no folder or cannot be opened, or a protected name is no
+    /// plain relative path.
+    pub fn build(self) -> Result<Workspace, Error> {
+        let bad = |message: String| Error::new(ErrorKind::BadProfile, message);
+        if self.roots.is_empty() {
+            return Err(bad("a workspace needs at least one root".to_owned()));
+        }
+        for name in &self.protected {
+            let steps =
+                name::sound(Path::new(name)).ok().and_then(|()| name::steps(Path::new(name)));
+            let is_plain =
+                steps.is_some_and(|steps| !steps.is_empty() && !steps.contains(&Step::Up));
+            if !is_plain {
+                return Err(bad(format!("the protected name `{name}` is no plain relative path")));
+            }
+        }
+        let mut roots = Vec::new();
+        for (named, access) in self.roots {
+            let shown = named.display().to_string();
+            if !named.is_absolute() {
+                return Err(bad(format!("the root `{shown}` is not absolute")));
+            }
+            let cannot = |e: std::io::Error| {
+                bad(format!("the root `{shown}` cannot be opened: {e}")).because(e)
+            };
+            let path = named.canonicalize().map_err(cannot)?;
+            let how = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let handle =
+                rustix::fs::open(&path, how, Mode::empty()).map_err(|e| cannot(e.into()))?;
+            let stat = rustix::fs::fstat(&handle).map_err(|e| cannot(e.into()))?;
+            let identity = open::identity(&stat);
+            roots.push(Folder { named, path: path.into(), access, handle, identity });
+        }
+        let inner = Inner { roots, protected: Protected::new(self.protected) };
+        Ok(Workspace { inner: Arc::new(inner), granted: Arc::new([]) })
+    }
+}

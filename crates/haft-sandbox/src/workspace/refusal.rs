@@ -1,0 +1,220 @@
+//! Why a path was refused or an operation on it failed, told to the model.
+//!
+//! Like `Failure` it is no `std::error::Error`, so that `?` in a tool's body gives a failure with the
+//! code that fits, and never a nameless one.
+
+use std::{fmt, io};
+
+use haft_core::{Code, Failure};
+use serde::Serialize;
+
+macro_rules! causes {
+    ($($(#[$doc:meta])* $variant:ident $text:literal $code:ident $next:literal;)*) => {
+        /// What is wrong with a path, as a stable word.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+        #[serde(rename_all = "snake_case")]
+        #[non_exhaustive]
+        pub enum Cause { $($(#[$doc])* $variant,)* }
+
+        impl Cause {
+            /// Every cause.
+            pub const ALL: &'static [Cause] = &[$(Cause::$variant,)*];
+
+            /// Returns its word.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Cause::$variant => $text,)* }
+            }
+
+            /// Returns the code a call that fails for this cause is answered with.
+            #[must_use]
+            pub const fn code(self) -> Code {
+                match self { $(Cause::$variant => Code::$code,)* }
+            }
+
+            const fn next(self) -> &'static str {
+                match self { $(Cause::$variant => $next,)* }
+            }
+        }
+    };
+}
+
+causes! {
+    /// It leads out of every root.
+    OutsideWorkspace "outside_workspace" OutsideWorkspace "use a path inside the workspace; relative paths start at its first folder";
+    /// It has a name that needs a grant of its own.
+    Protected "protected" Denied "leave this file alone, or ask the user to change it";
+    /// The root may only be read.
+    ReadOnly "read_only" Denied "write to another folder, or ask the user";
+    /// It is no regular file and no folder.
+    SpecialFile "special_file" Denied "use a regular file";
+    /// The system does not let this user do it.
+    NotPermitted "not_permitted" Denied "use another path, or ask the user";
+    /// Nothing is there.
+    NotFound "not_found" InvalidValue "list the folder to see what exists";
+    /// Something is there already.
+    Exists "exists" InvalidValue "choose another name, or say that it may be replaced";
+    /// A part of it is no folder.
+    NotAFolder "not_a_folder" InvalidValue "list the folder to see what exists";
+    /// It is a folder.
+    IsAFolder "is_a_folder" InvalidValue "name a file";
+    /// The folder has something in it.
+    NotEmpty "not_empty" InvalidValue "say that everything in it is meant, or empty it first";
+    /// It has more bytes than is allowed.
+    TooLarge "too_large" InvalidValue "read a part of it";
+    /// There are more entries or levels than is allowed.
+    TooMany "too_many" InvalidValue "take a smaller part";
+    /// No file can have this name.
+    NameInvalid "name_invalid" InvalidValue "use a plain path";
+    /// Its links go round in circles.
+    LinkLoop "link_loop" InvalidValue "use the path of the file itself";
+    /// Somebody changed it in the meantime.
+    Changed "changed" InvalidValue "read it again, then repeat the call";
+    /// The disk or the system failed.
+    Failed "failed" ToolFailed "try again, or tell the user";
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Why a path was refused.
+///
+/// ```
+/// use haft_core::{Code, Failure};
+/// use haft_sandbox::{Cause, Refusal};
+///
+/// fn body() -> Result<(), Failure> {
+///     Err(Refusal::new(Cause::OutsideWorkspace, "../up"))?
+/// }
+/// assert_eq!(body().unwrap_err().code(), Code::OutsideWorkspace);
+/// ```
+#[derive(Debug)]
+pub struct Refusal {
+    cause: Cause,
+    path: String,
+    source: Option<io::Error>,
+}
+
+/// So much of a path is repeated to the model.
+const SHOWN: usize = 200;
+
+impl Refusal {
+    /// Makes a refusal of a path as it was given.
+    #[must_use]
+    pub fn new(cause: Cause, path: impl Into<String>) -> Self {
+        let mut path = path.into();
+        if path.len() > SHOWN {
+            path.truncate(path.floor_char_boundary(SHOWN));
+            path.push('…');
+        }
+        Self { cause, path, source: None }
+    }
+
+    /// Makes one of what the system said.
+    #[cfg(unix)]
+    pub(crate) fn os(path: &str, errno: rustix::io::Errno) -> Self {
+        use rustix::io::Errno;
+        let cause = match errno {
+            Errno::NOENT => Cause::NotFound,
+            Errno::EXIST => Cause::Exists,
+            Errno::NOTDIR => Cause::NotAFolder,
+            Errno::ISDIR => Cause::IsAFolder,
+            Errno::NOTEMPTY => Cause::NotEmpty,
+            Errno::ACCESS | Errno::PERM | Errno::BUSY | Errno::TXTBSY => Cause::NotPermitted,
+            Errno::ROFS => Cause::ReadOnly,
+            Errno::NAMETOOLONG | Errno::ILSEQ => Cause::NameInvalid,
+            // `XDEV` is what the kernel says of a path that leaves the root.
+            Errno::XDEV => Cause::OutsideWorkspace,
+            Errno::LOOP => Cause::LinkLoop,
+            Errno::NXIO | Errno::NODEV => Cause::SpecialFile,
+            Errno::FBIG => Cause::TooLarge,
+            _ => Cause::Failed,
+        };
+        Self { source: Some(errno.into()), ..Self::new(cause, path) }
+    }
+
+    /// Adds what the system said.
+    #[must_use]
+    pub fn because(mut self, source: io::Error) -> Self {
+        self.source = Some(source);
+        self
+    }
+
+    /// Returns what is wrong.
+    #[must_use]
+    pub fn cause(&self) -> Cause {
+        self.cause
+    }
+
+    /// Returns the path as it was given, shortened.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    fn says(&self) -> &'static str {
+        match self.cause {
+            Cause::OutsideWorkspace => "lies outside the workspace",
+            Cause::Protected => "is protected",
+            Cause::ReadOnly => "may only be read",
+            Cause::SpecialFile => "is neither a file nor a folder",
+            Cause::NotPermitted => "is not accessible",
+            Cause::NotFound => "does not exist",
+            Cause::Exists => "exists already",
+            Cause::NotAFolder => "is not a folder, or leads through something that is none",
+            Cause::IsAFolder => "is a folder",
+            Cause::NotEmpty => "is not empty",
+            Cause::TooLarge => "is too large",
+            Cause::TooMany => "has too many entries or levels",
+            Cause::NameInvalid => "is no valid path",
+            Cause::LinkLoop => "leads through too many links",
+            Cause::Changed => "was changed in the meantime",
+            Cause::Failed => "could not be worked on",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` {}", self.path.escape_debug(), self.says())
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        let failure = Failure::new(refusal.cause.code(), format!("{}: {refusal}", refusal.cause))
+            .with_next(refusal.cause.next());
+        match refusal.source {
+            Some(source) => failure.with_source(source),
+            None => failure,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cause_has_a_word_of_its_own_and_a_next_step() {
+        let words: std::collections::BTreeSet<_> = Cause::ALL.iter().map(|c| c.as_str()).collect();
+        assert_eq!(words.len(), Cause::ALL.len());
+        for cause in Cause::ALL {
+            let failure: Failure = Refusal::new(*cause, "a/b").into();
+            assert!(failure.message().starts_with(cause.as_str()), "{}", failure.message());
+            assert!(failure.next().is_some());
+            assert_eq!(serde_json::to_value(cause).unwrap(), cause.as_str());
+        }
+    }
+
+    #[test]
+    fn a_long_or_odd_path_is_shown_shortened_and_harmless() {
+        let refusal = Refusal::new(Cause::NotFound, "é".repeat(5_000));
+        assert!(refusal.path().len() < 210);
+        let odd = Refusal::new(Cause::NotFound, "a\u{1b}[2J\n`b").to_string();
+        assert!(!odd.contains('\u{1b}') && !odd.contains('\n'), "{odd}");
+    }
+}

@@ -1,0 +1,172 @@
+//! Deletes and copies, one entry or a whole tree, never through a link.
+//!
+//! A tree is looked at before it is touched: a protected name or a bound refuses the whole operation
+//! and leaves everything as it was.
+
+use std::{io::copy, os::fd::AsFd as _};
+
+use rustix::fs::{AtFlags, OFlags};
+
+use super::{Bounds, Cause, Entry, Kind, Place, Refusal, Replace, Workspace, handle::open_below};
+
+/// How much of a tree is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// A file, a link or an empty folder.
+    Entry,
+    /// Everything below it too, within these bounds.
+    Everything(Bounds),
+}
+
+/// What an operation on a tree did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Done {
+    /// Entries that were made or taken away.
+    pub entries: usize,
+    /// Bytes that were copied.
+    pub bytes: u64,
+    /// Links and special files that were left out of a copy.
+    pub left_out: usize,
+}
+
+struct Seen {
+    place: Place,
+    kind: Kind,
+    size: u64,
+}
+
+impl Workspace {
+    /// Deletes an entry. A link is deleted itself, never what it leads to.
+    ///
+    /// # Errors
+    /// Refuses protected names, also below; folders that are not empty, unless everything is meant;
+    /// and what is beyond the bounds. Nothing has been touched then.
+    pub fn remove(&self, place: &Place, extent: Extent) -> Result<Done, Refusal> {
+        self.may_move(place)?;
+        let (folder, name) = self.parent_and_name(place)?;
+        let what = self.meta(place)?.kind;
+        if what != Kind::Folder {
+            rustix::fs::unlinkat(&folder, &name, AtFlags::empty())
+                .map_err(|errno| place.os(errno))?;
+            return Ok(Done { entries: 1, ..Done::default() });
+        }
+        let mut done = Done::default();
+        if let Extent::Everything(bounds) = extent {
+            let all = self.survey(place, bounds)?;
+            if let Some(Seen { place, .. }) = all.iter().find(|seen| self.is_protected(&seen.place))
+            {
+                return Err(place.refuse(Cause::Protected));
+            }
+            // What is below comes after its folder, so the other way round it comes before.
+            for Seen { place, kind, .. } in all.iter().rev() {
+                let how = if *kind == Kind::Folder { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+                let (folder, name) = self.parent_and_name(place)?;
+                rustix::fs::unlinkat(&folder, &name, how).map_err(|errno| place.os(errno))?;
+                done.entries += 1;
+            }
+        }
+        rustix::fs::unlinkat(&folder, &name, AtFlags::REMOVEDIR)
+            .map_err(|errno| place.os(errno))?;
+        done.entries += 1;
+        Ok(done)
+    }
+
+    /// Copies a file, or a folder with everything below it. Links and special files are left out
+    /// and counted. What is there already is kept, unless it may be replaced.
+    ///
+    /// # Errors
+    /// Refuses protected names at the other end, a folder into itself, and what is beyond the bounds.
+    pub fn copy(
+        &self,
+        from: &Place,
+        to: &Place,
+        replace: Replace,
+        bounds: Bounds,
+    ) -> Result<Done, Refusal> {
+        self.may_write(to)?;
+        let mut done = Done::default();
+        if self.meta(from)?.kind != Kind::Folder {
+            self.copy_file(from, to, replace, bounds, &mut done)?;
+            return Ok(done);
+        }
+        if to.root == from.root && to.path.starts_with(&from.path) {
+            return Err(to.refuse(Cause::NameInvalid));
+        }
+        let all = self.survey(from, bounds)?;
+        let other = |place: &Place| {
+            let rest = place.path.strip_prefix(&from.path).unwrap_or(&place.path);
+            Place { path: to.path.join(rest), ..to.clone() }
+        };
+        let mut bytes: u64 = 0;
+        for seen in &all {
+            bytes = bytes.saturating_add(seen.size);
+            if bytes > bounds.bytes {
+                return Err(from.refuse(Cause::TooMany));
+            }
+            self.may_write(&other(&seen.place))?;
+        }
+        self.make_folder(to)?;
+        for seen in &all {
+            let target = other(&seen.place);
+            match seen.kind {
+                Kind::Folder => {
+                    self.make_folder(&target)?;
+                    done.entries += 1;
+                }
+                Kind::File => self.copy_file(&seen.place, &target, replace, bounds, &mut done)?,
+                Kind::Link | Kind::Special => done.left_out += 1,
+            }
+        }
+        Ok(done)
+    }
+
+    /// Looks at a whole tree. Entries hold the handle of their folder, so they are not kept: a tree
+    /// with many folders would use up the descriptors.
+    fn survey(&self, place: &Place, bounds: Bounds) -> Result<Vec<Seen>, Refusal> {
+        let look = |entry: Result<Entry, Refusal>| {
+            let entry = entry?;
+            let meta = entry.meta();
+            let size = if meta.kind == Kind::File { meta.size } else { 0 };
+            Ok(Seen { place: entry.place().clone(), kind: meta.kind, size })
+        };
+        self.walk(place, bounds)?.map(look).collect()
+    }
+
+    fn copy_file(
+        &self,
+        from: &Place,
+        to: &Place,
+        replace: Replace,
+        bounds: Bounds,
+        done: &mut Done,
+    ) -> Result<(), Refusal> {
+        use std::io::Read as _;
+        let opened = self.open(from)?;
+        let room = bounds.bytes.saturating_sub(done.bytes);
+        if opened.meta.size > room {
+            return Err(from.refuse(Cause::TooLarge));
+        }
+        let mut draft = self.draft(to, replace)?;
+        let failed = |e| to.refuse(Cause::Failed).because(e);
+        let copied =
+            copy(&mut opened.file.take(room.saturating_add(1)), &mut draft).map_err(failed)?;
+        if copied > room {
+            return Err(from.refuse(Cause::TooLarge));
+        }
+        draft.commit()?;
+        done.entries += 1;
+        done.bytes += copied;
+        Ok(())
+    }
+
+    /// Returns whether a place is a folder that can be worked in, for a command's working folder.
+    ///
+    /// # Errors
+    /// Refuses what is no folder.
+    pub fn check_folder(&self, place: &Place) -> Result<(), Refusal> {
+        let root = self.folder(place)?;
+        open_below(root.handle.as_fd(), &place.path, OFlags::RDONLY | OFlags::DIRECTORY)
+            .map(drop)
+            .map_err(|errno| place.os(errno))
+    }
+}

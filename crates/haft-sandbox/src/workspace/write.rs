@@ -1,0 +1,282 @@
+//! Writes files: an exclusive temporary file beside the target, to the disk, then one rename.
+//!
+//! Readers see the old contents or the new, never half of either. A target with several names keeps
+//! its other names as they were: the link is broken instead of written through.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs::File,
+    hash::{BuildHasher as _, RandomState},
+    io::{self, Write},
+    os::fd::{AsFd as _, OwnedFd},
+    path::Path,
+};
+
+use rustix::{
+    fs::{AtFlags, Mode, OFlags},
+    io::Errno,
+};
+
+use super::{
+    Cause, Kind, Meta, Place, Refusal, Stamp, Workspace,
+    handle::{SEARCH, open_below},
+    name,
+    open::meta,
+};
+
+/// What may happen to a file that is there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replace {
+    /// Nothing: the write is refused.
+    Never,
+    /// It is replaced.
+    Always,
+    /// It is replaced if it is still in this state.
+    If(Stamp),
+}
+
+/// A file that is being written and not yet in its place. Dropping it leaves nothing behind.
+#[derive(Debug)]
+pub struct Draft {
+    place: Place,
+    folder: OwnedFd,
+    name: OsString,
+    temporary: Option<OsString>,
+    file: File,
+    replace: Replace,
+}
+
+impl Workspace {
+    /// Writes a whole file. The folder it is in must exist. Returns what is there now.
+    ///
+    /// # Errors
+    /// Refuses protected names, read-only roots, special files, and what `replace` forbids.
+    pub fn write(&self, place: &Place, bytes: &[u8], replace: Replace) -> Result<Meta, Refusal> {
+        let mut draft = self.draft(place, replace)?;
+        draft.write_all(bytes).map_err(|e| place.refuse(Cause::Failed).because(e))?;
+        draft.commit()
+    }
+
+    /// Starts a file that is written piece by piece, and put in its place by [`Draft::commit`].
+    ///
+    /// # Errors
+    /// Like [`write`](Self::write).
+    pub fn draft(&self, place: &Place, replace: Replace) -> Result<Draft, Refusal> {
+        self.may_write(place)?;
+        let (folder, name) = self.parent_and_name(place)?;
+        let old = standing_there(&folder, &name, place)?;
+        check_replace(place, old.as_ref(), replace)?;
+        if old.is_none() && !name::may_be_made(&name) {
+            return Err(place.refuse(Cause::NameInvalid));
+        }
+        let (temporary, file) = temporary(&folder, place)?;
+        let draft =
+            Draft { place: place.clone(), folder, name, temporary: Some(temporary), file, replace };
+        if let Some(old) = old {
+            draft.look_like(&old);
+        }
+        Ok(draft)
+    }
+
+    /// Makes a folder and those above it. One that is there already is fine.
+    ///
+    /// # Errors
+    /// Refuses protected names, read-only roots, and names of files.
+    pub fn make_folder(&self, place: &Place) -> Result<(), Refusal> {
+        let root = self.folder(place)?;
+        if place.path.as_os_str().is_empty() {
+            return Ok(());
+        }
+        self.may_write(place)?;
+        let mut here: Option<OwnedFd> = None;
+        for name in place.path.iter() {
+            let from = here.as_ref().map_or(root.handle.as_fd(), |fd| fd.as_fd());
+            let next = match open_below(from, Path::new(name), SEARCH) {
+                Err(Errno::NOENT) => {
+                    if !name::may_be_made(name) {
+                        return Err(place.refuse(Cause::NameInvalid));
+                    }
+                    match rustix::fs::mkdirat(from, name, Mode::from_raw_mode(0o777)) {
+                        Ok(()) | Err(Errno::EXIST) => {}
+                        Err(errno) => return Err(place.os(errno)),
+                    }
+                    open_below(from, Path::new(name), SEARCH)
+                }
+                next => next,
+            };
+            here = Some(next.map_err(|errno| place.os(errno))?);
+        }
+        Ok(())
+    }
+
+    /// Moves an entry. A link is moved itself. Both ends may be in different roots of one disk.
+    ///
+    /// # Errors
+    /// Refuses protected names at both ends, and folders that have one below them or would become
+    /// one; and what is there already, unless it may be replaced.
+    pub fn rename(&self, from: &Place, to: &Place, replace: Replace) -> Result<(), Refusal> {
+        self.may_move(from)?;
+        self.may_move(to)?;
+        if to.root == from.root && to.path.starts_with(&from.path) && to.path != from.path {
+            return Err(to.refuse(Cause::NameInvalid));
+        }
+        let (from_folder, from_name) = self.parent_and_name(from)?;
+        let (to_folder, to_name) = self.parent_and_name(to)?;
+        let old = standing_there(&to_folder, &to_name, to)?;
+        check_replace(to, old.as_ref(), replace)?;
+        if old.is_none() && !name::may_be_made(&to_name) {
+            return Err(to.refuse(Cause::NameInvalid));
+        }
+        let moved = match replace {
+            Replace::Never => rename_new(&from_folder, &from_name, &to_folder, &to_name),
+            _ => rustix::fs::renameat(&from_folder, &from_name, &to_folder, &to_name),
+        };
+        moved.map_err(|errno| match errno {
+            Errno::EXIST | Errno::NOTEMPTY | Errno::ISDIR | Errno::NOTDIR => to.os(errno),
+            // Two disks, not a way out.
+            Errno::XDEV => to.refuse(Cause::Failed).because(errno.into()),
+            errno => from.os(errno),
+        })?;
+        let _ = rustix::fs::fsync(&to_folder);
+        Ok(())
+    }
+
+    pub(super) fn open_parent(&self, place: &Place) -> Result<OwnedFd, Refusal> {
+        let root = self.folder(place)?;
+        let parent = place.path.parent().unwrap_or(Path::new(""));
+        open_below(root.handle.as_fd(), parent, OFlags::RDONLY | OFlags::DIRECTORY)
+            .map_err(|errno| place.os(errno))
+    }
+
+    pub(super) fn parent_and_name(&self, place: &Place) -> Result<(OwnedFd, OsString), Refusal> {
+        let name = place.path.file_name().ok_or_else(|| place.refuse(Cause::IsAFolder))?;
+        Ok((self.open_parent(place)?, name.to_owned()))
+    }
+}
+
+impl Draft {
+    /// Puts the file in its place. Returns what is there now.
+    ///
+    /// # Errors
+    /// Fails when the disk does, or when what `replace` asked for no longer holds.
+    pub fn commit(mut self) -> Result<Meta, Refusal> {
+        let os = |errno| self.place.os(errno);
+        rustix::fs::fsync(&self.file).map_err(os)?;
+        // Once more: much may have happened while the contents were made.
+        let old = standing_there(&self.folder, &self.name, &self.place)?;
+        check_replace(&self.place, old.as_ref(), self.replace)?;
+        let temporary = self.temporary.as_deref().unwrap_or_default();
+        match self.replace {
+            Replace::Never => rename_new(&self.folder, temporary, &self.folder, &self.name),
+            _ => rustix::fs::renameat(&self.folder, temporary, &self.folder, &self.name),
+        }
+        .map_err(os)?;
+        self.temporary = None;
+        // The contents are safe already; the name is after this. Not every file system can.
+        let _ = rustix::fs::fsync(&self.folder);
+        let stat = rustix::fs::fstat(&self.file).map_err(|errno| self.place.os(errno))?;
+        Ok(meta(&stat))
+    }
+
+    /// Keeps who may use the file, but neither set-uid nor set-gid. What is not possible is left.
+    fn look_like(&self, old: &Meta) {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::allow_attributes,
+            reason = "narrower on some systems"
+        )]
+        #[allow(clippy::unnecessary_cast, reason = "and as wide on others")]
+        let mode = Mode::from_raw_mode((old.mode & 0o777) as rustix::fs::RawMode);
+        let _ = rustix::fs::fchmod(&self.file, mode);
+        if let Some(stat) =
+            rustix::fs::statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW).ok()
+        {
+            let owner = rustix::process::Uid::from_raw(stat.st_uid);
+            let group = rustix::process::Gid::from_raw(stat.st_gid);
+            let _ = rustix::fs::fchown(&self.file, Some(owner), Some(group));
+        }
+    }
+}
+
+impl Write for Draft {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if let Some(temporary) = self.temporary.take() {
+            let _ = rustix::fs::unlinkat(&self.folder, &temporary, AtFlags::empty());
+        }
+    }
+}
+
+/// Looks at what stands at a place that is about to be written. Only a file may be replaced.
+fn standing_there(folder: &OwnedFd, name: &OsStr, place: &Place) -> Result<Option<Meta>, Refusal> {
+    match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(meta(&stat))),
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(place.os(errno)),
+    }
+}
+
+fn check_replace(place: &Place, old: Option<&Meta>, replace: Replace) -> Result<(), Refusal> {
+    match (old, replace) {
+        (None, Replace::Never | Replace::Always) => Ok(()),
+        (None, Replace::If(_)) => Err(place.refuse(Cause::Changed)),
+        (Some(old), replace) => match (old.kind, replace) {
+            (Kind::Folder, _) => Err(place.refuse(Cause::IsAFolder)),
+            (Kind::Special, _) => Err(place.refuse(Cause::SpecialFile)),
+            (_, Replace::Never) => Err(place.refuse(Cause::Exists)),
+            // The place was found without a link at its end; somebody put one there.
+            (Kind::Link, _) => Err(place.refuse(Cause::Changed)),
+            (Kind::File, Replace::If(stamp)) if stamp != old.stamp => {
+                Err(place.refuse(Cause::Changed))
+            }
+            (Kind::File, _) => Ok(()),
+        },
+    }
+}
+
+/// Makes a file that nobody else has, under a name that nobody can guess.
+fn temporary(folder: &OwnedFd, place: &Place) -> Result<(OsString, File), Refusal> {
+    let how = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    for turn in 0..16_u32 {
+        let name: OsString = format!(".haft-{:016x}.tmp", RandomState::new().hash_one(turn)).into();
+        match rustix::fs::openat(folder, &name, how, Mode::from_raw_mode(0o666)) {
+            Ok(file) => return Ok((name, file.into())),
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(place.os(errno)),
+        }
+    }
+    Err(place.refuse(Cause::Failed))
+}
+
+/// Renames without replacing anything, in one step where the system can.
+fn rename_new(from: &OwnedFd, old: &OsStr, to: &OwnedFd, new: &OsStr) -> Result<(), Errno> {
+    #[cfg(any(target_os = "linux", target_os = "macos"))]
+    {
+        let only_new = rustix::fs::RenameFlags::NOREPLACE;
+        match rustix::fs::renameat_with(from, old, to, new, only_new) {
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
+            result => return result,
+        }
+    }
+    // A second name first: that fails when one is there. Folders have no second name.
+    match rustix::fs::linkat(from, old, to, new, AtFlags::empty()) {
+        Ok(()) => rustix::fs::unlinkat(from, old, AtFlags::empty()),
+        Err(Errno::PERM | Errno::ISDIR | Errno::NOTSUP) => {
+            match rustix::fs::statat(to, new, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => rustix::fs::renameat(from, old, to, new),
+                Err(errno) => Err(errno),
+                Ok(_) => Err(Errno::EXIST),
+            }
+        }
+        Err(errno) => Err(errno),
+    }
+}

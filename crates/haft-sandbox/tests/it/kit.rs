@@ -1,0 +1,143 @@
+//! A workspace with something beside it, and sandboxes of every level that this machine has.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use haft_sandbox::{Access, Command, Ended, Helper, Level, Profile, Sandbox, Workspace};
+use tempfile::TempDir;
+
+/// The helper beside this program, where there is one: whoever runs it as another user has put it
+/// there.
+pub(crate) fn helper() -> PathBuf {
+    let beside = std::env::current_exe().unwrap().with_file_name("haft-sandbox-helper");
+    if beside.is_file() { beside } else { env!("CARGO_BIN_EXE_haft-sandbox-helper").into() }
+}
+
+/// Makes sandboxes of every level. What a machine lacks is said loudly, and at least one must be there.
+pub(crate) async fn sandboxes() -> Vec<Sandbox> {
+    let mut all = Vec::new();
+    for level in [Level::Namespaces, Level::Landlock] {
+        match Sandbox::at(Helper::At(helper()), level).await {
+            Ok(sandbox) => all.push(sandbox),
+            Err(error) => eprintln!("NOT TESTED: level {level} is missing here: {error}"),
+        }
+    }
+    assert!(!all.is_empty(), "this machine has no sandbox at all");
+    all
+}
+
+/// A folder to work in, and one beside it that nobody may touch.
+pub(crate) struct Room {
+    pub(crate) inside: PathBuf,
+    pub(crate) outside: PathBuf,
+    _folder: TempDir,
+}
+
+impl Room {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        let (inside, outside) = (base.join("inside"), base.join("outside"));
+        fs::create_dir(&inside).unwrap();
+        fs::create_dir(&outside).unwrap();
+        put(&inside.join("notes.txt"), "inside");
+        put(&outside.join("secret.txt"), "outside");
+        fs::create_dir(inside.join("sub")).unwrap();
+        Self { inside, outside, _folder: folder }
+    }
+
+    pub(crate) fn workspace(&self) -> Workspace {
+        Workspace::builder().root(&self.inside, Access::Write).build().unwrap()
+    }
+
+    /// A profile that may write in the workspace.
+    pub(crate) fn profile(&self) -> Profile {
+        use haft_core::{Capabilities, Capability};
+        Profile::of(Capabilities::from([Capability::Filesystem]), &self.workspace())
+    }
+}
+
+pub(crate) fn put(path: &Path, text: &str) {
+    use std::io::Write as _;
+    fs::File::create(path).unwrap().write_all(text.as_bytes()).unwrap();
+}
+
+pub(crate) fn get(path: &Path) -> String {
+    use std::io::Read as _;
+    let mut text = String::new();
+    fs::File::open(path).unwrap().read_to_string(&mut text).unwrap();
+    text
+}
+
+/// Runs a script to its end.
+pub(crate) async fn sh(sandbox: &Sandbox, profile: Profile, script: impl Into<String>) -> Ended {
+    sandbox.run(Command::shell(script), profile).await.unwrap()
+}
+
+pub(crate) fn out(ended: &Ended) -> String {
+    String::from_utf8_lossy(ended.stdout.bytes()).into_owned()
+}
+
+pub(crate) fn err(ended: &Ended) -> String {
+    String::from_utf8_lossy(ended.stderr.bytes()).into_owned()
+}
+
+/// A text that no other process has in its command line.
+pub(crate) fn marker() -> String {
+    use std::hash::{BuildHasher as _, RandomState};
+    // `sleep` takes fractions of a second, so the marker travels as one.
+    format!("{}", RandomState::new().hash_one(0) | 1 << 63)
+}
+
+/// Counts the processes whose command line has the marker in it.
+pub(crate) fn survivors(marker: &str) -> usize {
+    let is_number =
+        |entry: &fs::DirEntry| entry.file_name().to_string_lossy().parse::<i32>().is_ok();
+    let entries = fs::read_dir("/proc").unwrap().flatten().filter(is_number);
+    let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    lines.filter(|line| String::from_utf8_lossy(line).contains(marker)).count()
+}
+
+/// Waits until there are that many, or gives up and says how many there are.
+pub(crate) async fn settle(marker: &str, wanted: usize) -> usize {
+    for _ in 0..400 {
+        if survivors(marker) == wanted {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(25)).await;
+    }
+    survivors(marker)
+}
+
+/// Everything below a folder: paths, kinds, contents.
+pub(crate) fn picture(folder: &Path) -> Vec<(PathBuf, String)> {
+    let mut all = Vec::new();
+    let mut todo = vec![folder.to_path_buf()];
+    while let Some(here) = todo.pop() {
+        for entry in fs::read_dir(&here).unwrap().flatten() {
+            let (path, kind) = (entry.path(), entry.file_type().unwrap());
+            let what = if kind.is_dir() {
+                todo.push(path.clone());
+                "folder".to_owned()
+            } else if kind.is_symlink() {
+                format!("link to {}", fs::read_link(&path).unwrap().display())
+            } else if kind.is_file() {
+                use std::os::unix::fs::MetadataExt as _;
+                let meta = entry.metadata().unwrap();
+                format!(
+                    "{:o} {} {}",
+                    meta.mode(),
+                    meta.nlink(),
+                    String::from_utf8_lossy(&fs::read(&path).unwrap())
+                )
+            } else {
+                "special".to_owned()
+            };
+            all.push((path, what));
+        }
+    }
+    all.sort();
+    all
+}
