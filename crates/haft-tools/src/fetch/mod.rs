@@ -1,0 +1,10 @@
+//! Pages of the web, as text.
+
+use haft_core::DynTool;
+
+use crate::Hands;
+
+/// Returns the tools.
+pub(crate) fn tools(_hands: &Hands) -> Vec<DynTool> {
+    Vec::new()
+}

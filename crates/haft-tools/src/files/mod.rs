@@ -1,0 +1,10 @@
+//! Files of a workspace: read, write, edit, move, delete, list, search.
+
+use haft_core::DynTool;
+
+use crate::Hands;
+
+/// Returns the tools.
+pub(crate) fn tools(_hands: &Hands) -> Vec<DynTool> {
+    Vec::new()
+}

@@ -1,0 +1,40 @@
+//! All built-in tools of one workspace, to be added to a catalog.
+
+use std::sync::Arc;
+
+use haft_core::{DynTool, IntoTools};
+use haft_sandbox::{Sandbox, Workspace};
+
+use crate::{ask, fetch, files, process};
+
+/// The built-in tools of one workspace. Add it to a catalog like a tool.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Hands {
+    pub(crate) workspace: Arc<Workspace>,
+    /// What confines processes; nothing means that tools which start processes are refused.
+    pub(crate) sandbox: Option<Sandbox>,
+}
+
+impl Hands {
+    /// Works in a workspace, with files alone.
+    pub fn new(workspace: Workspace) -> Self {
+        Self { workspace: Arc::new(workspace), sandbox: None }
+    }
+
+    /// Starts processes in a sandbox.
+    pub fn sandbox(mut self, sandbox: Sandbox) -> Self {
+        self.sandbox = Some(sandbox);
+        self
+    }
+}
+
+impl IntoTools for Hands {
+    fn into_tools(self) -> Vec<DynTool> {
+        let mut tools = files::tools(&self);
+        tools.extend(process::tools(&self));
+        tools.extend(fetch::tools(&self));
+        tools.extend(ask::tools(&self));
+        tools
+    }
+}

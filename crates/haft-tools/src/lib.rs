@@ -1,0 +1,14 @@
+//! The built-in tools: files, search, shell, fetch, ask.
+//!
+//! An agent needs hands that are safe by construction. File tools take a workspace of directory
+//! handles and never a host path; processes run behind the sandbox's helper; an address is checked
+//! and then connected to. Every tool says of each call what it would do, so that what only reads
+//! shares the floor and two edits of one file never do.
+
+mod hands;
+mod files;
+mod process;
+mod fetch;
+mod ask;
+
+pub use self::hands::Hands;

@@ -1,0 +1,10 @@
+//! Confined processes: the shell, and tools that people declare as commands.
+
+use haft_core::DynTool;
+
+use crate::Hands;
+
+/// Returns the tools.
+pub(crate) fn tools(_hands: &Hands) -> Vec<DynTool> {
+    Vec::new()
+}
