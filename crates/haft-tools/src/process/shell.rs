@@ -357,4 +357,22 @@ mod tests {
         let text = Asked::of(&args(Some("cat a; rm b"), None)).unwrap();
         assert_eq!((text.kind, &*text.argv[0]), (Kind::Destructive, "bash"));
     }
+
+    #[test]
+    fn what_only_reads_is_given_nothing_to_write_and_nobody_to_reach() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let workspace =
+            Workspace::builder().root(root, haft_sandbox::Access::Write).build().unwrap();
+        let shell = Shell {
+            workspace: Arc::new(workspace),
+            boundary: Boundary::default(),
+            environment: Environment::new(),
+            network: true,
+        };
+        let reading = shell.profile(Kind::ReadOnly);
+        assert_eq!((reading.writable().count(), reading.network), (0, Network::None));
+        let writing = shell.profile(Kind::Writes);
+        assert_eq!((writing.writable().count(), writing.network), (1, Network::Host));
+    }
 }

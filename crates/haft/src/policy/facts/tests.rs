@@ -260,7 +260,8 @@ fn a_command_as_a_list_is_judged_like_its_text_and_a_folder_makes_relative_paths
     assert_eq!((&text, list), (&vec!["run git log -1".to_owned()], text.clone()));
     let odd = of(shell(), schema.clone(), json!({"argv": ["cat", "a; rm b", "> c"]}));
     assert_eq!(odd, ["run cat a; rm b > c"], "a word is a word");
-    let wrong = of(shell(), schema.clone(), json!({"argv": ["cat", 1]}));
+    let loose = json!({"properties": {"command": {}, "argv": {"x-haft": "words"}}});
+    let wrong = of(shell(), loose, json!({"argv": ["cat", 1]}));
     assert_eq!(wrong, ["unreadable"]);
 
     let mentions = |arguments: Value| {
