@@ -33,7 +33,7 @@ pub(super) async fn run(job: Job, cx: &Context) -> Result<Ended, Failure> {
     let running = job.sandbox.start(command, job.profile).await;
     let running = running.map_err(|error| error.into_failure())?;
     let mut watched = Watched { running: Some((running, busy)) };
-    let (ended, is_stopped) = watched.to_the_end(cx).await;
+    let (ended, is_stopped) = watched.finished(cx).await;
     match ended.how {
         // Whoever stopped it says why; that its end was seen is ours to say.
         _ if is_stopped => Err(Failure::new(Code::Cancelled, "the command was stopped")),
@@ -62,7 +62,7 @@ struct Watched {
 
 impl Watched {
     /// Tells output until the end. Says whether the end was brought about by a stop of the call.
-    async fn to_the_end(&mut self, cx: &Context) -> (Ended, bool) {
+    async fn finished(&mut self, cx: &Context) -> (Ended, bool) {
         let mut texts = [Text::new("stdout"), Text::new("stderr")];
         let mut is_stopped = false;
         let ended = loop {
