@@ -73,6 +73,7 @@ Examples:
   haft call write_note name=todo text=@todo.txt --yes
   haft call read_note --args-json '{\"name\": \"garden\"}' --json
   haft call search_notes query=rain --trace
+  haft call shell command='ls -l' --workspace . --yes
 
 A call that needs permission asks at a terminal. Elsewhere it is denied unless `--yes` answers for
 it; `--yes` never overrides a deny. `haft exit-codes` lists what the exit code says.")]
@@ -155,6 +156,17 @@ wants to run, counts only once you trust it.")]
   haft shell explain < commands.jsonl"
     )]
     Shell(Shell),
+    /// Say what confines processes on this machine, and try everything that is forbidden
+    #[command(after_help = "Examples:
+  haft doctor
+  haft doctor --json | jq .tier
+
+The exit code is 0 if all went as it should, 2 if nothing confines processes here, so that tools which
+start one are refused, and 5 if something was let through or did not work.")]
+    Doctor {
+        #[command(flatten)]
+        output: Output,
+    },
     /// Print a completion script
     #[command(after_help = "Examples:
   haft completions bash > ~/.local/share/bash-completion/completions/haft
@@ -187,8 +199,13 @@ pub(crate) enum Tools {
     /// List the tools: name, class, what to know, what they do
     #[command(after_help = "Examples:
   haft tools list
-  haft tools list --json | jq -r '.[].name'")]
+  haft tools list --json | jq -r '.[].name'
+  haft tools list --workspace .")]
     List {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        rules: Rules,
         #[command(flatten)]
         output: Output,
     },
@@ -199,6 +216,10 @@ pub(crate) enum Tools {
     Show {
         /// Name of the tool
         tool: String,
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        rules: Rules,
         #[command(flatten)]
         output: Output,
     },
@@ -335,9 +356,19 @@ pub(crate) struct Call {
     #[command(flatten)]
     pub(crate) artifacts: Artifacts,
     #[command(flatten)]
+    pub(crate) place: Place,
+    #[command(flatten)]
     pub(crate) rules: Rules,
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+/// Where the built-in tools work.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Place {
+    /// Add the built-in tools (files, search, shell, fetch), at work in this folder; its rules count
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) workspace: Option<PathBuf>,
 }
 
 /// Where large results are kept.
@@ -418,6 +449,8 @@ pub(crate) struct Explain {
     /// As if the run worked in this folder
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) cwd: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) place: Place,
     #[command(flatten)]
     pub(crate) rules: Rules,
     #[command(flatten)]
@@ -556,6 +589,8 @@ pub(crate) struct Plan {
     #[arg(long, value_parser = dialects())]
     pub(crate) dialect: Option<Dialect>,
     #[command(flatten)]
+    pub(crate) place: Place,
+    #[command(flatten)]
     pub(crate) rules: Rules,
     #[command(flatten)]
     pub(crate) output: Output,
@@ -584,6 +619,8 @@ pub(crate) struct Dispatch {
     pub(crate) decisions: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) artifacts: Artifacts,
+    #[command(flatten)]
+    pub(crate) place: Place,
     #[command(flatten)]
     pub(crate) rules: Rules,
     #[command(flatten)]

@@ -18,7 +18,7 @@ use haft::{Call, Code, Decision, Entry, Envelope, Event, Failure, Runtime, Stop}
 use serde_json::{Map, Value, json};
 
 use crate::{
-    args, desk, input, kit,
+    args, desk, hands, input, kit,
     problem::{Problem, complain},
     result, schema,
     setup::{Around, Setup},
@@ -32,10 +32,9 @@ const ID: &str = "call";
 pub(crate) fn run(args: &args::Call, setup: Setup, around: &Around) -> Result<ExitCode, Problem> {
     let asked = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&asked);
-    let runtime = setup
-        .runtime(Runtime::builder())
-        .catalog(kit::catalog(Duration::ZERO)?)
-        .observer(move |event: &Event| {
+    let catalog = hands::add(kit::builder(Duration::ZERO), &setup, &args.place)?.build()?;
+    let runtime =
+        setup.runtime(Runtime::builder()).catalog(catalog).observer(move |event: &Event| {
             let asks = match event {
                 Event::Asked { .. } => true,
                 // Nobody was there to be asked.

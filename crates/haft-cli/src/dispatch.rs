@@ -9,7 +9,7 @@ use haft::{Dialect, Envelope, Error, Run, Runtime, Stop};
 use serde_json::{Value, json};
 
 use crate::{
-    args, desk, input, kit,
+    args, desk, hands, input, kit,
     plan::no_dialect,
     problem::Problem,
     result,
@@ -22,7 +22,8 @@ pub(crate) fn run(
     setup: Setup,
     around: &Around,
 ) -> Result<ExitCode, Problem> {
-    let runtime = setup.runtime(Runtime::builder()).catalog(kit::catalog(Duration::ZERO)?);
+    let catalog = hands::add(kit::builder(Duration::ZERO), &setup, &args.place)?.build()?;
+    let runtime = setup.runtime(Runtime::builder()).catalog(catalog);
     let runtime = result::keep(runtime, &args.artifacts, around)?;
     let runtime = desk::seat(runtime, &setup, args.yes, args.decisions.as_deref())?.build()?;
     let run = setup.run(&runtime).start();

@@ -12,7 +12,7 @@ use haft::{
 use serde_json::{Value, json};
 
 use crate::{
-    args, call, desk, kit,
+    args, call, desk, hands, kit,
     problem::Problem,
     setup::Setup,
     standin,
@@ -21,8 +21,9 @@ use crate::{
 };
 
 pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Problem> {
-    let mut catalog = kit::builder(std::time::Duration::ZERO);
-    let own = kit::catalog(std::time::Duration::ZERO)?;
+    let every = || hands::add(kit::builder(std::time::Duration::ZERO), setup, &args.place);
+    let mut catalog = every()?;
+    let own = every()?.build()?;
     let mut name = args.tool.clone();
     let is_standin = tools::find(&own, &args.tool).is_none();
     if is_standin {

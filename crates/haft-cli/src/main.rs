@@ -21,12 +21,14 @@ mod policy;
 mod trust;
 mod hooks;
 mod shell;
+mod doctor;
 mod setup;
 mod desk;
 mod prompt;
 mod decisions;
 mod standin;
 mod kit;
+mod hands;
 mod schema;
 mod input;
 mod style;
@@ -46,6 +48,8 @@ use crate::{
 };
 
 fn main() -> ExitCode {
+    // First of all: this program is its own helper for sandboxes, and then it is nothing else.
+    haft_sandbox::init();
     let matches = args::command().try_get_matches_from(std::env::args_os());
     let cli = match matches.and_then(|mut m| Cli::from_arg_matches_mut(&mut m)) {
         Ok(cli) => cli,
@@ -59,21 +63,28 @@ fn run(command: &Cmd) -> Result<ExitCode, Problem> {
     match command {
         Cmd::Demo { output } => return demo::run(*output, config_of_env()?),
         Cmd::Call(args) => {
-            let around = around()?;
+            let around = around_in(&args.place)?;
             return call::run(args, Setup::open(&around, &args.rules)?, &around);
         }
         Cmd::Dispatch(args) => {
-            let around = around()?;
+            let around = around_in(&args.place)?;
             return dispatch::run(args, Setup::open(&around, &args.rules)?, &around);
         }
         Cmd::Result(args) => return result::run(args, &around()?),
-        Cmd::Plan(args) => plan::run(args, &Setup::open(&around()?, &args.rules)?)?,
-        Cmd::Explain(args) => return explain::run(args, &Setup::open(&around()?, &args.rules)?),
+        Cmd::Plan(args) => {
+            plan::run(args, &Setup::open(&around_in(&args.place)?, &args.rules)?)?;
+        }
+        Cmd::Explain(args) => {
+            return explain::run(args, &Setup::open(&around_in(&args.place)?, &args.rules)?);
+        }
+        Cmd::Doctor { output } => return doctor::run(*output, &around()?),
         Cmd::Policy(args) => return policy::run(args, &around()?),
         Cmd::Trust(args) => return trust::run(args, &around()?),
         Cmd::Hooks(args) => return hooks::run(args, &around()?),
         Cmd::Shell(args) => return shell::run(args),
-        Cmd::Tools(args) => return tools::run(args),
+        Cmd::Tools(args) => {
+            return tools::run(args, |place, rules| Setup::open(&around_in(place)?, rules));
+        }
         Cmd::Completions { shell } => {
             // Written to memory first: the generator panics when a pipe is closed.
             let mut script = Vec::new();
@@ -123,6 +134,14 @@ fn around() -> Result<Around, Problem> {
         home,
         here,
     })
+}
+
+/// The same, as if the command had been started in the workspace it is given: the rules there count,
+/// and relative paths start there.
+fn around_in(place: &args::Place) -> Result<Around, Problem> {
+    let mut around = around()?;
+    around.here = place.folder()?.unwrap_or(around.here);
+    Ok(around)
 }
 
 /// A panic of a tool is an answer; its noise does not belong on the terminal. Our own stay loud.

@@ -7,7 +7,7 @@ use haft::{Dialect, Planned, Runtime};
 use serde_json::json;
 
 use crate::{
-    args, desk, input, kit,
+    args, desk, hands, input, kit,
     problem::Problem,
     setup::Setup,
     style::{self, BAD, BOLD, DIM, NAME, Table},
@@ -20,8 +20,8 @@ pub(crate) fn run(args: &args::Plan, setup: &Setup) -> Result<(), Problem> {
         None => return Err(no_dialect("this does not look like a provider's response")),
     };
     let haft::Response { calls, stop, .. } = dialect.parse(&response)?;
-    let runtime =
-        setup.runtime(Runtime::builder()).catalog(kit::catalog(Duration::ZERO)?).build()?;
+    let catalog = hands::add(kit::builder(Duration::ZERO), setup, &args.place)?.build()?;
+    let runtime = setup.runtime(Runtime::builder()).catalog(catalog).build()?;
     let run = setup.run(&runtime).start();
     let planned = desk::work(async move {
         let turn = run.turn().await?;

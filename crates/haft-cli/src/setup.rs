@@ -225,6 +225,11 @@ impl Setup {
         self.live.current()
     }
 
+    /// The environment.
+    pub(crate) fn variables(&self) -> &BTreeMap<String, String> {
+        &self.variables
+    }
+
     pub(crate) fn here(&self) -> &Path {
         &self.site.here
     }

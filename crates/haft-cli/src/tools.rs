@@ -8,21 +8,31 @@ use haft::{Capability, Catalog, Class, Effects, Entry, Manifest, Operation, Perm
 use serde_json::{Value, json};
 
 use crate::{
-    args, check, export, kit, lint,
+    args, check, export, hands, kit, lint,
     problem::Problem,
     schema,
+    setup::Setup,
     style::{self, BAD, BOLD, DIM, GOOD, NAME, Table, WARN},
 };
 
 const PLAIN: Style = Style::new();
 
-pub(crate) fn run(args: &args::Tools) -> Result<ExitCode, Problem> {
-    let catalog = kit::catalog(Duration::ZERO)?;
+pub(crate) fn run(
+    args: &args::Tools,
+    open: impl FnOnce(&args::Place, &args::Rules) -> Result<Setup, Problem>,
+) -> Result<ExitCode, Problem> {
+    let catalog = match args {
+        args::Tools::List { place, rules, .. } | args::Tools::Show { place, rules, .. } => {
+            let setup = open(place, rules)?;
+            hands::add(kit::builder(Duration::ZERO), &setup, place)?.build()?
+        }
+        _ => kit::catalog(Duration::ZERO)?,
+    };
     match args {
         args::Tools::Export(args) => export::run(args)?,
         args::Tools::Check(args) => check::run(args)?,
         args::Tools::Lint(args) => return lint::run(args),
-        args::Tools::List { output } if output.json => {
+        args::Tools::List { output, .. } if output.json => {
             let list: Vec<Value> = catalog.own().map(|e| brief(e)).collect();
             style::say(format_args!("{}\n", Value::Array(list)))?;
         }
@@ -42,7 +52,7 @@ pub(crate) fn run(args: &args::Tools) -> Result<ExitCode, Problem> {
             }
             style::say(table)?;
         }
-        args::Tools::Show { tool, output } => {
+        args::Tools::Show { tool, output, .. } => {
             let Some(entry) = find(&catalog, tool) else {
                 let names = catalog.own().map(|e| e.name().as_str());
                 return Err(Problem::new(format!("there is no tool called `{tool}`"))

@@ -102,6 +102,7 @@ fn list(book: &TrustBook, output: args::Output) -> Result<ExitCode, Problem> {
 struct Brings {
     allows: Vec<(String, String)>,
     hooks: Vec<(String, String)>,
+    tools: Vec<(String, String)>,
     roots: Vec<PathBuf>,
     mode: Option<Mode>,
 }
@@ -135,6 +136,15 @@ impl Brings {
                     )
                 })
                 .collect(),
+            tools: after
+                .tools
+                .iter()
+                .filter(|tool| tool.layer.comes_with_the_folder())
+                .map(|tool| {
+                    let what = format!("{}: {}", tool.spec.name, tool.shown());
+                    (explain::at(&tool.place, &here), what)
+                })
+                .collect(),
             roots: after
                 .ground
                 .roots
@@ -163,6 +173,14 @@ impl Brings {
                 style::paint(NAME, place)
             );
         }
+        for (place, tool) in &self.tools {
+            out += &format!(
+                "  {}  {}  {}\n",
+                style::paint(WARN, "adds a tool "),
+                style::visible(tool),
+                style::paint(NAME, place)
+            );
+        }
         for root in &self.roots {
             out += &format!("  opens folder  {}\n", style::visible(&root.display().to_string()));
         }
@@ -171,6 +189,7 @@ impl Brings {
         }
         if self.allows.is_empty()
             && self.hooks.is_empty()
+            && self.tools.is_empty()
             && self.roots.is_empty()
             && self.mode.is_none()
         {
@@ -184,6 +203,7 @@ impl Brings {
             all.iter().map(|(at, what)| json!({"at": at, key: what})).collect::<Vec<_>>()
         };
         json!({"allows": list(&self.allows, "match"), "hooks": list(&self.hooks, "hook"),
+            "tools": list(&self.tools, "tool"),
             "roots": self.roots, "mode": self.mode})
     }
 }

@@ -27,6 +27,11 @@ pub trait Body: Send + Sync + 'static {
     /// Says what this call would do.
     fn claim(&self, declared: Claim, args: &Args, cx: &Context) -> Claim;
 
+    /// Returns whether it does its work in a confined process, or not at all.
+    fn is_isolated(&self) -> bool {
+        false
+    }
+
     /// Returns whether `check` does something.
     fn checks(&self) -> bool;
 
@@ -63,6 +68,10 @@ impl<T: Tool> Body for Typed<T> {
             Some(args) => self.0.claim(declared, args, cx),
             None => Claim::strictest(),
         }
+    }
+
+    fn is_isolated(&self) -> bool {
+        T::ISOLATED
     }
 
     fn checks(&self) -> bool {
@@ -118,6 +127,7 @@ struct Closures {
     check: Option<CheckFn>,
     guard: Option<GuardFn>,
     call: CallFn,
+    isolated: bool,
 }
 
 /// For closures the decoded arguments are the frozen JSON itself.
@@ -136,6 +146,10 @@ impl Body for Closures {
             (None, Some(_)) => declared,
             (_, None) => Claim::strictest(),
         }
+    }
+
+    fn is_isolated(&self) -> bool {
+        self.isolated
     }
 
     fn checks(&self) -> bool {
@@ -223,7 +237,7 @@ impl DynTool {
             let work = call(json, cx.clone());
             Box::pin(async move { work.await?.into_output(&cx).await })
         });
-        let closures = Closures { claim: None, check: None, guard: None, call };
+        let closures = Closures { claim: None, check: None, guard: None, call, isolated: false };
         Self {
             spec,
             input: input_schema,
@@ -261,6 +275,13 @@ impl DynTool {
         guard: impl Fn(&Value, &Context) -> Result<Option<Verdict>, Failure> + Send + Sync + 'static,
     ) -> Self {
         self.with(|c| c.guard = Some(Arc::new(guard)))
+    }
+
+    /// Says that the body does its work in a confined process, or not at all: a promise of whoever
+    /// wrote it. Only such a tool may say `isolation = "required"`.
+    #[must_use]
+    pub fn in_sandbox(self) -> Self {
+        self.with(|c| c.isolated = true)
     }
 
     /// Declares what the structured part of results looks like; results are checked against it.

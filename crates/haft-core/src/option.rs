@@ -48,7 +48,8 @@ pub enum Isolation {
     /// Where its kind of body runs: processes in the sandbox, Rust in this process.
     #[default]
     Auto,
-    /// In the sandbox or not at all. A Rust body cannot be moved there, so it is a build error.
+    /// In the sandbox or not at all. A body that runs in this process cannot be moved there, so for
+    /// it this is a build error.
     Required,
 }
 

@@ -53,6 +53,9 @@ pub trait Tool: Send + Sync + 'static {
     /// Whether `guard` does something; see `CHECKS`.
     #[doc(hidden)]
     const GUARDS: bool = true;
+    /// Whether the body does its work in a confined process, or not at all. Only such a tool may say
+    /// `isolation = "required"`.
+    const ISOLATED: bool = false;
 
     /// Returns what the tool declares.
     fn spec(&self) -> Spec;

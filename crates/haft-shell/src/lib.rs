@@ -34,11 +34,13 @@ mod unwrap;
 mod wrappers;
 mod runners;
 mod classify;
+mod quote;
 
 use std::fmt;
 
 pub use self::{
     classify::{Classified, Kind, Part, classify},
+    quote::quoted,
     unwrap::{Unwrapped, Wrappers},
 };
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use haft::Declared;
 use haft_core::{DynTool, IntoTools};
-use haft_sandbox::{Sandbox, Workspace};
+use haft_sandbox::{Environment, Helper, Profile, Sandbox, Workspace};
 
 use crate::{ask, fetch, files, process};
 
@@ -12,20 +13,75 @@ use crate::{ask, fetch, files, process};
 #[must_use]
 pub struct Hands {
     pub(crate) workspace: Arc<Workspace>,
-    /// What confines processes; nothing means that tools which start processes are refused.
-    pub(crate) sandbox: Option<Sandbox>,
+    /// What confines processes; without it tools which start processes are refused.
+    pub(crate) boundary: process::Boundary,
+    /// What processes are given of the host's variables.
+    pub(crate) environment: Environment,
+    /// Whether commands of the shell may reach other machines.
+    pub(crate) network: bool,
+    /// Tools that people declare as commands.
+    pub(crate) declared: Vec<Declared>,
 }
 
 impl Hands {
     /// Works in a workspace, with files alone.
     pub fn new(workspace: Workspace) -> Self {
-        Self { workspace: Arc::new(workspace), sandbox: None }
+        Self {
+            workspace: Arc::new(workspace),
+            boundary: process::Boundary::default(),
+            environment: Environment::new(),
+            network: false,
+            declared: Vec::new(),
+        }
     }
 
     /// Starts processes in a sandbox.
     pub fn sandbox(mut self, sandbox: Sandbox) -> Self {
-        self.sandbox = Some(sandbox);
+        self.boundary = process::Boundary::Ready(sandbox);
         self
+    }
+
+    /// Starts processes in the strongest sandbox that this machine has. It is looked for when the
+    /// first process is to be started; where there is none, that is refused.
+    pub fn helper(mut self, helper: Helper) -> Self {
+        self.boundary = process::Boundary::later(helper);
+        self
+    }
+
+    /// Gives processes the harmless ones of the host's variables: `PATH`, the language, the time
+    /// zone and the like. Without this they get a plain `PATH` and no others.
+    pub fn variables<K: Into<String>, V: Into<String>>(
+        mut self,
+        host: impl IntoIterator<Item = (K, V)>,
+    ) -> Self {
+        let given = Environment::from_host(host, &Profile::default().environment);
+        // A folder that is not named in full would be one of the workspace, and its programs too.
+        let path = given.get("PATH").map(|path| {
+            path.split(':').filter(|folder| folder.starts_with('/')).collect::<Vec<_>>().join(":")
+        });
+        self.environment = match path {
+            Some(path) => given.set("PATH", path),
+            None => given,
+        };
+        self
+    }
+
+    /// Lets commands of the shell reach other machines. Those that only read still cannot.
+    pub fn network(mut self) -> Self {
+        self.network = true;
+        self
+    }
+
+    /// Adds tools that people declare as commands.
+    pub fn declared(mut self, tools: impl IntoIterator<Item = Declared>) -> Self {
+        self.declared.extend(tools);
+        self
+    }
+
+    /// Returns the declared tools alone, for hosts that want nothing else.
+    #[must_use]
+    pub fn only_declared(self) -> Vec<DynTool> {
+        self.declared.iter().map(|tool| process::declared(&self, tool.clone())).collect()
     }
 }
 

@@ -123,12 +123,12 @@ pub use layers::{CacheUse, Course, Middleware, Next, Outcome, middleware_fn};
 pub use lifecycle::Permitted;
 pub use policy::{
     About, AllowAll, AllowEverything, Anchor, Answer, Approver, Binding, Budget, Candidate, Check,
-    Cited, ConfirmDestructive, Decided, DefaultPolicy, DenyAll, Disk, Example, Explanation, File,
-    FileNote, Finding, FindingKind, Form, Grants, Ground, Guard, Handler, HookSpec, Lasting, Layer,
-    Lexical, Limited, Limits, Live, Match, Mode, NamePolicy, Near, Offer, Only, PathGuard, Pattern,
-    PatternError, PatternErrorKind, Place as RulePlace, Policy, Question, Refusal, Review,
-    Reviewed, Reviewer, Rule, Rules, Seen, Setup, Subject, Suggestion, Taint, Traced, Tried,
-    TrustBook, Where, World, files_of, project_root, tricks,
+    Cited, ConfirmDestructive, Decided, Declared, DefaultPolicy, DenyAll, Disk, Example,
+    Explanation, File, FileNote, Finding, FindingKind, Form, Grants, Ground, Guard, Handler,
+    HookSpec, Lasting, Layer, Lexical, Limited, Limits, Live, Match, Mode, NamePolicy, Near, Offer,
+    Only, PathGuard, Pattern, PatternError, PatternErrorKind, Place as RulePlace, Policy, Question,
+    Refusal, Review, Reviewed, Reviewer, Rule, Rules, Seen, Setup, Subject, Suggestion, Taint,
+    Traced, Tried, TrustBook, Where, World, files_of, project_root, tricks,
 };
 pub use redact::{Redactor, Secrets, StreamRedactor};
 pub use run::{Run, RunBuilder};

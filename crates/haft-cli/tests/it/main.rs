@@ -8,6 +8,7 @@ mod demo;
 mod explain;
 mod exports;
 mod guide;
+mod hands;
 mod hooks;
 mod lints;
 #[cfg(feature = "otlp")]

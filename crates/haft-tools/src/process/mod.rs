@@ -1,10 +1,56 @@
 //! Confined processes: the shell, and tools that people declare as commands.
+//!
+//! In: a command, from a model or with places that a model fills. Out: what it printed and how it
+//! ended. Everything runs in the sandbox or not at all (`boundary`), and nothing outlives its call
+//! (`run`).
 
-use haft_core::DynTool;
+mod boundary;
+mod run;
+mod shell;
+mod declared;
 
+use std::{path::Path, sync::Arc};
+
+use haft_core::{Context, DynTool, Failure};
+use haft_sandbox::{Cause, Kind, Place, Refusal, Workspace};
+
+pub(crate) use self::{boundary::Boundary, declared::tool as declared};
 use crate::Hands;
 
 /// Returns the tools.
-pub(crate) fn tools(_hands: &Hands) -> Vec<DynTool> {
-    Vec::new()
+pub(crate) fn tools(hands: &Hands) -> Vec<DynTool> {
+    let shell = shell::Shell {
+        workspace: Arc::clone(&hands.workspace),
+        boundary: hands.boundary.clone(),
+        environment: hands.environment.clone(),
+        network: hands.network,
+    };
+    let mut tools = vec![DynTool::of(shell)];
+    tools.extend(hands.declared.iter().map(|tool| declared(hands, tool.clone())));
+    tools
+}
+
+/// Finds the folder that a command starts in: `cwd` seen from where the run works, or that itself,
+/// or the first folder of the workspace where the run works elsewhere.
+async fn folder(
+    workspace: &Arc<Workspace>,
+    cwd: Option<&str>,
+    cx: &Context,
+) -> Result<Place, Failure> {
+    let (workspace, cwd) = (Arc::clone(workspace), cwd.unwrap_or(".").to_owned());
+    let here = cx.working_directory().to_owned();
+    let found = cx.block(move |_| find(&workspace, &here, &cwd)).await?;
+    Ok(found?)
+}
+
+fn find(workspace: &Workspace, here: &Path, cwd: &str) -> Result<Place, Refusal> {
+    let start = match here.is_absolute().then(|| workspace.find(here)) {
+        Some(Ok(start)) => start,
+        _ => workspace.find(".")?,
+    };
+    let place = workspace.find_from(&start, cwd)?;
+    match workspace.meta(&place)?.kind {
+        Kind::Folder => Ok(place),
+        _ => Err(Refusal::new(Cause::NotAFolder, cwd)),
+    }
 }

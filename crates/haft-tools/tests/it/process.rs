@@ -1,1 +1,430 @@
-//! Filled by its room.
+//! Real commands in the real sandbox, through the whole walk of a call.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "the helpers belong to the tests")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use haft::{
+    AllowEverything, Call, Catalog, Code, Envelope, Event, File, Form, Layer, Note, Ran, Runtime,
+    Setup, Trust, Where,
+};
+use haft_sandbox::{Access, Helper, Sandbox, Workspace};
+use haft_tools::Hands;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// The helper beside this program, where there is one: whoever runs it as another user has put it
+/// there.
+fn helper() -> Helper {
+    let beside = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
+    let built = PathBuf::from(env!("CARGO_BIN_EXE_haft-tools-test-helper"));
+    Helper::At(if beside.is_file() { beside } else { built })
+}
+
+/// A folder to work in, and one beside it that nobody may touch.
+struct Room {
+    inside: PathBuf,
+    outside: PathBuf,
+    _folder: TempDir,
+}
+
+impl Room {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        let (inside, outside) = (base.join("inside"), base.join("outside"));
+        fs::create_dir_all(inside.join("sub")).unwrap();
+        fs::create_dir(&outside).unwrap();
+        put(&inside.join("notes.txt"), "one\ntwo\n");
+        put(&outside.join("secret.txt"), "outside");
+        Self { inside, outside, _folder: folder }
+    }
+
+    fn hands(&self) -> Hands {
+        let workspace = Workspace::builder().root(&self.inside, Access::Write).build().unwrap();
+        Hands::new(workspace)
+    }
+
+    fn runtime(&self) -> Runtime {
+        runtime(self.hands().helper(helper()))
+    }
+
+    /// Tools that a file declares.
+    fn declaring(&self, text: &str) -> Runtime {
+        let file = File {
+            layer: Layer::Project,
+            form: Form::Toml,
+            path: "haft.toml".into(),
+            anchor: self.inside.clone(),
+            text: text.to_owned(),
+        };
+        let place = Where { trusted: true, ..Where::default() };
+        let tools = Setup::read(&[file], &place).unwrap().tools;
+        runtime(self.hands().helper(helper()).declared(tools))
+    }
+}
+
+fn runtime(hands: Hands) -> Runtime {
+    let catalog = Catalog::builder().add(hands).build().unwrap();
+    Runtime::builder().catalog(catalog).policy(AllowEverything).build().unwrap()
+}
+
+fn put(path: &Path, text: &str) {
+    use std::io::Write as _;
+    fs::File::create(path).unwrap().write_all(text.as_bytes()).unwrap();
+}
+
+fn get(path: &Path) -> String {
+    String::from_utf8(fs::read(path).unwrap()).unwrap()
+}
+
+async fn call(runtime: &Runtime, tool: &str, arguments: Value) -> Envelope {
+    let turn = runtime.run().turn().await.unwrap();
+    let mut answers = turn.run(vec![Call::new("c1", tool, arguments)]).await;
+    assert_eq!(answers.len(), 1);
+    answers.remove(0)
+}
+
+async fn shell(runtime: &Runtime, command: &str) -> Envelope {
+    call(runtime, "shell", json!({"command": command})).await
+}
+
+fn text(answer: &Envelope) -> String {
+    match answer.failure() {
+        Some(failure) => panic!("{failure} {:?}", failure.cause()),
+        None => answer.output().unwrap().to_text(),
+    }
+}
+
+fn data(answer: &Envelope) -> &Value {
+    answer.output().unwrap().structured.as_ref().unwrap()
+}
+
+fn code(answer: &Envelope) -> Code {
+    match answer.failure() {
+        Some(failure) => failure.code(),
+        None => panic!("it succeeded: {}", answer.output().unwrap().to_text()),
+    }
+}
+
+/// A length of sleep that no other process has in its command line.
+fn marker() -> String {
+    use std::hash::{BuildHasher as _, RandomState};
+    format!("31.{}", RandomState::new().hash_one(0) | 1 << 63)
+}
+
+fn survivors(marker: &str) -> usize {
+    let lines = fs::read_dir("/proc").unwrap().flatten();
+    let lines = lines.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    lines.filter(|line| String::from_utf8_lossy(line).contains(marker)).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn both_forms_run_and_the_answer_says_what_was_printed_and_how_it_ended() {
+    let room = Room::new();
+    let runtime = room.runtime();
+    assert_eq!(text(&shell(&runtime, "cat notes.txt").await), "one\ntwo\n");
+    assert_eq!(text(&shell(&runtime, "cat *.txt | wc -l").await).trim(), "2");
+    let odd =
+        call(&runtime, "shell", json!({"argv": ["printf", "%s|", "a b", "$HOME", "*", "; ls"]}));
+    assert_eq!(text(&odd.await), "a b|$HOME|*|; ls|", "no shell reads words");
+    let both = shell(&runtime, "echo out; echo err >&2; exit 3").await;
+    assert_eq!(text(&both), "exit code 3\nstdout:\nout\n\nstderr:\nerr\n");
+    assert_eq!(data(&both)["exit"]["code"], 3);
+    assert_eq!(text(&shell(&runtime, "true").await), "done; nothing was printed");
+    let killed = text(&shell(&runtime, "kill -9 $$").await);
+    assert!(killed.starts_with("ended by signal 9"), "{killed}");
+    let fed = json!({"argv": ["cat"], "stdin": "from outside"});
+    assert_eq!(text(&call(&runtime, "shell", fed).await), "from outside");
+    let there = json!({"argv": ["pwd"], "cwd": "sub"});
+    assert!(text(&call(&runtime, "shell", there).await).trim().ends_with("/inside/sub"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tier_in_force_is_data_of_the_result_and_the_output_is_untrusted() {
+    let room = Room::new();
+    let answer = shell(&room.runtime(), "wc -l notes.txt").await;
+    let level = data(&answer)["tier"]["level"].as_str().unwrap().to_owned();
+    assert!(["namespaces", "landlock"].contains(&&*level), "{level}");
+    assert_eq!(data(&answer)["kind"], "read_only");
+    assert_eq!(answer.label().trust, Trust::Untrusted);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_write_inside_and_nowhere_else() {
+    let room = Room::new();
+    let runtime = room.runtime();
+    text(&shell(&runtime, "echo new > made.txt").await);
+    assert_eq!(get(&room.inside.join("made.txt")), "new\n");
+    let outside = room.outside.join("secret.txt");
+    for command in [
+        format!("echo x > {}", outside.display()),
+        format!("rm {}", outside.display()),
+        "mkdir -p .git/hooks && echo x > .git/hooks/pre-commit".to_owned(),
+        "echo x > haft.toml".to_owned(),
+    ] {
+        let answer = shell(&runtime, &command).await;
+        assert_ne!(data(&answer)["exit"]["code"], 0, "{command}: {}", text(&answer));
+    }
+    assert_eq!(get(&outside), "outside");
+    assert!(!room.inside.join("haft.toml").exists());
+    assert!(!room.inside.join(".git/hooks/pre-commit").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_machine_is_reached_without_the_network() {
+    let room = Room::new();
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = server.local_addr().unwrap().port();
+    let knock = format!("echo hi > /dev/tcp/127.0.0.1/{port}");
+    let answer = shell(&room.runtime(), &knock).await;
+    assert_ne!(data(&answer)["exit"]["code"], 0, "{}", text(&answer));
+    let open = runtime(room.hands().helper(helper()).network());
+    assert_eq!(data(&shell(&open, &knock).await)["exit"]["code"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_outside_is_refused_and_nothing_runs() {
+    let room = Room::new();
+    let runtime = room.runtime();
+    std::os::unix::fs::symlink(&room.outside, room.inside.join("way-out")).unwrap();
+    let absolute = room.outside.display().to_string();
+    for cwd in ["..", "../outside", &absolute, "/", "sub/../..", "way-out", "~"] {
+        let answer =
+            call(&runtime, "shell", json!({"command": "echo x > here.txt", "cwd": cwd})).await;
+        assert_eq!((code(&answer), answer.ran()), (Code::OutsideWorkspace, Ran::No), "{cwd}");
+    }
+    assert!(!room.outside.join("here.txt").exists());
+    let file = call(&runtime, "shell", json!({"command": "ls", "cwd": "notes.txt"})).await;
+    assert_eq!(code(&file), Code::InvalidValue);
+    let neither = call(&runtime, "shell", json!({})).await;
+    assert_eq!((code(&neither), neither.ran()), (Code::BadArguments, Ran::No));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_sandbox_nothing_is_started_and_the_operator_hears_what_to_do() {
+    let room = Room::new();
+    let answer = shell(&runtime(room.hands()), "touch made").await;
+    assert_eq!((code(&answer), answer.ran()), (Code::SandboxUnavailable, Ran::No));
+    let cause = answer.failure().unwrap().cause().unwrap();
+    assert!(cause.contains("haft_sandbox::init()"), "{cause}");
+    assert!(!answer.text().contains("haft_sandbox"), "the model cannot do anything about it");
+    // A program that never called `init` is no helper, and is told so.
+    let answer = shell(&runtime(room.hands().helper(Helper::ThisProgram)), "touch made").await;
+    assert_eq!(code(&answer), Code::SandboxUnavailable);
+    assert!(answer.failure().unwrap().cause().unwrap().contains("haft_sandbox::init()"));
+    assert!(!room.inside.join("made").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_takes_too_long_is_ended_with_everything_it_started() {
+    let room = Room::new();
+    let runtime = room.runtime();
+    let marker = marker();
+    let command = format!("echo begun; (setsid sleep {marker} &) ; sleep {marker}");
+    let slow = json!({"command": command, "timeout_ms": 400});
+    let answer = call(&runtime, "shell", slow).await;
+    assert_eq!((code(&answer), answer.ran()), (Code::TimedOut, Ran::Yes));
+    assert!(answer.failure().unwrap().message().contains("400 ms"));
+    assert!(answer.interrupted_output().contains("begun"), "{}", answer.text());
+    assert_eq!(survivors(&marker), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_is_heard_and_cancelled_means_that_nothing_is_left() {
+    let room = Room::new();
+    let runtime = room.runtime();
+    let marker = marker();
+    for how in ["interrupt", "cancel_call"] {
+        let turn = runtime.run().turn().await.unwrap();
+        let control = turn.control();
+        let command = format!("echo begun; (setsid sleep {marker} &) ; sleep {marker}");
+        let calls = vec![Call::new("c1", "shell", json!({"command": command}))];
+        let (answers, ()) = tokio::join!(turn.run(calls), async {
+            for _ in 0..400 {
+                if survivors(&marker) >= 2 {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            assert!(survivors(&marker) >= 2, "it runs");
+            match how {
+                "interrupt" => control.interrupt(),
+                _ => assert!(control.cancel_call("c1")),
+            }
+        });
+        match code(&answers[0]) {
+            Code::Cancelled => assert_eq!(survivors(&marker), 0, "{how}"),
+            // A busy machine may need longer than the runtime waits; then nobody claims an end.
+            code => assert_eq!(code, Code::UnknownOutcome, "{how}"),
+        }
+        for _ in 0..400 {
+            if survivors(&marker) == 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(survivors(&marker), 0, "{how}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn output_is_told_as_it_comes_and_the_streams_are_told_apart() {
+    let room = Room::new();
+    let told: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
+    let seen = Arc::clone(&told);
+    let catalog = Catalog::builder().add(room.hands().helper(helper())).build().unwrap();
+    let runtime = Runtime::builder()
+        .catalog(catalog)
+        .policy(AllowEverything)
+        .observer(move |event: &Event| {
+            if let Event::Noted { note: Note::Keyed(key, text), .. } = event {
+                seen.lock().unwrap().push((key.clone(), text.clone()));
+            }
+        })
+        .build()
+        .unwrap();
+    text(&shell(&runtime, "echo one; sleep 0.3; echo two >&2; sleep 0.3; echo three").await);
+    let told = told.lock().unwrap();
+    let of = |key: &str| -> String {
+        told.iter().filter(|(k, _)| k == key).map(|(_, text)| text.as_str()).collect()
+    };
+    assert_eq!((of("stdout"), of("stderr")), ("one\nthree\n".to_owned(), "two\n".to_owned()));
+    assert!(told.len() >= 3, "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_that_only_read_share_the_floor_and_others_are_alone() {
+    let room = Room::new();
+    let turn = room.runtime().run().turn().await.unwrap();
+    let calls = ["cat notes.txt", "ls -l | wc -l", "touch x", "rm -rf sub", "echo 'no end"];
+    let calls = calls
+        .iter()
+        .enumerate()
+        .map(|(n, command)| Call::new(format!("c{n}"), "shell", json!({"command": command})));
+    let planned = turn.plan(calls);
+    let batches: Vec<usize> = planned.iter().map(|call| call.batch).collect();
+    assert_eq!(batches, [0, 0, 1, 2, 3]);
+    let classes: Vec<&str> = planned.iter().map(|call| call.class.unwrap().as_str()).collect();
+    assert_eq!(classes, ["read_only", "read_only", "unsafe", "unsafe", "unsafe"]);
+}
+
+const TOOLS: &str = r#"
+[tool.say]
+description = "Prints its words, each in brackets."
+command = ["printf", "[%s]", ["{?loud}", "LOUD"], "--", "{words}"]
+read_only = true
+capabilities = []
+
+[tool.say.parameters]
+words = { type = "list" }
+loud = { type = "boolean", default = false }
+
+[tool.show]
+description = "Prints a file."
+command = ["cat", "{file}"]
+read_only = true
+capabilities = ["filesystem"]
+[tool.show.parameters.file]
+about = "read_path"
+
+[tool.silent]
+description = "Makes a file, and says nothing of what it needs."
+command = ["touch", "--", "{file}"]
+[tool.silent.parameters.file]
+
+[tool.make]
+description = "Makes a file."
+command = ["touch", "--", "{file}"]
+capabilities = ["filesystem"]
+cwd = "sub"
+[tool.make.parameters.file]
+
+[tool.upper]
+description = "Writes a text in capitals."
+command = ["tr", "a-z", "A-Z"]
+stdin = "{text}"
+[tool.upper.parameters.text]
+
+[tool.slow]
+description = "Takes its time."
+command = ["sleep", "{time}"]
+timeout = "300ms"
+[tool.slow.parameters.time]
+pattern = "^[0-9.]+$"
+
+[tool.found]
+description = "Whether a word is in the notes."
+command = ["grep", "-q", "-e", "{word}", "notes.txt"]
+success = [0, 1]
+[tool.found.parameters.word]
+pattern = "^\\w+$"
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_declared_tool_gets_its_arguments_as_words_and_never_as_shell_text() {
+    let room = Room::new();
+    let runtime = room.declaring(TOOLS);
+    let odd = ["a b", "$(touch pwned)", "; touch pwned", "`touch pwned`", "", "-x", "'"];
+    let answer = call(&runtime, "say", json!({"words": odd})).await;
+    // `printf` takes `--` before its format alone, and prints it here.
+    let wanted: String = std::iter::once("--").chain(odd).map(|word| format!("[{word}]")).collect();
+    assert_eq!(text(&answer), wanted);
+    let loud = call(&runtime, "say", json!({"words": [], "loud": true})).await;
+    assert_eq!(text(&loud), "[LOUD][--]");
+    assert!(!room.inside.join("pwned").exists());
+    assert_eq!(text(&call(&runtime, "show", json!({"file": "notes.txt"})).await), "one\ntwo\n");
+    assert_eq!(text(&call(&runtime, "upper", json!({"text": "a; b"})).await), "A; B");
+    let option = call(&runtime, "show", json!({"file": "--help"})).await;
+    assert_eq!((code(&option), option.ran()), (Code::InvalidValue, Ran::No));
+    let unknown = call(&runtime, "show", json!({"file": "notes.txt", "more": 1})).await;
+    assert_eq!(code(&unknown), Code::BadArguments);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_declared_tool_is_given_what_it_declares_and_no_more() {
+    let room = Room::new();
+    let runtime = room.declaring(TOOLS);
+    let silent = call(&runtime, "silent", json!({"file": "made"})).await;
+    assert_eq!(code(&silent), Code::ToolFailed);
+    let message = silent.failure().unwrap().message();
+    assert!(message.starts_with("`touch`: exit code 1\n"), "{message}");
+    assert!(!room.inside.join("made").exists());
+    text(&call(&runtime, "make", json!({"file": "made"})).await);
+    assert!(room.inside.join("sub/made").exists(), "it starts where the file says");
+    let up = room.outside.join("made").display().to_string();
+    assert_eq!(code(&call(&runtime, "make", json!({"file": up})).await), Code::ToolFailed);
+    assert!(!room.outside.join("made").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_declared_tool_keeps_its_time_and_its_own_idea_of_success() {
+    let room = Room::new();
+    let runtime = room.declaring(TOOLS);
+    let marker = marker();
+    let slow = call(&runtime, "slow", json!({"time": marker})).await;
+    // A busy machine may need longer than the runtime waits; then nobody claims an end.
+    assert!(matches!(code(&slow), Code::TimedOut | Code::UnknownOutcome), "{}", slow.text());
+    if code(&slow) == Code::TimedOut {
+        assert_eq!(survivors(&marker), 0);
+    }
+    let there = call(&runtime, "found", json!({"word": "two"})).await;
+    assert_eq!(data(&there)["exit"]["code"], 0);
+    let missing = call(&runtime, "found", json!({"word": "nine"})).await;
+    assert_eq!(data(&missing)["exit"]["code"], 1);
+    assert_eq!(text(&missing), "exit code 1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_that_was_found_before_is_used() {
+    let room = Room::new();
+    let sandbox = Sandbox::detect(helper()).await.unwrap();
+    let level = sandbox.tier().level;
+    let answer = shell(&runtime(room.hands().sandbox(sandbox)), "pwd").await;
+    assert_eq!(data(&answer)["tier"]["level"], level.as_str());
+}

@@ -60,7 +60,7 @@ impl Entry {
         if let Some(problem) = spec.problems().into_iter().next() {
             return Err(refuse(ErrorKind::BadTool, problem));
         }
-        if spec.isolation == Isolation::Required {
+        if spec.isolation == Isolation::Required && !tool.body().is_isolated() {
             return Err(refuse(
                 ErrorKind::BadTool,
                 "`isolation = \"required\"`, but its body is Rust in this process and cannot be moved into a sandbox".to_owned(),
@@ -439,6 +439,13 @@ mod tests {
     fn isolation_of_a_rust_body_and_a_wrong_example_are_build_errors() {
         let moved = freeze(spec().isolation(Isolation::Required), json!({})).unwrap_err();
         assert!(moved.to_string().contains("sandbox"));
+        let confined =
+            DynTool::new(spec().isolation(Isolation::Required), json!({}), |_, _| async {
+                Ok("done in a process of its own")
+            });
+        let (name, source) = (ToolName::from("t"), "this program".into());
+        let entry = Entry::freeze(name, &source, &confined.in_sandbox());
+        assert_eq!(entry.unwrap().manifest().isolation, Isolation::Required);
         let wrong = spec().example(json!({"a": "text"}));
         let schema = json!({"properties": {"a": {"type": "integer"}}});
         assert!(freeze(wrong, schema).unwrap_err().to_string().contains("example"));

@@ -44,8 +44,8 @@ pub use self::{
     default::{AllowEverything, DefaultPolicy},
     explain::{Check, Cited, Explanation, Near},
     files::{
-        Candidate, File, Form, Handler, HookSpec, Limits, Note as FileNote, Setup, TrustBook,
-        Where, files_of, project_root,
+        Candidate, Declared, File, Form, Handler, HookSpec, Limits, Note as FileNote, Setup,
+        TrustBook, Where, files_of, project_root,
     },
     grant::{Binding, Grants, Refusal},
     guards::{

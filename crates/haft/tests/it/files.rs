@@ -722,3 +722,112 @@ fn a_file_without_a_folder_cannot_name_a_relative_one() {
     assert_eq!(setup.ground.roots, [Path::new("/me/x")]);
     assert!(setup.notes[0].message.contains("`../shared` does not count"), "{:?}", setup.notes);
 }
+
+const DECLARED: &str = r#"
+[tool.count_lines]
+description = "Counts the lines of files."
+command = ["wc", ["{?bytes}", "-c"], "--", "{files}"]
+read_only = true
+capabilities = ["filesystem"]
+timeout = "5s"
+rate = "10/minute"
+trust = "workspace"
+alias = "lines"
+
+[tool.count_lines.parameters.files]
+type = "list"
+description = "Which files."
+max_items = 10
+about = "read_path"
+
+[tool.count_lines.parameters.bytes]
+type = "boolean"
+default = false
+"#;
+
+#[test]
+fn a_tool_is_declared_as_a_command_with_typed_parameters() {
+    let setup = trusted(&[project(DECLARED)]);
+    let [tool] = &*setup.tools else { panic!("{:?}", setup.tools) };
+    let spec = &tool.spec;
+    assert_eq!((&*spec.name, &*spec.aliases), ("count_lines", &["lines".to_owned()][..]));
+    assert!(spec.is_read_only() && spec.timeout == Some(Duration::from_secs(5)));
+    assert_eq!(spec.isolation, haft::Isolation::Required);
+    assert_eq!(spec.label.trust, haft::Trust::Workspace);
+    assert!(tool.given().has(haft::Capability::Subprocess), "it is a process, whatever it says");
+    assert!(!tool.given().has(haft::Capability::Network));
+    let schema = &tool.input_schema;
+    assert_eq!(schema["required"], serde_json::json!(["files"]));
+    assert_eq!(schema["properties"]["files"]["items"]["type"], "string");
+    assert_eq!(schema["properties"]["files"]["x-haft"], "read_path");
+    assert_eq!(schema["properties"]["bytes"]["default"], false);
+    let argv = tool.argv(&serde_json::json!({"files": ["-x", "a b"], "bytes": true})).unwrap();
+    assert_eq!(argv, ["wc", "-c", "--", "-x", "a b"]);
+    assert_eq!(tool.shown(), "wc [{?bytes} -c] -- {files}");
+    assert_eq!(tool.place.to_string(), "haft.toml:2");
+}
+
+#[test]
+fn a_folder_that_nobody_trusts_declares_no_tools_and_the_stronger_file_wins() {
+    let setup = untrusted(&[project(DECLARED)]);
+    assert!(setup.tools.is_empty());
+    let note = &setup.notes[0].message;
+    assert!(note.contains("1 declared tool of this folder does not count"), "{note}");
+    let mine = "[tool.count_lines]\ncommand = [\"true\"]\ndescription = \"Mine.\"\n";
+    let setup = untrusted(&[project(DECLARED), user(mine)]);
+    assert_eq!(setup.tools[0].program(), "true", "a person's own file counts");
+    let setup = trusted(&[project(DECLARED), user(mine)]);
+    assert_eq!((setup.tools.len(), setup.tools[0].program()), (1, "wc"));
+    let told = setup.notes.iter().any(|note| note.message.contains("that one counts"));
+    assert!(told, "{:?}", setup.notes);
+}
+
+#[test]
+fn every_slip_in_a_declared_tool_is_told_with_its_place() {
+    let slips = [
+        ("command = \"wc {f}\"", "3:11: `command` must be a list of words"),
+        ("command = []", "3:11: `command` is empty"),
+        ("command = [\"{f}\"]", "3:12: the first word is the program"),
+        ("command = [\"wc\", \"{g}\"]", "3:18: `{g}` is no parameter of this tool"),
+        ("command = [\"sh\", \"-c\", \"wc {f}\"]", "3:24: `wc {f}` would be read by `sh`"),
+        ("command = [\"wc\"]", "the parameter `f` goes nowhere"),
+        ("command = [\"wc\", \"{f}\"]\ntimout = \"1s\"", "4:1: unknown key `timout`"),
+        ("command = [\"wc\", \"{f}\"]\nrate = \"often\"", "4:8: this is no rate"),
+        (
+            "command = [\"wc\", \"{f}\"]\ncapabilities = [\"netwrok\"]",
+            "a capability must be one of",
+        ),
+        ("command = [\"wc\", \"{f}\"]\nread_only = true\ndestructive = true", "contradict"),
+        ("timeout = \"1s\"", "which has no `command`"),
+    ];
+    for (slip, wanted) in slips {
+        let text = format!(
+            "[tool.t]\ndescription = \"Does it.\"\n{slip}\n[tool.t.parameters.f]\ntype = \"string\"\n"
+        );
+        let told = mistakes(&[project(&text)]);
+        assert!(told.contains(wanted), "{slip}: {told}");
+    }
+    let parameters = [
+        ("type = \"strnig\"", "`type` must be one of"),
+        ("min = 1", "`min` does not go with the type"),
+        ("pattern = \"(\"", "cannot be checked"),
+        ("type = \"integer\"\ndefault = \"a\"", "the default of the parameter `f` does not fit"),
+        (
+            "type = \"integer\"\nmax = 3\ndefault = 4",
+            "the default of the parameter `f` does not fit",
+        ),
+        ("required = true\ndefault = \"a\"", "is required and has a default"),
+        ("enum = []", "`enum` is empty"),
+        ("about = \"file\"", "`about` must be one of"),
+        ("colour = 1", "unknown key `colour`"),
+    ];
+    for (slip, wanted) in parameters {
+        let text = format!(
+            "[tool.t]\ndescription = \"Does it.\"\ncommand = [\"wc\", \"{{f}}\"]\n[tool.t.parameters.f]\n{slip}\n"
+        );
+        let told = mistakes(&[project(&text)]);
+        assert!(told.contains(wanted), "{slip}: {told}");
+    }
+    assert!(mistakes(&[project("[tool.t]\ncommand = [\"ls\"]")]).contains("without `description`"));
+    assert!(mistakes(&[project("[tool.\"a b\"]\ncommand = [\"ls\"]")]).contains("not usable"));
+}

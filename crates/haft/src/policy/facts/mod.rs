@@ -66,6 +66,9 @@ pub(crate) struct Facts<'a> {
     pub(crate) parts: SmallVec<[Part; 2]>,
     /// There are more parts than can be judged: whoever asks takes the strict side.
     pub(crate) overflow: bool,
+    /// Its commands start in another folder than the run, so nobody can tell what relative paths in
+    /// them lead to.
+    starts_elsewhere: bool,
     /// Files that its commands name, each with the number of the command's part. Only what restricts
     /// looks at them.
     pub(crate) mentions: Vec<(usize, Part)>,
@@ -196,6 +199,7 @@ impl<'a> Facts<'a> {
             seen: call.seen(),
             parts: SmallVec::new(),
             overflow: false,
+            starts_elsewhere: false,
             mentions: Vec::new(),
             beginnings: Vec::new(),
             ground,
@@ -291,6 +295,11 @@ impl<'a> Facts<'a> {
     /// Adds what the schema says its arguments are about.
     fn add_marked(&mut self, tool: &Entry, traits: &Traits) {
         let arguments = self.arguments;
+        let starts_elsewhere = |(name, mark): &(String, Mark)| {
+            let folder = arguments.get(name).filter(|_| *mark == Mark::Folder);
+            folder.is_some_and(|folder| !folder.is_null() && folder != "." && folder != "")
+        };
+        self.starts_elsewhere = traits.marks.iter().any(starts_elsewhere);
         if traits.deep {
             let mut marked = Vec::new();
             let found = &mut |value, mark| marked.push((value, mark));
@@ -340,6 +349,8 @@ impl<'a> Facts<'a> {
     fn add_mark(&mut self, value: &Value, mark: Mark) {
         match mark {
             Mark::About(about) => self.add_about(value, about),
+            Mark::Words => self.add_words(value),
+            Mark::Folder => self.add_about(value, About::ReadPath),
             Mark::Agent => {}
             // FAIL CLOSED: a mark of a later version may mean anything.
             Mark::Unknown => self.add_doubt("its schema says `x-haft` with an unknown word"),
@@ -371,6 +382,22 @@ impl<'a> Facts<'a> {
                 }
             }
             _ => self.add_unknown(about, "it is neither a text nor a list of texts"),
+        }
+    }
+
+    /// Adds a command whose words are a list.
+    fn add_words(&mut self, value: &Value) {
+        let words: Option<Vec<&str>> = match value {
+            Value::Null => return,
+            Value::Array(list) => list.iter().map(Value::as_str).collect(),
+            _ => None,
+        };
+        match words {
+            Some(words) => {
+                self.does(Operation::Execute);
+                self.add_command(&haft_shell::quoted(words));
+            }
+            None => self.add_unknown(About::Command, "it is no list of texts"),
         }
     }
 
@@ -455,7 +482,7 @@ impl<'a> Facts<'a> {
         if script.commands.is_empty() {
             return self.add(Part::Unreadable("there is no command in it".to_owned()));
         }
-        let moves = script.commands.iter().any(moves);
+        let moves = self.starts_elsewhere || script.commands.iter().any(moves);
         for command in script.commands {
             self.add_redirects(&command, moves);
             // What only carries the redirections of a group starts nothing.

@@ -182,6 +182,7 @@ impl Sample {
             seen: &self.seen,
             parts: SmallVec::new(),
             overflow: false,
+            starts_elsewhere: false,
             mentions: Vec::new(),
             beginnings: Vec::new(),
             ground,

@@ -243,3 +243,39 @@ fn arguments_of_an_example_are_json_where_they_can_be() {
         json!({"to": "bob@x.org", "n": 5, "list": ["a, b"], "note": "x, y", "plain": "a b"})
     );
 }
+
+#[test]
+fn a_command_as_a_list_is_judged_like_its_text_and_a_folder_makes_relative_paths_unknown() {
+    let schema = json!({"properties": {
+        "command": {"type": "string", "x-haft": "command"},
+        "argv": {"type": "array", "items": {"type": "string"}, "x-haft": "words"},
+        "cwd": {"type": "string", "x-haft": "folder"},
+    }});
+    let shell = || {
+        let spec = Spec::new("shell", "Runs it.");
+        spec.capabilities([Capability::Subprocess, Capability::Filesystem])
+    };
+    let text = of(shell(), schema.clone(), json!({"command": "git log -1"}));
+    let list = of(shell(), schema.clone(), json!({"argv": ["git", "log", "-1"]}));
+    assert_eq!((&text, list), (&vec!["run git log -1".to_owned()], text.clone()));
+    let odd = of(shell(), schema.clone(), json!({"argv": ["cat", "a; rm b", "> c"]}));
+    assert_eq!(odd, ["run cat a; rm b > c"], "a word is a word");
+    let loose = json!({"properties": {"command": {}, "argv": {"x-haft": "words"}}});
+    let wrong = of(shell(), loose, json!({"argv": ["cat", 1]}));
+    assert_eq!(wrong, ["unreadable"]);
+
+    let mentions = |arguments: Value| {
+        let call = call(shell(), schema.clone(), arguments);
+        let ground = ground();
+        let facts = Facts::of(&call, &ground);
+        let unknown = facts
+            .mentions
+            .iter()
+            .filter(|(_, part)| matches!(part, Part::Path { resolved: Err(_), .. }));
+        (parts(&facts).contains(&"read /w/secret".to_owned()), unknown.count())
+    };
+    assert_eq!(mentions(json!({"argv": ["cat", "key"]})), (false, 0));
+    assert_eq!(mentions(json!({"argv": ["cat", "key"], "cwd": "."})).1, 0);
+    assert_eq!(mentions(json!({"argv": ["cat", "key"], "cwd": "secret"})), (true, 1));
+    assert_eq!(mentions(json!({"command": "cat key", "cwd": "secret"})), (true, 1));
+}

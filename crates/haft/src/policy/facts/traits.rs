@@ -49,6 +49,8 @@ impl Traits {
         let claims = tool.remote().is_none() && tool.spec().judged_capabilities().has(reaches);
         let marked = |(_, mark): &(String, Mark)| match mark {
             Mark::About(own) => *own == about,
+            Mark::Words => about == About::Command,
+            Mark::Folder => about == About::ReadPath,
             Mark::Agent => false,
             Mark::Unknown => true,
         };
@@ -61,6 +63,10 @@ impl Traits {
 pub(super) enum Mark {
     /// A rule, a person or the tool's author said so.
     About(About),
+    /// The words of one command, as a list.
+    Words,
+    /// The folder that commands start in.
+    Folder,
     /// The name of another agent.
     Agent,
     /// Something this version does not know.
@@ -156,6 +162,8 @@ fn mark(value: &Value) -> Mark {
         Some("write_path") => Mark::About(About::WritePath),
         Some("url") => Mark::About(About::Url),
         Some("command") => Mark::About(About::Command),
+        Some("words") => Mark::Words,
+        Some("folder") => Mark::Folder,
         Some("agent") => Mark::Agent,
         _ => Mark::Unknown,
     }

@@ -43,6 +43,18 @@ pub(super) fn merge(mut files: Vec<Said>, place: &Where) -> Setup {
                 setup.ground.roots.push(root);
             }
         }
+        for tool in said.tools {
+            match setup.tools.iter().find(|known| known.spec.name == tool.spec.name) {
+                None => setup.tools.push(tool),
+                Some(known) => {
+                    let message = format!(
+                        "the tool `{}` is declared at {} as well, and that one counts",
+                        known.spec.name, known.place
+                    );
+                    setup.notes.push(Note { place: tool.place, message });
+                }
+            }
+        }
         setup.rules.extend(said.rules);
         setup.notes.extend(said.notes);
         let mut open: Option<(Place, usize)> = None;
@@ -86,6 +98,9 @@ fn distrust(files: &mut [Said], notes: &mut Vec<Note>) {
         }
         for hook in said.hooks.drain(..) {
             ignored.add("hook", &hook.spec.place);
+        }
+        for tool in said.tools.drain(..) {
+            ignored.add("declared tool", &tool.place);
         }
         for (_, place) in said.roots.drain(..) {
             ignored.add("folder of the workspace", &place);

@@ -11,6 +11,8 @@ mod json;
 mod said;
 mod toml;
 mod settings;
+mod template;
+mod declared;
 mod merge;
 mod place;
 mod trust;
@@ -20,11 +22,12 @@ use std::{path::PathBuf, time::Duration};
 use serde::Serialize;
 use serde_json::Value;
 
-use self::{mistake::Mistakes, source::Source};
 pub use self::{
+    declared::Declared,
     place::{Candidate, files_of, project_root},
     trust::TrustBook,
 };
+use self::{mistake::Mistakes, source::Source};
 use super::{
     budget::Budget,
     rule::{Layer, Place, Rule},
@@ -82,6 +85,8 @@ pub struct Setup {
     pub ground: Ground,
     /// The hooks of all files, in order.
     pub hooks: Vec<HookSpec>,
+    /// The tools that files declare as commands.
+    pub tools: Vec<Declared>,
     /// What a run may use.
     pub budget: Budget,
     /// The runtime's limits, where the files name them.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use super::{HookSpec, Limits, Note};
+use super::{Declared, HookSpec, Limits, Note};
 use crate::policy::{
     budget::Budget,
     rule::{Layer, Place, Rule},
@@ -25,6 +25,7 @@ pub(super) struct Said {
     pub(super) budget: Budget,
     pub(super) about: BTreeMap<String, BTreeMap<String, About>>,
     pub(super) about_place: Option<Place>,
+    pub(super) tools: Vec<Declared>,
     pub(super) hooks: Vec<Hooked>,
     /// Whether hooks that do not say for themselves refuse the call when they cannot answer.
     pub(super) hooks_guard: Option<bool>,
@@ -57,6 +58,7 @@ impl Said {
             budget: Budget::default(),
             about: BTreeMap::new(),
             about_place: None,
+            tools: Vec::new(),
             hooks: Vec::new(),
             hooks_guard: None,
             only_managed_rules: false,

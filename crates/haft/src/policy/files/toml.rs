@@ -10,7 +10,7 @@ use ::toml::de::{DeTable, DeValue};
 use haft_core::Decision;
 
 use super::{
-    File, Handler, HookSpec, MAX_RULES, Where,
+    File, Handler, HookSpec, MAX_RULES, Where, declared,
     mistake::Mistakes,
     node::{Entry, Fields, Kind, Node, Reader},
     place::tidy,
@@ -495,7 +495,23 @@ impl Toml<'_, '_> {
         let Some(tools) = reader.any_table(&entry.value, "`[tool.NAME]`") else { return };
         for tool in tools.iter() {
             let what = format!("`[tool.{}]`", tool.key);
-            let Some(fields) = reader.table(&tool.value, &what, &["args"]) else { continue };
+            let Some(fields) = reader.table(&tool.value, &what, declared::TOOL_KEYS) else {
+                continue;
+            };
+            if fields.get("command").is_some() {
+                let declared = declared::read(reader, tool, &fields, self.file.layer);
+                self.said.tools.extend(declared);
+            } else if let Some(other) = fields
+                .iter()
+                .find(|entry| entry.key != "args" && declared::TOOL_KEYS.contains(&&*entry.key))
+            {
+                reader.wrong(
+                    other.at,
+                    format!("`{}` in {what}, which has no `command`", other.key),
+                    "a tool is declared with `command = [\"program\", \"{parameter}\"]`; of other \
+                     tools only `args` can be said",
+                );
+            }
             let Some(args) = fields.get("args") else { continue };
             let Some(args) = reader.any_table(args, "`args`") else { continue };
             for arg in args.iter() {

@@ -1,0 +1,154 @@
+//! `haft doctor`: what confines processes on this machine, and whether it does.
+//!
+//! Everything that is forbidden is tried inside the sandbox. The table shows what came of it, and the
+//! exit code says whether all went as it should.
+
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use haft_sandbox::{Expected, Finding, Findings, Helper, Observed, Sandbox, Tier};
+use serde_json::{Value, json};
+
+use crate::{
+    args, desk, hands,
+    problem::Problem,
+    setup::Around,
+    style::{self, BAD, BOLD, DIM, GOOD, NAME, Table, WARN},
+};
+
+/// Nothing confines processes here, so they are refused.
+const NO_SANDBOX: u8 = 2;
+/// Something went otherwise than it should.
+const BAD_FINDING: u8 = 5;
+
+pub(crate) fn run(output: args::Output, around: &Around) -> Result<ExitCode, Problem> {
+    let scene = Scene::make(around)?;
+    let folder = scene.0.clone();
+    let tried = desk::work(async move {
+        let sandbox = Sandbox::detect(Helper::ThisProgram).await?;
+        let findings = sandbox.self_test(&folder).await?;
+        Ok::<_, haft_sandbox::Error>(findings)
+    })?;
+    drop(scene);
+    match tried {
+        Ok(findings) => {
+            let is_good = findings.bad().next().is_none();
+            match output.json {
+                true => style::say(format_args!("{}\n", as_json(&findings)))?,
+                false => style::say(page(&findings))?,
+            }
+            Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::from(BAD_FINDING) })
+        }
+        Err(error) => {
+            if output.json {
+                let tier = Tier::none(error.to_string());
+                style::say(format_args!(
+                    "{}\n",
+                    json!({"ok": false, "tier": tier, "findings": []})
+                ))?;
+            }
+            let _ = hands::problem(error).tell();
+            Ok(ExitCode::from(NO_SANDBOX))
+        }
+    }
+}
+
+fn as_json(findings: &Findings) -> Value {
+    let line = |finding: &Finding| {
+        let mut line = json!(finding);
+        line["ok"] = finding.is_good().into();
+        line
+    };
+    json!({
+        "ok": findings.bad().next().is_none(),
+        "tier": findings.tier,
+        "findings": findings.findings.iter().map(line).collect::<Vec<_>>(),
+    })
+}
+
+fn page(findings: &Findings) -> String {
+    let tier = &findings.tier;
+    let mut out = format!("{} {}\n", style::paint(BOLD, "sandbox"), style::paint(NAME, tier.level));
+    let mut table = Table::new(2);
+    for (name, strength) in tier.promises() {
+        let colour = if strength.is_enforced() { GOOD } else { WARN };
+        table.row([(DIM, name.to_owned()), (colour, style::visible(&strength.to_string()))]);
+    }
+    out += &table.to_string();
+    for note in &tier.notes {
+        out += &format!("  {} {}\n", style::paint(DIM, "note:"), style::visible(note));
+    }
+    let mut group = "";
+    let mut table = Table::new(2);
+    for finding in &findings.findings {
+        if finding.group != group {
+            group = &finding.group;
+            table.row([
+                (BOLD, style::visible(group)),
+                (DIM, String::new()),
+                (DIM, String::new()),
+                (DIM, String::new()),
+            ]);
+        }
+        let (colour, mark) = match (&finding.observed, finding.is_good()) {
+            (Observed::Skipped(_), _) => (DIM, "·"),
+            (_, true) => (GOOD, "✓"),
+            (_, false) => (BAD, "✗"),
+        };
+        table.row([
+            (colour, format!("  {mark}")),
+            (NAME, style::visible(&finding.name)),
+            (DIM, style::visible(&finding.tried)),
+            (colour, observed(finding)),
+        ]);
+    }
+    out += &format!("\n{}\n{table}", style::paint(BOLD, "tried inside"));
+    let (all, bad) = (findings.findings.len(), findings.bad().count());
+    let skipped = findings.skipped().count();
+    let colour = if bad == 0 { GOOD } else { BAD };
+    let good = all - bad - skipped;
+    let said =
+        format!("{good} of {all} went as they should, {bad} did not, {skipped} could not be tried");
+    out + &format!("\n{}\n", style::paint(colour, said))
+}
+
+fn observed(finding: &Finding) -> String {
+    let should = match finding.expected {
+        Expected::Refused => "must be refused",
+        Expected::Allowed => "must work",
+    };
+    let did = match &finding.observed {
+        Observed::Allowed => "worked".to_owned(),
+        Observed::Refused(errno) => format!("refused ({errno})"),
+        Observed::Killed(signal) => format!("killed by signal {signal}"),
+        Observed::Skipped(why) => format!("not tried: {}", style::visible(why)),
+    };
+    if finding.is_good() { did } else { format!("{did}, {should}") }
+}
+
+/// A folder to try things on, taken away again.
+struct Scene(PathBuf);
+
+impl Scene {
+    fn make(around: &Around) -> Result<Self, Problem> {
+        let named = around.variables.get("TMPDIR").filter(|folder| folder.starts_with('/'));
+        let base = named.map_or_else(|| Path::new("/tmp"), Path::new);
+        // A name that nobody can guess and prepare.
+        let folder = base.join(format!("haft-doctor-{:016x}", RandomState::new().hash_one(0)));
+        let cannot = |e: std::io::Error| {
+            Problem::new(format!("`{}` cannot be made: {e}", folder.display()))
+                .hint("`TMPDIR` names another folder for what is tried")
+        };
+        std::fs::create_dir(&folder).map_err(cannot)?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}

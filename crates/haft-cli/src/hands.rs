@@ -1,0 +1,62 @@
+//! The tools that work on this machine: the built-in ones with `--workspace`, and those that files
+//! declare.
+//!
+//! Nothing is looked for before it is needed: a call that starts no process never asks what this
+//! machine could confine one with.
+
+use std::path::{Path, PathBuf};
+
+use haft::CatalogBuilder;
+use haft_sandbox::{Access, Helper, Workspace};
+use haft_tools::Hands;
+
+use crate::{args, problem::Problem, setup::Setup};
+
+/// Adds them to a catalog.
+pub(crate) fn add(
+    catalog: CatalogBuilder,
+    setup: &Setup,
+    place: &args::Place,
+) -> Result<CatalogBuilder, Problem> {
+    let declared = &setup.said.tools;
+    let root = match &place.workspace {
+        Some(_) => setup.here().to_owned(),
+        None if declared.is_empty() => return Ok(catalog),
+        None => setup.site.canonical(),
+    };
+    let mut workspace = Workspace::builder().root(root, Access::Write);
+    for root in setup.said.ground.roots.iter().filter(|root| root.is_dir()) {
+        workspace = workspace.root(root, Access::Write);
+    }
+    let hands = Hands::new(workspace.build().map_err(problem)?)
+        .helper(Helper::ThisProgram)
+        .variables(setup.variables().clone())
+        .declared(declared.iter().cloned());
+    Ok(match place.workspace {
+        Some(_) => catalog.add(hands),
+        None => catalog.add(hands.only_declared()),
+    })
+}
+
+/// What a sandbox says is wrong, with its hint apart.
+pub(crate) fn problem(error: haft_sandbox::Error) -> Problem {
+    let text = error.to_string();
+    let message = text.split("\nhint: ").next().unwrap_or_default();
+    match error.hint_text() {
+        Some(hint) => Problem::new(message).hint(hint),
+        None => Problem::new(message),
+    }
+}
+
+impl args::Place {
+    /// Returns the folder by the path that links lead to.
+    pub(crate) fn folder(&self) -> Result<Option<PathBuf>, Problem> {
+        let find = |folder: &Path| {
+            let cannot =
+                |why: &str| Problem::new(format!("`--workspace {}`: {why}", folder.display()));
+            let found = folder.canonicalize().map_err(|e| cannot(&e.to_string()))?;
+            if found.is_dir() { Ok(found) } else { Err(cannot("it is no folder")) }
+        };
+        self.workspace.as_deref().map(find).transpose()
+    }
+}

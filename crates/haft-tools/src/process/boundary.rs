@@ -1,0 +1,65 @@
+//! What confines processes: a sandbox that is there, one that is found when it is first needed, or
+//! none.
+//!
+//! FAIL CLOSED: without one nothing is started. The model hears that it cannot be done here; the
+//! operator hears what to do about it.
+
+use std::sync::Arc;
+
+use haft_core::{Code, Failure};
+use haft_sandbox::{Helper, Sandbox};
+use tokio::sync::OnceCell;
+
+/// What confines processes.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Boundary {
+    /// Nothing does, so there are none.
+    #[default]
+    Missing,
+    /// This sandbox.
+    Ready(Sandbox),
+    /// The strongest one there is, found out once.
+    Later(Arc<Later>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Later {
+    helper: Helper,
+    found: OnceCell<Result<Sandbox, Arc<str>>>,
+}
+
+impl Boundary {
+    pub(crate) fn later(helper: Helper) -> Self {
+        Self::Later(Arc::new(Later { helper, found: OnceCell::new() }))
+    }
+
+    /// Returns the sandbox.
+    pub(crate) async fn get(&self) -> Result<Sandbox, Failure> {
+        match self {
+            Self::Missing => Err(refused(
+                "these tools were given no sandbox, and start no process without one\nhint: call \
+                 `haft_sandbox::init()` first in `main`, then give `Hands` a `Sandbox` or a `Helper`",
+            )),
+            Self::Ready(sandbox) => Ok(sandbox.clone()),
+            Self::Later(later) => {
+                let find = || async {
+                    let found = Sandbox::detect(later.helper.clone()).await;
+                    found.map_err(|error| Arc::from(error.to_string()))
+                };
+                match later.found.get_or_init(find).await {
+                    Ok(sandbox) => Ok(sandbox.clone()),
+                    Err(why) => Err(refused(why)),
+                }
+            }
+        }
+    }
+}
+
+fn refused(why: &str) -> Failure {
+    Failure::new(
+        Code::SandboxUnavailable,
+        "commands are run in a sandbox or not at all, and there is none here",
+    )
+    .with_next("use tools that need no process, or tell the user")
+    .with_source(why.to_owned())
+}

@@ -1,0 +1,94 @@
+//! Tools that people declare as commands, run like any other confined process.
+//!
+//! The file says which words; a call fills in the places. What the file does not say the sandbox
+//! does not give: no `filesystem`, nothing is writable; no `network`, no other machine.
+
+use std::{sync::Arc, time::Duration};
+
+use haft::Declared;
+use haft_core::{Code, Context, DynTool, Failure, Output};
+use haft_sandbox::{Command, Environment, Profile, Workspace};
+use serde_json::{Value, json};
+
+use super::{
+    boundary::Boundary,
+    folder,
+    run::{self, Job},
+};
+use crate::Hands;
+
+/// As long as the longest one may take; its own timeout and the runtime's hold besides.
+const LONGEST: Duration = Duration::from_secs(24 * 3_600);
+/// So much of what it complains is part of the answer; the rest is in what was told.
+const COMPLAINT: usize = 2_000;
+
+/// Makes a tool of one that was declared.
+pub(crate) fn tool(hands: &Hands, declared: Declared) -> DynTool {
+    let mut profile = Profile::of(declared.given(), &hands.workspace);
+    if declared.spec.is_read_only() {
+        profile = profile.read_only();
+    }
+    let body = Arc::new(Body {
+        workspace: Arc::clone(&hands.workspace),
+        boundary: hands.boundary.clone(),
+        environment: hands.environment.clone(),
+        profile,
+        declared,
+    });
+    let (spec, schema) = (body.declared.spec.clone(), body.declared.input_schema.clone());
+    let checked = Arc::clone(&body);
+    DynTool::new(spec, schema, move |arguments, cx| {
+        let body = Arc::clone(&body);
+        async move { body.call(&arguments, &cx).await }
+    })
+    .with_check(move |arguments, cx| {
+        let body = Arc::clone(&checked);
+        Box::pin(async move { body.check(arguments, cx).await })
+    })
+    .in_sandbox()
+}
+
+struct Body {
+    declared: Declared,
+    workspace: Arc<Workspace>,
+    boundary: Boundary,
+    environment: Environment,
+    profile: Profile,
+}
+
+impl Body {
+    /// Refuses what cannot run before anybody is asked about it.
+    async fn check(&self, arguments: &Value, cx: &Context) -> Result<(), Failure> {
+        self.declared.argv(arguments)?;
+        self.boundary.get().await?;
+        folder(&self.workspace, self.declared.cwd.as_deref(), cx).await?;
+        Ok(())
+    }
+
+    async fn call(&self, arguments: &Value, cx: &Context) -> Result<Output, Failure> {
+        let mut words = self.declared.argv(arguments)?.into_iter();
+        let sandbox = self.boundary.get().await?;
+        let place = folder(&self.workspace, self.declared.cwd.as_deref(), cx).await?;
+        let command = Command::new(words.next().unwrap_or_default())
+            .args(words)
+            .environment(self.environment.clone())
+            .input(self.declared.stdin(arguments))
+            .folder(&place);
+        let profile = self.profile.clone();
+        let ended = run::run(Job { sandbox, command, profile, time: LONGEST }, cx).await?;
+        let is_good = matches!(ended.exit, haft_sandbox::Exit::Code(code)
+            if self.declared.success.contains(&code));
+        if !is_good {
+            let how = run::exit(&ended);
+            let said = ended.stderr.into_text();
+            let said = said.trim();
+            let from = said.ceil_char_boundary(said.len().saturating_sub(COMPLAINT));
+            let message = match said.get(from..).filter(|said| !said.is_empty()) {
+                Some(said) => format!("`{}`: {how}\n{said}", self.declared.program()),
+                None => format!("`{}`: {how}", self.declared.program()),
+            };
+            return Err(Failure::new(Code::ToolFailed, message));
+        }
+        Ok(run::output(ended, json!({})))
+    }
+}

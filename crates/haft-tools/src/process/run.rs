@@ -1,0 +1,235 @@
+//! Runs one confined command for a call: output is told as it comes, a stop is heard, and the end is
+//! waited for.
+//!
+//! INVARIANT: a command is never left to itself. Whoever drops the call leaves a task behind that ends
+//! the command and says that the call still works until that is so.
+//! INVARIANT: `cancelled` and `timed_out` are said only here after the end was seen.
+
+use std::time::Duration;
+
+use haft_core::{Block, Busy, Code, Context, Failure, Output, Ran};
+use haft_sandbox::{Command, Ended, Exit, How, Profile, Running, Sandbox, Stream};
+use serde_json::{Value, json};
+
+/// So long a command may put its things in order when it is stopped. Less than the runtime waits.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// A command, and everything it is given.
+pub(super) struct Job {
+    pub(super) sandbox: Sandbox,
+    pub(super) command: Command,
+    pub(super) profile: Profile,
+    /// How long it may take.
+    pub(super) time: Duration,
+}
+
+/// Runs a command to its end, or ends it.
+pub(super) async fn run(job: Job, cx: &Context) -> Result<Ended, Failure> {
+    let time = cx.time_left().map_or(job.time, |left| left.min(job.time));
+    let command = job.command.deadline(time).keep(cx.cap());
+    let Some(busy) = cx.busy() else {
+        return Err(Failure::new(Code::NotRun, "the call was over before the command started"));
+    };
+    let running = job.sandbox.start(command, job.profile).await;
+    let running = running.map_err(|error| error.into_failure())?;
+    let mut watched = Watched { running: Some((running, busy)) };
+    let (ended, is_stopped) = watched.finished(cx).await;
+    match ended.how {
+        // Whoever stopped it says why; that its end was seen is ours to say.
+        _ if is_stopped => Err(Failure::new(Code::Cancelled, "the command was stopped")),
+        How::Itself => Ok(ended),
+        How::TimedOut => Err(Failure::new(
+            Code::TimedOut,
+            format!("the command took longer than {} ms and was stopped", time.as_millis()),
+        )
+        .with_next("do less at once, or give it more time")),
+        How::Flooded => Err(Failure::failed("the command wrote without end and was stopped")
+            .with_next("write to a file, or filter the output, as with `head`")),
+        How::Stopped => Err(Failure::new(Code::Cancelled, "the command was stopped")),
+        How::Lost => Err(Failure::new(
+            Code::UnknownOutcome,
+            "the process that watches over the command died, and the command with it",
+        )
+        .with_ran(Ran::Unknown)
+        .with_next("find out what happened before you do it again")),
+    }
+}
+
+/// A command under way, and the mark of the call that it works.
+struct Watched {
+    running: Option<(Running, Busy)>,
+}
+
+impl Watched {
+    /// Tells output until the end. Says whether the end was brought about by a stop of the call.
+    async fn finished(&mut self, cx: &Context) -> (Ended, bool) {
+        let mut texts = [Text::new("stdout"), Text::new("stderr")];
+        let mut is_stopped = false;
+        let ended = loop {
+            // It is there until the end below.
+            let Some((running, _)) = &mut self.running else { std::future::pending().await };
+            tokio::select! {
+                biased;
+                () = cx.cancelled() => {
+                    is_stopped = true;
+                    break running.stop_gently(GRACE).await;
+                }
+                piece = running.next() => match piece {
+                    Some(piece) => {
+                        let [out, err] = &mut texts;
+                        let text = if piece.stream == Stream::Out { out } else { err };
+                        text.tell(&piece.bytes, cx);
+                    }
+                    None => break running.wait().await,
+                },
+            }
+        };
+        for text in &mut texts {
+            text.finish(cx);
+        }
+        self.running = None;
+        (ended, is_stopped)
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let Some((mut running, busy)) = self.running.take() else { return };
+        // Without a handle the drop of `running` ends the command all the same; only nobody waits.
+        if let Ok(handle) = tokio::runtime::Handle::try_current() {
+            handle.spawn(async move {
+                running.stop().await;
+                drop(busy);
+            });
+        }
+    }
+}
+
+/// One stream as text. A character that comes in two pieces is told as one.
+struct Text {
+    name: &'static str,
+    rest: Vec<u8>,
+}
+
+impl Text {
+    fn new(name: &'static str) -> Self {
+        Self { name, rest: Vec::new() }
+    }
+
+    fn tell(&mut self, bytes: &[u8], cx: &Context) {
+        let text = self.take(bytes);
+        if !text.is_empty() {
+            cx.partial_of(self.name, text);
+        }
+    }
+
+    fn finish(&mut self, cx: &Context) {
+        if !self.rest.is_empty() {
+            let rest = std::mem::take(&mut self.rest);
+            cx.partial_of(self.name, String::from_utf8_lossy(&rest).into_owned());
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> String {
+        self.rest.extend_from_slice(bytes);
+        let mut text = String::new();
+        let mut whole = 0;
+        for chunk in self.rest.utf8_chunks() {
+            text.push_str(chunk.valid());
+            whole += chunk.valid().len();
+            let bad = chunk.invalid();
+            // What may still become a character waits for more; it is at most three bytes.
+            let is_last = whole + bad.len() == self.rest.len();
+            if is_last && may_go_on(bad) {
+                break;
+            }
+            if !bad.is_empty() {
+                text.push(char::REPLACEMENT_CHARACTER);
+            }
+            whole += bad.len();
+        }
+        self.rest.drain(..whole);
+        text
+    }
+}
+
+/// Whether bytes that are no character could be the beginning of one.
+fn may_go_on(bytes: &[u8]) -> bool {
+    !bytes.is_empty()
+        && std::str::from_utf8(bytes)
+            .is_err_and(|e| e.valid_up_to() == 0 && e.error_len().is_none())
+}
+
+/// Says how a command ended, in words.
+pub(super) fn exit(ended: &Ended) -> String {
+    match ended.exit {
+        Exit::Code(code) => format!("exit code {code}"),
+        Exit::Signal(signal) => match name(signal) {
+            Some(name) => format!("ended by signal {signal} ({name})"),
+            None => format!("ended by signal {signal}"),
+        },
+        Exit::Unknown => "ended, and nobody saw how".to_owned(),
+    }
+}
+
+fn name(signal: i32) -> Option<&'static str> {
+    Some(match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        6 => "SIGABRT",
+        9 => "SIGKILL, as by a limit on memory",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        24 => "SIGXCPU, its time on the processor was used up",
+        25 => "SIGXFSZ, a file grew too large",
+        31 => "SIGSYS, it tried something the sandbox forbids",
+        _ => return None,
+    })
+}
+
+/// Writes the result: what it printed if that is all there is to say, else how it ended first, so
+/// that nothing it printed can pass for that.
+pub(super) fn output(ended: Ended, about: Value) -> Output {
+    let (is_success, how, facts) = (ended.is_success(), exit(&ended), ended.facts());
+    let (out, err) = (ended.stdout.into_text(), ended.stderr.into_text());
+    let mut output = Output::default();
+    match (is_success, out.is_empty(), err.is_empty()) {
+        (true, true, true) => output.blocks.push(Block::text("done; nothing was printed")),
+        (true, false, true) => output.blocks.push(Block::text(out)),
+        (_, no_out, no_err) => {
+            output.blocks.push(Block::text(how));
+            if !no_out {
+                output.blocks.push(Block::text(format!("stdout:\n{out}")));
+            }
+            if !no_err {
+                output.blocks.push(Block::text(format!("stderr:\n{err}")));
+            }
+        }
+    }
+    let mut whole = json!(facts);
+    if let (Some(whole), Value::Object(about)) = (whole.as_object_mut(), about) {
+        whole.extend(about);
+    }
+    output.structured = Some(whole);
+    output
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn characters_that_come_in_pieces_are_told_whole() {
+        let bytes = "aé漢🦀".as_bytes();
+        for cut in 0..=bytes.len() {
+            let mut text = Text::new("stdout");
+            let told = text.take(&bytes[..cut]) + &text.take(&bytes[cut..]);
+            assert_eq!((told.as_str(), text.rest.len()), ("aé漢🦀", 0), "cut at {cut}");
+        }
+        let mut text = Text::new("stdout");
+        assert_eq!(text.take(b"a\xffb\xe6\xbc"), "a\u{fffd}b");
+        assert_eq!(text.rest.len(), 2, "it may still become a character");
+        assert_eq!(text.take(b"x"), "\u{fffd}x");
+    }
+}

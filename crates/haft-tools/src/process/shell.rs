@@ -1,0 +1,378 @@
+//! `shell`: a command as a list of words or as a text, in the sandbox.
+//!
+//! The classifier decides how a call is judged and how much the sandbox lets it touch: what only
+//! reads shares the floor and cannot write. A list of words, and a text that is nothing but words, is
+//! run as it is; only what needs a shell gets one.
+//!
+//! INVARIANT: judging and running look at the same words.
+
+use std::{sync::Arc, time::Duration};
+
+use haft_core::{
+    Capabilities, Capability, Claim, Class, Code, Context, Failure, Interrupt, Isolation, Output,
+    Spec, Tool, schemars,
+};
+use haft_sandbox::{Command, Environment, Network, Profile, Workspace};
+use haft_shell::{Kind, classify};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{
+    boundary::Boundary,
+    folder,
+    run::{self, Job},
+};
+
+/// As long as a command may take that says nothing: a test suite of a middling project.
+const USUAL: Duration = Duration::from_secs(120);
+/// As long as one may ask for; the deadline of the call holds besides.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// Runs commands.
+#[derive(Debug)]
+pub(super) struct Shell {
+    pub(super) workspace: Arc<Workspace>,
+    pub(super) boundary: Boundary,
+    pub(super) environment: Environment,
+    /// Whether commands may reach other machines.
+    pub(super) network: bool,
+}
+
+#[derive(Debug, Clone, Deserialize, schemars::JsonSchema)]
+#[schemars(crate = "haft_core::schemars")]
+pub(super) struct Args {
+    /// The command as text, read by bash: `grep -c x *.txt | sort`. Give this or `argv`.
+    #[serde(default)]
+    #[schemars(extend("x-haft" = "command"))]
+    command: Option<String>,
+    /// The command as words, run as they are without a shell: `["git", "log", "-3"]`. Give this or
+    /// `command`.
+    #[serde(default)]
+    #[schemars(extend("x-haft" = "words"))]
+    argv: Option<Vec<String>>,
+    /// The folder to start in, inside the workspace. Without it the command starts where the run
+    /// works.
+    #[serde(default)]
+    #[schemars(extend("x-haft" = "folder"))]
+    cwd: Option<String>,
+    /// How long it may take, in milliseconds: 120000 unless said otherwise.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 600_000))]
+    timeout_ms: Option<u64>,
+    /// What the command reads on its standard input. Without it there is nothing to read.
+    #[serde(default)]
+    stdin: Option<String>,
+}
+
+/// A command as it was asked for: what is judged, and what is run.
+struct Asked {
+    kind: Kind,
+    why: String,
+    argv: Vec<String>,
+}
+
+impl Asked {
+    fn of(args: &Args) -> Result<Self, Failure> {
+        let (text, words) = match (&args.command, &args.argv) {
+            (Some(text), None) => (text.clone(), None),
+            (None, Some(words)) => (haft_shell::quoted(words), Some(words.clone())),
+            (Some(_), Some(_)) => return Err(wrong("`command` and `argv` are both given")),
+            (None, None) => return Err(wrong("neither `command` nor `argv` is given")),
+        };
+        if words.as_ref().is_some_and(|words| words.first().is_none_or(String::is_empty))
+            || text.trim().is_empty()
+        {
+            return Err(wrong("the command is empty"));
+        }
+        if text.contains('\0') {
+            return Err(wrong("the command has a NUL byte in it"));
+        }
+        let known = classify(&text);
+        let argv = words.or_else(|| plain(&text)).unwrap_or_else(|| {
+            ["bash", "--noprofile", "--norc", "-c"]
+                .map(str::to_owned)
+                .into_iter()
+                .chain([text])
+                .collect()
+        });
+        Ok(Self { kind: known.kind, why: known.why, argv })
+    }
+}
+
+fn wrong(what: &str) -> Failure {
+    Failure::new(Code::BadArguments, what).with_next(
+        "give one of both: `command` as a text, as in \"ls -l\", or `argv` as words, as in \
+         [\"ls\", \"-l\"]",
+    )
+}
+
+/// What bash does itself, or does otherwise than the program of this name.
+const BUILTINS: &[&str] = &[
+    ".",
+    ":",
+    "[",
+    "[[",
+    "alias",
+    "bg",
+    "bind",
+    "break",
+    "builtin",
+    "caller",
+    "case",
+    "cd",
+    "command",
+    "compgen",
+    "complete",
+    "compopt",
+    "continue",
+    "coproc",
+    "declare",
+    "dirs",
+    "disown",
+    "do",
+    "done",
+    "echo",
+    "elif",
+    "else",
+    "enable",
+    "esac",
+    "eval",
+    "exec",
+    "exit",
+    "export",
+    "false",
+    "fc",
+    "fg",
+    "fi",
+    "for",
+    "function",
+    "getopts",
+    "hash",
+    "help",
+    "history",
+    "if",
+    "in",
+    "jobs",
+    "kill",
+    "let",
+    "local",
+    "logout",
+    "mapfile",
+    "popd",
+    "printf",
+    "pushd",
+    "pwd",
+    "read",
+    "readarray",
+    "readonly",
+    "return",
+    "select",
+    "set",
+    "shift",
+    "shopt",
+    "source",
+    "suspend",
+    "test",
+    "then",
+    "time",
+    "times",
+    "trap",
+    "true",
+    "type",
+    "typeset",
+    "ulimit",
+    "umask",
+    "unalias",
+    "unset",
+    "until",
+    "wait",
+    "while",
+];
+
+/// Returns the words of a text that is nothing but one command and its words.
+fn plain(text: &str) -> Option<Vec<String>> {
+    // Whatever a shell could mean by these, it is left to a shell to mean it.
+    if text.contains(|c: char| c.is_control() || "&|;()<>{}!#$`*?[]~\\=^%".contains(c)) {
+        return None;
+    }
+    let script = haft_shell::parse(text).ok()?;
+    let [command] = &*script.commands else { return None };
+    if !command.assignments.is_empty() || !command.redirects.is_empty() {
+        return None;
+    }
+    let words: Option<Vec<String>> =
+        command.words.iter().map(|word| word.literal().map(str::to_owned)).collect();
+    words.filter(|words| words.first().is_some_and(|name| !BUILTINS.contains(&&**name)))
+}
+
+impl Shell {
+    fn capabilities(&self) -> Capabilities {
+        let all = Capabilities::from([Capability::Subprocess, Capability::Filesystem]);
+        if self.network { all.with(Capability::Network) } else { all }
+    }
+
+    /// What the sandbox lets it touch. What only reads has no need to write or to reach others.
+    fn profile(&self, kind: Kind) -> Profile {
+        let profile = Profile::of(self.capabilities(), &self.workspace);
+        match kind {
+            Kind::ReadOnly => Profile { network: Network::None, ..profile.read_only() },
+            Kind::Writes | Kind::Destructive | Kind::Unparseable => profile,
+        }
+    }
+}
+
+impl Tool for Shell {
+    type Args = Args;
+    type Output = Output;
+    const ISOLATED: bool = true;
+    const GUARDS: bool = false;
+
+    fn spec(&self) -> Spec {
+        let mut spec = Spec::new(
+            "shell",
+            "Runs a command in a sandbox and returns what it prints and how it ends. Files outside \
+             the workspace cannot be changed, nothing keeps running afterwards, and there is no \
+             terminal to answer questions at. A command that ends with another code than 0 is an \
+             answer too; its first line says so. Prefer the file tools for reading, searching and \
+             editing files.",
+        )
+        .title("Shell")
+        .capabilities(self.capabilities())
+        .isolation(Isolation::Required)
+        .interrupt(Interrupt::Cancel)
+        .timeout(LONGEST)
+        .example(json!({"argv": ["git", "log", "--oneline", "-3"]}))
+        .example(json!({"command": "grep -rl TODO src | wc -l"}));
+        spec.per_call = vec!["class", "read_only", "destructive"];
+        spec
+    }
+
+    fn claim(&self, declared: Claim, args: &Args, _: &Context) -> Claim {
+        let Ok(asked) = Asked::of(args) else { return Claim::strictest() };
+        match asked.kind {
+            Kind::ReadOnly => Claim {
+                class: Class::ReadOnly,
+                read_only: true,
+                destructive: Some(false),
+                ..declared
+            },
+            // It may do anything that the sandbox lets it; whether it destroys, nobody knows.
+            Kind::Writes => Claim { class: Class::Unsafe, ..declared },
+            Kind::Destructive => {
+                Claim { class: Class::Unsafe, destructive: Some(true), ..declared }
+            }
+            Kind::Unparseable => Claim::strictest(),
+        }
+    }
+
+    async fn check(&self, args: &Args, cx: &Context) -> Result<(), Failure> {
+        Asked::of(args)?;
+        self.boundary.get().await?;
+        folder(&self.workspace, args.cwd.as_deref(), cx).await?;
+        Ok(())
+    }
+
+    async fn call(&self, args: Args, cx: &Context) -> Result<Output, Failure> {
+        let asked = Asked::of(&args)?;
+        let sandbox = self.boundary.get().await?;
+        let place = folder(&self.workspace, args.cwd.as_deref(), cx).await?;
+        let mut words = asked.argv.into_iter();
+        let command = Command::new(words.next().unwrap_or_default())
+            .args(words)
+            .environment(self.environment.clone())
+            .input(args.stdin.unwrap_or_default())
+            .folder(&place);
+        let time = args.timeout_ms.map_or(USUAL, Duration::from_millis).min(LONGEST);
+        let profile = self.profile(asked.kind);
+        let ended = run::run(Job { sandbox, command, profile, time }, cx).await?;
+        let about = json!({"kind": asked.kind.as_str(), "why": asked.why});
+        Ok(run::output(ended, about))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_words_are_run_without_a_shell() {
+        let words = |text: &str| plain(text).map(|words| words.join("|"));
+        assert_eq!(words("git log -3").as_deref(), Some("git|log|-3"));
+        assert_eq!(words("grep 'a b' \"c d\" ''").as_deref(), Some("grep|a b|c d|"));
+        for shell in [
+            "ls &",
+            "! ls",
+            "(ls)",
+            "ls | wc",
+            "ls; ls",
+            "ls > x",
+            "A=1 ls",
+            "ls $X",
+            "ls *.rs",
+            "ls ~",
+            "ls {a,b}",
+            "cd src",
+            "echo hi",
+            "time ls",
+            "ls # x",
+            "ls\nls",
+            "ls \\\n-l",
+            "if ls",
+            "'ls",
+            "cat <(ls)",
+            "`ls`",
+            "",
+            "  ",
+            "[ -e x ]",
+        ] {
+            assert_eq!(words(shell), None, "{shell}");
+        }
+    }
+
+    #[test]
+    fn one_of_both_forms_is_asked_for() {
+        let args = |command: Option<&str>, argv: Option<&[&str]>| Args {
+            command: command.map(str::to_owned),
+            argv: argv.map(|words| words.iter().map(|word| (*word).to_owned()).collect()),
+            cwd: None,
+            timeout_ms: None,
+            stdin: None,
+        };
+        for bad in [
+            args(None, None),
+            args(Some("ls"), Some(&["ls"])),
+            args(Some("  "), None),
+            args(None, Some(&[])),
+            args(None, Some(&[""])),
+            args(Some("ls\0"), None),
+        ] {
+            assert_eq!(
+                Asked::of(&bad).err().map(|e| e.code()),
+                Some(Code::BadArguments),
+                "{bad:?}"
+            );
+        }
+        let list = Asked::of(&args(None, Some(&["cat", "a; rm b"]))).unwrap();
+        assert_eq!((list.kind, list.argv.len()), (Kind::ReadOnly, 2));
+        let text = Asked::of(&args(Some("cat a; rm b"), None)).unwrap();
+        assert_eq!((text.kind, &*text.argv[0]), (Kind::Destructive, "bash"));
+    }
+
+    #[test]
+    fn what_only_reads_is_given_nothing_to_write_and_nobody_to_reach() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let workspace =
+            Workspace::builder().root(root, haft_sandbox::Access::Write).build().unwrap();
+        let shell = Shell {
+            workspace: Arc::new(workspace),
+            boundary: Boundary::default(),
+            environment: Environment::new(),
+            network: true,
+        };
+        let reading = shell.profile(Kind::ReadOnly);
+        assert_eq!((reading.writable().count(), reading.network), (0, Network::None));
+        let writing = shell.profile(Kind::Writes);
+        assert_eq!((writing.writable().count(), writing.network), (1, Network::Host));
+    }
+}

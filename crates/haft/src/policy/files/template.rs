@@ -1,0 +1,530 @@
+//! The command of a tool that a file declares: words with holes, filled by one call's arguments.
+//!
+//! In: `["grep", "-e", "{text}", "--", "{file}"]` and arguments that fit. Out: a list of words for
+//! a program. No shell reads them, so there is nothing to quote and nothing to escape from. Pure.
+//!
+//! INVARIANT: a value is one word or a part of one; it never makes two, and it never becomes an
+//! option where the template has none.
+
+use haft_core::{Code, Failure};
+use serde_json::Value;
+
+/// The longest value of one hole; the system takes no word beyond 128 KiB.
+const LONGEST_WORD: usize = 100_000;
+/// The longest command in all; the system takes some two megabytes, environment included.
+const LONGEST: usize = 1_000_000;
+
+/// What a template must know of a parameter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Hole {
+    pub(super) name: String,
+    /// It has many values, each a word.
+    pub(super) is_list: bool,
+    /// Its values were written by whoever wrote the file: a choice of words, or yes and no.
+    pub(super) is_fixed: bool,
+}
+
+/// Words with holes.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Template {
+    groups: Vec<Group>,
+}
+
+/// Words that stand or fall together.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Group {
+    /// Parameters that must be given, and not be `false`.
+    conditions: Vec<String>,
+    words: Vec<Word>,
+    /// Written in brackets of its own.
+    is_whole: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Word {
+    pieces: Vec<Piece>,
+    /// A value at the beginning of this word could be taken for an option.
+    may_be_option: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Piece {
+    Text(String),
+    Value(Hole),
+    Condition(String),
+}
+
+/// What is wrong with a word of a template, and what would be right.
+pub(super) type Wrong = (String, String);
+
+impl Template {
+    /// Adds one word, or the words of a group in brackets.
+    pub(super) fn push(
+        &mut self,
+        words: &[&str],
+        is_group: bool,
+        holes: &[Hole],
+    ) -> Result<(), Wrong> {
+        let mut group = Group { is_whole: is_group, ..Group::default() };
+        for text in words {
+            let pieces = pieces(text, holes)?;
+            match &*pieces {
+                [Piece::Condition(name)] if is_group => {
+                    group.conditions.push(name.clone());
+                    continue;
+                }
+                _ if pieces.iter().any(|piece| matches!(piece, Piece::Condition(_))) => {
+                    return Err((
+                        format!("`{text}` is a condition where none can be"),
+                        "put it into brackets of its own, as in `[\"{?all}\", \"--all\"]`".into(),
+                    ));
+                }
+                _ => {}
+            }
+            let lists = pieces.iter().any(|piece| matches!(piece, Piece::Value(h) if h.is_list));
+            if lists && pieces.len() > 1 {
+                return Err((
+                    format!("`{text}` puts a list into a word"),
+                    "a list has a word for each of its items, so `{name}` stands alone".into(),
+                ));
+            }
+            if self.is_first(&group) && !matches!(&*pieces, [Piece::Text(_)])
+                || is_group && self.groups.is_empty()
+            {
+                return Err((
+                    "the first word is the program, and must be written out".into(),
+                    "write its name or path; a call chooses arguments, never programs".into(),
+                ));
+            }
+            if let Some(shell) = self.shell_text(&group, &pieces) {
+                return Err((
+                    format!("`{text}` would be read by `{shell}` as a command"),
+                    "arguments are words and never shell text; hand it over as a word: \
+                     `[\"sh\", \"-c\", \"grep -- \\\"$1\\\" *.txt\", \"sh\", \"{text}\"]`"
+                        .into(),
+                ));
+            }
+            let may_be_option = !self.has_dashes(&group);
+            group.words.push(Word { pieces, may_be_option });
+        }
+        self.groups.push(group);
+        Ok(())
+    }
+
+    /// Makes it of the text that a program reads on its standard input. There are no options there.
+    pub(super) fn push_input(&mut self, text: &str, holes: &[Hole]) -> Result<(), Wrong> {
+        let pieces = pieces(text, holes)?;
+        if pieces.iter().any(|piece| matches!(piece, Piece::Condition(_))) {
+            return Err((
+                "`stdin` has a condition in it".into(),
+                "conditions are for words".into(),
+            ));
+        }
+        let words = vec![Word { pieces, may_be_option: false }];
+        self.groups.push(Group { words, ..Group::default() });
+        Ok(())
+    }
+
+    /// Returns the text for the standard input: lists with an item per line, nothing for what is
+    /// left out.
+    pub(super) fn input(&self, arguments: &Value) -> String {
+        let mut input = String::new();
+        for piece in self.groups.iter().flat_map(|group| &group.words).flat_map(|word| &word.pieces)
+        {
+            match piece {
+                Piece::Text(text) => input.push_str(text),
+                Piece::Condition(_) => {}
+                Piece::Value(hole) => match arguments.get(&hole.name) {
+                    None | Some(Value::Null) => {}
+                    Some(Value::String(text)) => input.push_str(text),
+                    Some(Value::Array(list)) => {
+                        for item in list {
+                            input.push_str(item.as_str().unwrap_or(&item.to_string()));
+                            input.push('\n');
+                        }
+                    }
+                    Some(value) => input.push_str(&value.to_string()),
+                },
+            }
+        }
+        input
+    }
+
+    /// Returns the words for these arguments.
+    pub(super) fn fill(&self, arguments: &Value) -> Result<Vec<String>, Failure> {
+        let mut words = Vec::new();
+        let mut length = 0;
+        for group in &self.groups {
+            let holds = |name: &String| {
+                !matches!(arguments.get(name), None | Some(Value::Null | Value::Bool(false)))
+            };
+            if !group.conditions.iter().all(holds) {
+                continue;
+            }
+            let is_missing = |word: &Word| word.is_missing(arguments);
+            if group.is_whole && group.words.iter().any(is_missing) {
+                continue;
+            }
+            for word in group.words.iter().filter(|word| !is_missing(word)) {
+                word.fill(arguments, &mut words)?;
+            }
+        }
+        for word in &words {
+            length += word.len() + 1;
+        }
+        if length > LONGEST {
+            return Err(Failure::new(
+                Code::InvalidValue,
+                format!("the arguments have {length} bytes; a command takes {LONGEST}"),
+            )
+            .with_next("pass less at once, or a file that has it"));
+        }
+        Ok(words)
+    }
+
+    /// Returns the program.
+    pub(super) fn program(&self) -> &str {
+        match self.groups.first().and_then(|group| group.words.first()).map(|word| &*word.pieces) {
+            Some([Piece::Text(text)]) => text,
+            _ => "",
+        }
+    }
+
+    /// Returns it as it was written, for people.
+    pub(super) fn shown(&self) -> String {
+        let mut shown = Vec::new();
+        for group in &self.groups {
+            let conditions = group.conditions.iter().map(|name| format!("{{?{name}}}"));
+            let words = conditions.chain(group.words.iter().map(Word::shown)).collect::<Vec<_>>();
+            shown.push(match group.is_whole {
+                true => format!("[{}]", words.join(" ")),
+                false => words.join(" "),
+            });
+        }
+        shown.join(" ")
+    }
+
+    /// Returns the parameters it has a place for.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.groups.iter().flat_map(|group| {
+            let values = group.words.iter().flat_map(|word| word.pieces.iter());
+            let values = values.filter_map(|piece| match piece {
+                Piece::Value(hole) => Some(&*hole.name),
+                _ => None,
+            });
+            values.chain(group.conditions.iter().map(|name| &**name))
+        })
+    }
+
+    fn is_first(&self, group: &Group) -> bool {
+        self.groups.is_empty() && group.words.is_empty()
+    }
+
+    fn literals<'a>(
+        &'a self,
+        group: &'a Group,
+    ) -> impl DoubleEndedIterator<Item = Option<&'a str>> {
+        let words = self.groups.iter().flat_map(|group| &group.words).chain(&group.words);
+        words.map(|word| match &*word.pieces {
+            [Piece::Text(text)] => Some(&**text),
+            _ => None,
+        })
+    }
+
+    /// Whether `--` stands before what comes next, so that programs take the rest for no options.
+    fn has_dashes(&self, group: &Group) -> bool {
+        self.literals(group).any(|word| word == Some("--"))
+    }
+
+    /// The shell that would read the next word as a command, if it has a hole in it.
+    fn shell_text(&self, group: &Group, pieces: &[Piece]) -> Option<String> {
+        if pieces.iter().all(|piece| matches!(piece, Piece::Text(_))) {
+            return None;
+        }
+        let before: Vec<Option<&str>> = self.literals(group).collect();
+        let is_code =
+            |word: &str| !word.starts_with("--") && word.starts_with('-') && word.ends_with('c');
+        if !before.last().copied().flatten().is_some_and(is_code) {
+            return None;
+        }
+        let name = |word: &Option<&str>| Some(word.as_ref()?.rsplit('/').next()?.to_owned());
+        before.iter().filter_map(name).find(|name| {
+            matches!(
+                &**name,
+                "sh" | "bash" | "dash" | "zsh" | "ksh" | "mksh" | "ash" | "fish" | "su" | "busybox"
+            )
+        })
+    }
+}
+
+impl Word {
+    /// Whether a value of it was left out: then there is no word.
+    fn is_missing(&self, arguments: &Value) -> bool {
+        self.pieces.iter().any(|piece| match piece {
+            Piece::Value(hole) => matches!(arguments.get(&hole.name), None | Some(Value::Null)),
+            Piece::Text(_) | Piece::Condition(_) => false,
+        })
+    }
+
+    fn fill(&self, arguments: &Value, words: &mut Vec<String>) -> Result<(), Failure> {
+        if let [Piece::Value(hole)] = &*self.pieces
+            && hole.is_list
+            && let Some(Value::Array(list)) = arguments.get(&hole.name)
+        {
+            for (at, value) in list.iter().enumerate() {
+                let text = text(&format!("{}[{at}]", hole.name), value)?;
+                self.may_begin(hole, &text)?;
+                words.push(text);
+            }
+            return Ok(());
+        }
+        let mut word = String::new();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => word.push_str(text),
+                Piece::Condition(_) => {}
+                Piece::Value(hole) => {
+                    let value = arguments.get(&hole.name).unwrap_or(&Value::Null);
+                    let text = text(&hole.name, value)?;
+                    // Nothing before it: what an empty value leaves open counts as the beginning too.
+                    if word.is_empty() {
+                        self.may_begin(hole, &text)?;
+                    }
+                    word.push_str(&text);
+                }
+            }
+        }
+        // Two values could make an option together that neither is alone.
+        if self.may_be_option
+            && word.starts_with('-')
+            && !matches!(self.pieces.first(), Some(Piece::Text(_)))
+        {
+            let fixed = |piece: &Piece| !matches!(piece, Piece::Value(hole) if !hole.is_fixed);
+            if !self.pieces.iter().all(fixed) {
+                return Err(option(&word));
+            }
+        }
+        words.push(word);
+        Ok(())
+    }
+
+    /// FAIL CLOSED: a value that begins with `-` where an option could stand is refused.
+    fn may_begin(&self, hole: &Hole, text: &str) -> Result<(), Failure> {
+        match self.may_be_option && !hole.is_fixed && text.starts_with('-') {
+            true => Err(option(&hole.name)),
+            false => Ok(()),
+        }
+    }
+
+    fn shown(&self) -> String {
+        let piece = |piece: &Piece| match piece {
+            Piece::Text(text) => text.clone(),
+            Piece::Value(hole) => format!("{{{}}}", hole.name),
+            Piece::Condition(name) => format!("{{?{name}}}"),
+        };
+        self.pieces.iter().map(piece).collect()
+    }
+}
+
+fn option(name: &str) -> Failure {
+    let shown: String = name.chars().take(60).collect();
+    Failure::new(
+        Code::InvalidValue,
+        format!("`{shown}` begins with `-`, and the program could take it for an option"),
+    )
+    .with_next("write it differently: a file as `./-name`, a text with something before the `-`")
+}
+
+/// Returns a value as a word.
+fn text(name: &str, value: &Value) -> Result<String, Failure> {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        Value::Bool(flag) => flag.to_string(),
+        Value::Null | Value::Array(_) | Value::Object(_) => {
+            let message = format!("`{name}` must be a text, a number, or true or false");
+            return Err(Failure::new(Code::BadArguments, message));
+        }
+    };
+    let wrong = if text.contains('\0') {
+        "has a NUL byte in it, which no program can be given".to_owned()
+    } else if text.len() > LONGEST_WORD {
+        format!("has {} bytes; a word of a command takes {LONGEST_WORD}", text.len())
+    } else {
+        return Ok(text);
+    };
+    Err(Failure::new(Code::InvalidValue, format!("`{name}` {wrong}"))
+        .with_next("pass a shorter, plain text"))
+}
+
+/// Takes a word apart: `{name}` is a hole, `{?name}` a condition, `{{` and `}}` are braces.
+fn pieces(word: &str, holes: &[Hole]) -> Result<Vec<Piece>, Wrong> {
+    let mut pieces = Vec::new();
+    let mut plain = String::new();
+    let mut rest = word;
+    let braces = "braces that mean themselves are doubled, as in `{{print $1}}`";
+    while let Some(at) = rest.find(['{', '}']) {
+        plain.push_str(&rest[..at]);
+        let here = &rest[at..];
+        if let Some(after) = here.strip_prefix("{{").or_else(|| here.strip_prefix("}}")) {
+            plain.push_str(&here[..1]);
+            rest = after;
+            continue;
+        }
+        let hole = here.strip_prefix('{').and_then(|here| here.split_once('}'));
+        let Some((name, after)) = hole else {
+            return Err((format!("`{word}` has a brace that is alone"), braces.to_owned()));
+        };
+        let (name, is_condition) = match name.strip_prefix('?') {
+            Some(name) => (name, true),
+            None => (name, false),
+        };
+        let Some(hole) = holes.iter().find(|hole| hole.name == name) else {
+            let near = crate::near::nearest(name, holes.iter().map(|hole| &*hole.name));
+            let hint = match near {
+                Some(near) => format!("did you mean `{{{near}}}`?"),
+                None => format!("declare it under `parameters`; {braces}"),
+            };
+            return Err((format!("`{{{name}}}` is no parameter of this tool"), hint));
+        };
+        if !plain.is_empty() {
+            pieces.push(Piece::Text(std::mem::take(&mut plain)));
+        }
+        pieces.push(match is_condition {
+            true => Piece::Condition(name.to_owned()),
+            false => Piece::Value(hole.clone()),
+        });
+        rest = after;
+    }
+    plain.push_str(rest);
+    if !plain.is_empty() || pieces.is_empty() {
+        pieces.push(Piece::Text(plain));
+    }
+    Ok(pieces)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn holes() -> Vec<Hole> {
+        let hole =
+            |name: &str, is_list, is_fixed| Hole { name: name.to_owned(), is_list, is_fixed };
+        vec![
+            hole("file", false, false),
+            hole("text", false, false),
+            hole("files", true, false),
+            hole("mode", false, true),
+            hole("all", false, true),
+            hole("n", false, false),
+        ]
+    }
+
+    /// Words; those that begin with `[` are a group, its words apart by spaces.
+    fn template(words: &[&str]) -> Result<Template, Wrong> {
+        let mut template = Template::default();
+        for word in words {
+            match word.strip_prefix('[') {
+                Some(group) => {
+                    template.push(&group.split(' ').collect::<Vec<_>>(), true, &holes())?
+                }
+                None => template.push(&[word], false, &holes())?,
+            }
+        }
+        Ok(template)
+    }
+
+    fn filled(words: &[&str], arguments: Value) -> Result<Vec<String>, String> {
+        template(words).unwrap().fill(&arguments).map_err(|failure| failure.message().to_owned())
+    }
+
+    #[test]
+    fn a_value_is_one_word_whatever_is_in_it() {
+        for odd in
+            ["a b", "$(rm -rf /)", "; ls", "`id`", "a\nb", "*", "~", "'\"", "{text}", "", "é"]
+        {
+            let words = filled(&["wc", "--", "{file}"], json!({"file": odd})).unwrap();
+            assert_eq!(words, ["wc", "--", odd]);
+            let words = filled(&["wc", "--at={file}:{text}"], json!({"file": odd, "text": odd}));
+            assert_eq!(words.unwrap(), ["wc".to_owned(), format!("--at={odd}:{odd}")]);
+        }
+        assert_eq!(filled(&["awk", "{{print $1}}", "x"], json!({})).unwrap()[1], "{print $1}");
+    }
+
+    #[test]
+    fn what_is_left_out_leaves_no_word_and_takes_its_group_along() {
+        let words =
+            ["head", "[-n {n}", "[{?all} --all --yes", "--mode={mode}", "--", "{file}", "{files}"];
+        assert_eq!(filled(&words, json!({})).unwrap(), ["head", "--"]);
+        let given = json!({"n": 3, "all": true, "mode": "x", "file": "f", "files": ["a", "b c"]});
+        assert_eq!(
+            filled(&words, given).unwrap(),
+            ["head", "-n", "3", "--all", "--yes", "--mode=x", "--", "f", "a", "b c"]
+        );
+        assert_eq!(filled(&words, json!({"all": false, "n": null})).unwrap(), ["head", "--"]);
+    }
+
+    #[test]
+    fn a_value_is_no_option_unless_the_template_says_where_options_end() {
+        for dash in ["-", "-rf", "--help"] {
+            for words in [
+                &["ls", "{file}"][..],
+                &["ls", "{files}"],
+                &["ls", "{file}{text}"],
+                &["ls", "[-x {file}"],
+            ] {
+                let arguments = json!({"file": dash, "files": ["ok", dash], "text": "x"});
+                assert!(
+                    filled(words, arguments).unwrap_err().contains("option"),
+                    "{words:?} {dash}"
+                );
+            }
+            for words in [&["ls", "--", "{file}"][..], &["ls", "./{file}"], &["ls", "--at={file}"]]
+            {
+                assert!(filled(words, json!({"file": dash})).is_ok(), "{words:?} {dash}");
+            }
+        }
+        let together = filled(&["ls", "{text}{file}"], json!({"text": "", "file": "-rf"}));
+        assert!(together.unwrap_err().contains("option"), "an empty value hides nothing");
+        assert_eq!(
+            filled(&["ls", "{mode}"], json!({"mode": "-l"})).unwrap()[1],
+            "-l",
+            "a word of the file's own"
+        );
+        assert!(filled(&["ls", "{n}"], json!({"n": -1})).unwrap_err().contains("option"));
+    }
+
+    #[test]
+    fn no_call_chooses_the_program_or_writes_for_a_shell() {
+        for words in [
+            &["{file}"][..],
+            &["/bin/{file}"],
+            &["[ls {file}"],
+            &["sh", "-c", "{text}"],
+            &["/bin/bash", "-lc", "cat {file}"],
+            &["env", "sh", "-c", "x {text}"],
+            &["ls", "{nobody}"],
+            &["ls", "{file"],
+            &["ls", "x}"],
+            &["ls", "--all={files}"],
+            &["ls", "{?all}"],
+        ] {
+            assert!(template(words).is_err(), "{words:?}");
+        }
+        assert!(template(&["sh", "-c", "grep -- \"$1\" x", "sh", "{text}"]).is_ok());
+        let (message, hint) = template(&["ls", "{fle}"]).unwrap_err();
+        assert!(message.contains("{fle}") && hint.contains("{file}"), "{message} {hint}");
+    }
+
+    #[test]
+    fn what_no_program_could_be_given_is_refused() {
+        let much = "x".repeat(LONGEST_WORD + 1);
+        for bad in [json!("a\0b"), json!(much), json!({"a": 1}), json!(["a"])] {
+            assert!(filled(&["ls", "--", "{file}"], json!({"file": bad})).is_err(), "{bad}");
+        }
+        let many: Vec<String> = (0..20).map(|_| "y".repeat(LONGEST_WORD)).collect();
+        assert!(filled(&["ls", "{files}"], json!({"files": many})).unwrap_err().contains("bytes"));
+    }
+}
