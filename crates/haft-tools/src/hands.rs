@@ -5,7 +5,7 @@ use std::sync::Arc;
 use haft_core::{DynTool, IntoTools};
 use haft_sandbox::{Sandbox, Workspace};
 
-use crate::{ask, fetch, files, process};
+use crate::{Fetch, ask, fetch, files, process};
 
 /// The built-in tools of one workspace. Add it to a catalog like a tool.
 #[derive(Debug, Clone)]
@@ -14,17 +14,25 @@ pub struct Hands {
     pub(crate) workspace: Arc<Workspace>,
     /// What confines processes; nothing means that tools which start processes are refused.
     pub(crate) sandbox: Option<Sandbox>,
+    /// How pages are fetched; nothing means that they are not.
+    pub(crate) fetch: Option<Fetch>,
 }
 
 impl Hands {
     /// Works in a workspace, with files alone.
     pub fn new(workspace: Workspace) -> Self {
-        Self { workspace: Arc::new(workspace), sandbox: None }
+        Self { workspace: Arc::new(workspace), sandbox: None, fetch: None }
     }
 
     /// Starts processes in a sandbox.
     pub fn sandbox(mut self, sandbox: Sandbox) -> Self {
         self.sandbox = Some(sandbox);
+        self
+    }
+
+    /// Fetches pages.
+    pub fn fetch(mut self, fetch: Fetch) -> Self {
+        self.fetch = Some(fetch);
         self
     }
 }
