@@ -5,7 +5,7 @@ use std::sync::Arc;
 use haft_core::{DynTool, IntoTools};
 use haft_sandbox::{Sandbox, Workspace};
 
-use crate::{Fetch, ask, fetch, files, process};
+use crate::{AskUser, Fetch, ask, fetch, files, process};
 
 /// The built-in tools of one workspace. Add it to a catalog like a tool.
 #[derive(Debug, Clone)]
@@ -16,12 +16,14 @@ pub struct Hands {
     pub(crate) sandbox: Option<Sandbox>,
     /// How pages are fetched; nothing means that they are not.
     pub(crate) fetch: Option<Fetch>,
+    /// How the user is asked; nothing means that nobody is.
+    pub(crate) ask: Option<AskUser>,
 }
 
 impl Hands {
     /// Works in a workspace, with files alone.
     pub fn new(workspace: Workspace) -> Self {
-        Self { workspace: Arc::new(workspace), sandbox: None, fetch: None }
+        Self { workspace: Arc::new(workspace), sandbox: None, fetch: None, ask: None }
     }
 
     /// Starts processes in a sandbox.
@@ -33,6 +35,12 @@ impl Hands {
     /// Fetches pages.
     pub fn fetch(mut self, fetch: Fetch) -> Self {
         self.fetch = Some(fetch);
+        self
+    }
+
+    /// Asks the user.
+    pub fn ask(mut self, ask: AskUser) -> Self {
+        self.ask = Some(ask);
         self
     }
 }

@@ -11,6 +11,7 @@ mod process;
 mod fetch;
 mod ask;
 
+pub use self::ask::{AskUser, Asks, UserQuestion};
 pub use self::fetch::{Fetch, FetchArgs, NotAHost, Resolve, SystemResolver};
 pub use self::hands::Hands;
 

@@ -8,5 +8,6 @@
 mod files;
 mod process;
 mod fetch;
+mod ask;
 mod server;
 mod hostile;
