@@ -6,7 +6,7 @@ use haft::Declared;
 use haft_core::{DynTool, IntoTools};
 use haft_sandbox::{Environment, Helper, Profile, Sandbox, Workspace};
 
-use crate::{ask, fetch, files, process};
+use crate::{AskUser, Fetch, ask, fetch, files, process};
 
 /// The built-in tools of one workspace. Add it to a catalog like a tool.
 #[derive(Debug, Clone)]
@@ -21,6 +21,10 @@ pub struct Hands {
     pub(crate) network: bool,
     /// Tools that people declare as commands.
     pub(crate) declared: Vec<Declared>,
+    /// How pages are fetched; nothing means that they are not.
+    pub(crate) fetch: Option<Fetch>,
+    /// How the user is asked; nothing means that nobody is.
+    pub(crate) ask: Option<AskUser>,
 }
 
 impl Hands {
@@ -32,6 +36,8 @@ impl Hands {
             environment: Environment::new(),
             network: false,
             declared: Vec::new(),
+            fetch: None,
+            ask: None,
         }
     }
 
@@ -82,6 +88,18 @@ impl Hands {
     #[must_use]
     pub fn only_declared(self) -> Vec<DynTool> {
         self.declared.iter().map(|tool| process::declared(&self, tool.clone())).collect()
+    }
+
+    /// Fetches pages.
+    pub fn fetch(mut self, fetch: Fetch) -> Self {
+        self.fetch = Some(fetch);
+        self
+    }
+
+    /// Asks the user.
+    pub fn ask(mut self, ask: AskUser) -> Self {
+        self.ask = Some(ask);
+        self
     }
 }
 

@@ -11,4 +11,12 @@ mod process;
 mod fetch;
 mod ask;
 
+pub use self::ask::{AskUser, Asks, UserQuestion};
+pub use self::fetch::{Fetch, FetchArgs, NotAHost, Resolve, SystemResolver};
 pub use self::hands::Hands;
+
+#[cfg(doctest)]
+mod guide {
+    #[doc = include_str!("../../../docs/guide/hands-fetch.md")]
+    mod hands_fetch {}
+}

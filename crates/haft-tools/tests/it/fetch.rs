@@ -1,1 +1,534 @@
-//! Filled by its room.
+//! Pages from real servers on this machine, through the whole walk of a call.
+
+use std::{
+    io::{self, Write as _},
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use haft::{
+    AllowEverything, Anchor, BoxFuture, Call, Catalog, Class, Decision, DynTool, Envelope, Ground,
+    Pattern, Ran, Retry, Rule, Rules, Runtime, Trust,
+};
+use haft_tools::{Fetch, Resolve};
+use serde_json::{Value, json};
+
+use crate::{
+    hostile,
+    server::{AUTHORITY, Server, Step, ok, on_to, with},
+};
+
+/// Answers each lookup with the next of these, and the last one from then on.
+#[derive(Debug, Clone, Default)]
+struct Names {
+    answers: Vec<Vec<IpAddr>>,
+    lookups: Arc<AtomicUsize>,
+}
+
+impl Names {
+    fn of(answers: &[&[&str]]) -> Self {
+        let parsed = |list: &&[&str]| list.iter().map(|text| text.parse().unwrap()).collect();
+        Self { answers: answers.iter().map(parsed).collect(), lookups: Arc::default() }
+    }
+
+    fn lookups(&self) -> usize {
+        self.lookups.load(Ordering::Relaxed)
+    }
+}
+
+impl Resolve for Names {
+    fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+        let at = self.lookups.fetch_add(1, Ordering::Relaxed);
+        let answer = self.answers.get(at).or(self.answers.last()).cloned();
+        Box::pin(async { answer.ok_or_else(|| io::Error::other("no such name")) })
+    }
+}
+
+/// A tool that may reach this server.
+fn opened(server: &Server) -> Fetch {
+    Fetch::new().allow("127.0.0.1", server.port).unwrap()
+}
+
+fn runtime(fetch: Fetch) -> Runtime {
+    let catalog = Catalog::builder().add(DynTool::of(fetch)).build().unwrap();
+    Runtime::builder().catalog(catalog).policy(AllowEverything).build().unwrap()
+}
+
+async fn call(fetch: Fetch, arguments: Value) -> Envelope {
+    let turn = runtime(fetch).run().turn().await.unwrap();
+    turn.run(vec![Call::new("c1", "fetch_url", arguments)]).await.remove(0)
+}
+
+async fn get(fetch: Fetch, url: &str) -> Envelope {
+    call(fetch, json!({"url": url})).await
+}
+
+fn code(answer: &Envelope) -> &'static str {
+    answer.failure().map_or("none", |failure| failure.code().as_str())
+}
+
+#[tokio::test]
+async fn a_page_is_read_as_text_and_not_trusted() {
+    let server = Server::saying(|_| {
+        ok(
+            "text/html; charset=iso-8859-1",
+            b"<title>Caf\xe9</title><script>evil()</script><h1>Hi</h1><p>See <a href='/x'>this</a>.",
+        )
+    })
+    .await;
+    let answer = get(opened(&server), &server.url("/a?b=c#d")).await;
+    let text = answer.text();
+    assert!(text.contains("Title: Caf\u{e9}\n"), "{text}");
+    assert!(text.contains("# Hi\n\nSee this (http://127.0.0.1:"), "{text}");
+    assert!(!text.contains("evil"), "{text}");
+    assert_eq!(answer.label().trust, Trust::Untrusted);
+}
+
+#[tokio::test]
+async fn the_request_says_nothing_about_who_asks() {
+    let server = Server::saying(|path| match path {
+        "/start" => on_to("/end"),
+        _ => ok("text/plain", "there"),
+    })
+    .await;
+    let answer = get(opened(&server), &server.url("/start")).await;
+    assert!(answer.text().contains("there"), "{}", answer.text());
+    let requests = server.requests();
+    assert_eq!(requests.len(), 2);
+    for request in requests {
+        let request = request.to_lowercase();
+        assert!(request.contains(&format!("host: 127.0.0.1:{}\r\n", server.port)), "{request}");
+        for word in ["cookie", "authorization", "referer", "origin:", "hunter2", "proxy"] {
+            assert!(!request.contains(word), "{word} in {request}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn data_text_and_other_things_are_each_shown_as_what_they_are() {
+    let server = Server::start(|path| {
+        vec![Step::Say(match path {
+            "/json" => ok("application/json", r#"{"a":[1,2]}"#),
+            "/text" => ok("text/csv", "a,b\n1,2\n"),
+            "/empty" => ok("text/html", "<script>all()</script>"),
+            "/none" => b"HTTP/1.1 204 No Content\r\n\r\n".to_vec(),
+            // The head of a picture whose bytes never come: nobody waits for them.
+            _ => b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nContent-Length: 999999\r\n\r\n"
+                .to_vec(),
+        })]
+    })
+    .await;
+    for (path, part) in [
+        ("/json", "{\n  \"a\": [\n    1,\n    2\n  ]\n}"),
+        ("/text", "\na,b\n1,2"),
+        ("/empty", "no text"),
+        ("/none", "no text"),
+        ("/png", "Type: image/png, 999999 bytes\n\nThis is no text"),
+    ] {
+        let answer = get(opened(&server), &server.url(path)).await;
+        assert!(answer.text().contains(part), "{path}: {}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn a_long_page_is_read_in_pieces() {
+    let server = Server::saying(|_| ok("text/plain", "0123456789".repeat(10))).await;
+    let url = server.url("/");
+    let first = call(opened(&server), json!({"url": url, "max_chars": 15})).await;
+    assert!(
+        first
+            .text()
+            .contains("012345678901234\n\n[characters 0 to 15 of 100; go on with `offset` 15]")
+    );
+    let last = call(opened(&server), json!({"url": url, "offset": 95})).await;
+    assert!(last.text().contains("\n56789\n\n[characters 95 to 100, the end]"), "{}", last.text());
+    let past = call(opened(&server), json!({"url": url, "offset": 100})).await;
+    assert_eq!(code(&past), "invalid_value");
+    for wrong in [json!(0), json!(45_001), json!(-1)] {
+        let answer = call(opened(&server), json!({"url": url, "max_chars": wrong})).await;
+        assert_eq!(code(&answer), "bad_arguments");
+    }
+}
+
+#[tokio::test]
+async fn what_must_not_be_fetched_is_refused_before_anything_is_looked_up_or_reached() {
+    assert!(hostile::URLS.len() >= 100);
+    let server = Server::saying(|_| ok("text/plain", "secret")).await;
+    let names = Names::of(&[&["127.0.0.1"]]);
+    let runtime = runtime(Fetch::new().resolver(names.clone()));
+    let turn = runtime.run().turn().await.unwrap();
+    let urls: Vec<_> =
+        hostile::URLS.iter().map(|url| url.replace("{port}", &server.port.to_string())).collect();
+    let calls = urls
+        .iter()
+        .enumerate()
+        .map(|(at, url)| Call::new(format!("c{at}"), "fetch_url", json!({"url": url})));
+    let answers = turn.run(calls.collect::<Vec<_>>()).await;
+    assert_eq!(answers.len(), urls.len());
+    for (url, answer) in urls.iter().zip(&answers) {
+        assert!(matches!(code(answer), "denied" | "invalid_value"), "{url:?}: {}", answer.text());
+        assert_eq!(answer.ran(), Ran::No, "{url:?}");
+    }
+    assert_eq!((names.lookups(), server.connections()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_name_that_leads_inside_is_refused_also_beside_public_addresses() {
+    for address in hostile::ADDRESSES {
+        for answers in [&[*address][..], &["8.8.8.8", *address]] {
+            let names = Names::of(&[answers]);
+            let answer = get(Fetch::new().resolver(names.clone()), "http://page.example/").await;
+            assert_eq!(code(&answer), "denied", "{answers:?}: {}", answer.text());
+            assert!(!answer.text().contains(address), "the model is not told where: {address}");
+            assert_eq!(names.lookups(), 1, "looked up once, and not connected to by name");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_opened_name_still_does_not_lead_to_metadata() {
+    for address in ["169.254.169.254", "100.100.100.200", "fd00:ec2::254", "0.0.0.0", "fe80::1"] {
+        let fetch = Fetch::new().allow("wiki.corp", 80).unwrap().resolver(Names::of(&[&[address]]));
+        assert_eq!(code(&get(fetch, "http://wiki.corp/").await), "denied", "{address}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_changes_its_mind_is_checked_each_time_and_asked_once_each_time() {
+    let server = Server::saying(|path| match path {
+        "/again" => on_to("/end"),
+        _ => ok("text/plain", "served"),
+    })
+    .await;
+    let open = |names: &Names| {
+        Fetch::new().allow("page.example", server.port).unwrap().resolver(names.clone())
+    };
+    let url = |path: &str| format!("http://page.example:{}{path}", server.port);
+    // What was checked is what is connected to: there is no second lookup to answer differently.
+    let names = Names::of(&[&["127.0.0.1"], &["169.254.169.254"]]);
+    let answer = get(open(&names), &url("/")).await;
+    assert!(answer.text().contains("served"), "{}", answer.text());
+    assert_eq!(names.lookups(), 1);
+    // The next hop is looked up and checked anew.
+    let names = Names::of(&[&["127.0.0.1"], &["169.254.169.254"]]);
+    let before = server.connections();
+    let answer = get(open(&names), &url("/again")).await;
+    assert_eq!(code(&answer), "denied", "{}", answer.text());
+    assert_eq!((names.lookups(), server.connections() - before), (2, 1));
+}
+
+#[tokio::test]
+async fn a_name_that_cannot_be_looked_up_is_a_no() {
+    for names in [Names::default(), Names::of(&[&[]])] {
+        let answer = get(Fetch::new().resolver(names), "http://page.example/").await;
+        assert_eq!(code(&answer), "tool_failed");
+        assert!(answer.text().contains("cannot be looked up"), "{}", answer.text());
+    }
+
+    #[derive(Debug)]
+    struct Silent;
+    impl Resolve for Silent {
+        fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+            Box::pin(std::future::pending())
+        }
+    }
+    let fetch = Fetch::new().resolver(Silent).timeout(Duration::from_millis(50));
+    assert_eq!(code(&get(fetch, "http://page.example/").await), "timed_out");
+}
+
+#[tokio::test]
+async fn redirects_are_followed_within_a_host_five_times() {
+    let server = Server::saying(|path| {
+        match path.strip_prefix("/hop").and_then(|n| n.parse::<u32>().ok()) {
+            Some(0) => ok("text/plain", "arrived"),
+            Some(n) => on_to(&format!("/hop{}", n - 1)),
+            None => on_to("/loop"),
+        }
+    })
+    .await;
+    let answer = get(opened(&server), &server.url("/hop5")).await;
+    assert!(answer.text().contains("arrived") && answer.text().contains("/hop0"));
+    assert_eq!(server.connections(), 6);
+    for path in ["/hop6", "/loop"] {
+        let before = server.connections();
+        let answer = get(opened(&server), &server.url(path)).await;
+        assert!(answer.text().contains("again and again"), "{}", answer.text());
+        assert_eq!((code(&answer), server.connections() - before), ("tool_failed", 6));
+    }
+}
+
+#[tokio::test]
+async fn no_redirect_leads_where_a_first_address_could_not() {
+    let inner = Server::saying(|_| ok("text/plain", "secret")).await;
+    let port = inner.port;
+    let server = Server::saying(move |path| {
+        let at: usize = path.trim_start_matches('/').parse().unwrap_or(0);
+        on_to(&hostile::URLS[at].replace("{port}", &port.to_string()))
+    })
+    .await;
+    // Some are whole only for a model: in a redirect they are paths, or short for a plain address.
+    let is_whole = |url: &&str| url.contains("//") || url.contains(':') && !url.starts_with(':');
+    let carried = |url: &&str| !url.contains(['\r', '\n', '\0']) && url.trim() == *url;
+    let short =
+        |url: &&str| ["http:example.com", "http:/example.com", ":", "//example.com/"].contains(url);
+    let mut tried = 0;
+    for (at, url) in hostile::URLS.iter().enumerate() {
+        if !is_whole(url) || !carried(url) || short(url) {
+            continue;
+        }
+        tried += 1;
+        // Names are never looked up, so none of these has another way out.
+        let names = Names::default();
+        let fetch = opened(&server).resolver(names.clone());
+        let answer = get(fetch, &server.url(&format!("/{at}"))).await;
+        assert!(matches!(code(&answer), "denied" | "invalid_value"), "{url:?}: {}", answer.text());
+        assert_eq!(names.lookups(), 0, "{url:?}");
+    }
+    assert!(tried >= 100, "{tried}");
+    assert_eq!(inner.connections(), 0);
+}
+
+#[tokio::test]
+async fn another_host_is_another_call() {
+    let other = Server::saying(|_| ok("text/plain", "other")).await;
+    let to = format!("http://other.example:{}/x", other.port);
+    let server = Server::saying(move |_| on_to(&to)).await;
+    let names = Names::of(&[&["127.0.0.1"]]);
+    let open =
+        || opened(&server).allow("other.example", other.port).unwrap().resolver(names.clone());
+    let answer = get(open(), &server.url("/")).await;
+    let text = answer.text();
+    assert!(text.contains(&format!("\nhttp://other.example:{}/x\n", other.port)), "{text}");
+    assert_eq!((names.lookups(), other.connections()), (0, 0));
+    let answer = get(open(), &format!("http://other.example:{}/x", other.port)).await;
+    assert!(answer.text().contains("other"), "{}", answer.text());
+}
+
+#[tokio::test]
+async fn encryption_is_verified_and_never_given_up() {
+    let server = Server::encrypted(|path| match path {
+        "/plain" => on_to("http://secure.example/"),
+        _ => ok("text/plain", "private words"),
+    })
+    .await;
+    let open = || {
+        Fetch::new()
+            .allow("secure.example", server.port)
+            .and_then(|fetch| fetch.allow("wrong.example", server.port))
+            .unwrap()
+            .resolver(Names::of(&[&["127.0.0.1"]]))
+    };
+    let trusting = || open().trust_root(AUTHORITY).unwrap();
+    let url = |host: &str, path: &str| format!("https://{host}:{}{path}", server.port);
+    let answer = get(trusting(), &url("secure.example", "/")).await;
+    assert!(answer.text().contains("private words"), "{}", answer.text());
+    for (fetch, host) in [(open(), "secure.example"), (trusting(), "wrong.example")] {
+        let answer = get(fetch, &url(host, "/")).await;
+        assert_eq!(code(&answer), "tool_failed", "{host}");
+        assert!(answer.text().contains("no trusted encrypted connection"), "{}", answer.text());
+    }
+    assert_eq!(server.requests().len(), 1, "nothing was asked of a server that was not trusted");
+    let answer = get(trusting(), &url("secure.example", "/plain")).await;
+    assert_eq!(code(&answer), "denied");
+    assert!(answer.text().contains("plain http"), "{}", answer.text());
+    assert!(Fetch::new().trust_root(b"nonsense".to_vec()).is_err());
+}
+
+#[tokio::test]
+async fn slow_servers_are_left() {
+    let head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n".to_vec();
+    let server = Server::start(move |path| match path {
+        "/silent" => vec![Step::Wait(Duration::from_secs(60))],
+        "/head" => vec![Step::Repeat(b"H".to_vec(), Duration::from_millis(20))],
+        _ => vec![
+            Step::Say(head.clone()),
+            Step::Repeat(b"drip ".to_vec(), Duration::from_millis(20)),
+        ],
+    })
+    .await;
+    for path in ["/silent", "/drip"] {
+        let fetch = opened(&server).timeout(Duration::from_millis(300));
+        let answer = get(fetch, &server.url(path)).await;
+        assert_eq!(code(&answer), "timed_out", "{path}: {}", answer.text());
+        assert!(answer.elapsed() < Duration::from_secs(5), "{path}: {:?}", answer.elapsed());
+    }
+    let fetch = opened(&server).timeout(Duration::from_millis(300));
+    assert!(get(fetch, &server.url("/head")).await.is_error(), "what is no HTTP is not waited for");
+}
+
+#[tokio::test]
+async fn an_interrupt_does_not_wait_for_a_server() {
+    let server = Server::start(|_| vec![Step::Wait(Duration::from_secs(60))]).await;
+    let turn = runtime(opened(&server)).run().turn().await.unwrap();
+    let control = turn.control();
+    let calls = vec![Call::new("c1", "fetch_url", json!({"url": server.url("/")}))];
+    let stop = async {
+        while server.requests().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        control.interrupt();
+    };
+    let (answers, ()) = tokio::join!(turn.run(calls), stop);
+    assert_eq!(code(&answers[0]), "cancelled", "{}", answers[0].text());
+    assert!(answers[0].elapsed() < Duration::from_secs(10));
+}
+
+#[tokio::test]
+async fn a_body_without_end_or_packed_to_bursting_is_cut() {
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    let zeros = vec![b'0'; 1 << 20];
+    for _ in 0..64 {
+        packer.write_all(&zeros).unwrap();
+    }
+    let bomb = packer.finish().unwrap();
+    assert!(bomb.len() < 100_000, "64 MiB in {} bytes", bomb.len());
+    let pack = |bytes: &[u8]| {
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        packer.write_all(bytes).unwrap();
+        packer.finish().unwrap()
+    };
+    let (twice, small) = (pack(&bomb), pack(b"a few words that end in the middle of a sentence"));
+    let server = Server::start(move |path| {
+        let packed = |encoding: &str, body: &[u8]| {
+            let headers = format!("Content-Type: text/plain\r\nContent-Encoding: {encoding}\r\n");
+            vec![Step::Say(with("200 OK", &headers, body))]
+        };
+        match path {
+            "/bomb" => packed("gzip", &bomb),
+            "/twice" => packed("gzip, gzip", &twice),
+            "/br" => packed("br", b"whatever"),
+            "/damaged" => packed("gzip", &small[..small.len() / 2]),
+            "/not" => packed("gzip", b"plain words"),
+            _ => vec![
+                Step::Say(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n".to_vec()),
+                Step::Repeat(vec![b'x'; 64 << 10], Duration::ZERO),
+            ],
+        }
+    })
+    .await;
+    let fetch = || opened(&server).max_bytes(1_000_000);
+    for path in ["/bomb", "/endless"] {
+        let answer = get(fetch(), &server.url(path)).await;
+        assert!(answer.text().contains("the first 1000000 bytes of more"), "{}", answer.text());
+    }
+    for path in ["/twice", "/br"] {
+        let answer = get(fetch(), &server.url(path)).await;
+        assert!(answer.text().contains("not asked for"), "{path}: {}", answer.text());
+    }
+    for path in ["/damaged", "/not"] {
+        let answer = get(fetch(), &server.url(path)).await;
+        assert!(answer.text().contains("packed wrongly"), "{path}: {}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn heads_that_are_too_large_and_lengths_that_lie_are_refused() {
+    let server = Server::saying(|path| match path {
+        "/large" => {
+            with("200 OK", &format!("Content-Type: text/plain\r\nX-A: {}\r\n", "a".repeat(1 << 20)), "x")
+        }
+        "/many" => with("200 OK", &"X-A: a\r\n".repeat(1_000), "x"),
+        "/long" => b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 50\r\n\r\nshort".to_vec(),
+        "/two" => b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 50\r\n\r\nshort".to_vec(),
+        "/minus" => b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nshort".to_vec(),
+        "/chunks" => {
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nx".to_vec()
+        }
+        "/cut" => {
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab".to_vec()
+        }
+        "/ssh" => b"SSH-2.0-OpenSSH_9.6\r\n".to_vec(),
+        "/nothing" => Vec::new(),
+        _ => b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nshort and more".to_vec(),
+    })
+    .await;
+    for path in
+        ["/large", "/many", "/long", "/two", "/minus", "/chunks", "/cut", "/ssh", "/nothing"]
+    {
+        let answer = get(opened(&server), &server.url(path)).await;
+        assert_eq!(code(&answer), "tool_failed", "{path}: {}", answer.text());
+        assert!(answer.text().contains("could not be fetched"), "{path}: {}", answer.text());
+    }
+    let answer = get(opened(&server), &server.url("/less")).await;
+    assert!(answer.text().ends_with("\nshort"), "{}", answer.text());
+}
+
+#[tokio::test]
+async fn a_status_says_whether_trying_again_is_worth_it() {
+    let server = Server::saying(|path| match path {
+        "/429" => with("429 Too Many Requests", "Retry-After: 7\r\n", ""),
+        path => with(&format!("{} Status", path.trim_start_matches('/')), "", "words of a server"),
+    })
+    .await;
+    for (path, retry) in [
+        ("/404", Retry::Fix),
+        ("/403", Retry::Fix),
+        ("/429", Retry::Later),
+        ("/500", Retry::Later),
+        ("/503", Retry::Later),
+        ("/304", Retry::Fix),
+    ] {
+        let answer = get(opened(&server), &server.url(path)).await;
+        let failure = answer.failure().unwrap();
+        assert_eq!((failure.code().as_str(), failure.retry()), ("tool_failed", retry), "{path}");
+        assert!(failure.message().contains(&path[1..]), "{failure}");
+        assert!(failure.next().is_some(), "{path}");
+        assert!(!failure.to_string().contains("words of a server"), "{failure}");
+        if path == "/429" {
+            assert_eq!(failure.retry_after(), Some(Duration::from_secs(7)));
+        }
+    }
+    let closed = {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        listener.local_addr().unwrap().port()
+    };
+    let fetch = Fetch::new().allow("127.0.0.1", closed).unwrap();
+    let answer = get(fetch, &format!("http://127.0.0.1:{closed}/")).await;
+    assert!(answer.text().contains("nobody answers there"), "{}", answer.text());
+}
+
+#[tokio::test]
+async fn fetches_share_the_floor_and_peoples_rules_are_about_their_hosts() {
+    let server = Server::saying(|_| ok("text/plain", "served")).await;
+    let rule = |decision, text: &str| {
+        Rule::new(
+            decision,
+            Pattern::parse(text, &Anchor::default()).unwrap_or_else(|_| panic!("{text}")),
+        )
+    };
+    let rules = Rules::new(
+        vec![
+            rule(Decision::Allow, "WebFetch(domain:127.0.0.1)"),
+            rule(Decision::Deny, "WebFetch(domain:evil.example)"),
+        ],
+        Ground::default(),
+    )
+    .unwrap();
+    let names = Names::of(&[&["127.0.0.1"]]);
+    let fetch = opened(&server).resolver(names.clone());
+    let catalog = Catalog::builder().add(DynTool::of(fetch)).build().unwrap();
+    let runtime = Runtime::builder().catalog(catalog).policy(rules).build().unwrap();
+    let turn = runtime.run().turn().await.unwrap();
+    let calls = vec![
+        Call::new("a", "fetch_url", json!({"url": server.url("/a")})),
+        Call::new("b", "fetch_url", json!({"url": "https://evil.example/"})),
+        Call::new("c", "fetch_url", json!({"url": "https://unknown.example/"})),
+    ];
+    let planned = turn.plan(calls.clone());
+    for planned in planned {
+        assert_eq!((planned.class, planned.batch), (Some(Class::ReadOnly), 0), "{planned:?}");
+    }
+    let answers = turn.run(calls).await;
+    assert!(answers[0].text().contains("served"), "{}", answers[0].text());
+    assert_eq!(code(&answers[1]), "denied");
+    assert_eq!(
+        code(&answers[2]),
+        "denied",
+        "nobody said yes to this host, and nobody can be asked"
+    );
+    assert_eq!(names.lookups(), 0);
+}

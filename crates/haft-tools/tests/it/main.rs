@@ -1,5 +1,13 @@
 //! The built-in tools through the whole walk of a call.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on should stop where it is"
+)]
 
 mod files;
 mod process;
 mod fetch;
+mod ask;
+mod server;
+mod hostile;
