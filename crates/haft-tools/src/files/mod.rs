@@ -16,7 +16,7 @@ mod rules;
 mod list;
 mod search;
 
-use haft_core::{Capability, Confidentiality, DynTool, Label, Permission, Spec, Trust};
+use haft_core::{Capability, Confidentiality, DynTool, Label, Spec, Trust};
 
 use self::place::Files;
 use crate::Hands;
@@ -38,10 +38,7 @@ pub(crate) fn tools(hands: &Hands) -> Vec<DynTool> {
 
 /// Declares a tool that only looks.
 fn looks(name: &str, description: &str) -> Spec {
-    let mut spec = touches(name, description).read_only();
-    // It reads what the host opened for it; a rule may still ask or deny.
-    spec.permission = Permission::None;
-    spec
+    touches(name, description).read_only()
 }
 
 /// Declares a tool that works on files.

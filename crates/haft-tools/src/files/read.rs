@@ -115,7 +115,8 @@ fn shown(page: Page, path: &str, from: u64) -> String {
     let mut notes = Vec::new();
     let follow = match page.rest {
         Rest::Nothing => None,
-        Rest::Lines(lines) => Some(format!("{} follow", count(lines, "more line"))),
+        Rest::Lines(1) => Some("1 more line follows".to_owned()),
+        Rest::Lines(lines) => Some(format!("{lines} more lines follow")),
         Rest::Bytes(bytes) => Some(format!("{bytes} more bytes follow")),
     };
     if let Some(follow) = follow {
