@@ -195,3 +195,63 @@ async fn rules_about_other_programs_tools_hold_for_ours() {
         assert_eq!(known(name), ["Edit"], "{name}");
     }
 }
+
+/// A runtime in which something happens on the disk between the judgement of a call and its body.
+async fn meanwhile(
+    room: &Room,
+    tool: &str,
+    arguments: Value,
+    act: impl Fn() + Send + Sync + Clone + 'static,
+) -> haft::Envelope {
+    let workspace = Workspace::builder().root(&room.inside, Access::Write).build().unwrap();
+    let catalog = Catalog::builder().add(Hands::new(workspace)).build().unwrap();
+    let acts = haft::middleware_fn("meanwhile", move |_, next| {
+        let act = act.clone();
+        Box::pin(async move {
+            act();
+            next.run().await
+        })
+    });
+    let runtime = Runtime::builder().catalog(catalog).policy(haft::AllowEverything);
+    let runtime = runtime.middleware(acts).build().unwrap();
+    let run = runtime.run_builder().working_directory(&room.inside).start();
+    let call = Call::new("c", tool, arguments);
+    run.turn().await.unwrap().run(vec![call]).await.pop().unwrap()
+}
+
+#[tokio::test]
+async fn a_link_that_leads_elsewhere_since_the_judgement_is_refused() {
+    let room = Room::new();
+    room.put("a.txt", "word");
+    room.put("b.txt", "word");
+    for (tool, arguments) in [
+        ("read_file", json!({"file_path": "alias"})),
+        ("write_file", json!({"file_path": "alias", "content": "x"})),
+        ("edit_file", json!({"file_path": "alias", "old_text": "word", "new_text": "x"})),
+        ("search_files", json!({"pattern": "word", "path": "alias"})),
+    ] {
+        let _ = fs::remove_file(room.inside.join("alias"));
+        room.link("a.txt", "alias");
+        let alias = room.inside.join("alias");
+        let answer = meanwhile(&room, tool, arguments, move || {
+            fs::remove_file(&alias).unwrap();
+            std::os::unix::fs::symlink("b.txt", &alias).unwrap();
+        });
+        let answer = answer.await;
+        let told = answer.failure().unwrap_or_else(|| panic!("{tool}: {}", answer.text()));
+        assert!(told.message().starts_with("changed"), "{tool}: {}", told.message());
+    }
+    assert_eq!((room.get("a.txt"), room.get("b.txt")), ("word".to_owned(), "word".to_owned()));
+}
+
+#[tokio::test]
+async fn a_call_that_was_judged_to_make_a_file_replaces_none() {
+    let room = Room::new();
+    let path = room.inside.join("new.txt");
+    let arguments = json!({"file_path": "new.txt", "content": "mine"});
+    let answer = meanwhile(&room, "write_file", arguments, move || {
+        super::put(&path, "somebody else's");
+    });
+    assert!(answer.await.is_error());
+    assert_eq!(room.get("new.txt"), "somebody else's");
+}
