@@ -1,4 +1,9 @@
 //! The file tools: what they read, change and refuse, through a real runtime and on a real disk.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on should stop where it is"
+)]
 
 mod reading;
 mod changing;
