@@ -548,7 +548,7 @@ mod tests {
     #[test]
     fn holes_are_taken_out_of_parts() {
         assert_eq!(without(&[0..10, 20..30], &[2..4, 8..22, 30..40]), [0..2, 4..8, 22..30]);
-        assert_eq!(without(&[5..10, 12..13], &[0..3, 0..20]), []);
+        assert!(without(&[5..10, 12..13], &[0..3, 0..20]).is_empty());
         assert_eq!(without(&[0..4, 6..8], &[]), [0..4, 6..8]);
     }
 

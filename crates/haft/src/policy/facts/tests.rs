@@ -163,6 +163,11 @@ fn names_are_those_a_tool_was_registered_by() {
     };
     assert_eq!(known("shell"), ["Bash"]);
     assert_eq!(known("write_file"), ["Write", "Edit"]);
+    for changes in ["edit_file", "move_path", "delete_path", "make_dir"] {
+        assert_eq!(known(changes), ["Edit"], "{changes}");
+    }
+    assert_eq!((known("read_file"), known("list_files")), (vec!["Read"], vec!["Glob"]));
+    assert_eq!(known("search_files"), ["Grep"]);
     assert_eq!(known("t"), [""; 0]);
     let remote = call_in(at("/w"), Some("s"), Spec::new("shell", "Runs."), json!({}), json!({}));
     let names = Names::of(remote.tool());

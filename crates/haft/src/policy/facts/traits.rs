@@ -74,11 +74,14 @@ pub(super) enum Mark {
 }
 
 /// Our own tools that other programs know by another name.
-const KNOWN: [(&str, &[&str]); 8] = [
+const KNOWN: [(&str, &[&str]); 11] = [
     ("shell", &["Bash"]),
     ("read_file", &["Read"]),
     ("write_file", &["Write", "Edit"]),
     ("edit_file", &["Edit"]),
+    ("move_path", &["Edit"]),
+    ("delete_path", &["Edit"]),
+    ("make_dir", &["Edit"]),
     ("list_files", &["Glob"]),
     ("search_files", &["Grep"]),
     ("fetch_url", &["WebFetch"]),

@@ -1,0 +1,296 @@
+//! `edit_file`: puts one text in the place of another, exactly.
+//!
+//! The file is read, changed in memory and written back if it is still in the state it was read in.
+//! Everything that is not replaced keeps its bytes, and its line endings with them.
+
+use std::{borrow::Cow, io::Read as _};
+
+use haft_core::{
+    Claim, Class, Code, Context, Failure, Operation, Spec, Tool, schemars::JsonSchema,
+    serde::Deserialize,
+};
+use haft_sandbox::{Cause, Refusal, Replace};
+use memchr::memmem;
+
+use super::{
+    nearest,
+    place::{self, Files, Touch, count, unreadable},
+    touches,
+};
+
+/// Larger files are not edited by hand.
+const LARGEST: u64 = 64 << 20;
+/// So many places of a text that stands there too often are named.
+const NAMED: usize = 20;
+
+/// Changes a part of a file.
+#[derive(Debug)]
+pub(super) struct EditFile(pub(super) Files);
+
+/// What `edit_file` is asked.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(crate = "haft_core::serde")]
+#[schemars(crate = "haft_core::schemars")]
+pub(super) struct Args {
+    /// Path of the file, absolute or relative to the working folder.
+    #[schemars(length(min = 1), extend("x-haft" = "write_path"))]
+    file_path: String,
+    /// The text to replace, exactly as it stands in the file, without line numbers.
+    #[schemars(length(min = 1))]
+    old_text: String,
+    /// The text to put in its place.
+    new_text: String,
+    /// Replaces every place where the old text stands. Without it there must be exactly one.
+    #[serde(default)]
+    all: bool,
+}
+
+impl Tool for EditFile {
+    type Args = Args;
+    type Output = String;
+
+    const GUARDS: bool = false;
+
+    fn spec(&self) -> Spec {
+        touches(
+            "edit_file",
+            "Replaces a text in a file by another. The old text must stand there exactly, and only \
+             once unless `all` is set.",
+        )
+        .destructive(false)
+        .class(Class::WriteExclusive)
+    }
+
+    fn claim(&self, declared: Claim, args: &Args, cx: &Context) -> Claim {
+        let place = self.0.find(&args.file_path, cx).ok();
+        let touch = Touch { path: &args.file_path, operation: Operation::Write, place };
+        place::claim(declared, &[touch])
+    }
+
+    async fn check(&self, args: &Args, cx: &Context) -> Result<(), Failure> {
+        let place = self.0.writable(self.0.find(&args.file_path, cx)?)?;
+        if !place.exists() {
+            return Err(Failure::from(Refusal::new(Cause::NotFound, place.to_string()))
+                .with_next("make it with write_file, or list the folder to see what exists"));
+        }
+        match args.old_text == args.new_text {
+            true => Err(Failure::new(Code::InvalidValue, "`old_text` and `new_text` are the same")
+                .with_next("say what the text should become")),
+            false => Ok(()),
+        }
+    }
+
+    async fn call(&self, args: Args, cx: &Context) -> Result<String, Failure> {
+        let files = self.0.clone();
+        cx.block(move |cx| edit(&files, &args, cx)).await?
+    }
+}
+
+fn edit(files: &Files, args: &Args, cx: &Context) -> Result<String, Failure> {
+    let place = files.judged(&args.file_path, cx)?;
+    let opened = files.workspace().open(&place)?;
+    let too_large = || Failure::from(Refusal::new(Cause::TooLarge, place.to_string()));
+    if opened.meta.size > LARGEST {
+        return Err(too_large());
+    }
+    // The state is that from before the first byte was read: who writes meanwhile is noticed.
+    let stamp = opened.meta.stamp;
+    let mut old = Vec::new();
+    let mut limited = opened.file.take(LARGEST + 1);
+    limited.read_to_end(&mut old).map_err(|e| unreadable(&place, e))?;
+    if old.len() as u64 > LARGEST {
+        return Err(too_large());
+    }
+    let change = change(&old, args).map_err(|no| no.told(&place.to_string(), &old, args))?;
+    files.workspace().write(&place, &change.bytes, Replace::If(stamp))?;
+    let lines: Vec<String> = change.lines.iter().take(NAMED).map(u64::to_string).collect();
+    let places = change.places as u64;
+    let dots = if change.places > NAMED { ", …" } else { "" };
+    let at = if places == 1 { "line" } else { "lines" };
+    Ok(format!(
+        "changed {} in `{place}`, at {at} {}{dots}",
+        count(places, "place"),
+        lines.join(", ")
+    ))
+}
+
+/// A file with the new text in it.
+#[derive(Debug)]
+struct Change {
+    bytes: Vec<u8>,
+    places: usize,
+    lines: Vec<u64>,
+}
+
+/// Why a file was not changed.
+#[derive(Debug)]
+enum NoChange {
+    /// The text is not there.
+    Missing,
+    /// It stands there more than once: how often, and the first lines.
+    Several(usize, Vec<u64>),
+    /// The file would become too large.
+    TooLarge,
+}
+
+fn change(file: &[u8], args: &Args) -> Result<Change, NoChange> {
+    // A model writes plain line feeds. Where the file has carriage returns too, they are meant.
+    let carriage = has_carriage_returns(file);
+    let plain = (args.old_text.as_str(), ending(&args.new_text, carriage));
+    let converted = (ending(&args.old_text, carriage), ending(&args.new_text, carriage));
+    let mut found = places(file, converted.0.as_bytes(), args.all);
+    let (mut old, mut new) = (converted.0.as_ref(), converted.1);
+    if found.0.is_empty() && old != plain.0 {
+        // Mixed endings: the text may stand among the plain ones.
+        found = places(file, plain.0.as_bytes(), args.all);
+        (old, new) = (plain.0, Cow::Borrowed(args.new_text.as_str()));
+    }
+    let (at, total) = found;
+    match (total, args.all) {
+        (0, _) => Err(NoChange::Missing),
+        (1, _) | (_, true) => {
+            let grown = (new.len() as u64).saturating_mul(at.len() as u64);
+            if grown.saturating_add(file.len() as u64) > LARGEST * 2 {
+                return Err(NoChange::TooLarge);
+            }
+            let mut bytes = Vec::with_capacity(file.len());
+            let mut from = 0;
+            for start in &at {
+                bytes.extend_from_slice(&file[from..*start]);
+                bytes.extend_from_slice(new.as_bytes());
+                from = start + old.len();
+            }
+            bytes.extend_from_slice(&file[from..]);
+            let lines = line_numbers(file, at.iter().take(NAMED).copied());
+            Ok(Change { bytes, places: total, lines })
+        }
+        (total, false) => {
+            Err(NoChange::Several(total, line_numbers(file, at.into_iter().take(NAMED))))
+        }
+    }
+}
+
+/// Returns where a text stands, and how often. Unless all places are meant, overlapping ones count
+/// too: which of them is meant cannot be told.
+fn places(file: &[u8], text: &[u8], all: bool) -> (Vec<usize>, usize) {
+    if text.is_empty() {
+        return (Vec::new(), 0);
+    }
+    let finder = memmem::Finder::new(text);
+    let apart: Vec<usize> = finder.find_iter(file).collect();
+    if let (false, [first]) = (all, apart.as_slice()) {
+        let rest = file.get(first + 1..).unwrap_or_default();
+        if let Some(second) = finder.find(rest) {
+            return (vec![*first, first + 1 + second], 2);
+        }
+    }
+    let total = apart.len();
+    (apart, total)
+}
+
+/// Returns whether most lines of a file end with a carriage return and a line feed; the first tells.
+fn has_carriage_returns(file: &[u8]) -> bool {
+    memchr::memchr(b'\n', file).is_some_and(|at| at > 0 && file.get(at - 1) == Some(&b'\r'))
+}
+
+/// Writes a text with the line endings of the file.
+fn ending(text: &str, carriage: bool) -> Cow<'_, str> {
+    match carriage && text.contains('\n') {
+        true => Cow::Owned(text.replace("\r\n", "\n").replace('\n', "\r\n")),
+        false => Cow::Borrowed(text),
+    }
+}
+
+/// Returns the lines of some places, which come in order. One pass over the file.
+fn line_numbers(file: &[u8], places: impl IntoIterator<Item = usize>) -> Vec<u64> {
+    let (mut line, mut from) = (1, 0);
+    let number = |at: usize| {
+        line += memchr::memchr_iter(b'\n', &file[from..at]).count() as u64;
+        from = at;
+        line
+    };
+    places.into_iter().map(number).collect()
+}
+
+impl NoChange {
+    fn told(self, path: &str, file: &[u8], args: &Args) -> Failure {
+        match self {
+            Self::Missing => {
+                let text = String::from_utf8_lossy(file);
+                let near = nearest::nearest(&text, &args.old_text);
+                let told = format!("`old_text` does not stand in `{path}`");
+                match near {
+                    Some(near) => Failure::invalid(format!("{told}. {near}"))
+                        .with_next("repeat the call with the text as it stands in the file"),
+                    None => Failure::invalid(format!("{told}, and nothing there is like it"))
+                        .with_next("read the file, then use the text that stands there"),
+                }
+            }
+            Self::Several(total, lines) => {
+                let dots = if total > lines.len() { ", …" } else { "" };
+                let lines: Vec<String> = lines.iter().map(u64::to_string).collect();
+                Failure::invalid(format!(
+                    "`old_text` stands {total} times in `{path}`: at lines {}{dots}",
+                    lines.join(", ")
+                ))
+                .with_next("add lines around it until it is unique, or set `all`")
+            }
+            Self::TooLarge => Failure::invalid(format!("`{path}` would become too large"))
+                .with_next("replace by a shorter text"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(file: &str, old: &str, new: &str, all: bool) -> Result<String, NoChange> {
+        let args = Args {
+            file_path: "f".to_owned(),
+            old_text: old.to_owned(),
+            new_text: new.to_owned(),
+            all,
+        };
+        change(file.as_bytes(), &args).map(|change| String::from_utf8(change.bytes).unwrap())
+    }
+
+    #[test]
+    fn exactly_the_text_is_replaced() {
+        assert_eq!(changed("one two three", "two", "2", false).unwrap(), "one 2 three");
+        assert_eq!(changed("a a a", "a", "bb", true).unwrap(), "bb bb bb");
+        assert_eq!(changed("x", "x", "", false).unwrap(), "");
+        assert!(matches!(changed("abc", "B", "", false), Err(NoChange::Missing)));
+    }
+
+    #[test]
+    fn what_stands_there_more_than_once_is_refused_with_its_lines() {
+        let told = changed("a\nb\na\n", "a", "c", false).unwrap_err();
+        assert!(matches!(&told, NoChange::Several(2, lines) if *lines == [1, 3]), "{told:?}");
+        let overlapping = changed("aaa", "aa", "b", false).unwrap_err();
+        assert!(matches!(overlapping, NoChange::Several(2, _)));
+    }
+
+    #[test]
+    fn line_endings_stay_what_they_are() {
+        let file = "one\r\ntwo\r\nthree\r\n";
+        assert_eq!(changed(file, "one\ntwo", "1\n2", false).unwrap(), "1\r\n2\r\nthree\r\n");
+        assert_eq!(changed(file, "two", "2\n2b", false).unwrap(), "one\r\n2\r\n2b\r\nthree\r\n");
+        assert_eq!(changed(file, "one\r\ntwo", "1\r\n2", false).unwrap(), "1\r\n2\r\nthree\r\n");
+        assert_eq!(changed("a\nb\n", "a\n", "c\n", false).unwrap(), "c\nb\n");
+        let mixed = "one\r\ntwo\nthree\n";
+        assert_eq!(changed(mixed, "two\nthree", "2\n3", false).unwrap(), "one\r\n2\n3\n");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_stay_as_they_are() {
+        let file = b"\xff\xfe keep \x00 this";
+        let args = Args {
+            file_path: "f".to_owned(),
+            old_text: "this".to_owned(),
+            new_text: "that".to_owned(),
+            all: false,
+        };
+        assert_eq!(change(file, &args).unwrap().bytes, b"\xff\xfe keep \x00 that");
+    }
+}

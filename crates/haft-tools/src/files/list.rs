@@ -1,0 +1,164 @@
+//! `list_files`: what is in a folder, by name, with sizes.
+
+use std::{fmt::Write as _, sync::Arc};
+
+use haft_core::{
+    Bound, Claim, Context, Failure, Operation, Spec, Tool, schemars::JsonSchema, serde::Deserialize,
+};
+use haft_sandbox::{Cause, Entry, Kind};
+
+use super::{
+    looks,
+    place::{self, Files, Touch, count, stopped},
+    rules::{Visit, Wanted},
+};
+
+/// Entries of an answer, unless more or fewer are asked for.
+const ENTRIES: usize = 500;
+/// The most that can be asked for.
+const MOST: usize = 5_000;
+/// Bytes of an answer.
+const ROOM: usize = 96_000;
+/// What the last entry and the line below may take besides.
+const FOOTER: usize = 5_000;
+
+/// Lists files of the workspace.
+#[derive(Debug)]
+pub(super) struct ListFiles(pub(super) Files);
+
+/// What `list_files` is asked.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(crate = "haft_core::serde")]
+#[schemars(crate = "haft_core::schemars")]
+pub(super) struct Args {
+    /// Folder to list; the working folder when left out.
+    #[schemars(length(min = 1), extend("x-haft" = "read_path"))]
+    path: Option<String>,
+    /// File pattern such as `*.rs` (at any depth) or `src/**/*.ts` (from the folder on).
+    #[schemars(length(min = 1, max = 1000))]
+    pattern: Option<String>,
+    /// How many levels to go down: 1 is the folder alone. Without it 1, or all with a pattern.
+    #[schemars(range(min = 1, max = 64))]
+    depth: Option<usize>,
+    /// Also lists hidden files and those that ignore files name.
+    #[serde(default)]
+    all: bool,
+    /// How many entries to return; 500 when left out.
+    #[schemars(range(min = 1, max = 5000))]
+    limit: Option<usize>,
+}
+
+impl Args {
+    fn path(&self) -> &str {
+        self.path.as_deref().unwrap_or(".")
+    }
+}
+
+impl Tool for ListFiles {
+    type Args = Args;
+    type Output = String;
+
+    const GUARDS: bool = false;
+
+    fn spec(&self) -> Spec {
+        looks(
+            "list_files",
+            "Lists a folder, or finds files by a pattern. Each line is a path, a tab and a size in \
+             bytes; folders end with a slash. Hidden and ignored files are left out unless `all` is \
+             set.",
+        )
+        .max_result(Bound::Chars(ROOM + FOOTER))
+    }
+
+    fn claim(&self, declared: Claim, args: &Args, cx: &Context) -> Claim {
+        let place = self.0.find(args.path(), cx).ok();
+        let touch = Touch { path: args.path(), operation: Operation::Read, place };
+        place::claim(declared, &[touch])
+    }
+
+    async fn check(&self, args: &Args, cx: &Context) -> Result<(), Failure> {
+        self.0.find(args.path(), cx)?;
+        Ok(())
+    }
+
+    async fn call(&self, args: Args, cx: &Context) -> Result<String, Failure> {
+        let files = self.0.clone();
+        cx.block(move |cx| list(&files, &args, cx)).await?
+    }
+}
+
+fn list(files: &Files, args: &Args, cx: &Context) -> Result<String, Failure> {
+    let start = files.judged(args.path(), cx)?;
+    let mut wanted = Wanted::new(&start, args.pattern.as_slice(), None)?;
+    wanted.all = args.all;
+    wanted.depth = match (args.depth, &args.pattern) {
+        (Some(depth), _) => depth,
+        (None, None) => 1,
+        (None, Some(_)) => wanted.depth,
+    };
+    let wanted = Arc::new(wanted);
+    let mut visit = Visit::new(files.workspace(), &start, Arc::clone(&wanted)).map_err(
+        |refusal| match refusal.cause() {
+            Cause::NotAFolder => {
+                Failure::from(refusal).with_next("name a folder, or read the file with read_file")
+            }
+            _ => refusal.into(),
+        },
+    )?;
+    let limit = args.limit.unwrap_or(ENTRIES).min(MOST);
+    let (mut text, mut shown, mut more) = (String::new(), 0, false);
+    for entry in visit.by_ref() {
+        if cx.is_cancelled() {
+            return Err(stopped());
+        }
+        let is_folder = entry.meta().kind == Kind::Folder;
+        if !wanted.names(entry.place().relative(), is_folder) {
+            continue;
+        }
+        if shown == limit || text.len() >= ROOM {
+            more = true;
+            break;
+        }
+        write_entry(&mut text, &entry);
+        shown += 1;
+    }
+    let mut notes = Vec::new();
+    if shown == 0 {
+        notes.push(match &args.pattern {
+            None => "nothing is there".to_owned(),
+            Some(pattern) => format!("nothing matches `{pattern}`"),
+        });
+    }
+    if more {
+        notes.push(format!(
+            "{} shown, and there are more; list a folder below, or use a pattern",
+            count(shown as u64, "entry").replace("entrys", "entries")
+        ));
+    }
+    if visit.is_cut {
+        notes.push("there is more or deeper than is gone through".to_owned());
+    }
+    if visit.trouble > 0 {
+        notes.push(format!("{} could not be looked at", visit.trouble));
+    }
+    if !notes.is_empty() {
+        let _ = write!(text, "[{start}: {}]", notes.join("; "));
+    }
+    Ok(text.trim_end_matches('\n').to_owned())
+}
+
+fn write_entry(text: &mut String, entry: &Entry) {
+    let place = entry.place();
+    // A name may have anything in it; a line break would be two entries.
+    let shown = place.to_string();
+    let path = match shown.chars().any(char::is_control) {
+        true => shown.escape_debug().to_string(),
+        false => shown,
+    };
+    let _ = match entry.meta().kind {
+        Kind::File => writeln!(text, "{path}\t{}", entry.meta().size),
+        Kind::Folder => writeln!(text, "{path}/"),
+        Kind::Link => writeln!(text, "{path}\tlink"),
+        Kind::Special => writeln!(text, "{path}\tspecial file"),
+    };
+}

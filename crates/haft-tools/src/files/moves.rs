@@ -1,0 +1,156 @@
+//! `move_path` and `delete_path`: entries themselves, never what a link leads to.
+
+use haft_core::{
+    Capability, Claim, Class, Context, Failure, Operation, Spec, Tool, schemars::JsonSchema,
+    serde::Deserialize,
+};
+use haft_sandbox::{Bounds, Cause, Extent, Kind, Refusal, Replace};
+
+use super::{
+    place::{self, Files, Touch, count},
+    touches,
+};
+
+/// Moves or renames an entry.
+#[derive(Debug)]
+pub(super) struct MovePath(pub(super) Files);
+
+/// What `move_path` is asked.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(crate = "haft_core::serde")]
+#[schemars(crate = "haft_core::schemars")]
+pub(super) struct MoveArgs {
+    /// Path of the file or folder to move.
+    #[schemars(length(min = 1), extend("x-haft" = "write_path"))]
+    from: String,
+    /// Its new path, name included. Missing folders are made.
+    #[schemars(length(min = 1), extend("x-haft" = "write_path"))]
+    to: String,
+    /// Replaces a file that stands at the new path.
+    #[serde(default)]
+    replace: bool,
+}
+
+impl Tool for MovePath {
+    type Args = MoveArgs;
+    type Output = String;
+
+    const GUARDS: bool = false;
+
+    fn spec(&self) -> Spec {
+        touches("move_path", "Moves or renames a file or folder. A link is moved itself.")
+            .class(Class::WriteExclusive)
+    }
+
+    fn claim(&self, declared: Claim, args: &MoveArgs, cx: &Context) -> Claim {
+        let to = self.0.find_entry(&args.to, cx).ok();
+        let replaces = args.replace && to.as_ref().is_none_or(|place| place.exists());
+        let from = self.0.find_entry(&args.from, cx).ok();
+        let touch = |path, place| Touch { path, operation: Operation::Write, place };
+        let touches = [touch(&args.from, from), touch(&args.to, to)];
+        Claim { destructive: Some(replaces), ..place::claim(declared, &touches) }
+    }
+
+    async fn check(&self, args: &MoveArgs, cx: &Context) -> Result<(), Failure> {
+        let from = self.0.writable(self.0.find_entry(&args.from, cx)?)?;
+        self.0.writable(self.0.find_entry(&args.to, cx)?)?;
+        match from.exists() {
+            true => Ok(()),
+            false => Err(Refusal::new(Cause::NotFound, from.to_string()).into()),
+        }
+    }
+
+    async fn call(&self, args: MoveArgs, cx: &Context) -> Result<String, Failure> {
+        let files = self.0.clone();
+        cx.block(move |cx| move_entry(&files, &args, cx)).await?
+    }
+}
+
+fn move_entry(files: &Files, args: &MoveArgs, cx: &Context) -> Result<String, Failure> {
+    let from = files.judged_entry(&args.from, cx)?;
+    let to = files.judged_entry(&args.to, cx)?;
+    let workspace = files.workspace();
+    if workspace.meta(&to).is_ok_and(|meta| meta.kind == Kind::Folder) {
+        return Err(Failure::from(Refusal::new(Cause::Exists, to.to_string()))
+            .with_next("give the new path with the name at its end"));
+    }
+    let judged_new = cx.claim().is_some_and(|claim| claim.destructive == Some(false));
+    let replace = if args.replace && !judged_new { Replace::Always } else { Replace::Never };
+    workspace.meta(&from)?;
+    if let Some(folder) = to.parent() {
+        workspace.make_folder(&folder)?;
+    }
+    workspace.rename(&from, &to, replace)?;
+    Ok(format!("moved `{from}` to `{to}`"))
+}
+
+/// Deletes an entry, or a folder with all that is in it.
+#[derive(Debug)]
+pub(super) struct DeletePath(pub(super) Files);
+
+/// What `delete_path` is asked.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(crate = "haft_core::serde")]
+#[schemars(crate = "haft_core::schemars")]
+pub(super) struct DeleteArgs {
+    /// Path of the file, link or folder to delete.
+    #[schemars(length(min = 1), extend("x-haft" = "write_path"))]
+    path: String,
+    /// Also deletes everything in the folder. Without it only an empty folder is deleted.
+    #[serde(default)]
+    recursive: bool,
+}
+
+impl Tool for DeletePath {
+    type Args = DeleteArgs;
+    type Output = String;
+
+    const GUARDS: bool = false;
+
+    fn spec(&self) -> Spec {
+        touches(
+            "delete_path",
+            "Deletes a file, a link or an empty folder; with `recursive` a folder and everything in \
+             it. There is no way back.",
+        )
+        .capabilities([Capability::Filesystem, Capability::Destructive])
+        .class(Class::WriteExclusive)
+    }
+
+    fn claim(&self, declared: Claim, args: &DeleteArgs, cx: &Context) -> Claim {
+        let place = self.0.find_entry(&args.path, cx).ok();
+        let touch = Touch { path: &args.path, operation: Operation::Write, place };
+        Claim { destructive: Some(true), ..place::claim(declared, &[touch]) }
+    }
+
+    async fn check(&self, args: &DeleteArgs, cx: &Context) -> Result<(), Failure> {
+        let place = self.0.writable(self.0.find_entry(&args.path, cx)?)?;
+        match place.exists() {
+            true => Ok(()),
+            false => Err(Refusal::new(Cause::NotFound, place.to_string()).into()),
+        }
+    }
+
+    async fn call(&self, args: DeleteArgs, cx: &Context) -> Result<String, Failure> {
+        let files = self.0.clone();
+        cx.block(move |cx| delete(&files, &args, cx)).await?
+    }
+}
+
+fn delete(files: &Files, args: &DeleteArgs, cx: &Context) -> Result<String, Failure> {
+    let place = files.judged_entry(&args.path, cx)?;
+    let extent = match args.recursive {
+        true => Extent::Everything(Bounds::default()),
+        false => Extent::Entry,
+    };
+    let done =
+        files.workspace().remove(&place, extent).map_err(|refusal| match refusal.cause() {
+            Cause::NotEmpty => Failure::from(refusal)
+                .with_next("set `recursive` if everything in it is to go, or empty it first"),
+            _ => refusal.into(),
+        })?;
+    Ok(match done.entries {
+        0 | 1 => format!("deleted `{place}`"),
+        all => format!("deleted `{place}` with {} in it", count(all as u64 - 1, "thing")),
+    })
+}

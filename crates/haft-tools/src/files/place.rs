@@ -1,0 +1,148 @@
+//! Where the paths of a call lead, and what the call claims about them.
+//!
+//! Relative paths start in the run's working folder where that lies in the workspace, and else in
+//! its first root. Keys are made of the path without links, so that two spellings of one file are
+//! one key.
+//!
+//! INVARIANT: a body works at the place that was judged, or not at all.
+
+use std::sync::Arc;
+
+use haft_core::{Claim, Class, Context, Effect, Failure, Key, Operation};
+use haft_sandbox::{Cause, Place, Refusal, Workspace};
+
+use super::nearest;
+
+/// The files that a tool may touch.
+#[derive(Debug, Clone)]
+pub(super) struct Files {
+    workspace: Arc<Workspace>,
+}
+
+/// One path of a call: as it was written, what is done there, and where it leads.
+pub(super) struct Touch<'a> {
+    pub(super) path: &'a str,
+    pub(super) operation: Operation,
+    pub(super) place: Option<Place>,
+}
+
+impl Files {
+    pub(super) fn new(workspace: Arc<Workspace>) -> Self {
+        Self { workspace }
+    }
+
+    pub(super) fn workspace(&self) -> &Workspace {
+        &self.workspace
+    }
+
+    /// Finds where a path leads, a link at its end followed.
+    pub(super) fn find(&self, path: &str, cx: &Context) -> Result<Place, Refusal> {
+        match self.start(cx) {
+            Some(start) => self.workspace.find_from(&start, path),
+            None => self.workspace.find(path),
+        }
+    }
+
+    /// Finds an entry itself, be it a link or not.
+    pub(super) fn find_entry(&self, path: &str, cx: &Context) -> Result<Place, Refusal> {
+        match self.start(cx) {
+            Some(start) => self.workspace.find_entry_from(&start, path),
+            None => self.workspace.find_entry(path),
+        }
+    }
+
+    fn start(&self, cx: &Context) -> Option<Place> {
+        let folder = cx.working_directory();
+        folder.is_absolute().then(|| self.workspace.find(folder).ok()).flatten()
+    }
+
+    /// Finds a place that is about to be read, and refuses one that nobody judged.
+    pub(super) fn judged(&self, path: &str, cx: &Context) -> Result<Place, Refusal> {
+        as_judged(self.find(path, cx)?, cx)
+    }
+
+    /// The same for an entry itself.
+    pub(super) fn judged_entry(&self, path: &str, cx: &Context) -> Result<Place, Refusal> {
+        as_judged(self.find_entry(path, cx)?, cx)
+    }
+
+    /// Finds a place that is to be written; a protected one is refused before anybody is asked.
+    pub(super) fn writable(&self, place: Place) -> Result<Place, Refusal> {
+        match self.workspace.is_protected(&place) {
+            true => Err(Refusal::new(Cause::Protected, place.to_string())),
+            false => Ok(place),
+        }
+    }
+}
+
+/// FAIL CLOSED: a link that was put in its way since the call was judged makes it another call.
+fn as_judged(place: Place, cx: &Context) -> Result<Place, Refusal> {
+    let judged = cx.claim().is_none_or(|claim| {
+        let key = key(&place);
+        claim.keys.iter().any(|own| own.covers(&key))
+    });
+    match judged {
+        true => Ok(place),
+        false => Err(Refusal::new(Cause::Changed, place.to_string())),
+    }
+}
+
+/// Claims what is done to each path. What leads nowhere is claimed as it was written and shares with
+/// nobody; its check refuses it.
+pub(super) fn claim(mut declared: Claim, touches: &[Touch<'_>]) -> Claim {
+    let writes = touches.iter().any(|touch| touch.operation == Operation::Write);
+    declared.class = if writes { Class::WriteExclusive } else { Class::ReadOnly };
+    let effect = |touch: &Touch<'_>| Effect {
+        operation: touch.operation,
+        target: Some(match &touch.place {
+            Some(place) => place.absolute().to_string_lossy().into_owned(),
+            None => touch.path.to_owned(),
+        }),
+    };
+    declared.effects = touches.iter().map(effect).collect::<Vec<_>>().into();
+    let own = |touch: &Touch<'_>| touch.place.as_ref().map_or_else(|| Key::new("file:/"), key);
+    declared.keys = touches.iter().map(own).collect();
+    declared
+}
+
+/// Names a place on the floor.
+pub(super) fn key(place: &Place) -> Key {
+    let path = place.absolute();
+    let text = path.to_string_lossy();
+    // There `a` and `A` are one file. Sharing less than possible is never wrong.
+    let text = if cfg!(target_os = "macos") { text.to_lowercase() } else { text.into_owned() };
+    Key::new(format!("file:{text}"))
+}
+
+/// Says that somebody wanted the work to end.
+pub(super) fn stopped() -> Failure {
+    Failure::failed("the work was stopped before its end")
+}
+
+/// Says what the system said about a file that was open.
+pub(super) fn unreadable(place: &Place, error: std::io::Error) -> Failure {
+    Refusal::new(Cause::Failed, place.to_string()).because(error).into()
+}
+
+/// Writes a number of things: `1 line`, `2 lines`.
+pub(super) fn count(n: u64, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+/// So many names of a folder are compared with one that is not there.
+const NAMES: usize = 2_000;
+
+impl Files {
+    /// Finds a name that is close to one that is not there, in the same folder.
+    pub(super) fn similar(&self, path: &str, cx: &Context) -> Option<String> {
+        let place = self.find(path, cx).ok()?;
+        let wanted = place.relative().file_name()?.to_str()?.to_lowercase();
+        let entries = self.workspace.list(&place.parent()?, NAMES).ok()?;
+        let near = |entry: haft_sandbox::Entry| {
+            let name = entry.place().relative().file_name()?.to_str()?.to_lowercase();
+            let far = nearest::distance(&name, &wanted, (wanted.chars().count() / 3).clamp(1, 3))?;
+            Some((far, entry.place().to_string()))
+        };
+        entries.into_iter().filter_map(near).min().map(|(_, path)| path)
+    }
+}

@@ -1,0 +1,197 @@
+//! Goes through a folder and leaves out what nobody means: hidden entries, what ignore files name,
+//! and what the patterns of a call do not want.
+//!
+//! Entries come from the workspace's walk, and ignore files are read through its handles too. A
+//! pattern is text against text here; nothing is opened by a path.
+
+use std::{path::Path, sync::Arc};
+
+use haft_core::Failure;
+use haft_sandbox::{Bounds, Cause, Entry, Kind, Place, Refusal, Walk, Workspace};
+use ignore::{
+    gitignore::{Gitignore, GitignoreBuilder},
+    overrides::{Override, OverrideBuilder},
+    types::{Types, TypesBuilder},
+};
+
+/// More entries than this are a disk, not a project.
+const ENTRIES: usize = 1_000_000;
+/// Larger ignore files are none.
+const IGNORE_FILE: usize = 1 << 20;
+/// The files that say what is left out, the stronger one last.
+const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
+/// More patterns than this are no question.
+const PATTERNS: usize = 100;
+
+/// What a call wants to see.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    globs: Override,
+    types: Types,
+    /// Hidden and ignored entries too.
+    pub(super) all: bool,
+    /// So many levels.
+    pub(super) depth: usize,
+}
+
+impl Wanted {
+    /// Reads the patterns of a call. They start at the folder that is gone through.
+    pub(super) fn new(
+        start: &Place,
+        globs: &[String],
+        file_type: Option<&str>,
+    ) -> Result<Self, Failure> {
+        if globs.len() > PATTERNS {
+            return Err(Failure::invalid(format!("there are more than {PATTERNS} patterns"))
+                .with_next("use fewer"));
+        }
+        let bad = |glob: &str, e: &ignore::Error| {
+            Failure::invalid(format!("`{glob}` is no file pattern: {e}"))
+                .with_next("write it like `*.rs`, `src/**/*.ts` or `!*.min.js`")
+        };
+        let mut builder = OverrideBuilder::new(start.relative());
+        for glob in globs {
+            builder.add(glob).map_err(|e| bad(glob, &e))?;
+        }
+        let globs = builder.build().map_err(|e| bad(&globs.join(" "), &e))?;
+        let types = match file_type {
+            None => Types::empty(),
+            Some(name) => {
+                let mut builder = TypesBuilder::new();
+                builder.add_defaults().select(name);
+                builder.build().map_err(|_| {
+                    Failure::invalid(format!("`{name}` is no file type that is known here"))
+                        .with_next(
+                            "use a name such as `rust`, `py`, `ts`, `md`, or `globs` instead",
+                        )
+                })?
+            }
+        };
+        Ok(Self { globs, types, all: false, depth: Bounds::default().depth })
+    }
+
+    /// Returns whether a pattern names this entry itself.
+    pub(super) fn names(&self, path: &Path, is_folder: bool) -> bool {
+        self.globs.is_empty() || self.globs.matched(path, is_folder).is_whitelist()
+    }
+}
+
+/// The way through a folder.
+#[derive(Debug)]
+pub(super) struct Visit {
+    workspace: Workspace,
+    wanted: Arc<Wanted>,
+    walk: Walk,
+    /// What is left out at each level; those above the start come first.
+    ignores: Vec<Ignores>,
+    above: usize,
+    /// There was more than is gone through.
+    pub(super) is_cut: bool,
+    /// Entries that could not be looked at.
+    pub(super) trouble: usize,
+}
+
+impl Visit {
+    pub(super) fn new(
+        workspace: &Workspace,
+        start: &Place,
+        wanted: Arc<Wanted>,
+    ) -> Result<Self, Refusal> {
+        let bounds = Bounds { entries: ENTRIES, ..Bounds::default() };
+        let walk = workspace.walk(start, bounds)?;
+        let mut ignores = Vec::new();
+        if !wanted.all {
+            let mut folder = Some(start.clone());
+            while let Some(place) = folder {
+                folder = place.parent();
+                ignores.push(Ignores::of(workspace, &place));
+            }
+            ignores.reverse();
+        }
+        let above = ignores.len();
+        let workspace = workspace.clone();
+        Ok(Self { workspace, wanted, walk, ignores, above, is_cut: false, trouble: 0 })
+    }
+
+    /// Looks at an entry, decides whether its folder is entered, and whether it is meant.
+    fn judge(&mut self, entry: &Entry) -> bool {
+        let path = entry.place().relative();
+        let is_folder = entry.meta().kind == Kind::Folder;
+        let is_meant = self.is_meant(path, is_folder, entry.level());
+        if is_folder {
+            if !is_meant || entry.level() >= self.wanted.depth {
+                self.walk.pass_by();
+            } else if !self.wanted.all {
+                self.ignores.truncate(self.above + entry.level() - 1);
+                self.ignores.push(Ignores::of(&self.workspace, entry.place()));
+            }
+        }
+        is_meant
+    }
+
+    fn is_meant(&self, path: &Path, is_folder: bool, level: usize) -> bool {
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        // What git keeps for itself is never meant.
+        if name == b".git" {
+            return false;
+        }
+        let globs = self.wanted.globs.matched(path, is_folder);
+        if globs.is_ignore() || self.wanted.types.matched(path, is_folder).is_ignore() {
+            return false;
+        }
+        if self.wanted.all || globs.is_whitelist() {
+            return true;
+        }
+        let ignores = self.ignores.iter().take(self.above + level - 1).rev();
+        match ignores.filter_map(|ignores| ignores.says(path, is_folder)).next() {
+            Some(ignored) => !ignored,
+            None => !name.starts_with(b"."),
+        }
+    }
+}
+
+impl Iterator for Visit {
+    type Item = Entry;
+
+    fn next(&mut self) -> Option<Entry> {
+        loop {
+            match self.walk.next()? {
+                Ok(entry) => {
+                    if self.judge(&entry) {
+                        return Some(entry);
+                    }
+                }
+                Err(refusal) if refusal.cause() == Cause::TooMany => self.is_cut = true,
+                Err(_) => self.trouble += 1,
+            }
+        }
+    }
+}
+
+/// What the ignore files of one folder say.
+#[derive(Debug)]
+struct Ignores(Vec<Gitignore>);
+
+impl Ignores {
+    fn of(workspace: &Workspace, folder: &Place) -> Self {
+        Self(IGNORE_FILES.iter().filter_map(|name| read(workspace, folder, name)).collect())
+    }
+
+    /// Returns whether an entry is ignored; nothing when no line is about it.
+    fn says(&self, path: &Path, is_folder: bool) -> Option<bool> {
+        let said = self.0.iter().rev().map(|file| file.matched(path, is_folder));
+        said.filter(|said| !said.is_none()).map(|said| said.is_ignore()).next()
+    }
+}
+
+/// Reads one ignore file. One that is a link, too large or unreadable says nothing.
+fn read(workspace: &Workspace, folder: &Place, name: &str) -> Option<Gitignore> {
+    let place = workspace.find_entry_from(folder, name).ok().filter(Place::exists)?;
+    let bytes = workspace.read(&place, IGNORE_FILE).ok()?;
+    let mut builder = GitignoreBuilder::new(folder.relative());
+    for line in String::from_utf8_lossy(&bytes).lines() {
+        // A line that is no pattern says nothing, as in git.
+        let _ = builder.add_line(None, line);
+    }
+    builder.build().ok().filter(|rules| !rules.is_empty())
+}

@@ -1,0 +1,164 @@
+//! `search_files`: the lines of files that match a regular expression.
+//!
+//! ripgrep's own searcher and matcher look at bytes; what they look at is opened by the workspace,
+//! entry by entry, without following a link. Expressions are matched in linear time.
+
+mod hunt;
+mod lines;
+mod report;
+
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use haft_core::{
+    Bound, Claim, Code, Context, Failure, Operation, Spec, Tool, schemars::JsonSchema,
+    serde::Deserialize,
+};
+use haft_sandbox::{Kind, Place};
+
+use self::hunt::Hunt;
+use super::{
+    looks,
+    place::{self, Files, Touch},
+    rules::Wanted,
+};
+
+/// Matching lines, or files, of an answer, unless more or fewer are asked for.
+const LIMIT: u64 = 200;
+/// Bytes of an answer.
+const ROOM: usize = 64_000;
+/// What the last lines and the line below may take besides.
+const FOOTER: usize = 5_000;
+/// An expression may grow to so many bytes when it is compiled.
+const COMPILED: usize = 10 << 20;
+
+/// Searches files of the workspace.
+#[derive(Debug)]
+pub(super) struct SearchFiles(pub(super) Files);
+
+/// What `search_files` is asked.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(crate = "haft_core::serde")]
+#[schemars(crate = "haft_core::schemars")]
+pub(super) struct Args {
+    /// Regular expression to look for, line by line.
+    #[schemars(length(min = 1, max = 4000))]
+    pattern: String,
+    /// File or folder to search; the working folder when left out.
+    #[schemars(length(min = 1), extend("x-haft" = "read_path"))]
+    path: Option<String>,
+    /// Takes the pattern as plain text.
+    #[serde(default)]
+    literal: bool,
+    /// Takes upper and lower case for the same.
+    #[serde(default)]
+    ignore_case: bool,
+    /// Only files that one of these patterns names: `*.rs`, `src/**`; `!*.md` leaves files out.
+    #[serde(default)]
+    globs: Vec<String>,
+    /// Only files of this type: `rust`, `py`, `ts`, `md`, ….
+    #[serde(rename = "type")]
+    file_type: Option<String>,
+    /// Lines to show before and after each match.
+    #[schemars(range(max = 20))]
+    context: Option<usize>,
+    /// What to return.
+    #[serde(default)]
+    mode: Mode,
+    /// How many matching lines to return, or how many files; 200 when left out.
+    #[schemars(range(min = 1, max = 2000))]
+    limit: Option<u64>,
+    /// Also searches hidden files and those that ignore files name.
+    #[serde(default)]
+    all: bool,
+}
+
+/// What is told about what was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(crate = "haft_core::serde", rename_all = "snake_case")]
+#[schemars(crate = "haft_core::schemars")]
+enum Mode {
+    /// The matching lines, with their numbers.
+    #[default]
+    Lines,
+    /// The paths of files with a match.
+    Files,
+    /// How many lines of each file match.
+    Count,
+}
+
+impl Args {
+    fn path(&self) -> &str {
+        self.path.as_deref().unwrap_or(".")
+    }
+}
+
+impl Tool for SearchFiles {
+    type Args = Args;
+    type Output = String;
+
+    const GUARDS: bool = false;
+
+    fn spec(&self) -> Spec {
+        looks(
+            "search_files",
+            "Searches files for a regular expression. Below the path of each file come its matching \
+             lines, as `number:text`. Hidden, ignored and binary files are left out; `all` brings \
+             back the first two. Narrow the search with `path`, `globs` or `type`.",
+        )
+        .max_result(Bound::Chars(ROOM + FOOTER))
+    }
+
+    fn claim(&self, declared: Claim, args: &Args, cx: &Context) -> Claim {
+        let place = self.0.find(args.path(), cx).ok();
+        let touch = Touch { path: args.path(), operation: Operation::Read, place };
+        place::claim(declared, &[touch])
+    }
+
+    async fn check(&self, args: &Args, cx: &Context) -> Result<(), Failure> {
+        self.0.find(args.path(), cx)?;
+        Ok(())
+    }
+
+    async fn call(&self, args: Args, cx: &Context) -> Result<String, Failure> {
+        let matcher = compiled(&args)?;
+        let hunt = Hunt::new(self.0.clone(), args, matcher);
+        hunt.run(cx).await
+    }
+}
+
+/// Where a search starts.
+enum Start {
+    File(Place),
+    Folder(Place),
+}
+
+impl Start {
+    fn find(files: &Files, args: &Args, cx: &Context) -> Result<Self, Failure> {
+        let place = files.judged(args.path(), cx)?;
+        match files.workspace().meta(&place)?.kind {
+            Kind::Folder => Ok(Self::Folder(place)),
+            _ => Ok(Self::File(place)),
+        }
+    }
+}
+
+fn wanted(start: &Place, args: &Args) -> Result<Wanted, Failure> {
+    let mut wanted = Wanted::new(start, &args.globs, args.file_type.as_deref())?;
+    wanted.all = args.all;
+    Ok(wanted)
+}
+
+fn compiled(args: &Args) -> Result<RegexMatcher, Failure> {
+    let mut builder = RegexMatcherBuilder::new();
+    builder
+        .case_insensitive(args.ignore_case)
+        .fixed_strings(args.literal)
+        .line_terminator(Some(b'\n'))
+        .size_limit(COMPILED)
+        .dfa_size_limit(COMPILED);
+    builder.build(&args.pattern).map_err(|e| {
+        let why = e.to_string();
+        let why = why.trim().trim_start_matches("regex parse error:").trim();
+        Failure::new(Code::InvalidValue, format!("`pattern` cannot be searched for: {why}"))
+            .with_next("write it again, or set `literal` to search for plain text; a pattern is matched within one line, without look-around or back-references")
+    })
+}

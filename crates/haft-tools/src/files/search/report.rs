@@ -1,0 +1,190 @@
+//! Puts together what several searchers found, in the order of the walk.
+//!
+//! Batches are finished in any order and told in theirs, so the answer does not depend on who was
+//! quicker. When enough is found nobody takes another batch; all that were taken come before.
+//!
+//! INVARIANT: what is held is bounded by the limit and the room, for each batch under way.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use haft_core::Context;
+
+use super::{
+    Mode, ROOM,
+    lines::{Found, Outcome},
+};
+use crate::files::place::count;
+
+/// What was found so far.
+#[derive(Debug)]
+pub(super) struct Report {
+    mode: Mode,
+    limit: u64,
+    text: String,
+    /// Batches that wait for one before them.
+    waiting: BTreeMap<usize, Vec<Found>>,
+    next: usize,
+    /// What is counted against the limit: told, and found at all.
+    told: u64,
+    found: u64,
+    found_bytes: usize,
+    matches: u64,
+    files: u64,
+    searched: u64,
+    more: bool,
+    binary: u64,
+    too_long: Vec<String>,
+    unreadable: u64,
+}
+
+/// So many names are told of files that were not searched.
+const NAMED: usize = 3;
+
+impl Report {
+    pub(super) fn new(mode: Mode, limit: u64) -> Self {
+        Self {
+            mode,
+            limit,
+            text: String::new(),
+            waiting: BTreeMap::new(),
+            next: 0,
+            told: 0,
+            found: 0,
+            found_bytes: 0,
+            matches: 0,
+            files: 0,
+            searched: 0,
+            more: false,
+            binary: 0,
+            too_long: Vec::new(),
+            unreadable: 0,
+        }
+    }
+
+    /// Takes what a batch of files had; returns whether that is enough.
+    pub(super) fn take(
+        &mut self,
+        batch: usize,
+        files: u64,
+        found: Vec<Found>,
+        cx: &Context,
+    ) -> bool {
+        self.searched += files;
+        for found in &found {
+            self.found += self.weight(found);
+            self.found_bytes += found.text.len() + found.path.len() + 1;
+        }
+        self.waiting.insert(batch, found);
+        let before = self.text.len();
+        while let Some(found) = self.waiting.remove(&self.next) {
+            self.next += 1;
+            for found in found {
+                self.tell(found);
+            }
+        }
+        if let Some(piece) = self.text.get(before..).filter(|piece| !piece.is_empty()) {
+            cx.partial(piece);
+        }
+        // One more than the limit tells that there are more.
+        self.found > self.limit || self.found_bytes > ROOM
+    }
+
+    /// What a file counts for against the limit.
+    fn weight(&self, found: &Found) -> u64 {
+        match (self.mode, found.matches) {
+            (_, 0) => 0,
+            (Mode::Lines, matches) => matches + u64::from(found.more),
+            (Mode::Files | Mode::Count, _) => 1,
+        }
+    }
+
+    fn tell(&mut self, found: Found) {
+        match found.outcome {
+            Outcome::Searched => {}
+            Outcome::Binary => self.binary += 1,
+            Outcome::Unreadable => self.unreadable += 1,
+            Outcome::TooLong if self.too_long.len() < NAMED => {
+                self.too_long.push(found.path.clone());
+            }
+            Outcome::TooLong => {}
+        }
+        if found.matches == 0 {
+            return;
+        }
+        let left = self.limit - self.told;
+        if left == 0 || self.text.len() >= ROOM {
+            self.more = true;
+            return;
+        }
+        let path = match found.path.chars().any(char::is_control) {
+            true => found.path.escape_debug().to_string(),
+            false => found.path,
+        };
+        self.files += 1;
+        match self.mode {
+            Mode::Files => {
+                self.told += 1;
+                let _ = writeln!(self.text, "{path}");
+            }
+            Mode::Count => {
+                self.told += 1;
+                self.matches += found.matches;
+                let _ = writeln!(self.text, "{path}:{}", found.matches);
+            }
+            Mode::Lines => {
+                let gap = if self.text.is_empty() { "" } else { "\n" };
+                let _ = writeln!(self.text, "{gap}{path}");
+                let (mut told, mut full) = (0, false);
+                for line in found.text.split_inclusive('\n') {
+                    let is_match = line.bytes().find(|b| !b.is_ascii_digit()) == Some(b':');
+                    full = is_match && told == left || self.text.len() >= ROOM;
+                    if full {
+                        break;
+                    }
+                    told += u64::from(is_match);
+                    self.text.push_str(line);
+                }
+                self.told += told;
+                self.matches += told;
+                self.more |= full || found.more;
+            }
+        }
+    }
+
+    /// Writes the answer. `cut` says that not everything was gone through.
+    pub(super) fn finish(mut self, pattern: &str, cut: bool, trouble: usize) -> String {
+        let mut notes = Vec::new();
+        let files = count(self.files, "file");
+        let searched = count(self.searched, "file");
+        match (self.told, self.mode) {
+            (0, _) => {
+                let shown = pattern.floor_char_boundary(200);
+                notes.push(format!("no match for `{}` in {searched}", &pattern[..shown]));
+            }
+            (_, Mode::Files) => notes.push(files),
+            (_, Mode::Lines | Mode::Count) => {
+                notes.push(format!("{} in {files}", count(self.matches, "matching line")));
+            }
+        }
+        if self.more {
+            notes.push("there are more; narrow the search, or raise `limit`".to_owned());
+        }
+        if cut {
+            notes.push("there is more or deeper than is gone through".to_owned());
+        }
+        if !self.too_long.is_empty() {
+            let names = self.too_long.join("`, `");
+            notes.push(format!("lines of `{names}` are too long to be searched"));
+        }
+        let unreadable = self.unreadable + trouble as u64;
+        if unreadable > 0 {
+            notes.push(format!("{unreadable} could not be read"));
+        }
+        if self.binary > 0 {
+            notes.push(format!("{} not searched to the end", count(self.binary, "binary file")));
+        }
+        let gap = if self.text.is_empty() || self.mode != Mode::Lines { "" } else { "\n" };
+        let _ = write!(self.text, "{gap}[{}]", notes.join("; "));
+        self.text
+    }
+}

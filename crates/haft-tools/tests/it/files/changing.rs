@@ -1,0 +1,155 @@
+//! `write_file`, `edit_file`, `move_path`, `delete_path` and `make_dir`.
+
+use std::fs;
+
+use haft::{Code, serde_json::json};
+
+use super::Room;
+
+#[tokio::test]
+async fn a_file_is_made_with_its_folders_and_replaced_as_a_whole() {
+    let room = Room::new();
+    let path = "new/deep/a.txt";
+    assert_eq!(
+        room.says("write_file", json!({"file_path": path, "content": "one\ntwo\n"})).await,
+        "made `new/deep/a.txt`: 2 lines, 8 bytes"
+    );
+    assert_eq!(room.get(path), "one\ntwo\n");
+    assert_eq!(
+        room.says("write_file", json!({"file_path": path, "content": "x"})).await,
+        "replaced `new/deep/a.txt`: 1 line, 1 bytes; it had 8"
+    );
+    assert_eq!(room.get(path), "x");
+    let only_new = json!({"file_path": path, "content": "y", "create_only": true});
+    let (code, told) = room.fails("write_file", only_new).await;
+    assert_eq!((code, room.get(path).as_str()), (Code::InvalidValue, "x"), "{told}");
+    let left: Vec<_> = fs::read_dir(room.inside.join("new/deep")).unwrap().collect();
+    assert_eq!(left.len(), 1, "no temporary file is left");
+}
+
+#[tokio::test]
+async fn an_edit_replaces_exactly_one_place_or_all() {
+    let room = Room::new();
+    room.put("a.rs", "let a = 1;\nlet b = 1;\n");
+    let edit = |old: &str, new: &str, all: bool| json!({"file_path": "a.rs", "old_text": old, "new_text": new, "all": all});
+    assert_eq!(
+        room.says("edit_file", edit("b = 1", "b = 2", false)).await,
+        "changed 1 place in `a.rs`, at line 2"
+    );
+    let (code, told) = room.fails("edit_file", edit("let", "const", false)).await;
+    assert_eq!(code, Code::InvalidValue);
+    assert_eq!(
+        told,
+        "`old_text` stands 2 times in `a.rs`: at lines 1, 2 | add lines around it until it is \
+         unique, or set `all`"
+    );
+    assert_eq!(room.get("a.rs"), "let a = 1;\nlet b = 2;\n");
+    assert_eq!(
+        room.says("edit_file", edit("let", "const", true)).await,
+        "changed 2 places in `a.rs`, at lines 1, 2"
+    );
+    assert_eq!(room.get("a.rs"), "const a = 1;\nconst b = 2;\n");
+}
+
+#[tokio::test]
+async fn an_edit_without_a_match_shows_the_nearest_text_and_how_it_differs() {
+    let room = Room::new();
+    room.put("a.py", "def f():\n\tif x:\n\t\treturn 1\n");
+    let arguments =
+        json!({"file_path": "a.py", "old_text": "    if x:\n        return 1", "new_text": ""});
+    let (code, told) = room.fails("edit_file", arguments).await;
+    assert_eq!(code, Code::InvalidValue);
+    assert!(told.contains("begins at line 2 and differs in white space alone"), "{told}");
+    assert!(told.contains("\"\\t\\treturn 1\""), "the file's own words: {told}");
+    let nothing = json!({"file_path": "a.py", "old_text": "SELECT *", "new_text": "x"});
+    assert!(room.fails("edit_file", nothing).await.1.contains("nothing there is like it"));
+}
+
+#[tokio::test]
+async fn an_edit_keeps_line_endings_and_who_may_use_the_file() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let room = Room::new();
+    room.put("run.bat", "one\r\ntwo\r\n");
+    let path = room.inside.join("run.bat");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).unwrap();
+    let arguments = json!({"file_path": "run.bat", "old_text": "one\ntwo", "new_text": "1\n2\n3"});
+    room.says("edit_file", arguments).await;
+    assert_eq!(room.get("run.bat"), "1\r\n2\r\n3\r\n");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o750);
+}
+
+#[tokio::test]
+async fn an_edit_through_a_link_changes_the_file_and_keeps_the_link() {
+    let room = Room::new();
+    room.put("real.txt", "old");
+    room.link("real.txt", "alias.txt");
+    let edit = json!({"file_path": "alias.txt", "old_text": "old", "new_text": "new"});
+    room.says("edit_file", edit).await;
+    assert_eq!(room.get("real.txt"), "new");
+    assert!(fs::symlink_metadata(room.inside.join("alias.txt")).unwrap().is_symlink());
+}
+
+#[tokio::test]
+async fn many_edits_of_one_file_in_one_turn_all_count() {
+    let room = Room::new();
+    let lines: String = (0..20).map(|n| format!("line {n};\n")).collect();
+    room.put("a.txt", lines);
+    room.link("a.txt", "alias.txt");
+    let edit = |n: usize| {
+        let path = ["a.txt", "./a.txt", "alias.txt"][n % 3];
+        let (old, new) = (format!("line {n};"), format!("LINE {n};"));
+        let arguments = json!({"file_path": path, "old_text": old, "new_text": new});
+        haft::Call::new(format!("c{n}"), "edit_file", arguments)
+    };
+    for envelope in room.all((0..20).map(edit).collect()).await {
+        assert!(!envelope.is_error(), "{}", envelope.text());
+    }
+    let wanted: String = (0..20).map(|n| format!("LINE {n};\n")).collect();
+    assert_eq!(room.get("a.txt"), wanted);
+}
+
+#[tokio::test]
+async fn an_entry_is_moved_and_replaces_only_when_that_is_said() {
+    let room = Room::new();
+    room.put("a.txt", "a");
+    room.put("b.txt", "b");
+    let (code, _) = room.fails("move_path", json!({"from": "a.txt", "to": "b.txt"})).await;
+    assert_eq!((code, room.get("b.txt").as_str()), (Code::InvalidValue, "b"));
+    room.says("move_path", json!({"from": "a.txt", "to": "b.txt", "replace": true})).await;
+    assert_eq!(room.get("b.txt"), "a");
+    assert_eq!(
+        room.says("move_path", json!({"from": "b.txt", "to": "new/c.txt"})).await,
+        "moved `b.txt` to `new/c.txt`"
+    );
+    let (_, told) = room.fails("move_path", json!({"from": "new/c.txt", "to": "new"})).await;
+    assert!(told.contains("give the new path with the name at its end"), "{told}");
+    assert_eq!(room.get("new/c.txt"), "a");
+}
+
+#[tokio::test]
+async fn a_folder_with_things_in_it_is_deleted_only_when_that_is_said() {
+    let room = Room::new();
+    room.put("old/a.txt", "a");
+    room.put("old/b/c.txt", "c");
+    room.link(&room.outside, "old/way_out");
+    let (code, told) = room.fails("delete_path", json!({"path": "old"})).await;
+    assert_eq!(code, Code::InvalidValue);
+    assert!(told.contains("set `recursive`"), "{told}");
+    assert_eq!(room.get("old/a.txt"), "a");
+    let before = room.outside_as_it_is();
+    assert_eq!(
+        room.says("delete_path", json!({"path": "old", "recursive": true})).await,
+        "deleted `old` with 4 things in it"
+    );
+    assert!(!room.inside.join("old").exists());
+    assert_eq!(room.outside_as_it_is(), before, "a link is deleted itself");
+}
+
+#[tokio::test]
+async fn a_folder_is_made_with_those_above_it() {
+    let room = Room::new();
+    assert_eq!(room.says("make_dir", json!({"path": "a/b"})).await, "made the folder `a/b`");
+    assert_eq!(room.says("make_dir", json!({"path": "a/b"})).await, "`a/b` exists already");
+    room.put("file", "");
+    assert_eq!(room.fails("make_dir", json!({"path": "file"})).await.0, Code::InvalidValue);
+}

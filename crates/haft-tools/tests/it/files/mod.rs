@@ -1,0 +1,97 @@
+//! The file tools: what they read, change and refuse, through a real runtime and on a real disk.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on should stop where it is"
+)]
+
+mod reading;
+mod changing;
+mod searching;
+mod judging;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use haft::{AllowEverything, Call, Catalog, Code, Envelope, Runtime, serde_json::Value};
+use haft_sandbox::{Access, Workspace};
+use haft_tools::Hands;
+use tempfile::TempDir;
+
+/// A workspace with a folder outside it, and a runtime that allows everything.
+pub(crate) struct Room {
+    _home: TempDir,
+    pub(crate) inside: PathBuf,
+    pub(crate) outside: PathBuf,
+    pub(crate) runtime: Runtime,
+}
+
+impl Room {
+    pub(crate) fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let base = home.path().canonicalize().unwrap();
+        let (inside, outside) = (base.join("inside"), base.join("outside"));
+        fs::create_dir(&inside).unwrap();
+        fs::create_dir(&outside).unwrap();
+        put(&outside.join("secret.txt"), "nobody may read this\n");
+        let workspace = Workspace::builder().root(&inside, Access::Write).build().unwrap();
+        let catalog = Catalog::builder().add(Hands::new(workspace)).build().unwrap();
+        let runtime = Runtime::builder().catalog(catalog).policy(AllowEverything).build().unwrap();
+        Self { _home: home, inside, outside, runtime }
+    }
+
+    pub(crate) fn put(&self, path: &str, text: impl AsRef<[u8]>) {
+        put(&self.inside.join(path), text);
+    }
+
+    pub(crate) fn get(&self, path: &str) -> String {
+        String::from_utf8(fs::read(self.inside.join(path)).unwrap()).unwrap()
+    }
+
+    pub(crate) fn link(&self, target: impl AsRef<Path>, path: &str) {
+        std::os::unix::fs::symlink(target, self.inside.join(path)).unwrap();
+    }
+
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Envelope {
+        self.all(vec![Call::new("c", tool, arguments)]).await.pop().unwrap()
+    }
+
+    pub(crate) async fn all(&self, calls: Vec<Call>) -> Vec<Envelope> {
+        let run = self.runtime.run_builder().working_directory(&self.inside).start();
+        run.turn().await.unwrap().run(calls).await
+    }
+
+    /// What a call that succeeds says.
+    pub(crate) async fn says(&self, tool: &str, arguments: Value) -> String {
+        let envelope = self.call(tool, arguments).await;
+        assert!(!envelope.is_error(), "{}", envelope.text());
+        envelope.text().into_owned()
+    }
+
+    /// Why a call fails.
+    pub(crate) async fn fails(&self, tool: &str, arguments: Value) -> (Code, String) {
+        let envelope = self.call(tool, arguments).await;
+        let failure = envelope.failure().unwrap_or_else(|| panic!("{}", envelope.text()));
+        let next = failure.next().unwrap_or_default();
+        (failure.code(), format!("{} | {next}", failure.message()))
+    }
+
+    /// Every path below the folder, and what is in it.
+    pub(crate) fn outside_as_it_is(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let mut all = Vec::new();
+        for entry in fs::read_dir(&self.outside).unwrap() {
+            let path = entry.unwrap().path();
+            all.push((path.clone(), fs::read(&path).unwrap()));
+        }
+        all.sort();
+        all
+    }
+}
+
+fn put(path: &Path, text: impl AsRef<[u8]>) {
+    use std::io::Write as _;
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::File::create(path).unwrap().write_all(text.as_ref()).unwrap();
+}
