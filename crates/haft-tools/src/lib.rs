@@ -17,6 +17,6 @@ pub use self::hands::Hands;
 
 #[cfg(doctest)]
 mod guide {
-    #[doc = include_str!("../../../docs/guide/hands-fetch.md")]
-    mod hands_fetch {}
+    #[doc = include_str!("../../../docs/guide/hands.md")]
+    mod hands {}
 }

@@ -11,3 +11,4 @@ mod fetch;
 mod ask;
 mod server;
 mod hostile;
+mod examples;

@@ -1,0 +1,79 @@
+//! The built-in tools on a folder of their own. Run it with `cargo run -p haft-tools --example hands`.
+//!
+//! What to notice:
+//! - `init` is the first line of `main`: the sandbox starts this program again to confine a command.
+//! - Reading, searching and a command that only reads run unasked. Whatever changes something is
+//!   asked about, by the tool, the arguments and what they would do.
+//! - A path that leads out of the folder is refused, and so is a name that makes other programs run
+//!   something. Yes does not help: the one who says it is not even asked.
+//! - A command that writes outside finds that it cannot. It ran, so its own words are the answer.
+//! - Where nothing confines processes, commands are refused, and files work all the same.
+
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+
+use haft::{
+    Answer, Approver, BoxError, BoxFuture, Call, Catalog, Code, Failure, Question, Run, Runtime,
+    serde_json::{Value, json},
+};
+use haft_sandbox::{Access, Helper, Workspace};
+use haft_tools::Hands;
+
+/// A person who reads the question and says yes.
+struct Person;
+
+impl Approver for Person {
+    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+        println!("  asked: {}", question.verdict.reason);
+        Box::pin(async { Ok(Answer::allow()) })
+    }
+}
+
+/// Makes one call and shows what a model reads of it.
+async fn call(run: &Run, tool: &str, arguments: Value) -> Result<Option<Code>, Failure> {
+    println!("{tool}({arguments})");
+    let answers = run.turn().await?.run([Call::new("a", tool, arguments)]).await;
+    let mut code = None;
+    for answer in answers {
+        for line in answer.text().lines() {
+            println!("  {line}");
+        }
+        code = answer.failure().map(Failure::code);
+    }
+    Ok(code)
+}
+
+fn main() -> Result<(), BoxError> {
+    haft_sandbox::init(); // before anything else
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work())
+}
+
+async fn work() -> Result<(), BoxError> {
+    let folder = tempfile::tempdir()?;
+    let workspace = Workspace::builder().root(folder.path(), Access::Write).build()?;
+    let hands = Hands::new(workspace).helper(Helper::ThisProgram);
+    let runtime = Runtime::builder()
+        .catalog(Catalog::builder().add(hands).build()?)
+        .approver(Person)
+        .build()?;
+    let run = runtime.run_builder().working_directory(folder.path()).start();
+
+    let list = "eggs\nbraed\ntea\n";
+    call(&run, "write_file", json!({"file_path": "shop/list.txt", "content": list})).await?;
+    call(&run, "read_file", json!({"file_path": "shop/list.txt"})).await?;
+    let edit = json!({"file_path": "shop/list.txt", "old_text": "braed", "new_text": "bread"});
+    call(&run, "edit_file", edit).await?;
+    call(&run, "search_files", json!({"pattern": "^b"})).await?;
+
+    call(&run, "read_file", json!({"file_path": "../../etc/passwd"})).await?;
+    call(&run, "write_file", json!({"file_path": ".git/hooks/pre-commit", "content": "x"})).await?;
+
+    let reads = call(&run, "shell", json!({"command": "sort shop/list.txt | head -2"})).await?;
+    if reads == Some(Code::SandboxUnavailable) {
+        println!("nothing confines processes here, so no command is run; `haft doctor` says why");
+        return Ok(());
+    }
+    call(&run, "shell", json!({"command": "sort -o shop/list.txt shop/list.txt"})).await?;
+    call(&run, "shell", json!({"argv": ["cp", "shop/list.txt", "/etc/list.txt"]})).await?;
+    call(&run, "list_files", json!({})).await?;
+    Ok(())
+}
