@@ -2,17 +2,17 @@
 //!
 //! What to notice:
 //! - `init` is the first line of `main`: the sandbox starts this program again to confine a command.
-//! - Reading, searching and a command that only reads run unasked. Whatever changes something is
-//!   asked about, by the tool, the arguments and what they would do.
+//! - Reading and searching files run unasked. What changes something is asked about, and so is every
+//!   command: one that only reads could read anything, but it runs where nothing can be written.
 //! - A path that leads out of the folder is refused, and so is a name that makes other programs run
-//!   something. Yes does not help: the one who says it is not even asked.
+//!   something. A yes would not help, so nobody is asked.
 //! - A command that writes outside finds that it cannot. It ran, so its own words are the answer.
 //! - Where nothing confines processes, commands are refused, and files work all the same.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use haft::{
-    Answer, Approver, BoxError, BoxFuture, Call, Catalog, Code, Failure, Question, Run, Runtime,
+    Answer, Approver, BoxFuture, Call, Catalog, Code, Failure, Question, Run, Runtime,
     serde_json::{Value, json},
 };
 use haft_sandbox::{Access, Helper, Workspace};
@@ -42,12 +42,12 @@ async fn call(run: &Run, tool: &str, arguments: Value) -> Result<Option<Code>, F
     Ok(code)
 }
 
-fn main() -> Result<(), BoxError> {
+fn main() -> Result<(), Failure> {
     haft_sandbox::init(); // before anything else
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work())
 }
 
-async fn work() -> Result<(), BoxError> {
+async fn work() -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
     let workspace = Workspace::builder().root(folder.path(), Access::Write).build()?;
     let hands = Hands::new(workspace).helper(Helper::ThisProgram);
@@ -73,7 +73,8 @@ async fn work() -> Result<(), BoxError> {
         return Ok(());
     }
     call(&run, "shell", json!({"command": "sort -o shop/list.txt shop/list.txt"})).await?;
-    call(&run, "shell", json!({"argv": ["cp", "shop/list.txt", "/etc/list.txt"]})).await?;
-    call(&run, "list_files", json!({})).await?;
+    let out = "cp shop/list.txt /etc/list.txt 2> /dev/null || echo it stays here";
+    call(&run, "shell", json!({"command": out})).await?;
+    call(&run, "read_file", json!({"file_path": "shop/list.txt"})).await?;
     Ok(())
 }

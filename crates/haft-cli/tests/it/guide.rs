@@ -5,6 +5,8 @@ use std::process::Command;
 use crate::{Ran, at_home_nowhere, file};
 
 const GUIDE: &str = include_str!("../../../../docs/guide/command.md");
+const HANDS: &str = include_str!("../../../../docs/guide/hands.md");
+const README: &str = include_str!("../../../../README.md");
 const SHELL: &str = include_str!("../../../../docs/guide/shell.md");
 
 /// The fenced blocks of one language in a page.
@@ -50,6 +52,24 @@ fn every_example_of_the_guide_is_true() {
 fn every_example_about_shell_commands_is_true() {
     file("commands.jsonl", blocks(SHELL, "jsonl")[0]);
     assert!(say_what_is_written(SHELL) >= 3, "the guide has examples");
+}
+
+#[cfg(unix)]
+#[test]
+fn every_example_of_the_readme_is_true() {
+    file("README.md", README);
+    assert!(say_what_is_written(README) >= 2, "the README has examples");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn every_example_of_the_built_in_tools_is_true() {
+    let garden = concat!(env!("CARGO_TARGET_TMPDIR"), "/garden");
+    let _ = std::fs::remove_dir_all(garden);
+    std::fs::create_dir(garden).unwrap();
+    assert!(say_what_is_written(HANDS) >= 5, "the guide has examples");
+    let left: Vec<_> = std::fs::read_dir(garden).unwrap().flatten().collect();
+    assert_eq!(left.len(), 1, "what was refused left nothing behind: {left:?}");
 }
 
 /// Runs the examples of a page, and counts them.

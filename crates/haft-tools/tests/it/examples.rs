@@ -5,14 +5,56 @@ use std::process::Command;
 #[path = "../../../haft/tests/it/built.rs"]
 mod built;
 
-/// What it says of files, wherever it runs.
-const FILES: &str = "";
-
 #[test]
 fn hands_read_edit_search_and_run_and_leave_the_rest_of_the_machine_alone() {
     let ran =
         Command::new(built::binary("haft-tools", "hands")).output().expect("the example runs");
     let talk = String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success() && talk.is_empty(), "{}\n{talk}", ran.status);
-    insta::assert_snapshot!(String::from_utf8_lossy(&ran.stdout), @"");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    let (files, commands) = said.split_at(said.find("shell(").expect("it calls the shell"));
+    insta::assert_snapshot!(files, @r#"
+    write_file({"file_path":"shop/list.txt","content":"eggs\nbraed\ntea\n"})
+      asked: it does not say that it only reads
+      made `shop/list.txt`: 3 lines, 15 bytes
+    read_file({"file_path":"shop/list.txt"})
+      1	eggs
+      2	braed
+      3	tea
+    edit_file({"file_path":"shop/list.txt","old_text":"braed","new_text":"bread"})
+      asked: it does not say that it only reads
+      changed 1 place in `shop/list.txt`, at line 2
+    search_files({"pattern":"^b"})
+      shop/list.txt
+      2:bread
+      
+      [1 matching line in 1 file]
+    read_file({"file_path":"../../etc/passwd"})
+      outside_workspace: outside_workspace: `../../etc/passwd` lies outside the workspace
+      Next: use a path inside the workspace; relative paths start at its first folder
+    write_file({"file_path":".git/hooks/pre-commit","content":"x"})
+      denied: protected: `.git/hooks/pre-commit` is protected
+      Next: leave this file alone, or ask the user to change it
+    "#);
+    if cfg!(not(target_os = "linux")) {
+        assert!(commands.contains("sandbox_unavailable: "), "{commands}");
+        assert!(commands.contains("nothing confines processes here"), "{commands}");
+        return;
+    }
+    insta::assert_snapshot!(commands, @r#"
+    shell({"command":"sort shop/list.txt | head -2"})
+      asked: it reads files and does not say which
+      bread
+      eggs
+    shell({"command":"sort -o shop/list.txt shop/list.txt"})
+      asked: it does not say that it only reads
+      done; nothing was printed
+    shell({"command":"cp shop/list.txt /etc/list.txt 2> /dev/null || echo it stays here"})
+      asked: it does not say that it only reads
+      it stays here
+    read_file({"file_path":"shop/list.txt"})
+      1	bread
+      2	eggs
+      3	tea
+    "#);
 }

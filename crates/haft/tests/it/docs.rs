@@ -2,12 +2,13 @@
 
 use haft::{File, Form, Layer, Rules, Setup, Where};
 
-const PAGES: [(&str, &str); 6] = [
+const PAGES: [(&str, &str); 7] = [
     ("README.md", include_str!("../../../../README.md")),
     ("rules.md", include_str!("../../../../docs/guide/rules.md")),
     ("approvals.md", include_str!("../../../../docs/guide/approvals.md")),
     ("hooks.md", include_str!("../../../../docs/guide/hooks.md")),
     ("budgets-and-labels.md", include_str!("../../../../docs/guide/budgets-and-labels.md")),
+    ("hands.md", include_str!("../../../../docs/guide/hands.md")),
     ("judging.md", include_str!("../../../../docs/guide/judging.md")),
 ];
 
