@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use haft::CatalogBuilder;
 use haft_sandbox::{Access, Helper, Workspace};
-use haft_tools::Hands;
+use haft_tools::{Fetch, Hands};
 
 use crate::{args, problem::Problem, setup::Setup};
 
@@ -31,6 +31,7 @@ pub(crate) fn add(
     let hands = Hands::new(workspace.build().map_err(problem)?)
         .helper(Helper::ThisProgram)
         .variables(setup.variables().clone())
+        .fetch(Fetch::new())
         .declared(declared.iter().cloned());
     Ok(match place.workspace {
         Some(_) => catalog.add(hands),

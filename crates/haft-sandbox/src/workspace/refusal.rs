@@ -185,8 +185,13 @@ impl fmt::Display for Refusal {
 
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
-        let failure = Failure::new(refusal.cause.code(), format!("{}: {refusal}", refusal.cause))
-            .with_next(refusal.cause.next());
+        let (cause, code) = (refusal.cause, refusal.cause.code());
+        // Where the code says it already, saying it again would only make a model stumble.
+        let message = match cause.as_str() == code.as_str() {
+            true => refusal.to_string(),
+            false => format!("{cause}: {refusal}"),
+        };
+        let failure = Failure::new(code, message).with_next(cause.next());
         match refusal.source {
             Some(source) => failure.with_source(source),
             None => failure,
@@ -204,7 +209,9 @@ mod tests {
         assert_eq!(words.len(), Cause::ALL.len());
         for cause in Cause::ALL {
             let failure: Failure = Refusal::new(*cause, "a/b").into();
-            assert!(failure.message().starts_with(cause.as_str()), "{}", failure.message());
+            let told = format!("{}: {}", failure.code(), failure.message());
+            assert!(told.contains(&format!("{cause}: `a/b`")), "{told}");
+            assert!(!told.contains(&format!("{cause}: {cause}")), "{told}");
             assert!(failure.next().is_some());
             assert_eq!(serde_json::to_value(cause).unwrap(), cause.as_str());
         }
