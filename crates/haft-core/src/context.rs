@@ -64,6 +64,10 @@ pub trait Host: Send + Sync + 'static {
     fn secret(&self, _cx: &Context, _name: &str) -> Result<Secret, Failure> {
         Err(Failure::new(Code::Denied, "there are no secrets here"))
     }
+    /// Returns whether a rule keeps this call from reading a file, or wants somebody to be asked first.
+    fn keeps_from(&self, _cx: &Context, _file: &Path) -> bool {
+        false
+    }
     /// Returns the most bytes of a result that are ever looked at.
     fn cap(&self) -> usize {
         8 << 20
@@ -301,6 +305,14 @@ impl Context {
     /// Fails when the tool may not have it, and before the body runs.
     pub fn secret(&self, name: &str) -> Result<Secret, Failure> {
         self.0.host.secret(self, name)
+    }
+
+    /// Returns whether a rule keeps this call from reading a file, or wants somebody to be asked first.
+    /// What a call names is judged before its body runs; a body that comes upon files by itself, as a
+    /// search does, asks here and leaves out what it may not read. The path is one without links.
+    #[must_use]
+    pub fn keeps_from(&self, file: &Path) -> bool {
+        self.0.host.keeps_from(self, file)
     }
 
     /// Returns the most bytes of a result that are ever looked at. A body that reads from something

@@ -97,14 +97,14 @@ fn list(files: &Files, args: &Args, cx: &Context) -> Result<String, Failure> {
         (None, Some(_)) => wanted.depth,
     };
     let wanted = Arc::new(wanted);
-    let mut visit = Visit::new(files.workspace(), &start, Arc::clone(&wanted)).map_err(
-        |refusal| match refusal.cause() {
-            Cause::NotAFolder => {
-                Failure::from(refusal).with_next("name a folder, or read the file with read_file")
+    let mut visit =
+        Visit::new(files.workspace(), &start, Arc::clone(&wanted), cx).map_err(|refusal| {
+            match refusal.cause() {
+                Cause::NotAFolder => Failure::from(refusal)
+                    .with_next("name a folder, or read the file with read_file"),
+                _ => refusal.into(),
             }
-            _ => refusal.into(),
-        },
-    )?;
+        })?;
     let limit = args.limit.unwrap_or(ENTRIES).min(MOST);
     let (mut text, mut shown, mut more) = (String::new(), 0, false);
     for entry in visit.by_ref() {

@@ -6,7 +6,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use haft_core::Failure;
+use haft_core::{Context, Failure};
 use haft_sandbox::{Bounds, Cause, Entry, Kind, Place, Refusal, Walk, Workspace};
 use ignore::{
     gitignore::{Gitignore, GitignoreBuilder},
@@ -82,6 +82,8 @@ pub(super) struct Visit {
     workspace: Workspace,
     wanted: Arc<Wanted>,
     walk: Walk,
+    /// The call, which is not told of files that rules keep from it.
+    cx: Context,
     /// What is left out at each level; those above the start come first.
     ignores: Vec<Ignores>,
     above: usize,
@@ -96,6 +98,7 @@ impl Visit {
         workspace: &Workspace,
         start: &Place,
         wanted: Arc<Wanted>,
+        cx: &Context,
     ) -> Result<Self, Refusal> {
         let bounds = Bounds { entries: ENTRIES, ..Bounds::default() };
         let walk = workspace.walk(start, bounds)?;
@@ -110,7 +113,8 @@ impl Visit {
         }
         let above = ignores.len();
         let workspace = workspace.clone();
-        Ok(Self { workspace, wanted, walk, ignores, above, is_cut: false, trouble: 0 })
+        let cx = cx.clone();
+        Ok(Self { workspace, wanted, walk, cx, ignores, above, is_cut: false, trouble: 0 })
     }
 
     /// Looks at an entry, decides whether its folder is entered, and whether it is meant.
@@ -157,7 +161,14 @@ impl Iterator for Visit {
         loop {
             match self.walk.next()? {
                 Ok(entry) => {
-                    if self.judge(&entry) {
+                    let is_meant = self.judge(&entry);
+                    if is_meant && self.cx.keeps_from(&entry.place().absolute()) {
+                        // A folder is kept with everything in it.
+                        if entry.meta().kind == Kind::Folder {
+                            self.walk.pass_by();
+                        }
+                        self.trouble += 1;
+                    } else if is_meant {
                         return Some(entry);
                     }
                 }

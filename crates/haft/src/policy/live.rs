@@ -5,6 +5,7 @@
 
 use std::{
     fmt,
+    path::Path,
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
@@ -113,6 +114,10 @@ impl Policy for Live {
 
     fn hides_tools(&self) -> bool {
         self.current().hides_tools()
+    }
+
+    fn keeps_from(&self, file: &Path, scope: &Arc<Scope>) -> bool {
+        self.current().keeps_from(file, scope)
     }
 
     fn rewrite(&self, call: &Admitted) -> Option<Value> {

@@ -28,7 +28,10 @@ mod visible;
 mod glob;
 mod guards;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use haft_core::{BoxFuture, Failure, Scope, Verdict};
 use serde::Serialize;
@@ -87,6 +90,12 @@ pub trait Policy: Send + Sync + 'static {
         false
     }
 
+    /// Returns whether a rule denies reading a file, or wants to be asked about just such files. Asked
+    /// about files that no call names, as those that a search comes upon.
+    fn keeps_from(&self, _file: &Path, _scope: &Arc<Scope>) -> bool {
+        false
+    }
+
     /// Returns the arguments that a rule wants this call to have instead. They are admitted and
     /// judged again; nothing means that the call is as the rules want it.
     fn rewrite(&self, _call: &Admitted) -> Option<Value> {
@@ -141,6 +150,10 @@ impl<P: Policy + ?Sized> Policy for Arc<P> {
 
     fn hides_tools(&self) -> bool {
         (**self).hides_tools()
+    }
+
+    fn keeps_from(&self, file: &Path, scope: &Arc<Scope>) -> bool {
+        (**self).keeps_from(file, scope)
     }
 
     fn rewrite(&self, call: &Admitted) -> Option<Value> {

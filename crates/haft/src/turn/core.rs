@@ -7,6 +7,7 @@
 use std::{
     any::Any,
     convert::Infallible,
+    path::Path,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -564,6 +565,10 @@ impl Host for TurnCore {
             Some(ledger) => ledger.charge(tokens, micros, &self.inner.events),
             None => Ok(()),
         }
+    }
+
+    fn keeps_from(&self, _cx: &Context, file: &Path) -> bool {
+        self.inner.policy.keeps_from(file, &self.scope)
     }
 
     fn cap(&self) -> usize {

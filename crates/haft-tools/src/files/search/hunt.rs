@@ -75,9 +75,9 @@ impl Hunt {
 impl Hunt {
     async fn folder(self: Arc<Self>, start: Place, cx: &Context) -> Result<String, Failure> {
         let hunt = Arc::clone(&self);
-        let ready = cx.block(move |_| -> Result<_, Failure> {
+        let ready = cx.block(move |cx| -> Result<_, Failure> {
             let wanted = Arc::new(wanted(&start, &hunt.args)?);
-            Ok(Visit::new(hunt.files.workspace(), &start, wanted)?)
+            Ok(Visit::new(hunt.files.workspace(), &start, wanted, cx)?)
         });
         let field = Arc::new(Field {
             way: Mutex::new(Way { visit: ready.await??, batch: 0 }),

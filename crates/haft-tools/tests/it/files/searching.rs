@@ -1,6 +1,11 @@
 //! `search_files`.
 
-use haft::{Code, Event, Note, serde_json::json};
+use haft::{
+    Anchor, Call, Catalog, Code, Decision, Event, Ground, Note, Pattern, Rule, Rules, Runtime,
+    serde_json::json,
+};
+use haft_sandbox::{Access, Workspace};
+use haft_tools::Hands;
 
 use super::Room;
 
@@ -151,4 +156,46 @@ async fn what_is_found_is_told_while_the_search_goes_on() {
         }
     }
     assert!(!told.is_empty() && answer.starts_with(&told), "{told}");
+}
+
+#[tokio::test]
+async fn what_a_rule_keeps_from_reading_is_kept_from_a_search_and_a_list() {
+    let room = Room::new();
+    for path in ["a.txt", "secrets/k.txt", "private/p.txt", "sub/.env"] {
+        room.put(path, "key = 1\n");
+    }
+    let rule = |decision, text: &str| {
+        Rule::new(decision, Pattern::parse(text, &Anchor::default()).unwrap())
+    };
+    let rules = [
+        rule(Decision::Deny, "Read(./secrets/**)"),
+        rule(Decision::Deny, "Read(.env)"),
+        rule(Decision::Ask, "Read(./private/**)"),
+        rule(Decision::Allow, "Grep"),
+        rule(Decision::Allow, "search_files"),
+        rule(Decision::Allow, "list_files"),
+    ];
+    let workspace = Workspace::builder().root(&room.inside, Access::Write).build().unwrap();
+    let catalog = Catalog::builder().add(Hands::new(workspace)).build().unwrap();
+    let rules = Rules::new(rules.into(), Ground::default()).unwrap();
+    let runtime = Runtime::builder().catalog(catalog).policy(rules).build().unwrap();
+    let run = runtime.run_builder().working_directory(&room.inside).start();
+    let calls = [
+        Call::new(
+            "search",
+            "search_files",
+            json!({"pattern": "key", "all": true, "mode": "files"}),
+        ),
+        Call::new("list", "list_files", json!({"depth": 5, "all": true})),
+    ];
+    let answers = run.turn().await.unwrap().run(calls).await;
+    for answer in &answers {
+        let text = answer.text();
+        assert!(!answer.is_error(), "{text}");
+        assert!(text.contains("a.txt"), "{text}");
+        for kept in ["k.txt", "p.txt", ".env"] {
+            assert!(!text.contains(kept), "{kept}: {text}");
+        }
+        assert!(text.contains("could not be"), "that something is left out is told: {text}");
+    }
 }

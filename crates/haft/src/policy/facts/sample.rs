@@ -78,6 +78,11 @@ impl Sample {
         }
     }
 
+    /// Makes the call of a run that reads one file.
+    pub(crate) fn reading(file: &str, scope: Arc<Scope>) -> Self {
+        Self { scope, ..Self::about(About::ReadPath, file) }
+    }
+
     /// The tool and the argument that a command, a path or an address stands for.
     fn about(about: About, text: &str) -> Self {
         let (tool, argument) = match about {

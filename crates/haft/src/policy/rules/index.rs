@@ -112,6 +112,11 @@ impl Index {
         }
     }
 
+    /// Returns whether any rule is about paths, or about whatever may be one.
+    pub(super) fn has_paths(&self) -> bool {
+        !self.paths.is_empty() || !self.any.is_empty() || !self.tools.is_empty()
+    }
+
     /// Returns how many patterns are filed.
     pub(super) fn len(&self) -> usize {
         self.count

@@ -9,7 +9,7 @@ use super::{
     super::{
         default,
         facts::{Facts, Part, Parts},
-        pattern::{Key, Side},
+        pattern::{Key, Pattern, Side},
         rule::Rule,
     },
     Applied, Mode, Rules,
@@ -242,6 +242,14 @@ impl Rules {
         what: &'static str,
     ) -> Option<(usize, Applied)> {
         self.strongest_where(index, facts, notes, what, |_| true)
+    }
+
+    /// Returns whether a file is one that a rule denies, or asks about by its path. A rule that asks
+    /// about every call of a tool has been heard when the tool was called.
+    pub(super) fn is_kept(&self, facts: &Facts<'_>) -> bool {
+        let by_path = |rule: &Rule| !rule.matches.iter().all(Pattern::may_cover_tools);
+        self.strongest(&self.deny, facts, &mut (), "").is_some()
+            || self.strongest_where(&self.ask, facts, &mut (), "", by_path).is_some()
     }
 
     /// Returns the rule that applies; of several the one of the highest priority, then the first.

@@ -13,7 +13,11 @@ mod offer;
 #[cfg(test)]
 mod attacks;
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    path::Path,
+    sync::Arc,
+};
 
 use haft_core::{Decision, Label, Scope, Verdict, Words};
 use serde::Serialize;
@@ -234,6 +238,16 @@ impl Policy for Rules {
 
     fn hides_tools(&self) -> bool {
         !self.hiders.is_empty()
+    }
+
+    fn keeps_from(&self, file: &Path, scope: &Arc<Scope>) -> bool {
+        if !self.deny.has_paths() && !self.ask.has_paths() {
+            return false;
+        }
+        // FAIL CLOSED: a name that cannot be written down cannot be held against a rule.
+        let Some(file) = file.to_str() else { return true };
+        let sample = Sample::reading(file, Arc::clone(scope));
+        self.is_kept(&sample.facts(&self.ground))
     }
 
     fn rewrite(&self, call: &Admitted) -> Option<Value> {
