@@ -17,11 +17,10 @@ use std::{
 };
 
 use haft::{
-    Config, Event, Explanation, File, FileNote, Form, Layer, Live, Offer, Policy, Rules,
-    RunBuilder, Runtime, RuntimeBuilder, Scope, TrustBook, Verdict, Where,
+    Config, Event, File, FileNote, Form, Layer, Live, Policy, Rules, RunBuilder, Runtime,
+    RuntimeBuilder, TrustBook, Where,
 };
 use haft_hooks::{Hooks, ProjectDir};
-use serde_json::Value;
 
 use crate::{
     args, explain, input,
@@ -236,7 +235,7 @@ impl Setup {
 
     /// Sets a runtime up as the files say.
     pub(crate) fn runtime(&self, runtime: RuntimeBuilder) -> RuntimeBuilder {
-        let runtime = runtime.config(self.config.clone()).policy(Shared(self.policy()));
+        let runtime = runtime.config(self.config.clone()).policy(self.policy());
         // Loud, whatever else is quiet: a check that was not made is not a detail.
         runtime.observer(|event: &Event| {
             if let Event::HookFailedOpen { hook, why, .. } = event {
@@ -295,50 +294,5 @@ pub(crate) fn shown(note: &FileNote, here: &Path) -> String {
 pub(crate) fn tell(notes: &[String]) {
     for note in notes {
         style::talk(style::paint(DIM, format_args!("note: {}", style::visible(note))));
-    }
-}
-
-/// The rules in force, held by several.
-pub(crate) struct Shared(pub(crate) Arc<dyn Policy>);
-
-impl Policy for Shared {
-    fn judge(&self, call: &haft::Admitted) -> Verdict {
-        self.0.judge(call)
-    }
-
-    fn hides(&self, tool: &haft::Entry, scope: &Scope) -> Option<String> {
-        self.0.hides(tool, scope)
-    }
-
-    fn hides_tools(&self) -> bool {
-        self.0.hides_tools()
-    }
-
-    fn rewrite(&self, call: &haft::Admitted) -> Option<Value> {
-        self.0.rewrite(call)
-    }
-
-    fn rewrites(&self) -> bool {
-        self.0.rewrites()
-    }
-
-    fn revision(&self) -> u64 {
-        self.0.revision()
-    }
-
-    fn world(&self, call: &haft::Admitted) -> String {
-        self.0.world(call)
-    }
-
-    fn explain(&self, call: &haft::Admitted) -> Explanation {
-        self.0.explain(call)
-    }
-
-    fn offer(&self, call: &haft::Admitted) -> Option<Offer> {
-        self.0.offer(call)
-    }
-
-    fn keep(&self, offer: &Offer) -> Result<(), haft::Error> {
-        self.0.keep(offer)
     }
 }

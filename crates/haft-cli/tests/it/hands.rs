@@ -52,6 +52,19 @@ fn a_declared_tool_is_known_wherever_tools_are() {
 }
 
 #[test]
+fn what_a_rule_keeps_from_being_read_is_not_found_by_a_search() {
+    let rule = "[[rule]]\nmatch = \"Read(./secrets/**)\"\ndecision = \"deny\"\n";
+    let files = &[("haft.toml", rule), ("open.txt", "key = 1\n"), ("secrets/k.txt", "key = 2\n")];
+    let folder = Folder::trusted("hands-kept", files);
+    let search = folder.run(["call", "search_files", "pattern=key", "--workspace", ".", "--yes"]);
+    assert_eq!(search.code, Some(0), "{search:?}");
+    assert!(search.out.contains("key = 1") && !search.out.contains("key = 2"), "{search:?}");
+    assert!(!search.out.contains("k.txt") && search.out.contains("could not be"), "{search:?}");
+    let read = folder.run(["call", "read_file", "file_path=secrets/k.txt", "--workspace", "."]);
+    assert_eq!(read.code, Some(2), "{read:?}");
+}
+
+#[test]
 fn a_folder_that_nobody_trusts_brings_no_tools() {
     let folder = Folder::new("hands-untrusted", FILES);
     let list = folder.run(["tools", "list"]);
