@@ -23,8 +23,8 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, CallId, Claim, Code, Deferral, Failure, Label, Left, Note, Output, Ran, RunId,
-    Scope, Secret, Shared, Side, State, ToolName,
+    BoxFuture, CallId, Claim, Code, Deferral, Failure, Label, Left, Note, Operation, Output, Ran,
+    RunId, Scope, Secret, Shared, Side, State, ToolName,
 };
 
 /// What the runtime lends to a body. Authors meet it only through [`Context`].
@@ -64,8 +64,9 @@ pub trait Host: Send + Sync + 'static {
     fn secret(&self, _cx: &Context, _name: &str) -> Result<Secret, Failure> {
         Err(Failure::new(Code::Denied, "there are no secrets here"))
     }
-    /// Returns whether a rule keeps this call from reading a file, or wants somebody to be asked first.
-    fn keeps_from(&self, _cx: &Context, _file: &Path) -> bool {
+    /// Returns whether a rule keeps this call from reading or writing a file, or wants somebody to be
+    /// asked first.
+    fn keeps_from(&self, _cx: &Context, _doing: Operation, _file: &Path) -> bool {
         false
     }
     /// Returns the most bytes of a result that are ever looked at.
@@ -307,12 +308,13 @@ impl Context {
         self.0.host.secret(self, name)
     }
 
-    /// Returns whether a rule keeps this call from reading a file, or wants somebody to be asked first.
-    /// What a call names is judged before its body runs; a body that comes upon files by itself, as a
-    /// search does, asks here and leaves out what it may not read. The path is one without links.
+    /// Returns whether a rule keeps this call from reading or writing a file, or wants somebody to be
+    /// asked first. What a call names is judged before its body runs; a body that comes upon files by
+    /// itself, as a search or the end of a folder does, asks here and leaves alone what it may not
+    /// touch. The path is one without links.
     #[must_use]
-    pub fn keeps_from(&self, file: &Path) -> bool {
-        self.0.host.keeps_from(self, file)
+    pub fn keeps_from(&self, doing: Operation, file: &Path) -> bool {
+        self.0.host.keeps_from(self, doing, file)
     }
 
     /// Returns the most bytes of a result that are ever looked at. A body that reads from something

@@ -1,10 +1,10 @@
 //! `move_path` and `delete_path`: entries themselves, never what a link leads to.
 
 use haft_core::{
-    Capability, Claim, Class, Context, Failure, Operation, Spec, Tool, schemars::JsonSchema,
+    Capability, Claim, Class, Code, Context, Failure, Operation, Spec, Tool, schemars::JsonSchema,
     serde::Deserialize,
 };
-use haft_sandbox::{Bounds, Cause, Extent, Kind, Refusal, Replace};
+use haft_sandbox::{Bounds, Cause, Extent, Kind, Place, Refusal, Replace};
 
 use super::{
     place::{self, Files, Touch, count},
@@ -77,11 +77,29 @@ fn move_entry(files: &Files, args: &MoveArgs, cx: &Context) -> Result<String, Fa
     let judged_new = cx.claim().is_some_and(|claim| claim.destructive == Some(false));
     let replace = if args.replace && !judged_new { Replace::Always } else { Replace::Never };
     workspace.meta(&from)?;
+    leave_alone(files, &from, cx)?;
     if let Some(folder) = to.parent() {
         workspace.make_folder(&folder)?;
     }
     workspace.rename(&from, &to, replace)?;
     Ok(format!("moved `{from}` to `{to}`"))
+}
+
+/// Refuses a folder with something in it that a rule keeps this call from: the call named the folder,
+/// and nobody judged what is inside.
+fn leave_alone(files: &Files, place: &Place, cx: &Context) -> Result<(), Failure> {
+    let workspace = files.workspace();
+    if workspace.meta(place)?.kind != Kind::Folder {
+        return Ok(());
+    }
+    for entry in workspace.walk(place, Bounds::default())? {
+        if cx.keeps_from(Operation::Write, &entry?.place().absolute()) {
+            let message = format!("something in `{place}` may not be changed; nothing was");
+            return Err(Failure::new(Code::Denied, message)
+                .with_next("take the things in it one by one, and leave that one"));
+        }
+    }
+    Ok(())
 }
 
 /// Deletes an entry, or a folder with all that is in it.
@@ -143,6 +161,9 @@ fn delete(files: &Files, args: &DeleteArgs, cx: &Context) -> Result<String, Fail
         true => Extent::Everything(Bounds::default()),
         false => Extent::Entry,
     };
+    if args.recursive {
+        leave_alone(files, &place, cx)?;
+    }
     let done =
         files.workspace().remove(&place, extent).map_err(|refusal| match refusal.cause() {
             Cause::NotEmpty => Failure::from(refusal)

@@ -6,7 +6,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use haft_core::{Context, Failure};
+use haft_core::{Context, Failure, Operation};
 use haft_sandbox::{Bounds, Cause, Entry, Kind, Place, Refusal, Walk, Workspace};
 use ignore::{
     gitignore::{Gitignore, GitignoreBuilder},
@@ -162,7 +162,7 @@ impl Iterator for Visit {
             match self.walk.next()? {
                 Ok(entry) => {
                     let is_meant = self.judge(&entry);
-                    if is_meant && self.cx.keeps_from(&entry.place().absolute()) {
+                    if is_meant && self.cx.keeps_from(Operation::Read, &entry.place().absolute()) {
                         // A folder is kept with everything in it.
                         if entry.meta().kind == Kind::Folder {
                             self.walk.pass_by();

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
-use haft_core::{BoxError, Scope, Verdict};
+use haft_core::{BoxError, Operation, Scope, Verdict};
 use serde_json::Value;
 
 use super::{Explanation, Offer, Policy, Rules, keep};
@@ -116,8 +116,8 @@ impl Policy for Live {
         self.current().hides_tools()
     }
 
-    fn keeps_from(&self, file: &Path, scope: &Arc<Scope>) -> bool {
-        self.current().keeps_from(file, scope)
+    fn keeps_from(&self, doing: Operation, file: &Path, scope: &Arc<Scope>) -> bool {
+        self.current().keeps_from(doing, file, scope)
     }
 
     fn rewrite(&self, call: &Admitted) -> Option<Value> {

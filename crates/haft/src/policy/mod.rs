@@ -33,7 +33,7 @@ use std::{
     sync::Arc,
 };
 
-use haft_core::{BoxFuture, Failure, Scope, Verdict};
+use haft_core::{BoxFuture, Failure, Operation, Scope, Verdict};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -90,9 +90,9 @@ pub trait Policy: Send + Sync + 'static {
         false
     }
 
-    /// Returns whether a rule denies reading a file, or wants to be asked about just such files. Asked
-    /// about files that no call names, as those that a search comes upon.
-    fn keeps_from(&self, _file: &Path, _scope: &Arc<Scope>) -> bool {
+    /// Returns whether a rule denies reading or writing a file, or wants to be asked about just such
+    /// files. Asked about files that no call names, as those that a search comes upon.
+    fn keeps_from(&self, _doing: Operation, _file: &Path, _scope: &Arc<Scope>) -> bool {
         false
     }
 
@@ -152,8 +152,8 @@ impl<P: Policy + ?Sized> Policy for Arc<P> {
         (**self).hides_tools()
     }
 
-    fn keeps_from(&self, file: &Path, scope: &Arc<Scope>) -> bool {
-        (**self).keeps_from(file, scope)
+    fn keeps_from(&self, doing: Operation, file: &Path, scope: &Arc<Scope>) -> bool {
+        (**self).keeps_from(doing, file, scope)
     }
 
     fn rewrite(&self, call: &Admitted) -> Option<Value> {

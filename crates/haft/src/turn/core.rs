@@ -16,8 +16,8 @@ use std::{
 };
 
 use haft_core::{
-    BoxFuture, CallId, Code, Context, Deferral, Failure, Host, Left, Note, Output, Ran, Retry,
-    Scope, Secret, ToolName, WeakContext,
+    BoxFuture, CallId, Code, Context, Deferral, Failure, Host, Left, Note, Operation, Output, Ran,
+    Retry, Scope, Secret, ToolName, WeakContext,
 };
 use serde_json::Value;
 use smallvec::SmallVec;
@@ -567,8 +567,8 @@ impl Host for TurnCore {
         }
     }
 
-    fn keeps_from(&self, _cx: &Context, file: &Path) -> bool {
-        self.inner.policy.keeps_from(file, &self.scope)
+    fn keeps_from(&self, _cx: &Context, doing: Operation, file: &Path) -> bool {
+        self.inner.policy.keeps_from(doing, file, &self.scope)
     }
 
     fn cap(&self) -> usize {

@@ -2,7 +2,11 @@
 
 use std::fs;
 
-use haft::{Code, serde_json::json};
+use haft::{
+    Anchor, Call, Catalog, Code, Decision, Ground, Pattern, Rule, Rules, Runtime, serde_json::json,
+};
+use haft_sandbox::{Access, Workspace};
+use haft_tools::Hands;
 
 use super::Room;
 
@@ -152,4 +156,41 @@ async fn a_folder_is_made_with_those_above_it() {
     assert_eq!(room.says("make_dir", json!({"path": "a/b"})).await, "`a/b` exists already");
     room.put("file", "");
     assert_eq!(room.fails("make_dir", json!({"path": "file"})).await.0, Code::InvalidValue);
+}
+
+#[tokio::test]
+async fn a_folder_does_not_take_along_what_a_rule_keeps() {
+    let room = Room::new();
+    for path in ["top/secrets/k.txt", "top/a.txt", "other/b.txt"] {
+        room.put(path, "x");
+    }
+    let rule = |decision, text: &str| {
+        Rule::new(decision, Pattern::parse(text, &Anchor::default()).unwrap())
+    };
+    let rules = [
+        rule(Decision::Deny, "Edit(./top/secrets/**)"),
+        rule(Decision::Allow, "delete_path"),
+        rule(Decision::Allow, "move_path"),
+    ];
+    let workspace = Workspace::builder().root(&room.inside, Access::Write).build().unwrap();
+    let catalog = Catalog::builder().add(Hands::new(workspace)).build().unwrap();
+    let rules = Rules::new(rules.into(), Ground::default()).unwrap();
+    let runtime = Runtime::builder().catalog(catalog).policy(rules).build().unwrap();
+    let run = runtime.run_builder().working_directory(&room.inside).start();
+    let calls = [
+        Call::new("1", "delete_path", json!({"path": "top", "recursive": true})),
+        Call::new("2", "move_path", json!({"from": "top", "to": "elsewhere"})),
+        Call::new("3", "delete_path", json!({"path": "other", "recursive": true})),
+        Call::new("4", "delete_path", json!({"path": "top/a.txt"})),
+    ];
+    let answers = run.turn().await.unwrap().run(calls).await;
+    for answer in &answers[..2] {
+        let code = answer.failure().map(haft::Failure::code);
+        assert_eq!(code, Some(Code::Denied), "{}", answer.text());
+    }
+    assert_eq!(room.get("top/secrets/k.txt"), "x");
+    for answer in &answers[2..] {
+        assert!(!answer.is_error(), "{}", answer.text());
+    }
+    assert!(!room.inside.join("other").exists() && !room.inside.join("top/a.txt").exists());
 }

@@ -78,9 +78,10 @@ impl Sample {
         }
     }
 
-    /// Makes the call of a run that reads one file.
-    pub(crate) fn reading(file: &str, scope: Arc<Scope>) -> Self {
-        Self { scope, ..Self::about(About::ReadPath, file) }
+    /// Makes the call of a run that reads one file, or does more to it.
+    pub(crate) fn touching(doing: Operation, file: &str, scope: Arc<Scope>) -> Self {
+        let about = if doing == Operation::Read { About::ReadPath } else { About::WritePath };
+        Self { scope, ..Self::about(about, file) }
     }
 
     /// The tool and the argument that a command, a path or an address stands for.

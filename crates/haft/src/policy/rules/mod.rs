@@ -19,7 +19,7 @@ use std::{
     sync::Arc,
 };
 
-use haft_core::{Decision, Label, Scope, Verdict, Words};
+use haft_core::{Decision, Label, Operation, Scope, Verdict, Words};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -240,13 +240,13 @@ impl Policy for Rules {
         !self.hiders.is_empty()
     }
 
-    fn keeps_from(&self, file: &Path, scope: &Arc<Scope>) -> bool {
+    fn keeps_from(&self, doing: Operation, file: &Path, scope: &Arc<Scope>) -> bool {
         if !self.deny.has_paths() && !self.ask.has_paths() {
             return false;
         }
         // FAIL CLOSED: a name that cannot be written down cannot be held against a rule.
         let Some(file) = file.to_str() else { return true };
-        let sample = Sample::reading(file, Arc::clone(scope));
+        let sample = Sample::touching(doing, file, Arc::clone(scope));
         self.is_kept(&sample.facts(&self.ground))
     }
 
