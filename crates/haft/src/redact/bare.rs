@@ -17,9 +17,19 @@ use crate::hygiene::{is_hidden, is_plain};
 /// How a text is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reading {
-    /// Whether a line break inside of a code is no more than a place where somebody's line was full.
-    pub(super) skips_breaks: bool,
+    pub(super) breaks: Breaks,
     pub(super) obeys: Obeys,
+}
+
+/// Which line breaks inside of a code are no more than a place where somebody's line was full.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Breaks {
+    None,
+    /// Those that are there, and not what only looks like one that is written out: `\n` may also be a
+    /// stroke and the first letter of a secret.
+    Real,
+    /// Those that are written out as well.
+    All,
 }
 
 /// Which sequences count as what a terminal makes of them. A sequence may swallow the first letter of
@@ -32,18 +42,20 @@ pub(super) enum Obeys {
 }
 
 impl Reading {
-    pub(super) fn skipping_breaks(self) -> Self {
-        Self { skips_breaks: true, ..self }
+    pub(super) fn skipping(self, breaks: Breaks) -> Self {
+        Self { breaks, ..self }
     }
 }
 
 /// As a terminal shows it.
-pub(super) const SHOWN: Reading = Reading { skips_breaks: false, obeys: Obeys::All };
+pub(super) const SHOWN: Reading = Reading { breaks: Breaks::None, obeys: Obeys::All };
 /// As it is written, but for escapes and colours.
-pub(super) const WRITTEN: Reading = Reading { skips_breaks: false, obeys: Obeys::Colours };
+pub(super) const WRITTEN: Reading = Reading { breaks: Breaks::None, obeys: Obeys::Colours };
 
 /// What all sequences begin with.
 pub(super) const ESCAPE: char = '\u{1b}';
+/// What line breaks begin with that are written out.
+pub(super) const STROKE: char = '\\';
 
 /// A text without its gaps.
 pub(super) struct Bare<'a> {
@@ -67,7 +79,7 @@ static SPELLED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("<U+"))
 pub(super) fn bare(text: &str, reading: Reading, last: bool) -> Bare<'_> {
     let whole =
         |end| Bare { text: Cow::Borrowed(&text[..end]), gaps: Vec::new(), end, is_break: false };
-    if !reading.skips_breaks && is_plain(text) && SPELLED.find(text.as_bytes()).is_none() {
+    if reading.breaks == Breaks::None && is_plain(text) && SPELLED.find(text.as_bytes()).is_none() {
         // All that may be open is a character that is being written out.
         let open = if last { None } else { open_end(text) };
         return whole(open.unwrap_or(text.len()));
@@ -176,7 +188,12 @@ fn gap(rest: &str, before: Option<u8>, reading: Reading, last: bool) -> Gap {
         },
         [b'\r'] if !last => Gap::Open { is_break: true },
         [b'\n', ..] | [b'\r', b'\n', ..] | [b'\\', ..] => {
-            if !reading.skips_breaks || !before.is_some_and(is_code) {
+            let counts = match reading.breaks {
+                Breaks::None => false,
+                Breaks::Real => !rest.starts_with(STROKE),
+                Breaks::All => true,
+            };
+            if !counts || !before.is_some_and(is_code) {
                 return Gap::None;
             }
             match line_break(rest.as_bytes()) {
@@ -330,7 +347,7 @@ mod tests {
             ("a.\nb \nc\n(d", "a.\nb \nc\n(d"),
             ("c:\\new\\table", "c:\\new\\table"),
         ] {
-            assert_eq!(shown(text, SHOWN.skipping_breaks()), plain, "{text:?}");
+            assert_eq!(shown(text, SHOWN.skipping(Breaks::All)), plain, "{text:?}");
             assert_eq!(shown(text, SHOWN), text, "{text:?}");
         }
     }

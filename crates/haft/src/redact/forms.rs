@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD, HEXLOWER, HEXUPPER};
 
-use super::bare::{WRITTEN, bare};
+use super::bare::{Breaks, WRITTEN, bare};
 
 /// A line of a longer secret gives enough away from this many bytes on.
 const LINE: usize = 16;
@@ -40,7 +40,7 @@ pub(super) fn of(secret: &str) -> Vec<String> {
 
 /// What there is to see of a value.
 pub(super) fn visible(value: &str) -> Cow<'_, str> {
-    bare(value, WRITTEN.skipping_breaks(), true).text
+    bare(value, WRITTEN.skipping(Breaks::All), true).text
 }
 
 fn encode(secret: &str, all: &mut Vec<String>) {

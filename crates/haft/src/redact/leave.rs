@@ -12,7 +12,7 @@ use crate::{catalog::Entry, event::Event, fit::Repair, journal::Record, policy::
 
 impl Redactor {
     fn wash(&self, text: &mut String) {
-        if let Some(changed) = self.changed(text) {
+        if let Some(changed) = self.told(text) {
             *text = changed;
         }
     }
@@ -23,7 +23,7 @@ impl Redactor {
         if self.clean.has(text, changes) {
             return;
         }
-        match self.changed(text) {
+        match self.told(text) {
             Some(changed) => *text = changed.into(),
             None => self.clean.remember(text, changes),
         }
@@ -144,9 +144,9 @@ impl Redactor {
     /// Returns repairs whose words may be shown; nothing when they may stay.
     pub(crate) fn repairs(&self, repairs: &[Repair]) -> Option<Vec<Repair>> {
         let is_open = |repair: &Repair| {
-            self.changed(&repair.before).is_none()
-                && self.changed(&repair.pointer).is_none()
-                && repair.after.as_deref().and_then(|text| self.changed(text)).is_none()
+            self.told(&repair.before).is_none()
+                && self.told(&repair.pointer).is_none()
+                && repair.after.as_deref().and_then(|text| self.told(text)).is_none()
         };
         if repairs.iter().all(is_open) {
             return None;

@@ -55,6 +55,11 @@ pub struct Redactor {
 /// deeper either.
 const DEEPEST: usize = 128;
 
+/// What stands where a long value was cut.
+const CUT: char = '…';
+/// So many first characters of a secret tell something; fewer end many words by chance.
+const TELLING: usize = 3;
+
 /// What stands in place of a secret.
 fn mark(rule: &str, len: usize) -> String {
     format!("[REDACTED:{rule}:{len}]")
@@ -226,17 +231,31 @@ impl Redactor {
         Washing::new(self)
     }
 
-    /// Redacts a text that was cut at its end: what may be the beginning of a secret is left out.
-    pub(crate) fn cut_text(&self, text: &str) -> String {
-        self.stream().feed(text)
+    /// Returns words about a call as they may be shown; nothing when they may stay as they are. Long
+    /// values stand in them cut, with [`CUT`] where the rest was: what may be the beginning of a
+    /// secret before it is left out.
+    pub(crate) fn told(&self, words: &str) -> Option<String> {
+        let Some((cut, last)) = words.rsplit_once(CUT) else { return self.changed(words) };
+        let mut out = String::with_capacity(words.len());
+        for part in cut.split(CUT) {
+            let end = part.strip_suffix(' ').unwrap_or(part);
+            let mut stream = self.stream();
+            out += &stream.feed(end);
+            if stream.held() < TELLING {
+                out += &stream.finish();
+            }
+            out += &part[end.len()..];
+            out.push(CUT);
+        }
+        out += &self.text(last);
+        // A secret may be written with the sign in it.
+        let whole = self.changed(&out).unwrap_or(out);
+        (whole != words).then_some(whole)
     }
 
     /// Returns a failure whose words may be shown.
     pub(crate) fn failure(&self, failure: Failure) -> Failure {
-        failure.reworded(|text| match cut_at(text) {
-            Some(at) => Some(self.cut_text(&text[..at]) + &text[at..]),
-            None => self.changed(text),
-        })
+        failure.reworded(|text| self.told(text))
     }
 
     /// Returns the arguments of a call as they may be shown: what the tool's schema marks as secret
@@ -266,13 +285,6 @@ fn then<'a>(text: Cow<'a, str>, change: impl Fn(&str) -> Cow<'_, str>) -> Cow<'a
         Cow::Borrowed(_) => text,
         Cow::Owned(changed) => Cow::Owned(changed),
     }
-}
-
-/// Where a failure's text was cut, if it was: before the words that say so.
-fn cut_at(text: &str) -> Option<usize> {
-    let head = text.strip_suffix(" bytes in all)")?;
-    let at = head.rfind(" … (")?;
-    head[at..].bytes().skip(" … (".len()).all(|b| b.is_ascii_digit()).then_some(at)
 }
 
 /// Whether a name tells that its value is a secret: case, `_` and `-` do not count.

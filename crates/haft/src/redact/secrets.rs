@@ -19,8 +19,8 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use haft_core::Secret;
 
 use super::{
-    bare::{Bare, Reading, WRITTEN, bare},
-    forms, mark, patterns,
+    bare::{Bare, Breaks, Reading, STROKE, WRITTEN, bare},
+    forms, mark, patterns, then,
 };
 use crate::{
     catalog::Entry,
@@ -257,13 +257,11 @@ impl Known {
     /// Takes every secret out of a text. The text itself when there is none.
     pub(super) fn text<'a>(&self, text: &'a str, reading: Reading) -> Cow<'a, str> {
         let Some(finder) = self.finder() else { return Cow::Borrowed(text) };
-        let bare = bare(text, reading.skipping_breaks(), true);
-        if finder.automaton.find(&*bare.text).is_none() {
-            return Cow::Borrowed(text);
+        let shown = finder.text(text, reading.skipping(Breaks::All));
+        match text.contains(STROKE) {
+            true => then(shown, |text| finder.text(text, reading.skipping(Breaks::Real))),
+            false => shown,
         }
-        let mut out = String::with_capacity(text.len());
-        finder.sweep(text, &bare, true, &mut out);
-        Cow::Owned(out)
     }
 
     /// Whether a secret could stand in a number.
@@ -286,9 +284,7 @@ impl Known {
         out: &mut String,
     ) -> usize {
         match self.finder() {
-            Some(finder) => {
-                finder.sweep(text, &bare(text, reading.skipping_breaks(), last), last, out)
-            }
+            Some(finder) => finder.sweep(text, &bare(text, reading, last), last, out),
             None => {
                 out.push_str(text);
                 text.len()
@@ -339,6 +335,16 @@ impl Finder {
         let digit = |byte: &u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
         let in_numbers = sorted.iter().any(|form| form.iter().all(digit));
         Some(Self { automaton, rules, sorted, first, longest, in_numbers })
+    }
+
+    fn text<'a>(&self, text: &'a str, reading: Reading) -> Cow<'a, str> {
+        let bare = bare(text, reading, true);
+        if self.automaton.find(&*bare.text).is_none() {
+            return Cow::Borrowed(text);
+        }
+        let mut out = String::with_capacity(text.len());
+        self.sweep(text, &bare, true, &mut out);
+        Cow::Owned(out)
     }
 
     fn sweep(&self, text: &str, bare: &Bare<'_>, last: bool, out: &mut String) -> usize {

@@ -11,7 +11,7 @@ use std::fmt;
 
 use super::{
     Redactor,
-    bare::{ESCAPE, Reading, SHOWN, WRITTEN, bare},
+    bare::{Breaks, ESCAPE, Reading, SHOWN, STROKE, WRITTEN, bare},
     patterns,
 };
 use crate::hygiene;
@@ -76,6 +76,8 @@ struct Stage {
     reading: Reading,
     /// What may be the beginning of a known secret.
     raw: String,
+    /// What may be the beginning of one that a stroke stands before; nothing until there is a stroke.
+    stroked: Option<String>,
     /// What may be the beginning of a key, with known secrets out.
     known_out: String,
     /// The last bytes that were put out, without gaps: whether a word may begin depends on them.
@@ -84,23 +86,38 @@ struct Stage {
 
 impl Stage {
     fn new(reading: Reading, before: Vec<u8>) -> Self {
-        Self { reading, raw: String::new(), known_out: String::new(), before }
+        Self { reading, raw: String::new(), stroked: None, known_out: String::new(), before }
     }
 
     fn held(&self) -> usize {
-        self.raw.len() + self.known_out.len()
+        self.raw.len() + self.stroked.as_ref().map_or(0, String::len) + self.known_out.len()
     }
 
     fn go(&mut self, redactor: &Redactor, piece: &str, last: bool) -> String {
         match redactor.secrets.known() {
             Some(known) => {
+                if self.stroked.is_none() && piece.contains(STROKE) {
+                    // Up to here both ways to read it were one.
+                    self.stroked = Some(String::new());
+                }
+                let sweep = |held: &mut String, breaks, out: &mut String| {
+                    let reading = self.reading.skipping(breaks);
+                    let taken = known.sweep(held, reading, last, out);
+                    held.drain(..taken);
+                    thin(held, reading, known.longest());
+                };
                 self.raw.push_str(piece);
-                let taken = known.sweep(&self.raw, self.reading, last, &mut self.known_out);
-                self.raw.drain(..taken);
-                thin(&mut self.raw, self.reading.skipping_breaks(), known.longest());
+                match &mut self.stroked {
+                    Some(stroked) => {
+                        sweep(&mut self.raw, Breaks::All, stroked);
+                        sweep(stroked, Breaks::Real, &mut self.known_out);
+                    }
+                    None => sweep(&mut self.raw, Breaks::All, &mut self.known_out),
+                }
             }
             None => {
                 self.known_out.push_str(&std::mem::take(&mut self.raw));
+                self.known_out.push_str(&self.stroked.take().unwrap_or_default());
                 self.known_out.push_str(piece);
             }
         }

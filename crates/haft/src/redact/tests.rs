@@ -209,6 +209,35 @@ fn data_that_is_too_deep_to_look_at_is_not_shown() {
 }
 
 #[test]
+fn a_stroke_before_a_secret_is_no_line_break_that_hides_its_first_letter() {
+    let redactor = with(&[("share", "nightly-77"), ("root", "rn-4711-x")]);
+    for text in [r"c:\data\nightly-77", r"x\r\nightly-77", r"a\rn-4711-x", r"night\nly-77"] {
+        let shown = redactor.text(text).into_owned();
+        assert!(shown.contains("[REDACTED:secret/"), "{text} became {shown}");
+        for cut in 1..text.len() {
+            assert_eq!(streamed(&redactor, text, &[cut, 999]), shown, "{text} at {cut}");
+        }
+    }
+}
+
+#[test]
+fn words_in_which_values_were_cut_hold_no_half_of_a_secret() {
+    let redactor = with(&[("door", "open sesame 4711")]);
+    for (words, shown) in [
+        ("`x` is \"say open sesame 47…\", not a number", "`x` is \"say …\", not a number"),
+        ("open ses … (900 bytes in all)", " … (900 bytes in all)"),
+        ("open se…, open sesame…, open sesame 4711", "…, …, [REDACTED:secret/door:16]"),
+        ("one of a, b, … or ope…n", "one of a, b, … or …n"),
+    ] {
+        assert_eq!(redactor.told(words).as_deref(), Some(shown), "{words}");
+        assert_eq!(redactor.told(shown), None, "twice changes nothing: {shown}");
+    }
+    for fine in ["nothing at all…", "a, b, …", "one … (9 bytes in all)", "no…", "…", ""] {
+        assert_eq!(redactor.told(fine), None, "{fine}");
+    }
+}
+
+#[test]
 fn a_failure_that_was_cut_does_not_end_in_half_a_secret() {
     let redactor = with(&[("long", "0123456789abcdef")]);
     let text = format!("{}0123456789abcdef and so on", "x".repeat(3_990));
@@ -441,7 +470,7 @@ proptest! {
         for text in [text, washed] {
             let shown = redactor.text(&text).into_owned();
             prop_assert!(shown.contains("ACTED:"), "{:?} became {:?}", text, shown);
-            let plain = bare::bare(&shown, SHOWN.skipping_breaks(), true).text.into_owned();
+            let plain = bare::bare(&shown, SHOWN.skipping(bare::Breaks::All), true).text.into_owned();
             prop_assert!(!plain.contains(secret.trim_end_matches('=')), "{:?}", shown);
             prop_assert_eq!(streamed(&redactor, &text, &sizes), shown.clone());
             prop_assert_eq!(redactor.text(&shown), &*shown);

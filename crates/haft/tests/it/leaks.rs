@@ -413,3 +413,24 @@ proptest! {
         prop_assert!(answer.text().chars().count() <= bound, "{}", bound);
     }
 }
+
+#[tokio::test]
+async fn a_value_that_is_cut_in_a_message_shows_no_half_of_a_secret() {
+    let number = json!({"type": "object", "properties": {"x": {"type": "integer"}}});
+    let tool =
+        || DynTool::new(read("count"), number.clone(), |_, _| async { Ok(Output::text("never")) });
+    // Wherever the cut falls, one of these has it inside of the value.
+    for before in 0..130 {
+        let said = format!("{}{VALUE}{}", "-".repeat(before), "-".repeat(200));
+        let (lines, listen) = listener();
+        let journal = MemoryJournal::new(10);
+        let builder = permissive(vec![tool()]).secret("door", VALUE).observer(listen);
+        let answer = one(builder.journal(journal.clone()), "count", json!({"x": said})).await;
+        let message = answer.text().into_owned();
+        assert!(message.contains("/x"), "{message}");
+        let told = lines.lock().unwrap().join("\n") + &format!("{:?}", journal.records());
+        for text in [&message, &told] {
+            assert!(!text.contains("s3s"), "{before}: {text}");
+        }
+    }
+}
