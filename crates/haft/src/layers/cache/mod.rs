@@ -13,37 +13,29 @@
 //! tool, its definition, their arguments, their folder and their scope are the same. No lock is held
 //! while anybody waits.
 
+mod flight;
+mod shelf;
+
 use std::{
-    collections::{HashMap, VecDeque},
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant},
 };
 
-use haft_core::{
-    Args, Block, Cache, CallId, Code, Context, Failure, Label, NeedKind, Output, RunId, Spec,
-};
-use tokio::sync::Semaphore;
+use haft_core::{Args, Cache, CallId, Code, Failure, Label, NeedKind, Output, Spec};
 
+use self::{
+    flight::{Caller, Ended, Flights, Joining, Leave, Making, Part, lock},
+    shelf::{Known, Shelf, weigh},
+};
 use super::{
     CacheUse, Course, Outcome, Work,
-    key::{self, Asked, Key},
+    key::{Asked, Key},
     past_cache, waiting,
 };
 use crate::{
     event::{Event, Wait},
     watch::{after, timed},
-    weight::weight_of,
 };
-
-/// A result as it is kept: the output, and the label of what its call had heard beside its own.
-#[derive(Debug)]
-pub(crate) struct Known {
-    output: Output,
-    heard: Label,
-}
 
 /// Where results are kept, for a whole runtime.
 #[derive(Debug)]
@@ -54,76 +46,10 @@ pub(crate) struct Pantry {
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
-    kept: HashMap<Key, Kept, key::Kept>,
-    /// Who was used when, oldest first. Only the last mention of a key counts.
-    order: VecDeque<(Key, u64)>,
-    uses: u64,
-    bytes: usize,
-    making: HashMap<Key, Arc<Making>, key::Kept>,
-    /// The nested calls that wait, and for what.
-    nested: Vec<(Caller, Key)>,
-}
-
-#[derive(Debug)]
-struct Kept {
-    known: Arc<Known>,
-    until: Instant,
-    bytes: usize,
-    used: u64,
-}
-
-/// A result that is being made. Whoever has the one place makes it; the first has it from the start.
-#[derive(Debug)]
-struct Making {
-    place: Semaphore,
-    /// What came of it, for those who wait.
-    end: OnceLock<Ended>,
-    maker: Mutex<Option<Caller>>,
-    /// How many make it or wait for it; changed under the lock of the pantry alone.
-    here: AtomicUsize,
-}
-
-/// What came of a result that others waited for.
-#[derive(Debug, Clone)]
-enum Ended {
-    Made(Arc<Known>),
-    /// The body failed, and would fail for them.
-    Failed(Arc<Failure>, Label),
-}
-
-/// Who makes a result or waits for it. Ids repeat from run to run; where two calls are taken for one,
-/// somebody does not wait who could have.
-#[derive(Debug, Clone)]
-struct Caller {
-    run: RunId,
-    cycle: u32,
-    call: CallId,
-}
-
-impl Caller {
-    fn of(cx: &Context) -> Self {
-        Self { run: cx.run_id().clone(), cycle: cx.cycle(), call: cx.call_id().clone() }
-    }
-
-    /// Returns whether this is the other call, or part of it.
-    fn is_part_of(&self, other: &Self) -> bool {
-        self.run == other.run
-            && self.cycle == other.cycle
-            && (self.call == other.call || self.call.is_within(&other.call))
-    }
-}
-
-/// Whether a call may wait for somebody else's answer.
-#[derive(Clone, Copy)]
-enum Joining<'a> {
-    /// It is part of no call, so nobody who makes a result can be waiting for it.
-    Freely,
-    /// It is part of a call. It may wait where that makes no circle.
-    Nested(&'a Caller),
-    /// It is part of a call that its id does not tell, as in a run below another.
-    Never,
+    shelf: Shelf,
+    flights: Flights,
 }
 
 /// A call that makes a result or waits for it. Dropping it leaves.
@@ -137,16 +63,6 @@ struct Seat<'a> {
     nested: Option<CallId>,
 }
 
-/// The leave to make a result. Dropping it gives it to whoever waits longest.
-#[derive(Debug)]
-struct Leave<'a>(&'a Making);
-
-impl Drop for Leave<'_> {
-    fn drop(&mut self) {
-        self.0.place.add_permits(1);
-    }
-}
-
 enum Found<'a> {
     Known(Arc<Known>),
     Missing(Seat<'a>),
@@ -154,80 +70,29 @@ enum Found<'a> {
     Alone,
 }
 
-/// What one kept result costs beside its data: its key, its places in the map and in the order.
-const OVERHEAD: usize = 256;
-/// So many nested calls wait at most; each is looked at when another one comes. More go alone.
-const MOST_NESTED: usize = 64;
-
 impl Pantry {
     pub(crate) fn new(most: usize) -> Self {
-        Self { most, by: ahash::RandomState::new(), state: Mutex::default() }
+        let state = State { shelf: Shelf::new(most), flights: Flights::default() };
+        Self { most, by: ahash::RandomState::new(), state: Mutex::new(state) }
     }
 
     fn find(&self, key: &Key, now: Instant, joining: Joining<'_>) -> Found<'_> {
         let mut state = self.lock();
-        let mut old = None;
-        if let Some(kept) = state.kept.get(key) {
-            if now < kept.until {
-                let known = Arc::clone(&kept.known);
-                state.touch(key);
-                return Found::Known(known);
-            }
-            old = state.remove(key);
-        }
-        let found = match state.making.get(key) {
-            Some(_) if !state.may_join(key, joining) => Found::Alone,
-            Some(making) => {
-                let making = Arc::clone(making);
-                making.here.fetch_add(1, Ordering::Relaxed);
-                let nested = match joining {
-                    Joining::Nested(caller) => {
-                        state.nested.push((caller.clone(), key.clone()));
-                        Some(caller.call.clone())
-                    }
-                    Joining::Freely | Joining::Never => None,
-                };
-                Found::Missing(Seat {
-                    pantry: self,
-                    key: key.clone(),
-                    making,
-                    is_first: false,
-                    nested,
-                })
-            }
-            None => {
-                let making = Arc::new(Making::new());
-                state.making.insert(key.clone(), Arc::clone(&making));
-                let (is_first, nested) = (true, None);
-                Found::Missing(Seat { pantry: self, key: key.clone(), making, is_first, nested })
-            }
+        let old = match state.shelf.find(key, now) {
+            Ok(known) => return Found::Known(known),
+            Err(old) => old,
         };
+        let part = state.flights.join(key, joining);
         drop(state);
-        // Freed after the lock: it may be large.
         drop(old);
-        found
-    }
-
-    /// Keeps a result, unless it is larger than all there is room for.
-    fn keep(&self, key: &Key, known: Arc<Known>, bytes: usize, until: Instant) {
-        let mut gone = Vec::new();
-        let mut state = self.lock();
-        gone.extend(state.remove(key));
-        if bytes <= self.most {
-            while state.bytes > self.most - bytes {
-                let Some((oldest, used)) = state.order.pop_front() else { break };
-                if state.kept.get(&oldest).is_some_and(|kept| kept.used == used) {
-                    gone.extend(state.remove(&oldest));
-                }
-            }
-            state.bytes += bytes;
-            state.uses += 1;
-            let used = state.uses;
-            state.kept.insert(key.clone(), Kept { known, until, bytes, used });
-            state.mention(key.clone(), used);
+        let seat = |making, is_first, nested| {
+            Found::Missing(Seat { pantry: self, key: key.clone(), making, is_first, nested })
+        };
+        match part {
+            Part::Make(making) => seat(making, true, None),
+            Part::Wait(making, nested) => seat(making, false, nested),
+            Part::Alone => Found::Alone,
         }
-        drop(state);
-        drop(gone);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -235,165 +100,74 @@ impl Pantry {
     }
 }
 
-impl State {
-    /// Notes that something was used.
-    fn touch(&mut self, key: &Key) {
-        self.uses += 1;
-        let used = self.uses;
-        let Some(kept) = self.kept.get_mut(key) else { return };
-        kept.used = used;
-        self.mention(key.clone(), used);
-    }
-
-    fn mention(&mut self, key: Key, used: u64) {
-        self.order.push_back((key, used));
-        // Old mentions are let go when they are the larger part, so each costs its share once.
-        if self.order.len() > 2 * self.kept.len() + 64 {
-            let kept = &self.kept;
-            self.order.retain(|(key, used)| kept.get(key).is_some_and(|k| k.used == *used));
-        }
-    }
-
-    fn remove(&mut self, key: &Key) -> Option<Kept> {
-        let kept = self.kept.remove(key)?;
-        self.bytes -= kept.bytes;
-        Some(kept)
-    }
-}
-
-impl State {
-    /// Returns whether a call may wait for what is being made, without anybody waiting for it in turn.
-    fn may_join(&self, key: &Key, joining: Joining<'_>) -> bool {
-        match joining {
-            Joining::Freely => true,
-            Joining::Nested(caller) => {
-                self.nested.len() < MOST_NESTED && !self.is_circle(caller, key)
-            }
-            Joining::Never => false,
-        }
-    }
-
-    /// Returns whether the maker of a result waits for this call: because the call is part of the
-    /// maker, or because a part of the maker waits for a result whose maker does, and so on.
-    ///
-    /// Asked whenever a nested call begins to wait. A call that takes over the making has not begun
-    /// its body, so nothing is part of it yet, and no circle can come about then.
-    fn is_circle(&self, caller: &Caller, key: &Key) -> bool {
-        let mut keys: Vec<&Key> = vec![key];
-        let mut at = 0;
-        while let Some(key) = keys.get(at).copied() {
-            at += 1;
-            let Some(making) = self.making.get(key) else { continue };
-            let maker = lock(&making.maker);
-            let Some(maker) = &*maker else { continue };
-            if caller.is_part_of(maker) {
-                return true;
-            }
-            for (other, waits_for) in &self.nested {
-                if other.is_part_of(maker) && !keys.contains(&waits_for) {
-                    keys.push(waits_for);
-                }
-            }
-        }
-        false
-    }
-}
-
-impl Making {
-    fn new() -> Self {
-        Self {
-            place: Semaphore::new(0),
-            end: OnceLock::new(),
-            maker: Mutex::default(),
-            here: AtomicUsize::new(1),
-        }
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Seat<'_> {
     /// Waits for what comes of it, or for the leave to make it. Who came first makes it first.
     async fn wait(&self) -> Result<Leave<'_>, Ended> {
         if !self.is_first {
-            // The place closes only once there is an end.
-            if let Ok(place) = self.making.place.acquire().await {
-                place.forget();
-            }
+            self.making.wait().await;
         }
         let leave = Leave(&self.making);
-        match self.making.end.get() {
-            Some(end) => Err(end.clone()),
+        match self.making.ended() {
+            Some(end) => Err(end),
             None => Ok(leave),
         }
     }
 
     /// Says who makes it. Said before the body begins: whoever is part of it must not wait for it.
     fn make(&self, caller: Caller) {
-        *lock(&self.making.maker) = Some(caller);
-        self.no_longer_waits(&mut self.pantry.lock());
+        self.making.by(caller);
+        self.no_longer_waits();
     }
 
-    fn no_longer_waits(&self, state: &mut State) {
-        let Some(call) = &self.nested else { return };
-        let is_own = |(caller, key): &(Caller, Key)| caller.call == *call && *key == self.key;
-        if let Some(at) = state.nested.iter().position(is_own) {
-            state.nested.swap_remove(at);
+    fn no_longer_waits(&self) {
+        if let Some(call) = &self.nested {
+            self.pantry.lock().flights.forget(call, &self.key);
         }
     }
 
     /// Keeps what was made, and hands it to everybody who waits for it.
     fn made(&self, output: &Output, heard: Label, now: Instant, ttl: Duration) {
         let most = self.pantry.most;
-        let bytes = weigh(output, most)
-            .map(|bytes| bytes.saturating_add(self.key.weight(most)))
-            .filter(|bytes| *bytes <= most);
+        let bytes = weigh(output, most).map(|bytes| bytes.saturating_add(self.key.weight(most)));
+        // Not copied unless somebody wants it: it may be large.
         let known = || Arc::new(Known { output: output.clone(), heard });
-        let kept = bytes.map(|bytes| {
-            let known = known();
-            self.pantry.keep(&self.key, Arc::clone(&known), bytes, after(now, ttl));
-            known
-        });
-        self.end(|| Ended::Made(kept.unwrap_or_else(known)));
+        let Some(bytes) = bytes.filter(|bytes| *bytes <= most) else {
+            return self.end(self.pantry.lock(), || Ended::Made(known()));
+        };
+        let known = known();
+        let mut state = self.pantry.lock();
+        let gone = state.shelf.keep(&self.key, Arc::clone(&known), bytes, after(now, ttl));
+        self.end(state, || Ended::Made(known));
+        // Freed after the lock, as what was too old.
+        drop(gone);
     }
 
     /// Tells everybody who waits for it how the body failed.
     fn failed(&self, failure: &Failure, heard: Label) {
-        self.end(|| Ended::Failed(Arc::new(failure.retold()), heard));
+        let end = || Ended::Failed(Arc::new(failure.retold()), heard);
+        self.end(self.pantry.lock(), end);
     }
 
-    /// Hands what came of it to everybody who waits.
-    fn end(&self, end: impl FnOnce() -> Ended) {
-        // From here on nobody joins; whoever comes finds it kept, or makes their own.
-        let waiting = self.leave_open();
-        if waiting > 1 {
-            let _ = self.making.end.set(end());
-            self.making.place.close();
+    /// Hands what came of it to everybody who waits. From here on nobody joins: whoever comes finds it
+    /// kept, or makes their own.
+    fn end(&self, mut state: MutexGuard<'_, State>, end: impl FnOnce() -> Ended) {
+        state.flights.close(&self.key, &self.making);
+        drop(state);
+        if self.making.here() > 1 {
+            self.making.end(end());
         }
-    }
-
-    /// Takes the result off the list of those being made; returns how many make it or wait for it.
-    fn leave_open(&self) -> usize {
-        let mut state = self.pantry.lock();
-        let is_this = |making: &Arc<Making>| Arc::ptr_eq(making, &self.making);
-        if state.making.get(&self.key).is_some_and(is_this) {
-            state.making.remove(&self.key);
-        }
-        self.making.here.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Seat<'_> {
     fn drop(&mut self) {
         let mut state = self.pantry.lock();
-        let left = self.making.here.fetch_sub(1, Ordering::Relaxed) - 1;
-        let is_this = |making: &Arc<Making>| Arc::ptr_eq(making, &self.making);
-        if left == 0 && state.making.get(&self.key).is_some_and(is_this) {
-            state.making.remove(&self.key);
+        if self.making.leave() == 0 {
+            state.flights.close(&self.key, &self.making);
         }
-        self.no_longer_waits(&mut state);
+        if let Some(call) = &self.nested {
+            state.flights.forget(call, &self.key);
+        }
     }
 }
 
@@ -426,7 +200,7 @@ pub(super) async fn through(
         false => match joined(work, &seat, course).await? {
             Some(joined) => joined,
             None => {
-                seat.no_longer_waits(&mut inner.layers.pantry.lock());
+                seat.no_longer_waits();
                 tell(work, CacheUse::Miss, course);
                 return past_cache(work, first, course).await;
             }
@@ -538,34 +312,12 @@ pub(super) fn is_per_run(spec: &Spec) -> bool {
     spec.needs.iter().any(|need| need.kind == NeedKind::Side)
 }
 
-/// Returns how many bytes an output takes, about; nothing when that is more than so many.
-fn weigh(output: &Output, most: usize) -> Option<usize> {
-    let mut bytes = OVERHEAD + output.blocks.len() * size_of::<Block>();
-    if let Some(data) = &output.structured {
-        bytes = bytes.saturating_add(weight_of(data, most));
-    }
-    for block in &output.blocks {
-        bytes = bytes.saturating_add(match block {
-            Block::Text { text } => text.len(),
-            Block::Image { data, media_type } | Block::Audio { data, media_type } => {
-                data.len() + media_type.len()
-            }
-            Block::Link { uri, name, media_type } => {
-                uri.len() + name.len() + media_type.as_ref().map_or(0, String::len)
-            }
-            Block::Json { json } => weight_of(json, most),
-        });
-    }
-    (bytes <= most).then_some(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt as _;
     use proptest::prelude::*;
-    use serde_json::json;
 
-    use super::{key::tests::key, *};
+    use super::{super::key::tests::key, *};
     use crate::clock::{Clock as _, ManualClock};
 
     const MINUTE: Duration = Duration::from_secs(60);
@@ -589,13 +341,13 @@ mod tests {
         assert!(has(&pantry, 1, clock.now()));
         clock.advance(Duration::from_nanos(1));
         assert!(!has(&pantry, 1, clock.now()));
-        assert_eq!(pantry.lock().bytes, 0, "what is too old is let go");
+        assert_eq!(pantry.lock().shelf.bytes(), 0, "what is too old is let go");
     }
 
     #[test]
     fn what_was_used_longest_ago_goes_first_and_what_is_too_large_is_not_kept() {
         let key = key(1, &ahash::RandomState::new()).weight(usize::MAX);
-        let (pantry, clock) = (Pantry::new(3 * (OVERHEAD + 200 + key)), ManualClock::new());
+        let (pantry, clock) = (Pantry::new(3 * (shelf::OVERHEAD + 200 + key)), ManualClock::new());
         let now = clock.now();
         for n in [1, 2, 3] {
             keep(&pantry, n, &"x".repeat(100), now);
@@ -628,7 +380,7 @@ mod tests {
             panic!("it was made")
         };
         assert_eq!(made.output.to_text(), "it");
-        assert!(pantry.lock().making.is_empty());
+        assert!(pantry.lock().flights.is_empty());
     }
 
     #[test]
@@ -652,7 +404,7 @@ mod tests {
         drop(place);
         drop(next);
         drop(second);
-        assert!(pantry.lock().making.is_empty());
+        assert!(pantry.lock().flights.is_empty());
         assert!(matches!(
             pantry.find(&key(1, &pantry.by), clock.now(), Joining::Never),
             Found::Missing(_)
@@ -660,7 +412,7 @@ mod tests {
     }
 
     fn caller(call: &str) -> Caller {
-        Caller { run: "r".into(), cycle: 1, call: call.into() }
+        Caller::named(call)
     }
 
     #[test]
@@ -688,25 +440,26 @@ mod tests {
             assert!(is_alone(n, "c5>1>1"), "the last one waits for nobody of those before it");
         }
         assert!(is_alone(1, "c1>2") && is_alone(1, "c3>1") && !is_alone(5, "c1>2"));
-        let other = Caller { cycle: 2, ..caller("c5>1") };
+        let other = caller("c5>1").in_turn(2);
         assert!(matches!(find(1, Joining::Nested(&other)), Found::Missing(_)), "another turn");
-        assert_eq!(pantry.lock().nested.len(), 4, "who does not wait is not on the list");
+        assert_eq!(pantry.lock().flights.nested(), 4, "who does not wait is not on the list");
         drop(seats);
-        assert!(pantry.lock().nested.is_empty() && pantry.lock().making.is_empty());
+        assert_eq!(pantry.lock().flights.nested(), 0);
+        assert!(pantry.lock().flights.is_empty());
     }
 
     #[test]
     fn only_so_many_nested_calls_wait() {
         let (pantry, clock) = (Pantry::new(1_000), ManualClock::new());
         let _leader = pantry.find(&key(1, &pantry.by), clock.now(), Joining::Freely);
-        let all: Vec<_> = (0..2 * MOST_NESTED)
+        let all: Vec<_> = (0..2 * flight::MOST_NESTED)
             .map(|n| {
                 let part = caller(&format!("c{n}>1"));
                 pantry.find(&key(1, &pantry.by), clock.now(), Joining::Nested(&part))
             })
             .collect();
         let waiting = all.iter().filter(|found| matches!(found, Found::Missing(_))).count();
-        assert_eq!(waiting, MOST_NESTED);
+        assert_eq!(waiting, flight::MOST_NESTED);
     }
 
     #[test]
@@ -717,16 +470,6 @@ mod tests {
             pantry.find(&key(1, &pantry.by), clock.now(), Joining::Never),
             Found::Alone
         ));
-    }
-
-    #[test]
-    fn everything_in_an_output_has_weight() {
-        let nested = json!({"key": ["text", {"deep": [1, 2, null]}]});
-        let output = Output { blocks: vec![Block::text("abc")], structured: Some(nested) };
-        let all = weigh(&output, usize::MAX).unwrap();
-        assert!(all > OVERHEAD + 7 * size_of::<serde_json::Value>());
-        assert_eq!(weigh(&output, all), Some(all));
-        assert_eq!(weigh(&output, all - 1), None);
     }
 
     proptest! {
@@ -740,11 +483,9 @@ mod tests {
                 clock.advance(Duration::from_secs(seconds));
                 keep(&pantry, n, &"x".repeat(size), clock.now());
                 let state = pantry.lock();
-                let bytes: usize = state.kept.values().map(|kept| kept.bytes).sum();
-                prop_assert_eq!(bytes, state.bytes);
-                prop_assert!(bytes <= most);
-                prop_assert!(state.order.len() <= 2 * state.kept.len() + 65);
-                prop_assert!(state.making.is_empty());
+                prop_assert!(state.shelf.is_sound());
+                prop_assert!(state.shelf.bytes() <= most);
+                prop_assert!(state.flights.is_empty());
             }
         }
     }
