@@ -292,15 +292,14 @@ impl Workspace {
     }
 
     /// Finds the root an absolute path is in, by whole components; the innermost one counts.
-    fn below(&self, path: &Path) -> Option<(usize, Vec<Step>)> {
+    fn below<'p>(&self, path: &'p Path) -> Option<(usize, &'p Path)> {
         let in_root = |(root, folder): (usize, &Folder)| {
             let rest =
                 path.strip_prefix(&folder.path).or_else(|_| path.strip_prefix(&folder.named));
-            rest.ok().map(|rest| (root, rest.to_path_buf()))
+            rest.ok().map(|rest| (root, rest))
         };
         let all = self.inner.roots.iter().enumerate().filter_map(in_root);
-        let (root, rest) = all.min_by_key(|(_, rest)| rest.components().count())?;
-        Some((root, name::steps(&rest)?))
+        all.min_by_key(|(_, rest)| rest.components().count())
     }
 }
 
