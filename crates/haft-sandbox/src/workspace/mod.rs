@@ -143,6 +143,16 @@ impl Place {
         Some(Place { root: self.root, base: self.base.clone(), path, exists: self.exists })
     }
 
+    /// Returns the place of another name in the same folder.
+    fn with_name(&self, name: &str) -> Result<Place, Refusal> {
+        let is_name = !name.is_empty() && name != "." && name != ".." && !name.contains('/');
+        if !is_name || name::sound(Path::new(name)).is_err() {
+            return Err(self.refuse(Cause::NameInvalid));
+        }
+        let path = self.path.with_file_name(name);
+        Ok(Place { root: self.root, base: self.base.clone(), path, exists: true })
+    }
+
     fn shown(&self) -> String {
         if self.path.as_os_str().is_empty() {
             ".".to_owned()
