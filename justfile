@@ -54,6 +54,10 @@ bench *args:
 bench-peers *args:
     scripts/bench-peers {{ args }}
 
+# Search, reading, opening and launching beside rg, sed, a plain open, a plain spawn and bubblewrap. Installs rg and bubblewrap from Debian where they are missing.
+bench-hands *args:
+    scripts/bench-hands {{ args }}
+
 # A million calls through everything, with failures by chance: answered once, memory flat, nothing left behind. `just soak --calls 20000`.
 soak *args:
     cargo run --release --package haft-benches --bin soak -- {{ args }}

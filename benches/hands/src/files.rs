@@ -9,6 +9,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::Arc,
+    time::Duration,
 };
 
 use haft::{
@@ -20,7 +21,7 @@ use haft_tools::Hands;
 use tempfile::TempDir;
 use tokio::runtime::Builder;
 
-use crate::{Case, Group};
+use crate::{Case, Group, without};
 
 const FOLDERS: usize = 200;
 const FILES: usize = 30;
@@ -74,22 +75,10 @@ pub(crate) fn groups(wants: &dyn Fn(&str) -> bool) -> Result<Vec<Group>, String>
     Ok(groups)
 }
 
-#[expect(clippy::print_stderr, reason = "a bench says what it leaves out")]
 fn searches() -> Result<Vec<Group>, String> {
     let room = Arc::new(Room::new()?);
     tree(&room.folder).map_err(|e| format!("cannot make the tree: {e}"))?;
-    let rg = Command::new("rg").arg("--version").stdout(Stdio::null()).status();
-    let has_rg = match rg {
-        Ok(status) if status.success() => true,
-        Ok(status) => {
-            eprintln!("without rg: `rg --version` ended with {status}");
-            false
-        }
-        Err(e) => {
-            eprintln!("without rg: it cannot be started ({e}); install ripgrep and run again");
-            false
-        }
-    };
+    let has_rg = runs("rg");
     let patterns = [
         ("search: a rare word", "needle_[0-9]+", false),
         ("search: no match", "nowhere_to_be_found", false),
@@ -97,32 +86,26 @@ fn searches() -> Result<Vec<Group>, String> {
     ];
     let group = |(name, pattern, any_case): (&'static str, &'static str, bool)| {
         let ours = Arc::clone(&room);
-        let mut cases = vec![Case {
-            name: "search_files".to_owned(),
-            run: Box::new(move || {
-                let arguments = json!({"pattern": pattern, "ignore_case": any_case, "limit": 2000});
-                let told = ours.call("search_files", arguments)?;
-                let found = told.lines().filter(|line| line.contains(":let needle_")).count();
-                is_right(pattern, found, &told)
-            }),
-        }];
+        let mut cases = vec![Case::new("search_files", move || {
+            let arguments = json!({"pattern": pattern, "ignore_case": any_case, "limit": 2000});
+            let told = ours.call("search_files", arguments)?;
+            let found = told.lines().filter(|line| line.contains(":let needle_")).count();
+            is_right(pattern, found, &told)
+        })];
         let folder = room.folder.clone();
         if has_rg {
-            cases.push(Case {
-                name: "rg".to_owned(),
-                run: Box::new(move || {
-                    let mut command = Command::new("rg");
-                    // Without it rg asks whether the folder is a repository of git.
-                    command.args(["-n", "--no-config", "--no-require-git", "-e", pattern]);
-                    if any_case {
-                        command.arg("-i");
-                    }
-                    let told = output(command.arg(".").current_dir(&folder))?;
-                    is_right(pattern, told.lines().count(), &told)
-                }),
-            });
+            cases.push(Case::new("rg", move || {
+                let mut command = Command::new("rg");
+                // Without it rg asks whether the folder is a repository of git.
+                command.args(["-n", "--no-config", "--no-require-git", "-e", pattern]);
+                if any_case {
+                    command.arg("-i");
+                }
+                let told = output(command.arg(".").current_dir(&folder))?;
+                is_right(pattern, told.lines().count(), &told)
+            }));
         }
-        Group { name, cases }
+        Group { name: name.to_owned(), cases, times: 1, rest: Duration::ZERO, has_cpu: true }
     };
     Ok(patterns.into_iter().map(group).collect())
 }
@@ -156,34 +139,42 @@ fn reads() -> Result<Vec<Group>, String> {
         let arguments = json!({"file_path": "large.txt", "offset": from, "limit": 100});
         let (sed_in, tail_in) = (room.folder.clone(), room.folder.clone());
         let script = format!("{from},{}p;{}q", from + 99, from + 99);
+        let cases = vec![
+            Case::new("read_file", move || check_ours(&ours.call("read_file", arguments.clone())?)),
+            Case::new("sed -n", move || {
+                let mut command = Command::new("sed");
+                command.args(["-n", &script, "large.txt"]).current_dir(&sed_in);
+                check_sed(&output(&mut command)?)
+            }),
+            Case::new("tail | head", move || {
+                let mut command = Command::new("sh");
+                let script = format!("tail -n +{from} large.txt | head -n 100");
+                command.args(["-c", &script]).current_dir(&tail_in);
+                check_tail(&output(&mut command)?)
+            }),
+        ];
         groups.push(Group {
-            name,
-            cases: vec![
-                Case {
-                    name: "read_file".to_owned(),
-                    run: Box::new(move || check_ours(&ours.call("read_file", arguments.clone())?)),
-                },
-                Case {
-                    name: "sed -n".to_owned(),
-                    run: Box::new(move || {
-                        let mut command = Command::new("sed");
-                        command.args(["-n", &script, "large.txt"]).current_dir(&sed_in);
-                        check_sed(&output(&mut command)?)
-                    }),
-                },
-                Case {
-                    name: "tail | head".to_owned(),
-                    run: Box::new(move || {
-                        let mut command = Command::new("sh");
-                        let script = format!("tail -n +{from} large.txt | head -n 100");
-                        command.args(["-c", &script]).current_dir(&tail_in);
-                        check_tail(&output(&mut command)?)
-                    }),
-                },
-            ],
+            name: name.to_owned(),
+            cases,
+            times: 1,
+            rest: Duration::ZERO,
+            has_cpu: true,
         });
     }
     Ok(groups)
+}
+
+/// Returns whether a program is here, and says so if it is not.
+pub(crate) fn runs(name: &str) -> bool {
+    let asked = Command::new(name).arg("--version").stdout(Stdio::null()).status();
+    match asked {
+        Ok(status) if status.success() => return true,
+        Ok(status) => without(name, &format!("`{name} --version` ended with {status}")),
+        Err(e) => {
+            without(name, &format!("it cannot be started ({e}); scripts/bench-hands gets it"))
+        }
+    }
+    false
 }
 
 fn output(command: &mut Command) -> Result<String, String> {

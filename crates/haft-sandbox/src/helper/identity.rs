@@ -68,6 +68,16 @@ pub(super) fn may_change_user() -> bool {
         && has(CapabilitySet::SETUID | CapabilitySet::SETGID | CapabilitySet::KILL)
 }
 
+/// Returns whether root's number here is that of the machine itself, whose processes the kernel does
+/// not count. Only whoever has all numbers can give all of them on, so whoever has them has those.
+pub(super) fn is_root_of_the_machine() -> bool {
+    let mut text = String::new();
+    let read =
+        File::open("/proc/self/uid_map").map(|file| file.take(1 << 10).read_to_string(&mut text));
+    let all = ["0", "0", "4294967295"];
+    read.is_ok_and(|read| read.is_ok()) && text.split_ascii_whitespace().eq(all)
+}
+
 fn has(needed: CapabilitySet) -> bool {
     rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
 }

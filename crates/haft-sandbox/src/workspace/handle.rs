@@ -63,6 +63,24 @@ fn at_once(root: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, 
     Err(Errno::AGAIN)
 }
 
+/// Returns whether something is there that is reached without a single link, the last part included.
+/// No says nothing: it may be missing, closed, or this system may not be able to tell at once.
+pub(super) fn leads_straight(root: BorrowedFd<'_>, path: &Path) -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::ResolveFlags;
+        let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        // With `NOFOLLOW` a link at the end would be opened itself; without it, it is refused.
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        rustix::fs::openat2(root, path, flags, Mode::empty(), how).is_ok()
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (root, path);
+        false
+    }
+}
+
 pub(super) fn step_by_step(
     root: BorrowedFd<'_>,
     path: &Path,

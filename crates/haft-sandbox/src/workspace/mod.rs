@@ -143,6 +143,16 @@ impl Place {
         Some(Place { root: self.root, base: self.base.clone(), path, exists: self.exists })
     }
 
+    /// Returns the place of another name in the same folder.
+    fn with_name(&self, name: &str) -> Result<Place, Refusal> {
+        let is_name = !name.is_empty() && name != "." && name != ".." && !name.contains('/');
+        if !is_name || name::sound(Path::new(name)).is_err() {
+            return Err(self.refuse(Cause::NameInvalid));
+        }
+        let path = self.path.with_file_name(name);
+        Ok(Place { root: self.root, base: self.base.clone(), path, exists: true })
+    }
+
     fn shown(&self) -> String {
         if self.path.as_os_str().is_empty() {
             ".".to_owned()
@@ -292,15 +302,14 @@ impl Workspace {
     }
 
     /// Finds the root an absolute path is in, by whole components; the innermost one counts.
-    fn below(&self, path: &Path) -> Option<(usize, Vec<Step>)> {
+    fn below<'p>(&self, path: &'p Path) -> Option<(usize, &'p Path)> {
         let in_root = |(root, folder): (usize, &Folder)| {
             let rest =
                 path.strip_prefix(&folder.path).or_else(|_| path.strip_prefix(&folder.named));
-            rest.ok().map(|rest| (root, rest.to_path_buf()))
+            rest.ok().map(|rest| (root, rest))
         };
         let all = self.inner.roots.iter().enumerate().filter_map(in_root);
-        let (root, rest) = all.min_by_key(|(_, rest)| rest.components().count())?;
-        Some((root, name::steps(&rest)?))
+        all.min_by_key(|(_, rest)| rest.components().count())
     }
 }
 

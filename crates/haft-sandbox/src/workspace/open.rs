@@ -6,7 +6,7 @@
 use std::{
     fs::File,
     io::Read as _,
-    os::fd::AsFd as _,
+    os::fd::{AsFd as _, OwnedFd},
     time::{Duration, SystemTime},
 };
 
@@ -128,20 +128,7 @@ impl Workspace {
         let folder = self.folder(place)?;
         let handle = open_below(folder.handle.as_fd(), &place.path, OFlags::RDONLY)
             .map_err(|errno| place.os(errno))?;
-        let stat = rustix::fs::fstat(&handle).map_err(|errno| place.os(errno))?;
-        let meta = meta(&stat);
-        match meta.kind {
-            Kind::File => {}
-            Kind::Folder => return Err(place.refuse(Cause::IsAFolder)),
-            Kind::Link | Kind::Special => return Err(place.refuse(Cause::SpecialFile)),
-        }
-        // A root may have something mounted in it; only then is a second look worth its time.
-        if identity(&stat).0 != folder.identity.0 && is_made_up(&handle) {
-            return Err(place.refuse(Cause::SpecialFile));
-        }
-        // Whoever reads expects to wait for the disk.
-        let _ = rustix::fs::fcntl_setfl(&handle, OFlags::empty());
-        Ok(Opened { file: handle.into(), meta })
+        regular(handle, place, folder.identity.0)
     }
 
     /// Reads a whole file that has at most so many bytes.
@@ -149,24 +136,46 @@ impl Workspace {
     /// # Errors
     /// Like [`open`](Self::open), and refuses what is larger. It never holds more than `cap` bytes.
     pub fn read(&self, place: &Place, cap: usize) -> Result<Vec<u8>, Refusal> {
-        let opened = self.open(place)?;
-        if opened.meta.size > cap as u64 {
-            return Err(place.refuse(Cause::TooLarge));
-        }
-        let mut bytes = Vec::new();
-        // One more than may be: a file can grow while it is read.
-        let mut limited = opened.file.take((cap as u64).saturating_add(1));
-        limited.read_to_end(&mut bytes).map_err(|e| place.refuse(Cause::Failed).because(e))?;
-        if bytes.len() > cap {
-            return Err(place.refuse(Cause::TooLarge));
-        }
-        Ok(bytes)
+        whole(self.open(place)?, place, cap)
     }
+}
+
+/// Reads all of a file that has at most so many bytes.
+pub(super) fn whole(opened: Opened, place: &Place, cap: usize) -> Result<Vec<u8>, Refusal> {
+    if opened.meta.size > cap as u64 {
+        return Err(place.refuse(Cause::TooLarge));
+    }
+    let mut bytes = Vec::new();
+    // One more than may be: a file can grow while it is read.
+    let mut limited = opened.file.take((cap as u64).saturating_add(1));
+    limited.read_to_end(&mut bytes).map_err(|e| place.refuse(Cause::Failed).because(e))?;
+    if bytes.len() > cap {
+        return Err(place.refuse(Cause::TooLarge));
+    }
+    Ok(bytes)
+}
+
+/// Takes what was opened if it is a regular file. `device` is that of the root.
+pub(super) fn regular(handle: OwnedFd, place: &Place, device: u64) -> Result<Opened, Refusal> {
+    let stat = rustix::fs::fstat(&handle).map_err(|errno| place.os(errno))?;
+    let meta = meta(&stat);
+    match meta.kind {
+        Kind::File => {}
+        Kind::Folder => return Err(place.refuse(Cause::IsAFolder)),
+        Kind::Link | Kind::Special => return Err(place.refuse(Cause::SpecialFile)),
+    }
+    // A root may have something mounted in it; only then is a second look worth its time.
+    if identity(&stat).0 != device && is_made_up(&handle) {
+        return Err(place.refuse(Cause::SpecialFile));
+    }
+    // Whoever reads expects to wait for the disk.
+    let _ = rustix::fs::fcntl_setfl(&handle, OFlags::empty());
+    Ok(Opened { file: handle.into(), meta })
 }
 
 /// Returns whether the kernel makes the contents up: `proc`, `sysfs` and their kin.
 #[cfg(target_os = "linux")]
-fn is_made_up(handle: &std::os::fd::OwnedFd) -> bool {
+fn is_made_up(handle: &OwnedFd) -> bool {
     const MADE_UP: &[u32] = &[
         0x9fa0,      // proc
         0x6265_6572, // sysfs
@@ -192,6 +201,6 @@ fn is_made_up(handle: &std::os::fd::OwnedFd) -> bool {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn is_made_up(_: &std::os::fd::OwnedFd) -> bool {
+fn is_made_up(_: &OwnedFd) -> bool {
     false
 }

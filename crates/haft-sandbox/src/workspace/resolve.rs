@@ -1,6 +1,7 @@
 //! Finds where a path leads: the same path without links and without steps up.
 //!
-//! In: text, and the folder it starts in. Out: a [`Place`]. Links are read here and followed on paper
+//! In: text, and the folder it starts in. Out: a [`Place`]. A path without links is known by one call
+//! of the kernel. All others are walked: links are read here and followed on paper
 //! only; whatever is done at a place is done without following any, so that a link that is swapped
 //! in later gives an error and no escape.
 //!
@@ -10,7 +11,7 @@ use std::{
     collections::VecDeque,
     ffi::OsString,
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use rustix::{
@@ -20,7 +21,7 @@ use rustix::{
 
 use super::{
     Cause, Place, Refusal, Workspace,
-    handle::SEARCH,
+    handle::{SEARCH, leads_straight},
     name::{self, DEEP, Step},
 };
 
@@ -50,6 +51,21 @@ pub(super) fn resolve(
     if name::is_home(path) {
         return Err(refuse(Cause::OutsideWorkspace));
     }
+    match straight(workspace, start, path) {
+        Some(place) => Ok(place),
+        None => step_by_step(workspace, start, path, last),
+    }
+}
+
+/// Walks a path by handles, one part after the other, and follows links on paper.
+fn step_by_step(
+    workspace: &Workspace,
+    start: Option<&Place>,
+    path: &Path,
+    last: Last,
+) -> Result<Place, Refusal> {
+    let shown = path.to_string_lossy();
+    let refuse = |cause| Refusal::new(cause, &*shown);
     // Who writes `link/` or `link/.` means what the link leads to.
     let last = if ends_in_folder(path) { Last::Follow } else { last };
     let (mut root, steps) = match name::steps(path) {
@@ -61,7 +77,7 @@ pub(super) fn resolve(
             all.extend(steps);
             (start.map_or(0, |start| start.root), all)
         }
-        None => workspace.below(path).ok_or_else(|| refuse(Cause::OutsideWorkspace))?,
+        None => below(workspace, path).ok_or_else(|| refuse(Cause::OutsideWorkspace))?,
     };
     let mut rest: VecDeque<Step> = steps.into();
     let mut walk = Walk { workspace, root, stack: Vec::new() };
@@ -106,8 +122,7 @@ pub(super) fn resolve(
                 let steps = match name::steps(&target) {
                     Some(steps) => steps,
                     None => {
-                        let (other, steps) = workspace
-                            .below(&target)
+                        let (other, steps) = below(workspace, &target)
                             .ok_or_else(|| refuse(Cause::OutsideWorkspace))?;
                         root = other;
                         walk = Walk { workspace, root, stack: Vec::new() };
@@ -127,6 +142,40 @@ pub(super) fn resolve(
         return Err(refuse(Cause::NameInvalid));
     }
     Ok(Place { root, base: workspace.base(root), path, exists })
+}
+
+/// Finds a path that exists and has neither links nor steps up in it, which is nearly every one: the
+/// kernel says so in one call, however deep it is. Everything else is for the walk, which also finds
+/// the words for what is wrong.
+fn straight(workspace: &Workspace, start: Option<&Place>, path: &Path) -> Option<Place> {
+    let (root, mut whole, rest) = if path.is_absolute() {
+        let (root, rest) = workspace.below(path)?;
+        (root, PathBuf::new(), rest)
+    } else {
+        let (root, from) = start.map_or((0, Path::new("")), |start| (start.root, &start.path));
+        let mut whole = PathBuf::with_capacity(from.as_os_str().len() + path.as_os_str().len() + 1);
+        whole.push(from);
+        (root, whole, path)
+    };
+    for part in rest.components() {
+        match part {
+            Component::Normal(name) => whole.push(name),
+            Component::CurDir => {}
+            _ => return None,
+        }
+    }
+    if whole.as_os_str().len() >= name::LONG || whole.components().count() > DEEP {
+        return None;
+    }
+    let is_straight =
+        whole.as_os_str().is_empty() || leads_straight(workspace.handle(root)?, &whole);
+    is_straight.then(|| Place { root, base: workspace.base(root), path: whole, exists: true })
+}
+
+/// Finds the root an absolute path is in, and the steps from there.
+fn below(workspace: &Workspace, path: &Path) -> Option<(usize, Vec<Step>)> {
+    let (root, rest) = workspace.below(path)?;
+    Some((root, name::steps(rest)?))
 }
 
 fn ends_in_folder(path: &Path) -> bool {
@@ -175,6 +224,84 @@ impl Walk<'_> {
                 Ok(Seen::Link(OsString::from_vec(target.into_bytes()).into()))
             }
             _ => Ok(Seen::Other),
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::*;
+    use crate::Access;
+
+    #[test]
+    fn where_the_kernel_answers_at_once_the_walk_gives_the_same_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(base.join("one/a/b")).unwrap();
+        fs::create_dir_all(base.join("two/a")).unwrap();
+        fs::File::create(base.join("one/a/file")).unwrap();
+        fs::File::create(base.join("two/a/file")).unwrap();
+        for (target, link) in
+            [("a", "one/link"), ("file", "one/a/alias"), ("/etc", "one/out"), ("..", "one/a/up")]
+        {
+            symlink(target, base.join(link)).unwrap();
+        }
+        let build = Workspace::builder().root(base.join("one"), Access::Write);
+        let workspace = build.root(base.join("two"), Access::Read).build().unwrap();
+        let start = workspace.find("a").unwrap();
+        let deep = "a/".repeat(300);
+        let mut paths: Vec<String> = [
+            ".",
+            "a",
+            "a/",
+            "a/.",
+            "./a//b",
+            "a/file",
+            "a/file/",
+            "a/file/x",
+            "b",
+            "gone",
+            "a/gone/x",
+            "..",
+            "a/..",
+            "a/../a/file",
+            "link",
+            "link/file",
+            "a/alias",
+            "out",
+            "out/passwd",
+            "a/up/a/file",
+            "one",
+            &deep,
+        ]
+        .map(str::to_owned)
+        .into();
+        for root in ["one", "two"] {
+            for below in ["", "/", "/a", "/a/file", "/a/../a", "/link", "/gone"] {
+                paths.push(format!("{}/{root}{below}", base.display()));
+            }
+        }
+        let (mut at_once, mut walked) = (0, 0);
+        for path in paths.iter().map(Path::new) {
+            for start in [None, Some(&start)] {
+                for last in [Last::Follow, Last::Keep] {
+                    let walk = step_by_step(&workspace, start, path, last);
+                    match straight(&workspace, start, path) {
+                        Some(place) => {
+                            at_once += 1;
+                            assert_eq!(walk.unwrap(), place, "{}", path.display());
+                        }
+                        None => walked += 1,
+                    }
+                }
+            }
+        }
+        assert!(at_once > 30 && walked > 30, "{at_once} {walked}");
+        for through in ["link", "link/file", "a/alias", "out", "out/passwd", "a/up", "a/up/a/file"]
+        {
+            assert_eq!(straight(&workspace, None, Path::new(through)), None, "{through}");
         }
     }
 }

@@ -125,9 +125,8 @@ impl Workspace {
     fn survey(&self, place: &Place, bounds: Bounds) -> Result<Vec<Seen>, Refusal> {
         let look = |entry: Result<Entry, Refusal>| {
             let entry = entry?;
-            let meta = entry.meta();
-            let size = if meta.kind == Kind::File { meta.size } else { 0 };
-            Ok(Seen { place: entry.place().clone(), kind: meta.kind, size })
+            let size = if entry.kind() == Kind::File { entry.meta()?.size } else { 0 };
+            Ok(Seen { place: entry.place().clone(), kind: entry.kind(), size })
         };
         self.walk(place, bounds)?.map(look).collect()
     }

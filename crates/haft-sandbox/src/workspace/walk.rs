@@ -1,22 +1,28 @@
 //! Goes through a folder and what is below it, by handles, without following links.
 //!
 //! Entries come in the order of their names, folders before what is in them. There is a bound on
-//! entries and on depth; whoever meets one is told.
+//! entries and on depth; whoever meets one is told. What an entry is was said by its folder; nothing
+//! is asked about it by itself unless somebody wants to know more, and opening looks again.
 
 use std::{
-    ffi::OsString,
-    fs::File,
-    os::fd::{AsFd as _, OwnedFd},
-    path::PathBuf,
+    ffi::{OsStr, OsString},
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
     sync::Arc,
 };
 
 use rustix::{
-    fs::{AtFlags, Dir, OFlags},
+    fs::{AtFlags, FileType, OFlags},
     io::Errno,
 };
 
-use super::{Cause, Kind, Meta, Opened, Place, Refusal, Workspace, handle::open_below, open::meta};
+use super::{
+    Cause, Kind, Meta, Opened, Place, Refusal, Workspace,
+    handle::open_below,
+    open::{self, meta},
+};
 
 /// How far a recursive operation goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,10 +57,17 @@ impl Bounds {
 #[derive(Debug, Clone)]
 pub struct Entry {
     place: Place,
-    meta: Meta,
-    folder: Arc<OwnedFd>,
-    name: OsString,
+    kind: Kind,
+    folder: Arc<Here>,
     level: usize,
+}
+
+/// A folder on the way.
+#[derive(Debug)]
+struct Here {
+    handle: OwnedFd,
+    /// The device of the root.
+    device: u64,
 }
 
 impl Entry {
@@ -64,10 +77,19 @@ impl Entry {
         &self.place
     }
 
-    /// Returns what it is.
+    /// Returns what it was when its folder was read.
     #[must_use]
-    pub fn meta(&self) -> &Meta {
-        &self.meta
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Says what it is now. A link is described, not followed.
+    ///
+    /// # Errors
+    /// Fails when it is gone or cannot be looked at.
+    pub fn meta(&self) -> Result<Meta, Refusal> {
+        let stat = rustix::fs::statat(&self.folder.handle, self.name(), AtFlags::SYMLINK_NOFOLLOW);
+        Ok(meta(&stat.map_err(|errno| self.place.os(errno))?))
     }
 
     /// Returns how deep it is: 1 for entries of the folder the walk began in.
@@ -81,18 +103,29 @@ impl Entry {
     /// # Errors
     /// Refuses what is no regular file, also when it became so in the meantime.
     pub fn open(&self) -> Result<Opened, Refusal> {
-        let os = |errno| self.place.os(errno);
-        let handle =
-            open_below(self.folder.as_fd(), self.name.as_ref(), OFlags::RDONLY).map_err(os)?;
-        let meta = meta(&rustix::fs::fstat(&handle).map_err(os)?);
-        match meta.kind {
-            Kind::File => {
-                let _ = rustix::fs::fcntl_setfl(&handle, OFlags::empty());
-                Ok(Opened { file: File::from(handle), meta })
+        let handle = open_below(self.folder.handle.as_fd(), self.name().as_ref(), OFlags::RDONLY);
+        let handle = handle.map_err(|errno| self.place.os(errno))?;
+        open::regular(handle, &self.place, self.folder.device)
+    }
+
+    /// Reads another file of the same folder, by its name. Nothing where there is none.
+    ///
+    /// # Errors
+    /// Like [`open`](Self::open), and refuses what has more than `cap` bytes.
+    pub fn read_beside(&self, name: &str, cap: usize) -> Result<Option<Vec<u8>>, Refusal> {
+        let place = self.place.with_name(name)?;
+        match open_below(self.folder.handle.as_fd(), name.as_ref(), OFlags::RDONLY) {
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(place.os(errno)),
+            Ok(handle) => {
+                open::whole(open::regular(handle, &place, self.folder.device)?, &place, cap)
+                    .map(Some)
             }
-            Kind::Folder => Err(self.place.refuse(Cause::IsAFolder)),
-            Kind::Link | Kind::Special => Err(self.place.refuse(Cause::SpecialFile)),
         }
+    }
+
+    fn name(&self) -> &OsStr {
+        self.place.path.file_name().unwrap_or_default()
     }
 }
 
@@ -106,7 +139,14 @@ impl Workspace {
         let how = OFlags::RDONLY | OFlags::DIRECTORY;
         let handle =
             open_below(root.handle.as_fd(), &place.path, how).map_err(|errno| place.os(errno))?;
-        let mut walk = Walk { stack: Vec::new(), left: bounds.entries, bounds, next: None };
+        let mut walk = Walk {
+            stack: Vec::new(),
+            device: root.identity.0,
+            left: bounds.entries,
+            bounds,
+            next: None,
+            room: Vec::new(),
+        };
         walk.enter(place.clone(), handle)?;
         Ok(walk)
     }
@@ -124,18 +164,21 @@ impl Workspace {
 #[derive(Debug)]
 pub struct Walk {
     stack: Vec<Level>,
+    device: u64,
     bounds: Bounds,
     left: usize,
     /// The folder that was shown last, to be entered unless somebody says no.
-    next: Option<(Place, Arc<OwnedFd>, OsString)>,
+    next: Option<(Place, Arc<Here>)>,
+    /// What folders are read into.
+    room: Room,
 }
 
 #[derive(Debug)]
 struct Level {
     place: Place,
-    handle: Arc<OwnedFd>,
+    here: Arc<Here>,
     /// By name, last first.
-    names: Vec<OsString>,
+    names: Vec<(OsString, FileType)>,
 }
 
 impl Walk {
@@ -145,29 +188,31 @@ impl Walk {
     }
 
     fn enter(&mut self, place: Place, handle: OwnedFd) -> Result<(), Refusal> {
-        use std::os::unix::ffi::OsStrExt as _;
-        let os = |errno| place.os(errno);
-        let mut names: Vec<OsString> = Vec::new();
-        for entry in Dir::read_from(&handle).map_err(os)? {
-            let entry = entry.map_err(os)?;
-            let name = entry.file_name().to_bytes();
+        let mut names: Vec<(OsString, FileType)> = Vec::new();
+        let left = &mut self.left;
+        let is_whole = names_of(&handle, &mut self.room, |name, kind| {
             if name == b"." || name == b".." {
-                continue;
+                return true;
             }
             // Before they are kept, so that a huge folder costs no more than the bound.
-            if self.left == 0 {
-                return Err(place.refuse(Cause::TooMany));
+            let is_room = *left > 0;
+            if is_room {
+                *left -= 1;
+                names.push((OsStr::from_bytes(name).to_owned(), kind));
             }
-            self.left -= 1;
-            names.push(std::ffi::OsStr::from_bytes(name).to_owned());
+            is_room
+        });
+        if !is_whole.map_err(|errno| place.os(errno))? {
+            return Err(place.refuse(Cause::TooMany));
         }
-        names.sort_unstable_by(|a, b| b.cmp(a));
-        self.stack.push(Level { place, handle: Arc::new(handle), names });
+        names.sort_unstable_by(|(a, _), (b, _)| b.cmp(a));
+        let here = Arc::new(Here { handle, device: self.device });
+        self.stack.push(Level { place, here, names });
         Ok(())
     }
 
     fn step(&mut self) -> Result<Option<Entry>, Refusal> {
-        if let Some((place, folder, name)) = self.next.take() {
+        if let Some((place, folder)) = self.next.take() {
             if self.stack.len() >= self.bounds.depth {
                 // One level alone was asked for: that is no bound that was met.
                 if self.bounds.depth > 1 {
@@ -176,7 +221,8 @@ impl Walk {
                 }
             } else {
                 let how = OFlags::RDONLY | OFlags::DIRECTORY;
-                let handle = open_below(folder.as_fd(), name.as_ref(), how)
+                let name = place.path.file_name().unwrap_or_default();
+                let handle = open_below(folder.handle.as_fd(), name.as_ref(), how)
                     .map_err(|errno| place.os(errno))?;
                 self.enter(place, handle).inspect_err(|refusal| {
                     if refusal.cause() == Cause::TooMany {
@@ -187,22 +233,27 @@ impl Walk {
         }
         loop {
             let level = self.stack.len();
-            let Some(here) = self.stack.last_mut() else { return Ok(None) };
-            let Some(name) = here.names.pop() else {
+            let Some(Level { place, here, names }) = self.stack.last_mut() else { return Ok(None) };
+            let Some((name, kind)) = names.pop() else {
                 self.stack.pop();
                 continue;
             };
-            let path: PathBuf = here.place.path.join(&name);
-            let place = Place { path, exists: true, ..here.place.clone() };
-            let stat = match rustix::fs::statat(&*here.handle, &name, AtFlags::SYMLINK_NOFOLLOW) {
-                Err(Errno::NOENT) => continue, // gone since the folder was read
-                stat => stat.map_err(|errno| place.os(errno))?,
+            let (root, base, path) = (place.root, place.base.clone(), place.path.join(&name));
+            let place = Place { root, base, path, exists: true };
+            let kind = match kind {
+                // Some file systems do not say it with the name.
+                FileType::Unknown => {
+                    match rustix::fs::statat(&here.handle, &name, AtFlags::SYMLINK_NOFOLLOW) {
+                        Err(Errno::NOENT) => continue, // gone since the folder was read
+                        stat => meta(&stat.map_err(|errno| place.os(errno))?).kind,
+                    }
+                }
+                kind => kind.into(),
             };
-            let meta = meta(&stat);
-            if meta.kind == Kind::Folder {
-                self.next = Some((place.clone(), here.handle.clone(), name.clone()));
+            if kind == Kind::Folder {
+                self.next = Some((place.clone(), here.clone()));
             }
-            return Ok(Some(Entry { place, meta, folder: here.handle.clone(), name, level }));
+            return Ok(Some(Entry { place, kind, folder: here.clone(), level }));
         }
     }
 }
@@ -212,5 +263,130 @@ impl Iterator for Walk {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.step().transpose()
+    }
+}
+
+#[cfg(target_os = "linux")]
+type Room = Vec<std::mem::MaybeUninit<u8>>;
+#[cfg(not(target_os = "linux"))]
+type Room = Vec<()>;
+
+/// Bytes that a folder is read into: some hundreds of names at once.
+#[cfg(target_os = "linux")]
+const ROOM: usize = 32 << 10;
+
+/// Takes the names of a folder and what the file system says each one is, until one is not wanted.
+/// Returns whether it came to the end. The handle is read from as it is, and only once.
+#[cfg(target_os = "linux")]
+fn names_of(
+    handle: &OwnedFd,
+    room: &mut Room,
+    mut take: impl FnMut(&[u8], FileType) -> bool,
+) -> Result<bool, Errno> {
+    room.resize(ROOM, std::mem::MaybeUninit::uninit());
+    let mut folder = rustix::fs::RawDir::new(handle, room);
+    while let Some(entry) = folder.next() {
+        let entry = entry?;
+        if !take(entry.file_name().to_bytes(), entry.file_type()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn names_of(
+    handle: &OwnedFd,
+    _: &mut Room,
+    mut take: impl FnMut(&[u8], FileType) -> bool,
+) -> Result<bool, Errno> {
+    for entry in rustix::fs::Dir::read_from(handle)? {
+        let entry = entry?;
+        if !take(entry.file_name().to_bytes(), entry.file_type()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::*;
+    use crate::Access;
+
+    fn room() -> (tempfile::TempDir, Workspace) {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = Workspace::builder().root(folder.path(), Access::Write).build().unwrap();
+        (folder, workspace)
+    }
+
+    fn put(path: std::path::PathBuf, text: &str) {
+        use std::io::Write as _;
+        fs::File::create(path).unwrap().write_all(text.as_bytes()).unwrap();
+    }
+
+    #[test]
+    fn what_a_folder_says_of_its_entries_is_what_they_say_themselves() {
+        let (folder, workspace) = room();
+        let base = folder.path();
+        fs::create_dir(base.join("folder")).unwrap();
+        put(base.join("folder/below"), "12345");
+        symlink("folder", base.join("link")).unwrap();
+        std::os::unix::net::UnixListener::bind(base.join("socket")).unwrap();
+        let all = workspace.walk(&workspace.find(".").unwrap(), Bounds::default()).unwrap();
+        let all: Vec<Entry> = all.map(Result::unwrap).collect();
+        let seen: Vec<_> =
+            all.iter().map(|entry| (entry.place().to_string(), entry.kind())).collect();
+        let wanted = [
+            ("folder", Kind::Folder),
+            ("folder/below", Kind::File),
+            ("link", Kind::Link),
+            ("socket", Kind::Special),
+        ];
+        assert_eq!(seen, wanted.map(|(path, kind)| (path.to_owned(), kind)));
+        for entry in &all {
+            assert_eq!(entry.meta().unwrap().kind, entry.kind());
+        }
+        assert_eq!(all[1].meta().unwrap().size, 5);
+    }
+
+    #[test]
+    fn a_file_that_became_something_else_since_its_folder_was_read_is_not_opened() {
+        let (folder, workspace) = room();
+        let path = folder.path().join("file");
+        let see = || workspace.list(&workspace.find(".").unwrap(), 10).unwrap().pop().unwrap();
+        put(path.clone(), "text");
+        let entry = see();
+        fs::remove_file(&path).unwrap();
+        assert_eq!(entry.meta().unwrap_err().cause(), Cause::NotFound);
+        symlink("/etc/passwd", &path).unwrap();
+        assert_eq!(entry.open().unwrap_err().cause(), Cause::Changed);
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert_eq!(entry.open().unwrap_err().cause(), Cause::IsAFolder);
+        assert_eq!(entry.kind(), Kind::File, "it is what it was");
+    }
+
+    #[test]
+    fn a_file_beside_an_entry_is_read_by_its_name_and_never_through_a_link() {
+        let (folder, workspace) = room();
+        let base = folder.path();
+        fs::create_dir(base.join("sub")).unwrap();
+        put(base.join("sub/entry"), "");
+        put(base.join("sub/rules"), "*.log");
+        put(base.join("outside"), "secret");
+        symlink("../outside", base.join("sub/link")).unwrap();
+        let all = workspace.list(&workspace.find("sub").unwrap(), 10).unwrap();
+        let read =
+            |name: &str, cap| all[0].read_beside(name, cap).map_err(|refusal| refusal.cause());
+        assert_eq!(read("rules", 100), Ok(Some(b"*.log".to_vec())));
+        assert_eq!(read("rules", 4), Err(Cause::TooLarge));
+        assert_eq!(read("gone", 100), Ok(None));
+        assert_eq!(read("link", 100), Err(Cause::Changed));
+        for name in ["../outside", "..", ".", "", "/etc/passwd", "a\0b"] {
+            assert_eq!(read(name, 100), Err(Cause::NameInvalid), "{name:?}");
+        }
     }
 }

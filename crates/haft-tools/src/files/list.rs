@@ -111,7 +111,7 @@ fn list(files: &Files, args: &Args, cx: &Context) -> Result<String, Failure> {
         if cx.is_cancelled() {
             return Err(stopped());
         }
-        let is_folder = entry.meta().kind == Kind::Folder;
+        let is_folder = entry.kind() == Kind::Folder;
         if !wanted.names(entry.place().relative(), is_folder) {
             continue;
         }
@@ -119,8 +119,7 @@ fn list(files: &Files, args: &Args, cx: &Context) -> Result<String, Failure> {
             more = true;
             break;
         }
-        write_entry(&mut text, &entry);
-        shown += 1;
+        shown += usize::from(write_entry(&mut text, &entry));
     }
     let mut notes = Vec::new();
     if shown == 0 {
@@ -147,7 +146,8 @@ fn list(files: &Files, args: &Args, cx: &Context) -> Result<String, Failure> {
     Ok(text.trim_end_matches('\n').to_owned())
 }
 
-fn write_entry(text: &mut String, entry: &Entry) {
+/// Writes one line; none for a file that is gone since its folder was read.
+fn write_entry(text: &mut String, entry: &Entry) -> bool {
     let place = entry.place();
     // A name may have anything in it; a line break would be two entries.
     let shown = place.to_string();
@@ -155,10 +155,14 @@ fn write_entry(text: &mut String, entry: &Entry) {
         true => shown.escape_debug().to_string(),
         false => shown,
     };
-    let _ = match entry.meta().kind {
-        Kind::File => writeln!(text, "{path}\t{}", entry.meta().size),
+    let _ = match entry.kind() {
+        Kind::File => match entry.meta() {
+            Ok(meta) => writeln!(text, "{path}\t{}", meta.size),
+            Err(_) => return false,
+        },
         Kind::Folder => writeln!(text, "{path}/"),
         Kind::Link => writeln!(text, "{path}\tlink"),
         Kind::Special => writeln!(text, "{path}\tspecial file"),
     };
+    true
 }

@@ -79,13 +79,13 @@ impl Wanted {
 /// The way through a folder.
 #[derive(Debug)]
 pub(super) struct Visit {
-    workspace: Workspace,
     wanted: Arc<Wanted>,
     walk: Walk,
     /// The call, which is not told of files that rules keep from it.
     cx: Context,
-    /// What is left out at each level; those above the start come first.
-    ignores: Vec<Ignores>,
+    /// What is left out at each level; those above the start come first. A folder's files are read
+    /// when its first entry comes.
+    ignores: Vec<Option<Ignores>>,
     above: usize,
     /// There was more than is gone through.
     pub(super) is_cut: bool,
@@ -107,27 +107,30 @@ impl Visit {
             let mut folder = Some(start.clone());
             while let Some(place) = folder {
                 folder = place.parent();
-                ignores.push(Ignores::of(workspace, &place));
+                ignores.push(Some(Ignores::of(workspace, &place)));
             }
             ignores.reverse();
         }
         let above = ignores.len();
-        let workspace = workspace.clone();
         let cx = cx.clone();
-        Ok(Self { workspace, wanted, walk, cx, ignores, above, is_cut: false, trouble: 0 })
+        Ok(Self { wanted, walk, cx, ignores, above, is_cut: false, trouble: 0 })
     }
 
     /// Looks at an entry, decides whether its folder is entered, and whether it is meant.
     fn judge(&mut self, entry: &Entry) -> bool {
+        let own = (self.above + entry.level()).checked_sub(2);
+        if let Some(unread @ None) = own.and_then(|own| self.ignores.get_mut(own)) {
+            *unread = Some(Ignores::beside(entry));
+        }
         let path = entry.place().relative();
-        let is_folder = entry.meta().kind == Kind::Folder;
+        let is_folder = entry.kind() == Kind::Folder;
         let is_meant = self.is_meant(path, is_folder, entry.level());
         if is_folder {
             if !is_meant || entry.level() >= self.wanted.depth {
                 self.walk.pass_by();
             } else if !self.wanted.all {
                 self.ignores.truncate(self.above + entry.level() - 1);
-                self.ignores.push(Ignores::of(&self.workspace, entry.place()));
+                self.ignores.push(None);
             }
         }
         is_meant
@@ -147,7 +150,7 @@ impl Visit {
             return true;
         }
         let ignores = self.ignores.iter().take(self.above + level - 1).rev();
-        match ignores.filter_map(|ignores| ignores.says(path, is_folder)).next() {
+        match ignores.flatten().filter_map(|ignores| ignores.says(path, is_folder)).next() {
             Some(ignored) => !ignored,
             None => !name.starts_with(b"."),
         }
@@ -164,7 +167,7 @@ impl Iterator for Visit {
                     let is_meant = self.judge(&entry);
                     if is_meant && self.cx.keeps_from(Operation::Read, &entry.place().absolute()) {
                         // A folder is kept with everything in it.
-                        if entry.meta().kind == Kind::Folder {
+                        if entry.kind() == Kind::Folder {
                             self.walk.pass_by();
                         }
                         self.trouble += 1;
@@ -188,6 +191,13 @@ impl Ignores {
         Self(IGNORE_FILES.iter().filter_map(|name| read(workspace, folder, name)).collect())
     }
 
+    /// The same for the folder that an entry is in, by its handle: one look for each.
+    fn beside(entry: &Entry) -> Self {
+        let folder = entry.place().relative().parent().unwrap_or(Path::new(""));
+        let read = |name: &&str| rules(folder, &entry.read_beside(name, IGNORE_FILE).ok()??);
+        Self(IGNORE_FILES.iter().filter_map(read).collect())
+    }
+
     /// Returns whether an entry is ignored; nothing when no line is about it.
     fn says(&self, path: &Path, is_folder: bool) -> Option<bool> {
         let said = self.0.iter().rev().map(|file| file.matched(path, is_folder));
@@ -198,9 +208,12 @@ impl Ignores {
 /// Reads one ignore file. One that is a link, too large or unreadable says nothing.
 fn read(workspace: &Workspace, folder: &Place, name: &str) -> Option<Gitignore> {
     let place = workspace.find_entry_from(folder, name).ok().filter(Place::exists)?;
-    let bytes = workspace.read(&place, IGNORE_FILE).ok()?;
-    let mut builder = GitignoreBuilder::new(folder.relative());
-    for line in String::from_utf8_lossy(&bytes).lines() {
+    rules(folder.relative(), &workspace.read(&place, IGNORE_FILE).ok()?)
+}
+
+fn rules(folder: &Path, bytes: &[u8]) -> Option<Gitignore> {
+    let mut builder = GitignoreBuilder::new(folder);
+    for line in String::from_utf8_lossy(bytes).lines() {
         // A line that is no pattern says nothing, as in git.
         let _ = builder.add_line(None, line);
     }

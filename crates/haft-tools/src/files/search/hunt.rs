@@ -183,7 +183,7 @@ struct Way {
 
 impl Way {
     fn next(&mut self) -> Option<(usize, Vec<Entry>)> {
-        let files = self.visit.by_ref().filter(|entry| entry.meta().kind == Kind::File);
+        let files = self.visit.by_ref().filter(|entry| entry.kind() == Kind::File);
         let entries: Vec<Entry> = files.take(BATCH).collect();
         if entries.is_empty() {
             return None;

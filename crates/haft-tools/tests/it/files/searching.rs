@@ -62,6 +62,21 @@ async fn a_search_is_narrowed_by_path_glob_type_and_case() {
 }
 
 #[tokio::test]
+async fn what_an_ignore_file_says_holds_for_names_that_come_before_its_own() {
+    let room = Room::new();
+    room.put("a/b/.gitignore", "*.log\n");
+    room.put("a/b/.ignore", "!+kept.log\n");
+    // Both come before a dot.
+    room.put("a/b/!first.log", "TODO\n");
+    room.put("a/b/+kept.log", "TODO\n");
+    room.put("a/b/c/deep.log", "TODO\n");
+    room.put("a/beside.log", "TODO\n");
+    room.put("a/z/after.log", "TODO\n");
+    let told = room.says("search_files", json!({"pattern": "TODO", "mode": "files"})).await;
+    assert_eq!(told, "a/b/+kept.log\na/beside.log\na/z/after.log\n[3 files]");
+}
+
+#[tokio::test]
 async fn lines_around_a_match_and_counts_can_be_asked_for() {
     let room = room();
     assert_eq!(

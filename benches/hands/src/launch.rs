@@ -1,0 +1,109 @@
+//! A confined launch beside a plain one and beside bubblewrap. What is launched is `/bin/true`.
+//!
+//! All read the output of what they start. bubblewrap gets the profile that comes closest to ours: new
+//! namespaces of every kind, everything read-only but the workspace, own devices, processes and
+//! temporary folder. It has neither Landlock nor a filter of calls nor limits, and knows no protected
+//! names; so one group of ours is without these names, and one is as the tools launch a command.
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+    rc::Rc,
+    time::Duration,
+};
+
+use haft_core::{Capabilities, Capability};
+use haft_sandbox::{Access, Helper, Level, Profile, Sandbox, Workspace};
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::{Case, Group, files::runs, without};
+
+const PROGRAM: &str = "/bin/true";
+/// Our answer does not wait until the helper's memory is gone, nor bubblewrap for the last of its
+/// namespaces; the next one should not pay for it.
+const REST: Duration = Duration::from_millis(20);
+
+pub(crate) fn groups() -> Result<Vec<Group>, String> {
+    let home = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let folder = home.path().canonicalize().map_err(|e| e.to_string())?;
+    // Tier B refuses new files beside protected names; a folder in it shows what it looks like.
+    std::fs::create_dir(folder.join("src")).map_err(|e| e.to_string())?;
+    let workspace = Workspace::builder().root(&folder, Access::Write).build();
+    let workspace = workspace.map_err(|e| e.to_string())?;
+    let as_tools_do = Profile::of(Capabilities::from([Capability::Filesystem]), &workspace);
+    let bare = Profile { protected: Vec::new(), ..as_tools_do.clone() };
+    let tokio = Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let tokio = Rc::new(tokio.map_err(|e| e.to_string())?);
+    let home = Rc::new(home);
+    let has_bwrap = runs("bwrap") && is_usable(&folder);
+
+    let mut groups = Vec::new();
+    for (level, tier) in [(Level::Namespaces, "A"), (Level::Landlock, "B")] {
+        let sandbox = match tokio.block_on(Sandbox::at(Helper::ThisProgram, level)) {
+            Ok(sandbox) => sandbox,
+            Err(error) => {
+                without(&format!("tier {tier}"), &error.to_string());
+                continue;
+            }
+        };
+        for (words, profile) in [("protected names", &as_tools_do), ("no protected names", &bare)] {
+            let room = Room { tokio: tokio.clone(), _home: home.clone() };
+            let ours = ours(room, sandbox.clone(), profile.clone());
+            let mut cases = vec![ours, Case::floor("plain spawn", || started(&mut plain()))];
+            if has_bwrap {
+                let folder = folder.clone();
+                // Tier B has no namespaces; beside it bubblewrap is only to be looked at.
+                let make = if level == Level::Namespaces { Case::new } else { Case::floor };
+                cases.push(make("bwrap", move || started(&mut bubblewrap(&folder))));
+            }
+            let name = format!("launch: tier {tier}, {words}");
+            groups.push(Group { name, cases, times: 1, rest: REST, has_cpu: false });
+        }
+    }
+    Ok(groups)
+}
+
+struct Room {
+    tokio: Rc<Runtime>,
+    /// The workspace is in it.
+    _home: Rc<TempDir>,
+}
+
+fn ours(room: Room, sandbox: Sandbox, profile: Profile) -> Case {
+    Case::new("haft", move || {
+        // All of it, so that the folder stays as long as the case.
+        let room = &room;
+        let command = haft_sandbox::Command::new(PROGRAM);
+        let ended = room.tokio.block_on(sandbox.run(command, profile.clone()));
+        match ended.map_err(|e| e.to_string())? {
+            ended if ended.is_success() => Ok(()),
+            ended => Err(format!("{PROGRAM} ended with {:?}, {:?}", ended.exit, ended.how)),
+        }
+    })
+}
+
+fn plain() -> Command {
+    Command::new(PROGRAM)
+}
+
+fn bubblewrap(folder: &Path) -> Command {
+    let mut command = Command::new("bwrap");
+    command.args(["--unshare-all", "--die-with-parent", "--new-session"]);
+    command.args(["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]);
+    command.arg("--bind").args([folder, folder]).arg("--chdir").arg(folder).arg(PROGRAM);
+    command
+}
+
+fn is_usable(folder: &Path) -> bool {
+    started(&mut bubblewrap(folder)).inspect_err(|why| without("bwrap", why)).is_ok()
+}
+
+fn started(command: &mut Command) -> Result<(), String> {
+    let done = command.stdin(Stdio::null()).output().map_err(|e| format!("{command:?}: {e}"))?;
+    let said = String::from_utf8_lossy(&done.stderr);
+    match done.status.success() {
+        true => Ok(()),
+        false => Err(format!("{:?} ended with {}: {said}", command.get_program(), done.status)),
+    }
+}
