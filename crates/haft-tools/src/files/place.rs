@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use haft_core::{Claim, Class, Context, Effect, Failure, Key, Operation};
+use haft_core::{Claim, Class, Context, Effect, Effects, Failure, Key, Operation};
 use haft_sandbox::{Cause, Place, Refusal, Workspace};
 
 use super::nearest;
@@ -77,9 +77,14 @@ impl Files {
 
 /// FAIL CLOSED: a link that was put in its way since the call was judged makes it another call.
 fn as_judged(place: Place, cx: &Context) -> Result<Place, Refusal> {
-    let judged = cx.claim().is_none_or(|claim| {
-        let key = key(&place);
-        claim.keys.iter().any(|own| own.covers(&key))
+    // The files that were judged, one by one. A key may cover more: what led nowhere when the call was
+    // judged shares with nobody, so its key is that of everything.
+    let judged = cx.claim().is_none_or(|claim| match &claim.effects {
+        Effects::Declared(list) => {
+            let here = target(&place);
+            list.iter().any(|effect| effect.target.as_ref() == Some(&here))
+        }
+        Effects::Undeclared => false,
     });
     match judged {
         true => Ok(place),
@@ -95,7 +100,7 @@ pub(super) fn claim(mut declared: Claim, touches: &[Touch<'_>]) -> Claim {
     let effect = |touch: &Touch<'_>| Effect {
         operation: touch.operation,
         target: Some(match &touch.place {
-            Some(place) => place.absolute().to_string_lossy().into_owned(),
+            Some(place) => target(place),
             None => touch.path.to_owned(),
         }),
     };
@@ -103,6 +108,11 @@ pub(super) fn claim(mut declared: Claim, touches: &[Touch<'_>]) -> Claim {
     let own = |touch: &Touch<'_>| touch.place.as_ref().map_or_else(|| Key::new("file:/"), key);
     declared.keys = touches.iter().map(own).collect();
     declared
+}
+
+/// Names a place to judges.
+fn target(place: &Place) -> String {
+    place.absolute().to_string_lossy().into_owned()
 }
 
 /// Names a place on the floor.

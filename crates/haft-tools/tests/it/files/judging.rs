@@ -255,3 +255,36 @@ async fn a_call_that_was_judged_to_make_a_file_replaces_none() {
     assert!(answer.await.is_error());
     assert_eq!(room.get("new.txt"), "somebody else's");
 }
+
+#[tokio::test]
+async fn a_path_that_led_nowhere_when_it_was_judged_leads_nowhere_later() {
+    let room = Room::new();
+    room.put("dear/a.txt", "word");
+    for (tool, arguments) in [
+        ("read_file", json!({"file_path": "way/a.txt"})),
+        ("write_file", json!({"file_path": "way/a.txt", "content": "x"})),
+        ("edit_file", json!({"file_path": "way/a.txt", "old_text": "word", "new_text": "x"})),
+        ("delete_path", json!({"path": "way/a.txt"})),
+        ("move_path", json!({"from": "way/a.txt", "to": "b.txt"})),
+        ("search_files", json!({"pattern": "word", "path": "way"})),
+        ("list_files", json!({"path": "way"})),
+        ("make_dir", json!({"path": "way/new"})),
+    ] {
+        // The first calls of the turn change what the path of the last one means.
+        let _ = fs::remove_file(room.inside.join("way"));
+        let _ = fs::remove_file(room.inside.join("other"));
+        room.link(&room.outside, "way");
+        room.link("dear", "other");
+        let turn = vec![
+            Call::new("d", "delete_path", json!({"path": "way"})),
+            Call::new("a", "move_path", json!({"from": "other", "to": "way"})),
+            Call::new("b", tool, arguments),
+        ];
+        let answers = room.all(turn).await;
+        assert!(!answers[1].is_error(), "{}", answers[1].text());
+        let last = &answers[2];
+        let told = last.failure().unwrap_or_else(|| panic!("{tool}: {}", last.text()));
+        assert!(!told.message().contains("word"), "{tool}: {}", told.message());
+        assert_eq!(room.get("dear/a.txt"), "word", "{tool}");
+    }
+}
