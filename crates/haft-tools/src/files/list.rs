@@ -148,13 +148,7 @@ fn list(files: &Files, args: &Args, cx: &Context) -> Result<String, Failure> {
 }
 
 fn write_entry(text: &mut String, entry: &Entry) {
-    let place = entry.place();
-    // A name may have anything in it; a line break would be two entries.
-    let shown = place.to_string();
-    let path = match shown.chars().any(char::is_control) {
-        true => shown.escape_debug().to_string(),
-        false => shown,
-    };
+    let path = place::shown(entry.place());
     let _ = match entry.meta().kind {
         Kind::File => writeln!(text, "{path}\t{}", entry.meta().size),
         Kind::Folder => writeln!(text, "{path}/"),

@@ -124,6 +124,15 @@ pub(super) fn key(place: &Place) -> Key {
     Key::new(format!("file:{text}"))
 }
 
+/// Shows a path on one line. A name may have anything in it, and a line break would be two paths.
+pub(super) fn shown(place: &Place) -> String {
+    let path = place.to_string();
+    match path.chars().any(char::is_control) {
+        true => path.escape_debug().to_string(),
+        false => path,
+    }
+}
+
 /// Says that somebody wanted the work to end.
 pub(super) fn stopped() -> Failure {
     Failure::failed("the work was stopped before its end")
@@ -151,7 +160,7 @@ impl Files {
         let near = |entry: haft_sandbox::Entry| {
             let name = entry.place().relative().file_name()?.to_str()?.to_lowercase();
             let far = nearest::distance(&name, &wanted, (wanted.chars().count() / 3).clamp(1, 3))?;
-            Some((far, entry.place().to_string()))
+            Some((far, shown(entry.place())))
         };
         entries.into_iter().filter_map(near).min().map(|(_, path)| path)
     }
