@@ -114,6 +114,9 @@ const STEPS: &[&str] = &[
     "x:y",
 ];
 
+/// What is at each path: kind and rights, time of the last change, contents.
+type Tree = BTreeMap<PathBuf, (u32, (i64, i64), Vec<u8>)>;
+
 struct Room {
     home: tempfile::TempDir,
     inside: PathBuf,
@@ -174,9 +177,9 @@ impl Room {
         }
     }
 
-    /// Everything but the workspace: kind and rights, time of the last change, contents.
-    fn outside(&self) -> BTreeMap<PathBuf, (u32, (i64, i64), Vec<u8>)> {
-        let mut found = BTreeMap::new();
+    /// Everything but the workspace.
+    fn outside(&self) -> Tree {
+        let mut found = Tree::new();
         let mut folders = vec![self.base.clone()];
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(&folder).unwrap() {
