@@ -68,7 +68,7 @@ impl Tool for EditFile {
     }
 
     async fn check(&self, args: &Args, cx: &Context) -> Result<(), Failure> {
-        let place = self.0.writable(self.0.find(&args.file_path, cx)?)?;
+        let place = self.0.writable_whole(self.0.find(&args.file_path, cx)?)?;
         if !place.exists() {
             return Err(Failure::from(Refusal::new(Cause::NotFound, place.to_string()))
                 .with_next("make it with write_file, or list the folder to see what exists"));

@@ -73,6 +73,14 @@ impl Files {
             false => Ok(place),
         }
     }
+
+    /// The same for a place that is to become a file, or is moved or deleted as a whole.
+    pub(super) fn writable_whole(&self, place: Place) -> Result<Place, Refusal> {
+        match self.workspace.is_protected_file(&place) {
+            true => Err(Refusal::new(Cause::Protected, place.to_string())),
+            false => Ok(place),
+        }
+    }
 }
 
 /// FAIL CLOSED: a link that was put in its way since the call was judged makes it another call.

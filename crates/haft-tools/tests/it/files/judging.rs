@@ -196,6 +196,28 @@ async fn rules_about_other_programs_tools_hold_for_ours() {
     }
 }
 
+#[tokio::test]
+async fn no_file_takes_the_place_of_a_folder_with_protected_names() {
+    let room = Room::new();
+    room.put("evil/config", "[core]\n");
+    room.put("pointer", "gitdir: ../evil\n");
+    room.put("module/.git", "gitdir: ../real\n");
+    for path in [".git", "sub/.git", "sub/.GIT", "module/.git", ".github"] {
+        for (tool, arguments) in [
+            ("write_file", json!({"file_path": path, "content": "gitdir: ../evil\n"})),
+            ("edit_file", json!({"file_path": path, "old_text": "real", "new_text": "evil"})),
+            ("move_path", json!({"from": "pointer", "to": path, "replace": true})),
+        ] {
+            let (code, told) = room.fails(tool, arguments).await;
+            assert_eq!(code, Code::Denied, "{tool} {path}: {told}");
+        }
+    }
+    assert_eq!(room.get("module/.git"), "gitdir: ../real\n");
+    assert!(!room.inside.join(".git").exists() && !room.inside.join("sub").exists());
+    room.says("make_dir", json!({"path": "new/.github"})).await;
+    room.says("write_file", json!({"file_path": ".gitignore", "content": "x"})).await;
+}
+
 /// A runtime in which something happens on the disk between the judgement of a call and its body.
 async fn meanwhile(
     room: &Room,
