@@ -226,6 +226,13 @@ impl Workspace {
         self.standing(place) == Standing::Protected
     }
 
+    /// Returns whether a file needs such a grant here. One in the place of a folder with protected names
+    /// does too: a file `.git` says in which folder the hooks are.
+    #[must_use]
+    pub fn is_protected_file(&self, place: &Place) -> bool {
+        self.standing(place) != Standing::Free
+    }
+
     /// Returns a workspace that may also write at these places and below, protected or not. It
     /// shares everything else with this one, which stays as it is.
     #[must_use]

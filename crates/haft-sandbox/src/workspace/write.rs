@@ -63,6 +63,9 @@ impl Workspace {
     /// Like [`write`](Self::write).
     pub fn draft(&self, place: &Place, replace: Replace) -> Result<Draft, Refusal> {
         self.may_write(place)?;
+        if self.is_protected_file(place) {
+            return Err(place.refuse(Cause::Protected));
+        }
         let (folder, name) = self.parent_and_name(place)?;
         let old = standing_there(&folder, &name, place)?;
         check_replace(place, old.as_ref(), replace)?;

@@ -7,9 +7,9 @@
 use crate::{Word, classify::grammar::Checked};
 
 /// Words after which a value follows, so that a `/` begins an expression.
-const BEFORE_VALUES: [&str; 13] = [
+const BEFORE_VALUES: [&str; 14] = [
     "print", "printf", "return", "if", "while", "for", "do", "else", "in", "delete", "exit",
-    "BEGIN", "END",
+    "case", "BEGIN", "END",
 ];
 
 /// Checks the words of `awk`: `-F` and `-v`, the program, then files. `awk` takes no option behind the
@@ -241,6 +241,7 @@ mod tests {
             "/[[:space:]/] > \"o\" /",
             "/[[:/]/{print > \"o\"} /:]]/",
             "{ x++ / 2; print \"/\" > \"o\" }",
+            "{switch($0){case /\"/: print \"x\" > \"out\" #\"\n}}",
         ] {
             assert!(program(text).is_err(), "{text}");
         }

@@ -141,15 +141,24 @@ impl Script {
                 c if c == mark => return Ok(mark),
                 '\\' => self.at += 1,
                 '\n' => return odd(),
+                // Only an expression has sets. Elsewhere a bracket is a letter like any other, and a
+                // mark behind it is a mark: `s^a^[^w out^` writes.
+                _ if !is_first => {}
                 '[' if !in_set => {
                     in_set = true;
-                    // A bracket that comes first belongs to the set.
+                    // A bracket that comes first belongs to the set, and a mark never does.
+                    if self.peek() == Some(mark) {
+                        return odd();
+                    }
                     self.at += usize::from(self.peek() == Some('^'));
                     self.at += usize::from(self.peek() == Some(']'));
                 }
                 // A class within a set has a bracket of its own.
                 '[' if matches!(self.peek(), Some(':' | '.' | '=')) => {
                     let sign = self.peek();
+                    if sign == Some(mark) {
+                        return odd();
+                    }
                     self.at += 1;
                     self.skip(|c| c.is_ascii_alphabetic());
                     if self.peek() != sign || self.text.get(self.at + 1) != Some(&']') {
@@ -192,6 +201,8 @@ mod tests {
             "/a/,/b/p",
             "s/a/b/",
             "s/a/b/g;s|c|d|2p",
+            "s/a/[b/",
+            "s/\\(.*\\)/[\\1]/",
             "\\,a,p",
             "1~2p",
             "1,+3d",
@@ -262,6 +273,13 @@ mod tests {
             "L",
             "\\xaxw o",
             "s\na\nb\nw o",
+            "s^a^[^w out^",
+            "y^a^[^;w out^",
+            "s:a:[[:w:]x:",
+            "s=a=[[=w=]x=",
+            "s.a.[[.w.]x.",
+            "s^[^]w out^b^",
+            "\\^[^]w out^p",
         ] {
             assert!(script(text).is_err(), "{text}");
         }

@@ -235,8 +235,29 @@ pub(super) fn unzip(words: &[Word]) -> Checked {
 /// `ar t`, `7z l`: the first word says what is done.
 pub(super) fn lister(words: &[Word]) -> Checked {
     match &*texts(words)? {
-        ["t" | "tv" | "l", files @ ..] if files.iter().all(|file| !file.starts_with('-')) => Ok(()),
+        ["t" | "tv" | "l", files @ ..]
+            if files.iter().all(|file| !file.starts_with(['-', '@'])) =>
+        {
+            Ok(())
+        }
         _ => Err("it may do more than list".to_owned()),
+    }
+}
+
+/// `nm` and its like: a word that begins with `@`, wherever it stands, is a file full of options.
+pub(super) fn no_list(given: &Given<'_>) -> Checked {
+    let values = given.options.iter().filter_map(|(_, value)| *value);
+    match given.known()?.into_iter().chain(values).find(|text| text.starts_with('@')) {
+        None => Ok(()),
+        Some(other) => unlisted(other),
+    }
+}
+
+/// `xmllint`: an operand with a `:` is an address, and is fetched.
+pub(super) fn no_address(given: &Given<'_>) -> Checked {
+    match given.known()?.iter().find(|file| file.contains(':')) {
+        None => Ok(()),
+        Some(other) => unlisted(other),
     }
 }
 

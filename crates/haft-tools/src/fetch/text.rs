@@ -4,9 +4,10 @@
 //! written in lines, text stays as it is. Pure, and linear in the size of the bytes.
 
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
+use serde::de::IgnoredAny;
 use url::Url;
 
-use super::html;
+use super::{html, writer::LONG};
 
 /// So far into a page its own word for its letters is looked for, as browsers do.
 const PRESCAN: usize = 1_024;
@@ -53,7 +54,7 @@ pub(super) fn readable(bytes: &[u8], said: Option<&str>, cut: bool, url: &Url) -
         Kind::Html => html::readable(&text, url),
         Kind::Silent if looks_like_page() => html::readable(&text, url),
         // Data that does not parse, or was cut, is still worth reading.
-        Kind::Json => plain(pretty(&text).unwrap_or(text)),
+        Kind::Json => pretty(&text).unwrap_or_else(|| plain(text)),
         Kind::Text | Kind::Silent | Kind::Other => plain(text),
     })
 }
@@ -136,10 +137,64 @@ fn charset(part: &str) -> Option<&str> {
     name.trim().eq_ignore_ascii_case("charset").then_some(value)
 }
 
-/// Writes data in lines. The parser bounds its own depth.
-fn pretty(text: &str) -> Option<String> {
-    let value: serde_json::Value = serde_json::from_str(text).ok()?;
-    serde_json::to_string_pretty(&value).ok()
+/// Data nested deeper than this is left as it is: its lines would be blanks more than anything.
+const DEEP: usize = 64;
+
+/// Writes data in lines. Nothing but the blanks between its parts is changed, so every number and
+/// every name is as the server wrote it.
+fn pretty(text: &str) -> Option<Readable> {
+    serde_json::from_str::<IgnoredAny>(text).ok()?;
+    let mut lines = String::new();
+    let (mut depth, mut is_quoted, mut is_escaped) = (0_usize, false, false);
+    let line = |lines: &mut String, depth: usize| {
+        lines.push('\n');
+        lines.extend(std::iter::repeat_n("  ", depth));
+    };
+    let is_blank = |c: &char| matches!(c, ' ' | '\t' | '\n' | '\r');
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        // Many short parts, each on a line of its own, grow far beyond the data.
+        if lines.len() > LONG {
+            return Some(Readable { title: None, text: lines, cut: true });
+        }
+        if is_quoted {
+            lines.push(c);
+            is_quoted = is_escaped || c != '"';
+            is_escaped = !is_escaped && c == '\\';
+            continue;
+        }
+        match c {
+            c if is_blank(&c) => {}
+            '{' | '[' => {
+                while chars.next_if(is_blank).is_some() {}
+                lines.push(c);
+                if let Some(end) = chars.next_if(|c| matches!(c, '}' | ']')) {
+                    lines.push(end);
+                    continue;
+                }
+                depth += 1;
+                if depth > DEEP {
+                    return None;
+                }
+                line(&mut lines, depth);
+            }
+            '}' | ']' => {
+                depth = depth.saturating_sub(1);
+                line(&mut lines, depth);
+                lines.push(c);
+            }
+            ',' => {
+                lines.push(c);
+                line(&mut lines, depth);
+            }
+            ':' => lines.push_str(": "),
+            c => {
+                lines.push(c);
+                is_quoted = c == '"';
+            }
+        }
+    }
+    Some(Readable { title: None, text: lines, cut: false })
 }
 
 #[cfg(test)]
@@ -183,6 +238,23 @@ mod tests {
         assert_eq!(read(b"{\"a\":", Some("application/ld+json")).unwrap(), "{\"a\":");
         let deep = "[".repeat(100_000);
         assert_eq!(read(deep.as_bytes(), Some("application/json")).unwrap(), deep);
+        let deep = deep + &"]".repeat(100_000);
+        assert_eq!(read(deep.as_bytes(), Some("application/json")).unwrap(), deep);
+        let odd = r#" { "a" : "x,\"{[:\\" , "a":[ ],"n":12345678901234567890.10 , "o" : { } } "#;
+        assert_eq!(
+            read(odd.as_bytes(), Some("application/json")).unwrap(),
+            "{\n  \"a\": \"x,\\\"{[:\\\\\",\n  \"a\": [],\n  \"n\": 12345678901234567890.10,\n  \"o\": {}\n}",
+            "as the server wrote it"
+        );
+    }
+
+    #[test]
+    fn data_that_would_grow_far_beyond_itself_is_cut_and_says_so() {
+        let (open, close) = ("[".repeat(60), "]".repeat(60));
+        let bomb = format!("{open}{}1{close}", "1,".repeat(1_000_000));
+        let url = Url::parse("https://example.com/").unwrap();
+        let read = readable(bomb.as_bytes(), Some("application/json"), false, &url).unwrap();
+        assert!(read.cut && read.text.len() < LONG + 1_000, "{}", read.text.len());
     }
 
     #[test]

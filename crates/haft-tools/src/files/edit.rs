@@ -68,7 +68,7 @@ impl Tool for EditFile {
     }
 
     async fn check(&self, args: &Args, cx: &Context) -> Result<(), Failure> {
-        let place = self.0.writable(self.0.find(&args.file_path, cx)?)?;
+        let place = self.0.writable_whole(self.0.find(&args.file_path, cx)?)?;
         if !place.exists() {
             return Err(Failure::from(Refusal::new(Cause::NotFound, place.to_string()))
                 .with_next("make it with write_file, or list the folder to see what exists"));
@@ -140,52 +140,54 @@ fn change(file: &[u8], args: &Args) -> Result<Change, NoChange> {
     let converted = (ending(&args.old_text, carriage), ending(&args.new_text, carriage));
     let mut found = places(file, converted.0.as_bytes(), args.all);
     let (mut old, mut new) = (converted.0.as_ref(), converted.1);
-    if found.0.is_empty() && old != plain.0 {
+    if found.1 == 0 && old != plain.0 {
         // Mixed endings: the text may stand among the plain ones.
         found = places(file, plain.0.as_bytes(), args.all);
         (old, new) = (plain.0, Cow::Borrowed(args.new_text.as_str()));
     }
-    let (at, total) = found;
+    let (first, total) = found;
+    let lines = line_numbers(file, first);
     match (total, args.all) {
         (0, _) => Err(NoChange::Missing),
         (1, _) | (_, true) => {
-            let grown = (new.len() as u64).saturating_mul(at.len() as u64);
+            let grown = (new.len() as u64).saturating_mul(total as u64);
             if grown.saturating_add(file.len() as u64) > LARGEST * 2 {
                 return Err(NoChange::TooLarge);
             }
             let mut bytes = Vec::with_capacity(file.len());
             let mut from = 0;
-            for start in &at {
-                bytes.extend_from_slice(&file[from..*start]);
+            for start in memmem::find_iter(file, old) {
+                bytes.extend_from_slice(&file[from..start]);
                 bytes.extend_from_slice(new.as_bytes());
                 from = start + old.len();
             }
             bytes.extend_from_slice(&file[from..]);
-            let lines = line_numbers(file, at.iter().take(NAMED).copied());
             Ok(Change { bytes, places: total, lines })
         }
-        (total, false) => {
-            Err(NoChange::Several(total, line_numbers(file, at.into_iter().take(NAMED))))
-        }
+        (total, false) => Err(NoChange::Several(total, lines)),
     }
 }
 
-/// Returns where a text stands, and how often. Unless all places are meant, overlapping ones count
-/// too: which of them is meant cannot be told.
+/// Finds the first places of a text, and how many there are. All of them are never held: a letter
+/// may stand in a file as often as the file has bytes.
 fn places(file: &[u8], text: &[u8], all: bool) -> (Vec<usize>, usize) {
     if text.is_empty() {
         return (Vec::new(), 0);
     }
     let finder = memmem::Finder::new(text);
-    let apart: Vec<usize> = finder.find_iter(file).collect();
-    if let (false, [first]) = (all, apart.as_slice()) {
-        let rest = file.get(first + 1..).unwrap_or_default();
+    let first: Vec<usize> = finder.find_iter(file).take(NAMED).collect();
+    if let (false, [only]) = (all, first.as_slice()) {
+        // One that begins within the first would be replaced in another way.
+        let rest = file.get(only + 1..).unwrap_or_default();
         if let Some(second) = finder.find(rest) {
-            return (vec![*first, first + 1 + second], 2);
+            return (vec![*only, only + 1 + second], 2);
         }
     }
-    let total = apart.len();
-    (apart, total)
+    let total = match first.len() < NAMED {
+        true => first.len(),
+        false => finder.find_iter(file).count(),
+    };
+    (first, total)
 }
 
 /// Returns whether most lines of a file end with a carriage return and a line feed; the first tells.
@@ -267,6 +269,13 @@ mod tests {
     fn what_stands_there_more_than_once_is_refused_with_its_lines() {
         let told = changed("a\nb\na\n", "a", "c", false).unwrap_err();
         assert!(matches!(&told, NoChange::Several(2, lines) if *lines == [1, 3]), "{told:?}");
+        let many = "a\n".repeat(1_000);
+        let told = changed(&many, "a", "c", false).unwrap_err();
+        assert!(
+            matches!(&told, NoChange::Several(1_000, lines) if lines.len() == NAMED),
+            "{told:?}"
+        );
+        assert_eq!(changed(&many, "a", "bc", true).unwrap(), "bc\n".repeat(1_000));
         let overlapping = changed("aaa", "aa", "b", false).unwrap_err();
         assert!(matches!(overlapping, NoChange::Several(2, _)));
     }

@@ -148,13 +148,7 @@ fn list(files: &Files, args: &Args, cx: &Context) -> Result<String, Failure> {
 
 /// Writes one line; none for a file that is gone since its folder was read.
 fn write_entry(text: &mut String, entry: &Entry) -> bool {
-    let place = entry.place();
-    // A name may have anything in it; a line break would be two entries.
-    let shown = place.to_string();
-    let path = match shown.chars().any(char::is_control) {
-        true => shown.escape_debug().to_string(),
-        false => shown,
-    };
+    let path = place::shown(entry.place());
     let _ = match entry.kind() {
         Kind::File => match entry.meta() {
             Ok(meta) => writeln!(text, "{path}\t{}", meta.size),

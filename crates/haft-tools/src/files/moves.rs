@@ -52,8 +52,8 @@ impl Tool for MovePath {
     }
 
     async fn check(&self, args: &MoveArgs, cx: &Context) -> Result<(), Failure> {
-        let from = self.0.writable(self.0.find_entry(&args.from, cx)?)?;
-        self.0.writable(self.0.find_entry(&args.to, cx)?)?;
+        let from = self.0.writable_whole(self.0.find_entry(&args.from, cx)?)?;
+        self.0.writable_whole(self.0.find_entry(&args.to, cx)?)?;
         match from.exists() {
             true => Ok(()),
             false => Err(Refusal::new(Cause::NotFound, from.to_string()).into()),
@@ -142,7 +142,7 @@ impl Tool for DeletePath {
     }
 
     async fn check(&self, args: &DeleteArgs, cx: &Context) -> Result<(), Failure> {
-        let place = self.0.writable(self.0.find_entry(&args.path, cx)?)?;
+        let place = self.0.writable_whole(self.0.find_entry(&args.path, cx)?)?;
         match place.exists() {
             true => Ok(()),
             false => Err(Refusal::new(Cause::NotFound, place.to_string()).into()),

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use haft_core::{Claim, Class, Context, Effect, Failure, Key, Operation};
+use haft_core::{Claim, Class, Context, Effect, Effects, Failure, Key, Operation};
 use haft_sandbox::{Cause, Place, Refusal, Workspace};
 
 use super::nearest;
@@ -73,13 +73,26 @@ impl Files {
             false => Ok(place),
         }
     }
+
+    /// The same for a place that is to become a file, or is moved or deleted as a whole.
+    pub(super) fn writable_whole(&self, place: Place) -> Result<Place, Refusal> {
+        match self.workspace.is_protected_file(&place) {
+            true => Err(Refusal::new(Cause::Protected, place.to_string())),
+            false => Ok(place),
+        }
+    }
 }
 
 /// FAIL CLOSED: a link that was put in its way since the call was judged makes it another call.
 fn as_judged(place: Place, cx: &Context) -> Result<Place, Refusal> {
-    let judged = cx.claim().is_none_or(|claim| {
-        let key = key(&place);
-        claim.keys.iter().any(|own| own.covers(&key))
+    // The files that were judged, one by one. A key may cover more: what led nowhere when the call was
+    // judged shares with nobody, so its key is that of everything.
+    let judged = cx.claim().is_none_or(|claim| match &claim.effects {
+        Effects::Declared(list) => {
+            let here = target(&place);
+            list.iter().any(|effect| effect.target.as_ref() == Some(&here))
+        }
+        Effects::Undeclared => false,
     });
     match judged {
         true => Ok(place),
@@ -95,7 +108,7 @@ pub(super) fn claim(mut declared: Claim, touches: &[Touch<'_>]) -> Claim {
     let effect = |touch: &Touch<'_>| Effect {
         operation: touch.operation,
         target: Some(match &touch.place {
-            Some(place) => place.absolute().to_string_lossy().into_owned(),
+            Some(place) => target(place),
             None => touch.path.to_owned(),
         }),
     };
@@ -105,6 +118,11 @@ pub(super) fn claim(mut declared: Claim, touches: &[Touch<'_>]) -> Claim {
     declared
 }
 
+/// Names a place to judges.
+fn target(place: &Place) -> String {
+    place.absolute().to_string_lossy().into_owned()
+}
+
 /// Names a place on the floor.
 pub(super) fn key(place: &Place) -> Key {
     let path = place.absolute();
@@ -112,6 +130,15 @@ pub(super) fn key(place: &Place) -> Key {
     // There `a` and `A` are one file. Sharing less than possible is never wrong.
     let text = if cfg!(target_os = "macos") { text.to_lowercase() } else { text.into_owned() };
     Key::new(format!("file:{text}"))
+}
+
+/// Shows a path on one line. A name may have anything in it, and a line break would be two paths.
+pub(super) fn shown(place: &Place) -> String {
+    let path = place.to_string();
+    match path.chars().any(char::is_control) {
+        true => path.escape_debug().to_string(),
+        false => path,
+    }
 }
 
 /// Says that somebody wanted the work to end.
@@ -141,7 +168,7 @@ impl Files {
         let near = |entry: haft_sandbox::Entry| {
             let name = entry.place().relative().file_name()?.to_str()?.to_lowercase();
             let far = nearest::distance(&name, &wanted, (wanted.chars().count() / 3).clamp(1, 3))?;
-            Some((far, entry.place().to_string()))
+            Some((far, shown(entry.place())))
         };
         entries.into_iter().filter_map(near).min().map(|(_, path)| path)
     }

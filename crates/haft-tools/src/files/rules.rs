@@ -18,6 +18,11 @@ use ignore::{
 const ENTRIES: usize = 1_000_000;
 /// Larger ignore files are none.
 const IGNORE_FILE: usize = 1 << 20;
+/// Lines of ignore files at once: those of a folder and of all above it. Each costs some kilobytes
+/// when it is compiled, and a hostile project has many.
+const IGNORE_LINES: usize = 10_000;
+/// Lines that are compiled on the way through a folder in all.
+const IGNORE_LINES_IN_ALL: usize = 200_000;
 /// The files that say what is left out, the stronger one last.
 const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 /// More patterns than this are no question.
@@ -87,6 +92,8 @@ pub(super) struct Visit {
     /// when its first entry comes.
     ignores: Vec<Option<Ignores>>,
     above: usize,
+    /// So many lines of ignore files may still be compiled.
+    lines_left: usize,
     /// There was more than is gone through.
     pub(super) is_cut: bool,
     /// Entries that could not be looked at.
@@ -104,23 +111,27 @@ impl Visit {
         let walk = workspace.walk(start, bounds)?;
         let mut ignores = Vec::new();
         if !wanted.all {
-            let mut folder = Some(start.clone());
+            let (mut folder, mut room) = (Some(start.clone()), IGNORE_LINES);
             while let Some(place) = folder {
                 folder = place.parent();
-                ignores.push(Some(Ignores::of(workspace, &place)));
+                ignores.push(Some(Ignores::of(workspace, &place, &mut room)));
             }
             ignores.reverse();
         }
-        let above = ignores.len();
+        let (above, lines_left) = (ignores.len(), IGNORE_LINES_IN_ALL);
         let cx = cx.clone();
-        Ok(Self { wanted, walk, cx, ignores, above, is_cut: false, trouble: 0 })
+        Ok(Self { wanted, walk, cx, ignores, above, lines_left, is_cut: false, trouble: 0 })
     }
 
     /// Looks at an entry, decides whether its folder is entered, and whether it is meant.
     fn judge(&mut self, entry: &Entry) -> bool {
         let own = (self.above + entry.level()).checked_sub(2);
-        if let Some(unread @ None) = own.and_then(|own| self.ignores.get_mut(own)) {
-            *unread = Some(Ignores::beside(entry));
+        if let Some(own) = own.filter(|own| matches!(self.ignores.get(*own), Some(None))) {
+            let held: usize = self.ignores.iter().flatten().map(|ignores| ignores.lines).sum();
+            let room = IGNORE_LINES.saturating_sub(held).min(self.lines_left);
+            let mut left = room;
+            self.ignores[own] = Some(Ignores::beside(entry, &mut left));
+            self.lines_left -= room - left;
         }
         let path = entry.place().relative();
         let is_folder = entry.kind() == Kind::Folder;
@@ -184,36 +195,48 @@ impl Iterator for Visit {
 
 /// What the ignore files of one folder say.
 #[derive(Debug)]
-struct Ignores(Vec<Gitignore>);
+struct Ignores {
+    files: Vec<Gitignore>,
+    lines: usize,
+}
 
 impl Ignores {
-    fn of(workspace: &Workspace, folder: &Place) -> Self {
-        Self(IGNORE_FILES.iter().filter_map(|name| read(workspace, folder, name)).collect())
+    /// Reads them, as long as there is room for their lines.
+    fn of(workspace: &Workspace, folder: &Place, room: &mut usize) -> Self {
+        let before = *room;
+        let files = IGNORE_FILES.iter().filter_map(|name| read(workspace, folder, name, room));
+        let files = files.collect();
+        Self { files, lines: before - *room }
     }
 
     /// The same for the folder that an entry is in, by its handle: one look for each.
-    fn beside(entry: &Entry) -> Self {
+    fn beside(entry: &Entry, room: &mut usize) -> Self {
         let folder = entry.place().relative().parent().unwrap_or(Path::new(""));
-        let read = |name: &&str| rules(folder, &entry.read_beside(name, IGNORE_FILE).ok()??);
-        Self(IGNORE_FILES.iter().filter_map(read).collect())
+        let before = *room;
+        let read = |name: &&str| rules(folder, &entry.read_beside(name, IGNORE_FILE).ok()??, room);
+        let files = IGNORE_FILES.iter().filter_map(read).collect();
+        Self { files, lines: before - *room }
     }
 
     /// Returns whether an entry is ignored; nothing when no line is about it.
     fn says(&self, path: &Path, is_folder: bool) -> Option<bool> {
-        let said = self.0.iter().rev().map(|file| file.matched(path, is_folder));
+        let said = self.files.iter().rev().map(|file| file.matched(path, is_folder));
         said.filter(|said| !said.is_none()).map(|said| said.is_ignore()).next()
     }
 }
 
 /// Reads one ignore file. One that is a link, too large or unreadable says nothing.
-fn read(workspace: &Workspace, folder: &Place, name: &str) -> Option<Gitignore> {
+fn read(workspace: &Workspace, folder: &Place, name: &str, room: &mut usize) -> Option<Gitignore> {
     let place = workspace.find_entry_from(folder, name).ok().filter(Place::exists)?;
-    rules(folder.relative(), &workspace.read(&place, IGNORE_FILE).ok()?)
+    rules(folder.relative(), &workspace.read(&place, IGNORE_FILE).ok()?, room)
 }
 
-fn rules(folder: &Path, bytes: &[u8]) -> Option<Gitignore> {
+fn rules(folder: &Path, bytes: &[u8], room: &mut usize) -> Option<Gitignore> {
+    let text = String::from_utf8_lossy(bytes);
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    *room = room.checked_sub(lines.clone().count())?;
     let mut builder = GitignoreBuilder::new(folder);
-    for line in String::from_utf8_lossy(bytes).lines() {
+    for line in lines {
         // A line that is no pattern says nothing, as in git.
         let _ = builder.add_line(None, line);
     }

@@ -56,7 +56,7 @@ impl Tool for WriteFile {
     }
 
     async fn check(&self, args: &WriteArgs, cx: &Context) -> Result<(), Failure> {
-        let place = self.0.writable(self.0.find(&args.file_path, cx)?)?;
+        let place = self.0.writable_whole(self.0.find(&args.file_path, cx)?)?;
         match place.exists() && args.create_only {
             true => Err(Refusal::new(Cause::Exists, place.to_string()).into()),
             false => Ok(()),

@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use haft::Declared;
-use haft_core::{Code, Context, DynTool, Failure, Output};
+use haft_core::{Claim, Code, Context, DynTool, Effect, Effects, Failure, Operation, Output};
 use haft_sandbox::{Command, Environment, Profile, Workspace};
 use serde_json::{Value, json};
 
@@ -36,11 +36,12 @@ pub(crate) fn tool(hands: &Hands, declared: Declared) -> DynTool {
         declared,
     });
     let (spec, schema) = (body.declared.spec.clone(), body.declared.input_schema.clone());
-    let checked = Arc::clone(&body);
+    let (checked, claimed) = (Arc::clone(&body), Arc::clone(&body));
     DynTool::new(spec, schema, move |arguments, cx| {
         let body = Arc::clone(&body);
         async move { body.call(&arguments, &cx).await }
     })
+    .with_claim(move |claim, arguments, cx| claimed.claim(claim, arguments, cx))
     .with_check(move |arguments, cx| {
         let body = Arc::clone(&checked);
         Box::pin(async move { body.check(arguments, cx).await })
@@ -57,6 +58,57 @@ struct Body {
 }
 
 impl Body {
+    /// Says which files a call names, as seen from the folder that the command starts in. Judges read
+    /// them from where the run works, which is another place if the file says `cwd`.
+    fn claim(&self, mut claim: Claim, arguments: &Value, cx: &Context) -> Claim {
+        if self.declared.cwd.is_none() {
+            return claim;
+        }
+        let mut effects = self.files(arguments, cx);
+        if effects.is_empty() {
+            return claim;
+        }
+        match &claim.effects {
+            Effects::Declared(own) => effects.extend(own.iter().cloned()),
+            // What is named is all of it only where the file says so.
+            Effects::Undeclared
+                if !claim.read_only || self.declared.spec.capabilities.is_none() =>
+            {
+                effects.push(Effect { operation: Operation::Unknown, target: None });
+            }
+            Effects::Undeclared => {}
+        }
+        claim.effects = effects.into();
+        claim
+    }
+
+    /// Returns what is done to the files that arguments name.
+    fn files(&self, arguments: &Value, cx: &Context) -> Vec<Effect> {
+        let parameters = self.declared.input_schema.get("properties").and_then(Value::as_object);
+        let cwd = self.declared.cwd.as_deref().unwrap_or(".");
+        let folder = super::find(&self.workspace, cx.working_directory(), cwd).ok();
+        let mut effects = Vec::new();
+        for (name, schema) in parameters.into_iter().flatten() {
+            let operation = match schema.get("x-haft").and_then(Value::as_str) {
+                Some("read_path") => Operation::Read,
+                Some("write_path") => Operation::Write,
+                _ => continue,
+            };
+            let values = match arguments.get(name) {
+                Some(Value::Array(list)) => list.iter().collect(),
+                Some(value) => vec![value],
+                None => Vec::new(),
+            };
+            for path in values.into_iter().filter_map(Value::as_str) {
+                // FAIL CLOSED: without a folder nobody knows which file that is.
+                let whole = folder.as_ref().map(|folder| folder.absolute().join(path));
+                let target = whole.map(|path| path.to_string_lossy().into_owned());
+                effects.push(Effect { operation, target });
+            }
+        }
+        effects
+    }
+
     /// Refuses what cannot run before anybody is asked about it.
     async fn check(&self, arguments: &Value, cx: &Context) -> Result<(), Failure> {
         self.declared.argv(arguments)?;

@@ -11,7 +11,7 @@ mod declared;
 
 use std::{path::Path, sync::Arc};
 
-use haft_core::{Context, DynTool, Failure};
+use haft_core::{Code, Context, DynTool, Failure};
 use haft_sandbox::{Cause, Kind, Place, Refusal, Workspace};
 
 pub(crate) use self::{boundary::Boundary, declared::tool as declared};
@@ -30,8 +30,7 @@ pub(crate) fn tools(hands: &Hands) -> Vec<DynTool> {
     tools
 }
 
-/// Finds the folder that a command starts in: `cwd` seen from where the run works, or that itself,
-/// or the first folder of the workspace where the run works elsewhere.
+/// Finds the folder that a command starts in: `cwd` seen from where the run works, or that itself.
 async fn folder(
     workspace: &Arc<Workspace>,
     cwd: Option<&str>,
@@ -39,18 +38,32 @@ async fn folder(
 ) -> Result<Place, Failure> {
     let (workspace, cwd) = (Arc::clone(workspace), cwd.unwrap_or(".").to_owned());
     let here = cx.working_directory().to_owned();
-    let found = cx.block(move |_| find(&workspace, &here, &cwd)).await?;
-    Ok(found?)
+    cx.block(move |_| find(&workspace, &here, &cwd)).await?
 }
 
-fn find(workspace: &Workspace, here: &Path, cwd: &str) -> Result<Place, Refusal> {
-    let start = match here.is_absolute().then(|| workspace.find(here)) {
-        Some(Ok(start)) => start,
-        _ => workspace.find(".")?,
+/// FAIL CLOSED: judges read the relative paths of a command from where the run works. Where that is no
+/// folder of the workspace the command would start elsewhere, and read other files than were judged.
+fn find(workspace: &Workspace, here: &Path, cwd: &str) -> Result<Place, Failure> {
+    let place = match Path::new(cwd).is_absolute() {
+        true => workspace.find(cwd)?,
+        false => workspace.find_from(&start(workspace, here)?, cwd)?,
     };
-    let place = workspace.find_from(&start, cwd)?;
     match workspace.meta(&place)?.kind {
         Kind::Folder => Ok(place),
-        _ => Err(Refusal::new(Cause::NotAFolder, cwd)),
+        _ => Err(Refusal::new(Cause::NotAFolder, cwd).into()),
     }
+}
+
+/// Finds where the run works, by the path that judges see.
+fn start(workspace: &Workspace, here: &Path) -> Result<Place, Failure> {
+    let known = here.is_absolute().then(|| workspace.find(here).ok()).flatten();
+    let real = || workspace.find(here.canonicalize().ok()?).ok();
+    known.or_else(real).ok_or_else(|| {
+        Failure::new(
+            Code::OutsideWorkspace,
+            "commands start where the run works, and that is no folder of the workspace",
+        )
+        .with_next("give `cwd` as a whole path inside the workspace, or tell the user")
+        .with_source("the run's `working_directory` lies in none of the roots; set it to one")
+    })
 }

@@ -11,4 +11,5 @@ mod fetch;
 mod ask;
 mod server;
 mod hostile;
+mod storm;
 mod examples;

@@ -10,8 +10,8 @@ use std::{
 };
 
 use haft::{
-    AllowEverything, Call, Catalog, Code, Envelope, Event, File, Form, Layer, Note, Ran, Runtime,
-    Setup, Trust, Where,
+    AllowEverything, Call, Catalog, Code, Envelope, Event, File, Form, Layer, Note, Ran, Rules,
+    Run, Runtime, RuntimeBuilder, Setup, Trust, Where,
 };
 use haft_sandbox::{Access, Helper, Sandbox, Workspace};
 use haft_tools::Hands;
@@ -50,12 +50,35 @@ impl Room {
         Hands::new(workspace)
     }
 
-    fn runtime(&self) -> Runtime {
-        runtime(self.hands().helper(helper()))
+    fn runtime(&self) -> There {
+        self.with(self.hands().helper(helper()))
+    }
+
+    fn with(&self, hands: Hands) -> There {
+        let catalog = Catalog::builder().add(hands).build().unwrap();
+        self.there(Runtime::builder().catalog(catalog).policy(AllowEverything))
+    }
+
+    fn there(&self, runtime: RuntimeBuilder) -> There {
+        There { runtime: runtime.build().unwrap(), inside: self.inside.clone() }
     }
 
     /// Tools that a file declares.
-    fn declaring(&self, text: &str) -> Runtime {
+    fn declaring(&self, text: &str) -> There {
+        let tools = self.setup(text).tools;
+        self.with(self.hands().helper(helper()).declared(tools))
+    }
+
+    /// The same, judged by the rules of the file.
+    fn judging(&self, text: &str) -> There {
+        let Setup { tools, rules, ground, .. } = self.setup(text);
+        let hands = self.hands().helper(helper()).declared(tools);
+        let catalog = Catalog::builder().add(hands).build().unwrap();
+        let rules = Rules::new(rules, ground).unwrap();
+        self.there(Runtime::builder().catalog(catalog).policy(rules))
+    }
+
+    fn setup(&self, text: &str) -> Setup {
         let file = File {
             layer: Layer::Project,
             form: Form::Toml,
@@ -64,14 +87,20 @@ impl Room {
             text: text.to_owned(),
         };
         let place = Where { trusted: true, ..Where::default() };
-        let tools = Setup::read(&[file], &place).unwrap().tools;
-        runtime(self.hands().helper(helper()).declared(tools))
+        Setup::read(&[file], &place).unwrap()
     }
 }
 
-fn runtime(hands: Hands) -> Runtime {
-    let catalog = Catalog::builder().add(hands).build().unwrap();
-    Runtime::builder().catalog(catalog).policy(AllowEverything).build().unwrap()
+/// A runtime, and the folder that its runs work in.
+struct There {
+    runtime: Runtime,
+    inside: PathBuf,
+}
+
+impl There {
+    fn run(&self) -> Run {
+        self.runtime.run_builder().working_directory(&self.inside).start()
+    }
 }
 
 fn put(path: &Path, text: &str) {
@@ -83,14 +112,14 @@ fn get(path: &Path) -> String {
     String::from_utf8(fs::read(path).unwrap()).unwrap()
 }
 
-async fn call(runtime: &Runtime, tool: &str, arguments: Value) -> Envelope {
+async fn call(runtime: &There, tool: &str, arguments: Value) -> Envelope {
     let turn = runtime.run().turn().await.unwrap();
     let mut answers = turn.run(vec![Call::new("c1", tool, arguments)]).await;
     assert_eq!(answers.len(), 1);
     answers.remove(0)
 }
 
-async fn shell(runtime: &Runtime, command: &str) -> Envelope {
+async fn shell(runtime: &There, command: &str) -> Envelope {
     call(runtime, "shell", json!({"command": command})).await
 }
 
@@ -184,7 +213,7 @@ async fn no_machine_is_reached_without_the_network() {
     let knock = format!("echo hi > /dev/tcp/127.0.0.1/{port}");
     let answer = shell(&room.runtime(), &knock).await;
     assert_ne!(data(&answer)["exit"]["code"], 0, "{}", text(&answer));
-    let open = runtime(room.hands().helper(helper()).network());
+    let open = room.with(room.hands().helper(helper()).network());
     assert_eq!(data(&shell(&open, &knock).await)["exit"]["code"], 0);
 }
 
@@ -209,13 +238,13 @@ async fn a_path_outside_is_refused_and_nothing_runs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_sandbox_nothing_is_started_and_the_operator_hears_what_to_do() {
     let room = Room::new();
-    let answer = shell(&runtime(room.hands()), "touch made").await;
+    let answer = shell(&room.with(room.hands()), "touch made").await;
     assert_eq!((code(&answer), answer.ran()), (Code::SandboxUnavailable, Ran::No));
     let cause = answer.failure().unwrap().cause().unwrap();
     assert!(cause.contains("haft_sandbox::init()"), "{cause}");
     assert!(!answer.text().contains("haft_sandbox"), "the model cannot do anything about it");
     // A program that never called `init` is no helper, and is told so.
-    let answer = shell(&runtime(room.hands().helper(Helper::ThisProgram)), "touch made").await;
+    let answer = shell(&room.with(room.hands().helper(Helper::ThisProgram)), "touch made").await;
     assert_eq!(code(&answer), Code::SandboxUnavailable);
     assert!(answer.failure().unwrap().cause().unwrap().contains("haft_sandbox::init()"));
     assert!(!room.inside.join("made").exists());
@@ -279,16 +308,12 @@ async fn output_is_told_as_it_comes_and_the_streams_are_told_apart() {
     let told: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
     let seen = Arc::clone(&told);
     let catalog = Catalog::builder().add(room.hands().helper(helper())).build().unwrap();
-    let runtime = Runtime::builder()
-        .catalog(catalog)
-        .policy(AllowEverything)
-        .observer(move |event: &Event| {
-            if let Event::Noted { note: Note::Keyed(key, text), .. } = event {
-                seen.lock().unwrap().push((key.clone(), text.clone()));
-            }
-        })
-        .build()
-        .unwrap();
+    let runtime = Runtime::builder().catalog(catalog).policy(AllowEverything);
+    let runtime = room.there(runtime.observer(move |event: &Event| {
+        if let Event::Noted { note: Note::Keyed(key, text), .. } = event {
+            seen.lock().unwrap().push((key.clone(), text.clone()));
+        }
+    }));
     text(&shell(&runtime, "echo one; sleep 0.3; echo two >&2; sleep 0.3; echo three").await);
     let told = told.lock().unwrap();
     let of = |key: &str| -> String {
@@ -425,6 +450,64 @@ async fn a_sandbox_that_was_found_before_is_used() {
     let room = Room::new();
     let sandbox = Sandbox::detect(helper()).await.unwrap();
     let level = sandbox.tier().level;
-    let answer = shell(&runtime(room.hands().sandbox(sandbox)), "pwd").await;
+    let answer = shell(&room.with(room.hands().sandbox(sandbox)), "pwd").await;
     assert_eq!(data(&answer)["tier"]["level"], level.as_str());
+}
+
+const DEAR: &str = r#"
+[[rule]]
+match = "Read(/dear/**)"
+decision = "deny"
+
+[[rule]]
+match = "shell"
+decision = "allow"
+
+[[rule]]
+match = "show"
+decision = "allow"
+
+[tool.show]
+description = "Prints a file."
+command = ["cat", "--", "{file}"]
+read_only = true
+capabilities = ["filesystem"]
+cwd = "dear"
+[tool.show.parameters.file]
+about = "read_path"
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_files_of_a_declared_tool_are_judged_where_it_finds_them() {
+    let room = Room::new();
+    fs::create_dir(room.inside.join("dear")).unwrap();
+    put(&room.inside.join("dear/key"), "nobody may read this");
+    let runtime = room.judging(DEAR);
+    for file in ["key", "./key", "../dear/key", "../sub/../dear/key"] {
+        let answer = call(&runtime, "show", json!({"file": file})).await;
+        assert_eq!(code(&answer), Code::Denied, "{file}");
+    }
+    let fine = call(&runtime, "show", json!({"file": "../notes.txt"})).await;
+    assert_eq!(text(&fine), "one\ntwo\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_starts_where_its_paths_were_judged_or_not_at_all() {
+    let room = Room::new();
+    fs::create_dir(room.inside.join("dear")).unwrap();
+    put(&room.inside.join("dear/key"), "nobody may read this");
+    let There { runtime, .. } = room.judging(DEAR);
+    let read = json!({"command": "cat dear/key"});
+    for folder in [&room.outside, &PathBuf::from("."), &PathBuf::from("/")] {
+        for (tool, arguments) in [("shell", read.clone()), ("show", json!({"file": "key"}))] {
+            let run = runtime.run_builder().working_directory(folder).start();
+            let calls = vec![Call::new("c", tool, arguments)];
+            let answer = run.turn().await.unwrap().run(calls).await.remove(0);
+            let told = answer.failure().unwrap_or_else(|| panic!("{}", answer.text()));
+            assert_eq!(told.code(), Code::OutsideWorkspace, "{tool} {}", folder.display());
+        }
+    }
+    let inside = There { runtime, inside: room.inside.join("sub") };
+    assert_eq!(text(&shell(&inside, "cat ../notes.txt").await), "one\ntwo\n");
+    assert_eq!(code(&shell(&inside, "cat ../dear/key").await), Code::Denied);
 }

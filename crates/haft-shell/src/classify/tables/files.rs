@@ -76,22 +76,26 @@ pub(super) const TABLE: &[Grammar] = &[
     ),
     tame("cmp", "bi:ln:sx", "print-bytes ignore-initial= verbose bytes= quiet silent"),
     wary("diff3", "AeEx3Xiam", "show-all ed show-overlap merge text easy-only"),
-    wary(
+    // Words that begin with `@` are files full of options, and one option loads code.
+    check(
         "nm",
         "aACDefglnopPrSsuvx",
         "debug-syms demangle? dynamic defined-only extern-only numeric-sort no-sort print-size print-file-name reverse-sort size-sort undefined-only",
+        special::no_list,
     ),
-    wary(
+    check(
         "objdump",
         "adDfhprRsStTxCwlj:",
         "archive-headers disassemble disassemble-all file-headers section-headers headers private-headers reloc dynamic-reloc full-contents source syms dynamic-syms all-headers demangle? wide section= no-show-raw-insn",
+        special::no_list,
     ),
-    wary(
+    check(
         "readelf",
         "aehlSgtsnrudVADIWcx:p:",
         "all file-header program-headers segments section-headers sections headers symbols syms dyn-syms notes relocs unwind dynamic version-info wide archive-index hex-dump= string-dump=",
+        special::no_list,
     ),
-    wary("size", "ABdoxt", "format= radix= totals"),
+    check("size", "ABdoxt", "format= radix= totals", special::no_list),
     tame(
         "lsblk",
         "abdDe:fhI:iJlLmMno:OpPrsStTVx:z",

@@ -37,7 +37,9 @@ pub(super) const TABLE: &[Grammar] = &[
         "abdHlmpqrsTtuhfio",
         "all boot count heading login message process runlevel short time users mesg no-header from",
     ),
-    wary("last lastlog", "n:xFwRat:s:p:u:b:0123456789", "limit= fullnames fulltimes"),
+    wary("last", "n:xFwRat:s:p:0123456789", "limit= fullnames fulltimes"),
+    // Its `-R` looks at another root, with that root's libraries.
+    wary("lastlog", "t:u:b:", ""),
     tame("id groups", "agGnruzZ", "context group groups name real user zero"),
     tame(
         "uname",

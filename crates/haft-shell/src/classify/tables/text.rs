@@ -103,7 +103,7 @@ pub(super) const TABLE: &[Grammar] = &[
          rawfile args jsonargs stream seq unbuffered",
     ),
     wary("yq", "rePj", ""),
-    wary("xmllint", "", "noout format nonet xpath="),
+    check("xmllint", "", "noout format nonet xpath=", special::no_address),
     wary("iconv", "f:t:cls", "from-code= to-code= list silent"),
     wary(
         "sort",

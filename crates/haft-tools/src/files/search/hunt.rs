@@ -24,7 +24,7 @@ use super::{
     wanted,
 };
 use crate::files::{
-    place::{Files, stopped},
+    place::{Files, shown, stopped},
     rules::Visit,
 };
 
@@ -161,7 +161,7 @@ impl Hunt {
             found.outcome = if too_long { Outcome::TooLong } else { Outcome::Unreadable };
         }
         if found.matches > 0 || found.outcome == Outcome::TooLong {
-            found.path = place.to_string();
+            found.path = shown(place);
         }
         found
     }

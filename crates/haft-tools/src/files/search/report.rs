@@ -116,10 +116,7 @@ impl Report {
             self.more = true;
             return;
         }
-        let path = match found.path.chars().any(char::is_control) {
-            true => found.path.escape_debug().to_string(),
-            false => found.path,
-        };
+        let path = found.path;
         self.files += 1;
         match self.mode {
             Mode::Files => {

@@ -196,6 +196,28 @@ async fn rules_about_other_programs_tools_hold_for_ours() {
     }
 }
 
+#[tokio::test]
+async fn no_file_takes_the_place_of_a_folder_with_protected_names() {
+    let room = Room::new();
+    room.put("evil/config", "[core]\n");
+    room.put("pointer", "gitdir: ../evil\n");
+    room.put("module/.git", "gitdir: ../real\n");
+    for path in [".git", "sub/.git", "sub/.GIT", "module/.git", ".github"] {
+        for (tool, arguments) in [
+            ("write_file", json!({"file_path": path, "content": "gitdir: ../evil\n"})),
+            ("edit_file", json!({"file_path": path, "old_text": "real", "new_text": "evil"})),
+            ("move_path", json!({"from": "pointer", "to": path, "replace": true})),
+        ] {
+            let (code, told) = room.fails(tool, arguments).await;
+            assert_eq!(code, Code::Denied, "{tool} {path}: {told}");
+        }
+    }
+    assert_eq!(room.get("module/.git"), "gitdir: ../real\n");
+    assert!(!room.inside.join(".git").exists() && !room.inside.join("sub").exists());
+    room.says("make_dir", json!({"path": "new/.github"})).await;
+    room.says("write_file", json!({"file_path": ".gitignore", "content": "x"})).await;
+}
+
 /// A runtime in which something happens on the disk between the judgement of a call and its body.
 async fn meanwhile(
     room: &Room,
@@ -254,4 +276,37 @@ async fn a_call_that_was_judged_to_make_a_file_replaces_none() {
     });
     assert!(answer.await.is_error());
     assert_eq!(room.get("new.txt"), "somebody else's");
+}
+
+#[tokio::test]
+async fn a_path_that_led_nowhere_when_it_was_judged_leads_nowhere_later() {
+    let room = Room::new();
+    room.put("dear/a.txt", "word");
+    for (tool, arguments) in [
+        ("read_file", json!({"file_path": "way/a.txt"})),
+        ("write_file", json!({"file_path": "way/a.txt", "content": "x"})),
+        ("edit_file", json!({"file_path": "way/a.txt", "old_text": "word", "new_text": "x"})),
+        ("delete_path", json!({"path": "way/a.txt"})),
+        ("move_path", json!({"from": "way/a.txt", "to": "b.txt"})),
+        ("search_files", json!({"pattern": "word", "path": "way"})),
+        ("list_files", json!({"path": "way"})),
+        ("make_dir", json!({"path": "way/new"})),
+    ] {
+        // The first calls of the turn change what the path of the last one means.
+        let _ = fs::remove_file(room.inside.join("way"));
+        let _ = fs::remove_file(room.inside.join("other"));
+        room.link(&room.outside, "way");
+        room.link("dear", "other");
+        let turn = vec![
+            Call::new("d", "delete_path", json!({"path": "way"})),
+            Call::new("a", "move_path", json!({"from": "other", "to": "way"})),
+            Call::new("b", tool, arguments),
+        ];
+        let answers = room.all(turn).await;
+        assert!(!answers[1].is_error(), "{}", answers[1].text());
+        let last = &answers[2];
+        let told = last.failure().unwrap_or_else(|| panic!("{tool}: {}", last.text()));
+        assert!(!told.message().contains("word"), "{tool}: {}", told.message());
+        assert_eq!(room.get("dear/a.txt"), "word", "{tool}");
+    }
 }

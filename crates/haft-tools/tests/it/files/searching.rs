@@ -214,3 +214,20 @@ async fn what_a_rule_keeps_from_reading_is_kept_from_a_search_and_a_list() {
         assert!(text.contains("could not be"), "that something is left out is told: {text}");
     }
 }
+
+#[tokio::test]
+async fn ignore_files_of_any_number_and_size_take_little_and_small_ones_still_count() {
+    let room = Room::new();
+    let heavy: String = (0..60_000).map(|n| format!("a{n}*b?c\n")).collect();
+    let mut folder = String::new();
+    for _ in 0..12 {
+        folder += "d/";
+        room.put(&format!("{folder}.gitignore"), &heavy);
+        room.put(&format!("{folder}.ignore"), "left-out.txt\n");
+        room.put(&format!("{folder}left-out.txt"), "word");
+        room.put(&format!("{folder}kept.txt"), "word");
+    }
+    let told = room.says("search_files", json!({"pattern": "word", "mode": "files"})).await;
+    assert!(!told.contains("left-out.txt"), "{told}");
+    assert_eq!(told.matches("kept.txt").count(), 12, "{told}");
+}

@@ -104,7 +104,13 @@ impl Template {
                         .into(),
                 ));
             }
-            let may_be_option = !self.has_dashes(&group);
+            if let Some(starter) = self.starter(&group, &pieces) {
+                return Err((
+                    format!("`{text}` would choose what `{starter}` starts"),
+                    "write the program out; a call chooses arguments, never programs".into(),
+                ));
+            }
+            let may_be_option = !self.has_dashes(&group, &pieces);
             group.words.push(Word { pieces, may_be_option });
         }
         self.groups.push(group);
@@ -220,20 +226,41 @@ impl Template {
         self.groups.is_empty() && group.words.is_empty()
     }
 
-    fn literals<'a>(
-        &'a self,
-        group: &'a Group,
-    ) -> impl DoubleEndedIterator<Item = Option<&'a str>> {
-        let words = self.groups.iter().flat_map(|group| &group.words).chain(&group.words);
-        words.map(|word| match &*word.pieces {
-            [Piece::Text(text)] => Some(&**text),
-            _ => None,
-        })
+    /// All words up to here, and whether each of them is there in every call.
+    fn so_far<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = (&'a Word, bool)> {
+        let before =
+            self.groups.iter().flat_map(|own| own.words.iter().map(|w| (w, !own.is_whole)));
+        // What stands in one group comes and goes together.
+        before.chain(group.words.iter().map(|word| (word, true)))
     }
 
-    /// Whether `--` stands before what comes next, so that programs take the rest for no options.
-    fn has_dashes(&self, group: &Group) -> bool {
-        self.literals(group).any(|word| word == Some("--"))
+    /// What a command of these words and the next one would start, by the words it begins at.
+    fn started(&self, group: &Group, next: &[Piece]) -> Vec<haft_shell::Unwrapped> {
+        let words = self.so_far(group).map(|(word, _)| &*word.pieces).chain([next]);
+        let words = words.map(|pieces| haft_shell::Word::text(standing_in(pieces))).collect();
+        let command = haft_shell::Command { words, ..haft_shell::Command::default() };
+        command.unwrapped(haft_shell::Wrappers::All)
+    }
+
+    /// The program that would start whatever the next word says, if a call says it.
+    fn starter(&self, group: &Group, next: &[Piece]) -> Option<&str> {
+        let chooses = |view: &haft_shell::Unwrapped| {
+            let first = view.command.words.first().and_then(haft_shell::Word::literal);
+            first.is_some_and(|first| first.contains(HOLE))
+        };
+        self.started(group, next).iter().any(chooses).then(|| self.program())
+    }
+
+    /// Whether `--` stands before what comes next, so that programs take the rest for no options. One
+    /// that may be left out does not count, nor does one that is for `env` and not for what it starts.
+    fn has_dashes(&self, group: &Group, next: &[Piece]) -> bool {
+        let views = self.started(group, next);
+        if views.iter().any(|view| view.is_unread) {
+            return false;
+        }
+        let inner = views.iter().filter_map(|view| view.at).max().unwrap_or(0);
+        let is_dashes = |word: &Word| matches!(&*word.pieces, [Piece::Text(text)] if text == "--");
+        self.so_far(group).skip(inner).any(|(word, is_sure)| is_sure && is_dashes(word))
     }
 
     /// The shell that would read the next word as a command, if it has a hole in it.
@@ -241,20 +268,55 @@ impl Template {
         if pieces.iter().all(|piece| matches!(piece, Piece::Text(_))) {
             return None;
         }
-        let before: Vec<Option<&str>> = self.literals(group).collect();
-        let is_code =
-            |word: &str| !word.starts_with("--") && word.starts_with('-') && word.ends_with('c');
-        if !before.last().copied().flatten().is_some_and(is_code) {
-            return None;
+        let before: Vec<Option<&str>> = self
+            .so_far(group)
+            .map(|(word, _)| match &*word.pieces {
+                [Piece::Text(text)] => Some(&**text),
+                _ => None,
+            })
+            .collect();
+        let name = |word: &str| word.rsplit('/').next().unwrap_or_default().to_owned();
+        let is_shell =
+            |word: &&Option<&str>| word.is_some_and(|word| SHELLS.contains(&&*name(word)));
+        let at = before.iter().position(|word| is_shell(&word))?;
+        let shell = before.get(at).copied().flatten().map(name)?;
+        // Options, `-c` among them, up to the text. What follows the text is its words.
+        let mut takes_text = false;
+        let mut rest = before.iter().skip(at + 1).peekable();
+        while let Some(word) = rest.next() {
+            let Some(option) = word.filter(|word| word.starts_with(['-', '+'])) else {
+                // `su` takes options behind the name of a user, and `busybox` behind its applet.
+                if matches!(&*shell, "su" | "busybox") {
+                    continue;
+                }
+                return None;
+            };
+            let letters = option.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+            let is_code = letters.is_some_and(|letters| letters.contains('c'));
+            takes_text |= is_code || option == "--command";
+            let has_value =
+                matches!(option, "-o" | "+o" | "-O" | "+O" | "--rcfile" | "--init-file");
+            if has_value && rest.peek().is_some_and(|word| word.is_some()) {
+                rest.next();
+            }
         }
-        let name = |word: &Option<&str>| Some(word.as_ref()?.rsplit('/').next()?.to_owned());
-        before.iter().filter_map(name).find(|name| {
-            matches!(
-                &**name,
-                "sh" | "bash" | "dash" | "zsh" | "ksh" | "mksh" | "ash" | "fish" | "su" | "busybox"
-            )
-        })
+        takes_text.then_some(shell)
     }
+}
+
+/// What stands in for a value where only the shape of a command matters.
+const HOLE: &str = "\u{fffc}";
+
+/// Programs that read one of their words as a command.
+const SHELLS: &[&str] =
+    &["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "su", "busybox"];
+
+fn standing_in(pieces: &[Piece]) -> String {
+    let piece = |piece: &Piece| match piece {
+        Piece::Text(text) => text.clone(),
+        Piece::Value(_) | Piece::Condition(_) => HOLE.to_owned(),
+    };
+    pieces.iter().map(piece).collect()
 }
 
 impl Word {
@@ -474,6 +536,10 @@ mod tests {
                 &["ls", "{files}"],
                 &["ls", "{file}{text}"],
                 &["ls", "[-x {file}"],
+                &["env", "--", "ls", "{file}"],
+                &["timeout", "-s", "KILL", "--", "5", "ls", "{file}"],
+                &["ls", "[{?all} --", "{file}"],
+                &["ls", "[{?all} -- x", "{files}"],
             ] {
                 let arguments = json!({"file": dash, "files": ["ok", dash], "text": "x"});
                 assert!(
@@ -481,9 +547,16 @@ mod tests {
                     "{words:?} {dash}"
                 );
             }
-            for words in [&["ls", "--", "{file}"][..], &["ls", "./{file}"], &["ls", "--at={file}"]]
-            {
-                assert!(filled(words, json!({"file": dash})).is_ok(), "{words:?} {dash}");
+            for words in [
+                &["ls", "--", "{file}"][..],
+                &["ls", "./{file}"],
+                &["ls", "--at={file}"],
+                &["env", "--", "ls", "--", "{file}"],
+                &["env", "ls", "--", "{file}"],
+                &["ls", "[{?all} -- {file}"],
+            ] {
+                let arguments = json!({"file": dash, "all": true});
+                assert!(filled(words, arguments).is_ok(), "{words:?} {dash}");
             }
         }
         let together = filled(&["ls", "{text}{file}"], json!({"text": "", "file": "-rf"}));
@@ -505,6 +578,20 @@ mod tests {
             &["sh", "-c", "{text}"],
             &["/bin/bash", "-lc", "cat {file}"],
             &["env", "sh", "-c", "x {text}"],
+            &["sh", "-c", "--", "{text}"],
+            &["bash", "-ce", "{text}"],
+            &["bash", "-c", "-x", "{text}"],
+            &["bash", "-o", "pipefail", "-c", "{text}"],
+            &["su", "me", "-c", "{text}"],
+            &["busybox", "sh", "-c", "{text}"],
+            &["env", "{file}"],
+            &["env", "{file}", "ls"],
+            &["env", "A=1", "{file}"],
+            &["timeout", "5", "{file}"],
+            &["nice", "-n", "5", "{file}"],
+            &["xargs", "{file}"],
+            &["xargs", "-n1", "sh", "-c", "{text}"],
+            &["find", ".", "-exec", "{file}", ";"],
             &["ls", "{nobody}"],
             &["ls", "{file"],
             &["ls", "x}"],
@@ -513,7 +600,17 @@ mod tests {
         ] {
             assert!(template(words).is_err(), "{words:?}");
         }
-        assert!(template(&["sh", "-c", "grep -- \"$1\" x", "sh", "{text}"]).is_ok());
+        for words in [
+            &["sh", "-c", "grep -- \"$1\" x", "sh", "{text}"][..],
+            &["bash", "-ec", "grep -- \"$1\" x", "bash", "{text}"],
+            &["timeout", "{n}", "grep", "--", "{text}", "{file}"],
+            &["env", "A={text}", "ls", "{file}"],
+            &["find", ".", "-name", "{text}", "-exec", "cat", "{file}", ";"],
+            &["git", "log", "-n", "{n}", "--", "{file}"],
+            &["python3", "tool.py", "-c", "{text}"],
+        ] {
+            assert!(template(words).is_ok(), "{words:?}");
+        }
         let (message, hint) = template(&["ls", "{fle}"]).unwrap_err();
         assert!(message.contains("{fle}") && hint.contains("{file}"), "{message} {hint}");
     }
