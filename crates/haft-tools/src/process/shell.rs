@@ -330,14 +330,14 @@ impl Tool for Shell {
 
     async fn check(&self, args: &Args, cx: &Context) -> Result<(), Failure> {
         Asked::of(args)?;
-        self.boundary.get().await?;
+        self.boundary.get(cx).await?;
         folder(&self.workspace, args.cwd.as_deref(), cx).await?;
         Ok(())
     }
 
     async fn call(&self, args: Args, cx: &Context) -> Result<Output, Failure> {
         let asked = Asked::of(&args)?;
-        let sandbox = self.boundary.get().await?;
+        let sandbox = self.boundary.get(cx).await?;
         let place = folder(&self.workspace, args.cwd.as_deref(), cx).await?;
         let profile = self.profile(&asked, &place.absolute());
         let mut words = asked.argv.into_iter();
