@@ -4,19 +4,23 @@
 //! Nothing is looked for before it is needed: a call that starts no process never asks what this
 //! machine could confine one with.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use haft::CatalogBuilder;
 use haft_sandbox::{Access, Helper, Workspace};
 use haft_tools::{Fetch, Hands};
 
-use crate::{args, problem::Problem, setup::Setup};
+use crate::{args, desk::Person, kit, problem::Problem, setup::Setup};
 
-/// Adds them to a catalog.
+/// Adds them to a catalog. The person is whoever answers the model's questions.
 pub(crate) fn add(
     catalog: CatalogBuilder,
     setup: &Setup,
     place: &args::Place,
+    person: &Person,
 ) -> Result<CatalogBuilder, Problem> {
     let declared = &setup.said.tools;
     let root = match &place.workspace {
@@ -32,11 +36,17 @@ pub(crate) fn add(
         .helper(Helper::ThisProgram)
         .variables(setup.variables().clone())
         .fetch(Fetch::new())
+        .ask(person.ask_user())
         .declared(declared.iter().cloned());
     Ok(match place.workspace {
         Some(_) => catalog.add(hands),
         None => catalog.add(hands.only_declared()),
     })
+}
+
+/// Returns every tool there is, for commands that run none of them.
+pub(crate) fn all(setup: &Setup, place: &args::Place) -> Result<CatalogBuilder, Problem> {
+    add(kit::builder(Duration::ZERO), setup, place, &Person::default())
 }
 
 /// What a sandbox says is wrong, with its hint apart.
