@@ -86,7 +86,8 @@ pub(crate) fn run(args: &args::Call, setup: Setup, around: &Around) -> Result<Ex
     let failure = answer.failure();
     if !args.output.json {
         if let Some(failure) = failure {
-            explain(answer, failure, asked.load(Ordering::Relaxed));
+            let missing = hands::missing(&args.tool, &args.place);
+            explain(answer, failure, asked.load(Ordering::Relaxed), missing);
         }
         if let Some(trace) = trace {
             trace.tell(ID);
@@ -110,9 +111,10 @@ fn as_json(answer: &Envelope) -> Value {
 }
 
 /// Tells a person what a model would have been told, and what only the operator may see.
-fn explain(answer: &Envelope, failure: &Failure, asked: bool) {
+fn explain(answer: &Envelope, failure: &Failure, asked: bool, missing: Option<String>) {
     let mut hints = Vec::new();
     match failure.code() {
+        Code::UnknownTool if missing.is_some() => hints.extend(missing),
         Code::Denied if asked => hints.push("`--yes` answers for this one call".to_owned()),
         // What is left to a model to do is no help to a person.
         Code::Denied => {}

@@ -5,6 +5,7 @@
 //! machine could confine one with.
 
 use std::{
+    io::ErrorKind,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -59,13 +60,40 @@ pub(crate) fn problem(error: haft_sandbox::Error) -> Problem {
     }
 }
 
+/// What the hands are called, for whoever names one without a workspace.
+const NAMES: [&str; 11] = [
+    "ask_user",
+    "delete_path",
+    "edit_file",
+    "fetch_url",
+    "list_files",
+    "make_dir",
+    "move_path",
+    "read_file",
+    "search_files",
+    "shell",
+    "write_file",
+];
+
+/// Says how a built-in tool is to be had, if this is one and there is no workspace.
+pub(crate) fn missing(tool: &str, place: &args::Place) -> Option<String> {
+    let is_one = place.workspace.is_none() && NAMES.contains(&tool);
+    is_one.then(|| {
+        format!("`{tool}` works in a folder: add `--workspace DIR`, as in `--workspace .`")
+    })
+}
+
 impl args::Place {
     /// Returns the folder by the path that links lead to.
     pub(crate) fn folder(&self) -> Result<Option<PathBuf>, Problem> {
         let find = |folder: &Path| {
             let cannot =
                 |why: &str| Problem::new(format!("`--workspace {}`: {why}", folder.display()));
-            let found = folder.canonicalize().map_err(|e| cannot(&e.to_string()))?;
+            let found = folder.canonicalize().map_err(|e| match e.kind() {
+                ErrorKind::NotFound => cannot("there is no such folder")
+                    .hint("name a folder that exists; `.` is the one you are in"),
+                _ => cannot(&e.to_string()),
+            })?;
             if found.is_dir() { Ok(found) } else { Err(cannot("it is no folder")) }
         };
         self.workspace.as_deref().map(find).transpose()

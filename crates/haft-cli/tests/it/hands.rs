@@ -180,8 +180,12 @@ fn what_asks_is_denied_where_nobody_sits_and_yes_answers_for_it() {
     assert_eq!(json["output"]["blocks"][0]["text"], "one\n");
     assert!(json["output"]["structured"]["tier"]["level"].is_string(), "{json}");
     // Without a workspace there is no such tool.
-    assert_eq!(folder.run(["call", "shell", "command=ls"]).code, Some(1));
-    assert_eq!(folder.run(["call", "shell", "command=ls", "--workspace", "nowhere"]).code, Some(1));
+    let ran = folder.run(["call", "shell", "command=ls"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("hint: `shell` works in a folder: add `--workspace DIR`"), "{ran:?}");
+    let ran = folder.run(["call", "shell", "command=ls", "--workspace", "nowhere"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("`--workspace nowhere`: there is no such folder"), "{ran:?}");
 }
 
 #[test]
