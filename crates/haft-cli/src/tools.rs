@@ -124,7 +124,10 @@ fn colour(flags: &[String]) -> Style {
 fn asks(manifest: &Manifest) -> bool {
     let reaches = |c| manifest.capabilities.is_none_or(|set| set.has(c));
     let changes = match &manifest.effects {
-        Effects::Undeclared => reaches(Capability::Filesystem),
+        // A tool that says for each call which files it reads is asked about only outside.
+        Effects::Undeclared => {
+            reaches(Capability::Filesystem) && !manifest.per_call.contains(&"effects")
+        }
         Effects::Declared(list) => list.iter().any(|e| e.operation != Operation::Read),
     };
     manifest.permission == Permission::Required
