@@ -22,6 +22,10 @@ lint:
 test *args:
     cargo test --lib --bins --tests --examples {{ args }}
 
+# Every crate compiles for macOS, checked from any machine that has the target.
+macos *args:
+    scripts/check-macos {{ args }}
+
 # The programs in documentation comments, the README and the guide run.
 doctest:
     cargo test --doc

@@ -2,8 +2,9 @@
 //!
 //! What to notice:
 //! - `init` is the first line of `main`: the sandbox starts this program again to confine a command.
-//! - Reading and searching files run unasked. What changes something is asked about, and so is every
-//!   command: one that only reads could read anything, but it runs where nothing can be written.
+//! - Reading and searching files run unasked, and so does a command that only reads and names files of
+//!   the folder: it runs where nothing can be written and nothing else is shown. The rest is asked about.
+//! - Nobody says where the run works: the hands have a workspace, and a run works there.
 //! - A path that leads out of the folder is refused, and so is a name that makes other programs run
 //!   something. A yes would not help, so nobody is asked.
 //! - A command that writes outside finds that it cannot. It ran, so its own words are the answer.
@@ -55,7 +56,7 @@ async fn work() -> Result<(), Failure> {
         .catalog(Catalog::builder().add(hands).build()?)
         .approver(Person)
         .build()?;
-    let run = runtime.run_builder().working_directory(folder.path()).start();
+    let run = runtime.run();
 
     let list = "eggs\nbraed\ntea\n";
     call(&run, "write_file", json!({"file_path": "shop/list.txt", "content": list})).await?;

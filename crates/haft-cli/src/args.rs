@@ -73,7 +73,8 @@ Examples:
   haft call write_note name=todo text=@todo.txt --yes
   haft call read_note --args-json '{\"name\": \"garden\"}' --json
   haft call search_notes query=rain --trace
-  haft call shell command='ls -l' --workspace . --yes
+  haft call shell command='ls -l' --workspace .
+  haft call write_file file_path=todo.txt content='water the beans' --workspace . --yes
 
 A call that needs permission asks at a terminal. Elsewhere it is denied unless `--yes` answers for
 it; `--yes` never overrides a deny. `haft exit-codes` lists what the exit code says.")]
@@ -228,6 +229,7 @@ pub(crate) enum Tools {
   haft tools export --dialect anthropic
   haft tools export --dialect openai-responses --strict on --tools tools.jsonl --json
   haft tools export --dialect bedrock --request --choice any --cache 1h
+  haft tools export --dialect anthropic --workspace .
 
 The tools go to stdout and the losses to stderr. With `--json` every tool is a line of its own:
 {id, provider, tool, strict, name, report}. A line of the file that makes no tool is refused in its
@@ -237,6 +239,7 @@ report and stops nothing; the exit code is 0 whenever there is an answer.")]
     #[command(after_help = "Examples:
   haft tools check --tools tools.jsonl --calls calls.jsonl
   haft tools check --tools tools.jsonl --calls calls.jsonl --repair --json
+  haft tools check --workspace . --calls calls.jsonl
 
 A call is a line {schema_ref, arguments}; `schema_ref` is the `id` of a tool, or its name. With
 `--json` every call is answered with a line {schema_ref, valid, problems, repairs}. Schemas are
@@ -246,6 +249,7 @@ there is an answer.")]
     /// Say what would make the tools easier to choose, cheaper to show and safer to run
     #[command(after_help = "Examples:
   haft tools lint
+  haft tools lint --workspace .
   haft tools lint --tools tools.jsonl --dialect gemini
   haft tools lint --tools tools.jsonl --deny       exits with 1 if there are findings
 
@@ -323,9 +327,15 @@ pub(crate) struct Lint {
 /// Which tools.
 #[derive(Debug, Args)]
 pub(crate) struct From {
-    /// File with one tool per line; `-` for stdin, this command's own tools when left out
+    /// File with one tool per line; `-` for stdin. When left out: this command's own tools, those of
+    /// `--workspace`, and those that the folder's files declare
     #[arg(long, value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
+    #[arg(conflicts_with_all = ["workspace", "config"])]
     pub(crate) tools: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    #[command(flatten)]
+    pub(crate) rules: Rules,
 }
 
 /// One call.
@@ -366,7 +376,8 @@ pub(crate) struct Call {
 /// Where the built-in tools work.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Place {
-    /// Add the built-in tools (files, search, shell, fetch), at work in this folder; its rules count
+    /// Add the built-in tools (files, search, shell, fetch, ask), at work in this folder; its rules
+    /// count
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) workspace: Option<PathBuf>,
 }

@@ -32,7 +32,9 @@ const ID: &str = "call";
 pub(crate) fn run(args: &args::Call, setup: Setup, around: &Around) -> Result<ExitCode, Problem> {
     let asked = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&asked);
-    let catalog = hands::add(kit::builder(Duration::ZERO), &setup, &args.place)?.build()?;
+    let person = desk::Person::here(&setup);
+    let catalog =
+        hands::add(kit::builder(Duration::ZERO), &setup, &args.place, &person)?.build()?;
     let runtime =
         setup.runtime(Runtime::builder()).catalog(catalog).observer(move |event: &Event| {
             let asks = match event {
@@ -53,7 +55,8 @@ pub(crate) fn run(args: &args::Call, setup: Setup, around: &Around) -> Result<Ex
     #[cfg(feature = "otlp")]
     let (runtime, sending) = crate::otlp::start(args.otlp.as_deref(), &setup, runtime)?;
     let runtime = result::keep(runtime, &args.artifacts, around)?;
-    let runtime = desk::seat(runtime, &setup, args.yes, args.decisions.as_deref())?.build()?;
+    let runtime =
+        desk::seat(runtime, &setup, person, args.yes, args.decisions.as_deref())?.build()?;
     let entry = tools::find(runtime.catalog(), &args.tool);
     let arguments = arguments(&args.pairs, args.args_json.as_deref(), entry)?;
     let call = Call::new(ID, args.tool.as_str(), arguments);
@@ -83,7 +86,8 @@ pub(crate) fn run(args: &args::Call, setup: Setup, around: &Around) -> Result<Ex
     let failure = answer.failure();
     if !args.output.json {
         if let Some(failure) = failure {
-            explain(answer, failure, asked.load(Ordering::Relaxed));
+            let missing = hands::missing(&args.tool, &args.place);
+            explain(answer, failure, asked.load(Ordering::Relaxed), missing);
         }
         if let Some(trace) = trace {
             trace.tell(ID);
@@ -95,17 +99,22 @@ pub(crate) fn run(args: &args::Call, setup: Setup, around: &Around) -> Result<Ex
 fn as_json(answer: &Envelope) -> Value {
     let mut whole = serde_json::to_value(answer).unwrap_or_default();
     let key = if answer.is_error() { "failure" } else { "output" };
-    json!({
+    let mut told = json!({
         "tool": answer.meant(),
         "ok": !answer.is_error(),
         key: whole.get_mut(key).map(Value::take),
-    })
+    });
+    if let Some(tier) = answer.tier() {
+        told["tier"] = tier.clone();
+    }
+    told
 }
 
 /// Tells a person what a model would have been told, and what only the operator may see.
-fn explain(answer: &Envelope, failure: &Failure, asked: bool) {
+fn explain(answer: &Envelope, failure: &Failure, asked: bool, missing: Option<String>) {
     let mut hints = Vec::new();
     match failure.code() {
+        Code::UnknownTool if missing.is_some() => hints.extend(missing),
         Code::Denied if asked => hints.push("`--yes` answers for this one call".to_owned()),
         // What is left to a model to do is no help to a person.
         Code::Denied => {}

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anstyle::Style;
-use haft::{Formats, Repair, Schema};
+use haft::{Catalog, Formats, Repair, Schema};
 use serde_json::{Value, json};
 
 use crate::{
@@ -29,13 +29,13 @@ const GUESSES: usize = 200;
 const NAMES: usize = 2_000;
 const NAME_LENGTH: usize = 128;
 
-pub(crate) fn run(args: &args::Check) -> Result<(), Problem> {
+pub(crate) fn run(args: &args::Check, catalog: &Catalog) -> Result<(), Problem> {
     let formats = if args.formats { Formats::Asserted } else { Formats::Remarked };
     let stdin = Path::new("-");
     if args.calls == stdin && args.from.tools.as_deref() == Some(stdin) {
         return Err(Problem::new("stdin can give the tools or the calls, not both"));
     }
-    let shelf = Shelf::open(args.from.tools.as_deref(), formats)?;
+    let shelf = Shelf::open(args.from.tools.as_deref(), catalog, formats)?;
     let mut judge = Judge { index: shelf.index(), shelf: &shelf, guesses: GUESSES };
     let mut out = style::lines();
     let mut summary = Summary::default();

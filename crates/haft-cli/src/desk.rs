@@ -1,20 +1,24 @@
 //! Runs calls for a command: the threads they run on, who is asked, and what Ctrl-C does.
 //!
-//! Somebody is asked only where both ends are a terminal. `--yes` says yes to a question; it is an
-//! approver like any other, so it cannot lift a deny.
+//! Somebody is asked only where both ends are a terminal, be it for a permission or because a model
+//! wants to know something. `--yes` says yes to a question; it is an approver like any other, so it
+//! cannot lift a deny.
 
 use std::{
+    fmt,
     io::{self, BufRead as _, IsTerminal as _, Read},
     path::Path,
     process::ExitCode,
+    sync::Arc,
     time::Duration,
 };
 
 use haft::{
-    Answer, Approver, BoxFuture, Call, Control, Decision, Dialect, Envelope, Failure, Heard,
+    Answer, Approver, BoxFuture, Call, Code, Control, Decision, Dialect, Envelope, Failure, Heard,
     Question, RuntimeBuilder, Stop, Turn,
 };
 use haft_hooks::Hooks;
+use haft_tools::{AskUser, Asks, UserQuestion};
 use tokio::sync::mpsc;
 
 use crate::{
@@ -141,19 +145,78 @@ pub(crate) fn exit(is_interrupted: bool) -> ExitCode {
     if is_interrupted { ExitCode::from(CANCELLED) } else { ExitCode::SUCCESS }
 }
 
+/// Whoever sits at this terminal; nobody, where there is none.
+#[derive(Clone, Default)]
+pub(crate) struct Person(Option<Arc<Prompt<Keyboard, anstream::Stderr>>>);
+
+impl Person {
+    /// Finds out who is there.
+    pub(crate) fn here(setup: &Setup) -> Self {
+        let is_there = io::stdin().is_terminal() && io::stderr().is_terminal();
+        let prompt = || Prompt::new(Keyboard::default(), anstream::stderr(), setup.here());
+        Self(is_there.then(|| Arc::new(prompt())))
+    }
+
+    /// The way in which a model asks something.
+    pub(crate) fn ask_user(&self) -> AskUser {
+        AskUser::new(self.clone())
+    }
+}
+
+impl fmt::Debug for Person {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Person at a terminal" } else { "Person nowhere" })
+    }
+}
+
+impl Asks for Person {
+    fn ask<'a>(&'a self, question: &'a UserQuestion) -> BoxFuture<'a, Result<String, Failure>> {
+        Box::pin(async move {
+            match &self.0 {
+                Some(prompt) => prompt.ask_words(question).await,
+                None => Err(Failure::new(
+                    Code::NeedsInteraction,
+                    "`ask_user` needs a person, and there is no terminal to ask at",
+                )
+                .with_next("go on without it, or say in your answer what you would have asked")),
+            }
+        })
+    }
+}
+
+impl Approver for Person {
+    fn name(&self) -> &str {
+        self.0.as_ref().map_or("nobody", |prompt| prompt.name())
+    }
+
+    fn closed(&self, question: &Question<'_>, by: &str) {
+        if let Some(prompt) = &self.0 {
+            prompt.closed(question, by);
+        }
+    }
+
+    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+        match &self.0 {
+            Some(prompt) => Approver::ask(&**prompt, question),
+            // FAIL CLOSED: nobody says yes.
+            None => Box::pin(async { Ok(Answer::Deny(None)) }),
+        }
+    }
+}
+
 /// Adds the hooks, and whoever can be asked here; nobody where nobody is there.
 pub(crate) fn seat(
     runtime: RuntimeBuilder,
     setup: &Setup,
+    person: Person,
     yes: bool,
     decisions: Option<&Path>,
 ) -> Result<RuntimeBuilder, Problem> {
     let hooks = setup.hooks()?;
     if yes {
         seated(runtime, hooks, Yes, decisions)
-    } else if io::stdin().is_terminal() && io::stderr().is_terminal() {
-        let prompt = Prompt::new(Keyboard::default(), anstream::stderr(), setup.here());
-        seated(runtime, hooks, prompt, decisions)
+    } else if person.0.is_some() {
+        seated(runtime, hooks, person, decisions)
     } else {
         // Nobody decides anything; a name that cannot be written to is told all the same.
         decisions.map(|path| Recorded::new(Yes, path)).transpose()?;

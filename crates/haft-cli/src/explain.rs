@@ -12,7 +12,7 @@ use haft::{
 use serde_json::{Value, json};
 
 use crate::{
-    args, call, desk, hands, kit,
+    args, call, desk, hands,
     problem::Problem,
     setup::Setup,
     standin,
@@ -21,7 +21,7 @@ use crate::{
 };
 
 pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Problem> {
-    let every = || hands::add(kit::builder(std::time::Duration::ZERO), setup, &args.place);
+    let every = || hands::all(setup, &args.place);
     let mut catalog = every()?;
     let own = every()?.build()?;
     let mut name = args.tool.clone();

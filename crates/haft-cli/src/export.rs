@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use anstyle::Style;
-use haft::{Choice, Dialect, Export, Formats, LossKind, Options, Shown};
+use haft::{Catalog, Choice, Dialect, Export, Formats, LossKind, Options, Shown};
 use serde_json::{Value, json};
 
 use crate::{
@@ -14,9 +14,9 @@ use crate::{
     style::{self, BAD, BOLD, DIM, NAME, Table, WARN},
 };
 
-pub(crate) fn run(args: &args::Export) -> Result<(), Problem> {
+pub(crate) fn run(args: &args::Export, catalog: &Catalog) -> Result<(), Problem> {
     let dialect = args.dialect.ok_or_else(|| no_dialect("`--dialect` is missing"))?;
-    let shelf = Shelf::open(args.from.tools.as_deref(), Formats::Remarked)?;
+    let shelf = Shelf::open(args.from.tools.as_deref(), catalog, Formats::Remarked)?;
     let options = options(args, &shelf)?;
     match args.output.json && !args.request {
         true => {

@@ -4,19 +4,24 @@
 //! Nothing is looked for before it is needed: a call that starts no process never asks what this
 //! machine could confine one with.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use haft::CatalogBuilder;
 use haft_sandbox::{Access, Helper, Workspace};
 use haft_tools::{Fetch, Hands};
 
-use crate::{args, problem::Problem, setup::Setup};
+use crate::{args, desk::Person, kit, problem::Problem, setup::Setup};
 
-/// Adds them to a catalog.
+/// Adds them to a catalog. The person is whoever answers the model's questions.
 pub(crate) fn add(
     catalog: CatalogBuilder,
     setup: &Setup,
     place: &args::Place,
+    person: &Person,
 ) -> Result<CatalogBuilder, Problem> {
     let declared = &setup.said.tools;
     let root = match &place.workspace {
@@ -32,11 +37,17 @@ pub(crate) fn add(
         .helper(Helper::ThisProgram)
         .variables(setup.variables().clone())
         .fetch(Fetch::new())
+        .ask(person.ask_user())
         .declared(declared.iter().cloned());
     Ok(match place.workspace {
         Some(_) => catalog.add(hands),
         None => catalog.add(hands.only_declared()),
     })
+}
+
+/// Returns every tool there is, for commands that run none of them.
+pub(crate) fn all(setup: &Setup, place: &args::Place) -> Result<CatalogBuilder, Problem> {
+    add(kit::builder(Duration::ZERO), setup, place, &Person::default())
 }
 
 /// What a sandbox says is wrong, with its hint apart.
@@ -49,13 +60,40 @@ pub(crate) fn problem(error: haft_sandbox::Error) -> Problem {
     }
 }
 
+/// What the hands are called, for whoever names one without a workspace.
+const NAMES: [&str; 11] = [
+    "ask_user",
+    "delete_path",
+    "edit_file",
+    "fetch_url",
+    "list_files",
+    "make_dir",
+    "move_path",
+    "read_file",
+    "search_files",
+    "shell",
+    "write_file",
+];
+
+/// Says how a built-in tool is to be had, if this is one and there is no workspace.
+pub(crate) fn missing(tool: &str, place: &args::Place) -> Option<String> {
+    let is_one = place.workspace.is_none() && NAMES.contains(&tool);
+    is_one.then(|| {
+        format!("`{tool}` works in a folder: add `--workspace DIR`, as in `--workspace .`")
+    })
+}
+
 impl args::Place {
     /// Returns the folder by the path that links lead to.
     pub(crate) fn folder(&self) -> Result<Option<PathBuf>, Problem> {
         let find = |folder: &Path| {
             let cannot =
                 |why: &str| Problem::new(format!("`--workspace {}`: {why}", folder.display()));
-            let found = folder.canonicalize().map_err(|e| cannot(&e.to_string()))?;
+            let found = folder.canonicalize().map_err(|e| match e.kind() {
+                ErrorKind::NotFound => cannot("there is no such folder")
+                    .hint("name a folder that exists; `.` is the one you are in"),
+                _ => cannot(&e.to_string()),
+            })?;
             if found.is_dir() { Ok(found) } else { Err(cannot("it is no folder")) }
         };
         self.workspace.as_deref().map(find).transpose()

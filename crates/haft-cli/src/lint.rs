@@ -11,8 +11,8 @@ use std::{
 
 use anstyle::Style;
 use haft::{
-    Bound, Class, Dialect, Effects, Entry, Exposure, Formats, Loss, LossKind, Operation, Options,
-    Schema, Shown,
+    Bound, Catalog, Class, Dialect, Effects, Entry, Exposure, Formats, Loss, LossKind, Operation,
+    Options, Schema, Shown,
 };
 use serde_json::{Map, Value, json};
 
@@ -58,8 +58,8 @@ struct Finding {
     fix: String,
 }
 
-pub(crate) fn run(args: &args::Lint) -> Result<ExitCode, Problem> {
-    let shelf = Shelf::open(args.from.tools.as_deref(), Formats::Remarked)?;
+pub(crate) fn run(args: &args::Lint, catalog: &Catalog) -> Result<ExitCode, Problem> {
+    let shelf = Shelf::open(args.from.tools.as_deref(), catalog, Formats::Remarked)?;
     let dialects = args.dialect.as_ref().map_or(Dialect::ALL, std::slice::from_ref);
     let (findings, sums) = look(&shelf, dialects);
     match args.output.json {

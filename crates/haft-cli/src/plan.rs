@@ -1,13 +1,11 @@
 //! `haft plan`: in which batches the calls of a response would run, and why. Runs nothing.
 
-use std::time::Duration;
-
 use anstyle::Style;
 use haft::{Dialect, Planned, Runtime};
 use serde_json::json;
 
 use crate::{
-    args, desk, hands, input, kit,
+    args, desk, hands, input,
     problem::Problem,
     setup::Setup,
     style::{self, BAD, BOLD, DIM, NAME, Table},
@@ -20,7 +18,7 @@ pub(crate) fn run(args: &args::Plan, setup: &Setup) -> Result<(), Problem> {
         None => return Err(no_dialect("this does not look like a provider's response")),
     };
     let haft::Response { calls, stop, .. } = dialect.parse(&response)?;
-    let catalog = hands::add(kit::builder(Duration::ZERO), setup, &args.place)?.build()?;
+    let catalog = hands::all(setup, &args.place)?.build()?;
     let runtime = setup.runtime(Runtime::builder()).catalog(catalog).build()?;
     let run = setup.run(&runtime).start();
     let planned = desk::work(async move {

@@ -15,7 +15,8 @@ use std::{
     },
 };
 
-use haft::{Answer, Approver, BoxFuture, CallId, Decision, Failure, Lasting, Question};
+use haft::{Answer, Approver, BoxFuture, CallId, Code, Decision, Failure, Lasting, Question};
+use haft_tools::UserQuestion;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
@@ -222,6 +223,63 @@ impl<K: Keys, W: Write + Send + 'static> Approver for Prompt<K, W> {
             answer
         })
     }
+}
+
+impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
+    /// Asks what a model wants to know, and returns what the person says.
+    pub(crate) async fn ask_words(&self, question: &UserQuestion) -> Result<String, Failure> {
+        let mut keys = self.keys.lock().await;
+        keys.forget().await;
+        if self.is_stale.swap(false, Ordering::Relaxed) {
+            self.line(&mut keys, "  Enter for the next question ").await?;
+        }
+        // Whoever drops this question may leave half an answer in the line.
+        let stale = Stale(&self.is_stale);
+        self.write(&words_page(question));
+        let line = self.line(&mut keys, "  your answer (Enter alone: none) > ").await?;
+        stale.forget();
+        let Some(line) = line else {
+            return Err(Failure::new(
+                Code::NeedsInteraction,
+                "the user has gone without an answer",
+            )
+            .with_next("go on without it, or say in your answer what you would have asked"));
+        };
+        let chosen = line.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
+        let chosen = chosen.and_then(|at| question.choices.get(at));
+        Ok(chosen.cloned().unwrap_or(line))
+    }
+}
+
+/// Notes that a question was dropped, unless it was answered.
+struct Stale<'a>(&'a AtomicBool);
+
+impl Stale<'_> {
+    fn forget(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Stale<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The question of a model, up to the answer.
+fn words_page(question: &UserQuestion) -> String {
+    let mut out = format!("\n{}\n", style::paint(BOLD, "The model asks you"));
+    for line in style::visible(&question.question).lines() {
+        out += &format!("  {line}\n");
+    }
+    for (at, choice) in question.choices.iter().enumerate() {
+        let number = style::paint(NAME, format_args!("{:>4}", at + 1));
+        out += &format!("{number}  {}\n", one_line(choice));
+    }
+    if !question.choices.is_empty() {
+        out += "  a number chooses; other words are an answer too\n";
+    }
+    out
 }
 
 fn lock<T>(lock: &Lock<T>) -> MutexGuard<'_, T> {
@@ -780,6 +838,33 @@ mod tests {
         let (screen, _) = ask(policy, push(), &["n"]);
         assert!(screen.contains("write a   [y] once"), "{screen}");
         assert!(screen.contains("text: x y\n"), "{screen}");
+    }
+
+    fn answer(choices: &[&str], typed: &[&'static str]) -> (String, Result<String, Failure>) {
+        let screen = Screen::default();
+        let keys = Script(typed.iter().copied().collect(), screen.clone());
+        let prompt = Prompt::new(keys, screen.clone(), "/");
+        let question = json!({"question": "Which colour?\nBlue is nice.", "choices": choices});
+        let question = serde_json::from_value(question).unwrap();
+        let said = crate::desk::work(async move { prompt.ask_words(&question).await }).unwrap();
+        let screen = String::from_utf8(lock(&screen.0).clone()).unwrap();
+        (anstream::adapter::strip_str(&screen).to_string(), said)
+    }
+
+    #[test]
+    fn a_question_of_the_model_is_answered_by_a_number_or_in_own_words() {
+        let (screen, said) = answer(&["red", "blue"], &["2"]);
+        assert_eq!(said.unwrap(), "blue");
+        assert!(screen.contains("The model asks you"), "{screen}");
+        assert!(screen.contains("  Which colour?\n  Blue is nice.\n"), "{screen}");
+        assert!(screen.contains("1  red\n") && screen.contains("2  blue\n"), "{screen}");
+        for (typed, words) in [("3", "3"), ("0", "0"), ("green, rather", "green, rather"), ("", "")]
+        {
+            assert_eq!(answer(&["red", "blue"], &[typed]).1.unwrap(), words);
+        }
+        assert_eq!(answer(&[], &["1"]).1.unwrap(), "1", "there is nothing to choose");
+        let gone = answer(&["red"], &[]).1.unwrap_err();
+        assert_eq!(gone.code(), Code::NeedsInteraction, "{gone}");
     }
 
     /// A keyboard that nobody touches.

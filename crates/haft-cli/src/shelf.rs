@@ -1,16 +1,15 @@
-//! The tools a command is about: one per line of a file, or the ones that the command brings along.
+//! The tools a command is about: one per line of a file, or the ones that are there.
 //!
 //! A line may have any of the shapes in which tools are written down: ours, MCP's, those of the
 //! providers. A line that makes no tool is kept with the reason; it never stops the others.
 
-use std::{borrow::Cow, collections::HashMap, path::Path, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::HashMap, path::Path, sync::Arc};
 
 use haft::{Catalog, Definition, Entry, Formats, Hints, Schema};
 use serde_json::{Value, json};
 
 use crate::{
     input::{Line, Lines},
-    kit,
     problem::Problem,
     style,
 };
@@ -53,10 +52,14 @@ pub(crate) struct Shelf {
 }
 
 impl Shelf {
-    /// Reads the tools of a file; without one, takes the command's own.
-    pub(crate) fn open(file: Option<&Path>, formats: Formats) -> Result<Self, Problem> {
+    /// Reads the tools of a file; without one, takes those of the catalog.
+    pub(crate) fn open(
+        file: Option<&Path>,
+        catalog: &Catalog,
+        formats: Formats,
+    ) -> Result<Self, Problem> {
         let Some(path) = file else {
-            return Ok(Self::of(&kit::catalog(Duration::ZERO)?, formats));
+            return Ok(Self::of(catalog, formats));
         };
         let items = Lines::open(path)?.map(|line| line.map(|line| line_of(line, formats)));
         Ok(Self { items: items.collect::<Result<_, _>>()? })

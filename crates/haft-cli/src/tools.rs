@@ -23,15 +23,20 @@ pub(crate) fn run(
 ) -> Result<ExitCode, Problem> {
     let catalog = match args {
         args::Tools::List { place, rules, .. } | args::Tools::Show { place, rules, .. } => {
-            let setup = open(place, rules)?;
-            hands::add(kit::builder(Duration::ZERO), &setup, place)?.build()?
+            hands::all(&open(place, rules)?, place)?.build()?
         }
-        _ => kit::catalog(Duration::ZERO)?,
+        args::Tools::Export(args::Export { from, .. })
+        | args::Tools::Check(args::Check { from, .. })
+        | args::Tools::Lint(args::Lint { from, .. }) => match &from.tools {
+            // What a file lists has nothing to do with this folder.
+            Some(_) => kit::catalog(Duration::ZERO)?,
+            None => hands::all(&open(&from.place, &from.rules)?, &from.place)?.build()?,
+        },
     };
     match args {
-        args::Tools::Export(args) => export::run(args)?,
-        args::Tools::Check(args) => check::run(args)?,
-        args::Tools::Lint(args) => return lint::run(args),
+        args::Tools::Export(args) => export::run(args, &catalog)?,
+        args::Tools::Check(args) => check::run(args, &catalog)?,
+        args::Tools::Lint(args) => return lint::run(args, &catalog),
         args::Tools::List { output, .. } if output.json => {
             let list: Vec<Value> = catalog.own().map(|e| brief(e)).collect();
             style::say(format_args!("{}\n", Value::Array(list)))?;
@@ -119,7 +124,10 @@ fn colour(flags: &[String]) -> Style {
 fn asks(manifest: &Manifest) -> bool {
     let reaches = |c| manifest.capabilities.is_none_or(|set| set.has(c));
     let changes = match &manifest.effects {
-        Effects::Undeclared => reaches(Capability::Filesystem),
+        // A tool that says for each call which files it reads is asked about only outside.
+        Effects::Undeclared => {
+            reaches(Capability::Filesystem) && !manifest.per_call.contains(&"effects")
+        }
         Effects::Declared(list) => list.iter().any(|e| e.operation != Operation::Read),
     };
     manifest.permission == Permission::Required

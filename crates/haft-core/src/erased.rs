@@ -3,7 +3,7 @@
 //! `DynTool` is a spec, its schemas and an object-safe body. Typed tools are wrapped by
 //! `DynTool::of`; tools whose schema is known only at run time are built with `DynTool::new`.
 
-use std::{any::Any, fmt, sync::Arc};
+use std::{any::Any, fmt, path::PathBuf, sync::Arc};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -209,6 +209,7 @@ pub struct DynTool {
     output: Option<Value>,
     body: Arc<dyn Body>,
     closures: Option<Closures>,
+    roots: Arc<[PathBuf]>,
 }
 
 impl DynTool {
@@ -221,6 +222,7 @@ impl DynTool {
             output: T::Output::schema(),
             body: Arc::new(Typed(tool)),
             closures: None,
+            roots: Arc::default(),
         }
     }
 
@@ -244,6 +246,7 @@ impl DynTool {
             output: None,
             body: Arc::new(closures.clone()),
             closures: Some(closures),
+            roots: Arc::default(),
         }
     }
 
@@ -282,6 +285,25 @@ impl DynTool {
     #[must_use]
     pub fn in_sandbox(self) -> Self {
         self.with(|c| c.isolated = true)
+    }
+
+    /// Says which folders its calls work in, by absolute paths without links: a promise of whoever wrote
+    /// it, which the body keeps. For judges what lies there is inside the workspace; relative paths
+    /// start in the first of them, unless the run works in one of them; and a run that says nothing
+    /// works in the first.
+    ///
+    /// ```
+    /// use haft_core::{DynTool, Spec};
+    /// use serde_json::json;
+    ///
+    /// let look = DynTool::new(Spec::new("look", "Looks."), json!({}), |_, _| async { Ok("nothing") });
+    /// assert!(look.roots().is_empty(), "it does not say");
+    /// assert_eq!(look.within(["/srv/garden"]).roots().len(), 1);
+    /// ```
+    #[must_use]
+    pub fn within<P: Into<PathBuf>>(mut self, roots: impl IntoIterator<Item = P>) -> Self {
+        self.roots = roots.into_iter().map(Into::into).collect();
+        self
     }
 
     /// Declares what the structured part of results looks like; results are checked against it.
@@ -337,6 +359,12 @@ impl DynTool {
     #[must_use]
     pub fn body(&self) -> &Arc<dyn Body> {
         &self.body
+    }
+
+    /// Returns the folders that its calls work in, the first one first; none when it does not say.
+    #[must_use]
+    pub fn roots(&self) -> &[PathBuf] {
+        &self.roots
     }
 
     /// Returns whether it was built from a Rust type, whose schema we derived ourselves.

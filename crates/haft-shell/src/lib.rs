@@ -39,7 +39,7 @@ mod quote;
 use std::fmt;
 
 pub use self::{
-    classify::{Classified, Kind, Part, classify},
+    classify::{Classified, Kind, Part, classify, reads},
     quote::quoted,
     unwrap::{Unwrapped, Wrappers},
 };

@@ -1,6 +1,6 @@
 //! All built-in tools of one workspace, to be added to a catalog.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use haft::Declared;
 use haft_core::{DynTool, IntoTools};
@@ -9,6 +9,9 @@ use haft_sandbox::{Environment, Helper, Profile, Sandbox, Workspace};
 use crate::{AskUser, Fetch, ask, fetch, files, process};
 
 /// The built-in tools of one workspace. Add it to a catalog like a tool.
+///
+/// The tools say which workspace it is: judges take what lies there for inside, and a run that says
+/// nothing else works in its first folder.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Hands {
@@ -87,7 +90,16 @@ impl Hands {
     /// Returns the declared tools alone, for hosts that want nothing else.
     #[must_use]
     pub fn only_declared(self) -> Vec<DynTool> {
-        self.declared.iter().map(|tool| process::declared(&self, tool.clone())).collect()
+        let tools =
+            self.declared.iter().map(|tool| process::declared(&self, tool.clone())).collect();
+        self.within(tools)
+    }
+
+    /// Says of tools which folders they keep to, so that nobody else has to.
+    fn within(&self, tools: Vec<DynTool>) -> Vec<DynTool> {
+        let roots: Vec<PathBuf> =
+            self.workspace.roots().into_iter().map(|root| root.path).collect();
+        tools.into_iter().map(|tool| tool.within(roots.clone())).collect()
     }
 
     /// Fetches pages.
@@ -107,6 +119,7 @@ impl IntoTools for Hands {
     fn into_tools(self) -> Vec<DynTool> {
         let mut tools = files::tools(&self);
         tools.extend(process::tools(&self));
+        tools = self.within(tools);
         tools.extend(fetch::tools(&self));
         tools.extend(ask::tools(&self));
         tools

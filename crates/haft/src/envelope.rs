@@ -26,6 +26,9 @@ pub struct Envelope {
     /// The person, or the middleware, who answered in place of the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) instead_by: Option<Arc<str>>,
+    /// What confined the work, where the body has said so. Never shown to a model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tier: Option<Arc<Value>>,
     /// What hooks left; nothing where there are none. A box, because answers are moved about.
     #[serde(flatten)]
     pub(crate) left: Option<Box<Left>>,
@@ -165,6 +168,13 @@ impl Envelope {
             Answer::Output(_) => None,
             Answer::Failure { failure, .. } => Some(failure),
         }
+    }
+
+    /// Returns what confined the work of the call, however it ended; nothing where no process was to be
+    /// started. It is for people and records, and no part of what a model reads.
+    #[must_use]
+    pub fn tier(&self) -> Option<&Value> {
+        self.tier.as_deref()
     }
 
     /// Returns what a streaming body had told before it was interrupted; empty otherwise.

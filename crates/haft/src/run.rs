@@ -403,7 +403,10 @@ pub struct RunBuilder {
 
 impl RunBuilder {
     pub(crate) fn new(inner: &Arc<Inner>, id: RunId) -> Self {
-        let scope = Scope { run: id, state: Arc::clone(&inner.state), ..Scope::default() };
+        let mut scope = Scope { run: id, state: Arc::clone(&inner.state), ..Scope::default() };
+        if let Some(workspace) = &inner.workspace {
+            scope.working_directory = Arc::clone(workspace);
+        }
         Self {
             inner: Arc::clone(inner),
             scope,
@@ -474,7 +477,8 @@ impl RunBuilder {
         self
     }
 
-    /// Sets where relative paths start.
+    /// Sets where relative paths start. Without this that is the folder that the tools keep to
+    /// ([`DynTool::within`](crate::DynTool::within)), where they agree on one.
     pub fn working_directory(mut self, path: impl Into<PathBuf>) -> Self {
         self.scope.working_directory = path.into().into();
         self

@@ -4,6 +4,7 @@
 
 use std::{
     fmt,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -36,6 +37,8 @@ pub(crate) struct Inner {
     pub(crate) config: Config,
     pub(crate) budget: Budget,
     pub(crate) catalog: Catalog,
+    /// Where a run works that says nothing.
+    pub(crate) workspace: Option<Arc<Path>>,
     pub(crate) policy: Box<dyn Policy>,
     pub(crate) guards: Vec<Seated>,
     pub(crate) hooks: Vec<Placed>,
@@ -467,10 +470,18 @@ impl RuntimeBuilder {
             runs: AtomicU64::new(0),
             config: self.config,
             budget: self.budget,
+            workspace: workspace(&catalog),
             catalog,
             journal,
         })))
     }
+}
+
+/// Returns the folder that the tools keep to. Where they differ nobody is right.
+fn workspace(catalog: &Catalog) -> Option<Arc<Path>> {
+    let mut folders = catalog.own().filter_map(|entry| entry.roots().first());
+    let first = folders.next()?;
+    folders.all(|folder| folder == first).then(|| first.as_path().into())
 }
 
 impl fmt::Debug for RuntimeBuilder {

@@ -5,6 +5,7 @@ use std::process::Command;
 use crate::{Ran, at_home_nowhere, file};
 
 const GUIDE: &str = include_str!("../../../../docs/guide/command.md");
+#[cfg(target_os = "linux")]
 const HANDS: &str = include_str!("../../../../docs/guide/hands.md");
 const README: &str = include_str!("../../../../README.md");
 const SHELL: &str = include_str!("../../../../docs/guide/shell.md");

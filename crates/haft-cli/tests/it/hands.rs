@@ -65,6 +65,74 @@ fn what_a_rule_keeps_from_being_read_is_not_found_by_a_search() {
 }
 
 #[test]
+fn every_way_to_look_at_tools_knows_the_same_tools() {
+    let mut files = FILES.to_vec();
+    let calls = r#"{"tool": "count_lines", "arguments": {"file": "a"}}
+{"tool": "read_file", "arguments": {"file_path": 1}}
+"#;
+    let tool = r#"{"name": "lonely", "input_schema": {"type": "object"}}"#;
+    files.extend([("calls.jsonl", calls), ("tools.jsonl", tool)]);
+    let folder = Folder::trusted("hands-looked-at", &files);
+    let here = ["--workspace", "."];
+    let export = ["tools", "export", "--dialect", "anthropic"];
+    let own = folder.run(export);
+    assert!(own.out.contains("count_lines") && !own.out.contains("read_file"), "{own:?}");
+    let all = folder.run(export.into_iter().chain(here));
+    for name in ["count_lines", "read_file", "shell", "fetch_url", "ask_user"] {
+        assert!(all.out.contains(&format!("\"{name}\"")), "{name} {all:?}");
+    }
+    let check = ["tools", "check", "--calls", "calls.jsonl", "--json"];
+    let checked = folder.run(check.into_iter().chain(here));
+    let lines: Vec<Value> =
+        checked.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&lines[0]["valid"], &lines[1]["valid"]), (&json!(true), &json!(false)));
+    assert_eq!(lines[1]["problems"][0]["pointer"], "/file_path", "{checked:?}");
+    let lint = folder.run(["tools", "lint", "--workspace", ".", "--json"]);
+    assert_eq!(lint.code, Some(0), "{lint:?}");
+    assert!(lint.out.contains("count_lines"), "it has no description of success: {lint:?}");
+    // A list of its own has nothing to do with a folder.
+    let listed = folder.run(export.into_iter().chain(["--tools", "tools.jsonl"]));
+    assert!(listed.out.contains("lonely") && !listed.out.contains("count_lines"), "{listed:?}");
+    let both = folder.run(export.into_iter().chain(["--tools", "tools.jsonl"]).chain(here));
+    assert_eq!(both.code, Some(1), "{both:?}");
+}
+
+#[test]
+fn where_nobody_sits_the_model_asks_in_vain_and_at_once() {
+    let folder = Folder::new("hands-ask", &[]);
+    let ask = ["call", "ask_user", "question=Which one?", "--workspace", "."];
+    for more in [&[][..], &["--yes"]] {
+        let ran = folder.run(ask.into_iter().chain(more.iter().copied()));
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.err.contains("needs_interaction: `ask_user` needs a person"), "{ran:?}");
+        assert!(ran.err.contains("hint: go on without it"), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_command_that_reads_here_runs_unasked_and_says_what_held_it() {
+    let folder = Folder::new("hands-unasked", &[("notes.txt", "one\ntwo\n")]);
+    let call = |command: &str| {
+        folder.run(["call", "shell", &format!("command={command}"), "--workspace", ".", "--json"])
+    };
+    let ran = call("wc -l notes.txt").json();
+    assert_eq!(ran["output"]["blocks"][0]["text"], "2 notes.txt\n", "{ran}");
+    assert!(ran["tier"]["level"].is_string(), "{ran}");
+    for asks in ["cat ~/.ssh/id_rsa", "cat ../x", "env", "cat $HOME/x"] {
+        let ran = call(asks);
+        assert_eq!(ran.code, Some(2), "{asks} {ran:?}");
+    }
+    let why = ["explain", "shell", "command=cat notes.txt", "--workspace", ".", "--json"];
+    let why = folder.run(why).json();
+    assert_eq!(why["verdict"]["decision"], "allow", "{why}");
+    let slow = json!({"argv": ["sleep", "30"], "timeout_ms": 200}).to_string();
+    let slow =
+        folder.run(["call", "shell", "--args-json", &slow, "--workspace", ".", "--json"]).json();
+    assert_eq!(slow["failure"]["code"], "timed_out", "{slow}");
+    assert!(slow["tier"]["level"].is_string(), "{slow}");
+}
+
+#[test]
 fn a_folder_that_nobody_trusts_brings_no_tools() {
     let folder = Folder::new("hands-untrusted", FILES);
     let list = folder.run(["tools", "list"]);
@@ -112,8 +180,12 @@ fn what_asks_is_denied_where_nobody_sits_and_yes_answers_for_it() {
     assert_eq!(json["output"]["blocks"][0]["text"], "one\n");
     assert!(json["output"]["structured"]["tier"]["level"].is_string(), "{json}");
     // Without a workspace there is no such tool.
-    assert_eq!(folder.run(["call", "shell", "command=ls"]).code, Some(1));
-    assert_eq!(folder.run(["call", "shell", "command=ls", "--workspace", "nowhere"]).code, Some(1));
+    let ran = folder.run(["call", "shell", "command=ls"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("hint: `shell` works in a folder: add `--workspace DIR`"), "{ran:?}");
+    let ran = folder.run(["call", "shell", "command=ls", "--workspace", "nowhere"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("`--workspace nowhere`: there is no such folder"), "{ran:?}");
 }
 
 #[test]

@@ -2,9 +2,11 @@
 //! work that goes on. Most calls do neither, and carry no more than a pointer for it.
 
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
+
+use serde_json::Value;
 
 use super::Context;
 use crate::{Deferral, Failure, IntoOutput, Later, Note, Output, Ran, notes::Notes};
@@ -14,11 +16,19 @@ use crate::{Deferral, Failure, IntoOutput, Later, Note, Output, Ran, notes::Note
 pub(super) struct Extra {
     notes: Notes,
     later: Mutex<Option<Later>>,
+    tier: Mutex<Option<Arc<Value>>>,
 }
+
+/// A tier is a few words; more than this is no tier.
+const LONGEST_TIER: usize = 8_000;
 
 impl Extra {
     fn later(&self) -> MutexGuard<'_, Option<Later>> {
         self.later.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tier(&self) -> MutexGuard<'_, Option<Arc<Value>>> {
+        self.tier.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -63,6 +73,21 @@ impl Context {
     #[must_use]
     pub fn partial_is_full(&self) -> bool {
         self.call_itself().extra.get().is_some_and(|extra| extra.notes.is_full())
+    }
+
+    /// Says what confines the work of this call, as data. People and records read it however the call
+    /// ends, the model never does. For tools that start processes.
+    ///
+    /// What takes more than 8000 bytes as text is not kept.
+    pub fn set_tier(&self, tier: Value) {
+        let fits = tier.to_string().len() <= LONGEST_TIER;
+        *self.extra().tier() = fits.then(|| Arc::new(tier));
+    }
+
+    /// Returns what confines the work of this call, where its body has said so.
+    #[must_use]
+    pub fn tier(&self) -> Option<Arc<Value>> {
+        self.call_itself().extra.get()?.tier().clone()
     }
 
     fn extra(&self) -> &Extra {
@@ -160,6 +185,7 @@ impl Context {
         if let Some(extra) = self.call_itself().extra.get() {
             extra.notes.forget();
             drop(extra.later().take());
+            drop(extra.tier().take());
         }
     }
 }

@@ -66,6 +66,8 @@ causes! {
     TooMany "too_many" InvalidValue "take a smaller part";
     /// No file can have this name.
     NameInvalid "name_invalid" InvalidValue "use a plain path";
+    /// It would be on another disk, where folders and links cannot be moved to in one step.
+    OtherDisk "other_disk" InvalidValue "move its files one by one: files can go to another disk, folders and links cannot";
     /// Its links go round in circles.
     LinkLoop "link_loop" InvalidValue "use the path of the file itself";
     /// Somebody changed it in the meantime.
@@ -170,6 +172,7 @@ impl Refusal {
             Cause::TooLarge => "is too large",
             Cause::TooMany => "has too many entries or levels",
             Cause::NameInvalid => "is no valid path",
+            Cause::OtherDisk => "would go to another disk, and is no plain file",
             Cause::LinkLoop => "leads through too many links",
             Cause::Changed => "was changed in the meantime",
             Cause::Failed => "could not be worked on",

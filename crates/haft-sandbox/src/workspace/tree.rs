@@ -7,7 +7,9 @@ use std::{io::copy, os::fd::AsFd as _};
 
 use rustix::fs::{AtFlags, OFlags};
 
-use super::{Bounds, Cause, Entry, Kind, Place, Refusal, Replace, Workspace, handle::open_below};
+use super::{
+    Bounds, Cause, Entry, Kind, Place, Refusal, Replace, Stamp, Workspace, handle::open_below,
+};
 
 /// How much of a tree is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +29,8 @@ pub struct Done {
     pub bytes: u64,
     /// Links and special files that were left out of a copy.
     pub left_out: usize,
+    /// Entries that are still there, because somebody wanted it to end.
+    pub left_over: usize,
 }
 
 struct Seen {
@@ -42,6 +46,20 @@ impl Workspace {
     /// Refuses protected names, also below; folders that are not empty, unless everything is meant;
     /// and what is beyond the bounds. Nothing has been touched then.
     pub fn remove(&self, place: &Place, extent: Extent) -> Result<Done, Refusal> {
+        self.remove_until(place, extent, &|| false)
+    }
+
+    /// Deletes like [`remove`](Self::remove), and ends between two entries when it is told to. What is
+    /// there then is as it was, and counted in [`Done::left_over`].
+    ///
+    /// # Errors
+    /// Like [`remove`](Self::remove).
+    pub fn remove_until(
+        &self,
+        place: &Place,
+        extent: Extent,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Done, Refusal> {
         self.may_move(place)?;
         let (folder, name) = self.parent_and_name(place)?;
         let what = self.meta(place)?.kind;
@@ -59,6 +77,10 @@ impl Workspace {
             }
             // What is below comes after its folder, so the other way round it comes before.
             for Seen { place, kind, .. } in all.iter().rev() {
+                if stop() {
+                    done.left_over = all.len() - done.entries + 1;
+                    return Ok(done);
+                }
                 let how = if *kind == Kind::Folder { AtFlags::REMOVEDIR } else { AtFlags::empty() };
                 let (folder, name) = self.parent_and_name(place)?;
                 rustix::fs::unlinkat(&folder, &name, how).map_err(|errno| place.os(errno))?;
@@ -86,7 +108,7 @@ impl Workspace {
         self.may_write(to)?;
         let mut done = Done::default();
         if self.meta(from)?.kind != Kind::Folder {
-            self.copy_file(from, to, replace, bounds, &mut done)?;
+            self.copy_file(from, to, (replace, bounds), &mut done)?;
             return Ok(done);
         }
         if to.root == from.root && to.path.starts_with(&from.path) {
@@ -113,10 +135,40 @@ impl Workspace {
                     self.make_folder(&target)?;
                     done.entries += 1;
                 }
-                Kind::File => self.copy_file(&seen.place, &target, replace, bounds, &mut done)?,
+                Kind::File => {
+                    self.copy_file(&seen.place, &target, (replace, bounds), &mut done)?;
+                }
                 Kind::Link | Kind::Special => done.left_out += 1,
             }
         }
+        Ok(done)
+    }
+
+    /// Moves a file to another disk: a copy is put in its place as a whole, then the old name goes. A
+    /// file that somebody writes to meanwhile stays, beside the copy.
+    ///
+    /// # Errors
+    /// Refuses what [`rename`](Self::rename) refuses, folders and links, and what is beyond the bounds.
+    pub fn carry(
+        &self,
+        from: &Place,
+        to: &Place,
+        replace: Replace,
+        bounds: Bounds,
+    ) -> Result<Done, Refusal> {
+        self.may_move(from)?;
+        self.may_move(to)?;
+        if self.meta(from)?.kind != Kind::File {
+            return Err(from.refuse(Cause::OtherDisk));
+        }
+        let mut done = Done::default();
+        let copied = self.copy_file(from, to, (replace, bounds), &mut done)?;
+        let (folder, name) = self.parent_and_name(from)?;
+        if self.meta(from)?.stamp != copied {
+            return Err(from.refuse(Cause::Changed));
+        }
+        rustix::fs::unlinkat(&folder, &name, AtFlags::empty()).map_err(|errno| from.os(errno))?;
+        let _ = rustix::fs::fsync(&folder);
         Ok(done)
     }
 
@@ -135,17 +187,18 @@ impl Workspace {
         &self,
         from: &Place,
         to: &Place,
-        replace: Replace,
-        bounds: Bounds,
+        (replace, bounds): (Replace, Bounds),
         done: &mut Done,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Stamp, Refusal> {
         use std::io::Read as _;
         let opened = self.open(from)?;
         let room = bounds.bytes.saturating_sub(done.bytes);
         if opened.meta.size > room {
             return Err(from.refuse(Cause::TooLarge));
         }
+        let (stamp, meta) = (opened.meta.stamp, opened.meta);
         let mut draft = self.draft(to, replace)?;
+        draft.keep_mode(&meta);
         let failed = |e| to.refuse(Cause::Failed).because(e);
         let copied =
             copy(&mut opened.file.take(room.saturating_add(1)), &mut draft).map_err(failed)?;
@@ -155,7 +208,7 @@ impl Workspace {
         draft.commit()?;
         done.entries += 1;
         done.bytes += copied;
-        Ok(())
+        Ok(stamp)
     }
 
     /// Returns whether a place is a folder that can be worked in, for a command's working folder.

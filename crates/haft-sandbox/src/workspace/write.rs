@@ -116,7 +116,8 @@ impl Workspace {
     ///
     /// # Errors
     /// Refuses protected names at both ends, and folders that have one below them or would become
-    /// one; and what is there already, unless it may be replaced.
+    /// one; what is there already, unless it may be replaced; and another disk, which only a file can be
+    /// [carried](Self::carry) to.
     pub fn rename(&self, from: &Place, to: &Place, replace: Replace) -> Result<(), Refusal> {
         self.may_move(from)?;
         self.may_move(to)?;
@@ -137,7 +138,7 @@ impl Workspace {
         moved.map_err(|errno| match errno {
             Errno::EXIST | Errno::NOTEMPTY | Errno::ISDIR | Errno::NOTDIR => to.os(errno),
             // Two disks, not a way out.
-            Errno::XDEV => to.refuse(Cause::Failed).because(errno.into()),
+            Errno::XDEV => to.refuse(Cause::OtherDisk).because(errno.into()),
             errno => from.os(errno),
         })?;
         let _ = rustix::fs::fsync(&to_folder);
@@ -181,11 +182,16 @@ impl Draft {
         Ok(meta(&stat))
     }
 
+    /// Keeps what may be done with another file, but neither set-uid nor set-gid.
+    pub(super) fn keep_mode(&self, other: &Meta) {
+        #[allow(clippy::unnecessary_cast, reason = "modes are narrower on some systems")]
+        let mode = Mode::from_raw_mode((other.mode & 0o777) as rustix::fs::RawMode);
+        let _ = rustix::fs::fchmod(&self.file, mode);
+    }
+
     /// Keeps who may use the file, but neither set-uid nor set-gid. What is not possible is left.
     fn look_like(&self, old: &Meta) {
-        #[allow(clippy::unnecessary_cast, reason = "modes are narrower on some systems")]
-        let mode = Mode::from_raw_mode((old.mode & 0o777) as rustix::fs::RawMode);
-        let _ = rustix::fs::fchmod(&self.file, mode);
+        self.keep_mode(old);
         if let Ok(stat) = rustix::fs::statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             let owner = rustix::process::Uid::from_raw(stat.st_uid);
             let group = rustix::process::Gid::from_raw(stat.st_gid);

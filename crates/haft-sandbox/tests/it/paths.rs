@@ -493,6 +493,24 @@ fn a_tree_with_more_folders_than_descriptors_is_copied_and_deleted() {
     );
 }
 
+#[test]
+fn a_deletion_ends_between_two_entries_when_it_is_told_to() {
+    let room = Room::new();
+    let workspace = room.workspace();
+    for n in 0..10 {
+        fs::create_dir(room.inside.join(format!("sub/{n}"))).unwrap();
+    }
+    let sub = workspace.find("sub").unwrap();
+    let all = fs::read_dir(room.inside.join("sub")).unwrap().count();
+    let asked = std::cell::Cell::new(0);
+    let stop = || asked.replace(asked.get() + 1) == 4;
+    let everything = Extent::Everything(Bounds::default());
+    let done = workspace.remove_until(&sub, everything, &stop).unwrap();
+    let left = fs::read_dir(room.inside.join("sub")).unwrap().count();
+    assert_eq!((done.entries, left), (4, all - 4), "{done:?}");
+    assert_eq!(done.left_over, left + 1, "the folder itself is one of them");
+}
+
 /// Parts that hostile paths are made of.
 const PARTS: &[&str] = &[
     "..",

@@ -91,6 +91,8 @@ pub(super) struct Given<'c> {
     late: bool,
     /// A word that is not known stood where options may stand.
     guessed: bool,
+    /// A value is not known.
+    unknown_values: bool,
 }
 
 impl<'c> Given<'c> {
@@ -109,6 +111,11 @@ impl<'c> Given<'c> {
         self.options.iter().filter(|(name, _)| names.contains(name)).filter_map(|(_, value)| *value)
     }
 
+    /// Returns whether an option has a value that only a running shell knows.
+    pub(super) fn has_unknown_values(&self) -> bool {
+        self.unknown_values
+    }
+
     /// Returns the operands, all of which must be known.
     pub(super) fn known(&self) -> Result<Vec<&'c str>, String> {
         let known: Option<Vec<_>> = self.operands.iter().map(|word| word.literal()).collect();
@@ -120,6 +127,11 @@ impl Grammar {
     /// Returns whether this is the grammar of a command of this name.
     pub(super) fn is_of(&self, name: &str) -> bool {
         self.names.split(' ').any(|own| own == name)
+    }
+
+    /// Returns whether the words are looked at as they are, so that [`given`](Self::given) says nothing.
+    pub(super) fn is_own(&self) -> bool {
+        matches!(self.rule, Rule::Own(_))
     }
 
     /// Checks the words of a command, its name first.
@@ -292,6 +304,7 @@ fn next_value<'c>(
 ) -> Result<Option<&'c str>, String> {
     let word = rest.next().ok_or("a value is missing")?;
     given.guessed |= word.has_unknown();
+    given.unknown_values |= word.has_unknown();
     Ok(word.literal())
 }
 

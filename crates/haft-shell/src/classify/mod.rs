@@ -18,8 +18,11 @@ mod find;
 mod sed;
 mod awk;
 mod ruin;
+mod names;
 
 use std::fmt;
+
+pub use self::names::reads;
 
 use crate::{Command, Piece, Word, reader::Notes};
 

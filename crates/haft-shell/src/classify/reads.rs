@@ -33,7 +33,7 @@ pub(super) fn judge(command: &Command, level: usize) -> Result<String, String> {
 
 /// Returns the name of a program without the folders that belong to the system. In any other folder
 /// a program of that name may be another one.
-fn plain_name(name: &str) -> &str {
+pub(super) fn plain_name(name: &str) -> &str {
     let base = name.strip_prefix("/usr/bin/").or_else(|| name.strip_prefix("/bin/"));
     base.filter(|base| !base.contains('/')).unwrap_or(name)
 }

@@ -7,6 +7,7 @@
 mod place;
 mod lines;
 mod binary;
+mod wide;
 mod read;
 mod write;
 mod edit;

@@ -1,13 +1,13 @@
 //! `move_path` and `delete_path`: entries themselves, never what a link leads to.
 
 use haft_core::{
-    Capability, Claim, Class, Code, Context, Failure, Operation, Spec, Tool, schemars::JsonSchema,
-    serde::Deserialize,
+    Capability, Claim, Class, Code, Context, Failure, Operation, Ran, Spec, Tool,
+    schemars::JsonSchema, serde::Deserialize,
 };
 use haft_sandbox::{Bounds, Cause, Extent, Kind, Place, Refusal, Replace};
 
 use super::{
-    place::{self, Files, Touch, count},
+    place::{self, Files, Touch, count, stopped},
     touches,
 };
 
@@ -81,8 +81,19 @@ fn move_entry(files: &Files, args: &MoveArgs, cx: &Context) -> Result<String, Fa
     if let Some(folder) = to.parent() {
         workspace.make_folder(&folder)?;
     }
-    workspace.rename(&from, &to, replace)?;
-    Ok(format!("moved `{from}` to `{to}`"))
+    match workspace.rename(&from, &to, replace) {
+        Err(refusal) if refusal.cause() == Cause::OtherDisk => {
+            let bytes = workspace.carry(&from, &to, replace, Bounds::default())?.bytes;
+            let bytes = count(bytes, "byte");
+            Ok(format!(
+                "moved `{from}` to `{to}`, on another disk: {bytes} copied, the old file deleted"
+            ))
+        }
+        moved => {
+            moved?;
+            Ok(format!("moved `{from}` to `{to}`"))
+        }
+    }
 }
 
 /// Refuses a folder with something in it that a rule keeps this call from: the call named the folder,
@@ -93,6 +104,9 @@ fn leave_alone(files: &Files, place: &Place, cx: &Context) -> Result<(), Failure
         return Ok(());
     }
     for entry in workspace.walk(place, Bounds::default())? {
+        if cx.is_cancelled() {
+            return Err(stopped().with_ran(Ran::Yes));
+        }
         if cx.keeps_from(Operation::Write, &entry?.place().absolute()) {
             let message = format!("something in `{place}` may not be changed; nothing was");
             return Err(Failure::new(Code::Denied, message)
@@ -164,12 +178,23 @@ fn delete(files: &Files, args: &DeleteArgs, cx: &Context) -> Result<String, Fail
     if args.recursive {
         leave_alone(files, &place, cx)?;
     }
-    let done =
-        files.workspace().remove(&place, extent).map_err(|refusal| match refusal.cause() {
+    let done = files.workspace().remove_until(&place, extent, &|| cx.is_cancelled()).map_err(
+        |refusal| match refusal.cause() {
             Cause::NotEmpty => Failure::from(refusal)
                 .with_next("set `recursive` if everything in it is to go, or empty it first"),
             _ => refusal.into(),
-        })?;
+        },
+    )?;
+    if done.left_over > 0 {
+        let how_far = format!(
+            "stopped: {} in `{place}` deleted, {} left as they were",
+            count(done.entries as u64, "thing"),
+            done.left_over,
+        );
+        // Whoever stopped the call says why it ended; this is how far it got.
+        cx.partial(format!("{how_far}\n"));
+        return Err(Failure::failed(how_far).with_next("list the folder to see what is left"));
+    }
     Ok(match done.entries {
         0 | 1 => format!("deleted `{place}`"),
         all => format!("deleted `{place}` with {} in it", count(all as u64 - 1, "thing")),

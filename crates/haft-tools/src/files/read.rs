@@ -13,6 +13,7 @@ use super::{
     lines::{self, NoPage, Page, Range, Rest},
     looks,
     place::{self, Files, Touch, count, stopped, unreadable},
+    wide::{self, Wide},
 };
 
 /// Lines of a page, unless more or fewer are asked for.
@@ -83,17 +84,26 @@ fn read(files: &Files, args: &Args, cx: &Context) -> Result<String, Failure> {
     let mut head = Vec::new();
     let io = |e| unreadable(&place, e);
     (&mut opened.file).take(binary::LOOK as u64).read_to_end(&mut head).map_err(io)?;
-    if binary::is_binary(&head) {
+    let wide = wide::decoder(&head);
+    if wide.is_none() && binary::is_binary(&head) {
         return Ok(binary::describe(&head, size));
     }
     let from = args.offset.unwrap_or(1);
-    if head.is_empty() && from == 1 {
+    let mark = if wide.is_some() { 2 } else { 0 };
+    if head.len() == mark && from == 1 {
         return Ok(format!("[{place}: the file is empty]"));
     }
     let range = Range { from, limit: args.limit.unwrap_or(LINES), room: ROOM };
-    let whole = Cursor::new(head).chain(opened.file);
-    match lines::page(whole, size, range, &|| cx.is_cancelled()) {
-        Ok(page) => Ok(shown(page, &place.to_string(), from)),
+    let stop = || cx.is_cancelled();
+    let whole = Cursor::new(head.split_off(mark)).chain(opened.file);
+    let is_wide = wide.is_some();
+    let page = match wide {
+        // How long it is in UTF-8 nobody knows; most of it is half as long.
+        Some(decoder) => lines::page(Wide::new(whole, decoder), size / 2, range, &stop),
+        None => lines::page(whole, size, range, &stop),
+    };
+    match page {
+        Ok(page) => Ok(shown(page, &place.to_string(), from, is_wide)),
         Err(NoPage::PastEnd(0)) => Err(past_end(from, "is empty", "leave `offset` out")),
         Err(NoPage::PastEnd(lines)) => {
             let next = format!("use an `offset` from 1 to {lines}");
@@ -110,7 +120,7 @@ fn past_end(from: u64, has: &str, next: &str) -> Failure {
 }
 
 /// The page, and below it what is not to be seen from it.
-fn shown(page: Page, path: &str, from: u64) -> String {
+fn shown(page: Page, path: &str, from: u64, is_wide: bool) -> String {
     let last = from + page.shown.saturating_sub(1);
     let mut notes = Vec::new();
     let follow = match page.rest {
@@ -127,6 +137,9 @@ fn shown(page: Page, path: &str, from: u64) -> String {
     }
     if page.carriage > 0 {
         notes.push("lines end with CRLF".to_owned());
+    }
+    if is_wide {
+        notes.push("the file is UTF-16".to_owned());
     }
     let mut text = page.text;
     if !notes.is_empty() {

@@ -6,8 +6,9 @@
 
 use std::sync::Arc;
 
-use haft_core::{Code, Failure};
-use haft_sandbox::{Helper, Sandbox};
+use haft_core::{Code, Context, Failure};
+use haft_sandbox::{Helper, Sandbox, Tier};
+use serde_json::json;
 use tokio::sync::OnceCell;
 
 /// What confines processes.
@@ -33,10 +34,18 @@ impl Boundary {
         Self::Later(Arc::new(Later { helper, found: OnceCell::new() }))
     }
 
-    /// Returns the sandbox.
-    pub(crate) async fn get(&self) -> Result<Sandbox, Failure> {
+    /// Returns the sandbox. Where there is none, that is what confines the call: nothing.
+    pub(crate) async fn get(&self, cx: &Context) -> Result<Sandbox, Failure> {
+        let found = self.find().await;
+        found.map_err(|why| {
+            cx.set_tier(json!(Tier::none(why.lines().next().unwrap_or_default())));
+            refused(&why)
+        })
+    }
+
+    async fn find(&self) -> Result<Sandbox, Arc<str>> {
         match self {
-            Self::Missing => Err(refused(
+            Self::Missing => Err(Arc::from(
                 "these tools were given no sandbox, and start no process without one\nhint: call \
                  `haft_sandbox::init()` first in `main`, then give `Hands` a `Sandbox` or a `Helper`",
             )),
@@ -46,10 +55,7 @@ impl Boundary {
                     let found = Sandbox::detect(later.helper.clone()).await;
                     found.map_err(|error| Arc::from(error.to_string()))
                 };
-                match later.found.get_or_init(find).await {
-                    Ok(sandbox) => Ok(sandbox.clone()),
-                    Err(why) => Err(refused(why)),
-                }
+                later.found.get_or_init(find).await.clone()
             }
         }
     }

@@ -112,14 +112,14 @@ impl Body {
     /// Refuses what cannot run before anybody is asked about it.
     async fn check(&self, arguments: &Value, cx: &Context) -> Result<(), Failure> {
         self.declared.argv(arguments)?;
-        self.boundary.get().await?;
+        self.boundary.get(cx).await?;
         folder(&self.workspace, self.declared.cwd.as_deref(), cx).await?;
         Ok(())
     }
 
     async fn call(&self, arguments: &Value, cx: &Context) -> Result<Output, Failure> {
         let mut words = self.declared.argv(arguments)?.into_iter();
-        let sandbox = self.boundary.get().await?;
+        let sandbox = self.boundary.get(cx).await?;
         let place = folder(&self.workspace, self.declared.cwd.as_deref(), cx).await?;
         let command = Command::new(words.next().unwrap_or_default())
             .args(words)

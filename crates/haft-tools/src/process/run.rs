@@ -30,8 +30,11 @@ pub(super) async fn run(job: Job, cx: &Context) -> Result<Ended, Failure> {
     let Some(busy) = cx.busy() else {
         return Err(Failure::new(Code::NotRun, "the call was over before the command started"));
     };
+    // What would be in force, until it is known what is.
+    cx.set_tier(json!(job.sandbox.tier()));
     let running = job.sandbox.start(command, job.profile).await;
     let running = running.map_err(|error| error.into_failure())?;
+    cx.set_tier(json!(running.tier()));
     let mut watched = Watched { running: Some((running, busy)) };
     let (ended, is_stopped) = watched.finished(cx).await;
     match ended.how {

@@ -2,24 +2,30 @@
 //!
 //! The classifier decides how a call is judged and how much the sandbox lets it touch: what only
 //! reads shares the floor and cannot write. A list of words, and a text that is nothing but words, is
-//! run as it is; only what needs a shell gets one.
+//! run as it is; only what needs a shell gets one. A command that only reads and names every file it
+//! reads says so, and is shown these, the workspace and the system, and no other file.
 //!
-//! INVARIANT: judging and running look at the same words.
+//! INVARIANT: judging and running look at the same words. What a command is shown follows from these
+//! words alone, so that no link that was swapped since can widen it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    path::{Component, Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use haft_core::{
-    Capabilities, Capability, Claim, Class, Code, Context, Failure, Interrupt, Isolation, Output,
-    Spec, Tool, schemars,
+    Capabilities, Capability, Claim, Class, Code, Context, Effect, Effects, Failure, Interrupt,
+    Isolation, Output, Spec, Tool, schemars,
 };
-use haft_sandbox::{Command, Environment, Network, Profile, Workspace};
+use haft_sandbox::{Command, Environment, Network, Profile, Reads, Workspace};
 use haft_shell::{Kind, classify};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::{
     boundary::Boundary,
-    folder,
+    find, folder,
     run::{self, Job},
 };
 
@@ -69,6 +75,8 @@ struct Asked {
     kind: Kind,
     why: String,
     argv: Vec<String>,
+    /// Every file that it reads, where it only reads and names them all.
+    reads: Option<Vec<String>>,
 }
 
 impl Asked {
@@ -88,6 +96,7 @@ impl Asked {
             return Err(wrong("the command has a NUL byte in it"));
         }
         let known = classify(&text);
+        let reads = haft_shell::reads(&text);
         let argv = words.or_else(|| plain(&text)).unwrap_or_else(|| {
             ["bash", "--noprofile", "--norc", "-c"]
                 .map(str::to_owned)
@@ -95,7 +104,12 @@ impl Asked {
                 .chain([text])
                 .collect()
         });
-        Ok(Self { kind: known.kind, why: known.why, argv })
+        Ok(Self { kind: known.kind, why: known.why, argv, reads })
+    }
+
+    /// Returns the files that it reads, seen from where it starts.
+    fn reads_from(&self, start: &Path) -> Option<Vec<PathBuf>> {
+        Some(self.reads.as_ref()?.iter().map(|path| start.join(path)).collect())
     }
 }
 
@@ -211,14 +225,62 @@ impl Shell {
         if self.network { all.with(Capability::Network) } else { all }
     }
 
-    /// What the sandbox lets it touch. What only reads has no need to write or to reach others.
-    fn profile(&self, kind: Kind) -> Profile {
+    /// What the sandbox lets it touch. What only reads has no need to write or to reach others, and
+    /// what names its files has no need to see more.
+    fn profile(&self, asked: &Asked, start: &Path) -> Profile {
         let profile = Profile::of(self.capabilities(), &self.workspace);
-        match kind {
-            Kind::ReadOnly => Profile { network: Network::None, ..profile.read_only() },
-            Kind::Writes | Kind::Destructive | Kind::Unparseable => profile,
+        if asked.kind != Kind::ReadOnly {
+            return profile;
+        }
+        let mut profile = Profile { network: Network::None, ..profile.read_only() };
+        if let Some(files) = asked.reads_from(start) {
+            let roots = &profile.roots;
+            let is_outside =
+                |path: &PathBuf| !roots.iter().any(|root| path.starts_with(&root.path));
+            // Whoever allowed it has seen these names. A link in the workspace is no name outside.
+            let shown = files.iter().map(|path| tidy(path)).filter(is_outside);
+            profile.reads = Reads::Only(shown.chain(self.programs()).collect());
+        }
+        profile
+    }
+
+    /// The folders that programs are looked for in, if they are called what such folders are called.
+    fn programs(&self) -> impl Iterator<Item = PathBuf> {
+        let path = self.environment.get("PATH").unwrap_or_default();
+        let folders = path.split(':').map(PathBuf::from);
+        folders.filter(|folder| folder.ends_with("bin") || folder.ends_with("sbin"))
+    }
+
+    /// What a command that only reads touches: the files it names, or nobody knows what.
+    fn effects(&self, asked: &Asked, args: &Args, cx: &Context) -> Effects {
+        let cwd = args.cwd.as_deref().unwrap_or(".");
+        let start = find(&self.workspace, cx.working_directory(), cwd).map(|at| at.absolute());
+        let files = start.ok().and_then(|start| asked.reads_from(&start));
+        let effects: Option<Vec<Effect>> = files
+            .into_iter()
+            .flatten()
+            .map(|path| path.into_os_string().into_string().ok().map(Effect::read))
+            .collect();
+        match (&asked.reads, effects) {
+            (Some(reads), Some(effects)) if reads.len() == effects.len() => effects.into(),
+            _ => Effects::Undeclared,
         }
     }
+}
+
+/// Takes `.` and `..` out of an absolute path by its letters alone.
+fn tidy(path: &Path) -> PathBuf {
+    let mut tidy = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                tidy.pop();
+            }
+            other => tidy.push(other),
+        }
+    }
+    tidy
 }
 
 impl Tool for Shell {
@@ -243,17 +305,18 @@ impl Tool for Shell {
         .timeout(LONGEST)
         .example(json!({"argv": ["git", "log", "--oneline", "-3"]}))
         .example(json!({"command": "grep -rl TODO src | wc -l"}));
-        spec.per_call = vec!["class", "read_only", "destructive"];
+        spec.per_call = vec!["class", "read_only", "destructive", "effects"];
         spec
     }
 
-    fn claim(&self, declared: Claim, args: &Args, _: &Context) -> Claim {
+    fn claim(&self, declared: Claim, args: &Args, cx: &Context) -> Claim {
         let Ok(asked) = Asked::of(args) else { return Claim::strictest() };
         match asked.kind {
             Kind::ReadOnly => Claim {
                 class: Class::ReadOnly,
                 read_only: true,
                 destructive: Some(false),
+                effects: self.effects(&asked, args, cx),
                 ..declared
             },
             // It may do anything that the sandbox lets it; whether it destroys, nobody knows.
@@ -267,15 +330,16 @@ impl Tool for Shell {
 
     async fn check(&self, args: &Args, cx: &Context) -> Result<(), Failure> {
         Asked::of(args)?;
-        self.boundary.get().await?;
+        self.boundary.get(cx).await?;
         folder(&self.workspace, args.cwd.as_deref(), cx).await?;
         Ok(())
     }
 
     async fn call(&self, args: Args, cx: &Context) -> Result<Output, Failure> {
         let asked = Asked::of(&args)?;
-        let sandbox = self.boundary.get().await?;
+        let sandbox = self.boundary.get(cx).await?;
         let place = folder(&self.workspace, args.cwd.as_deref(), cx).await?;
+        let profile = self.profile(&asked, &place.absolute());
         let mut words = asked.argv.into_iter();
         let command = Command::new(words.next().unwrap_or_default())
             .args(words)
@@ -283,7 +347,6 @@ impl Tool for Shell {
             .input(args.stdin.unwrap_or_default())
             .folder(&place);
         let time = args.timeout_ms.map_or(USUAL, Duration::from_millis).min(LONGEST);
-        let profile = self.profile(asked.kind);
         let ended = run::run(Job { sandbox, command, profile, time }, cx).await?;
         let about = json!({"kind": asked.kind.as_str(), "why": asked.why});
         Ok(run::output(ended, about))
@@ -363,16 +426,39 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let workspace =
-            Workspace::builder().root(root, haft_sandbox::Access::Write).build().unwrap();
+            Workspace::builder().root(&root, haft_sandbox::Access::Write).build().unwrap();
         let shell = Shell {
             workspace: Arc::new(workspace),
             boundary: Boundary::default(),
             environment: Environment::new(),
             network: true,
         };
-        let reading = shell.profile(Kind::ReadOnly);
+        let profile = |command: &str| {
+            let args = json!({"command": command});
+            let asked = Asked::of(&serde_json::from_value(args).unwrap()).unwrap();
+            shell.profile(&asked, &root.join("sub"))
+        };
+        let reading = profile("cat $X");
         assert_eq!((reading.writable().count(), reading.network), (0, Network::None));
-        let writing = shell.profile(Kind::Writes);
+        assert_eq!(reading.reads, Reads::Everything, "a person was asked about it");
+        let writing = profile("touch a");
         assert_eq!((writing.writable().count(), writing.network), (1, Network::Host));
+        assert_eq!(writing.reads, Reads::Everything);
+
+        let shown = |command: &str| match profile(command).reads {
+            Reads::Only(paths) => paths,
+            Reads::Everything => panic!("`{command}` sees everything"),
+        };
+        for inside in ["ls", "cat a ../b", "grep -r x ..", "cat ../sub/../b"] {
+            assert_eq!(shown(inside), Vec::<PathBuf>::new(), "{inside}");
+        }
+        assert_eq!(shown("cat a /srv/notes"), [PathBuf::from("/srv/notes")]);
+        assert_eq!(shown("cat ../../x"), [root.parent().unwrap().join("x")]);
+        let shell = Shell {
+            environment: Environment::new().set("PATH", "/home/me/.cargo/bin:/home/me:/usr/sbin"),
+            ..shell
+        };
+        let programs: Vec<PathBuf> = shell.programs().collect();
+        assert_eq!(programs, [Path::new("/home/me/.cargo/bin"), Path::new("/usr/sbin")]);
     }
 }

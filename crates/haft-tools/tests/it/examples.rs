@@ -43,7 +43,6 @@ fn hands_read_edit_search_and_run_and_leave_the_rest_of_the_machine_alone() {
     }
     insta::assert_snapshot!(commands, @r#"
     shell({"command":"sort shop/list.txt | head -2"})
-      asked: it reads files and does not say which
       bread
       eggs
     shell({"command":"sort -o shop/list.txt shop/list.txt"})

@@ -7,6 +7,7 @@
 
 mod files;
 mod process;
+mod unasked;
 mod fetch;
 mod ask;
 mod server;

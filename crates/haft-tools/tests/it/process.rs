@@ -10,8 +10,8 @@ use std::{
 };
 
 use haft::{
-    AllowEverything, Call, Catalog, Code, Envelope, Event, File, Form, Layer, Note, Ran, Rules,
-    Run, Runtime, RuntimeBuilder, Setup, Trust, Where,
+    AllowEverything, Call, Catalog, Code, Envelope, Event, File, Form, Layer, Note, Query, Ran,
+    Rules, Run, Runtime, RuntimeBuilder, Setup, Trust, Where,
 };
 use haft_sandbox::{Access, Helper, Sandbox, Workspace};
 use haft_tools::Hands;
@@ -300,6 +300,45 @@ async fn a_stop_is_heard_and_cancelled_means_that_nothing_is_left() {
         }
         assert_eq!(survivors(&marker), 0, "{how}");
     }
+}
+
+#[tokio::test]
+async fn what_confines_a_command_is_kept_however_it_ends() {
+    let room = Room::new();
+    let runtime = room.runtime();
+    for (arguments, ends) in [
+        (json!({"command": "echo hi"}), None),
+        (json!({"command": "exit 3"}), None),
+        (json!({"command": "sleep 30", "timeout_ms": 200}), Some(Code::TimedOut)),
+        (json!({"argv": ["no-such-program"]}), Some(Code::InvalidValue)),
+    ] {
+        let answer = call(&runtime, "shell", arguments.clone()).await;
+        assert_eq!(answer.failure().map(|f| f.code()), ends, "{arguments}");
+        let level = answer.tier().map(|tier| tier["level"].clone());
+        assert!(
+            level == Some(json!("namespaces")) || level == Some(json!("landlock")),
+            "{level:?}"
+        );
+        assert!(!answer.text().contains("net_unix"), "the model does not read it");
+        let kept = runtime.runtime.records(&Query::default().limit(1)).remove(0).end.unwrap();
+        assert_eq!(kept.tier.as_deref(), answer.tier(), "{arguments}");
+    }
+    // A runtime that stops a command says so too.
+    let turn = runtime.run().turn().await.unwrap();
+    let control = turn.control();
+    let calls = vec![Call::new("c1", "shell", json!({"command": "echo begun; sleep 30"}))];
+    let (answers, ()) = tokio::join!(turn.run(calls), async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        control.interrupt();
+    });
+    assert!(answers[0].is_error() && answers[0].tier().is_some(), "{:?}", answers[0]);
+    // Where nothing confines, nothing ran, and that is kept as well.
+    let bare = room.with(room.hands());
+    let answer = shell(&bare, "echo hi").await;
+    assert_eq!(code(&answer), Code::SandboxUnavailable);
+    assert_eq!(answer.tier().unwrap()["level"], "none");
+    let files = call(&bare, "list_files", json!({})).await;
+    assert!(files.tier().is_none(), "no process was to be started");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,6 +6,7 @@
 
 use std::{
     fmt,
+    path::PathBuf,
     sync::{Arc, OnceLock},
 };
 
@@ -43,6 +44,8 @@ pub struct Entry {
     /// What its layers remember. Views share it, and it outlives a refresh that changes nothing.
     layers: Arc<ToolLayers>,
     hash: [u8; 32],
+    /// The folders that its calls work in, if it says so.
+    roots: Arc<[PathBuf]>,
 }
 
 impl Entry {
@@ -121,13 +124,14 @@ impl Entry {
             fill: Arc::new(fill),
             known,
             hash,
+            roots: tool.roots().into(),
         })
     }
 
     /// Freezes a tool again, keeping what was compiled and the slots when its definition is the
     /// same. The body is the new one: a call reaches exactly what was advertised.
     pub(crate) fn refreeze(previous: &Arc<Entry>, tool: &DynTool) -> Result<Arc<Self>, Error> {
-        if Arc::ptr_eq(&previous.body, tool.body()) {
+        if Arc::ptr_eq(&previous.body, tool.body()) && *previous.roots == *tool.roots() {
             return Ok(Arc::clone(previous));
         }
         let input = close(tool.input_schema().clone(), tool.spec().unknown).unwrap_or_default();
@@ -136,6 +140,7 @@ impl Entry {
             let mut same = previous.shared();
             same.spec = tool.spec().clone();
             same.body = Arc::clone(tool.body());
+            same.roots = tool.roots().into();
             return Ok(Arc::new(same));
         }
         let mut entry = Self::freeze(previous.name.clone(), &previous.source, tool)?;
@@ -175,6 +180,7 @@ impl Entry {
             slots: self.slots.clone(),
             layers: Arc::clone(&self.layers),
             hash: self.hash,
+            roots: Arc::clone(&self.roots),
         }
     }
 
@@ -237,6 +243,12 @@ impl Entry {
     /// Returns the source that brought it and its name there; nothing for our own.
     pub(crate) fn remote(&self) -> Option<(&str, &str)> {
         Some((self.brought_by.as_deref()?, &self.spec.name))
+    }
+
+    /// Returns the folders that its calls work in; none when it does not say.
+    #[must_use]
+    pub fn roots(&self) -> &[PathBuf] {
+        &self.roots
     }
 
     /// Returns the names that other programs know such a tool by, such as `Bash`; rules for those

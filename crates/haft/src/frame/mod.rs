@@ -577,6 +577,7 @@ mod tests {
             cut: None,
             repairs: None,
             instead_by: None,
+            tier: None,
             left: None,
             elapsed: std::time::Duration::ZERO,
             seal,

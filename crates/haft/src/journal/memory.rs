@@ -284,6 +284,7 @@ impl Journal for MemoryJournal {
             label: answer.label(),
             cut: answer.cut.clone(),
             ran: answer.ran(),
+            tier: answer.tier.clone(),
             course: settled.course.clone(),
             elapsed: answer.elapsed(),
         };

@@ -147,6 +147,9 @@ pub struct End {
     pub cut: Option<Box<Cut>>,
     /// Whether the body ran.
     pub ran: Ran,
+    /// What confined its work, where the body has said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tier: Option<Arc<Value>>,
     /// Attempts, cache, waits.
     pub course: Course,
     /// How long the walk took.
@@ -157,7 +160,12 @@ pub struct End {
 impl End {
     fn weight(&self) -> usize {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::capacity);
-        text(&self.error) + text(&self.cause) + self.output.as_ref().map_or(0, |text| text.len())
+        // A tier is a few words, and counting letters would cost more than it tells.
+        let tier = if self.tier.is_some() { 1_000 } else { 0 };
+        text(&self.error)
+            + text(&self.cause)
+            + self.output.as_ref().map_or(0, |text| text.len())
+            + tier
     }
 }
 

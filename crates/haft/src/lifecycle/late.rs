@@ -52,6 +52,7 @@ pub(crate) async fn end_late(
         cut,
         outcome,
         repairs: None,
+        tier: cx.tier(),
         left: None,
         elapsed: inner.clock.now().saturating_duration_since(began),
         seal,

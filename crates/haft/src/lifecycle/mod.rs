@@ -162,6 +162,7 @@ fn walked(
             cut,
             outcome,
             repairs,
+            tier: cx.tier(),
             left: None,
             elapsed: turn.inner.clock.now().saturating_duration_since(began),
             seal,

@@ -1,14 +1,17 @@
 //! The two policies there are without rules: the strict default, and its loud opposite.
 
-use std::path::PathBuf;
+use std::{
+    path::{Path, PathBuf},
+    sync::LazyLock,
+};
 
-use haft_core::{Capability, Decision, Effects, Operation, Permission, Scope, Verdict};
+use haft_core::{Capability, Decision, Effects, Operation, Permission, Verdict};
 
 use super::{
     Policy,
     facts::{self, Facts, Part},
     rules::Ground,
-    world::{Disk, World, is_inside},
+    world::is_inside,
 };
 use crate::turn::Admitted;
 
@@ -18,61 +21,65 @@ use crate::turn::Admitted;
 pub struct DefaultPolicy;
 
 const SOURCE: &str = "the default";
+/// What stands where nobody has written rules.
+static GROUND: LazyLock<Ground> = LazyLock::new(Ground::default);
 
 impl Policy for DefaultPolicy {
     fn judge(&self, call: &Admitted) -> Verdict {
         // Arguments that name files are looked at; most tools have none.
         if call.tool().traits().is_marked() {
-            let ground = Ground::default();
-            return judge(call, &Facts::of(call, &ground), &ground);
+            return judge(call, &Facts::of(call, &GROUND), &GROUND);
         }
-        by_default(call, &Disk, &[], false)
+        by_default(call, &GROUND, false)
     }
 }
 
 /// Judges by the default alone, for rules that have nothing to say.
 pub(super) fn judge(call: &Admitted, facts: &Facts<'_>, ground: &Ground) -> Verdict {
     let says_which = facts.parts.iter().any(|part| matches!(part, Part::Path { .. }));
-    let verdict = by_default(call, &*ground.world, &ground.roots, says_which);
+    let verdict = by_default(call, ground, says_which);
     if verdict.decision != Decision::Allow || call.tool().spec().permission == Permission::None {
         return verdict;
     }
-    match parts_ask(facts, ground) {
-        Some(why) => call.vouched().cloned().unwrap_or_else(|| Verdict::ask(why).by(SOURCE)),
+    match parts_ask(facts, facts::is_held(call)) {
+        Some(why) => ask(call, why),
         None => verdict,
     }
 }
 
-/// Why a call that says it only reads is asked about because of what its arguments name.
-fn parts_ask(facts: &Facts<'_>, ground: &Ground) -> Option<&'static str> {
+/// Asks, unless a hook speaks for the call: it stands in for the rule that is missing.
+pub(super) fn ask(call: &Admitted, why: &'static str) -> Verdict {
+    call.vouched().cloned().unwrap_or_else(|| Verdict::ask(why).by(SOURCE))
+}
+
+/// Why a call that says it only reads is asked about because of what its arguments name. A command
+/// that is held to what it says it reads is no more than these files.
+fn parts_ask(facts: &Facts<'_>, is_held: bool) -> Option<&'static str> {
     facts.parts.iter().find_map(|part| match part {
         Part::Path { operation: Operation::Read, resolved: Ok(path), .. } => {
-            (!is_inside(path, facts.scope, ground)).then_some("it reads outside the workspace")
+            (!is_inside(path, facts)).then_some(OUTSIDE)
         }
         Part::Path { .. } => Some("it touches a file it should not, or nobody can tell which"),
-        Part::Command(_) | Part::Unreadable(_) => Some("it runs a command"),
+        Part::Command(_) => (!is_held).then_some("it runs a command"),
+        Part::Unreadable(_) => Some("it runs a command"),
         Part::Host(_) => Some("it reaches the network"),
         Part::Call | Part::Reach(_) => None,
     })
 }
 
-fn by_default(call: &Admitted, world: &dyn World, roots: &[PathBuf], says_which: bool) -> Verdict {
+fn by_default(call: &Admitted, ground: &Ground, says_which: bool) -> Verdict {
     if call.tool().spec().permission == Permission::None {
         return Verdict::allow("the tool says `permission = \"none\"`").by(SOURCE);
     }
-    match must_ask(call, world, roots, says_which) {
-        // A hook that speaks for the call stands in for the rule that is missing.
-        Some(why) => call.vouched().cloned().unwrap_or_else(|| Verdict::ask(why).by(SOURCE)),
+    match must_ask(call, ground, says_which) {
+        Some(why) => ask(call, why),
         None => Verdict::allow("it only reads, without network or secrets").by(SOURCE),
     }
 }
 
-fn must_ask(
-    call: &Admitted,
-    world: &dyn World,
-    roots: &[PathBuf],
-    says_which: bool,
-) -> Option<&'static str> {
+const OUTSIDE: &str = "it reads outside the workspace";
+
+fn must_ask(call: &Admitted, ground: &Ground, says_which: bool) -> Option<&'static str> {
     let claim = call.claim();
     let spec = call.tool().spec();
     if !claim.read_only {
@@ -84,7 +91,8 @@ fn must_ask(
     let Some(capabilities) = spec.capabilities else {
         return Some("it does not say what it reaches; `capabilities()` would say nothing");
     };
-    if capabilities.has(Capability::Network) {
+    // What the tool may reach is not what this call is held to.
+    if capabilities.has(Capability::Network) && !facts::is_held(call) {
         return Some("it reaches the network");
     }
     if capabilities.has(Capability::Secrets) {
@@ -93,14 +101,17 @@ fn must_ask(
     let files = capabilities.has(Capability::Filesystem);
     match &claim.effects {
         Effects::Declared(effects) => {
+            let here = Here {
+                work: &call.context().scope().working_directory,
+                own: call.tool().roots(),
+                ground,
+            };
             for effect in effects.iter() {
                 if effect.operation != Operation::Read {
                     return Some("it has an effect that does more than read");
                 }
-                if let Some(target) = &effect.target
-                    && !inside(call.context().scope(), target, files, (world, roots))
-                {
-                    return Some("it reads outside the workspace");
+                if effect.target.as_deref().is_some_and(|target| !here.holds(target, files)) {
+                    return Some(OUTSIDE);
                 }
             }
             None
@@ -112,27 +123,35 @@ fn must_ask(
     }
 }
 
-/// Whether a target lies in the workspace: by where it leads, component by component. What is no
-/// path (`table:users`) is not outside either.
-fn inside(
-    scope: &Scope,
-    target: &str,
-    files: bool,
-    (world, roots): (&dyn World, &[PathBuf]),
-) -> bool {
-    let Some(target) = facts::as_path(target, files) else { return true };
-    // Some tools take `~` for the home folder, and that is elsewhere; so is what climbs under a name.
-    if target.starts_with('~') || target.contains(":..") {
-        return false;
+/// The workspace as a call sees it.
+struct Here<'a> {
+    /// Where the run works.
+    work: &'a Path,
+    /// The folders that the tool keeps to.
+    own: &'a [PathBuf],
+    ground: &'a Ground,
+}
+
+impl Here<'_> {
+    /// Whether a target lies in the workspace: by where it leads, component by component. What is no
+    /// path (`table:users`) is not outside either.
+    fn holds(&self, target: &str, files: bool) -> bool {
+        let Some(target) = facts::as_path(target, files) else { return true };
+        // Some tools take `~` for the home folder, and that is elsewhere; so is what climbs under a
+        // name.
+        if target.starts_with('~') || target.contains(":..") {
+            return false;
+        }
+        let world = &self.ground.world;
+        let Ok(root) = world.resolve(self.work) else { return false };
+        let Ok(leads) = world.resolve(&root.join(target)) else { return false };
+        // FAIL CLOSED: a path that climbs out of what is known leads nowhere.
+        if leads.starts_with("..") {
+            return false;
+        }
+        let below = |root: &PathBuf| world.resolve(root).is_ok_and(|root| leads.starts_with(root));
+        leads.starts_with(&root) || self.ground.roots.iter().chain(self.own).any(below)
     }
-    let Ok(root) = world.resolve(&scope.working_directory) else { return false };
-    let Ok(leads) = world.resolve(&root.join(target)) else { return false };
-    // FAIL CLOSED: a path that climbs out of what is known leads nowhere.
-    if leads.starts_with("..") {
-        return false;
-    }
-    let below = |root: &PathBuf| world.resolve(root).is_ok_and(|root| leads.starts_with(root));
-    leads.starts_with(&root) || roots.iter().any(below)
 }
 
 /// Allows every call that no guard refuses. For hosts that judge elsewhere; it says so in every
@@ -148,14 +167,14 @@ impl Policy for AllowEverything {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
+
+    fn inside(work: &Path, own: &[PathBuf], target: &str, files: bool) -> bool {
+        Here { work, own, ground: &Ground::default() }.holds(target, files)
+    }
 
     #[test]
     fn inside_is_judged_by_components() {
-        let scope =
-            |root: &str| Scope { working_directory: Path::new(root).into(), ..Scope::default() };
         for (root, target, is) in [
             ("/w", "a", true),
             ("/w", "/w/a", true),
@@ -172,7 +191,22 @@ mod tests {
             ("/w", "table:users", true),
             ("/w", "table:/../../etc", false),
         ] {
-            assert_eq!(inside(&scope(root), target, false, (&Disk, &[])), is, "{root} {target}");
+            assert_eq!(inside(Path::new(root), &[], target, false), is, "{root} {target}");
+        }
+    }
+
+    #[test]
+    fn what_a_tool_keeps_to_is_inside_wherever_the_run_works() {
+        let own = [PathBuf::from("/no/garden")];
+        for (target, is) in [
+            ("/no/garden/plan", true),
+            ("/no/garden", true),
+            ("/no/gardens/plan", false),
+            ("/no/garden/../x", false),
+            ("/w/a", true),
+            ("/x", false),
+        ] {
+            assert_eq!(inside(Path::new("/w"), &own, target, true), is, "{target}");
         }
     }
 
@@ -185,11 +219,7 @@ mod tests {
         folder.link("w/out", "../secret");
         folder.link("w/in", "src");
         folder.link("way", "w");
-        let inside = |root: &str, target: &str| {
-            let working_directory = folder.at(root).into();
-            let scope = Scope { working_directory, ..Scope::default() };
-            inside(&scope, target, true, (&Disk, &[]))
-        };
+        let inside = |root: &str, target: &str| inside(&folder.at(root), &[], target, true);
         assert!(!inside("w", "out/key"));
         assert!(inside("w", "in/new"));
         assert!(inside("way", "src/a"), "a workspace may itself be reached by a link");

@@ -8,9 +8,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use haft_core::Scope;
-
-use super::rules::Ground;
+use super::facts::Facts;
 
 /// Where paths lead.
 pub trait World: fmt::Debug + Send + Sync + 'static {
@@ -167,10 +165,13 @@ pub(crate) fn tidy(path: &Path) -> PathBuf {
     out
 }
 
-/// Returns whether a resolved path lies in the workspace: the run's folder, or a root.
-pub(crate) fn is_inside(path: &Path, scope: &Scope, ground: &Ground) -> bool {
-    let below = |root: &Path| ground.world.resolve(root).is_ok_and(|root| path.starts_with(root));
-    below(&scope.working_directory) || ground.roots.iter().any(|root| below(root))
+/// Returns whether a resolved path lies in the workspace: the run's folder, a root of the rules, or one
+/// that the tool keeps to.
+pub(crate) fn is_inside(path: &Path, facts: &Facts<'_>) -> bool {
+    let world = &facts.ground.world;
+    let below = |root: &Path| world.resolve(root).is_ok_and(|root| path.starts_with(root));
+    below(&facts.scope.working_directory)
+        || facts.ground.roots.iter().chain(facts.roots).any(|root| below(root))
 }
 
 #[cfg(test)]

@@ -490,6 +490,7 @@ fn lost(inner: &Inner, id: CallId, called: ToolName) -> Envelope {
         cut: None,
         repairs: None,
         instead_by: None,
+        tier: None,
         left: None,
         elapsed: std::time::Duration::ZERO,
         seal,

@@ -194,3 +194,84 @@ async fn a_folder_does_not_take_along_what_a_rule_keeps() {
     }
     assert!(!room.inside.join("other").exists() && !room.inside.join("top/a.txt").exists());
 }
+
+/// Folders of another disk, if this machine has one that everybody may write to.
+#[cfg(target_os = "linux")]
+fn on_another_disk(than: &std::path::Path) -> Option<tempfile::TempDir> {
+    use std::os::unix::fs::MetadataExt as _;
+    let other = tempfile::tempdir_in("/dev/shm").ok()?;
+    let disk = |path: &std::path::Path| fs::metadata(path).unwrap().dev();
+    (disk(other.path()) != disk(than)).then_some(other)
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_file_goes_to_another_disk_and_a_folder_or_a_link_says_how_it_could() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut room = Room::new();
+    let Some(other) = on_another_disk(&room.inside) else { return };
+    let other = other.path().canonicalize().unwrap();
+    let workspace = Workspace::builder()
+        .root(&room.inside, Access::Write)
+        .root(&other, Access::Write)
+        .build()
+        .unwrap();
+    let catalog = Catalog::builder().add(Hands::new(workspace)).build().unwrap();
+    room.runtime =
+        Runtime::builder().catalog(catalog).policy(haft::AllowEverything).build().unwrap();
+    room.put("run.sh", "echo hi\n");
+    fs::set_permissions(room.inside.join("run.sh"), fs::Permissions::from_mode(0o750)).unwrap();
+    let there = other.join("new/run.sh");
+    let said = room.says("move_path", json!({"from": "run.sh", "to": there})).await;
+    assert!(said.ends_with("on another disk: 8 bytes copied, the old file deleted"), "{said}");
+    assert_eq!(fs::read(&there).unwrap(), b"echo hi\n");
+    assert_eq!(fs::metadata(&there).unwrap().permissions().mode() & 0o777, 0o750);
+    assert!(!room.inside.join("run.sh").exists());
+
+    room.put("again.txt", "new");
+    let there = other.join("new/run.sh");
+    let (code, why) = room.fails("move_path", json!({"from": "again.txt", "to": there})).await;
+    assert_eq!(code, Code::InvalidValue, "{why}");
+    assert!(why.starts_with("exists: "), "{why}");
+    room.says("move_path", json!({"from": "again.txt", "to": there, "replace": true})).await;
+    assert_eq!(fs::read(&there).unwrap(), b"new");
+
+    fs::create_dir(room.inside.join("folder")).unwrap();
+    room.put("folder/a.txt", "a");
+    room.link("/etc/passwd", "link");
+    for from in ["folder", "link"] {
+        let to = other.join(from);
+        let (_, why) = room.fails("move_path", json!({"from": from, "to": to})).await;
+        assert!(why.starts_with("other_disk: ") && why.contains("one by one"), "{why}");
+        assert!(!to.exists() && room.inside.join(from).symlink_metadata().is_ok(), "{from}");
+    }
+    let left: Vec<_> = fs::read_dir(other.join("new")).unwrap().collect();
+    assert_eq!(left.len(), 1, "no temporary file stays behind");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_that_is_stopped_says_how_far_it_got() {
+    let room = Room::new();
+    fs::create_dir(room.inside.join("many")).unwrap();
+    for n in 0..20_000 {
+        room.put(&format!("many/{n}"), "");
+    }
+    let turn = room.runtime.run().turn().await.unwrap();
+    let control = turn.control();
+    let calls = [Call::new("c", "delete_path", json!({"path": "many", "recursive": true}))];
+    let count = || fs::read_dir(room.inside.join("many")).map_or(0, Iterator::count);
+    let (answers, ()) = tokio::join!(turn.run(calls), async {
+        while count() == 20_000 {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        control.force();
+    });
+    let left = count();
+    if left == 0 {
+        return; // it was quicker than we are
+    }
+    let answer = &answers[0];
+    assert!(answer.is_error(), "{}", answer.text());
+    let told = format!("stopped: {} things in `many` deleted", 20_000 - left);
+    assert!(answer.text().contains(&told), "{left} left: {}", answer.text());
+}

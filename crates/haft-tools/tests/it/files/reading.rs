@@ -176,3 +176,27 @@ async fn relative_paths_start_in_the_working_folder_of_the_run() {
     let answer = run.turn().await.unwrap().run(vec![call]).await.pop().unwrap();
     assert_eq!(answer.text(), "1\tbelow");
 }
+
+#[tokio::test]
+async fn text_in_utf_16_is_text() {
+    let room = Room::new();
+    let text = "häft\r\n漢字 🦀\r\n";
+    for (name, big) in [("little.txt", false), ("big.txt", true)] {
+        let units = std::iter::once(0xfeff).chain(text.encode_utf16());
+        let bytes: Vec<u8> = units
+            .flat_map(|unit| if big { unit.to_be_bytes() } else { unit.to_le_bytes() })
+            .collect();
+        room.put(name, bytes);
+        let read = room.says("read_file", json!({"file_path": name})).await;
+        let notes = format!("[{name}: lines end with CRLF; the file is UTF-16]");
+        assert_eq!(read, format!("1\thäft\n2\t漢字 🦀\n{notes}"));
+        let second = room.says("read_file", json!({"file_path": name, "offset": 2})).await;
+        assert!(second.starts_with("2\t漢字 🦀\n["), "{second}");
+    }
+    room.put("mark.txt", b"\xff\xfe");
+    let empty = room.says("read_file", json!({"file_path": "mark.txt"})).await;
+    assert_eq!(empty, "[mark.txt: the file is empty]");
+    room.put("utf32.txt", b"\xff\xfe\0\0a\0\0\0");
+    let described = room.says("read_file", json!({"file_path": "utf32.txt"})).await;
+    assert!(described.starts_with("binary file: "), "{described}");
+}

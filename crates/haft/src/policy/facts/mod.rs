@@ -75,6 +75,8 @@ pub(crate) struct Facts<'a> {
     /// The beginnings of names that only a running shell completes: the part, what is done, the
     /// folder, and how the name begins.
     pub(crate) beginnings: Vec<(usize, Operation, PathBuf, String)>,
+    /// The folders that the tool keeps to, if it says so.
+    pub(crate) roots: &'a [PathBuf],
     /// What the rules stand on.
     pub(crate) ground: &'a Ground,
     /// Where relative paths start, found out when it is first needed.
@@ -202,15 +204,21 @@ impl<'a> Facts<'a> {
             starts_elsewhere: false,
             mentions: Vec::new(),
             beginnings: Vec::new(),
+            roots: tool.roots(),
             ground,
             base: OnceCell::new(),
             root: OnceCell::new(),
         };
+        let is_held = is_held(call);
         let mut whole = match &claim.effects {
+            Effects::Declared(_) if is_held => false,
             Effects::Declared(list) => facts.add_effects(list),
             Effects::Undeclared => true,
         };
         facts.add_marked(tool, traits);
+        if let (true, Effects::Declared(list)) = (is_held, &claim.effects) {
+            facts.add_held(list);
+        }
         facts.add_named();
         if claim.effects == Effects::Undeclared {
             // Arguments that say what they are about are a declaration, if the tool says what it
@@ -237,13 +245,20 @@ impl<'a> Facts<'a> {
             || self.parts.iter().any(|p| matches!(p, Part::Path { .. }))
     }
 
-    /// Returns where its relative paths start.
+    /// Returns where its relative paths start: where the run works, unless the tool keeps to folders
+    /// that this is not one of.
     pub(crate) fn base(&self) -> Result<&Path, &str> {
         let own = &self.scope.working_directory;
-        if own.is_absolute() {
+        let keeps_to = |path: &Path| self.roots.iter().any(|root| path.starts_with(root));
+        if own.is_absolute() && (self.roots.is_empty() || keeps_to(own)) {
             return Ok(own);
         }
-        let base = self.base.get_or_init(|| self.ground.world.resolve(own));
+        let world = &self.ground.world;
+        let base = self.base.get_or_init(|| match self.roots.first() {
+            None => world.resolve(own),
+            Some(_) if world.resolve(own).is_ok_and(|leads| keeps_to(&leads)) => world.resolve(own),
+            Some(first) => Ok(first.clone()),
+        });
         base.as_deref().map_err(String::as_str)
     }
 
@@ -290,6 +305,38 @@ impl<'a> Facts<'a> {
             }
         }
         unsaid
+    }
+
+    /// Adds the files that a confined command reads. Whoever allows the command allows them, so they
+    /// are no parts of their own; what restricts looks at them.
+    fn add_held(&mut self, list: &[Effect]) {
+        let Some(at) = self.parts.len().checked_sub(1) else { return };
+        self.does(Operation::Read);
+        for target in list.iter().filter_map(|effect| effect.target.as_deref()) {
+            if self.mentions.len() >= MOST_MENTIONS {
+                self.overflow = true;
+                return;
+            }
+            let Ok(base) = self.base() else { continue };
+            let whole = base.join(target);
+            let resolved = self.ground.world.resolve(&whole);
+            let path = Part::Path { operation: Operation::Read, spelled: tidy(&whole), resolved };
+            self.mentions.push((at, path));
+        }
+    }
+
+    /// Takes every file that its commands name for a folder of which everything is read.
+    pub(crate) fn widen(&mut self) {
+        let mut below = Vec::new();
+        for (at, part) in &self.mentions {
+            if let Part::Path { operation, spelled, resolved } = part {
+                let leads = resolved.as_ref().ok().filter(|leads| *leads != spelled);
+                for folder in leads.into_iter().chain([spelled]) {
+                    below.push((*at, *operation, folder.clone(), String::new()));
+                }
+            }
+        }
+        self.beginnings.extend(below);
     }
 
     /// Adds what the schema says its arguments are about.
@@ -601,6 +648,15 @@ impl<'a> Facts<'a> {
             self.add(Part::Call);
         }
     }
+}
+
+/// Returns whether a call runs a command in a sandbox and says all that it reads there.
+pub(crate) fn is_held(call: &Admitted) -> bool {
+    let claim = call.claim();
+    call.tool().body().is_isolated()
+        && claim.read_only
+        && matches!(&claim.effects, Effects::Declared(list)
+            if list.iter().all(|e| e.operation == Operation::Read && e.target.is_some()))
 }
 
 /// Whether a part stands for what a capability means.

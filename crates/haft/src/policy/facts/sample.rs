@@ -191,6 +191,7 @@ impl Sample {
             starts_elsewhere: false,
             mentions: Vec::new(),
             beginnings: Vec::new(),
+            roots: &[],
             ground,
             base: OnceCell::new(),
             root: OnceCell::new(),

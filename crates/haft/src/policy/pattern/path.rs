@@ -354,14 +354,16 @@ impl PathPattern {
         };
         // FAIL CLOSED: a pattern that starts nobody knows where may begin anywhere.
         let Some(base) = base else { return true };
-        let start = self.start(&base);
-        match start.strip_prefix(folder) {
+        let may = |start: &Path| match start.strip_prefix(folder) {
             Ok(rest) => rest
                 .iter()
                 .next()
                 .is_none_or(|next| next.to_str().is_none_or(|next| next.starts_with(name))),
-            Err(_) => folder.starts_with(&start),
-        }
+            Err(_) => folder.starts_with(start),
+        };
+        // The folder may be named by where it leads, and the pattern by how people get there.
+        let start = self.start(&base);
+        may(&start) || facts.ground.world.resolve(&start).is_ok_and(|leads| may(&leads))
     }
 
     fn start(&self, base: &Path) -> PathBuf {

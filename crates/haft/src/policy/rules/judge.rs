@@ -8,7 +8,7 @@ use haft_core::{Decision, Permission, Trust, Verdict, Words};
 use super::{
     super::{
         default,
-        facts::{Facts, Part, Parts},
+        facts::{self, Facts, Part, Parts},
         pattern::{Key, Pattern, Side},
         rule::Rule,
     },
@@ -197,7 +197,7 @@ impl Rules {
                 return built(Decision::Allow, reason, BYPASS);
             }
             Mode::AcceptEdits => {
-                let edits = labels::edits_inside(facts, &self.ground);
+                let edits = labels::edits_inside(facts);
                 if !edits.is_empty() && all.without(cover.parts).without(edits).is_empty() {
                     let reason = "edits inside the workspace are accepted".to_owned();
                     notes.note("mode", "allow", reason.clone(), None);
@@ -210,7 +210,12 @@ impl Rules {
             Some(call) if call.tool().spec().permission == Permission::None => {
                 Verdict::allow("the tool says `permission = \"none\"`")
             }
-            Some(call) => default::judge(call, facts, &self.ground),
+            Some(call) => match default::judge(call, facts, &self.ground) {
+                verdict if verdict.decision == Decision::Allow && self.keeps_below(call) => {
+                    default::ask(call, "it may read a file that a rule keeps")
+                }
+                verdict => verdict,
+            },
             None if facts.read_only => Verdict::allow("it only reads"),
             None => Verdict::ask("no rule speaks of it"),
         };
@@ -242,6 +247,18 @@ impl Rules {
         what: &'static str,
     ) -> Option<(usize, Applied)> {
         self.strongest_where(index, facts, notes, what, |_| true)
+    }
+
+    /// Returns whether a command that nobody is asked about may read, below a folder that it names, what
+    /// a rule denies or asks about. Which files those are only running it would tell.
+    fn keeps_below(&self, call: &Admitted) -> bool {
+        if !facts::is_held(call) || !(self.deny.has_paths() || self.ask.has_paths()) {
+            return false;
+        }
+        let mut facts = Facts::of(call, &self.ground);
+        facts.widen();
+        self.strongest(&self.deny, &facts, &mut (), "").is_some()
+            || self.strongest(&self.ask, &facts, &mut (), "").is_some()
     }
 
     /// Returns whether a file is one that a rule denies, or asks about by its path. A rule that asks

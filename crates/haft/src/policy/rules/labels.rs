@@ -14,7 +14,7 @@ use super::{
         seen::Taint,
         world,
     },
-    Ground, Rules,
+    Rules,
 };
 
 /// Why a person should look although a rule allows it.
@@ -236,12 +236,12 @@ fn spells(pattern: &str, name: &str) -> bool {
 }
 
 /// Returns the parts that write files inside the workspace, none of them protected.
-pub(super) fn edits_inside(facts: &Facts<'_>, ground: &Ground) -> Parts {
+pub(super) fn edits_inside(facts: &Facts<'_>) -> Parts {
     let mut edits = Parts::NONE;
     for (at, part) in facts.parts.iter().enumerate() {
         if let Part::Path { resolved: Ok(path), .. } = part
             && protected_names(part).next().is_none()
-            && world::is_inside(path, facts.scope, ground)
+            && world::is_inside(path, facts)
         {
             edits = edits.with(at);
         }

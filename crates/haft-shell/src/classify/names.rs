@@ -1,0 +1,542 @@
+//! Which files a command that only reads is told to read.
+//!
+//! In: a text that is known to only read. Out: every file and folder that it names, or nothing where
+//! somebody would have to run it to know: a variable, a substitution, names that come from a file or
+//! a pipe, and commands that tell of the machine rather than of files.
+//!
+//! Every word that could be a file counts as one, so there may be names too many and never too few.
+//! FAIL CLOSED: a command that is not listed here names nothing.
+//!
+//! INVARIANT: links aside, what is listed reads the named files, what lies below named folders, and
+//! what programs bring along; nothing else.
+
+use crate::{
+    Command, Piece, Redirect, RedirectKind, Word, Wrappers,
+    classify::{Kind, classify, grammar::Given, reads::plain_name, tables},
+    wrappers::{self, Inner},
+};
+
+/// Commands whose operands are no files.
+const NO_FILES: &str = "echo printf : true false pwd sleep exit return break continue shift wait set \
+    shopt read seq expr factor yes basename dirname tr nproc uname arch type which";
+
+/// Commands that read what they are given, as a file each.
+const FILES: &str = "cat tac rev head tail wc nl fold fmt comm expand unexpand pr tsort ul col colrm \
+    cut paste join column numfmt sort shuf uniq base64 base32 basenc md5sum sha1sum sha224sum \
+    sha256sum sha384sum sha512sum b2sum cksum sum od hexdump hd strings xxd iconv less more stat file \
+    readlink realpath diff cmp diff3 nm objdump readelf size zcat gzcat bzcat xzcat lzcat zstdcat gzip \
+    gunzip bzip2 bunzip2 xz unxz zstd unzstd tar unzip zipinfo ar test [ [[ date jq awk gawk mawk nawk \
+    sed gsed grep egrep fgrep";
+
+/// Commands that look at the folder they are in when they are given none.
+const FOLDERS: &str = "ls dir vdir eza exa lsd tree du rg fd fdfind";
+
+/// Options that follow links to folders nobody named, or read the names of files from a file: by
+/// command, letters and long names.
+const STRAYING: [(&str, &str); 11] = [
+    ("grep egrep fgrep", "R dereference-recursive"),
+    ("rg", "L follow"),
+    ("fd fdfind", "L follow"),
+    ("ls dir vdir", "L dereference"),
+    ("du", "L dereference"),
+    ("diff", "r recursive"),
+    ("wc sort", "files0-from"),
+    ("md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum sum", "c check"),
+    ("tail", "f F follow"),
+    ("date", "f file"),
+    ("jq", "L"),
+];
+
+/// Options whose values are no files, though they may look like some.
+const NO_FILE_VALUES: [(&str, &str); 11] = [
+    ("grep egrep fgrep", "e regexp include exclude exclude-dir label"),
+    ("rg", "e regexp g glob iglob r replace"),
+    ("fd fdfind", "E exclude"),
+    ("sed gsed", "e expression"),
+    ("cut", "d delimiter output-delimiter"),
+    ("sort join", "t field-separator"),
+    ("paste", "d delimiters"),
+    ("column", "s o separator output-separator"),
+    ("comm", "output-delimiter"),
+    ("tac", "s separator"),
+    ("stat", "c format printf"),
+];
+
+/// Options that stand for the expression which would else be the first operand.
+const EXPRESSIONS: [(&str, &str); 4] = [
+    ("grep egrep fgrep", "e f regexp file"),
+    ("rg", "e f regexp file files type-list"),
+    ("sed gsed", "e expression"),
+    ("fd fdfind", ""),
+];
+
+/// No wrapper is looked through deeper.
+const DEEPEST: usize = 4;
+
+/// Returns the files and folders that a command reads, if it only reads and names them all.
+///
+/// Paths are as they are written: relative ones start where the command does. Of a pattern such as
+/// `src/*.rs` the folder is named. What is below a named folder may be read too.
+///
+/// ```
+/// use haft_shell::reads;
+///
+/// assert_eq!(reads("grep -n TODO src/a.rs | head -3"), Some(vec!["src/a.rs".to_owned()]));
+/// assert_eq!(reads("ls"), Some(vec![".".to_owned()]));
+/// assert_eq!(reads("cat $HOME/notes"), None, "only a running shell knows which file that is");
+/// assert_eq!(reads("printenv"), None, "it tells of other things than files");
+/// assert_eq!(reads("rm a"), None, "it does more than read");
+/// ```
+#[must_use]
+pub fn reads(text: &str) -> Option<Vec<String>> {
+    if classify(text).kind != Kind::ReadOnly {
+        return None;
+    }
+    named(text, 0)
+}
+
+fn named(text: &str, level: usize) -> Option<Vec<String>> {
+    let (script, _) = crate::read(text).ok()?;
+    let mut names = Names {
+        paths: Vec::new(),
+        moved: None,
+        // Where none of these is written, what is not known is a pattern over names.
+        only_globs: !text.contains(['$', '`', '~', '{', '(']),
+        has_globs: text.contains(['*', '?', '[']),
+        level,
+    };
+    for command in &script.commands {
+        command.redirects.iter().try_for_each(|redirect| names.redirect(redirect))?;
+        names.command(command)?;
+    }
+    names.finish()
+}
+
+/// What was found so far.
+struct Names {
+    paths: Vec<String>,
+    /// The folder that the text goes to.
+    moved: Option<String>,
+    only_globs: bool,
+    has_globs: bool,
+    level: usize,
+}
+
+impl Names {
+    /// Relative names may be meant from where the text starts, or from where it goes.
+    fn finish(mut self) -> Option<Vec<String>> {
+        if let Some(folder) = self.moved {
+            let climbs = |path: &str| path.split('/').any(|step| step == "..");
+            if self.paths.iter().any(|path| climbs(path)) {
+                return None;
+            }
+            let from_there: Vec<String> = self
+                .paths
+                .iter()
+                .filter(|path| !path.starts_with('/'))
+                .map(|path| format!("{folder}/{path}"))
+                .collect();
+            self.paths.extend(from_there);
+            self.paths.push(folder);
+        }
+        self.paths.sort();
+        self.paths.dedup();
+        Some(self.paths)
+    }
+
+    fn redirect(&mut self, redirect: &Redirect) -> Option<()> {
+        match redirect.kind {
+            RedirectKind::Read => self.path(&redirect.target),
+            // What only reads writes to nowhere.
+            _ => Some(()),
+        }
+    }
+
+    fn command(&mut self, command: &Command) -> Option<()> {
+        let Some(first) = command.words.first() else { return Some(()) };
+        let (name, words) = (plain_name(first.literal()?), &*command.words);
+        if let [_, only] = words
+            && tables::only_tells(name, only.literal().unwrap_or_default())
+        {
+            return Some(());
+        }
+        match name {
+            "timeout" | "nice" | "stdbuf" | "time" | "command" => self.wrapped(name, command),
+            "sh" | "bash" | "dash" => self.shell(words),
+            "cd" => self.goes_to(words),
+            "find" => self.find(words),
+            name if is_in(NO_FILES, name) => {
+                words.iter().skip(1).try_for_each(|word| self.expanded(word))
+            }
+            "awk" | "gawk" | "mawk" | "nawk" => self.awk(words),
+            name if is_in(FILES, name) || is_in(FOLDERS, name) => self.files(name, words),
+            _ => None,
+        }
+    }
+
+    /// A word that is no file, but that a shell may look up among files.
+    fn expanded(&mut self, word: &Word) -> Option<()> {
+        if word.has_unknown() && self.has_globs { self.path(word) } else { Some(()) }
+    }
+
+    fn path(&mut self, word: &Word) -> Option<()> {
+        match word.literal() {
+            Some("" | "-" | "/dev/null" | "/dev/stdin") => Some(()),
+            Some(text) => self.text(text),
+            None if self.only_globs => self.pattern(word),
+            None => None,
+        }
+    }
+
+    fn text(&mut self, text: &str) -> Option<()> {
+        // Where the home folder is, is not known here.
+        if text.starts_with('~') {
+            return None;
+        }
+        self.paths.push(text.to_owned());
+        Some(())
+    }
+
+    /// A pattern over names: the folder that the names are in.
+    fn pattern(&mut self, word: &Word) -> Option<()> {
+        let mut texts = word.pieces.iter().filter_map(|piece| match piece {
+            Piece::Text(text) => Some(text.as_str()),
+            Piece::Unknown => None,
+        });
+        // `.*` may be `..`, and what climbs behind a pattern climbs from nobody knows where.
+        if texts.any(|text| text.contains("..") || text == "." || text.ends_with("/.")) {
+            return None;
+        }
+        let start = match word.pieces.first() {
+            Some(Piece::Text(text)) => text.as_str(),
+            _ => "",
+        };
+        match start.rsplit_once('/') {
+            Some(("", _)) => self.text("/"),
+            Some((folder, _)) => self.text(folder),
+            None if start.starts_with('-') => None,
+            None => self.text("."),
+        }
+    }
+
+    /// Reads a command by its grammar: options with their values, and operands.
+    fn files(&mut self, name: &str, words: &[Word]) -> Option<()> {
+        let grammar = tables::of(name)?;
+        let has_operands = match grammar.is_own() {
+            true => {
+                self.words(name, words)?;
+                // Which of its words is a value is not known here, so the folder counts as well.
+                name != "tree"
+            }
+            false => self.given(name, &grammar.given(words).ok()?)?,
+        };
+        let recurses = matches!(name, "grep" | "egrep" | "fgrep")
+            && words.iter().filter_map(Word::literal).any(|text| {
+                text == "--recursive"
+                    || text.starts_with('-') && !text.starts_with("--") && text.contains('r')
+            });
+        match !has_operands && (is_in(FOLDERS, name) || recurses) {
+            true => self.text("."),
+            false => Some(()),
+        }
+    }
+
+    /// Returns whether there was an operand that is a file.
+    fn given(&mut self, name: &str, given: &Given<'_>) -> Option<bool> {
+        let none = |table: &[(&'static str, &'static str)]| {
+            table.iter().find(|(names, _)| is_in(names, name)).map(|(_, options)| *options)
+        };
+        let strays = none(&STRAYING).unwrap_or_default();
+        let no_files = none(&NO_FILE_VALUES).unwrap_or_default();
+        for (option, value) in &given.options {
+            if is_in(strays, option) {
+                return None;
+            }
+            match value {
+                Some(value) if !is_in(no_files, option) => self.text(value)?,
+                _ => {}
+            }
+        }
+        // A value that only a running shell knows may name a file.
+        if given.has_unknown_values() && !self.only_globs {
+            return None;
+        }
+        let expression = none(&EXPRESSIONS)
+            .is_some_and(|own| !given.options.iter().any(|(option, _)| is_in(own, option)));
+        if name == "jq" && given.operands.iter().any(|word| loads(word)) {
+            return None;
+        }
+        let files = given.operands.get(usize::from(expression)..).unwrap_or_default();
+        files.iter().try_for_each(|word| self.path(word))?;
+        Some(!files.is_empty())
+    }
+
+    /// Reads words that no grammar divides: what follows an option's letter may be a file as well.
+    fn words(&mut self, name: &str, words: &[Word]) -> Option<()> {
+        for word in words.iter().skip(1) {
+            match word.literal() {
+                Some("]" | "]]" | "(" | ")" | "!") => {}
+                // It goes through links to folders.
+                Some(text) if name == "tree" && text.starts_with('-') && text.contains('l') => {
+                    return None;
+                }
+                Some(text) if text.starts_with("--") => {
+                    if let Some((_, value)) = text.split_once('=') {
+                        self.text(value)?;
+                    }
+                }
+                Some(text) if text.starts_with('-') && text.len() > 1 => {
+                    if let Some(value) = text.get(2..).filter(|value| !value.is_empty()) {
+                        self.text(value)?;
+                    }
+                }
+                _ => self.path(word)?,
+            }
+        }
+        Some(())
+    }
+
+    /// `awk`: the program is no file, and may name some by changing its own arguments.
+    fn awk(&mut self, words: &[Word]) -> Option<()> {
+        let mut rest = words.iter().skip(1);
+        let program = loop {
+            match rest.next()?.literal()? {
+                "-F" | "-v" => {
+                    rest.next()?;
+                }
+                "--" => break rest.next()?.literal()?,
+                text if text.starts_with('-') => {}
+                text => break text,
+            }
+        };
+        if program.contains("ARG") || program.contains("SYMTAB") {
+            return None;
+        }
+        rest.try_for_each(|word| self.path(word))
+    }
+
+    /// `find`: folders first, then an expression in which a few parts name files.
+    fn find(&mut self, words: &[Word]) -> Option<()> {
+        let texts: Vec<&str> = words.iter().skip(1).map(Word::literal).collect::<Option<_>>()?;
+        let begins = |text: &str| text.starts_with('-') || matches!(text, "(" | ")" | "!" | ",");
+        let mut at =
+            texts.iter().take_while(|t| matches!(**t, "-P" | "-O1" | "-O2" | "-O3")).count();
+        let folders = texts.iter().skip(at).take_while(|text| !begins(text));
+        let folders: Vec<&str> = folders.copied().collect();
+        at += folders.len();
+        match &*folders {
+            [] => self.text(".")?,
+            folders => folders.iter().try_for_each(|folder| self.text(folder))?,
+        }
+        while let Some(&part) = texts.get(at) {
+            at += 1;
+            match part {
+                "-follow" | "-L" | "-H" => return None,
+                "-exec" | "-execdir" => {
+                    let rest = texts.get(at..)?;
+                    let length = rest.iter().position(|text| matches!(*text, ";" | "+"))?;
+                    self.started(rest.get(..length)?.iter().map(|t| Word::text(*t)).collect())?;
+                    at += length + 1;
+                }
+                part if part.starts_with("-newer")
+                    || matches!(part, "-anewer" | "-cnewer" | "-samefile") =>
+                {
+                    self.text(texts.get(at)?)?;
+                    at += 1;
+                }
+                _ => {}
+            }
+        }
+        Some(())
+    }
+
+    /// `cd`: to one folder, once, downwards.
+    fn goes_to(&mut self, words: &[Word]) -> Option<()> {
+        let [_, folder] = words else { return None };
+        let folder = folder.literal()?;
+        if self.moved.is_some() || folder.is_empty() || folder.starts_with(['-', '~']) {
+            return None;
+        }
+        self.moved = Some(folder.to_owned());
+        Some(())
+    }
+
+    fn wrapped(&mut self, name: &str, command: &Command) -> Option<()> {
+        if name == "command" && matches!(command.words.get(1)?.literal(), Some("-v" | "-V")) {
+            return Some(());
+        }
+        let inner = wrappers::inner(name, command, Wrappers::Harmless);
+        if inner.is_empty() {
+            return None;
+        }
+        inner.into_iter().try_for_each(|inner| match inner {
+            Inner::Rest(from) => self.started(command.words.get(from..)?.to_vec()),
+            Inner::Words(words, _) => self.started(words),
+            Inner::Text(_) | Inner::Input | Inner::Opaque => None,
+        })
+    }
+
+    fn started(&mut self, words: Vec<Word>) -> Option<()> {
+        if self.level >= DEEPEST || words.is_empty() {
+            return None;
+        }
+        self.level += 1;
+        let found = self.command(&Command { words, ..Command::default() });
+        self.level -= 1;
+        found
+    }
+
+    fn shell(&mut self, words: &[Word]) -> Option<()> {
+        let [_, flag, text] = words else { return None };
+        if flag.literal() != Some("-c") || self.level >= DEEPEST {
+            return None;
+        }
+        self.paths.extend(named(text.literal()?, self.level + 1)?);
+        Some(())
+    }
+}
+
+/// A filter that takes in others by name.
+fn loads(word: &Word) -> bool {
+    word.literal().is_none_or(|text| text.contains("import") || text.contains("include"))
+}
+
+fn is_in(list: &str, name: &str) -> bool {
+    list.split_whitespace().any(|own| own == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_is_named() {
+        for (text, names) in [
+            ("cat a.txt", "a.txt"),
+            ("cat /etc/passwd ../x", "../x /etc/passwd"),
+            ("ls", "."),
+            ("ls -la src", "src"),
+            ("ls src/*.rs", "src"),
+            ("wc -l *.rs", "."),
+            ("cat /*", "/"),
+            ("grep -rn TODO src tests", "src tests"),
+            ("grep -rn /etc/passwd src", "src"),
+            ("grep -rn TODO", "."),
+            ("grep TODO", ""),
+            ("grep -e a -e b x", "x"),
+            ("grep -f words x", "words x"),
+            ("grep --file=/etc/shadow x", "/etc/shadow x"),
+            ("grep -f/etc/shadow x", "/etc/shadow x"),
+            ("rg TODO", "."),
+            ("rg TODO src", "src"),
+            ("rg -e TODO src", "src"),
+            ("rg --files /etc", "/etc"),
+            ("fd foo /etc", "/etc"),
+            ("find", "."),
+            ("find . -name '*.rs' -newer /etc/hosts", ". /etc/hosts"),
+            ("find src -path '/x/*' -exec grep -l y {} +", "src {}"),
+            ("find src -exec cat /etc/passwd ';'", "/etc/passwd src"),
+            ("sed -n '/a/,/b/p' x", "x"),
+            ("sed -e '/a/p' x y", "x y"),
+            ("awk -F/ '/x/ {print $1}' a b", "a b"),
+            ("cut -d/ -f2 a", "2 a"),
+            ("sort -t/ -k2 a | uniq -c | head -3", "2 a"),
+            ("jq .a x.json", ".a x.json"),
+            ("cat < in.txt", "in.txt"),
+            ("cat <<< words", ""),
+            ("echo hi; pwd; date +%F", "+%F"),
+            ("echo *", "."),
+            ("echo /home/*", "/home"),
+            ("head -5 a && tail -n 3 b 2>/dev/null", "3 a b"),
+            ("timeout 5 cat a", "a"),
+            ("bash -c 'cat /etc/passwd'", "/etc/passwd"),
+            ("cd src && cat a", "a src src/a"),
+            ("[ -f a ] && cat a", "a"),
+            ("tar -tf x.tar", "f x.tar"),
+            ("tree -L 2 src", ". 2 src"),
+            ("rg -A 3 TODO", ". 3"),
+            ("ls -w 80", ". 80"),
+            ("python3 --version", ""),
+            ("diff a b", "a b"),
+            ("command -v rg", ""),
+            ("cat -- -x", "-x"),
+            ("du -sh", "."),
+        ] {
+            let found = reads(text).map(|names| names.join(" "));
+            let mut wanted: Vec<&str> = names.split_whitespace().collect();
+            wanted.sort_unstable();
+            assert_eq!(found, Some(wanted.join(" ")), "{text}");
+        }
+    }
+
+    #[test]
+    fn where_somebody_would_have_to_run_it_nothing_is_named() {
+        for text in [
+            "cat ~/.ssh/id_rsa",
+            "cat $HOME/x",
+            "cat \"$HOME\"/x",
+            "cat $(find .)",
+            "cat `pwd`/x",
+            "cat {/etc,/x}/passwd",
+            "cat .*",
+            "cat src/.*",
+            "cat */../../x",
+            "cat *$x",
+            "for f in *; do cat $f; done",
+            "find . | xargs cat",
+            "echo ~/.ssh/*",
+            "ls ~",
+            "env",
+            "printenv",
+            "printenv HOME",
+            "export -p",
+            "set",
+            "ps aux",
+            "who",
+            "last",
+            "id",
+            "journalctl",
+            "dmesg",
+            "ss -n",
+            "lsof -n",
+            "df -h",
+            "mount",
+            "history",
+            "locate x",
+            "cd",
+            "cd - && ls",
+            "cd ~ && ls",
+            "cd a && cd b && ls",
+            "cd a && cat ../../x",
+            "cat < $x",
+            "grep -R x .",
+            "grep --dereference-recursive x .",
+            "rg -L x",
+            "find -L . -name x",
+            "find . -follow",
+            "ls -LR",
+            "tree -l",
+            "du -L",
+            "diff -r a b",
+            "wc --files0-from=list",
+            "sort --files0-from=list",
+            "sha256sum -c sums",
+            "tail -f log",
+            "date -f x",
+            "jq 'import \"x\" as y; .'",
+            "jq -L /etc . x",
+            "awk 'BEGIN{ARGV[1]=\"/etc/passwd\";ARGC=2} {print}'",
+            "awk 'BEGIN{SYMTAB[\"AR\" \"GV\"][1]=1}'",
+            "grep -f $x y",
+            "head -n $N /x",
+            "bash -c \"cat $X\"",
+            "timeout 5 printenv",
+            "find . -exec printenv ';'",
+            "man ls",
+            "rm a",
+            "cat 'no end",
+        ] {
+            assert_eq!(reads(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Which calls run without anybody being asked, under the default and with rules: reads inside the
+//! workspace, in a sandbox that shows no more than they name.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "the helpers belong to the tests")]
+
+use std::{
+    fs,
+    io::Write as _,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+
+use haft::{
+    Answer, Approver, BoxFuture, Call, Catalog, Code, Envelope, Failure, File, Form, Layer,
+    Question, Rules, Run, Runtime, Setup, Where,
+};
+use haft_sandbox::{Access, Helper, Workspace};
+use haft_tools::Hands;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+fn helper() -> Helper {
+    let beside = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
+    let built = PathBuf::from(env!("CARGO_BIN_EXE_haft-tools-test-helper"));
+    Helper::At(if beside.is_file() { beside } else { built })
+}
+
+/// A file that everybody may read, outside of what programs need to start, and in no temporary folder:
+/// those are the command's own.
+const ELSEWHERE: &str = "/sys/devices/system/cpu/online";
+
+/// Two roots with files, a secret beside them, and links that lead out.
+struct Room {
+    base: PathBuf,
+    _folder: TempDir,
+}
+
+impl Room {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        for name in ["one/src", "one/keys", "two", "out"] {
+            fs::create_dir_all(base.join(name)).unwrap();
+        }
+        for (name, text) in [
+            ("one/a.txt", "alpha\n"),
+            ("one/src/b.txt", "beta\n"),
+            ("one/keys/k.txt", "the key\n"),
+            ("two/c.txt", "gamma\n"),
+            ("out/secret.txt", "nobody's business\n"),
+        ] {
+            put(&base.join(name), text);
+        }
+        symlink("../out/secret.txt", base.join("one/link")).unwrap();
+        symlink("../out", base.join("one/away")).unwrap();
+        symlink(ELSEWHERE, base.join("one/cpus")).unwrap();
+        Self { base, _folder: folder }
+    }
+
+    fn hands(&self) -> Hands {
+        let workspace = Workspace::builder()
+            .root(self.base.join("one"), Access::Write)
+            .root(self.base.join("two"), Access::Write)
+            .build()
+            .unwrap();
+        Hands::new(workspace).helper(helper())
+    }
+
+    /// Nobody is there to be asked, and nobody says where the run works.
+    fn run(&self) -> Run {
+        runtime(self.hands()).build().unwrap().run()
+    }
+
+    /// The same with rules.
+    fn ruled(&self, rules: &str) -> Run {
+        let file = File {
+            layer: Layer::Project,
+            form: Form::Toml,
+            path: "haft.toml".into(),
+            anchor: self.base.join("one"),
+            text: rules.to_owned(),
+        };
+        let place = Where { trusted: true, ..Where::default() };
+        let setup = Setup::read(&[file], &place).unwrap();
+        let rules = Rules::new(setup.rules, setup.ground).unwrap();
+        runtime(self.hands()).policy(rules).build().unwrap().run()
+    }
+}
+
+fn runtime(hands: Hands) -> haft::RuntimeBuilder {
+    Runtime::builder().catalog(Catalog::builder().add(hands).build().unwrap())
+}
+
+fn put(path: &Path, text: &str) {
+    fs::File::create(path).unwrap().write_all(text.as_bytes()).unwrap();
+}
+
+async fn call(run: &Run, tool: &str, arguments: Value) -> Envelope {
+    let mut answers = run.turn().await.unwrap().run([Call::new("c", tool, arguments)]).await;
+    answers.remove(0)
+}
+
+async fn shell(run: &Run, command: &str) -> Envelope {
+    call(run, "shell", json!({"command": command})).await
+}
+
+fn code(answer: &Envelope) -> Option<Code> {
+    answer.failure().map(Failure::code)
+}
+
+#[tokio::test]
+async fn a_run_that_says_nothing_works_in_the_workspace_of_its_hands() {
+    let room = Room::new();
+    let run = room.run();
+    let here = format!("{}\n", room.base.join("one").display());
+    assert_eq!(shell(&run, "pwd").await.text(), here);
+    let listed = call(&run, "list_files", json!({})).await;
+    assert!(listed.text().contains("a.txt"), "{}", listed.text());
+    let read = call(&run, "read_file", json!({"file_path": "src/b.txt"})).await;
+    assert_eq!(read.text(), "1\tbeta");
+    let second = room.base.join("two/c.txt");
+    let read = call(&run, "read_file", json!({"file_path": second})).await;
+    assert_eq!(read.text(), "1\tgamma", "every root is inside");
+    let searched = call(&run, "search_files", json!({"pattern": "alpha"})).await;
+    assert!(searched.text().contains("a.txt"), "{}", searched.text());
+}
+
+#[tokio::test]
+async fn a_run_that_works_elsewhere_still_reads_what_its_hands_hold() {
+    let room = Room::new();
+    let runtime = runtime(room.hands()).build().unwrap();
+    let run = runtime.run_builder().working_directory(room.base.join("out")).start();
+    let read = call(&run, "read_file", json!({"file_path": "a.txt"})).await;
+    assert_eq!(read.text(), "1\talpha", "relative paths start in the first root");
+    assert_eq!(shell(&run, "cat a.txt").await.text(), "alpha\n");
+    // Here the run's own folder is inside as well, but the hands do not reach it.
+    let outside = room.base.join("out/secret.txt");
+    let read = call(&run, "read_file", json!({"file_path": outside})).await;
+    assert_eq!(code(&read), Some(Code::OutsideWorkspace));
+}
+
+#[tokio::test]
+async fn commands_that_read_inside_run_unasked_and_others_do_not() {
+    let room = Room::new();
+    let run = room.run();
+    for (command, says) in [
+        ("cat a.txt", "alpha\n"),
+        ("cd src && cat b.txt", "beta\n"),
+        ("grep -rh a src a.txt | sort", "alpha\nbeta\n"),
+        ("find . -name b.txt", "./src/b.txt\n"),
+        ("cat src/*.txt", "beta\n"),
+        ("head -1 < a.txt | tr a-z A-Z", "ALPHA\n"),
+        ("wc -l a.txt 2>/dev/null", "1 a.txt\n"),
+        ("echo hello", "hello\n"),
+    ] {
+        assert_eq!(shell(&run, command).await.text(), says, "{command}");
+    }
+    let second = format!("cat {}", room.base.join("two/c.txt").display());
+    assert_eq!(shell(&run, &second).await.text(), "gamma\n", "every root is inside");
+    let words = call(&run, "shell", json!({"argv": ["cat", "b.txt"], "cwd": "src"})).await;
+    assert_eq!(words.text(), "beta\n");
+    let outside = format!("cat {}", room.base.join("out/secret.txt").display());
+    for command in [
+        &*outside,
+        "cat ../out/secret.txt",
+        "cat link",
+        "cat cpus",
+        "cat away/secret.txt",
+        "cd away && cat secret.txt",
+        "cat < link",
+        "ls ..",
+        "ls /",
+        "cat /etc/passwd",
+        "cat /proc/self/environ",
+        "cat ~/.ssh/id_rsa",
+        "cat $HOME/x",
+        "cat $(echo a.txt)",
+        "echo ~/*",
+        "find -L . -name secret.txt",
+        "grep -R business .",
+        "ls | xargs cat",
+        "env",
+        "printenv",
+        "ps aux",
+        "id",
+        "touch made",
+        "rm a.txt",
+    ] {
+        assert_eq!(code(&shell(&run, command).await), Some(Code::Denied), "{command}");
+    }
+    assert!(!room.base.join("one/made").exists() && room.base.join("one/a.txt").exists());
+}
+
+#[tokio::test]
+async fn what_runs_unasked_is_shown_nothing_that_it_did_not_name() {
+    let room = Room::new();
+    let run = room.run();
+    let what = fs::read(ELSEWHERE).unwrap();
+    let what = String::from_utf8(what).unwrap();
+    // A pattern over names reaches a link that nobody named.
+    let answer = shell(&run, "cat cpu*").await;
+    let data = answer.output().unwrap().structured.as_ref().unwrap();
+    assert_eq!(
+        (&data["kind"], &data["exit"]),
+        (&json!("read_only"), &json!({"code": 1})),
+        "{data}"
+    );
+    assert!(
+        !answer.text().contains(&what) && answer.text().contains("denied"),
+        "{}",
+        answer.text()
+    );
+    // Commands that only read have no network, also where others do.
+    let networked = runtime(room.hands().network()).build().unwrap().run();
+    assert_eq!(shell(&networked, "cat a.txt").await.text(), "alpha\n");
+}
+
+#[tokio::test]
+async fn what_a_rule_keeps_is_not_read_through_a_command_either() {
+    let room = Room::new();
+    for decision in ["deny", "ask"] {
+        let rule = format!("[[rule]]\nmatch = \"Read(./keys/**)\"\ndecision = \"{decision}\"\n");
+        let run = room.ruled(&rule);
+        for kept in ["cat keys/k.txt", "grep -r key .", "grep -r key", "cat keys/*", "cat */k.txt"]
+        {
+            assert_eq!(code(&shell(&run, kept).await), Some(Code::Denied), "{decision} {kept}");
+        }
+        assert_eq!(shell(&run, "cat a.txt").await.text(), "alpha\n", "{decision}");
+        assert_eq!(shell(&run, "grep -rh e src").await.text(), "beta\n", "{decision}");
+    }
+    // Whoever allows a command allows what it reads, as before.
+    let run = room.ruled("[[rule]]\nmatch = \"Bash(cat *)\"\ndecision = \"allow\"\n");
+    let command = format!("cat {ELSEWHERE}");
+    assert!(code(&shell(&run, &command).await).is_none());
+}
+
+/// A person who says yes to everything.
+struct Person;
+
+impl Approver for Person {
+    fn ask<'a>(&'a self, _: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+        Box::pin(async { Ok(Answer::allow()) })
+    }
+}
+
+#[tokio::test]
+async fn a_read_outside_works_once_a_person_has_allowed_it() {
+    let room = Room::new();
+    let run = runtime(room.hands()).approver(Person).build().unwrap().run();
+    let what = String::from_utf8(fs::read(ELSEWHERE).unwrap()).unwrap();
+    for command in [
+        format!("cat {ELSEWHERE}"),
+        format!("cat a.txt {ELSEWHERE} | tail -n +2"),
+        format!("x={ELSEWHERE}; cat $x"),
+    ] {
+        assert_eq!(shell(&run, &command).await.text(), what, "{command}");
+    }
+    // A link is judged by where it leads, and not shown: who swaps it gains nothing.
+    let answer = shell(&run, "cat cpus").await;
+    assert!(!answer.text().contains(&what), "{}", answer.text());
+}
+
+#[tokio::test]
+async fn what_a_command_printed_does_not_make_the_next_read_ask() {
+    let room = Room::new();
+    let run = room.run();
+    assert_eq!(shell(&run, "cat a.txt").await.text(), "alpha\n");
+    assert_eq!(shell(&run, "cat src/b.txt").await.text(), "beta\n");
+    let ruled = room.ruled("[[rule]]\nmatch = \"Bash(rm *)\"\ndecision = \"deny\"\n");
+    assert_eq!(shell(&ruled, "cat a.txt").await.text(), "alpha\n");
+    assert_eq!(shell(&ruled, "cat src/b.txt").await.text(), "beta\n");
+}
