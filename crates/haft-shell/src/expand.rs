@@ -3,7 +3,7 @@
 use crate::{
     Unparseable, no,
     reader::Reader,
-    word::{Elem, Quote},
+    word::{Becomes, Elem, Quote},
 };
 
 /// What ends an expression.
@@ -26,6 +26,11 @@ impl Reader<'_> {
         quote: Quote,
         elems: &mut Vec<Elem>,
     ) -> Result<(), Unparseable> {
+        // Quoted it is one word, unless it lists all arguments or the items of an array.
+        let becomes = match (quote, self.peek()) {
+            (Quote::Nothing, _) | (_, Some('@' | '{')) => Becomes::Loose,
+            (Quote::Double | Quote::Here, _) => Becomes::Tied,
+        };
         match self.peek() {
             Some('(') if self.ahead(1) == Some('(') => {
                 self.at += 2;
@@ -67,7 +72,7 @@ impl Reader<'_> {
                 return Ok(());
             }
         }
-        elems.push(Elem::Unknown);
+        elems.push(Elem::Unknown(becomes));
         Ok(())
     }
 
@@ -99,7 +104,7 @@ impl Reader<'_> {
             }
         }
         self.inner(&text, |inner| inner.script())?;
-        elems.push(Elem::Unknown);
+        elems.push(Elem::Unknown(Becomes::Loose));
         Ok(())
     }
 

@@ -87,6 +87,9 @@ pub struct Command {
 pub struct Word {
     /// Its pieces, quotes taken away.
     pub pieces: Vec<Piece>,
+    /// Whether it may turn out to be an option, or several words one of which is. A word that is known
+    /// begins with `-` then; `data/*.csv` and `<(ls)` are not known, and are no options.
+    pub may_be_option: bool,
 }
 
 /// A piece of a word.
@@ -151,13 +154,17 @@ impl Word {
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         let text = text.into();
-        Self { pieces: if text.is_empty() { Vec::new() } else { vec![Piece::Text(text)] } }
+        let may_be_option = text.starts_with('-');
+        Self {
+            pieces: if text.is_empty() { Vec::new() } else { vec![Piece::Text(text)] },
+            may_be_option,
+        }
     }
 
     /// Makes a word of which nothing is known.
     #[must_use]
     pub fn unknown() -> Self {
-        Self { pieces: vec![Piece::Unknown] }
+        Self { pieces: vec![Piece::Unknown], may_be_option: true }
     }
 
     /// Returns whether some of it is not known.

@@ -95,7 +95,10 @@ fn unnamed(command: &Command, first: &Word) -> Vec<Unwrapped> {
         Some(Piece::Text(tail)) if plain && !tail.contains('/') => return Vec::new(),
         Some(Piece::Text(tail)) => match tail.rsplit_once('/') {
             Some((_, base)) => Word::text(base),
-            None => Word { pieces: vec![Piece::Unknown, Piece::Text(tail.clone())] },
+            None => Word {
+                pieces: vec![Piece::Unknown, Piece::Text(tail.clone())],
+                may_be_option: true,
+            },
         },
         _ => Word::unknown(),
     };
@@ -186,5 +189,5 @@ pub(crate) fn replaced(word: &Word, text: &str) -> Word {
         }
     }
     pieces.dedup_by(|a, b| *a == Piece::Unknown && *b == Piece::Unknown);
-    Word { pieces }
+    Word { pieces, may_be_option: true }
 }

@@ -6,7 +6,18 @@ use crate::{Piece, Unparseable, Word, no, reader::Reader};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Elem {
     Char(char, bool),
-    Unknown,
+    Unknown(Becomes),
+}
+
+/// What something unknown makes of its word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Becomes {
+    /// The name of an open file, whole: a process substitution.
+    File,
+    /// One word, or names that all begin as the word does: a quoted variable, a file pattern.
+    Tied,
+    /// Any words at all.
+    Loose,
 }
 
 /// What stands around something.
@@ -39,12 +50,12 @@ impl Reader<'_> {
                     }
                     self.at += 2;
                     self.substitution()?;
-                    elems.push(Elem::Unknown);
+                    elems.push(Elem::Unknown(Becomes::File));
                 }
                 '(' if may_assign && ends_in_assignment(&elems) => {
                     self.at += 1;
                     self.array()?;
-                    elems.push(Elem::Unknown);
+                    elems.push(Elem::Unknown(Becomes::Loose));
                     // The word would go on, and a `#` would be no comment.
                     let ends = |c| matches!(c, ' ' | '\t' | '\n' | ';' | '&' | '|' | ')');
                     if !self.peek().is_none_or(ends) {
@@ -194,17 +205,17 @@ pub(crate) fn settled(elems: &[Elem]) -> Word {
         let comma = first(within, ',').is_some();
         let dots = within.windows(2).any(|w| w.iter().all(|e| plain(Some(e)) == Some('.')));
         if comma || dots {
-            hide(&mut elems, open, close + 1);
+            hide(&mut elems, open, close + 1, Becomes::Loose);
         }
     }
     // A set of characters: `[ab]`. What is not known may hold its end.
     if let Some(open) = first(&elems, '[') {
         let rest = elems.get(open..).unwrap_or_default();
-        if rest.contains(&Elem::Unknown) {
+        if rest.iter().any(|e| matches!(e, Elem::Unknown(_))) {
             let all = elems.len();
-            hide(&mut elems, open, all);
+            hide(&mut elems, open, all, Becomes::Tied);
         } else if let Some(close) = last(&elems, ']').filter(|close| *close > open) {
-            hide(&mut elems, open, close + 1);
+            hide(&mut elems, open, close + 1, Becomes::Tied);
         }
     }
     // A home: `~`, `~name`, `x=~`, `a:~`. A path of a program in some shells: `=name`.
@@ -218,26 +229,42 @@ pub(crate) fn settled(elems: &[Elem]) -> Word {
             let rest = elems.get(at..).unwrap_or_default();
             let end = rest.iter().position(|e| matches!(e, Elem::Char('/' | ':', _)));
             let end = end.map_or(elems.len(), |n| at + n);
-            hide(&mut elems, at, end);
+            hide(&mut elems, at, end, Becomes::Tied);
         } else if matches!(here, Some('*' | '?'))
             || (at == 0 && here == Some('=') && next_starts_name)
         {
-            hide(&mut elems, at, at + 1);
+            hide(&mut elems, at, at + 1, Becomes::Tied);
         }
         at += 1;
     }
-    let mut word = Word::default();
+    let mut word = Word { may_be_option: may_be_option(&elems), ..Word::default() };
     for elem in elems {
         match (elem, word.pieces.last_mut()) {
             (Elem::Char(c, _), Some(Piece::Text(text))) => text.push(c),
             (Elem::Char(c, _), _) => word.pieces.push(Piece::Text(c.to_string())),
-            (Elem::Unknown, Some(Piece::Unknown)) => {}
-            (Elem::Unknown, _) => word.pieces.push(Piece::Unknown),
+            (Elem::Unknown(_), Some(Piece::Unknown)) => {}
+            (Elem::Unknown(_), _) => word.pieces.push(Piece::Unknown),
         }
     }
     word
 }
 
-fn hide(elems: &mut Vec<Elem>, from: usize, to: usize) {
-    elems.splice(from..to, [Elem::Unknown]);
+/// Returns whether a word may become an option, or several words one of which is.
+fn may_be_option(elems: &[Elem]) -> bool {
+    let is_loose = |e: &Elem| *e == Elem::Unknown(Becomes::Loose);
+    match elems {
+        [Elem::Unknown(Becomes::File)] | [] => false,
+        [Elem::Char(first, _), ..] if *first != '-' => elems.iter().any(is_loose),
+        _ => true,
+    }
+}
+
+/// Puts something unknown in the place of what a shell would expand. What was loose stays so.
+fn hide(elems: &mut Vec<Elem>, from: usize, to: usize, becomes: Becomes) {
+    let hidden = elems.get(from..to).unwrap_or_default().iter();
+    let becomes = hidden.fold(becomes, |all, elem| match elem {
+        Elem::Unknown(own) => all.max(*own),
+        Elem::Char(..) => all,
+    });
+    elems.splice(from..to, [Elem::Unknown(becomes)]);
 }

@@ -167,7 +167,7 @@ impl Grammar {
         let mut rest = words.iter().skip(1);
         while let Some(word) = rest.next() {
             let Some(text) = word.literal() else {
-                given.guessed = true;
+                given.guessed |= word.may_be_option;
                 given.operands.push(word);
                 self.check_beginning(word)?;
                 continue;

@@ -10,7 +10,7 @@ fn seeds(is_reading: bool) -> Vec<String> {
     crate::kinds::cases()
         .into_iter()
         .filter(|case| match is_reading {
-            true => case.is_plain,
+            true => case.is_plain && case.kind == "read_only",
             false => matches!(&*case.kind, "writes" | "destructive"),
         })
         .map(|case| case.command)
@@ -23,6 +23,13 @@ fn bare_seeds() -> Vec<String> {
     let signs = ['\'', '"', '\\', '$', '`', '[', '<', '{', '('];
     let mut seeds = seeds(false);
     seeds.retain(|text| text.is_ascii() && !text.contains(signs));
+    // Some commands have no option that writes. One that nobody listed is doubt and no more, and a
+    // word that may be any option is none.
+    let is_tame = |text: &str| {
+        let name = text.split(' ').next().unwrap_or_default();
+        classify(&format!("{name} $x")).kind == Kind::ReadOnly
+    };
+    seeds.retain(|text| !is_tame(text) || !classify(text).why.contains("its option"));
     seeds
 }
 
@@ -86,8 +93,7 @@ proptest! {
         join in prop::sample::select(&JOINS[..]),
         around in prop::sample::select(&["@", "( @ )", "{ @; }", "if ls; then @; fi"][..]),
     ) {
-        let readable = parts.iter().all(|part| classify(part).kind == Kind::ReadOnly);
-        prop_assume!(readable && !parts.iter().any(|part| part.starts_with("! ")));
+        prop_assume!(!parts.iter().any(|part| part.starts_with("! ")));
         let text = put(around, &parts.join(join));
         let found = classify(&text);
         prop_assert_eq!(found.kind, Kind::ReadOnly, "{}: {}", text, found.why);

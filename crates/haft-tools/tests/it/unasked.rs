@@ -132,7 +132,10 @@ async fn a_run_that_works_elsewhere_still_reads_what_its_hands_hold() {
     let run = runtime.run_builder().working_directory(room.base.join("out")).start();
     let read = call(&run, "read_file", json!({"file_path": "a.txt"})).await;
     assert_eq!(read.text(), "1\talpha", "relative paths start in the first root");
-    assert_eq!(shell(&run, "cat a.txt").await.text(), "alpha\n");
+    // A command cannot be told where its words would start, so it must be said.
+    assert_eq!(code(&shell(&run, "cat a.txt").await), Some(Code::OutsideWorkspace));
+    let there = json!({"command": "cat a.txt", "cwd": room.base.join("one")});
+    assert_eq!(call(&run, "shell", there).await.text(), "alpha\n");
     // Here the run's own folder is inside as well, but the hands do not reach it.
     let outside = room.base.join("out/secret.txt");
     let read = call(&run, "read_file", json!({"file_path": outside})).await;

@@ -15,7 +15,8 @@ pub(super) const TABLE: &[Grammar] = &[
          numeric-uid-gid literal hide-control-chars show-control-chars quote-name quoting-style= reverse \
          recursive size sort= time= time-style= tabsize= width= context zero",
     ),
-    tame(
+    // Younger programs, whose options still change.
+    wary(
         "eza exa lsd",
         "1aAbBdDfFgGhHiImlLnrRsStTuUxX",
         "all long tree level= git-ignore icons? color? header group-directories-first reverse sort= oneline recurse only-dirs only-files no-permissions no-user no-time",
@@ -63,7 +64,8 @@ pub(super) const TABLE: &[Grammar] = &[
         "acdeERLPtpnlDv",
         "access default all-effective no-effective recursive absolute-names numeric tabular omit-header",
     ),
-    tame(
+    // One option starts another program, and a word that is not known may turn out to be it.
+    wary(
         "diff",
         "abBcdeEF:hiI:nNpqrsS:tTuU:wW:X:x:yC:0123456789",
         "normal brief report-identical-files context? unified? ed rcs side-by-side width= \

@@ -1000,6 +1000,7 @@ mod tests {
                     '?' => Piece::Unknown,
                     c => Piece::Text(c.to_string()),
                 }).collect(),
+                may_be_option: true,
             };
             let command =
                 Command { words: words.iter().map(unknown).collect(), ..Command::default() };
