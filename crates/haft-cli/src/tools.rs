@@ -191,7 +191,7 @@ fn page(entry: &Entry, layers: &[String]) -> String {
             (NAME, parameter.name.to_owned()),
             (PLAIN, parameter.kind()),
             (if parameter.is_required { WARN } else { DIM }, parameter.need()),
-            (PLAIN, style::visible(parameter.description())),
+            (PLAIN, style::visible(parameter.description()).replace('\n', " ")),
         ]);
     }
     out += &if parameters.is_empty() { "  none\n".to_owned() } else { table.to_string() };
