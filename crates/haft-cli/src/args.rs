@@ -25,11 +25,13 @@ use crate::style;
   haft demo                              everything at once; needs no key and no network
   haft tools list                        what can be called
   haft call read_note name=garden        one call
+  haft call shell command='ls -l' --workspace .    the same with a shell, files and search
   haft tools export --dialect openai-chat    the tools as a provider wants them
   haft plan response.json                what would run together, and why
   haft dispatch response.json --dialect anthropic
   haft explain delete_note name=trip     whether it would run, and why
   haft policy test                       whether the rules do what they promise
+  haft doctor                            what confines commands on this machine
 
 Data goes to stdout and talk to stderr; `--json` makes the data one line of JSON."
 )]
@@ -82,6 +84,7 @@ it; `--yes` never overrides a deny. `haft exit-codes` lists what the exit code s
     /// Say in which batches the calls of a response would run, and why; run nothing
     #[command(after_help = "Examples:
   haft plan response.json
+  haft plan response.json --workspace .
   curl … | haft plan --json")]
     Plan(Plan),
     /// Run the calls of a provider's response and print the message that answers them
@@ -213,6 +216,7 @@ pub(crate) enum Tools {
     /// Show everything one tool declares
     #[command(after_help = "Examples:
   haft tools show delete_note
+  haft tools show edit_file --workspace .
   haft tools show add --json | jq .input_schema")]
     Show {
         /// Name of the tool

@@ -84,10 +84,12 @@ pub(crate) fn run(args: &args::Call, setup: Setup, around: &Around) -> Result<Ex
         style::say(if text.ends_with('\n') || text.is_empty() { text } else { text + "\n" })?;
     }
     let failure = answer.failure();
+    result::tell_trouble(&answers, &args.artifacts, around);
     if !args.output.json {
         if let Some(failure) = failure {
-            let missing = hands::missing(&args.tool, &args.place);
-            explain(answer, failure, asked.load(Ordering::Relaxed), missing);
+            // What was answered already needs no other answer.
+            let asked = asked.load(Ordering::Relaxed) && !args.yes;
+            explain(answer, failure, asked, hands::missing(&args.tool, &args.place, &setup));
         }
         if let Some(trace) = trace {
             trace.tell(ID);
@@ -115,18 +117,29 @@ fn explain(answer: &Envelope, failure: &Failure, asked: bool, missing: Option<St
     let mut hints = Vec::new();
     match failure.code() {
         Code::UnknownTool if missing.is_some() => hints.extend(missing),
-        Code::Denied if asked => hints.push("`--yes` answers for this one call".to_owned()),
+        Code::Denied if asked => {
+            hints.push("`--yes` answers for this one call".to_owned());
+            if answer.meant() == "shell" {
+                hints.push("`haft shell explain` says what is known of a command".to_owned());
+            }
+        }
         // What is left to a model to do is no help to a person.
         Code::Denied => {}
         Code::BadArguments | Code::UnparseableArguments => {
-            hints.push(format!("`haft tools show {}` lists the arguments", answer.meant()));
+            hints.push(format!(
+                "`{}` lists the arguments",
+                hands::shown_by(answer.meant().as_str())
+            ));
         }
         _ => hints.extend(failure.next().map(str::to_owned)),
     }
     complain(&format!("{}: {}", failure.code(), failure.message()), &hints);
     if let Some(source) = failure.source() {
-        let source = style::visible(&source.to_string()).replace('\n', " ");
-        style::talk(style::paint(style::DIM, format_args!("because: {source}")));
+        let source = source.to_string();
+        if source != failure.message() {
+            let source = style::visible(&source).replace('\n', " ");
+            style::talk(style::paint(style::DIM, format_args!("because: {source}")));
+        }
     }
     let told = answer.interrupted_output();
     if !told.is_empty() {
@@ -165,7 +178,9 @@ fn whole(given: &str) -> Result<Value, Problem> {
     match (given, given.strip_prefix('@')) {
         ("-", _) => input::json(&input::stdin()?, "stdin"),
         (_, Some(path)) => input::json(&input::file(Path::new(path))?, &format!("`{path}`")),
-        _ => input::json(given, "`--args-json`"),
+        _ => input::json(given, "`--args-json`").map_err(|problem| {
+            problem.hint("keys and texts stand in double quotes, as in `--args-json '{\"name\": \"garden\"}'`")
+        }),
     }
 }
 
@@ -174,9 +189,7 @@ pub(crate) fn read_pair(pair: &str, entry: Option<&Entry>) -> Result<(String, Va
     let Some((key, value)) =
         pair.split_once('=').filter(|(key, _)| !key.trim_matches(':').is_empty())
     else {
-        return Err(Problem::new(format!("`{pair}` is no argument")).hint(
-            "write `key=text`, `key:=json`, `key=@file` or `key:=@file`; options start with `--`",
-        ));
+        return Err(no_pair(pair, entry));
     };
     let (key, is_json) = match key.strip_suffix(':') {
         Some(key) => (key, true),
@@ -187,10 +200,13 @@ pub(crate) fn read_pair(pair: &str, entry: Option<&Entry>) -> Result<(String, Va
         && !known.iter().any(|p| p.name == key)
         && !schema::is_open(entry.input_schema())
     {
-        let near = style::nearest(key, known.iter().map(|p| p.name));
-        return Err(Problem::new(format!("`{}` has no argument `{key}`", entry.name()))
-            .near(near)
-            .hint(format!("`haft tools show {}` lists the arguments", entry.name())));
+        let problem = Problem::new(format!("`{}` has no argument `{key}`", entry.name()));
+        let problem = match meant(key, known) {
+            Some(near) => problem.near(Some(near)),
+            None => problem.hint(format!("it takes {}", names(known))),
+        };
+        return Err(problem
+            .hint(format!("`{}` lists the arguments", hands::shown_by(entry.name().as_str()))));
     }
     let (text, from) = match value.strip_prefix('@') {
         Some(path) => (input::file(Path::new(path))?, format!("`{path}`")),
@@ -201,7 +217,51 @@ pub(crate) fn read_pair(pair: &str, entry: Option<&Entry>) -> Result<(String, Va
             .map_err(|p| p.hint(format!("`{key}:=` takes JSON; `{key}=` takes text")))?
     } else {
         let parameter = known.iter().flat_map(|(_, known)| known).find(|p| p.name == key);
-        parameter.map_or_else(|| Value::String(text.clone()), |p| p.read(&text))
+        match parameter {
+            Some(parameter) => {
+                let value = parameter.read(&text);
+                if value.is_string() && parameter.is_list() {
+                    let item = json!([text]);
+                    return Err(Problem::new(format!("`{key}` takes a list, and this is text"))
+                        .hint(format!("a list is written as JSON, as in `{key}:='{item}'`")));
+                }
+                value
+            }
+            None => Value::String(text),
+        }
     };
     Ok((key.to_owned(), value))
+}
+
+/// What is wrong with a word that is no pair, and how it was most likely meant.
+fn no_pair(pair: &str, entry: Option<&Entry>) -> Problem {
+    let problem = Problem::new(format!("`{pair}` is no argument"));
+    if pair.trim_start().starts_with('{') {
+        return problem.hint("one JSON object with all arguments comes behind `--args-json`");
+    }
+    let known = entry.map(|e| schema::parameters(e.input_schema())).unwrap_or_default();
+    let first = known.iter().find(|p| p.is_required).or(known.first());
+    let problem = match first {
+        Some(first) => problem.hint(format!("did you mean `{}='{pair}'`?", first.name)),
+        None => problem,
+    };
+    problem
+        .hint("write `key=text`, `key:=json`, `key=@file` or `key:=@file`; options start with `--`")
+}
+
+/// The argument that was most likely meant: one of nearly this name, or the only one whose name has
+/// this word in it, as `file_path` has `path`.
+fn meant<'a>(key: &str, known: &[schema::Parameter<'a>]) -> Option<&'a str> {
+    style::nearest(key, known.iter().map(|p| p.name)).or_else(|| {
+        let mut with = known.iter().map(|p| p.name).filter(|n| n.split('_').any(|w| w == key));
+        with.next().filter(|_| with.next().is_none())
+    })
+}
+
+/// The names of a tool's arguments, in a row.
+fn names(known: &[schema::Parameter<'_>]) -> String {
+    match known {
+        [] => "no arguments".to_owned(),
+        known => known.iter().map(|p| format!("`{}`", p.name)).collect::<Vec<_>>().join(", "),
+    }
 }

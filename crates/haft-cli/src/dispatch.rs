@@ -5,7 +5,7 @@
 use std::{io::IsTerminal as _, process::ExitCode, time::Duration};
 
 use anstyle::Style;
-use haft::{Dialect, Envelope, Error, Run, Runtime, Stop};
+use haft::{Code, Dialect, Envelope, Error, Run, Runtime, Stop};
 use serde_json::{Value, json};
 
 use crate::{
@@ -31,12 +31,17 @@ pub(crate) fn run(
         desk::seat(runtime, &setup, person, args.yes, args.decisions.as_deref())?.build()?;
     let run = setup.run(&runtime).start();
     match args.stream {
-        true => streamed(args, run),
-        false => complete(args, run),
+        true => streamed(args, run, &setup, around),
+        false => complete(args, run, &setup, around),
     }
 }
 
-fn complete(args: &args::Dispatch, run: Run) -> Result<ExitCode, Problem> {
+fn complete(
+    args: &args::Dispatch,
+    run: Run,
+    setup: &Setup,
+    around: &Around,
+) -> Result<ExitCode, Problem> {
     let response = input::response(args.file.as_deref())?;
     let Some(dialect) = args.dialect else {
         return Err(match Dialect::guess(&response) {
@@ -53,10 +58,16 @@ fn complete(args: &args::Dispatch, run: Run) -> Result<ExitCode, Problem> {
         Ok::<_, Error>(desk::run(turn, calls, stop).await)
     })??;
     print(args, &asked.answer(&answers), &answers)?;
+    remark(args, &answers, setup, around);
     Ok(desk::exit(is_interrupted))
 }
 
-fn streamed(args: &args::Dispatch, run: Run) -> Result<ExitCode, Problem> {
+fn streamed(
+    args: &args::Dispatch,
+    run: Run,
+    setup: &Setup,
+    around: &Around,
+) -> Result<ExitCode, Problem> {
     let dialect = args.dialect.ok_or_else(|| no_dialect("`--dialect` is missing"))?;
     let body = input::body(args.file.as_deref())?;
     let (heard, is_interrupted) = desk::work(async move {
@@ -88,6 +99,7 @@ fn streamed(args: &args::Dispatch, run: Run) -> Result<ExitCode, Problem> {
         false => heard.answer,
     };
     print(args, &printed, &heard.envelopes)?;
+    remark(args, &heard.envelopes, setup, around);
     Ok(desk::exit(is_interrupted))
 }
 
@@ -98,6 +110,16 @@ fn print(args: &args::Dispatch, message: &Value, answers: &[Envelope]) -> Result
     }
     style::data(message, args.output.json)?;
     Ok(())
+}
+
+/// Says what only the operator can mend: tools that are not there, results that could not be kept.
+fn remark(args: &args::Dispatch, answers: &[Envelope], setup: &Setup, around: &Around) {
+    let unknown = |answer: &&Envelope| {
+        answer.failure().is_some_and(|failure| failure.code() == Code::UnknownTool)
+    };
+    let names = answers.iter().filter(unknown).map(|answer| answer.called().as_str());
+    hands::remind(names, &args.place, setup);
+    result::tell_trouble(answers, &args.artifacts, around);
 }
 
 /// One line about each call.

@@ -28,6 +28,10 @@ pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Probl
     let is_standin = tools::find(&own, &args.tool).is_none();
     if is_standin {
         let Some(standin) = standin::find(&args.tool) else {
+            if let Some(hint) = hands::missing(&args.tool, &args.place, setup) {
+                let problem = Problem::new(format!("there is no tool called `{}`", args.tool));
+                return Err(problem.hint(hint));
+            }
             let names = own.own().map(|e| e.name().as_str()).chain(standin::NAMES);
             let near = style::nearest(&args.tool, names).map(str::to_owned);
             return Err(Problem::new(format!("there is no tool called `{}`", args.tool))

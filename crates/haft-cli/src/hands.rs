@@ -14,7 +14,14 @@ use haft::CatalogBuilder;
 use haft_sandbox::{Access, Helper, Workspace};
 use haft_tools::{Fetch, Hands};
 
-use crate::{args, desk::Person, kit, problem::Problem, setup::Setup};
+use crate::{
+    args,
+    desk::Person,
+    kit,
+    problem::Problem,
+    setup::Setup,
+    style::{self, BOLD},
+};
 
 /// Adds them to a catalog. The person is whoever answers the model's questions.
 pub(crate) fn add(
@@ -75,12 +82,37 @@ const NAMES: [&str; 11] = [
     "write_file",
 ];
 
-/// Says how a built-in tool is to be had, if this is one and there is no workspace.
-pub(crate) fn missing(tool: &str, place: &args::Place) -> Option<String> {
-    let is_one = place.workspace.is_none() && NAMES.contains(&tool);
-    is_one.then(|| {
-        format!("`{tool}` works in a folder: add `--workspace DIR`, as in `--workspace .`")
+/// Says how a tool is to be had that is not there: a built-in one without a workspace, or one that a
+/// folder declares which nobody trusts.
+pub(crate) fn missing(tool: &str, place: &args::Place, setup: &Setup) -> Option<String> {
+    if place.workspace.is_none() && NAMES.contains(&tool) {
+        return Some(format!(
+            "`{tool}` works in a folder: add `--workspace DIR`, as in `--workspace .`"
+        ));
+    }
+    setup.site.would_bring(tool).then(|| {
+        format!("this folder declares `{tool}`, which counts once you trust it: run `haft trust`")
     })
+}
+
+/// Says of the tools that a response calls how those are to be had that are not there.
+pub(crate) fn remind<'a>(
+    tools: impl IntoIterator<Item = &'a str>,
+    place: &args::Place,
+    setup: &Setup,
+) {
+    // One is enough: the way is the same for all of them.
+    if let Some(hint) = tools.into_iter().find_map(|tool| missing(tool, place, setup)) {
+        style::talk(format_args!("{} {}", style::paint(BOLD, "note:"), style::visible(&hint)));
+    }
+}
+
+/// The command that shows a tool.
+pub(crate) fn shown_by(tool: &str) -> String {
+    match NAMES.contains(&tool) {
+        true => format!("haft tools show {tool} --workspace ."),
+        false => format!("haft tools show {tool}"),
+    }
 }
 
 impl args::Place {
@@ -94,7 +126,11 @@ impl args::Place {
                     .hint("name a folder that exists; `.` is the one you are in"),
                 _ => cannot(&e.to_string()),
             })?;
-            if found.is_dir() { Ok(found) } else { Err(cannot("it is no folder")) }
+            match found.is_dir() {
+                true => Ok(found),
+                false => Err(cannot("it is no folder")
+                    .hint("name the folder that tools work in; paths of files start there")),
+            }
         };
         self.workspace.as_deref().map(find).transpose()
     }

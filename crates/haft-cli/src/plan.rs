@@ -32,6 +32,8 @@ pub(crate) fn run(args: &args::Plan, setup: &Setup) -> Result<(), Problem> {
     } else {
         style::say(page(&planned))?;
     }
+    let refused = planned.iter().filter(|call| call.refused.is_some());
+    hands::remind(refused.map(|call| &*call.tool), &args.place, setup);
     if let Some(why) = stop.why_not() {
         style::talk(format_args!("{} {why}", style::paint(BOLD, "note:")));
     } else if planned.is_empty() {

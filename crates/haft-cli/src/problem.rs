@@ -110,14 +110,33 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
                 if let Some(hint) = line.trim_start().strip_prefix("tip: ") {
                     hints.push(hint.to_owned());
                 } else if let Some(usage) = line.strip_prefix("Usage: ") {
-                    last = Some(style::paint(style::DIM, format_args!("usage: {usage}")));
+                    last = Some(usage.to_owned());
                 } else if !line.starts_with("For more information") {
                     message = format!("{message}\n{line}");
                 }
             }
+            if let Some(own) = last.as_deref().and_then(|usage| own_hint(error.kind(), usage)) {
+                hints = vec![own.to_owned()];
+            }
             complain(&message, &hints);
-            last.into_iter().for_each(style::talk);
+            if let Some(usage) = last {
+                style::talk(style::paint(style::DIM, format_args!("usage: {usage}")));
+            }
         }
     }
     ExitCode::from(USAGE)
+}
+
+/// What helps more than the words of the parser, which knows no command.
+fn own_hint(kind: clap::error::ErrorKind, usage: &str) -> Option<&'static str> {
+    use clap::error::ErrorKind::{MissingRequiredArgument, UnknownArgument};
+    match kind {
+        UnknownArgument if usage.starts_with("haft shell explain") => {
+            Some("a command is one argument: put it in quotes, as in `haft shell explain 'ls -l'`")
+        }
+        MissingRequiredArgument if usage.starts_with("haft result") => {
+            Some("`haft result list` shows the ids")
+        }
+        _ => None,
+    }
 }

@@ -11,8 +11,8 @@ use std::{
 
 use anstyle::Style;
 use haft::{
-    Artifact, ArtifactId, ArtifactLimits, Artifacts, Event, Facts, ResultPage, ResultPlace,
-    ResultQuery, RuntimeBuilder, Unreadable,
+    Artifact, ArtifactId, ArtifactLimits, Artifacts, Envelope, Event, Facts, ResultPage,
+    ResultPlace, ResultQuery, RuntimeBuilder, Unreadable,
 };
 use serde_json::{Value, json};
 
@@ -183,6 +183,22 @@ fn unreadable(artifact: &Artifact, why: &Unreadable) -> Problem {
 /// Where results are kept unless another folder is named.
 fn default_folder(around: &Around) -> Option<PathBuf> {
     around.state.as_ref().map(|state| state.join("artifacts"))
+}
+
+/// Says why a result could not be kept, where the folder is to blame. The model is told no more than
+/// that it was not.
+pub(crate) fn tell_trouble(answers: &[Envelope], args: &args::Artifacts, around: &Around) {
+    let is_lost = answers.iter().filter_map(Envelope::cut).any(|cut| cut.kept.is_none());
+    if !is_lost || args.folder.is_some() {
+        return;
+    }
+    let tried = default_folder(around).map(|f| Artifacts::folder(f, ArtifactLimits::default()));
+    if let Some(Err(error)) = tried {
+        let text = style::visible(error.message()).replace('\n', " ");
+        let text = format_args!("note: nothing could be kept aside: {text}");
+        style::talk(style::paint(DIM, text));
+        style::talk(style::paint(DIM, "note: `--artifacts DIR` names another folder"));
+    }
 }
 
 /// Lets a runtime keep large results where `haft result` finds them, and say so.

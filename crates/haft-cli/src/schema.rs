@@ -36,6 +36,13 @@ pub(crate) fn is_open(schema: &Value) -> bool {
     schema.get("additionalProperties") != Some(&Value::Bool(false))
 }
 
+/// Returns whether an argument says which files are read.
+pub(crate) fn names_files(schema: &Value) -> bool {
+    parameters(schema)
+        .iter()
+        .any(|p| p.node.get("x-haft").is_some_and(|about| about == "read_path"))
+}
+
 impl Parameter<'_> {
     /// Reads text as this argument: JSON where it is wanted and no text would do, else the text.
     pub(crate) fn read(&self, text: &str) -> Value {
@@ -45,6 +52,12 @@ impl Parameter<'_> {
         }
         // What does not parse stays text, so that the runtime says what it wanted.
         serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+    }
+
+    /// Returns whether it takes nothing but lists.
+    pub(crate) fn is_list(&self) -> bool {
+        let types = types(self.node, self.root, DEPTH);
+        types.contains(&"array") && types.iter().all(|kind| ["array", "null"].contains(kind))
     }
 
     /// Returns its type, in words.

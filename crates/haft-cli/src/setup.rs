@@ -151,6 +151,15 @@ impl Site {
         Ok(haft::Setup::read(&files, &self.place())?)
     }
 
+    /// Whether the folder declares a tool that would count if it were trusted.
+    pub(crate) fn would_bring(&self, tool: &str) -> bool {
+        if self.trusted {
+            return false;
+        }
+        let said = Self { trusted: true, ..self.clone() }.read();
+        said.is_ok_and(|said| said.tools.iter().any(|declared| declared.spec.name == tool))
+    }
+
     /// What the library is told about the folder.
     fn place(&self) -> Where {
         Where {

@@ -21,9 +21,15 @@ pub(crate) fn run(
     args: &args::Tools,
     open: impl FnOnce(&args::Place, &args::Rules) -> Result<Setup, Problem>,
 ) -> Result<ExitCode, Problem> {
+    let mut missing = None;
     let catalog = match args {
-        args::Tools::List { place, rules, .. } | args::Tools::Show { place, rules, .. } => {
+        args::Tools::List { place, rules, .. } => {
             hands::all(&open(place, rules)?, place)?.build()?
+        }
+        args::Tools::Show { tool, place, rules, .. } => {
+            let setup = open(place, rules)?;
+            missing = hands::missing(tool, place, &setup);
+            hands::all(&setup, place)?.build()?
         }
         args::Tools::Export(args::Export { from, .. })
         | args::Tools::Check(args::Check { from, .. })
@@ -60,9 +66,13 @@ pub(crate) fn run(
         args::Tools::Show { tool, output, .. } => {
             let Some(entry) = find(&catalog, tool) else {
                 let names = catalog.own().map(|e| e.name().as_str());
-                return Err(Problem::new(format!("there is no tool called `{tool}`"))
-                    .near(style::nearest(tool, names))
-                    .hint("`haft tools list` lists them"));
+                let problem = Problem::new(format!("there is no tool called `{tool}`"));
+                return Err(match missing {
+                    Some(hint) => problem.hint(hint),
+                    None => problem
+                        .near(style::nearest(tool, names))
+                        .hint("`haft tools list` lists them"),
+                });
             };
             let layers = layers(entry)?;
             match output.json {
@@ -126,7 +136,9 @@ fn asks(manifest: &Manifest) -> bool {
     let changes = match &manifest.effects {
         // A tool that says for each call which files it reads is asked about only outside.
         Effects::Undeclared => {
-            reaches(Capability::Filesystem) && !manifest.per_call.contains(&"effects")
+            reaches(Capability::Filesystem)
+                && !manifest.per_call.contains(&"effects")
+                && !schema::names_files(&manifest.input_schema)
         }
         Effects::Declared(list) => list.iter().any(|e| e.operation != Operation::Read),
     };
@@ -179,7 +191,7 @@ fn page(entry: &Entry, layers: &[String]) -> String {
             (NAME, parameter.name.to_owned()),
             (PLAIN, parameter.kind()),
             (if parameter.is_required { WARN } else { DIM }, parameter.need()),
-            (PLAIN, style::visible(parameter.description())),
+            (PLAIN, style::visible(parameter.description()).replace('\n', " ")),
         ]);
     }
     out += &if parameters.is_empty() { "  none\n".to_owned() } else { table.to_string() };

@@ -230,7 +230,10 @@ impl Sandbox {
             Some(Report::Refused { step, message, fault }) => {
                 // Its end is near, and whoever tries again should find it gone.
                 let _ = tokio::time::timeout(LAUNCH, running.wait()).await;
-                Err(Error::new(kind(fault), format!("{step}: {message}")))
+                Err(match kind(fault) {
+                    ErrorKind::BadCommand => Error::new(ErrorKind::BadCommand, message),
+                    kind => Error::new(kind, format!("{step}: {message}")),
+                })
             }
             Some(_) => Err(Error::new(ErrorKind::Protocol, "the helper answers out of turn")),
             None => {

@@ -83,6 +83,7 @@ fn arguments_that_make_no_sense_are_told_with_a_hint() {
     exit 1
     --- stderr
     error: `garden` is no argument
+    hint: did you mean `name='garden'`?
     hint: write `key=text`, `key:=json`, `key=@file` or `key:=@file`; options start with `--`
     ");
     assert_snapshot!(haft("call add a:=two b=1").page(), @r"
@@ -95,6 +96,25 @@ fn arguments_that_make_no_sense_are_told_with_a_hint() {
     exit 1
     --- stderr
     error: `a` is given twice
+    ");
+    assert_snapshot!(haft_words(["call", "read_note", r#"{"name": "garden"}"#]).page(), @r#"
+    exit 1
+    --- stderr
+    error: `{"name": "garden"}` is no argument
+    hint: one JSON object with all arguments comes behind `--args-json`
+    "#);
+    assert_snapshot!(haft_words(["call", "add", "--args-json", "{'a': 1}"]).page(), @r#"
+    exit 1
+    --- stderr
+    error: `--args-json` is not JSON: key must be a string at line 1 column 2
+    hint: keys and texts stand in double quotes, as in `--args-json '{"name": "garden"}'`
+    "#);
+    assert_snapshot!(haft("call search_notes text=rain").page(), @r"
+    exit 1
+    --- stderr
+    error: `search_notes` has no argument `text`
+    hint: it takes `query`, `limit`
+    hint: `haft tools show search_notes` lists the arguments
     ");
     for odd in ["=", ":=1", "=x"] {
         assert_eq!(haft_words(["call", "add", odd]).code, Some(1), "{odd}");

@@ -68,6 +68,7 @@ fn every_example_of_the_built_in_tools_is_true() {
     let garden = concat!(env!("CARGO_TARGET_TMPDIR"), "/garden");
     let _ = std::fs::remove_dir_all(garden);
     std::fs::create_dir(garden).unwrap();
+    file("tools.toml", blocks(HANDS, "toml")[0]);
     assert!(say_what_is_written(HANDS) >= 5, "the guide has examples");
     let left: Vec<_> = std::fs::read_dir(garden).unwrap().flatten().collect();
     assert_eq!(left.len(), 1, "what was refused left nothing behind: {left:?}");

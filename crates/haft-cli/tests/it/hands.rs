@@ -139,6 +139,12 @@ fn a_folder_that_nobody_trusts_brings_no_tools() {
     assert!(!list.out.contains("count_lines"), "{list:?}");
     assert!(list.err.contains("1 declared tool of this folder does not count"), "{list:?}");
     assert_eq!(folder.run(["call", "count_lines", "file=notes.txt"]).code, Some(1));
+    let hint = "hint: this folder declares `count_lines`, which counts once you trust it";
+    for named in [&["call", "count_lines"][..], &["tools", "show", "count_lines"]] {
+        let ran = folder.run(named.iter().copied());
+        assert!(ran.code == Some(1) && ran.err.contains(hint), "{ran:?}");
+        assert!(!ran.err.contains("did you mean"), "{ran:?}");
+    }
     let trust = folder.run(["trust"]);
     assert!(trust.out.contains("adds a tool   count_lines: wc -l -- {file}"), "{trust:?}");
 }
@@ -229,4 +235,63 @@ fn doctor_says_what_is_in_force_and_that_all_forbidden_acts_were_refused() {
     assert!(findings.iter().all(|finding| finding["ok"] == true));
     let page = haft("doctor");
     assert!(page.out.contains("went as they should, 0 did not"), "{page:?}");
+}
+
+#[test]
+fn a_hand_that_is_named_without_a_workspace_is_told_of_wherever_it_is_named() {
+    let call = response("read_file", json!({"file_path": "notes.txt"}));
+    let folder = Folder::new("hands-nowhere", &[("response.json", &call)]);
+    let hint = "`read_file` works in a folder: add `--workspace DIR`";
+    for (named, code) in [
+        (&["call", "read_file", "file_path=notes.txt"][..], 1),
+        (&["tools", "show", "read_file"], 1),
+        (&["explain", "read_file", "file_path=notes.txt"], 1),
+        (&["plan", "response.json"], 0),
+        (&["dispatch", "response.json", "--dialect", "anthropic"], 0),
+    ] {
+        let ran = folder.run(named.iter().copied());
+        assert_eq!(ran.code, Some(code), "{ran:?}");
+        assert!(ran.err.contains(hint), "{ran:?}");
+        let there = folder.run(named.iter().copied().chain(["--workspace", "."]));
+        assert!(!there.err.contains(hint), "{there:?}");
+    }
+}
+
+#[test]
+fn a_hint_about_a_hand_can_be_followed_as_it_is_written() {
+    let folder = Folder::new("hands-hint", &[]);
+    let ran = folder.run(["call", "read_file", "path=x", "--workspace", "."]);
+    assert!(ran.err.contains("hint: did you mean `file_path`?"), "{ran:?}");
+    let hint = "hint: `haft tools show read_file --workspace .` lists the arguments";
+    assert!(ran.err.contains(hint), "{ran:?}");
+    let shown = folder.run(["tools", "show", "read_file", "--workspace", "."]);
+    assert!(shown.code == Some(0) && shown.out.contains("file_path"), "{shown:?}");
+}
+
+#[test]
+fn who_said_yes_is_not_told_to_say_it() {
+    let folder = Folder::new("hands-yes", &[]);
+    let write = ["call", "write_file", "file_path=.envrc", "content=x", "--workspace", "."];
+    let ran = folder.run(write.into_iter().chain(["--yes"]));
+    assert!(ran.code == Some(2) && ran.err.contains("`.envrc` is protected"), "{ran:?}");
+    assert!(!ran.err.contains("--yes"), "{ran:?}");
+}
+
+#[test]
+fn a_program_that_is_not_there_is_told_in_one_sentence() {
+    let folder = Folder::new("hands-no-program", &[]);
+    let ran = folder.run(["call", "shell", "command=nosuchprogram", "--workspace", ".", "--yes"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let said = "error: invalid_value: there is no program `nosuchprogram` that can be started here\n\
+                hint: name a program that is installed here\n";
+    assert_eq!(ran.err, said);
+}
+
+#[test]
+fn a_large_output_keeps_its_exit_code_beside_it_and_is_kept_aside_once() {
+    let folder = Folder::new("hands-large", &[]);
+    let call = ["call", "shell", "command=seq 1 100000", "--workspace", ".", "--yes", "--json"];
+    let ran = folder.run(call.into_iter().chain(["--artifacts", "kept"]));
+    assert_eq!(ran.err.matches("kept aside").count(), 1, "{}", ran.err);
+    assert_eq!(ran.json()["output"]["structured"]["exit"]["code"], 0);
 }

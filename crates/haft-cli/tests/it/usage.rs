@@ -73,6 +73,21 @@ fn a_wrong_word_gets_the_right_one_and_exit_1() {
     hint: did you mean `delete_note`?
     hint: `haft tools list` lists them
     ");
+    assert_snapshot!(haft("shell explain ls -la").page(), @r"
+    exit 1
+    --- stderr
+    error: unexpected argument '-l' found
+    hint: a command is one argument: put it in quotes, as in `haft shell explain 'ls -l'`
+    usage: haft shell explain [OPTIONS] [COMMAND]...
+    ");
+    assert_snapshot!(haft("result").page(), @r"
+    exit 1
+    --- stderr
+    error: the following required arguments were not provided:
+      <ID>
+    hint: `haft result list` shows the ids
+    usage: haft result <ID>
+    ");
     let nothing = haft("");
     assert_eq!((nothing.code, nothing.out.as_str()), (Some(1), ""));
     assert!(nothing.err.contains("Usage: haft <COMMAND>"));

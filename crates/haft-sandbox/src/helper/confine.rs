@@ -97,7 +97,12 @@ impl Begun {
         }
         let said: Result<(String, String, Fault), _> = serde_json::from_str(&word);
         let (step, message, fault) = said.unwrap_or(("begin".to_owned(), word, Fault::Machine));
-        Err(Trouble { step: "confine", message: format!("{step}: {message}"), fault })
+        // Which step it was is no matter to whoever wrote the command.
+        let message = match fault {
+            Fault::Command => message,
+            _ => format!("{step}: {message}"),
+        };
+        Err(Trouble { step: "confine", message, fault })
     }
 }
 
@@ -141,7 +146,7 @@ fn run(job: &Job, setting: &Setting, told: &File) -> Result<(), Trouble> {
 fn enter(folder: Option<&(PathBuf, PathBuf)>) -> Result<(), Trouble> {
     let missing = |e: rustix::io::Errno| Trouble {
         step: "working folder",
-        message: io::Error::from(e).to_string(),
+        message: format!("the working folder: {}", io::Error::from(e)),
         fault: Fault::Command,
     };
     let Some((root, path)) = folder else {
@@ -266,5 +271,12 @@ fn start(run: &Run, setting: &Setting) -> Trouble {
             }
         }
     }
-    Trouble { step: "start", message: format!("`{name}`: {last}"), fault: Fault::Command }
+    let message = match last.raw_os_error() {
+        // A folder of the search path that is hidden here gives the second, whatever is in it.
+        Some(libc::ENOENT | libc::EACCES) if !name.contains('/') => {
+            format!("there is no program `{name}` that can be started here")
+        }
+        _ => format!("`{name}`: {last}"),
+    };
+    Trouble { step: "start", message, fault: Fault::Command }
 }

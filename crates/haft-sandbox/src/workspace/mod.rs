@@ -391,7 +391,8 @@ impl WorkspaceBuilder {
         for (named, access) in self.roots {
             let shown = named.display().to_string();
             if !named.is_absolute() {
-                return Err(bad(format!("the root `{shown}` is not absolute")));
+                return Err(bad(format!("the root `{shown}` is not absolute"))
+                    .hint("`std::path::absolute` makes it so"));
             }
             let cannot = |e: std::io::Error| {
                 bad(format!("the root `{shown}` cannot be opened: {e}")).because(e)

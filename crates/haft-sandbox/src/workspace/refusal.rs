@@ -160,7 +160,7 @@ impl Refusal {
     fn says(&self) -> &'static str {
         match self.cause {
             Cause::OutsideWorkspace => "lies outside the workspace",
-            Cause::Protected => "is protected",
+            Cause::Protected => "is protected, because other programs run or obey such files",
             Cause::ReadOnly => "may only be read",
             Cause::SpecialFile => "is neither a file nor a folder",
             Cause::NotPermitted => "is not accessible",

@@ -45,6 +45,7 @@ fn looks(name: &str, description: &str) -> Spec {
 /// Declares a tool that works on files.
 fn touches(name: &str, description: &str) -> Spec {
     let mut spec = Spec::new(name, description).capabilities([Capability::Filesystem]);
+    spec.read_only = Some(false); // those that only read say so
     spec.open_world = Some(false);
     spec.label = Label { trust: Trust::Workspace, confidentiality: Confidentiality::Internal };
     spec.per_call = vec!["effects", "keys", "destructive"];

@@ -139,7 +139,8 @@ impl Body {
                 Some(said) => format!("`{}`: {how}\n{said}", self.declared.program()),
                 None => format!("`{}`: {how}", self.declared.program()),
             };
-            return Err(Failure::new(Code::ToolFailed, message));
+            return Err(Failure::new(Code::ToolFailed, message)
+                .with_next("mend the arguments if it complains about them, or tell the user"));
         }
         Ok(run::output(ended, json!({})))
     }

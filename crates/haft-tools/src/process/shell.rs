@@ -290,13 +290,17 @@ impl Tool for Shell {
     const GUARDS: bool = false;
 
     fn spec(&self) -> Spec {
+        // Whoever knows it does not try to install or to fetch something.
+        let network = if self.network { "" } else { "no other machine can be reached, " };
         let mut spec = Spec::new(
             "shell",
-            "Runs a command in a sandbox and returns what it prints and how it ends. Files outside \
-             the workspace cannot be changed, nothing keeps running afterwards, and there is no \
-             terminal to answer questions at. A command that ends with another code than 0 is an \
-             answer too; its first line says so. Prefer the file tools for reading, searching and \
-             editing files.",
+            format!(
+                "Runs a command in a sandbox and returns what it prints and how it ends. Files \
+                 outside the workspace cannot be changed, {network}nothing keeps running \
+                 afterwards, and there is no terminal to answer questions at. A command that ends \
+                 with another code than 0 is an answer too; its first line says so. Prefer the \
+                 file tools for reading, searching and editing files."
+            ),
         )
         .title("Shell")
         .capabilities(self.capabilities())

@@ -15,14 +15,14 @@ fn hands_read_edit_search_and_run_and_leave_the_rest_of_the_machine_alone() {
     let (files, commands) = said.split_at(said.find("shell(").expect("it calls the shell"));
     insta::assert_snapshot!(files, @r#"
     write_file({"file_path":"shop/list.txt","content":"eggs\nbraed\ntea\n"})
-      asked: it does not say that it only reads
+      asked: it does more than read
       made `shop/list.txt`: 3 lines, 15 bytes
     read_file({"file_path":"shop/list.txt"})
       1	eggs
       2	braed
       3	tea
     edit_file({"file_path":"shop/list.txt","old_text":"braed","new_text":"bread"})
-      asked: it does not say that it only reads
+      asked: it does more than read
       changed 1 place in `shop/list.txt`, at line 2
     search_files({"pattern":"^b"})
       shop/list.txt
@@ -33,7 +33,7 @@ fn hands_read_edit_search_and_run_and_leave_the_rest_of_the_machine_alone() {
       outside_workspace: `../../etc/passwd` lies outside the workspace
       Next: use a path inside the workspace; relative paths start at its first folder
     write_file({"file_path":".git/hooks/pre-commit","content":"x"})
-      denied: protected: `.git/hooks/pre-commit` is protected
+      denied: protected: `.git/hooks/pre-commit` is protected, because other programs run or obey such files
       Next: leave this file alone, or ask the user to change it
     "#);
     if cfg!(not(target_os = "linux")) {
@@ -46,10 +46,10 @@ fn hands_read_edit_search_and_run_and_leave_the_rest_of_the_machine_alone() {
       bread
       eggs
     shell({"command":"sort -o shop/list.txt shop/list.txt"})
-      asked: it does not say that it only reads
+      asked: it does more than read, or nobody can tell
       done; nothing was printed
     shell({"command":"cp shop/list.txt /etc/list.txt 2> /dev/null || echo it stays here"})
-      asked: it does not say that it only reads
+      asked: it does more than read, or nobody can tell
       it stays here
     read_file({"file_path":"shop/list.txt"})
       1	bread

@@ -215,6 +215,12 @@ async fn no_machine_is_reached_without_the_network() {
     assert_ne!(data(&answer)["exit"]["code"], 0, "{}", text(&answer));
     let open = room.with(room.hands().helper(helper()).network());
     assert_eq!(data(&shell(&open, &knock).await)["exit"]["code"], 0);
+    let warns = |there: &There| {
+        let mut entries = there.runtime.catalog().own();
+        let entry = entries.find(|entry| *entry.name() == "shell").unwrap();
+        entry.spec().description.contains("no other machine can be reached")
+    };
+    assert!(warns(&room.runtime()) && !warns(&open), "the model knows what it has");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -275,13 +281,16 @@ async fn a_stop_is_heard_and_cancelled_means_that_nothing_is_left() {
         let command = format!("echo begun; (setsid sleep {marker} &) ; sleep {marker}");
         let calls = vec![Call::new("c1", "shell", json!({"command": command}))];
         let (answers, ()) = tokio::join!(turn.run(calls), async {
+            // Counted once: a shell between two of its children is fewer for a moment.
+            let mut runs = false;
             for _ in 0..400 {
-                if survivors(&marker) >= 2 {
+                runs = survivors(&marker) >= 2;
+                if runs {
                     break;
                 }
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
-            assert!(survivors(&marker) >= 2, "it runs");
+            assert!(runs, "it runs");
             match how {
                 "interrupt" => control.interrupt(),
                 _ => assert!(control.cancel_call("c1")),

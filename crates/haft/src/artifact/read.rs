@@ -403,6 +403,7 @@ impl Search {
             number += u64::from(is_end);
         }
         let what = match self.offset {
+            0 | 1 if found == 0 => "no line matches".to_owned(),
             0 | 1 => format!("{shown} of {found} matching lines"),
             from => format!("{shown} of {found} matching lines from line {from} on"),
         };

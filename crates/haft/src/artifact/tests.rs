@@ -415,6 +415,8 @@ mod reading {
         let page = artifact.read(&find("(?i)LINE 9\\d", 0, 96, 50), 1_000).unwrap();
         assert_eq!(page.what, "4 of 4 matching lines from line 96 on");
         assert_eq!(page.text.lines().count(), 4);
+        let page = artifact.read(&find("nothing", 0, 1, 50), 1_000).unwrap();
+        assert_eq!((page.text.as_str(), page.what.as_str()), ("", "no line matches"));
         let bad = artifact.read(&find("(", 0, 1, 1), 100).unwrap_err();
         assert_eq!(bad.to_string(), "the pattern is no regular expression: unclosed group");
     }

@@ -25,6 +25,10 @@ use crate::{
 /// More pictures than this of one result are not kept aside; one more note each would flood too.
 const MOST_MEDIA: usize = 8;
 
+/// Data of at most this part of the bound stays beside a text that is cut. It is no second copy of the
+/// text but says how it came about, as the exit code of a command does.
+const BESIDE: usize = 8;
+
 /// Returns how many characters a result may have.
 pub(super) fn limit_of(bound: Bound, hard: usize) -> usize {
     match bound {
@@ -107,7 +111,7 @@ pub(super) async fn set_aside(
     let data = structured.filter(|data| !repeats(data));
     if let Some(data) = &data {
         let size = json_size(data);
-        if size > limit.min(hard) || text_size > room {
+        if size > limit.min(hard) || text_size > room && size > limit / BESIDE {
             let body = artifact::spread(data).into();
             let kept = keeper.keep(body, artifact::JSON, Items::of(data)).await;
             notes.push(data_note(size, &kept, keeper.reader()));
@@ -124,7 +128,7 @@ pub(super) async fn set_aside(
         aside.cut.shown += text_size.saturating_sub(1);
         aside.output.blocks = words;
     } else {
-        aside.output.structured = None;
+        aside.output.structured.take_if(|data| json_size(data) > limit / BESIDE);
         let whole = Whole::of(words, hard, &turn.inner);
         let kept = keeper.keep(Arc::clone(&whole.body), whole.media, whole.items).await;
         let (shown, blocks) = whole.shown(room, &kept, keeper.reader());

@@ -84,6 +84,9 @@ fn must_ask(call: &Admitted, ground: &Ground, says_which: bool) -> Option<&'stat
     let spec = call.tool().spec();
     if !claim.read_only {
         return Some(match spec.read_only {
+            None if spec.per_call.contains(&"read_only") => {
+                "it does more than read, or nobody can tell"
+            }
             None => "it does not say that it only reads",
             Some(_) => "it does more than read",
         });

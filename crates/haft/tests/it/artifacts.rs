@@ -241,6 +241,20 @@ async fn data_beside_a_small_text_is_kept_for_itself() {
 }
 
 #[tokio::test]
+async fn a_few_words_of_data_stay_beside_a_text_that_is_cut() {
+    for (data, stays) in [(json!({"exit": 3}), true), (json!("x".repeat(200)), false)] {
+        let mut output = Output::text(thousand_lines());
+        output.structured = Some(data.clone());
+        let runtime = giving(read("big").max_result(1_000), output).build().unwrap();
+        let answer = first(&runtime.run()).await;
+        assert!(answer.text().chars().count() <= 1_000, "{}", answer.text());
+        assert_eq!(answer.output().unwrap().structured, stays.then_some(data));
+        assert_eq!(answer.text().contains("the same as data"), !stays, "{}", answer.text());
+        assert_eq!(runtime.artifacts().list().unwrap().len(), if stays { 1 } else { 2 });
+    }
+}
+
+#[tokio::test]
 async fn checked_data_is_kept_once_and_left_out_of_the_answer() {
     let spec = read("big").max_result(300);
     let tool = DynTool::new(spec, json!({}), |_, cx| {

@@ -157,7 +157,8 @@ fn compiled(args: &Args) -> Result<RegexMatcher, Failure> {
         .dfa_size_limit(COMPILED);
     builder.build(&args.pattern).map_err(|e| {
         let why = e.to_string();
-        let why = why.trim().trim_start_matches("regex parse error:").trim();
+        // What stands before it shows the expression as the searcher wraps it, which nobody wrote.
+        let why = why.rsplit("error: ").next().unwrap_or_default().trim();
         Failure::new(Code::InvalidValue, format!("`pattern` cannot be searched for: {why}"))
             .with_next("write it again, or set `literal` to search for plain text; a pattern is matched within one line, without look-around or back-references")
     })

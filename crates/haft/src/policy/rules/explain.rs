@@ -162,7 +162,8 @@ impl Rules {
                 let flip = format!("a rule `match = {}` with `decision = \"allow\"`", own());
                 let silent = call.is_some_and(|call| {
                     let spec = call.tool().spec();
-                    spec.read_only.is_none() || spec.capabilities.is_none()
+                    let says = spec.read_only.is_some() || spec.per_call.contains(&"read_only");
+                    !says || spec.capabilities.is_none()
                 });
                 match silent {
                     true => format!(
