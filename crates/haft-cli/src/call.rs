@@ -11,14 +11,13 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 
 use haft::{Call, Code, Decision, Entry, Envelope, Event, Failure, Runtime, Stop};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    args, desk, hands, input, kit,
+    args, desk, hands, input,
     problem::{Problem, complain},
     result, schema,
     setup::{Around, Setup},
@@ -33,8 +32,7 @@ pub(crate) fn run(args: &args::Call, setup: Setup, around: &Around) -> Result<Ex
     let asked = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&asked);
     let person = desk::Person::here(&setup);
-    let catalog =
-        hands::add(kit::builder(Duration::ZERO), &setup, &args.place, &person)?.build()?;
+    let catalog = hands::catalog(&setup, &args.place, &person)?.build()?;
     let runtime =
         setup.runtime(Runtime::builder()).catalog(catalog).observer(move |event: &Event| {
             let asks = match event {

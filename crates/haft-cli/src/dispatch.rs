@@ -2,14 +2,14 @@
 //!
 //! Complete, or while it is still being written; the answer is the same.
 
-use std::{io::IsTerminal as _, process::ExitCode, time::Duration};
+use std::{io::IsTerminal as _, process::ExitCode};
 
 use anstyle::Style;
 use haft::{Code, Dialect, Envelope, Error, Run, Runtime, Stop};
 use serde_json::{Value, json};
 
 use crate::{
-    args, desk, hands, input, kit,
+    args, desk, hands, input,
     plan::no_dialect,
     problem::Problem,
     result,
@@ -23,8 +23,7 @@ pub(crate) fn run(
     around: &Around,
 ) -> Result<ExitCode, Problem> {
     let person = desk::Person::here(&setup);
-    let catalog =
-        hands::add(kit::builder(Duration::ZERO), &setup, &args.place, &person)?.build()?;
+    let catalog = hands::catalog(&setup, &args.place, &person)?.build()?;
     let runtime = setup.runtime(Runtime::builder()).catalog(catalog);
     let runtime = result::keep(runtime, &args.artifacts, around)?;
     let runtime =

@@ -1,5 +1,5 @@
-//! The tools that work on this machine: the built-in ones with `--workspace`, and those that files
-//! declare.
+//! Which tools there are: with `--workspace` those that work on this machine, without it those that
+//! are here to be tried, and those that files declare with either.
 //!
 //! Nothing is looked for before it is needed: a call that starts no process never asks what this
 //! machine could confine one with.
@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use haft::CatalogBuilder;
+use haft::{Catalog, CatalogBuilder};
 use haft_sandbox::{Access, Helper, Workspace};
 use haft_tools::{Fetch, Hands};
 
@@ -23,18 +23,18 @@ use crate::{
     style::{self, BOLD},
 };
 
-/// Adds them to a catalog. The person is whoever answers the model's questions.
-pub(crate) fn add(
-    catalog: CatalogBuilder,
+/// Returns the tools. The person is whoever answers the model's questions.
+pub(crate) fn catalog(
     setup: &Setup,
     place: &args::Place,
     person: &Person,
 ) -> Result<CatalogBuilder, Problem> {
     let declared = &setup.said.tools;
-    let root = match &place.workspace {
-        Some(_) => setup.here().to_owned(),
-        None if declared.is_empty() => return Ok(catalog),
-        None => setup.site.canonical(),
+    let (root, catalog) = match &place.workspace {
+        // Whoever has work to do wants no toys beside their tools.
+        Some(_) => (setup.here().to_owned(), Catalog::builder()),
+        None if declared.is_empty() => return Ok(kit::builder(Duration::ZERO)),
+        None => (setup.site.canonical(), kit::builder(Duration::ZERO)),
     };
     let mut workspace = Workspace::builder().root(root, Access::Write);
     for root in setup.said.ground.roots.iter().filter(|root| root.is_dir()) {
@@ -54,7 +54,7 @@ pub(crate) fn add(
 
 /// Returns every tool there is, for commands that run none of them.
 pub(crate) fn all(setup: &Setup, place: &args::Place) -> Result<CatalogBuilder, Problem> {
-    add(kit::builder(Duration::ZERO), setup, place, &Person::default())
+    catalog(setup, place, &Person::default())
 }
 
 /// What a sandbox says is wrong, with its hint apart.
@@ -82,13 +82,16 @@ const NAMES: [&str; 11] = [
     "write_file",
 ];
 
-/// Says how a tool is to be had that is not there: a built-in one without a workspace, or one that a
-/// folder declares which nobody trusts.
+/// Says how a tool is to be had that is not there: a built-in one without a workspace, one to be tried
+/// with a workspace, or one that a folder declares which nobody trusts.
 pub(crate) fn missing(tool: &str, place: &args::Place, setup: &Setup) -> Option<String> {
     if place.workspace.is_none() && NAMES.contains(&tool) {
         return Some(format!(
             "`{tool}` works in a folder: add `--workspace DIR`, as in `--workspace .`"
         ));
+    }
+    if place.workspace.is_some() && kit::has(tool) {
+        return Some(format!("`{tool}` is here to be tried: leave `--workspace` out"));
     }
     setup.site.would_bring(tool).then(|| {
         format!("this folder declares `{tool}`, which counts once you trust it: run `haft trust`")

@@ -41,6 +41,11 @@ pub(crate) fn builder(pace: Duration) -> CatalogBuilder {
         .add(Crash)
 }
 
+/// Returns whether there is a tool of this name.
+pub(crate) fn has(tool: &str) -> bool {
+    catalog(Duration::ZERO).is_ok_and(|all| all.get(tool).is_some())
+}
+
 /// A notebook in memory.
 struct Notes {
     pages: Mutex<BTreeMap<String, String>>,

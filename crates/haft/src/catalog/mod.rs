@@ -52,6 +52,7 @@ use crate::{
 /// );
 /// let catalog = Catalog::builder().add(tool("b")).add(tool("a")).build()?;
 /// assert_eq!(catalog.own().map(|e| e.name().as_str()).collect::<Vec<_>>(), ["a", "b"]);
+/// assert!(catalog.get("b").is_some() && catalog.get("c").is_none());
 /// assert!(Catalog::builder().add(tool("a")).add(tool("a")).build().is_err());
 /// # Ok::<(), haft::Error>(())
 /// ```
@@ -73,6 +74,12 @@ impl Catalog {
     /// Goes through this program's own tools, sorted by name.
     pub fn own(&self) -> impl Iterator<Item = &Arc<Entry>> {
         self.base.entries().iter()
+    }
+
+    /// Returns one of this program's own tools by its name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Arc<Entry>> {
+        self.own().find(|entry| entry.name().as_str() == name)
     }
 
     /// Returns the current shelf, with what the sources bring now, and what went wrong.
