@@ -26,6 +26,13 @@ impl Reader<'_> {
         quote: Quote,
         elems: &mut Vec<Elem>,
     ) -> Result<(), Unparseable> {
+        self.found.notes.values |= match self.peek() {
+            // What is printed within quotes stays one text.
+            Some('(') if self.ahead(1) != Some('(') => quote == Quote::Nothing,
+            Some('{' | '(' | '"' | '0'..='9' | '@' | '*' | '_') => true,
+            Some(c) => c.is_ascii_alphabetic(),
+            None => false,
+        };
         match self.peek() {
             Some('(') if self.ahead(1) == Some('(') => {
                 self.at += 2;
@@ -99,6 +106,7 @@ impl Reader<'_> {
             }
         }
         self.inner(&text, |inner| inner.script())?;
+        self.found.notes.values |= quote == Quote::Nothing;
         elems.push(Elem::Unknown);
         Ok(())
     }
