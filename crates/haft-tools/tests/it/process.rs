@@ -531,7 +531,7 @@ async fn the_files_of_a_declared_tool_are_judged_where_it_finds_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_starts_where_its_paths_were_judged_or_not_at_all() {
+async fn a_command_starts_where_its_paths_were_judged() {
     let room = Room::new();
     fs::create_dir(room.inside.join("dear")).unwrap();
     put(&room.inside.join("dear/key"), "nobody may read this");
@@ -543,8 +543,13 @@ async fn a_command_starts_where_its_paths_were_judged_or_not_at_all() {
             let calls = vec![Call::new("c", tool, arguments)];
             let answer = run.turn().await.unwrap().run(calls).await.remove(0);
             let told = answer.failure().unwrap_or_else(|| panic!("{}", answer.text()));
-            assert_eq!(told.code(), Code::OutsideWorkspace, "{tool} {}", folder.display());
+            assert_eq!(told.code(), Code::Denied, "{tool} {}", folder.display());
         }
+        // It starts in the first root, and is judged there.
+        let run = runtime.run_builder().working_directory(folder).start();
+        let calls = vec![Call::new("c", "shell", json!({"command": "cat notes.txt"}))];
+        let answer = run.turn().await.unwrap().run(calls).await.remove(0);
+        assert_eq!(text(&answer), "one\ntwo\n", "{}", folder.display());
     }
     let inside = There { runtime, inside: room.inside.join("sub") };
     assert_eq!(text(&shell(&inside, "cat ../notes.txt").await), "one\ntwo\n");
