@@ -11,8 +11,9 @@ use std::{
 };
 
 use haft::{
-    Answer, Approver, BoxFuture, Call, Catalog, Code, Disk, Envelope, Failure, File, Form, Layer,
-    PathGuard, Question, Rules, Run, Runtime, Setup, Where,
+    Answer, Approver, BoxFuture, Call, Capabilities, Capability, Catalog, Claim, Class, Code, Disk,
+    DynTool, Effect, Envelope, Failure, File, Form, Layer, PathGuard, Question, Rules, Run,
+    Runtime, Setup, Spec, Where,
 };
 use haft_sandbox::{Access, Helper, Workspace};
 use haft_tools::Hands;
@@ -362,6 +363,40 @@ async fn what_a_guard_keeps_is_not_read_through_a_command_either() {
         let read = call(&run, "read_file", json!({"file_path": "a.txt"})).await;
         assert_eq!(read.text(), "1\talpha");
     }
+}
+
+#[tokio::test]
+async fn a_sandboxed_tool_without_a_command_is_judged_by_what_it_reads() {
+    let room = Room::new();
+    let key = room.base.join("one/keys/k.txt");
+    let spec = Spec::new("peek", "Looks at the key.")
+        .capabilities(Capabilities::from([Capability::Filesystem]));
+    let schema = json!({"type": "object", "properties": {}});
+    let says = Effect::read(key.to_str().unwrap());
+    let peek = DynTool::new(spec, schema, |_, _| async { Ok("the key") })
+        .with_claim(move |claim, _, _| Claim {
+            class: Class::ReadOnly,
+            read_only: true,
+            destructive: Some(false),
+            effects: vec![says.clone()].into(),
+            ..claim
+        })
+        .in_sandbox()
+        .within([room.base.join("one")]);
+    let file = File {
+        layer: Layer::Project,
+        form: Form::Toml,
+        path: "haft.toml".into(),
+        anchor: room.base.join("one"),
+        text: "[[rule]]\nmatch = \"path=./keys/**\"\ndecision = \"deny\"\n".to_owned(),
+    };
+    let place = Where { trusted: true, ..Where::default() };
+    let setup = Setup::read(&[file], &place).unwrap();
+    let rules = Rules::new(setup.rules, setup.ground).unwrap();
+    let catalog = Catalog::builder().add(peek).build().unwrap();
+    let run = Runtime::builder().catalog(catalog).policy(rules).build().unwrap().run();
+    let answer = call(&run, "peek", json!({})).await;
+    assert_eq!(code(&answer), Some(Code::Denied), "{}", answer.text());
 }
 
 /// A person who says yes to everything.

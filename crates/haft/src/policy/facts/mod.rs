@@ -217,7 +217,11 @@ impl<'a> Facts<'a> {
         };
         facts.add_marked(tool, traits);
         if let (true, Effects::Declared(list)) = (is_held, &claim.effects) {
-            facts.add_held(list);
+            // Without a command that they belong to they are parts like any other.
+            match facts.parts.iter().any(|part| matches!(part, Part::Command(_))) {
+                true => facts.add_held(list),
+                false => whole = facts.add_effects(list),
+            }
         }
         facts.add_named();
         if claim.effects == Effects::Undeclared {
@@ -666,9 +670,13 @@ impl<'a> Facts<'a> {
 }
 
 /// Returns whether a call runs a command in a sandbox and says all that it reads there.
+///
+/// It must be said of this call. A tool of which every call only reads has said nothing about what a
+/// command or the network may do in it.
 pub(crate) fn is_held(call: &Admitted) -> bool {
     let claim = call.claim();
     call.tool().body().is_isolated()
+        && call.tool().spec().read_only.is_none()
         && claim.read_only
         && matches!(&claim.effects, Effects::Declared(list)
             if list.iter().all(|e| e.operation == Operation::Read && e.target.is_some()))
