@@ -135,6 +135,7 @@ impl Reader<'_> {
                     }
                     let Some(word) = self.word()? else { return self.unexpected() };
                     self.found.sets |= !is_number(word.literal());
+                    self.found.notes.values |= word.has_unknown();
                 }
             } else {
                 self.found.sets = true;

@@ -31,6 +31,13 @@ impl Reader<'_> {
             (Quote::Nothing, _) | (_, Some('@' | '{')) => Becomes::Loose,
             (Quote::Double | Quote::Here, _) => Becomes::Tied,
         };
+        self.found.notes.values |= match self.peek() {
+            // What is printed within quotes stays one text.
+            Some('(') if self.ahead(1) != Some('(') => quote == Quote::Nothing,
+            Some('{' | '(' | '"' | '0'..='9' | '@' | '*' | '_') => true,
+            Some(c) => c.is_ascii_alphabetic(),
+            None => false,
+        };
         match self.peek() {
             Some('(') if self.ahead(1) == Some('(') => {
                 self.at += 2;
@@ -104,6 +111,7 @@ impl Reader<'_> {
             }
         }
         self.inner(&text, |inner| inner.script())?;
+        self.found.notes.values |= quote == Quote::Nothing;
         elems.push(Elem::Unknown(Becomes::Loose));
         Ok(())
     }

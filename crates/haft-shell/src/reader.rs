@@ -32,6 +32,9 @@ pub(crate) struct Notes {
     pub(crate) masked: bool,
     /// Functions that are defined.
     pub(crate) functions: Vec<String>,
+    /// What a variable holds is used, or what a command prints is taken apart into words, or a loop
+    /// goes over names that are not written.
+    pub(crate) values: bool,
 }
 
 /// A place in a text.

@@ -6,6 +6,7 @@
 //! shares the floor and two edits of one file never do.
 
 mod hands;
+mod start;
 mod files;
 mod process;
 mod fetch;

@@ -39,6 +39,15 @@ struct Seen {
     size: u64,
 }
 
+/// Whose mode a file keeps that takes another's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// Its own: it is moved.
+    File,
+    /// That of what was there: it is filled anew.
+    Place,
+}
+
 impl Workspace {
     /// Deletes an entry. A link is deleted itself, never what it leads to.
     ///
@@ -94,7 +103,8 @@ impl Workspace {
     }
 
     /// Copies a file, or a folder with everything below it. Links and special files are left out
-    /// and counted. What is there already is kept, unless it may be replaced.
+    /// and counted. What is there already is kept, unless it may be replaced. A new file may be used as
+    /// the one it was copied from; one that takes another's place, as that was.
     ///
     /// # Errors
     /// Refuses protected names at the other end, a folder into itself, and what is beyond the bounds.
@@ -108,7 +118,7 @@ impl Workspace {
         self.may_write(to)?;
         let mut done = Done::default();
         if self.meta(from)?.kind != Kind::Folder {
-            self.copy_file(from, to, (replace, bounds), &mut done)?;
+            self.copy_file(from, to, (replace, bounds, Kept::Place), &mut done)?;
             return Ok(done);
         }
         if to.root == from.root && to.path.starts_with(&from.path) {
@@ -136,7 +146,8 @@ impl Workspace {
                     done.entries += 1;
                 }
                 Kind::File => {
-                    self.copy_file(&seen.place, &target, (replace, bounds), &mut done)?;
+                    let how = (replace, bounds, Kept::Place);
+                    self.copy_file(&seen.place, &target, how, &mut done)?;
                 }
                 Kind::Link | Kind::Special => done.left_out += 1,
             }
@@ -162,7 +173,7 @@ impl Workspace {
             return Err(from.refuse(Cause::OtherDisk));
         }
         let mut done = Done::default();
-        let copied = self.copy_file(from, to, (replace, bounds), &mut done)?;
+        let copied = self.copy_file(from, to, (replace, bounds, Kept::File), &mut done)?;
         let (folder, name) = self.parent_and_name(from)?;
         if self.meta(from)?.stamp != copied {
             return Err(from.refuse(Cause::Changed));
@@ -187,7 +198,7 @@ impl Workspace {
         &self,
         from: &Place,
         to: &Place,
-        (replace, bounds): (Replace, Bounds),
+        (replace, bounds, kept): (Replace, Bounds, Kept),
         done: &mut Done,
     ) -> Result<Stamp, Refusal> {
         use std::io::Read as _;
@@ -198,7 +209,9 @@ impl Workspace {
         }
         let (stamp, meta) = (opened.meta.stamp, opened.meta);
         let mut draft = self.draft(to, replace)?;
-        draft.keep_mode(&meta);
+        if kept == Kept::File || !draft.replaces() {
+            draft.keep_mode(&meta);
+        }
         let failed = |e| to.refuse(Cause::Failed).because(e);
         let copied =
             copy(&mut opened.file.take(room.saturating_add(1)), &mut draft).map_err(failed)?;

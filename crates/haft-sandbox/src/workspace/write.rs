@@ -44,6 +44,8 @@ pub struct Draft {
     temporary: Option<OsString>,
     file: File,
     replace: Replace,
+    /// It takes the place of another file, and may be used as that was.
+    replaces: bool,
 }
 
 impl Workspace {
@@ -73,8 +75,9 @@ impl Workspace {
             return Err(place.refuse(Cause::NameInvalid));
         }
         let (temporary, file) = temporary(&folder, place)?;
-        let draft =
-            Draft { place: place.clone(), folder, name, temporary: Some(temporary), file, replace };
+        let (place, replaces) = (place.clone(), old.is_some());
+        let temporary = Some(temporary);
+        let draft = Draft { place, folder, name, temporary, file, replace, replaces };
         if let Some(old) = old {
             draft.look_like(&old);
         }
@@ -180,6 +183,11 @@ impl Draft {
         let _ = rustix::fs::fsync(&self.folder);
         let stat = rustix::fs::fstat(&self.file).map_err(|errno| self.place.os(errno))?;
         Ok(meta(&stat))
+    }
+
+    /// Whether another file was there when this one was begun.
+    pub(super) fn replaces(&self) -> bool {
+        self.replaces
     }
 
     /// Keeps what may be done with another file, but neither set-uid nor set-gid.

@@ -220,6 +220,31 @@ async fn only_what_is_named_can_be_read_when_the_profile_says_so() {
 }
 
 #[tokio::test]
+async fn what_is_shown_of_other_processes_holds_no_files_and_no_environment() {
+    let process = std::process::id();
+    for sandbox in sandboxes().await {
+        let room = Room::new();
+        let mut profile = room.profile().read_only();
+        profile.reads = Reads::Only(vec![]);
+        put(&room.outside.join("near.txt"), "near");
+        let script = format!(
+            "for p in {process} 1 $PPID; do cat /proc/$p/environ; cat /proc/$p/root{0}/near.txt; \
+             ls /proc/$p/cwd/ /proc/$p/fd/; cat /proc/$p/task/$p/environ; done; \
+             cat /proc/self/root{0}/near.txt; ls /home/* /root /srv /mnt /media /var /run/user; \
+             ls /run /boot /data /work",
+            room.outside.display()
+        );
+        let ended = sh(&sandbox, profile, script).await;
+        let level = sandbox.tier().level;
+        // Its own first process is the command's, and has nothing of the host's.
+        let told = out(&ended).replace('\0', "\n");
+        for found in ["near", "CARGO", "secret"] {
+            assert!(!told.contains(found), "{level}: {told}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_only_root_may_read_is_not_read_through_a_sandbox_of_root() {
     for sandbox in sandboxes().await {
         let room = Room::new();

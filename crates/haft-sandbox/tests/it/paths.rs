@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt as _,
     os::unix::{fs::symlink, net::UnixListener},
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
@@ -491,6 +492,30 @@ fn a_tree_with_more_folders_than_descriptors_is_copied_and_deleted() {
         workspace.remove(&to, Extent::Everything(Bounds::default())).unwrap().entries,
         3_001
     );
+}
+
+#[test]
+fn a_copy_over_a_file_leaves_who_may_use_it_as_it_was() {
+    let room = Room::new();
+    let workspace = room.workspace();
+    let mode =
+        |path: &str| fs::metadata(room.inside.join(path)).unwrap().permissions().mode() & 0o777;
+    for (name, mode) in [("open", 0o755), ("closed", 0o600), ("moved", 0o640)] {
+        let path = room.inside.join(name);
+        fs::File::create(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let find = |path: &str| workspace.find(path).unwrap();
+    let copy = |from: &str, to: &str| {
+        workspace.copy(&find(from), &find(to), Replace::Always, Bounds::default()).unwrap();
+    };
+    copy("open", "new");
+    assert_eq!(mode("new"), 0o755, "a new file may be used as the one it is a copy of");
+    copy("open", "closed");
+    assert_eq!(mode("closed"), 0o600, "a closed file is not opened by what is copied into it");
+    let bounds = Bounds::default();
+    workspace.carry(&find("moved"), &find("closed"), Replace::Always, bounds).unwrap();
+    assert_eq!(mode("closed"), 0o640, "what is moved stays what it was, as by a rename");
 }
 
 #[test]

@@ -33,10 +33,12 @@ const FOLDERS: &str = "ls dir vdir eza exa lsd tree du rg fd fdfind";
 
 /// Options that follow links to folders nobody named, or read the names of files from a file: by
 /// command, letters and long names.
-const STRAYING: [(&str, &str); 11] = [
-    ("grep egrep fgrep", "R dereference-recursive"),
+const STRAYING: [(&str, &str); 14] = [
+    // What `-d` says may be that folders are gone through, whether one is named or not.
+    ("grep egrep fgrep", "R dereference-recursive d directories"),
     ("rg", "L follow"),
-    ("fd fdfind", "L follow"),
+    // Other names start where `--base-directory` says.
+    ("fd fdfind", "L follow base-directory"),
     ("ls dir vdir", "L dereference"),
     ("du", "L dereference"),
     ("diff", "r recursive"),
@@ -44,7 +46,12 @@ const STRAYING: [(&str, &str); 11] = [
     ("md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum sum", "c check"),
     ("tail", "f F follow"),
     ("date", "f file"),
-    ("jq", "L"),
+    // A program that is in a file may take in others, or tell the environment.
+    ("jq", "L f from-file"),
+    ("lsd", "L"),
+    ("eza exa", "X"),
+    // It shows the files that a program says it was made from.
+    ("objdump", "S source"),
 ];
 
 /// Options whose values are no files, though they may look like some.
@@ -69,6 +76,12 @@ const EXPRESSIONS: [(&str, &str); 4] = [
     ("sed gsed", "e expression"),
     ("fd fdfind", ""),
 ];
+
+/// Commands that add an ending to a name where there is no such file, and the endings. Which ones they
+/// try differs, so without one of these the whole folder counts.
+const ADDING: &str = "unzip zipinfo zcat gzcat bzcat xzcat lzcat zstdcat gzip gunzip bzip2 bunzip2 xz \
+    unxz zstd unzstd";
+const ENDINGS: [&str; 9] = [".zip", ".gz", ".tgz", ".Z", ".bz2", ".xz", ".lzma", ".zst", ".jar"];
 
 /// No wrapper is looked through deeper.
 const DEEPEST: usize = 4;
@@ -96,13 +109,18 @@ pub fn reads(text: &str) -> Option<Vec<String>> {
 }
 
 fn named(text: &str, level: usize) -> Option<Vec<String>> {
-    let (script, _) = crate::read(text).ok()?;
+    let (script, notes) = crate::read(text).ok()?;
+    // A variable may hold a secret as well as a name.
+    if notes.values {
+        return None;
+    }
     let mut names = Names {
         paths: Vec::new(),
         moved: None,
         // Where none of these is written, what is not known is a pattern over names.
         only_globs: !text.contains(['$', '`', '~', '{', '(']),
-        has_globs: text.contains(['*', '?', '[']),
+        // `$?` is a number.
+        has_globs: text.replace("$?", "").contains(['*', '?', '[']),
         level,
     };
     for command in &script.commands {
@@ -179,6 +197,12 @@ impl Names {
         if word.has_unknown() && self.has_globs { self.path(word) } else { Some(()) }
     }
 
+    /// A word that is an expression. As a pattern over names it is the first of them, and the others
+    /// are files; and what a command prints may be an option.
+    fn expression(&mut self, word: &Word) -> Option<()> {
+        if word.has_unknown() { self.path(word) } else { Some(()) }
+    }
+
     fn path(&mut self, word: &Word) -> Option<()> {
         match word.literal() {
             Some("" | "-" | "/dev/null" | "/dev/stdin") => Some(()),
@@ -213,8 +237,9 @@ impl Names {
         };
         match start.rsplit_once('/') {
             Some(("", _)) => self.text("/"),
+            // A folder may be called `-f`, and the whole is an option then.
+            _ if start.starts_with('-') => None,
             Some((folder, _)) => self.text(folder),
-            None if start.starts_with('-') => None,
             None => self.text("."),
         }
     }
@@ -230,6 +255,9 @@ impl Names {
             }
             false => self.given(name, &grammar.given(words).ok()?)?,
         };
+        if is_in(ADDING, name) {
+            self.add_folders();
+        }
         let recurses = matches!(name, "grep" | "egrep" | "fgrep")
             && words.iter().filter_map(Word::literal).any(|text| {
                 text == "--recursive"
@@ -239,6 +267,18 @@ impl Names {
             true => self.text("."),
             false => Some(()),
         }
+    }
+
+    /// Takes the folder of each file that may be opened with another ending.
+    fn add_folders(&mut self) {
+        let ends = |path: &&String| !ENDINGS.iter().any(|ending| path.ends_with(ending));
+        let folder = |path: &String| match path.trim_end_matches('/').rsplit_once('/') {
+            Some(("", _)) => "/".to_owned(),
+            Some((folder, _)) => folder.to_owned(),
+            None => ".".to_owned(),
+        };
+        let folders: Vec<String> = self.paths.iter().filter(ends).map(folder).collect();
+        self.paths.extend(folders);
     }
 
     /// Returns whether there was an operand that is a file.
@@ -257,14 +297,18 @@ impl Names {
                 _ => {}
             }
         }
-        // A value that only a running shell knows may name a file.
-        if given.has_unknown_values() && !self.only_globs {
+        // A value that only a running shell knows may name a file, and a pattern over names may be
+        // several words.
+        if given.has_unknown_values() {
             return None;
         }
         let expression = none(&EXPRESSIONS)
             .is_some_and(|own| !given.options.iter().any(|(option, _)| is_in(own, option)));
         if name == "jq" && given.operands.iter().any(|word| loads(word)) {
             return None;
+        }
+        if expression && let Some(word) = given.operands.first() {
+            self.expression(word)?;
         }
         let files = given.operands.get(usize::from(expression)..).unwrap_or_default();
         files.iter().try_for_each(|word| self.path(word))?;
@@ -296,7 +340,8 @@ impl Names {
         Some(())
     }
 
-    /// `awk`: the program is no file, and may name some by changing its own arguments.
+    /// `awk`: the program is no file, and may name some by changing its own arguments. It may also tell
+    /// the environment.
     fn awk(&mut self, words: &[Word]) -> Option<()> {
         let mut rest = words.iter().skip(1);
         let program = loop {
@@ -309,7 +354,7 @@ impl Names {
                 text => break text,
             }
         };
-        if program.contains("ARG") || program.contains("SYMTAB") {
+        if ["ARG", "SYMTAB", "ENVIRON"].iter().any(|name| program.contains(name)) {
             return None;
         }
         rest.try_for_each(|word| self.path(word))
@@ -331,8 +376,9 @@ impl Names {
         while let Some(&part) = texts.get(at) {
             at += 1;
             match part {
-                "-follow" | "-L" | "-H" => return None,
-                "-exec" | "-execdir" => {
+                // `-execdir` starts in folders that nobody named.
+                "-follow" | "-L" | "-H" | "-execdir" => return None,
+                "-exec" => {
                     let rest = texts.get(at..)?;
                     let length = rest.iter().position(|text| matches!(*text, ";" | "+"))?;
                     self.started(rest.get(..length)?.iter().map(|t| Word::text(*t)).collect())?;
@@ -396,9 +442,13 @@ impl Names {
     }
 }
 
-/// A filter that takes in others by name.
+/// A filter that takes in others by name, or tells the environment.
 fn loads(word: &Word) -> bool {
-    word.literal().is_none_or(|text| text.contains("import") || text.contains("include"))
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    word.literal().is_none_or(|text| {
+        ["import", "include", "modulemeta"].iter().any(|name| text.contains(name))
+            || text.split(|c| !is_part(c)).any(|name| matches!(name, "env" | "ENV"))
+    })
 }
 
 fn is_in(list: &str, name: &str) -> bool {
@@ -461,6 +511,15 @@ mod tests {
             ("command -v rg", ""),
             ("cat -- -x", "-x"),
             ("du -sh", "."),
+            ("grep /etc/host*", "/etc"),
+            ("grep *", "."),
+            ("zcat a", ". a"),
+            ("zcat logs/a logs/b.gz", "logs logs/a logs/b.gz"),
+            ("unzip -p arch", ". arch"),
+            ("jq .environment a", ".environment a"),
+            ("cat a; echo $?", "a"),
+            ("echo \"$(wc -l < a)\"", "a"),
+            ("cat <<'E'\n$HOME\nE", ""),
         ] {
             let found = reads(text).map(|names| names.join(" "));
             let mut wanted: Vec<&str> = names.split_whitespace().collect();
@@ -533,6 +592,33 @@ mod tests {
             "timeout 5 printenv",
             "find . -exec printenv ';'",
             "man ls",
+            "grep -f /etc/host* a",
+            "grep -e * a",
+            "grep -f/etc/host* a",
+            "grep \"$(cat p)\" a",
+            "grep -d recurse x",
+            "grep --directories=recurse x",
+            "fd --base-directory src x a",
+            "jq -n env",
+            "jq -n '$ENV.HOME'",
+            "jq -f p.jq a",
+            "jq -n --from-file p.jq",
+            "jq -n '\"keys\" | modulemeta'",
+            "awk 'BEGIN{for (k in ENVIRON) print ENVIRON[k]}'",
+            "echo $HOME",
+            "echo \"$HOME\"",
+            "printf '%s' \"${HOME}\"",
+            "seq $SHLVL",
+            "echo $((SHLVL))",
+            "echo $(cat list)",
+            "echo `cat list`",
+            "cat <<< \"$HOME\"",
+            "cat <<E\n$HOME\nE",
+            "case $HOME in /*) echo y;; esac",
+            "for f in $PATH; do echo y; done",
+            "for f in /home/*; do echo y; done",
+            "find src -execdir cat a ';'",
+            "objdump -S a.o",
             "rm a",
             "cat 'no end",
         ] {

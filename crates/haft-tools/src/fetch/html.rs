@@ -21,6 +21,9 @@ const SHORT: usize = 1_000;
 const ENOUGH: usize = 140;
 /// More ranges than this are not remembered.
 const MANY: usize = 10_000;
+/// So many open elements are looked at, all in all. A page of five megabytes with tags at a usual depth
+/// takes half of it; one of nothing but tags at the greatest depth would take ten times as much.
+const LOOKS: usize = 32 << 20;
 
 /// Turns a page into text.
 pub(super) fn readable(page: &str, url: &Url) -> Readable {
@@ -56,6 +59,8 @@ struct Reader {
     out: Writer,
     title: Option<String>,
     regions: Vec<(Region, Range<usize>)>,
+    /// How many open elements were looked at.
+    looks: usize,
 }
 
 /// One element that is open.
@@ -87,7 +92,14 @@ impl Reader {
             out: Writer::default(),
             title: None,
             regions: Vec::new(),
+            looks: 0,
         }
+    }
+
+    /// Counts that all that is open is looked at. Beyond the bound nothing more is read.
+    fn look(&mut self) {
+        self.looks += self.open.len();
+        self.out.full |= self.looks > LOOKS;
     }
 
     fn start(&mut self, tag: &StartTag<()>) {
@@ -186,6 +198,7 @@ impl Reader {
             }
             return;
         }
+        self.look();
         if let Some(at) = self.open.iter().rposition(|open| open.name == name) {
             self.close_from(at);
         } else if name == b"p" {
@@ -281,6 +294,7 @@ impl Reader {
             }
             _ => return,
         };
+        self.look();
         let found = self.open.iter().enumerate().rev().find_map(|(at, open)| {
             let own = open.name.as_slice();
             match (closes.contains(&own), within.contains(&own)) {
@@ -491,6 +505,18 @@ mod tests {
             "# Head line\n\nOne two\nthree\n\nfour\n\n- a\n- b\n  3. x\n  4. y\n\n\
              Name | Size\nf g | 2\n\n> said\n\n```\n  keep\n   this \n```\n\nend"
         );
+    }
+
+    #[test]
+    fn tags_without_end_at_a_great_depth_are_not_all_looked_at() {
+        let url = Url::parse("https://example.com/").unwrap();
+        for piece in ["<p>", "</i>", "<pre>", "<li>"] {
+            let page = "<b>".repeat(300) + &piece.repeat(200_000) + "the end";
+            let read = readable(&page, &url);
+            assert!(read.cut && !read.text.contains("the end"), "{piece}");
+            let page = "<b>".repeat(30) + &piece.repeat(20_000) + "the end";
+            assert!(readable(&page, &url).text.contains("the end"), "{piece}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use haft_core::{Claim, Class, Context, Effect, Effects, Failure, Key, Operation}
 use haft_sandbox::{Cause, Place, Refusal, Workspace};
 
 use super::nearest;
+use crate::start::start;
 
 /// The files that a tool may touch.
 #[derive(Debug, Clone)]
@@ -52,8 +53,7 @@ impl Files {
     }
 
     fn start(&self, cx: &Context) -> Option<Place> {
-        let folder = cx.working_directory();
-        folder.is_absolute().then(|| self.workspace.find(folder).ok()).flatten()
+        start(&self.workspace, cx.working_directory())
     }
 
     /// Finds a place that is about to be read, and refuses one that nobody judged.

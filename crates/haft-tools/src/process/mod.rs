@@ -11,11 +11,11 @@ mod declared;
 
 use std::{path::Path, sync::Arc};
 
-use haft_core::{Code, Context, DynTool, Failure};
+use haft_core::{Context, DynTool, Failure};
 use haft_sandbox::{Cause, Kind, Place, Refusal, Workspace};
 
 pub(crate) use self::{boundary::Boundary, declared::tool as declared};
-use crate::Hands;
+use crate::{Hands, start::start};
 
 /// Returns the tools.
 pub(crate) fn tools(hands: &Hands) -> Vec<DynTool> {
@@ -41,29 +41,15 @@ async fn folder(
     cx.block(move |_| find(&workspace, &here, &cwd)).await?
 }
 
-/// FAIL CLOSED: judges read the relative paths of a command from where the run works. Where that is no
-/// folder of the workspace the command would start elsewhere, and read other files than were judged.
+/// Relative paths start where judges read them from: where the run works, or in the first root where
+/// that is no folder of the workspace.
 fn find(workspace: &Workspace, here: &Path, cwd: &str) -> Result<Place, Failure> {
-    let place = match Path::new(cwd).is_absolute() {
-        true => workspace.find(cwd)?,
-        false => workspace.find_from(&start(workspace, here)?, cwd)?,
+    let place = match start(workspace, here) {
+        Some(start) => workspace.find_from(&start, cwd)?,
+        None => workspace.find(cwd)?,
     };
     match workspace.meta(&place)?.kind {
         Kind::Folder => Ok(place),
         _ => Err(Refusal::new(Cause::NotAFolder, cwd).into()),
     }
-}
-
-/// Finds where the run works, by the path that judges see.
-fn start(workspace: &Workspace, here: &Path) -> Result<Place, Failure> {
-    let known = here.is_absolute().then(|| workspace.find(here).ok()).flatten();
-    let real = || workspace.find(here.canonicalize().ok()?).ok();
-    known.or_else(real).ok_or_else(|| {
-        Failure::new(
-            Code::OutsideWorkspace,
-            "commands start where the run works, and that is no folder of the workspace",
-        )
-        .with_next("give `cwd` as a whole path inside the workspace, or tell the user")
-        .with_source("the run's `working_directory` lies in none of the roots; set it to one")
-    })
 }

@@ -252,19 +252,20 @@ impl Shell {
     }
 
     /// What a command that only reads touches: the files it names, or nobody knows what.
+    ///
+    /// A path that climbs is claimed twice. A program follows links before it climbs; a shell that
+    /// changes folders, and what the sandbox shows, go by the letters.
     fn effects(&self, asked: &Asked, args: &Args, cx: &Context) -> Effects {
         let cwd = args.cwd.as_deref().unwrap_or(".");
         let start = find(&self.workspace, cx.working_directory(), cwd).map(|at| at.absolute());
         let files = start.ok().and_then(|start| asked.reads_from(&start));
-        let effects: Option<Vec<Effect>> = files
-            .into_iter()
-            .flatten()
-            .map(|path| path.into_os_string().into_string().ok().map(Effect::read))
-            .collect();
-        match (&asked.reads, effects) {
-            (Some(reads), Some(effects)) if reads.len() == effects.len() => effects.into(),
-            _ => Effects::Undeclared,
-        }
+        let Some(mut files) = files else { return Effects::Undeclared };
+        let climbs = |path: &&PathBuf| path.components().any(|part| part == Component::ParentDir);
+        let by_letters: Vec<PathBuf> = files.iter().filter(climbs).map(|path| tidy(path)).collect();
+        files.extend(by_letters);
+        let text = |path: PathBuf| path.into_os_string().into_string().ok().map(Effect::read);
+        let effects: Option<Vec<Effect>> = files.into_iter().map(text).collect();
+        effects.map_or(Effects::Undeclared, Effects::from)
     }
 }
 

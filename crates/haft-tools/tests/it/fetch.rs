@@ -532,3 +532,96 @@ async fn fetches_share_the_floor_and_peoples_rules_are_about_their_hosts() {
     );
     assert_eq!(names.lookups(), 0);
 }
+
+/// Pages that are made to be slow to read, each of a megabyte.
+fn slow_page(path: &str) -> String {
+    let much = 1_000_000;
+    let fill = |head: String, piece: &str| head + &piece.repeat(much / piece.len());
+    let deep = || "<b>".repeat(300);
+    match path {
+        "/nested" => fill(String::new(), "<div>") + "bottom",
+        "/paragraphs" => fill(deep(), "<p>"),
+        "/ends" => fill(deep(), "</i>"),
+        "/items" => fill("<ul>".repeat(300), "<li>"),
+        "/cells" => fill("<table>".to_owned(), "<td>x"),
+        "/links" => fill(deep(), "<a href=/x>y"),
+        "/attribute" => format!("<p title=\"{}\">words", "a".repeat(much)),
+        "/alt" => format!("<img alt=\"{}\">words", "a ".repeat(much / 2)),
+        "/href" => format!("<a href=\"{}\">words</a>", "a".repeat(much)),
+        "/attributes" => {
+            let many: String = (0..much / 10).map(|n| format!(" a{n}=b")).collect();
+            format!("<p{many}>words")
+        }
+        "/style" => fill(String::new(), "<p style=\"display : none\">"),
+        "/hidden" => format!("<p hidden>{}", "<p>".repeat(much / 3)),
+        "/articles" => fill(String::new(), "<article>x</article><nav>y</nav>"),
+        "/quotes" => fill(String::new(), "<blockquote>x\n"),
+        "/fences" => fill(String::new(), "<pre>x\n"),
+        "/entities" => fill(String::new(), "&CounterClockwiseContourIntegral;"),
+        "/half" => fill(String::new(), "&CounterClockwiseContourIntegra"),
+        "/comment" => fill("<!--".to_owned(), "<!-- -"),
+        "/script" => fill("<script>".to_owned(), "</scrip"),
+        "/title" => fill("<title>".to_owned(), "a "),
+        _ => fill(String::new(), "<"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_is_made_to_be_slow_is_read_in_time() {
+    let paths = [
+        "/nested",
+        "/paragraphs",
+        "/ends",
+        "/items",
+        "/cells",
+        "/links",
+        "/attribute",
+        "/alt",
+        "/href",
+        "/attributes",
+        "/style",
+        "/hidden",
+        "/articles",
+        "/quotes",
+        "/fences",
+        "/entities",
+        "/half",
+        "/comment",
+        "/script",
+        "/title",
+        "/angles",
+    ];
+    let server = Server::saying(|path| ok("text/html", slow_page(path))).await;
+    for path in paths {
+        // Whether all of it is read or only a part: it is answered, and within its time.
+        let answer = get(opened(&server), &server.url(path)).await;
+        assert_eq!(code(&answer), "none", "{path}: {}", answer.text());
+        assert!(answer.text().len() < 100_000, "{path}: {}", answer.text().len());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_without_end_is_left_whatever_it_is_made_of() {
+    let server = Server::start(|path| {
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n";
+        let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n");
+        let (first, again) = match path {
+            "/continue" => (String::new(), "HTTP/1.1 100 Continue\r\n\r\n"),
+            "/head" => (head.to_owned(), "X-A: b\r\n"),
+            "/line" => (format!("{head}X-A: "), "aaaaaaaaaaaaaaaa"),
+            "/size" => (chunked, "0"),
+            "/extension" => (format!("{chunked}1;"), "aaaaaaaaaaaaaaaa"),
+            "/trailer" => (format!("{chunked}1\r\nx\r\n0\r\n"), "X-A: b\r\n"),
+            "/chunks" => (chunked, "1\r\nx\r\n"),
+            _ => (format!("{head}\r\n"), "x"),
+        };
+        vec![Step::Say(first.into_bytes()), Step::Repeat(again.into(), Duration::ZERO)]
+    })
+    .await;
+    let paths = ["/continue", "/head", "/line", "/size", "/extension", "/trailer", "/chunks", "/x"];
+    for path in paths {
+        let fetch = opened(&server).timeout(Duration::from_millis(400)).max_bytes(1 << 20);
+        let answer = get(fetch, &server.url(path)).await;
+        assert!(matches!(code(&answer), "timed_out" | "tool_failed"), "{path}: {}", answer.text());
+    }
+}

@@ -539,8 +539,38 @@ async fn the_files_of_a_declared_tool_are_judged_where_it_finds_them() {
     assert_eq!(text(&fine), "one\ntwo\n");
 }
 
+const SENDS: &str = r#"
+[tool.send]
+description = "Sends a file to another machine."
+command = ["cat", "--", "{file}"]
+read_only = true
+capabilities = ["filesystem", "network"]
+cwd = "."
+[tool.send.parameters.file]
+about = "read_path"
+
+[tool.look]
+description = "Looks at a file."
+command = ["cat", "--", "{file}"]
+read_only = true
+capabilities = ["filesystem"]
+cwd = "."
+[tool.look.parameters.file]
+about = "read_path"
+"#;
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_starts_where_its_paths_were_judged_or_not_at_all() {
+async fn a_tool_that_reads_and_reaches_the_network_is_asked_about() {
+    let room = Room::new();
+    let runtime = room.judging(SENDS);
+    let file = json!({"file": "notes.txt"});
+    assert_eq!(text(&call(&runtime, "look", file.clone()).await), "one\ntwo\n");
+    let answer = call(&runtime, "send", file).await;
+    assert_eq!(code(&answer), Code::Denied, "what it names is not all that it reaches");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_starts_where_its_paths_were_judged() {
     let room = Room::new();
     fs::create_dir(room.inside.join("dear")).unwrap();
     put(&room.inside.join("dear/key"), "nobody may read this");
@@ -552,8 +582,13 @@ async fn a_command_starts_where_its_paths_were_judged_or_not_at_all() {
             let calls = vec![Call::new("c", tool, arguments)];
             let answer = run.turn().await.unwrap().run(calls).await.remove(0);
             let told = answer.failure().unwrap_or_else(|| panic!("{}", answer.text()));
-            assert_eq!(told.code(), Code::OutsideWorkspace, "{tool} {}", folder.display());
+            assert_eq!(told.code(), Code::Denied, "{tool} {}", folder.display());
         }
+        // It starts in the first root, and is judged there.
+        let run = runtime.run_builder().working_directory(folder).start();
+        let calls = vec![Call::new("c", "shell", json!({"command": "cat notes.txt"}))];
+        let answer = run.turn().await.unwrap().run(calls).await.remove(0);
+        assert_eq!(text(&answer), "one\ntwo\n", "{}", folder.display());
     }
     let inside = There { runtime, inside: room.inside.join("sub") };
     assert_eq!(text(&shell(&inside, "cat ../notes.txt").await), "one\ntwo\n");

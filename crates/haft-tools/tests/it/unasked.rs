@@ -11,8 +11,9 @@ use std::{
 };
 
 use haft::{
-    Answer, Approver, BoxFuture, Call, Catalog, Code, Envelope, Failure, File, Form, Layer,
-    Question, Rules, Run, Runtime, Setup, Where,
+    Answer, Approver, BoxFuture, Call, Capabilities, Capability, Catalog, Claim, Class, Code, Disk,
+    DynTool, Effect, Envelope, Failure, File, Form, Layer, PathGuard, Question, Rules, Run,
+    Runtime, Setup, Spec, Where,
 };
 use haft_sandbox::{Access, Helper, Workspace};
 use haft_tools::Hands;
@@ -132,10 +133,7 @@ async fn a_run_that_works_elsewhere_still_reads_what_its_hands_hold() {
     let run = runtime.run_builder().working_directory(room.base.join("out")).start();
     let read = call(&run, "read_file", json!({"file_path": "a.txt"})).await;
     assert_eq!(read.text(), "1\talpha", "relative paths start in the first root");
-    // A command cannot be told where its words would start, so it must be said.
-    assert_eq!(code(&shell(&run, "cat a.txt").await), Some(Code::OutsideWorkspace));
-    let there = json!({"command": "cat a.txt", "cwd": room.base.join("one")});
-    assert_eq!(call(&run, "shell", there).await.text(), "alpha\n");
+    assert_eq!(shell(&run, "cat a.txt").await.text(), "alpha\n", "and so do commands");
     // Here the run's own folder is inside as well, but the hands do not reach it.
     let outside = room.base.join("out/secret.txt");
     let read = call(&run, "read_file", json!({"file_path": outside})).await;
@@ -235,6 +233,170 @@ async fn what_a_rule_keeps_is_not_read_through_a_command_either() {
     let run = room.ruled("[[rule]]\nmatch = \"Bash(cat *)\"\ndecision = \"allow\"\n");
     let command = format!("cat {ELSEWHERE}");
     assert!(code(&shell(&run, &command).await).is_none());
+}
+
+#[tokio::test]
+async fn a_pattern_does_not_carry_a_command_out_of_the_workspace() {
+    let room = Room::new();
+    let run = room.run();
+    for command in [
+        "grep -f /etc/host* -v a.txt",
+        "grep /etc/host*",
+        "grep -e /etc/host* a.txt",
+        "find src -execdir cat /etc/hostname ';'",
+    ] {
+        assert_eq!(code(&shell(&run, command).await), Some(Code::Denied), "{command}");
+    }
+}
+
+#[tokio::test]
+async fn the_environment_is_not_told_unasked() {
+    let room = Room::new();
+    let hands = room.hands().variables([("LC_TOKEN", "t0ken")]);
+    let run = runtime(hands).build().unwrap().run();
+    for command in [
+        "echo $LC_TOKEN",
+        "echo \"$LC_TOKEN\"",
+        "printf '%s' \"${LC_TOKEN}\"",
+        "cat <<< $LC_TOKEN",
+        "cat <<E\n$LC_TOKEN\nE",
+        "case $LC_TOKEN in t*) echo y;; esac",
+        "for x in $LC_TOKEN; do echo y; done",
+        "awk 'BEGIN{print ENVIRON[\"LC_TOKEN\"]}'",
+        "jq -n env",
+        "jq -n '$ENV'",
+        "jq -n -f a.txt",
+        "export -p",
+        "declare -p",
+        "set",
+    ] {
+        let answer = shell(&run, command).await;
+        assert_eq!(code(&answer), Some(Code::Denied), "{command}: {}", answer.text());
+    }
+    assert_eq!(shell(&run, "cat a.txt; echo $?").await.text(), "alpha\n0\n");
+}
+
+#[tokio::test]
+async fn a_path_is_inside_only_if_its_letters_say_so_too() {
+    let room = Room::new();
+    let deep = "deep/".repeat(room.base.components().count() + 2);
+    fs::create_dir_all(room.base.join("one").join(&deep)).unwrap();
+    symlink(&deep, room.base.join("one/down")).unwrap();
+    let run = room.run();
+    // Seen from where the link leads this is still inside; by its letters it is not, and a shell goes
+    // by the letters.
+    let up = "../".repeat(room.base.components().count() + 1);
+    let what = String::from_utf8(fs::read(ELSEWHERE).unwrap()).unwrap();
+    let elsewhere = ELSEWHERE.trim_start_matches('/');
+    for command in
+        [format!("cat down/{up}{elsewhere} cpu*"), format!("cd down/{up} && cat {elsewhere}")]
+    {
+        let answer = shell(&run, &command).await;
+        assert!(!answer.text().contains(&what), "{command}: {}", answer.text());
+        assert_eq!(code(&answer), Some(Code::Denied), "{command}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_works_elsewhere_does_not_take_a_command_there() {
+    let room = Room::new();
+    let runtime = runtime(room.hands()).build().unwrap();
+    let run = runtime.run_builder().working_directory("/sys/devices").start();
+    let answer = shell(&run, &format!("cat {ELSEWHERE}")).await;
+    assert_eq!(code(&answer), Some(Code::Denied), "{}", answer.text());
+}
+
+#[tokio::test]
+async fn a_link_does_not_carry_a_command_to_what_a_rule_keeps() {
+    let room = Room::new();
+    let one = room.base.join("one");
+    for name in ["docs", "far", "plain", "wide"] {
+        fs::create_dir_all(one.join(name)).unwrap();
+    }
+    symlink("../keys/k.txt", one.join("docs/k")).unwrap();
+    symlink("../keys", one.join("far/sub")).unwrap();
+    symlink("far", one.join("farther")).unwrap();
+    symlink("../a.txt", one.join("plain/a")).unwrap();
+    let run = room.ruled("[[rule]]\nmatch = \"Read(./keys/**)\"\ndecision = \"deny\"\n");
+    for command in [
+        "cat docs/*",
+        "cat docs/k",
+        "timeout 5 cat docs/k*",
+        "cat far/s*/k.txt",
+        "cat farther/*/*",
+        "find docs -exec sum {} +",
+        "diff docs plain",
+        "bash -c 'cat docs/*'",
+        "cd docs && cat *",
+        "grep -d recurse key",
+        "jq -n -f src/b.txt",
+    ] {
+        let answer = shell(&run, command).await;
+        assert_eq!(code(&answer), Some(Code::Denied), "{command}: {}", answer.text());
+    }
+    assert_eq!(shell(&run, "cat plain/*").await.text(), "alpha\n");
+    // What is too much to look through is asked about.
+    for n in 0..5_000 {
+        fs::File::create(one.join(format!("wide/{n}"))).unwrap();
+    }
+    assert_eq!(code(&shell(&run, "cat wide/1*").await), Some(Code::Denied));
+    assert_eq!(shell(&room.run(), "cat wide/1*").await.text(), "done; nothing was printed");
+}
+
+#[tokio::test]
+async fn what_a_guard_keeps_is_not_read_through_a_command_either() {
+    let room = Room::new();
+    let one = room.base.join("one");
+    fs::create_dir_all(one.join("docs")).unwrap();
+    symlink("../keys/k.txt", one.join("docs/k")).unwrap();
+    let guard = PathGuard::new(Disk).root(&one).deny(one.join("keys"));
+    let runtime = runtime(room.hands()).guard(guard).build().unwrap();
+    let elsewhere = runtime.run_builder().working_directory(room.base.join("out")).start();
+    for run in [runtime.run(), elsewhere] {
+        for command in ["grep -r key .", "cat keys/k.txt", "cat */k.txt", "cat docs/*"] {
+            let answer = shell(&run, command).await;
+            assert_eq!(code(&answer), Some(Code::Denied), "{command}: {}", answer.text());
+        }
+        assert_eq!(shell(&run, "cat a.txt src/*").await.text(), "alpha\nbeta\n");
+        let read = call(&run, "read_file", json!({"file_path": "keys/k.txt"})).await;
+        assert_eq!(code(&read), Some(Code::Denied), "judged where the body reads");
+        let read = call(&run, "read_file", json!({"file_path": "a.txt"})).await;
+        assert_eq!(read.text(), "1\talpha");
+    }
+}
+
+#[tokio::test]
+async fn a_sandboxed_tool_without_a_command_is_judged_by_what_it_reads() {
+    let room = Room::new();
+    let key = room.base.join("one/keys/k.txt");
+    let spec = Spec::new("peek", "Looks at the key.")
+        .capabilities(Capabilities::from([Capability::Filesystem]));
+    let schema = json!({"type": "object", "properties": {}});
+    let says = Effect::read(key.to_str().unwrap());
+    let peek = DynTool::new(spec, schema, |_, _| async { Ok("the key") })
+        .with_claim(move |claim, _, _| Claim {
+            class: Class::ReadOnly,
+            read_only: true,
+            destructive: Some(false),
+            effects: vec![says.clone()].into(),
+            ..claim
+        })
+        .in_sandbox()
+        .within([room.base.join("one")]);
+    let file = File {
+        layer: Layer::Project,
+        form: Form::Toml,
+        path: "haft.toml".into(),
+        anchor: room.base.join("one"),
+        text: "[[rule]]\nmatch = \"path=./keys/**\"\ndecision = \"deny\"\n".to_owned(),
+    };
+    let place = Where { trusted: true, ..Where::default() };
+    let setup = Setup::read(&[file], &place).unwrap();
+    let rules = Rules::new(setup.rules, setup.ground).unwrap();
+    let catalog = Catalog::builder().add(peek).build().unwrap();
+    let run = Runtime::builder().catalog(catalog).policy(rules).build().unwrap().run();
+    let answer = call(&run, "peek", json!({})).await;
+    assert_eq!(code(&answer), Some(Code::Denied), "{}", answer.text());
 }
 
 /// A person who says yes to everything.

@@ -11,7 +11,7 @@ use super::{
     Policy,
     facts::{self, Facts, Part},
     rules::Ground,
-    world::is_inside,
+    world::{is_inside, keeps_to, start},
 };
 use crate::turn::Admitted;
 
@@ -147,13 +147,16 @@ impl Here<'_> {
         }
         let world = &self.ground.world;
         let Ok(root) = world.resolve(self.work) else { return false };
-        let Ok(leads) = world.resolve(&root.join(target)) else { return false };
+        let Ok(base) = start(self.own, &root, &**world) else { return false };
+        let Ok(leads) = world.resolve(&base.join(target)) else { return false };
         // FAIL CLOSED: a path that climbs out of what is known leads nowhere.
         if leads.starts_with("..") {
             return false;
         }
         let below = |root: &PathBuf| world.resolve(root).is_ok_and(|root| leads.starts_with(root));
-        leads.starts_with(&root) || self.ground.roots.iter().chain(self.own).any(below)
+        // Where a run works is inside for the tools that work there.
+        leads.starts_with(&root) && keeps_to(self.own, self.work, &**world)
+            || self.ground.roots.iter().chain(self.own).any(below)
     }
 }
 
@@ -206,7 +209,9 @@ mod tests {
             ("/no/garden", true),
             ("/no/gardens/plan", false),
             ("/no/garden/../x", false),
-            ("/w/a", true),
+            ("plan", true),
+            ("../x", false),
+            ("/w/a", false),
             ("/x", false),
         ] {
             assert_eq!(inside(Path::new("/w"), &own, target, true), is, "{target}");

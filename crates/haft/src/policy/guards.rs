@@ -15,7 +15,12 @@ use haft_core::{BoxFuture, Capability, Effects, Failure, Operation, Verdict};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use super::{Guard, glob::Glob, world::World};
+use super::{
+    Guard,
+    facts::is_held,
+    glob::Glob,
+    world::{World, led_to, start},
+};
 use crate::{
     turn::{Admitted, clock_of},
     watch::within,
@@ -306,7 +311,10 @@ impl PathGuard {
         denied: &[PathBuf],
     ) -> Option<Verdict> {
         let shown: String = path.chars().take(200).flat_map(char::escape_debug).collect();
-        let spelled = call.context().working_directory().join(path);
+        let work = call.context().working_directory();
+        let own = call.tool().roots();
+        let base = (!own.is_empty()).then(|| start(own, work, &*self.world).ok()).flatten();
+        let spelled = base.as_deref().unwrap_or(work).join(path);
         let resolved = match spelled.is_absolute() && !path.contains('\0') {
             true => self.world.resolve(&spelled),
             false => Err("it is not an absolute path".to_owned()),
@@ -330,6 +338,13 @@ impl PathGuard {
                     .by(format!("guard `path guard`: below {}", place.display())),
             );
         }
+        // A command says which folders it reads, and reads what is in them.
+        if !denied.is_empty() && is_held(call) && self.may_come_to(&resolved, denied) {
+            return Some(
+                Verdict::ask(format!("below `{shown}` is what must not be touched"))
+                    .by("guard `path guard`: a command reads whole folders"),
+            );
+        }
         if below(roots, &resolved).is_some() {
             return None;
         }
@@ -337,6 +352,17 @@ impl PathGuard {
             Verdict::ask(format!("`{shown}` is outside of where it may work"))
                 .by(format!("guard `path guard`: it leads to {}", resolved.display())),
         )
+    }
+
+    /// Whether something denied lies below a folder, or is led to from there.
+    fn may_come_to(&self, folder: &Path, denied: &[PathBuf]) -> bool {
+        let meets = |path: &PathBuf| {
+            denied.iter().any(|denied| denied.starts_with(path) || path.starts_with(denied))
+        };
+        let led_to = || led_to(&*self.world, vec![folder.to_owned()]);
+        denied.iter().any(|denied| denied.starts_with(folder))
+            // FAIL CLOSED: where links lead that cannot be told may be there.
+            || led_to().map_or(true, |places| places.iter().any(meets))
     }
 }
 

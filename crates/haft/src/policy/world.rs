@@ -18,6 +18,17 @@ pub trait World: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// Fails, in words, when that cannot be found out; whoever asks takes the strict side.
     fn resolve(&self, path: &Path) -> Result<PathBuf, String>;
+
+    /// Returns the links at and below a folder, none of them followed. What is no folder has none.
+    /// Each entry that is looked at takes one from `left`.
+    ///
+    /// # Errors
+    /// Fails, in words, when nothing is left or a folder cannot be looked into; whoever asks takes the
+    /// strict side. A world that does not say otherwise cannot tell.
+    fn links(&self, folder: &Path, left: &mut usize) -> Result<Vec<PathBuf>, String> {
+        let _ = (folder, left);
+        Err("which links there are is not known".to_owned())
+    }
 }
 
 /// The disk of this machine.
@@ -94,7 +105,62 @@ impl World for Disk {
         }
         Ok(here)
     }
+
+    fn links(&self, folder: &Path, left: &mut usize) -> Result<Vec<PathBuf>, String> {
+        let mut links = Vec::new();
+        let mut open = vec![folder.to_owned()];
+        while let Some(folder) = open.pop() {
+            let entries = match folder.read_dir() {
+                Ok(entries) => entries,
+                Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                    continue;
+                }
+                Err(e) => return Err(format!("a folder cannot be looked into: {e}")),
+            };
+            for entry in entries {
+                *left = left.checked_sub(1).ok_or("there are too many files to look at")?;
+                let entry = entry.map_err(|e| e.to_string())?;
+                let kind = entry.file_type().map_err(|e| e.to_string())?;
+                if kind.is_symlink() {
+                    links.push(entry.path());
+                } else if kind.is_dir() {
+                    open.push(entry.path());
+                }
+            }
+        }
+        Ok(links)
+    }
 }
+
+/// More files than this are not looked at to find links: it takes a few milliseconds.
+const LOOKED_AT: usize = 4_096;
+
+/// Returns where the links below some folders lead, and the links below those, and so on.
+pub(crate) fn led_to(world: &dyn World, folders: Vec<PathBuf>) -> Result<Vec<PathBuf>, String> {
+    let mut left = LOOKED_AT;
+    let (mut open, mut done, mut found) = (folders, Vec::<PathBuf>::new(), Vec::new());
+    while let Some(folder) = open.pop() {
+        if done.iter().any(|done| folder.starts_with(done)) {
+            continue;
+        }
+        for link in world.links(&folder, &mut left)? {
+            let leads = world.resolve(&link)?;
+            // Each is compared with each before it.
+            if found.len() >= LINKS_AT_ONCE {
+                return Err("there are too many links to follow".to_owned());
+            }
+            if !found.contains(&leads) {
+                found.push(leads.clone());
+                open.push(leads);
+            }
+        }
+        done.push(folder);
+    }
+    Ok(found)
+}
+
+/// More places than this that links lead to are too many to judge.
+const LINKS_AT_ONCE: usize = 256;
 
 /// Other systems say in other ways that something is no link.
 fn is_no_link(path: &Path) -> bool {
@@ -105,6 +171,10 @@ impl World for Lexical {
     fn resolve(&self, path: &Path) -> Result<PathBuf, String> {
         sane(path)?;
         Ok(tidy(path))
+    }
+
+    fn links(&self, _: &Path, _: &mut usize) -> Result<Vec<PathBuf>, String> {
+        Ok(Vec::new())
     }
 }
 
@@ -168,10 +238,32 @@ pub(crate) fn tidy(path: &Path) -> PathBuf {
 /// Returns whether a resolved path lies in the workspace: the run's folder, a root of the rules, or one
 /// that the tool keeps to.
 pub(crate) fn is_inside(path: &Path, facts: &Facts<'_>) -> bool {
-    let world = &facts.ground.world;
+    let world = &*facts.ground.world;
     let below = |root: &Path| world.resolve(root).is_ok_and(|root| path.starts_with(root));
-    below(&facts.scope.working_directory)
+    let work = &facts.scope.working_directory;
+    keeps_to(facts.roots, work, world) && below(work)
         || facts.ground.roots.iter().chain(facts.roots).any(|root| below(root))
+}
+
+/// Returns whether a folder is one that a tool works in. A tool that says nothing works anywhere.
+pub(crate) fn keeps_to(roots: &[PathBuf], folder: &Path, world: &dyn World) -> bool {
+    let holds = |root: &PathBuf, leads: &Path| {
+        world.resolve(root).is_ok_and(|root| leads.starts_with(root))
+    };
+    roots.is_empty()
+        || world.resolve(folder).is_ok_and(|leads| roots.iter().any(|root| holds(root, &leads)))
+}
+
+/// Returns where the relative paths of a tool start: where the run works, if that is one of the folders
+/// that the tool keeps to, and else in the first of these.
+pub(crate) fn start(roots: &[PathBuf], work: &Path, world: &dyn World) -> Result<PathBuf, String> {
+    match roots.first() {
+        Some(first) if !keeps_to(roots, work, world) => Ok(first.clone()),
+        _ if work.is_absolute() && roots.iter().any(|root| work.starts_with(root)) => {
+            Ok(work.to_owned())
+        }
+        _ => world.resolve(work),
+    }
 }
 
 #[cfg(test)]

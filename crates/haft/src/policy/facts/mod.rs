@@ -29,7 +29,7 @@ use super::{
     rule::Subject,
     rules::{About, Ground},
     seen::Seen,
-    world::tidy,
+    world::{led_to, start, tidy},
 };
 use crate::{
     catalog::{Entry, glob},
@@ -217,7 +217,11 @@ impl<'a> Facts<'a> {
         };
         facts.add_marked(tool, traits);
         if let (true, Effects::Declared(list)) = (is_held, &claim.effects) {
-            facts.add_held(list);
+            // Without a command that they belong to they are parts like any other.
+            match facts.parts.iter().any(|part| matches!(part, Part::Command(_))) {
+                true => facts.add_held(list),
+                false => whole = facts.add_effects(list),
+            }
         }
         facts.add_named();
         if claim.effects == Effects::Undeclared {
@@ -249,17 +253,11 @@ impl<'a> Facts<'a> {
     /// that this is not one of.
     pub(crate) fn base(&self) -> Result<&Path, &str> {
         let own = &self.scope.working_directory;
-        let keeps_to = |path: &Path| self.roots.iter().any(|root| path.starts_with(root));
-        if own.is_absolute() && (self.roots.is_empty() || keeps_to(own)) {
+        if own.is_absolute() && self.roots.is_empty() {
             return Ok(own);
         }
-        let world = &self.ground.world;
-        let base = self.base.get_or_init(|| match self.roots.first() {
-            None => world.resolve(own),
-            Some(_) if world.resolve(own).is_ok_and(|leads| keeps_to(&leads)) => world.resolve(own),
-            Some(first) => Ok(first.clone()),
-        });
-        base.as_deref().map_err(String::as_str)
+        let find = || start(self.roots, own, &*self.ground.world);
+        self.base.get_or_init(find).as_deref().map_err(String::as_str)
     }
 
     /// Returns where that leads, links followed.
@@ -337,6 +335,27 @@ impl<'a> Facts<'a> {
             }
         }
         self.beginnings.extend(below);
+    }
+
+    /// Adds what links below these folders lead to: a pattern over names comes upon links that nobody
+    /// named.
+    ///
+    /// # Errors
+    /// Fails where that cannot be told.
+    pub(crate) fn follow(&mut self) -> Result<(), String> {
+        let Some(&(at, _)) = self.mentions.first() else { return Ok(()) };
+        let leads = |(_, part): &(usize, Part)| match part {
+            Part::Path { resolved, .. } => resolved.clone().ok(),
+            _ => None,
+        };
+        let folders = self.mentions.iter().filter_map(leads).collect();
+        for path in led_to(&*self.ground.world, folders)? {
+            self.beginnings.push((at, Operation::Read, path.clone(), String::new()));
+            let resolved = Ok(path.clone());
+            let part = Part::Path { operation: Operation::Read, spelled: path, resolved };
+            self.mentions.push((at, part));
+        }
+        Ok(())
     }
 
     /// Adds what the schema says its arguments are about.
@@ -651,9 +670,13 @@ impl<'a> Facts<'a> {
 }
 
 /// Returns whether a call runs a command in a sandbox and says all that it reads there.
+///
+/// It must be said of this call. A tool of which every call only reads has said nothing about what a
+/// command or the network may do in it.
 pub(crate) fn is_held(call: &Admitted) -> bool {
     let claim = call.claim();
     call.tool().body().is_isolated()
+        && call.tool().spec().read_only.is_none()
         && claim.read_only
         && matches!(&claim.effects, Effects::Declared(list)
             if list.iter().all(|e| e.operation == Operation::Read && e.target.is_some()))

@@ -257,8 +257,12 @@ impl Rules {
         }
         let mut facts = Facts::of(call, &self.ground);
         facts.widen();
-        self.strongest(&self.deny, &facts, &mut (), "").is_some()
-            || self.strongest(&self.ask, &facts, &mut (), "").is_some()
+        let kept = |facts: &Facts<'_>| {
+            self.strongest(&self.deny, facts, &mut (), "").is_some()
+                || self.strongest(&self.ask, facts, &mut (), "").is_some()
+        };
+        // FAIL CLOSED: where links lead that cannot be told may be there.
+        kept(&facts) || facts.follow().is_err() || kept(&facts)
     }
 
     /// Returns whether a file is one that a rule denies, or asks about by its path. A rule that asks
