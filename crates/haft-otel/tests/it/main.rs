@@ -270,7 +270,11 @@ fn a_collector_that_is_not_there_holds_nobody_up() {
     let telemetry = Telemetry::otlp("http://127.0.0.1:9").build().unwrap();
     let runtime = Runtime::builder().observer(telemetry.observer()).build().unwrap();
     let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let _ = tokio.block_on(runtime.call("nowhere", json!({})));
+    // A span that is first met where nobody listens may stay switched off for the whole process.
+    let subscriber = tracing_subscriber::registry().with(telemetry.layer());
+    let _ = tracing::subscriber::with_default(subscriber, || {
+        tokio.block_on(runtime.call("nowhere", json!({})))
+    });
     assert!(telemetry.flush(Duration::from_millis(1)).is_err());
     let began = tokio::time::Instant::now();
     let _ = telemetry.shutdown(Duration::from_millis(200));
