@@ -71,6 +71,11 @@ impl Error {
         let failure = match self.kind {
             ErrorKind::BadCommand => Failure::new(Code::InvalidValue, self.message.clone())
                 .with_next("name a program that is installed here"),
+            ErrorKind::BadProfile => Failure::new(
+                Code::SandboxUnavailable,
+                "this workspace cannot be closed around the command",
+            )
+            .with_next("use a command that only reads, or tell the user that the folder cannot be written or does not fit"),
             _ => Failure::new(Code::SandboxUnavailable, "this machine cannot isolate the command")
                 .with_next("use tools that need no process, or tell the user"),
         };
@@ -91,5 +96,22 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.source.as_ref().map(|source| &**source as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_hears_whether_its_command_the_folder_or_the_machine_is_at_fault() {
+        let told = |kind| Error::new(kind, "`x` in `/secret/place`").into_failure().to_string();
+        assert!(told(ErrorKind::BadCommand).contains("name a program"));
+        let profile = told(ErrorKind::BadProfile);
+        assert!(profile.contains("workspace") && profile.contains("only reads"), "{profile}");
+        assert!(told(ErrorKind::Launch).contains("this machine"));
+        for kind in [ErrorKind::BadProfile, ErrorKind::Launch, ErrorKind::TierMissing] {
+            assert!(!told(kind).contains("/secret"), "how the machine is built is not for a model");
+        }
     }
 }
