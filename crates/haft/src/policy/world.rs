@@ -3,10 +3,12 @@
 use std::{
     collections::VecDeque,
     ffi::OsString,
-    fmt,
+    fmt, fs,
     io::ErrorKind,
     path::{Component, Path, PathBuf},
 };
+
+use haft_core::HardLinked;
 
 use super::facts::Facts;
 
@@ -28,6 +30,33 @@ pub trait World: fmt::Debug + Send + Sync + 'static {
     fn links(&self, folder: &Path, left: &mut usize) -> Result<Vec<PathBuf>, String> {
         let _ = (folder, left);
         Err("which links there are is not known".to_owned())
+    }
+
+    /// Returns the entries at any depth below a directory, no symlink followed. What is no directory has
+    /// none. Each entry takes one from `left`.
+    ///
+    /// # Errors
+    /// Fails, in words, when nothing is left or a directory cannot be read. A world that does not say
+    /// otherwise cannot tell.
+    fn entries(&self, directory: &Path, left: &mut usize) -> Result<Vec<PathBuf>, String> {
+        let _ = (directory, left);
+        Err("which files there are is not known".to_owned())
+    }
+
+    /// Finds the regular files with more than one hard link, at and below a path, no symlink followed.
+    /// Each entry takes one from `left`. What this process may not list is left out.
+    ///
+    /// # Errors
+    /// Fails, in words, when nothing is left; `found` then has what was found until there. A world that
+    /// does not say otherwise cannot tell.
+    fn hard_links(
+        &self,
+        path: &Path,
+        left: &mut usize,
+        found: &mut Vec<(PathBuf, HardLinked)>,
+    ) -> Result<(), String> {
+        let _ = (path, left, found);
+        Err("which hard links there are is not known".to_owned())
     }
 }
 
@@ -108,32 +137,102 @@ impl World for Disk {
 
     fn links(&self, folder: &Path, left: &mut usize) -> Result<Vec<PathBuf>, String> {
         let mut links = Vec::new();
-        let mut open = vec![folder.to_owned()];
-        while let Some(folder) = open.pop() {
-            let entries = match folder.read_dir() {
-                Ok(entries) => entries,
-                Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-                    continue;
-                }
-                Err(e) => return Err(format!("a folder cannot be looked into: {e}")),
-            };
-            for entry in entries {
-                *left = left.checked_sub(1).ok_or("there are too many files to look at")?;
-                let entry = entry.map_err(|e| e.to_string())?;
-                let kind = entry.file_type().map_err(|e| e.to_string())?;
-                if kind.is_symlink() {
-                    links.push(entry.path());
-                } else if kind.is_dir() {
-                    open.push(entry.path());
-                }
+        walk(folder, left, Closed::Refuse, |entry, kind| {
+            if kind.is_symlink() {
+                links.push(entry.path());
             }
-        }
+            Ok(())
+        })?;
         Ok(links)
+    }
+
+    fn entries(&self, directory: &Path, left: &mut usize) -> Result<Vec<PathBuf>, String> {
+        let mut entries = Vec::new();
+        walk(directory, left, Closed::Refuse, |entry, _| {
+            entries.push(entry.path());
+            Ok(())
+        })?;
+        Ok(entries)
+    }
+
+    fn hard_links(
+        &self,
+        path: &Path,
+        left: &mut usize,
+        found: &mut Vec<(PathBuf, HardLinked)>,
+    ) -> Result<(), String> {
+        let own = path.symlink_metadata().ok().filter(fs::Metadata::is_file);
+        found.extend(own.and_then(|own| Some((path.to_owned(), hard_linked(&own)?))));
+        walk(path, left, Closed::LeaveOut, |entry, kind| {
+            if kind.is_file() {
+                // One that is gone by now has no name here.
+                let linked = entry.metadata().ok().as_ref().and_then(hard_linked);
+                found.extend(linked.map(|file| (entry.path(), file)));
+            }
+            Ok(())
+        })
     }
 }
 
+/// Returns what a file is that has more than one name.
+#[cfg(unix)]
+fn hard_linked(meta: &fs::Metadata) -> Option<HardLinked> {
+    use std::os::unix::fs::MetadataExt as _;
+    (meta.nlink() > 1).then(|| HardLinked {
+        device: meta.dev(),
+        inode: meta.ino(),
+        links: meta.nlink(),
+        changed: (meta.ctime(), meta.ctime_nsec().unsigned_abs()),
+    })
+}
+
+#[cfg(not(unix))]
+fn hard_linked(_: &fs::Metadata) -> Option<HardLinked> {
+    None
+}
+
+/// What is done about a directory that this process may not list.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Closed {
+    Refuse,
+    /// No name in it can be reached, and none can be linked from there.
+    LeaveOut,
+}
+
+/// Visits the entries below a directory, no symlink followed. Each takes one from `left`.
+fn walk(
+    directory: &Path,
+    left: &mut usize,
+    closed: Closed,
+    mut visit: impl FnMut(&fs::DirEntry, fs::FileType) -> Result<(), String>,
+) -> Result<(), String> {
+    let mut open = vec![directory.to_owned()];
+    while let Some(directory) = open.pop() {
+        let entries = match directory.read_dir() {
+            Ok(entries) => entries,
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                continue;
+            }
+            Err(e) if e.kind() == ErrorKind::PermissionDenied && closed == Closed::LeaveOut => {
+                continue;
+            }
+            Err(e) => return Err(format!("a folder cannot be looked into: {e}")),
+        };
+        for entry in entries {
+            *left = left.checked_sub(1).ok_or("there are too many files to look at")?;
+            let entry = entry.map_err(|e| e.to_string())?;
+            let kind = entry.file_type().map_err(|e| e.to_string())?;
+            visit(&entry, kind)?;
+            if kind.is_dir() {
+                open.push(entry.path());
+            }
+        }
+    }
+    Ok(())
+}
+
 /// More files than this are not looked at to find links: it takes a few milliseconds.
-const LOOKED_AT: usize = 4_096;
+pub(crate) const LOOKED_AT: usize = 4_096;
 
 /// Returns where the links below some folders lead, and the links below those, and so on.
 pub(crate) fn led_to(world: &dyn World, folders: Vec<PathBuf>) -> Result<Vec<PathBuf>, String> {
@@ -175,6 +274,15 @@ impl World for Lexical {
 
     fn links(&self, _: &Path, _: &mut usize) -> Result<Vec<PathBuf>, String> {
         Ok(Vec::new())
+    }
+
+    fn hard_links(
+        &self,
+        _: &Path,
+        _: &mut usize,
+        _: &mut Vec<(PathBuf, HardLinked)>,
+    ) -> Result<(), String> {
+        Ok(())
     }
 }
 
