@@ -236,6 +236,38 @@ async fn what_a_rule_keeps_is_not_read_through_a_command_either() {
 }
 
 #[tokio::test]
+async fn relative_deny_keeps_nested_directories_and_leaves_other_commands_unasked() {
+    let room = Room::new();
+    let one = room.base.join("one");
+    for name in ["vendor/x/secrets", "docs"] {
+        fs::create_dir_all(one.join(name)).unwrap();
+    }
+    put(&one.join("vendor/x/secrets/s.txt"), "hidden\n");
+    put(&one.join("docs/d.txt"), "open\n");
+    for pattern in ["Read(secrets/**)", "Read(**/secrets/**)", "Read(s.txt)"] {
+        let rule = format!("[[rule]]\nmatch = \"{pattern}\"\ndecision = \"deny\"\n");
+        let run = room.ruled(&rule);
+        for kept in [
+            "cat vendor/x/secrets/s.txt",
+            "grep -r hidden vendor",
+            "grep -r hidden .",
+            "cat vendor/x/sec*/s.txt",
+        ] {
+            assert_eq!(code(&shell(&run, kept).await), Some(Code::Denied), "{pattern} {kept}");
+        }
+        let file = json!({"file_path": "vendor/x/secrets/s.txt"});
+        assert_eq!(code(&call(&run, "read_file", file).await), Some(Code::Denied), "{pattern}");
+        for (free, says) in [
+            ("cat a.txt", "alpha\n"),
+            ("cat docs/*.txt", "open\n"),
+            ("grep -rh e docs src", "open\nbeta\n"),
+        ] {
+            assert_eq!(shell(&run, free).await.text(), says, "{pattern} {free}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_pattern_does_not_carry_a_command_out_of_the_workspace() {
     let room = Room::new();
     let run = room.run();

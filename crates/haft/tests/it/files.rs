@@ -40,6 +40,29 @@ fn mistakes(files: &[File]) -> String {
     Setup::read(files, &place(true)).unwrap_err().to_string()
 }
 
+#[test]
+fn negated_deny_is_left_out_and_reported_once() {
+    let text = r#"{"permissions": {
+        "deny": ["Read(secrets/**)", "Read(!secrets/public/**)", "Edit(!a)"],
+        "ask": ["Read(!b)", "Read(!c)"]}}"#;
+    let setup = trusted(&[settings(Layer::Project, text)]);
+    assert_eq!(setup.rules.len(), 1, "{}", shown(&setup));
+    let [note] = &*setup.notes else { panic!("one note: {}", shown(&setup)) };
+    for says in ["`Read(!secrets/public/**)`", "1 more", "`!` re-includes nothing"] {
+        assert!(note.message.contains(says), "{}", note.message);
+    }
+    assert_eq!(note.place.line, 2);
+
+    let rules = "[[rule]]\nmatch = [\"Read(keys/**)\", \"Read(!keys/open)\"]\ndecision = \"deny\"\n\
+                 [[rule]]\nmatch = \"Edit(!x)\"\ndecision = \"ask\"\n";
+    let setup = trusted(&[project(rules)]);
+    assert_eq!((setup.rules.len(), setup.notes.len()), (1, 1), "{}", shown(&setup));
+    assert_eq!(setup.rules[0].matches.len(), 1);
+    // An allow that excludes something would allow less than its author thinks.
+    let allow = project("[[rule]]\nmatch = \"Read(!x)\"\ndecision = \"allow\"\n");
+    assert!(mistakes(&[allow]).contains("does not turn a rule round"));
+}
+
 /// Says everything of a setup in a few lines.
 fn shown(setup: &Setup) -> String {
     let mut out = format!("mode {:?}\n", setup.ground.mode);

@@ -13,8 +13,9 @@ mod sample;
 mod traits;
 
 use std::{
-    cell::OnceCell,
+    cell::{Cell, OnceCell, RefCell},
     path::{Path, PathBuf},
+    rc::Rc,
     sync::Arc,
 };
 
@@ -29,7 +30,7 @@ use super::{
     rule::Subject,
     rules::{About, Ground},
     seen::Seen,
-    world::{led_to, start, tidy},
+    world::{LOOKED_AT, led_to, start, tidy},
 };
 use crate::{
     catalog::{Entry, glob},
@@ -75,6 +76,10 @@ pub(crate) struct Facts<'a> {
     /// The beginnings of names that only a running shell completes: the part, what is done, the
     /// folder, and how the name begins.
     pub(crate) beginnings: Vec<(usize, Operation, PathBuf, String)>,
+    /// It runs a confined command that names all that it reads, see [`is_held`].
+    pub(crate) is_held: bool,
+    /// What was found below folders, looked up when it is first needed.
+    looked_up: LookedUp,
     /// The folders that the tool keeps to, if it says so.
     pub(crate) roots: &'a [PathBuf],
     /// What the rules stand on.
@@ -83,6 +88,19 @@ pub(crate) struct Facts<'a> {
     base: OnceCell<Result<PathBuf, String>>,
     /// Where that leads.
     root: OnceCell<Result<PathBuf, String>>,
+}
+
+/// What lies below some folders. There is a bound on all of them together.
+#[derive(Debug)]
+struct LookedUp {
+    left: Cell<usize>,
+    folders: RefCell<Vec<(PathBuf, Option<Rc<[PathBuf]>>)>>,
+}
+
+impl Default for LookedUp {
+    fn default() -> Self {
+        Self { left: Cell::new(LOOKED_AT), folders: RefCell::default() }
+    }
 }
 
 /// The names a call answers to in rules.
@@ -204,12 +222,14 @@ impl<'a> Facts<'a> {
             starts_elsewhere: false,
             mentions: Vec::new(),
             beginnings: Vec::new(),
+            is_held: is_held(call),
+            looked_up: LookedUp::default(),
             roots: tool.roots(),
             ground,
             base: OnceCell::new(),
             root: OnceCell::new(),
         };
-        let is_held = is_held(call);
+        let is_held = facts.is_held;
         let mut whole = match &claim.effects {
             Effects::Declared(_) if is_held => false,
             Effects::Declared(list) => facts.add_effects(list),
@@ -247,6 +267,21 @@ impl<'a> Facts<'a> {
         !self.mentions.is_empty()
             || !self.beginnings.is_empty()
             || self.parts.iter().any(|p| matches!(p, Part::Path { .. }))
+    }
+
+    /// Returns the entries at any depth below a folder, no symlink followed. `None` where they cannot
+    /// be listed, or there are too many.
+    pub(crate) fn entries_below(&self, folder: &Path) -> Option<Rc<[PathBuf]>> {
+        let mut known = self.looked_up.folders.borrow_mut();
+        if let Some((_, entries)) = known.iter().find(|(own, _)| own == folder) {
+            return entries.clone();
+        }
+        let mut left = self.looked_up.left.get();
+        let entries = self.ground.world.entries(folder, &mut left);
+        self.looked_up.left.set(left);
+        let entries: Option<Rc<[PathBuf]>> = entries.ok().map(Into::into);
+        known.push((folder.to_owned(), entries.clone()));
+        entries
     }
 
     /// Returns where its relative paths start: where the run works, unless the tool keeps to folders

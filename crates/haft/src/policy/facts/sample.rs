@@ -13,7 +13,7 @@ use haft_core::{Capabilities, Capability, Confidentiality, Label, Operation, Sco
 use serde_json::{Map, Value};
 use smallvec::SmallVec;
 
-use super::{Facts, Names, traits};
+use super::{Facts, LookedUp, Names, traits};
 use crate::{
     near::nearest,
     policy::{
@@ -191,6 +191,8 @@ impl Sample {
             starts_elsewhere: false,
             mentions: Vec::new(),
             beginnings: Vec::new(),
+            is_held: false,
+            looked_up: LookedUp::default(),
             roots: &[],
             ground,
             base: OnceCell::new(),

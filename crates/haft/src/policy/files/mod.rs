@@ -6,6 +6,7 @@
 
 mod source;
 mod mistake;
+mod negated;
 mod node;
 mod json;
 mod said;

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::{mistake::Mistakes, source::Source};
+use super::{mistake::Mistakes, negated::Negated, source::Source};
 use crate::{
     near::nearest,
     policy::{
-        pattern::{Anchor, Pattern},
+        pattern::{Anchor, Pattern, PatternErrorKind},
         rule::Place,
     },
 };
@@ -269,6 +269,24 @@ impl Reader<'_> {
             (message, near.map(|near| format!("did you mean `{near}`?")))
         });
         None
+    }
+
+    /// Takes a pattern of a rule that restricts. One that starts with `!` is put aside: it re-includes
+    /// nothing, and leaving it out makes no other rule weaker.
+    pub(super) fn restricting(
+        &mut self,
+        text: &str,
+        at: usize,
+        anchor: &Anchor,
+        negated: &mut Negated,
+    ) -> Option<Pattern> {
+        match Pattern::parse(text, anchor) {
+            Err(e) if e.kind == PatternErrorKind::Negated => {
+                negated.add(&shortened(text), at);
+                None
+            }
+            _ => self.pattern(text, at, anchor),
+        }
     }
 
     /// Takes a pattern of the rules.

@@ -5,7 +5,8 @@
 //! to the other program and are passed over.
 //!
 //! FAIL CLOSED: an allow that cannot be read is left out and noted; a deny or an ask that cannot be
-//! read is a mistake, because leaving it out would allow what its author forbade.
+//! read is a mistake, because leaving it out would allow what its author forbade. One that starts with
+//! `!` forbids nothing, so it is noted.
 
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use haft_core::Decision;
 use super::{
     File, Handler, HookSpec, MAX_RULES, Note, Where, json,
     mistake::Mistakes,
+    negated::Negated,
     node::{Entry, Fields, Kind, Node, Reader},
     said::{Hooked, Said},
     source::Source,
@@ -50,8 +52,11 @@ pub(super) fn read(file: &File, place: &Where, mistakes: &mut Mistakes) -> Said 
         file,
         anchor: Anchor { folder: Some(file.anchor.clone()), home: place.home.clone() },
         said: &mut said,
+        negated: Negated::default(),
     };
     settings.file(&fields);
+    let note = settings.negated.note(&settings.reader);
+    said.notes.extend(note);
     said
 }
 
@@ -61,6 +66,7 @@ struct Settings<'a, 's> {
     file: &'a File,
     anchor: Anchor,
     said: &'s mut Said,
+    negated: Negated,
 }
 
 impl Settings<'_, '_> {
@@ -197,7 +203,7 @@ impl Settings<'_, '_> {
         if *decision != Decision::Allow {
             // Every use of a tool is the tool; what else `*` could mean there is not asked.
             let whole = text.strip_suffix("(*)").unwrap_or(text);
-            return self.reader.pattern(whole, at, &self.anchor);
+            return self.reader.restricting(whole, at, &self.anchor, &mut self.negated);
         }
         match Pattern::parse(text, &self.anchor) {
             Ok(pattern) => Some(pattern),

@@ -12,6 +12,7 @@ use haft_core::Decision;
 use super::{
     File, Handler, HookSpec, MAX_RULES, Where, declared,
     mistake::Mistakes,
+    negated::Negated,
     node::{Entry, Fields, Kind, Node, Reader},
     place::tidy,
     said::{Hooked, Said},
@@ -70,6 +71,7 @@ pub(super) fn read(file: &File, place: &Where, mistakes: &mut Mistakes) -> Said 
         file,
         anchor: Anchor { folder: Some(file.anchor.clone()), home: place.home.clone() },
         said: &mut said,
+        negated: Negated::default(),
     };
     for entry in fields.iter() {
         match &*entry.key {
@@ -82,6 +84,8 @@ pub(super) fn read(file: &File, place: &Where, mistakes: &mut Mistakes) -> Said 
             _ => {}
         }
     }
+    let note = toml.negated.note(&toml.reader);
+    said.notes.extend(note);
     said
 }
 
@@ -152,6 +156,7 @@ struct Toml<'a, 's> {
     file: &'a File,
     anchor: Anchor,
     said: &'s mut Said,
+    negated: Negated,
 }
 
 impl Toml<'_, '_> {
@@ -233,8 +238,10 @@ impl Toml<'_, '_> {
     fn rule(&mut self, node: &Node, fields: &Fields<'_>) -> Option<Rule> {
         let before = self.reader.mistakes.count();
         let decision = self.decision(node, fields);
+        // Where the decision cannot be read, everything is.
+        let restricts = decision.as_ref().is_some_and(|decision| *decision != Decision::Allow);
         let matches = match fields.entry("match") {
-            Some(entry) => self.patterns(&entry.value, "`match`"),
+            Some(entry) => self.patterns(&entry.value, "`match`", restricts),
             None => {
                 self.reader.wrong(
                     node.at,
@@ -245,7 +252,7 @@ impl Toml<'_, '_> {
             }
         };
         let except = match fields.get("except") {
-            Some(node) => self.patterns(node, "`except`"),
+            Some(node) => self.patterns(node, "`except`", restricts),
             None => Vec::new(),
         };
         let reader = &mut self.reader;
@@ -359,7 +366,12 @@ impl Toml<'_, '_> {
         }
     }
 
-    fn patterns(&mut self, node: &Node, what: &str) -> Vec<crate::policy::pattern::Pattern> {
+    fn patterns(
+        &mut self,
+        node: &Node,
+        what: &str,
+        restricts: bool,
+    ) -> Vec<crate::policy::pattern::Pattern> {
         if matches!(&node.kind, Kind::List(list) if list.is_empty()) {
             self.reader.wrong(
                 node.at,
@@ -370,7 +382,13 @@ impl Toml<'_, '_> {
         let texts = self.reader.texts(node, what);
         texts
             .into_iter()
-            .filter_map(|(text, at)| self.reader.pattern(text, at, &self.anchor))
+            .filter_map(|(text, at)| {
+                if restricts {
+                    self.reader.restricting(text, at, &self.anchor, &mut self.negated)
+                } else {
+                    self.reader.pattern(text, at, &self.anchor)
+                }
+            })
             .collect()
     }
 

@@ -215,6 +215,9 @@ pub enum PatternErrorKind {
     Bad,
     /// It is one in other programs, where it matches nothing, as it would here.
     Inert,
+    /// Its path starts with `!`. That re-includes nothing: a deny or an ask is left out without it, and
+    /// no other rule becomes weaker.
+    Negated,
 }
 
 impl fmt::Display for PatternError {

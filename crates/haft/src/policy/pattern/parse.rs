@@ -6,7 +6,7 @@ use super::{
     Anchor, CommandPattern, Head, Kind, PatternError, PatternErrorKind, Written,
     glob::{Glob, Style},
     host::HostPattern,
-    path::PathPattern,
+    path::{PathPattern, is_negated},
     select::{Selector, Tag},
     tool::Tools,
 };
@@ -188,10 +188,7 @@ impl<'t> Reader<'t> {
 
     fn specifier(&self, name: &str, from: usize, inside: &str, at: usize) -> Parsed<Head> {
         let whole = matches!(inside, "" | "*");
-        let path = |inside: &str| {
-            PathPattern::parse(inside, self.anchor)
-                .or_else(|(off, message, hint)| bad(at + off, message, hint))
-        };
+        let path = |inside: &str| self.path(inside, at);
         match name {
             "Bash" if whole => Ok(Head::Kind(Kind::Bash)),
             "Bash" => match CommandPattern::parse(inside) {
@@ -228,6 +225,15 @@ impl<'t> Reader<'t> {
             _ if whole => Ok(Head::Tools(Tools::parse(name))),
             _ => self.parameter(name, inside, at),
         }
+    }
+
+    fn path(&self, text: &str, at: usize) -> Parsed<PathPattern> {
+        PathPattern::parse(text, self.anchor).map_err(|(off, message, hint)| PatternError {
+            kind: if is_negated(text) { PatternErrorKind::Negated } else { PatternErrorKind::Bad },
+            message,
+            at: at + off,
+            hint: Some(hint),
+        })
     }
 
     fn domain(&self, inside: &str, at: usize) -> Parsed<Head> {
@@ -303,10 +309,7 @@ impl<'t> Reader<'t> {
                 Selector::FromUntrusted
             }
             "path" => {
-                let one = |(value, at): &(String, usize)| {
-                    PathPattern::parse(value, self.anchor)
-                        .or_else(|(off, message, hint)| bad(at + off, message, hint))
-                };
+                let one = |(value, at): &(String, usize)| self.path(value, *at);
                 Selector::Path(values.iter().map(one).collect::<Parsed<_>>()?)
             }
             "host" => {

@@ -4,8 +4,12 @@
 //! //p     from the root             /p      from the folder of the file's project
 //! ~/p     from the home folder      ./p     from the run's working directory
 //! p       at any depth below the working directory
+//! d/p     in a deny or an ask: at any depth below the working directory; in an allow: only `./d/p`
 //! *       within one component      **      across components      ?  [a-z]
 //! ```
+//!
+//! `d/p` is read strictly on both sides, as Claude Code documents it: what restricts also holds for
+//! `vendor/d/p`, and what allows does not.
 //!
 //! A pattern that names a folder covers what is below it. A deny is compared with the path as it is
 //! written and as it leads, and with the pattern as it is written and as it leads; an allow only with
@@ -42,6 +46,8 @@ pub(super) struct PathPattern {
     /// So many folders up from there.
     up: usize,
     steps: Vec<Step>,
+    /// Its steps as a deny or an ask reads them, where those match at any depth: `d/p` is `**/d/p`.
+    floating: Option<Vec<Step>>,
     /// The literal steps it starts with.
     prefix: PathBuf,
     /// How many those are.
@@ -81,7 +87,7 @@ impl PathPattern {
         if text.is_empty() {
             return wrong(0, "the path is empty", "write it as in `./src/**`");
         }
-        if text.starts_with('!') {
+        if is_negated(text) {
             let hint = "say what is not meant with `except`; a file called so is `./!…`";
             return wrong(0, "`!` does not turn a rule round", hint);
         }
@@ -104,6 +110,7 @@ impl PathPattern {
             text: text.to_owned(),
             up: 0,
             steps: Vec::new(),
+            floating: None,
             prefix: PathBuf::new(),
             literal: 0,
             below: None,
@@ -141,6 +148,11 @@ impl PathPattern {
             }
             at += step.len() + 1;
         }
+        let is_relative = pattern.base == Base::Work && pattern.up == 0;
+        if is_relative && !text.starts_with("./") && pattern.literal_first() {
+            pattern.floating =
+                Some(std::iter::once(Step::Any).chain(pattern.steps.iter().cloned()).collect());
+        }
         pattern.literal = pattern.steps.iter().map_while(Step::literal).count();
         pattern.prefix = pattern.steps.iter().map_while(Step::literal).collect();
         let base = match &pattern.base {
@@ -155,6 +167,19 @@ impl PathPattern {
 
     pub(super) fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// Whether it starts with a name, be it with `*` in it.
+    fn literal_first(&self) -> bool {
+        matches!(self.steps.first(), Some(Step::Name(_)))
+    }
+
+    /// Returns its steps as this side reads them.
+    fn steps_on(&self, side: Side) -> &[Step] {
+        match (&self.floating, side) {
+            (Some(floating), Side::Restrict) => floating,
+            _ => &self.steps,
+        }
     }
 
     /// Returns how it is found.
@@ -211,7 +236,9 @@ impl PathPattern {
 
     /// Returns whether certainly no path matches both, links aside.
     pub(super) fn is_apart(&self, other: &Self) -> bool {
-        let same = self.base == other.base && self.up == other.up;
+        // One of the two is read by what restricts, where a floating pattern matches at any depth.
+        let floats = self.floating.is_some() || other.floating.is_some();
+        let same = self.base == other.base && self.up == other.up && !floats;
         let mut pairs = self.steps.iter().zip(&other.steps).map_while(|pair| match pair {
             (Step::Name(own), Step::Name(other)) => Some(own.is_apart(other)),
             _ => None,
@@ -222,10 +249,11 @@ impl PathPattern {
 
     /// Returns its steps, with what it covers below them.
     fn steps_below(&self, side: Side) -> Vec<&Step> {
+        let steps = self.steps_on(side);
         let more =
-            side == Side::Restrict || self.steps.last().is_none_or(|last| last.literal().is_some());
-        let open = more && self.steps.last() != Some(&Step::Any);
-        self.steps.iter().chain(open.then_some(&Step::Any)).collect()
+            side == Side::Restrict || steps.last().is_none_or(|last| last.literal().is_some());
+        let open = more && steps.last() != Some(&Step::Any);
+        steps.iter().chain(open.then_some(&Step::Any)).collect()
     }
 
     /// Returns the names that stand in it.
@@ -309,11 +337,19 @@ impl PathPattern {
             }
         };
         let start = tidy(&self.up_from(base));
-        let mut answer = both(&start, &self.steps);
+        let steps = self.steps_on(Side::Restrict);
+        let mut answer = both(&start, steps);
         if answer == Match::No
             && let Ok(leads) = facts.ground.world.resolve(&self.start(base))
         {
             answer = both(&leads, &self.steps[self.literal..]);
+        }
+        if answer == Match::No
+            && self.floating.is_some()
+            && let Ok(leads) = facts.ground.world.resolve(&self.up_from(base))
+            && leads != start
+        {
+            answer = both(&leads, steps);
         }
         match (answer, resolved) {
             (Match::No, Err(why)) => Match::Unknown(why.clone()),
@@ -347,6 +383,48 @@ impl PathPattern {
 
     /// Returns whether it may match a file of this folder whose name begins so, or one further down.
     pub(super) fn may_begin(&self, folder: &Path, name: &str, facts: &Facts<'_>) -> bool {
+        let is_loose = self.floating.is_some() || self.steps.first() == Some(&Step::Any);
+        match (is_loose, facts.is_held) {
+            // It may match anywhere, and the command reads only what is there: so that is looked at.
+            // FAIL CLOSED: where it cannot be looked at, something may be there.
+            (true, true) => self.is_found_below(folder, name, facts).unwrap_or(true),
+            (true, false) if self.floating.is_some() => {
+                self.may_start(folder, name, facts)
+                    || self.is_found_below(folder, name, facts).unwrap_or(false)
+            }
+            _ => self.may_start(folder, name, facts),
+        }
+    }
+
+    /// Returns whether it matches something that is there now: this folder, or an entry at any depth
+    /// below it whose path there begins so. `None` where there is too much to look at.
+    fn is_found_below(&self, folder: &Path, name: &str, facts: &Facts<'_>) -> Option<bool> {
+        let base = self.base(facts).ok()?;
+        let (steps, start) = (self.steps_on(Side::Restrict), tidy(&self.up_from(&base)));
+        // Where it leads is looked up once, not for each entry.
+        let leads = |path: &Path| facts.ground.world.resolve(path).ok();
+        let starts = [
+            leads(&self.start(&base)).map(|leads| (leads, &self.steps[self.literal..])),
+            leads(&start).map(|leads| (leads, steps)),
+            Some((start, steps)),
+        ];
+        let is_hit = |path: &Path| {
+            let hits = |(start, steps): &(PathBuf, &[Step])| {
+                self.below(start, steps, path, Side::Restrict) != Match::No
+            };
+            starts.iter().flatten().any(hits)
+        };
+        let entries = facts.entries_below(folder)?;
+        let begins = |path: &Path| {
+            let next = path.strip_prefix(folder).ok().and_then(|rest| rest.iter().next());
+            next.is_none_or(|next| next.to_str().is_none_or(|next| next.starts_with(name)))
+        };
+        Some(is_hit(&folder.join(name)) || entries.iter().any(|path| begins(path) && is_hit(path)))
+    }
+
+    /// Returns whether its literal beginning may lie in this folder, under a name that begins so, or
+    /// above the folder.
+    fn may_start(&self, folder: &Path, name: &str, facts: &Facts<'_>) -> bool {
         let base = match &self.base {
             Base::Work => facts.base().ok().map(Cow::Borrowed),
             Base::Root => Some(Cow::Borrowed(root())),
@@ -400,6 +478,11 @@ impl PathPattern {
             false => Match::No,
         }
     }
+}
+
+/// Whether a pattern is written as an exception, as `.gitignore` has them. It re-includes nothing here.
+pub(super) fn is_negated(text: &str) -> bool {
+    text.starts_with('!')
 }
 
 fn root() -> &'static Path {

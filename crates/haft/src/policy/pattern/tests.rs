@@ -110,6 +110,39 @@ fn paths_are_matched_by_component_from_where_they_start() {
 }
 
 #[test]
+fn relative_directory_restricts_at_any_depth_and_allows_only_in_the_working_directory() {
+    for (text, path, restricts, allows) in [
+        ("Read(secrets/**)", "secrets/key", "yes", "yes"),
+        ("Read(secrets/**)", "vendor/x/secrets/key", "yes", "no"),
+        ("Read(secrets/**)", "vendor/secrets", "yes", "no"),
+        ("Read(secrets/**)", "my-secrets/key", "no", "no"),
+        ("Read(secrets/**)", "/x/secrets/key", "no", "no"),
+        ("Read(a/b.txt)", "x/a/b.txt", "yes", "no"),
+        ("Read(a*/b)", "x/ab/b/c", "yes", "no"),
+        ("path=secrets/*", "vendor/secrets/key", "yes", "no"),
+        ("Read(./secrets/**)", "vendor/secrets/key", "no", "no"),
+        ("Read(/secrets/**)", "vendor/secrets/key", "no", "no"),
+        ("Read(/secrets/**)", "/proj/vendor/secrets/key", "no", "no"),
+        ("Read(../secrets/**)", "vendor/secrets/key", "no", "no"),
+        ("Read(**/secrets/**)", "vendor/secrets/key", "yes", "yes"),
+    ] {
+        assert_eq!(deny(text, &reads(path)), restricts, "deny {text} {path}");
+        assert_eq!(allow(text, &reads(path)), allows, "allow {text} {path}");
+    }
+    assert_eq!(deny("Edit(tests/**)", &writes("crates/a/tests/it.rs")), "yes");
+    assert_eq!(allow("Edit(tests/**)", &writes("crates/a/tests/it.rs")), "no");
+}
+
+#[test]
+fn negated_path_is_an_error_of_its_own_kind() {
+    for text in ["Read(!secrets/**)", "Edit(!.env)", "path=!x", "look path=a|!b"] {
+        assert_eq!(error(text).kind, PatternErrorKind::Negated, "{text}");
+    }
+    assert_eq!(error("Read(~other/x)").kind, PatternErrorKind::Bad);
+    assert_eq!(deny("Read(./!odd)", &reads("!odd")), "yes", "a name may begin so");
+}
+
+#[test]
 fn what_must_not_be_read_must_not_be_written_but_reading_allows_no_writing() {
     assert_eq!(deny("Read(./.env)", &writes(".env")), "yes");
     assert_eq!(allow("Read(./.env)", &writes(".env")), "no");
@@ -459,7 +492,11 @@ fn mistakes_have_a_place_and_a_remedy() {
         ("t\u{0}x", 1, "control"),
     ] {
         let error = error(text);
-        assert_eq!(error.kind, PatternErrorKind::Bad, "{text}");
+        let kind = match text.contains('!') {
+            true => PatternErrorKind::Negated,
+            false => PatternErrorKind::Bad,
+        };
+        assert_eq!(error.kind, kind, "{text}");
         assert_eq!(error.at, at, "{text}: {error}");
         assert!(error.to_string().contains(says), "{text}: {error}");
     }

@@ -1,0 +1,43 @@
+//! Patterns that start with `!`, as `.gitignore` writes exceptions: they re-include nothing.
+//!
+//! Such a pattern in a deny or an ask is left out and reported once for its file. That makes no other
+//! rule weaker, so it is no reason to stop.
+
+use super::{Note, node::Reader};
+
+/// So many patterns are named in the report.
+const NAMED: usize = 3;
+
+/// The patterns of one file that start with `!`.
+#[derive(Debug, Default)]
+pub(super) struct Negated {
+    first: Option<usize>,
+    named: Vec<String>,
+    count: usize,
+}
+
+impl Negated {
+    /// Adds one, and where it stands.
+    pub(super) fn add(&mut self, text: &str, at: usize) {
+        self.first.get_or_insert(at);
+        self.count += 1;
+        if self.named.len() < NAMED {
+            self.named.push(format!("`{text}`"));
+        }
+    }
+
+    /// Returns the report, if there is something to report.
+    pub(super) fn note(self, reader: &Reader<'_>) -> Option<Note> {
+        let place = reader.place(self.first?);
+        let names = self.named.join(", ");
+        let more = match self.count - self.named.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let message = format!(
+            "{names}{more}: left out. `!` re-includes nothing, because the strictest rule holds; \
+             narrow the other rule, or add an `except` to it in `haft.toml`"
+        );
+        Some(Note { place, message })
+    }
+}
