@@ -6,13 +6,16 @@
 use std::{sync::Arc, time::Duration};
 
 use haft::Declared;
-use haft_core::{Claim, Code, Context, DynTool, Effect, Effects, Failure, Operation, Output};
+use haft_core::{
+    Claim, Class, Code, Context, DynTool, Effect, Effects, Failure, Operation, Output,
+};
 use haft_sandbox::{Command, Environment, Profile, Workspace};
 use serde_json::{Value, json};
 
 use super::{
     boundary::Boundary,
     folder,
+    programs::Programs,
     run::{self, Job},
 };
 use crate::Hands;
@@ -61,6 +64,11 @@ impl Body {
     /// Says which files a call names, as seen from the folder that the command starts in. Judges read
     /// them from where the run works, which is another place if the file says `cwd`.
     fn claim(&self, mut claim: Claim, arguments: &Value, cx: &Context) -> Claim {
+        // The file names a program of the system. One of the workspace may do anything.
+        if claim.read_only && !self.starts_outside() {
+            claim.read_only = false;
+            claim.class = Class::Unsafe;
+        }
         if self.declared.cwd.is_none() {
             return claim;
         }
@@ -80,6 +88,16 @@ impl Body {
         }
         claim.effects = effects.into();
         claim
+    }
+
+    /// Whether the program is found outside the workspace. A path is the author's own choice.
+    fn starts_outside(&self) -> bool {
+        let program = self.declared.program();
+        program.contains('/') || self.programs().has(program)
+    }
+
+    fn programs(&self) -> Programs {
+        Programs::of(&self.workspace, &self.environment)
     }
 
     /// Returns what is done to the files that arguments name.
@@ -121,9 +139,15 @@ impl Body {
         let mut words = self.declared.argv(arguments)?.into_iter();
         let sandbox = self.boundary.get(cx).await?;
         let place = folder(&self.workspace, self.declared.cwd.as_deref(), cx).await?;
+        // FAIL CLOSED: what was judged to only read finds no program of the workspace.
+        let is_judged_reading = cx.claim().is_none_or(|claim| claim.read_only);
+        let environment = match self.declared.spec.is_read_only() && is_judged_reading {
+            true => self.programs().cleaned(&self.environment),
+            false => self.environment.clone(),
+        };
         let command = Command::new(words.next().unwrap_or_default())
             .args(words)
-            .environment(self.environment.clone())
+            .environment(environment)
             .input(self.declared.stdin(arguments))
             .folder(&place);
         let profile = self.profile.clone();

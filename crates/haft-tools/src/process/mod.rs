@@ -5,6 +5,7 @@
 //! (`run`).
 
 mod boundary;
+mod programs;
 mod run;
 mod shell;
 mod declared;

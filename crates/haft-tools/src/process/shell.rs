@@ -3,7 +3,8 @@
 //! The classifier decides how a call is judged and how much the sandbox lets it touch: what only
 //! reads shares the floor and cannot write. A list of words, and a text that is nothing but words, is
 //! run as it is; only what needs a shell gets one. A command that only reads and names every file it
-//! reads says so, and is shown these, the workspace and the system, and no other file.
+//! reads says so, and is shown these, the workspace and the system, and no other file. Its programs are
+//! found outside the workspace; a command with a program of the workspace is not known to only read.
 //!
 //! INVARIANT: judging and running look at the same words. What a command is shown follows from these
 //! words alone, so that no link that was swapped since can widen it.
@@ -26,6 +27,7 @@ use serde_json::json;
 use super::{
     boundary::Boundary,
     find, folder,
+    programs::Programs,
     run::{self, Job},
 };
 
@@ -74,6 +76,7 @@ pub(super) struct Args {
 struct Asked {
     kind: Kind,
     why: String,
+    text: String,
     argv: Vec<String>,
     /// Every file that it reads, where it only reads and names them all.
     reads: Option<Vec<String>>,
@@ -101,10 +104,10 @@ impl Asked {
             ["bash", "--noprofile", "--norc", "-c"]
                 .map(str::to_owned)
                 .into_iter()
-                .chain([text])
+                .chain([text.clone()])
                 .collect()
         });
-        Ok(Self { kind: known.kind, why: known.why, argv, reads })
+        Ok(Self { kind: known.kind, why: known.why, text, argv, reads })
     }
 
     /// Returns the files that it reads, seen from where it starts.
@@ -226,29 +229,38 @@ impl Shell {
     }
 
     /// What the sandbox lets it touch. What only reads has no need to write or to reach others, and
-    /// what names its files has no need to see more.
-    fn profile(&self, asked: &Asked, start: &Path) -> Profile {
+    /// what names its files has no need to see more. `held` are the programs that it is held to, if it
+    /// was judged to only read.
+    fn profile(&self, asked: &Asked, start: &Path, held: Option<&Programs>) -> Profile {
         let profile = Profile::of(self.capabilities(), &self.workspace);
         if asked.kind != Kind::ReadOnly {
             return profile;
         }
         let mut profile = Profile { network: Network::None, ..profile.read_only() };
-        if let Some(files) = asked.reads_from(start) {
+        if let (Some(files), Some(programs)) = (asked.reads_from(start), held) {
             let roots = &profile.roots;
             let is_outside =
                 |path: &PathBuf| !roots.iter().any(|root| path.starts_with(&root.path));
             // Whoever allowed it has seen these names. A link in the workspace is no name outside.
             let shown = files.iter().map(|path| tidy(path)).filter(is_outside);
-            profile.reads = Reads::Only(shown.chain(self.programs()).collect());
+            profile.reads = Reads::Only(shown.chain(programs.directories()).collect());
         }
         profile
     }
 
-    /// The folders that programs are looked for in, if they are called what such folders are called.
-    fn programs(&self) -> impl Iterator<Item = PathBuf> {
-        let path = self.environment.get("PATH").unwrap_or_default();
-        let folders = path.split(':').map(PathBuf::from);
-        folders.filter(|folder| folder.ends_with("bin") || folder.ends_with("sbin"))
+    /// Where the programs of a command are found now.
+    fn programs(&self) -> Programs {
+        Programs::of(&self.workspace, &self.environment)
+    }
+
+    /// Whether a command is known to only read: by what its programs do, and because they are those of
+    /// the system.
+    fn only_reads(&self, asked: &Asked) -> bool {
+        let programs = self.programs();
+        let starts = |name: &String| programs.has(name);
+        asked.kind == Kind::ReadOnly
+            && asked.argv.first().is_some_and(starts)
+            && programs.has_all(&asked.text)
     }
 
     /// What a command that only reads touches: the files it names, or nobody knows what.
@@ -317,15 +329,16 @@ impl Tool for Shell {
     fn claim(&self, declared: Claim, args: &Args, cx: &Context) -> Claim {
         let Ok(asked) = Asked::of(args) else { return Claim::strictest() };
         match asked.kind {
-            Kind::ReadOnly => Claim {
+            Kind::ReadOnly if self.only_reads(&asked) => Claim {
                 class: Class::ReadOnly,
                 read_only: true,
                 destructive: Some(false),
                 effects: self.effects(&asked, args, cx),
                 ..declared
             },
-            // It may do anything that the sandbox lets it; whether it destroys, nobody knows.
-            Kind::Writes => Claim { class: Class::Unsafe, ..declared },
+            // It may do anything that the sandbox lets it; whether it destroys, nobody knows. So may a
+            // program of the workspace, whatever it is called.
+            Kind::ReadOnly | Kind::Writes => Claim { class: Class::Unsafe, ..declared },
             Kind::Destructive => {
                 Claim { class: Class::Unsafe, destructive: Some(true), ..declared }
             }
@@ -344,11 +357,20 @@ impl Tool for Shell {
         let asked = Asked::of(&args)?;
         let sandbox = self.boundary.get(cx).await?;
         let place = folder(&self.workspace, args.cwd.as_deref(), cx).await?;
-        let profile = self.profile(&asked, &place.absolute());
+        let programs = self.programs();
+        // FAIL CLOSED: what was judged to only read finds no program of the workspace, whatever was
+        // put there since.
+        let is_judged_reading = cx.claim().is_none_or(|claim| claim.read_only);
+        let held = (asked.kind == Kind::ReadOnly && is_judged_reading).then_some(&programs);
+        let environment = match held {
+            Some(programs) => programs.cleaned(&self.environment),
+            None => self.environment.clone(),
+        };
+        let profile = self.profile(&asked, &place.absolute(), held);
         let mut words = asked.argv.into_iter();
         let command = Command::new(words.next().unwrap_or_default())
             .args(words)
-            .environment(self.environment.clone())
+            .environment(environment)
             .input(args.stdin.unwrap_or_default())
             .folder(&place);
         let time = args.timeout_ms.map_or(USUAL, Duration::from_millis).min(LONGEST);
@@ -441,7 +463,7 @@ mod tests {
         let profile = |command: &str| {
             let args = json!({"command": command});
             let asked = Asked::of(&serde_json::from_value(args).unwrap()).unwrap();
-            shell.profile(&asked, &root.join("sub"))
+            shell.profile(&asked, &root.join("sub"), Some(&shell.programs()))
         };
         let reading = profile("cat $X");
         assert_eq!((reading.writable().count(), reading.network), (0, Network::None));
@@ -459,11 +481,12 @@ mod tests {
         }
         assert_eq!(shown("cat a /srv/notes"), [PathBuf::from("/srv/notes")]);
         assert_eq!(shown("cat ../../x"), [root.parent().unwrap().join("x")]);
-        let shell = Shell {
-            environment: Environment::new().set("PATH", "/home/me/.cargo/bin:/home/me:/usr/sbin"),
-            ..shell
-        };
-        let programs: Vec<PathBuf> = shell.programs().collect();
-        assert_eq!(programs, [Path::new("/home/me/.cargo/bin"), Path::new("/usr/sbin")]);
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path().canonicalize().unwrap();
+        std::fs::create_dir_all(home.join(".cargo/bin")).unwrap();
+        let path = format!("{0}/.cargo/bin:{0}:/usr/sbin", home.display());
+        let shell = Shell { environment: Environment::new().set("PATH", path), ..shell };
+        let programs: Vec<PathBuf> = shell.programs().directories().collect();
+        assert_eq!(programs, [home.join(".cargo/bin"), PathBuf::from("/usr/sbin")]);
     }
 }

@@ -281,6 +281,60 @@ async fn a_pattern_does_not_carry_a_command_out_of_the_workspace() {
     }
 }
 
+/// Makes a program that prints where it is.
+fn program(path: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    put(path, "#!/bin/sh\necho planted\n");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[tokio::test]
+async fn unasked_command_does_not_run_a_program_of_the_workspace() {
+    let room = Room::new();
+    let one = room.base.join("one");
+    for name in [".venv/bin/cat", ".venv/bin/lsd", "tools/sum"] {
+        program(&one.join(name));
+    }
+    // A directory and a program outside that are symlinks into the workspace.
+    fs::create_dir_all(room.base.join("home/bin")).unwrap();
+    symlink(one.join(".venv/bin"), room.base.join("home/sbin")).unwrap();
+    symlink(one.join("tools/sum"), room.base.join("home/bin/sum")).unwrap();
+    let at = |name: &str| room.base.join(name).display().to_string();
+    let path = format!(
+        "{}:{}:{}:.venv/bin::/usr/bin:/bin",
+        at("one/.venv/bin"),
+        at("home/sbin"),
+        at("home/bin")
+    );
+    let hands = || room.hands().variables([("PATH", path.clone())]);
+    let run = runtime(hands()).build().unwrap().run();
+    for command in ["cat a.txt", "timeout 5 cat a.txt", "bash -c 'cat a.txt'", "cat a.txt | cat"] {
+        assert_eq!(shell(&run, command).await.text(), "alpha\n", "{command}");
+    }
+    let words = call(&run, "shell", json!({"argv": ["cat", "a.txt"]})).await;
+    assert_eq!(words.text(), "alpha\n");
+    for command in ["lsd a.txt", "sum a.txt", "cat a.txt | sum", "find . -exec sum {} +"] {
+        let answer = shell(&run, command).await;
+        assert_eq!(code(&answer), Some(Code::Denied), "{command}: {}", answer.text());
+    }
+    // Once a person has looked, it is the program that was meant.
+    let run = runtime(hands()).approver(Person).build().unwrap().run();
+    assert_eq!(shell(&run, "lsd a.txt").await.text(), "planted\n");
+    // A rule that allows the command does not make it another program.
+    let file = File {
+        layer: Layer::Project,
+        form: Form::Toml,
+        path: "haft.toml".into(),
+        anchor: one.clone(),
+        text: "[[rule]]\nmatch = \"Bash(cat *)\"\ndecision = \"allow\"\n".to_owned(),
+    };
+    let setup = Setup::read(&[file], &Where { trusted: true, ..Where::default() }).unwrap();
+    let rules = Rules::new(setup.rules, setup.ground).unwrap();
+    let run = runtime(hands()).policy(rules).build().unwrap().run();
+    assert_eq!(shell(&run, "cat a.txt").await.text(), "alpha\n");
+}
+
 #[tokio::test]
 async fn the_environment_is_not_told_unasked() {
     let room = Room::new();
