@@ -60,7 +60,7 @@ async fn raw(turn: &TurnCore, admitted: Result<Admitted, Failure>) -> Explanatio
             Err(failure) => return refused(checks, "rewrite", &failure),
         }
     }
-    let mut explanation = match permit::judge(turn, &call).await {
+    let mut explanation = match permit::judge(turn, &call, permit::Guards::All).await {
         Ok(judged) => explained(turn, &call, &judged, HOOKS_NAMED),
         Err(failure) => refused(beforehand(turn, &call, HOOKS_NAMED), "judges", &failure),
     };

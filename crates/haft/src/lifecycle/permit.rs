@@ -112,7 +112,7 @@ pub(super) async fn permit(turn: &TurnCore, admitted: Admitted) -> Result<Permit
         Rewrite::None(same) => same,
         Rewrite::Changed(again) => return Ok(Permit::Rewritten(again)),
     };
-    let judged = judge(turn, &admitted).await?;
+    let judged = judge(turn, &admitted, Guards::UntilDenied).await?;
     match &judged.verdict.decision {
         Decision::Allow => Ok(Permit::Granted(Permitted::new(admitted, judged.verdict))),
         Decision::Deny => Ok(Permit::Refused(admitted, judged)),
@@ -151,9 +151,22 @@ pub(super) fn rewritten(turn: &TurnCore, call: Admitted) -> Result<Rewrite, Fail
     }
 }
 
+/// Which guards are called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Guards {
+    /// None after one that denies: nothing they could say would matter, and they may cost something.
+    UntilDenied,
+    /// Every one, to explain what each says.
+    All,
+}
+
 /// Gathers all verdicts; the strictest stays. Guards may take their time, so the rules speak last:
 /// what they say is true when it is used.
-pub(super) async fn judge(turn: &TurnCore, call: &Admitted) -> Result<Judged, Failure> {
+pub(super) async fn judge(
+    turn: &TurnCore,
+    call: &Admitted,
+    guards: Guards,
+) -> Result<Judged, Failure> {
     let cx = call.context();
     let limit = turn.inner.config.judge_timeout;
     let body = call.tool().body();
@@ -164,7 +177,16 @@ pub(super) async fn judge(turn: &TurnCore, call: &Admitted) -> Result<Judged, Fa
         let name = OWN_GUARD;
         said.push((name, opinion(name, watched(turn, cx, limit, own).await)?));
     }
+    let denies = |said: &Option<Verdict>| {
+        guards == Guards::UntilDenied
+            && said.as_ref().is_some_and(|said| said.decision == Decision::Deny)
+    };
+    let mut not_asked = Vec::new();
     for guard in &turn.inner.guards {
+        if said.iter().any(|(_, said)| denies(said)) {
+            not_asked.push(guard.name());
+            continue;
+        }
         let work = async { guard.judge(call).await };
         let name = guard.name();
         said.push((name, opinion(name, watched(turn, cx, limit, work).await)?));
@@ -178,6 +200,12 @@ pub(super) async fn judge(turn: &TurnCore, call: &Admitted) -> Result<Judged, Fa
     for (guard, said) in said {
         judged.hear(guard, said);
     }
+    judged.guards.extend(not_asked.into_iter().map(|guard| Check {
+        what: format!("guard `{guard}`"),
+        said: "not asked".to_owned(),
+        why: "another guard denied the call before".to_owned(),
+        place: None,
+    }));
     for said in call.opinions() {
         judged.take(said.clone());
     }

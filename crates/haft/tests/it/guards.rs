@@ -39,6 +39,41 @@ async fn a_guards_yes_lifts_nothing_and_its_no_refuses_everything() {
     assert!(failure.message().contains("we are closed"));
 }
 
+/// A guard without an opinion that counts how often it is called.
+struct Counts(Arc<AtomicUsize>);
+
+impl Guard for Counts {
+    fn name(&self) -> &str {
+        "counts"
+    }
+
+    fn judge<'a>(&'a self, _: &'a Admitted) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async { Ok(None) })
+    }
+}
+
+#[tokio::test]
+async fn guard_after_a_denying_guard_is_not_called_but_explained() {
+    let (before, after) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let runtime = permissive(vec![quick(read("t"))])
+        .guard(Counts(Arc::clone(&before)))
+        .guard(DenyAll::new("we are closed"))
+        .guard(Counts(Arc::clone(&after)))
+        .build()
+        .unwrap();
+    let calls = |count: &AtomicUsize| count.load(Ordering::Relaxed);
+    let failure = runtime.call("t", json!({})).await.unwrap_err();
+    assert!(failure.message().contains("we are closed"), "{failure}");
+    assert_eq!((calls(&before), calls(&after)), (1, 0));
+    let turn = runtime.run().turn().await.unwrap();
+    let explained = turn.explain(haft::Call::new("c", "t", json!({}))).await;
+    let said: Vec<&str> =
+        explained.checks.iter().filter(|c| c.what == "guard `counts`").map(|c| &*c.said).collect();
+    assert_eq!(said, ["no opinion", "no opinion"], "an explanation asks every guard");
+    assert_eq!((calls(&before), calls(&after)), (2, 1));
+}
+
 #[tokio::test]
 async fn names_are_refused_by_pattern_and_the_model_does_not_learn_it() {
     for (allow, deny, name, wanted) in [
