@@ -72,6 +72,8 @@ pub struct Repair {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RepairKind {
+    /// Empty text was read as no arguments.
+    EmptyText,
     /// A byte order mark before the arguments was taken off.
     ByteOrderMark,
     /// A code fence around the arguments was taken off.

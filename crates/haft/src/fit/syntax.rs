@@ -1,6 +1,6 @@
 //! Repairs argument text that is almost JSON, where nothing is lost and nothing is guessed.
 //!
-//! In: text. Out: one JSON object, and what was changed to read it. Known are a byte order mark, a
+//! In: text. Out: one JSON object, and what was changed to read it. Known are empty text, a byte order mark, a
 //! code fence around everything, trailing commas, raw control characters in strings, and an object
 //! that was encoded twice; for models that need it also Python's literals and single quotes.
 //!
@@ -22,7 +22,7 @@ pub(crate) fn object(
     repairs: Repairs,
 ) -> Result<(Map<String, Value>, Vec<Repair>), Failure> {
     match parse::object(text, limit) {
-        Ok(map) => Ok((map, Vec::new())),
+        Ok(map) => Ok((map, empty(text).into_iter().collect())),
         Err(failure) if repairs == Repairs::Off || text.len() > limit => Err(failure),
         Err(failure) => mended(text, repairs == Repairs::Python).ok_or(failure),
     }
@@ -53,7 +53,8 @@ fn mended(text: &str, python: bool) -> Option<(Map<String, Value>, Vec<Repair>)>
         steps.push(step(RepairKind::CodeFence, "a code fence around the arguments", None));
         text = inside;
     }
-    if text.trim().is_empty() {
+    if let Some(step) = empty(text) {
+        steps.push(step);
         return Some((Map::new(), steps));
     }
     let value = match parse::strict(text) {
@@ -75,6 +76,12 @@ fn mended(text: &str, python: bool) -> Option<(Map<String, Value>, Vec<Repair>)>
         },
         _ => None,
     }
+}
+
+/// The repair of text with nothing in it. Some providers write "no arguments" so; whether a model meant
+/// that, or its arguments were lost, only the record can tell.
+fn empty(text: &str) -> Option<Repair> {
+    text.trim().is_empty().then(|| step(RepairKind::EmptyText, "empty text", Some("{}")))
 }
 
 fn twice() -> Repair {
@@ -220,9 +227,9 @@ mod tests {
         use RepairKind::*;
         for (text, value, kinds) in [
             (r#"{"a":1}"#, json!({"a": 1}), vec![]),
-            ("", json!({}), vec![]),
+            ("", json!({}), vec![EmptyText]),
             ("\u{feff}{\"a\":1}", json!({"a": 1}), vec![ByteOrderMark]),
-            ("\u{feff}", json!({}), vec![ByteOrderMark]),
+            ("\u{feff}", json!({}), vec![ByteOrderMark, EmptyText]),
             ("```json\n{\"a\":1}\n```", json!({"a": 1}), vec![CodeFence]),
             ("  ```\n{\"a\":\"```\"}```\n", json!({"a": "```"}), vec![CodeFence]),
             ("```{\"a\":1}```", json!({"a": 1}), vec![CodeFence]),
@@ -241,6 +248,20 @@ mod tests {
         ] {
             assert_eq!(read(text, Repairs::Lossless), Some((value, kinds)), "{text}");
         }
+    }
+
+    #[test]
+    fn empty_text_is_read_as_no_arguments_and_recorded() {
+        use RepairKind::*;
+        for repairs in [Repairs::Off, Repairs::Lossless, Repairs::Python] {
+            for text in ["", " \n"] {
+                let empty = Some((json!({}), vec![EmptyText]));
+                assert_eq!(read(text, repairs), empty, "{text:?} {repairs:?}");
+            }
+            assert_eq!(read("{}", repairs), Some((json!({}), Vec::new())));
+        }
+        let fenced = Some((json!({}), vec![CodeFence, EmptyText]));
+        assert_eq!(read("```\n```", Repairs::Lossless), fenced);
     }
 
     #[test]
@@ -322,7 +343,7 @@ mod tests {
         fn any_text_is_answered_and_good_text_is_left_alone(text in "[\\[\\]{}\"',:\\\\a1TrueNon \n`]{0,40}") {
             let read = object(&text, 1_000, Repairs::Python);
             if parse::object(&text, 1_000).is_ok() {
-                proptest::prop_assert!(read.is_ok_and(|(_, steps)| steps.is_empty()));
+                proptest::prop_assert!(read.is_ok_and(|(_, steps)| steps.is_empty() != text.trim().is_empty()));
             } else if let Ok((_, steps)) = read {
                 proptest::prop_assert!(!steps.is_empty());
             }
