@@ -5,6 +5,7 @@
 //! will end.
 //!
 //! INVARIANT: `cancelled` and `timed_out` are said only when the end of the body was observed.
+//! INVARIANT: a result that comes after the timeout or the deadline is never a success.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -59,6 +60,8 @@ pub(super) async fn made(work: &Work<'_>, args: Args) -> Outcome {
             stopped(outcome(ended), turn.why_stopped(cx))
         }
         Attempt::Ended(ended) => outcome(ended).and_then(|output| result(work, output)),
+        // A limit that a late result passes is none.
+        Attempt::Yielded(Ok(Ok(_)), stop) if is_late(&stop) => Err(finished_late(stop)),
         // It ended well after all: what is known is worth more than what was intended.
         Attempt::Yielded(Ok(Ok(output)), _) => result(work, output),
         Attempt::Yielded(ended, stop) => stopped(outcome(ended), stop),
@@ -115,6 +118,19 @@ fn late(by_timeout: bool) -> Failure {
     } else {
         Failure::new(Code::DeadlinePassed, "the call's time ran out and it was stopped")
     }
+}
+
+fn is_late(stop: &Failure) -> bool {
+    matches!(stop.code(), Code::TimedOut | Code::DeadlinePassed)
+}
+
+/// The failure of a body that did all its work, but only after its time was over.
+fn finished_late(stop: Failure) -> Failure {
+    let message = "the tool finished its work too late; the result is not delivered";
+    Failure::new(stop.code(), message)
+        .with_next("see what it did before you repeat it; ask for less at once")
+        .with_ran(Ran::Yes)
+        .with_source("the body completed within the grace period after its time was over")
 }
 
 pub(crate) fn outcome(ended: Ended) -> Outcome {

@@ -172,7 +172,8 @@ async fn what_a_body_gives_after_it_was_told_to_stop_is_not_kept() {
     let courses = Courses::default();
     let runtime = permissive(vec![tool]).journal(courses.clone()).build().unwrap();
     for _ in 0..2 {
-        assert!(runtime.call("t", json!({})).await.is_ok());
+        let failure = runtime.call("t", json!({})).await.unwrap_err();
+        assert_eq!(failure.code(), Code::TimedOut);
     }
     assert!(courses.all().iter().all(|course| course.cache == Some(CacheUse::Miss)));
 }

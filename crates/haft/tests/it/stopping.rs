@@ -48,6 +48,29 @@ async fn a_timeout_stops_the_body_and_keeps_what_it_had_told() {
     assert!(dropped.load(Ordering::SeqCst));
 }
 
+/// A tool that hears that it should stop, and then finishes all the same.
+fn finishes_late(spec: Spec) -> DynTool {
+    DynTool::new(spec, open_schema(), |_, cx| async move {
+        cx.cancelled().await;
+        Ok("all of it")
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn body_that_completes_in_the_grace_period_after_its_timeout_is_timed_out() {
+    let tool = finishes_late(write("t").timeout(Duration::from_secs(5)));
+    let runtime = permissive(vec![tool]).build().unwrap();
+    let answers = runtime.run().turn().await.unwrap().run(calls("t")).await;
+    let failure = answers[0].failure().unwrap();
+    assert_eq!((failure.code(), failure.ran()), (Code::TimedOut, Ran::Yes));
+    assert!(failure.message().contains("too late"), "{failure}");
+    assert!(failure.source().unwrap().to_string().contains("completed"), "{failure:?}");
+    assert!(!answers[0].text().contains("all of it"), "{}", answers[0].text());
+    let tool = finishes_late(write("t").deadline(Duration::from_secs(5)));
+    let failure = permissive(vec![tool]).build().unwrap().call("t", json!({})).await.unwrap_err();
+    assert_eq!((failure.code(), failure.ran()), (Code::DeadlinePassed, Ran::Yes));
+}
+
 #[tokio::test(start_paused = true)]
 async fn silence_about_time_means_the_runtime_s_limits_and_never_none() {
     let config = Config::default();
