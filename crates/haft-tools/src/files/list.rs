@@ -137,6 +137,10 @@ fn list(files: &Files, args: &Args, cx: &Context) -> Result<String, Failure> {
     if visit.is_cut {
         notes.push("there is more or deeper than is gone through".to_owned());
     }
+    // A depth that the call asked for is no news.
+    if visit.too_deep > 0 && args.depth.is_none() && args.pattern.is_some() {
+        notes.push(place::stopped_at_depth(wanted.depth, visit.too_deep, "listed"));
+    }
     if visit.trouble > 0 {
         notes.push(format!("{} could not be looked at", visit.trouble));
     }

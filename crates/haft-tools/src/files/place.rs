@@ -156,6 +156,15 @@ pub(super) fn count(n: u64, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
+/// Says that directories were not entered because of their depth.
+pub(super) fn stopped_at_depth(depth: usize, directories: usize, what: &str) -> String {
+    let directories = match directories {
+        1 => "1 directory is".to_owned(),
+        n => format!("{n} directories are"),
+    };
+    format!("stopped at depth {depth}: {directories} not {what}; start further down with `path`")
+}
+
 /// So many names of a folder are compared with one that is not there.
 const NAMES: usize = 2_000;
 

@@ -96,6 +96,8 @@ pub(super) struct Visit {
     lines_left: usize,
     /// There was more than is gone through.
     pub(super) is_cut: bool,
+    /// So many directories were not entered, because they are as deep as the call goes.
+    pub(super) too_deep: usize,
     /// Entries that could not be looked at.
     pub(super) trouble: usize,
 }
@@ -120,7 +122,22 @@ impl Visit {
         }
         let (above, lines_left) = (ignores.len(), IGNORE_LINES_IN_ALL);
         let cx = cx.clone();
-        Ok(Self { wanted, walk, cx, ignores, above, lines_left, is_cut: false, trouble: 0 })
+        Ok(Self {
+            wanted,
+            walk,
+            cx,
+            ignores,
+            above,
+            lines_left,
+            is_cut: false,
+            too_deep: 0,
+            trouble: 0,
+        })
+    }
+
+    /// Returns the deepest level that is gone through.
+    pub(super) fn depth(&self) -> usize {
+        self.wanted.depth
     }
 
     /// Looks at an entry, decides whether its folder is entered, and whether it is meant.
@@ -137,7 +154,10 @@ impl Visit {
         let is_folder = entry.kind() == Kind::Folder;
         let is_meant = self.is_meant(path, is_folder, entry.level());
         if is_folder {
-            if !is_meant || entry.level() >= self.wanted.depth {
+            if !is_meant {
+                self.walk.pass_by();
+            } else if entry.level() >= self.wanted.depth {
+                self.too_deep += 1;
                 self.walk.pass_by();
             } else if !self.wanted.all {
                 self.ignores.truncate(self.above + entry.level() - 1);

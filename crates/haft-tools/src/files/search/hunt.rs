@@ -14,13 +14,13 @@ use std::{
 use futures_util::future::join_all;
 use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder};
-use haft_core::{Context, Failure};
+use haft_core::{Context, Failure, Output};
 use haft_sandbox::{Entry, Kind, Opened, Place, Refusal};
 
 use super::{
     Args, LIMIT, ROOM, Start,
     lines::{Found, Outcome, Taker},
-    report::Report,
+    report::{Report, Walked},
     wanted,
 };
 use crate::files::{
@@ -49,7 +49,7 @@ impl Hunt {
         Self { files, args, matcher, limit }
     }
 
-    pub(super) async fn run(self, cx: &Context) -> Result<String, Failure> {
+    pub(super) async fn run(self, cx: &Context) -> Result<Output, Failure> {
         let hunt = Arc::new(self);
         let first = Arc::clone(&hunt);
         let start = cx.block(move |cx| Start::find(&first.files, &first.args, cx)).await??;
@@ -60,7 +60,7 @@ impl Hunt {
     }
 
     /// Searches one file.
-    fn one(&self, place: &Place, cx: &Context) -> Result<String, Failure> {
+    fn one(&self, place: &Place, cx: &Context) -> Result<Output, Failure> {
         let opened = self.files.workspace().open(place)?;
         let found = self.search(&mut self.searcher(), Ok(opened), place, cx);
         if cx.is_cancelled() {
@@ -68,12 +68,12 @@ impl Hunt {
         }
         let mut report = Report::new(self.args.mode, self.limit);
         report.take(0, 1, vec![found], cx);
-        Ok(report.finish(&self.args.pattern, false, 0))
+        Ok(report.finish(&self.args.pattern, Walked::default()))
     }
 }
 
 impl Hunt {
-    async fn folder(self: Arc<Self>, start: Place, cx: &Context) -> Result<String, Failure> {
+    async fn folder(self: Arc<Self>, start: Place, cx: &Context) -> Result<Output, Failure> {
         let hunt = Arc::clone(&self);
         let ready = cx.block(move |cx| -> Result<_, Failure> {
             let wanted = Arc::new(wanted(&start, &hunt.args)?);
@@ -94,13 +94,10 @@ impl Hunt {
         if cx.is_cancelled() {
             return Err(stopped());
         }
-        let (cut, trouble) = {
-            let way = lock(&field.way);
-            (way.visit.is_cut, way.visit.trouble)
-        };
+        let walked = lock(&field.way).visit.walked();
         let empty = Report::new(self.args.mode, self.limit);
         let report = std::mem::replace(&mut *lock(&field.report), empty);
-        Ok(report.finish(&self.args.pattern, cut, trouble))
+        Ok(report.finish(&self.args.pattern, walked))
     }
 
     fn search_batches(&self, field: &Field, cx: &Context) {
@@ -173,6 +170,18 @@ struct Field {
     report: Mutex<Report>,
     /// As much was found as is told.
     enough: AtomicBool,
+}
+
+impl Visit {
+    /// How far it went.
+    fn walked(&self) -> Walked {
+        Walked {
+            is_cut: self.is_cut,
+            depth: self.depth(),
+            too_deep: self.too_deep,
+            trouble: self.trouble,
+        }
+    }
 }
 
 /// The way through a folder, batch by batch.

@@ -9,7 +9,7 @@ mod report;
 
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use haft_core::{
-    Bound, Claim, Code, Context, Failure, Operation, Spec, Tool, schemars::JsonSchema,
+    Bound, Claim, Code, Context, Failure, Operation, Output, Spec, Tool, schemars::JsonSchema,
     serde::Deserialize,
 };
 use haft_sandbox::{Kind, Place};
@@ -93,7 +93,7 @@ impl Args {
 
 impl Tool for SearchFiles {
     type Args = Args;
-    type Output = String;
+    type Output = Output;
 
     const GUARDS: bool = false;
 
@@ -118,7 +118,7 @@ impl Tool for SearchFiles {
         Ok(())
     }
 
-    async fn call(&self, args: Args, cx: &Context) -> Result<String, Failure> {
+    async fn call(&self, args: Args, cx: &Context) -> Result<Output, Failure> {
         let matcher = compiled(&args)?;
         let hunt = Hunt::new(self.0.clone(), args, matcher);
         hunt.run(cx).await

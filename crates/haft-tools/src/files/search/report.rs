@@ -7,13 +7,14 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use haft_core::Context;
+use haft_core::{Block, Context, Output};
+use serde_json::json;
 
 use super::{
     Mode, ROOM,
     lines::{Found, Outcome},
 };
-use crate::files::place::count;
+use crate::files::place::{count, stopped_at_depth};
 
 /// What was found so far.
 #[derive(Debug)]
@@ -148,8 +149,8 @@ impl Report {
         }
     }
 
-    /// Writes the answer. `cut` says that not everything was gone through.
-    pub(super) fn finish(mut self, pattern: &str, cut: bool, trouble: usize) -> String {
+    /// Writes the answer, as text and as data.
+    pub(super) fn finish(mut self, pattern: &str, walked: Walked) -> Output {
         let mut notes = Vec::new();
         let files = count(self.files, "file");
         let searched = count(self.searched, "file");
@@ -166,14 +167,17 @@ impl Report {
         if self.more {
             notes.push("there are more; narrow the search, or raise `limit`".to_owned());
         }
-        if cut {
+        if walked.is_cut {
             notes.push("there is more or deeper than is gone through".to_owned());
+        }
+        if walked.too_deep > 0 {
+            notes.push(stopped_at_depth(walked.depth, walked.too_deep, "searched"));
         }
         if !self.too_long.is_empty() {
             let names = self.too_long.join("`, `");
             notes.push(format!("lines of `{names}` are too long to be searched"));
         }
-        let unreadable = self.unreadable + trouble as u64;
+        let unreadable = self.unreadable + walked.trouble as u64;
         if unreadable > 0 {
             notes.push(format!("{unreadable} could not be read"));
         }
@@ -182,6 +186,29 @@ impl Report {
         }
         let gap = if self.text.is_empty() || self.mode != Mode::Lines { "" } else { "\n" };
         let _ = write!(self.text, "{gap}[{}]", notes.join("; "));
-        self.text
+        let structured = json!({
+            "files": self.files,
+            "matching_lines": (self.mode != Mode::Files).then_some(self.matches),
+            "files_searched": self.searched,
+            "files_unreadable": unreadable,
+            "more": self.more,
+            "entry_limit_reached": walked.is_cut,
+            "stopped_at_depth": (walked.too_deep > 0).then_some(walked.depth),
+            "directories_not_searched": walked.too_deep,
+        });
+        Output { blocks: vec![Block::text(self.text)], structured: Some(structured) }
     }
+}
+
+/// How far the way through a folder went.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Walked {
+    /// There was more than is gone through.
+    pub(super) is_cut: bool,
+    /// The deepest level that is gone through.
+    pub(super) depth: usize,
+    /// So many directories were not entered, because they are deeper.
+    pub(super) too_deep: usize,
+    /// Entries that could not be looked at.
+    pub(super) trouble: usize,
 }

@@ -231,3 +231,28 @@ async fn ignore_files_of_any_number_and_size_take_little_and_small_ones_still_co
     assert!(!told.contains("left-out.txt"), "{told}");
     assert_eq!(told.matches("kept.txt").count(), 12, "{told}");
 }
+
+#[tokio::test]
+async fn search_says_when_it_stopped_at_a_depth() {
+    let room = Room::new();
+    let deep = "d/".repeat(64);
+    room.put(&format!("{deep}below.txt"), "TODO too deep\n");
+    room.put("d/above.txt", "TODO near\n");
+    let answer = room.call("search_files", json!({"pattern": "TODO"})).await;
+    assert!(answer.text().contains("TODO near"), "{}", answer.text());
+    let says = "stopped at depth 64: 1 directory is not searched; start further down with `path`";
+    assert!(answer.text().contains(says), "{}", answer.text());
+    let data = answer.output().and_then(|output| output.structured.clone()).unwrap();
+    assert_eq!(
+        (&data["stopped_at_depth"], &data["directories_not_searched"], &data["matching_lines"]),
+        (&json!(64), &json!(1), &json!(1)),
+        "{data}"
+    );
+    let path = "d/".repeat(60);
+    let answer = room.call("search_files", json!({"pattern": "TODO", "path": path})).await;
+    assert!(answer.text().contains("TODO too deep"), "{}", answer.text());
+    let data = answer.output().and_then(|output| output.structured.clone()).unwrap();
+    assert_eq!(data["stopped_at_depth"], json!(null), "{data}");
+    let listed = room.says("list_files", json!({"pattern": "*.txt"})).await;
+    assert!(listed.contains("stopped at depth 64"), "{listed}");
+}
