@@ -23,8 +23,8 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, CallId, Claim, Code, Deferral, Failure, Label, Left, Note, Operation, Output, Ran,
-    RunId, Scope, Secret, Shared, Side, State, ToolName,
+    BoxFuture, CallId, Claim, Code, Deferral, Failure, HardLinked, Label, Left, Note, Operation,
+    OtherNames, Output, Ran, RunId, Scope, Secret, Shared, Side, State, ToolName,
 };
 
 /// What the runtime lends to a body. Authors meet it only through [`Context`].
@@ -68,6 +68,16 @@ pub trait Host: Send + Sync + 'static {
     /// asked first.
     fn keeps_from(&self, _cx: &Context, _doing: Operation, _file: &Path) -> bool {
         false
+    }
+    /// Returns what rules say about the other names of an open file.
+    fn other_names(
+        &self,
+        _cx: &Context,
+        _doing: Operation,
+        _path: &Path,
+        _file: &HardLinked,
+    ) -> OtherNames {
+        OtherNames::Clear
     }
     /// Returns the most bytes of a result that are ever looked at.
     fn cap(&self) -> usize {
@@ -315,6 +325,14 @@ impl Context {
     #[must_use]
     pub fn keeps_from(&self, doing: Operation, file: &Path) -> bool {
         self.0.host.keeps_from(self, doing, file)
+    }
+
+    /// Returns what rules say about the other names of a file that has more than one. A body that has
+    /// opened a file by this path, one without symlinks, asks here before it shows what is in it: a
+    /// hard link to a denied file is the denied file.
+    #[must_use]
+    pub fn other_names(&self, doing: Operation, path: &Path, file: &HardLinked) -> OtherNames {
+        self.0.host.other_names(self, doing, path, file)
     }
 
     /// Returns the most bytes of a result that are ever looked at. A body that reads from something

@@ -10,6 +10,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use haft_core::HardLinked;
 use rustix::fs::{AtFlags, FileType, OFlags, Stat};
 use serde::Serialize;
 
@@ -67,6 +68,17 @@ pub struct Meta {
     pub links: u64,
     /// Its state.
     pub stamp: Stamp,
+}
+
+impl Meta {
+    /// Returns which file it is, if it is a regular file with more than one name. A rule about another
+    /// of its names holds for it too.
+    #[must_use]
+    pub fn hard_linked(&self) -> Option<HardLinked> {
+        let Stamp { device, inode, changed, .. } = self.stamp;
+        let is_linked = self.kind == Kind::File && self.links > 1;
+        is_linked.then_some(HardLinked { device, inode, links: self.links, changed })
+    }
 }
 
 /// Device and inode: which file it is, whatever its name.

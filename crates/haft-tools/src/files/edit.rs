@@ -89,6 +89,7 @@ impl Tool for EditFile {
 fn edit(files: &Files, args: &Args, cx: &Context) -> Result<String, Failure> {
     let place = files.judged(&args.file_path, cx)?;
     let opened = files.workspace().open(&place)?;
+    place::check_other_names(&place, &opened.meta, Operation::Write, cx)?;
     let too_large = || Failure::from(Refusal::new(Cause::TooLarge, place.to_string()));
     if opened.meta.size > LARGEST {
         return Err(too_large());

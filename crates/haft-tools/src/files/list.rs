@@ -3,7 +3,8 @@
 use std::{fmt::Write as _, sync::Arc};
 
 use haft_core::{
-    Bound, Claim, Context, Failure, Operation, Spec, Tool, schemars::JsonSchema, serde::Deserialize,
+    Bound, Claim, Context, Failure, Operation, OtherNames, Spec, Tool, schemars::JsonSchema,
+    serde::Deserialize,
 };
 use haft_sandbox::{Cause, Entry, Kind};
 
@@ -106,7 +107,7 @@ fn list(files: &Files, args: &Args, cx: &Context) -> Result<String, Failure> {
             }
         })?;
     let limit = args.limit.unwrap_or(ENTRIES).min(MOST);
-    let (mut text, mut shown, mut more) = (String::new(), 0, false);
+    let (mut text, mut shown, mut more, mut kept) = (String::new(), 0, false, 0);
     for entry in visit.by_ref() {
         if cx.is_cancelled() {
             return Err(stopped());
@@ -119,7 +120,11 @@ fn list(files: &Files, args: &Args, cx: &Context) -> Result<String, Failure> {
             more = true;
             break;
         }
-        shown += usize::from(write_entry(&mut text, &entry));
+        match write_entry(&mut text, &entry, cx) {
+            Written::Line => shown += 1,
+            Written::Gone => {}
+            Written::Kept => kept += 1,
+        }
     }
     let mut notes = Vec::new();
     if shown == 0 {
@@ -141,8 +146,8 @@ fn list(files: &Files, args: &Args, cx: &Context) -> Result<String, Failure> {
     if visit.too_deep > 0 && args.depth.is_none() && args.pattern.is_some() {
         notes.push(place::stopped_at_depth(wanted.depth, visit.too_deep, "listed"));
     }
-    if visit.trouble > 0 {
-        notes.push(format!("{} could not be looked at", visit.trouble));
+    if visit.trouble + kept > 0 {
+        notes.push(format!("{} could not be looked at", visit.trouble + kept));
     }
     if !notes.is_empty() {
         let _ = write!(text, "[{start}: {}]", notes.join("; "));
@@ -150,17 +155,32 @@ fn list(files: &Files, args: &Args, cx: &Context) -> Result<String, Failure> {
     Ok(text.trim_end_matches('\n').to_owned())
 }
 
-/// Writes one line; none for a file that is gone since its folder was read.
-fn write_entry(text: &mut String, entry: &Entry) -> bool {
+/// What became of an entry.
+enum Written {
+    Line,
+    /// The file is gone since its folder was read.
+    Gone,
+    /// A rule keeps the file under another of its names.
+    Kept,
+}
+
+/// Writes one line.
+fn write_entry(text: &mut String, entry: &Entry, cx: &Context) -> Written {
     let path = place::shown(entry.place());
     let _ = match entry.kind() {
         Kind::File => match entry.meta() {
-            Ok(meta) => writeln!(text, "{path}\t{}", meta.size),
-            Err(_) => return false,
+            Ok(meta) => {
+                let others = place::other_names(entry.place(), &meta, Operation::Read, cx);
+                if others == OtherNames::Kept {
+                    return Written::Kept;
+                }
+                writeln!(text, "{path}\t{}", meta.size)
+            }
+            Err(_) => return Written::Gone,
         },
         Kind::Folder => writeln!(text, "{path}/"),
         Kind::Link => writeln!(text, "{path}\tlink"),
         Kind::Special => writeln!(text, "{path}\tspecial file"),
     };
-    true
+    Written::Line
 }

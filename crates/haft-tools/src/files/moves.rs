@@ -76,7 +76,7 @@ fn move_entry(files: &Files, args: &MoveArgs, cx: &Context) -> Result<String, Fa
     }
     let judged_new = cx.claim().is_some_and(|claim| claim.destructive == Some(false));
     let replace = if args.replace && !judged_new { Replace::Always } else { Replace::Never };
-    workspace.meta(&from)?;
+    place::check_other_names(&from, &workspace.meta(&from)?, Operation::Write, cx)?;
     leave_alone(files, &from, cx)?;
     if let Some(folder) = to.parent() {
         workspace.make_folder(&folder)?;

@@ -8,8 +8,10 @@
 
 use std::sync::Arc;
 
-use haft_core::{Claim, Class, Context, Effect, Effects, Failure, Key, Operation};
-use haft_sandbox::{Cause, Place, Refusal, Workspace};
+use haft_core::{
+    Claim, Class, Code, Context, Effect, Effects, Failure, Key, Operation, OtherNames,
+};
+use haft_sandbox::{Cause, Meta, Place, Refusal, Workspace};
 
 use super::nearest;
 use crate::start::start;
@@ -97,6 +99,46 @@ fn as_judged(place: Place, cx: &Context) -> Result<Place, Refusal> {
     match judged {
         true => Ok(place),
         false => Err(Refusal::new(Cause::Changed, place.to_string())),
+    }
+}
+
+/// Refuses an open file that a rule keeps under another of its names: a hard link to a denied file is
+/// the denied file. What is looked at is what was opened, so nothing can be swapped in between.
+pub(super) fn check_other_names(
+    place: &Place,
+    meta: &Meta,
+    doing: Operation,
+    cx: &Context,
+) -> Result<(), Failure> {
+    let denied =
+        |message: String, next: &str| Err(Failure::new(Code::Denied, message).with_next(next));
+    match other_names(place, meta, doing, cx) {
+        OtherNames::Clear => Ok(()),
+        OtherNames::Kept => denied(
+            format!("`{place}` is a hard link to a file that a rule denies or asks about"),
+            "use the other path of the file, so that the rule is applied, or go on without it",
+        ),
+        OtherNames::Unknown => denied(
+            format!(
+                "`{place}` has {} names (hard links), and there are too many files to tell whether \
+                 a rule denies one of them",
+                meta.links
+            ),
+            "go on without it, or ask the user to anchor the rules, as in `Read(./secrets/**)`",
+        ),
+    }
+}
+
+/// Says what rules have against the other names of a file.
+pub(super) fn other_names(
+    place: &Place,
+    meta: &Meta,
+    doing: Operation,
+    cx: &Context,
+) -> OtherNames {
+    match meta.hard_linked() {
+        Some(file) => cx.other_names(doing, &place.absolute(), &file),
+        None => OtherNames::Clear,
     }
 }
 

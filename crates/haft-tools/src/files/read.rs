@@ -80,6 +80,7 @@ fn read(files: &Files, args: &Args, cx: &Context) -> Result<String, Failure> {
     let place = files.judged(&args.file_path, cx)?;
     let mut opened =
         files.workspace().open(&place).map_err(|refusal| explain(refusal, files, args, cx))?;
+    place::check_other_names(&place, &opened.meta, Operation::Read, cx)?;
     let size = opened.meta.size;
     let mut head = Vec::new();
     let io = |e| unreadable(&place, e);

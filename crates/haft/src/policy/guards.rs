@@ -5,13 +5,14 @@
 //! pattern or folder decided stands in the source, for people and records.
 
 use std::{
+    collections::HashSet,
     fmt,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
-use haft_core::{BoxFuture, Capability, Effects, Failure, Operation, Verdict};
+use haft_core::{BoxFuture, Capability, Effects, Failure, HardLinked, Operation, Verdict};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
@@ -19,7 +20,7 @@ use super::{
     Guard,
     facts::is_held,
     glob::Glob,
-    world::{World, led_to, start},
+    world::{LOOKED_AT, World, led_to, start},
 };
 use crate::{
     turn::{Admitted, clock_of},
@@ -213,6 +214,9 @@ pub struct PathGuard {
     arguments: Vec<String>,
 }
 
+/// So many entries of what is denied are looked at for the names of a file.
+const MOST_ENTRIES: usize = 200_000;
+
 /// More paths in one call are not judged but refused.
 const MOST_PATHS: usize = 1_000;
 
@@ -338,6 +342,12 @@ impl PathGuard {
                     .by(format!("guard `path guard`: below {}", place.display())),
             );
         }
+        if !denied.is_empty() && self.is_denied_elsewhere(&resolved, denied) {
+            return Some(
+                Verdict::deny(format!("`{shown}` must not be touched"))
+                    .by("guard `path guard`: a hard link to a denied file, or too many to tell"),
+            );
+        }
         // A command says which folders it reads, and reads what is in them.
         if !denied.is_empty() && is_held(call) && self.may_come_to(&resolved, denied) {
             return Some(
@@ -363,6 +373,34 @@ impl PathGuard {
         denied.iter().any(|denied| denied.starts_with(folder))
             // FAIL CLOSED: where links lead that cannot be told may be there.
             || led_to().map_or(true, |places| places.iter().any(meets))
+            || self.links_below(folder).is_none_or(|files| self.has_name_in(&files, denied))
+    }
+
+    /// Whether a file has another name at or below what is denied.
+    fn is_denied_elsewhere(&self, path: &Path, denied: &[PathBuf]) -> bool {
+        let mut own = Vec::new();
+        // Nothing below it: a directory has no other names, and what is in it is named by nobody.
+        let _ = self.world.hard_links(path, &mut 0, &mut own);
+        self.has_name_in(&own, denied)
+    }
+
+    /// Returns the files with several names at and below a directory, if they can be listed.
+    fn links_below(&self, folder: &Path) -> Option<Vec<(PathBuf, HardLinked)>> {
+        let (mut left, mut found) = (LOOKED_AT, Vec::new());
+        self.world.hard_links(folder, &mut left, &mut found).ok().map(|()| found)
+    }
+
+    /// Whether one of these files has a name at or below what is denied.
+    fn has_name_in(&self, files: &[(PathBuf, HardLinked)], denied: &[PathBuf]) -> bool {
+        if files.is_empty() {
+            return false;
+        }
+        let (mut left, mut found) = (MOST_ENTRIES, Vec::new());
+        let all =
+            denied.iter().all(|place| self.world.hard_links(place, &mut left, &mut found).is_ok());
+        let denied: HashSet<_> = found.iter().map(|(_, file)| file.identity()).collect();
+        // FAIL CLOSED: what was not looked at may be one of them.
+        !all || files.iter().any(|(_, file)| denied.contains(&file.identity()))
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
-use haft_core::{BoxError, Operation, Scope, Verdict};
+use haft_core::{BoxError, HardLinked, Operation, OtherNames, Scope, Verdict};
 use serde_json::Value;
 
 use super::{Explanation, Offer, Policy, Rules, keep};
@@ -118,6 +118,16 @@ impl Policy for Live {
 
     fn keeps_from(&self, doing: Operation, file: &Path, scope: &Arc<Scope>) -> bool {
         self.current().keeps_from(doing, file, scope)
+    }
+
+    fn other_names(
+        &self,
+        doing: Operation,
+        path: &Path,
+        file: &HardLinked,
+        scope: &Arc<Scope>,
+    ) -> OtherNames {
+        self.current().other_names(doing, path, file, scope)
     }
 
     fn rewrite(&self, call: &Admitted) -> Option<Value> {

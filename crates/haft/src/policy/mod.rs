@@ -33,7 +33,7 @@ use std::{
     sync::Arc,
 };
 
-use haft_core::{BoxFuture, Failure, Operation, Scope, Verdict};
+use haft_core::{BoxFuture, Failure, HardLinked, Operation, OtherNames, Scope, Verdict};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -96,6 +96,17 @@ pub trait Policy: Send + Sync + 'static {
         false
     }
 
+    /// Returns whether a rule denies or asks about an open file under another name than this path.
+    fn other_names(
+        &self,
+        _doing: Operation,
+        _path: &Path,
+        _file: &HardLinked,
+        _scope: &Arc<Scope>,
+    ) -> OtherNames {
+        OtherNames::Clear
+    }
+
     /// Returns the arguments that a rule wants this call to have instead. They are admitted and
     /// judged again; nothing means that the call is as the rules want it.
     fn rewrite(&self, _call: &Admitted) -> Option<Value> {
@@ -154,6 +165,16 @@ impl<P: Policy + ?Sized> Policy for Arc<P> {
 
     fn keeps_from(&self, doing: Operation, file: &Path, scope: &Arc<Scope>) -> bool {
         (**self).keeps_from(doing, file, scope)
+    }
+
+    fn other_names(
+        &self,
+        doing: Operation,
+        path: &Path,
+        file: &HardLinked,
+        scope: &Arc<Scope>,
+    ) -> OtherNames {
+        (**self).other_names(doing, path, file, scope)
     }
 
     fn rewrite(&self, call: &Admitted) -> Option<Value> {

@@ -16,8 +16,8 @@ use std::{
 };
 
 use haft_core::{
-    BoxFuture, CallId, Code, Context, Deferral, Failure, Host, Left, Note, Operation, Output, Ran,
-    Retry, Scope, Secret, ToolName, WeakContext,
+    BoxFuture, CallId, Code, Context, Deferral, Failure, HardLinked, Host, Left, Note, Operation,
+    OtherNames, Output, Ran, Retry, Scope, Secret, ToolName, WeakContext,
 };
 use serde_json::Value;
 use smallvec::SmallVec;
@@ -569,6 +569,16 @@ impl Host for TurnCore {
 
     fn keeps_from(&self, _cx: &Context, doing: Operation, file: &Path) -> bool {
         self.inner.policy.keeps_from(doing, file, &self.scope)
+    }
+
+    fn other_names(
+        &self,
+        _cx: &Context,
+        doing: Operation,
+        path: &Path,
+        file: &HardLinked,
+    ) -> OtherNames {
+        self.inner.policy.other_names(doing, path, file, &self.scope)
     }
 
     fn cap(&self) -> usize {

@@ -14,7 +14,7 @@ use std::{
 use futures_util::future::join_all;
 use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder};
-use haft_core::{Context, Failure, Output};
+use haft_core::{Context, Failure, Operation, OtherNames, Output};
 use haft_sandbox::{Entry, Kind, Opened, Place, Refusal};
 
 use super::{
@@ -24,7 +24,7 @@ use super::{
     wanted,
 };
 use crate::files::{
-    place::{Files, shown, stopped},
+    place::{Files, check_other_names, other_names, shown, stopped},
     rules::Visit,
 };
 
@@ -62,6 +62,7 @@ impl Hunt {
     /// Searches one file.
     fn one(&self, place: &Place, cx: &Context) -> Result<Output, Failure> {
         let opened = self.files.workspace().open(place)?;
+        check_other_names(place, &opened.meta, Operation::Read, cx)?;
         let found = self.search(&mut self.searcher(), Ok(opened), place, cx);
         if cx.is_cancelled() {
             return Err(stopped());
@@ -138,8 +139,12 @@ impl Hunt {
     ) -> Found {
         let mut found = Found::default();
         let stop = || cx.is_cancelled();
+        let other_names = |opened: &Opened| other_names(place, &opened.meta, Operation::Read, cx);
         let searched = match opened {
             Err(_) => Err(io::Error::other("it was refused")),
+            Ok(opened) if other_names(&opened) != OtherNames::Clear => {
+                Err(io::Error::other("a rule keeps it under another name"))
+            }
             Ok(opened) => {
                 let taker = Taker {
                     found: &mut found,

@@ -559,6 +559,19 @@ impl Pattern {
             && head.into_iter().chain(selected).any(|path| path.strays(world, work))
     }
 
+    /// Returns where the files lie that it restricts by their paths.
+    pub(crate) fn restricted_starts(&self, facts: &Facts<'_>) -> Vec<PathBuf> {
+        let head = match &self.head {
+            Some(Head::Read(path) | Head::Edit(path)) => Some(path),
+            _ => None,
+        };
+        let selected = self.selectors.iter().flat_map(|written| match &written.selector {
+            Selector::Path(paths) => paths.as_slice(),
+            _ => &[],
+        });
+        head.into_iter().chain(selected).filter_map(|path| path.restricted_start(facts)).collect()
+    }
+
     /// Returns what a text is that stands for a call under this pattern: a command, a path, an
     /// address.
     pub(crate) fn about(&self) -> Option<About> {

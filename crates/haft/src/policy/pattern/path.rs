@@ -375,6 +375,14 @@ impl PathPattern {
         }
     }
 
+    /// Returns the deepest directory, or the file, that everything lies at or below which a deny or an ask
+    /// with this pattern is about. `None` where its start is not known.
+    pub(super) fn restricted_start(&self, facts: &Facts<'_>) -> Option<PathBuf> {
+        let base = self.base(facts).ok()?;
+        let floats = self.floating.is_some();
+        Some(if floats { tidy(&self.up_from(&base)) } else { self.start(&base) })
+    }
+
     fn up_from(&self, base: &Path) -> PathBuf {
         let mut start = base.to_path_buf();
         start.extend(std::iter::repeat_n("..", self.up));

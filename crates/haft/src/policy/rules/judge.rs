@@ -3,7 +3,9 @@
 //! One function decides. Judging, rewriting and explaining all call it, so they cannot disagree; an
 //! explanation only passes a notebook along.
 
-use haft_core::{Decision, Permission, Trust, Verdict, Words};
+use std::sync::Arc;
+
+use haft_core::{Decision, Operation, OtherNames, Permission, Scope, Trust, Verdict, Words};
 
 use super::{
     super::{
@@ -11,6 +13,7 @@ use super::{
         facts::{self, Facts, Part, Parts},
         pattern::{Key, Pattern, Side},
         rule::Rule,
+        world::LOOKED_AT,
     },
     Applied, Mode, Rules,
     index::Index,
@@ -262,14 +265,41 @@ impl Rules {
                 || self.strongest(&self.ask, facts, &mut (), "").is_some()
         };
         // FAIL CLOSED: where links lead that cannot be told may be there.
-        kept(&facts) || facts.follow().is_err() || kept(&facts)
+        kept(&facts)
+            || facts.follow().is_err()
+            || kept(&facts)
+            || self.hard_links_below(&facts).unwrap_or(true)
+    }
+
+    /// Returns whether a command comes upon a file that a rule restricts under another name. `None`
+    /// where there are too many files to look at.
+    fn hard_links_below(&self, facts: &Facts<'_>) -> Option<bool> {
+        let mut scope = Scope::clone(facts.scope);
+        scope.working_directory = facts.base().ok()?.into();
+        let scope = Arc::new(scope);
+        let (mut left, mut found) = (LOOKED_AT, Vec::new());
+        for (_, part) in &facts.mentions {
+            // One that leads nowhere known is held against every rule already.
+            if let Part::Path { resolved: Ok(path), .. } = part {
+                self.ground.world.hard_links(path, &mut left, &mut found).ok()?;
+            }
+        }
+        Some(found.iter().any(|(path, file)| {
+            let said = self.judge_other_names(Operation::Read, path, file, &scope);
+            said != OtherNames::Clear
+        }))
+    }
+
+    /// Returns whether a file is one that a rule denies.
+    pub(super) fn is_denied(&self, facts: &Facts<'_>) -> bool {
+        self.strongest(&self.deny, facts, &mut (), "").is_some()
     }
 
     /// Returns whether a file is one that a rule denies, or asks about by its path. A rule that asks
     /// about every call of a tool has been heard when the tool was called.
     pub(super) fn is_kept(&self, facts: &Facts<'_>) -> bool {
         let by_path = |rule: &Rule| !rule.matches.iter().all(Pattern::may_cover_tools);
-        self.strongest(&self.deny, facts, &mut (), "").is_some()
+        self.is_denied(facts)
             || self.strongest_where(&self.ask, facts, &mut (), "", by_path).is_some()
     }
 

@@ -5,6 +5,7 @@
 //! the default. A rule that cannot be evaluated counts as the strict answer.
 
 mod ground;
+mod hard_links;
 mod index;
 mod labels;
 mod judge;
@@ -19,13 +20,13 @@ use std::{
     sync::Arc,
 };
 
-use haft_core::{Decision, Label, Operation, Scope, Verdict, Words};
+use haft_core::{Decision, HardLinked, Label, Operation, OtherNames, Scope, Verdict, Words};
 use serde::Serialize;
 use serde_json::Value;
 
 pub use self::ground::{About, Ground, Mode};
-use self::index::Index;
 pub(super) use self::labels::names_protected;
+use self::{hard_links::LinkIndex, index::Index};
 use super::{
     Explanation, Offer, Policy,
     facts::{Facts, Names, Part, Parts, Sample},
@@ -62,6 +63,7 @@ pub struct Rules {
     /// The rules that may hide tools from whoever asks.
     hiders: Vec<usize>,
     revision: u64,
+    hard_links: LinkIndex,
 }
 
 /// Names a rule for people, by each of its patterns: `haft.toml:14 ask "Bash(git push *)"`.
@@ -109,7 +111,20 @@ impl Rules {
         let hiders = rules.iter().enumerate().filter(hides).map(|(at, _)| at).collect();
         let revision = revision(&rules, &ground);
         let sources = rules.iter().map(sources).collect();
-        Self { rules, sources, ground, deny, need, ask, allow, rewrites, hiders, revision }
+        let hard_links = LinkIndex::default();
+        Self {
+            rules,
+            sources,
+            ground,
+            deny,
+            need,
+            ask,
+            allow,
+            rewrites,
+            hiders,
+            revision,
+            hard_links,
+        }
     }
 
     /// Returns the rules, as they were given.
@@ -248,6 +263,16 @@ impl Policy for Rules {
         let Some(file) = file.to_str() else { return true };
         let sample = Sample::touching(doing, file, Arc::clone(scope));
         self.is_kept(&sample.facts(&self.ground))
+    }
+
+    fn other_names(
+        &self,
+        doing: Operation,
+        path: &Path,
+        file: &HardLinked,
+        scope: &Arc<Scope>,
+    ) -> OtherNames {
+        self.judge_other_names(doing, path, file, scope)
     }
 
     fn rewrite(&self, call: &Admitted) -> Option<Value> {

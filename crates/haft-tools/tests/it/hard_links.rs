@@ -1,0 +1,204 @@
+//! A hard link to a file that a rule keeps is that file, for file tools and for unasked commands.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "the helpers belong to the tests")]
+
+use std::{fs, io::Write as _, path::PathBuf};
+
+use haft::{
+    Answer, Approver, BoxFuture, Call, Catalog, Code, Disk, Envelope, Failure, File, Form, Layer,
+    PathGuard, Question, Rules, Run, Runtime, RuntimeBuilder, Setup, Where,
+};
+use haft_sandbox::{Access, Helper, Workspace};
+use haft_tools::Hands;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A workspace with a secret, a public file, and a store of packages beside it.
+struct Project {
+    base: PathBuf,
+    _folder: TempDir,
+}
+
+impl Project {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        for name in ["w/secrets", "w/docs", "w/vendor/secrets", "store"] {
+            fs::create_dir_all(base.join(name)).unwrap();
+        }
+        let project = Self { base, _folder: folder };
+        project.put("w/secrets/key", "the key\n");
+        project.put("w/vendor/secrets/key", "the other key\n");
+        project.put("w/docs/a.txt", "alpha\n");
+        project
+    }
+
+    fn put(&self, name: &str, text: &str) {
+        let mut file = fs::File::create(self.base.join(name)).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    }
+
+    fn link(&self, from: &str, to: &str) {
+        fs::hard_link(self.base.join(from), self.base.join(to)).unwrap();
+    }
+
+    /// Without rules.
+    fn plain(&self) -> RuntimeBuilder {
+        let beside = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
+        let built = PathBuf::from(env!("CARGO_BIN_EXE_haft-tools-test-helper"));
+        let helper = Helper::At(if beside.is_file() { beside } else { built });
+        let root = self.base.join("w");
+        let workspace = Workspace::builder().root(&root, Access::Write).build().unwrap();
+        let hands = Hands::new(workspace).helper(helper);
+        Runtime::builder().catalog(Catalog::builder().add(hands).build().unwrap())
+    }
+
+    fn ruled(&self, pattern: &str, decision: &str) -> RuntimeBuilder {
+        let file = File {
+            layer: Layer::Project,
+            form: Form::Toml,
+            path: "haft.toml".into(),
+            anchor: self.base.join("w"),
+            text: format!("[[rule]]\nmatch = \"{pattern}\"\ndecision = \"{decision}\"\n"),
+        };
+        let setup = Setup::read(&[file], &Where { trusted: true, ..Where::default() }).unwrap();
+        self.plain().policy(Rules::new(setup.rules, setup.ground).unwrap())
+    }
+
+    fn run(&self, pattern: &str, decision: &str) -> Run {
+        self.ruled(pattern, decision).build().unwrap().run()
+    }
+}
+
+/// A person who says yes to everything.
+struct Person;
+
+impl Approver for Person {
+    fn ask<'a>(&'a self, _: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+        Box::pin(async { Ok(Answer::allow()) })
+    }
+}
+
+async fn call(run: &Run, tool: &str, arguments: Value) -> Envelope {
+    let mut answers = run.turn().await.unwrap().run([Call::new("c", tool, arguments)]).await;
+    answers.remove(0)
+}
+
+async fn read(run: &Run, path: &str) -> Envelope {
+    call(run, "read_file", json!({"file_path": path})).await
+}
+
+async fn shell(run: &Run, command: &str) -> Envelope {
+    call(run, "shell", json!({"command": command})).await
+}
+
+fn code(answer: &Envelope) -> Option<Code> {
+    answer.failure().map(Failure::code)
+}
+
+#[tokio::test]
+async fn hard_link_to_a_kept_file_is_neither_read_nor_searched_nor_shown_by_a_command() {
+    let project = Project::new();
+    project.link("w/secrets/key", "w/docs/pub");
+    for (pattern, decision) in [
+        ("Read(./secrets/**)", "deny"),
+        ("Read(secrets/**)", "deny"),
+        ("Read(./secrets/key)", "deny"),
+        ("path=./secrets/*", "deny"),
+        ("Read(./secrets/**)", "ask"),
+    ] {
+        let run = project.run(pattern, decision);
+        let answer = read(&run, "docs/pub").await;
+        assert_eq!(code(&answer), Some(Code::Denied), "{pattern} {decision}");
+        assert!(answer.text().contains("hard link"), "{}", answer.text());
+        for path in [".", "docs", "docs/pub"] {
+            let found = call(&run, "search_files", json!({"pattern": "key", "path": path})).await;
+            assert!(!found.text().contains("the key"), "{pattern} {path}: {}", found.text());
+        }
+        let listed = call(&run, "list_files", json!({"path": "docs"})).await;
+        assert!(!listed.text().contains("pub"), "{pattern}: {}", listed.text());
+        for command in ["cat docs/pub", "cat docs/*", "grep -r key docs", "head -1 < docs/pub"] {
+            let answer = shell(&run, command).await;
+            assert_eq!(code(&answer), Some(Code::Denied), "{pattern} {command}");
+        }
+        // What is not kept is read as before.
+        assert_eq!(read(&run, "docs/a.txt").await.text(), "1\talpha");
+        assert_eq!(shell(&run, "cat docs/a.txt").await.text(), "alpha\n");
+    }
+}
+
+#[tokio::test]
+async fn hard_link_to_a_kept_file_is_neither_edited_nor_moved() {
+    let project = Project::new();
+    project.link("w/secrets/key", "w/docs/pub");
+    let run = project.ruled("Read(./secrets/**)", "deny").approver(Person).build().unwrap().run();
+    let edit = json!({"file_path": "docs/pub", "old_text": "x", "new_text": "y"});
+    let answer = call(&run, "edit_file", edit).await;
+    assert_eq!(code(&answer), Some(Code::Denied), "{}", answer.text());
+    assert!(!answer.text().contains("the key"), "{}", answer.text());
+    let answer = call(&run, "move_path", json!({"from": "docs/pub", "to": "docs/moved"})).await;
+    assert_eq!(code(&answer), Some(Code::Denied), "{}", answer.text());
+}
+
+#[tokio::test]
+async fn hard_link_made_after_the_first_look_is_caught() {
+    let project = Project::new();
+    project.link("w/docs/a.txt", "w/docs/b.txt");
+    let run = project.run("Read(secrets/**)", "deny");
+    assert_eq!(read(&run, "docs/b.txt").await.text(), "1\talpha");
+    project.link("w/vendor/secrets/key", "w/docs/pub");
+    assert_eq!(code(&read(&run, "docs/pub").await), Some(Code::Denied));
+    // A kept file that did not exist before.
+    project.put("w/secrets/new", "fresh\n");
+    project.link("w/secrets/new", "w/docs/new");
+    assert_eq!(code(&read(&run, "docs/new").await), Some(Code::Denied));
+    // A file of which a second name is put where a rule holds.
+    project.link("w/docs/a.txt", "w/secrets/a.txt");
+    assert_eq!(code(&read(&run, "docs/b.txt").await), Some(Code::Denied));
+}
+
+#[tokio::test]
+async fn tree_of_hard_links_is_read_and_searched_unasked() {
+    let project = Project::new();
+    for n in 0..300 {
+        project.put(&format!("store/{n}"), "module\n");
+        fs::create_dir_all(project.base.join(format!("w/node_modules/p{n}"))).unwrap();
+        project.link(&format!("store/{n}"), &format!("w/node_modules/p{n}/i.js"));
+    }
+    let run = project.run("Read(.env)", "deny");
+    assert_eq!(read(&run, "node_modules/p7/i.js").await.text(), "1\tmodule");
+    let found = call(&run, "search_files", json!({"pattern": "module", "mode": "count"})).await;
+    assert!(!found.text().contains("could not be read"), "{}", found.text());
+    assert_eq!(shell(&run, "cat node_modules/p9/i.js").await.text(), "module\n");
+    assert_eq!(
+        shell(&run, "grep -rl module node_modules/p1").await.text(),
+        "node_modules/p1/i.js\n"
+    );
+}
+
+#[tokio::test]
+async fn approved_file_with_two_names_is_read() {
+    let project = Project::new();
+    project.link("w/secrets/key", "w/docs/pub");
+    project.link("w/secrets/key", "w/secrets/copy");
+    let run = project.ruled("Read(./secrets/**)", "ask").approver(Person).build().unwrap().run();
+    assert_eq!(read(&run, "secrets/key").await.text(), "1\tthe key");
+    // The name that no rule asks about brings no question, so it is refused.
+    assert_eq!(code(&read(&run, "docs/pub").await), Some(Code::Denied));
+}
+
+#[tokio::test]
+async fn path_guard_denies_a_hard_link_to_a_denied_file() {
+    let project = Project::new();
+    project.link("w/secrets/key", "w/docs/pub");
+    project.link("w/docs/a.txt", "w/b.txt");
+    let root = project.base.join("w");
+    let guard = PathGuard::new(Disk).root(&root).deny(root.join("secrets"));
+    let run = project.plain().guard(guard).build().unwrap().run();
+    assert_eq!(code(&read(&run, "docs/pub").await), Some(Code::Denied));
+    for command in ["cat docs/pub", "grep -r key docs"] {
+        assert_eq!(code(&shell(&run, command).await), Some(Code::Denied), "{command}");
+    }
+    assert_eq!(read(&run, "b.txt").await.text(), "1\talpha");
+    assert_eq!(shell(&run, "cat b.txt").await.text(), "alpha\n");
+}
