@@ -90,11 +90,14 @@ pub(crate) struct Facts<'a> {
     root: OnceCell<Result<PathBuf, String>>,
 }
 
+/// The entries below a folder; `None` where they cannot be listed.
+type Listed = Option<Rc<[PathBuf]>>;
+
 /// What lies below some folders. There is a bound on all of them together.
 #[derive(Debug)]
 struct LookedUp {
     left: Cell<usize>,
-    folders: RefCell<Vec<(PathBuf, Option<Rc<[PathBuf]>>)>>,
+    folders: RefCell<Vec<(PathBuf, Listed)>>,
 }
 
 impl Default for LookedUp {
@@ -271,7 +274,7 @@ impl<'a> Facts<'a> {
 
     /// Returns the entries at any depth below a folder, no symlink followed. `None` where they cannot
     /// be listed, or there are too many.
-    pub(crate) fn entries_below(&self, folder: &Path) -> Option<Rc<[PathBuf]>> {
+    pub(crate) fn entries_below(&self, folder: &Path) -> Listed {
         let mut known = self.looked_up.folders.borrow_mut();
         if let Some((_, entries)) = known.iter().find(|(own, _)| own == folder) {
             return entries.clone();
@@ -279,7 +282,7 @@ impl<'a> Facts<'a> {
         let mut left = self.looked_up.left.get();
         let entries = self.ground.world.entries(folder, &mut left);
         self.looked_up.left.set(left);
-        let entries: Option<Rc<[PathBuf]>> = entries.ok().map(Into::into);
+        let entries: Listed = entries.ok().map(Into::into);
         known.push((folder.to_owned(), entries.clone()));
         entries
     }
