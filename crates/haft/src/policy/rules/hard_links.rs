@@ -211,8 +211,7 @@ mod tests {
     }
 
     fn rules(world: &Fake, texts: &[(Decision, &str)]) -> Rules {
-        let mut ground = Ground::default();
-        ground.world = Arc::new(world.clone());
+        let ground = Ground { world: Arc::new(world.clone()), ..Ground::default() };
         let anchor = Anchor { home: Some("/home/u".into()), ..Anchor::default() };
         let rule = |(decision, text): &(Decision, &str)| {
             Rule::new(decision.clone(), Pattern::parse(text, &anchor).unwrap())
@@ -221,8 +220,7 @@ mod tests {
     }
 
     fn said(rules: &Rules, path: &str, file: &HardLinked) -> OtherNames {
-        let mut scope = Scope::default();
-        scope.working_directory = Path::new("/w").into();
+        let scope = Scope { working_directory: Path::new("/w").into(), ..Scope::default() };
         rules.judge_other_names(Operation::Read, Path::new(path), file, &Arc::new(scope))
     }
 
