@@ -158,6 +158,12 @@ impl Sandbox {
             stage.is_untouched(),
         ));
         findings.push(finding(
+            "no-set-id-left",
+            "look for set-id files in the workspace afterwards, from outside",
+            Expected::Allowed,
+            !has_set_id_file(&stage.scene.inside),
+        ));
+        findings.push(finding(
             "complete",
             "go through all acts to the end",
             Expected::Allowed,
@@ -270,6 +276,18 @@ impl Drop for Stage {
         let _ = fs::remove_dir_all(&self.scene.inside);
         let _ = fs::remove_dir_all(&self.scene.outside);
     }
+}
+
+/// Returns whether a file below a directory has a set-id bit. A directory that cannot be looked into
+/// counts as having one.
+fn has_set_id_file(directory: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let Ok(entries) = directory.read_dir() else { return true };
+    entries.flatten().any(|entry| match entry.metadata() {
+        Ok(meta) if meta.is_dir() => has_set_id_file(&entry.path()),
+        Ok(meta) => !meta.is_symlink() && meta.mode() & 0o6000 != 0,
+        Err(_) => true,
+    })
 }
 
 fn put(path: &Path, text: &str) -> io::Result<()> {

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{Mode, OFlags};
 
 use super::{
     Job, Trouble, limits,
@@ -23,6 +23,7 @@ use crate::{
     landlock::{Right, Rules},
     orders::{Act, Fault, Run},
     seccomp::Filters,
+    workspace::{SEARCH, open_below},
 };
 
 /// What programs need to start, where not everything may be read.
@@ -154,9 +155,8 @@ fn enter(folder: Option<&(PathBuf, PathBuf)>) -> Result<(), Trouble> {
     };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root: OwnedFd = rustix::fs::open(root, flags, Mode::empty()).map_err(missing)?;
-    let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    let folder = rustix::fs::openat2(&root, path, flags, Mode::empty(), how).map_err(missing)?;
+    // Falls back where `openat2` is missing, as inside another sandbox.
+    let folder = open_below(root.as_fd(), path, SEARCH).map_err(missing)?;
     rustix::process::fchdir(folder).map_err(missing)
 }
 

@@ -27,6 +27,8 @@ use std::{
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
+#[cfg(target_os = "linux")]
+pub(crate) use self::handle::{SEARCH, open_below};
 use self::{
     name::Step,
     protect::{Protected, Standing},

@@ -10,6 +10,7 @@ mod kit;
 mod paths;
 mod confined;
 mod limits;
+mod set_id;
 mod orphans;
 mod doctor;
 mod ordinary;
