@@ -108,9 +108,24 @@ impl Default for Limits {
 
 /// What programs need to behave like at home, and nothing that carries a secret.
 fn default_environment() -> Vec<String> {
-    ["PATH", "LANG", "LC_*", "TERM", "TZ", "COLUMNS", "LINES", "NO_COLOR", "USER", "LOGNAME"]
-        .map(str::to_owned)
-        .into()
+    [
+        "PATH",
+        "LANG",
+        "LC_*",
+        "TERM",
+        "TZ",
+        "COLUMNS",
+        "LINES",
+        "NO_COLOR",
+        "USER",
+        "LOGNAME",
+        "GIT_AUTHOR_NAME",
+        "GIT_AUTHOR_EMAIL",
+        "GIT_COMMITTER_NAME",
+        "GIT_COMMITTER_EMAIL",
+    ]
+    .map(str::to_owned)
+    .into()
 }
 
 impl Default for Profile {

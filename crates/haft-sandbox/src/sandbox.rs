@@ -145,7 +145,12 @@ impl Sandbox {
         let orders = Orders {
             version: VERSION,
             level: self.tier.level,
-            act: Act::Run(Run { environment: environment.collect(), argv: command.argv, folder }),
+            act: Act::Run(Run {
+                environment: environment.collect(),
+                home: command.home,
+                argv: command.argv,
+                folder,
+            }),
             profile,
             deadline_ms: command.deadline.map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
         };

@@ -4,6 +4,7 @@
 //! closes by itself when the command begins, so that "started" is said only when it is true.
 
 use std::{
+    collections::BTreeMap,
     ffi::CString,
     fs::File,
     io::{self, Read as _, Write as _},
@@ -123,7 +124,10 @@ fn run(job: &Job, setting: &Setting, told: &File) -> Result<(), Trouble> {
     // ended by the first process of its namespace, or by a helper that lives.
     let kill = Some(rustix::process::Signal::KILL);
     rustix::process::set_parent_process_death_signal(kill).map_err(Trouble::os("death signal"))?;
-    if let Act::Run(Run { folder, .. }) = &job.orders.act {
+    if let Act::Run(Run { folder, home, .. }) = &job.orders.act {
+        if let Some(scratch) = &setting.scratch {
+            fill(scratch, home);
+        }
         enter(folder.as_ref())?;
     }
     rustix::thread::set_no_new_privs(true).map_err(Trouble::os("no new privileges"))?;
@@ -140,6 +144,15 @@ fn run(job: &Job, setting: &Setting, told: &File) -> Result<(), Trouble> {
             crate::doctor::acts::run(scene, profile, told.as_fd());
             Ok(())
         }
+    }
+}
+
+/// Puts files into the private home directory. The directory is new, so nothing is in the way; a
+/// command that misses one of them says so itself.
+fn fill(home: &Path, files: &BTreeMap<String, String>) {
+    for (name, text) in files {
+        let file = File::options().write(true).create_new(true).open(home.join(name));
+        let _ = file.and_then(|mut file| file.write_all(text.as_bytes()));
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
     Job, Trouble,
     confine::{self, Setting},
     identity::{self, Identity},
-    masks::Masks,
+    masks::{self, Masks},
     mounts::{self, Built, View},
     sys,
     watch::{Watch, let_go_of_output, watch},
@@ -29,6 +29,7 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
     }
     let profile = &job.orders.profile;
     let is_privileged = identity::is_privileged();
+    masks::remove_stale(profile);
     let mut masks = Masks::put(profile)?;
     let covered = masks.paths();
     let mut identity = Identity::Stay;

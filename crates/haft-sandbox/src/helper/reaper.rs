@@ -16,6 +16,7 @@ use super::{
     Job, Trouble,
     confine::{self, Setting},
     identity::{self, Identity},
+    masks,
     sys::{self, Reaped},
     watch::{Watch, let_go_of_output, watch},
 };
@@ -40,6 +41,7 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
         .map_err(Trouble::os("reaper"))?;
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     check_roots(job)?;
+    masks::remove_stale(&job.orders.profile);
     let profile = &job.orders.profile;
     let identity =
         if identity::may_change_user() { identity::owner_of(profile) } else { Identity::Stay };
@@ -222,6 +224,7 @@ fn tier(job: &Job, version: i32, identity: Identity, has_scratch: bool) -> Tier 
     }
     if profile.writable().next().is_some() && !profile.protected.is_empty() {
         notes.push("new files beside protected names are refused".to_owned());
+        notes.push("`.git` takes no new files, so `git add` and `git commit` fail".to_owned());
     }
     notes.push(
         "modes and owners of files cannot be changed; times of the user's files can".to_owned(),
