@@ -50,6 +50,7 @@
 compile_error!("haft-sandbox holds folders by Unix handles; there is no form for this system yet");
 
 mod error;
+mod exhausted;
 mod workspace;
 mod tier;
 mod profile;

@@ -73,6 +73,8 @@ pub(crate) enum Report {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Fault {
     Machine,
+    /// A limit was reached; it may work later.
+    Transient,
     Profile,
     Command,
 }

@@ -187,6 +187,7 @@ fn finding(name: &str, tried: &str, expected: Expected, is_so: bool) -> Finding 
 const LIMITS: Limits = Limits {
     cpu_seconds: 60,
     memory: 1 << 30,
+    resident: 512 << 20,
     open_files: 64,
     file_size: 1 << 20,
     processes: 40,

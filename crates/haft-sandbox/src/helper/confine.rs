@@ -131,7 +131,7 @@ fn run(job: &Job, setting: &Setting, told: &File) -> Result<(), Trouble> {
         enter(folder.as_ref())?;
     }
     rustix::thread::set_no_new_privs(true).map_err(Trouble::os("no new privileges"))?;
-    rules.apply(profile.network).map_err(Trouble::words("landlock"))?;
+    rules.apply(profile.network).map_err(Trouble::machine("landlock"))?;
     sys::close_on_exec_from(3).map_err(Trouble::machine("descriptors"))?;
     // Late, because what comes before opens files.
     limits::apply(&profile.limits, setting.others).map_err(Trouble::words("limits"))?;

@@ -18,7 +18,7 @@ use rustix::{
 };
 
 use super::Trouble;
-use crate::Profile;
+use crate::{Profile, exhausted};
 
 /// The folders that stand for missing names.
 #[derive(Debug, Default)]
@@ -91,6 +91,9 @@ impl Masks {
 
     fn put_one(&mut self, root: &Path, name: &Path) -> Result<(), Trouble> {
         let trouble = |e: Errno| {
+            if let Some(limit) = exhausted::limit(e) {
+                return Trouble::transient("protected names", limit);
+            }
             Trouble::profile(format!(
                 "`{}` in `{}`: {}",
                 name.display(),
