@@ -167,6 +167,11 @@ impl Place {
         Refusal::new(cause, self.shown())
     }
 
+    /// What the system said while this place was read or written.
+    fn io(&self, error: std::io::Error) -> Refusal {
+        Refusal::io(&self.shown(), error)
+    }
+
     /// What the system said about this place. A link here was none when the place was found.
     fn os(&self, errno: rustix::io::Errno) -> Refusal {
         match errno {
