@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::{
     boundary::Boundary,
     folder,
+    git::GitConfig,
     run::{self, Job},
 };
 use crate::Hands;
@@ -32,6 +33,7 @@ pub(crate) fn tool(hands: &Hands, declared: Declared) -> DynTool {
         workspace: Arc::clone(&hands.workspace),
         boundary: hands.boundary.clone(),
         environment: hands.environment.clone(),
+        git: hands.git.clone(),
         profile,
         declared,
     });
@@ -54,6 +56,7 @@ struct Body {
     workspace: Arc<Workspace>,
     boundary: Boundary,
     environment: Environment,
+    git: GitConfig,
     profile: Profile,
 }
 
@@ -124,6 +127,7 @@ impl Body {
         let command = Command::new(words.next().unwrap_or_default())
             .args(words)
             .environment(self.environment.clone())
+            .home_file(GitConfig::NAME, self.git.text())
             .input(self.declared.stdin(arguments))
             .folder(&place);
         let profile = self.profile.clone();
