@@ -6,6 +6,7 @@
 
 #[cfg(target_os = "linux")]
 pub(crate) mod acts;
+mod outside;
 
 use std::{
     fs::{self, File},
@@ -142,7 +143,7 @@ impl Sandbox {
         let orders = Orders {
             version: VERSION,
             level: self.tier().level,
-            profile,
+            profile: profile.clone(),
             act: Act::Trial(scene),
             deadline_ms: Some(120_000),
         };
@@ -163,6 +164,8 @@ impl Sandbox {
             Expected::Allowed,
             !has_set_id_file(&stage.scene.inside),
         ));
+        // After the looks above: a killed helper leaves placeholders until the next command.
+        findings.extend(outside::run(self, &profile, &stage.scene.inside).await);
         findings.push(finding(
             "complete",
             "go through all acts to the end",

@@ -53,6 +53,9 @@ fn namespace() -> Vec<i32> {
 }
 
 fn descendants() -> Vec<i32> {
+    if !Path::new("/proc/thread-self/children").exists() {
+        return descendants_by_parent();
+    }
     let mut all = super::reaper::children();
     let mut next = 0;
     while let Some(pid) = all.get(next).copied() {
@@ -62,6 +65,22 @@ fn descendants() -> Vec<i32> {
             let Some(text) = read(&thread.path().join("children")) else { continue };
             all.extend(text.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
         }
+    }
+    all
+}
+
+/// The same on kernels that do not list children: goes through all processes.
+fn descendants_by_parent() -> Vec<i32> {
+    let parents: Vec<(i32, u32)> = super::reaper::all_processes()
+        .filter_map(|pid| Some((pid, super::reaper::parent_of(pid)?)))
+        .collect();
+    let mut all: Vec<i32> = Vec::new();
+    let mut above = vec![std::process::id()];
+    while let Some(parent) = above.pop() {
+        let below = parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid);
+        let below: Vec<i32> = below.filter(|pid| !all.contains(pid)).collect();
+        above.extend(below.iter().map(|pid| pid.unsigned_abs()));
+        all.extend(below);
     }
     all
 }
@@ -100,6 +119,17 @@ fn read(path: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn descendants_are_found_on_kernels_that_do_not_list_children() {
+        let mut child = std::process::Command::new("sh").args(["-c", "sleep 2"]).spawn().unwrap();
+        let shell = i32::try_from(child.id()).unwrap();
+        let is_there = |all: Vec<i32>| all.contains(&shell);
+        assert!(is_there(descendants_by_parent()));
+        assert!(resident(shell) > 0 && held(shell) > 0);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 
     #[test]
     fn lines_of_the_kernel_are_read_as_bytes() {

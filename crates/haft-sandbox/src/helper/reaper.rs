@@ -224,6 +224,11 @@ fn stat(pid: i32) -> Option<String> {
     Some(String::from_utf8_lossy(line.get(..len)?).into_owned())
 }
 
+/// The parent of a process.
+pub(super) fn parent_of(pid: i32) -> Option<u32> {
+    parent(&stat(pid)?)
+}
+
 /// The parent is the second field after the name, which may have anything in it.
 fn parent(stat: &str) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
