@@ -38,6 +38,9 @@ pub(crate) const CANCELLED: u8 = 130;
 /// Threads that run async work.
 const WORKERS: usize = 2;
 
+/// Files that the async runtime opens when it starts, and a few more.
+const RUNTIME_FILES: usize = 8;
+
 /// Starts as many threads as are needed at least, and ends them. The async runtime panics, or waits
 /// for ever, where it cannot have them.
 fn check_threads() -> io::Result<()> {
@@ -53,6 +56,14 @@ fn check_threads() -> io::Result<()> {
     })
 }
 
+/// Opens as many files as the async runtime needs to start, and closes them. It panics where it cannot
+/// have them.
+fn check_open_files() -> io::Result<()> {
+    let files: io::Result<Vec<_>> =
+        (0..RUNTIME_FILES).map(|_| std::fs::File::open("/dev/null")).collect();
+    files.map(drop)
+}
+
 /// Runs async work on threads of its own, and waits for it. Bodies that cannot be stopped are left
 /// behind; the end of the program ends them.
 pub(crate) fn work<T: Send + 'static>(
@@ -61,6 +72,10 @@ pub(crate) fn work<T: Send + 'static>(
     check_threads().map_err(|e| {
         Problem::new(format!("no more threads can be started: {e}"))
             .hint("raise the limit on processes and threads (`ulimit -u`), or end other programs")
+    })?;
+    check_open_files().map_err(|e| {
+        Problem::new(format!("no more files can be opened: {e}"))
+            .hint("raise the limit on open files (`ulimit -n`)")
     })?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
