@@ -249,7 +249,14 @@ async fn killing_helper_and_watcher_at_once_is_reported_as_abandoned() {
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
         let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
         if String::from_utf8_lossy(&line).contains(&pattern) {
-            // What is left over is ours to end.
+            // What is left over is ours to end and to remove.
+            let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+            let environment = String::from_utf8_lossy(&environment).into_owned();
+            let scratch =
+                environment.split('\0').find_map(|it| it.strip_prefix("TMPDIR=/tmp/haft-"));
+            if let Some(scratch) = scratch {
+                let _ = std::fs::remove_dir_all(format!("/tmp/haft-{scratch}"));
+            }
             let pid = rustix::process::Pid::from_raw(pid).unwrap();
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
