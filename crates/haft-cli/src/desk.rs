@@ -35,17 +35,57 @@ pub(crate) use haft::THREAD_NAME as THREAD;
 /// What Ctrl-C ends in.
 pub(crate) const CANCELLED: u8 = 130;
 
+/// Threads that run async work.
+const WORKERS: usize = 2;
+
+/// Files that the async runtime opens when it starts, and a few more.
+const RUNTIME_FILES: usize = 8;
+
+/// Starts as many threads as are needed at least, and ends them. The async runtime panics, or waits
+/// for ever, where it cannot have them.
+fn check_threads() -> io::Result<()> {
+    let gate = std::sync::Mutex::new(());
+    std::thread::scope(|scope| {
+        // Nobody panics while it is held, so it is never poisoned.
+        let held = gate.lock();
+        let started = (0..WORKERS + 2).try_for_each(|_| {
+            std::thread::Builder::new().spawn_scoped(scope, || drop(gate.lock())).map(drop)
+        });
+        drop(held);
+        started
+    })
+}
+
+/// Opens as many files as the async runtime needs to start, and closes them. It panics where it cannot
+/// have them.
+fn check_open_files() -> io::Result<()> {
+    let files: io::Result<Vec<_>> =
+        (0..RUNTIME_FILES).map(|_| std::fs::File::open("/dev/null")).collect();
+    files.map(drop)
+}
+
 /// Runs async work on threads of its own, and waits for it. Bodies that cannot be stopped are left
 /// behind; the end of the program ends them.
 pub(crate) fn work<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, Problem> {
+    check_threads().map_err(|e| {
+        Problem::new(format!("no more threads can be started: {e}"))
+            .hint("raise the limit on processes and threads (`ulimit -u`), or end other programs")
+    })?;
+    check_open_files().map_err(|e| {
+        Problem::new(format!("no more files can be opened: {e}"))
+            .hint("raise the limit on open files (`ulimit -n`)")
+    })?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+        .worker_threads(WORKERS)
         .thread_name(THREAD)
         .enable_all()
         .build()
-        .map_err(|e| Problem::new(format!("cannot start threads: {e}")))?;
+        .map_err(|e| {
+            Problem::new(format!("cannot start threads: {e}"))
+                .hint("raise the limit on open files (`ulimit -n`) if there are too many")
+        })?;
     let done = runtime.block_on(runtime.spawn(work));
     runtime.shutdown_background();
     done.map_err(|_| Problem::new("the command itself broke; please report it"))

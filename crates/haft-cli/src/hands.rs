@@ -17,7 +17,7 @@ use haft_tools::{Fetch, Hands};
 use crate::{
     args,
     desk::Person,
-    kit,
+    git, kit,
     problem::Problem,
     setup::Setup,
     style::{self, BOLD},
@@ -40,12 +40,15 @@ pub(crate) fn catalog(
     for root in setup.said.ground.roots.iter().filter(|root| root.is_dir()) {
         workspace = workspace.root(root, Access::Write);
     }
-    let hands = Hands::new(workspace.build().map_err(problem)?)
+    let mut hands = Hands::new(workspace.build().map_err(problem)?)
         .helper(Helper::ThisProgram)
         .variables(setup.variables().clone())
         .fetch(Fetch::new())
         .ask(person.ask_user())
         .declared(declared.iter().cloned());
+    if let Some((name, email)) = git::identity(setup.variables()) {
+        hands = hands.git_identity(name, email);
+    }
     Ok(match place.workspace {
         Some(_) => catalog.add(hands),
         None => catalog.add(hands.only_declared()),

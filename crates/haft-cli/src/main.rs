@@ -29,6 +29,7 @@ mod decisions;
 mod standin;
 mod kit;
 mod hands;
+mod git;
 mod schema;
 mod input;
 mod style;

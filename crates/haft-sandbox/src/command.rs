@@ -1,7 +1,7 @@
 //! A command to be confined: what runs, with what, where, and for how long. Plain data until
 //! [`Sandbox::start`](crate::Sandbox::start).
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use crate::{Environment, Place};
 
@@ -10,6 +10,7 @@ use crate::{Environment, Place};
 pub struct Command {
     pub(crate) argv: Vec<String>,
     pub(crate) environment: Environment,
+    pub(crate) home: BTreeMap<String, String>,
     pub(crate) input: Vec<u8>,
     pub(crate) folder: Option<(PathBuf, PathBuf)>,
     pub(crate) deadline: Option<Duration>,
@@ -22,6 +23,9 @@ const KEEP: usize = 1 << 20;
 /// Whoever writes more than this on a stream is stopped: reading it only to throw it away is work too.
 const FLOOD: u64 = 256 << 20;
 
+/// Bytes of the largest file that is put into a home directory.
+const LARGEST_HOME_FILE: usize = 64 << 10;
+
 impl Command {
     /// Names a program: a path, or a name that is looked for in the `PATH` of the command's own
     /// environment.
@@ -30,6 +34,7 @@ impl Command {
         Self {
             argv: vec![program.into()],
             environment: Environment::new(),
+            home: BTreeMap::new(),
             input: Vec::new(),
             folder: None,
             deadline: None,
@@ -63,6 +68,20 @@ impl Command {
     #[must_use]
     pub fn environment(mut self, environment: Environment) -> Self {
         self.environment = environment;
+        self
+    }
+
+    /// Puts a small file into its private home directory, which ends with it: `.gitconfig` and the
+    /// like. A name that is no plain file name, and a text beyond 64 KiB, are left out. Where there is
+    /// no temporary directory, or `HOME` is another one, the command does not see it.
+    #[must_use]
+    pub fn home_file(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
+        let (name, text) = (name.into(), text.into());
+        let is_plain =
+            !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0']);
+        if is_plain && text.len() <= LARGEST_HOME_FILE {
+            self.home.insert(name, text);
+        }
         self
     }
 

@@ -66,6 +66,9 @@ const LOADER: &[&str] = &[
     "LESSOPEN",
     "LESSCLOSE",
 ];
+/// Who commits are by. They carry no secret and load nothing, although their names look like it.
+const IDENTITY: &[&str] =
+    &["GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"];
 /// More than this is not handed over.
 const LONG: usize = 64 << 10;
 
@@ -129,6 +132,9 @@ fn is_named(name: &str, names: &[String]) -> bool {
 }
 
 fn is_dangerous(name: &str) -> bool {
+    if IDENTITY.contains(&name) {
+        return false;
+    }
     let upper = name.to_ascii_uppercase();
     SECRET.iter().any(|part| upper.contains(part))
         || LOADER.iter().any(|start| match *start {
@@ -159,6 +165,16 @@ mod tests {
         ];
         let given = Environment::from_host(host.map(|name| (name, "x")), &["*".to_owned()]);
         assert_eq!(given.iter().count(), 0, "{given:?}");
+    }
+
+    #[test]
+    fn the_author_of_commits_is_passed_on_and_other_variables_of_git_are_not() {
+        let host =
+            ["GIT_AUTHOR_NAME", "GIT_COMMITTER_EMAIL", "GIT_CONFIG_COUNT", "GIT_SSH_COMMAND"];
+        let names = crate::Profile::default().environment;
+        let given = Environment::from_host(host.map(|name| (name, "x")), &names);
+        let given: Vec<_> = given.iter().map(|(name, _)| name).collect();
+        assert_eq!(given, ["GIT_AUTHOR_NAME", "GIT_COMMITTER_EMAIL"]);
     }
 
     #[test]

@@ -22,6 +22,10 @@ pub enum ErrorKind {
     Launch,
     /// Helper and runtime do not understand each other.
     Protocol,
+    /// A limit was reached (open files, processes, memory, disk space), or the helper was killed or
+    /// did not answer in time. Nothing ran. The same launch may work later; it says nothing about
+    /// what the machine can do.
+    Transient,
 }
 
 /// Why a process was not run.
@@ -76,6 +80,11 @@ impl Error {
                 "this workspace cannot be closed around the command",
             )
             .with_next("use a command that only reads, or tell the user that the folder cannot be written or does not fit"),
+            ErrorKind::Transient => Failure::new(
+                Code::SandboxUnavailable,
+                format!("the command was not started: {}", self.message),
+            )
+            .with_next("try again once; if it fails again, tell the user which limit was reached"),
             _ => Failure::new(Code::SandboxUnavailable, "this machine cannot isolate the command")
                 .with_next("use tools that need no process, or tell the user"),
         };
@@ -110,6 +119,7 @@ mod tests {
         let profile = told(ErrorKind::BadProfile);
         assert!(profile.contains("workspace") && profile.contains("only reads"), "{profile}");
         assert!(told(ErrorKind::Launch).contains("this machine"));
+        assert!(told(ErrorKind::Transient).contains("was not started: `x`"));
         for kind in [ErrorKind::BadProfile, ErrorKind::Launch, ErrorKind::TierMissing] {
             assert!(!told(kind).contains("/secret"), "how the machine is built is not for a model");
         }

@@ -3,14 +3,17 @@
 //! In: paths with what may be done below them. Out: a process that can do no more, for good, and
 //! neither can its children. Rules only ever add; what is not named is refused.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset,
     RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus, Scope,
 };
 
-use crate::{Network, Strength};
+use crate::{Network, Strength, exhausted};
 
 /// What may be done below a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,8 +39,8 @@ impl Rules {
     }
 
     /// Restricts this process. Needs `no_new_privs`.
-    pub(crate) fn apply(&self, network: Network) -> Result<(), String> {
-        let text = |e: landlock::RulesetError| e.to_string();
+    pub(crate) fn apply(&self, network: Network) -> io::Result<()> {
+        let text = |e: landlock::RulesetError| io::Error::other(e.to_string());
         let mut ruleset =
             Ruleset::default().handle_access(AccessFs::from_all(KNOWN)).map_err(text)?;
         if network == Network::None {
@@ -47,13 +50,21 @@ impl Rules {
         let mut ruleset = ruleset.create().map_err(text)?;
         for (path, right) in &self.0 {
             // What does not exist needs no right, and gets none when it is made later.
-            let Ok(handle) = PathFd::new(path) else { continue };
+            let handle = match PathFd::new(path) {
+                Ok(handle) => handle,
+                Err(landlock::PathFdError::OpenCall { source, .. })
+                    if exhausted::limit_of(&source).is_some() =>
+                {
+                    return Err(source);
+                }
+                Err(_) => continue,
+            };
             let rule = PathBeneath::new(handle, rights(path, *right));
             ruleset = ruleset.add_rule(rule).map_err(text)?;
         }
         let status = ruleset.restrict_self().map_err(text)?;
         match status.ruleset {
-            RulesetStatus::NotEnforced => Err("the kernel does not enforce it".to_owned()),
+            RulesetStatus::NotEnforced => Err(io::Error::other("the kernel does not enforce it")),
             RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
         }
     }

@@ -50,6 +50,7 @@
 compile_error!("haft-sandbox holds folders by Unix handles; there is no form for this system yet");
 
 mod error;
+mod exhausted;
 mod workspace;
 mod tier;
 mod profile;
@@ -85,12 +86,15 @@ pub use self::{
 /// before arguments are read.
 ///
 /// When the program was started as the helper, this call does the helper's work and never returns.
-/// Otherwise it costs a comparison.
+/// Otherwise it costs a comparison and one call: `SIGXFSZ` is ignored from here on, so that a write
+/// beyond `ulimit -f` is an error (`EFBIG`) and not the end of the program. Commands get the default.
 pub fn init() {
     #[cfg(target_os = "linux")]
     if std::env::args_os().nth(1).is_some_and(|first| first == orders::MARK) {
         helper::main();
     }
+    #[cfg(target_os = "linux")]
+    helper::sys::ignore_file_size_signal();
     sandbox::ready();
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Level, Profile, Tier};
 
 /// Changed whenever one end would misunderstand the other.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// The first argument that makes a program the helper.
 pub(crate) const MARK: &str = "haft-sandbox-helper-v1";
 /// No orders are longer. The system does not take more arguments either.
@@ -47,6 +47,8 @@ pub(crate) enum Act {
 pub(crate) struct Run {
     pub(crate) argv: Vec<String>,
     pub(crate) environment: BTreeMap<String, String>,
+    /// Files of its private home directory: names and texts.
+    pub(crate) home: BTreeMap<String, String>,
     /// A root and the path below it.
     pub(crate) folder: Option<(PathBuf, PathBuf)>,
 }
@@ -71,6 +73,8 @@ pub(crate) enum Report {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Fault {
     Machine,
+    /// A limit was reached; it may work later.
+    Transient,
     Profile,
     Command,
 }

@@ -81,8 +81,11 @@ pub enum Network {
 pub struct Limits {
     /// Seconds of processor time, each process.
     pub cpu_seconds: u64,
-    /// Bytes of address space, each process.
+    /// Bytes of address space, each process. Programs reserve far more than they use.
     pub memory: u64,
+    /// Bytes of resident memory, all processes together: anonymous and shared memory, without mapped
+    /// files. The helper samples it and ends everything above it. `u64::MAX` is no bound.
+    pub resident: u64,
     /// Open files, each process.
     pub open_files: u64,
     /// Bytes of the largest file that may be written.
@@ -97,7 +100,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             cpu_seconds: 600,   // a build of a middling project; a busy loop ends all the same
-            memory: 4 << 30,    // compilers map a lot; a leak ends before the machine does
+            memory: 64 << 30,   // node reserves some 10 GiB for each WebAssembly memory
+            resident: 8 << 30,  // a parallel build; a leak ends before the machine does
             open_files: 1024,   // what a login shell has on most systems
             file_size: 1 << 30, // larger than any source or build product we have seen
             processes: 512,     // parallel builds with threads; a fork bomb ends at once
@@ -108,9 +112,24 @@ impl Default for Limits {
 
 /// What programs need to behave like at home, and nothing that carries a secret.
 fn default_environment() -> Vec<String> {
-    ["PATH", "LANG", "LC_*", "TERM", "TZ", "COLUMNS", "LINES", "NO_COLOR", "USER", "LOGNAME"]
-        .map(str::to_owned)
-        .into()
+    [
+        "PATH",
+        "LANG",
+        "LC_*",
+        "TERM",
+        "TZ",
+        "COLUMNS",
+        "LINES",
+        "NO_COLOR",
+        "USER",
+        "LOGNAME",
+        "GIT_AUTHOR_NAME",
+        "GIT_AUTHOR_EMAIL",
+        "GIT_COMMITTER_NAME",
+        "GIT_COMMITTER_EMAIL",
+    ]
+    .map(str::to_owned)
+    .into()
 }
 
 impl Default for Profile {

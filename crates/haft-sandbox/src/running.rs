@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use crate::{
-    Tier,
+    Level, Tier,
     orders::{PLEASE, Report},
 };
 
@@ -45,8 +45,13 @@ pub enum How {
     Stopped,
     /// It wrote without end.
     Flooded,
-    /// The helper died; the kernel ended the rest.
+    /// All its processes together held more memory than they may.
+    OutOfMemory,
+    /// The helper died, and everything that the command had started was ended.
     Lost,
+    /// The helper and its second process both died without a report. Processes of the command may
+    /// still run. Only possible without a pid namespace.
+    Abandoned,
 }
 
 /// What is known when everything is over.
@@ -154,6 +159,8 @@ pub struct Running {
 /// So long after the helper's end the last words are waited for. All writers are gone by then, so
 /// this is a belt for kernels that are slow to say so.
 const DRAIN: Duration = Duration::from_millis(500);
+/// So long after the helper's death its second process is waited for, which ends the command.
+const SECOND: Duration = Duration::from_secs(20);
 /// No piece is larger.
 const PIECE: usize = 64 << 10;
 
@@ -214,6 +221,19 @@ impl Running {
         self.wait().await
     }
 
+    /// The signal that killed the helper, if one did.
+    pub(crate) fn helper_signal(&mut self) -> Option<i32> {
+        use std::os::unix::process::ExitStatusExt as _;
+        self.helper.try_wait().ok().flatten().and_then(|status| status.signal())
+    }
+
+    /// The process number of the helper: for tests of what happens when it is killed.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn helper_id(&self) -> Option<u32> {
+        self.helper.id()
+    }
+
     /// Kills the helper itself, as nobody should: for tests of what happens then.
     #[doc(hidden)]
     pub fn kill_helper(&mut self) {
@@ -226,6 +246,10 @@ impl Running {
     }
 
     async fn moment(&mut self) -> Moment {
+        if self.is_gone && !self.is_told {
+            let last = tokio::time::timeout(SECOND, self.output_or_word()).await;
+            return last.unwrap_or(Moment::Silent);
+        }
         if self.is_gone {
             let rest = tokio::time::timeout(DRAIN, self.rest()).await;
             return rest.unwrap_or(Moment::Done);
@@ -284,24 +308,39 @@ impl Running {
         if let Some(stderr) = &mut self.stderr {
             return piece(stderr).await.map_or(Moment::ErrEnded, Moment::Err);
         }
-        if self.is_told { Moment::Done } else { self.hear().await }
+        Moment::Done
     }
 
-    async fn hear(&mut self) -> Moment {
+    /// The helper is gone without having said so. The end of the connection is the end of its second
+    /// process; survivors of the command may hold the pipes open for longer.
+    async fn output_or_word(&mut self) -> Moment {
         let mut words = [0; 4096];
-        match self.control.read(&mut words).await {
-            Ok(n @ 1..) => {
-                self.heard.extend_from_slice(&words[..n]);
-                self.listen();
-                Moment::Heard
-            }
-            _ => Moment::Silent,
+        tokio::select! {
+            piece = read(self.stdout.as_mut()) => piece.map_or(Moment::OutEnded, Moment::Out),
+            piece = read(self.stderr.as_mut()) => piece.map_or(Moment::ErrEnded, Moment::Err),
+            heard = self.control.read(&mut words) => match heard {
+                Ok(n @ 1..) => {
+                    self.heard.extend_from_slice(&words[..n]);
+                    self.listen();
+                    Moment::Heard
+                }
+                _ => Moment::Silent,
+            },
+        }
+    }
+
+    /// How it ended when no report of the end came.
+    fn unseen(&self) -> How {
+        match self.tier.level {
+            // The kernel ends everything with the first process of the pid namespace.
+            Level::Namespaces => How::Lost,
+            Level::Landlock | Level::None => How::Abandoned,
         }
     }
 
     fn ended(&self) -> Ended {
         let (exit, how, cpu, wall, memory) =
-            self.last.unwrap_or((Exit::Unknown, How::Lost, Duration::ZERO, Duration::ZERO, 0));
+            self.last.unwrap_or((Exit::Unknown, self.unseen(), Duration::ZERO, Duration::ZERO, 0));
         let [stdout, stderr] = self.kept.clone();
         let how = if self.is_flooded { How::Flooded } else { how };
         Ended { exit, how, tier: self.tier.clone(), stdout, stderr, cpu, wall, memory }

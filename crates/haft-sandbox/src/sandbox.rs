@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use crate::{
-    Command, Error, ErrorKind, Level, Profile, Running, Tier,
+    Command, Error, ErrorKind, Level, Profile, Running, Tier, exhausted,
     orders::{Act, Fault, LONG_INPUT, LONG_ORDERS, MARK, Orders, Report, Run, VERSION},
 };
 
@@ -53,11 +53,15 @@ pub struct Sandbox {
 /// Setting up takes a few milliseconds; a machine that needs longer than this has other trouble.
 const LAUNCH: Duration = Duration::from_secs(20);
 
+/// How long a probe that met a limit waits before each further try.
+const PROBE_PAUSES: &[Duration] = &[Duration::from_millis(50), Duration::from_millis(300)];
+
 impl Sandbox {
     /// Finds the strongest level that this machine has.
     ///
     /// # Errors
-    /// Fails when there is none, and says what is missing and how to get it.
+    /// Fails when there is none, and says what is missing and how to get it. Fails with
+    /// [`ErrorKind::Transient`] when it cannot be found out now; ask again later.
     pub async fn detect(helper: Helper) -> Result<Self, Error> {
         let strongest = match Self::at(helper.clone(), Level::Namespaces).await {
             Err(error) if error.kind() == ErrorKind::TierMissing => error,
@@ -104,14 +108,30 @@ impl Sandbox {
             act: Act::Probe,
             deadline_ms: Some(10_000),
         };
-        let mut running =
-            sandbox.launch(&orders, &[], 0, 0).await.map_err(|error| match error.kind() {
-                ErrorKind::Launch => error.of(ErrorKind::TierMissing).hint(missing(level)),
-                _ => error,
-            })?;
+        let mut running = sandbox.probe(&orders).await.map_err(|error| match error.kind() {
+            ErrorKind::Launch => error.of(ErrorKind::TierMissing).hint(missing(level)),
+            ErrorKind::Transient => error.hint("which tier this machine has could not be found out; no weaker one is taken instead"),
+            _ => error,
+        })?;
         sandbox.tier = running.tier().clone();
         running.wait().await;
         Ok(sandbox)
+    }
+
+    /// Launches a probe, and again a little later if a limit was in the way.
+    ///
+    /// FAIL CLOSED: a probe that fails for such a reason says nothing about the machine, so the
+    /// caller must not fall back to a weaker level.
+    async fn probe(&self, orders: &Orders) -> Result<Running, Error> {
+        for pause in PROBE_PAUSES {
+            match self.launch(orders, &[], 0, 0).await {
+                Err(error) if error.kind() == ErrorKind::Transient => {
+                    tokio::time::sleep(*pause).await;
+                }
+                result => return result,
+            }
+        }
+        self.launch(orders, &[], 0, 0).await
     }
 
     /// Returns what is in force around a command with the default profile. The value of a single
@@ -145,7 +165,12 @@ impl Sandbox {
         let orders = Orders {
             version: VERSION,
             level: self.tier.level,
-            act: Act::Run(Run { environment: environment.collect(), argv: command.argv, folder }),
+            act: Act::Run(Run {
+                environment: environment.collect(),
+                home: command.home,
+                argv: command.argv,
+                folder,
+            }),
             profile,
             deadline_ms: command.deadline.map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
         };
@@ -168,8 +193,18 @@ impl Sandbox {
         flood: u64,
     ) -> Result<Running, Error> {
         let failed = |step: &str, e: io::Error| {
-            Error::new(ErrorKind::Launch, format!("the helper cannot be started: {step}: {e}"))
-                .because(e)
+            let error = match exhausted::limit_of(&e) {
+                Some(limit) => Error::new(
+                    ErrorKind::Transient,
+                    format!("the helper cannot be started: {limit}"),
+                )
+                .hint("raise this limit, or start fewer commands at once"),
+                None => Error::new(
+                    ErrorKind::Launch,
+                    format!("the helper cannot be started: {step}: {e}"),
+                ),
+            };
+            error.because(e)
         };
         let text = serde_json::to_vec(orders).map_err(|e| {
             Error::new(ErrorKind::BadProfile, "a path of the profile is no text").because(e)
@@ -221,8 +256,12 @@ impl Sandbox {
             first_report(&mut running).await
         };
         let report = tokio::time::timeout(LAUNCH, talk).await;
-        let silent = |why: &str| Error::new(ErrorKind::Launch, why.to_owned());
-        match report.map_err(|_| silent("the helper does not answer"))? {
+        let slow = || {
+            let seconds = LAUNCH.as_secs();
+            let message = format!("the helper did not answer within {seconds} seconds");
+            Error::new(ErrorKind::Transient, message)
+        };
+        match report.map_err(|_| slow())? {
             Some(Report::Started(tier)) if tier.level == orders.level => {
                 running.tier = tier;
                 Ok(running)
@@ -239,7 +278,12 @@ impl Sandbox {
             None => {
                 let _ = tokio::time::timeout(LAUNCH, running.wait()).await;
                 let said = String::from_utf8_lossy(running.kept[1].bytes()).trim().to_owned();
-                Err(silent("the helper ended without a word").hint(if said.is_empty() {
+                if let Some(signal) = running.helper_signal() {
+                    let message = format!("the helper was killed by signal {signal}");
+                    return Err(Error::new(ErrorKind::Transient, message));
+                }
+                let silent = Error::new(ErrorKind::Launch, "the helper ended without a word");
+                Err(silent.hint(if said.is_empty() {
                     "the helper program must call `haft_sandbox::init()` first in `main`".to_owned()
                 } else {
                     said
@@ -252,6 +296,7 @@ impl Sandbox {
 fn kind(fault: Fault) -> ErrorKind {
     match fault {
         Fault::Machine => ErrorKind::Launch,
+        Fault::Transient => ErrorKind::Transient,
         Fault::Profile => ErrorKind::BadProfile,
         Fault::Command => ErrorKind::BadCommand,
     }

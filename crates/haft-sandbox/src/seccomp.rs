@@ -104,15 +104,46 @@ const ATTRIBUTES: &[libc::c_long] = &[
     libc::SYS_lremovexattr,
     libc::SYS_fremovexattr,
     REMOVEXATTRAT,
+    FILE_SETATTR,
 ];
 /// Too new for the list of names; calls from 424 on have one number everywhere.
 const FCHMODAT2: libc::c_long = 452;
 const SETXATTRAT: libc::c_long = 463;
 const REMOVEXATTRAT: libc::c_long = 466;
+const FILE_SETATTR: libc::c_long = 469;
+
+/// Set-user-id and set-group-id. A file that has one is a program of the caller's for every other
+/// user of the host, whatever holds inside.
+const SET_ID: [u64; 2] = [0o4000, 0o2000];
+/// Calls that set a mode, with the number of the argument that holds it. The kernel drops the bits
+/// for `mkdir` itself.
+const MODES: &[(libc::c_long, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (FCHMODAT2, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+    (libc::SYS_mknodat, 2),
+];
+/// Calls whose mode counts only if they create a file, with the arguments for flags and mode. Without
+/// these flags the mode is whatever was in the register.
+const OPENS: &[(libc::c_long, u8, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1, 2),
+    (libc::SYS_openat, 2, 3),
+];
+/// `O_CREAT`, and the bit of `O_TMPFILE` that is its own.
+const CREATES: [u64; 2] = [0o100, 0o20_000_000];
 
 /// Calls that programs try and can do without.
 const UNKNOWN: &[libc::c_long] = &[
     libc::SYS_clone3,
+    // Takes flags and mode in memory. Libraries fall back to `openat`.
+    libc::SYS_openat2,
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
@@ -133,6 +164,9 @@ const NAMESPACES: &[libc::c_int] = &[
 /// `TIOCSETD`.
 const TERMINAL: &[u64] = &[0x5412, 0x541c, 0x541d, 0x5423];
 
+/// Requests that change attributes of a file: `FS_IOC_SETFLAGS` in both widths, `FS_IOC_FSSETXATTR`.
+const ATTRIBUTE_REQUESTS: &[u64] = &[0x4008_6602, 0x4004_6602, 0x401c_5820];
+
 /// Filters, compiled and ready.
 pub(crate) struct Filters(Vec<BpfProgram>);
 
@@ -143,12 +177,13 @@ impl Filters {
         for call in REFUSED {
             refused.insert(*call, Vec::new());
         }
+        refused.extend(set_id_rules()?);
         if level != Level::Namespaces {
+            // Whole calls, after the rules above: no rule means that every use is refused.
             let more = SHARED.iter().chain(ATTRIBUTES);
             refused.extend(more.map(|call| (*call, Vec::new())));
+            refused.extend(priority_rules()?);
         }
-        let text = |e: seccompiler::BackendError| e.to_string();
-        let rule = |conditions: Vec<If>| SeccompRule::new(conditions).map_err(text);
         let mut clones = Vec::new();
         for flag in NAMESPACES {
             let flag = u64::from(flag.unsigned_abs());
@@ -157,7 +192,8 @@ impl Filters {
         }
         refused.insert(libc::SYS_clone, clones);
         let mut requests = Vec::new();
-        for request in TERMINAL {
+        let attributes = if level == Level::Namespaces { &[] } else { ATTRIBUTE_REQUESTS };
+        for request in TERMINAL.iter().chain(attributes) {
             requests.push(rule(vec![If::new(1, Len::Dword, Op::Eq, *request).map_err(text)?])?);
         }
         refused.insert(libc::SYS_ioctl, requests);
@@ -198,6 +234,58 @@ impl Filters {
         }
         Ok(())
     }
+}
+
+fn text(error: seccompiler::BackendError) -> String {
+    error.to_string()
+}
+
+fn rule(conditions: Vec<If>) -> Result<SeccompRule, String> {
+    SeccompRule::new(conditions).map_err(text)
+}
+
+/// An argument that has all bits of a mask set.
+fn has_bits(argument: u8, mask: u64) -> Result<If, String> {
+    If::new(argument, Len::Dword, Op::MaskedEq(mask), mask).map_err(text)
+}
+
+/// Refuses set-id bits in every mode that reaches the disk.
+fn set_id_rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>, String> {
+    let mut all = BTreeMap::new();
+    for (call, mode) in MODES {
+        let rules = SET_ID.iter().map(|bit| rule(vec![has_bits(*mode, *bit)?]));
+        all.insert(*call, rules.collect::<Result<_, _>>()?);
+    }
+    for (call, flags, mode) in OPENS {
+        let mut rules = Vec::new();
+        for creates in CREATES {
+            for bit in SET_ID {
+                rules.push(rule(vec![has_bits(*flags, creates)?, has_bits(*mode, bit)?])?);
+            }
+        }
+        all.insert(*call, rules);
+    }
+    Ok(all)
+}
+
+/// Refuses priorities of other processes where no pid namespace hides them: a process is named by a
+/// number other than 0, or all processes of the user are meant.
+fn priority_rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>, String> {
+    const PRIO_USER: u64 = 2;
+    const IOPRIO_WHO_USER: u64 = 3;
+    let is = |argument, op, value| If::new(argument, Len::Dword, op, value).map_err(text);
+    let named = |user: u64| -> Result<Vec<SeccompRule>, String> {
+        Ok(vec![rule(vec![is(0, Op::Eq, user)?])?, rule(vec![is(1, Op::Ne, 0)?])?])
+    };
+    let others =
+        || -> Result<Vec<SeccompRule>, String> { Ok(vec![rule(vec![is(0, Op::Ne, 0)?])?]) };
+    Ok(BTreeMap::from([
+        (libc::SYS_setpriority, named(PRIO_USER)?),
+        (libc::SYS_ioprio_set, named(IOPRIO_WHO_USER)?),
+        (libc::SYS_sched_setscheduler, others()?),
+        (libc::SYS_sched_setparam, others()?),
+        (libc::SYS_sched_setattr, others()?),
+    ]))
 }
 
 fn compile(

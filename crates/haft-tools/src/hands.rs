@@ -20,6 +20,8 @@ pub struct Hands {
     pub(crate) boundary: process::Boundary,
     /// What processes are given of the host's variables.
     pub(crate) environment: Environment,
+    /// What git reads inside.
+    pub(crate) git: process::GitConfig,
     /// Whether commands of the shell may reach other machines.
     pub(crate) network: bool,
     /// Tools that people declare as commands.
@@ -37,6 +39,7 @@ impl Hands {
             workspace: Arc::new(workspace),
             boundary: process::Boundary::default(),
             environment: Environment::new(),
+            git: process::GitConfig::default(),
             network: false,
             declared: Vec::new(),
             fetch: None,
@@ -72,6 +75,14 @@ impl Hands {
             Some(path) => given.set("PATH", path),
             None => given,
         };
+        self
+    }
+
+    /// Says who commits are by that commands make. The user's own configuration of git is not seen
+    /// inside, because it can start programs. A repository's `user.name` goes before this, and so
+    /// does `GIT_AUTHOR_NAME` of [`variables`](Self::variables).
+    pub fn git_identity(mut self, name: impl Into<String>, email: impl Into<String>) -> Self {
+        self.git.set_identity(name.into(), email.into());
         self
     }
 

@@ -295,3 +295,20 @@ fn a_large_output_keeps_its_exit_code_beside_it_and_is_kept_aside_once() {
     assert_eq!(ran.err.matches("kept aside").count(), 1, "{}", ran.err);
     assert_eq!(ran.json()["output"]["structured"]["exit"]["code"], 0);
 }
+
+#[test]
+fn few_open_files_give_an_error_that_names_the_limit_and_no_panic() {
+    let folder = Folder::trusted("hands-few-files", FILES);
+    for files in [7, 10, 16, 32, 64] {
+        let script =
+            format!("ulimit -n {files}; exec \"$0\" call shell command=pwd --workspace . --yes");
+        let output = std::process::Command::new("bash")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_haft")])
+            .current_dir(&folder.0)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(!text.contains("panicked"), "{files}: {text}");
+        assert!(output.status.success() || text.contains("`ulimit -n`"), "{files}: {text}");
+    }
+}

@@ -12,14 +12,17 @@ use std::{
     os::{
         fd::{AsRawFd as _, BorrowedFd},
         unix::{
-            fs::{PermissionsExt as _, chown, symlink},
+            fs::{OpenOptionsExt as _, PermissionsExt as _, chown, symlink},
             net::{UnixDatagram, UnixStream},
         },
     },
     path::{Path, PathBuf},
 };
 
-use rustix::process::{Pid, Resource, Rlimit};
+use rustix::{
+    fs::{Mode, OFlags, XattrFlags},
+    process::{Pid, Resource, Rlimit},
+};
 
 use super::{Expected, Finding, Observed, Scene};
 use crate::{Level, Profile, helper::sys};
@@ -65,6 +68,7 @@ const ACTS: &[Act] = &[
     act("works", "read-system", "read /etc/passwd", Allowed, |_| read("/etc/passwd")),
     act("works", "null-device", "write to /dev/null", Allowed, |_| write_old("/dev/null")),
     act("works", "random-device", "read /dev/urandom", Allowed, |_| read_some("/dev/urandom")),
+    act("works", "program-inside", "create a file that may be executed", Allowed, |s| File::options().write(true).create_new(true).mode(0o755).open(s.inside.join("sub/program")).map(drop)),
     act("works", "run-program", "start /bin/true", Allowed, |_| program("/bin/true")),
     act("works", "pair-of-sockets", "make two sockets that know each other", Allowed, |_| UnixStream::pair().map(drop)),
     // Files outside.
@@ -81,7 +85,7 @@ const ACTS: &[Act] = &[
     act("files", "folder-outside", "make a folder outside", Refused, |s| fs::create_dir(s.outside.join("folder"))),
     act("files", "mode-outside", "open a file outside to everybody", Refused, |s| fs::set_permissions(s.outside.join("secret.txt"), fs::Permissions::from_mode(0o777))),
     act("files", "owner-outside", "change the group of a file outside", Refused, |s| chown(s.outside.join("secret.txt"), None, Some(rustix::process::getgid().as_raw()))),
-    act("files", "attribute-outside", "put an attribute on a file outside", Refused, |s| rustix::fs::setxattr(s.outside.join("secret.txt"), "user.haft", b"x", rustix::fs::XattrFlags::empty()).map_err(Into::into)),
+    act("files", "attribute-outside", "put an attribute on a file outside", Refused, |s| rustix::fs::setxattr(s.outside.join("secret.txt"), "user.haft", b"x", XattrFlags::empty()).map_err(Into::into)),
     act("files", "up-and-out", "write to ../outside", Refused, |s| write(s.inside.join("../outside/up"))),
     act("files", "through-proc-root", "write through /proc/self/root", Refused, |s| write(below("/proc/self/root", &s.outside).join("proc"))),
     act("files", "through-parents-root", "write through /proc/1/root", Refused, |s| write(below("/proc/1/root", &s.outside).join("proc"))),
@@ -92,6 +96,15 @@ const ACTS: &[Act] = &[
     act("files", "write-kernel-setting", "open a kernel setting for writing", Refused, |_| write_nothing("/proc/sys/kernel/core_pattern")),
     act("files", "write-sysfs", "open a file of /sys for writing", Refused, |_| write_nothing("/sys/kernel/mm/transparent_hugepage/enabled")),
     act("files", "write-control-group", "make a control group", Refused, |_| fs::create_dir("/sys/fs/cgroup/haft-self-test")),
+    act("files", "set-uid", "give a copy of a program the set-uid bit", Refused, |s| set_mode(s, 0o4755)),
+    act("files", "set-gid", "give a copy of a program the set-gid bit", Refused, |s| set_mode(s, 0o2755)),
+    act("files", "create-set-uid", "create a file that has the set-uid bit", Refused, |s| File::options().write(true).create_new(true).mode(0o4755).open(s.inside.join("sub/set-uid")).map(drop)),
+    act("files", "create-set-gid", "create a file that has the set-gid bit", Refused, |s| File::options().write(true).create_new(true).mode(0o2755).open(s.inside.join("sub/set-gid")).map(drop)),
+    act("files", "unnamed-set-uid", "create a file without a name that has the set-uid bit", Refused, |s| rustix::fs::open(s.inside.join("sub"), OFlags::TMPFILE | OFlags::RDWR, Mode::from_raw_mode(0o4755)).map(drop).map_err(Into::into)),
+    act("files", "node-set-uid", "make a file node that has the set-uid bit", Refused, |s| rustix::fs::mknodat(rustix::fs::CWD, s.inside.join("sub/node"), rustix::fs::FileType::RegularFile, Mode::from_raw_mode(0o4755), 0).map_err(Into::into)),
+    act("files", "set-uid-new-call", "set the set-uid bit with fchmodat2", Refused, |_| barred(452, [usize::MAX, 0, 0o4755, 0, 0, 0])),
+    act("files", "open-past-filter", "open a file with flags that a filter cannot see (openat2)", Refused, |_| barred(libc::SYS_openat2, [usize::MAX, 0, 0, 0, 0, 0])),
+    act("files", "file-capability", "give a program a capability", Refused, |s| rustix::fs::setxattr(s.inside.join("notes.txt"), "security.capability", &FILE_CAPABILITY, XattrFlags::empty()).map_err(Into::into)),
     act("files", "read-shadow", "read the password file", Refused, |_| read("/etc/shadow")),
     // Names that need a grant of their own.
     act("protected", "new-hook", "make .git/hooks/pre-commit", Refused, |s| write(s.inside.join(".git/hooks/pre-commit"))),
@@ -135,6 +148,8 @@ const ACTS: &[Act] = &[
     act("processes", "environment", "read the variables of a process outside", Refused, |s| read(format!("/proc/{}/environ", s.victim))),
     act("processes", "descriptors", "see which file a process outside has open", Refused, |s| fs::read_link(format!("/proc/{}/fd/0", s.victim)).map(drop)),
     act("processes", "take-descriptor", "take an open file of a process", Refused, |_| barred(libc::SYS_pidfd_getfd, [usize::MAX, 0, 0, 0, 0, 0])),
+    act("processes", "priority-of-others", "change the priority of a process outside", Refused, |s| barred(libc::SYS_setpriority, [0, number(s.victim), 1, 0, 0, 0])),
+    act("processes", "io-priority-of-others", "change the disk priority of a process outside", Refused, |s| barred(libc::SYS_ioprio_set, [1, number(s.victim), 2 << 13 | 7, 0, 0, 0])),
     act("processes", "limits-of-others", "change the limits of a process outside", Refused, |s| barred(libc::SYS_prlimit64, [number(s.victim), 7, 0, 0, 0, 0])),
     // Namespaces and mounts.
     act("namespaces", "new-user-namespace", "make a user namespace", Refused, |_| barred(libc::SYS_unshare, [flag(libc::CLONE_NEWUSER), 0, 0, 0, 0, 0])),
@@ -253,6 +268,16 @@ fn barred(number: libc::c_long, args: [usize; 6]) -> Tried {
 
 fn write(path: impl AsRef<Path>) -> Tried {
     File::options().write(true).create(true).truncate(false).open(path)?.write_all(b"haft")
+}
+
+/// A file capability in version 2: effective, `CAP_SETUID`.
+const FILE_CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+/// Creates a plain file, then sets its mode.
+fn set_mode(scene: &Scene, mode: u32) -> Tried {
+    let path = scene.inside.join(format!("sub/mode-{mode:o}"));
+    File::create(&path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }
 
 fn write_old(path: impl AsRef<Path>) -> Tried {

@@ -6,6 +6,7 @@
 
 #[cfg(target_os = "linux")]
 pub(crate) mod acts;
+mod outside;
 
 use std::{
     fs::{self, File},
@@ -142,7 +143,7 @@ impl Sandbox {
         let orders = Orders {
             version: VERSION,
             level: self.tier().level,
-            profile,
+            profile: profile.clone(),
             act: Act::Trial(scene),
             deadline_ms: Some(120_000),
         };
@@ -157,6 +158,14 @@ impl Sandbox {
             Expected::Allowed,
             stage.is_untouched(),
         ));
+        findings.push(finding(
+            "no-set-id-left",
+            "look for set-id files in the workspace afterwards, from outside",
+            Expected::Allowed,
+            !has_set_id_file(&stage.scene.inside),
+        ));
+        // After the looks above: a killed helper leaves placeholders until the next command.
+        findings.extend(outside::run(self, &profile, &stage.scene.inside).await);
         findings.push(finding(
             "complete",
             "go through all acts to the end",
@@ -181,6 +190,7 @@ fn finding(name: &str, tried: &str, expected: Expected, is_so: bool) -> Finding 
 const LIMITS: Limits = Limits {
     cpu_seconds: 60,
     memory: 1 << 30,
+    resident: 512 << 20,
     open_files: 64,
     file_size: 1 << 20,
     processes: 40,
@@ -270,6 +280,18 @@ impl Drop for Stage {
         let _ = fs::remove_dir_all(&self.scene.inside);
         let _ = fs::remove_dir_all(&self.scene.outside);
     }
+}
+
+/// Returns whether a file below a directory has a set-id bit. A directory that cannot be looked into
+/// counts as having one.
+fn has_set_id_file(directory: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let Ok(entries) = directory.read_dir() else { return true };
+    entries.flatten().any(|entry| match entry.metadata() {
+        Ok(meta) if meta.is_dir() => has_set_id_file(&entry.path()),
+        Ok(meta) => !meta.is_symlink() && meta.mode() & 0o6000 != 0,
+        Err(_) => true,
+    })
 }
 
 fn put(path: &Path, text: &str) -> io::Result<()> {

@@ -4,6 +4,7 @@
 //! closes by itself when the command begins, so that "started" is said only when it is true.
 
 use std::{
+    collections::BTreeMap,
     ffi::CString,
     fs::File,
     io::{self, Read as _, Write as _},
@@ -11,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{Mode, OFlags};
 
 use super::{
     Job, Trouble, limits,
@@ -23,6 +24,7 @@ use crate::{
     landlock::{Right, Rules},
     orders::{Act, Fault, Run},
     seccomp::Filters,
+    workspace::{SEARCH, open_below},
 };
 
 /// What programs need to start, where not everything may be read.
@@ -122,11 +124,14 @@ fn run(job: &Job, setting: &Setting, told: &File) -> Result<(), Trouble> {
     // ended by the first process of its namespace, or by a helper that lives.
     let kill = Some(rustix::process::Signal::KILL);
     rustix::process::set_parent_process_death_signal(kill).map_err(Trouble::os("death signal"))?;
-    if let Act::Run(Run { folder, .. }) = &job.orders.act {
+    if let Act::Run(Run { folder, home, .. }) = &job.orders.act {
+        if let Some(scratch) = &setting.scratch {
+            fill(scratch, home);
+        }
         enter(folder.as_ref())?;
     }
     rustix::thread::set_no_new_privs(true).map_err(Trouble::os("no new privileges"))?;
-    rules.apply(profile.network).map_err(Trouble::words("landlock"))?;
+    rules.apply(profile.network).map_err(Trouble::machine("landlock"))?;
     sys::close_on_exec_from(3).map_err(Trouble::machine("descriptors"))?;
     // Late, because what comes before opens files.
     limits::apply(&profile.limits, setting.others).map_err(Trouble::words("limits"))?;
@@ -142,6 +147,15 @@ fn run(job: &Job, setting: &Setting, told: &File) -> Result<(), Trouble> {
     }
 }
 
+/// Puts files into the private home directory. The directory is new, so nothing is in the way; a
+/// command that misses one of them says so itself.
+fn fill(home: &Path, files: &BTreeMap<String, String>) {
+    for (name, text) in files {
+        let file = File::options().write(true).create_new(true).open(home.join(name));
+        let _ = file.and_then(|mut file| file.write_all(text.as_bytes()));
+    }
+}
+
 /// Opens the folder the command starts in, below its root and without following a link.
 fn enter(folder: Option<&(PathBuf, PathBuf)>) -> Result<(), Trouble> {
     let missing = |e: rustix::io::Errno| Trouble {
@@ -154,9 +168,8 @@ fn enter(folder: Option<&(PathBuf, PathBuf)>) -> Result<(), Trouble> {
     };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root: OwnedFd = rustix::fs::open(root, flags, Mode::empty()).map_err(missing)?;
-    let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    let folder = rustix::fs::openat2(&root, path, flags, Mode::empty(), how).map_err(missing)?;
+    // Falls back where `openat2` is missing, as inside another sandbox.
+    let folder = open_below(root.as_fd(), path, SEARCH).map_err(missing)?;
     rustix::process::fchdir(folder).map_err(missing)
 }
 

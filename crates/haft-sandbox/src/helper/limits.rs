@@ -10,6 +10,8 @@ pub(super) fn apply(limits: &Limits, others: u64) -> Result<(), String> {
     let wanted = [
         (Resource::Core, 0),
         (Resource::As, limits.memory),
+        // The kernel does not look at it. Programs do, such as `sort`, and take less.
+        (Resource::Rss, limits.resident),
         (Resource::Fsize, limits.file_size),
         (Resource::Nofile, limits.open_files),
         (Resource::Nproc, processes),
@@ -21,6 +23,12 @@ pub(super) fn apply(limits: &Limits, others: u64) -> Result<(), String> {
     }
     // One second more before it is killed, so that who catches the first signal can say so.
     set(Resource::Cpu, limits.cpu_seconds, limits.cpu_seconds.saturating_add(1))
+}
+
+/// Lets the helper itself open as many files as it may. The command gets its own limit later.
+pub(super) fn raise_open_files() {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
 fn set(resource: Resource, soft: u64, hard: u64) -> Result<(), String> {

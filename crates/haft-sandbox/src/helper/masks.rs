@@ -18,7 +18,7 @@ use rustix::{
 };
 
 use super::Trouble;
-use crate::Profile;
+use crate::{Profile, exhausted};
 
 /// The folders that stand for missing names.
 #[derive(Debug, Default)]
@@ -27,7 +27,16 @@ pub(super) struct Masks {
     done: Vec<Mask>,
     /// Folders to be covered as a whole: a name below cannot be made now and could be later.
     sealed: Vec<PathBuf>,
+    /// Names without a placeholder that were absent at the start and must be absent at the end.
+    absent: Vec<(OwnedFd, std::ffi::OsString)>,
 }
+
+/// Protected names that get no placeholder while they are absent: git fails on a directory in their
+/// place, also on the host. Where they exist they are read-only like the others.
+const NO_PLACEHOLDER: &[&str] = &[".git/commondir", ".git/config.worktree", ".git/modules"];
+/// The one of them that redirects git by itself (configuration and hooks of another directory). Git
+/// never creates it in a directory of this name, so one that appeared is removed after the command.
+const REDIRECT: &str = ".git/commondir";
 
 #[derive(Debug)]
 struct Mask {
@@ -64,6 +73,10 @@ impl Masks {
     /// is looked at is what is taken away; and it is done once, because after that the name may be
     /// somebody else's.
     pub(super) fn take_away(&mut self) {
+        for (parent, name) in self.absent.drain(..) {
+            // A directory stays: git does not take it for a redirection.
+            let _ = rustix::fs::unlinkat(&parent, &name, AtFlags::empty());
+        }
         for mask in self.held.drain(..).rev() {
             // Another holder's shared lock makes this fail; then it is theirs to take away.
             let alone = FlockOperation::NonBlockingLockExclusive;
@@ -78,6 +91,9 @@ impl Masks {
 
     fn put_one(&mut self, root: &Path, name: &Path) -> Result<(), Trouble> {
         let trouble = |e: Errno| {
+            if let Some(limit) = exhausted::limit(e) {
+                return Trouble::transient("protected names", limit);
+            }
             Trouble::profile(format!(
                 "`{}` in `{}`: {}",
                 name.display(),
@@ -90,6 +106,13 @@ impl Masks {
         for part in name.iter() {
             let folder = path.clone();
             path.push(part);
+            let is_last = path.strip_prefix(root).is_ok_and(|whole| whole == name);
+            if is_last && has_no_placeholder(name) && is_absent(&here, part) {
+                if name == Path::new(REDIRECT) {
+                    self.absent.push((here, part.to_owned()));
+                }
+                return Ok(());
+            }
             if self.paths().contains(&path) || self.sealed.contains(&folder) {
                 return Ok(());
             }
@@ -117,6 +140,52 @@ impl Masks {
         }
         Ok(())
     }
+}
+
+fn has_no_placeholder(name: &Path) -> bool {
+    NO_PLACEHOLDER.iter().any(|other| name == Path::new(other))
+}
+
+fn is_absent(parent: &OwnedFd, name: &OsStr) -> bool {
+    matches!(rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
+}
+
+/// Removes placeholders that a killed helper left behind: empty, with the mode of one, and locked by
+/// no running command. What cannot be removed stays.
+pub(super) fn remove_stale(profile: &Profile) {
+    for root in &profile.roots {
+        let Ok(root) = rustix::fs::open(&root.path, FOLDER, Mode::empty()) else { continue };
+        let names =
+            profile.protected.iter().map(String::as_str).chain(NO_PLACEHOLDER.iter().copied());
+        for name in names {
+            // A placeholder stands at the first part of a name that was missing.
+            let Ok(mut here) = root.try_clone() else { return };
+            for part in Path::new(name).iter() {
+                match remove_stale_one(&here, part) {
+                    Some(directory) => here = directory,
+                    None => break,
+                }
+            }
+        }
+    }
+}
+
+/// Removes one entry if it is a stale placeholder. Returns any other directory, to go on below it.
+fn remove_stale_one(parent: &OwnedFd, name: &OsStr) -> Option<OwnedFd> {
+    let stat = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+        return None;
+    }
+    let handle = rustix::fs::openat(parent, name, FOLDER, Mode::empty()).ok()?;
+    if rustix::fs::fstat(&handle).ok()?.st_mode & 0o1777 != MASK {
+        return Some(handle);
+    }
+    let alone = FlockOperation::NonBlockingLockExclusive;
+    if rustix::fs::flock(&handle, alone).is_ok() && is_there(parent, name, &handle) == Ok(true) {
+        // Fails if something is in it.
+        let _ = rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR);
+    }
+    None
 }
 
 /// What stands at a name.

@@ -10,6 +10,7 @@ pub(crate) mod sys;
 mod identity;
 mod limits;
 mod masks;
+mod memory;
 mod mounts;
 mod confine;
 mod watch;
@@ -23,7 +24,7 @@ use std::{
 };
 
 use crate::{
-    Level,
+    Level, exhausted,
     orders::{Fault, LONG_INPUT, LONG_ORDERS, Orders, Report, VERSION},
 };
 
@@ -37,11 +38,19 @@ pub(crate) struct Trouble {
 
 impl Trouble {
     fn machine(step: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |e| Self { step, message: e.to_string(), fault: Fault::Machine }
+        move |e| match exhausted::limit_of(&e) {
+            Some(limit) => Self::transient(step, limit),
+            None => Self { step, message: e.to_string(), fault: Fault::Machine },
+        }
     }
 
     fn os(step: &'static str) -> impl FnOnce(rustix::io::Errno) -> Self {
-        move |e| Self { step, message: io::Error::from(e).to_string(), fault: Fault::Machine }
+        move |e| Self::machine(step)(e.into())
+    }
+
+    /// A limit was reached, which may be otherwise later.
+    fn transient(step: &'static str, message: String) -> Self {
+        Self { step, message, fault: Fault::Transient }
     }
 
     fn words(step: &'static str) -> impl FnOnce(String) -> Self {
@@ -83,6 +92,7 @@ pub(crate) struct Job {
 pub(crate) fn main() -> ! {
     // Only the three streams are ours; what a careless host left open is not the command's to see.
     let _ = sys::close_from(3);
+    limits::raise_open_files();
     let (mut control, input) = match streams() {
         Ok(streams) => streams,
         Err(_) => sys::exit(2),

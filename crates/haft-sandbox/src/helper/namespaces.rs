@@ -4,7 +4,7 @@
 //! namespaces builds the view, gives up its rights, and watches. The command is its child. When the
 //! first process ends, the kernel ends everything else in there, daemons and all.
 
-use std::{os::fd::OwnedFd, path::PathBuf};
+use std::{io::Read as _, os::fd::OwnedFd, path::PathBuf};
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
@@ -12,7 +12,8 @@ use super::{
     Job, Trouble,
     confine::{self, Setting},
     identity::{self, Identity},
-    masks::Masks,
+    masks::{self, Masks},
+    memory::{self, Memory},
     mounts::{self, Built, View},
     sys,
     watch::{Watch, let_go_of_output, watch},
@@ -29,6 +30,7 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
     }
     let profile = &job.orders.profile;
     let is_privileged = identity::is_privileged();
+    masks::remove_stale(profile);
     let mut masks = Masks::put(profile)?;
     let covered = masks.paths();
     let mut identity = Identity::Stay;
@@ -55,7 +57,7 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
     let above =
         rustix::process::pidfd_open(me, PidfdFlags::empty()).map_err(Trouble::os("pidfd"))?;
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    match sys::clone(flags).map_err(Trouble::machine("namespaces"))? {
+    match sys::clone(flags).map_err(no_namespaces)? {
         sys::Side::Parent(first) => {
             drop(above);
             let_go_of_output();
@@ -111,6 +113,8 @@ impl Inside {
         die_with_parent()?;
         let _ =
             rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+        let memory = Memory::of(job.orders.profile.limits.resident, memory::Tree::Namespace);
+        let memory = memory.filter(|_| built.has_own_proc);
         let tier = self.tier(job, built);
 
         let children = sys::child_signals().map_err(Trouble::machine("signals"))?;
@@ -121,8 +125,8 @@ impl Inside {
         job.control.say(&Report::Started(tier));
         let command = begun.pid;
         let deadline = job.orders.deadline_ms.map(std::time::Duration::from_millis);
-        let what =
-            Watch { control: &mut job.control, children, above: Some(above), command, deadline };
+        let control = &mut job.control;
+        let what = Watch { control, children, above: Some(above), command, deadline, memory };
         let course = watch(what, |count| {
             // Everybody but us: we are the first process of this namespace.
             sys::kill_all_in_reach();
@@ -139,6 +143,9 @@ impl Inside {
         let mut notes = built.notes;
         let mut fs = Strength::Enforced;
         let mut limits = Strength::Enforced;
+        if !built.has_own_proc {
+            limits = Strength::Partial(memory::NOT_COUNTED.to_owned());
+        }
         if self.identity.is_root() {
             fs = Strength::Partial(identity::ROOT_READS.to_owned());
             limits = Strength::Partial(identity::ROOT_FORKS.to_owned());
@@ -158,6 +165,32 @@ impl Inside {
             limits,
             notes,
         }
+    }
+}
+
+/// "No space" is what the kernel says when there are too many namespaces, and also where a machine
+/// allows none.
+fn no_namespaces(error: std::io::Error) -> Trouble {
+    const KINDS: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
+    if error.raw_os_error() != Some(libc::ENOSPC) {
+        return Trouble::machine("namespaces")(error);
+    }
+    let is_none = |kind: &&str| {
+        let mut text = String::new();
+        let file = std::fs::File::open(format!("/proc/sys/user/max_{kind}_namespaces"));
+        let read = file.and_then(|mut file| file.read_to_string(&mut text));
+        read.is_ok() && text.trim() == "0"
+    };
+    match KINDS.iter().find(|kind| is_none(kind)) {
+        Some(kind) => Trouble {
+            step: "namespaces",
+            message: format!("`user.max_{kind}_namespaces` is 0"),
+            fault: crate::orders::Fault::Machine,
+        },
+        None => Trouble::transient(
+            "namespaces",
+            "too many namespaces: the limits are `user.max_*_namespaces`".to_owned(),
+        ),
     }
 }
 

@@ -1,21 +1,30 @@
-//! Tier B: no namespaces. Landlock and seccomp hold the command; the helper takes in every orphan.
+//! Tier B: no namespaces. Landlock and seccomp hold the command; a subreaper takes in every orphan.
 //!
-//! The helper is the parent of whatever loses its parent, so nothing can hide by forking twice. When
-//! it is time it kills its children until there are none. A command cannot signal the helper: with
+//! Two processes, the helper and its child, the watcher. The watcher is the parent of whatever loses
+//! its parent, so nothing can hide by forking twice. When it is time it kills its children until there
+//! are none. Each of the two does so when the other one is killed: the watcher holds a pidfd of the
+//! helper, and the helper inherits what the watcher leaves. A command cannot signal either: with
 //! Landlock 6 the kernel refuses signals out of the sandbox.
 
 use std::{
     fs,
     io::Read as _,
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, chown},
+    os::{
+        fd::OwnedFd,
+        unix::fs::{DirBuilderExt as _, MetadataExt as _, chown},
+    },
     path::{Path, PathBuf},
     time::Duration,
 };
+
+use rustix::process::PidfdFlags;
 
 use super::{
     Job, Trouble,
     confine::{self, Setting},
     identity::{self, Identity},
+    masks,
+    memory::{Memory, Tree},
     sys::{self, Reaped},
     watch::{Watch, let_go_of_output, watch},
 };
@@ -40,6 +49,7 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
         .map_err(Trouble::os("reaper"))?;
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     check_roots(job)?;
+    masks::remove_stale(&job.orders.profile);
     let profile = &job.orders.profile;
     let identity =
         if identity::may_change_user() { identity::owner_of(profile) } else { Identity::Stay };
@@ -51,22 +61,70 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
         Identity::Owner(uid, _) => processes_of(uid),
         Identity::Stay | Identity::BareRoot => processes_of(rustix::process::getuid().as_raw()),
     };
-    let tier = tier(job, version, identity, scratch.0.is_some());
-    let setting = Setting { scratch: scratch.0.clone(), others, identity: Some(identity) };
+    let tier = tier(job, version, identity, &scratch);
+    let setting = Setting { scratch: scratch.0.clone().ok(), others, identity: Some(identity) };
+    let above = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())
+        .map_err(Trouble::os("pidfd"))?;
+    match sys::clone(0).map_err(Trouble::machine("fork"))? {
+        sys::Side::Parent(watcher) => {
+            drop(above);
+            let_go_of_output();
+            let ended = sys::reap(Some(watcher), true);
+            let is_killed = !matches!(ended, Ok(Some(it)) if libc::WIFEXITED(it.status));
+            // What a killed watcher left became ours.
+            let is_all = end_everything(identity, &mut |_| {});
+            if is_killed && is_all {
+                job.control.say(&lost());
+            }
+            drop(scratch);
+            job.control.say(&Report::Gone);
+            Ok(())
+        }
+        sys::Side::Child => {
+            // A signal to the helper's process group must not reach both.
+            let _ = rustix::process::setsid();
+            let result = watch_over(job, &setting, tier, above);
+            drop(scratch);
+            match result {
+                Ok(()) => sys::exit(0),
+                Err(trouble) => {
+                    job.control.refuse(trouble);
+                    sys::exit(1)
+                }
+            }
+        }
+    }
+}
 
+/// What the watcher does: starts the command, follows it, ends what is left.
+fn watch_over(job: &mut Job, setting: &Setting, tier: Tier, above: OwnedFd) -> Result<(), Trouble> {
+    // The property is not inherited.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(Trouble::os("reaper"))?;
+    let identity = setting.identity.unwrap_or(Identity::Stay);
     let children = sys::child_signals().map_err(Trouble::machine("signals"))?;
-    let mut begun = confine::begin(job, &setting)?;
+    let mut begun = confine::begin(job, setting)?;
     let_go_of_output();
     begun.wait()?;
     job.control.say(&Report::Started(tier));
     let command = begun.pid;
     let deadline = job.orders.deadline_ms.map(Duration::from_millis);
-    let what = Watch { control: &mut job.control, children, above: None, command, deadline };
-    let course = watch(what, |count| end_everything(identity, count));
-    drop(scratch);
-    job.control.say(&course.report());
-    job.control.say(&Report::Gone);
+    let memory = Memory::of(job.orders.profile.limits.resident, Tree::Descendants);
+    let control = &mut job.control;
+    let what = Watch { control, children, above: Some(above), command, deadline, memory };
+    let mut is_all = true;
+    let course = watch(what, |count| is_all = end_everything(identity, count));
+    // Without a report the runtime is told that something may be left.
+    if is_all {
+        job.control.say(&course.report());
+    }
     Ok(())
+}
+
+/// What is reported when nothing but the end is known.
+fn lost() -> Report {
+    let (exit, how) = (crate::Exit::Unknown, crate::How::Lost);
+    Report::Ended { exit, how, cpu_us: 0, wall_us: 0, memory: 0 }
 }
 
 /// Without mounts a root is only a path; it must still be the folder that was judged.
@@ -95,10 +153,16 @@ fn check_roots(job: &Job) -> Result<(), Trouble> {
 }
 
 /// Kills until there is nobody left. Whoever loses its parent becomes our child, so each round gets
-/// those that the round before could not reach.
-fn end_everything(identity: Identity, count: &mut dyn FnMut(Reaped)) {
+/// those that the round before could not reach. Returns whether all of them are gone.
+fn end_everything(identity: Identity, count: &mut dyn FnMut(Reaped)) -> bool {
     let began = sys::now();
     while began.elapsed() < PATIENCE {
+        match sys::reap(None, false) {
+            Ok(Some(reaped)) => count(reaped),
+            Ok(None) => {}
+            // There are no children any more.
+            Err(_) => return true,
+        }
         if let Identity::Unused(_) = identity {
             end_user(identity);
         }
@@ -110,7 +174,7 @@ fn end_everything(identity: Identity, count: &mut dyn FnMut(Reaped)) {
                 Ok(Some(reaped)) => count(reaped),
                 Ok(None) => break,
                 // There are no children any more.
-                Err(_) => return,
+                Err(_) => return true,
             }
         }
         // A killed process needs a moment to be gone.
@@ -119,6 +183,7 @@ fn end_everything(identity: Identity, count: &mut dyn FnMut(Reaped)) {
             rustix::event::Timespec::try_from(Duration::from_micros(200)).ok().as_ref(),
         );
     }
+    false
 }
 
 /// A user that nobody else is can be ended as a whole, by somebody who is that user.
@@ -138,7 +203,7 @@ fn end_user(identity: Identity) {
 }
 
 /// Our children, as the kernel lists them, or found by going through all processes.
-fn children() -> Vec<i32> {
+pub(super) fn children() -> Vec<i32> {
     let me = std::process::id();
     if let Some(text) = small_file(&format!("/proc/self/task/{me}/children")) {
         return text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect();
@@ -147,7 +212,7 @@ fn children() -> Vec<i32> {
     all_processes().filter(is_ours).collect()
 }
 
-fn all_processes() -> impl Iterator<Item = i32> {
+pub(super) fn all_processes() -> impl Iterator<Item = i32> {
     let entries = Path::new("/proc").read_dir().ok().into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
@@ -157,6 +222,11 @@ fn stat(pid: i32) -> Option<String> {
     let mut line = [0; 4096];
     let len = fs::File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
     Some(String::from_utf8_lossy(line.get(..len)?).into_owned())
+}
+
+/// The parent of a process.
+pub(super) fn parent_of(pid: i32) -> Option<u32> {
+    parent(&stat(pid)?)
 }
 
 /// The parent is the second field after the name, which may have anything in it.
@@ -179,8 +249,8 @@ fn small_file(path: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A temporary folder of the command's own, taken away at the end.
-struct Scratch(Option<PathBuf>);
+/// A temporary folder of the command's own, taken away at the end. Without one: why not.
+struct Scratch(Result<PathBuf, String>);
 
 impl Scratch {
     fn make(identity: Identity) -> Self {
@@ -188,32 +258,33 @@ impl Scratch {
         let name = format!("haft-{:016x}", RandomState::new().hash_one(std::process::id()));
         let path = Path::new("/tmp").join(name);
         // It fails if anything is there, so nobody can have prepared it.
-        if fs::DirBuilder::new().mode(0o700).create(&path).is_err() {
-            return Self(None);
+        if let Err(e) = fs::DirBuilder::new().mode(0o700).create(&path) {
+            return Self(Err(e.to_string()));
         }
         let owner = match identity {
             Identity::Unused(id) => Some((id, id)),
             Identity::Owner(uid, gid) => Some((uid, gid)),
             Identity::Stay | Identity::BareRoot => None,
         };
-        let made = Self(Some(path.clone()));
-        match owner {
-            Some((uid, gid)) if chown(&path, Some(uid), Some(gid)).is_err() => Self(None),
-            _ => made,
+        let made = Self(Ok(path.clone()));
+        let owned = owner.map_or(Ok(()), |(uid, gid)| chown(&path, Some(uid), Some(gid)));
+        match owned {
+            Ok(()) => made,
+            Err(e) => Self(Err(e.to_string())),
         }
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if let Some(path) = &self.0 {
+        if let Ok(path) = &self.0 {
             // Does not follow links. Everybody who could write there is gone.
             let _ = fs::remove_dir_all(path);
         }
     }
 }
 
-fn tier(job: &Job, version: i32, identity: Identity, has_scratch: bool) -> Tier {
+fn tier(job: &Job, version: i32, identity: Identity, scratch: &Scratch) -> Tier {
     let profile = &job.orders.profile;
     let mut notes = Vec::new();
     let mut fs = landlock::strength(version);
@@ -222,12 +293,13 @@ fn tier(job: &Job, version: i32, identity: Identity, has_scratch: bool) -> Tier 
     }
     if profile.writable().next().is_some() && !profile.protected.is_empty() {
         notes.push("new files beside protected names are refused".to_owned());
+        notes.push("`.git` takes no new files, so `git add` and `git commit` fail".to_owned());
     }
     notes.push(
         "modes and owners of files cannot be changed; times of the user's files can".to_owned(),
     );
-    if !has_scratch {
-        notes.push("there is no temporary folder".to_owned());
+    if let Err(why) = &scratch.0 {
+        notes.push(format!("there is no temporary folder: `/tmp`: {why}"));
     }
     if profile.network == Network::Host {
         notes.push("the profile has network".to_owned());

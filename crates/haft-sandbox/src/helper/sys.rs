@@ -233,6 +233,12 @@ pub(crate) fn plain_signals() {
     }
 }
 
+/// Ignores the signal for a file that grows too large; the write then fails with `EFBIG`.
+pub(crate) fn ignore_file_size_signal() {
+    // SAFETY: sets a disposition that runs no code of ours.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// Kills every process that this one may signal. Only for the first process of a pid namespace, or
 /// for one that has a user id to itself.
 pub(crate) fn kill_all_in_reach() {

@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{
     Control,
+    memory::{self, Memory},
     sys::{self, Reaped},
 };
 use crate::{
@@ -29,6 +30,8 @@ pub(super) struct Watch<'a> {
     pub(super) above: Option<OwnedFd>,
     pub(super) command: i32,
     pub(super) deadline: Option<Duration>,
+    /// The bound on what all processes of the command hold together.
+    pub(super) memory: Option<Memory>,
 }
 
 /// How it went.
@@ -94,8 +97,16 @@ pub(super) fn watch(mut what: Watch<'_>, finish: impl FnOnce(&mut dyn FnMut(Reap
             course.how = How::TimedOut;
             break;
         }
-        if is_told(&mut what, left) {
-            course.how = How::Stopped;
+        if what.memory.is_some_and(Memory::is_exceeded) {
+            course.how = How::OutOfMemory;
+            break;
+        }
+        let left = match what.memory {
+            Some(_) => Some(left.map_or(memory::INTERVAL, |left| left.min(memory::INTERVAL))),
+            None => left,
+        };
+        if let Some(how) = wait(&mut what, left) {
+            course.how = how;
             break;
         }
     }
@@ -106,8 +117,8 @@ pub(super) fn watch(mut what: Watch<'_>, finish: impl FnOnce(&mut dyn FnMut(Reap
     course
 }
 
-/// Waits for something to happen. Returns whether everything should end.
-fn is_told(what: &mut Watch<'_>, left: Option<Duration>) -> bool {
+/// Waits for something to happen. Returns why everything should end, if it should.
+fn wait(what: &mut Watch<'_>, left: Option<Duration>) -> Option<How> {
     let (has_word, is_orphan) = {
         let mut all = vec![
             PollFd::new(&what.control.0, PollFlags::IN | PollFlags::RDHUP),
@@ -120,14 +131,14 @@ fn is_told(what: &mut Watch<'_>, left: Option<Duration>) -> bool {
         match poll(&mut all, left.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             // FAIL CLOSED: who cannot watch must not let anything run.
-            Err(_) => return true,
+            Err(_) => return Some(How::Stopped),
         }
         (!all[0].revents().is_empty(), all.get(2).is_some_and(|fd| !fd.revents().is_empty()))
     };
     let mut news = [0; 256];
     while rustix::io::read(&what.children, &mut news).is_ok_and(|n| n > 0) {}
     if is_orphan {
-        return true;
+        return Some(How::Lost);
     }
     if has_word {
         let mut word = [0];
@@ -135,13 +146,13 @@ fn is_told(what: &mut Watch<'_>, left: Option<Duration>) -> bool {
             Ok(1) if word[0] == PLEASE => {
                 // The command leads a session and a group of its own.
                 sys::signal(-what.command, libc::SIGTERM);
-                false
+                None
             }
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => false,
-            _ => true,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => None,
+            _ => Some(How::Stopped),
         };
     }
-    false
+    None
 }
 
 /// Lets go of the command's output: its end must not wait for us.

@@ -30,12 +30,12 @@ fn always(flags: OFlags) -> OFlags {
 
 /// A folder that is only passed through.
 #[cfg(target_os = "linux")]
-pub(super) const SEARCH: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
+pub(crate) const SEARCH: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 #[cfg(not(target_os = "linux"))]
-pub(super) const SEARCH: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
+pub(crate) const SEARCH: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 
 /// Opens a path below a root. `LOOP` says that there is a link in it.
-pub(super) fn open_below(
+pub(crate) fn open_below(
     root: BorrowedFd<'_>,
     path: &Path,
     flags: OFlags,

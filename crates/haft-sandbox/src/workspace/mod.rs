@@ -27,6 +27,8 @@ use std::{
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
+#[cfg(target_os = "linux")]
+pub(crate) use self::handle::{SEARCH, open_below};
 use self::{
     name::Step,
     protect::{Protected, Standing},
@@ -163,6 +165,11 @@ impl Place {
 
     fn refuse(&self, cause: Cause) -> Refusal {
         Refusal::new(cause, self.shown())
+    }
+
+    /// What the system said while this place was read or written.
+    fn io(&self, error: std::io::Error) -> Refusal {
+        Refusal::io(&self.shown(), error)
     }
 
     /// What the system said about this place. A link here was none when the place was found.

@@ -160,7 +160,7 @@ pub(super) fn whole(opened: Opened, place: &Place, cap: usize) -> Result<Vec<u8>
     let mut bytes = Vec::new();
     // One more than may be: a file can grow while it is read.
     let mut limited = opened.file.take((cap as u64).saturating_add(1));
-    limited.read_to_end(&mut bytes).map_err(|e| place.refuse(Cause::Failed).because(e))?;
+    limited.read_to_end(&mut bytes).map_err(|e| place.io(e))?;
     if bytes.len() > cap {
         return Err(place.refuse(Cause::TooLarge));
     }

@@ -8,6 +8,8 @@ use std::{fmt, io};
 use haft_core::{Code, Failure};
 use serde::Serialize;
 
+use crate::exhausted;
+
 macro_rules! causes {
     ($($(#[$doc:meta])* $variant:ident $text:literal $code:ident $next:literal;)*) => {
         /// What is wrong with a path, as a stable word.
@@ -72,6 +74,12 @@ causes! {
     LinkLoop "link_loop" InvalidValue "use the path of the file itself";
     /// Somebody changed it in the meantime.
     Changed "changed" InvalidValue "read it again, then repeat the call";
+    /// The device has no space left, or the quota is used up.
+    NoSpace "no_space" ToolFailed "delete files that are no longer needed, or tell the user that the disk is full";
+    /// The file would be larger than this process may write.
+    SizeLimit "size_limit" ToolFailed "write a smaller file, or tell the user that files are limited here (`ulimit -f`)";
+    /// A limit on open files, processes or memory was reached.
+    LimitReached "limit_reached" ToolFailed "try again once, then tell the user which limit was reached";
     /// The disk or the system failed.
     Failed "failed" ToolFailed "try again, or tell the user";
 }
@@ -132,10 +140,20 @@ impl Refusal {
             Errno::XDEV => Cause::OutsideWorkspace,
             Errno::LOOP => Cause::LinkLoop,
             Errno::NXIO | Errno::NODEV => Cause::SpecialFile,
-            Errno::FBIG => Cause::TooLarge,
+            Errno::FBIG => Cause::SizeLimit,
+            Errno::NOSPC | Errno::DQUOT => Cause::NoSpace,
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM => Cause::LimitReached,
             _ => Cause::Failed,
         };
         Self { source: Some(errno.into()), ..Self::new(cause, path) }
+    }
+
+    /// Makes one of what the system said while a file was read or written.
+    pub(crate) fn io(path: &str, error: io::Error) -> Self {
+        match rustix::io::Errno::from_io_error(&error) {
+            Some(errno) => Self::os(path, errno),
+            None => Self::new(Cause::Failed, path).because(error),
+        }
     }
 
     /// Adds what the system said.
@@ -175,6 +193,9 @@ impl Refusal {
             Cause::OtherDisk => "would go to another disk, and is no plain file",
             Cause::LinkLoop => "leads through too many links",
             Cause::Changed => "was changed in the meantime",
+            Cause::NoSpace => "could not be written: no space left on device",
+            Cause::SizeLimit => "is larger than this process may write",
+            Cause::LimitReached => "could not be opened: a limit of this process was reached",
             Cause::Failed => "could not be worked on",
         }
     }
@@ -182,7 +203,13 @@ impl Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` {}", self.path.escape_debug(), self.says())
+        write!(f, "`{}` ", self.path.escape_debug())?;
+        let limit = self.source.as_ref().and_then(exhausted::limit_of);
+        match (self.cause, limit) {
+            (Cause::LimitReached, Some(limit)) => write!(f, "could not be opened: {limit}"),
+            (Cause::NoSpace, Some(limit)) => write!(f, "could not be written: {limit}"),
+            _ => f.write_str(self.says()),
+        }
     }
 }
 
@@ -218,6 +245,18 @@ mod tests {
             assert!(failure.next().is_some());
             assert_eq!(serde_json::to_value(cause).unwrap(), cause.as_str());
         }
+    }
+
+    #[test]
+    fn a_full_disk_and_a_reached_limit_are_named() {
+        use rustix::io::Errno;
+        let told = |errno| Failure::from(Refusal::os("a/b", errno)).to_string();
+        assert!(told(Errno::NOSPC).contains("no space left on device"), "{}", told(Errno::NOSPC));
+        assert!(told(Errno::DQUOT).contains("quota"), "{}", told(Errno::DQUOT));
+        assert!(told(Errno::MFILE).contains("`ulimit -n`"), "{}", told(Errno::MFILE));
+        let large = Failure::from(Refusal::os("a/b", Errno::FBIG));
+        assert!(large.message().contains("larger than this process may write"), "{large}");
+        assert!(large.next().unwrap().contains("ulimit -f"), "{large}");
     }
 
     #[test]

@@ -212,9 +212,8 @@ impl Workspace {
         if kept == Kept::File || !draft.replaces() {
             draft.keep_mode(&meta);
         }
-        let failed = |e| to.refuse(Cause::Failed).because(e);
-        let copied =
-            copy(&mut opened.file.take(room.saturating_add(1)), &mut draft).map_err(failed)?;
+        let copied = copy(&mut opened.file.take(room.saturating_add(1)), &mut draft)
+            .map_err(|e| to.io(e))?;
         if copied > room {
             return Err(from.refuse(Cause::TooLarge));
         }

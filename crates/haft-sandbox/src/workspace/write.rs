@@ -46,6 +46,8 @@ pub struct Draft {
     replace: Replace,
     /// It takes the place of another file, and may be used as that was.
     replaces: bool,
+    /// Bytes so far.
+    written: u64,
 }
 
 impl Workspace {
@@ -55,7 +57,7 @@ impl Workspace {
     /// Refuses protected names, read-only roots, special files, and what `replace` forbids.
     pub fn write(&self, place: &Place, bytes: &[u8], replace: Replace) -> Result<Meta, Refusal> {
         let mut draft = self.draft(place, replace)?;
-        draft.write_all(bytes).map_err(|e| place.refuse(Cause::Failed).because(e))?;
+        draft.write_all(bytes).map_err(|e| place.io(e))?;
         draft.commit()
     }
 
@@ -77,7 +79,7 @@ impl Workspace {
         let (temporary, file) = temporary(&folder, place)?;
         let (place, replaces) = (place.clone(), old.is_some());
         let temporary = Some(temporary);
-        let draft = Draft { place, folder, name, temporary, file, replace, replaces };
+        let draft = Draft { place, folder, name, temporary, file, replace, replaces, written: 0 };
         if let Some(old) = old {
             draft.look_like(&old);
         }
@@ -209,8 +211,17 @@ impl Draft {
 }
 
 impl Write for Draft {
+    /// A write beyond `RLIMIT_FSIZE` would end the process by `SIGXFSZ`, so the limit is looked at
+    /// first and answered as `EFBIG`.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
+        let largest = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+        let end = self.written.saturating_add(bytes.len() as u64);
+        if largest.is_some_and(|largest| end > largest) {
+            return Err(Errno::FBIG.into());
+        }
+        let count = self.file.write(bytes)?;
+        self.written = self.written.saturating_add(count as u64);
+        Ok(count)
     }
 
     fn flush(&mut self) -> io::Result<()> {

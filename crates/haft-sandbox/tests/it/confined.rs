@@ -610,3 +610,37 @@ async fn where_namespaces_are_missing_the_next_level_is_taken_and_it_says_so() {
     assert!(ended.is_success(), "{}\n{}", out(&ended), err(&ended));
     assert!(room.inside.join("sub/inner-done").exists(), "{}", out(&ended));
 }
+
+/// A helper that is killed the first so many times it is started, then works.
+fn unsteady_helper(directory: &std::path::Path, failures: u32) -> std::path::PathBuf {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (path, count) = (directory.join("helper"), directory.join("count"));
+    let script = format!(
+        "#!/bin/sh\necho x >> '{0}'\n[ \"$(wc -l < '{0}')\" -gt {failures} ] || kill -9 $$\nexec '{1}' \"$@\"\n",
+        count.display(),
+        helper().display()
+    );
+    put(&path, &script);
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+#[tokio::test]
+async fn failed_probe_is_retried() {
+    let expected = Sandbox::detect(Helper::At(helper())).await.unwrap().tier().level;
+    let directory = tempfile::tempdir().unwrap();
+    let unsteady = unsteady_helper(directory.path(), 2);
+    let sandbox = Sandbox::detect(Helper::At(unsteady)).await.unwrap();
+    assert_eq!(sandbox.tier().level, expected);
+}
+
+#[tokio::test]
+async fn probe_that_keeps_failing_is_refused_and_no_weaker_tier_is_taken() {
+    let directory = tempfile::tempdir().unwrap();
+    // A probe of the next tier would be the fourth start, and would work.
+    let unsteady = unsteady_helper(directory.path(), 3);
+    let error = Sandbox::detect(Helper::At(unsteady)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Transient, "{error}");
+    assert!(error.to_string().contains("signal 9"), "{error}");
+    assert_eq!(get(&directory.path().join("count")).lines().count(), 3);
+}

@@ -1,6 +1,8 @@
 //! Bounds that the kernel keeps.
 
-use haft_sandbox::{Command, Exit, Strength};
+use std::time::Duration;
+
+use haft_sandbox::{Command, ErrorKind, Exit, Helper, How, Level, Sandbox, Strength};
 
 use crate::kit::*;
 
@@ -95,5 +97,120 @@ async fn the_private_temporary_folder_has_a_bound_and_is_gone_afterwards() {
             .filter(|e| e.path().join(&marker).exists());
         assert_eq!(left.count(), 0);
         assert!(!std::path::Path::new("/tmp").join(&marker).exists());
+    }
+}
+
+/// Holds so many MiB for a while.
+fn hold(megabytes: u32) -> String {
+    format!("perl -e 'my $x = \"a\" x ({megabytes} << 20); print length $x; sleep 20'")
+}
+
+#[tokio::test]
+async fn resident_memory_of_the_process_tree_is_bounded() {
+    for sandbox in sandboxes().await {
+        let room = Room::new();
+        let mut profile = room.profile();
+        profile.limits.resident = 200 << 20;
+        // Perl holds some of these twice.
+        let script = format!("{0} & {0} & {0} & {0} & wait", hold(40));
+        let ended = sh(&sandbox, profile.clone(), script).await;
+        assert_eq!(ended.how, How::OutOfMemory, "{}: {ended:?}", sandbox.tier().level);
+        assert!(ended.wall < Duration::from_secs(15), "{:?}", ended.wall);
+        let script = hold(30).replace("sleep 20", "sleep 1");
+        let ended = sh(&sandbox, profile, script).await;
+        assert_eq!((ended.how, out(&ended)), (How::Itself, (30 << 20).to_string()));
+    }
+}
+
+#[tokio::test]
+async fn programs_that_reserve_much_address_space_start() {
+    for sandbox in sandboxes().await {
+        let room = Room::new();
+        let mut profile = room.profile();
+        profile.limits.resident = 512 << 20;
+        if cfg!(target_arch = "x86_64") {
+            // mmap of 20 GiB without access and without reservation.
+            let script = "perl -e 'print syscall(9, 0, 20 << 30, 0, 0x4022, -1, 0) == -1 ? 0 : 1'";
+            let ended = sh(&sandbox, profile.clone(), script).await;
+            assert_eq!(out(&ended), "1", "{}", err(&ended));
+        }
+        let script = "command -v node >/dev/null || exit 9
+            node -e 'new WebAssembly.Memory({initial: 1}); console.log(1)'";
+        let ended = sh(&sandbox, profile, script).await;
+        if ended.exit == Exit::Code(9) {
+            eprintln!("NOT TESTED: there is no node here");
+            continue;
+        }
+        assert_eq!(out(&ended), "1\n", "{}", err(&ended));
+    }
+}
+
+/// The note that makes [`a_process_with_low_limits`] do something.
+const NOTE: &str = "haft-low-limits-note";
+
+/// No test of its own: started by the test below with few open files or processes.
+#[tokio::test]
+async fn a_process_with_low_limits() {
+    if !std::path::Path::new(NOTE).exists() {
+        return;
+    }
+    let named = get(std::path::Path::new(NOTE));
+    let found = Sandbox::detect(Helper::At(helper())).await;
+    let result = match found {
+        Ok(sandbox) => {
+            assert_eq!(
+                sandbox.tier().notes.iter().find(|note| note.contains("no namespaces")),
+                None
+            );
+            let room = Room::new();
+            sandbox.run(Command::shell("echo hello"), room.profile()).await
+        }
+        Err(error) => Err(error),
+    };
+    match result {
+        Ok(ended) => assert_eq!(out(&ended), "hello\n", "{}", err(&ended)),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Transient, "{error}");
+            assert!(error.to_string().contains(&named), "{error}");
+            let failure = error.into_failure();
+            assert!(failure.message().contains(&named), "{failure}");
+        }
+    }
+    put(std::path::Path::new("inner-done"), "");
+}
+
+#[tokio::test]
+async fn low_limits_give_an_error_that_names_the_limit_and_never_a_weaker_tier() {
+    let has_namespaces = Sandbox::at(Helper::At(helper()), Level::Namespaces).await.is_ok();
+    if !has_namespaces {
+        eprintln!("NOT TESTED: there are no namespaces here");
+        return;
+    }
+    let settings = [
+        ("ulimit -n 10", "ulimit -n"),
+        ("ulimit -n 16", "ulimit -n"),
+        ("ulimit -n 32", "ulimit -n"),
+        ("ulimit -n 64", "ulimit -n"),
+        ("ulimit -u 1", "ulimit -u"),
+    ];
+    for (setting, named) in settings {
+        let directory = tempfile::tempdir().unwrap();
+        put(&directory.path().join(NOTE), named);
+        let script = format!(
+            "{setting}; exec \"$0\" --exact limits::a_process_with_low_limits --test-threads 1"
+        );
+        let output = tokio::process::Command::new("bash")
+            .args(["-c", &script])
+            .arg(std::env::current_exe().unwrap())
+            .current_dir(directory.path())
+            .env("TMPDIR", directory.path())
+            .kill_on_drop(true)
+            .output();
+        let output = tokio::time::timeout(Duration::from_secs(60), output).await;
+        let output = output.unwrap_or_else(|_| panic!("`{setting}` hangs")).unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{setting}: {text}");
+        assert!(directory.path().join("inner-done").exists(), "{setting}: {text}");
     }
 }

@@ -185,3 +185,80 @@ async fn one_that_forks_without_pause_is_ended_too() {
         assert_eq!(survivors(&marker), 0, "{}", sandbox.tier().level);
     }
 }
+
+/// The children of a process.
+fn children(pid: u32) -> Vec<i32> {
+    let text = std::fs::read(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    text.split_ascii_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+fn kill(pid: i32) {
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}
+
+async fn landlock() -> Option<Sandbox> {
+    sandboxes().await.into_iter().find(|s| s.tier().level == Level::Landlock)
+}
+
+#[tokio::test]
+async fn command_dies_with_a_killed_helper_in_tier_landlock() {
+    let Some(sandbox) = landlock().await else { return };
+    let (room, marker) = (Room::new(), marker());
+    let mut running = begin(&sandbox, &room, &marker).await;
+    running.kill_helper();
+    let ended = tokio::time::timeout(Duration::from_secs(20), running.wait()).await.unwrap();
+    assert_eq!((ended.how, ended.exit), (How::Lost, Exit::Signal(9)));
+    assert_eq!(survivors(&marker), 0, "`Lost` says that everything was ended");
+}
+
+#[tokio::test]
+async fn command_dies_with_a_killed_watcher_in_tier_landlock() {
+    let Some(sandbox) = landlock().await else { return };
+    let (room, marker) = (Room::new(), marker());
+    let mut running = begin(&sandbox, &room, &marker).await;
+    let [watcher] = *children(running.helper_id().unwrap()) else { panic!("one watcher") };
+    kill(watcher);
+    let ended = tokio::time::timeout(Duration::from_secs(20), running.wait()).await.unwrap();
+    assert_eq!((ended.how, ended.exit), (How::Lost, Exit::Unknown));
+    assert_eq!(survivors(&marker), 0);
+}
+
+#[tokio::test]
+async fn killing_helper_and_watcher_at_once_is_reported_as_abandoned() {
+    let Some(sandbox) = landlock().await else { return };
+    let (room, marker) = (Room::new(), marker());
+    let mut running = begin(&sandbox, &room, &marker).await;
+    let helper = running.helper_id().unwrap();
+    let [watcher] = *children(helper) else { panic!("one watcher") };
+    // Stopped first, so that neither can act on the death of the other.
+    let stop = |pid: i32| {
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    };
+    let helper = i32::try_from(helper).unwrap();
+    stop(helper);
+    stop(watcher);
+    kill(helper);
+    kill(watcher);
+    let ended = tokio::time::timeout(Duration::from_secs(20), running.wait()).await.unwrap();
+    assert_eq!((ended.how, ended.exit), (How::Abandoned, Exit::Unknown));
+    let pattern = format!("1000.{marker}");
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        if String::from_utf8_lossy(&line).contains(&pattern) {
+            // What is left over is ours to end and to remove.
+            let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+            let environment = String::from_utf8_lossy(&environment).into_owned();
+            let scratch =
+                environment.split('\0').find_map(|it| it.strip_prefix("TMPDIR=/tmp/haft-"));
+            if let Some(scratch) = scratch {
+                let _ = std::fs::remove_dir_all(format!("/tmp/haft-{scratch}"));
+            }
+            let pid = rustix::process::Pid::from_raw(pid).unwrap();
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
+}

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use haft_core::{Code, Context, Failure};
-use haft_sandbox::{Helper, Sandbox, Tier};
+use haft_sandbox::{Error, ErrorKind, Helper, Sandbox, Tier};
 use serde_json::json;
 use tokio::sync::OnceCell;
 
@@ -29,6 +29,14 @@ pub(crate) struct Later {
     found: OnceCell<Result<Sandbox, Arc<str>>>,
 }
 
+/// Why there is no sandbox.
+enum Missing {
+    /// This machine or this setup has none.
+    Known(Arc<str>),
+    /// It could not be found out now. It is asked again for the next call.
+    Transient(Error),
+}
+
 impl Boundary {
     pub(crate) fn later(helper: Helper) -> Self {
         Self::Later(Arc::new(Later { helper, found: OnceCell::new() }))
@@ -36,26 +44,38 @@ impl Boundary {
 
     /// Returns the sandbox. Where there is none, that is what confines the call: nothing.
     pub(crate) async fn get(&self, cx: &Context) -> Result<Sandbox, Failure> {
-        let found = self.find().await;
-        found.map_err(|why| {
+        let none = |why: &str| {
             cx.set_tier(json!(Tier::none(why.lines().next().unwrap_or_default())));
-            refused(&why)
+        };
+        self.find().await.map_err(|missing| match missing {
+            Missing::Known(why) => {
+                none(&why);
+                refused(&why)
+            }
+            Missing::Transient(error) => {
+                none(&error.to_string());
+                error.into_failure()
+            }
         })
     }
 
-    async fn find(&self) -> Result<Sandbox, Arc<str>> {
+    async fn find(&self) -> Result<Sandbox, Missing> {
         match self {
-            Self::Missing => Err(Arc::from(
+            Self::Missing => Err(Missing::Known(Arc::from(
                 "these tools were given no sandbox, and start no process without one\nhint: call \
                  `haft_sandbox::init()` first in `main`, then give `Hands` a `Sandbox` or a `Helper`",
-            )),
+            ))),
             Self::Ready(sandbox) => Ok(sandbox.clone()),
             Self::Later(later) => {
                 let find = || async {
-                    let found = Sandbox::detect(later.helper.clone()).await;
-                    found.map_err(|error| Arc::from(error.to_string()))
+                    match Sandbox::detect(later.helper.clone()).await {
+                        Err(error) if error.kind() == ErrorKind::Transient => {
+                            Err(Missing::Transient(error))
+                        }
+                        found => Ok(found.map_err(|error| Arc::from(error.to_string()))),
+                    }
                 };
-                later.found.get_or_init(find).await.clone()
+                later.found.get_or_try_init(find).await?.clone().map_err(Missing::Known)
             }
         }
     }

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::{
     boundary::Boundary,
     folder,
+    git::GitConfig,
     programs::Programs,
     run::{self, Job},
 };
@@ -35,6 +36,7 @@ pub(crate) fn tool(hands: &Hands, declared: Declared) -> DynTool {
         workspace: Arc::clone(&hands.workspace),
         boundary: hands.boundary.clone(),
         environment: hands.environment.clone(),
+        git: hands.git.clone(),
         profile,
         declared,
     });
@@ -57,6 +59,7 @@ struct Body {
     workspace: Arc<Workspace>,
     boundary: Boundary,
     environment: Environment,
+    git: GitConfig,
     profile: Profile,
 }
 
@@ -148,6 +151,7 @@ impl Body {
         let command = Command::new(words.next().unwrap_or_default())
             .args(words)
             .environment(environment)
+            .home_file(GitConfig::NAME, self.git.text())
             .input(self.declared.stdin(arguments))
             .folder(&place);
         let profile = self.profile.clone();

@@ -5,6 +5,7 @@
 //! (`run`).
 
 mod boundary;
+mod git;
 mod programs;
 mod run;
 mod shell;
@@ -15,7 +16,7 @@ use std::{path::Path, sync::Arc};
 use haft_core::{Context, DynTool, Failure};
 use haft_sandbox::{Cause, Kind, Place, Refusal, Workspace};
 
-pub(crate) use self::{boundary::Boundary, declared::tool as declared};
+pub(crate) use self::{boundary::Boundary, declared::tool as declared, git::GitConfig};
 use crate::{Hands, start::start};
 
 /// Returns the tools.
@@ -24,6 +25,7 @@ pub(crate) fn tools(hands: &Hands) -> Vec<DynTool> {
         workspace: Arc::clone(&hands.workspace),
         boundary: hands.boundary.clone(),
         environment: hands.environment.clone(),
+        git: hands.git.clone(),
         network: hands.network,
     };
     let mut tools = vec![DynTool::of(shell)];

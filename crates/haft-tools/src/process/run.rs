@@ -8,11 +8,14 @@
 use std::time::Duration;
 
 use haft_core::{Block, Busy, Code, Context, Failure, Output, Ran};
-use haft_sandbox::{Command, Ended, Exit, How, Profile, Running, Sandbox, Stream};
+use haft_sandbox::{Command, Ended, Exit, How, Limits, Profile, Running, Sandbox, Stream};
 use serde_json::{Value, json};
 
 /// So long a command may put its things in order when it is stopped. Less than the runtime waits.
 const GRACE: Duration = Duration::from_millis(100);
+
+/// What programs print when a device is full, in the default language.
+const NO_SPACE: &str = "No space left on device";
 
 /// A command, and everything it is given.
 pub(super) struct Job {
@@ -32,6 +35,7 @@ pub(super) async fn run(job: Job, cx: &Context) -> Result<Ended, Failure> {
     };
     // What would be in force, until it is known what is.
     cx.set_tier(json!(job.sandbox.tier()));
+    let resident = job.profile.limits.resident;
     let running = job.sandbox.start(command, job.profile).await;
     let running = running.map_err(|error| error.into_failure())?;
     cx.set_tier(json!(running.tier()));
@@ -49,12 +53,27 @@ pub(super) async fn run(job: Job, cx: &Context) -> Result<Ended, Failure> {
         How::Flooded => Err(Failure::failed("the command wrote without end and was stopped")
             .with_next("write to a file, or filter the output, as with `head`")),
         How::Stopped => Err(Failure::new(Code::Cancelled, "the command was stopped")),
+        How::OutOfMemory => Err(Failure::failed(format!(
+            "the command and its processes used more than {} MiB of memory and were stopped",
+            resident >> 20
+        ))
+        .with_next("process less data at once, as with `head` or by reading in parts")),
         How::Lost => Err(Failure::new(
             Code::UnknownOutcome,
             "the process that watches over the command died, and the command with it",
         )
         .with_ran(Ran::Unknown)
         .with_next("find out what happened before you do it again")),
+        How::Abandoned => Err(Failure::new(
+            Code::UnknownOutcome,
+            "the processes that watch over the command were killed; processes that the command \
+             started may still be running",
+        )
+        .with_ran(Ran::Unknown)
+        .with_next(
+            "tell the user to look for processes of the command and to end them; find out what \
+             happened before you do it again",
+        )),
     }
 }
 
@@ -197,6 +216,7 @@ pub(super) fn output(ended: Ended, about: Value) -> Output {
     let (is_success, how, facts) = (ended.is_success(), exit(&ended), ended.facts());
     let (out, err) = (ended.stdout.into_text(), ended.stderr.into_text());
     let mut output = Output::default();
+    let is_full = err.contains(NO_SPACE);
     match (is_success, out.is_empty(), err.is_empty()) {
         (true, true, true) => output.blocks.push(Block::text("done; nothing was printed")),
         (true, false, true) => output.blocks.push(Block::text(out)),
@@ -209,6 +229,14 @@ pub(super) fn output(ended: Ended, about: Value) -> Output {
                 output.blocks.push(Block::text(format!("stderr:\n{err}")));
             }
         }
+    }
+    if is_full {
+        let room = Limits::default().scratch >> 20;
+        output.blocks.push(Block::text(format!(
+            "note: no space left on device. Temporary files of a command (`$TMPDIR`, `/tmp`) have \
+             {room} MiB at most; write large files into the workspace. If the workspace is full, \
+             tell the user."
+        )));
     }
     let mut whole = json!(facts);
     if let (Some(whole), Value::Object(about)) = (whole.as_object_mut(), about) {

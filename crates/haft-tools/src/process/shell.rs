@@ -27,6 +27,7 @@ use serde_json::json;
 use super::{
     boundary::Boundary,
     find, folder,
+    git::GitConfig,
     programs::Programs,
     run::{self, Job},
 };
@@ -36,12 +37,17 @@ const USUAL: Duration = Duration::from_secs(120);
 /// As long as one may ask for; the deadline of the call holds besides.
 const LONGEST: Duration = Duration::from_secs(600);
 
+/// Bytes of resident memory for all processes of a command that only reads and runs unasked.
+const READ_ONLY_RESIDENT: u64 = 512 << 20;
+
 /// Runs commands.
 #[derive(Debug)]
 pub(super) struct Shell {
     pub(super) workspace: Arc<Workspace>,
     pub(super) boundary: Boundary,
     pub(super) environment: Environment,
+    /// What git reads in the private home directory.
+    pub(super) git: GitConfig,
     /// Whether commands may reach other machines.
     pub(super) network: bool,
 }
@@ -237,6 +243,7 @@ impl Shell {
             return profile;
         }
         let mut profile = Profile { network: Network::None, ..profile.read_only() };
+        profile.limits.resident = READ_ONLY_RESIDENT;
         if let (Some(files), Some(programs)) = (asked.reads_from(start), held) {
             let roots = &profile.roots;
             let is_outside =
@@ -371,6 +378,7 @@ impl Tool for Shell {
         let command = Command::new(words.next().unwrap_or_default())
             .args(words)
             .environment(environment)
+            .home_file(GitConfig::NAME, self.git.text())
             .input(args.stdin.unwrap_or_default())
             .folder(&place);
         let time = args.timeout_ms.map_or(USUAL, Duration::from_millis).min(LONGEST);
@@ -458,6 +466,7 @@ mod tests {
             workspace: Arc::new(workspace),
             boundary: Boundary::default(),
             environment: Environment::new(),
+            git: GitConfig::default(),
             network: true,
         };
         let profile = |command: &str| {
@@ -468,7 +477,9 @@ mod tests {
         let reading = profile("cat $X");
         assert_eq!((reading.writable().count(), reading.network), (0, Network::None));
         assert_eq!(reading.reads, Reads::Everything, "a person was asked about it");
+        assert_eq!(reading.limits.resident, 512 << 20);
         let writing = profile("touch a");
+        assert!(writing.limits.resident > 512 << 20);
         assert_eq!((writing.writable().count(), writing.network), (1, Network::Host));
         assert_eq!(writing.reads, Reads::Everything);
 

@@ -594,3 +594,64 @@ async fn a_command_starts_where_its_paths_were_judged() {
     assert_eq!(text(&shell(&inside, "cat ../notes.txt").await), "one\ntwo\n");
     assert_eq!(code(&shell(&inside, "cat ../dear/key").await), Code::Denied);
 }
+
+#[tokio::test]
+async fn git_commit_works_in_the_shell_with_the_given_identity() {
+    let room = Room::new();
+    let host = |args: &[&str]| {
+        std::process::Command::new("git")
+            .args(["-c", "safe.directory=*", "-c", "user.name=x", "-c", "user.email=x@example.com"])
+            .args(args)
+            .current_dir(&room.inside)
+            .env("HOME", &room.inside)
+            .output()
+    };
+    if host(&["init", "-q"]).is_err() {
+        return;
+    }
+    assert!(host(&["add", "."]).unwrap().status.success());
+    assert!(host(&["commit", "-q", "-m", "first"]).unwrap().status.success());
+    let hands = room.hands().helper(helper()).git_identity("A Person", "a@example.com");
+    let runtime = room.with(hands);
+    let status = call(&runtime, "shell", json!({"command": "git status --porcelain"})).await;
+    assert_eq!(status.text(), "done; nothing was printed");
+    let command = "echo three >> notes.txt && git add notes.txt && git commit -q -m second && git log --format='%an <%ae> %s'";
+    let answer = call(&runtime, "shell", json!({"command": command})).await;
+    let is_landlock = answer.text().contains("index.lock");
+    if is_landlock {
+        // Tier `landlock` takes no new files in `.git`.
+        return;
+    }
+    assert_eq!(answer.text(), "A Person <a@example.com> second\nx <x@example.com> first\n");
+    let log = host(&["log", "--format=%s"]).unwrap();
+    assert_eq!(String::from_utf8_lossy(&log.stdout), "second\nfirst\n");
+}
+
+#[tokio::test]
+async fn read_only_command_that_uses_too_much_memory_is_ended_and_the_answer_says_so() {
+    let room = Room::new();
+    let runtime = room.runtime();
+    // Without a line break `tail` keeps everything.
+    let command = "head -c 900000000 /dev/zero | tail -n 1 | wc -c";
+    let answer = call(&runtime, "shell", json!({"command": command})).await;
+    let failure = answer.failure().unwrap();
+    assert_eq!(failure.code(), Code::ToolFailed, "{failure}");
+    assert!(failure.message().contains("more than 512 MiB of memory"), "{failure}");
+    assert!(failure.next().is_some());
+    let small =
+        call(&runtime, "shell", json!({"command": "head -c 9000 /dev/zero | tail -n 1 | wc -c"}));
+    assert_eq!(small.await.text(), "9000\n");
+}
+
+#[tokio::test]
+async fn full_temporary_directory_is_named_with_a_next_step() {
+    let room = Room::new();
+    let runtime = room.runtime();
+    let command = "df -P /tmp | grep -q tmpfs || exit 9; head -c 600000000 /dev/zero > /tmp/large";
+    let answer = call(&runtime, "shell", json!({"command": command})).await;
+    if answer.text().starts_with("exit code 9") {
+        return;
+    }
+    assert!(answer.text().contains("note: no space left on device"), "{}", answer.text());
+    assert!(answer.text().contains("512 MiB"), "{}", answer.text());
+}

@@ -331,6 +331,7 @@ mod unix {
             match self.take_in(facts, body, now) {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(NotKept::Full),
+                Err(e) if is_full(&e) => Err(NotKept::NoSpace),
                 Err(e) => Err(NotKept::Trouble(format!("{}: {e}", self.path.display()))),
             }
         }
@@ -383,6 +384,11 @@ mod unix {
 
     fn is_part(name: &str) -> bool {
         name.strip_suffix(PART).is_some_and(|id| id.parse::<ArtifactId>().is_ok())
+    }
+
+    /// Whether the device or the quota is used up.
+    fn is_full(error: &io::Error) -> bool {
+        matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
 
     /// Whether there is nothing, or something that was never an artifact.

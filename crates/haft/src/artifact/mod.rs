@@ -219,6 +219,8 @@ pub(crate) struct Draft {
 pub(crate) enum NotKept {
     /// It does not fit beside what is there.
     Full,
+    /// The device has no space left.
+    NoSpace,
     /// The place does not work; the words are the operator's.
     Trouble(String),
 }
@@ -227,6 +229,9 @@ impl fmt::Display for NotKept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Full => "the store of results is full",
+            Self::NoSpace => {
+                "the store of results cannot be written: no space left on device; tell the user"
+            }
             Self::Trouble(_) => "the store of results does not work",
         })
     }

@@ -1,0 +1,84 @@
+//! Acts of the self-test that can only be judged from outside: a command that takes too much memory,
+//! and a helper that is killed.
+
+use std::{path::Path, time::Duration};
+
+use super::{Expected, Finding, Observed};
+use crate::{Command, How, Profile, Sandbox};
+
+/// Longer than any of these takes.
+const DEADLINE: Duration = Duration::from_secs(20);
+/// So often a command that lives adds to its file.
+const BEAT: Duration = Duration::from_millis(50);
+/// Bytes of resident memory that the hungry command may have; it takes three times as much.
+const RESIDENT: u64 = 64 << 20;
+
+/// Runs them in a workspace. `inside` is its root.
+pub(super) async fn run(sandbox: &Sandbox, profile: &Profile, inside: &Path) -> Vec<Finding> {
+    let finding = |name: &str, group: &str, tried: &str, observed| Finding {
+        name: name.to_owned(),
+        group: group.to_owned(),
+        tried: tried.to_owned(),
+        expected: Expected::Refused,
+        observed,
+    };
+    // The second one removes what the first one's helper left.
+    vec![
+        finding(
+            "outlive-helper",
+            "processes",
+            "go on after the helper was killed",
+            outlive_helper(sandbox, profile.clone(), inside).await,
+        ),
+        finding(
+            "tree-memory",
+            "limits",
+            "hold more memory than all processes together may",
+            take_memory(sandbox, profile.clone()).await,
+        ),
+    ]
+}
+
+fn skipped(why: impl ToString) -> Observed {
+    Observed::Skipped(why.to_string())
+}
+
+async fn take_memory(sandbox: &Sandbox, mut profile: Profile) -> Observed {
+    profile.limits.resident = RESIDENT;
+    // Without a line break `tail` keeps everything.
+    let script = format!("head -c {} /dev/zero | tail -n 1 | wc -c", 3 * RESIDENT);
+    match sandbox.run(Command::shell(script).deadline(DEADLINE), profile).await {
+        Ok(ended) if ended.how == How::OutOfMemory => Observed::Killed(9),
+        Ok(ended) if ended.is_success() && ended.stderr.seen() == 0 => Observed::Allowed,
+        Ok(ended) => skipped(String::from_utf8_lossy(ended.stderr.bytes())),
+        Err(error) => skipped(error),
+    }
+}
+
+/// A child of the command in a session of its own writes as long as it lives.
+async fn outlive_helper(sandbox: &Sandbox, profile: Profile, inside: &Path) -> Observed {
+    let alive = inside.join("sub/alive");
+    let script = "(while :; do echo x >> sub/alive; sleep 0.02; done) </dev/null >/dev/null 2>&1 &
+        while [ ! -s sub/alive ]; do sleep 0.02; done; echo ready; wait";
+    let command = Command::shell(script).deadline(DEADLINE);
+    let mut running = match sandbox.start(command, profile).await {
+        Ok(running) => running,
+        Err(error) => return skipped(error),
+    };
+    if running.next().await.is_none() {
+        return skipped("the command did not begin");
+    }
+    running.kill_helper();
+    running.wait().await;
+    let size = || alive.metadata().map_or(0, |meta| meta.len());
+    let mut before = size();
+    for _ in 0..4 {
+        tokio::time::sleep(BEAT).await;
+        let now = size();
+        if now == before {
+            return Observed::Killed(9);
+        }
+        before = now;
+    }
+    Observed::Allowed
+}

@@ -1,0 +1,141 @@
+//! Resident memory of a command's process tree, sampled from `/proc`.
+//!
+//! Counts what cannot be dropped: anonymous and shared memory. Mapped files are left out, because the
+//! kernel takes their pages back when it needs them. Pages that processes share count once where the
+//! kernel says so (`Pss`), else once per process.
+//!
+//! Memory that no process has mapped (a memfd, a pipe) is not seen here.
+
+use std::{fs::File, io::Read as _, path::Path, time::Duration};
+
+/// How often the tree is looked at. A process touches some 100 MiB in this time.
+pub(super) const INTERVAL: Duration = Duration::from_millis(50);
+/// What a tier says where the tree cannot be seen.
+pub(super) const NOT_COUNTED: &str =
+    "memory of all processes together is not counted: there is no `/proc` of its own";
+
+/// Which processes belong to the command.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Tree {
+    /// All of `/proc` but the first.
+    Namespace,
+    /// The descendants of this process, which takes in every orphan.
+    Descendants,
+}
+
+/// A bound on resident memory.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Memory {
+    limit: u64,
+    tree: Tree,
+}
+
+impl Memory {
+    /// No bound is `u64::MAX`; then nothing is sampled.
+    pub(super) fn of(limit: u64, tree: Tree) -> Option<Self> {
+        (limit != u64::MAX).then_some(Self { limit, tree })
+    }
+
+    /// Returns whether the tree holds more than it may. Cheap while it holds much less.
+    pub(super) fn is_exceeded(self) -> bool {
+        let pids = match self.tree {
+            Tree::Namespace => namespace(),
+            Tree::Descendants => descendants(),
+        };
+        let sum =
+            |of: fn(i32) -> u64| pids.iter().fold(0, |sum: u64, pid| sum.saturating_add(of(*pid)));
+        sum(resident) > self.limit && sum(held) > self.limit
+    }
+}
+
+fn namespace() -> Vec<i32> {
+    super::reaper::all_processes().filter(|pid| *pid != 1).collect()
+}
+
+fn descendants() -> Vec<i32> {
+    if !Path::new("/proc/thread-self/children").exists() {
+        return descendants_by_parent();
+    }
+    let mut all = super::reaper::children();
+    let mut next = 0;
+    while let Some(pid) = all.get(next).copied() {
+        next += 1;
+        let threads = Path::new("/proc").join(pid.to_string()).join("task").read_dir();
+        for thread in threads.into_iter().flatten().flatten() {
+            let Some(text) = read(&thread.path().join("children")) else { continue };
+            all.extend(text.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
+        }
+    }
+    all
+}
+
+/// The same on kernels that do not list children: goes through all processes.
+fn descendants_by_parent() -> Vec<i32> {
+    let parents: Vec<(i32, u32)> = super::reaper::all_processes()
+        .filter_map(|pid| Some((pid, super::reaper::parent_of(pid)?)))
+        .collect();
+    let mut all: Vec<i32> = Vec::new();
+    let mut above = vec![std::process::id()];
+    while let Some(parent) = above.pop() {
+        let below = parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid);
+        let below: Vec<i32> = below.filter(|pid| !all.contains(pid)).collect();
+        above.extend(below.iter().map(|pid| pid.unsigned_abs()));
+        all.extend(below);
+    }
+    all
+}
+
+/// Everything resident, mapped files included: an upper bound that costs one short line.
+fn resident(pid: i32) -> u64 {
+    let pages = read(Path::new(&format!("/proc/{pid}/statm")))
+        .and_then(|line| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
+    pages.unwrap_or_default().saturating_mul(rustix::param::page_size() as u64)
+}
+
+/// Anonymous and shared memory, shared pages in part.
+fn held(pid: i32) -> u64 {
+    let lines = |file: &str, names: [&str; 2]| {
+        let text = read(Path::new(&format!("/proc/{pid}/{file}")))?;
+        let values = names.map(|name| kilobytes(&text, name));
+        values.iter().any(Option::is_some).then(|| values.into_iter().flatten().sum::<u64>())
+    };
+    lines("smaps_rollup", ["Pss_Anon:", "Pss_Shmem:"])
+        .or_else(|| lines("status", ["RssAnon:", "RssShmem:"]))
+        .unwrap_or_default()
+}
+
+/// Returns the bytes of a line such as `RssAnon:   1024 kB`.
+fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
+}
+
+fn read(path: &Path) -> Option<String> {
+    let mut text = String::new();
+    File::open(path).ok()?.take(64 << 10).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descendants_are_found_on_kernels_that_do_not_list_children() {
+        let mut child = std::process::Command::new("sh").args(["-c", "sleep 2"]).spawn().unwrap();
+        let shell = i32::try_from(child.id()).unwrap();
+        let is_there = |all: Vec<i32>| all.contains(&shell);
+        assert!(is_there(descendants_by_parent()));
+        assert!(resident(shell) > 0 && held(shell) > 0);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn lines_of_the_kernel_are_read_as_bytes() {
+        let text = "Name:\tx\nRssAnon:\t    1024 kB\nRssFile:\t 9 kB\nRssShmem:\t       2 kB\n";
+        assert_eq!(kilobytes(text, "RssAnon:"), Some(1 << 20));
+        assert_eq!(kilobytes(text, "RssShmem:"), Some(2048));
+        assert_eq!(kilobytes(text, "Pss_Anon:"), None);
+    }
+}
