@@ -6,6 +6,7 @@ impl Reader<'_> {
     /// Reads one command of a pipeline.
     pub(crate) fn command(&mut self) -> Result<(), Unparseable> {
         self.blanks()?;
+        let first = self.found.commands.len();
         let word = self.plain();
         let word = word.as_deref().unwrap_or_default();
         let brackets = (self.peek(), self.ahead(1));
@@ -55,7 +56,7 @@ impl Reader<'_> {
             }
             _ => return self.simple(),
         }
-        self.redirects_of_compound()
+        self.redirects_of_compound(first)
     }
 
     fn after(
@@ -105,6 +106,7 @@ impl Reader<'_> {
     }
 
     fn looped(&mut self) -> Result<(), Unparseable> {
+        self.found.notes.loops = true;
         self.expect("do")?;
         self.body()?;
         self.expect("done")

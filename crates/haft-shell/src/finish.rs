@@ -43,9 +43,11 @@ const COMPUTING: [&str; 16] = [
 
 /// Settles what was found.
 pub(crate) fn finish(found: Found) -> Result<(Script, Notes), Unparseable> {
-    let Found { mut commands, notes, mut computes, mut sets, .. } = found;
+    let Found { mut commands, mut notes, mut computes, mut sets, .. } = found;
     let functions = &notes.functions;
     let several = commands.len() > 1 || !functions.is_empty();
+    // A command word that is not known may set something too, but nothing that it needs itself.
+    let mut sets_plainly = sets;
     for command in &commands {
         if command.assignments.iter().any(|a| is_run_by_shells(&a.name)) {
             return no("it sets a variable that shells run");
@@ -53,7 +55,9 @@ pub(crate) fn finish(found: Found) -> Result<(Script, Notes), Unparseable> {
         let words = past_builtin(command);
         let Some(first) = words.first() else { continue };
         let name = first.literal();
-        sets |= name.is_none_or(|name| SETTERS.contains(&name)) || sets_by_option(words);
+        let sets_here = name.is_some_and(|name| SETTERS.contains(&name)) || sets_by_option(words);
+        sets |= name.is_none() || sets_here;
+        sets_plainly |= sets_here;
         computes |= name == Some("let") || computes_a_name(words);
         if name.is_some_and(|name| COMPUTING.contains(&name)) && words.iter().any(hides_a_command) {
             return no("a subscript is computed");
@@ -69,13 +73,18 @@ pub(crate) fn finish(found: Found) -> Result<(Script, Notes), Unparseable> {
     if computes && sets {
         return no("it computes with values that it makes itself, which may run commands");
     }
-    for command in &mut commands {
+    let mut calls = Vec::new();
+    for (at, command) in commands.iter_mut().enumerate() {
         let Some(first) = command.words.first_mut() else { continue };
         if first.literal().is_some_and(|name| functions.iter().any(|f| f == name)) {
             *first = Word::unknown();
+            calls.push(at);
         }
     }
-    Ok((Script { commands }, notes))
+    let repeats = notes.loops || !notes.functions.is_empty();
+    notes.calls = calls;
+    notes.sets = sets_plainly;
+    Ok((Script { commands, repeats }, notes))
 }
 
 /// Returns whether text in a word would run if the word were computed.

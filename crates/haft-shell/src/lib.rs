@@ -33,6 +33,8 @@ mod finish;
 mod unwrap;
 mod wrappers;
 mod runners;
+mod subcommands;
+mod interpreters;
 mod classify;
 mod quote;
 
@@ -40,7 +42,9 @@ use std::fmt;
 
 pub use self::{
     classify::{Classified, Kind, Part, classify, reads},
+    interpreters::Program,
     quote::quoted,
+    subcommands::has_subcommands,
     unwrap::{Unwrapped, Wrappers},
 };
 
@@ -69,6 +73,8 @@ const SAFE_VARIABLES: [&str; 9] = [
 pub struct Script {
     /// Every simple command, in the order of the text; those inside substitutions too.
     pub commands: Vec<Command>,
+    /// A command may run more than once, or later than its place says: there is a loop or a function.
+    pub repeats: bool,
 }
 
 /// One simple command: assignments, words, redirections.
@@ -217,6 +223,23 @@ impl Command {
     #[must_use]
     pub fn unwrapped(&self, how: Wrappers) -> Vec<Unwrapped> {
         unwrap::unwrapped(self, how)
+    }
+}
+
+impl Command {
+    /// Returns where an interpreter takes its program from; nothing for every other command. Wrappers
+    /// are not looked through: see [`Command::unwrapped`].
+    ///
+    /// ```
+    /// use haft_shell::{Program, parse};
+    ///
+    /// let script = parse("python3 -u tool.py --all").unwrap();
+    /// let programs = script.commands[0].programs();
+    /// assert!(matches!(&programs[..], [Program::File { file, .. }] if file.literal() == Some("tool.py")));
+    /// ```
+    #[must_use]
+    pub fn programs(&self) -> Vec<Program> {
+        interpreters::of(self).map(|runs| runs.programs).unwrap_or_default()
     }
 }
 

@@ -5,6 +5,8 @@
 //!
 //! INVARIANT: whatever recurses goes through [`Reader::deeper`], so no text can exhaust the stack.
 
+use std::ops::Range;
+
 use crate::{Command, DEEPEST, MOST_COMMANDS, Unparseable, Word, no};
 
 /// What was found so far, in all texts within the text.
@@ -35,6 +37,18 @@ pub(crate) struct Notes {
     /// What a variable holds is used, or what a command prints is taken apart into words, or a loop
     /// goes over names that are not written.
     pub(crate) values: bool,
+    /// What the commands of one range print is the input of those of the other.
+    pub(crate) pipes: Vec<(Range<usize>, Range<usize>)>,
+    /// Commands that stand in the words, redirections or assignments of another one.
+    pub(crate) nested: Vec<(usize, Range<usize>)>,
+    /// Commands whose word is the name of a function of the text.
+    pub(crate) calls: Vec<usize>,
+    /// Commands whose word is made by other commands: `$(echo rm) x`.
+    pub(crate) made: Vec<usize>,
+    /// Variables are set to something that is no number.
+    pub(crate) sets: bool,
+    /// A loop: its commands may run more than once.
+    pub(crate) loops: bool,
 }
 
 /// A place in a text.
@@ -170,8 +184,14 @@ impl<'f> Reader<'f> {
             self.at += 1;
             self.blanks()?;
         }
+        let first = self.found.commands.len();
         loop {
+            let stage = self.found.commands.len();
             self.command()?;
+            if stage > first {
+                let end = self.found.commands.len();
+                self.found.notes.pipes.push((first..stage, stage..end));
+            }
             self.blanks()?;
             if self.peek() != Some('|') || self.ahead(1) == Some('|') {
                 return Ok(());
@@ -194,6 +214,14 @@ impl<'f> Reader<'f> {
     pub(crate) fn place(&mut self, slot: usize, command: Command) {
         if let Some(place) = self.found.commands.get_mut(slot) {
             *place = command;
+        }
+    }
+
+    /// Takes note of the commands that were found within one command since then.
+    pub(crate) fn nests(&mut self, command: usize, since: usize) {
+        let end = self.found.commands.len();
+        if since < end {
+            self.found.notes.nested.push((command, since..end));
         }
     }
 
@@ -299,8 +327,10 @@ impl<'f> Reader<'f> {
         }
         self.at += 1;
         for pending in std::mem::take(&mut self.pending) {
+            let before = self.found.commands.len();
             let word = self.here_document(&pending)?;
             let (command, redirect) = pending.slot;
+            self.nests(command, before);
             let command = self.found.commands.get_mut(command);
             if let Some(redirect) = command.and_then(|c| c.redirects.get_mut(redirect)) {
                 redirect.target = word;

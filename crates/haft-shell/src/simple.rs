@@ -39,6 +39,7 @@ impl Reader<'_> {
                 }
             }
             let start = self.at;
+            let before = self.found.commands.len();
             let elems = self.elems(first)?;
             // `time A=1 rm` sets `A` and runs `rm`, where `time` is a word of the grammar.
             let timed = |w: &Word| matches!(w.literal(), Some("time" | "-p" | "--"));
@@ -52,6 +53,9 @@ impl Reader<'_> {
                 None => {
                     let word = settled(&elems);
                     self.found.notes.masked |= first && !self.is_written(start, &word);
+                    if first && self.found.commands.len() > before {
+                        self.found.notes.made.push(slot);
+                    }
                     command.words.push(word);
                 }
             }
@@ -66,6 +70,7 @@ impl Reader<'_> {
             return self.unexpected();
         }
         self.place(slot, command);
+        self.nests(slot, slot + 1);
         Ok(())
     }
 
@@ -92,8 +97,9 @@ impl Reader<'_> {
         self.function(name)
     }
 
-    /// Reads the redirections after a compound command, as a command without words.
-    pub(crate) fn redirects_of_compound(&mut self) -> Result<(), Unparseable> {
+    /// Reads the redirections after a compound command, as a command without words. Its own commands
+    /// began at `first`.
+    pub(crate) fn redirects_of_compound(&mut self, first: usize) -> Result<(), Unparseable> {
         self.blanks()?;
         if !self.at_redirect()? {
             return Ok(());
@@ -105,6 +111,12 @@ impl Reader<'_> {
             self.blanks()?;
         }
         self.place(slot, command);
+        self.nests(slot, slot + 1);
+        // What the redirections open is the input of all that stands in the compound command.
+        let end = self.found.commands.len();
+        if first < slot {
+            self.found.notes.pipes.push((slot..end, first..slot));
+        }
         Ok(())
     }
 

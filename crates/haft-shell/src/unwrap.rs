@@ -44,12 +44,21 @@ impl Unwrapped {
 
 /// Returns the views of a command.
 pub(crate) fn unwrapped(command: &Command, how: Wrappers) -> Vec<Unwrapped> {
+    views(command, how, |_| true)
+}
+
+/// Returns the views of a command that are written in its own words: texts for a shell are not read.
+pub(crate) fn in_words(command: &Command) -> Vec<Unwrapped> {
+    views(command, Wrappers::All, |inner| matches!(inner, Inner::Rest(_) | Inner::Words(..)))
+}
+
+fn views(command: &Command, how: Wrappers, follows: fn(&Inner) -> bool) -> Vec<Unwrapped> {
     let mut views = vec![Unwrapped::new(command.clone(), Some(0))];
     let mut next = 0;
     // A queue rather than recursion: a wrapper in a wrapper only makes it longer.
     while let Some(view) = views.get(next) {
         next += 1;
-        let found = inside(view, how);
+        let found = inside(view, how, follows);
         if views.len() + found.len() > MOST_VIEWS {
             views.push(opaque());
             return views;
@@ -64,7 +73,7 @@ fn opaque() -> Unwrapped {
 }
 
 /// Returns what a command starts.
-fn inside(view: &Unwrapped, how: Wrappers) -> Vec<Unwrapped> {
+fn inside(view: &Unwrapped, how: Wrappers, follows: fn(&Inner) -> bool) -> Vec<Unwrapped> {
     let command = &view.command;
     let Some(first) = command.words.first() else { return Vec::new() };
     let Some(name) = first.literal() else {
@@ -81,8 +90,8 @@ fn inside(view: &Unwrapped, how: Wrappers) -> Vec<Unwrapped> {
         }
         return vec![Unwrapped::new(command, None)];
     }
-    let found = wrappers::inner(name, command, how);
-    found.into_iter().flat_map(|inner| started(inner, view)).collect()
+    let found = wrappers::inner(name, command, how).into_iter().filter(follows);
+    found.flat_map(|inner| started(inner, view)).collect()
 }
 
 /// Returns the program behind a name of which a part is not known: `/bin/r?` may be `rm`, and

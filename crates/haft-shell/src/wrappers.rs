@@ -3,7 +3,7 @@
 //! An option that is not in the table means that the rest cannot be told apart: is the next word its
 //! value, or the command? Then nothing is told.
 
-use crate::{Command, Word, Wrappers, runners, unwrap::replaced};
+use crate::{Command, Word, Wrappers, runners, subcommands, unwrap::replaced};
 
 /// What a wrapper starts.
 pub(crate) enum Inner {
@@ -302,7 +302,12 @@ pub(crate) fn may_wrap(command: &Command, how: Wrappers) -> bool {
         "git" => runners::git_may_start(&command.words),
         "sh" | "bash" | "zsh" | "dash" | "ksh" | "ash" | "mksh" | "rbash" | "yash" | "posh"
         | "eval" | "trap" | "find" | "busybox" | "toybox" | "source" | "." => true,
-        _ => name.contains('/') || others(name).is_some() || runners::is_one(name),
+        _ => {
+            name.contains('/')
+                || others(name).is_some()
+                || runners::is_one(name)
+                || subcommands::may_skip(name, &command.words)
+        }
     }
 }
 
@@ -356,6 +361,7 @@ fn any(name: &str, words: &[Word]) -> Vec<Inner> {
         "find" => return find(words),
         "busybox" | "toybox" if words.len() > 1 => return vec![Inner::Rest(1)],
         name if runners::is_one(name) => return runners::inner(name, words),
+        name if subcommands::may_skip(name, words) => return subcommands::inner(name, words),
         _ => {}
     }
     let Some(options) = others(name) else { return Vec::new() };
@@ -436,6 +442,25 @@ fn any(name: &str, words: &[Word]) -> Vec<Inner> {
     }
 }
 
+/// Returns whether this option of a wrapper takes the next word, or may.
+pub(crate) fn may_take_value(name: &str, option: &str) -> bool {
+    let Some(options) = harmless(name).or_else(|| others(name)) else { return true };
+    match option.strip_prefix("--") {
+        Some("") => false,
+        Some(long) => !long.contains('=') && !options.long.contains(&long),
+        None => {
+            let letters = option.strip_prefix('-').unwrap_or_default();
+            !letters.chars().all(|letter| options.flags.contains(letter))
+        }
+    }
+}
+
+/// Returns whether a wrapper takes no operand before the command.
+pub(crate) fn starts_its_first(name: &str) -> bool {
+    harmless(name).or_else(|| others(name)).is_some_and(|options| options.operands == 0)
+        && !matches!(name, "git" | "su" | "watch")
+}
+
 fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
@@ -445,7 +470,7 @@ fn from(words: &[Word], at: usize) -> Vec<Word> {
 }
 
 /// Returns the first word from here on that is no `NAME=value`.
-fn past_assignments(words: &[Word], mut at: usize) -> usize {
+pub(crate) fn past_assignments(words: &[Word], mut at: usize) -> usize {
     let assigns = |word: &Word| match word.pieces.first() {
         Some(crate::Piece::Text(text)) => {
             text.split_once('=').is_some_and(|(name, _)| !name.is_empty() && !name.contains('/'))

@@ -18,6 +18,11 @@ mod find;
 mod sed;
 mod awk;
 mod ruin;
+mod kernel;
+mod fetch;
+mod programs;
+mod code;
+mod flow;
 mod names;
 
 use std::fmt;
@@ -112,8 +117,13 @@ fn classified(text: &str, level: usize) -> Classified {
             return Classified { kind: Kind::Unparseable, parts: Vec::new(), why: error.why };
         }
     };
-    let parts: Vec<Part> =
-        script.commands.iter().map(|command| part(command, level + notes.deepest)).collect();
+    let found = flow::of(&script, &notes, level);
+    let parts: Vec<Part> = script
+        .commands
+        .iter()
+        .zip(found)
+        .map(|(command, found)| part(command, found, level, level + notes.deepest))
+        .collect();
     let around = around(text, &notes, parts.len(), level);
     let worst = parts.iter().rev().max_by_key(|part| part.kind);
     let (kind, why) = match (worst, around) {
@@ -152,11 +162,13 @@ fn around(text: &str, notes: &Notes, commands: usize, level: usize) -> Option<(K
     Some((Kind::Writes, why))
 }
 
-/// Says what one command does.
-fn part(command: &Command, level: usize) -> Part {
-    let (kind, why) = match ruin::of(command) {
+/// Says what one command does, together with what was found about where its code comes from. So many
+/// texts are around it, and so many levels in all.
+fn part(command: &Command, found: Option<flow::Finding>, level: usize, deepest: usize) -> Part {
+    let ruin = ruin::of(command, level);
+    let (kind, why) = match ruin.into_iter().chain(found).rev().max_by_key(|(kind, _)| *kind) {
         Some(found) => found,
-        None => match reads::judge(command, level) {
+        None => match reads::judge(command, deepest) {
             Ok(why) => (Kind::ReadOnly, why),
             Err(why) => (Kind::Writes, why),
         },

@@ -4,8 +4,10 @@
 //! The table may say too much: a question too many is cheap. It is looked at before anything else.
 
 use crate::{
-    Command, Piece, RedirectKind, Unwrapped, Word, Wrappers,
-    classify::{Kind, shown},
+    Command, Unwrapped, Word, Wrappers,
+    classify::{Kind, kernel, shown, tables},
+    unwrap,
+    wrappers::{self, Inner},
 };
 
 /// When a command destroys.
@@ -33,6 +35,8 @@ const TABLE: &[(&str, When)] = &[
     ("mke2fs mkswap wipefs fdisk sfdisk cfdisk gdisk sgdisk parted blkdiscard hdparm", Always),
     ("lvremove vgremove pvremove lvreduce swapoff debugfs fstrim format del rd", Always),
     ("pkill killall skill xkill shutdown reboot halt poweroff init telinit", Always),
+    ("umount fusermount fusermount3 pivot_root switch_root insmod rmmod modprobe", Always),
+    ("kexec kldload kldunload kextload kextunload flashrom efibootmgr setenforce", Always),
     ("userdel groupdel deluser delgroup dropdb dropuser atrm", Always),
     ("dd", Holding(&["of="])),
     ("kill", Always),
@@ -185,12 +189,11 @@ const TABLE: &[(&str, When)] = &[
 ];
 
 /// Returns whether a command destroys, or hides a text that cannot be read, and why.
-pub(super) fn of(command: &Command) -> Option<(Kind, String)> {
-    if let Some(device) = device(command) {
-        return Some((Kind::Destructive, format!("it writes to the device `{device}`")));
-    }
+pub(super) fn of(command: &Command, level: usize) -> Option<(Kind, String)> {
     let views = match command.may_wrap(Wrappers::All) {
-        true => command.unwrapped(Wrappers::All),
+        true if level == 0 => command.unwrapped(Wrappers::All),
+        // Texts within texts are read one by one elsewhere.
+        true => unwrap::in_words(command),
         false => vec![Unwrapped { command: command.clone(), at: None, is_unread: false }],
     };
     if views.iter().any(|view| view.is_unread) {
@@ -203,14 +206,15 @@ pub(super) fn of(command: &Command) -> Option<(Kind, String)> {
             && destroys(name, &view.command.words)
         {
             let by = if name == outer { String::new() } else { format!(", started by `{outer}`") };
-            return Some((Kind::Destructive, format!("`{name}` destroys here{by}")));
+            return Some((Kind::Destructive, format!("`{name}` {}{by}", does(name))));
         }
-        if let Some(device) = device(&view.command) {
-            return Some((Kind::Destructive, format!("it writes to the device `{device}`")));
+        if let Some(file) = kernel::written(&view.command, &[]) {
+            return Some((Kind::Destructive, kernel::says(&file)));
         }
     }
     // Something is started, and it cannot be told what: then a name alone is enough.
-    let opaque = views.iter().skip(1).any(|view| view.command.words == [Word::unknown()]);
+    let opaque = views.iter().skip(1).any(|view| view.command.words == [Word::unknown()])
+        || level > 0 && views.iter().any(|view| is_opaque(&view.command));
     let words = command.words.iter().skip(1).filter(|_| opaque).filter_map(Word::literal);
     let mut names = words.flat_map(|word| word.split(|c: char| !is_of_name(c)));
     let name = names.find(|name| always(name))?;
@@ -220,29 +224,28 @@ pub(super) fn of(command: &Command) -> Option<(Kind, String)> {
     ))
 }
 
+/// Says what a command of this name does that is so bad.
+fn does(name: &str) -> &'static str {
+    match name {
+        "mount" | "umount" | "fusermount" | "fusermount3" | "pivot_root" | "switch_root"
+        | "swapon" => "changes what is mounted",
+        "sysctl" | "insmod" | "rmmod" | "modprobe" | "kexec" | "kldload" | "kldunload"
+        | "kextload" | "kextunload" | "setenforce" => "changes the kernel",
+        _ => "destroys here",
+    }
+}
+
+/// Returns whether a command starts something, and it cannot be told what.
+fn is_opaque(command: &Command) -> bool {
+    let name = command.words.first().and_then(Word::literal);
+    name.is_some_and(|name| {
+        let inner = wrappers::inner(name, command, Wrappers::All);
+        inner.iter().any(|inner| matches!(inner, Inner::Opaque))
+    })
+}
+
 fn is_of_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
-}
-
-/// Returns the device that a redirection of a command writes to.
-fn device(command: &Command) -> Option<String> {
-    let writes = |kind| matches!(kind, RedirectKind::Write | RedirectKind::ReadWrite);
-    let mut written = command.redirects.iter().filter(|r| writes(r.kind)).map(|r| &r.target);
-    written.find(|target| is_device(target)).map(shown)
-}
-
-/// Returns whether a file is a disk or its like: a device that is none of those that keep nothing.
-fn is_device(file: &Word) -> bool {
-    const KEEP_NOTHING: [&str; 14] = [
-        "null", "zero", "full", "stdin", "stdout", "stderr", "tty", "fd/", "tcp/", "udp/", "pts/",
-        "shm/", "random", "urandom",
-    ];
-    match file.pieces.first() {
-        Some(Piece::Text(text)) => text.strip_prefix("/dev/").is_some_and(|rest| {
-            !rest.is_empty() && !KEEP_NOTHING.iter().any(|own| rest.starts_with(own))
-        }),
-        _ => false,
-    }
 }
 
 /// Returns whether a command of this name always destroys.
@@ -255,7 +258,7 @@ fn always(name: &str) -> bool {
 }
 
 fn destroys(name: &str, words: &[Word]) -> bool {
-    if name.starts_with("mkfs") {
+    if name.starts_with("mkfs") || name.starts_with("mount.") || name.starts_with("umount.") {
         return true;
     }
     // `find . -name -delete` looks for a name.
@@ -266,10 +269,13 @@ fn destroys(name: &str, words: &[Word]) -> bool {
     if is_only_a_question(name, &texts) {
         return false;
     }
-    if matches!(name, "tee" | "cp" | "mv" | "install" | "cat")
-        && words.iter().skip(1).any(is_device)
-    {
-        return name != "cat";
+    // A device is taken away also where it is moved or copied from.
+    if matches!(name, "cp" | "mv" | "install") && words.iter().skip(1).any(kernel::is_device) {
+        return true;
+    }
+    // What only lists is known; everything else changes what is mounted, or the kernel.
+    if matches!(name, "mount" | "sysctl" | "swapon") {
+        return tables::of(name).is_none_or(|grammar| grammar.check(words).is_err());
     }
     if name == "git" && pushes_away(&texts) {
         return true;

@@ -9,6 +9,7 @@ mod shown;
 mod corpus;
 mod unwrapping;
 mod limits;
+mod families;
 mod kinds;
 #[cfg(unix)]
 mod effects;

@@ -8,6 +8,7 @@
 //! INVARIANT: there is at least one part, and what a call may do beyond its named parts is a part.
 
 pub(crate) mod host;
+mod launch;
 mod mention;
 mod sample;
 mod traits;
@@ -24,8 +25,8 @@ use haft_shell::{Command, RedirectKind, Word};
 use serde_json::Value;
 use smallvec::SmallVec;
 
-use self::{mention::Mention, traits::Mark};
-pub(crate) use self::{sample::Sample, traits::Traits};
+use self::{launch::Directories, mention::Mention, traits::Mark};
+pub(crate) use self::{launch::Launch, sample::Sample, traits::Traits};
 use super::{
     rule::Subject,
     rules::{About, Ground},
@@ -73,6 +74,9 @@ pub(crate) struct Facts<'a> {
     /// Files that its commands name, each with the number of the command's part. Only what restricts
     /// looks at them.
     pub(crate) mentions: Vec<(usize, Part)>,
+    /// Programs that its commands run by a path or by an interpreter, each with the number of the
+    /// command's part. Only what restricts looks at them.
+    pub(crate) launches: Vec<(usize, Launch)>,
     /// The beginnings of names that only a running shell completes: the part, what is done, the
     /// folder, and how the name begins.
     pub(crate) beginnings: Vec<(usize, Operation, PathBuf, String)>,
@@ -224,6 +228,7 @@ impl<'a> Facts<'a> {
             overflow: false,
             starts_elsewhere: false,
             mentions: Vec::new(),
+            launches: Vec::new(),
             beginnings: Vec::new(),
             is_held: is_held(call),
             looked_up: LookedUp::default(),
@@ -587,15 +592,37 @@ impl<'a> Facts<'a> {
             return self.add(Part::Unreadable("there is no command in it".to_owned()));
         }
         let moves = self.starts_elsewhere || script.commands.iter().any(moves);
+        let base = self.base().ok().filter(|_| !self.starts_elsewhere);
+        let mut directories = Directories::new(base, &script);
         for command in script.commands {
             self.add_redirects(&command, moves);
             // What only carries the redirections of a group starts nothing.
             if !command.is_bare() {
                 let named = mention::mentions(&command);
+                let launched = directories.launches(&command);
+                self.add_launches(&command, launched);
                 self.add(Part::Command(command));
                 self.add_mentions(named, moves);
             }
         }
+    }
+
+    /// Adds the programs that a command launches, which is or will be the next part. The same command
+    /// in another directory is the same part, and may launch other files.
+    fn add_launches(&mut self, command: &Command, launched: Vec<Launch>) {
+        let same = |part: &Part| matches!(part, Part::Command(own) if own == command);
+        let at = self.parts.iter().position(same).unwrap_or(self.parts.len());
+        if self.launches.len() + launched.len() > MOST_MENTIONS {
+            self.overflow = true;
+            return;
+        }
+        self.launches.extend(launched.into_iter().map(|launch| (at, launch)));
+    }
+
+    /// Returns what a part of it launches.
+    pub(crate) fn launches_of(&self, part: &Part) -> impl Iterator<Item = &Launch> {
+        let at = self.parts.iter().position(|own| std::ptr::eq(own, part));
+        self.launches.iter().filter(move |(own, _)| Some(*own) == at).map(|(_, launch)| launch)
     }
 
     /// Adds the files that the last command names.

@@ -190,6 +190,7 @@ impl Sample {
             overflow: false,
             starts_elsewhere: false,
             mentions: Vec::new(),
+            launches: Vec::new(),
             beginnings: Vec::new(),
             is_held: false,
             looked_up: LookedUp::default(),

@@ -160,9 +160,19 @@ pub(super) fn read(
     let stdin = fields.get("stdin").and_then(|node| {
         let text = reader.text(node, "`stdin`")?;
         let mut template = Template::default();
-        match template.push_input(text, &holes) {
-            Ok(()) => Some(template),
-            Err((message, hint)) => {
+        let pushed = template.push_input(text, &holes);
+        let reader_of_programs = command.as_ref().and_then(Template::reads_program);
+        match (pushed, reader_of_programs) {
+            (Ok(()), Some(program)) if template.names().next().is_some() => {
+                reader.wrong(
+                    node.at,
+                    format!("`stdin` would be read by `{program}` as a program"),
+                    "a call chooses arguments, never programs; name a script file in `command`",
+                );
+                None
+            }
+            (Ok(()), _) => Some(template),
+            (Err((message, hint)), _) => {
                 reader.wrong(node.at, message, hint);
                 None
             }

@@ -7,6 +7,7 @@
 //! option where the template has none.
 
 use haft_core::{Code, Failure};
+use haft_shell::Program;
 use serde_json::Value;
 
 /// The longest value of one hole; the system takes no word beyond 128 KiB.
@@ -101,6 +102,14 @@ impl Template {
                     format!("`{text}` would be read by `{shell}` as a command"),
                     "arguments are words and never shell text; hand it over as a word: \
                      `[\"sh\", \"-c\", \"grep -- \\\"$1\\\" *.txt\", \"sh\", \"{text}\"]`"
+                        .into(),
+                ));
+            }
+            if let Some(program) = self.program_text(&group, &pieces) {
+                return Err((
+                    format!("`{text}` would be read by `{program}` as a program"),
+                    "a call chooses arguments, never programs; put the program into a file and \
+                     hand the value over behind it: `[\"python3\", \"tool.py\", \"{text}\"]`"
                         .into(),
                 ));
             }
@@ -236,10 +245,7 @@ impl Template {
 
     /// What a command of these words and the next one would start, by the words it begins at.
     fn started(&self, group: &Group, next: &[Piece]) -> Vec<haft_shell::Unwrapped> {
-        let words = self.so_far(group).map(|(word, _)| &*word.pieces).chain([next]);
-        let words = words.map(|pieces| haft_shell::Word::text(standing_in(pieces))).collect();
-        let command = haft_shell::Command { words, ..haft_shell::Command::default() };
-        command.unwrapped(haft_shell::Wrappers::All)
+        started_by(self.so_far(group).map(|(word, _)| &*word.pieces).chain([next]))
     }
 
     /// The program that would start whatever the next word says, if a call says it.
@@ -249,6 +255,36 @@ impl Template {
             first.is_some_and(|first| first.contains(HOLE))
         };
         self.started(group, next).iter().any(chooses).then(|| self.program())
+    }
+
+    /// The interpreter that would run the next word as its program, if a call writes in it. Words that
+    /// may be left out are tried both ways.
+    fn program_text(&self, group: &Group, next: &[Piece]) -> Option<String> {
+        if next.iter().all(|piece| matches!(piece, Piece::Text(_))) {
+            return None;
+        }
+        [false, true].into_iter().find_map(|only_sure| {
+            let words = self.so_far(group).filter(|(_, is_sure)| *is_sure || !only_sure);
+            let words = words.map(|(word, _)| &*word.pieces).chain([next]);
+            started_by(words).iter().find_map(|view| {
+                let is_program =
+                    |program: &Program| matches!(program, Program::Text(text) if has_hole(text));
+                let name = view.command.words.first().and_then(haft_shell::Word::literal)?;
+                view.command.programs().iter().any(is_program).then(|| name.to_owned())
+            })
+        })
+    }
+
+    /// The interpreter that would read its program from the standard input.
+    pub(super) fn reads_program(&self) -> Option<String> {
+        [false, true].into_iter().find_map(|only_sure| {
+            let groups = self.groups.iter().filter(|group| !group.is_whole || !only_sure);
+            let words = groups.flat_map(|group| &group.words).map(|word| &*word.pieces);
+            started_by(words).iter().find_map(|view| {
+                let name = view.command.words.first().and_then(haft_shell::Word::literal)?;
+                view.command.programs().contains(&Program::Input).then(|| name.to_owned())
+            })
+        })
     }
 
     /// Whether `--` stands before what comes next, so that programs take the rest for no options. One
@@ -310,6 +346,17 @@ const HOLE: &str = "\u{fffc}";
 /// Programs that read one of their words as a command.
 const SHELLS: &[&str] =
     &["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "su", "busybox"];
+
+/// What a command of these words would start.
+fn started_by<'p>(words: impl Iterator<Item = &'p [Piece]>) -> Vec<haft_shell::Unwrapped> {
+    let words = words.map(|pieces| haft_shell::Word::text(standing_in(pieces))).collect();
+    let command = haft_shell::Command { words, ..haft_shell::Command::default() };
+    command.unwrapped(haft_shell::Wrappers::All)
+}
+
+fn has_hole(word: &haft_shell::Word) -> bool {
+    word.literal().is_none_or(|text| text.contains(HOLE))
+}
 
 fn standing_in(pieces: &[Piece]) -> String {
     let piece = |piece: &Piece| match piece {
@@ -613,6 +660,80 @@ mod tests {
         }
         let (message, hint) = template(&["ls", "{fle}"]).unwrap_err();
         assert!(message.contains("{fle}") && hint.contains("{file}"), "{message} {hint}");
+    }
+
+    #[test]
+    fn no_call_writes_the_program_of_an_interpreter() {
+        for words in [
+            &["python", "-c", "{text}"][..],
+            &["python3.12", "-c", "print({text})"],
+            &["/usr/bin/python3", "-Bc", "{text}"],
+            &["python3", "-c{text}"],
+            &["env", "python3", "-c", "{text}"],
+            &["env", "A=1", "/usr/local/bin/python3", "-u", "-c", "{text}"],
+            &["timeout", "5", "perl", "-e", "{text}"],
+            &["perl", "-lne", "{text}", "file"],
+            &["perl", "-E{text}"],
+            &["node", "-e", "{text}"],
+            &["node", "--eval", "{text}"],
+            &["node", "--eval={text}"],
+            &["node", "-p", "{text}"],
+            &["node", "-pe", "{text}"],
+            &["nice", "ruby", "-rjson", "-e", "{text}"],
+            &["awk", "{text}"],
+            &["awk", "-F", ":", "{text}", "file"],
+            &["gawk", "-e", "{text}"],
+            &["awk", "$1 ~ /{text}/", "file"],
+            &["sed", "{text}"],
+            &["sed", "-n", "{text}p", "file"],
+            &["sed", "-e", "{text}"],
+            &["sed", "--expression={text}"],
+            &["sed", "s/a/{text}/", "file"],
+            &["php", "-r", "{text}"],
+            &["lua5.4", "-e", "{text}"],
+            &["osascript", "-e", "{text}"],
+            &["deno", "eval", "{text}"],
+            &["bash", "-lc", "{text}"],
+            &["awk", "[{?all} -f prog.awk", "{file}"],
+            &["busybox", "awk", "{text}"],
+        ] {
+            let (message, hint) = template(words).map(|_| words).unwrap_err();
+            assert!(message.contains("would be read by"), "{words:?}: {message}");
+            assert!(hint.contains("arguments"), "{words:?}: {hint}");
+        }
+        for words in [
+            &["python3", "tool.py", "{text}"][..],
+            &["python3", "-c", "import sys; print(sys.argv[1])", "{text}"],
+            &["python3", "-m", "json.tool", "{file}"],
+            &["perl", "-ne", "print", "{file}"],
+            &["node", "-e", "f(process.argv[1])", "{text}"],
+            &["awk", "-v", "x={text}", "$1 == x", "{file}"],
+            &["awk", "-F", "{text}", "{{print $1}}", "{file}"],
+            &["awk", "-f", "prog.awk", "{file}"],
+            &["sed", "-n", "1,5p", "{file}"],
+            &["sed", "-e", "p", "{file}"],
+            &["sed", "-f", "script.sed", "{file}"],
+            &["jq", "{text}", "file.json"],
+        ] {
+            assert!(template(words).is_ok(), "{words:?}: {:?}", template(words));
+        }
+    }
+
+    #[test]
+    fn no_call_writes_a_program_through_the_standard_input() {
+        for (words, name) in [
+            (&["sh"][..], Some("sh")),
+            (&["python3", "-"], Some("python3")),
+            (&["env", "bash", "-s"], Some("bash")),
+            (&["timeout", "5", "node"], Some("node")),
+            (&["awk", "-f", "-", "file"], Some("awk")),
+            (&["python3", "[{?all} tool.py"], Some("python3")),
+            (&["python3", "tool.py"], None),
+            (&["sh", "-c", "cat"], None),
+            (&["jq", "."], None),
+        ] {
+            assert_eq!(template(words).unwrap().reads_program().as_deref(), name, "{words:?}");
+        }
     }
 
     #[test]

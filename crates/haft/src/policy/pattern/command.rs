@@ -143,7 +143,9 @@ impl CommandPattern {
 
     /// Returns whether certainly no command matches both.
     pub(super) fn is_apart(&self, other: &Self) -> bool {
-        let plain = |word: &str| !alone(word).may_wrap(Wrappers::All) && word != "git";
+        // Options before a subcommand are skipped by what restricts only.
+        let plain =
+            |word: &str| !alone(word).may_wrap(Wrappers::All) && !haft_shell::has_subcommands(word);
         !self.is_long()
             && !other.is_long()
             && self.first_word().is_some_and(plain)
@@ -215,7 +217,7 @@ impl CommandPattern {
     }
 
     /// Any view that matches counts, whatever the command sets before it.
-    fn restricts(&self, command: &Command) -> Match {
+    pub(super) fn restricts(&self, command: &Command) -> Match {
         if self.assigns {
             return self.compare(command, true);
         }
@@ -333,7 +335,16 @@ impl CommandPattern {
         }
     }
 
-    fn compare(&self, command: &Command, with_assignments: bool) -> Match {
+    /// Returns whether the program that it names has a directory: `./deploy.sh *`.
+    pub(super) fn names_a_path(&self) -> bool {
+        let first = self.machine.parts.first();
+        let program = first.into_iter().flat_map(|part| &part.chars).take_while(|c| **c != ' ');
+        let starts = program.into_iter().any(|c| *c == '/');
+        // `*/deploy.sh` too.
+        starts || !self.assigns && self.first.is_none() && self.text.contains('/')
+    }
+
+    pub(super) fn compare(&self, command: &Command, with_assignments: bool) -> Match {
         let known = command.words.iter().all(|word| !word.has_unknown());
         if known && !with_assignments {
             return if self.machine.accepts_words(&command.words) { Match::Yes } else { Match::No };

@@ -17,6 +17,7 @@ mod glob;
 mod host;
 mod parse;
 mod path;
+mod program;
 mod select;
 mod sense;
 mod subsume;
@@ -451,7 +452,16 @@ impl Pattern {
     fn part(&self, part: &Part, facts: &Facts<'_>, side: Side) -> Match {
         let head = match (&self.head, part) {
             (Some(Head::Command(pattern)), Part::Command(command)) => {
-                pattern.matches(command, side)
+                let words = pattern.matches(command, side);
+                match words == Match::Yes || side == Side::Allow {
+                    true => words,
+                    // Another spelling of the program is no way round a rule about it.
+                    false => {
+                        let launches = facts.launches_of(part);
+                        let files = launches.map(|launch| program::matches(pattern, launch, facts));
+                        either(std::iter::once(words).chain(files))
+                    }
+                }
             }
             (Some(Head::Command(_)), Part::Unreadable(why)) => Match::Unknown(why.clone()),
             (Some(Head::Host(pattern)), Part::Host(host)) => is_host(pattern, host),

@@ -43,6 +43,8 @@ pub(super) struct Index {
     folders: Drawer<PathBuf>,
     hosts: Drawer<Box<str>>,
     any_command: Vec<u32>,
+    /// Commands whose first word is a path: a command may spell the same file in another way.
+    programs: Vec<u32>,
     commands: Vec<u32>,
     paths: Vec<u32>,
     addresses: Vec<u32>,
@@ -74,6 +76,9 @@ impl Index {
             Key::Argument { tool, name, value } => self.add_argument(tool, name, value, rule),
             Key::Command(first, second) => {
                 self.commands.push(rule);
+                if first.is_some_and(|first| first.contains('/')) {
+                    self.programs.push(rule);
+                }
                 match (first, second) {
                     (Some(first), Some(second)) => {
                         put(&mut self.pairs, format!("{first} {second}").into(), rule);
@@ -162,6 +167,16 @@ impl Index {
                 Part::Reach(Capability::Filesystem) => found.extend_from_slice(&self.paths),
                 Part::Reach(Capability::Network) => found.extend_from_slice(&self.addresses),
                 Part::Call | Part::Reach(_) => {}
+            }
+        }
+        for (_, launch) in &facts.launches {
+            found.extend_from_slice(&self.programs);
+            // A script is looked up by its name as well.
+            if let Some(name) = launch.name() {
+                let words = std::iter::once(haft_shell::Word::text(name));
+                let words = words.chain(launch.arguments.iter().cloned()).collect();
+                let command = haft_shell::Command { words, ..haft_shell::Command::default() };
+                self.find_command(&mut found, &command);
             }
         }
         found.sort_unstable();

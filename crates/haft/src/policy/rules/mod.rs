@@ -13,6 +13,8 @@ mod explain;
 mod offer;
 #[cfg(test)]
 mod attacks;
+#[cfg(test)]
+mod spellings;
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},

@@ -1,0 +1,255 @@
+//! The code that one command runs, as far as its own words show.
+//!
+//! In: a simple command without its wrappers. Out: program texts, script files, or that the program is
+//! read from the input; and small questions about commands that `flow` asks.
+
+use crate::{
+    Command, Piece, Redirect, RedirectKind, Word, Wrappers,
+    classify::tables,
+    interpreters::{self, Language, Program},
+    wrappers::{self, Inner},
+};
+
+/// Code that a command runs.
+pub(super) enum Code {
+    /// This text, in this language.
+    Text(Language, Word),
+    /// What is in this file.
+    File(Word),
+    /// What comes in through the standard input.
+    Input(Language),
+    /// Something that an interpreter among its words runs; which of them, cannot be told.
+    Opaque,
+}
+
+/// Returns whether a word hides which program runs. A program of a known name in a directory that is
+/// not known is no secret, unless the text makes what stands before the name.
+pub(super) fn hides_name(word: &Word, is_made: bool) -> bool {
+    match &*word.pieces {
+        [Piece::Unknown, Piece::Text(rest)] if !is_made => {
+            !rest.starts_with('/') || rest.ends_with('/')
+        }
+        _ => word.has_unknown(),
+    }
+}
+
+/// Returns the word that a wrapper takes for a command, where a shell must complete that word.
+pub(super) fn started_word(command: &Command) -> Option<&Word> {
+    let name = command.words.first()?.literal()?;
+    if !wrappers::starts_its_first(name) {
+        return None;
+    }
+    let mut at = 1;
+    while let Some(option) = command.words.get(at)?.literal().filter(|text| text.starts_with('-')) {
+        if wrappers::may_take_value(name, option) {
+            return None;
+        }
+        at += 1;
+    }
+    let at = if name == "env" || name == "sudo" {
+        wrappers::past_assignments(&command.words, at)
+    } else {
+        at
+    };
+    command.words.get(at).filter(|word| word.has_unknown())
+}
+
+/// Returns the code that a command runs.
+pub(super) fn codes(command: &Command) -> Vec<Code> {
+    let Some(name) = command.words.first().and_then(Word::literal) else { return Vec::new() };
+    if name.contains('/') {
+        return Vec::new(); // it is looked at without its directory
+    }
+    if let Some(runs) = interpreters::of(command) {
+        let code = |program: Program| match program {
+            Program::Text(text) => Some(Code::Text(runs.language, text)),
+            Program::File { file, .. } => Some(Code::File(file)),
+            Program::Input => Some(Code::Input(runs.language)),
+            Program::Module(_) => None,
+        };
+        return runs.programs.into_iter().filter_map(code).collect();
+    }
+    let word = |n: usize| command.words.get(n).and_then(Word::literal);
+    match name {
+        "source" | "." => {
+            let code = |file: &Word| match file.literal() {
+                Some("/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0") => {
+                    Code::Input(Language::Shell)
+                }
+                _ => Code::File(file.clone()),
+            };
+            return command.words.get(1).map(code).into_iter().collect();
+        }
+        "at" | "batch" => return vec![Code::Input(Language::Shell)],
+        "crontab" if word(1) == Some("-") => return vec![Code::Input(Language::Shell)],
+        "crontab" => return command.words.get(1).cloned().map(Code::File).into_iter().collect(),
+        _ => {}
+    }
+    let inner = wrappers::inner(name, command, Wrappers::All).into_iter();
+    inner
+        .filter_map(|inner| match inner {
+            Inner::Text(words) => Some(Code::Text(Language::Shell, joined(&words))),
+            Inner::Input => Some(Code::Input(Language::Shell)),
+            Inner::Opaque => names_an_interpreter(command).then_some(Code::Opaque),
+            Inner::Rest(_) | Inner::Words(..) => None,
+        })
+        .collect()
+}
+
+/// Returns whether an interpreter is among the words of a command.
+fn names_an_interpreter(command: &Command) -> bool {
+    let alone = |word: &Word| Command { words: vec![word.clone()], ..Command::default() };
+    command.words.iter().skip(1).any(|word| interpreters::of(&alone(word)).is_some())
+}
+
+/// Returns words as one, with blanks between.
+fn joined(words: &[Word]) -> Word {
+    let mut pieces = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        if at > 0 {
+            pieces.push(Piece::Text(" ".to_owned()));
+        }
+        pieces.extend(word.pieces.iter().cloned());
+    }
+    Word { pieces, may_be_option: true }
+}
+
+/// Returns a text for a shell in which what is not known is a variable: its plainest reading.
+pub(super) fn natural(word: &Word) -> String {
+    let piece = |piece: &Piece| match piece {
+        Piece::Text(text) => text.clone(),
+        Piece::Unknown => "${_}".to_owned(),
+    };
+    word.pieces.iter().map(piece).collect()
+}
+
+/// Returns whether a command keeps what it reads in variables, or reads it in place of the shell.
+pub(super) fn keeps_input(command: &Command) -> bool {
+    let name = command.words.first().and_then(Word::literal);
+    matches!(
+        name,
+        Some(
+            "read"
+                | "mapfile"
+                | "readarray"
+                | "exec"
+                | "export"
+                | "declare"
+                | "typeset"
+                | "local"
+                | "readonly"
+                | "set"
+                | "printf"
+        )
+    )
+}
+
+/// Returns whether a redirection takes the place of the standard input.
+pub(super) fn is_input(redirect: &Redirect) -> bool {
+    match redirect.kind {
+        RedirectKind::Here | RedirectKind::Read | RedirectKind::ReadWrite => true,
+        RedirectKind::Duplicate => !matches!(redirect.target.literal(), Some("1" | "2" | "-")),
+        RedirectKind::Write => false,
+    }
+}
+
+/// Returns whether a command only prints files that are named.
+pub(super) fn prints_files(command: &Command) -> bool {
+    let words = command.words.get(1..).unwrap_or_default();
+    command.words.first().and_then(Word::literal) == Some("cat")
+        && words.iter().all(|word| word.literal().is_some_and(|text| !text.starts_with("/dev/")))
+}
+
+/// Returns what a command prints, where its words say it.
+pub(super) fn printed(command: &Command) -> Option<String> {
+    let words = command.words.get(1..).unwrap_or_default();
+    let text = natural(&joined(words));
+    match command.words.first().and_then(Word::literal)? {
+        "echo" if !text.contains('\\') => {
+            let rest = text.strip_prefix("-n ").unwrap_or(&text);
+            (!rest.starts_with('-')).then(|| rest.to_owned())
+        }
+        "printf" => match words {
+            [format] => {
+                let text = natural(format).replace("\\n", "\n");
+                (!text.contains(['\\', '%'])).then_some(text)
+            }
+            [format, text] if matches!(format.literal(), Some("%s" | "%s\\n")) => {
+                Some(natural(text))
+            }
+            _ => None,
+        },
+        "true" | ":" => Some(String::new()),
+        _ => None,
+    }
+}
+
+/// Returns whether a program of another language fetches and runs code, as far as its text shows.
+pub(super) fn runs_address(text: &str) -> bool {
+    let fetches =
+        ["http://", "https://", "ftp://", "urlopen", "requests.get", "socket", "curl ", "wget "];
+    let runs =
+        ["exec(", "eval(", "eval ", "system(", "popen", "subprocess", "spawn", "instance_eval"];
+    fetches.iter().any(|own| text.contains(own)) && runs.iter().any(|own| text.contains(own))
+}
+
+/// Returns the file of the kernel that a program of another language names, as far as its text shows.
+pub(super) fn kernel_file(text: &str) -> Option<&'static str> {
+    let files = ["/proc/sysrq-trigger", "/proc/sys/", "/dev/mem", "/dev/sd", "/dev/nvme"];
+    files.into_iter().find(|file| text.contains(file))
+}
+
+/// Returns whether a program hands a connection to a shell: `nc -e /bin/sh`, `socat … EXEC:sh`.
+pub(super) fn runs_what_it_receives(command: &Command) -> bool {
+    let Some(name) = command.words.first().and_then(Word::literal) else { return false };
+    let words = command.words.iter().skip(1).filter_map(Word::literal);
+    let given = |text: &str| match name {
+        "nc" | "ncat" | "netcat" => {
+            let letters = text.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+            letters.is_some_and(|letters| letters.contains(['e', 'c']))
+                || text.starts_with("--exec")
+                || text.starts_with("--sh-exec")
+                || text.starts_with("--lua-exec")
+        }
+        "socat" => {
+            let text = text.to_ascii_lowercase();
+            text.starts_with("exec:") || text.starts_with("system:") || text.starts_with("shell:")
+        }
+        _ => false,
+    };
+    words.into_iter().any(given)
+}
+
+/// Programs that start a command in another place: a container, an environment.
+const HOSTS: &str = "docker podman nerdctl docker-compose podman-compose kubectl oc lxc incus vagrant \
+    poetry uv pipenv conda mamba bundle npx pnpm yarn npm nix nix-shell rustup mise asdf direnv heroku \
+    fly flyctl gcloud az tmux screen";
+
+/// Returns the interpreters among the words of a program that starts commands elsewhere, each with the
+/// words behind it: `docker exec -i box sh`.
+pub(super) fn hosted(command: &Command) -> Vec<Command> {
+    let name = command.words.first().and_then(Word::literal).unwrap_or_default();
+    if !HOSTS.split_whitespace().any(|own| own == name) {
+        return Vec::new();
+    }
+    let view = |at: usize| {
+        let words = command.words.get(at..)?.to_vec();
+        let view = Command { words, redirects: command.redirects.clone(), ..Command::default() };
+        interpreters::of(&view).map(|_| view)
+    };
+    (1..command.words.len()).filter_map(view).collect()
+}
+
+/// Returns whether the grammar of a command proves that it only reads.
+pub(super) fn only_prints(command: &Command) -> bool {
+    let name = command.words.first().and_then(Word::literal);
+    let grammar = name.and_then(tables::of);
+    grammar.is_some_and(|grammar| grammar.check(&command.words).is_ok())
+}
+
+/// Returns whether a script is named by an open descriptor.
+pub(super) fn is_descriptor(file: &Word) -> bool {
+    file.literal().is_some_and(|text| {
+        text.starts_with("/dev/fd/") || text.starts_with("/proc/self/fd/") || text == "/dev/stdin"
+    })
+}

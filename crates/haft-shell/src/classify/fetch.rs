@@ -1,0 +1,112 @@
+//! Commands that bring in something from the network, and the files that they leave.
+
+use crate::{Command, Piece, RedirectKind, Word};
+
+/// Programs that print or save what another machine sends.
+const FETCHERS: &str = "curl wget wget2 fetch aria2c axel GET lwp-request http https httpie xh curlie lynx \
+    w3m links elinks nc ncat netcat socat telnet ftp sftp tftp lftp ssh scp rsh dig nslookup drill gh \
+    glab aws gcloud gsutil az rclone s3cmd svn";
+
+/// Returns the program of a command, if it brings something in from the network.
+pub(super) fn fetcher(command: &Command) -> Option<&str> {
+    let name = command.words.first().and_then(Word::literal)?;
+    let word = |n: usize| command.words.get(n).and_then(Word::literal);
+    let is_fetcher = FETCHERS.split_whitespace().any(|own| own == name)
+        || name == "openssl" && word(1) == Some("s_client")
+        || name == "rsync"
+            && command
+                .words
+                .iter()
+                .skip(1)
+                .filter_map(Word::literal)
+                .any(|text| text.contains(':'));
+    let opens = command.redirects.iter().any(|redirect| redirect.reaches().is_some());
+    (is_fetcher || opens).then_some(name)
+}
+
+/// The name of a file without its directory; nothing where only a running shell knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FileName(Option<String>);
+
+impl FileName {
+    /// Returns the name of the file that a word names.
+    pub(super) fn of(word: &Word) -> Self {
+        let Some(Piece::Text(last)) = word.pieces.last() else { return Self(None) };
+        match last.rsplit_once('/') {
+            Some((_, base)) if !base.is_empty() => Self(Some(base.to_owned())),
+            _ if word.pieces.len() == 1 && !last.is_empty() => Self(Some(last.clone())),
+            _ => Self(None),
+        }
+    }
+
+    /// Returns whether this saved file may be the one that is run. A name that only a running shell
+    /// knows may be any; but not every file may be one that was saved under such a name.
+    pub(super) fn may_be(&self, run: &Self) -> bool {
+        match (&self.0, &run.0) {
+            (Some(own), Some(run)) => own == run,
+            (_, None) => true,
+            (None, Some(_)) => false,
+        }
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+/// Returns the files that a command saves what it prints or fetches to.
+pub(super) fn saved(command: &Command) -> Vec<FileName> {
+    let is_write = |kind| matches!(kind, RedirectKind::Write | RedirectKind::ReadWrite);
+    let redirects = command.redirects.iter().filter(|r| is_write(r.kind) && !r.is_harmless());
+    let mut found: Vec<FileName> = redirects.map(|r| FileName::of(&r.target)).collect();
+    let words = command.words.get(1..).unwrap_or_default();
+    let Some(name) = command.words.first().and_then(Word::literal) else { return found };
+    let is_operand = |word: &&Word| !word.literal().is_some_and(|text| text.starts_with('-'));
+    match name {
+        "tee" | "sponge" => found.extend(words.iter().filter(is_operand).map(FileName::of)),
+        "cp" | "mv" | "install" | "ln" | "scp" | "rsync" => {
+            found.extend(words.last().map(FileName::of));
+        }
+        _ if fetcher(command).is_some() => fetched(words, &mut found),
+        _ => {}
+    }
+    found
+}
+
+/// Adds the files that the words of a fetcher name, and those that it names after the address.
+fn fetched(words: &[Word], found: &mut Vec<FileName>) {
+    for (at, word) in words.iter().enumerate() {
+        let Some(Piece::Text(text)) = word.pieces.first() else { continue };
+        match &**text {
+            "-o" | "-O" | "--output" | "--output-document" | "--out" => {
+                found.extend(words.get(at + 1).map(FileName::of));
+            }
+            text if text.starts_with("--output") => {
+                let value = text.split_once('=').map(|(_, value)| Word::text(value));
+                found.extend(value.as_ref().map(FileName::of));
+            }
+            text if text.starts_with("-o") && text.len() > 2 => {
+                found.push(FileName::of(&Word::text(text.get(2..).unwrap_or_default())));
+            }
+            text if text.starts_with('-') => {}
+            // `wget http://x/install.sh` leaves `install.sh`.
+            text if text.contains('/') => {
+                let path = text.split(['?', '#']).next().unwrap_or_default();
+                let base = path.rsplit('/').next().unwrap_or_default();
+                if !base.is_empty() && word.pieces.len() == 1 {
+                    found.push(FileName(Some(base.to_owned())));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Returns whether a command names one of these files behind its own name, or reads it.
+pub(super) fn names_one(command: &Command, files: &[FileName]) -> bool {
+    let is_read = |kind| matches!(kind, RedirectKind::Read | RedirectKind::ReadWrite);
+    let read = command.redirects.iter().filter(|r| is_read(r.kind)).map(|r| &r.target);
+    command.words.iter().skip(1).chain(read).map(FileName::of).any(|name| {
+        name.is_known() && files.iter().any(|file| file.is_known() && file.may_be(&name))
+    })
+}

@@ -1,0 +1,402 @@
+//! What the programs of `awk` and `sed` start and write.
+//!
+//! In: a program. Out: the commands it hands to a shell and the files it writes. What is not known is
+//! written as `${_}`, so that a reader of shell text takes it for unknown. A program that is not
+//! understood and may start something says so.
+
+/// What a program does besides printing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Act {
+    /// It gives a shell this text.
+    Runs(String),
+    /// It gives the shell text or the program that is read here its own output as the input.
+    Feeds(String),
+    /// It writes this file.
+    Writes(String),
+    /// It starts something, and it cannot be told what.
+    Hidden,
+}
+
+/// What stands for a value that only a running program knows.
+const UNKNOWN: &str = "${_}";
+
+/// Returns what a program of `awk` does.
+pub(super) fn awk(text: &str) -> Vec<Act> {
+    let Some(tokens) = tokens(text) else {
+        let may_start = text.contains("system") || text.contains('|') || text.contains("getline");
+        return if may_start { vec![Act::Hidden] } else { Vec::new() };
+    };
+    let mut acts = Vec::new();
+    for (at, token) in tokens.iter().enumerate() {
+        match token {
+            Token::Word(word) if word == "system" => {
+                let rest = tokens.get(at + 1..).unwrap_or_default();
+                acts.push(Act::Runs(joined(inside(rest))));
+            }
+            // An indirect call may call anything. A library is a file, as with `-f`.
+            Token::Sign("@") => {
+                let library = |word: &str| matches!(word, "include" | "load" | "namespace");
+                if !matches!(tokens.get(at + 1), Some(Token::Word(word)) if library(word)) {
+                    acts.push(Act::Hidden);
+                }
+            }
+            Token::Sign("|" | "|&") => {
+                let rest = tokens.get(at + 1..).unwrap_or_default();
+                if matches!(rest.first(), Some(Token::Word(word)) if word == "getline") {
+                    let before = tokens.get(..at).unwrap_or_default();
+                    acts.push(Act::Runs(joined(behind(before))));
+                } else {
+                    acts.push(Act::Feeds(joined(statement(rest))));
+                }
+            }
+            Token::Sign(">>") => {
+                acts.push(Act::Writes(joined(statement(tokens.get(at + 1..).unwrap_or_default()))));
+            }
+            // Elsewhere it compares. A name that is compared is no file, and nobody minds.
+            Token::Sign(">") => {
+                let rest = statement(tokens.get(at + 1..).unwrap_or_default());
+                if matches!(rest.first(), Some(Token::Text(_))) {
+                    acts.push(Act::Writes(joined(rest)));
+                }
+            }
+            _ => {}
+        }
+    }
+    acts
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Token {
+    Word(String),
+    Text(String),
+    Sign(&'static str),
+    Other(char),
+    End,
+}
+
+/// Takes a program apart; nothing where a quote or an expression has no end.
+fn tokens(text: &str) -> Option<Vec<Token>> {
+    let text: Vec<char> = text.chars().collect();
+    let mut tokens: Vec<Token> = Vec::new();
+    let mut at = 0;
+    while let Some(&c) = text.get(at) {
+        let next = text.get(at + 1).copied();
+        at += 1;
+        match c {
+            ' ' | '\t' | '\r' => {}
+            '\\' if next == Some('\n') => at += 1,
+            '#' => at += text.iter().skip(at).take_while(|c| **c != '\n').count(),
+            '\n' | ';' | '}' | '{' => tokens.push(Token::End),
+            '"' => tokens.push(Token::Text(closed(&text, &mut at, '"')?)),
+            '/' if !tokens.last().is_some_and(is_value) => {
+                closed(&text, &mut at, '/')?;
+                tokens.push(Token::Other('/'));
+            }
+            '|' if next == Some('|') => {
+                at += 1;
+                tokens.push(Token::Other('|'));
+            }
+            '|' if next == Some('&') => {
+                at += 1;
+                tokens.push(Token::Sign("|&"));
+            }
+            '|' => tokens.push(Token::Sign("|")),
+            '>' if next == Some('=') => {
+                at += 1;
+                tokens.push(Token::Other('>'));
+            }
+            '>' if next == Some('>') => {
+                at += 1;
+                tokens.push(Token::Sign(">>"));
+            }
+            '>' => tokens.push(Token::Sign(">")),
+            '@' => tokens.push(Token::Sign("@")),
+            c if c.is_alphabetic() || c == '_' => {
+                let mut word = String::from(c);
+                while let Some(&c) = text.get(at).filter(|c| c.is_alphanumeric() || **c == '_') {
+                    word.push(c);
+                    at += 1;
+                }
+                tokens.push(Token::Word(word));
+            }
+            c => tokens.push(Token::Other(c)),
+        }
+    }
+    Some(tokens)
+}
+
+/// Returns whether a `/` behind this divides.
+fn is_value(token: &Token) -> bool {
+    match token {
+        Token::Word(word) => !matches!(&**word, "print" | "printf" | "return" | "in" | "case"),
+        Token::Text(_) => true,
+        Token::Other(c) => matches!(c, ')' | ']') || c.is_alphanumeric(),
+        Token::Sign(_) | Token::End => false,
+    }
+}
+
+/// Returns the text up to the next mark and goes past it.
+fn closed(text: &[char], at: &mut usize, mark: char) -> Option<String> {
+    let mut found = String::new();
+    loop {
+        let c = *text.get(*at)?;
+        *at += 1;
+        match c {
+            c if c == mark => return Some(found),
+            '\n' => return None,
+            '\\' => {
+                let escaped = *text.get(*at)?;
+                *at += 1;
+                match escaped {
+                    'n' => found.push('\n'),
+                    't' => found.push('\t'),
+                    '"' | '\\' | '/' => found.push(escaped),
+                    // A character by its number may be any.
+                    _ => found.push_str(UNKNOWN),
+                }
+            }
+            c => found.push(c),
+        }
+    }
+}
+
+/// Returns what stands in the brackets that follow.
+fn inside(tokens: &[Token]) -> &[Token] {
+    if tokens.first() != Some(&Token::Other('(')) {
+        return &[];
+    }
+    let mut depth = 0_usize;
+    for (at, token) in tokens.iter().enumerate() {
+        match token {
+            Token::Other('(') => depth += 1,
+            Token::Other(')') => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth == 0 {
+            return tokens.get(1..at).unwrap_or_default();
+        }
+    }
+    tokens.get(1..).unwrap_or_default()
+}
+
+/// Returns what stands up to the end of a statement.
+fn statement(tokens: &[Token]) -> &[Token] {
+    let end = tokens.iter().position(|token| *token == Token::End).unwrap_or(tokens.len());
+    tokens.get(..end).unwrap_or_default()
+}
+
+/// Returns what stands before, back to the beginning of its statement.
+fn behind(tokens: &[Token]) -> &[Token] {
+    let start = tokens.iter().rposition(|token| *token == Token::End).map_or(0, |at| at + 1);
+    let tokens = tokens.get(start..).unwrap_or_default();
+    // `while (("ls") | getline x)`: the text itself is what counts.
+    let text = tokens.iter().position(|token| matches!(token, Token::Text(_)));
+    tokens.get(text.unwrap_or(0)..).unwrap_or_default()
+}
+
+/// Returns the text that an expression makes: texts as they are, and everything else unknown.
+fn joined(tokens: &[Token]) -> String {
+    let mut text = String::new();
+    for token in tokens {
+        match token {
+            Token::Text(own) => text.push_str(own),
+            Token::Other('(' | ')') | Token::End => {}
+            _ if text.ends_with(UNKNOWN) => {}
+            _ => text.push_str(UNKNOWN),
+        }
+    }
+    if tokens.is_empty() { UNKNOWN.to_owned() } else { text }
+}
+
+/// Returns what a script of `sed` does. It is read loosely: where a command may be one that runs or
+/// writes, it is taken for one.
+pub(super) fn sed(script: &str) -> Vec<Act> {
+    let chars: Vec<char> = script.chars().collect();
+    let mut acts = Vec::new();
+    let mut at = 0;
+    while at < chars.len() {
+        if sed_command(&chars, &mut at, &mut acts).is_none() {
+            // Not understood: a letter that stands alone where a command or a flag may stand.
+            if may_run(script) {
+                acts.push(Act::Hidden);
+            }
+            return acts;
+        }
+    }
+    acts
+}
+
+/// Reads one command; nothing where it is not understood.
+fn sed_command(chars: &[char], at: &mut usize, acts: &mut Vec<Act>) -> Option<()> {
+    let peek = |at: usize| chars.get(at).copied();
+    let is_blank = |c: char| c.is_ascii_whitespace() || c == ';' || c == '{' || c == '}';
+    while peek(*at).is_some_and(is_blank) {
+        *at += 1;
+    }
+    // Addresses: numbers, `$`, expressions, and the signs between.
+    loop {
+        match peek(*at) {
+            Some('/') => delimited(chars, at, '/', true)?,
+            Some('\\') => {
+                *at += 1;
+                let mark = peek(*at)?;
+                delimited(chars, at, mark, true)?;
+            }
+            Some(c) if c.is_ascii_digit() || "$,~+! \tIM".contains(c) => *at += 1,
+            _ => break,
+        }
+    }
+    let Some(command) = peek(*at) else { return Some(()) };
+    *at += 1;
+    let line = |at: &mut usize| {
+        let rest: String = chars.iter().skip(*at).take_while(|c| **c != '\n').collect();
+        *at += rest.chars().count();
+        rest.trim().to_owned()
+    };
+    match command {
+        '#' => drop(line(at)),
+        'e' => {
+            let text = line(at);
+            // Alone it runs what it reads.
+            acts.push(match text.is_empty() || text.starts_with([';', '}']) {
+                true => Act::Hidden,
+                false => Act::Runs(text),
+            });
+        }
+        'w' | 'W' => acts.push(Act::Writes(line(at))),
+        'a' | 'i' | 'c' | 'r' | 'R' | 'b' | 't' | 'T' | ':' | 'v' => {
+            text_line(chars, at, command);
+        }
+        's' | 'y' => {
+            let mark = peek(*at)?;
+            if mark == '\n' || mark == '\\' {
+                return None;
+            }
+            delimited(chars, at, mark, command == 's')?;
+            *at -= 1;
+            delimited(chars, at, mark, false)?;
+            while let Some(flag) = peek(*at) {
+                match flag {
+                    // What was replaced is run.
+                    'e' => acts.push(Act::Hidden),
+                    'w' => {
+                        *at += 1;
+                        acts.push(Act::Writes(line(at)));
+                        return Some(());
+                    }
+                    flag if flag.is_ascii_alphanumeric() => {}
+                    _ => break,
+                }
+                *at += 1;
+            }
+        }
+        _ => {}
+    }
+    Some(())
+}
+
+/// Goes past the text of a command that takes one.
+fn text_line(chars: &[char], at: &mut usize, command: char) {
+    let labels = matches!(command, 'b' | 't' | 'T' | ':' | 'v');
+    while let Some(&c) = chars.get(*at) {
+        if c == '\n' || labels && matches!(c, ';' | '}') {
+            return;
+        }
+        // The text goes on behind a line that ends so.
+        *at += if c == '\\' { 2 } else { 1 };
+    }
+}
+
+/// Goes from one mark past the next. Where a set may hide the mark, nothing is said.
+fn delimited(chars: &[char], at: &mut usize, mark: char, is_expression: bool) -> Option<()> {
+    *at += 1;
+    loop {
+        let c = *chars.get(*at)?;
+        *at += 1;
+        match c {
+            c if c == mark => return Some(()),
+            '\\' => *at += 1,
+            '[' if is_expression => {
+                let rest = chars.get(*at..)?;
+                let close = rest.iter().skip(1).position(|c| *c == ']')? + 1;
+                if rest.iter().take(close).any(|c| *c == mark) {
+                    return None;
+                }
+                *at += close + 1;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Returns whether a script that is not understood may run something: an `e` where a command or a
+/// flag may stand.
+fn may_run(script: &str) -> bool {
+    let chars: Vec<char> = script.chars().collect();
+    let is_flag = |c: &char| "gpiImMw".contains(*c) || c.is_ascii_digit();
+    chars.iter().enumerate().any(|(at, c)| {
+        let before = chars.get(..at).unwrap_or_default().iter().rev().find(|c| !is_flag(c));
+        let after = chars.get(at + 1..).unwrap_or_default().iter().find(|c| !is_flag(c));
+        *c == 'e'
+            && before.is_none_or(|c| !c.is_alphanumeric())
+            && after.is_none_or(|c| !c.is_alphanumeric())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(text: &str) -> Act {
+        Act::Runs(text.to_owned())
+    }
+
+    #[test]
+    fn awk_programs_say_what_they_start_and_write() {
+        for (program, wanted) in [
+            ("{print $1}", vec![]),
+            ("$3 > 5 || /a|b/ {print \"x | y\"}", vec![]),
+            ("BEGIN{system(\"rm -rf x\")}", vec![runs("rm -rf x")]),
+            ("{system(\"rm \" $1)}", vec![runs("rm ${_}")]),
+            ("{system($0)}", vec![runs("${_}")]),
+            ("{\"curl x\" | getline y}", vec![runs("curl x")]),
+            ("BEGIN{while((\"ls\")|getline x)print x}", vec![runs("ls")]),
+            ("{print | \"sh\"}", vec![Act::Feeds("sh".to_owned())]),
+            ("{print |& \"cat\"}", vec![Act::Feeds("cat".to_owned())]),
+            ("{print > \"/proc/x\"}", vec![Act::Writes("/proc/x".to_owned())]),
+            ("{print >> \"o\"; print}", vec![Act::Writes("o".to_owned())]),
+            ("{x = a / 2; system(\"id\") / b}", vec![runs("id")]),
+            ("{@f()}", vec![Act::Hidden]),
+            ("@include \"x\"", vec![]),
+            ("{print; system(\"\")}", vec![runs("")]),
+            ("{print /[/] | \"sh\"}", vec![Act::Feeds("sh".to_owned())]),
+            ("{print \"a | \"", vec![]),
+            ("{print \"a | system", vec![Act::Hidden]),
+        ] {
+            assert_eq!(awk(program), wanted, "{program}");
+        }
+    }
+
+    #[test]
+    fn sed_scripts_say_what_they_start_and_write() {
+        for (script, wanted) in [
+            ("p", vec![]),
+            ("s/e/e/;/e/d;s/a/ e /gp", vec![]),
+            ("1,5p;s|a|b|g", vec![]),
+            ("1e rm -rf x", vec![runs("rm -rf x")]),
+            ("/a/,$!e touch x", vec![runs("touch x")]),
+            ("e", vec![Act::Hidden]),
+            ("s/a/b/e", vec![Act::Hidden]),
+            ("s,a,b,ge", vec![Act::Hidden]),
+            ("s/[/]/b/e", vec![Act::Hidden]),
+            ("s/a/b/w /dev/sda", vec![Act::Writes("/dev/sda".to_owned())]),
+            ("/x/{w out\n}", vec![Act::Writes("out".to_owned())]),
+            ("a hello e\np", vec![]),
+            ("s/[^e]e//g", vec![]),
+            ("y/abc/def/;e id", vec![runs("id")]),
+            ("$!{$!N;e\n}", vec![Act::Hidden]),
+        ] {
+            assert_eq!(sed(script), wanted, "{script}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Compares a rule about a program with the file that a command runs.
+//!
+//! In: a pattern such as `./deploy.sh *` and what a command launches. Out: whether some spelling of
+//! the same file matches. For what restricts only.
+
+use std::path::{Component, Path, PathBuf};
+
+use haft_shell::{Command, Piece, Word};
+
+use super::{CommandPattern, Match};
+use crate::policy::{
+    facts::{Facts, Launch},
+    world::tidy,
+};
+
+const UNCLEAR: &str = "it cannot be told which file runs";
+
+/// Returns whether a command that launches this is one that the pattern means.
+pub(super) fn matches(pattern: &CommandPattern, launch: &Launch, facts: &Facts<'_>) -> Match {
+    // A script counts by its name as well: `bash deploy.sh` is `deploy.sh`.
+    if let (true, Some(name)) = (launch.is_script, launch.name()) {
+        let found = pattern.restricts(&command(Word::text(name), launch));
+        if found != Match::No {
+            return found;
+        }
+    }
+    if !pattern.names_a_path() {
+        return Match::No;
+    }
+    let mut answers = Vec::new();
+    for (spelled, leads) in launch.spelled().zip(launch.leads(&*facts.ground.world)) {
+        answers.push(match leads {
+            Ok(leads) => one(pattern, launch, &spelled, leads, facts),
+            Err(_) => unclear(pattern, launch),
+        });
+    }
+    if !launch.is_certain && answers.is_empty() {
+        return unclear(pattern, launch);
+    }
+    let all_match = !answers.is_empty() && answers.iter().all(|answer| *answer == Match::Yes);
+    let any_may = answers.iter().any(|answer| *answer != Match::No);
+    match (all_match && launch.is_certain, any_may) {
+        (true, _) => Match::Yes,
+        (false, true) => Match::Unknown(UNCLEAR.to_owned()),
+        (false, false) => Match::No,
+    }
+}
+
+/// Compares one file, under every name that a rule may have for it.
+fn one(
+    pattern: &CommandPattern,
+    launch: &Launch,
+    spelled: &Path,
+    leads: &Path,
+    facts: &Facts<'_>,
+) -> Match {
+    let base = facts.base().ok();
+    let root = facts.root().ok();
+    let home = facts.ground.home.as_deref();
+    if let (Some(first), Some(base)) = (pattern.first_word().filter(|w| w.contains('/')), base) {
+        let whole = match first.strip_prefix("~/").zip(home) {
+            Some((rest, home)) => home.join(rest),
+            None => base.join(first),
+        };
+        let same = facts.ground.world.resolve(&whole).is_ok_and(|own| own == leads);
+        if same || tidy(&whole) == spelled {
+            return pattern.compare(&command(Word::text(first), launch), false);
+        }
+    }
+    let mut doubt = Match::No;
+    for (file, base) in [(spelled, base), (leads, root), (leads, base)] {
+        for name in names(file, base, home) {
+            match pattern.compare(&command(Word::text(name), launch), false) {
+                Match::Yes => return Match::Yes,
+                Match::No => {}
+                unknown => doubt = unknown,
+            }
+        }
+    }
+    doubt
+}
+
+/// Returns the names that a rule may have for a file.
+fn names(file: &Path, base: Option<&Path>, home: Option<&Path>) -> Vec<String> {
+    let text = |path: &Path| path.to_str().map(str::to_owned);
+    let mut names: Vec<String> = text(file).into_iter().collect();
+    if let Some(below) = base.and_then(|base| relative(file, base)).as_deref().and_then(text) {
+        if !below.starts_with("../") {
+            names.push(format!("./{below}"));
+        }
+        names.push(below);
+    }
+    let below = home.and_then(|home| file.strip_prefix(home).ok()).and_then(text);
+    names.extend(below.map(|below| format!("~/{below}")));
+    names
+}
+
+/// Returns the way from a directory to a file, with `..` where it must go up.
+fn relative(file: &Path, base: &Path) -> Option<PathBuf> {
+    if !file.is_absolute() || !base.is_absolute() {
+        return None;
+    }
+    let shared = file.components().zip(base.components()).take_while(|(a, b)| a == b).count();
+    let up = base.components().skip(shared).map(|_| Component::ParentDir);
+    Some(up.chain(file.components().skip(shared)).collect())
+}
+
+/// Compares where it is not known which file that is: its name is all there is to compare.
+fn unclear(pattern: &CommandPattern, launch: &Launch) -> Match {
+    let name = launch.name();
+    let own = pattern.first_word().and_then(|word| word.rsplit('/').next());
+    if let (Some(name), Some(own)) = (name, own)
+        && name != own
+    {
+        return Match::No;
+    }
+    let word = match pattern.first_word() {
+        Some(first) => Word::text(first),
+        None => {
+            let name = name.map(|name| Piece::Text(format!("/{name}")));
+            let pieces = [Piece::Unknown].into_iter().chain(name).collect();
+            Word { pieces, may_be_option: true }
+        }
+    };
+    match pattern.compare(&command(word, launch), false) {
+        Match::No => Match::No,
+        Match::Yes | Match::Unknown(_) => Match::Unknown(UNCLEAR.to_owned()),
+    }
+}
+
+/// Returns the command that launches it by this name.
+fn command(name: Word, launch: &Launch) -> Command {
+    let mut words = vec![name];
+    words.extend_from_slice(&launch.arguments);
+    Command { words, ..Command::default() }
+}
