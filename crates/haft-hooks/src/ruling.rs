@@ -10,9 +10,8 @@ use serde_json::{Map, Value};
 const MAX_WORDS: usize = 10_000;
 
 /// What may stand before the first word of a line.
-const NO_WORD: fn(char) -> bool = |c| {
-    c.is_whitespace() || c.is_control() || matches!(c, '\u{feff}' | '\u{200b}'..='\u{200f}')
-};
+const NO_WORD: fn(char) -> bool =
+    |c| c.is_whitespace() || c.is_control() || matches!(c, '\u{feff}' | '\u{200b}'..='\u{200f}');
 
 /// How a hook ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,8 +150,8 @@ impl Ruling {
     }
 
     fn json(event: &str, text: &str) -> Result<Self, String> {
-        let parsed = haft::strict_json(text)
-            .map_err(|error| format!("its JSON cannot be read: {error}"))?;
+        let parsed =
+            haft::strict_json(text).map_err(|error| format!("its JSON cannot be read: {error}"))?;
         let Value::Object(all) = parsed else {
             return Err("its answer must be a JSON object".to_owned());
         };

@@ -4,7 +4,7 @@
 //! longer text holds the secret at one of three alignments; the characters at its edges are mixed
 //! with what stands beside it, so they are not part of the form. No form has gaps (`bare`).
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD, HEXLOWER, HEXUPPER};
 
@@ -12,6 +12,14 @@ use super::bare::{Breaks, WRITTEN, bare};
 
 /// A line of a longer secret gives enough away from this many bytes on.
 const LINE: usize = 16;
+
+/// The forms of one value. They are kept, so that a further secret need not make them again.
+pub(super) type Forms = Arc<[Arc<str>]>;
+
+/// Returns every form of a secret, to be kept.
+pub(super) fn shared(secret: &str) -> Forms {
+    of(secret).into_iter().map(Arc::from).collect()
+}
 
 /// Returns every form of a secret, the plain one first.
 pub(super) fn of(secret: &str) -> Vec<String> {

@@ -10,6 +10,7 @@
 
 mod bare;
 mod forms;
+mod clash;
 mod secrets;
 mod patterns;
 mod shape;

@@ -358,8 +358,7 @@ impl Handler {
     }
 
     /// The next step for a handler with a [`Handler::mistake`].
-    pub const NEXT_STEP: &'static str =
-        "name what to run, as in `./guard.sh`, or remove the hook";
+    pub const NEXT_STEP: &'static str = "name what to run, as in `./guard.sh`, or remove the hook";
 }
 
 /// Whether a text has no visible character.
