@@ -13,6 +13,8 @@ mod forms;
 mod clash;
 mod secrets;
 mod patterns;
+mod assigned;
+mod effort;
 mod shape;
 mod stream;
 mod clean;

@@ -12,7 +12,7 @@ use std::fmt;
 use super::{
     Redactor,
     bare::{Breaks, ESCAPE, Reading, SHOWN, STROKE, WRITTEN, bare},
-    patterns,
+    patterns::{self, Past},
 };
 use crate::hygiene;
 
@@ -38,7 +38,7 @@ pub struct StreamRedactor {
 
 impl StreamRedactor {
     pub(super) fn new(redactor: Redactor) -> Self {
-        Self { redactor, shown: Stage::new(SHOWN, Vec::new()), written: None }
+        Self { redactor, shown: Stage::new(SHOWN, Past::default()), written: None }
     }
 
     /// Takes a piece and returns what can be shown now.
@@ -61,7 +61,7 @@ impl StreamRedactor {
     fn go(&mut self, piece: &str, last: bool) -> String {
         if self.written.is_none() && piece.contains(ESCAPE) {
             // Up to here both ways to read it were one.
-            self.written = Some(Stage::new(WRITTEN, self.shown.before.clone()));
+            self.written = Some(Stage::new(WRITTEN, self.shown.past.clone()));
         }
         let shown = self.shown.go(&self.redactor, piece, last);
         match &mut self.written {
@@ -80,13 +80,13 @@ struct Stage {
     stroked: Option<String>,
     /// What may be the beginning of a key, with known secrets out.
     known_out: String,
-    /// The last bytes that were put out, without gaps: whether a word may begin depends on them.
-    before: Vec<u8>,
+    /// What was put out before it.
+    past: Past,
 }
 
 impl Stage {
-    fn new(reading: Reading, before: Vec<u8>) -> Self {
-        Self { reading, raw: String::new(), stroked: None, known_out: String::new(), before }
+    fn new(reading: Reading, past: Past) -> Self {
+        Self { reading, raw: String::new(), stroked: None, known_out: String::new(), past }
     }
 
     fn held(&self) -> usize {
@@ -123,7 +123,7 @@ impl Stage {
         }
         let mut out = String::new();
         let held = &self.known_out;
-        let taken = patterns::sweep(held, self.reading, &mut self.before, last, &mut out);
+        let taken = patterns::sweep(held, self.reading, &mut self.past, last, &mut out);
         self.known_out.drain(..taken);
         thin(&mut self.known_out, self.reading, patterns::LONGEST_FIND);
         out

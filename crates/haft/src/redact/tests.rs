@@ -269,6 +269,56 @@ fn the_work_grows_with_the_text_and_not_faster() {
     }
 }
 
+#[test]
+fn hostile_text_costs_a_few_times_what_ordinary_text_costs() {
+    // Both are measured on the same machine at the same moment. The worst is about 12 times slower;
+    // before the work was bounded it was thousands of times.
+    let size = 24 << 10;
+    let took = |text: &str| {
+        let clock = tokio::time::Instant::now();
+        std::hint::black_box(plain().text(text).len());
+        clock.elapsed()
+    };
+    let ordinary = ORDINARY.repeat(size / ORDINARY.len() + 1);
+    took(&ordinary);
+    let words: Vec<&str> = RULES.iter().flat_map(|rule| rule.words).copied().collect();
+    for word in words {
+        for tail in ["", "=", "-", "=x1", "=a/"] {
+            let piece = format!("{word}{tail}");
+            let text = piece.repeat(size / piece.len());
+            took(&text[..text.len() / 16]);
+            // A busy machine may stop one of them; not three times in a row.
+            let is_fine = (0..3).any(|_| took(&text) < took(&ordinary) * 100);
+            assert!(is_fine, "{piece}: {:?}, ordinary text {:?}", took(&text), took(&ordinary));
+        }
+    }
+}
+
+#[test]
+fn crowded_text_hides_no_secret_and_is_the_same_however_it_is_cut() {
+    for piece in
+        ["password=", "eyJ-", "sk-a1-", "-----BEGIN", "token=x1", "://a:", "bearer=", "eyJ-é"]
+    {
+        let secrets = example("password: hunter2x ghp_<36> and AIza<35>");
+        for between in ["", " ", "-", "\n", "=", "]", ": "] {
+            let text = format!("{}{between}{secrets} end.", piece.repeat(20_000 / piece.len()));
+            let shown = plain().text(&text).into_owned();
+            for secret in ["hunter2x", "ghp_", "a1B2c3"] {
+                assert!(!shown.contains(secret), "{piece}{between}: {secret}");
+            }
+            assert_eq!(plain().text(&shown), shown, "{piece}{between}: twice is once");
+            for sizes in [&[4_096, 7][..], &[1_000], &[9_001, 1, 1]] {
+                assert_eq!(streamed(&plain(), &text, sizes), shown, "{piece}{between}: {sizes:?}");
+            }
+        }
+    }
+    let shown = plain().text(&"eyJ-".repeat(20_000)).into_owned();
+    assert!(shown.contains("[REDACTED:crowded:"), "{}", shown.len());
+    // A list of names is no hostile text.
+    let list = "password\npassword1\nsecret\ntoken\napi_key,access_token,private_key\n".repeat(500);
+    assert_eq!(plain().text(&list), list);
+}
+
 /// Feeds a text in pieces of these sizes, over and over.
 fn streamed(redactor: &Redactor, text: &str, sizes: &[usize]) -> String {
     let mut stream = redactor.stream();
