@@ -21,6 +21,22 @@ pub(super) fn shared(secret: &str) -> Forms {
     of(secret).into_iter().map(Arc::from).collect()
 }
 
+/// Returns the forms that have blanks, without them: a tool may wrap them into lines. They are looked
+/// for in text without blanks.
+pub(super) fn wrapped(forms: &Forms) -> Forms {
+    let has_blank = |form: &&Arc<str>| form.trim().contains(char::is_whitespace);
+    let mut all: Vec<Arc<str>> = forms
+        .iter()
+        .filter(has_blank)
+        .map(|form| form.split_whitespace().collect::<String>())
+        .filter(|form| form.len() >= super::secrets::SHORTEST)
+        .map(Arc::from)
+        .collect();
+    all.sort();
+    all.dedup();
+    all.into()
+}
+
 /// Returns every form of a secret, the plain one first.
 pub(super) fn of(secret: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();

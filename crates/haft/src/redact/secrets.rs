@@ -73,6 +73,8 @@ struct Shared {
 pub(super) struct Known {
     list: Vec<Arc<Kept>>,
     finder: OnceLock<Option<Finder>>,
+    /// Finds secrets that have blanks, in text without blanks.
+    wrapped: OnceLock<Option<Finder>>,
 }
 
 #[derive(Clone)]
@@ -90,6 +92,8 @@ struct Kept {
 struct Value {
     secret: Secret,
     forms: Forms,
+    /// Its forms that have blanks, without them.
+    wrapped: Forms,
 }
 
 impl Secrets {
@@ -144,7 +148,8 @@ impl Secrets {
         if value.reveal().len() > LONGEST {
             return Err(refuse("its value is longer than 16384 bytes"));
         }
-        let value = Value { forms: forms::shared(value.reveal()), secret: value };
+        let forms = forms::shared(value.reveal());
+        let value = Value { wrapped: forms::wrapped(&forms), forms, secret: value };
         let mut clashes = self.0.clashes.lock().unwrap_or_else(PoisonError::into_inner);
         let mut list = self.0.known.read().unwrap_or_else(PoisonError::into_inner).list.clone();
         let at = list.iter().position(|kept| *kept.name == *name);
@@ -156,22 +161,23 @@ impl Secrets {
         let looks_like_key = new_mark.is_some_and(|own| patterns::text(&own, WRITTEN) != own);
         let start = mark_start(&rule);
         // All that was added before clashes with nothing, so only what is new is compared.
-        if looks_like_key || clashes.with_new(&value.forms, at.is_none().then_some(&start)) {
+        let new_start = at.is_none().then_some(&start);
+        if looks_like_key || value.all().any(|forms| clashes.with_new(forms, new_start)) {
             return Err(refuse("it stands in the mark that would replace a secret")
                 .hint("give the secret another name; the value must not be part of a name"));
         }
-        clashes.add_forms(&value.forms);
+        value.all().for_each(|forms| clashes.add_forms(forms));
         match at.and_then(|at| list.get_mut(at)) {
             Some(slot) => {
                 let kept = Arc::make_mut(slot);
                 let old = std::mem::replace(&mut kept.value, value);
                 let is_known = |new: &Value| new.secret == old.secret;
                 if is_known(&kept.value) || kept.earlier.iter().any(is_known) {
-                    clashes.remove_forms(&old.forms);
+                    old.all().for_each(|forms| clashes.remove_forms(forms));
                 } else {
                     kept.earlier.insert(0, old);
                     kept.earlier.drain(EARLIER.min(kept.earlier.len())..).for_each(|forgotten| {
-                        clashes.remove_forms(&forgotten.forms);
+                        forgotten.all().for_each(|forms| clashes.remove_forms(forms));
                     });
                 }
                 kept.tools = tools;
@@ -182,7 +188,7 @@ impl Secrets {
                 list.push(Arc::new(Kept { name, value, earlier: Vec::new(), tools }));
             }
         }
-        let known = Arc::new(Known { list, finder: OnceLock::new() });
+        let known = Arc::new(Known { list, ..Known::default() });
         *self.0.known.write().unwrap_or_else(PoisonError::into_inner) = known;
         self.0.any.store(true, Ordering::Release);
         self.0.changes.fetch_add(1, Ordering::AcqRel);
@@ -235,8 +241,14 @@ impl fmt::Debug for Secrets {
 }
 
 impl Kept {
-    fn forms(&self) -> impl Iterator<Item = &Arc<str>> {
-        std::iter::once(&self.value).chain(&self.earlier).flat_map(|value| value.forms.iter())
+    fn values(&self) -> impl Iterator<Item = &Value> {
+        std::iter::once(&self.value).chain(&self.earlier)
+    }
+}
+
+impl Value {
+    fn all(&self) -> impl Iterator<Item = &Forms> {
+        [&self.forms, &self.wrapped].into_iter()
     }
 }
 
@@ -273,12 +285,23 @@ struct Finder {
 impl Known {
     /// Takes every secret out of a text. The text itself when there is none.
     pub(super) fn text<'a>(&self, text: &'a str, reading: Reading) -> Cow<'a, str> {
-        let Some(finder) = self.finder() else { return Cow::Borrowed(text) };
-        let shown = finder.text(text, reading.skipping(Breaks::All));
-        match text.contains(STROKE) {
-            true => then(shown, |text| finder.text(text, reading.skipping(Breaks::Real))),
-            false => shown,
+        let has_stroke = text.contains(STROKE);
+        let mut shown = Cow::Borrowed(text);
+        for breaks in Breaks::PASSES {
+            if let Some(finder) = self.finder_of(breaks, has_stroke) {
+                shown = then(shown, |text| finder.text(text, reading.skipping(breaks)));
+            }
         }
+        shown
+    }
+
+    /// Returns what looks for secrets in one way to read a text; nothing where that way finds no more
+    /// than the one before.
+    fn finder_of(&self, breaks: Breaks, has_stroke: bool) -> Option<&Finder> {
+        if breaks.needs_stroke() && !has_stroke {
+            return None;
+        }
+        if breaks.are_blanks() { self.wrapped() } else { self.finder() }
     }
 
     /// Whether a secret could stand in a number.
@@ -297,10 +320,10 @@ impl Known {
         &self,
         text: &str,
         reading: Reading,
-        last: bool,
+        (has_stroke, last): (bool, bool),
         out: &mut String,
     ) -> usize {
-        match self.finder() {
+        match self.finder_of(reading.breaks, has_stroke) {
             Some(finder) => finder.sweep(text, &bare(text, reading, last), last, out),
             None => {
                 out.push_str(text);
@@ -311,7 +334,7 @@ impl Known {
 
     /// Makes ready to look, so that the first text need not wait for it.
     pub(super) fn prepare(&self) {
-        let _ = self.finder();
+        let _ = (self.finder(), self.wrapped());
     }
 
     /// Returns the length of the longest form.
@@ -320,16 +343,25 @@ impl Known {
     }
 
     fn finder(&self) -> Option<&Finder> {
-        self.finder.get_or_init(|| Finder::new(&self.list)).as_ref()
+        self.finder.get_or_init(|| Finder::new(&self.list, |value| &value.forms)).as_ref()
+    }
+
+    fn wrapped(&self) -> Option<&Finder> {
+        self.wrapped.get_or_init(|| Finder::new(&self.list, |value| &value.wrapped)).as_ref()
     }
 }
 
 impl Finder {
-    fn new(list: &[Arc<Kept>]) -> Option<Self> {
+    /// Finds these forms of all values; nothing when there are none.
+    fn new(list: &[Arc<Kept>], forms: impl Fn(&Value) -> &Forms) -> Option<Self> {
         let mut sorted: Vec<(Arc<str>, Arc<str>)> = Vec::new();
         for kept in list {
             let rule: Arc<str> = rule_of(&kept.name).into();
-            sorted.extend(kept.forms().map(|form| (Arc::clone(form), Arc::clone(&rule))));
+            let forms = kept.values().flat_map(|value| forms(value).iter());
+            sorted.extend(forms.map(|form| (Arc::clone(form), Arc::clone(&rule))));
+        }
+        if sorted.is_empty() {
+            return None;
         }
         // Of two secrets with the same form the first name is shown; the sort keeps the order.
         sorted.sort_by(|one, two| one.0.cmp(&two.0));
@@ -508,10 +540,13 @@ mod tests {
     fn what_may_go_on_is_held_back_and_nothing_else() {
         let known = known(&[("key", "SECRETVALUE")]);
         let mut out = String::new();
-        let taken = known.sweep("a text and SECR", SHOWN, false, &mut out);
+        let sweep = |text: &str, out: &mut String| {
+            known.sweep(text, SHOWN.skipping(Breaks::All), (false, false), out)
+        };
+        let taken = sweep("a text and SECR", &mut out);
         assert_eq!((out.as_str(), taken), ("a text and ", 11));
         out.clear();
-        assert_eq!(known.sweep("SECRETVALUE x", SHOWN, false, &mut out), 13);
+        assert_eq!(sweep("SECRETVALUE x", &mut out), 13);
         assert_eq!(out, "[REDACTED:secret/key:11] x");
     }
 }

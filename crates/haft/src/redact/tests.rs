@@ -399,6 +399,45 @@ fn base64_that_was_broken_into_lines_is_still_base64() {
 }
 
 #[test]
+fn secret_with_blanks_is_found_across_line_breaks() {
+    let secret = "correct horse battery staple";
+    let redactor = with(&[("pass", secret), ("other", "K7 \"open\" sesame")]);
+    let breaks = ["\n", "\r\n", "\n    ", "\n\t", "  ", " \n ", "\\n", "\\r\\n  ", "\t", "\n\n"];
+    for wrap in breaks {
+        for at in 0..3 {
+            let mut words = secret.split(' ').enumerate();
+            let (_, first) = words.next().unwrap();
+            let wrapped = words.fold(first.to_owned(), |text, (n, word)| {
+                text + if n == at + 1 { wrap } else { " " } + word
+            });
+            for text in [format!("say {wrapped} now"), format!("say({wrapped})"), wrapped.clone()] {
+                let shown = redactor.text(&text).into_owned();
+                assert!(shown.contains("[REDACTED:secret/pass:"), "{text:?} became {shown:?}");
+                assert!(!shown.contains("horse") && !shown.contains("staple"), "{shown:?}");
+                assert_eq!(redactor.text(&shown), shown, "twice is once");
+                for sizes in [&[1][..], &[3, 5], &[7, 50]] {
+                    assert_eq!(streamed(&redactor, &text, sizes), shown, "{text:?}");
+                }
+            }
+        }
+        let every = secret.replace(' ', wrap);
+        assert!(!redactor.text(&every).contains("horse"), "{every:?}");
+        let json = format!("K7{wrap}\\\"open\\\"{wrap}sesame");
+        assert!(!redactor.text(&json).contains("sesame"), "{json:?}");
+    }
+    // A break inside of a word, and what only looks like it.
+    assert!(!redactor.text("correct hor\n  se battery staple").contains("battery"));
+    for other in [
+        "correct horse battery",
+        "a correct\nhorse",
+        &format!("correct{}horse battery staple", " ".repeat(300)),
+    ] {
+        assert_eq!(redactor.text(other), other);
+        assert_eq!(streamed(&redactor, other, &[2, 9]), other);
+    }
+}
+
+#[test]
 fn a_stream_of_nothing_to_see_is_held_back_within_bounds() {
     let redactor = with(&[("door", "open sesame")]);
     let mut stream = redactor.stream();
@@ -468,7 +507,8 @@ proptest! {
     fn a_stream_is_the_whole_text_however_it_is_cut(
         text in bits(), sizes in prop::collection::vec(1usize..40, 1..5),
     ) {
-        let redactor = with(&[("a", "sesame-42"), ("b", "open door"), ("c", "sesame-4221")]);
+        let list = [("a", "sesame-42"), ("b", "open door"), ("c", "sesame-4221"), ("d", "door =\nopen")];
+        let redactor = with(&list);
         let whole = redactor.text(&text).into_owned();
         prop_assert_eq!(streamed(&redactor, &text, &sizes), whole);
     }
