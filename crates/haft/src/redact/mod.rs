@@ -20,6 +20,7 @@ mod stream;
 mod clean;
 mod leave;
 mod resolve;
+mod panics;
 
 use std::{borrow::Cow, sync::Arc};
 
