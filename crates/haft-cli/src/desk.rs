@@ -208,7 +208,10 @@ impl Person {
     /// Finds out who is there.
     pub(crate) fn here(setup: &Setup) -> Self {
         let is_there = io::stdin().is_terminal() && io::stderr().is_terminal();
-        let prompt = || Prompt::new(Keyboard::default(), anstream::stderr(), setup.here());
+        let prompt = || {
+            Prompt::new(Keyboard::default(), anstream::stderr(), setup.here())
+                .with_columns(terminal_columns)
+        };
         Self(is_there.then(|| Arc::new(prompt())))
     }
 
@@ -216,6 +219,18 @@ impl Person {
     pub(crate) fn ask_user(&self) -> AskUser {
         AskUser::new(self.clone())
     }
+}
+
+/// How many columns the terminal has that questions are written to, as it is now.
+#[cfg(unix)]
+fn terminal_columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+#[cfg(not(unix))]
+fn terminal_columns() -> Option<usize> {
+    None
 }
 
 impl fmt::Debug for Person {
