@@ -80,7 +80,7 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
     /// How many columns a line may take. The last one stays free: some terminals go on in the next
     /// line as soon as it is used.
     fn width(&self) -> usize {
-        (self.columns)().unwrap_or(USUAL_WIDTH).max(LEAST_WIDTH).min(WIDTH + 1) - 1
+        (self.columns)().unwrap_or(USUAL_WIDTH).clamp(LEAST_WIDTH, WIDTH + 1) - 1
     }
 
     /// Writes at once, folded to the terminal. If it cannot be read, it is not answered either.

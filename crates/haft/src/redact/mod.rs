@@ -16,6 +16,7 @@ mod patterns;
 mod assigned;
 mod effort;
 mod shape;
+mod checks;
 mod stream;
 mod clean;
 mod leave;
@@ -330,7 +331,7 @@ fn is_telling(key: &str) -> bool {
 fn is_secret(text: &str) -> bool {
     !text.starts_with(['<', '{', '['])
         && !text.contains(char::is_whitespace)
-        && shape::is_value(text.as_bytes(), true)
+        && checks::is_value(text.as_bytes(), true)
 }
 
 #[cfg(test)]

@@ -9,7 +9,10 @@
 //! To add one: choose words that are rare in ordinary text, keep them at the start of the shape, and
 //! let the examples show the nearest thing that must stay.
 
-use super::shape::{Kind, Rule, assigned, has_digit, private_key};
+use super::{
+    checks::{assigned, has_digit, private_key},
+    shape::{Kind, Rule},
+};
 
 pub(super) use super::shape::{LONGEST_FIND, Past, ids, prepare, sweep, text};
 
