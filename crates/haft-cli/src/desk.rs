@@ -1,4 +1,4 @@
-//! Runs calls for a command: the threads they run on, who is asked, and what Ctrl-C does.
+//! Runs calls for a command: the threads they run on, who is asked, and what a signal does.
 //!
 //! Somebody is asked only where both ends are a terminal, be it for a permission or because a model
 //! wants to know something. `--yes` says yes to a question; it is an approver like any other, so it
@@ -32,7 +32,7 @@ use crate::{
 /// The name of every thread that may run a tool's code: the runtime's own, and ours.
 pub(crate) use haft::THREAD_NAME as THREAD;
 
-/// What Ctrl-C ends in.
+/// What Ctrl-C, SIGTERM and SIGHUP end in.
 pub(crate) const CANCELLED: u8 = 130;
 
 /// Threads that run async work.
@@ -91,13 +91,66 @@ pub(crate) fn work<T: Send + 'static>(
     done.map_err(|_| Problem::new("the command itself broke; please report it"))
 }
 
-/// Runs the calls of a turn. Ctrl-C stops them all; a second one does not wait for their end.
-pub(crate) async fn run(turn: Turn, calls: Vec<Call>, stop: Stop) -> (Vec<Envelope>, bool) {
-    let control = turn.control();
-    finish(turn.run_stopped(calls, stop), &control, false).await
+/// The signals that ask this command to end. All of them do the same: every call is answered and
+/// every process that was started is ended, as far as that can be done.
+struct Signals {
+    #[cfg(unix)]
+    streams: Vec<tokio::signal::unix::Signal>,
 }
 
-/// Runs the calls of a response while it is still coming. Ctrl-C ends it where it is.
+impl Signals {
+    /// Listens from now on. A signal that the caller had ignored, as `nohup` does, stays ignored.
+    #[cfg(unix)]
+    fn listen() -> Self {
+        use tokio::signal::unix::{SignalKind, signal};
+        let all = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+        let heard = all
+            .into_iter()
+            .filter(|kind| *kind == SignalKind::interrupt() || !is_ignored(kind.as_raw_value()));
+        Self { streams: heard.filter_map(|kind| signal(kind).ok()).collect() }
+    }
+
+    #[cfg(not(unix))]
+    fn listen() -> Self {
+        Self {}
+    }
+
+    /// Waits for the next one.
+    #[cfg(unix)]
+    async fn next(&mut self) {
+        std::future::poll_fn(|cx| {
+            let is_here = self.streams.iter_mut().any(|stream| stream.poll_recv(cx).is_ready());
+            if is_here { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+        .await;
+    }
+
+    #[cfg(not(unix))]
+    async fn next(&mut self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Whether a signal is ignored by this process, as far as the system tells.
+#[cfg(unix)]
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read("/proc/self/status").unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let bit = u32::try_from(signal - 1).ok().and_then(|at| 1u64.checked_shl(at)).unwrap_or(0);
+    mask & bit != 0
+}
+
+/// Runs the calls of a turn. A signal stops them all; a second one does not wait for their end.
+pub(crate) async fn run(turn: Turn, calls: Vec<Call>, stop: Stop) -> (Vec<Envelope>, bool) {
+    let control = turn.control();
+    finish(turn.run_stopped(calls, stop), &control, Signals::listen(), false).await
+}
+
+/// Runs the calls of a response while it is still coming. A signal ends it where it is.
 pub(crate) async fn listen(
     turn: Turn,
     dialect: Dialect,
@@ -107,10 +160,11 @@ pub(crate) async fn listen(
     let mut listening = turn.listen(dialect);
     let mut pieces = pieces(body);
     let mut is_interrupted = false;
+    let mut signals = Signals::listen();
     loop {
         tokio::select! {
             biased;
-            Ok(()) = tokio::signal::ctrl_c() => {
+            () = signals.next() => {
                 is_interrupted = true;
                 interrupt(&control);
                 break;
@@ -127,7 +181,7 @@ pub(crate) async fn listen(
             },
         }
     }
-    finish(listening.finish(), &control, is_interrupted).await
+    finish(listening.finish(), &control, signals, is_interrupted).await
 }
 
 /// Reads a body on a thread of its own, a few pieces ahead at most.
@@ -151,17 +205,18 @@ fn pieces(mut body: Box<dyn Read + Send>) -> mpsc::Receiver<io::Result<Vec<u8>>>
     receiver
 }
 
-/// Waits for the end of a turn, and listens for Ctrl-C meanwhile.
+/// Waits for the end of a turn, and for signals meanwhile.
 async fn finish<T>(
     end: impl Future<Output = T>,
     control: &Control,
+    mut signals: Signals,
     mut is_interrupted: bool,
 ) -> (T, bool) {
     let mut end = std::pin::pin!(end);
     loop {
         tokio::select! {
             biased;
-            Ok(()) = tokio::signal::ctrl_c() => {
+            () = signals.next() => {
                 if is_interrupted {
                     std::process::exit(CANCELLED.into());
                 }
@@ -193,7 +248,10 @@ impl Person {
     /// Finds out who is there.
     pub(crate) fn here(setup: &Setup) -> Self {
         let is_there = io::stdin().is_terminal() && io::stderr().is_terminal();
-        let prompt = || Prompt::new(Keyboard::default(), anstream::stderr(), setup.here());
+        let prompt = || {
+            Prompt::new(Keyboard::default(), anstream::stderr(), setup.here())
+                .with_columns(terminal_columns)
+        };
         Self(is_there.then(|| Arc::new(prompt())))
     }
 
@@ -201,6 +259,18 @@ impl Person {
     pub(crate) fn ask_user(&self) -> AskUser {
         AskUser::new(self.clone())
     }
+}
+
+/// How many columns the terminal has that questions are written to, as it is now.
+#[cfg(unix)]
+fn terminal_columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+#[cfg(not(unix))]
+fn terminal_columns() -> Option<usize> {
+    None
 }
 
 impl fmt::Debug for Person {

@@ -145,9 +145,16 @@ fn around_in(place: &args::Place) -> Result<Around, Problem> {
     Ok(around)
 }
 
-/// A panic of a tool is an answer; its noise does not belong on the terminal. Our own stay loud.
+/// A panic of a tool is an answer; its noise does not belong on the terminal. All others stay loud,
+/// without what looks like a key: a tool may have threads of its own.
 fn keep_quiet_about_tools() {
-    let loud = std::panic::take_hook();
+    let loud = haft::Redactor::default().panic_hook(|text| {
+        style::talk(text);
+        let trace = std::backtrace::Backtrace::capture();
+        if trace.status() == std::backtrace::BacktraceStatus::Captured {
+            style::talk(trace);
+        }
+    });
     std::panic::set_hook(Box::new(move |panic| {
         if std::thread::current().name() != Some(desk::THREAD) {
             loud(panic);

@@ -28,8 +28,12 @@ use crate::{
     style::{self, BAD, BOLD, DIM, GOOD, NAME, WARN},
 };
 
-/// So wide is a page; what is longer goes on in the next line.
+/// A page is at most so wide; what is longer goes on in the next line.
 const WIDTH: usize = 100;
+/// So wide is a terminal that does not say how wide it is.
+const USUAL_WIDTH: usize = 80;
+/// A terminal that says less is folded as if it were so wide.
+const LEAST_WIDTH: usize = 8;
 /// Whoever hits so many wrong keys is not answering.
 const WRONG: usize = 5;
 /// Where the answers are typed.
@@ -51,6 +55,8 @@ pub(crate) struct Prompt<K, W> {
     open: Lock<Option<CallId>>,
     /// A question was closed from elsewhere: half an answer to it may stand in the line.
     is_stale: AtomicBool,
+    /// Says how many columns the terminal has now.
+    columns: fn() -> Option<usize>,
 }
 
 impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
@@ -61,11 +67,25 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
             here: here.into(),
             open: Lock::default(),
             is_stale: AtomicBool::new(false),
+            columns: || None,
         }
     }
 
-    /// Writes at once. If nobody can read it, nobody will answer either.
+    /// Asks this for the width of the terminal, again for each question.
+    pub(crate) fn with_columns(mut self, columns: fn() -> Option<usize>) -> Self {
+        self.columns = columns;
+        self
+    }
+
+    /// How many columns a line may take. The last one stays free: some terminals go on in the next
+    /// line as soon as it is used.
+    fn width(&self) -> usize {
+        (self.columns)().unwrap_or(USUAL_WIDTH).clamp(LEAST_WIDTH, WIDTH + 1) - 1
+    }
+
+    /// Writes at once, folded to the terminal. If it cannot be read, it is not answered either.
     fn write(&self, text: &str) {
+        let text = sight::fold(text, self.width());
         let mut out = lock(&self.out);
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }
@@ -84,7 +104,7 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
         if let Decision::NeedInput(name) = &question.verdict.decision {
             return self.input(keys, question, name).await;
         }
-        let (choice, always) = choices(question, &self.here);
+        let (choice, always) = choices(question, &self.here, self.width());
         let mut comment = None;
         let mut wrong = 0;
         while wrong < WRONG {
@@ -184,7 +204,7 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
                 return Ok(None);
             }
         };
-        let changes = changes(old, &new, question);
+        let changes = changes(old, &new, question, self.width());
         if changes.is_empty() {
             self.write("  this changes nothing\n");
             return Ok(None);
@@ -217,7 +237,7 @@ impl<K: Keys, W: Write + Send + 'static> Approver for Prompt<K, W> {
                 self.line(&mut keys, "  Enter for the next question ").await?;
             }
             *lock(&self.open) = Some(question.call.context().call_id().clone());
-            self.write(&page(question, &self.here));
+            self.write(&page(question, &self.here, self.width()));
             let answer = self.hear(&mut keys, question).await;
             *lock(&self.open) = None;
             answer
@@ -287,7 +307,7 @@ fn lock<T>(lock: &Lock<T>) -> MutexGuard<'_, T> {
 }
 
 /// The whole question, up to the keys.
-pub(crate) fn page(question: &Question<'_>, here: &Path) -> String {
+fn page(question: &Question<'_>, here: &Path, width: usize) -> String {
     let (entry, arguments) = (question.call.tool(), question.call.shown());
     let explanation = question.explanation;
     let known = schema::parameters(entry.input_schema());
@@ -303,7 +323,7 @@ pub(crate) fn page(question: &Question<'_>, here: &Path) -> String {
         risk.insert(0, entry.name().to_string());
     }
     let mut out = String::from("\n");
-    out += &headline(&style::visible(head), &risk.join(" · "), command.is_some());
+    out += &headline(&style::visible(head), &risk.join(" · "), command.is_some(), width);
 
     out += "  asked because  ";
     match &explanation.deciding {
@@ -341,7 +361,7 @@ pub(crate) fn page(question: &Question<'_>, here: &Path) -> String {
     }
     for (key, value) in arguments.as_object().into_iter().flatten() {
         if command.is_none() || key != "command" {
-            out += &argument(key, value, is_secret(key));
+            out += &argument(key, value, is_secret(key), width);
         }
     }
     let shown = |(key, _): &(&String, &Value)| !is_secret(key);
@@ -355,21 +375,21 @@ pub(crate) fn page(question: &Question<'_>, here: &Path) -> String {
 }
 
 /// What would run, and beside it, or below it where it is long, what that touches.
-fn headline(head: &str, risk: &str, is_command: bool) -> String {
+fn headline(head: &str, risk: &str, is_command: bool, width: usize) -> String {
     let shown = if is_command { BOLD } else { NAME.bold() };
-    let lines = sight::wrap(head, WIDTH - 4);
+    let lines = sight::wrap(head, room(width, 5));
     let mut out = String::new();
     for (at, line) in lines.iter().enumerate() {
         // Further lines have a bar, so that none of them can pass for a line of ours.
         out += &format!("  {}{}", if at == 0 { "" } else { "│ " }, style::paint(shown, line));
-        let fits = lines.len() == 1 && style::width(line) + style::width(risk) + 6 <= WIDTH;
+        let fits = lines.len() == 1 && sight::columns(line) + sight::columns(risk) + 6 <= width;
         if risk.is_empty() || at + 1 < lines.len() {
             out.push('\n');
         } else if fits {
             out += &format!("    {}\n", style::paint(WARN, risk));
         } else {
             out.push('\n');
-            for line in sight::wrap(risk, WIDTH - 2) {
+            for line in sight::wrap(risk, room(width, 2)) {
                 out += &format!("  {}\n", style::paint(WARN, line));
             }
         }
@@ -377,15 +397,20 @@ fn headline(head: &str, risk: &str, is_command: bool) -> String {
     out
 }
 
+/// The columns that are left beside a margin.
+fn room(width: usize, margin: usize) -> usize {
+    width.saturating_sub(margin).max(1)
+}
+
 /// One argument, in full.
-fn argument(key: &str, value: &Value, is_secret: bool) -> String {
+fn argument(key: &str, value: &Value, is_secret: bool, width: usize) -> String {
     let key = style::visible(key).replace('\n', "<U+000A>");
     let shown = match value {
         _ if is_secret => "(hidden)".to_owned(),
         // Text of several lines is read best as it is, behind a bar.
         Value::String(text) if text.contains('\n') => {
             let mut out = format!("    {key}:\n");
-            for line in sight::wrap(&style::visible(text), WIDTH - 8) {
+            for line in sight::wrap(&untabbed(&style::visible(text)), room(width, 9)) {
                 out += &format!("      │ {line}\n");
             }
             return out;
@@ -393,10 +418,15 @@ fn argument(key: &str, value: &Value, is_secret: bool) -> String {
         other => style::visible(&other.to_string()),
     };
     let mut out = String::new();
-    for (at, line) in sight::wrap(&format!("{key}: {shown}"), WIDTH - 6).iter().enumerate() {
+    for (at, line) in sight::wrap(&format!("{key}: {shown}"), room(width, 7)).iter().enumerate() {
         out += &format!("    {}{line}\n", if at == 0 { "" } else { "│ " });
     }
     out
+}
+
+/// A text with blanks for tabs: how far a tab goes is up to the terminal.
+fn untabbed(text: &str) -> String {
+    text.replace('\t', "    ")
 }
 
 /// A value as text to look for tricks in; JSON would have escaped some of them.
@@ -430,7 +460,7 @@ fn origins(question: &Question<'_>, is_secret: &dyn Fn(&str) -> bool) -> Vec<Str
 }
 
 /// The keys that can be hit, and whether "always" is among them.
-fn choices(question: &Question<'_>, here: &Path) -> (String, bool) {
+fn choices(question: &Question<'_>, here: &Path, width: usize) -> (String, bool) {
     let mut keys = vec!["[y] once".to_owned()];
     if question.session {
         keys.push("[s] this session".to_owned());
@@ -447,9 +477,10 @@ fn choices(question: &Question<'_>, here: &Path) -> (String, bool) {
     keys.extend(always);
     let rest = ["[e] edit", "[c] comment", "[i] answer instead", "[n] no", "[?] why"];
     keys.extend(rest.map(str::to_owned));
+    // The last line ends in `  > `, and what is typed stands behind it.
     let mut lines = vec![String::new()];
     for key in keys {
-        let long = |line: &String| style::width(line) + style::width(&key) + 3 > WIDTH;
+        let long = |line: &String| sight::columns(line) + sight::columns(&key) + 3 > room(width, 4);
         if lines.last().is_some_and(long) {
             lines.push(String::new());
         }
@@ -475,7 +506,7 @@ fn changed(old: &Value, line: &str, question: &Question<'_>) -> Result<Value, Pr
 }
 
 /// What would be another, line by line.
-fn changes(old: &Value, new: &Value, question: &Question<'_>) -> String {
+fn changes(old: &Value, new: &Value, question: &Question<'_>, width: usize) -> String {
     let known = schema::parameters(question.call.tool().input_schema());
     let is_secret = |key: &str| known.iter().any(|p| p.name == key && p.is_secret());
     let none = serde_json::Map::new();
@@ -487,7 +518,7 @@ fn changes(old: &Value, new: &Value, question: &Question<'_>) -> String {
         // A key that was changed is one that gives a secret away; so is its value.
         let all = if sign == "-" { &shown.0 } else { &shown.1 };
         let is_secret = is_secret(key) || all.get(key).is_none();
-        for line in argument(key, all.get(key).unwrap_or(value), is_secret).lines() {
+        for line in argument(key, all.get(key).unwrap_or(value), is_secret, width).lines() {
             let line = line.strip_prefix("    ").unwrap_or(line);
             out += &format!("  {}\n", style::paint(colour, format_args!("{sign} {line}")));
         }

@@ -68,15 +68,106 @@ fn odd_letters(word: &str) -> String {
     odd.join(", ")
 }
 
+/// How many columns a terminal may use for a character, at most. A character that is counted too wide
+/// folds a line too early; one that is counted too narrow lets the terminal fold it.
+fn column_width(c: char) -> usize {
+    match c {
+        // Wide ones, emoji, and those that only some terminals show wide.
+        '\u{1100}'.. => 2,
+        _ => 1,
+    }
+}
+
+/// How many columns a text takes on a screen, at most.
+pub(crate) fn columns(text: &str) -> usize {
+    text.chars().map(column_width).sum()
+}
+
+/// Whether a character is drawn into the cell of the one before it.
+fn is_joined(c: char) -> bool {
+    matches!(c,
+        '\u{300}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{591}'..='\u{5bd}'
+        | '\u{610}'..='\u{61a}' | '\u{64b}'..='\u{65f}' | '\u{1ab0}'..='\u{1aff}'
+        | '\u{1dc0}'..='\u{1dff}' | '\u{200d}' | '\u{20d0}'..='\u{20ff}'
+        | '\u{fe00}'..='\u{fe0f}' | '\u{fe20}'..='\u{fe2f}' | '\u{1f3fb}'..='\u{1f3ff}')
+}
+
+/// Where a line must be broken that takes more columns than this; `None` when it fits. At least one
+/// character comes before it, and no mark is taken from its letter.
+fn break_at(line: &str, width: usize) -> Option<usize> {
+    let mut used = 0;
+    let too_far = |(_, c): &(usize, char)| {
+        used += column_width(*c);
+        used > width
+    };
+    let (end, first) = line.char_indices().find(too_far)?;
+    let letter = match is_joined(first) {
+        true => line[..end].rfind(|c| !is_joined(c)),
+        false => Some(end),
+    };
+    let one = line.chars().next().map_or(0, char::len_utf8);
+    Some(letter.filter(|at| *at > 0).unwrap_or(end).max(one)).filter(|at| *at < line.len())
+}
+
+/// What stands before each further line of something that was folded: text of a call never begins at
+/// the left edge, where lines of ours could be forged.
+const FOLDED: &str = "  │ ";
+
+/// Folds each line of a page to the width of a terminal, so that the terminal has nothing to fold.
+/// Colours are ours and take no columns; a tab becomes blanks.
+pub(crate) fn fold(page: &str, width: usize) -> String {
+    let mark = if width >= 12 { FOLDED } else { "│" };
+    let mut out = String::with_capacity(page.len());
+    let mut used = 0;
+    let mut chars = page.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\u{1b}' => {
+                out.push(c);
+                for c in chars.by_ref() {
+                    out.push(c);
+                    if c.is_ascii_alphabetic() {
+                        break;
+                    }
+                }
+                continue;
+            }
+            '\n' => {
+                out.push(c);
+                used = 0;
+                continue;
+            }
+            _ => {}
+        }
+        let (shown, times) = if c == '\t' { (' ', 4) } else { (c, 1) };
+        for _ in 0..times {
+            let wide = column_width(shown);
+            // A letter goes down with the marks that belong to it.
+            let marks = chars.clone().take_while(|c| is_joined(*c)).take(8);
+            let whole = wide + marks.map(column_width).sum::<usize>();
+            let needs = if whole + columns(mark) <= width { whole } else { wide };
+            if used > columns(mark) && used + needs > width || used + wide > width {
+                out.push('\n');
+                out.push_str(mark);
+                used = columns(mark);
+            }
+            out.push(shown);
+            used += wide;
+        }
+    }
+    out
+}
+
 /// Breaks text into lines of a width, at blanks where there are some. Nothing is left out.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let width = width.max(1);
     let mut lines = Vec::new();
     for line in text.split('\n') {
         let mut rest = line;
-        while let Some((end, _)) = rest.char_indices().nth(width.max(1)) {
+        while let Some(end) = break_at(rest, width) {
             let at = match rest[..end].rfind(' ') {
                 // A break in the first half would leave a ragged edge and win little.
-                Some(blank) if rest[..blank].chars().count() * 2 > width => blank + 1,
+                Some(blank) if columns(&rest[..blank]) * 2 > width => blank + 1,
                 _ => end,
             };
             lines.push(rest[..at].to_owned());
@@ -144,6 +235,37 @@ mod tests {
     fn many_warnings_are_a_few() {
         let many: String = (0..1000).map(|n| format!("\u{430}b{n} ")).collect();
         assert_eq!(lookalikes(&many).len(), MOST_WARNINGS + 1);
+    }
+
+    #[test]
+    fn folded_page_never_lets_the_terminal_fold_and_never_starts_at_the_left_edge() {
+        let forged = "x".repeat(37) + "  [y] once   [n] no  > y";
+        let page = format!(
+            "  name: {forged}\n  {}\n  {}\n  a\tb\t{forged}\n\u{1b}[1m  {forged}\u{1b}[0m\n",
+            "漢字".repeat(60),
+            "e\u{301}\u{302}".repeat(120),
+        );
+        for width in [7, 11, 12, 19, 20, 40, 79, 100] {
+            let folded = fold(&page, width);
+            let plain = anstream::adapter::strip_str(&folded).to_string();
+            for line in plain.lines() {
+                assert!(columns(line) <= width, "{width}: {line}");
+                assert!(line.starts_with([' ', '│']), "{width}: {line}");
+                assert!(!line.trim_start_matches([' ', '│']).starts_with(is_joined), "{line}");
+            }
+            let joined: String = plain.chars().filter(|c| !" │\n\t".contains(*c)).collect();
+            let whole = anstream::adapter::strip_str(&page).to_string();
+            let whole: String = whole.chars().filter(|c| !" │\n\t".contains(*c)).collect();
+            assert_eq!(joined, whole, "{width}: nothing is left out");
+        }
+    }
+
+    #[test]
+    fn wide_characters_count_as_two_columns() {
+        assert_eq!((columns("aé"), columns("漢字"), columns("👍")), (2, 4, 2));
+        assert_eq!(wrap("漢字漢字", 5), ["漢字", "漢字"]);
+        assert_eq!(wrap("漢字", 1), ["漢", "字"], "at least one");
+        assert_eq!(wrap("abe\u{301}", 3), ["ab", "e\u{301}"], "a mark stays with its letter");
     }
 
     #[test]

@@ -37,9 +37,7 @@ impl ExternalApprover {
                 continue;
             }
             let ruling = line.call(told(line, question, &names)).await;
-            if let Some(why) = &ruling.problem
-                && line.fails_closed
-            {
+            if let Some(why) = ruling.refused(line.fails_closed) {
                 return Err(line.refusal(why));
             }
             if let Some(reason) = ruling.block {

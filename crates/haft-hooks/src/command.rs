@@ -13,7 +13,8 @@ use tokio::{
 
 use crate::{place::ProjectDir, ruling::Reply};
 
-/// So much of each stream is kept; the rest is read and dropped.
+/// So much of each stream is kept; the rest is read and dropped. The rest of standard output may
+/// hold the decision, so an answer that was truncated is reported as such.
 const KEPT: usize = 1 << 20;
 /// So long after the end its last words are waited for.
 const DRAIN: Duration = Duration::from_millis(200);
@@ -60,7 +61,7 @@ pub(crate) async fn run(
 async fn talk(mut child: Child, input: &[u8]) -> Reply {
     let group = Group::of(&child);
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let (mut out, mut err) = (Kept::default(), Kept::default());
     let status = {
         let feed = async move {
             if let Some(mut stdin) = stdin {
@@ -88,21 +89,30 @@ async fn talk(mut child: Child, input: &[u8]) -> Reply {
     match status {
         Ok(status) => Reply::Exit {
             code: status.code(),
-            is_text: std::str::from_utf8(&out).is_ok() || out.len() >= KEPT,
-            stdout: String::from_utf8_lossy(&out).into_owned(),
-            stderr: String::from_utf8_lossy(&err).into_owned(),
+            is_text: std::str::from_utf8(&out.bytes).is_ok(),
+            is_truncated: out.is_truncated,
+            stdout: String::from_utf8_lossy(&out.bytes).into_owned(),
+            stderr: String::from_utf8_lossy(&err.bytes).into_owned(),
         },
         Err(error) => Reply::None(format!("its end could not be observed: {error}")),
     }
 }
 
+/// The beginning of a stream.
+#[derive(Default)]
+struct Kept {
+    bytes: Vec<u8>,
+    is_truncated: bool,
+}
+
 /// Reads a stream to its end and keeps the beginning of it.
-async fn keep(stream: Option<impl AsyncRead + Unpin>, kept: &mut Vec<u8>) {
+async fn keep(stream: Option<impl AsyncRead + Unpin>, kept: &mut Kept) {
     let Some(mut stream) = stream else { return };
     let mut piece = vec![0; 16 << 10];
     while let Ok(n @ 1..) = stream.read(&mut piece).await {
-        let room = KEPT - kept.len();
-        kept.extend_from_slice(&piece[..n.min(room)]);
+        let room = KEPT - kept.bytes.len();
+        kept.bytes.extend_from_slice(&piece[..n.min(room)]);
+        kept.is_truncated |= n > room;
     }
 }
 

@@ -59,10 +59,10 @@ impl ExternalHook {
         let told = input::tool(told, &names, call.arguments(), cx.call_id().as_str());
         let ruling = self.line.call(told).await;
         let mut before = Before::proceed();
+        if let Some(why) = ruling.refused(self.line.fails_closed) {
+            return Err(self.line.refusal(why));
+        }
         if let Some(why) = &ruling.problem {
-            if self.line.fails_closed {
-                return Err(self.line.refusal(why));
-            }
             before = before.with_problem(why);
         }
         if let Some(reason) = ruling.block {
@@ -113,9 +113,7 @@ impl ExternalHook {
             }
         }
         let ruling = self.line.call(told).await;
-        if let Some(why) = &ruling.problem
-            && self.line.fails_closed
-        {
+        if let Some(why) = ruling.refused(self.line.fails_closed) {
             return After::from(Err(self.line.refusal(why)));
         }
         let outcome = match (&ruling.output, outcome) {
@@ -157,9 +155,9 @@ impl ExternalHook {
     /// Calls the hook; one that fails closed and has a problem fails.
     async fn checked(&self, told: Map<String, Value>) -> Result<Ruling, Failure> {
         let ruling = self.line.call(told).await;
-        match &ruling.problem {
-            Some(why) if self.line.fails_closed => Err(self.line.refusal(why)),
-            _ => Ok(ruling),
+        match ruling.refused(self.line.fails_closed) {
+            Some(why) => Err(self.line.refusal(why)),
+            None => Ok(ruling),
         }
     }
 }

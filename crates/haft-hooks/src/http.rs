@@ -20,7 +20,7 @@ pub(crate) async fn post(
     let url = url.to_owned();
     let work = tokio::task::spawn_blocking(move || send(&url, &headers, &input, limit));
     match work.await {
-        Ok(Ok((status, body))) => Reply::Status { status, body },
+        Ok(Ok(reply)) => reply,
         Ok(Err(why)) => Reply::None(why),
         Err(_) => Reply::None("the request was lost".to_owned()),
     }
@@ -31,7 +31,7 @@ fn send(
     headers: &[(String, String)],
     input: &[u8],
     limit: Duration,
-) -> Result<(u16, String), String> {
+) -> Result<Reply, String> {
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .timeout_global(Some(limit))
         .max_redirects(0)
@@ -48,10 +48,15 @@ fn send(
     let mut response = request.send(input).map_err(|error| format!("no answer: {error}"))?;
     let status = response.status().as_u16();
     let body = response.body_mut().with_config().limit(MAX_BODY).read_to_vec();
+    if let Err(ureq::Error::BodyExceedsLimit(_)) = &body
+        && (200..300).contains(&status)
+    {
+        return Ok(Reply::Truncated);
+    }
     let body = body.map_err(|error| format!("status {status}, but no readable body: {error}"))?;
     let body = String::from_utf8(body)
         .map_err(|_| format!("status {status}, but its answer is not UTF-8"))?;
-    Ok((status, body))
+    Ok(Reply::Status { status, body })
 }
 
 /// Writes variables into a header: `$NAME` and `${NAME}`, where the hook may name them and the host

@@ -51,6 +51,9 @@ impl Line {
                 )
             })
         };
+        if let Some(mistake) = spec.handler.mistake() {
+            return Err(Error::new(&name, mistake).hint(Handler::NEXT_STEP));
+        }
         if spec.timeout.is_zero() {
             return Err(Error::new(&name, "a timeout of zero would never let it answer"));
         }

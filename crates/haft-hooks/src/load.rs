@@ -22,8 +22,9 @@ impl Hooks {
     /// Sets hooks up, in order.
     ///
     /// # Errors
-    /// Fails for an event, a matcher or a condition that means nothing here, and for a hook that is
-    /// meant to guard and cannot be called: a guard that is left out would be a way round it.
+    /// Fails for an event, a matcher or a condition that means nothing here, for an empty command
+    /// ([`Handler::mistake`]), and for a hook that is meant to guard and cannot be called: a guard
+    /// that is left out would be a way round it.
     pub fn load(specs: &[HookSpec], place: ProjectDir) -> Result<Self, Error> {
         let place = Arc::new(place);
         let mut all =

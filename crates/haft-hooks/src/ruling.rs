@@ -10,15 +10,25 @@ use serde_json::{Map, Value};
 const MAX_WORDS: usize = 10_000;
 
 /// What may stand before the first word of a line.
-const NO_WORD: fn(char) -> bool = |c| c.is_whitespace() || c == '\u{feff}';
+const NO_WORD: fn(char) -> bool =
+    |c| c.is_whitespace() || c.is_control() || matches!(c, '\u{feff}' | '\u{200b}'..='\u{200f}');
 
 /// How a hook ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reply {
     /// A command ended; without a code it was killed. What is not UTF-8 is no text.
-    Exit { code: Option<i32>, stdout: String, is_text: bool, stderr: String },
+    Exit {
+        code: Option<i32>,
+        stdout: String,
+        is_text: bool,
+        /// Standard output was longer than what is kept.
+        is_truncated: bool,
+        stderr: String,
+    },
     /// An address answered.
     Status { status: u16, body: String },
+    /// An address answered with a good status and a body that is longer than what is read.
+    Truncated,
     /// There is no answer, and why.
     None(String),
 }
@@ -67,13 +77,22 @@ pub(crate) struct Ruling {
     pub(crate) halt: Option<String>,
     /// It did not answer as it should; the rest may still count.
     pub(crate) problem: Option<String>,
+    /// Part of its answer was dropped because it is too long. That part may hold a deny, and the
+    /// hook did its work, so this refuses even where the hook fails open.
+    pub(crate) is_truncated: bool,
 }
 
 impl Ruling {
+    /// Returns why the call is refused without a decision, if it is.
+    pub(crate) fn refused(&self, fails_closed: bool) -> Option<&str> {
+        self.problem.as_deref().filter(|_| fails_closed || self.is_truncated)
+    }
+
     /// Reads an answer to this event.
     pub(crate) fn read(event: &str, reply: &Reply) -> Self {
         match reply {
             Reply::None(why) => Self::broken(why.clone()),
+            Reply::Truncated => Self::truncated(),
             Reply::Exit { code: Some(2), stderr, .. } => {
                 let reason = match stderr.trim() {
                     "" => "a hook blocked this, without saying why",
@@ -81,14 +100,15 @@ impl Ruling {
                 };
                 Self { block: Some(cut(reason)), ..Self::default() }
             }
+            // FAIL CLOSED: the deny may stand in the part that was dropped.
+            Reply::Exit { is_truncated: true, .. } => Self::truncated(),
             Reply::Exit { code: Some(0), stdout, is_text: true, .. } => {
                 let text = stdout.trim();
                 if text.starts_with('{') {
                     return Self::json(event, text).unwrap_or_else(Self::broken);
                 }
-                // Words before an answer would turn a no into mere words.
-                if text.lines().any(|line| line.trim_start_matches(NO_WORD).starts_with('{')) {
-                    return Self::broken("its JSON does not stand by itself".to_owned());
+                if let Some(why) = hidden_answer(text) {
+                    return Self::broken(why);
                 }
                 // Plain words are for the model only where a session starts.
                 let context = (event == "SessionStart" && !text.is_empty()).then(|| cut(text));
@@ -124,9 +144,14 @@ impl Ruling {
         Self { problem: Some(why), ..Self::default() }
     }
 
+    fn truncated() -> Self {
+        let why = "its answer is longer than 1 MiB and was truncated; print less".to_owned();
+        Self { problem: Some(why), is_truncated: true, ..Self::default() }
+    }
+
     fn json(event: &str, text: &str) -> Result<Self, String> {
-        let parsed: Value = serde_json::from_str(text)
-            .map_err(|error| format!("its JSON cannot be read: {error}"))?;
+        let parsed =
+            haft::strict_json(text).map_err(|error| format!("its JSON cannot be read: {error}"))?;
         let Value::Object(all) = parsed else {
             return Err("its answer must be a JSON object".to_owned());
         };
@@ -153,6 +178,11 @@ impl Ruling {
             None | Some(Value::Null) => {}
             Some(Value::Object(own)) => ruling.specific(event, own)?,
             Some(_) => return Err("`hookSpecificOutput` must be an object".to_owned()),
+        }
+        if let Some(why) = misplaced_field(event, &all) {
+            // FAIL CLOSED: what it meant is unknown, so an objection counts and an allow does not.
+            ruling.decision = ruling.decision.filter(|(decision, _)| *decision > Decision::Allow);
+            ruling.problem = Some(why);
         }
         Ok(ruling)
     }
@@ -213,6 +243,73 @@ impl Ruling {
     }
 }
 
+/// The fields that decide something.
+const DECIDING_FIELDS: &[&str] = &[
+    "hookSpecificOutput",
+    "permissionDecision",
+    "decision",
+    "behavior",
+    "continue",
+    "updatedInput",
+    "updatedToolOutput",
+];
+
+/// Why plain text may carry an answer after all: taken for mere text, a deny would be silence.
+fn hidden_answer(text: &str) -> Option<String> {
+    if text.contains('\0') {
+        return Some("its output contains NUL bytes; an answer is UTF-8 text".to_owned());
+    }
+    if text.lines().any(|line| line.trim_start_matches(NO_WORD).starts_with('{')) {
+        return Some("its JSON does not stand by itself".to_owned());
+    }
+    let field = DECIDING_FIELDS.iter().find(|field| names_field(text, field))?;
+    Some(format!("its output names `{field}`, but is not one JSON object"))
+}
+
+/// Whether a text holds a field name in quotes, also escaped ones, with a colon after it.
+fn names_field(text: &str, field: &str) -> bool {
+    text.match_indices(field).any(|(at, _)| {
+        let after = text.get(at + field.len()..).unwrap_or_default().trim_start_matches('\\');
+        text.get(..at).is_some_and(|before| before.ends_with(['"', '\'']))
+            && after
+                .strip_prefix(['"', '\''])
+                .is_some_and(|rest| rest.trim_start().starts_with(':'))
+    })
+}
+
+/// Says which deciding field is misspelled or stands where no reader of the protocol looks.
+fn misplaced_field(event: &str, all: &Map<String, Value>) -> Option<String> {
+    let find = |map: &Map<String, Value>, valid: &[&str]| {
+        let is_set = |key: &&String| map.get(key.as_str()).is_some_and(|value| !value.is_null());
+        map.keys().filter(is_set).find_map(|key| {
+            let meant = DECIDING_FIELDS.iter().find(|field| folded(field).eq(folded(key)))?;
+            (!valid.contains(&key.as_str())).then(|| (key.clone(), *meant))
+        })
+    };
+    if let Some((key, meant)) = find(all, &["hookSpecificOutput", "decision", "continue"]) {
+        return Some(match meant {
+            "hookSpecificOutput" | "decision" | "continue" => {
+                format!("`{key}` is no field of an answer; write `{meant}`")
+            }
+            _ => format!("`{key}` must stand inside `hookSpecificOutput`"),
+        });
+    }
+    let own = all.get("hookSpecificOutput")?.as_object()?;
+    let valid: &[&str] = match event {
+        "PreToolUse" => &["permissionDecision", "updatedInput"],
+        "PermissionRequest" => &["decision"],
+        "PostToolUse" => &["updatedToolOutput"],
+        _ => &[],
+    };
+    let (key, _) = find(own, valid)?;
+    Some(format!("`{key}` inside `hookSpecificOutput` means nothing for `{event}`"))
+}
+
+/// A field name without case and separators.
+fn folded(name: &str) -> impl Iterator<Item = char> {
+    name.chars().filter(|c| !matches!(c, '_' | '-')).map(|c| c.to_ascii_lowercase())
+}
+
 fn objects() -> String {
     "a hook objects, without saying why".to_owned()
 }
@@ -254,7 +351,7 @@ mod tests {
 
     fn exit(code: i32, stdout: &str, stderr: &str) -> Reply {
         let (stdout, stderr) = (stdout.to_owned(), stderr.to_owned());
-        Reply::Exit { code: Some(code), stdout, is_text: true, stderr }
+        Reply::Exit { code: Some(code), stdout, is_text: true, is_truncated: false, stderr }
     }
 
     fn pre(stdout: &str) -> Ruling {
@@ -283,6 +380,7 @@ mod tests {
             code: Some(0),
             stdout: allows.to_owned(),
             is_text: false,
+            is_truncated: false,
             stderr: String::new(),
         };
         let ruling = Ruling::read("PreToolUse", &odd);
@@ -302,6 +400,95 @@ mod tests {
             assert!(pre(said).problem.is_some(), "{said}");
         }
         assert_eq!(pre("checked {all} of it"), Ruling::default());
+    }
+
+    #[test]
+    fn truncated_answer_refuses_even_where_the_hook_fails_open() {
+        let exit = |code, stdout: &str| Reply::Exit {
+            code: Some(code),
+            stdout: stdout.to_owned(),
+            is_text: true,
+            is_truncated: true,
+            stderr: "why".to_owned(),
+        };
+        let allows = r#"{"decision": "approve"}"#;
+        for reply in [exit(0, "log"), exit(0, ""), exit(0, allows), exit(1, ""), Reply::Truncated] {
+            let ruling = Ruling::read("PreToolUse", &reply);
+            let why = ruling.refused(false).unwrap_or_default().to_owned();
+            assert!(why.contains("truncated"), "{reply:?}: {ruling:?}");
+            assert_eq!(ruling.decision, None, "{reply:?}");
+        }
+        let blocks = Ruling::read("PreToolUse", &exit(2, ""));
+        assert_eq!((blocks.block.as_deref(), blocks.problem), (Some("why"), None));
+        assert_eq!(pre("{broken").refused(false), None, "a problem of the hook may fail open");
+        assert!(pre("{broken").refused(true).is_some());
+    }
+
+    #[test]
+    fn duplicate_keys_are_an_error_at_every_depth() {
+        for said in [
+            r#"{"decision": "block", "decision": "approve"}"#,
+            r#"{"decision": "approve", "d\u0065cision": "block"}"#,
+            r#"{"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecision": "allow"}}"#,
+            r#"{"hookSpecificOutput": {"updatedInput": {"x": [{"y": 1, "y": 2}]}}}"#,
+        ] {
+            let ruling = pre(said);
+            assert!(ruling.problem.is_some() && ruling.decision.is_none(), "{said}: {ruling:?}");
+            assert_eq!(ruling.rewrite, None, "{said}");
+            let body = said.to_owned();
+            let posted = Ruling::read("PreToolUse", &Reply::Status { status: 200, body });
+            assert!(posted.problem.is_some() && posted.decision.is_none(), "{said}");
+        }
+    }
+
+    #[test]
+    fn answer_that_does_not_stand_alone_is_never_silence() {
+        let deny = r#"{"decision": "block"}"#;
+        for said in [
+            format!("{deny}\n{deny}"),
+            format!("{deny} done"),
+            format!("{deny}\0"),
+            format!("\0{deny}"),
+            format!("\0\0\n{deny}"),
+            format!("\u{200b}{deny}"),
+            format!("\u{1b}[0m{deny}"),
+            format!("guard: {deny}"),
+            format!("[{deny}]"),
+            format!("{deny:?}"),
+            deny.chars().flat_map(|c| ['\0', c]).collect(),
+            deny.chars().flat_map(|c| [c, '\0']).collect(),
+            "result: {'hookSpecificOutput' : {}}".to_owned(),
+        ] {
+            assert!(pre(&said).problem.is_some(), "{said:?}");
+        }
+        for said in ["no decision: fine", "\"decision\" was easy", "behavior: ok {}", "[]"] {
+            assert_eq!(pre(said), Ruling::default(), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn misplaced_or_misspelled_decision_is_a_problem() {
+        for said in [
+            r#"{"permissionDecision": "deny"}"#,
+            r#"{"permission_decision": "deny"}"#,
+            r#"{"Decision": "block"}"#,
+            r#"{"hook_specific_output": {"permissionDecision": "deny"}}"#,
+            r#"{"hookSpecificOutput": {"permission_decision": "deny"}}"#,
+            r#"{"hookSpecificOutput": {"decision": "block"}}"#,
+            r#"{"updatedInput": {"x": 1}}"#,
+        ] {
+            assert!(pre(said).problem.is_some(), "{said}");
+        }
+        // An objection beside it still counts, an allow does not.
+        let both = r#"{"decision": "block", "permissionDecision": "deny"}"#;
+        assert_eq!(pre(both).decision.map(|(decision, _)| decision), Some(Decision::Deny));
+        let both = r#"{"decision": "approve", "permissionDecision": "allow"}"#;
+        assert_eq!(pre(both).decision, None);
+        for fine in
+            [r#"{"suppressOutput": true}"#, r#"{"permissionDecision": null}"#, "{}", r#"{"a": 1}"#]
+        {
+            assert_eq!(pre(fine), Ruling::default(), "{fine}");
+        }
     }
 
     #[test]

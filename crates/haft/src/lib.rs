@@ -110,7 +110,7 @@ pub use export::{
     Asked, Choice, Definition, Dialect, Ended, Export, Hints, Keep, Loss, LossKind, Options,
     Response, Search, Shown, Stream, Strict, Transcript, history,
 };
-pub use fit::{Formats, Problem, Repair, RepairKind, Repairs, Schema};
+pub use fit::{Formats, Problem, Repair, RepairKind, Repairs, Schema, strict_json};
 pub use frame::{Frame, Nonces, SYSTEM_TEXT};
 pub use hooks::{After, Answered, Before, Hook, Landed, Performed, Said, TurnFacts};
 pub use hygiene::visible;

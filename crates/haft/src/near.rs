@@ -5,8 +5,6 @@ pub(crate) fn nearest<'a>(
     wrong: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    // A name nobody would mistype is not worth comparing at all, and comparing it would cost dearly.
-    const LONG: usize = 256;
     if wrong.is_empty() || wrong.len() > LONG {
         return None;
     }
@@ -31,6 +29,120 @@ pub(crate) fn nearest<'a>(
         .map(|(_, name)| name)
 }
 
+/// A name nobody would mistype is not worth comparing at all, and comparing it would cost dearly.
+const LONG: usize = 256;
+/// A search compares a name with at most so many others in full. One comparison takes about 3 µs.
+const MAX_COMPARED: usize = 96;
+/// A search glances at the letters of at most so many names.
+const MAX_GLANCED: usize = 2_048;
+
+/// Names made ready for many searches, so that an unknown name among 10 000 is not compared with
+/// each of them: a model could ask for that as often as it likes.
+#[derive(Debug)]
+pub(crate) struct NearIndex {
+    names: Vec<Indexed>,
+    /// By their folded text.
+    by_text: Vec<usize>,
+    /// By how long their folded text is.
+    by_len: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct Indexed {
+    name: Box<str>,
+    folded: Box<str>,
+    letters: Letters,
+}
+
+impl NearIndex {
+    pub(crate) fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let indexed = |name: &str| {
+            let folded = fold(name).into_boxed_str();
+            Indexed { name: name.into(), letters: Letters::of(&folded), folded }
+        };
+        let names: Vec<Indexed> = names.into_iter().map(indexed).collect();
+        let (mut by_text, mut by_len): (Vec<usize>, Vec<usize>) =
+            ((0..names.len()).collect(), (0..names.len()).collect());
+        by_text.sort_by_key(|at| names.get(*at).map(|own| &own.folded));
+        by_len.sort_by_key(|at| names.get(*at).map(|own| own.folded.len()));
+        Self { names, by_text, by_len }
+    }
+
+    /// Returns the place of the name that a hasty writer most likely meant, among those on offer.
+    pub(crate) fn nearest(&self, wrong: &str, is_offered: impl Fn(usize) -> bool) -> Option<usize> {
+        if wrong.is_empty() || wrong.len() > LONG {
+            return None;
+        }
+        let mut near = self.candidates(&fold(wrong));
+        near.retain(|at| is_offered(*at));
+        let names = near.iter().filter_map(|at| self.names.get(*at)).map(|own| &*own.name);
+        let found = nearest(wrong, names)?;
+        near.into_iter().find(|at| self.names.get(*at).is_some_and(|own| &*own.name == found))
+    }
+
+    /// The names that are worth a comparison: its beginnings, its neighbours in order, and those of
+    /// nearly the same length and letters.
+    fn candidates(&self, folded: &str) -> Vec<usize> {
+        let text = |at: &usize| self.names.get(*at).map_or("", |own| &*own.folded);
+        let mut near: Vec<usize> = Vec::new();
+        for end in (2..=folded.len()).filter(|end| folded.is_char_boundary(*end)) {
+            let part = &folded[..end];
+            let from = self.by_text.partition_point(|at| text(at) < part);
+            let same = self.by_text.iter().skip(from).take_while(|at| text(at) == part);
+            near.extend(same.take(2));
+        }
+        near.truncate(MAX_COMPARED / 3);
+        let place = self.by_text.partition_point(|at| text(at) < folded);
+        let around = place.saturating_sub(MAX_COMPARED / 6);
+        near.extend(self.by_text.iter().skip(around).take(MAX_COMPARED / 3));
+        near.extend(self.alike(folded));
+        near.sort_unstable();
+        near.dedup();
+        near
+    }
+
+    /// Those of nearly the same length that share the most letters.
+    fn alike(&self, folded: &str) -> Vec<usize> {
+        let len = folded.len();
+        let len_of = |at: &usize| self.names.get(*at).map_or(0, |own| own.folded.len());
+        let slack = 2.max(len / 3);
+        let from = self.by_len.partition_point(|at| len_of(at) + slack < len);
+        let to = self.by_len.partition_point(|at| len_of(at) <= len + slack);
+        // Where there are too many, those nearest in length count.
+        let middle = self.by_len.partition_point(|at| len_of(at) < len);
+        let from = from.max(middle.saturating_sub(MAX_GLANCED / 2));
+        let window = self.by_len.get(from..to).unwrap_or_default();
+        let letters = Letters::of(folded);
+        let mut alike: Vec<(u32, usize)> = window
+            .iter()
+            .take(MAX_GLANCED)
+            .filter_map(|at| Some((self.names.get(*at)?.letters.distance(&letters), *at)))
+            .collect();
+        alike.sort_unstable();
+        alike.into_iter().map(|(_, at)| at).take(MAX_COMPARED / 3).collect()
+    }
+}
+
+/// How often each letter stands in a name; letters share a few counters.
+#[derive(Debug, Clone, Copy)]
+struct Letters([u8; 32]);
+
+impl Letters {
+    fn of(text: &str) -> Self {
+        let mut counts = [0u8; 32];
+        for byte in text.bytes() {
+            if let Some(count) = counts.get_mut(usize::from(byte % 32)) {
+                *count = count.saturating_add(1);
+            }
+        }
+        Self(counts)
+    }
+
+    fn distance(&self, other: &Self) -> u32 {
+        self.0.iter().zip(&other.0).map(|(one, two)| u32::from(one.abs_diff(*two))).sum()
+    }
+}
+
 /// Case and separators are the commonest slips.
 pub(crate) fn fold(text: &str) -> String {
     text.chars().filter(|c| !matches!(c, '_' | '-')).flat_map(char::to_lowercase).collect()
@@ -38,7 +150,7 @@ pub(crate) fn fold(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::nearest;
+    use super::{MAX_COMPARED, MAX_GLANCED, NearIndex, fold, nearest};
 
     #[test]
     fn finds_slips_and_leaves_strangers_alone() {
@@ -49,5 +161,49 @@ mod tests {
         assert_eq!(nearest("equals", ["eq", "ne", "gt"]), Some("eq"));
         assert_eq!(nearest("", names), None);
         assert_eq!(nearest("search", [&*"search".repeat(1_000_000)]), None);
+    }
+
+    #[test]
+    fn index_finds_what_a_full_comparison_finds() {
+        let verbs = ["read", "write", "list", "delete", "search", "create", "update", "move"];
+        let nouns = ["file", "folder", "issue", "pull_request", "user", "note", "page", "branch"];
+        let names: Vec<String> =
+            verbs.iter().flat_map(|v| nouns.iter().map(move |n| format!("{v}_{n}"))).collect();
+        let index = NearIndex::new(names.iter().map(String::as_str));
+        let found = |wrong: &str| index.nearest(wrong, |_| true).map(|at| names[at].as_str());
+        for wrong in [
+            "readFile",
+            "raed_file",
+            "read_fil",
+            "read",
+            "list_pull_requests",
+            "delete_isue",
+            "CREATE-NOTE",
+            "serch_user",
+            "update_brnch",
+            "move_pages_now",
+            "launch_rocket",
+            "x",
+            "",
+        ] {
+            assert_eq!(found(wrong), nearest(wrong, names.iter().map(String::as_str)), "{wrong}");
+        }
+        let all_but = names.iter().position(|name| name == "read_file");
+        let other =
+            index.nearest("read_fil", |at| Some(at) != all_but).map(|at| names[at].as_str());
+        assert_ne!(other, Some("read_file"), "what is not on offer is not named");
+        assert_eq!(NearIndex::new([]).nearest("a", |_| true), None);
+    }
+
+    #[test]
+    fn search_among_ten_thousand_names_compares_a_bounded_number() {
+        for count in [100, 10_000, 40_000] {
+            let names: Vec<String> = (0..count).map(|n| format!("tool_{n:05}")).collect();
+            let index = NearIndex::new(names.iter().map(String::as_str));
+            for wrong in ["tool_1234x", "tool", "tol_00012", &"tool_".repeat(50)] {
+                assert!(index.candidates(&fold(wrong)).len() <= MAX_COMPARED, "{count} {wrong}");
+            }
+        }
+        const { assert!(MAX_GLANCED < 10_000) };
     }
 }

@@ -18,6 +18,7 @@ mod prompt;
 mod responses;
 mod results;
 mod shell;
+mod signals;
 mod streams;
 mod trace;
 mod trust;

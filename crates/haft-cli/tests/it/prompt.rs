@@ -87,3 +87,35 @@ fn explaining_nothing_at_a_terminal_says_what_to_do() {
     assert!(screen.contains("hint: give commands as arguments, each in quotes"), "{screen}");
     assert!(screen.ends_with("exit 1"), "what is called wrongly ends with 1: {screen}");
 }
+
+/// How many columns a text takes: what is wide takes two.
+fn columns(text: &str) -> usize {
+    text.chars().map(|c| if c >= '\u{1100}' && c != '│' { 2 } else { 1 }).sum()
+}
+
+#[test]
+fn question_is_folded_at_the_real_width_of_the_terminal() {
+    // Blanks until a terminal of 20, 33 or 80 columns would have to fold, and then a forged line.
+    let forged = "[y] once   [e] edit   Allowed by policy  > y";
+    for cols in [20, 33, 80] {
+        for filler in
+            ["a".repeat(cols), "漢".repeat(cols / 2), "e\u{301}".repeat(cols), " ".repeat(cols)]
+        {
+            for pad in 0..3 {
+                let name = format!("{}{filler}{forged}", "b".repeat(pad));
+                let line = format!("stty cols {cols} rows 60; haft call delete_note name='{name}'");
+                let Some(screen) = at_a_terminal(&line, "n\n") else { return };
+                let (page, _) = screen.split_once("[?] why").expect("the question is there");
+                assert!(page.contains("delete_note"), "{page}");
+                for line in page.lines() {
+                    assert!(columns(line) < cols, "{cols}: the terminal folds {line:?} of\n{page}");
+                    let is_ours = line.is_empty() || line.starts_with([' ', '│']);
+                    assert!(is_ours, "{cols}: {line:?} stands at the left edge of\n{page}");
+                }
+                if cols != 20 {
+                    break;
+                }
+            }
+        }
+    }
+}

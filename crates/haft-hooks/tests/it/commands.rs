@@ -176,9 +176,9 @@ async fn a_cancelled_turn_kills_the_hook_it_waits_for() {
 #[tokio::test]
 async fn much_output_is_bounded_and_a_daemon_is_not_waited_for() {
     let folder = Folder::new();
-    let loud = folder.script("loud", "head -c 30000000 /dev/zero; head -c 30000000 /dev/zero >&2");
+    let loud = folder.script("loud", "echo fine; head -c 30000000 /dev/zero >&2");
     let seen = call(&folder, &[closed("PreToolUse", loud)], "shell", json!({})).await;
-    assert_eq!(seen.code(), None, "text is no decision: {}", seen.text());
+    assert_eq!(seen.code(), None, "nobody reads standard error here: {}", seen.text());
     // It leaves a process behind that keeps both pipes open.
     let daemon = folder.script("daemon", "sleep 30 & echo $! > child; exit 0");
     let began = Instant::now();
@@ -189,6 +189,61 @@ async fn much_output_is_bounded_and_a_daemon_is_not_waited_for() {
     assert!(is_alive(&child), "what it meant to leave running goes on");
     let pid = rustix::process::Pid::from_raw(child.trim().parse().unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}
+
+#[tokio::test]
+async fn deny_after_a_mebibyte_of_output_is_hook_failed_and_not_silence() {
+    let folder = Folder::new();
+    let noise = "head -c 2000000 /dev/zero | tr '\\0' 'x'; echo;";
+    let deny = r#"echo '{"decision": "block", "reason": "no"}'"#;
+    let long = r#"printf '{"decision": "block", "reason": "'; head -c 2000000 /dev/zero | tr '\0' 'x'; echo '"}'"#;
+    for body in [format!("{noise} {deny}"), long.to_owned(), noise.to_owned()] {
+        for spec in [closed, open] {
+            let spec = spec("PreToolUse", folder.script("loud", &body));
+            let seen = call(&folder, &[spec], "shell", json!({"x": "a"})).await;
+            assert_eq!(seen.code(), Some("hook_failed"), "{body}");
+        }
+    }
+    // An exit code of 2 blocks, however much was printed.
+    let body = format!("{noise} head -c 2000000 /dev/zero | tr '\\0' 'y' >&2; exit 2");
+    let spec = open("PreToolUse", folder.script("blocks", &body));
+    let seen = call(&folder, &[spec], "shell", json!({"x": "a"})).await;
+    assert_eq!(seen.code(), Some("blocked_by_hook"));
+    // After a body the result is withheld: the rewritten output was lost.
+    let spec = open("PostToolUse", folder.script("after", noise));
+    let seen = call(&folder, &[spec], "shell", json!({"x": "a"})).await;
+    assert_eq!(seen.code(), Some("hook_failed"));
+}
+
+#[test]
+fn empty_hook_command_is_an_error_at_load() {
+    let folder = Folder::new();
+    let command = |command: &str, args: Option<&[&str]>| Handler::Command {
+        command: command.to_owned(),
+        args: args.map(|args| args.iter().map(|arg| (*arg).to_owned()).collect()),
+    };
+    let url = Handler::Http { url: " ".to_owned(), headers: vec![], allowed_variables: vec![] };
+    for handler in [
+        command("", None),
+        command(" \t\n", None),
+        command("\u{feff}", None),
+        command("# deny everything", None),
+        command("\n  # a\n# b\n", None),
+        command("guard\0.sh", None),
+        command("", Some(&[])),
+        command(" ", Some(&["x"])),
+        command("guard.sh", Some(&["a\0"])),
+        command("sh", Some(&["-c", " "])),
+        url,
+    ] {
+        for spec in [closed("PreToolUse", handler.clone()), open("PostToolUse", handler.clone())] {
+            let error = Hooks::load(&[spec], folder.place()).unwrap_err().to_string();
+            assert!(error.contains("hint: name what to run"), "{handler:?}: {error}");
+        }
+    }
+    for fine in [command("true", None), command("#!x\ntrue", None), command("sh", Some(&[]))] {
+        assert!(Hooks::load(&[closed("PreToolUse", fine)], folder.place()).is_ok());
+    }
 }
 
 #[tokio::test]

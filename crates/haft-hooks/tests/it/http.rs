@@ -101,7 +101,7 @@ async fn only_json_with_a_good_status_counts() {
         ("403 Forbidden", deny()),
         ("302 Found", deny()),
         ("200 OK", "fine".to_owned()),
-        ("200 OK", format!("{{\"a\": \"{}\"}}", "x".repeat(2 << 20))),
+        ("200 OK", r#"{"decision": "block", "decision": "approve"}"#.to_owned()),
     ];
     for (status, body) in cases {
         let elsewhere = "Location: http://127.0.0.1:1/\r\n";
@@ -111,6 +111,18 @@ async fn only_json_with_a_good_status_counts() {
         let seen = call(&folder, &[hook(&server.url, true)], "shell", json!({"x": "a"})).await;
         assert_eq!(seen.code(), Some("hook_failed"), "{status}");
         assert_eq!(server.requests.lock().unwrap().len(), 2, "{status} is not followed");
+    }
+}
+
+#[tokio::test]
+async fn response_body_over_a_mebibyte_is_hook_failed_even_where_the_hook_fails_open() {
+    let folder = Folder::new();
+    let body = json!({"systemMessage": "x".repeat(2 << 20), "decision": "block"}).to_string();
+    let server = server("200 OK", "", body).await;
+    for fails_closed in [true, false] {
+        let spec = hook(&server.url, fails_closed);
+        let seen = call(&folder, &[spec], "shell", json!({"x": "a"})).await;
+        assert_eq!(seen.code(), Some("hook_failed"));
     }
 }
 

@@ -8,7 +8,7 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use haft_core::{NeedKind, Scope, ToolName};
@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 use super::{Entry, View};
 use crate::{
     export::{Dialect, Export, Exports},
-    near::nearest,
+    near::NearIndex,
     policy::Policy,
     watch::caught,
 };
@@ -35,6 +35,8 @@ pub(crate) struct Shelf {
     /// Whether some tool must be looked at each turn.
     conditional: bool,
     exports: Exports,
+    /// All names, for one that is unknown; made when there is the first such name.
+    near: OnceLock<NearIndex>,
 }
 
 impl Shelf {
@@ -62,7 +64,8 @@ impl Shelf {
         });
         let fingerprint = hasher.finalize().into();
         let exports = Exports::default();
-        Self { entries, by_name, aliases, fingerprint, own, conditional, exports }
+        let near = OnceLock::new();
+        Self { entries, by_name, aliases, fingerprint, own, conditional, exports, near }
     }
 
     pub(crate) fn entries(&self) -> &[Arc<Entry>] {
@@ -145,7 +148,13 @@ pub struct Snapshot {
     fingerprint: [u8; 32],
     /// What was shown of it last, in each dialect.
     shown: Mutex<SmallVec<[Arc<Export>; 1]>>,
+    /// Unknown names that were looked for, and the tool that was most likely meant.
+    meant: Mutex<HashMap<Box<str>, Option<usize>>>,
 }
+
+/// So many unknown names of one turn are told which tool was meant; a model that makes up more is
+/// not helped by it.
+const MAX_NEAR_SEARCHES: usize = 32;
 
 /// What a name leads to.
 pub(crate) enum Found<'a> {
@@ -180,7 +189,8 @@ impl Snapshot {
             }
             fingerprint = hasher.finalize().into();
         }
-        Self { shelf, withheld, problems, fingerprint, shown: Mutex::default() }
+        let (shown, meant) = (Mutex::default(), Mutex::default());
+        Self { shelf, withheld, problems, fingerprint, shown, meant }
     }
 
     /// Goes through the tools that are offered, in their order.
@@ -191,10 +201,12 @@ impl Snapshot {
     /// Returns an offered tool by its name or, for own tools, an alias.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<Entry>> {
-        match self.find(name) {
-            Found::Entry(entry) => Some(entry),
-            Found::Withheld(..) | Found::Nothing(_) => None,
-        }
+        self.named(name).filter(|entry| !self.withheld.contains_key(entry.name()))
+    }
+
+    fn named(&self, name: &str) -> Option<&Arc<Entry>> {
+        let at = self.shelf.by_name.get(name).or_else(|| self.shelf.aliases.get(name))?;
+        self.shelf.entries.get(*at)
     }
 
     /// Goes through the tools that exist and are not offered, with the reason.
@@ -237,14 +249,34 @@ impl Snapshot {
     }
 
     pub(crate) fn find(&self, name: &str) -> Found<'_> {
-        let at = self.shelf.by_name.get(name).or_else(|| self.shelf.aliases.get(name));
-        match at.map(|at| &self.shelf.entries[*at]) {
+        match self.named(name) {
             Some(entry) => match self.withheld.get(entry.name()) {
                 Some(why) => Found::Withheld(why),
                 None => Found::Entry(entry),
             },
-            None => Found::Nothing(nearest(name, self.entries().map(|e| e.name().as_str()))),
+            None => Found::Nothing(self.meant(name).map(|entry| entry.name().as_str())),
         }
+    }
+
+    /// Returns the tool that was most likely meant by an unknown name. Each name is looked for once.
+    fn meant(&self, name: &str) -> Option<&Arc<Entry>> {
+        let entries = self.shelf.entries();
+        let mut meant = self.meant.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = meant.get(name) {
+            return at.and_then(|at| entries.get(at));
+        }
+        if meant.len() >= MAX_NEAR_SEARCHES {
+            return None;
+        }
+        let index = self
+            .shelf
+            .near
+            .get_or_init(|| NearIndex::new(entries.iter().map(|entry| entry.name().as_str())));
+        let is_offered =
+            |at: usize| entries.get(at).is_some_and(|e| !self.withheld.contains_key(e.name()));
+        let found = index.nearest(name, is_offered);
+        meant.insert(name.into(), found);
+        found.and_then(|at| entries.get(at))
     }
 }
 
@@ -275,4 +307,57 @@ fn withhold(
     caught(|| policy.hides(entry, scope))
         .unwrap_or_else(|_| Some("whether it is allowed could not be found out".to_owned()))
         .map(Withheld::Denied)
+}
+
+#[cfg(test)]
+mod tests {
+    use haft_core::{DynTool, Spec};
+    use serde_json::json;
+
+    use super::*;
+    use crate::{AllowEverything, Catalog};
+
+    fn snapshot(count: usize) -> Snapshot {
+        let tool = |n: usize| {
+            let spec = Spec::new(format!("service_{n}_lookup"), "Looks.");
+            DynTool::new(spec, json!({"type": "object"}), |_, _| async { Ok("") })
+        };
+        let tools: Vec<DynTool> = (0..count).map(tool).collect();
+        let entries = Catalog::builder().add(tools).build().unwrap().own().cloned().collect();
+        let shelf = Arc::new(Shelf::new(entries, count));
+        Snapshot::take(shelf, &Scope::default(), &AllowEverything, true, Vec::new())
+    }
+
+    fn near<'a>(snapshot: &'a Snapshot, name: &str) -> Option<&'a str> {
+        match snapshot.find(name) {
+            Found::Nothing(near) => near,
+            _ => panic!("`{name}` is known"),
+        }
+    }
+
+    #[test]
+    fn unknown_names_of_a_turn_are_searched_a_bounded_number_of_times() {
+        let snapshot = snapshot(3);
+        for n in 0..MAX_NEAR_SEARCHES {
+            assert_eq!(near(&snapshot, &format!("service_1_lookup{n}")), Some("service_1_lookup"));
+        }
+        assert_eq!(near(&snapshot, "service_1_lookupp"), None, "one too many");
+        assert_eq!(near(&snapshot, "service_1_lookup0"), Some("service_1_lookup"), "known already");
+    }
+
+    #[test]
+    fn unknown_name_costs_about_the_same_among_ten_times_as_many_tools() {
+        let took = |count: usize| {
+            let snapshot = snapshot(count);
+            near(&snapshot, "service_lookup"); // makes the index
+            let clock = tokio::time::Instant::now();
+            for n in 0..20 {
+                near(&snapshot, &format!("servce_{n}_lookp"));
+            }
+            clock.elapsed()
+        };
+        // Comparing with every name took ten times as long.
+        let (few, many) = (took(400), took(4_000));
+        assert!(many < few * 6, "{few:?} among 400, {many:?} among 4000");
+    }
 }

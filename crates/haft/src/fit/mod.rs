@@ -17,6 +17,7 @@ mod step;
 mod repair;
 
 pub use self::{
+    parse::strict_json,
     problem::Problem,
     repair::{Repair, RepairKind, Repairs},
     schema::{Formats, Schema},

@@ -32,7 +32,22 @@ pub(crate) fn object(text: &str, limit: usize) -> Result<Map<String, Value>, Fai
     }
 }
 
-/// Reads JSON text to its end: no duplicate keys, nothing behind it, bounded depth.
+/// Reads one JSON value: a duplicate key, text after the value and deep nesting are errors.
+///
+/// Use it where a decision depends on the text: of two equal keys `serde_json` keeps the last, and
+/// another reader the first.
+///
+/// ```
+/// assert!(haft::strict_json(r#"{"decision": "block"}"#).is_ok());
+/// assert!(haft::strict_json(r#"{"decision": "block", "decision": "approve"}"#).is_err());
+/// ```
+///
+/// # Errors
+/// Fails with the position of the first mistake.
+pub fn strict_json(text: &str) -> Result<Value, serde_json::Error> {
+    strict(text)
+}
+
 pub(super) fn strict(text: &str) -> Result<Value, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_str(text);
     let value = Strict.deserialize(&mut reader)?;

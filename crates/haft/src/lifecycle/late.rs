@@ -29,7 +29,7 @@ pub(crate) async fn end_late(
     let mut seal = Seal::draw(inner.config.frame, &inner.nonces);
     let label = tool.spec().label.join(cx.heard_label());
     let bound = Some(tool.spec().max_result);
-    let (outcome, altered) = shape::washed(outcome, inner);
+    let (outcome, altered) = shape::washed_off_executor(outcome, inner).await;
     let (outcome, cut) = match bound::is_over(&outcome, bound, &inner.config) {
         true => keep_aside(turn, cx, label, outcome, bound).await,
         false => (outcome, None),

@@ -133,7 +133,7 @@ fn walked(
         let label = ran
             .as_ref()
             .map_or(Label::CLEAN, |(entry, _)| entry.spec().label.join(cx.heard_label()));
-        let (outcome, altered) = shape::washed(outcome, &turn.inner);
+        let (outcome, altered) = shape::washed_off_executor(outcome, &turn.inner).await;
         let (outcome, cut) = match bound::is_over(&outcome, bound, &turn.inner.config) {
             // Few results are so large; the others do not carry the room for this.
             true => Box::pin(keep_aside(&turn, &cx, label, outcome, bound)).await,

@@ -4,9 +4,9 @@
 //! be told. Where the run's bytes are counted, the result is no larger than what is left for it. A
 //! failure's words take the same way as a result's.
 
-use std::cell::Cell;
+use std::{cell::Cell, sync::Arc};
 
-use haft_core::{Block, Bound, Context, Failure, Output, Ran};
+use haft_core::{Block, Bound, Code, Context, Failure, Output, Ran};
 use serde_json::Value;
 
 use super::bound::limit_of;
@@ -33,6 +33,60 @@ pub(super) fn washed(outcome: Outcome, inner: &Inner) -> (Outcome, usize) {
         Err(failure) => Err(wash.failure(failure)),
     };
     (outcome, altered.get())
+}
+
+/// From so many bytes on an outcome is washed on a blocking thread: a hostile text of this size takes
+/// some milliseconds, in which an executor could serve many other calls.
+const LARGE_OUTCOME_BYTES: usize = 64 << 10;
+
+/// The same as [`washed`], off the executor where there is much to look at.
+pub(super) async fn washed_off_executor(outcome: Outcome, inner: &Arc<Inner>) -> (Outcome, usize) {
+    let is_large = matches!(&outcome, Ok(output) if is_large(output));
+    let executor = tokio::runtime::Handle::try_current().ok().filter(|_| is_large);
+    let Some(executor) = executor else { return washed(outcome, inner) };
+    let inner = Arc::clone(inner);
+    // FAIL CLOSED: a result that was not looked at is not shown.
+    let lost = |_| {
+        let failure = Failure::new(Code::UnknownOutcome, "the result could not be redacted");
+        (Err(failure), 0)
+    };
+    Box::pin(executor.spawn_blocking(move || washed(outcome, &inner))).await.unwrap_or_else(lost)
+}
+
+/// Whether the texts of an output, together, are large.
+fn is_large(output: &Output) -> bool {
+    fn take(left: &mut usize, value: &Value) {
+        match value {
+            Value::String(text) => *left = left.saturating_sub(text.len()),
+            Value::Array(items) => {
+                for item in items {
+                    if *left == 0 {
+                        return;
+                    }
+                    take(left, item);
+                }
+            }
+            Value::Object(map) => {
+                for (key, item) in map {
+                    if *left == 0 {
+                        return;
+                    }
+                    *left = left.saturating_sub(key.len());
+                    take(left, item);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => *left = left.saturating_sub(1),
+        }
+    }
+    let mut left = LARGE_OUTCOME_BYTES;
+    for block in &output.blocks {
+        match block {
+            Block::Json { json } => take(&mut left, json),
+            other => left = left.saturating_sub(weight(other)),
+        }
+    }
+    output.structured.iter().for_each(|data| take(&mut left, data));
+    left == 0
 }
 
 /// Washes data that was read out of a text: what the text had escaped is there in full only now.

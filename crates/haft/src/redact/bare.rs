@@ -30,6 +30,25 @@ pub(super) enum Breaks {
     Real,
     /// Those that are written out as well.
     All,
+    /// Every blank, be it a break or not: a secret with blanks in it may be wrapped at any of them.
+    Blanks,
+    /// Every blank, and those that are written out as `\n`, `\r` and `\t`.
+    WrittenBlanks,
+}
+
+impl Breaks {
+    /// All ways to look for known secrets, in order. What one takes out the next does not see.
+    pub(super) const PASSES: [Self; 4] = [Self::All, Self::Real, Self::Blanks, Self::WrittenBlanks];
+
+    /// Whether blanks are left out, so that secrets are looked for without theirs.
+    pub(super) fn are_blanks(self) -> bool {
+        matches!(self, Self::Blanks | Self::WrittenBlanks)
+    }
+
+    /// Whether this way differs from the one before only where there is a stroke.
+    pub(super) fn needs_stroke(self) -> bool {
+        matches!(self, Self::Real | Self::WrittenBlanks)
+    }
 }
 
 /// Which sequences count as what a terminal makes of them. A sequence may swallow the first letter of
@@ -72,6 +91,8 @@ pub(super) struct Bare<'a> {
 const LONGEST: usize = 4 << 10;
 /// So many blanks may stand before the rest of a code that was broken into lines.
 const INDENT: usize = 16;
+/// So many bytes of blanks may stand where a text was wrapped: a break and what indents a line.
+const WRAP: usize = 256;
 
 static SPELLED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("<U+"));
 
@@ -89,7 +110,11 @@ pub(super) fn bare(text: &str, reading: Reading, last: bool) -> Bare<'_> {
         Bare { text: Cow::Borrowed(text), gaps: Vec::new(), end: text.len(), is_break: false };
     let mut out = String::new();
     let (mut at, mut copied, mut skipped) = (0, 0, 0);
-    while let Some(more) = bytes[at..].iter().position(|b| ODD[usize::from(*b)]) {
+    let is_odd: fn(&u8) -> bool = match reading.breaks.are_blanks() {
+        true => |b: &u8| ODD[usize::from(*b)] || is_blank(*b),
+        false => |b: &u8| ODD[usize::from(*b)],
+    };
+    while let Some(more) = bytes[at..].iter().position(is_odd) {
         at += more;
         let before = match copied < at {
             true => bytes.get(at - 1),
@@ -97,6 +122,7 @@ pub(super) fn bare(text: &str, reading: Reading, last: bool) -> Bare<'_> {
         };
         match gap(&text[at..], before.copied(), reading, last) {
             Gap::None => at += 1,
+            Gap::Not(len) => at += len,
             Gap::Of(len) => {
                 out.push_str(&text[copied..at]);
                 skipped += len;
@@ -146,6 +172,8 @@ impl Bare<'_> {
 /// What stands at a place.
 enum Gap {
     None,
+    /// So many bytes are none.
+    Not(usize),
     Of(usize),
     /// It cannot be told yet.
     Open {
@@ -174,7 +202,18 @@ const ODD: [bool; 256] = {
 
 fn gap(rest: &str, before: Option<u8>, reading: Reading, last: bool) -> Gap {
     let open = |is_break| if last { Gap::None } else { Gap::Open { is_break } };
+    if reading.breaks.are_blanks() && rest.bytes().next().is_some_and(is_blank) {
+        let len = rest.bytes().take_while(|b| is_blank(*b)).count();
+        return match len {
+            // More than anybody indents.
+            WRAP.. => Gap::Not(len),
+            _ if len == rest.len() && !last => Gap::Open { is_break: true },
+            _ => Gap::Of(len),
+        };
+    }
     match rest.as_bytes() {
+        [b'\\', b'n' | b'r' | b't', ..] if reading.breaks == Breaks::WrittenBlanks => Gap::Of(2),
+        [b'\\'] if reading.breaks == Breaks::WrittenBlanks => open(false),
         [b'<', ..] => match spelled(rest) {
             Some(Ok(len)) => Gap::Of(len),
             Some(Err(Cut)) => open(false),
@@ -189,7 +228,7 @@ fn gap(rest: &str, before: Option<u8>, reading: Reading, last: bool) -> Gap {
         [b'\r'] if !last => Gap::Open { is_break: true },
         [b'\n', ..] | [b'\r', b'\n', ..] | [b'\\', ..] => {
             let counts = match reading.breaks {
-                Breaks::None => false,
+                Breaks::None | Breaks::Blanks | Breaks::WrittenBlanks => false,
                 Breaks::Real => !rest.starts_with(STROKE),
                 Breaks::All => true,
             };
@@ -295,6 +334,11 @@ fn line_break(rest: &[u8]) -> Option<Result<usize, Cut>> {
     }
 }
 
+/// Whether a byte is a blank or a line break.
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
+}
+
 /// Whether a byte may stand in base64, in hex, in most keys.
 fn is_code(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'_' | b'-')
@@ -349,6 +393,20 @@ mod tests {
         ] {
             assert_eq!(shown(text, SHOWN.skipping(Breaks::All)), plain, "{text:?}");
             assert_eq!(shown(text, SHOWN), text, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn blanks_are_left_out_only_where_they_are_asked_for_and_not_in_masses() {
+        let much = format!("a{}b", " ".repeat(WRAP));
+        for (text, blanks, written) in [
+            ("a b\n  c\td\r\ne", "abcde", "abcde"),
+            ("a\\nb \\tc\\x", "a\\nb\\tc\\x", "abc\\x"),
+            (" a ", "a", "a"),
+            (&much, &much, &much),
+        ] {
+            assert_eq!(shown(text, SHOWN.skipping(Breaks::Blanks)), blanks, "{text:?}");
+            assert_eq!(shown(text, SHOWN.skipping(Breaks::WrittenBlanks)), written, "{text:?}");
         }
     }
 

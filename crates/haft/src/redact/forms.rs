@@ -4,7 +4,7 @@
 //! longer text holds the secret at one of three alignments; the characters at its edges are mixed
 //! with what stands beside it, so they are not part of the form. No form has gaps (`bare`).
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD, HEXLOWER, HEXUPPER};
 
@@ -12,6 +12,30 @@ use super::bare::{Breaks, WRITTEN, bare};
 
 /// A line of a longer secret gives enough away from this many bytes on.
 const LINE: usize = 16;
+
+/// The forms of one value. They are kept, so that a further secret need not make them again.
+pub(super) type Forms = Arc<[Arc<str>]>;
+
+/// Returns every form of a secret, to be kept.
+pub(super) fn shared(secret: &str) -> Forms {
+    of(secret).into_iter().map(Arc::from).collect()
+}
+
+/// Returns the forms that have blanks, without them: a tool may wrap them into lines. They are looked
+/// for in text without blanks.
+pub(super) fn wrapped(forms: &Forms) -> Forms {
+    let has_blank = |form: &&Arc<str>| form.trim().contains(char::is_whitespace);
+    let mut all: Vec<Arc<str>> = forms
+        .iter()
+        .filter(has_blank)
+        .map(|form| form.split_whitespace().collect::<String>())
+        .filter(|form| form.len() >= super::secrets::SHORTEST)
+        .map(Arc::from)
+        .collect();
+    all.sort();
+    all.dedup();
+    all.into()
+}
 
 /// Returns every form of a secret, the plain one first.
 pub(super) fn of(secret: &str) -> Vec<String> {

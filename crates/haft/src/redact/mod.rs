@@ -10,13 +10,18 @@
 
 mod bare;
 mod forms;
+mod clash;
 mod secrets;
 mod patterns;
+mod assigned;
+mod effort;
 mod shape;
+mod checks;
 mod stream;
 mod clean;
 mod leave;
 mod resolve;
+mod panics;
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -326,7 +331,7 @@ fn is_telling(key: &str) -> bool {
 fn is_secret(text: &str) -> bool {
     !text.starts_with(['<', '{', '['])
         && !text.contains(char::is_whitespace)
-        && shape::is_value(text.as_bytes(), true)
+        && checks::is_value(text.as_bytes(), true)
 }
 
 #[cfg(test)]

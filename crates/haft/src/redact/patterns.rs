@@ -9,9 +9,12 @@
 //! To add one: choose words that are rare in ordinary text, keep them at the start of the shape, and
 //! let the examples show the nearest thing that must stay.
 
-use super::shape::{Kind, Rule, assigned, has_digit, private_key};
+use super::{
+    checks::{assigned, has_digit, private_key},
+    shape::{Kind, Rule},
+};
 
-pub(super) use super::shape::{LONGEST_FIND, ids, prepare, sweep, text};
+pub(super) use super::shape::{LONGEST_FIND, Past, ids, prepare, sweep, text};
 
 const WORD: Rule = Rule {
     id: "",
@@ -21,13 +24,20 @@ const WORD: Rule = Rule {
     reach: 256,
     check: None,
     extend: None,
+    parse: None,
     yes: "",
     no: "",
 };
 const LONG: Rule = Rule { reach: 2_048, ..WORD };
 const LONGER: Rule = Rule { reach: 8_192, ..WORD };
 const LINE: Rule = Rule { kind: Kind::Line, reach: 320, ..WORD };
-const INSIDE: Rule = Rule { kind: Kind::Inside, reach: 320, check: Some(assigned), ..WORD };
+const INSIDE: Rule = Rule {
+    kind: Kind::Inside,
+    reach: 320,
+    check: Some(assigned),
+    parse: Some(super::assigned::parse),
+    ..WORD
+};
 const BLOCK: Rule = Rule { kind: Kind::Line, reach: 16 << 10, extend: Some(private_key), ..WORD };
 
 /// Every shape. Of two that fit the same text, the earlier names it.
@@ -145,8 +155,8 @@ pub(super) static RULES: &[Rule] = &[
     Rule { id: "bearer", words: &["bearer"], shape: r"(?i:bearer)\s{1,4}([A-Za-z0-9._~+/=-]{16,})", check: Some(has_digit), yes: "Authorization: Bearer <40>", no: "bearer authentication-mechanisms", ..LINE },
     Rule { id: "authorization", words: &["authorization"], shape: r#"(?i:authorization)[\\"']{0,3}\s{0,4}[:=]\s{0,4}[\\"']{0,3}(?:(?i:basic|digest|token|apikey|bearer)\s{1,4})?([A-Za-z0-9._~+/=-]{12,})"#, check: Some(has_digit), yes: "Authorization: Basic <20>==", no: "authorization: required-for-all", ..LINE },
     Rule { id: "assigned", words: &["password", "passwd", "passphrase", "api_key", "api-key", "apikey", "secret", "access_key", "access-key", "accesskey", "private_key", "private-key", "privatekey", "access_token", "access-token", "accesstoken", "auth_token", "auth-token", "authtoken", "refresh_token", "refresh-token", "refreshtoken", "api_token", "api-token", "apitoken", "session_token", "bot_token", "private_token", "security_token", "oauth_token", "id_token"], shape: ASSIGNED, yes: "DB_PASSWORD=hunter2x", no: "password = get_password(user1)", ..INSIDE },
-    Rule { id: "assigned", words: &["token", "pwd"], shape: ASSIGNED, check: Some(assigned), yes: "token: '<24>'", no: "next_page_token=<24>", ..LINE },
+    Rule { id: "assigned", words: &["token", "pwd"], shape: ASSIGNED, check: Some(assigned), parse: Some(super::assigned::parse), yes: "token: '<24>'", no: "next_page_token=<24>", ..LINE },
 ];
 
-/// A name that says it, a sign of giving, and a value: in quotes or not.
-const ASSIGNED: &str = r#"(?i:password|passwd|passphrase|pwd|secret|token|(?:api|access|private)[_-]?key|(?:access|auth|refresh|api|session|bot|private|security|oauth|id)[_-]?token)(?i:[_-](?:key|value|token|hash|salt|access[_-]key))?[\\"'`]{0,3}(?:\s{0,4}:\s{0,2}&?[A-Za-z][A-Za-z<>&]{0,20})?\s{0,4}(?:=>|:=|[=:])\s{0,4}(?:[\\]?["'`]([^"'`\\\r\n\[\]<>{}\s]{6,200})|([A-Za-z0-9!#%*+./@^_~|-][A-Za-z0-9!#$%*+./:=?@^_~|-]{5,199}))"#;
+/// A name that says it, a sign of giving, and a value: in quotes or not. `assigned` reads it by hand.
+pub(super) const ASSIGNED: &str = r#"(?i:password|passwd|passphrase|pwd|secret|token|(?:api|access|private)[_-]?key|(?:access|auth|refresh|api|session|bot|private|security|oauth|id)[_-]?token)(?i:[_-](?:key|value|token|hash|salt|access[_-]key))?[\\"'`]{0,3}(?:\s{0,4}:\s{0,2}&?[A-Za-z][A-Za-z<>&]{0,20})?\s{0,4}(?:=>|:=|[=:])\s{0,4}(?:[\\]?["'`]([^"'`\\\r\n\[\]<>{}\s]{6,200})|([A-Za-z0-9!#%*+./@^_~|-][A-Za-z0-9!#$%*+./:=?@^_~|-]{5,199}))"#;

@@ -16,13 +16,17 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
 use regex::bytes::{Regex, RegexBuilder};
 
 use super::{
+    assigned::Assigned,
     bare::{Bare, Reading, bare},
+    effort::{self, CROWDED, Effort},
     mark,
     patterns::RULES,
 };
 
 /// In: a stretch, and where the shape ends in it. Out: where the find ends; nothing if it is none.
 type Extend = fn(&[u8], usize) -> Option<usize>;
+/// In: a stretch. Out: what the shape describes, and how many bytes were looked at.
+type Parse = fn(&[u8]) -> (Option<Assigned>, usize);
 
 /// One shape.
 pub(super) struct Rule {
@@ -38,6 +42,8 @@ pub(super) struct Rule {
     pub(super) check: Option<fn(&Found<'_>) -> bool>,
     /// How far it goes on after the shape, for what a shape cannot say.
     pub(super) extend: Option<Extend>,
+    /// Reads what the shape describes, where a regex would be too slow.
+    pub(super) parse: Option<Parse>,
     /// Read by the tests alone.
     #[cfg_attr(not(test), expect(dead_code, reason = "each rule shows what it is about"))]
     pub(super) yes: &'static str,
@@ -59,10 +65,10 @@ pub(super) enum Kind {
 
 /// What a shape fits, for a closer look.
 pub(super) struct Found<'a> {
-    value: &'a [u8],
+    pub(super) value: &'a [u8],
     /// The byte after it.
-    next: Option<u8>,
-    is_quoted: bool,
+    pub(super) next: Option<u8>,
+    pub(super) is_quoted: bool,
 }
 
 /// No merged find is longer: one shape may stand in another, and a stream waits for both.
@@ -140,7 +146,7 @@ impl Words {
 
 /// Returns the names of all shapes.
 pub(super) fn ids() -> impl Iterator<Item = &'static str> {
-    RULES.iter().map(|rule| rule.id)
+    RULES.iter().map(|rule| rule.id).chain([CROWDED])
 }
 
 /// Makes ready to look, so that the first text need not wait for it.
@@ -156,7 +162,8 @@ pub(super) fn text(text: &str, reading: Reading) -> Cow<'_, str> {
     }
     let Some(words) = &*WORDS else { return Cow::Borrowed(text) };
     let bare = bare(text, reading, true);
-    let mut sweep = Sweep { words, text: &bare.text, before: &[], finds: Vec::new(), done: 0 };
+    let past = Past::default();
+    let mut sweep = Sweep::new(words, &bare.text, &past);
     sweep.run(true);
     if sweep.finds.is_empty() {
         return Cow::Borrowed(text);
@@ -166,12 +173,20 @@ pub(super) fn text(text: &str, reading: Reading) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Takes keys out of what is sure, and returns how much that is. `before` is what was put out before
-/// this text, without gaps. What may be the beginning of a key is left for when more has come.
+/// What has to be known of the text that was put out before.
+#[derive(Clone, Default)]
+pub(super) struct Past {
+    /// Its last bytes, without gaps: whether a word may begin depends on them.
+    before: Vec<u8>,
+    effort: Effort,
+}
+
+/// Takes keys out of what is sure, and returns how much that is. What may be the beginning of a key
+/// is left for when more has come.
 pub(super) fn sweep(
     text: &str,
     reading: Reading,
-    before: &mut Vec<u8>,
+    past: &mut Past,
     last: bool,
     out: &mut String,
 ) -> usize {
@@ -180,7 +195,7 @@ pub(super) fn sweep(
         return text.len();
     };
     let bare = bare(text, reading, last);
-    let mut sweep = Sweep { words, text: &bare.text, before, finds: Vec::new(), done: 0 };
+    let mut sweep = Sweep::new(words, &bare.text, past);
     let open = sweep.run(last);
     let settled = if last { text.len() } else { bare.settled(open, text) };
     sweep.write(text, &bare, settled, out);
@@ -188,7 +203,8 @@ pub(super) fn sweep(
     let own = bare.text.as_bytes().get(sweep.done..open).unwrap_or_default();
     tail.extend(&own[own.len().saturating_sub(LOOK_BACK)..]);
     tail.drain(..tail.len().saturating_sub(LOOK_BACK));
-    *before = tail;
+    let effort = sweep.effort_at(open);
+    *past = Past { before: tail, effort };
     settled
 }
 
@@ -204,9 +220,20 @@ struct Sweep<'a> {
     finds: Vec<(usize, Range<usize>)>,
     /// Where the last find ends.
     done: usize,
+    effort: Effort,
+    /// The effort before each of the last words, which may be judged again when more has come.
+    undo: Vec<(usize, Effort)>,
 }
 
-impl Sweep<'_> {
+/// The rule of a find that no rule made.
+const NO_RULE: usize = usize::MAX;
+
+impl<'a> Sweep<'a> {
+    fn new(words: &'a Words, text: &'a str, past: &'a Past) -> Self {
+        let (before, effort) = (past.before.as_slice(), past.effort);
+        Self { words, text, before, finds: Vec::new(), done: 0, effort, undo: Vec::new() }
+    }
+
     /// Goes as far as is sure, and returns how far that is.
     fn run(&mut self, last: bool) -> usize {
         let mut from = 0;
@@ -214,15 +241,27 @@ impl Sweep<'_> {
             if !last && !is_whole(self.text, start, word) {
                 return self.until(start);
             }
+            if start + self.words.longest >= self.text.len() {
+                self.undo.push((start, self.effort));
+            }
+            let effort = self.effort;
             let Some((rule, found)) = self.at(start, word) else {
                 from = start + 1;
                 continue;
             };
-            match self.grown(start, rule, found, last) {
-                None => return self.until(start),
+            let grown = match rule {
+                NO_RULE => self.crowded(found, last).map(|found| (rule, found)),
+                _ => self.grown(start, rule, found, last),
+            };
+            match grown {
+                None => {
+                    self.effort = effort;
+                    return self.until(start);
+                }
                 Some((rule, found)) => {
                     self.done = found.end;
                     from = found.end;
+                    self.effort = Effort::from(found.end);
                     self.finds.push((rule, found));
                 }
             }
@@ -236,7 +275,7 @@ impl Sweep<'_> {
         for (rule, found) in &self.finds {
             let place = bare.place(found);
             out.push_str(&original[copied..place.start]);
-            out.push_str(&mark(RULES.get(*rule).map_or("", |r| r.id), found.len()));
+            out.push_str(&mark(RULES.get(*rule).map_or(CROWDED, |r| r.id), found.len()));
             copied = place.end;
         }
         out.push_str(&original[copied..to]);
@@ -259,7 +298,7 @@ impl Sweep<'_> {
     /// Joins a find with those that begin inside it, so that none sticks out of another's end.
     /// Nothing when that cannot be known yet.
     fn grown(
-        &self,
+        &mut self,
         start: usize,
         mut rule: usize,
         mut found: Range<usize>,
@@ -273,7 +312,11 @@ impl Sweep<'_> {
             if !last && !is_whole(self.text, next, word) {
                 return None;
             }
-            if let Some((other, more)) = self.at(next, word)
+            let inner = self.at(next, word);
+            if let Some((NO_RULE, more)) = inner {
+                return self.crowded(found.start..found.end.max(more.end), last).map(|f| (rule, f));
+            }
+            if let Some((other, more)) = inner
                 && more.start < found.end
             {
                 rule = rule.min(other);
@@ -287,14 +330,52 @@ impl Sweep<'_> {
         Some((rule, found))
     }
 
+    /// How far a stretch goes that is not looked at: as far as any word in it could reach. Nothing
+    /// when that cannot be known yet.
+    fn crowded(&self, found: Range<usize>, last: bool) -> Option<Range<usize>> {
+        let bytes = self.text.as_bytes();
+        let blank = |b: &u8| b.is_ascii_whitespace() || is_bracket(*b);
+        let run_end = |from: usize| {
+            let rest = bytes.get(from..).unwrap_or_default();
+            from.min(bytes.len()) + rest.iter().position(blank).unwrap_or(rest.len())
+        };
+        let most = found.start + LONGEST_FIND;
+        let (mut from, mut end) = (found.start + 1, run_end(found.end));
+        while end < most
+            && let Some((next, word)) = self.words.next(self.text, from)
+            && next < end
+        {
+            if word.passes_blanks && next + word.reach > end {
+                end = run_end(next + word.reach);
+            }
+            from = next + 1;
+        }
+        let is_known = last || end >= most || end < bytes.len();
+        let end = self.text.ceil_char_boundary(end.min(most));
+        (is_known && (last || self.open(self.done) >= end)).then_some(found.start..end)
+    }
+
+    /// The effort up to a place, as it is when all before it is put out.
+    fn effort_at(&self, open: usize) -> Effort {
+        let before = self.undo.iter().find(|(start, _)| *start >= open);
+        let mut effort = before.map_or(self.effort, |(_, effort)| *effort);
+        effort.go(self.text.as_bytes(), open);
+        effort.rebased(open)
+    }
+
     /// Tries the shapes of a word that stands at a place. The longest find counts, and of those the
     /// first.
-    fn at(&self, start: usize, word: &Word) -> Option<(usize, Range<usize>)> {
+    fn at(&mut self, start: usize, word: &Word) -> Option<(usize, Range<usize>)> {
         let begins_word = self.begins_word(start);
         if !begins_word && !word.is_inside {
             return None;
         }
         let bytes = self.text.as_bytes();
+        self.effort.go(bytes, start);
+        if self.effort.is_over() {
+            // FAIL CLOSED: what there is no time to look at is not shown.
+            return Some((NO_RULE, start..start + word.text.len()));
+        }
         let mut best: Option<(usize, Range<usize>)> = None;
         for at in word.rules.iter().map(|at| usize::from(*at)) {
             let Some(rule) = RULES.get(at) else { continue };
@@ -302,7 +383,7 @@ impl Sweep<'_> {
                 continue;
             }
             let end = bytes.len().min(start + rule.reach);
-            let Some(found) = rule.fits(at, &bytes[start..end]) else { continue };
+            let Some(found) = rule.fits(at, &bytes[start..end], &mut self.effort) else { continue };
             let found = start + found.start..self.text.ceil_char_boundary(start + found.end);
             if best.as_ref().is_none_or(|(_, best)| found.end > best.end) {
                 best = Some((at, found));
@@ -360,9 +441,7 @@ fn is_whole(text: &str, start: usize, word: &Word) -> bool {
     if bytes.len() > start + word.reach {
         return true;
     }
-    let ends = |b: &u8| {
-        matches!(b, b'[' | b']' | b'{' | b'}') || (!word.passes_blanks && b.is_ascii_whitespace())
-    };
+    let ends = |b: &u8| is_bracket(*b) || (!word.passes_blanks && b.is_ascii_whitespace());
     !word.is_block && bytes[start..].iter().any(ends)
 }
 
@@ -371,94 +450,60 @@ fn begins(text: &[u8], with: &[u8]) -> bool {
     text.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with))
 }
 
-fn is_word(byte: u8) -> bool {
+/// No shape passes one.
+pub(super) fn is_bracket(byte: u8) -> bool {
+    matches!(byte, b'[' | b']' | b'{' | b'}')
+}
+
+pub(super) fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
 impl Rule {
     /// Where the rule fits the beginning of a stretch.
-    fn fits(&self, at: usize, stretch: &[u8]) -> Option<Range<usize>> {
-        let shape = SHAPES.get(at)?.get_or_init(|| compile(self.shape)).as_ref()?;
-        let groups = shape.captures(stretch)?;
-        let whole = groups.get(0)?;
-        let (quoted, bare) = (groups.get(1), groups.get(2));
-        let found = quoted.or(bare).unwrap_or(whole);
+    fn fits(&self, at: usize, stretch: &[u8], effort: &mut Effort) -> Option<Range<usize>> {
+        let Assigned { value: found, is_quoted } = match self.parse {
+            Some(parse) => {
+                let (found, looked_at) = parse(stretch);
+                effort.spend(looked_at);
+                found?
+            }
+            None => {
+                effort.spend(effort::look(stretch));
+                let shape = SHAPES.get(at)?.get_or_init(|| compile(self.shape)).as_ref()?;
+                Assigned { value: found_by(shape, stretch)?, is_quoted: true }
+            }
+        };
         let value = Found {
-            value: found.as_bytes(),
-            next: stretch.get(found.end()).copied(),
-            is_quoted: bare.is_none(),
+            value: stretch.get(found.clone())?,
+            next: stretch.get(found.end).copied(),
+            is_quoted,
         };
         if self.check.is_some_and(|check| !check(&value)) {
             return None;
         }
         let end = match self.extend {
-            Some(extend) => extend(stretch, found.end())?,
-            None => found.end(),
+            Some(extend) => {
+                effort.spend(stretch.len());
+                extend(stretch, found.end)?
+            }
+            None => found.end,
         };
-        Some(found.start()..end)
+        Some(found.start..end)
+    }
+}
+
+/// Where a shape fits: its first group, or the whole where it has none. Groups cost far more.
+fn found_by(shape: &Regex, stretch: &[u8]) -> Option<Range<usize>> {
+    match shape.captures_len() > 1 {
+        true => {
+            let groups = shape.captures(stretch)?;
+            groups.get(1).or_else(|| groups.get(0)).map(|found| found.range())
+        }
+        false => shape.find(stretch).map(|found| found.range()),
     }
 }
 
 fn compile(shape: &str) -> Option<Regex> {
     RegexBuilder::new(&format!("^(?:{shape})")).unicode(false).build().ok()
-}
-
-/// Keys are random: so many letters without one digit are words.
-pub(super) fn has_digit(found: &Found<'_>) -> bool {
-    found.value.iter().any(u8::is_ascii_digit)
-}
-
-/// Whether what a name is given looks like a value, and not like code, a type or a placeholder.
-pub(super) fn assigned(found: &Found<'_>) -> bool {
-    let value = found.value;
-    if found.next == Some(b'(') || (found.next == Some(b'[') && !found.is_quoted) {
-        return false;
-    }
-    is_value(value, found.is_quoted)
-}
-
-/// Whether a text under a telling name is a secret, as far as one can see.
-pub(super) fn is_value(value: &[u8], is_quoted: bool) -> bool {
-    let has = |what: fn(&u8) -> bool| value.iter().any(what);
-    let digit = has(u8::is_ascii_digit);
-    let letter = has(u8::is_ascii_alphabetic);
-    let odd = value.iter().any(|b| !b.is_ascii_alphanumeric() && !matches!(b, b'_' | b'-' | b'.'));
-    let same = value.windows(2).all(|pair| pair.first() == pair.last());
-    let reference =
-        [&b"$"[..], b"%", b"secret://", b"env:", b"vault:", b"http://", b"https://", b"./", b"/"]
-            .iter()
-            .any(|start| value.starts_with(start));
-    if value.len() < 6 || same || reference {
-        return false;
-    }
-    // `user_password`, `config.api_key2`: the name of a value rather than the value.
-    let named = |word: &[u8]| value.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
-    let is_path = value.split(|b| *b == b'.').all(|part| {
-        part.first().is_some_and(|b| b.is_ascii_alphabetic() || *b == b'_')
-            && part.iter().all(|b| is_word(*b))
-    });
-    if is_path
-        && (value.contains(&b'.')
-            || [&b"password"[..], b"passwd", b"secret", b"token", b"_key"].iter().any(|w| named(w)))
-    {
-        return false;
-    }
-    if is_quoted { digit || odd || value.len() >= 16 } else { digit && letter }
-}
-
-/// How far a private key goes: to the line that ends it, or as far as it looks like one.
-pub(super) fn private_key(stretch: &[u8], head: usize) -> Option<usize> {
-    let body = stretch.get(head..)?;
-    if let Some(end) = memchr::memmem::find(body, b"-----END") {
-        let rest = body.get(end + 8..)?;
-        let line = rest.iter().take(64).position(|b| *b == b'-').unwrap_or(0);
-        let dashes = rest.get(line..)?.iter().take(5).take_while(|b| **b == b'-').count();
-        return Some(head + end + 8 + line + dashes);
-    }
-    // FAIL CLOSED: a key that is cut off is still most of a key.
-    let is_key = |b: &u8| {
-        b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=' | b'\\' | b'\r' | b'\n')
-    };
-    let run = body.iter().take_while(|b| is_key(b)).count();
-    (run >= 32).then_some(head + run)
 }

@@ -12,7 +12,7 @@ use std::fmt;
 use super::{
     Redactor,
     bare::{Breaks, ESCAPE, Reading, SHOWN, STROKE, WRITTEN, bare},
-    patterns,
+    patterns::{self, Past},
 };
 use crate::hygiene;
 
@@ -38,7 +38,7 @@ pub struct StreamRedactor {
 
 impl StreamRedactor {
     pub(super) fn new(redactor: Redactor) -> Self {
-        Self { redactor, shown: Stage::new(SHOWN, Vec::new()), written: None }
+        Self { redactor, shown: Stage::new(SHOWN, Past::default()), written: None }
     }
 
     /// Takes a piece and returns what can be shown now.
@@ -61,7 +61,7 @@ impl StreamRedactor {
     fn go(&mut self, piece: &str, last: bool) -> String {
         if self.written.is_none() && piece.contains(ESCAPE) {
             // Up to here both ways to read it were one.
-            self.written = Some(Stage::new(WRITTEN, self.shown.before.clone()));
+            self.written = Some(Stage::new(WRITTEN, self.shown.past.clone()));
         }
         let shown = self.shown.go(&self.redactor, piece, last);
         match &mut self.written {
@@ -74,56 +74,46 @@ impl StreamRedactor {
 /// One way to read the text.
 struct Stage {
     reading: Reading,
-    /// What may be the beginning of a known secret.
-    raw: String,
-    /// What may be the beginning of one that a stroke stands before; nothing until there is a stroke.
-    stroked: Option<String>,
+    /// What may be the beginning of a known secret, in each way to look for one.
+    passes: [String; Breaks::PASSES.len()],
+    /// Whether there was a stroke; up to the first one some ways to look are one.
+    has_stroke: bool,
     /// What may be the beginning of a key, with known secrets out.
     known_out: String,
-    /// The last bytes that were put out, without gaps: whether a word may begin depends on them.
-    before: Vec<u8>,
+    /// What was put out before it.
+    past: Past,
 }
 
 impl Stage {
-    fn new(reading: Reading, before: Vec<u8>) -> Self {
-        Self { reading, raw: String::new(), stroked: None, known_out: String::new(), before }
+    fn new(reading: Reading, past: Past) -> Self {
+        let passes = Default::default();
+        Self { reading, passes, has_stroke: false, known_out: String::new(), past }
     }
 
     fn held(&self) -> usize {
-        self.raw.len() + self.stroked.as_ref().map_or(0, String::len) + self.known_out.len()
+        self.passes.iter().map(String::len).sum::<usize>() + self.known_out.len()
     }
 
     fn go(&mut self, redactor: &Redactor, piece: &str, last: bool) -> String {
-        match redactor.secrets.known() {
-            Some(known) => {
-                if self.stroked.is_none() && piece.contains(STROKE) {
-                    // Up to here both ways to read it were one.
-                    self.stroked = Some(String::new());
-                }
-                let sweep = |held: &mut String, breaks, out: &mut String| {
-                    let reading = self.reading.skipping(breaks);
-                    let taken = known.sweep(held, reading, last, out);
-                    held.drain(..taken);
-                    thin(held, reading, known.longest());
-                };
-                self.raw.push_str(piece);
-                match &mut self.stroked {
-                    Some(stroked) => {
-                        sweep(&mut self.raw, Breaks::All, stroked);
-                        sweep(stroked, Breaks::Real, &mut self.known_out);
-                    }
-                    None => sweep(&mut self.raw, Breaks::All, &mut self.known_out),
-                }
-            }
-            None => {
-                self.known_out.push_str(&std::mem::take(&mut self.raw));
-                self.known_out.push_str(&self.stroked.take().unwrap_or_default());
-                self.known_out.push_str(piece);
-            }
+        let known = redactor.secrets.known();
+        self.has_stroke |= piece.contains(STROKE);
+        let mut text = piece.to_owned();
+        for (held, breaks) in self.passes.iter_mut().zip(Breaks::PASSES) {
+            held.push_str(&text);
+            let Some(known) = &known else {
+                text = std::mem::take(held);
+                continue;
+            };
+            text.clear();
+            let reading = self.reading.skipping(breaks);
+            let taken = known.sweep(held, reading, (self.has_stroke, last), &mut text);
+            held.drain(..taken);
+            thin(held, reading, known.longest());
         }
+        self.known_out.push_str(&text);
         let mut out = String::new();
         let held = &self.known_out;
-        let taken = patterns::sweep(held, self.reading, &mut self.before, last, &mut out);
+        let taken = patterns::sweep(held, self.reading, &mut self.past, last, &mut out);
         self.known_out.drain(..taken);
         thin(&mut self.known_out, self.reading, patterns::LONGEST_FIND);
         out

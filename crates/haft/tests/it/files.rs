@@ -237,6 +237,10 @@ fn settings_that_cannot_be_read_are_refused_and_never_half_read() {
             "without `command`",
         ),
         (
+            "{\"hooks\": {\"PreToolUse\": [{\"hooks\": [{\"type\": \"command\", \"command\": \" \"}]}]}}",
+            "the command is empty",
+        ),
+        (
             "{\"hooks\": {\"PreToolUse\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"x\", \"timeout\": -1}]}]}}",
             "`timeout` must be a number of seconds",
         ),
@@ -451,6 +455,9 @@ fn a_value_of_the_wrong_kind_is_refused_with_the_right_one() {
             "[[hooks.PreToolUse]]\ncommand = \"x\"\nurl = \"https://x\"".to_owned(),
             "a hook must say one thing to call",
         ),
+        ("[[hooks.PreToolUse]]\ncommand = \"\"".to_owned(), "the command is empty"),
+        ("[[hooks.PreToolUse]]\nargs = [\"\", \"x\"]".to_owned(), "the command is empty"),
+        ("[[hooks.PreToolUse]]\ncommand = \"# no\"".to_owned(), "the command is only a comment"),
         ("[[hooks.PreToolUse]]\nurl = \"x\"".to_owned(), "`x` is no address"),
         (
             "[[hooks.PreToolUse]]\ncommand = \"x\"\nheaders = {}".to_owned(),

@@ -387,3 +387,58 @@ async fn a_secret_that_is_cut_in_two_by_what_nobody_sees_is_found_in_a_failure_t
         assert!(text.contains("[REDACTED:secret/door:14]"), "{text}");
     }
 }
+
+#[tokio::test]
+async fn panic_in_a_body_prints_no_secret_to_stderr() {
+    let secrets = Secrets::new();
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let kept = Arc::clone(&told);
+    let redactor = haft::Redactor::new(secrets.clone());
+    // It stays: what other tests panic with is printed as before.
+    std::panic::set_hook(redactor.panic_hook(move |text| {
+        eprintln!("{text}");
+        kept.lock().unwrap().push(text.to_owned());
+    }));
+    secrets.add("door", VALUE).unwrap();
+    let key = format!("ghp_{}", "a1B2".repeat(9));
+    let words = format!("cannot open with {VALUE} or {key}\x1b[2J");
+    let breaks = DynTool::new(Spec::new("breaks", "Panics."), open_schema(), move |_, _| {
+        let words = words.clone();
+        async move {
+            if !words.is_empty() {
+                panic!("{words}");
+            }
+            Ok("")
+        }
+    });
+    let runtime = permissive(vec![breaks]).secrets(secrets).build().unwrap();
+    let failure = runtime.call("breaks", json!({})).await.unwrap_err();
+    assert_eq!(failure.code(), Code::Panicked);
+    let told = told.lock().unwrap().clone();
+    let own = told.iter().find(|text| text.contains("cannot open with")).expect("it was printed");
+    assert!(own.contains("panicked at ") && own.contains("secrets.rs"), "{own}");
+    assert!(own.contains("[REDACTED:secret/door:") && own.contains("[REDACTED:github-token:40]"));
+    assert!(!own.contains(VALUE) && !own.contains("ghp_") && !own.contains('\x1b'), "{own}");
+}
+
+#[tokio::test]
+async fn large_result_is_redacted_off_the_executor() {
+    use futures_util::FutureExt as _;
+
+    let says = |name: &str, text: String| {
+        DynTool::new(Spec::new(name, "Says.").read_only(), open_schema(), move |_, _| {
+            let text = text.clone();
+            async move { Ok(text) }
+        })
+    };
+    let hostile = "password=".repeat(200_000);
+    let tools = vec![says("large", hostile), says("small", "password=hunter2x".to_owned())];
+    let runtime = permissive(tools).build().unwrap();
+    // A call that waits for nothing ends where it is first polled; this one waits for a thread.
+    let turn = runtime.run().turn().await.unwrap();
+    let mut large = Box::pin(turn.run([Call::new("a", "large", json!({}))]));
+    assert!((&mut large).now_or_never().is_none(), "it was looked at in place");
+    assert!(!large.await[0].is_error());
+    let small = runtime.call("small", json!({})).await.unwrap();
+    assert_eq!(small.to_text(), "password=[REDACTED:assigned:8]");
+}

@@ -331,3 +331,43 @@ pub enum Handler {
     /// Anything else, kept as it is written and reported.
     Other(Value),
 }
+
+impl Handler {
+    /// Returns why a handler could only ever be silent, if that is so. An empty command ends with
+    /// exit code 0, which reads as "no objection".
+    #[must_use]
+    pub fn mistake(&self) -> Option<&'static str> {
+        match self {
+            Self::Command { command, .. } if is_blank(command) => Some("the command is empty"),
+            Self::Command { command, args } => {
+                let args = args.as_deref().unwrap_or_default();
+                let mut all = args.iter().chain([command]);
+                let mut pairs = args.iter().zip(args.iter().skip(1));
+                if all.any(|text| text.contains('\0')) {
+                    Some("the command contains a NUL byte")
+                } else if args.is_empty() && is_comment(command) {
+                    Some("the command is only a comment")
+                } else if pairs.any(|(flag, script)| flag == "-c" && is_comment(script)) {
+                    Some("the script after `-c` is empty")
+                } else {
+                    None
+                }
+            }
+            Self::Http { url, .. } if is_blank(url) => Some("the URL is empty"),
+            Self::Http { .. } | Self::Other(_) => None,
+        }
+    }
+
+    /// The next step for a handler with a [`Handler::mistake`].
+    pub const NEXT_STEP: &'static str = "name what to run, as in `./guard.sh`, or remove the hook";
+}
+
+/// Whether a text has no visible character.
+fn is_blank(text: &str) -> bool {
+    text.chars().all(|c| c.is_whitespace() || c.is_control() || crate::hygiene::is_hidden(c))
+}
+
+/// Whether a script has no command: every line is blank or a comment.
+fn is_comment(script: &str) -> bool {
+    script.lines().all(|line| is_blank(line) || line.trim_start().starts_with('#'))
+}

@@ -328,6 +328,9 @@ impl Settings<'_, '_> {
                 only_if = None;
             }
         }
+        if let Some(mistake) = handler.mistake() {
+            self.reader.wrong(node.at, mistake, Handler::NEXT_STEP);
+        }
         if self.reader.mistakes.count() > before {
             return None;
         }

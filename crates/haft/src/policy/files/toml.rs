@@ -632,6 +632,9 @@ impl Toml<'_, '_> {
                 None
             }
         };
+        if let Some(mistake) = handler.as_ref().and_then(Handler::mistake) {
+            self.reader.wrong(node.at, mistake, Handler::NEXT_STEP);
+        }
         if self.reader.mistakes.count() > before {
             return None;
         }

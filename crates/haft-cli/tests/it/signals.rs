@@ -1,0 +1,104 @@
+//! Signals that ask the command to end: every call is answered, and no process is left behind.
+#![cfg(target_os = "linux")]
+#![expect(clippy::disallowed_methods, reason = "these tests wait for real processes")]
+
+use std::{
+    process::{Child, Stdio},
+    time::Duration,
+};
+
+use crate::{Folder, Ran};
+
+/// Waits until something is so, for half a minute at most.
+fn wait_for(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..600 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("{what} did not happen");
+}
+
+fn send(signal: &str, child: &Child) {
+    let id = child.id().to_string();
+    let status = std::process::Command::new("kill").args([signal, &id]).status().unwrap();
+    assert!(status.success());
+}
+
+/// Whether a process runs whose command line holds this.
+fn runs(what: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    processes.filter(|entry| entry.file_name().to_string_lossy().parse::<u32>().is_ok()).any(
+        |own| {
+            let line = std::fs::read(own.path().join("cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).split('\0').any(|word| word == what)
+        },
+    )
+}
+
+#[test]
+fn sigterm_and_sighup_answer_the_call_and_end_its_process_tree() {
+    for (at, signal) in ["-INT", "-TERM", "-HUP"].into_iter().enumerate() {
+        let folder = Folder::trusted(&format!("signals{signal}"), &[]);
+        // No other process sleeps for just so long.
+        let seconds = format!("{}.{at}", 1_000_000 + std::process::id());
+        let line = format!("touch ready; sleep {seconds} & sleep {seconds}");
+        let mut haft = folder.command();
+        haft.args(["call", "shell", &format!("command={line}"), "--workspace", ".", "--yes"]);
+        let child =
+            haft.arg("--json").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        wait_for("the command's start", || folder.work().join("ready").exists() && runs(&seconds));
+        send(signal, &child);
+        let ran = Ran::of(child.wait_with_output().unwrap());
+        assert_eq!(ran.code, Some(130), "{signal}: {ran:?}");
+        let answer = ran.json();
+        assert_eq!(answer["ok"], false, "{signal}: {answer}");
+        assert_eq!(answer["failure"]["code"], "cancelled", "{signal}: {answer}");
+        wait_for("the end of the process tree", || !runs(&seconds));
+    }
+}
+
+#[test]
+fn sigterm_answers_every_call_of_a_response() {
+    let call = |id: &str| serde_json::json!({"type": "tool_use", "id": id, "name": "wait", "input": {"seconds": 60}});
+    let response = serde_json::json!({
+        "type": "message", "role": "assistant", "stop_reason": "tool_use",
+        "content": [call("a"), call("b")],
+    });
+    let folder = Folder::new("signals-dispatch", &[("response.json", &response.to_string())]);
+    for wait in [200, 800, 3_200] {
+        let mut haft = folder.command();
+        haft.args(["dispatch", "response.json", "--dialect", "anthropic", "--json"]);
+        let child = haft.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(wait));
+        send("-TERM", &child);
+        let ran = Ran::of(child.wait_with_output().unwrap());
+        // Without a code the signal came before the command listened: wait longer.
+        if ran.code.is_some() {
+            assert_eq!(ran.code, Some(130), "{ran:?}");
+            assert_eq!(ran.out.matches("error=cancelled").count(), 2, "{ran:?}");
+            return;
+        }
+    }
+    panic!("the command never listened");
+}
+
+#[test]
+fn hangup_that_the_caller_ignores_stays_ignored() {
+    let mut shell = std::process::Command::new("sh");
+    let line = "trap '' HUP; exec \"$0\" call wait seconds=2 --json";
+    let child = crate::at_home_nowhere(&mut shell)
+        .args(["-c", line, env!("CARGO_BIN_EXE_haft")])
+        .current_dir(env!("CARGO_TARGET_TMPDIR"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    for _ in 0..4 {
+        std::thread::sleep(Duration::from_millis(300));
+        send("-HUP", &child);
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}

@@ -1,0 +1,66 @@
+//! What must be so of a find besides its shape: whether it is a value and no code, and where a private
+//! key ends.
+//!
+//! Pure: bytes in, an answer out.
+
+use super::shape::{Found, is_word};
+
+/// Keys are random: so many letters without one digit are words.
+pub(super) fn has_digit(found: &Found<'_>) -> bool {
+    found.value.iter().any(u8::is_ascii_digit)
+}
+
+/// Whether what a name is given looks like a value, and not like code, a type or a placeholder.
+pub(super) fn assigned(found: &Found<'_>) -> bool {
+    let value = found.value;
+    if found.next == Some(b'(') || (found.next == Some(b'[') && !found.is_quoted) {
+        return false;
+    }
+    is_value(value, found.is_quoted)
+}
+
+/// Whether a text under a telling name is a secret, as far as one can see.
+pub(super) fn is_value(value: &[u8], is_quoted: bool) -> bool {
+    let has = |what: fn(&u8) -> bool| value.iter().any(what);
+    let digit = has(u8::is_ascii_digit);
+    let letter = has(u8::is_ascii_alphabetic);
+    let odd = value.iter().any(|b| !b.is_ascii_alphanumeric() && !matches!(b, b'_' | b'-' | b'.'));
+    let same = value.windows(2).all(|pair| pair.first() == pair.last());
+    let reference =
+        [&b"$"[..], b"%", b"secret://", b"env:", b"vault:", b"http://", b"https://", b"./", b"/"]
+            .iter()
+            .any(|start| value.starts_with(start));
+    if value.len() < 6 || same || reference {
+        return false;
+    }
+    // `user_password`, `config.api_key2`: the name of a value rather than the value.
+    let named = |word: &[u8]| value.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
+    let is_path = value.split(|b| *b == b'.').all(|part| {
+        part.first().is_some_and(|b| b.is_ascii_alphabetic() || *b == b'_')
+            && part.iter().all(|b| is_word(*b))
+    });
+    if is_path
+        && (value.contains(&b'.')
+            || [&b"password"[..], b"passwd", b"secret", b"token", b"_key"].iter().any(|w| named(w)))
+    {
+        return false;
+    }
+    if is_quoted { digit || odd || value.len() >= 16 } else { digit && letter }
+}
+
+/// How far a private key goes: to the line that ends it, or as far as it looks like one.
+pub(super) fn private_key(stretch: &[u8], head: usize) -> Option<usize> {
+    let body = stretch.get(head..)?;
+    if let Some(end) = memchr::memmem::find(body, b"-----END") {
+        let rest = body.get(end + 8..)?;
+        let line = rest.iter().take(64).position(|b| *b == b'-').unwrap_or(0);
+        let dashes = rest.get(line..)?.iter().take(5).take_while(|b| **b == b'-').count();
+        return Some(head + end + 8 + line + dashes);
+    }
+    // FAIL CLOSED: a key that is cut off is still most of a key.
+    let is_key = |b: &u8| {
+        b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=' | b'\\' | b'\r' | b'\n')
+    };
+    let run = body.iter().take_while(|b| is_key(b)).count();
+    (run >= 32).then_some(head + run)
+}

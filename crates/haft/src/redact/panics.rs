@@ -1,0 +1,42 @@
+//! Shows panics without secrets.
+//!
+//! The runtime catches a panic of a body. But the process-wide panic hook runs before that, and the
+//! default one prints the message to standard error. Only the program may set that hook, so it is
+//! offered here and installed by nobody else.
+
+use std::panic::PanicHookInfo;
+
+use super::Redactor;
+
+/// A hook as [`std::panic::set_hook`] takes it.
+type PanicHook = Box<dyn Fn(&PanicHookInfo<'_>) + Send + Sync + 'static>;
+
+impl Redactor {
+    /// Returns a panic hook that hands every panic to `print` without secrets, those added later
+    /// included. Install it once, at the start of the program: a body that panics with a secret in
+    /// its message would otherwise print it to standard error before the runtime can catch it.
+    ///
+    /// ```
+    /// use haft::{Redactor, Secrets};
+    ///
+    /// let secrets = Secrets::new();
+    /// let redactor = Redactor::new(secrets.clone());
+    /// std::panic::set_hook(redactor.panic_hook(|text| eprintln!("{text}")));
+    /// secrets.add("door", "open sesame")?; // `panic!("open sesame")` prints no secret from now on
+    /// # Ok::<(), haft::Error>(())
+    /// ```
+    #[must_use]
+    pub fn panic_hook(&self, print: impl Fn(&str) + Send + Sync + 'static) -> PanicHook {
+        // Made now: what is made first inside of a hook could panic there.
+        self.prepare();
+        let redactor = self.clone();
+        Box::new(move |panic| {
+            let thread = std::thread::current();
+            let name = thread.name().unwrap_or("<unnamed>");
+            let place = panic.location().map_or_else(String::new, |place| format!(" at {place}"));
+            let message = panic.payload_as_str().unwrap_or("a value that is no text");
+            let text = format!("thread '{name}' panicked{place}:\n{message}");
+            print(&redactor.washed(&text).0.unwrap_or(text));
+        })
+    }
+}
