@@ -25,7 +25,12 @@ fn settings(layer: Layer, text: &str) -> File {
 }
 
 fn place(trusted: bool) -> Where {
-    Where { home: Some("/me".into()), trusted, keep: Some("/project/haft.local.toml".into()) }
+    Where {
+        home: Some("/me".into()),
+        trusted,
+        keep: Some("/project/haft.local.toml".into()),
+        ..Where::default()
+    }
 }
 
 fn trusted(files: &[File]) -> Setup {

@@ -43,7 +43,7 @@ impl Folder {
                 anchor: path.parent().unwrap().to_owned(),
                 text: text.unwrap_or_default(),
             };
-            let place = Where { home: None, trusted: true, keep: Some(path.clone()) };
+            let place = Where { trusted: true, keep: Some(path.clone()), ..Where::default() };
             let setup = Setup::read(&[file], &place)?;
             Rules::new(setup.rules, setup.ground)
         })
