@@ -59,7 +59,7 @@ pub(crate) fn catalog(
 /// the person's settings, named configuration, and the scripts of hooks.
 fn steering_names(setup: &Setup, roots: &[PathBuf]) -> Result<Vec<String>, Problem> {
     let mut names = Vec::new();
-    for path in setup.steering_paths() {
+    for path in setup.steering_paths(roots) {
         let path = canonical(&path);
         for root in roots.iter().map(|root| canonical(root)) {
             let Ok(name) = path.strip_prefix(&root) else { continue };

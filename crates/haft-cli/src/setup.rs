@@ -110,9 +110,9 @@ impl Setup {
 
     /// The files and directories outside of the project's own list that decide what runs here: a
     /// command that could write one would decide what runs outside of its sandbox later.
-    pub(crate) fn steering_paths(&self) -> Vec<PathBuf> {
+    pub(crate) fn steering_paths(&self, roots: &[PathBuf]) -> Vec<PathBuf> {
         let scripts = self.said.hooks.iter().flat_map(|hook| scripts::of(hook, &self.site.root));
-        scripts.chain(self.site.settings()).collect()
+        scripts.chain(self.site.settings()).chain(self.site.trusted_files(roots)).collect()
     }
 
     /// Sets a runtime up as the files say.

@@ -76,6 +76,17 @@ impl Site {
         self.here.ancestors().take_while(|directory| directory.starts_with(&self.root))
     }
 
+    /// The files that trust covers below some directories: what a confined command changed there would
+    /// not be trusted any more, and what it deleted would not deny any more.
+    pub(crate) fn trusted_files(&self, below: &[PathBuf]) -> Vec<PathBuf> {
+        let (book, _) = self.book();
+        let all = book.entries().flat_map(|entry| {
+            entry.files.keys().map(|name| entry.directory.join(name)).collect::<Vec<_>>()
+        });
+        let is_below = |path: &PathBuf| below.iter().any(|root| path.starts_with(root));
+        all.filter(|path| is_below(path) && path.is_file()).take(MAX_PROTECTED).collect()
+    }
+
     /// Where the trusted directories are written down.
     pub(crate) fn trust_file(&self) -> Option<PathBuf> {
         self.user.as_ref().map(|user| user.join(TrustBook::FILE))
@@ -144,11 +155,21 @@ impl Site {
             let place = Where { home, trusted, ..Where::default() };
             return Covered { place, is_trusted: trusted, notes: Vec::new() };
         }
-        let (book, notes) = self.book();
+        let (book, mut notes) = self.book();
         let mut uncovered = BTreeMap::new();
         for file in files.iter().filter(|file| file.layer.comes_with_the_folder()) {
             if let Err(why) = self.covers(&book, file) {
                 uncovered.insert(file.path.clone(), why);
+            }
+        }
+        for candidate in self.directories().flat_map(haft::project_files) {
+            let is_read = files.iter().any(|file| file.path == candidate.path);
+            if !is_read && book.lists(&candidate.path) {
+                notes.push(format!(
+                    "`{}` was trusted and is gone, so what it denied does not hold; if that is \
+                     right, run `haft trust`",
+                    candidate.path.display()
+                ));
             }
         }
         let local = self.trusted_directory(&book).map(|directory| directory.join(LOCAL_FILE));
@@ -213,6 +234,9 @@ impl Site {
     }
 }
 
+/// The most files that are protected one by one; each costs every command a mount.
+const MAX_PROTECTED: usize = 128;
+
 /// More than any script; a larger program cannot be covered.
 const MAX_SCRIPT_BYTES: usize = 64 << 20;
 
@@ -235,6 +259,10 @@ impl Site {
 
     /// Returns the scripts that the hooks of a file run, with what is in them.
     pub(crate) fn scripts_of(&self, file: &File) -> Vec<(PathBuf, Vec<u8>)> {
+        // Most files name no hook, and need not be read twice. A key may be written with escapes.
+        if !file.text.contains("hooks") && !file.text.contains('\\') {
+            return Vec::new();
+        }
         // A file with mistakes stops the command where its rules are read.
         let Ok(said) = self.said_by(std::slice::from_ref(file), true) else { return Vec::new() };
         let mut found = Vec::new();

@@ -131,6 +131,8 @@ struct Shown {
     entry: TrustEntry,
     /// Whether it was trusted before, so that only what is new has to be shown.
     is_known: bool,
+    /// Whether it is still the directory that was trusted.
+    is_same: bool,
     /// The files that trust does not cover yet, and why.
     uncovered: BTreeMap<String, Uncovered>,
     /// Files that were covered and are gone.
@@ -144,6 +146,7 @@ impl Default for Shown {
         Self {
             entry: TrustEntry::new("/", None),
             is_known: false,
+            is_same: false,
             uncovered: BTreeMap::new(),
             gone: Vec::new(),
             brings: Vec::new(),
@@ -158,6 +161,7 @@ impl Shown {
         let mut shown = Self {
             entry: TrustEntry::new(root, trust_file::identify(root)),
             is_known: book.entries_above(root).next().is_some(),
+            is_same: book.trusted_by(root, trust_file::identify).is_some(),
             ..Self::default()
         };
         let inventory = Inventory::of(root, site.directories())?;
@@ -203,7 +207,7 @@ impl Shown {
 
     /// Whether all of it is trusted already.
     fn is_covered(&self) -> bool {
-        self.is_known && self.uncovered.is_empty()
+        self.is_same && self.uncovered.is_empty()
     }
 
     /// Takes what is gone out of a book.

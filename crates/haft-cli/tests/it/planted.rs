@@ -361,8 +361,15 @@ fn hook_script_that_changed_since_trust_does_not_run() {
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:?}");
     plant(&folder.work().join("guard.sh"), &format!("touch {}\n", marker.display()));
     let ran = run(&folder, &["call", "add", "a=1", "b=2"]);
-    assert!(ran.err.contains("guard.sh"), "{ran:?}");
+    assert_eq!(ran.code, Some(1), "a guard that may not run stops everything: {ran:?}");
+    assert!(ran.err.contains("`guard.sh`, which a hook of this file runs, changed"), "{ran:?}");
     assert!(!marker.exists(), "the rewritten script ran");
+    let shown = run(&folder, &["trust"]);
+    assert!(shown.out.contains("guard.sh  changed since it was trusted"), "{shown:?}");
+    assert!(shown.out.contains("runs a hook   PreToolUse: sh ./guard.sh"), "{shown:?}");
+    assert_eq!(run(&folder, &["trust", "--yes"]).code, Some(0));
+    assert_eq!(run(&folder, &["call", "add", "a=1", "b=2"]).code, Some(0));
+    assert!(marker.exists(), "what was shown and accepted counts");
 }
 
 #[test]
@@ -384,6 +391,74 @@ fn confined_command_cannot_rewrite_a_hook_script_or_named_config() {
     let text = |name: &str| String::from_utf8(fs::read(folder.work().join(name)).unwrap()).unwrap();
     assert_eq!(text("hooks/guard.sh"), "true\n", "{ran:?}");
     assert_eq!(text("more.toml"), ALLOWS_MAKE, "{ran:?}");
+}
+
+#[test]
+fn confined_command_cannot_change_or_delete_trusted_config_below() {
+    let files = [
+        ("haft.toml", ALLOWS_MAKE),
+        ("sub/haft.toml", DENIES_READ),
+        ("Makefile", "plant:\n\t-echo > sub/haft.toml\n\t-rm -rf sub\n\t-mv sub s\n\techo done\n"),
+    ];
+    let folder = Folder::trusted("planted-nested", &files);
+    let ran = run(&folder, &["call", "shell", "command=make plant", "--workspace", "."]);
+    assert!(ran.code == Some(0) && ran.out.contains("done"), "{ran:?}");
+    let sub = folder.work().join("sub");
+    assert_eq!(fs::read(sub.join("haft.toml")).unwrap(), DENIES_READ.as_bytes(), "{ran:?}");
+    let read = ["call", "read_note", "name=garden"];
+    let ran = run_in(&folder, &sub, &read);
+    assert_eq!((ran.code, ran.err.contains("note:")), (Some(2), false), "{ran:?}");
+    // What goes away in another manner is noted.
+    fs::remove_file(sub.join("haft.toml")).unwrap();
+    let ran = run_in(&folder, &sub, &read);
+    assert!(ran.err.contains("sub/haft.toml` was trusted and is gone"), "{ran:?}");
+    assert_eq!(run(&folder, &["trust"]).code, Some(0), "less is accepted without a question");
+    assert_eq!(run_in(&folder, &sub, &read).err, "");
+}
+
+#[test]
+fn drop_ins_beside_managed_settings_are_read_in_order_and_a_bad_one_stops_the_command() {
+    let folder = Folder::new("planted-managed", &[]);
+    let settings = folder.0.join("etc/managed-settings.json");
+    let drop_in = |name: &str| folder.0.join("etc/managed-settings.d").join(name);
+    let deny = |tool: &str| format!("{{\"permissions\": {{\"deny\": [\"{tool}\"]}}}}");
+    let mode = |mode: &str| format!("{{\"permissions\": {{\"defaultMode\": \"{mode}\"}}}}");
+    plant(&settings, &deny("read_note"));
+    plant(&drop_in("10-more.json"), &deny("add"));
+    plant(&drop_in("20-mode.json"), &mode("acceptEdits"));
+    plant(&drop_in("30-mode.json"), &mode("plan"));
+    plant(&drop_in(".hidden.json"), "{");
+    plant(&drop_in("README"), "{");
+    let haft = |words: &[&str]| {
+        let mut command = folder.command();
+        Ran::of(command.env("HAFT_MANAGED_FILE", &settings).args(words).output().unwrap())
+    };
+    for call in [&["call", "add", "a=1", "b=2"][..], &["call", "read_note", "name=garden"]] {
+        assert_eq!(haft(call).code, Some(2), "{call:?}");
+    }
+    let check = haft(&["policy", "check", "--json"]).json();
+    assert_eq!(check["mode"], "plan", "the last by name is on top: {check}");
+    plant(&drop_in("40-bad.json"), "{\"permissions\": ");
+    let ran = haft(&["call", "list_notes"]);
+    assert!(ran.code == Some(1) && ran.err.contains("40-bad.json:1"), "{ran:?}");
+    fs::remove_file(drop_in("40-bad.json")).unwrap();
+    mkfifo(&drop_in("50-pipe.json"));
+    let ran = haft(&["call", "list_notes"]);
+    assert!(ran.code == Some(1) && ran.err.contains("named pipe (FIFO)"), "{ran:?}");
+}
+
+#[test]
+fn hooks_start_in_the_directory_of_the_file_that_names_them() {
+    let hook = "[[hooks.PreToolUse]]\ncommand = \"pwd >> $HAFT_PROJECT_DIR/seen\"\n";
+    let files = [("haft.toml", hook), ("sub/haft.toml", hook), ("sub/x", "")];
+    let folder = Folder::trusted("planted-pwd", &files);
+    let sub = folder.work().join("sub");
+    let ran = run_in(&folder, &sub, &["call", "add", "a=1", "b=2"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let seen =
+        |directory: &Path| String::from_utf8(fs::read(directory.join("seen")).unwrap()).unwrap();
+    assert_eq!(seen(&sub), format!("{}\n", sub.display()));
+    assert_eq!(seen(&folder.work()), format!("{}\n", folder.work().display()));
 }
 
 #[test]

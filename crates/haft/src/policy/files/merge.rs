@@ -94,7 +94,7 @@ fn distrust(files: &mut [Said], notes: &mut Vec<Note>) {
                 {
                     ignored.add("mode", place);
                 }
-                ignored.tell_of_file(&why, notes);
+                ignored.tell_of_file(&why, &said.place, notes);
             }
         }
     }
@@ -165,25 +165,26 @@ impl Ignored {
     }
 
     /// Says of a file that is new or has changed what does not count until it was shown.
-    fn tell_of_file(self, why: &Uncovered, notes: &mut Vec<Note>) {
-        let Some((_, first, place)) = self.0.first().cloned() else { return };
-        let verb = if self.0.len() == 1 && first == 1 { "does" } else { "do" };
+    fn tell_of_file(self, why: &Uncovered, file: &Place, notes: &mut Vec<Note>) {
+        let why = match why {
+            // Said even where nothing is ignored: it may have denied something before.
+            Uncovered::Changed => "changed since it was trusted",
+            _ if self.0.is_empty() => return,
+            Uncovered::Replaced => {
+                "another directory is at this path than the one that was trusted"
+            }
+            _ => "new since this directory was trusted",
+        };
+        let place = self.0.first().map_or(file, |(_, _, place)| place).clone();
+        let total: usize = self.0.iter().map(|(_, count, _)| count).sum();
         let what: Vec<String> =
             self.0.into_iter().map(|(what, count, _)| counted(count, what)).collect();
-        let why = match why {
-            Uncovered::Changed => "changed since it was trusted".to_owned(),
-            Uncovered::Replaced => {
-                "another directory is at this path than the one that was trusted".to_owned()
-            }
-            Uncovered::Script(script) => {
-                format!("its hook script `{script}` changed since it was trusted")
-            }
-            _ => "new since this directory was trusted".to_owned(),
+        let effect = match total {
+            0 => String::new(),
+            1 => format!(": {} does not count", what.join(", ")),
+            _ => format!(": {} do not count", what.join(", ")),
         };
-        let message = format!(
-            "{why}: {} {verb} not count; to see the file and accept it, run `haft trust`",
-            what.join(", ")
-        );
+        let message = format!("{why}{effect}; to see the file and accept it, run `haft trust`");
         notes.push(Note { place, message });
     }
 }

@@ -148,6 +148,17 @@ impl Setup {
                 Form::Settings => settings::read(file, place, &mut mistakes),
             };
             one.locate(file, place);
+            if let Some(Uncovered::Script(script)) = &one.uncovered {
+                // FAIL CLOSED: a guard that may not run is no reason to go on without it.
+                mistakes.add(Source::new(&file.path, "").place(0), || {
+                    let message = format!(
+                        "`{script}`, which a hook of this file runs, changed since it was trusted"
+                    );
+                    let hint =
+                        "to see the hooks and to trust the script as it is now, run `haft trust`";
+                    (message, Some(hint.to_owned()))
+                });
+            }
             said.push(one);
         }
         match mistakes.into_error() {

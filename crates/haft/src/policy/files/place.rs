@@ -157,7 +157,7 @@ pub fn project_root(
     let mut root = start;
     for folder in start.ancestors() {
         let too_high = home.is_some_and(|home| home.starts_with(folder))
-            || SHARED_DIRECTORIES.iter().any(|shared| Path::new(shared).starts_with(folder));
+            || SHARED_DIRECTORIES.iter().any(|shared| Path::new(shared) == folder);
         if too_high && folder != start {
             break;
         }
@@ -248,6 +248,7 @@ mod tests {
         assert_eq!(root("/srv/x/y", &["/haft.toml"]), "/srv/x/y");
         assert_eq!(root("/tmp/x/y", &["/tmp/haft.toml", "/tmp/x/.git"]), "/tmp/x");
         assert_eq!(root("/tmp", &["/tmp/haft.toml"]), "/tmp");
+        assert_eq!(root("/var/www/x", &["/var/haft.toml"]), "/var");
     }
 
     proptest::proptest! {

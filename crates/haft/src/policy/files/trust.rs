@@ -273,6 +273,18 @@ impl TrustBook {
         self.entries.len() + self.outdated.len() < before
     }
 
+    /// Returns the entries of the book.
+    pub fn entries(&self) -> impl Iterator<Item = &TrustEntry> {
+        self.entries.values()
+    }
+
+    /// Returns whether an entry lists a file, whatever is in it now.
+    #[must_use]
+    pub fn lists(&self, file: &Path) -> bool {
+        let mut above = file.parent().into_iter().flat_map(|above| self.entries_above(above));
+        above.any(|entry| relative(file, entry).is_some_and(|name| entry.files.contains_key(&name)))
+    }
+
     /// Returns the directories in the book.
     pub fn folders(&self) -> impl Iterator<Item = &Path> {
         self.entries.keys().map(Path::new)
