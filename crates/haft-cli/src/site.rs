@@ -95,7 +95,8 @@ impl Site {
     /// The files and directories of a person and an organisation that decide what counts: no command
     /// may write them, even where they lie in its workspace.
     pub(crate) fn settings(&self) -> Vec<PathBuf> {
-        let named = self.user.iter().chain(&self.managed).chain(&self.config);
+        let drop_ins = self.managed.as_ref().map(|managed| managed.with_extension("d"));
+        let named = self.user.iter().chain(&self.managed).chain(&drop_ins).chain(&self.config);
         named.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())).collect()
     }
 
@@ -245,10 +246,14 @@ impl Site {
     fn covers(&self, book: &TrustBook, file: &File) -> Result<(), Uncovered> {
         book.covers(&file.path, file.text.as_bytes(), trust_file::identify)?;
         for (script, content) in self.scripts_of(file) {
-            match book.covers(&script, &content, trust_file::identify) {
+            let known = book.entries_above(script.parent().unwrap_or(&script)).next();
+            let is_same =
+                |content: &Vec<u8>| book.covers(&script, content, trust_file::identify).is_ok();
+            match content.as_ref().is_some_and(is_same) {
+                true => {}
                 // A program outside of every trusted directory is not the project's.
-                Ok(()) | Err(Uncovered::Untrusted) => {}
-                Err(_) => {
+                false if known.is_none() => {}
+                false => {
                     let shown = script.strip_prefix(&file.anchor).unwrap_or(&script);
                     return Err(Uncovered::Script(shown.display().to_string()));
                 }
@@ -257,8 +262,9 @@ impl Site {
         Ok(())
     }
 
-    /// Returns the scripts that the hooks of a file run, with what is in them.
-    pub(crate) fn scripts_of(&self, file: &File) -> Vec<(PathBuf, Vec<u8>)> {
+    /// Returns the scripts that the hooks of a file run, with what is in them; `None` where that cannot
+    /// be read, so that it can be neither trusted nor compared.
+    pub(crate) fn scripts_of(&self, file: &File) -> Vec<(PathBuf, Option<Vec<u8>>)> {
         // Most files name no hook, and need not be read twice. A key may be written with escapes.
         if !file.text.contains("hooks") && !file.text.contains('\\') {
             return Vec::new();
@@ -267,9 +273,8 @@ impl Site {
         let Ok(said) = self.said_by(std::slice::from_ref(file), true) else { return Vec::new() };
         let mut found = Vec::new();
         for script in said.hooks.iter().flat_map(|hook| scripts::of(hook, &self.root)) {
-            // One that cannot be read has no content that could have been trusted.
             let content = haft::read_regular_file(&script, MAX_SCRIPT_BYTES);
-            found.push((script, content.ok().flatten().unwrap_or_default()));
+            found.push((script, content.ok().flatten()));
         }
         found
     }

@@ -77,7 +77,10 @@ fn trust(args: &args::Trust, site: &Site, file: &Path) -> Result<ExitCode, Probl
     }
     let changed = if shown.is_covered() {
         // What is gone is taken off the list unasked: that makes nothing looser.
-        trust_file::update(file, |book| Ok(shown.forget(book)))?;
+        trust_file::update(file, |book| {
+            shown.forget(book);
+            Ok(())
+        })?;
         false
     } else {
         if !args.yes {
@@ -187,16 +190,16 @@ impl Shown {
     /// Takes in a file that is shown, with the scripts that its hooks run.
     fn add(&mut self, file: &File, site: &Site, book: &TrustBook) {
         let root = self.entry.directory.clone();
-        let scripts = site.scripts_of(file);
-        let all = std::iter::once((file.path.clone(), file.text.as_bytes().to_vec()));
-        for (path, content) in all.chain(scripts) {
-            let name = path.strip_prefix(&root).ok().and_then(Path::to_str);
-            let Some(name) = name.filter(|name| !name.contains(char::is_control)) else {
-                if path == file.path {
-                    let shown = path.display();
-                    self.problems.push(format!("`{shown}` has a name that cannot be written down"));
-                }
+        let own = (file.path.clone(), Some(file.text.as_bytes().to_vec()));
+        for (path, content) in std::iter::once(own).chain(site.scripts_of(file)) {
+            let Ok(name) = path.strip_prefix(&root) else {
                 continue; // a program outside of the directory is not the project's
+            };
+            let name = name.to_str().filter(|name| !name.contains(char::is_control));
+            let (Some(name), Some(content)) = (name, content) else {
+                let shown = path.display();
+                self.problems.push(format!("`{shown}` cannot be read or cannot be written down"));
+                continue;
             };
             if let Err(why) = book.covers(&path, &content, trust_file::identify) {
                 self.uncovered.insert(name.to_owned(), why);
