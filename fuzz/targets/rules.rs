@@ -23,7 +23,7 @@ fn read(text: &str, form: Form, trusted: bool) {
         anchor: "/w".into(),
         text: text.to_owned(),
     };
-    let place = Where { home: Some("/home/u".into()), trusted, keep: None };
+    let place = Where { home: Some("/home/u".into()), trusted, ..Where::default() };
     // A mistake has its place and its words.
     let setup = match Setup::read(&[file], &place) {
         Ok(setup) => setup,

@@ -142,7 +142,8 @@ Rules are in `haft.toml`, `haft.local.toml`, `.claude/settings.json` and
   haft trust --list --json
 
 A folder that somebody else wrote may deny and ask whatever it likes; what it allows, and what it
-wants to run, counts only once you trust it.")]
+wants to run, counts only once you trust it. Trust covers the files that you were shown, as they were;
+what is new or has changed later is shown and asked about again.")]
     Trust(Trust),
     /// Look at the hooks of this folder, and try them
     #[command(

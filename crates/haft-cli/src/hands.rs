@@ -34,10 +34,13 @@ pub(crate) fn catalog(
         // Whoever has work to do wants no toys beside their tools.
         Some(_) => (setup.here().to_owned(), Catalog::builder()),
         None if declared.is_empty() => return Ok(kit::builder(Duration::ZERO)),
-        None => (setup.site.canonical(), kit::builder(Duration::ZERO)),
+        None => (setup.site.root.clone(), kit::builder(Duration::ZERO)),
     };
-    let mut workspace = Workspace::builder().root(root, Access::Write);
-    for root in setup.said.ground.roots.iter().filter(|root| root.is_dir()) {
+    let roots: Vec<PathBuf> = std::iter::once(root)
+        .chain(setup.said.ground.roots.iter().filter(|root| root.is_dir()).cloned())
+        .collect();
+    let mut workspace = Workspace::builder().protect(steering_names(setup, &roots)?);
+    for root in &roots {
         workspace = workspace.root(root, Access::Write);
     }
     let mut hands = Hands::new(workspace.build().map_err(problem)?)
@@ -53,6 +56,48 @@ pub(crate) fn catalog(
         Some(_) => catalog.add(hands),
         None => catalog.add(hands.only_declared()),
     })
+}
+
+/// Returns the names below the roots, besides those that are always protected, that no tool may write:
+/// the person's settings, named configuration, and the scripts of hooks.
+fn steering_names(setup: &Setup, roots: &[PathBuf]) -> Result<Vec<String>, Problem> {
+    let mut names = Vec::new();
+    for path in setup.steering_paths(roots) {
+        let path = canonical(&path);
+        for root in roots.iter().map(|root| canonical(root)) {
+            let Ok(name) = path.strip_prefix(&root) else { continue };
+            match name.to_str() {
+                Some("") => {
+                    let shown = root.display();
+                    let why = format!("`{shown}` holds your settings, so no tool may work in it");
+                    return Err(Problem::new(why).hint("choose another folder as the workspace"));
+                }
+                Some(name) if !names.iter().any(|known| known == name) => {
+                    names.push(name.to_owned())
+                }
+                Some(_) => {}
+                None => {
+                    let shown = path.display();
+                    let why = format!("`{shown}` has a name that cannot be protected from tools");
+                    return Err(
+                        Problem::new(why).hint("rename it, or move it out of the workspace")
+                    );
+                }
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// The path that symlinks lead to, as far as it exists.
+fn canonical(path: &Path) -> PathBuf {
+    if let Ok(found) = path.canonicalize() {
+        return found;
+    }
+    match (path.parent(), path.file_name()) {
+        (Some(above), Some(name)) => canonical(above).join(name),
+        _ => path.to_owned(),
+    }
 }
 
 /// Returns every tool there is, for commands that run none of them.

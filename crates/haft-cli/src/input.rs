@@ -22,6 +22,15 @@ pub(crate) fn file(path: &Path) -> Result<String, Problem> {
     text(file, &format!("`{}`", path.display()), |e| unreadable(path, &e))
 }
 
+/// Reads a configuration file that was named, so that it must be there.
+pub(crate) fn named_config(path: &Path) -> Result<String, Problem> {
+    match haft::read_config_file(path)? {
+        Some(text) => Ok(text),
+        None if path.is_dir() => Err(Problem::new(format!("`{}` is a directory", path.display()))),
+        None => Err(unreadable(path, &io::Error::from(io::ErrorKind::NotFound))),
+    }
+}
+
 /// Says why a file cannot be read.
 fn unreadable(path: &Path, error: &io::Error) -> Problem {
     let shown = path.display();

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use crate::{
     args, decisions, explain,
     problem::Problem,
-    setup::{self, Around, Setup, Site},
+    setup::{self, Around, Setup},
+    site::Site,
     style::{self, BAD, BOLD, DIM, GOOD, NAME, Table},
 };
 
@@ -85,7 +86,7 @@ fn check(setup: &Setup, deny: bool, output: args::Output) -> Result<ExitCode, Pr
             .collect();
         style::say(format_args!(
             "{}\n",
-            json!({"root": setup.site.root, "trusted": setup.site.trusted, "mode": mode,
+            json!({"root": setup.site.root, "trusted": setup.is_trusted, "mode": mode,
                 "rules": rules.rules().len(), "hooks": setup.said.hooks.len(), "files": files,
                 "notes": setup.said.notes, "findings": findings})
         ))?;
@@ -107,7 +108,7 @@ fn check(setup: &Setup, deny: bool, output: args::Output) -> Result<ExitCode, Pr
                 style::paint(DIM, text("hint")),
             );
         }
-        let trust = if setup.site.trusted { "trusted" } else { "not trusted" };
+        let trust = if setup.is_trusted { "trusted" } else { "not trusted" };
         out += &format!(
             "{} in {}, {}, mode {}, folder {trust}\n",
             style::count(rules.rules().len(), "rule"),
@@ -138,9 +139,9 @@ fn findings(rules: &Rules, here: &Path) -> Vec<Value> {
 }
 
 fn test(around: &Around, from: &args::Rules, output: args::Output) -> Result<ExitCode, Problem> {
-    let mut notes = Vec::new();
-    let site = Site::find(around, from, &mut notes)?;
-    let said = site.read()?;
+    let site = Site::find(around, from);
+    let (said, covered) = site.read()?;
+    let mut notes = covered.notes;
     notes.extend(said.notes.iter().map(|note| setup::shown(note, &site.here)));
     if !from.quiet {
         setup::tell(&notes);

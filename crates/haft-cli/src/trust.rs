@@ -1,88 +1,120 @@
-//! `haft trust`: whether the allows, hooks and roots that a folder brings along count.
+//! `haft trust`: whether the allows, hooks and roots that a directory brings along count.
 //!
-//! Shows what that is before it asks. Denies and asks of a folder always count, so there is nothing
-//! to trust about them.
+//! Shows what that is before it asks, and records what was shown: a file that is new or has changed
+//! later is not covered, and is shown and asked about again. Denies and asks of a directory always
+//! count, so there is nothing to trust about them.
 
 use std::{
-    fs,
+    collections::{BTreeMap, BTreeSet},
     io::{BufRead as _, IsTerminal as _, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use haft::{Decision, HookSpec, Mode, TrustBook};
+use haft::{Decision, File, HookSpec, Mode, TrustBook, TrustEntry, Uncovered};
 use serde_json::{Value, json};
 
 use crate::{
     args, explain, hooks,
+    inventory::Inventory,
     problem::Problem,
-    setup::{Around, Site},
-    style::{self, BOLD, NAME, WARN},
+    setup::Around,
+    site::Site,
+    style::{self, BOLD, DIM, NAME, WARN},
+    trust_file,
 };
 
 pub(crate) fn run(args: &args::Trust, around: &Around) -> Result<ExitCode, Problem> {
-    let Some(file) = around.book_file() else {
+    let site = Site::at(around, &around.here);
+    let Some(file) = site.trust_file() else {
         return Err(Problem::new("there is no folder for your settings")
             .hint("set `HOME` or `XDG_CONFIG_HOME`"));
     };
-    let mut book = around.book()?;
+    let book = trust_file::read(&file)?;
     if args.list {
         return list(&book, args.output);
     }
-    let folder = match &args.folder {
-        Some(folder) => folder
-            .canonicalize()
-            .map_err(|e| Problem::new(format!("there is no folder `{}`: {e}", folder.display())))?,
-        None => around.here.clone(),
+    let site = match &args.folder {
+        Some(folder) => Site::at(around, &directory(folder)?),
+        None => site,
     };
-    if !folder.is_dir() {
-        return Err(Problem::new(format!("`{}` is no folder", folder.display())));
+    if args.revoke { revoke(&site.root, &file, args.output) } else { trust(args, &site, &file) }
+}
+
+fn directory(folder: &Path) -> Result<PathBuf, Problem> {
+    let found = folder
+        .canonicalize()
+        .map_err(|e| Problem::new(format!("there is no folder `{}`: {e}", folder.display())))?;
+    match found.is_dir() {
+        true => Ok(found),
+        false => Err(Problem::new(format!("`{}` is no folder", found.display()))),
     }
-    let mut site = Site::at(around, &folder)?;
-    site.root = site.canonical();
-    let root = site.root.clone();
-    let was = book.is_trusted(&root);
-    // What cannot be read cannot be shown, and what cannot be shown is not trusted. It can be revoked.
-    let brings = if args.revoke { Brings::default() } else { Brings::of(&mut site)? };
-    if !args.revoke && !args.output.json {
-        style::say(brings.page(&root))?;
+}
+
+fn revoke(root: &Path, file: &Path, output: args::Output) -> Result<ExitCode, Problem> {
+    let (changed, above) = trust_file::update(file, |book| {
+        let changed = book.remove(root);
+        Ok((changed, book.entries_above(root).next().map(|entry| entry.directory.clone())))
+    })?;
+    if let Some(above) = above {
+        return Err(Problem::new(format!(
+            "`{}` is still trusted, because `{}` is",
+            root.display(),
+            above.display()
+        ))
+        .hint(format!("`haft trust --revoke {}` takes that back", above.display())));
     }
-    let changed = if args.revoke {
-        let changed = book.remove(&root);
-        if let Some(above) = book.trusted_by(&root) {
-            return Err(Problem::new(format!(
-                "`{}` is still trusted, because `{}` is",
-                root.display(),
-                above.display()
-            ))
-            .hint(format!("`haft trust --revoke {}` takes that back", above.display())));
-        }
-        changed
-    } else if was {
+    tell(root, false, changed, None, output)
+}
+
+fn trust(args: &args::Trust, site: &Site, file: &Path) -> Result<ExitCode, Problem> {
+    let root = &site.root;
+    // What cannot be read cannot be shown, and what cannot be shown is not trusted.
+    site.assuming(true).read()?;
+    let shown = Shown::of(site, &trust_file::read(file)?)?;
+    if !args.output.json {
+        style::say(shown.page())?;
+    }
+    let changed = if shown.is_covered() {
+        // What is gone is taken off the list unasked: that makes nothing looser.
+        trust_file::update(file, |book| {
+            shown.forget(book);
+            Ok(())
+        })?;
         false
     } else {
         if !args.yes {
-            confirm(&root)?;
+            confirm(root)?;
         }
-        book.add(&root)?
+        trust_file::update(file, |book| Ok(book.add(shown.entry.clone())?))?
     };
-    if changed {
-        write(&file, &book)?;
-    }
-    let is = book.is_trusted(&root);
-    if args.output.json {
-        let whole =
-            json!({"folder": root, "trusted": is, "changed": changed, "brings": brings.json()});
+    tell(root, true, changed, Some(&shown), args.output)
+}
+
+fn tell(
+    root: &Path,
+    is_trusted: bool,
+    changed: bool,
+    shown: Option<&Shown>,
+    output: args::Output,
+) -> Result<ExitCode, Problem> {
+    if output.json {
+        let mut whole = json!({"folder": root, "trusted": is_trusted, "changed": changed});
+        whole["brings"] = shown.map(Shown::brings).unwrap_or_else(|| Shown::default().brings());
+        if let Some(shown) = shown {
+            whole["files"] = shown.states();
+            whole["problems"] = json!(shown.problems);
+        }
         style::say(format_args!("{whole}\n"))?;
-    } else {
-        let how = match (is, changed) {
-            (true, true) => "is now trusted",
-            (true, false) => "was trusted already",
-            (false, true) => "is trusted no longer",
-            (false, false) => "was not trusted",
-        };
-        style::say(format_args!("{} {how}\n", style::visible(&root.display().to_string())))?;
+        return Ok(ExitCode::SUCCESS);
     }
+    let how = match (is_trusted, changed) {
+        (true, true) => "is now trusted",
+        (true, false) => "was trusted already",
+        (false, true) => "is trusted no longer",
+        (false, false) => "was not trusted",
+    };
+    style::say(format_args!("{} {how}\n", style::visible(&root.display().to_string())))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -97,7 +129,181 @@ fn list(book: &TrustBook, output: args::Output) -> Result<ExitCode, Problem> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What counts once the folder is trusted.
+/// A directory as a person is shown it, and the entry that records exactly that.
+struct Shown {
+    entry: TrustEntry,
+    /// Whether it was trusted before, so that only what is new has to be shown.
+    is_known: bool,
+    /// Whether it is still the directory that was trusted.
+    is_same: bool,
+    /// The files that trust does not cover yet, and why.
+    uncovered: BTreeMap<String, Uncovered>,
+    /// Files that were covered and are gone.
+    gone: Vec<String>,
+    brings: Vec<(PathBuf, Brings)>,
+    problems: Vec<String>,
+}
+
+impl Default for Shown {
+    fn default() -> Self {
+        Self {
+            entry: TrustEntry::new("/", None),
+            is_known: false,
+            is_same: false,
+            uncovered: BTreeMap::new(),
+            gone: Vec::new(),
+            brings: Vec::new(),
+            problems: Vec::new(),
+        }
+    }
+}
+
+impl Shown {
+    fn of(site: &Site, book: &TrustBook) -> Result<Self, Problem> {
+        let root = &site.root;
+        let mut shown = Self {
+            entry: TrustEntry::new(root, trust_file::identify(root)),
+            is_known: book.entries_above(root).next().is_some(),
+            is_same: book.trusted_by(root, trust_file::identify).is_some(),
+            ..Self::default()
+        };
+        let inventory = Inventory::of(root, site.directories())?;
+        shown.problems = inventory.problems;
+        for (directory, files) in inventory.files {
+            match Brings::of(&files, site) {
+                Ok(brings) => {
+                    shown.brings.push((directory, brings));
+                    files.iter().for_each(|file| shown.add(file, site, book));
+                }
+                // It belongs to another start, which it will stop; it does not become trusted.
+                Err(problem) => shown.problems.push(problem.to_string()),
+            }
+        }
+        let known = book.trusted_by(root, trust_file::identify);
+        if let Some(known) = known.filter(|known| known.directory == *root) {
+            let gone = known.files.keys().filter(|name| !shown.entry.files.contains_key(*name));
+            shown.gone = gone.cloned().collect();
+        }
+        Ok(shown)
+    }
+
+    /// Takes in a file that is shown, with the scripts that its hooks run.
+    fn add(&mut self, file: &File, site: &Site, book: &TrustBook) {
+        let root = self.entry.directory.clone();
+        let own = (file.path.clone(), Some(file.text.as_bytes().to_vec()));
+        for (path, content) in std::iter::once(own).chain(site.scripts_of(file)) {
+            let Ok(name) = path.strip_prefix(&root) else {
+                continue; // a program outside of the directory is not the project's
+            };
+            let name = name.to_str().filter(|name| !name.contains(char::is_control));
+            let (Some(name), Some(content)) = (name, content) else {
+                let shown = path.display();
+                self.problems.push(format!("`{shown}` cannot be read or cannot be written down"));
+                continue;
+            };
+            if let Err(why) = book.covers(&path, &content, trust_file::identify) {
+                self.uncovered.insert(name.to_owned(), why);
+            }
+            self.entry.files.insert(name.to_owned(), TrustBook::digest(&content));
+        }
+    }
+
+    /// Whether all of it is trusted already.
+    fn is_covered(&self) -> bool {
+        self.is_same && self.uncovered.is_empty()
+    }
+
+    /// Takes what is gone out of a book.
+    fn forget(&self, book: &mut TrustBook) {
+        if !self.gone.is_empty() {
+            // The same files and fewer: it was there, so it can be there.
+            let _ = book.add(self.entry.clone());
+        }
+    }
+
+    /// The directories whose files, or scripts, are new or have changed.
+    fn changed_directories(&self) -> BTreeSet<&Path> {
+        let root = &self.entry.directory;
+        let changed: Vec<PathBuf> = self.uncovered.keys().map(|name| root.join(name)).collect();
+        let all = self
+            .brings
+            .iter()
+            .filter(|(_, brings)| changed.iter().any(|path| brings.parts.contains(path)));
+        all.map(|(directory, _)| directory.as_path()).collect()
+    }
+
+    fn page(&self) -> String {
+        let root = &self.entry.directory;
+        let shown = style::visible(&root.display().to_string());
+        let mut out = format!("{}\n", style::paint(BOLD, shown));
+        if self.is_known {
+            for (name, why) in &self.uncovered {
+                let name = style::visible(name);
+                out += &format!(
+                    "  {}  {}\n",
+                    style::paint(NAME, name),
+                    style::paint(WARN, state(why))
+                );
+            }
+            for name in &self.gone {
+                out += &format!("  {}  is gone\n", style::paint(NAME, style::visible(name)));
+            }
+        }
+        let changed = self.changed_directories();
+        let is_shown =
+            |directory: &Path| !self.is_known || changed.is_empty() || changed.contains(directory);
+        let lines: String = self
+            .brings
+            .iter()
+            .filter(|(directory, _)| is_shown(directory))
+            .map(|(_, brings)| brings.lines())
+            .collect();
+        out += match lines.is_empty() {
+            true => "  brings nothing that would have to be trusted\n",
+            false => &lines,
+        };
+        for problem in &self.problems {
+            let problem = format!("not trusted: {}", style::visible(problem).replace('\n', " "));
+            out += &format!("  {}\n", style::paint(DIM, problem));
+        }
+        out
+    }
+
+    fn states(&self) -> Value {
+        let state = |name: &String| match self.uncovered.get(name) {
+            None => "covered",
+            Some(Uncovered::Changed | Uncovered::Script(_)) => "changed",
+            Some(Uncovered::Replaced) => "replaced",
+            Some(_) => "new",
+        };
+        let files = self.entry.files.keys();
+        let files = files.map(|name| json!({"path": name, "state": state(name)}));
+        let gone = self.gone.iter().map(|name| json!({"path": name, "state": "gone"}));
+        files.chain(gone).collect()
+    }
+
+    fn brings(&self) -> Value {
+        let all = |part: fn(&Brings) -> &[(String, String)], key: &str| {
+            let all = self.brings.iter().flat_map(|(_, brings)| part(brings));
+            all.map(|(at, what)| json!({"at": at, key: what})).collect::<Vec<_>>()
+        };
+        let roots: Vec<&PathBuf> =
+            self.brings.iter().flat_map(|(_, brings)| &brings.roots).collect();
+        json!({"allows": all(|b| &b.allows, "match"), "hooks": all(|b| &b.hooks, "hook"),
+            "tools": all(|b| &b.tools, "tool"), "roots": roots,
+            "mode": self.brings.iter().find_map(|(_, brings)| brings.mode)})
+    }
+}
+
+fn state(why: &Uncovered) -> &'static str {
+    match why {
+        Uncovered::Changed | Uncovered::Script(_) => "changed since it was trusted",
+        Uncovered::Replaced => "another directory was trusted at this path",
+        _ => "new since the directory was trusted",
+    }
+}
+
+/// What the files of one directory bring once it is trusted.
 #[derive(Default)]
 struct Brings {
     allows: Vec<(String, String)>,
@@ -105,81 +311,51 @@ struct Brings {
     tools: Vec<(String, String)>,
     roots: Vec<PathBuf>,
     mode: Option<Mode>,
+    /// The files themselves, and the scripts that their hooks run.
+    parts: Vec<PathBuf>,
 }
 
 impl Brings {
-    fn of(site: &mut Site) -> Result<Self, Problem> {
-        site.trusted = false;
-        let before = site.read()?;
-        site.trusted = true;
-        let after = site.read()?;
-        let here = site.root.clone();
-        let allows = after.rules.iter().filter(|rule| {
-            rule.decision == Decision::Allow && rule.enabled && rule.layer.comes_with_the_folder()
-        });
-        let theirs = |hook: &&HookSpec| hook.layer.comes_with_the_folder();
+    fn of(files: &[File], site: &Site) -> Result<Self, Problem> {
+        let (before, after) = (site.said_by(files, false)?, site.said_by(files, true)?);
+        let at = |place| explain::at(place, &site.root);
+        let allows =
+            after.rules.iter().filter(|rule| rule.decision == Decision::Allow && rule.enabled);
+        let hook = |hook: &HookSpec| format!("{}: {}", hook.event, hooks::called(&hook.handler));
+        let scripts = files.iter().flat_map(|file| site.scripts_of(file));
         Ok(Self {
             allows: allows
                 .map(|rule| {
                     let patterns: Vec<&str> = rule.matches.iter().map(|p| p.as_str()).collect();
-                    (explain::at(&rule.place, &here), patterns.join(", "))
+                    (at(&rule.place), patterns.join(", "))
                 })
                 .collect(),
-            hooks: after
-                .hooks
-                .iter()
-                .filter(theirs)
-                .map(|hook| {
-                    (
-                        explain::at(&hook.place, &here),
-                        format!("{}: {}", hook.event, hooks::called(&hook.handler)),
-                    )
-                })
-                .collect(),
+            hooks: after.hooks.iter().map(|own| (at(&own.place), hook(own))).collect(),
             tools: after
                 .tools
                 .iter()
-                .filter(|tool| tool.layer.comes_with_the_folder())
-                .map(|tool| {
-                    let what = format!("{}: {}", tool.spec.name, tool.shown());
-                    (explain::at(&tool.place, &here), what)
-                })
+                .map(|tool| (at(&tool.place), format!("{}: {}", tool.spec.name, tool.shown())))
                 .collect(),
-            roots: after
-                .ground
-                .roots
-                .into_iter()
-                .filter(|r| !before.ground.roots.contains(r))
-                .collect(),
+            roots: after.ground.roots,
             mode: (after.ground.mode != before.ground.mode).then_some(after.ground.mode),
+            parts: files
+                .iter()
+                .map(|file| file.path.clone())
+                .chain(scripts.map(|(s, _)| s))
+                .collect(),
         })
     }
 
-    fn page(&self, root: &Path) -> String {
-        let shown = style::visible(&root.display().to_string());
-        let mut out = format!("{}\n", style::paint(BOLD, shown));
-        for (place, pattern) in &self.allows {
-            out += &format!(
-                "  allows        {}  {}\n",
-                style::visible(pattern),
-                style::paint(NAME, place)
-            );
-        }
-        for (place, hook) in &self.hooks {
-            out += &format!(
-                "  {}  {}  {}\n",
-                style::paint(WARN, "runs a hook "),
-                style::visible(hook),
-                style::paint(NAME, place)
-            );
-        }
-        for (place, tool) in &self.tools {
-            out += &format!(
-                "  {}  {}  {}\n",
-                style::paint(WARN, "adds a tool "),
-                style::visible(tool),
-                style::paint(NAME, place)
-            );
+    fn lines(&self) -> String {
+        let mut out = String::new();
+        let runs = style::paint(WARN, "runs a hook ");
+        let adds = style::paint(WARN, "adds a tool ");
+        let kinds = [("allows      ", &self.allows), (&runs, &self.hooks), (&adds, &self.tools)];
+        for (kind, all) in kinds {
+            for (place, what) in all {
+                let place = style::paint(NAME, place);
+                out += &format!("  {kind}  {}  {place}\n", style::visible(what));
+            }
         }
         for root in &self.roots {
             out += &format!("  opens folder  {}\n", style::visible(&root.display().to_string()));
@@ -187,24 +363,7 @@ impl Brings {
         if let Some(mode) = self.mode {
             out += &format!("  sets the mode {}\n", style::paint(WARN, mode.as_str()));
         }
-        if self.allows.is_empty()
-            && self.hooks.is_empty()
-            && self.tools.is_empty()
-            && self.roots.is_empty()
-            && self.mode.is_none()
-        {
-            out += "  brings nothing that would have to be trusted\n";
-        }
         out
-    }
-
-    fn json(&self) -> Value {
-        let list = |all: &[(String, String)], key: &str| {
-            all.iter().map(|(at, what)| json!({"at": at, key: what})).collect::<Vec<_>>()
-        };
-        json!({"allows": list(&self.allows, "match"), "hooks": list(&self.hooks, "hook"),
-            "tools": list(&self.tools, "tool"),
-            "roots": self.roots, "mode": self.mode})
     }
 }
 
@@ -222,20 +381,4 @@ fn confirm(root: &Path) -> Result<(), Problem> {
         Ok(_) if matches!(line.trim(), "y" | "Y" | "yes") => Ok(()),
         _ => Err(Problem::new("nothing was changed")),
     }
-}
-
-/// Writes the book beside itself first, so that a broken write leaves the old one.
-#[expect(clippy::disallowed_methods, reason = "the command keeps the person's own settings")]
-fn write(file: &Path, book: &TrustBook) -> Result<(), Problem> {
-    let cannot =
-        |e: std::io::Error| Problem::new(format!("cannot write `{}`: {e}", file.display()));
-    if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder).map_err(cannot)?;
-    }
-    let beside = file.with_extension(format!("toml.{}", std::process::id()));
-    fs::write(&beside, book.to_text()).map_err(cannot)?;
-    fs::rename(&beside, file).map_err(|e| {
-        let _ = fs::remove_file(&beside);
-        cannot(e)
-    })
 }

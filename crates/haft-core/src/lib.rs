@@ -30,6 +30,7 @@ mod tool;
 mod erased;
 mod manifest;
 mod schema;
+pub mod config_files;
 #[doc(hidden)]
 pub mod private;
 

@@ -57,6 +57,13 @@ impl Line {
         if spec.timeout.is_zero() {
             return Err(Error::new(&name, "a timeout of zero would never let it answer"));
         }
+        // What a project's file names starts in that file's own directory.
+        let place = match &spec.directory {
+            Some(directory) if *directory != place.path => {
+                Arc::new(ProjectDir { path: directory.clone(), ..ProjectDir::clone(place) })
+            }
+            _ => Arc::clone(place),
+        };
         let anchor = Anchor { folder: Some(place.path.clone()), home: place.ground.home.clone() };
         let only_if = spec.only_if.as_deref().map(|text| {
             Pattern::parse(text, &anchor).map_err(|error| {
@@ -75,6 +82,7 @@ impl Line {
         let twins = before.iter().filter(|other| {
             other.event == spec.event
                 && other.handler == spec.handler
+                && other.directory == spec.directory
                 && other.only_if.is_none()
                 && (other.fails_closed || !spec.fails_closed)
         });
@@ -86,7 +94,7 @@ impl Line {
             handler: spec.handler.clone(),
             timeout: spec.timeout,
             fails_closed: spec.fails_closed,
-            place: Arc::clone(place),
+            place,
             name,
         })
     }

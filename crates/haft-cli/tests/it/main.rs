@@ -13,6 +13,7 @@ mod hooks;
 mod lints;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod planted;
 mod policy;
 mod prompt;
 mod responses;

@@ -115,6 +115,10 @@ const ACTS: &[Act] = &[
     act("protected", "own-folder", "make .haft/rules where there is no .haft", Refused, |s| { let _ = fs::create_dir(s.inside.join(".haft")); write(s.inside.join(".haft/rules")) }),
     act("protected", "own-file", "make haft.toml where there is none", Refused, |s| write(s.inside.join("haft.toml"))),
     act("protected", "own-file-moved", "move a file to haft.toml", Refused, |s| fs::rename(s.inside.join("sub/stay"), s.inside.join("haft.toml"))),
+    act("protected", "own-local-file", "make haft.local.toml where there is none", Refused, |s| write(s.inside.join("haft.local.toml"))),
+    act("protected", "own-local-file-moved", "move a file to haft.local.toml", Refused, |s| fs::rename(s.inside.join("sub/stay"), s.inside.join("haft.local.toml"))),
+    act("protected", "own-local-pipe", "make a named pipe haft.local.toml", Refused, |s| rustix::fs::mknodat(rustix::fs::CWD, s.inside.join("haft.local.toml"), rustix::fs::FileType::Fifo, 0o666.into(), 0).map_err(Into::into)),
+    act("protected", "agent-settings", "make .claude/settings.local.json where there is no .claude", Refused, |s| { let _ = fs::create_dir(s.inside.join(".claude")); write(s.inside.join(".claude/settings.local.json")) }),
     // Devices.
     act("devices", "make-device", "make a device file", Refused, |s| rustix::fs::mknodat(rustix::fs::CWD, s.inside.join("sub/device"), rustix::fs::FileType::CharacterDevice, 0o666.into(), rustix::fs::makedev(1, 3)).map_err(Into::into)),
     act("devices", "memory", "open /dev/mem", Refused, |_| read_some("/dev/mem")),

@@ -17,6 +17,7 @@ use std::{
     process::{Child, Stdio},
 };
 
+use haft_core::config_files::{CONFIG_FILES, RESERVED_DIRECTORY};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -132,9 +133,7 @@ impl Sandbox {
             Workspace::builder().root(stage.scene.inside.clone(), Access::Write).build()?;
         let profile = Profile {
             roots: workspace.roots(),
-            protected: [".git/hooks", ".git/config", ".haft", "haft.toml"]
-                .map(str::to_owned)
-                .into(),
+            protected: protected(),
             limits: stage.scene.limits.clone(),
             ..Profile::default()
         };
@@ -174,6 +173,19 @@ impl Sandbox {
         ));
         Ok(Findings { tier: ended.tier, findings })
     }
+}
+
+/// What is protected for the acts: a repository, and every file that configures haft.
+fn protected() -> Vec<String> {
+    let config = CONFIG_FILES.iter().filter_map(|file| file.path.split('/').next());
+    let mut names: Vec<String> = [".git/hooks", ".git/config", RESERVED_DIRECTORY]
+        .into_iter()
+        .chain(config)
+        .map(str::to_owned)
+        .collect();
+    names.sort();
+    names.dedup();
+    names
 }
 
 fn finding(name: &str, tried: &str, expected: Expected, is_so: bool) -> Finding {
@@ -268,8 +280,8 @@ impl Stage {
         names.is_ok_and(|names| names.iter().all(|name| name == "secret.txt" || name == "socket"))
             && is_same(&outside.join("secret.txt"))
             && fs::read(self.scene.inside.join(".git/config")).is_ok_and(|bytes| bytes == b"haft")
-            && !self.scene.inside.join("haft.toml").exists()
-            && !self.scene.inside.join(".haft").exists()
+            && CONFIG_FILES.iter().all(|file| !self.scene.inside.join(file.path).exists())
+            && !self.scene.inside.join(RESERVED_DIRECTORY).exists()
     }
 }
 

@@ -19,6 +19,7 @@ pub const PROTECTED: &[&str] = &[
     // Our own configuration, and that of other agents.
     ".haft",
     "haft.toml",
+    "haft.local.toml",
     ".claude",
     ".codex",
     ".cursor",
@@ -144,6 +145,16 @@ mod tests {
             "\u{212a}/.envrc",
         ] {
             assert_eq!(standing(path), Standing::Protected, "{path}");
+        }
+    }
+
+    #[test]
+    fn every_file_that_configures_haft_is_protected_at_any_depth() {
+        use haft_core::config_files::{CONFIG_FILES, RESERVED_DIRECTORY};
+        let files = CONFIG_FILES.iter().map(|file| file.path);
+        for path in files.chain([RESERVED_DIRECTORY]) {
+            assert_eq!(standing(path), Standing::Protected, "{path}");
+            assert_eq!(standing(&format!("sub/deep/{path}")), Standing::Protected, "{path}");
         }
     }
 

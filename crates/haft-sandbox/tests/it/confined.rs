@@ -63,7 +63,7 @@ async fn protected_names_stay_as_they_are_whether_they_exist_or_not() {
             echo bad > .git/hooks/pre-commit; echo bad > .git/config; echo bad >> .git/config
             mv .git moved; mkdir -p .git/hooks && echo bad > .git/hooks/pre-commit
             mv .git/config .git/old; echo x > .git/new && mv .git/new .git/config; rm -f .git/config; rm -rf .git/hooks
-            mkdir .haft; echo bad > .haft/rules; echo bad > haft.toml; echo bad > .envrc
+            mkdir .haft; echo bad > .haft/rules; echo bad > haft.toml; echo bad > haft.local.toml; echo bad > .envrc
             mkdir -p .vscode; echo bad > .vscode/tasks.json; mkdir -p .github/workflows; echo bad > .github/workflows/x.yml
             mv .github g; mkdir sub/w && mkdir sub/w/workflows && mv sub/w .github
             ln -s sub .haft; ln notes.txt .envrc; rmdir .haft .envrc; mv sub .haft; mv notes.txt haft.toml

@@ -11,8 +11,8 @@
 //! INVARIANT: a file that was good stays good, and means the same plus the rules that were shown.
 
 use std::{
-    fs, io,
-    io::{Read, Write},
+    fmt, fs,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -20,7 +20,7 @@ use haft_core::Decision;
 
 use super::{
     Offer,
-    files::{File, Form, MAX_FILE, Setup, Where},
+    files::{self, File, Form, MAX_FILE, Setup, Symlinks, Where},
     rule::{Layer, Rule, Subject},
 };
 use crate::error::{Error, ErrorKind};
@@ -36,8 +36,60 @@ pub(super) fn quoted(text: &str) -> Option<String> {
     Some(format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")))
 }
 
+/// A write of an "always" rule that is about to happen: a host that records which files it trusts
+/// checks what was there, commits the write, and records what is there now.
+///
+/// Dropped without a commit, nothing is written.
+pub struct RuleWrite<'a> {
+    file: &'a Path,
+    before: Option<&'a str>,
+    after: &'a str,
+    commit: Box<dyn FnOnce() -> Result<(), Error> + 'a>,
+}
+
+impl RuleWrite<'_> {
+    /// Returns the file that is written.
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        self.file
+    }
+
+    /// Returns what it says now; `None` when it is not there.
+    #[must_use]
+    pub fn before(&self) -> Option<&str> {
+        self.before
+    }
+
+    /// Returns what it will say.
+    #[must_use]
+    pub fn after(&self) -> &str {
+        self.after
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// Fails when it cannot be written, or says something else by now than [`before`](Self::before).
+    pub fn commit(self) -> Result<(), Error> {
+        (self.commit)()
+    }
+}
+
+impl fmt::Debug for RuleWrite<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuleWrite").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+/// What a host does around the write.
+pub(super) type Recorder = dyn Fn(RuleWrite<'_>) -> Result<(), Error> + Send + Sync;
+
 /// Writes the rules of an offer to its file, if they are not there.
-pub(super) fn keep(offer: &Offer, home: Option<&Path>) -> Result<(), Error> {
+pub(super) fn keep(
+    offer: &Offer,
+    home: Option<&Path>,
+    recorder: Option<&Recorder>,
+) -> Result<(), Error> {
     let wrong = |why: &str| {
         Error::new(ErrorKind::BadConfig, format!("{} was not written: {why}", offer.file.display()))
     };
@@ -48,13 +100,25 @@ pub(super) fn keep(offer: &Offer, home: Option<&Path>) -> Result<(), Error> {
     if offer.file.extension().is_none_or(|extension| extension != "toml") {
         return Err(wrong("rules are kept in a `.toml` file"));
     }
-    let old = read(&offer.file).map_err(|e| wrong("it cannot be read").because(e))?;
+    let old = read(&offer.file).map_err(|e| wrong(e.message()).because(e))?;
     let text = match &old {
         Some(old) => std::str::from_utf8(old).map_err(|e| wrong("it is no text").because(e))?,
         None => "",
     };
     let Some(new) = appended(text, offer, folder, home)? else { return Ok(()) };
-    replace(&offer.file, folder, old.as_deref(), &new).map_err(|e| wrong(&e.to_string()).because(e))
+    let write = RuleWrite {
+        file: &offer.file,
+        before: old.as_ref().map(|_| text),
+        after: &new,
+        commit: Box::new(|| {
+            let written = replace(&offer.file, folder, old.as_deref(), &new);
+            written.map_err(|e| wrong(&e.to_string()).because(e))
+        }),
+    };
+    match recorder {
+        Some(recorder) => recorder(write),
+        None => write.commit(),
+    }
 }
 
 /// Returns the text with the rules it lacks, or nothing when it has them all.
@@ -118,7 +182,7 @@ fn rules(
         anchor: folder.to_owned(),
         text: text.to_owned(),
     };
-    let place = Where { home: home.map(Path::to_owned), trusted: true, keep: None };
+    let place = Where { home: home.map(Path::to_owned), trusted: true, ..Where::default() };
     Ok(Setup::read(&[file], &place)?.rules)
 }
 
@@ -133,19 +197,9 @@ fn is_same(rule: &Rule, text: &str) -> bool {
         && rule.enabled
 }
 
-/// Reads a file that is none but its own: no link, no device. Nothing when it is not there.
-fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    match fs::symlink_metadata(path) {
-        Ok(found) if !found.is_file() => Err(io::Error::other("it is a link or no file")),
-        Ok(_) => {
-            let mut bytes = Vec::new();
-            // One byte more than is read at all, so that a longer file is seen to be longer.
-            fs::File::open(path)?.take(MAX_FILE as u64 + 1).read_to_end(&mut bytes)?;
-            Ok(Some(bytes))
-        }
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e),
-    }
+/// Reads a regular file that is no symlink. Nothing when it is not there.
+fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
+    files::read(path, Symlinks::Refuse, MAX_FILE)
 }
 
 /// Puts a new text in the place of the old one, whole or not at all.
@@ -158,7 +212,7 @@ fn replace(path: &Path, folder: &Path, old: Option<&[u8]>, new: &str) -> io::Res
         }
         file.sync_all()?;
         // Somebody may have edited the file meanwhile; their words must not be lost.
-        if read(path)?.as_deref() != old {
+        if read(path).map_err(io::Error::other)?.as_deref() != old {
             return Err(io::Error::other("it changed meanwhile; try again"));
         }
         fs::rename(&beside, path)

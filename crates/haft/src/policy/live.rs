@@ -12,7 +12,10 @@ use std::{
 use haft_core::{BoxError, HardLinked, Operation, OtherNames, Scope, Verdict};
 use serde_json::Value;
 
-use super::{Explanation, Offer, Policy, Rules, keep};
+use super::{
+    Explanation, Offer, Policy, Rules,
+    keep::{self, Recorder, RuleWrite},
+};
 use crate::{
     catalog::Entry,
     error::{Error, ErrorKind},
@@ -25,6 +28,7 @@ type Load = dyn Fn() -> Result<Rules, Error> + Send + Sync;
 pub struct Live {
     rules: RwLock<Arc<Rules>>,
     load: Option<Box<Load>>,
+    recorder: Option<Box<Recorder>>,
     /// Held while a file is written and while rules are loaded: of two reloads the later one sees
     /// the later files, so the rules in force never go back in time.
     turn: Mutex<()>,
@@ -34,7 +38,8 @@ impl Live {
     /// Puts rules in force that nobody can load again; only [`replace`](Self::replace) changes them.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
-        Self { rules: RwLock::new(Arc::new(rules)), load: None, turn: Mutex::new(()) }
+        let rules = RwLock::new(Arc::new(rules));
+        Self { rules, load: None, recorder: None, turn: Mutex::new(()) }
     }
 
     /// Loads rules, and keeps the way to load them again.
@@ -48,6 +53,19 @@ impl Live {
         let mut live = Self::new(load()?);
         live.load = Some(Box::new(load));
         Ok(live)
+    }
+
+    /// Stands around every write of an "always" rule. A host that records which files it trusts checks
+    /// there that the file was trusted as it was, commits the write, and records the new text. An error
+    /// leaves the file as it was, unless the write was committed.
+    #[must_use]
+    pub fn with_recorder<E: Into<BoxError>>(
+        mut self,
+        recorder: impl Fn(RuleWrite<'_>) -> Result<(), E> + Send + Sync + 'static,
+    ) -> Self {
+        self.recorder =
+            Some(Box::new(move |write: RuleWrite<'_>| recorder(write).map_err(|e| own(e.into()))));
+        self
     }
 
     /// Returns the rules in force.
@@ -169,7 +187,7 @@ impl Policy for Live {
                 format!("{} is not the file that rules are kept in", offer.file.display()),
             ));
         }
-        keep::keep(offer, rules.ground().home.as_deref())?;
+        keep::keep(offer, rules.ground().home.as_deref(), self.recorder.as_deref())?;
         self.reload_in_turn()
     }
 }

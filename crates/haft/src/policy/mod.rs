@@ -47,14 +47,16 @@ pub use self::{
     default::{AllowEverything, DefaultPolicy},
     explain::{Check, Cited, Explanation, Near},
     files::{
-        Candidate, Declared, File, Form, Handler, HookSpec, Limits, Note as FileNote, Setup,
-        TrustBook, Where, files_of, project_root,
+        Candidate, Declared, DirectoryId, File, Form, Handler, HookSpec, Limits, Note as FileNote,
+        Setup, TrustBook, TrustEntry, Uncovered, Where, files_from, files_of, managed_drop_ins,
+        managed_settings_file, project_files, project_root, read_config_file, read_regular_file,
     },
     grant::{Binding, Grants, Refusal},
     guards::{
         AllowAll, ConfirmDestructive, DenyAll, Limited, NamePolicy, Only, PathGuard, Review,
         Reviewed, Reviewer,
     },
+    keep::RuleWrite,
     lint::{Finding, FindingKind},
     live::Live,
     pattern::{Anchor, Match, Pattern, PatternError, PatternErrorKind},

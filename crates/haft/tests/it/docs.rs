@@ -46,7 +46,7 @@ fn every_rule_file_in_the_documents_loads_and_its_examples_hold() {
                 anchor: "/project".into(),
                 text,
             };
-            let place = Where { home: Some("/me".into()), trusted: true, keep: None };
+            let place = Where { home: Some("/me".into()), trusted: true, ..Where::default() };
             let setup = Setup::read(&[file], &place)
                 .unwrap_or_else(|error| panic!("{page}, block at line {line}: {error}"));
             assert!(setup.notes.is_empty(), "{page}, block at line {line}: {:?}", setup.notes);

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, path::Path, time::Duration};
 
-use haft::{Config, Decision, File, Form, Handler, Layer, Mode, Setup, Where};
+use haft::{Config, Decision, File, Form, Handler, Layer, Mode, Setup, Uncovered, Where};
 
 fn file(layer: Layer, form: Form, path: &str, text: &str) -> File {
     let anchor = match layer {
@@ -25,7 +25,12 @@ fn settings(layer: Layer, text: &str) -> File {
 }
 
 fn place(trusted: bool) -> Where {
-    Where { home: Some("/me".into()), trusted, keep: Some("/project/haft.local.toml".into()) }
+    Where {
+        home: Some("/me".into()),
+        trusted,
+        keep: Some("/project/haft.local.toml".into()),
+        ..Where::default()
+    }
 }
 
 fn trusted(files: &[File]) -> Setup {
@@ -623,6 +628,64 @@ fn a_folder_that_nobody_trusts_may_deny_and_ask_and_loosen_nothing() {
     let setup = trusted(&[project(GREEDY)]);
     assert_eq!((setup.rules.len(), setup.hooks.len()), (5, 1));
     assert_eq!(setup.ground.mode, Mode::BypassPermissions);
+}
+
+#[test]
+fn file_that_trust_does_not_cover_may_deny_and_ask_and_loosen_nothing() {
+    let read = |why: Uncovered, text: &str| {
+        let covered = file(Layer::Local, Form::Toml, "haft.local.toml", MINE);
+        let mut place = place(true);
+        place.uncovered.insert("haft.toml".into(), why);
+        Setup::read(&[project(text), covered], &place)
+    };
+    let setup = read(Uncovered::Changed, GREEDY).unwrap();
+    insta::assert_snapshot!(shown(&setup), @r"
+    mode Default
+    allow Bash(ls) at haft.local.toml:2
+    ask Bash(curl *) at haft.toml:19
+    deny Read(./.env) at haft.toml:24
+    need_input mail_send at haft.toml:28
+    note haft.toml:11: changed since it was trusted: 2 allow rules, 1 rewrite of arguments, 1 hook, 1 folder of the workspace, 1 statement about an argument, 2 limits, 1 mode do not count; to see the file and accept it, run `haft trust`
+    ");
+    assert!(setup.ground.about.is_empty() && setup.limits == haft::Limits::default());
+    let new = read(Uncovered::New, "[[rule]]\nmatch = \"x\"\ndecision = \"allow\"\n").unwrap();
+    let said = "new since this directory was trusted: 1 allow rule does not count";
+    assert!(new.notes[0].message.starts_with(said), "{:?}", new.notes);
+    // Nothing in it needs trust; only that it may have denied more before is worth a note.
+    let deny = "[[rule]]\nmatch = \"x\"\ndecision = \"deny\"\n";
+    assert!(read(Uncovered::New, deny).unwrap().notes.is_empty());
+    let changed = read(Uncovered::Changed, deny).unwrap();
+    assert_eq!(changed.notes[0].place.to_string(), "haft.toml:1");
+    let replaced = read(Uncovered::Replaced, GREEDY).unwrap();
+    assert!(replaced.notes[0].message.starts_with("another directory"), "{:?}", replaced.notes);
+    let script = read(Uncovered::Script("guard.sh".to_owned()), GREEDY).unwrap_err().to_string();
+    assert!(
+        script.contains("haft.toml:1:1: `guard.sh`, which a hook of this file runs"),
+        "{script}"
+    );
+}
+
+const MINE: &str = "[[rule]]\nmatch = \"Bash(ls)\"\ndecision = \"allow\"\n";
+
+#[test]
+fn file_that_trust_does_not_cover_cannot_lift_the_mode_of_another() {
+    let mode = |path: &str, word: &str| {
+        file(Layer::Project, Form::Toml, path, &format!("[defaults]\nmode = \"{word}\"\n"))
+    };
+    // Strongest first: the planted file below comes before the one above it.
+    for (below, above, is) in [
+        ("default", "plan", Mode::Plan),
+        ("acceptEdits", "plan", Mode::Plan),
+        ("plan", "default", Mode::Plan),
+        ("acceptEdits", "acceptEdits", Mode::Default),
+    ] {
+        let files = [mode("sub/haft.toml", below), mode("haft.toml", above)];
+        assert_eq!(untrusted(&files).ground.mode, is, "{below} {above}");
+    }
+    let files = [mode("sub/haft.toml", "bypassPermissions"), mode("haft.toml", "plan")];
+    let mut place = place(true);
+    place.uncovered.insert("sub/haft.toml".into(), Uncovered::New);
+    assert_eq!(Setup::read(&files, &place).unwrap().ground.mode, Mode::Plan);
 }
 
 #[test]

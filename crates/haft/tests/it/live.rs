@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use haft::{Error, File, Form, Layer, Live, Offer, Policy, Rules, Setup, Where};
+use haft::{Error, File, Form, Layer, Live, Offer, Policy, RuleWrite, Rules, Setup, Where};
 
 /// A folder of one test's own.
 struct Folder(PathBuf);
@@ -43,7 +43,7 @@ impl Folder {
                 anchor: path.parent().unwrap().to_owned(),
                 text: text.unwrap_or_default(),
             };
-            let place = Where { home: None, trusted: true, keep: Some(path.clone()) };
+            let place = Where { trusted: true, keep: Some(path.clone()), ..Where::default() };
             let setup = Setup::read(&[file], &place)?;
             Rules::new(setup.rules, setup.ground)
         })
@@ -141,6 +141,38 @@ fn a_bad_file_leaves_the_old_rules_in_force_and_says_so() {
     folder.write("");
     live.reload().unwrap();
     assert_eq!(live.current().rules().len(), 0);
+}
+
+#[test]
+fn recorder_sees_both_texts_and_decides_whether_the_rule_is_written() {
+    use std::sync::{Arc, Mutex};
+    let folder = Folder::new("recorder");
+    folder.write(DENY);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&seen);
+    let live = folder.live().with_recorder(move |write: RuleWrite<'_>| -> Result<(), Error> {
+        let before = write.before().map(str::to_owned);
+        log.lock().unwrap().push((before, write.after().to_owned()));
+        write.commit()
+    });
+    live.keep(&folder.offer(&["Bash(ls)"])).unwrap();
+    assert_eq!(*seen.lock().unwrap(), [(Some(DENY.to_owned()), folder.text())]);
+    let live = folder.live().with_recorder(|_: RuleWrite<'_>| Err("it was planted"));
+    let before = folder.text();
+    let said = live.keep(&folder.offer(&["Bash(pwd)"])).unwrap_err().to_string();
+    assert!(said.contains("it was planted"), "{said}");
+    assert_eq!(folder.text(), before);
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1, "nothing lies beside the file");
+}
+
+#[cfg(unix)]
+#[test]
+fn fifo_in_the_place_of_the_local_file_is_refused_at_once() {
+    let folder = Folder::new("fifo");
+    let live = folder.live();
+    assert!(std::process::Command::new("mkfifo").arg(folder.file()).status().unwrap().success());
+    let said = live.keep(&folder.offer(&["Bash(ls)"])).unwrap_err().to_string();
+    assert!(said.contains("named pipe (FIFO)"), "{said}");
 }
 
 #[test]

@@ -4,11 +4,12 @@
 //! makes things stricter is never lost: a bypass that anybody switched off stays off, the smaller
 //! budget holds, and a folder that nobody trusts may still deny and ask.
 //!
-//! INVARIANT: nothing that a folder brings along loosens anything before the folder is trusted.
+//! INVARIANT: nothing that a folder brings along loosens anything before the folder is trusted, and
+//! nothing that came after that loosens anything before it was shown.
 
 use haft_core::Decision;
 
-use super::{Limits, Note, Setup, Where, said::Said};
+use super::{Limits, Note, Setup, Uncovered, Where, said::Said};
 use crate::policy::{
     budget::Budget,
     rule::{Layer, Place},
@@ -20,11 +21,9 @@ pub(super) fn merge(mut files: Vec<Said>, place: &Where) -> Setup {
     // Of two files of one layer our own comes first.
     files.sort_by_key(|said| (said.layer, said.imported));
     let mut setup = Setup::default();
-    if !place.trusted {
-        distrust(&mut files, &mut setup.notes);
-    }
+    distrust(&mut files, &mut setup.notes);
     only_managed(&mut files, &mut setup.notes);
-    mode(&files, place, &mut setup);
+    mode(&files, &mut setup);
     setup.ground.home.clone_from(&place.home);
     // An allow that is written into a folder nobody trusts would not count.
     setup.ground.keep = if place.trusted { place.keep.clone() } else { None };
@@ -79,47 +78,66 @@ pub(super) fn merge(mut files: Vec<Said>, place: &Where) -> Setup {
     setup
 }
 
-/// Takes from the files of a folder that nobody trusts whatever could loosen something.
+/// Takes from the files that trust does not cover whatever could loosen something.
 fn distrust(files: &mut [Said], notes: &mut Vec<Note>) {
-    let mut ignored = Ignored::default();
-    for said in files.iter_mut().filter(|said| said.layer.comes_with_the_folder()) {
-        said.rules.retain(|rule| {
-            let strict = rule.decision != Decision::Allow;
-            if !strict {
-                ignored.add("allow rule", &rule.place);
+    let mut untrusted = Ignored::default();
+    for said in files {
+        match said.uncovered.clone() {
+            None => {}
+            Some(Uncovered::Untrusted) => strip(said, &mut untrusted),
+            // One note for each file: a person has to look at that file.
+            Some(why) => {
+                let mut ignored = Ignored::default();
+                strip(said, &mut ignored);
+                if let Some((mode, place)) = &said.mode
+                    && strictness(*mode) < strictness(Mode::Default)
+                {
+                    ignored.add("mode", place);
+                }
+                ignored.tell_of_file(&why, &said.place, notes);
             }
-            strict
-        });
-        for rule in &mut said.rules {
-            if !rule.rewrite.is_empty() {
-                ignored.add("rewrite of arguments", &rule.place);
-                rule.rewrite.clear();
-            }
-        }
-        for hook in said.hooks.drain(..) {
-            ignored.add("hook", &hook.spec.place);
-        }
-        for tool in said.tools.drain(..) {
-            ignored.add("declared tool", &tool.place);
-        }
-        for (_, place) in said.roots.drain(..) {
-            ignored.add("folder of the workspace", &place);
-        }
-        if let Some(place) = said.about_place.take() {
-            for _ in said.about.values().flatten() {
-                ignored.add("statement about an argument", &place);
-            }
-            said.about.clear();
-        }
-        // A shorter time is no tightening either: it could make a hook that fails open miss its turn.
-        if let Some(place) = said.limits_place.take() {
-            for _ in 0..said.limits.count() {
-                ignored.add("limit", &place);
-            }
-            said.limits = Limits::default();
         }
     }
-    ignored.tell(notes);
+    untrusted.tell(notes);
+}
+
+/// Takes whatever could loosen something from one file.
+fn strip(said: &mut Said, ignored: &mut Ignored) {
+    said.rules.retain(|rule| {
+        let strict = rule.decision != Decision::Allow;
+        if !strict {
+            ignored.add("allow rule", &rule.place);
+        }
+        strict
+    });
+    for rule in &mut said.rules {
+        if !rule.rewrite.is_empty() {
+            ignored.add("rewrite of arguments", &rule.place);
+            rule.rewrite.clear();
+        }
+    }
+    for hook in said.hooks.drain(..) {
+        ignored.add("hook", &hook.spec.place);
+    }
+    for tool in said.tools.drain(..) {
+        ignored.add("declared tool", &tool.place);
+    }
+    for (_, place) in said.roots.drain(..) {
+        ignored.add("folder of the workspace", &place);
+    }
+    if let Some(place) = said.about_place.take() {
+        for _ in said.about.values().flatten() {
+            ignored.add("statement about an argument", &place);
+        }
+        said.about.clear();
+    }
+    // A shorter time is no tightening either: it could make a hook that fails open miss its turn.
+    if let Some(place) = said.limits_place.take() {
+        for _ in 0..said.limits.count() {
+            ignored.add("limit", &place);
+        }
+        said.limits = Limits::default();
+    }
 }
 
 /// What was ignored: in words, how often, and where first.
@@ -144,6 +162,30 @@ impl Ignored {
             );
             notes.push(Note { place, message });
         }
+    }
+
+    /// Says of a file that is new or has changed what does not count until it was shown.
+    fn tell_of_file(self, why: &Uncovered, file: &Place, notes: &mut Vec<Note>) {
+        let why = match why {
+            // Said even where nothing is ignored: it may have denied something before.
+            Uncovered::Changed => "changed since it was trusted",
+            _ if self.0.is_empty() => return,
+            Uncovered::Replaced => {
+                "another directory is at this path than the one that was trusted"
+            }
+            _ => "new since this directory was trusted",
+        };
+        let place = self.0.first().map_or(file, |(_, _, place)| place).clone();
+        let total: usize = self.0.iter().map(|(_, count, _)| count).sum();
+        let what: Vec<String> =
+            self.0.into_iter().map(|(what, count, _)| counted(count, what)).collect();
+        let effect = match total {
+            0 => String::new(),
+            1 => format!(": {} does not count", what.join(", ")),
+            _ => format!(": {} do not count", what.join(", ")),
+        };
+        let message = format!("{why}{effect}; to see the file and accept it, run `haft trust`");
+        notes.push(Note { place, message });
     }
 }
 
@@ -189,19 +231,28 @@ fn only_managed(files: &mut [Said], notes: &mut Vec<Note>) {
 }
 
 /// Finds the mode: the strongest file's, unless it is a loosening that nobody may make.
-fn mode(files: &[Said], place: &Where, setup: &mut Setup) {
-    let said = |said: &Said| said.mode.as_ref().map(|(mode, place)| (*mode, place.clone()));
-    let folder = |said: &Said| said.layer.comes_with_the_folder() && !place.trusted;
-    let without_folder = files.iter().filter(|s| !folder(s)).find_map(said);
-    let usual = without_folder.as_ref().map_or(Mode::Default, |(mode, _)| *mode);
-    let mut found = without_folder;
-    if let Some(first) = files.iter().find(|said| said.mode.is_some())
-        && folder(first)
-        && let Some((mode, at)) = said(first)
-    {
-        if strictness(mode) > strictness(usual) {
+fn mode(files: &[Said], setup: &mut Setup) {
+    let mut found: Option<(Mode, Place)> = None;
+    let mut uncovered: Vec<(Mode, Place, bool)> = Vec::new();
+    for said in files {
+        match (&said.mode, &said.uncovered) {
+            (None, _) => {}
+            (Some((mode, place)), None) => {
+                found = Some((*mode, place.clone()));
+                break; // what is weaker says nothing any more
+            }
+            (Some((mode, place)), Some(why)) => {
+                uncovered.push((*mode, place.clone(), *why == Uncovered::Untrusted));
+            }
+        }
+    }
+    let usual = found.as_ref().map_or(Mode::Default, |(mode, _)| *mode);
+    // Of those that may only tighten the strictest holds, so that none of them lifts another.
+    for (mode, at, is_untrusted) in uncovered {
+        let current = found.as_ref().map_or(Mode::Default, |(mode, _)| *mode);
+        if strictness(mode) > strictness(current) {
             found = Some((mode, at));
-        } else if strictness(mode) < strictness(usual) {
+        } else if is_untrusted && strictness(mode) < strictness(usual) {
             let message = format!(
                 "mode `{}` of this folder does not count until the folder is trusted; to trust it, \
                  run `haft trust`",

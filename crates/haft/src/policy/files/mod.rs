@@ -10,6 +10,7 @@ mod negated;
 mod node;
 mod json;
 mod said;
+mod open;
 mod toml;
 mod settings;
 mod template;
@@ -18,15 +19,20 @@ mod merge;
 mod place;
 mod trust;
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use serde::Serialize;
 use serde_json::Value;
 
+pub(super) use self::open::{Symlinks, read};
 pub use self::{
     declared::Declared,
-    place::{Candidate, files_of, project_root},
-    trust::TrustBook,
+    open::{read_config_file, read_regular_file},
+    place::{
+        Candidate, files_from, files_of, managed_drop_ins, managed_settings_file, project_files,
+        project_root,
+    },
+    trust::{DirectoryId, TrustBook, TrustEntry, Uncovered},
 };
 use self::{mistake::Mistakes, source::Source};
 use super::{
@@ -72,6 +78,9 @@ pub struct Where {
     pub home: Option<PathBuf>,
     /// Whether the person trusts the folder: without that its allows, hooks and roots do not count.
     pub trusted: bool,
+    /// The files of a trusted folder that trust does not cover, by their path, and why: they may deny
+    /// and ask, and nothing else.
+    pub uncovered: BTreeMap<PathBuf, Uncovered>,
     /// The file that "always" would write to; not used while the folder is not trusted.
     pub keep: Option<PathBuf>,
 }
@@ -135,10 +144,23 @@ impl Setup {
                 });
                 continue;
             }
-            said.push(match file.form {
+            let mut one = match file.form {
                 Form::Toml => toml::read(file, place, &mut mistakes),
                 Form::Settings => settings::read(file, place, &mut mistakes),
-            });
+            };
+            one.locate(file, place);
+            if let Some(Uncovered::Script(script)) = &one.uncovered {
+                // FAIL CLOSED: a guard that may not run is no reason to go on without it.
+                mistakes.add(Source::new(&file.path, "").place(0), || {
+                    let message = format!(
+                        "`{script}`, which a hook of this file runs, changed since it was trusted"
+                    );
+                    let hint =
+                        "to see the hooks and to trust the script as it is now, run `haft trust`";
+                    (message, Some(hint.to_owned()))
+                });
+            }
+            said.push(one);
         }
         match mistakes.into_error() {
             Some(error) => Err(error),
@@ -227,6 +249,9 @@ pub struct HookSpec {
     pub place: Place,
     /// Whose file that is.
     pub layer: Layer,
+    /// The directory of the file that names it, where that is a project's: commands start there.
+    /// `None` means the project's root.
+    pub directory: Option<PathBuf>,
 }
 
 impl HookSpec {
@@ -304,6 +329,7 @@ impl HookSpec {
             fails_closed: true,
             place: Place::default(),
             layer: Layer::Code,
+            directory: None,
         }
     }
 }

@@ -156,6 +156,11 @@ impl Reader<'_> {
         }
     }
 
+    /// Returns whether a value is a text, without a mistake if it is none.
+    pub(super) fn is_text(&self, node: &Node) -> bool {
+        matches!(node.kind, Kind::Text(_))
+    }
+
     pub(super) fn text<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n str> {
         match &node.kind {
             Kind::Text(text) => Some(text),

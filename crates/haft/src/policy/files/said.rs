@@ -1,8 +1,8 @@
 //! What one file says, before files are put together.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use super::{Declared, HookSpec, Limits, Note};
+use super::{Declared, File, HookSpec, Limits, Note, Uncovered, Where};
 use crate::policy::{
     budget::Budget,
     rule::{Layer, Place, Rule},
@@ -15,6 +15,10 @@ pub(super) struct Said {
     pub(super) layer: Layer,
     /// Whether it is the file of another program.
     pub(super) imported: bool,
+    /// The file itself.
+    pub(super) place: Place,
+    /// Why trust does not cover it; such a file may only tighten.
+    pub(super) uncovered: Option<Uncovered>,
     pub(super) mode: Option<(Mode, Place)>,
     /// Nobody may lift all questions.
     pub(super) no_bypass: bool,
@@ -49,6 +53,9 @@ impl Said {
         Self {
             layer,
             imported,
+            place: Place::default(),
+            // FAIL CLOSED: a file is covered once `locate` has said so.
+            uncovered: layer.comes_with_the_folder().then_some(Uncovered::Untrusted),
             mode: None,
             no_bypass: false,
             limits: Limits::default(),
@@ -64,6 +71,21 @@ impl Said {
             only_managed_rules: false,
             only_managed_hooks: false,
             notes: Vec::new(),
+        }
+    }
+
+    /// Takes in what is known of the file itself: whether trust covers it, and where its hooks start.
+    pub(super) fn locate(&mut self, file: &File, place: &Where) {
+        self.place = Place { file: Some(Arc::new(file.path.clone())), line: 1, column: 1 };
+        if !file.layer.comes_with_the_folder() {
+            return;
+        }
+        self.uncovered = match place.trusted {
+            true => place.uncovered.get(&file.path).cloned(),
+            false => Some(Uncovered::Untrusted),
+        };
+        for hook in &mut self.hooks {
+            hook.spec.directory = Some(file.anchor.clone());
         }
     }
 }

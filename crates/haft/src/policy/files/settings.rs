@@ -344,6 +344,7 @@ impl Settings<'_, '_> {
                 fails_closed: false,
                 place: self.reader.place(node.at),
                 layer: self.file.layer,
+                directory: None,
             },
             fails_closed: None,
         })

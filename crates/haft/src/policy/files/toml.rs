@@ -648,6 +648,7 @@ impl Toml<'_, '_> {
                 fails_closed: true,
                 place: self.reader.place(node.at),
                 layer: self.file.layer,
+                directory: None,
             },
             fails_closed,
         })

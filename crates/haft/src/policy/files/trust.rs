@@ -1,51 +1,139 @@
-//! The folders a person trusts: a small file among the person's own settings.
+//! The directories a person trusts, and what was shown of each: a small file among the person's own
+//! settings.
 //!
 //! ```toml
 //! # Written by `haft trust`.
-//! trusted = ["/home/me/work"]
+//! [[trusted]]
+//! directory = "/home/me/work"
+//! device = "66306"
+//! inode = "1315"
+//! [trusted.files]
+//! "haft.toml" = "sha256:…"
 //! ```
 //!
-//! A folder is trusted if it, or a folder above it, stands in the book. Folders stand there by their
-//! canonical path, so a link cannot lend its name. A book that cannot be read trusts nobody.
+//! Trust covers a configuration file when an entry at or above its directory has its relative path
+//! with the digest of its text, and the directory is still the one that was trusted. What is new or
+//! has changed since is not covered: a command may have planted it. Directories stand there by their
+//! canonical path, so a symlink cannot lend its name. A trust file that cannot be read trusts
+//! nothing.
+//!
+//! INVARIANT: only `add` and `record` make a file covered, and both take the digest of a text.
 
-use std::path::{Component, Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Component, Path, PathBuf},
+};
 
-use super::{MAX_FILE, mistake::Mistakes, node::Reader, source::Source, toml};
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    MAX_FILE,
+    mistake::Mistakes,
+    node::{Node, Reader},
+    source::Source,
+    toml,
+};
 use crate::{
     error::{Error, ErrorKind},
     policy::keep::quoted,
 };
 
-/// The folders a person trusts.
+/// The directories a person trusts.
 ///
 /// ```
 /// use std::path::Path;
 ///
-/// let mut book = haft::TrustBook::default();
-/// book.add(Path::new("/home/me/work"))?;
-/// assert!(book.is_trusted(Path::new("/home/me/work/deep")));
-/// assert!(!book.is_trusted(Path::new("/home/me/works")));
-/// assert_eq!(haft::TrustBook::parse(&book.to_text())?, book);
+/// use haft::{TrustBook, TrustEntry, Uncovered};
+///
+/// let text = "[[rule]]\nmatch = \"Bash(make *)\"\ndecision = \"allow\"\n";
+/// let mut entry = TrustEntry::new("/home/me/work", None);
+/// entry.files.insert("haft.toml".to_owned(), TrustBook::digest(text.as_bytes()));
+/// let mut book = TrustBook::default();
+/// book.add(entry)?;
+///
+/// let file = Path::new("/home/me/work/haft.toml");
+/// let identify = |_: &Path| None;
+/// assert_eq!(book.covers(file, text.as_bytes(), identify), Ok(()));
+/// assert_eq!(book.covers(file, b"# other", identify), Err(Uncovered::Changed));
+/// let below = Path::new("/home/me/work/sub/haft.toml");
+/// assert_eq!(book.covers(below, text.as_bytes(), identify), Err(Uncovered::New));
+/// assert_eq!(TrustBook::parse(&book.to_text())?, book);
 /// # Ok::<(), haft::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TrustBook {
-    /// Sorted, each once.
-    folders: Vec<String>,
+    /// By directory.
+    entries: BTreeMap<String, TrustEntry>,
+    /// Directories of an older format, which did not record what was trusted.
+    outdated: Vec<String>,
 }
 
-/// More folders than anybody works in.
-const MOST: usize = 10_000;
+/// A trusted directory, and what was shown of it when it was trusted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TrustEntry {
+    /// Its canonical path.
+    pub directory: PathBuf,
+    /// Which directory that was; `None` where the system does not say.
+    pub id: Option<DirectoryId>,
+    /// The files that were shown, by their path below the directory, with their digests.
+    pub files: BTreeMap<String, String>,
+}
+
+/// Which directory it is, whatever its name: a device and an inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DirectoryId {
+    /// The device it is on.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
+}
+
+/// Why trust does not cover a configuration file. Such a file may deny and ask, and nothing else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Uncovered {
+    /// Its directory is not trusted.
+    Untrusted,
+    /// It was not there when its directory was trusted.
+    New,
+    /// It says something else than when its directory was trusted.
+    Changed,
+    /// Another directory has the path of the one that was trusted.
+    Replaced,
+    /// A script that its hooks run has changed.
+    Script(String),
+}
+
+impl TrustEntry {
+    /// Makes an entry that covers no file yet.
+    #[must_use]
+    pub fn new(directory: impl Into<PathBuf>, id: Option<DirectoryId>) -> Self {
+        Self { directory: directory.into(), id, files: BTreeMap::new() }
+    }
+}
+
+/// More directories than a person works in, and more files than a project has of these names.
+const MAX_ENTRIES: usize = 10_000;
+
+const ENTRY_KEYS: &[&str] = &["directory", "device", "inode", "files"];
 
 impl TrustBook {
     /// The name of its file.
     pub const FILE: &'static str = "trust.toml";
 
+    /// Returns the digest of a text, as it stands in the file.
+    #[must_use]
+    pub fn digest(text: &[u8]) -> String {
+        let hex = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        format!("sha256:{hex}")
+    }
+
     /// Reads a book. An empty text is an empty book.
     ///
     /// # Errors
-    /// Fails with every mistake. Whoever goes on without it goes on with `TrustBook::default()`,
-    /// which trusts nobody.
+    /// Fails with every mistake. A host that goes on without it goes on with `TrustBook::default()`,
+    /// which trusts nothing.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let source = Source::new(Path::new(Self::FILE), text);
         let mut mistakes = Mistakes::default();
@@ -54,16 +142,7 @@ impl TrustBook {
             mistakes.add(source.place(0), || ("the book is too long to be one".to_owned(), None));
         } else if let Some(root) = toml::parse(&source, &mut mistakes) {
             let mut reader = Reader { source: &source, mistakes: &mut mistakes };
-            let folders = reader
-                .table(&root, "the book", &["trusted"])
-                .and_then(|fields| fields.get("trusted"))
-                .and_then(|node| reader.list(node, "`trusted`"));
-            for node in folders.unwrap_or(&[]) {
-                let Some(text) = reader.text(node, "a folder") else { continue };
-                if let Err(why) = book.insert(Path::new(text)) {
-                    reader.wrong(node.at, why, "folders are added with `haft trust`");
-                }
-            }
+            book.read(&root, &mut reader);
         }
         match mistakes.into_error() {
             Some(error) => Err(error),
@@ -71,73 +150,225 @@ impl TrustBook {
         }
     }
 
-    /// Returns whether a folder is trusted. The path must be canonical.
-    #[must_use]
-    pub fn is_trusted(&self, folder: &Path) -> bool {
-        self.trusted_by(folder).is_some()
+    fn read(&mut self, root: &Node, reader: &mut Reader<'_>) {
+        let Some(fields) = reader.table(root, "the book", &["trusted", "outdated"]) else { return };
+        for key in ["trusted", "outdated"] {
+            let list = fields.get(key).and_then(|node| reader.list(node, &format!("`{key}`")));
+            for node in list.unwrap_or(&[]) {
+                let read = match reader.is_text(node) || key == "outdated" {
+                    // What an older format lists covers nothing.
+                    true => reader.text(node, "a directory").map(|text| self.outdate(text)),
+                    false => entry(node, reader).map(|entry| self.insert(entry).map(drop)),
+                };
+                if let Some(Err(why)) = read {
+                    reader.wrong(node.at, why, "directories are added with `haft trust`");
+                }
+            }
+        }
     }
 
-    /// Returns the entry that makes a folder trusted: itself, or a folder above it.
-    #[must_use]
-    pub fn trusted_by(&self, folder: &Path) -> Option<&Path> {
-        let plain = check(folder).ok()?;
-        Path::new(&plain).ancestors().find_map(|above| {
-            let text = above.to_str()?;
-            let at = self.folders.binary_search_by(|own| (**own).cmp(text)).ok()?;
-            Some(Path::new(&self.folders[at]))
-        })
+    fn outdate(&mut self, text: &str) -> Result<(), String> {
+        let text = check(Path::new(text))?;
+        if self.outdated.len() >= MAX_ENTRIES {
+            return Err(format!("the book has more than {MAX_ENTRIES} directories"));
+        }
+        if !self.outdated.contains(&text) {
+            self.outdated.push(text);
+        }
+        Ok(())
     }
 
-    /// Trusts a folder and what is below it. Returns whether it was not in the book yet.
+    /// Returns the entry that a directory is trusted by: its own, or the nearest above it. The path
+    /// must be canonical. An entry whose directory was replaced counts for nothing.
+    pub fn trusted_by(
+        &self,
+        directory: &Path,
+        identify: impl Fn(&Path) -> Option<DirectoryId>,
+    ) -> Option<&TrustEntry> {
+        let mut entries = self.entries_above(directory);
+        entries.find(|entry| entry.id == identify(&entry.directory))
+    }
+
+    /// Returns the entries at and above a directory, nearest first.
+    pub fn entries_above(&self, directory: &Path) -> impl Iterator<Item = &TrustEntry> {
+        let plain = check(directory).ok().map(PathBuf::from).unwrap_or_default();
+        let above: Vec<PathBuf> = plain.ancestors().map(Path::to_owned).collect();
+        above.into_iter().filter_map(|above| self.entries.get(above.to_str()?))
+    }
+
+    /// Returns whether an older format, which does not count any more, lists a directory or one above.
+    #[must_use]
+    pub fn is_outdated(&self, directory: &Path) -> bool {
+        directory.ancestors().any(|above| self.outdated.iter().any(|own| Path::new(own) == above))
+    }
+
+    /// Returns whether trust covers a file with this content. `identify` says which directory is at
+    /// a path now. The path must be canonical up to the file's project directory.
     ///
     /// # Errors
-    /// Fails when the path is not canonical, or is one that a book cannot hold.
-    pub fn add(&mut self, folder: &Path) -> Result<bool, Error> {
-        self.insert(folder).map_err(|why| Error::new(ErrorKind::BadConfig, why))
+    /// Says why it does not.
+    pub fn covers(
+        &self,
+        file: &Path,
+        content: &[u8],
+        identify: impl Fn(&Path) -> Option<DirectoryId>,
+    ) -> Result<(), Uncovered> {
+        let digest = Self::digest(content);
+        let mut why = None;
+        for entry in file.parent().into_iter().flat_map(|above| self.entries_above(above)) {
+            let recorded = relative(file, entry).and_then(|name| entry.files.get(&name));
+            let is_same_directory = entry.id == identify(&entry.directory);
+            let found = match recorded {
+                _ if !is_same_directory => Uncovered::Replaced,
+                Some(known) if *known == digest => return Ok(()),
+                Some(_) => Uncovered::Changed,
+                None => Uncovered::New,
+            };
+            why.get_or_insert(found); // the nearest entry says it best
+        }
+        Err(why.unwrap_or(Uncovered::Untrusted))
     }
 
-    /// Takes a folder out of the book. Returns whether it was there; a folder above it may still
-    /// make it trusted, see [`trusted_by`](Self::trusted_by).
-    pub fn remove(&mut self, folder: &Path) -> bool {
-        let before = self.folders.len();
-        self.folders.retain(|own| Path::new(own) != folder);
-        self.folders.len() < before
+    /// Makes a file covered with the digest of what was just written to it, in the nearest entry
+    /// that its directory is trusted by. Returns whether there is one.
+    pub fn record(
+        &mut self,
+        file: &Path,
+        content: &[u8],
+        identify: impl Fn(&Path) -> Option<DirectoryId>,
+    ) -> bool {
+        let Some(above) = file.parent() else { return false };
+        let Some(entry) = self.trusted_by(above, identify) else { return false };
+        let (Some(name), Some(key)) = (relative(file, entry), entry.directory.to_str()) else {
+            return false;
+        };
+        let key = key.to_owned();
+        let Some(entry) = self.entries.get_mut(&key) else { return false };
+        entry.files.insert(name, Self::digest(content));
+        true
     }
 
-    /// Returns the folders in the book.
+    /// Trusts a directory and the files that the entry lists. Returns whether that changed the book.
+    ///
+    /// # Errors
+    /// Fails when the path is not canonical, or the book cannot hold the entry.
+    pub fn add(&mut self, entry: TrustEntry) -> Result<bool, Error> {
+        let before = self.clone();
+        let wrong = |why: String| Error::new(ErrorKind::BadConfig, why);
+        let changed = self.insert(entry).map_err(wrong)?;
+        if self.to_text().len() > MAX_FILE {
+            *self = before;
+            return Err(wrong("the book of trusted directories is full".to_owned())
+                .hint("`haft trust --revoke DIR` takes a directory out of it"));
+        }
+        Ok(changed)
+    }
+
+    /// Takes a directory out of the book. Returns whether it was there; a directory above it may
+    /// still make it trusted, see [`entries_above`](Self::entries_above).
+    pub fn remove(&mut self, directory: &Path) -> bool {
+        let before = self.entries.len() + self.outdated.len();
+        self.outdated.retain(|own| Path::new(own) != directory);
+        self.entries.retain(|own, _| Path::new(own) != directory);
+        self.entries.len() + self.outdated.len() < before
+    }
+
+    /// Returns the entries of the book.
+    pub fn entries(&self) -> impl Iterator<Item = &TrustEntry> {
+        self.entries.values()
+    }
+
+    /// Returns whether an entry lists a file, whatever is in it now.
+    #[must_use]
+    pub fn lists(&self, file: &Path) -> bool {
+        let mut above = file.parent().into_iter().flat_map(|above| self.entries_above(above));
+        above.any(|entry| relative(file, entry).is_some_and(|name| entry.files.contains_key(&name)))
+    }
+
+    /// Returns the directories in the book.
     pub fn folders(&self) -> impl Iterator<Item = &Path> {
-        self.folders.iter().map(Path::new)
+        self.entries.keys().map(Path::new)
     }
 
     /// Returns it as it is written.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text =
-            "# Written by `haft trust`: folders whose files may allow calls.\n".to_owned();
-        text.push_str("trusted = [\n");
-        for folder in &self.folders {
-            // Checked when it was added, so that there is nothing to escape that cannot be.
-            if let Some(folder) = quoted(folder) {
-                text.push_str(&format!("  {folder},\n"));
+            "# Written by `haft trust`: directories whose configuration may allow calls, \
+                        and the files that were shown.\n"
+                .to_owned();
+        // Checked when it was added, so that there is nothing that cannot be quoted.
+        let quote = |text: &str| quoted(text).unwrap_or_else(|| "\"\"".to_owned());
+        if !self.outdated.is_empty() {
+            let list: Vec<String> = self.outdated.iter().map(|own| quote(own)).collect();
+            text.push_str(&format!("outdated = [{}]\n", list.join(", ")));
+        }
+        for (directory, entry) in &self.entries {
+            text.push_str(&format!("\n[[trusted]]\ndirectory = {}\n", quote(directory)));
+            if let Some(DirectoryId { device, inode }) = entry.id {
+                text.push_str(&format!("device = \"{device}\"\ninode = \"{inode}\"\n"));
+            }
+            text.push_str("[trusted.files]\n");
+            for (name, digest) in &entry.files {
+                text.push_str(&format!("{} = {}\n", quote(name), quote(digest)));
             }
         }
-        text.push_str("]\n");
         text
     }
 
-    fn insert(&mut self, folder: &Path) -> Result<bool, String> {
-        let text = check(folder)?;
-        if self.folders.len() >= MOST {
-            return Err(format!("the book has {MOST} folders, and that is enough"));
-        }
-        match self.folders.binary_search(&text) {
-            Ok(_) => Ok(false),
-            Err(at) => {
-                self.folders.insert(at, text);
-                Ok(true)
+    fn insert(&mut self, mut entry: TrustEntry) -> Result<bool, String> {
+        let text = check(&entry.directory)?;
+        entry.directory = PathBuf::from(&text);
+        for (name, digest) in &entry.files {
+            if name.contains(char::is_control) || !is_digest(digest) {
+                return Err(format!("{name:?} has a name or a digest that cannot be written down"));
             }
         }
+        if self.entries.len() >= MAX_ENTRIES || entry.files.len() > MAX_ENTRIES {
+            return Err(format!("the book has more than {MAX_ENTRIES} directories or files"));
+        }
+        self.outdated.retain(|own| *own != text);
+        let before = self.entries.insert(text, entry.clone());
+        Ok(before != Some(entry))
     }
+}
+
+/// Reads one entry.
+fn entry(node: &Node, reader: &mut Reader<'_>) -> Option<TrustEntry> {
+    let fields = reader.table(node, "a trusted directory", ENTRY_KEYS)?;
+    let Some(directory) = fields.get("directory") else {
+        reader.wrong(node.at, "an entry without `directory`", "entries are made by `haft trust`");
+        return None;
+    };
+    let mut entry = TrustEntry::new(reader.text(directory, "`directory`")?, None);
+    let mut number = |key: &str| {
+        let node = fields.get(key)?;
+        let text = reader.text(node, &format!("`{key}`"))?;
+        let number = text.parse::<u64>().ok();
+        if number.is_none() {
+            reader.wrong(node.at, format!("`{key}` is no number"), "run `haft trust` again");
+        }
+        number
+    };
+    let (device, inode) = (number("device"), number("inode"));
+    entry.id = device.zip(inode).map(|(device, inode)| DirectoryId { device, inode });
+    if let Some(files) = fields.get("files") {
+        for file in reader.any_table(files, "`files`")?.iter() {
+            let digest = reader.text(&file.value, "a digest")?;
+            entry.files.insert(file.key.clone(), digest.to_owned());
+        }
+    }
+    Some(entry)
+}
+
+/// The path of a file below an entry's directory, as the entry would list it.
+fn relative(file: &Path, entry: &TrustEntry) -> Option<String> {
+    Some(file.strip_prefix(&entry.directory).ok()?.to_str()?.to_owned())
+}
+
+fn is_digest(text: &str) -> bool {
+    let hex = text.strip_prefix("sha256:");
+    hex.is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
 /// Takes a path that can stand in a book.
@@ -162,10 +393,24 @@ fn check(folder: &Path) -> Result<String, String> {
 mod tests {
     use super::*;
 
+    const ID: DirectoryId = DirectoryId { device: 1, inode: u64::MAX };
+
+    fn same(_: &Path) -> Option<DirectoryId> {
+        Some(ID)
+    }
+
+    fn entry(folder: &str, files: &[(&str, &str)]) -> TrustEntry {
+        let mut entry = TrustEntry::new(folder, Some(ID));
+        for (name, text) in files {
+            entry.files.insert((*name).to_owned(), TrustBook::digest(text.as_bytes()));
+        }
+        entry
+    }
+
     fn book(folders: &[&str]) -> TrustBook {
         let mut book = TrustBook::default();
         for folder in folders {
-            book.add(Path::new(folder)).unwrap();
+            book.add(entry(folder, &[("haft.toml", "a"), ("sub/haft.toml", "b")])).unwrap();
         }
         book
     }
@@ -185,16 +430,63 @@ mod tests {
             ("/home/me/work/../other", false),
             ("/other/../srv", false),
         ] {
-            assert_eq!(book.is_trusted(Path::new(folder)), is, "{folder}");
+            assert_eq!(book.trusted_by(Path::new(folder), same).is_some(), is, "{folder}");
         }
-        assert_eq!(book.trusted_by(Path::new("/srv/x/y")), Some(Path::new("/srv")));
+        let found = book.trusted_by(Path::new("/srv/x/y"), same).unwrap();
+        assert_eq!(found.directory, Path::new("/srv"));
+        assert!(book.trusted_by(Path::new("/srv"), |_| None).is_none(), "it was replaced");
+    }
+
+    #[test]
+    fn trust_covers_what_was_shown_and_nothing_that_is_new_or_changed() {
+        let book = book(&["/w"]);
+        let covers = |file: &str, text: &str| book.covers(Path::new(file), text.as_bytes(), same);
+        assert_eq!(covers("/w/haft.toml", "a"), Ok(()));
+        assert_eq!(covers("/w/sub/haft.toml", "b"), Ok(()));
+        assert_eq!(covers("/w/haft.toml", "b"), Err(Uncovered::Changed));
+        assert_eq!(covers("/w/haft.local.toml", "a"), Err(Uncovered::New));
+        assert_eq!(covers("/w/sub/sub/haft.toml", "b"), Err(Uncovered::New));
+        assert_eq!(covers("/v/haft.toml", "a"), Err(Uncovered::Untrusted));
+        let replaced = book.covers(Path::new("/w/haft.toml"), b"a", |_| None);
+        assert_eq!(replaced, Err(Uncovered::Replaced));
+    }
+
+    #[test]
+    fn any_entry_above_may_cover_and_the_nearest_says_why_not() {
+        let mut book = book(&["/w"]);
+        book.add(entry("/w/sub", &[("haft.toml", "c")])).unwrap();
+        let covers = |text: &str| book.covers(Path::new("/w/sub/haft.toml"), text.as_bytes(), same);
+        assert_eq!((covers("b"), covers("c")), (Ok(()), Ok(())));
+        assert_eq!(covers("d"), Err(Uncovered::Changed));
+    }
+
+    #[test]
+    fn what_is_recorded_is_covered_in_a_trusted_directory_alone() {
+        let mut book = book(&["/w"]);
+        let file = Path::new("/w/haft.local.toml");
+        assert!(!book.record(file, b"x", |_| None), "the directory was replaced");
+        assert!(book.record(file, b"x", same));
+        assert_eq!(book.covers(file, b"x", same), Ok(()));
+        assert_eq!(book.covers(file, b"y", same), Err(Uncovered::Changed));
+        assert!(!book.record(Path::new("/v/haft.local.toml"), b"x", same));
     }
 
     #[test]
     fn a_book_survives_being_written_and_read() {
-        let book = book(&["/a \"b\"\\c", "/ü/ö", "/a"]);
+        let mut book = book(&["/a \"b\"\\c", "/ü/ö", "/a"]);
+        book.add(TrustEntry::new("/none", None)).unwrap();
         assert_eq!(TrustBook::parse(&book.to_text()).unwrap(), book);
         assert_eq!(TrustBook::parse("").unwrap(), TrustBook::default());
+    }
+
+    #[test]
+    fn an_older_book_trusts_nothing_and_is_known_as_such() {
+        let mut book = TrustBook::parse("trusted = [\"/a\", \"/b\"]\n").unwrap();
+        assert!(book.trusted_by(Path::new("/a"), same).is_none());
+        assert!(book.is_outdated(Path::new("/a/deep")) && !book.is_outdated(Path::new("/c")));
+        book.add(entry("/a", &[])).unwrap();
+        assert!(!book.is_outdated(Path::new("/a")) && book.is_outdated(Path::new("/b")));
+        assert_eq!(TrustBook::parse(&book.to_text()).unwrap(), book);
     }
 
     #[test]
@@ -202,15 +494,24 @@ mod tests {
         let mut book = book(&["/a", "/a/b"]);
         assert!(book.remove(Path::new("/a/b")));
         assert!(!book.remove(Path::new("/a/b")));
-        assert_eq!(book.trusted_by(Path::new("/a/b")), Some(Path::new("/a")));
+        let above = book.trusted_by(Path::new("/a/b"), same).unwrap();
+        assert_eq!(above.directory, Path::new("/a"));
     }
 
     #[test]
     fn what_cannot_stand_in_a_book_is_refused() {
         let mut book = TrustBook::default();
         for folder in ["/", "", "a", "./a", "/a/../b", "/a\nb"] {
-            assert!(book.add(Path::new(folder)).is_err(), "{folder:?}");
+            assert!(book.add(entry(folder, &[])).is_err(), "{folder:?}");
         }
+        let mut odd = entry("/a", &[]);
+        odd.files.insert("haft.toml".to_owned(), "sha256:12".to_owned());
+        assert!(book.add(odd).is_err());
+        let mut long = entry("/a", &[]);
+        for n in 0..9_999 {
+            long.files.insert(format!("{n}/{}", "x".repeat(100)), TrustBook::digest(b""));
+        }
+        assert!(book.add(long).is_err(), "it could not be read again");
         assert_eq!(book, TrustBook::default());
     }
 
@@ -218,9 +519,12 @@ mod tests {
     fn a_bad_book_is_an_error_with_every_mistake() {
         let error = TrustBook::parse("trusted = [\n 1,\n \"x\",\n]\ntrust = []\n").unwrap_err();
         let text = error.to_string();
-        assert!(text.contains("trust.toml:2:2: a folder must be a text"), "{text}");
+        assert!(text.contains("trust.toml:2:2: a trusted directory must be a table"), "{text}");
         assert!(text.contains("trust.toml:3:2: `x` is not the whole path"), "{text}");
         assert!(text.contains("trust.toml:5:1: unknown key `trust`"), "{text}");
         assert!(TrustBook::parse("trusted = [").is_err());
+        let entry = "[[trusted]]\ndirectory = \"/a\"\ndevice = \"x\"\n[trusted.files]\nf = \"1\"\n";
+        let text = TrustBook::parse(entry).unwrap_err().to_string();
+        assert!(text.contains("`device` is no number"), "{text}");
     }
 }

@@ -248,3 +248,19 @@ pub(super) fn edits_inside(facts: &Facts<'_>) -> Parts {
     }
     edits
 }
+
+#[cfg(test)]
+mod tests {
+    use haft_core::config_files::{CONFIG_FILES, RESERVED_DIRECTORY};
+
+    use super::*;
+
+    #[test]
+    fn every_file_that_configures_haft_is_a_protected_name() {
+        let files = CONFIG_FILES.iter().map(|file| file.path);
+        for path in files.chain([RESERVED_DIRECTORY]) {
+            let is_protected = path.split('/').any(|name| PROTECTED.contains(&name));
+            assert!(is_protected, "{path}");
+        }
+    }
+}

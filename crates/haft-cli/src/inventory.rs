@@ -1,0 +1,101 @@
+//! Every configuration file of a directory tree, for a person who is asked to trust it.
+//!
+//! Symlinks are not followed, and neither repositories' own files nor caches are searched. What is
+//! not found here is not covered by trust, so a bound or a directory that cannot be read makes
+//! nothing looser.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use haft::File;
+
+use crate::{problem::Problem, site};
+
+/// The most directories that are searched.
+const MAX_DIRECTORIES: usize = 50_000;
+/// The deepest directory that is searched, counted from the one that is trusted.
+const MAX_DEPTH: usize = 32;
+/// Directories of other programs, with files that came from elsewhere.
+const SKIPPED: [&str; 2] = [".git", "node_modules"];
+/// The file by which caches are known, such as cargo's `target`.
+const CACHE_MARKER: &str = "CACHEDIR.TAG";
+
+/// The configuration files below a directory.
+#[derive(Debug, Default)]
+pub(crate) struct Inventory {
+    /// By the directory they configure.
+    pub(crate) files: BTreeMap<PathBuf, Vec<File>>,
+    /// What could not be read or searched. None of it becomes trusted.
+    pub(crate) problems: Vec<String>,
+}
+
+impl Inventory {
+    /// Searches a tree. The directories in `certain` are read in any case, and what cannot be read
+    /// there is an error.
+    pub(crate) fn of<'a>(
+        root: &Path,
+        certain: impl Iterator<Item = &'a Path>,
+    ) -> Result<Self, Problem> {
+        let mut all = Self::default();
+        for directory in certain {
+            all.files.insert(directory.to_owned(), site::files_in(directory)?);
+        }
+        let mut left = vec![(root.to_owned(), 0)];
+        let mut seen = 0;
+        while let Some((directory, depth)) = left.pop() {
+            seen += 1;
+            if seen > MAX_DIRECTORIES {
+                all.problems.push(format!(
+                    "more than {MAX_DIRECTORIES} directories: the rest was not searched, and \
+                     configuration there is not trusted; run `haft trust` there"
+                ));
+                break;
+            }
+            match search(&directory) {
+                Ok(found) => {
+                    if found.has_config && !all.files.contains_key(&directory) {
+                        match site::files_in(&directory) {
+                            Ok(files) => drop(all.files.insert(directory, files)),
+                            Err(problem) => all.problems.push(problem.to_string()),
+                        }
+                    }
+                    let below = found.directories.into_iter().map(|below| (below, depth + 1));
+                    left.extend(below.filter(|(_, depth)| *depth <= MAX_DEPTH));
+                }
+                Err(e) => {
+                    let shown = directory.display();
+                    all.problems.push(format!("`{shown}` was not searched: {e}"));
+                }
+            }
+        }
+        all.files.retain(|_, files| !files.is_empty());
+        Ok(all)
+    }
+}
+
+/// What one directory has.
+#[derive(Default)]
+struct Found {
+    has_config: bool,
+    directories: Vec<PathBuf>,
+}
+
+fn search(directory: &Path) -> std::io::Result<Found> {
+    let mut found = Found::default();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name == CACHE_MARKER {
+            return Ok(Found::default());
+        }
+        found.has_config |= site::is_config_name(&name);
+        // The type of the entry itself: a symlink to a directory is none.
+        if entry.file_type()?.is_dir() && !SKIPPED.iter().any(|skipped| name == *skipped) {
+            found.directories.push(entry.path());
+        }
+    }
+    Ok(found)
+}

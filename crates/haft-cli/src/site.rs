@@ -1,0 +1,356 @@
+//! The configuration of a directory: which files there are, what they say, and what trust covers.
+//!
+//! The root is the outermost project above the start, and the files of every directory from there down
+//! to the start are read. So no file below can move the root or shed what a file above denies. What
+//! trust does not cover may only tighten.
+//!
+//! FAIL CLOSED: a file that is there and cannot be read stops the command before anything runs.
+
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use haft::{
+    File, Form, Layer, RuleWrite, Rules, TrustBook, Uncovered, Where,
+    config_files::{CONFIG_FILES, LOCAL_FILE},
+};
+
+use crate::{args, input, problem::Problem, scripts, setup::Around, trust_file};
+
+/// A directory and where the files are that count for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Site {
+    /// Where the command was started, by its canonical path.
+    pub(crate) here: PathBuf,
+    /// The outermost project directory above it, or itself.
+    pub(crate) root: PathBuf,
+    /// What is taken for granted about trust; the trust file decides where this is `None`.
+    assumed: Option<bool>,
+    home: Option<PathBuf>,
+    user: Option<PathBuf>,
+    managed: Option<PathBuf>,
+    config: Option<PathBuf>,
+}
+
+/// What trust says about the files of a site.
+pub(crate) struct Covered {
+    /// What the library is told.
+    place: Where,
+    /// Whether trust covers every file of the project.
+    pub(crate) is_trusted: bool,
+    /// What a person should know.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Site {
+    /// Finds the files that count for the directory the command was started in.
+    pub(crate) fn find(around: &Around, from: &args::Rules) -> Self {
+        Self { config: from.config.clone(), ..Self::at(around, &around.here) }
+    }
+
+    /// Takes a directory as if the command had been started there.
+    pub(crate) fn at(around: &Around, directory: &Path) -> Self {
+        let here = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+        let home = around.home.as_ref().map(|h| h.canonicalize().unwrap_or_else(|_| h.clone()));
+        Self {
+            root: haft::project_root(&here, home.as_deref(), is_marker),
+            here,
+            assumed: None,
+            home: around.home.clone(),
+            user: around.user.clone(),
+            managed: around.managed.clone(),
+            config: None,
+        }
+    }
+
+    /// The same, with trust taken for granted or not.
+    pub(crate) fn assuming(&self, trusted: bool) -> Self {
+        Self { assumed: Some(trusted), ..self.clone() }
+    }
+
+    /// The directories from the start up to the root.
+    pub(crate) fn directories(&self) -> impl Iterator<Item = &Path> {
+        self.here.ancestors().take_while(|directory| directory.starts_with(&self.root))
+    }
+
+    /// The files that trust covers below some directories: what a confined command changed there would
+    /// not be trusted any more, and what it deleted would not deny any more.
+    pub(crate) fn trusted_files(&self, below: &[PathBuf]) -> Vec<PathBuf> {
+        let (book, _) = self.book();
+        let all = book.entries().flat_map(|entry| {
+            entry.files.keys().map(|name| entry.directory.join(name)).collect::<Vec<_>>()
+        });
+        let is_below = |path: &PathBuf| below.iter().any(|root| path.starts_with(root));
+        all.filter(|path| is_below(path) && path.is_file()).take(MAX_PROTECTED).collect()
+    }
+
+    /// Where the trusted directories are written down.
+    pub(crate) fn trust_file(&self) -> Option<PathBuf> {
+        self.user.as_ref().map(|user| user.join(TrustBook::FILE))
+    }
+
+    /// The files and directories of a person and an organisation that decide what counts: no command
+    /// may write them, even where they lie in its workspace.
+    pub(crate) fn settings(&self) -> Vec<PathBuf> {
+        let drop_ins = self.managed.as_ref().map(|managed| managed.with_extension("d"));
+        let named = self.user.iter().chain(&self.managed).chain(&drop_ins).chain(&self.config);
+        named.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())).collect()
+    }
+
+    /// Reads every file that is there, strongest first.
+    pub(crate) fn files(&self) -> Result<Vec<File>, Problem> {
+        let mut files = Vec::new();
+        let named = [(Layer::Managed, &self.managed), (Layer::CommandLine, &self.config)];
+        for (layer, path) in named.into_iter().filter_map(|(l, p)| Some((l, p.as_ref()?))) {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            let is_settings = path.extension().is_some_and(|e| e == "json");
+            let anchor = path.parent().unwrap_or(&self.here).to_owned();
+            if layer == Layer::Managed && is_settings {
+                files.extend(drop_ins(&path)?);
+            }
+            let form = if is_settings { Form::Settings } else { Form::Toml };
+            let text = input::named_config(&path)?;
+            files.push(File { layer, form, path, anchor, text });
+        }
+        files.extend(drop_ins(&haft::managed_settings_file())?);
+        let (user, home) = (self.user.as_deref(), self.home.as_deref());
+        for candidate in haft::files_from(&self.here, &self.root, user, home) {
+            // What is there must be readable: a rule that cannot be read might have denied.
+            if let Some(text) = haft::read_config_file(&candidate.path)? {
+                files.push(candidate.with(text));
+            }
+        }
+        files.sort_by_key(|file| file.layer);
+        Ok(files)
+    }
+
+    /// Reads the files and what they say together.
+    pub(crate) fn read(&self) -> Result<(haft::Setup, Covered), Problem> {
+        let files = self.files()?;
+        let covered = self.covered(&files);
+        Ok((haft::Setup::read(&files, &covered.place)?, covered))
+    }
+
+    /// The rules alone, for a reload.
+    pub(crate) fn rules(&self) -> Result<Rules, Box<dyn Error + Send + Sync>> {
+        let (said, _) = self.read().map_err(|problem| problem.to_string())?;
+        Ok(Rules::new(said.rules, said.ground)?)
+    }
+
+    /// Whether the project declares a tool that would count if it were trusted.
+    pub(crate) fn would_bring(&self, tool: &str) -> bool {
+        let declares = |site: &Self| {
+            let read = site.read();
+            read.is_ok_and(|(said, _)| said.tools.iter().any(|known| known.spec.name == tool))
+        };
+        !declares(self) && declares(&self.assuming(true))
+    }
+
+    /// Says what trust covers of files that were read.
+    fn covered(&self, files: &[File]) -> Covered {
+        let home = self.home.clone();
+        if let Some(trusted) = self.assumed {
+            let place = Where { home, trusted, ..Where::default() };
+            return Covered { place, is_trusted: trusted, notes: Vec::new() };
+        }
+        let (book, mut notes) = self.book();
+        let mut uncovered = BTreeMap::new();
+        for file in files.iter().filter(|file| file.layer.comes_with_the_folder()) {
+            if let Err(why) = self.covers(&book, file) {
+                uncovered.insert(file.path.clone(), why);
+            }
+        }
+        for candidate in self.directories().flat_map(haft::project_files) {
+            let is_read = files.iter().any(|file| file.path == candidate.path);
+            if !is_read && book.lists(&candidate.path) {
+                notes.push(format!(
+                    "`{}` was trusted and is gone, so what it denied does not hold; if that is \
+                     right, run `haft trust`",
+                    candidate.path.display()
+                ));
+            }
+        }
+        let local = self.trusted_directory(&book).map(|directory| directory.join(LOCAL_FILE));
+        let is_trusted = local.is_some() && uncovered.is_empty();
+        // An allow that is written to a file which trust does not cover would not count.
+        let keep = local.filter(|local| !uncovered.contains_key(local));
+        Covered { place: Where { home, trusted: true, uncovered, keep }, is_trusted, notes }
+    }
+
+    /// Reads the trust file. One that cannot be read trusts nothing, and is noted.
+    fn book(&self) -> (TrustBook, Vec<String>) {
+        let Some(path) = self.trust_file() else { return Default::default() };
+        let (book, mut notes) = match trust_file::read(&path) {
+            Ok(book) => (book, Vec::new()),
+            Err(problem) => {
+                let note =
+                    format!("the book of trusted folders cannot be read, so none is: {problem}");
+                (TrustBook::default(), vec![note])
+            }
+        };
+        if book.is_outdated(&self.root) && self.trusted_directory(&book).is_none() {
+            notes.push(format!(
+                "{} was trusted by an older haft, which did not record what it trusted; run \
+                 `haft trust` to see what the directory brings and to trust it again",
+                self.root.display()
+            ));
+        }
+        (book, notes)
+    }
+
+    /// The directory whose local file an "always" goes to: the nearest one that was trusted itself,
+    /// else the root below one that was.
+    fn trusted_directory(&self, book: &TrustBook) -> Option<PathBuf> {
+        let entry = book.trusted_by(&self.here, trust_file::identify)?;
+        let inside = entry.directory.starts_with(&self.root);
+        Some(if inside { entry.directory.clone() } else { self.root.clone() })
+    }
+
+    /// Stands around the write of an "always" rule: the file must be covered as it was, or be new in a
+    /// trusted directory, and stays covered with what was written.
+    pub(crate) fn record(&self, write: RuleWrite<'_>) -> Result<(), Problem> {
+        let Some(path) = self.trust_file() else {
+            return Err(Problem::new("there is no trust file, so no rule can be kept"));
+        };
+        let file = write.file().to_owned();
+        trust_file::update(&path, |book| {
+            let was_covered = match write.before() {
+                Some(text) => book.covers(&file, text.as_bytes(), trust_file::identify).is_ok(),
+                None => file
+                    .parent()
+                    .is_some_and(|above| book.trusted_by(above, trust_file::identify).is_some()),
+            };
+            if !was_covered {
+                let why = format!("`{}` is not the file that was trusted", file.display());
+                return Err(Problem::new(why).hint("`haft trust` shows what is in it now"));
+            }
+            let after = write.after().as_bytes().to_vec();
+            write.commit()?;
+            book.record(&file, &after, trust_file::identify);
+            Ok(())
+        })
+    }
+}
+
+/// The most files that are protected one by one; each costs every command a mount.
+const MAX_PROTECTED: usize = 128;
+
+/// More than any script; a larger program cannot be covered.
+const MAX_SCRIPT_BYTES: usize = 64 << 20;
+
+impl Site {
+    /// Says whether trust covers a file, and every script that its hooks run.
+    fn covers(&self, book: &TrustBook, file: &File) -> Result<(), Uncovered> {
+        book.covers(&file.path, file.text.as_bytes(), trust_file::identify)?;
+        for (script, content) in self.scripts_of(file) {
+            let known = book.entries_above(script.parent().unwrap_or(&script)).next();
+            let is_same =
+                |content: &Vec<u8>| book.covers(&script, content, trust_file::identify).is_ok();
+            match content.as_ref().is_some_and(is_same) {
+                true => {}
+                // A program outside of every trusted directory is not the project's.
+                false if known.is_none() => {}
+                false => {
+                    let shown = script.strip_prefix(&file.anchor).unwrap_or(&script);
+                    return Err(Uncovered::Script(shown.display().to_string()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the scripts that the hooks of a file run, with what is in them; `None` where that cannot
+    /// be read, so that it can be neither trusted nor compared.
+    pub(crate) fn scripts_of(&self, file: &File) -> Vec<(PathBuf, Option<Vec<u8>>)> {
+        // Most files name no hook, and need not be read twice. A key may be written with escapes.
+        if !file.text.contains("hooks") && !file.text.contains('\\') {
+            return Vec::new();
+        }
+        // A file with mistakes stops the command where its rules are read.
+        let Ok(said) = self.said_by(std::slice::from_ref(file), true) else { return Vec::new() };
+        let mut found = Vec::new();
+        for script in said.hooks.iter().flat_map(|hook| scripts::of(hook, &self.root)) {
+            let content = haft::read_regular_file(&script, MAX_SCRIPT_BYTES);
+            found.push((script, content.ok().flatten()));
+        }
+        found
+    }
+
+    /// Reads what a few files say by themselves, with or without trust.
+    pub(crate) fn said_by(&self, files: &[File], trusted: bool) -> Result<haft::Setup, Problem> {
+        let place = Where { home: self.home.clone(), trusted, ..Where::default() };
+        Ok(haft::Setup::read(files, &place)?)
+    }
+}
+
+/// Whether a marker of a project is there. The sandbox leaves empty directories where protected names
+/// are missing, which mark nothing.
+fn is_marker(path: &Path) -> bool {
+    match path.symlink_metadata() {
+        Ok(found) => !(found.is_dir() && is_placeholder(path, &found)),
+        Err(_) => false,
+    }
+}
+
+fn is_placeholder(path: &Path, found: &fs::Metadata) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        let is_empty = || fs::read_dir(path).is_ok_and(|mut all| all.next().is_none());
+        found.mode() & 0o1777 == 0o1555 && is_empty()
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = (path, found);
+        false
+    }
+}
+
+/// More files than an organisation puts beside its settings.
+const MAX_DROP_INS: usize = 1_000;
+
+/// Reads the files beside an organisation's settings that are merged on top of them.
+fn drop_ins(settings: &Path) -> Result<Vec<File>, Problem> {
+    let directory = settings.with_extension("d");
+    let cannot = |e: io::Error| {
+        Problem::new(format!("cannot read the directory `{}`: {e}", directory.display()))
+    };
+    let entries = match fs::read_dir(&directory) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(cannot)?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        names.push(entry.map_err(cannot)?.file_name());
+        if names.len() > MAX_DROP_INS {
+            let why = format!("`{}` has more than {MAX_DROP_INS} files", directory.display());
+            return Err(Problem::new(why));
+        }
+    }
+    let mut files = Vec::new();
+    for candidate in haft::managed_drop_ins(settings, names) {
+        if let Some(text) = haft::read_config_file(&candidate.path)? {
+            files.push(candidate.with(text));
+        }
+    }
+    Ok(files)
+}
+
+/// Reads the configuration of one directory, for `haft trust`. Nothing of it counts by that.
+pub(crate) fn files_in(directory: &Path) -> Result<Vec<File>, Problem> {
+    let mut files = Vec::new();
+    for candidate in haft::project_files(directory) {
+        if let Some(text) = haft::read_config_file(&candidate.path)? {
+            files.push(candidate.with(text));
+        }
+    }
+    Ok(files)
+}
+
+/// Whether a name is the first part of a configuration file's path.
+pub(crate) fn is_config_name(name: &std::ffi::OsStr) -> bool {
+    CONFIG_FILES.iter().any(|file| file.path.split('/').next().is_some_and(|first| name == first))
+}

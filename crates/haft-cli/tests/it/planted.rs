@@ -1,0 +1,478 @@
+//! Configuration that a confined command plants in the workspace: it is refused, or it may only
+//! tighten. Trust covers the files that a person was shown, and nothing that came later.
+#![cfg(target_os = "linux")]
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use crate::{Folder, Ran};
+
+const ALLOWS_MAKE: &str = "[[rule]]\nmatch = \"Bash(make *)\"\ndecision = \"allow\"\n";
+const DENIES_READ: &str = "[[rule]]\nmatch = \"read_note\"\ndecision = \"deny\"\n";
+const ALLOWS_WRITE: &str = "[[rule]]\nmatch = \"write_note\"\ndecision = \"allow\"\n";
+const WRITE_NOTE: [&str; 4] = ["call", "write_note", "name=x", "text=y"];
+
+/// A hook that leaves a file behind, which shows that it ran unconfined.
+fn hook(marker: &Path) -> String {
+    format!("[[hooks.PreToolUse]]\ncommand = \"touch {}\"\n", marker.display())
+}
+
+/// The same hook in Claude Code's language.
+fn settings_hook(marker: &Path) -> String {
+    let command = format!("touch {}", marker.display());
+    serde_json::json!({"hooks": {"PreToolUse": [{"hooks": [
+        {"type": "command", "command": command},
+    ]}]}})
+    .to_string()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test plants the file")]
+fn plant(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// Runs a command and fails the test when it hangs.
+fn run_in(folder: &Folder, directory: &Path, words: &[&str]) -> Ran {
+    let mut command = Command::new("timeout");
+    let real = folder.command();
+    command.args(["-k", "1", "20"]).arg(real.get_program()).args(words).current_dir(directory);
+    for (name, value) in real.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let mut ran = Ran::of(command.stdin(Stdio::null()).output().unwrap());
+    assert_ne!(ran.code, Some(124), "the command hangs: {words:?}");
+    for text in [&mut ran.out, &mut ran.err] {
+        *text = text.replace(&folder.0.display().to_string(), "[folder]");
+    }
+    ran
+}
+
+fn run(folder: &Folder, words: &[&str]) -> Ran {
+    run_in(folder, &folder.work(), words)
+}
+
+fn mkfifo(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+#[test]
+fn confined_command_cannot_plant_local_config() {
+    let folder =
+        Folder::new("planted-local", &[("haft.toml", ALLOWS_MAKE), ("notes.txt", "one\n")]);
+    let marker = folder.0.join("marker");
+    plant(&folder.work().join("evil.toml"), &hook(&marker));
+    let names = ["haft.local.toml", ".claude/settings.local.json", ".claude/settings.json"];
+    let recipe = "plant:\n\t-cp evil.toml haft.local.toml\n\t-mkdir -p .claude\n\
+                  \t-cp evil.toml .claude/settings.local.json\n\t-cp evil.toml .claude/settings.json\n\
+                  \t-mkfifo haft.local.toml\n\techo planted\n";
+    plant(&folder.work().join("Makefile"), recipe);
+    assert_eq!(folder.run(["trust", "--yes"]).code, Some(0));
+    let ran = run(&folder, &["call", "shell", "command=make plant", "--workspace", "."]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.out.contains("planted"), "the target ran to its end: {ran:?}");
+    for name in names {
+        assert!(!folder.work().join(name).exists(), "{name} was planted: {ran:?}");
+    }
+    let ran = run(&folder, &["call", "read_file", "file_path=notes.txt", "--workspace", "."]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(!marker.exists(), "the planted hook ran outside of the sandbox");
+}
+
+#[test]
+fn hooks_planted_below_a_trusted_directory_do_not_run() {
+    for name in
+        ["haft.toml", "haft.local.toml", ".claude/settings.json", ".claude/settings.local.json"]
+    {
+        let folder =
+            Folder::trusted("planted-below", &[("haft.toml", ALLOWS_MAKE), ("sub/a.txt", "one\n")]);
+        let marker = folder.0.join("marker");
+        let text = if name.ends_with("json") { settings_hook(&marker) } else { hook(&marker) };
+        plant(&folder.work().join("sub").join(name), &text);
+        let call = ["call", "read_file", "file_path=a.txt", "--workspace"];
+        let ran = run(&folder, &[&call[..], &["sub"]].concat());
+        assert_eq!(ran.code, Some(0), "{name}: {ran:?}");
+        assert!(!marker.exists(), "{name}: the planted hook ran");
+        assert!(ran.err.contains("new since"), "{name}: {}", ran.err);
+        assert!(ran.err.contains("`haft trust`"), "{name}: {}", ran.err);
+        run_in(&folder, &folder.work().join("sub"), &[&call[..], &["."]].concat());
+        assert!(!marker.exists(), "{name}: the planted hook ran");
+    }
+}
+
+#[test]
+fn hooks_planted_at_the_root_of_a_trusted_directory_do_not_run() {
+    let folder = Folder::trusted("planted-root", &[("haft.toml", ALLOWS_WRITE)]);
+    let marker = folder.0.join("marker");
+    plant(&folder.work().join("haft.local.toml"), &hook(&marker));
+    let ran = run(&folder, &WRITE_NOTE);
+    assert_eq!(ran.code, Some(0), "what was trusted still counts: {ran:?}");
+    assert!(!marker.exists(), "the planted hook ran");
+    assert!(ran.err.contains("haft.local.toml:1: new since"), "{}", ran.err);
+}
+
+#[test]
+fn parents_deny_survives_config_planted_below() {
+    let folder = Folder::trusted("planted-deny", &[("haft.toml", DENIES_READ), ("sub/x", "")]);
+    let sub = folder.work().join("sub");
+    let read = ["call", "read_note", "name=garden"];
+    assert_eq!(run_in(&folder, &sub, &read).code, Some(2));
+    for name in ["haft.local.toml", "haft.toml", ".claude/settings.json", ".git/HEAD"] {
+        plant(&sub.join(name), if name.ends_with("json") { "{}" } else { "" });
+        let ran = run_in(&folder, &sub, &read);
+        assert_eq!(ran.code, Some(2), "{name} sheds the deny: {ran:?}");
+        let json = run_in(&folder, &sub, &["policy", "check", "--json"]).json();
+        assert_eq!(json["root"], "[folder]/work", "{name} moves the root");
+    }
+}
+
+#[test]
+fn config_below_may_tighten_without_trust() {
+    let folder = Folder::trusted("planted-tighten", &[("haft.toml", ALLOWS_WRITE)]);
+    let sub = folder.work().join("sub");
+    plant(&sub.join("haft.toml"), "[[rule]]\nmatch = \"write_note\"\ndecision = \"deny\"\n");
+    assert_eq!(run_in(&folder, &sub, &WRITE_NOTE).code, Some(2));
+    assert_eq!(run(&folder, &WRITE_NOTE).code, Some(0), "it counts in its own directory alone");
+}
+
+#[test]
+fn config_that_was_there_when_trust_was_given_counts_below() {
+    let files = [("haft.toml", DENIES_READ), ("sub/haft.toml", ALLOWS_WRITE), ("sub/x", "")];
+    let folder = Folder::new("planted-covered", &files);
+    let shown = run(&folder, &["trust", "--yes"]);
+    assert!(shown.out.contains("write_note  sub/haft.toml:2"), "{shown:?}");
+    let ran = run_in(&folder, &folder.work().join("sub"), &WRITE_NOTE);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:?}");
+}
+
+#[test]
+fn changed_config_is_not_trusted_until_it_was_shown_again() {
+    let folder = Folder::trusted("planted-changed", &[("haft.toml", ALLOWS_WRITE)]);
+    assert_eq!(run(&folder, &WRITE_NOTE).code, Some(0));
+    let marker = folder.0.join("marker");
+    plant(&folder.work().join("haft.toml"), &format!("{ALLOWS_WRITE}{}", hook(&marker)));
+    let ran = run(&folder, &WRITE_NOTE);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.err.contains("changed since"), "{}", ran.err);
+    assert!(!marker.exists());
+    let shown = run(&folder, &["trust"]);
+    assert_eq!(shown.code, Some(1), "a change is asked about: {shown:?}");
+    assert!(shown.out.contains("haft.toml  changed since it was trusted"), "{}", shown.out);
+    assert!(shown.out.contains("runs a hook"), "{}", shown.out);
+    assert_eq!(run(&folder, &["trust", "--yes"]).code, Some(0));
+    assert_eq!(run(&folder, &WRITE_NOTE).code, Some(0));
+    assert!(marker.exists(), "what was shown and accepted counts");
+    plant(&folder.work().join("haft.toml"), ALLOWS_WRITE);
+    assert_eq!(run(&folder, &WRITE_NOTE).code, Some(2), "going back is a change too");
+}
+
+#[test]
+fn another_directory_at_a_trusted_path_is_not_trusted() {
+    let folder = Folder::trusted("planted-replaced", &[("haft.toml", ALLOWS_WRITE)]);
+    fs::rename(folder.work(), folder.0.join("old")).unwrap();
+    fs::create_dir(folder.work()).unwrap();
+    plant(&folder.work().join("haft.toml"), ALLOWS_WRITE);
+    let ran = run(&folder, &WRITE_NOTE);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.err.contains("another directory"), "{}", ran.err);
+    assert_eq!(run(&folder, &["trust", "--yes"]).code, Some(0));
+    assert_eq!(run(&folder, &WRITE_NOTE).code, Some(0));
+}
+
+#[test]
+fn trust_file_of_an_older_haft_trusts_nothing_and_says_so() {
+    let folder = Folder::new("planted-old-book", &[("haft.toml", ALLOWS_WRITE)]);
+    let book = folder.0.join("home/config/haft/trust.toml");
+    plant(&book, &format!("trusted = [\n  \"{}\",\n]\n", folder.work().display()));
+    let ran = run(&folder, &WRITE_NOTE);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.err.contains("an older haft") && ran.err.contains("`haft trust`"), "{}", ran.err);
+    assert_eq!(run(&folder, &["trust", "--yes"]).code, Some(0));
+    assert_eq!(run(&folder, &WRITE_NOTE).code, Some(0));
+}
+
+#[test]
+fn fifo_as_config_is_an_error_and_never_hangs() {
+    let places: [&[&str]; 6] = [
+        &["work/haft.local.toml"],
+        &["work/haft.toml"],
+        &["work/.claude/settings.json"],
+        &["home/config/haft/config.toml"],
+        &["home/config/haft/trust.toml"],
+        &["home/.claude/settings.json"],
+    ];
+    for names in places {
+        let folder = Folder::new("planted-fifo", &[]);
+        for name in names {
+            let path = folder.0.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            mkfifo(&path);
+        }
+        let ran = run(&folder, &["call", "add", "a=1", "b=2"]);
+        assert!(ran.err.contains("named pipe (FIFO)"), "{names:?}: {ran:?}");
+        let is_book = names[0].ends_with("trust.toml");
+        assert_eq!(ran.code, Some(if is_book { 0 } else { 1 }), "{names:?}: {ran:?}");
+        assert_eq!(run(&folder, &["trust", "--yes"]).code, Some(1), "{names:?}");
+    }
+    let folder = Folder::new("planted-fifo-named", &[]);
+    mkfifo(&folder.work().join("more.toml"));
+    let ran = run(&folder, &["call", "add", "a=1", "b=2", "--config", "more.toml"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("named pipe (FIFO)"), "{ran:?}");
+}
+
+#[test]
+fn config_that_is_no_regular_file_or_too_large_is_an_error_that_says_so() {
+    let call = ["call", "add", "a=1", "b=2"];
+    let path = |folder: &Folder| folder.work().join("haft.local.toml");
+    let folder = Folder::new("planted-zero", &[]);
+    std::os::unix::fs::symlink("/dev/zero", path(&folder)).unwrap();
+    let ran = run(&folder, &call);
+    assert!(ran.code == Some(1) && ran.err.contains("character device"), "{ran:?}");
+    let folder = Folder::new("planted-huge", &[]);
+    let huge = fs::File::create(path(&folder)).unwrap();
+    huge.set_len(1 << 40).unwrap();
+    let ran = run(&folder, &call);
+    assert!(ran.code == Some(1) && ran.err.contains("larger than 1 MiB"), "{ran:?}");
+    let folder = Folder::new("planted-directory", &[("haft.local.toml/x", "")]);
+    let ran = run(&folder, &call);
+    assert!(ran.code == Some(1) && ran.err.contains("directory with something in it"), "{ran:?}");
+    let folder = Folder::new("planted-dangling", &[]);
+    std::os::unix::fs::symlink("nowhere", path(&folder)).unwrap();
+    let ran = run(&folder, &call);
+    assert!(ran.code == Some(1) && ran.err.contains("symlink to nothing"), "{ran:?}");
+    let folder = Folder::new("planted-socket", &[]);
+    let _socket = std::os::unix::net::UnixListener::bind(path(&folder)).unwrap();
+    let ran = run(&folder, &call);
+    assert!(ran.code == Some(1) && ran.err.contains("socket"), "{ran:?}");
+}
+
+#[test]
+fn placeholder_directory_of_the_sandbox_is_no_config_and_no_root() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Folder::trusted("planted-placeholder", &[("haft.toml", ALLOWS_WRITE)]);
+    for name in ["haft.local.toml", ".claude"] {
+        let path = folder.work().join(name);
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o1555)).unwrap();
+    }
+    let ran = run(&folder, &WRITE_NOTE);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:?}");
+    assert_eq!(run(&folder, &["trust"]).code, Some(0), "nothing has changed");
+}
+
+#[test]
+fn symlink_to_config_outside_is_followed_and_covered_by_its_content() {
+    let folder = Folder::new("planted-symlink", &[]);
+    let target = folder.0.join("shared.toml");
+    plant(&target, ALLOWS_WRITE);
+    std::os::unix::fs::symlink(&target, folder.work().join("haft.toml")).unwrap();
+    assert_eq!(run(&folder, &["trust", "--yes"]).code, Some(0));
+    assert_eq!(run(&folder, &WRITE_NOTE).code, Some(0));
+    plant(&target, &format!("# other\n{ALLOWS_WRITE}"));
+    let ran = run(&folder, &WRITE_NOTE);
+    assert!(ran.code == Some(2) && ran.err.contains("changed since"), "{ran:?}");
+}
+
+/// Runs a call at a terminal, answers "always", and gives the screen.
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+fn always(folder: &Folder, line: &str, before: impl FnOnce()) -> Option<String> {
+    use std::io::{Read as _, Write as _};
+    let real = folder.command();
+    let bin = Path::new(real.get_program()).parent().unwrap();
+    let mut script = Command::new("timeout");
+    script
+        .args(["-k", "1", "60", "script"])
+        .args(["-qec", line, "/dev/null"])
+        .current_dir(folder.work());
+    for (name, value) in real.get_envs().filter_map(|(name, value)| Some((name, value?))) {
+        script.env(name, value);
+    }
+    let child = script
+        .env("PATH", format!("{}:/usr/bin:/bin", bin.display()))
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(mut child) = child else {
+        eprintln!("skipped: there is no `script` here");
+        return None;
+    };
+    let (mut keys, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let (mut seen, mut piece) = (Vec::new(), [0; 4096]);
+    let mut before = Some(before);
+    while let Ok(length @ 1..) = screen.read(&mut piece) {
+        seen.extend_from_slice(&piece[..length]);
+        if before.is_some() && String::from_utf8_lossy(&seen).contains("[?] why  >") {
+            before.take().unwrap()();
+            // A second line, in case "always" is no key there.
+            keys.write_all(b"a\nn\n").unwrap();
+        }
+    }
+    let _ = child.wait();
+    Some(String::from_utf8_lossy(&seen).replace('\r', ""))
+}
+
+const NOTE_LINE: &str = "haft call write_note name=x text=y";
+
+#[test]
+fn always_answer_keeps_the_local_file_trusted() {
+    let folder = Folder::trusted("planted-always", &[("haft.toml", DENIES_READ)]);
+    let Some(screen) = always(&folder, NOTE_LINE, || ()) else { return };
+    assert!(screen.contains("is new and has"), "{screen}");
+    assert!(folder.work().join("haft.local.toml").exists(), "{screen}");
+    let ran = run(&folder, &WRITE_NOTE);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:?}");
+    // A second answer goes to a file that is there, and trusted.
+    let other = always(&folder, &NOTE_LINE.replace("name=x", "name=z"), || ()).unwrap();
+    assert!(other.contains("is new and has"), "{other}");
+    let ran = run(&folder, &["call", "write_note", "name=z", "text=y"]);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:?}");
+}
+
+#[test]
+fn always_answer_does_not_make_a_planted_file_trusted() {
+    let folder = Folder::trusted("planted-moment", &[("haft.toml", DENIES_READ)]);
+    let marker = folder.0.join("marker");
+    let local = folder.work().join("haft.local.toml");
+    let Some(screen) = always(&folder, NOTE_LINE, || plant(&local, &hook(&marker))) else { return };
+    run(&folder, &WRITE_NOTE);
+    assert!(!marker.exists(), "the planted hook ran: {screen}");
+    let text = fs::read(&local).unwrap();
+    assert_eq!(String::from_utf8_lossy(&text), hook(&marker), "nothing was added to it");
+    let again = always(&folder, "haft call delete_note name=trip", || ()).unwrap();
+    assert!(!again.contains("[a] always"), "{again}");
+}
+
+#[test]
+fn hook_script_that_changed_since_trust_does_not_run() {
+    let hook = "[[hooks.PreToolUse]]\ncommand = \"sh ./guard.sh\"\n";
+    let files = [("haft.toml", hook), ("guard.sh", "true\n")];
+    let folder = Folder::trusted("planted-script", &files);
+    let marker = folder.0.join("marker");
+    let ran = run(&folder, &["call", "add", "a=1", "b=2"]);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:?}");
+    plant(&folder.work().join("guard.sh"), &format!("touch {}\n", marker.display()));
+    let ran = run(&folder, &["call", "add", "a=1", "b=2"]);
+    assert_eq!(ran.code, Some(1), "a guard that may not run stops everything: {ran:?}");
+    assert!(ran.err.contains("`guard.sh`, which a hook of this file runs, changed"), "{ran:?}");
+    assert!(!marker.exists(), "the rewritten script ran");
+    let shown = run(&folder, &["trust"]);
+    assert!(shown.out.contains("guard.sh  changed since it was trusted"), "{shown:?}");
+    assert!(shown.out.contains("runs a hook   PreToolUse: sh ./guard.sh"), "{shown:?}");
+    assert_eq!(run(&folder, &["trust", "--yes"]).code, Some(0));
+    assert_eq!(run(&folder, &["call", "add", "a=1", "b=2"]).code, Some(0));
+    assert!(marker.exists(), "what was shown and accepted counts");
+}
+
+#[test]
+fn confined_command_cannot_rewrite_a_hook_script_or_named_config() {
+    let hook = "[[hooks.PreToolUse]]\ncommand = \"sh hooks/guard.sh\"\n";
+    let files = [
+        ("haft.toml", hook),
+        ("hooks/guard.sh", "true\n"),
+        ("more.toml", ALLOWS_MAKE),
+        (
+            "Makefile",
+            "plant:\n\t-echo false > hooks/guard.sh\n\t-echo x > more.toml\n\techo done\n",
+        ),
+    ];
+    let folder = Folder::trusted("planted-guard", &files);
+    let call = ["call", "shell", "command=make plant", "--workspace", ".", "--config", "more.toml"];
+    let ran = run(&folder, &call);
+    assert!(ran.code == Some(0) && ran.out.contains("done"), "{ran:?}");
+    let text = |name: &str| String::from_utf8(fs::read(folder.work().join(name)).unwrap()).unwrap();
+    assert_eq!(text("hooks/guard.sh"), "true\n", "{ran:?}");
+    assert_eq!(text("more.toml"), ALLOWS_MAKE, "{ran:?}");
+}
+
+#[test]
+fn confined_command_cannot_change_or_delete_trusted_config_below() {
+    let files = [
+        ("haft.toml", ALLOWS_MAKE),
+        ("sub/haft.toml", DENIES_READ),
+        ("Makefile", "plant:\n\t-echo > sub/haft.toml\n\t-rm -rf sub\n\t-mv sub s\n\techo done\n"),
+    ];
+    let folder = Folder::trusted("planted-nested", &files);
+    let ran = run(&folder, &["call", "shell", "command=make plant", "--workspace", "."]);
+    assert!(ran.code == Some(0) && ran.out.contains("done"), "{ran:?}");
+    let sub = folder.work().join("sub");
+    assert_eq!(fs::read(sub.join("haft.toml")).unwrap(), DENIES_READ.as_bytes(), "{ran:?}");
+    let read = ["call", "read_note", "name=garden"];
+    let ran = run_in(&folder, &sub, &read);
+    assert_eq!((ran.code, ran.err.contains("note:")), (Some(2), false), "{ran:?}");
+    // What goes away in another manner is noted.
+    fs::remove_file(sub.join("haft.toml")).unwrap();
+    let ran = run_in(&folder, &sub, &read);
+    assert!(ran.err.contains("sub/haft.toml` was trusted and is gone"), "{ran:?}");
+    assert_eq!(run(&folder, &["trust"]).code, Some(0), "less is accepted without a question");
+    assert_eq!(run_in(&folder, &sub, &read).err, "");
+}
+
+#[test]
+fn drop_ins_beside_managed_settings_are_read_in_order_and_a_bad_one_stops_the_command() {
+    let folder = Folder::new("planted-managed", &[]);
+    let settings = folder.0.join("etc/managed-settings.json");
+    let drop_in = |name: &str| folder.0.join("etc/managed-settings.d").join(name);
+    let deny = |tool: &str| format!("{{\"permissions\": {{\"deny\": [\"{tool}\"]}}}}");
+    let mode = |mode: &str| format!("{{\"permissions\": {{\"defaultMode\": \"{mode}\"}}}}");
+    plant(&settings, &deny("read_note"));
+    plant(&drop_in("10-more.json"), &deny("add"));
+    plant(&drop_in("20-mode.json"), &mode("acceptEdits"));
+    plant(&drop_in("30-mode.json"), &mode("plan"));
+    plant(&drop_in(".hidden.json"), "{");
+    plant(&drop_in("README"), "{");
+    let haft = |words: &[&str]| {
+        let mut command = folder.command();
+        Ran::of(command.env("HAFT_MANAGED_FILE", &settings).args(words).output().unwrap())
+    };
+    for call in [&["call", "add", "a=1", "b=2"][..], &["call", "read_note", "name=garden"]] {
+        assert_eq!(haft(call).code, Some(2), "{call:?}");
+    }
+    let check = haft(&["policy", "check", "--json"]).json();
+    assert_eq!(check["mode"], "plan", "the last by name is on top: {check}");
+    plant(&drop_in("40-bad.json"), "{\"permissions\": ");
+    let ran = haft(&["call", "list_notes"]);
+    assert!(ran.code == Some(1) && ran.err.contains("40-bad.json:1"), "{ran:?}");
+    fs::remove_file(drop_in("40-bad.json")).unwrap();
+    mkfifo(&drop_in("50-pipe.json"));
+    let ran = haft(&["call", "list_notes"]);
+    assert!(ran.code == Some(1) && ran.err.contains("named pipe (FIFO)"), "{ran:?}");
+}
+
+#[test]
+fn hooks_start_in_the_directory_of_the_file_that_names_them() {
+    let hook = "[[hooks.PreToolUse]]\ncommand = \"pwd >> $HAFT_PROJECT_DIR/seen\"\n";
+    let files = [("haft.toml", hook), ("sub/haft.toml", hook), ("sub/x", "")];
+    let folder = Folder::trusted("planted-pwd", &files);
+    let sub = folder.work().join("sub");
+    let ran = run_in(&folder, &sub, &["call", "add", "a=1", "b=2"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let seen =
+        |directory: &Path| String::from_utf8(fs::read(directory.join("seen")).unwrap()).unwrap();
+    assert_eq!(seen(&sub), format!("{}\n", sub.display()));
+    assert_eq!(seen(&folder.work()), format!("{}\n", folder.work().display()));
+}
+
+#[test]
+fn confined_command_cannot_rewrite_the_users_settings_in_the_workspace() {
+    let folder = Folder::new("planted-home", &[]);
+    let home = folder.0.join("home");
+    plant(&home.join("config/haft/config.toml"), ALLOWS_MAKE);
+    plant(
+        &home.join("Makefile"),
+        "plant:\n\t-echo x > config/haft/trust.toml\n\t-echo x > config/haft/config.toml\n\techo done\n",
+    );
+    let ran = run(&folder, &["call", "shell", "command=make plant", "--workspace", "../home"]);
+    assert!(ran.code == Some(0) && ran.out.contains("done"), "{ran:?}");
+    assert!(!home.join("config/haft/trust.toml").exists(), "{ran:?}");
+    let text = fs::read(home.join("config/haft/config.toml")).unwrap();
+    assert_eq!(text, ALLOWS_MAKE.as_bytes(), "{ran:?}");
+}

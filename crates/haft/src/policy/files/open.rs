@@ -1,0 +1,152 @@
+//! Opens a configuration file: a regular file of bounded size, and never a wait.
+//!
+//! A confined command may leave anything under such a name: a FIFO that never answers, a symlink to
+//! a device that never ends, a directory. Each is an error that says what is there. An empty
+//! directory counts as nothing: the sandbox leaves one where a protected name is missing.
+//!
+//! INVARIANT: the text is read once. Who digests and parses it does both to the same text.
+
+use std::{
+    fs,
+    io::{self, Read as _},
+    path::Path,
+};
+
+use super::MAX_FILE;
+use crate::error::{Error, ErrorKind};
+
+/// Reads a configuration file. `None` when nothing is there, or only an empty directory.
+///
+/// The file is opened without waiting, must be a regular file of at most 1 MiB, and must be UTF-8.
+/// A symlink is followed: what counts is what was read.
+///
+/// # Errors
+/// Fails with what is there instead of such a file.
+pub fn read_config_file(path: &Path) -> Result<Option<String>, Error> {
+    let Some(bytes) = read(path, Symlinks::Follow, MAX_FILE)? else { return Ok(None) };
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Some(text)),
+        Err(e) => {
+            let at = e.utf8_error().valid_up_to();
+            Err(wrong(path, format!("is not UTF-8: the byte at {at} belongs to no character")))
+        }
+    }
+}
+
+/// Reads a file as [`read_config_file`] does, whatever its bytes mean, up to a size.
+///
+/// # Errors
+/// Fails with what is there instead of such a file.
+pub fn read_regular_file(path: &Path, max_bytes: usize) -> Result<Option<Vec<u8>>, Error> {
+    read(path, Symlinks::Follow, max_bytes)
+}
+
+/// What is done with a symlink in the place of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::policy) enum Symlinks {
+    Follow,
+    Refuse,
+}
+
+/// Reads the bytes of a regular file, at most so many of them.
+pub(in crate::policy) fn read(
+    path: &Path,
+    symlinks: Symlinks,
+    max_bytes: usize,
+) -> Result<Option<Vec<u8>>, Error> {
+    let file = match open(path, symlinks) {
+        Ok(file) => file,
+        Err(e) if is_absent(&e) => {
+            return match path.symlink_metadata() {
+                Ok(found) if found.is_symlink() => Err(wrong(path, "is a symlink to nothing")
+                    .hint("delete it, or make it lead to a file")),
+                // It was taken away, or made, a moment ago; it was not there when it was opened.
+                _ => Ok(None),
+            };
+        }
+        // A socket cannot be opened, nor can a symlink that must not be followed.
+        Err(e) => {
+            let found = path.symlink_metadata();
+            let found = found.as_ref().ok().and_then(|found| kind(found.file_type()));
+            return Err(match found {
+                Some(kind) => no_file(path, kind),
+                None => wrong(path, format!("cannot be read: {e}")).because(e),
+            });
+        }
+    };
+    let cannot = |e: io::Error| wrong(path, format!("cannot be read: {e}")).because(e);
+    // Asked of what is open: the name may lead elsewhere by now.
+    let found = file.metadata().map_err(cannot)?;
+    if found.is_dir() {
+        return match fs::read_dir(path).map_err(cannot)?.next() {
+            None => Ok(None),
+            Some(_) => Err(no_file(path, "a directory with something in it")),
+        };
+    }
+    if !found.is_file() {
+        return Err(no_file(path, kind(found.file_type()).unwrap_or("no regular file")));
+    }
+    let mut bytes = Vec::new();
+    // One byte more than may be there, so that a longer file is seen to be longer.
+    file.take(max_bytes as u64 + 1).read_to_end(&mut bytes).map_err(cannot)?;
+    if bytes.len() > max_bytes {
+        let most = max_bytes >> 20;
+        return Err(wrong(
+            path,
+            format!("is larger than {most} MiB, which is the most that is read"),
+        )
+        .hint("is it the right file?"));
+    }
+    Ok(Some(bytes))
+}
+
+fn open(path: &Path, symlinks: Symlinks) -> io::Result<fs::File> {
+    let mut options = fs::OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        // Without `O_NONBLOCK` a FIFO waits for a writer that never comes.
+        let flags = match symlinks {
+            Symlinks::Follow => 0,
+            Symlinks::Refuse => libc::O_NOFOLLOW,
+        };
+        options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | flags);
+    }
+    #[cfg(not(unix))]
+    if symlinks == Symlinks::Refuse && path.symlink_metadata()?.is_symlink() {
+        return Err(io::Error::other("it is a symlink"));
+    }
+    options.open(path)
+}
+
+/// Names what is no regular file and no directory.
+fn kind(found: fs::FileType) -> Option<&'static str> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt as _;
+        let kinds = [
+            (found.is_fifo(), "a named pipe (FIFO)"),
+            (found.is_socket(), "a socket"),
+            (found.is_char_device(), "a character device"),
+            (found.is_block_device(), "a block device"),
+        ];
+        if let Some((_, name)) = kinds.into_iter().find(|(is, _)| *is) {
+            return Some(name);
+        }
+    }
+    found.is_symlink().then_some("a symlink")
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn no_file(path: &Path, what: &str) -> Error {
+    wrong(path, format!("is {what}, and configuration is a regular file"))
+        .hint("find out what put it there, and delete it")
+}
+
+fn wrong(path: &Path, what: impl AsRef<str>) -> Error {
+    Error::new(ErrorKind::BadConfig, format!("`{}` {}", path.display(), what.as_ref()))
+}
