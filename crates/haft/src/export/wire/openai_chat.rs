@@ -56,7 +56,7 @@ pub(super) fn read(
 
 /// Of several choices the first is the message; the others were asked for by somebody else. Where
 /// they have no index, their order says which is the first.
-fn first(choices: &[Value]) -> Option<&Value> {
+pub(super) fn first(choices: &[Value]) -> Option<&Value> {
     choices.iter().find(|choice| {
         choice.is_object() && choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0
     })
@@ -89,7 +89,7 @@ fn arguments(function: &Value) -> Arguments {
 }
 
 /// Mistral writes the word `null` where it has no id.
-fn given_id(dialect: Dialect, call: &Value) -> Option<&str> {
+pub(super) fn given_id(dialect: Dialect, call: &Value) -> Option<&str> {
     let none = |id: &str| id.is_empty() || (dialect == Dialect::Mistral && id == "null");
     call.get("id").and_then(Value::as_str).filter(|id| !none(id))
 }
