@@ -14,9 +14,10 @@ use serde_json::{Map, Value, json};
 use super::{
     keywords::{self, NOTES, TURNED},
     merge::{merge, nothing, types},
-    query::{disjoint, mentions, reference},
+    query::{OBJECT, disjoint, kinds, mentions, reference},
     resolve::Document,
     rules::{References, Rules, Typing},
+    text,
 };
 use crate::export::report::{Loss, LossKind};
 
@@ -236,7 +237,7 @@ impl<'a> Lowering<'a> {
                 self.lose(&place, "", "it accepts nothing, which cannot be said", aim)?;
                 Ok(json!({}))
             }
-            (said, _) => Ok(said),
+            (said, _) => Ok(as_object(said)),
         }
     }
 
@@ -244,7 +245,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn say(&mut self, node: &Value, place: &str, aim: Aim) -> Said {
         self.parts += 1;
         // What is passed on as it is does not grow.
-        let grows = self.unfold || self.rules.subset().is_some();
+        let grows = self.unfold || self.rules.subset().is_some() || self.rules.inlines_plainly();
         if grows && self.parts > self.rules.limits.parts {
             let why = format!("it grows beyond {} parts", self.rules.limits.parts);
             return Err(Unfit { large: true, ..self.unfit(place, "$ref", why) });
@@ -258,6 +259,9 @@ impl<'a> Lowering<'a> {
     /// Says one schema in a dialect that understands all words.
     fn plain(&mut self, node: &Value, place: &str, aim: Aim) -> Said {
         let Some(map) = node.as_object() else { return Ok(node.clone()) };
+        if self.rules.inlines_plainly() && (map.contains_key("$ref") || map.contains_key("allOf")) {
+            return self.inlined(map, place, aim);
+        }
         // What needs no folding is not copied; it would be, again on every level.
         if !self.unfold || !(map.contains_key("$ref") || map.contains_key("allOf")) {
             return self.plain_words(map, place, aim);
@@ -265,6 +269,29 @@ impl<'a> Lowering<'a> {
         let depth = self.open.len();
         let folded = self.fold(map, place)?;
         let said = self.plain_words(&folded, place, aim);
+        self.open.truncate(depth);
+        said
+    }
+
+    /// Says one schema without the references and the `allOf` that stand in it. What cannot be put
+    /// together is told in the description.
+    fn inlined(&mut self, map: &Map<String, Value>, place: &str, aim: Aim) -> Said {
+        let depth = self.open.len();
+        let (mut own, rest) = self.flatten(map, place, &mut 0)?;
+        let mut told = Vec::new();
+        for (at, part) in rest {
+            if part.as_object().and_then(reference).is_some() {
+                self.lose(&at, "$ref", "it leads back to itself and was cut here", aim)?;
+                if kinds(self.document, &part) == OBJECT {
+                    own.entry("type").or_insert_with(|| json!("object"));
+                }
+                continue;
+            }
+            self.lose(&at, "allOf", "it cannot be put together with the rest", aim)?;
+            told.push(text::tell("allOf", &part));
+        }
+        text::append(&mut own, &told);
+        let said = self.plain_words(&own, place, aim);
         self.open.truncate(depth);
         said
     }
@@ -291,6 +318,9 @@ impl<'a> Lowering<'a> {
                     self.exclusive(branches, &below(), aim)?;
                     let said = self.each(branches, &below(), aim)?;
                     match out.contains_key("anyOf") || map.contains_key("anyOf") {
+                        true if self.rules.inlines_plainly() => {
+                            self.lose(&below(), "oneOf", "it stands beside `anyOf`", aim)?;
+                        }
                         true => push(&mut out, "allOf", json!({"anyOf": said})),
                         false => out.insert("anyOf".into(), Value::Array(said)).map_or((), |_| ()),
                     }
@@ -311,6 +341,8 @@ impl<'a> Lowering<'a> {
                 }
                 key if keywords::ONES.contains(&key) => {
                     let said = self.say(value, &below(), aim)?;
+                    let said =
+                        if BOOLEANS.contains(&key) { said } else { anything_as_object(said) };
                     out.insert(key.to_owned(), said);
                 }
                 key if keywords::LISTS.contains(&key) => {
@@ -321,7 +353,7 @@ impl<'a> Lowering<'a> {
                     let mut said = Map::new();
                     for (name, child) in value.as_object().into_iter().flatten() {
                         let below = format!("{place}/{key}/{}", keywords::escape(name));
-                        said.insert(name.clone(), self.say(child, &below, aim)?);
+                        said.insert(name.clone(), as_object(self.say(child, &below, aim)?));
                     }
                     out.insert(key.to_owned(), Value::Object(said));
                 }
@@ -345,6 +377,10 @@ impl<'a> Lowering<'a> {
             }
             out.insert("items".into(), json!({}));
         }
+        let is_object = out.get("type").is_some_and(|t| types(t).contains(&"object"));
+        if self.rules.properties && is_object && !out.contains_key("properties") {
+            out.insert("properties".into(), json!({}));
+        }
         Ok(Value::Object(out))
     }
 
@@ -361,7 +397,7 @@ impl<'a> Lowering<'a> {
         let below = format!("{place}/{key}");
         let said = match map.get(key) {
             Some(Value::Array(list)) => self.each(list, &below, Aim::Exactly).map(Value::Array),
-            Some(one) => self.say(one, &below, Aim::Exactly),
+            Some(one) => self.say(one, &below, Aim::Exactly).map(anything_as_object),
             None => return Ok(()),
         };
         match said {
@@ -371,7 +407,7 @@ impl<'a> Lowering<'a> {
                     for next in ["then", "else"] {
                         if let Some(schema) = map.get(next) {
                             let said = self.say(schema, &format!("{place}/{next}"), aim)?;
-                            out.insert(next.to_owned(), said);
+                            out.insert(next.to_owned(), as_object(said));
                         }
                     }
                 }
@@ -393,7 +429,7 @@ impl<'a> Lowering<'a> {
     fn each(&mut self, list: &[Value], place: &str, aim: Aim) -> Result<Vec<Value>, Unfit> {
         list.iter()
             .enumerate()
-            .map(|(n, item)| self.say(item, &format!("{place}/{n}"), aim))
+            .map(|(n, item)| Ok(as_object(self.say(item, &format!("{place}/{n}"), aim)?)))
             .collect()
     }
 
@@ -448,7 +484,8 @@ impl<'a> Lowering<'a> {
                     self.work += 1 + size(&out) + size(&part);
                     if self.work > MOST_WORK {
                         let unfit = self.unfit(&place, "allOf", "it has too many parts");
-                        return Err(Unfit { large: self.unfold, ..unfit });
+                        let large = self.unfold || self.rules.references == References::Replace;
+                        return Err(Unfit { large, ..unfit });
                     }
                     match merge(&out, &part) {
                         Some(merged) => out = merged,
@@ -569,6 +606,26 @@ impl<'a> Lowering<'a> {
             && branches.iter().enumerate().all(|(n, one)| {
                 branches[n + 1..].iter().all(|other| disjoint(self.document, one, other))
             })
+    }
+}
+
+/// Words whose value is mostly written as a boolean, and read so everywhere.
+const BOOLEANS: [&str; 3] = ["additionalProperties", "unevaluatedProperties", "unevaluatedItems"];
+
+/// Writes a boolean schema as the object that means the same. Clients read the schema of a property and
+/// the branch of a union into a struct, and refuse the whole request over anything else.
+fn as_object(schema: Value) -> Value {
+    match schema {
+        Value::Bool(false) => json!({"not": {}}),
+        other => anything_as_object(other),
+    }
+}
+
+/// Writes `true` as the object that means the same.
+fn anything_as_object(schema: Value) -> Value {
+    match schema {
+        Value::Bool(true) => json!({}),
+        other => other,
     }
 }
 
