@@ -114,8 +114,8 @@ fn history(dialect: Dialect, message: Value, answer: Value) -> Value {
 }
 
 fn pairs_by_id(dialect: Dialect) -> bool {
-    use Dialect::{Anthropic, Bedrock, OpenAiChat, OpenAiResponses};
-    matches!(dialect, Anthropic | OpenAiResponses | OpenAiChat | Bedrock)
+    use Dialect::{Anthropic, Bedrock, Mistral, OpenAiChat, OpenAiResponses};
+    matches!(dialect, Anthropic | OpenAiResponses | OpenAiChat | Bedrock | Mistral)
 }
 
 async fn both_messages(dialect: Dialect, wanted: &[Id], streamed: bool) -> (Value, Value) {
@@ -174,7 +174,8 @@ async fn minted_id_is_echoed_where_the_response_has_no_id_key() {
         for streamed in [false, true] {
             let wanted = [Id::Absent, Id::Given("aaaaaaaa1"), Id::Absent];
             let (message, answer) = both_messages(dialect, &wanted, streamed).await;
-            let expected = ["haft-1", "aaaaaaaa1", "haft-3"].map(|id| Some(id.to_owned()));
+            let expected = ["haft-1", "aaaaaaaa1", "haft-3"];
+            let expected = expected.map(|id| Some(dialect.call_id(id).into_owned()));
             assert_eq!(echoed(dialect, &message), expected, "{dialect}, streamed: {streamed}");
             assert_eq!(answered(dialect, &answer), expected, "{dialect}, streamed: {streamed}");
         }

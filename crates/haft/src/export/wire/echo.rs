@@ -75,17 +75,11 @@ fn chat(dialect: Dialect, response: &Value) -> (Value, Vec<String>) {
     let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
     let mut places = Vec::new();
     for (n, call) in calls.into_iter().flatten().enumerate() {
-        if dialect == Dialect::Mistral {
-            // The provider pairs by order here; its word for no id is left out, as in a stream.
-            if openai_chat::given_id(dialect, call).is_none()
-                && let Some(map) = call.as_object_mut()
-            {
-                map.shift_remove("id");
-            }
-            continue;
-        }
         places.push(format!("/tool_calls/{n}/id"));
-        complete_call(call);
+        // Mistral takes arguments as data too.
+        if dialect != Dialect::Mistral {
+            complete_call(call);
+        }
     }
     (message, places)
 }

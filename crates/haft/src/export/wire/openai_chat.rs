@@ -89,7 +89,7 @@ fn arguments(function: &Value) -> Arguments {
 }
 
 /// Mistral writes the word `null` where it has no id.
-pub(super) fn given_id(dialect: Dialect, call: &Value) -> Option<&str> {
+fn given_id(dialect: Dialect, call: &Value) -> Option<&str> {
     let none = |id: &str| id.is_empty() || (dialect == Dialect::Mistral && id == "null");
     call.get("id").and_then(Value::as_str).filter(|id| !none(id))
 }
@@ -519,9 +519,7 @@ impl Ear for Listener {
         });
         let mut places = Vec::new();
         if !calls.is_empty() {
-            if dialect != Dialect::Mistral {
-                places.extend((0..calls.len()).map(|at| format!("/tool_calls/{at}/id")));
-            }
+            places.extend((0..calls.len()).map(|at| format!("/tool_calls/{at}/id")));
             message["tool_calls"] = calls.into_iter().map(|call| echoed(call, dialect)).collect();
         }
         if let Some(call) = legacy {
