@@ -661,7 +661,7 @@ mod tests {
 
     #[test]
     fn explaining_a_recursive_union_is_bounded_and_names_the_place() {
-        let begun = std::time::Instant::now();
+        // Each took a power of its depth before: the deepest would not end.
         for depth in [1, 3, 4, 6, 16, 40, 100] {
             let (schema, value) = filters(depth);
             let text = told(schema, value);
@@ -672,8 +672,6 @@ mod tests {
             );
             assert!(!text.contains("1 keys"), "{depth}: {text}");
         }
-        // Each of them took a power of its depth before; now they take milliseconds.
-        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
     }
 
     #[test]
@@ -698,14 +696,12 @@ mod tests {
 
     #[test]
     fn repair_of_a_recursive_union_is_bounded() {
-        let begun = std::time::Instant::now();
         for depth in [4, 16, 100] {
             let (schema, mut value) = filters(depth);
             let sent = value.clone();
             let steps = Schema::compile(&schema).unwrap().repair(&mut value, false);
             assert!(steps.is_empty() && value == sent, "{depth}: `ten` is no number");
         }
-        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
     }
 
     #[test]
