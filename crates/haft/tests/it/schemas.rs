@@ -406,6 +406,28 @@ fn inline_option_keeps_what_a_schema_without_recursion_accepts() {
 }
 
 #[test]
+fn inline_option_never_refuses_what_a_part_that_is_left_out_described() {
+    let both = json!({"allOf": [
+        {"properties": {"a": {"type": "string"}}, "if": {"required": ["a"]}, "then": {"required": ["b"]}},
+        {"properties": {"b": {"type": "string"}}, "if": {"required": ["b"]}, "then": {"required": ["a"]}},
+    ]});
+    let mut closed = both.clone();
+    closed["unevaluatedProperties"] = json!(false);
+    let around = json!({"anyOf": [both], "unevaluatedProperties": false});
+    let source = json!({"type": "object", "properties": {"x": closed, "y": around}});
+    let value = json!({"x": {"a": "1", "b": "2"}, "y": {"a": "1", "b": "2"}});
+    assert!(judge(&source).unwrap().is_valid(&value));
+    for dialect in Dialect::ALL.iter().copied() {
+        let (schema, shown) =
+            shown_with(dialect, &source, &Options::default().strict(Strict::Off).inline());
+        assert!(!mentions(&schema, "allOf"), "{dialect}: {schema}");
+        assert!(judge(&schema).unwrap().is_valid(&value), "{dialect}: {schema}");
+        let lost = |loss: &haft::Loss| loss.kind == LossKind::Widened && loss.keyword == "allOf";
+        assert!(shown.report.iter().any(lost), "{dialect}: {:?}", shown.report);
+    }
+}
+
+#[test]
 fn inline_option_is_bounded_on_definitions_that_refer_to_many_others() {
     let mut definitions = Map::new();
     for n in 0..40 {

@@ -12,12 +12,12 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use super::{
+    inline::{BOOLEANS, anything_as_object, as_object},
     keywords::{self, NOTES, TURNED},
     merge::{merge, nothing, types},
-    query::{OBJECT, disjoint, kinds, mentions, reference},
+    query::{disjoint, mentions, reference},
     resolve::Document,
     rules::{References, Rules, Typing},
-    text,
 };
 use crate::export::report::{Loss, LossKind};
 
@@ -273,30 +273,7 @@ impl<'a> Lowering<'a> {
         said
     }
 
-    /// Says one schema without the references and the `allOf` that stand in it. What cannot be put
-    /// together is told in the description.
-    fn inlined(&mut self, map: &Map<String, Value>, place: &str, aim: Aim) -> Said {
-        let depth = self.open.len();
-        let (mut own, rest) = self.flatten(map, place, &mut 0)?;
-        let mut told = Vec::new();
-        for (at, part) in rest {
-            if part.as_object().and_then(reference).is_some() {
-                self.lose(&at, "$ref", "it leads back to itself and was cut here", aim)?;
-                if kinds(self.document, &part) == OBJECT {
-                    own.entry("type").or_insert_with(|| json!("object"));
-                }
-                continue;
-            }
-            self.lose(&at, "allOf", "it cannot be put together with the rest", aim)?;
-            told.push(text::tell("allOf", &part));
-        }
-        text::append(&mut own, &told);
-        let said = self.plain_words(&own, place, aim);
-        self.open.truncate(depth);
-        said
-    }
-
-    fn plain_words(&mut self, map: &Map<String, Value>, place: &str, aim: Aim) -> Said {
+    pub(super) fn plain_words(&mut self, map: &Map<String, Value>, place: &str, aim: Aim) -> Said {
         let mut out = Map::new();
         for (key, value) in map {
             let below = || format!("{place}/{key}");
@@ -319,6 +296,7 @@ impl<'a> Lowering<'a> {
                     let said = self.each(branches, &below(), aim)?;
                     match out.contains_key("anyOf") || map.contains_key("anyOf") {
                         true if self.rules.inlines_plainly() => {
+                            self.stop_looking_around(place, "oneOf")?;
                             self.lose(&below(), "oneOf", "it stands beside `anyOf`", aim)?;
                         }
                         true => push(&mut out, "allOf", json!({"anyOf": said})),
@@ -508,6 +486,16 @@ impl<'a> Lowering<'a> {
         }
     }
 
+    /// Asks for another try without the words that look at their neighbours, before one of these is
+    /// left out: what it described would count as unknown, and be refused.
+    pub(super) fn stop_looking_around(&self, place: &str, keyword: &str) -> Result<(), Unfit> {
+        let looks = ["unevaluatedItems", "unevaluatedProperties"];
+        if !self.deaf && mentions(self.document, &looks) {
+            return Err(Unfit { deaf: true, ..self.unfit(place, keyword, "") });
+        }
+        Ok(())
+    }
+
     pub(super) fn want(&mut self, name: &str) {
         if !self.wanted.iter().any(|wanted| wanted == name) {
             self.wanted.push(name.to_owned());
@@ -606,26 +594,6 @@ impl<'a> Lowering<'a> {
             && branches.iter().enumerate().all(|(n, one)| {
                 branches[n + 1..].iter().all(|other| disjoint(self.document, one, other))
             })
-    }
-}
-
-/// Words whose value is mostly written as a boolean, and read so everywhere.
-const BOOLEANS: [&str; 3] = ["additionalProperties", "unevaluatedProperties", "unevaluatedItems"];
-
-/// Writes a boolean schema as the object that means the same. Clients read the schema of a property and
-/// the branch of a union into a struct, and refuse the whole request over anything else.
-fn as_object(schema: Value) -> Value {
-    match schema {
-        Value::Bool(false) => json!({"not": {}}),
-        other => anything_as_object(other),
-    }
-}
-
-/// Writes `true` as the object that means the same.
-fn anything_as_object(schema: Value) -> Value {
-    match schema {
-        Value::Bool(true) => json!({}),
-        other => other,
     }
 }
 
