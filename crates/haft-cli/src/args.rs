@@ -235,6 +235,7 @@ pub(crate) enum Tools {
   haft tools export --dialect openai-responses --strict on --tools tools.jsonl --json
   haft tools export --dialect bedrock --request --choice any --cache 1h
   haft tools export --dialect anthropic --workspace .
+  haft tools export --dialect mcp --inline                for a client that follows no `$ref`
 
 The tools go to stdout and the losses to stderr. With `--json` every tool is a line of its own:
 {id, provider, tool, strict, name, report}. A line of the file that makes no tool is refused in its
@@ -292,6 +293,9 @@ pub(crate) struct Export {
         ("regex", Search::Regex), ("ranked", Search::Ranked), ("own", Search::Own),
     ]))]
     pub(crate) search: Option<Search>,
+    /// Write schemas without `$ref`, `$defs` and `allOf`
+    #[arg(long)]
+    pub(crate) inline: bool,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -624,8 +628,8 @@ pub(crate) struct Dispatch {
     /// Read a stream (server-sent events or JSON lines), and run calls while it is still coming
     #[arg(long)]
     pub(crate) stream: bool,
-    /// Print the model's own message too, put together from the stream: {message, answer}
-    #[arg(long, requires = "stream")]
+    /// Print the model's own message too, as the history wants it: {message, answer}
+    #[arg(long)]
     pub(crate) echo: bool,
     /// Answer yes to whatever these calls ask; never overrides a deny
     #[arg(long)]

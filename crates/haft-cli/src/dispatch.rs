@@ -49,14 +49,20 @@ fn complete(
             None => no_dialect("`--dialect` is missing"),
         });
     };
-    let haft::Response { calls, stop, asked, .. } = dialect.parse(&response)?;
+    let mut said = dialect.parse(&response)?;
+    let (calls, stop) = (std::mem::take(&mut said.calls), said.stop);
     let (answers, is_interrupted) = desk::work(async move {
         let turn = run.turn().await?;
         let export = turn.snapshot().export(dialect);
         let calls = calls.into_iter().map(|call| export.restore(call)).collect();
         Ok::<_, Error>(desk::run(turn, calls, stop).await)
     })??;
-    print(args, &asked.answer(&answers), &answers)?;
+    let answer = said.answer(&answers);
+    let printed = match args.echo {
+        true => json!({"message": said.echo(&response, &answers), "answer": answer}),
+        false => answer,
+    };
+    print(args, &printed, &answers)?;
     remark(args, &answers, setup, around);
     Ok(desk::exit(is_interrupted))
 }

@@ -36,6 +36,7 @@ fn options(args: &args::Export, shelf: &Shelf) -> Result<Options, Problem> {
     options.cache = args.cache;
     options.search = args.search;
     options.parallel = args.parallel;
+    options.inline = args.inline;
     options.choice = match args.choice.as_deref() {
         None => None,
         Some("auto") => Some(Choice::Auto),

@@ -52,14 +52,84 @@ pub trait Body: Send + Sync + 'static {
     fn call<'a>(&'a self, args: Args, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>>;
 }
 
+/// How often a value is decoded again to find the place that its type refuses.
+const MAX_DECODES: usize = 256;
+
+/// Finds the place that a type refuses: the member without which the type says something else, and so
+/// on below it. Returns a JSON pointer; empty for the whole.
+fn refused_place(json: &Value, error: &str, refuses: &dyn Fn(&Value) -> Option<String>) -> String {
+    let mut place = String::new();
+    // A name that is missing or unknown is about the whole; without other names it says other things.
+    if ["missing field", "unknown field", "duplicate field"].iter().any(|w| error.starts_with(w)) {
+        return place;
+    }
+    let mut left = MAX_DECODES;
+    loop {
+        let children: Vec<String> = match json.pointer(&place) {
+            Some(Value::Object(map)) => {
+                map.keys().map(|key| key.replace('~', "~0").replace('/', "~1")).collect()
+            }
+            Some(Value::Array(list)) => (0..list.len()).map(|n| n.to_string()).collect(),
+            _ => return place,
+        };
+        let blamed = children.into_iter().find(|child| {
+            let Some(fewer) = left.checked_sub(1) else { return false };
+            left = fewer;
+            let mut without = json.clone();
+            remove(&mut without, &place, child);
+            refuses(&without).as_deref() != Some(error)
+        });
+        match blamed {
+            Some(child) => place = format!("{place}/{child}"),
+            None => return place,
+        }
+    }
+}
+
+fn remove(json: &mut Value, place: &str, child: &str) {
+    match json.pointer_mut(place) {
+        Some(Value::Object(map)) => {
+            map.shift_remove(&child.replace("~1", "/").replace("~0", "~"));
+        }
+        Some(Value::Array(list)) => {
+            if let Some(n) = child.parse().ok().filter(|n| *n < list.len()) {
+                list.remove(n);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Says what a type expects and what it got in the order of all other messages about arguments.
+fn expected_and_got(error: &str) -> String {
+    ["invalid type: ", "invalid value: ", "invalid length "]
+        .iter()
+        .find_map(|opening| error.strip_prefix(opening)?.split_once(", expected "))
+        .map_or_else(
+            || error.to_owned(),
+            |(got, expected)| format!("expected {expected}; got {got}"),
+        )
+}
+
 struct Typed<T>(T);
 
 impl<T: Tool> Body for Typed<T> {
     fn decode(&self, json: &Arc<Value>) -> Result<Args, Failure> {
         match T::Args::deserialize(&**json) {
             Ok(args) => Ok(Box::new(args)),
-            // The schema let it pass and the type does not: say it in the type's words.
-            Err(e) => Err(Failure::new(Code::BadArguments, e.to_string())),
+            // The schema let it pass and the type does not: say where, and what the type expects.
+            Err(e) => {
+                let error = e.to_string();
+                let refuses =
+                    |json: &Value| T::Args::deserialize(json).err().map(|e| e.to_string());
+                let place = refused_place(json, &error, &refuses);
+                let place = if place.is_empty() { "/" } else { &place };
+                Err(Failure::new(
+                    Code::BadArguments,
+                    format!("{place}: {}", expected_and_got(&error)),
+                )
+                .with_next("call it again with this fixed"))
+            }
         }
     }
 

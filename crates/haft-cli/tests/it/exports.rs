@@ -239,3 +239,25 @@ fn real_tools_are_all_shown_but_the_unusable_ones() {
         assert_eq!(names.len(), 301, "{dialect}");
     }
 }
+
+#[test]
+fn inline_flag_writes_schemas_without_references() {
+    let schema = json!({
+        "type": "object",
+        "properties": {"to": {"$ref": "#/$defs/place"}},
+        "$defs": {"place": {"allOf": [{"type": "string"}, {"minLength": 1}]}},
+    });
+    let path = file(
+        "export-inline.jsonl",
+        json!({"name": "go", "description": "Goes.", "input_schema": schema}).to_string(),
+    );
+    for dialect in DIALECTS {
+        let ran = haft(&format!("tools export --dialect {dialect} --tools {path} --inline --json"));
+        assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{dialect}");
+        for word in ["\"$ref\"", "\"$defs\"", "\"allOf\""] {
+            assert!(!ran.out.contains(word), "{dialect}: {}", ran.out);
+        }
+    }
+    let plain = haft(&format!("tools export --dialect mcp --tools {path} --json"));
+    assert!(plain.out.contains("\"$ref\""), "{}", plain.out);
+}

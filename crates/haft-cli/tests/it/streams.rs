@@ -39,6 +39,16 @@ fn every_dialect_is_answered_the_same_whole_and_streamed() {
         let whole = haft(&format!("dispatch {} --dialect {dialect}", body(dialect, "json")));
         assert_eq!((whole.code, whole.err.as_str()), (Some(0), ""), "{dialect}");
         let answer = whole.json();
+        let echoed =
+            haft(&format!("dispatch {} --dialect {dialect} --echo", body(dialect, "json")));
+        let echoed = echoed.json();
+        assert_eq!(
+            unnumbered(&echoed["answer"].to_string()),
+            unnumbered(&answer.to_string()),
+            "{dialect}"
+        );
+        let has_message = echoed["message"].to_string().contains("read_note");
+        assert_eq!(has_message, dialect != "mcp", "{dialect}: {echoed}");
         let [first, second] = places(dialect).map(|place| answer.pointer(place).unwrap().clone());
         // A client of MCP gets a list, in which the marks stand by themselves.
         let inside = |shown: &Value| match dialect {

@@ -86,22 +86,21 @@ impl Entry {
             let alone = json!({ key: default });
             let place = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
             // Alone it may lack what is required; what counts is whether the default itself fits.
-            let wrong =
-                input.errors(&alone).find(|e| e.instance_path().as_str().starts_with(&place));
-            if let Some(error) = wrong {
+            let wrong = input.problems(&alone).into_iter().find(|p| p.pointer.starts_with(&place));
+            if let Some(problem) = wrong {
                 return Err(bad_schema(
                     "input",
-                    &format!("the default of `{key}` does not fit: {error}"),
+                    &format!("the default of `{key}` does not fit: {problem}"),
                 ));
             }
         }
         for example in &spec.examples {
             let mut filled = example.clone();
             fill.apply(&mut filled);
-            if let Some(error) = input.errors(&filled).next() {
+            if let Some(problem) = input.first_problem(&filled) {
                 return Err(refuse(
                     ErrorKind::BadTool,
-                    format!("the example {example} does not fit its own schema: {error}"),
+                    format!("the example {example} does not fit its own schema: {problem}"),
                 ));
             }
         }

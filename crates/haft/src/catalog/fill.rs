@@ -1,16 +1,13 @@
-//! Writes what a schema settles into an argument object: defaults, and whole numbers as integers.
+//! Writes the defaults of a schema into an argument object.
 //!
 //! In: validated arguments. Out: the same with nothing left to guess, so that judges, cache keys
 //! and bodies see one value. The plan is made once per tool; applying it is a walk over the plan.
 
 use serde_json::{Map, Value};
 
-use crate::fit::whole;
-
 /// What to write where.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fill {
-    integer: bool,
     properties: Vec<(String, Option<Value>, Fill)>,
     items: Option<Box<Fill>>,
 }
@@ -61,22 +58,17 @@ impl Fill {
             .map(|items| Self::at(root, items, depth, left))
             .filter(|inner| !inner.is_empty())
             .map(Box::new);
-        Self { integer: is_integer(node), properties, items }
+        Self { properties, items }
     }
 
     fn is_empty(&self) -> bool {
-        !self.integer && self.properties.is_empty() && self.items.is_none()
+        self.properties.is_empty() && self.items.is_none()
     }
 
     /// Writes what the plan says, and returns whether it added something.
     pub(crate) fn apply(&self, value: &mut Value) -> bool {
         let mut added = false;
         match value {
-            Value::Number(number) if self.integer => {
-                if let Some(whole) = whole(number) {
-                    *number = whole;
-                }
-            }
             Value::Object(map) => {
                 // Objects are small: comparing names is cheaper than hashing each of them again.
                 for (key, value) in map.iter_mut() {
@@ -110,16 +102,6 @@ impl Fill {
         self.properties
             .iter()
             .filter_map(|(key, default, _)| Some((key.as_str(), default.as_ref()?)))
-    }
-}
-
-fn is_integer(node: &Map<String, Value>) -> bool {
-    match node.get("type") {
-        Some(Value::String(kind)) => kind == "integer",
-        Some(Value::Array(kinds)) => {
-            kinds.iter().any(|k| k == "integer") && !kinds.iter().any(|k| k == "number")
-        }
-        _ => false,
     }
 }
 
@@ -167,18 +149,6 @@ mod tests {
             "b": {"properties": {"c": {"default": null}, "d": {"default": 0}}},
         }});
         assert_eq!(filled(schema, json!({"b": {}})), json!({"b": {"d": 0}}));
-    }
-
-    #[test]
-    fn whole_floats_become_integers_only_where_integers_are_wanted() {
-        let schema = json!({"properties": {
-            "i": {"type": "integer"}, "n": {"type": "number"}, "o": {"type": ["integer", "null"]},
-        }});
-        assert_eq!(
-            filled(schema.clone(), json!({"i": 3.0, "n": 3.0, "o": -2.0})).to_string(),
-            r#"{"i":3,"n":3.0,"o":-2}"#
-        );
-        assert_eq!(filled(schema, json!({"i": 1e300})), json!({"i": 1e300}));
     }
 
     #[test]

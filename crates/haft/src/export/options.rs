@@ -68,6 +68,9 @@ pub struct Options {
     pub output: bool,
     /// Whether arguments shall be streamed unchecked as they are written (Anthropic).
     pub eager: bool,
+    /// Whether schemas are shown without `$ref`, `$defs` and `allOf`, for a server or a model that
+    /// does not follow them.
+    pub inline: bool,
 }
 
 impl Default for Options {
@@ -81,6 +84,7 @@ impl Default for Options {
             examples: true,
             output: false,
             eager: false,
+            inline: false,
         }
     }
 }
@@ -139,6 +143,31 @@ impl Options {
     #[must_use]
     pub fn eager(mut self) -> Self {
         self.eager = true;
+        self
+    }
+
+    /// Shows schemas without `$ref`, `$defs` and `allOf`: every reference is replaced by what it means,
+    /// and the parts of an `allOf` are put together. A reference that leads back to itself is unfolded a
+    /// few times and then cut, and the report says `widened`.
+    ///
+    /// ```
+    /// use haft::{Definition, Dialect, Options, serde_json::json};
+    ///
+    /// let input = json!({
+    ///     "type": "object",
+    ///     "properties": {"to": {"$ref": "#/$defs/place"}},
+    ///     "$defs": {"place": {"type": "string", "minLength": 1}},
+    /// });
+    /// let tool = Definition::new("go", "Goes there.", &input);
+    /// let shown = Dialect::Mcp.show(&tool, &Options::default().inline());
+    /// assert_eq!(
+    ///     shown.tool.unwrap()["inputSchema"],
+    ///     json!({"type": "object", "properties": {"to": {"type": "string", "minLength": 1}}})
+    /// );
+    /// ```
+    #[must_use]
+    pub fn inline(mut self) -> Self {
+        self.inline = true;
         self
     }
 }

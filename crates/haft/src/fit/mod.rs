@@ -11,15 +11,19 @@ mod places;
 pub(crate) mod parse;
 pub(crate) mod syntax;
 mod union;
+mod work;
+mod guided;
+mod ranges;
+mod integers;
 pub(crate) mod problem;
 mod example;
 mod step;
 mod repair;
 
+pub(crate) use self::schema::draft;
 pub use self::{
     parse::strict_json,
     problem::Problem,
     repair::{Repair, RepairKind, Repairs},
     schema::{Formats, Schema},
 };
-pub(crate) use self::{repair::whole, schema::draft};

@@ -241,6 +241,17 @@ fn named<'a>(node: &'a Map<String, Value>, name: &str) -> Vec<&'a Value> {
     some
 }
 
+/// Whether a name matches a pattern; one that cannot be read matches nothing.
+pub(super) fn matches(pattern: &str, name: &str) -> bool {
+    regex::RegexBuilder::new(pattern)
+        .size_limit(MAX_PATTERN_BYTES)
+        .build()
+        .is_ok_and(|regex| regex.is_match(name))
+}
+
+/// A pattern that compiles to more than this is an attack or an accident.
+const MAX_PATTERN_BYTES: usize = 1 << 18;
+
 /// Undoes percent-encoding, as a reference may be written.
 fn unescaped(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());

@@ -10,12 +10,14 @@ use std::fmt::{self, Write};
 use haft_core::{Code, Failure};
 use jsonschema::{ValidationError, error::TypeKind, error::ValidationErrorKind as Kind};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
+    guided,
     parse::kind,
     places::Places,
     schema::Schema,
+    step::below,
     union::{Choice, Union},
 };
 use crate::near::nearest;
@@ -28,8 +30,10 @@ const COUNTED: usize = 100;
 const VALUE: usize = 80;
 /// How much of a place is shown; an honest one is far shorter.
 const PLACE: usize = 300;
-/// A union in a union in a union: below this one line must do.
-const UNIONS: usize = 4;
+/// How many keys of an object are named.
+const KEYS: usize = 5;
+/// Deeper than values are nested; each level may be a union.
+const UNIONS: usize = 256;
 /// How many of the other branches are named.
 const OTHERS: usize = 4;
 /// A longer example costs the model more than it helps.
@@ -58,8 +62,15 @@ impl fmt::Display for Problem {
 pub(super) fn problems(schema: &Schema, value: &Value) -> Vec<Problem> {
     let teller = Teller { places: schema.places(), value };
     let mut lines = Vec::new();
-    for error in schema.errors(value).take(COUNTED) {
-        teller.tell(&error, UNIONS, &mut lines);
+    match schema.errors(value) {
+        Some(errors) => {
+            for error in errors.iter().take(COUNTED) {
+                teller.tell(error, UNIONS, &mut lines);
+            }
+        }
+        // Nothing is explained that fits; to list what is wrong would be too much work.
+        None if schema.is_valid(value) => {}
+        None => guided::explain(&teller, schema.formats(), &mut lines),
     }
     let mut problems: Vec<Problem> = lines.into_iter().map(Line::whole).collect();
     problems.sort_by(|a, b| {
@@ -74,7 +85,11 @@ pub(super) fn problems(schema: &Schema, value: &Value) -> Vec<Problem> {
 
 /// Describes to a model why the arguments of a call do not fit.
 pub(crate) fn describe(schema: &Schema, tool: &str, arguments: &Value) -> Failure {
-    let problems = problems(schema, arguments);
+    refused(&problems(schema, arguments), tool)
+}
+
+/// Describes these problems to a model.
+pub(crate) fn refused(problems: &[Problem], tool: &str) -> Failure {
     let all = problems.len();
     let mut message = match all {
         // A pattern that took too long is a refusal without a reason.
@@ -110,7 +125,7 @@ pub(crate) fn with_example(schema: &Schema, failure: Failure) -> Failure {
 }
 
 /// A problem, and which branch of a union it is about.
-struct Line {
+pub(super) struct Line {
     problem: Problem,
     read_as: Option<String>,
 }
@@ -127,12 +142,12 @@ impl Line {
 }
 
 /// What is needed to tell about one value.
-struct Teller<'a> {
-    places: Places<'a>,
-    value: &'a Value,
+pub(super) struct Teller<'a> {
+    pub(super) places: Places<'a>,
+    pub(super) value: &'a Value,
 }
 
-impl Teller<'_> {
+impl<'a> Teller<'a> {
     /// Tells one error, or what is behind it when it is a union's.
     fn tell(&self, error: &ValidationError<'_>, unions: usize, lines: &mut Vec<Line>) {
         if let Kind::AnyOf { context } | Kind::OneOfNotValid { context } = error.kind()
@@ -141,11 +156,23 @@ impl Teller<'_> {
         {
             return;
         }
-        let message = self.message(error);
-        self.push(error.instance_path().as_str(), error.kind().keyword(), message, lines);
+        let node = node(self.places.root(), error);
+        self.tell_at(error, error.instance_path().as_str(), node, lines);
     }
 
-    fn push(&self, at: &str, keyword: &str, message: String, lines: &mut Vec<Line>) {
+    /// Tells one error about the value at a place, with the schema node that it comes from.
+    pub(super) fn tell_at(
+        &self,
+        error: &ValidationError<'_>,
+        at: &str,
+        node: Option<&'a Value>,
+        lines: &mut Vec<Line>,
+    ) {
+        let message = self.message(error, at, node);
+        self.push(at, error.kind().keyword(), message, lines);
+    }
+
+    pub(super) fn push(&self, at: &str, keyword: &str, message: String, lines: &mut Vec<Line>) {
         if lines.len() < COUNTED {
             let pointer = visible(cut(at, PLACE));
             let problem = Problem { pointer, keyword: keyword.to_owned(), message };
@@ -167,27 +194,7 @@ impl Teller<'_> {
         let at = error.instance_path().as_str();
         let value = self.value.pointer(at)?;
         let union = Union { places: self.places, branches, against, at, value };
-        let one_of = |tags: &[&Value]| {
-            let shown: Vec<String> = tags.iter().take(10).map(|t| t.to_string()).collect();
-            format!("{}{}", shown.join(", "), if tags.len() > 10 { ", …" } else { "" })
-        };
         match union.choose() {
-            Choice::NoSuchType => None,
-            Choice::TagMissing { key, tags } => {
-                let message =
-                    format!("`{key}` is missing; it is required, as one of {}", one_of(&tags));
-                self.push(at, "required", message, lines);
-                Some(())
-            }
-            Choice::NoSuchTag { key, tags } => {
-                let at = format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"));
-                let sent = value.get(key)?;
-                let mut message =
-                    format!("expected one of {}; got {}", one_of(&tags), self.got(&at, sent));
-                self.suggest(&at, sent, tags.iter().filter_map(|t| t.as_str()), &mut message);
-                self.push(&at, "enum", message, lines);
-                Some(())
-            }
             Choice::Branch(chosen) => {
                 let first = lines.len();
                 for error in against.get(chosen)?.iter().take(COUNTED) {
@@ -213,18 +220,81 @@ impl Teller<'_> {
                 }
                 (lines.len() > first || lines.len() >= COUNTED).then_some(())
             }
+            choice => self.tell_choice(choice, value, at, lines),
         }
+    }
+
+    /// Tells that the property which names the branch is missing or names none; nothing when there is
+    /// no such property.
+    pub(super) fn tell_choice(
+        &self,
+        choice: Choice<'_>,
+        value: &Value,
+        at: &str,
+        lines: &mut Vec<Line>,
+    ) -> Option<()> {
+        let one_of = |tags: &[&Value]| {
+            let shown: Vec<String> = tags.iter().take(10).map(|t| t.to_string()).collect();
+            format!("{}{}", shown.join(", "), if tags.len() > 10 { ", …" } else { "" })
+        };
+        match choice {
+            Choice::Branch(_) | Choice::NoSuchType => None,
+            Choice::TagMissing { key, tags } => {
+                let message =
+                    format!("`{key}` is missing; it is required, as one of {}", one_of(&tags));
+                self.push(at, "required", message, lines);
+                Some(())
+            }
+            Choice::NoSuchTag { key, tags } => {
+                let at = below(at, key);
+                let sent = value.get(key)?;
+                let mut message =
+                    format!("expected one of {}; got {}", one_of(&tags), self.got(&at, sent));
+                self.suggest(&at, sent, tags.iter().filter_map(|t| t.as_str()), &mut message);
+                self.push(&at, "enum", message, lines);
+                Some(())
+            }
+        }
+    }
+
+    /// Says that a value is of none of the kinds that a union has.
+    pub(super) fn none_of(&self, branches: &'a [Value], at: &str, value: &Value) -> String {
+        let mut words: Vec<String> = Vec::new();
+        for branch in branches {
+            let word = self.places.parts(branch).into_iter().find_map(expected);
+            words.extend(word.filter(|word| !words.contains(word)));
+        }
+        let expected = match words.is_empty() {
+            true => "one of the allowed shapes".to_owned(),
+            false => words.join(", or "),
+        };
+        format!("expected {expected}; got {}", self.got(at, value))
     }
 
     /// What came, in a few words.
     fn got(&self, at: &str, value: &Value) -> String {
         match value {
-            Value::Object(map) => format!("an object with {} keys", map.len()),
+            Value::Object(map) => self.got_object(at, map),
             Value::Array(list) => format!("an array of {}", list.len()),
             Value::Null => "null".to_owned(),
             _ if self.places.is_secret(at) => "a hidden value".to_owned(),
             other => format!("{} ({})", cut(&other.to_string(), VALUE), kind(other)),
         }
+    }
+
+    /// An object by its keys. Those of a secret are only counted.
+    fn got_object(&self, at: &str, map: &Map<String, Value>) -> String {
+        if map.is_empty() {
+            return "an empty object".to_owned();
+        }
+        let word = if map.len() == 1 { "key" } else { "keys" };
+        if self.places.is_secret(at) {
+            return format!("an object with {} {word}", map.len());
+        }
+        let name = |key: &String| format!("`{}`", visible(cut(key, VALUE)));
+        let names: Vec<String> = map.keys().take(KEYS).map(name).collect();
+        let more = if map.len() > KEYS { ", …" } else { "" };
+        format!("an object with the {word} {}{more}", names.join(", "))
     }
 
     /// Adds what was probably meant. A secret is not even nearly repeated.
@@ -243,10 +313,19 @@ impl Teller<'_> {
         }
     }
 
-    fn message(&self, error: &ValidationError<'_>) -> String {
-        let schema = self.places.root();
-        let at = error.instance_path().as_str();
+    fn message(&self, error: &ValidationError<'_>, at: &str, node: Option<&'a Value>) -> String {
         let got = || self.got(at, error.instance());
+        let bound = |limit: fmt::Arguments<'_>| {
+            let own = node.and_then(expected);
+            // A bound that comes from a format does not stand in the schema.
+            let is_written = node.is_some_and(|node| node.get(error.kind().keyword()).is_some());
+            let expected = match own {
+                Some(own) if is_written => own,
+                Some(own) => format!("{own} of {limit}"),
+                None => limit.to_string(),
+            };
+            format!("expected {expected}; got {}", got())
+        };
         match error.kind() {
             Kind::Required { property } => {
                 let name = property.as_str().unwrap_or_default();
@@ -254,7 +333,7 @@ impl Teller<'_> {
                     .value
                     .pointer(at)
                     .and_then(Value::as_object)
-                    .zip(self.names(error))
+                    .zip(node.and_then(|node| self.names(node)))
                     .and_then(|(sent, known)| {
                         let strangers =
                             sent.keys().map(String::as_str).filter(|k| !known.contains(k));
@@ -269,7 +348,7 @@ impl Teller<'_> {
             }
             Kind::AdditionalProperties { unexpected }
             | Kind::UnevaluatedProperties { unexpected } => {
-                let known = self.names(error).unwrap_or_default();
+                let known = node.and_then(|node| self.names(node)).unwrap_or_default();
                 let mut text = "unknown ".to_owned();
                 for (n, name) in unexpected.iter().take(SHOWN).enumerate() {
                     let comma = if n > 0 { ", " } else { "" };
@@ -301,29 +380,20 @@ impl Teller<'_> {
                 text
             }
             Kind::Type { kind } => {
-                let expected =
-                    node(schema, error).and_then(expected).unwrap_or_else(|| match kind {
-                        TypeKind::Single(one) => one.to_string(),
-                        TypeKind::Multiple(some) => {
-                            some.iter().map(|t| t.to_string()).collect::<Vec<_>>().join(" or ")
-                        }
-                    });
+                let expected = node.and_then(expected).unwrap_or_else(|| match kind {
+                    TypeKind::Single(one) => one.to_string(),
+                    TypeKind::Multiple(some) => {
+                        some.iter().map(|t| t.to_string()).collect::<Vec<_>>().join(" or ")
+                    }
+                });
                 format!("expected {expected}; got {}", got())
             }
-            Kind::Minimum { limit } => self.bound(error, format_args!("at least {limit}")),
-            Kind::Maximum { limit } => self.bound(error, format_args!("at most {limit}")),
-            Kind::ExclusiveMinimum { limit } => {
-                self.bound(error, format_args!("more than {limit}"))
-            }
-            Kind::ExclusiveMaximum { limit } => {
-                self.bound(error, format_args!("less than {limit}"))
-            }
-            Kind::MinLength { limit } => {
-                self.bound(error, format_args!("at least {limit} characters"))
-            }
-            Kind::MaxLength { limit } => {
-                self.bound(error, format_args!("at most {limit} characters"))
-            }
+            Kind::Minimum { limit } => bound(format_args!("at least {limit}")),
+            Kind::Maximum { limit } => bound(format_args!("at most {limit}")),
+            Kind::ExclusiveMinimum { limit } => bound(format_args!("more than {limit}")),
+            Kind::ExclusiveMaximum { limit } => bound(format_args!("less than {limit}")),
+            Kind::MinLength { limit } => bound(format_args!("at least {limit} characters")),
+            Kind::MaxLength { limit } => bound(format_args!("at most {limit} characters")),
             Kind::MultipleOf { multiple_of } => {
                 format!("expected a multiple of {multiple_of}; got {}", got())
             }
@@ -335,23 +405,13 @@ impl Teller<'_> {
             Kind::MaxItems { limit } => format!("expected at most {limit} items; got {}", got()),
             Kind::UniqueItems => "the items must all be different".to_owned(),
             Kind::PropertyNames { error } => {
-                format!("a name in this object is not allowed: {}", self.message(error))
+                let node = self.node(error);
+                format!("a name in this object is not allowed: {}", self.message(error, at, node))
             }
             Kind::AnyOf { .. } | Kind::OneOfNotValid { .. } => {
-                let expected = node(schema, error)
-                    .and_then(|n| n.get("anyOf").or_else(|| n.get("oneOf")))
-                    .and_then(Value::as_array)
-                    .map(|branches| {
-                        let mut words: Vec<String> = Vec::new();
-                        for branch in branches {
-                            let word = self.places.parts(branch).into_iter().find_map(expected);
-                            words.extend(word.filter(|word| !words.contains(word)));
-                        }
-                        words.join(", or ")
-                    })
-                    .filter(|text| !text.is_empty())
-                    .unwrap_or_else(|| "one of the allowed shapes".to_owned());
-                format!("expected {expected}; got {}", got())
+                let union = node.and_then(|n| n.get("anyOf").or_else(|| n.get("oneOf")));
+                let branches = union.and_then(Value::as_array).map(Vec::as_slice);
+                self.none_of(branches.unwrap_or_default(), at, error.instance())
             }
             Kind::OneOfMultipleValid { .. } => {
                 format!("fits more than one of the allowed shapes, and must fit one; got {}", got())
@@ -360,18 +420,14 @@ impl Teller<'_> {
         }
     }
 
-    fn bound(&self, error: &ValidationError<'_>, limit: fmt::Arguments<'_>) -> String {
-        let expected =
-            node(self.places.root(), error).and_then(expected).unwrap_or_else(|| limit.to_string());
-        format!(
-            "expected {expected}; got {}",
-            self.got(error.instance_path().as_str(), error.instance())
-        )
+    /// The schema node that an error comes from.
+    fn node(&self, error: &ValidationError<'_>) -> Option<&'a Value> {
+        node(self.places.root(), error)
     }
 
-    /// The property names that are known where the failing keyword stands.
-    fn names(&self, error: &ValidationError<'_>) -> Option<Vec<&str>> {
-        let names = self.places.names(node(self.places.root(), error)?);
+    /// The property names that are known at a schema node.
+    fn names(&self, node: &'a Value) -> Option<Vec<&'a str>> {
+        let names = self.places.names(node);
         (!names.is_empty()).then_some(names)
     }
 }
@@ -588,5 +644,81 @@ mod tests {
         Arguments that fit: {"path":"value"}
         Next: call `t` again with this fixed
         "#);
+    }
+
+    /// A filter whose two groups both lead back to it, and a value so deep with a wrong leaf.
+    fn filters(depth: usize) -> (Value, Value) {
+        let group = |name: &str| json!({"type": "object", "properties": {name: {"type": "array", "items": {"$ref": "#/$defs/f"}}, "not": {"$ref": "#/$defs/f"}}, "additionalProperties": false});
+        let leaf = json!({"type": "object", "properties": {"field": {"type": "string"}, "min": {"type": "integer"}}, "required": ["field"], "additionalProperties": false});
+        let schema = json!({
+            "type": "object", "properties": {"filter": {"$ref": "#/$defs/f"}},
+            "$defs": {"f": {"anyOf": [group("all"), group("any"), leaf]}},
+        });
+        let wrong = json!({"field": "size", "min": "ten"});
+        let value = (0..depth).fold(wrong, |inner, _| json!({"not": inner}));
+        (schema, json!({"filter": value}))
+    }
+
+    #[test]
+    fn explaining_a_recursive_union_is_bounded_and_names_the_place() {
+        // Each took a power of its depth before: the deepest would not end.
+        for depth in [1, 3, 4, 6, 16, 40, 100] {
+            let (schema, value) = filters(depth);
+            let text = told(schema, value);
+            let place = format!("/filter{}/min: expected an integer", "/not".repeat(depth));
+            assert!(
+                text.contains(&place[..place.len().min(280)]) || depth == 100,
+                "{depth}: {text}"
+            );
+            assert!(!text.contains("1 keys"), "{depth}: {text}");
+        }
+    }
+
+    #[test]
+    fn guided_explanation_blames_no_part_that_fits() {
+        let (schema, deep) = filters(16);
+        let deep = deep["filter"].clone();
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "good": {"type": "array", "items": schema["$defs"]["f"]},
+                "bad": {"$ref": "#/$defs/f"},
+                "count": {"type": "integer"},
+            },
+            "$defs": schema["$defs"],
+        });
+        let good = json!([{"all": [{"field": "a"}]}, {"any": [{"field": "b", "min": 1}]}]);
+        let text = told(schema, json!({"good": good, "bad": deep, "count": "x"}));
+        assert!(text.contains("/count: expected an integer; got \"x\" (string)"), "{text}");
+        assert!(text.contains("/min: expected an integer; got \"ten\" (string)"), "{text}");
+        assert!(!text.contains("/good"), "{text}");
+    }
+
+    #[test]
+    fn repair_of_a_recursive_union_is_bounded() {
+        for depth in [4, 16, 100] {
+            let (schema, mut value) = filters(depth);
+            let sent = value.clone();
+            let steps = Schema::compile(&schema).unwrap().repair(&mut value, false);
+            assert!(steps.is_empty() && value == sent, "{depth}: `ten` is no number");
+        }
+    }
+
+    #[test]
+    fn refused_object_is_told_by_its_keys() {
+        let schema = json!({"properties": {"a": {"type": "string"}, "b": {"type": "string", "x-secret": true}}});
+        insta::assert_snapshot!(
+            told(schema.clone(), json!({"a": {"x": 1}})),
+            @"/a: expected a string; got an object with the key `x`"
+        );
+        insta::assert_snapshot!(
+            told(schema.clone(), json!({"a": {"x": 1, "y": 2}})),
+            @"/a: expected a string; got an object with the keys `x`, `y`"
+        );
+        insta::assert_snapshot!(told(schema.clone(), json!({"a": {}})), @"/a: expected a string; got an empty object");
+        insta::assert_snapshot!(
+            told(schema, json!({"b": {"hunter2": 1}})),
+            @"/b: expected a string; got an object with 1 key"
+        );
     }
 }

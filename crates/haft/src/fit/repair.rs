@@ -23,6 +23,7 @@ use super::{
     schema::{Schema, depth},
     step::{Change, Step, agreed, apply, below, split, unescaped},
     union::Union,
+    work::MAX_LISTED_PAIRS,
 };
 use crate::near::fold;
 
@@ -113,6 +114,9 @@ impl RepairKind {
 const ROUNDS: usize = 8;
 /// How often a value is checked again, in all; each union takes some.
 const CHECKS: usize = 32;
+/// How much work all these checks may be together, in pairs of a schema node and a value. A value that
+/// is larger than that is listed twice at most.
+const WORK: u64 = 4 * MAX_LISTED_PAIRS;
 /// A value that needs more repairs than this is not a slip.
 const STEPS: usize = 1_000;
 /// A union in a union in a union is as deep as branches are tried.
@@ -125,7 +129,9 @@ pub(super) fn repair(schema: &Schema, value: &mut Value, careful: bool) -> Vec<R
     if schema.is_valid(value) {
         return Vec::new();
     }
-    let mut bench = Bench { schema, places: schema.places(), careful, checks: CHECKS };
+    let Some(first) = schema.listing_work(value) else { return Vec::new() };
+    let work = WORK.max(first.saturating_mul(2));
+    let mut bench = Bench { schema, places: schema.places(), careful, checks: CHECKS, work };
     let mut work = value.clone();
     let Some(steps) = bench.mend(&mut work) else { return Vec::new() };
     if steps.is_empty() || !schema.is_valid(&work) {
@@ -140,16 +146,28 @@ struct Bench<'a> {
     places: Places<'a>,
     careful: bool,
     checks: usize,
+    work: u64,
 }
 
-impl Bench<'_> {
+impl<'a> Bench<'a> {
+    /// Lists what is wrong with a value, as far as the work that is left allows it.
+    fn errors<'v>(&mut self, value: &'v Value) -> Option<Vec<ValidationError<'v>>>
+    where
+        'a: 'v,
+    {
+        self.checks = self.checks.checked_sub(1)?;
+        self.work = self.work.checked_sub(self.schema.listing_work(value)?)?;
+        let mut errors = self.schema.errors(value)?;
+        errors.truncate(STEPS + 1);
+        Some(errors)
+    }
+
     /// Repairs until nothing is wrong; nothing when that does not come to an end.
     fn mend(&mut self, work: &mut Value) -> Option<Vec<Step>> {
         let mut done = Vec::new();
         for _ in 0..ROUNDS {
-            self.checks = self.checks.checked_sub(1)?;
             let steps = {
-                let errors: Vec<_> = self.schema.errors(work).take(STEPS + 1).collect();
+                let errors = self.errors(work)?;
                 if errors.is_empty() {
                     return Some(done);
                 }
@@ -340,9 +358,8 @@ impl Bench<'_> {
         let mut done = self.round(trial, union.against, branch, candidates, unions)?;
         apply(trial, &done)?;
         for _ in 1..ROUNDS {
-            self.checks = self.checks.checked_sub(1)?;
             let steps = {
-                let errors: Vec<_> = self.schema.errors(trial).take(STEPS + 1).collect();
+                let errors = self.errors(trial)?;
                 let Some(still) = still(&errors, union) else { return Some(done) };
                 let now = Failed { against: still?, ..union };
                 let candidates = self.candidates(trial, now)?;
@@ -481,7 +498,7 @@ fn is_whole(number: &Number) -> bool {
 }
 
 /// `3.0` as `3`, when nothing is lost.
-pub(crate) fn whole(number: &Number) -> Option<Number> {
+pub(super) fn whole(number: &Number) -> Option<Number> {
     if !number.is_f64() {
         return None;
     }

@@ -9,10 +9,12 @@ use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
 use super::{
-    example,
+    example, integers,
     places::Places,
     problem::{self, Problem},
+    ranges,
     repair::{self, Repair},
+    work,
 };
 use crate::{
     error::{Error, ErrorKind},
@@ -40,6 +42,7 @@ pub struct Schema(Arc<Inner>);
 struct Inner {
     source: Value,
     validator: Validator,
+    formats: Formats,
     has_secrets: bool,
 }
 
@@ -47,7 +50,7 @@ struct Inner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Formats {
     /// A value must have the format that is named, if it is a known one. This is how calls are
-    /// checked.
+    /// checked. An integer with a format such as `int32` or `uint64` must be one of that width.
     #[default]
     Asserted,
     /// A format is a remark for readers, as the newer drafts have it.
@@ -79,11 +82,16 @@ impl Schema {
                 "its references unfold into more than {UNFOLDED} parts, which no call could be checked against in time"
             )));
         }
-        let validator = caught(|| build(schema, formats))
+        let bounded = match formats {
+            Formats::Asserted => ranges::bounded(schema),
+            Formats::Remarked => None,
+        };
+        let checked = bounded.as_ref().unwrap_or(schema);
+        let validator = caught(|| build(checked, formats))
             .map_err(|panic| refuse(format!("it could not be compiled: {panic}")))?
             .map_err(refuse)?;
         let has_secrets = marks_secrets(schema);
-        Ok(Self(Arc::new(Inner { source: schema.clone(), validator, has_secrets })))
+        Ok(Self(Arc::new(Inner { source: schema.clone(), validator, formats, has_secrets })))
     }
 
     /// Returns whether a value fits.
@@ -129,17 +137,46 @@ impl Schema {
         repair::repair(self, value, careful)
     }
 
+    /// Writes whole floats as integers where the schema says integer, in a value that fits. Returns
+    /// those that cannot be written exactly.
+    pub(crate) fn settle_integers(&self, value: &mut Value) -> Vec<Problem> {
+        integers::settle(self.places(), value)
+    }
+
     /// Returns the schema as it was written.
     #[must_use]
     pub fn source(&self) -> &Value {
         &self.0.source
     }
 
-    pub(crate) fn errors<'a>(
-        &'a self,
-        value: &'a Value,
-    ) -> impl Iterator<Item = ValidationError<'a>> {
-        self.0.validator.iter_errors(value)
+    /// Returns what is wrong with a value, in one line; nothing when it fits.
+    pub(crate) fn first_problem(&self, value: &Value) -> Option<String> {
+        if self.is_valid(value) {
+            return None;
+        }
+        let problem = self.problems(value).into_iter().next().map(|problem| problem.to_string());
+        Some(problem.unwrap_or_else(|| "it does not fit the schema".to_owned()))
+    }
+
+    /// Lists everything that is wrong with a value; nothing when that would be too much work.
+    pub(super) fn errors<'a>(&'a self, value: &'a Value) -> Option<Vec<ValidationError<'a>>> {
+        work::affordable(self.places(), value)?;
+        Some(self.0.validator.iter_errors(value).collect())
+    }
+
+    /// Returns how much work listing everything that is wrong would be; nothing when it is too much.
+    pub(super) fn listing_work(&self, value: &Value) -> Option<u64> {
+        work::affordable(self.places(), value)
+    }
+
+    /// Returns what `format` means here.
+    pub(super) fn formats(&self) -> Formats {
+        self.0.formats
+    }
+
+    /// Returns whether the value at a place is, is part of, or holds something marked as a secret.
+    pub(crate) fn is_secret(&self, pointer: &str) -> bool {
+        self.places().is_secret(pointer)
     }
 
     /// Returns whether the schema marks something as a secret.
@@ -186,10 +223,10 @@ pub(crate) fn draft(schema: &Value) -> Result<Draft, String> {
 }
 
 /// Words whose value is a map from names to schemas, so that its keys are no words.
-const NAMED: [&str; 5] =
+pub(super) const NAMED: [&str; 5] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 /// Words whose value is data.
-const DATA: [&str; 4] = ["enum", "const", "default", "examples"];
+pub(super) const DATA: [&str; 4] = ["enum", "const", "default", "examples"];
 
 fn mentions_dependencies(node: &Value) -> bool {
     match node {
@@ -221,7 +258,7 @@ fn drop_dependencies(node: &mut Value, names: bool) {
 
 /// Compiles offline and with bounded patterns: linear time where the pattern allows it, a backtrack
 /// limit where it needs look-around.
-fn build(schema: &Value, formats: Formats) -> Result<Validator, String> {
+pub(super) fn build(schema: &Value, formats: Formats) -> Result<Validator, String> {
     let options = || {
         jsonschema::options()
             .offline()

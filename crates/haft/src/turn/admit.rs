@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     catalog::{Entry, Found, Snapshot, Withheld},
-    fit::{Repair, Repairs, parse, problem, syntax},
+    fit::{Repair, Repairs, Schema, parse, problem, syntax},
     policy::Seen,
     redact::Redactor,
     watch::caught,
@@ -361,11 +361,16 @@ fn take_in(
     if entry.fill().apply(&mut json) && !schema.is_valid(&json) {
         return Err(refused(&json));
     }
+    let inexact = schema.settle_integers(&mut json);
+    if !inexact.is_empty() {
+        return Err(problem::refused(&inexact, entry.name().as_str()));
+    }
     let json = Arc::new(json);
     // Decoding and claiming run the author's code (a `Deserialize`, a claim function).
     let decoded = caught(|| entry.body().decode(&json));
     let args = match decoded {
-        Ok(decoded) => decoded?,
+        Ok(Ok(decoded)) => decoded,
+        Ok(Err(failure)) => return Err(without_secret(schema, failure)),
         Err(_) => {
             return Err(Failure::new(Code::BadArguments, "the arguments could not be decoded")
                 .with_next("try other values"));
@@ -379,6 +384,17 @@ fn take_in(
     let added = None;
     let verdict = Verdict::deny("nobody has judged this call yet");
     Ok(Admitted(Box::new(Parts { entry, json, args, claim, cx, repairs, seen, added, verdict })))
+}
+
+/// A type that refuses a value shows it; what the schema marks as a secret is not shown back.
+fn without_secret(schema: &Schema, failure: Failure) -> Failure {
+    let place = failure.message().split(": ").next().unwrap_or_default().trim_end_matches('/');
+    if failure.code() != Code::BadArguments || !schema.is_secret(place) {
+        return failure;
+    }
+    let place = if place.is_empty() { "/" } else { place };
+    Failure::new(Code::BadArguments, format!("{place}: the tool does not take this hidden value"))
+        .with_next("call it again with another value")
 }
 
 /// Data is nested no deeper than text may be.

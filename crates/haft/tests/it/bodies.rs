@@ -305,6 +305,12 @@ async fn conversations(bodies: &mut Bodies) {
         let whole = conversation(dialect, [echo(dialect, &response), answer]);
         bodies.insert(format!("{dialect}/dispatched"), body(dialect, whole, export.request()));
 
+        let mut without = response.clone();
+        forget_ids(&mut without);
+        let heard = runtime().run().turn().await.unwrap().hear(dialect, &without).await.unwrap();
+        let whole = conversation(dialect, [heard.message, heard.answer]);
+        bodies.insert(format!("{dialect}/without-ids"), body(dialect, whole, export.request()));
+
         let events = events(dialect, &said(), ending, 3);
         // Inside the arguments of a call, where the provider sends arguments in pieces.
         let cut = events.len() * 2 / 3;
@@ -322,6 +328,18 @@ async fn conversations(bodies: &mut Bodies) {
         let turn = runtime().run().turn().await.unwrap();
         let answer = turn.dispatch(Dialect::Mcp, &requests[0]).await.unwrap();
         bodies.insert(format!("mcp/tools-call-{at}"), answer);
+    }
+}
+
+/// Takes the ids of calls out of a response, keys and all, as some servers leave them out.
+fn forget_ids(response: &mut Value) {
+    match response {
+        Value::Object(map) => {
+            map.retain(|_, value| !value.as_str().is_some_and(|id| id.starts_with("call")));
+            map.values_mut().for_each(forget_ids);
+        }
+        Value::Array(list) => list.iter_mut().for_each(forget_ids),
+        _ => {}
     }
 }
 

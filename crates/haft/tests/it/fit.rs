@@ -608,3 +608,141 @@ fn recorded_tools_and_calls_are_judged_and_repaired_as_they_should() {
         assert!(repaired >= least, "{mutation}: {repaired} repaired, {left} left");
     }
 }
+
+/// A form with a name, as serde writes an enum with a tag.
+#[derive(Debug, serde::Deserialize, haft::schemars::JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[schemars(crate = "haft::schemars")]
+#[expect(dead_code, reason = "the fields are shown, which the lint does not count")]
+enum Form {
+    Circle { radius: i64 },
+    Line { length: u8, scale: f64 },
+}
+
+/// A number or a text, as serde writes an enum without a tag.
+#[derive(Debug, serde::Deserialize, haft::schemars::JsonSchema)]
+#[serde(untagged)]
+#[schemars(crate = "haft::schemars")]
+#[expect(dead_code, reason = "the fields are shown, which the lint does not count")]
+enum Either {
+    Count(u32),
+    Name(String),
+}
+
+/// Takes integers in every place where a schema can have one.
+#[haft::tool(read_only, capabilities())]
+async fn integers(
+    top: i64,
+    #[default(None)] counts: Option<BTreeMap<String, i64>>,
+    #[default(None)] form: Option<Form>,
+    #[default(None)] either: Option<Either>,
+    #[default(None)] pair: Option<(u16, f64)>,
+) -> String {
+    format!("{top} {counts:?} {form:?} {either:?} {pair:?}")
+}
+
+async fn integers_called(arguments: Value) -> Result<String, Failure> {
+    let runtime = permissive(vec![DynTool::of(Integers)]).build().unwrap();
+    runtime.call("integers", arguments).await.map(|output| output.to_text())
+}
+
+#[tokio::test]
+async fn whole_float_is_an_integer_in_maps_enums_and_tuples_too() {
+    for (sent, wanted) in [
+        (json!({"top": 2.0}), "2 None None None None"),
+        (json!({"top": 1, "counts": {"a": 2.0}}), "1 Some({\"a\": 2}) None None None"),
+        (
+            json!({"top": 1, "form": {"kind": "circle", "radius": 2.0}}),
+            "1 None Some(Circle { radius: 2 }) None None",
+        ),
+        (
+            json!({"top": 1, "form": {"kind": "line", "length": 2.0, "scale": 2.0}}),
+            "1 None Some(Line { length: 2, scale: 2.0 }) None None",
+        ),
+        (json!({"top": 1, "either": 2.0}), "1 None None Some(Count(2)) None"),
+        (json!({"top": 1, "pair": [2.0, 2.0]}), "1 None None None Some((2, 2.0))"),
+    ] {
+        let text = integers_called(sent.clone()).await.unwrap_or_else(|f| panic!("{sent}: {f}"));
+        assert_eq!(text, wanted, "{sent}");
+    }
+}
+
+#[tokio::test]
+async fn integer_out_of_range_is_refused_with_its_place() {
+    let beyond = 9_223_372_036_854_775_808u64;
+    for (sent, wanted) in [
+        (
+            json!({"top": beyond}),
+            "/top: expected an integer of at most 9223372036854775807; got 9223372036854775808 (integer)",
+        ),
+        (
+            json!({"top": 1, "counts": {"a": beyond}}),
+            "/counts/a: expected an integer of at most 9223372036854775807; got 9223372036854775808 (integer)",
+        ),
+        (
+            json!({"top": 1, "form": {"kind": "line", "length": 256, "scale": 1.0}}),
+            "/form/length: expected an integer from 0 to 255; got 256 (integer)",
+        ),
+        (
+            json!({"top": 1, "pair": [65536, 1.0]}),
+            "/pair/0: expected an integer from 0 to 65535; got 65536 (integer)",
+        ),
+        (
+            json!({"top": 1e19}),
+            "/top: expected an integer of at most 9223372036854775807; got 1e+19 (number)",
+        ),
+        (
+            json!({"top": 1e17}),
+            "/top: expected an integer; got 1e+17 (number), which is beyond what is kept exactly",
+        ),
+        (json!({"top": 2.5}), "/top: expected an integer; got 2.5 (number)"),
+    ] {
+        let failure = integers_called(sent.clone()).await.unwrap_err();
+        assert_eq!(failure.code(), Code::BadArguments, "{sent}");
+        assert!(failure.message().starts_with(wanted), "{sent}: {}", failure.message());
+    }
+}
+
+/// A word of at most five letters, which no schema says.
+#[derive(Debug, serde::Deserialize, haft::schemars::JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(crate = "haft::schemars")]
+struct Short(String);
+
+impl TryFrom<String> for Short {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if text.len() <= 5 { Ok(Self(text)) } else { Err(format!("`{text}` is too long")) }
+    }
+}
+
+/// Takes words.
+#[haft::tool(read_only, capabilities())]
+async fn words(list: Vec<Short>, one: Option<Short>) -> String {
+    list.into_iter().chain(one).map(|word| word.0).collect()
+}
+
+#[tokio::test]
+async fn value_that_only_the_type_refuses_is_told_with_its_place() {
+    let runtime = permissive(vec![DynTool::of(Words)]).build().unwrap();
+    let sent = json!({"list": ["a", "much too long", "b"]});
+    let failure = runtime.call("words", sent).await.unwrap_err();
+    assert_eq!(failure.message(), "/list/1: `much too long` is too long");
+}
+
+#[tokio::test]
+async fn deep_recursive_union_is_explained_down_to_its_leaf() {
+    let group = |name: &str| json!({"type": "object", "properties": {name: {"type": "array", "items": {"$ref": "#/$defs/f"}}, "not": {"$ref": "#/$defs/f"}}, "additionalProperties": false});
+    let leaf = json!({"type": "object", "properties": {"min": {"type": "integer"}}, "required": ["min"], "additionalProperties": false});
+    let schema = json!({
+        "type": "object", "properties": {"filter": {"$ref": "#/$defs/f"}},
+        "$defs": {"f": {"anyOf": [group("all"), group("any"), leaf]}},
+    });
+    let tool = DynTool::new(read("echo"), schema, |args, _| async move { Ok(args.to_string()) });
+    let runtime = permissive(vec![tool]).build().unwrap();
+    let value = (0..60).fold(json!({"min": "ten"}), |inner, _| json!({"not": inner}));
+    let failure = runtime.call("echo", json!({"filter": value})).await.unwrap_err();
+    let place = format!("/filter{}/min: expected an integer", "/not".repeat(60));
+    assert!(failure.message().starts_with(&place), "{}", failure.message());
+}

@@ -43,6 +43,7 @@ mod script;
 mod frame;
 mod wire;
 mod wire_streams;
+mod wire_ids;
 mod wire_odd;
 mod history;
 mod bodies;

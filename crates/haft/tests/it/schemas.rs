@@ -320,3 +320,266 @@ fn a_form_that_is_no_object_does_not_become_one() {
         }
     }
 }
+
+/// Whether a word stands anywhere where a schema stands, and not as the name of a property.
+fn mentions(node: &Value, word: &str) -> bool {
+    match node {
+        Value::Object(map) => map.iter().any(|(key, value)| {
+            let names = key == "properties" && value.is_object();
+            let data = ["enum", "const", "default", "examples", "required"].contains(&key.as_str());
+            key == word
+                || match value.as_object().filter(|_| names) {
+                    Some(named) => named.values().any(|child| mentions(child, word)),
+                    None => !data && mentions(value, word),
+                }
+        }),
+        Value::Array(list) => list.iter().any(|item| mentions(item, word)),
+        _ => false,
+    }
+}
+
+fn shown_with(dialect: Dialect, source: &Value, options: &Options) -> (Value, haft::Shown) {
+    let shown = dialect.show(&Definition::new("t", "Does it.", source), options);
+    (schema_of(dialect, shown.tool.as_ref().unwrap()), shown)
+}
+
+#[test]
+fn inline_option_leaves_no_reference_and_no_all_of_in_any_dialect() {
+    let source = json!({
+        "type": "object",
+        "properties": {
+            "from": {"$ref": "#/$defs/place", "description": "Where it begins."},
+            "list": {"type": "array", "items": {"allOf": [{"$ref": "#/$defs/place"}, {"required": ["zip"]}]}},
+            "$ref": {"type": "string"},
+            "tree": {"$ref": "#/$defs/node"},
+        },
+        "allOf": [{"properties": {"more": {"type": "integer"}}}],
+        "$defs": {
+            "place": {"type": "object", "properties": {"city": {"type": "string"}, "zip": {"type": "string"}}, "required": ["city"]},
+            "node": {"type": "object", "properties": {
+                "value": {"type": "string"},
+                "children": {"type": "array", "items": {"$ref": "#/$defs/node"}},
+            }, "required": ["value"]},
+        },
+    });
+    let deep = |depth: usize| {
+        (0..depth)
+            .fold(json!({"value": "leaf"}), |inner, _| json!({"value": "x", "children": [inner]}))
+    };
+    for dialect in Dialect::ALL.iter().copied() {
+        for strict in [Strict::Off, Strict::Auto, Strict::On] {
+            let (schema, shown) =
+                shown_with(dialect, &source, &Options::default().strict(strict).inline());
+            for word in ["$ref", "$defs", "allOf"] {
+                assert!(!mentions(&schema, word), "{dialect} {strict:?}: {word} in {schema}");
+            }
+            let cut = |loss: &haft::Loss| loss.kind == LossKind::Widened && loss.keyword == "$ref";
+            assert!(shown.report.iter().any(cut), "{dialect} {strict:?}: {:?}", shown.report);
+            let export = judge(&schema).unwrap();
+            for value in [
+                json!({"from": {"city": "Oslo"}, "list": [{"city": "Rome", "zip": "1"}], "more": 1}),
+                json!({"tree": deep(1)}),
+                json!({"tree": deep(9)}),
+            ] {
+                let sent = renamed(value, &shown);
+                let sent = if shown.strict { fill(&sent, &schema, &schema) } else { sent };
+                assert!(export.is_valid(&sent), "{dialect} {strict:?}: {sent} {schema}");
+            }
+        }
+    }
+}
+
+#[test]
+fn inline_option_keeps_what_a_schema_without_recursion_accepts() {
+    let source = json!({
+        "type": "object",
+        "properties": {"to": {"allOf": [{"$ref": "#/$defs/place"}, {"maxLength": 9}]}},
+        "required": ["to"],
+        "$defs": {"place": {"type": "string", "minLength": 2}},
+    });
+    let (schema, shown) = shown_with(Dialect::Mcp, &source, &Options::default().inline());
+    assert!(shown.is_exact(), "{:?}", shown.report);
+    assert_eq!(
+        schema["properties"]["to"],
+        json!({"type": "string", "minLength": 2, "maxLength": 9})
+    );
+}
+
+#[test]
+fn inline_option_never_refuses_what_a_part_that_is_left_out_described() {
+    let both = json!({"allOf": [
+        {"properties": {"a": {"type": "string"}}, "if": {"required": ["a"]}, "then": {"required": ["b"]}},
+        {"properties": {"b": {"type": "string"}}, "if": {"required": ["b"]}, "then": {"required": ["a"]}},
+    ]});
+    let mut closed = both.clone();
+    closed["unevaluatedProperties"] = json!(false);
+    let around = json!({"anyOf": [both], "unevaluatedProperties": false});
+    let source = json!({"type": "object", "properties": {"x": closed, "y": around}});
+    let value = json!({"x": {"a": "1", "b": "2"}, "y": {"a": "1", "b": "2"}});
+    assert!(judge(&source).unwrap().is_valid(&value));
+    for dialect in Dialect::ALL.iter().copied() {
+        let (schema, shown) =
+            shown_with(dialect, &source, &Options::default().strict(Strict::Off).inline());
+        assert!(!mentions(&schema, "allOf"), "{dialect}: {schema}");
+        assert!(judge(&schema).unwrap().is_valid(&value), "{dialect}: {schema}");
+        let lost = |loss: &haft::Loss| loss.kind == LossKind::Widened && loss.keyword == "allOf";
+        assert!(shown.report.iter().any(lost), "{dialect}: {:?}", shown.report);
+    }
+}
+
+#[test]
+fn inline_option_is_bounded_on_definitions_that_refer_to_many_others() {
+    let mut definitions = Map::new();
+    for n in 0..40 {
+        let next = |key: &str| (key.to_owned(), json!({"$ref": format!("#/$defs/d{}", n + 1)}));
+        let properties: Map<String, Value> = [next("a"), next("b")].into_iter().collect();
+        definitions.insert(format!("d{n}"), json!({"type": "object", "properties": properties}));
+    }
+    definitions.insert("d40".into(), json!({"type": "string"}));
+    let source = json!({"type": "object", "properties": {"x": {"$ref": "#/$defs/d20"}}, "$defs": definitions});
+    for dialect in Dialect::ALL.iter().copied() {
+        let shown = dialect.show(&Definition::new("t", "", &source), &Options::default().inline());
+        // A schema that unfolds into so much is refused, or shown small with a loss.
+        let Some(tool) = &shown.tool else { continue };
+        let schema = schema_of(dialect, tool);
+        assert!(schema.to_string().len() < 1 << 20, "{dialect}");
+        assert!(!mentions(&schema, "$ref"), "{dialect}");
+    }
+}
+
+#[test]
+fn openai_objects_have_properties_and_anything_is_an_empty_schema() {
+    let source = json!({
+        "type": "object",
+        "properties": {
+            "any": true, "never": false, "free": {"type": "object"},
+            "list": {"type": "array", "items": true},
+            "either": {"anyOf": [true, {"type": ["object", "null"], "additionalProperties": {"type": "string"}}]},
+        },
+    });
+    for dialect in Dialect::ALL.iter().copied() {
+        let (schema, _) = shown_with(dialect, &source, &Options::default().strict(Strict::Off));
+        let properties = schema["properties"].as_object().unwrap();
+        for (name, property) in properties {
+            assert!(property.is_object(), "{dialect}: {name} is {property}");
+        }
+        if matches!(dialect, Dialect::Gemini | Dialect::GeminiJson) {
+            continue;
+        }
+        assert_eq!(properties["any"], json!({}), "{dialect}");
+        assert_eq!(properties["list"]["items"], json!({}), "{dialect}");
+        assert_eq!(properties["either"]["anyOf"][0], json!({}), "{dialect}");
+        if matches!(dialect, Dialect::OpenAiResponses | Dialect::OpenAiChat) {
+            assert_eq!(properties["free"]["properties"], json!({}), "{dialect}");
+            assert_eq!(properties["either"]["anyOf"][1]["properties"], json!({}), "{dialect}");
+        }
+    }
+    for dialect in [Dialect::OpenAiResponses, Dialect::OpenAiChat] {
+        let (schema, _) = shown_with(
+            dialect,
+            &json!({"type": "object"}),
+            &Options::default().strict(Strict::Off),
+        );
+        assert_eq!(schema, json!({"type": "object", "properties": {}}), "{dialect}");
+    }
+}
+
+#[test]
+fn strict_schema_has_no_format_that_is_not_documented() {
+    let taken =
+        ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
+    fn formats(node: &Value, found: &mut Vec<String>) {
+        match node {
+            Value::Object(map) => {
+                found.extend(map.get("format").and_then(Value::as_str).map(str::to_owned));
+                map.values().for_each(|value| formats(value, found));
+            }
+            Value::Array(list) => list.iter().for_each(|item| formats(item, found)),
+            _ => {}
+        }
+    }
+    for format in ["json", "uri", "binary", "int32", "float", "date"] {
+        let text = json!({"type": "string", "format": format});
+        let source = json!({
+            "type": "object",
+            "properties": {
+                "one": text,
+                "none": {"type": ["string", "null"], "format": format},
+                "listed": {"enum": ["a", "b"], "format": format},
+                "number": {"type": "integer", "format": format},
+                "list": {"type": "array", "items": {"anyOf": [text, {"type": "integer"}]}},
+                "object": {"type": "object", "format": format, "properties": {"a": {"$ref": "#/$defs/t"}}},
+                "beside": {"$ref": "#/$defs/t", "format": format},
+                "all": {"allOf": [{"type": "string"}, {"format": format}]},
+            },
+            "required": ["none"],
+            "$defs": {"t": text},
+        });
+        for dialect in [Dialect::OpenAiResponses, Dialect::OpenAiChat] {
+            for options in [Options::default(), Options::default().inline()] {
+                let (schema, shown) = shown_with(dialect, &source, &options.strict(Strict::On));
+                assert!(shown.strict, "{dialect}: {:?}", shown.not_strict);
+                let mut found = Vec::new();
+                formats(&schema, &mut found);
+                let odd: Vec<_> = found.iter().filter(|f| !taken.contains(&f.as_str())).collect();
+                assert!(odd.is_empty(), "{dialect}: {odd:?} in {schema}");
+            }
+        }
+    }
+}
+
+#[test]
+fn open_object_is_closed_only_with_its_own_entry_in_the_report() {
+    let open = |more: Value| json!({"type": "object", "properties": {"a": {"type": "string"}, "more": more}});
+    let source = json!({
+        "type": "object",
+        "properties": {
+            "plain": open(json!({"type": "string"})),
+            "deep": open(open(open(json!({"type": "integer"})))),
+            "list": {"type": "array", "items": open(json!({"type": "string"}))},
+            "either": {"anyOf": [open(json!({"type": "string"})), {"type": "string"}]},
+            "shared": {"$ref": "#/$defs/open"},
+            "again": {"$ref": "#/$defs/open"},
+            "none": {"type": ["object", "null"], "properties": {"b": {"type": "string"}}},
+            "closed": {"type": "object", "properties": {"c": {"type": "string"}}, "additionalProperties": false},
+        },
+        "required": ["none"],
+        "$defs": {"open": open(json!({"type": "string"}))},
+    });
+    for dialect in Dialect::ALL.iter().copied().filter(|dialect| dialect.has_strict()) {
+        let (_, shown) = shown_with(dialect, &source, &Options::default().strict(Strict::On));
+        assert!(shown.strict, "{dialect}: {:?}", shown.not_strict);
+        let mut told: Vec<&str> = shown
+            .report
+            .iter()
+            .filter(|loss| {
+                loss.kind == LossKind::Narrowed && loss.keyword == "additionalProperties"
+            })
+            .map(|loss| loss.pointer.as_str())
+            .collect();
+        told.sort_unstable();
+        let wanted = [
+            "",
+            "/$defs/open",
+            "/properties/deep",
+            "/properties/deep/properties/more",
+            "/properties/deep/properties/more/properties/more",
+            "/properties/either/anyOf/0",
+            "/properties/list/items",
+            "/properties/none",
+            "/properties/plain",
+        ];
+        assert_eq!(told, wanted, "{dialect}");
+    }
+    // Keys of the model's choice cannot be said in a closed object, so such a tool is not strict.
+    for more in [json!(true), json!({}), json!({"type": "string"})] {
+        let mut source = open(json!({"type": "string"}));
+        source["additionalProperties"] = more.clone();
+        for dialect in Dialect::ALL.iter().copied() {
+            let (schema, shown) =
+                shown_with(dialect, &source, &Options::default().strict(Strict::On));
+            assert!(!shown.strict, "{dialect}: {more}");
+            assert_ne!(schema.get("additionalProperties"), Some(&json!(false)), "{dialect}");
+        }
+    }
+}

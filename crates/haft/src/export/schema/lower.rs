@@ -12,6 +12,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use super::{
+    inline::{BOOLEANS, anything_as_object, as_object},
     keywords::{self, NOTES, TURNED},
     merge::{merge, nothing, types},
     query::{disjoint, mentions, reference},
@@ -236,7 +237,7 @@ impl<'a> Lowering<'a> {
                 self.lose(&place, "", "it accepts nothing, which cannot be said", aim)?;
                 Ok(json!({}))
             }
-            (said, _) => Ok(said),
+            (said, _) => Ok(as_object(said)),
         }
     }
 
@@ -244,7 +245,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn say(&mut self, node: &Value, place: &str, aim: Aim) -> Said {
         self.parts += 1;
         // What is passed on as it is does not grow.
-        let grows = self.unfold || self.rules.subset().is_some();
+        let grows = self.unfold || self.rules.subset().is_some() || self.rules.inlines_plainly();
         if grows && self.parts > self.rules.limits.parts {
             let why = format!("it grows beyond {} parts", self.rules.limits.parts);
             return Err(Unfit { large: true, ..self.unfit(place, "$ref", why) });
@@ -258,6 +259,9 @@ impl<'a> Lowering<'a> {
     /// Says one schema in a dialect that understands all words.
     fn plain(&mut self, node: &Value, place: &str, aim: Aim) -> Said {
         let Some(map) = node.as_object() else { return Ok(node.clone()) };
+        if self.rules.inlines_plainly() && (map.contains_key("$ref") || map.contains_key("allOf")) {
+            return self.inlined(map, place, aim);
+        }
         // What needs no folding is not copied; it would be, again on every level.
         if !self.unfold || !(map.contains_key("$ref") || map.contains_key("allOf")) {
             return self.plain_words(map, place, aim);
@@ -269,7 +273,7 @@ impl<'a> Lowering<'a> {
         said
     }
 
-    fn plain_words(&mut self, map: &Map<String, Value>, place: &str, aim: Aim) -> Said {
+    pub(super) fn plain_words(&mut self, map: &Map<String, Value>, place: &str, aim: Aim) -> Said {
         let mut out = Map::new();
         for (key, value) in map {
             let below = || format!("{place}/{key}");
@@ -291,6 +295,10 @@ impl<'a> Lowering<'a> {
                     self.exclusive(branches, &below(), aim)?;
                     let said = self.each(branches, &below(), aim)?;
                     match out.contains_key("anyOf") || map.contains_key("anyOf") {
+                        true if self.rules.inlines_plainly() => {
+                            self.stop_looking_around(place, "oneOf")?;
+                            self.lose(&below(), "oneOf", "it stands beside `anyOf`", aim)?;
+                        }
                         true => push(&mut out, "allOf", json!({"anyOf": said})),
                         false => out.insert("anyOf".into(), Value::Array(said)).map_or((), |_| ()),
                     }
@@ -311,6 +319,8 @@ impl<'a> Lowering<'a> {
                 }
                 key if keywords::ONES.contains(&key) => {
                     let said = self.say(value, &below(), aim)?;
+                    let said =
+                        if BOOLEANS.contains(&key) { said } else { anything_as_object(said) };
                     out.insert(key.to_owned(), said);
                 }
                 key if keywords::LISTS.contains(&key) => {
@@ -321,7 +331,7 @@ impl<'a> Lowering<'a> {
                     let mut said = Map::new();
                     for (name, child) in value.as_object().into_iter().flatten() {
                         let below = format!("{place}/{key}/{}", keywords::escape(name));
-                        said.insert(name.clone(), self.say(child, &below, aim)?);
+                        said.insert(name.clone(), as_object(self.say(child, &below, aim)?));
                     }
                     out.insert(key.to_owned(), Value::Object(said));
                 }
@@ -345,6 +355,10 @@ impl<'a> Lowering<'a> {
             }
             out.insert("items".into(), json!({}));
         }
+        let is_object = out.get("type").is_some_and(|t| types(t).contains(&"object"));
+        if self.rules.properties && is_object && !out.contains_key("properties") {
+            out.insert("properties".into(), json!({}));
+        }
         Ok(Value::Object(out))
     }
 
@@ -361,7 +375,7 @@ impl<'a> Lowering<'a> {
         let below = format!("{place}/{key}");
         let said = match map.get(key) {
             Some(Value::Array(list)) => self.each(list, &below, Aim::Exactly).map(Value::Array),
-            Some(one) => self.say(one, &below, Aim::Exactly),
+            Some(one) => self.say(one, &below, Aim::Exactly).map(anything_as_object),
             None => return Ok(()),
         };
         match said {
@@ -371,7 +385,7 @@ impl<'a> Lowering<'a> {
                     for next in ["then", "else"] {
                         if let Some(schema) = map.get(next) {
                             let said = self.say(schema, &format!("{place}/{next}"), aim)?;
-                            out.insert(next.to_owned(), said);
+                            out.insert(next.to_owned(), as_object(said));
                         }
                     }
                 }
@@ -393,7 +407,7 @@ impl<'a> Lowering<'a> {
     fn each(&mut self, list: &[Value], place: &str, aim: Aim) -> Result<Vec<Value>, Unfit> {
         list.iter()
             .enumerate()
-            .map(|(n, item)| self.say(item, &format!("{place}/{n}"), aim))
+            .map(|(n, item)| Ok(as_object(self.say(item, &format!("{place}/{n}"), aim)?)))
             .collect()
     }
 
@@ -448,7 +462,8 @@ impl<'a> Lowering<'a> {
                     self.work += 1 + size(&out) + size(&part);
                     if self.work > MOST_WORK {
                         let unfit = self.unfit(&place, "allOf", "it has too many parts");
-                        return Err(Unfit { large: self.unfold, ..unfit });
+                        let large = self.unfold || self.rules.references == References::Replace;
+                        return Err(Unfit { large, ..unfit });
                     }
                     match merge(&out, &part) {
                         Some(merged) => out = merged,
@@ -469,6 +484,16 @@ impl<'a> Lowering<'a> {
             References::Unfold => self.replaced.contains(name),
             _ => ends,
         }
+    }
+
+    /// Asks for another try without the words that look at their neighbours, before one of these is
+    /// left out: what it described would count as unknown, and be refused.
+    pub(super) fn stop_looking_around(&self, place: &str, keyword: &str) -> Result<(), Unfit> {
+        let looks = ["unevaluatedItems", "unevaluatedProperties"];
+        if !self.deaf && mentions(self.document, &looks) {
+            return Err(Unfit { deaf: true, ..self.unfit(place, keyword, "") });
+        }
+        Ok(())
     }
 
     pub(super) fn want(&mut self, name: &str) {

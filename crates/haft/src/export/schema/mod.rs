@@ -5,6 +5,7 @@
 
 mod circles;
 mod forms;
+mod inline;
 mod keywords;
 mod lower;
 mod merge;

@@ -24,7 +24,8 @@ impl Lowering<'_> {
         };
         let all_words = self.rules.subset().is_none();
         let bans = |word: &str| self.rules.banned_at_root.contains(&word) || !all_words;
-        let (bans_all, bans_unions) = (bans("allOf"), [bans("anyOf"), bans("oneOf")]);
+        let (bans_all, bans_unions) =
+            (bans("allOf") || self.rules.inlines_plainly(), [bans("anyOf"), bans("oneOf")]);
         let mut lost = false;
         if own.contains_key("$ref") || (bans_all && own.contains_key("allOf")) {
             let alone =

@@ -1,7 +1,7 @@
 //! What a dialect takes, as data.
 
 /// The rules of one dialect in one mode.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Rules {
     /// How much of JSON Schema is understood.
     pub(crate) words: Words,
@@ -13,6 +13,8 @@ pub(crate) struct Rules {
     pub(crate) one_of: bool,
     /// Whether an array must say what its items are.
     pub(crate) items: bool,
+    /// Whether an object must have `properties`, if only an empty list of them.
+    pub(crate) properties: bool,
     /// Whether words nobody knows are passed on.
     pub(crate) strangers: bool,
     /// Which names a property of the root may have.
@@ -22,7 +24,7 @@ pub(crate) struct Rules {
 }
 
 /// How much of JSON Schema a dialect understands.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Words {
     /// All of it.
     All,
@@ -31,7 +33,7 @@ pub(crate) enum Words {
 }
 
 /// The part of JSON Schema that a dialect understands.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Subset {
     /// The words that are taken.
     pub(crate) taken: &'static [&'static str],
@@ -111,6 +113,9 @@ pub(crate) struct Limits {
     pub(crate) list: usize,
 }
 
+/// The parts of a schema after inlining. A definition that is used in many places is repeated in each.
+const MAX_INLINED_PARTS: usize = 4_000;
+
 impl Limits {
     /// Large, and still bounded.
     pub(crate) const NONE: Limits = Limits {
@@ -131,10 +136,24 @@ impl Rules {
         banned_at_root: &[],
         one_of: true,
         items: false,
+        properties: false,
         strangers: false,
         key: |_| true,
         limits: Limits::NONE,
     };
+
+    /// The same rules for a schema without references and without `allOf`. A reference that leads back
+    /// to itself is unfolded a few times and then cut.
+    pub(crate) fn inlined(self) -> Rules {
+        let parts = self.limits.parts.min(MAX_INLINED_PARTS);
+        let limits = Limits { parts, ..self.limits };
+        Rules { references: References::Replace, limits, ..self }
+    }
+
+    /// Whether `allOf` is put together in a dialect that would understand it.
+    pub(crate) fn inlines_plainly(&self) -> bool {
+        self.references == References::Replace && self.subset().is_none()
+    }
 
     pub(crate) fn subset(&self) -> Option<&Subset> {
         match &self.words {

@@ -13,6 +13,7 @@ pub(super) const PLAIN: Rules = Rules {
     references: References::Unfold,
     banned_at_root: &["anyOf", "oneOf", "allOf"],
     items: true,
+    properties: true,
     limits: Limits { parts: 4_000, ..Limits::NONE },
     ..Rules::PLAIN
 };

@@ -285,7 +285,8 @@ impl Dialect {
             match self.strict() {
                 None => not_strict = Some("this dialect has no strict mode".to_owned()),
                 Some(rules) => {
-                    match schema::lower(&document, rules, options.strict == Strict::On) {
+                    let rules = chosen(rules, options);
+                    match schema::lower(&document, &rules, options.strict == Strict::On) {
                         Ok(lowered) => {
                             return self.shown(definition, name, lowered, true, None, options);
                         }
@@ -297,7 +298,8 @@ impl Dialect {
                 }
             }
         }
-        let lowered = match schema::lower(&document, self.plain(), false) {
+        let plain = chosen(self.plain(), options);
+        let lowered = match schema::lower(&document, &plain, false) {
             Ok(lowered) => lowered,
             Err(e) if accepts_nothing(&document) => return refused(&e.pointer, &e.keyword, &e.why),
             Err(e) => bare(&e.pointer, &e.keyword, &e.why, definition.input),
@@ -325,7 +327,13 @@ impl Dialect {
             let gap = if description.is_empty() { "" } else { "\n\n" };
             description = format!("{description}{gap}Arguments: {}.", told.join("; "));
         }
-        let dressed = Dressed { definition, name, description, schema, strict };
+        let mut own = definition.clone();
+        let inlined = definition.output.filter(|_| options.inline).map(inlined_output);
+        if let Some((output, losses)) = &inlined {
+            own.output = output.as_ref();
+            report.extend(losses.iter().cloned());
+        }
+        let dressed = Dressed { definition: &own, name, description, schema, strict };
         let tool = self.dress(dressed, options);
         Shown {
             original: definition.name.to_owned(),
@@ -339,6 +347,11 @@ impl Dialect {
     }
 }
 
+/// The rules of a dialect under the choices of the host.
+fn chosen(rules: &Rules, options: &Options) -> Rules {
+    if options.inline { rules.inlined() } else { *rules }
+}
+
 /// Whether no arguments could ever be right.
 fn accepts_nothing(document: &Document) -> bool {
     let named = document.root.get("type");
@@ -348,6 +361,27 @@ fn accepts_nothing(document: &Document) -> bool {
         _ => true,
     });
     document.root == json!(false) || not_object
+}
+
+/// The schema of results without references and `allOf`; none where that cannot be said.
+fn inlined_output(output: &Value) -> (Option<Value>, Vec<Loss>) {
+    let loss = |loss: &Loss| {
+        let place = if loss.pointer.is_empty() { "/" } else { &loss.pointer };
+        Loss::new(loss.kind, "", "output", format!("at {place} of the results: {}", loss.note))
+    };
+    let lowered = schema::resolve(output)
+        .ok()
+        .and_then(|document| schema::lower(&document, &Rules::PLAIN.inlined(), false).ok());
+    match lowered {
+        Some(lowered) => {
+            let losses = lowered.losses.iter().map(loss).collect();
+            (Some(Value::Object(lowered.schema)), losses)
+        }
+        None => {
+            let note = "the schema of results cannot be inlined and is left out";
+            (None, vec![Loss::new(LossKind::Widened, "", "output", note)])
+        }
+    }
 }
 
 /// The last resort: any object, with the schema told in the description.

@@ -1,7 +1,7 @@
 //! Ollama: functions as in OpenAI Chat. Its clients and templates read little of a property, so
 //! everything is said as flatly as it can be said without loss.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::{Dressed, mistral, openai};
 use crate::export::schema::Rules;
@@ -9,34 +9,7 @@ use crate::export::schema::Rules;
 pub(super) const PLAIN: Rules = Rules { ..mistral::PLAIN };
 
 pub(super) fn tool(dressed: Dressed<'_>) -> Value {
-    let mut function = openai::function(dressed);
-    if let Some(Value::Object(parameters)) = function.get_mut("parameters") {
-        without_booleans(parameters);
-    }
-    openai::typed(function)
-}
-
-/// Writes `true` and `false` as the objects that mean the same: client and server read a property
-/// and the branch of a union into a struct, and refuse the whole request over anything else.
-fn without_booleans(schema: &mut Map<String, Value>) {
-    let mut open = vec![schema];
-    while let Some(schema) = open.pop() {
-        for (key, value) in schema {
-            let inner: Vec<&mut Value> = match (key.as_str(), value) {
-                ("properties", Value::Object(properties)) => properties.values_mut().collect(),
-                ("anyOf", Value::Array(branches)) => branches.iter_mut().collect(),
-                _ => continue,
-            };
-            for value in inner {
-                match value {
-                    Value::Bool(true) => *value = json!({}),
-                    Value::Bool(false) => *value = json!({"not": {}}),
-                    Value::Object(schema) => open.push(schema),
-                    _ => {}
-                }
-            }
-        }
-    }
+    openai::typed(openai::function(dressed))
 }
 
 pub(super) fn request(tools: Vec<Value>) -> Map<String, Value> {
@@ -47,7 +20,8 @@ pub(super) fn request(tools: Vec<Value>) -> Map<String, Value> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use serde_json::json;
+
     use crate::export::{Definition, Dialect, Options};
 
     #[test]

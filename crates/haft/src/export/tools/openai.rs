@@ -10,7 +10,8 @@ use crate::export::{
 
 const BANNED: &[&str] = &["anyOf", "oneOf", "allOf", "enum", "not"];
 
-pub(super) const CHAT: Rules = Rules { banned_at_root: BANNED, items: true, ..Rules::PLAIN };
+pub(super) const CHAT: Rules =
+    Rules { banned_at_root: BANNED, items: true, properties: true, ..Rules::PLAIN };
 
 /// Responses was seen to refuse `oneOf` anywhere, strict or not.
 pub(super) const RESPONSES: Rules = Rules { one_of: false, ..CHAT };

@@ -163,10 +163,8 @@ impl Asked {
     /// provider pairs by id: a call without one, and the second of two with the same.
     pub(super) fn settle(&self, answers: &[Envelope], places: &[String], message: &mut Value) {
         for (reply, place) in self.replies(answers).iter().zip(places) {
-            if reply.is_new
-                && let Some(id) = message.pointer_mut(place)
-            {
-                *id = Value::from(reply.id());
+            if reply.is_new {
+                put(message, place, Value::from(reply.id()));
             }
         }
     }
@@ -183,5 +181,17 @@ impl Asked {
             }
         });
         Self { dialect, calls: calls.collect(), is_batch: answers.len() != 1 }
+    }
+}
+
+/// Writes a value at a place. The key may be missing; what holds it is made an object if it is none.
+fn put(message: &mut Value, place: &str, value: Value) {
+    let Some((parent, key)) = place.rsplit_once('/') else { return };
+    let Some(parent) = message.pointer_mut(parent) else { return };
+    if !parent.is_object() {
+        *parent = Value::Object(Map::new());
+    }
+    if let Some(map) = parent.as_object_mut() {
+        map.insert(key.to_owned(), value);
     }
 }

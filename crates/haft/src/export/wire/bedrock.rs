@@ -37,7 +37,7 @@ pub(super) fn parse(response: &Value) -> Result<Response, Error> {
 }
 
 /// The call that a block holds. One with a type runs at the provider and is not ours.
-fn call_of(block: &Value) -> Option<&Value> {
+pub(super) fn call_of(block: &Value) -> Option<&Value> {
     json::some(block, "toolUse").filter(|call| json::some(call, "type").is_none())
 }
 

@@ -43,6 +43,16 @@ pub(super) fn object(raw: &str) -> Value {
     }
 }
 
+/// Returns arguments of any kind as the object that a provider wants echoed.
+pub(super) fn object_of(arguments: Option<Value>) -> Value {
+    match arguments {
+        Some(Value::Object(map)) => Value::Object(map),
+        Some(Value::String(text)) => object(&text),
+        Some(Value::Null) | None => Value::Object(Map::new()),
+        Some(other) => Value::Object(Map::from_iter([(INVALID.to_owned(), other)])),
+    }
+}
+
 /// Returns argument text as the text that a provider wants echoed: unchanged when it is one JSON
 /// object, and the text of a wrapping object otherwise.
 pub(super) fn object_text(raw: String) -> String {

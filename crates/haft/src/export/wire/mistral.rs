@@ -1,8 +1,8 @@
 //! Mistral chat: like `openai_chat`, with arguments that may be data, ids that may be none, and a
 //! name in every answer.
 //!
-//! Answers are matched by their number and order, so an id is repeated exactly as it was given, and
-//! none is made up: haft's own would not have the nine letters and digits that Mistral asks for.
+//! An id is repeated exactly as it was given. Where there is none, the call and its answer both get one
+//! of the nine letters and digits that Mistral asks for.
 
 use serde_json::{Value, json};
 
@@ -27,15 +27,12 @@ pub(super) fn answer(replies: &[Reply<'_>]) -> Value {
     replies
         .iter()
         .map(|reply| {
-            let mut message = json!({
+            json!({
                 "role": "tool",
                 "name": reply.expected.name,
                 "content": content::plain(reply.answer, usize::MAX),
-            });
-            if let Some(id) = reply.given() {
-                message["tool_call_id"] = Value::from(id);
-            }
-            message
+                "tool_call_id": reply.id(),
+            })
         })
         .collect()
 }

@@ -89,9 +89,9 @@ impl Response {
 
     /// Makes the message that answers this response; the nth answer is the nth call's.
     ///
-    /// Of two calls with the same id the second is not run. Anthropic, both of OpenAI and Bedrock pair
-    /// by id, so its answer has the new id that the call was given, and the response should be
-    /// echoed with that id too ([`echo`](Self::echo) does so). Gemini, Mistral, Ollama and MCP pair by order
+    /// Of two calls with the same id the second is not run. Anthropic, both of OpenAI, Bedrock and Mistral
+    /// pair by id, so its answer has the new id that the call was given, and the response should be
+    /// echoed with that id too ([`echo`](Self::echo) does so). Gemini, Ollama and MCP pair by order
     /// or by request, so its answer repeats the id that was given.
     #[must_use]
     pub fn answer(&self, answers: &[Envelope]) -> Value {

@@ -128,14 +128,9 @@ impl Ear for Listener {
 }
 
 /// The server decodes `arguments` into an object, so it must be one.
-fn echoed(mut call: Value) -> Value {
+pub(super) fn echoed(mut call: Value) -> Value {
     if let Some(function) = call.get_mut("function").filter(|function| function.is_object()) {
-        let arguments = match function.get_mut("arguments").map(Value::take) {
-            Some(Value::Object(map)) => Value::Object(map),
-            Some(Value::String(text)) => json::object(&text),
-            Some(Value::Null) | None => json!({}),
-            Some(other) => json!({json::INVALID: other}),
-        };
+        let arguments = json::object_of(function.get_mut("arguments").map(Value::take));
         function["arguments"] = arguments;
     }
     call

@@ -56,7 +56,7 @@ pub(super) fn read(
 
 /// Of several choices the first is the message; the others were asked for by somebody else. Where
 /// they have no index, their order says which is the first.
-fn first(choices: &[Value]) -> Option<&Value> {
+pub(super) fn first(choices: &[Value]) -> Option<&Value> {
     choices.iter().find(|choice| {
         choice.is_object() && choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0
     })
@@ -519,9 +519,7 @@ impl Ear for Listener {
         });
         let mut places = Vec::new();
         if !calls.is_empty() {
-            if dialect != Dialect::Mistral {
-                places.extend((0..calls.len()).map(|at| format!("/tool_calls/{at}/id")));
-            }
+            places.extend((0..calls.len()).map(|at| format!("/tool_calls/{at}/id")));
             message["tool_calls"] = calls.into_iter().map(|call| echoed(call, dialect)).collect();
         }
         if let Some(call) = legacy {

@@ -428,8 +428,8 @@ fn fitting(
     };
     if let Some(node) = default {
         let value = reader.value(node)?;
-        if let Some(error) = compiled.errors(&value).next() {
-            let message = format!("the default of {what} does not fit: {error}");
+        if let Some(problem) = compiled.first_problem(&value) {
+            let message = format!("the default of {what} does not fit: {problem}");
             reader.wrong(node.at, message, "give one that a call could give");
             return None;
         }
