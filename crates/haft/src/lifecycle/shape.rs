@@ -55,15 +55,17 @@ pub(super) async fn washed_off_executor(outcome: Outcome, inner: &Arc<Inner>) ->
 
 /// Whether the texts of an output, together, are large.
 fn is_large(output: &Output) -> bool {
-    fn take(left: &mut usize, value: &Value) {
+    // What lies deeper is not shown, and not looked at here either.
+    fn take(left: &mut usize, value: &Value, depth: usize) {
         match value {
+            _ if depth == 0 => {}
             Value::String(text) => *left = left.saturating_sub(text.len()),
             Value::Array(items) => {
                 for item in items {
                     if *left == 0 {
                         return;
                     }
-                    take(left, item);
+                    take(left, item, depth - 1);
                 }
             }
             Value::Object(map) => {
@@ -72,7 +74,7 @@ fn is_large(output: &Output) -> bool {
                         return;
                     }
                     *left = left.saturating_sub(key.len());
-                    take(left, item);
+                    take(left, item, depth - 1);
                 }
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => *left = left.saturating_sub(1),
@@ -81,11 +83,11 @@ fn is_large(output: &Output) -> bool {
     let mut left = LARGE_OUTCOME_BYTES;
     for block in &output.blocks {
         match block {
-            Block::Json { json } => take(&mut left, json),
+            Block::Json { json } => take(&mut left, json, DEEPEST),
             other => left = left.saturating_sub(weight(other)),
         }
     }
-    output.structured.iter().for_each(|data| take(&mut left, data));
+    output.structured.iter().for_each(|data| take(&mut left, data, DEEPEST));
     left == 0
 }
 
