@@ -202,3 +202,29 @@ async fn path_guard_denies_a_hard_link_to_a_denied_file() {
     assert_eq!(read(&run, "b.txt").await.text(), "1\talpha");
     assert_eq!(shell(&run, "cat b.txt").await.text(), "alpha\n");
 }
+
+#[tokio::test]
+async fn command_that_a_rule_allows_asks_about_a_hard_link_to_a_denied_file() {
+    let project = Project::new();
+    project.link("w/secrets/key", "w/docs/n");
+    project.link("w/docs/a.txt", "w/docs/b.txt");
+    let text = "[[rule]]\nmatch = \"Read(secrets/**)\"\ndecision = \"deny\"\n\n\
+                [[rule]]\nmatch = \"Bash(cat *)\"\ndecision = \"allow\"\n";
+    let file = File {
+        layer: Layer::User,
+        form: Form::Toml,
+        path: "haft.toml".into(),
+        anchor: project.base.join("w"),
+        text: text.to_owned(),
+    };
+    let setup = Setup::read(&[file], &Where::default()).unwrap();
+    let rules = Rules::new(setup.rules, setup.ground).unwrap();
+    let run = project.plain().policy(rules).build().unwrap().run();
+    let cat =
+        async |path: &str| call(&run, "shell", json!({"command": format!("cat {path}")})).await;
+    for path in ["secrets/key", "docs/n", "docs/../docs/n", "docs/a.txt docs/n"] {
+        let answer = cat(path).await;
+        assert_eq!(answer.failure().map(Failure::code), Some(Code::Denied), "{path}: {answer:?}");
+    }
+    assert!(cat("docs/b.txt").await.text().contains("alpha"), "an ordinary hard link");
+}

@@ -3,7 +3,7 @@
 //! To JSON Schema `2.0` is an integer; to a Rust type it is none. In: a schema and a value that fits it.
 //! Out: the same value with its integers written as integers, wherever they stand: in objects, arrays,
 //! maps, behind references, in unions and conditions. A number that the schema also takes as a fraction
-//! stays as it is. A whole float beyond 2^53 may have lost digits and is told instead.
+//! stays as it is. A whole float of 2^53 or more may have lost digits and is told instead.
 //!
 //! INVARIANT: the value before and the value after are equal to JSON Schema.
 
@@ -372,6 +372,9 @@ mod tests {
         let problems = settle(Places::new(&schema, false), &mut value);
         assert_eq!(problems.len(), 1);
         assert_eq!(problems[0].pointer, "/ids/1");
+        let mut lost = json!({"ids": [9007199254740991.0, 9007199254740993.0]});
+        let problems = settle(Places::new(&schema, false), &mut lost);
+        assert_eq!(problems.len(), 1, "2^53 + 1 is read as 2^53");
         assert!(
             problems[0].message.starts_with("expected an integer; got 1e+16 (number)"),
             "{problems:?}"

@@ -503,9 +503,10 @@ pub(super) fn whole(number: &Number) -> Option<Number> {
         return None;
     }
     let float = number.as_f64()?;
-    // Up to 2^53 every whole float is exact; beyond, the digits would be invented.
-    const EXACT: f64 = 9_007_199_254_740_992.0;
-    (float.fract() == 0.0 && float.abs() <= EXACT).then(|| (float as i64).into())
+    // Below 2^53 every whole float is exact. From there on the digits would be invented:
+    // `9007199254740993.0` is read as 2^53.
+    const INEXACT_FROM: f64 = 9_007_199_254_740_992.0;
+    (float.fract() == 0.0 && float.abs() < INEXACT_FROM).then(|| (float as i64).into())
 }
 
 #[cfg(test)]

@@ -579,7 +579,7 @@ impl Pattern {
             Selector::Path(paths) => paths.as_slice(),
             _ => &[],
         });
-        head.into_iter().chain(selected).filter_map(|path| path.restricted_start(facts)).collect()
+        head.into_iter().chain(selected).flat_map(|path| path.restricted_starts(facts)).collect()
     }
 
     /// Returns what a text is that stands for a call under this pattern: a command, a path, an

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! `d/p` is read strictly on both sides, as Claude Code documents it: what restricts also holds for
-//! `vendor/d/p`, and what allows does not.
+//! `vendor/d/p`, and what allows does not. What restricts starts from the directory of its file and
+//! from every root of the workspace as well, so that no deny is lost by where a run starts.
 //!
 //! A pattern that names a folder covers what is below it. A deny is compared with the path as it is
 //! written and as it leads, and with the pattern as it is written and as it leads; an allow only with
@@ -54,6 +55,8 @@ pub(super) struct PathPattern {
     literal: usize,
     /// From the root to the end of the prefix, where that is known.
     below: Option<PathBuf>,
+    /// The directory of its file. A relative pattern that restricts starts there too.
+    anchor: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,6 +117,7 @@ impl PathPattern {
             prefix: PathBuf::new(),
             literal: 0,
             below: None,
+            anchor: None,
             base,
         };
         let trimmed = rest.strip_suffix('/').unwrap_or(rest);
@@ -149,6 +153,9 @@ impl PathPattern {
             at += step.len() + 1;
         }
         let is_relative = pattern.base == Base::Work && pattern.up == 0;
+        if is_relative {
+            pattern.anchor.clone_from(&anchor.folder);
+        }
         if is_relative && !text.starts_with("./") && pattern.literal_first() {
             pattern.floating =
                 Some(std::iter::once(Step::Any).chain(pattern.steps.iter().cloned()).collect());
@@ -206,24 +213,29 @@ impl PathPattern {
     /// Returns whether its literal beginning leads elsewhere than it says, so that its key does not
     /// find all it matches.
     pub(super) fn strays(&self, world: &dyn World, work: &Path) -> bool {
-        let base = match &self.base {
-            // Its key names steps behind the working directory alone.
-            Base::Work => match world.resolve(work) {
-                Ok(work) => Some(Cow::Owned(work)),
-                Err(_) => return true,
-            },
-            Base::Root => Some(Cow::Borrowed(root())),
-            Base::Home(base) | Base::Folder(base) => base.as_deref().map(Cow::Borrowed),
-        };
-        base.is_some_and(|base| {
-            let start = self.start(&base);
+        let strays_from = |base: &Path| {
+            let start = self.start(base);
             world.resolve(&start).is_ok_and(|leads| leads != start)
-        })
+        };
+        match &self.base {
+            // Its key names the steps behind a base alone, so the bases themselves are resolved.
+            Base::Work => std::iter::once(work)
+                .chain(self.anchor.as_deref())
+                .any(|base| world.resolve(base).map_or(true, |base| strays_from(&base))),
+            Base::Root => strays_from(root()),
+            Base::Home(base) | Base::Folder(base) => base.as_deref().is_some_and(strays_from),
+        }
     }
 
     /// Returns whether it certainly matches all that the other matches, links aside.
     pub(super) fn covers(&self, other: &Self, side: Side, their_side: Side) -> bool {
         if self.base != other.base || self.up != other.up {
+            return false;
+        }
+        // What restricts starts from the directory of its file too.
+        let own_anchor = self.anchor.as_deref().filter(|_| side == Side::Restrict);
+        let their_anchor = other.anchor.as_deref().filter(|_| their_side == Side::Restrict);
+        if their_anchor.is_some() && own_anchor != their_anchor {
             return false;
         }
         let (own, other) = (self.steps_below(side), other.steps_below(their_side));
@@ -238,7 +250,10 @@ impl PathPattern {
     pub(super) fn is_apart(&self, other: &Self) -> bool {
         // One of the two is read by what restricts, where a floating pattern matches at any depth.
         let floats = self.floating.is_some() || other.floating.is_some();
-        let same = self.base == other.base && self.up == other.up && !floats;
+        let same = self.base == other.base
+            && self.up == other.up
+            && self.anchor == other.anchor
+            && !floats;
         let mut pairs = self.steps.iter().zip(&other.steps).map_while(|pair| match pair {
             (Step::Name(own), Step::Name(other)) => Some(own.is_apart(other)),
             _ => None,
@@ -290,17 +305,42 @@ impl PathPattern {
         facts: &Facts<'_>,
         side: Side,
     ) -> Match {
-        let base = match self.base(facts) {
-            Ok(base) => base,
-            Err(why) => return Match::Unknown(why),
-        };
-        match side {
-            Side::Allow => match resolved {
-                Err(why) => Match::Unknown(why.clone()),
-                Ok(resolved) => self.allows(&base, resolved, facts),
-            },
-            Side::Restrict => self.restricts(&base, spelled, resolved, facts),
+        let base = self.base(facts);
+        if side == Side::Allow {
+            return match (base, resolved) {
+                (Err(why), _) => Match::Unknown(why),
+                (_, Err(why)) => Match::Unknown(why.clone()),
+                (Ok(base), Ok(resolved)) => self.allows(&base, resolved, facts),
+            };
         }
+        let mut answer = match base {
+            Ok(base) => self.restricts(&base, spelled, resolved, facts),
+            Err(why) => Match::Unknown(why),
+        };
+        for base in self.further_bases(facts) {
+            match self.restricts(base, spelled, resolved, facts) {
+                Match::Yes => return Match::Yes,
+                doubt @ Match::Unknown(_) if answer == Match::No => answer = doubt,
+                _ => {}
+            }
+        }
+        answer
+    }
+
+    /// Returns where a relative pattern that restricts starts besides the working directory: in the
+    /// directory of its file, and in every root of the workspace.
+    fn further_bases<'f>(&'f self, facts: &'f Facts<'_>) -> impl Iterator<Item = &'f Path> {
+        let is_relative = self.base == Base::Work && self.up == 0;
+        let work = facts.base().ok().filter(|_| is_relative);
+        let roots = facts.ground.roots.iter().map(PathBuf::as_path);
+        let all = self.anchor.as_deref().into_iter().chain(roots);
+        all.filter(move |base| is_relative && base.is_absolute() && Some(*base) != work)
+    }
+
+    /// Returns all bases that what restricts starts from, where they are known.
+    fn restricting_bases<'f>(&'f self, facts: &'f Facts<'_>) -> Option<Vec<Cow<'f, Path>>> {
+        let own = self.base(facts).ok()?;
+        Some(std::iter::once(own).chain(self.further_bases(facts).map(Cow::Borrowed)).collect())
     }
 
     /// An allow: where the path leads, from where the base leads. The pattern's own steps are not
@@ -375,12 +415,15 @@ impl PathPattern {
         }
     }
 
-    /// Returns the deepest directory, or the file, that everything lies at or below which a deny or an ask
-    /// with this pattern is about. `None` where its start is not known.
-    pub(super) fn restricted_start(&self, facts: &Facts<'_>) -> Option<PathBuf> {
-        let base = self.base(facts).ok()?;
+    /// Returns the deepest directories, or files, that everything lies at or below which a deny or an ask
+    /// with this pattern is about. None where its start is not known.
+    pub(super) fn restricted_starts(&self, facts: &Facts<'_>) -> Vec<PathBuf> {
         let floats = self.floating.is_some();
-        Some(if floats { tidy(&self.up_from(&base)) } else { self.start(&base) })
+        let start = |base: Cow<'_, Path>| match floats {
+            true => tidy(&self.up_from(&base)),
+            false => self.start(&base),
+        };
+        self.restricting_bases(facts).into_iter().flatten().map(start).collect()
     }
 
     fn up_from(&self, base: &Path) -> PathBuf {
@@ -407,15 +450,16 @@ impl PathPattern {
     /// Returns whether it matches something that is there now: this folder, or an entry at any depth
     /// below it whose path there begins so. `None` where there is too much to look at.
     fn is_found_below(&self, folder: &Path, name: &str, facts: &Facts<'_>) -> Option<bool> {
-        let base = self.base(facts).ok()?;
-        let (steps, start) = (self.steps_on(Side::Restrict), tidy(&self.up_from(&base)));
+        let steps = self.steps_on(Side::Restrict);
         // Where it leads is looked up once, not for each entry.
         let leads = |path: &Path| facts.ground.world.resolve(path).ok();
-        let starts = [
-            leads(&self.start(&base)).map(|leads| (leads, &self.steps[self.literal..])),
-            leads(&start).map(|leads| (leads, steps)),
-            Some((start, steps)),
-        ];
+        let mut starts = Vec::new();
+        for base in self.restricting_bases(facts)? {
+            let start = tidy(&self.up_from(&base));
+            starts.push(leads(&self.start(&base)).map(|at| (at, &self.steps[self.literal..])));
+            starts.push(leads(&start).map(|at| (at, steps)));
+            starts.push(Some((start, steps)));
+        }
         let is_hit = |path: &Path| {
             let hits = |(start, steps): &(PathBuf, &[Step])| {
                 self.below(start, steps, path, Side::Restrict) != Match::No
@@ -433,13 +477,8 @@ impl PathPattern {
     /// Returns whether its literal beginning may lie in this folder, under a name that begins so, or
     /// above the folder.
     fn may_start(&self, folder: &Path, name: &str, facts: &Facts<'_>) -> bool {
-        let base = match &self.base {
-            Base::Work => facts.base().ok().map(Cow::Borrowed),
-            Base::Root => Some(Cow::Borrowed(root())),
-            Base::Home(base) | Base::Folder(base) => base.as_deref().map(Cow::Borrowed),
-        };
-        // FAIL CLOSED: a pattern that starts nobody knows where may begin anywhere.
-        let Some(base) = base else { return true };
+        // FAIL CLOSED: a pattern whose start is not known may begin anywhere.
+        let Some(bases) = self.restricting_bases(facts) else { return true };
         let may = |start: &Path| match start.strip_prefix(folder) {
             Ok(rest) => rest
                 .iter()
@@ -448,8 +487,10 @@ impl PathPattern {
             Err(_) => folder.starts_with(start),
         };
         // The folder may be named by where it leads, and the pattern by how people get there.
-        let start = self.start(&base);
-        may(&start) || facts.ground.world.resolve(&start).is_ok_and(|leads| may(&leads))
+        bases.iter().any(|base| {
+            let start = self.start(base);
+            may(&start) || facts.ground.world.resolve(&start).is_ok_and(|leads| may(&leads))
+        })
     }
 
     fn start(&self, base: &Path) -> PathBuf {

@@ -134,6 +134,22 @@ fn relative_directory_restricts_at_any_depth_and_allows_only_in_the_working_dire
 }
 
 #[test]
+fn relative_path_restricts_from_the_directory_of_its_file_too() {
+    for (text, path, restricts, allows) in [
+        ("Read(secrets/**)", "/proj/secrets/key", "yes", "no"),
+        ("Read(secrets/**)", "/proj/vendor/secrets/key", "yes", "no"),
+        ("Read(./secrets/**)", "/proj/secrets/key", "yes", "no"),
+        ("Read(./secrets/**)", "/proj/vendor/secrets/key", "no", "no"),
+        ("Read(.env)", "/proj/a/.env", "yes", "no"),
+        ("Read(.env)", "/other/.env", "no", "no"),
+        ("path=secrets/*", "/proj/secrets/key", "yes", "no"),
+    ] {
+        assert_eq!(deny(text, &reads(path)), restricts, "deny {text} {path}");
+        assert_eq!(allow(text, &reads(path)), allows, "allow {text} {path}");
+    }
+}
+
+#[test]
 fn negated_path_is_an_error_of_its_own_kind() {
     for text in ["Read(!secrets/**)", "Edit(!.env)", "path=!x", "look path=a|!b"] {
         assert_eq!(error(text).kind, PatternErrorKind::Negated, "{text}");

@@ -3,9 +3,14 @@
 //! One function decides. Judging, rewriting and explaining all call it, so they cannot disagree; an
 //! explanation only passes a notebook along.
 
-use std::sync::Arc;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use haft_core::{Decision, Operation, OtherNames, Permission, Scope, Trust, Verdict, Words};
+use haft_core::{
+    Decision, HardLinked, Operation, OtherNames, Permission, Scope, Trust, Verdict, Words,
+};
 
 use super::{
     super::{
@@ -139,6 +144,11 @@ impl Rules {
             Ruling::Allowed { .. }
             | Ruling::Vouched(_)
             | Ruling::Built { decision: Decision::Allow, .. } => {
+                if self.names_restricted_link(facts) {
+                    let reason = "it names a hard link to a file that a rule keeps".to_owned();
+                    notes.note("hard links", "ask", reason.clone(), None);
+                    return built(Decision::Ask, reason, HARD_LINK);
+                }
                 let all = facts.all();
                 let excused = all.without(cover.even_tainted).is_empty();
                 let hosts_known = facts.hosts().without(cover.by_host).is_empty();
@@ -271,17 +281,42 @@ impl Rules {
             || self.hard_links_below(&facts).unwrap_or(true)
     }
 
+    /// Returns whether a command names a file that a rule restricts under another name. What it comes
+    /// upon below a directory does not count: a rule allows the command, and only running it would tell.
+    fn names_restricted_link(&self, facts: &Facts<'_>) -> bool {
+        if facts.mentions.is_empty() || !(self.deny.has_paths() || self.ask.has_paths()) {
+            return false;
+        }
+        let only_named = |path: &Path, found: &mut Vec<_>| {
+            // Without a budget a directory is not entered, and its own entry is all there is.
+            let _ = self.ground.world.hard_links(path, &mut 0, found);
+            Some(())
+        };
+        self.finds_restricted_link(facts, only_named).unwrap_or(true)
+    }
+
     /// Returns whether a command comes upon a file that a rule restricts under another name. `None`
     /// where there are too many files to look at.
     fn hard_links_below(&self, facts: &Facts<'_>) -> Option<bool> {
+        let mut left = LOOKED_AT;
+        self.finds_restricted_link(facts, |path, found| {
+            self.ground.world.hard_links(path, &mut left, found).ok()
+        })
+    }
+
+    fn finds_restricted_link(
+        &self,
+        facts: &Facts<'_>,
+        mut look: impl FnMut(&Path, &mut Vec<(PathBuf, HardLinked)>) -> Option<()>,
+    ) -> Option<bool> {
         let mut scope = Scope::clone(facts.scope);
         scope.working_directory = facts.base().ok()?.into();
         let scope = Arc::new(scope);
-        let (mut left, mut found) = (LOOKED_AT, Vec::new());
+        let mut found = Vec::new();
         for (_, part) in &facts.mentions {
             // One that leads nowhere known is held against every rule already.
             if let Part::Path { resolved: Ok(path), .. } = part {
-                self.ground.world.hard_links(path, &mut left, &mut found).ok()?;
+                look(path, &mut found)?;
             }
         }
         Some(found.iter().any(|(path, file)| {
@@ -388,6 +423,7 @@ impl Rules {
     }
 }
 
+const HARD_LINK: &str = "built in: a hard link to a restricted file";
 const BYPASS: &str = "the mode `bypassPermissions`";
 
 impl Ruling {
