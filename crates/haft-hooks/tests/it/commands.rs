@@ -234,6 +234,11 @@ fn empty_hook_command_is_an_error_at_load() {
         command(" ", Some(&["x"])),
         command("guard.sh", Some(&["a\0"])),
         command("sh", Some(&["-c", " "])),
+        command("bash", Some(&["-lc", "# x"])),
+        command("sh -c ''", None),
+        command("env bash -ec ' '", None),
+        command("> /dev/null", None),
+        command("\\\n", None),
         url,
     ] {
         for spec in [closed("PreToolUse", handler.clone()), open("PostToolUse", handler.clone())] {
@@ -241,7 +246,12 @@ fn empty_hook_command_is_an_error_at_load() {
             assert!(error.contains("hint: name what to run"), "{handler:?}: {error}");
         }
     }
-    for fine in [command("true", None), command("#!x\ntrue", None), command("sh", Some(&[]))] {
+    for fine in [
+        command("true", None),
+        command("#!x\ntrue", None),
+        command("sh", Some(&[])),
+        command("grep -c '' x", None),
+    ] {
         assert!(Hooks::load(&[closed("PreToolUse", fine)], folder.place()).is_ok());
     }
 }

@@ -368,13 +368,14 @@ impl Handler {
             Self::Command { command, args } => {
                 let args = args.as_deref().unwrap_or_default();
                 let mut all = args.iter().chain([command]);
-                let mut pairs = args.iter().zip(args.iter().skip(1));
+                let words: Vec<&str> =
+                    std::iter::once(command).chain(args).map(String::as_str).collect();
                 if all.any(|text| text.contains('\0')) {
                     Some("the command contains a NUL byte")
                 } else if args.is_empty() && is_comment(command) {
                     Some("the command is only a comment")
-                } else if pairs.any(|(flag, script)| flag == "-c" && is_comment(script)) {
-                    Some("the script after `-c` is empty")
+                } else if has_empty_script(&words) || args.is_empty() && runs_nothing(command) {
+                    Some("the script after `-c` is empty, or the line runs no command")
                 } else {
                     None
                 }
@@ -391,6 +392,34 @@ impl Handler {
 /// Whether a text has no visible character.
 fn is_blank(text: &str) -> bool {
     text.chars().all(|c| c.is_whitespace() || c.is_control() || crate::hygiene::is_hidden(c))
+}
+
+/// Whether a shell is given a script without a command: `sh -c ''`, `env bash -lc '# x'`.
+fn has_empty_script(words: &[&str]) -> bool {
+    let is_shell = |word: &&str| {
+        let name = word.rsplit('/').next().unwrap_or_default();
+        matches!(name, "sh" | "bash" | "dash" | "ash" | "zsh" | "ksh" | "fish")
+    };
+    let takes_script =
+        |flag: &str| flag.starts_with('-') && !flag.starts_with("--") && flag.ends_with('c');
+    let shell = words.iter().position(|word| is_shell(word)).unwrap_or(words.len());
+    words
+        .iter()
+        .skip(shell)
+        .zip(words.iter().skip(shell + 1))
+        .any(|(flag, script)| takes_script(flag) && is_comment(script))
+}
+
+/// Whether no command of a line runs anything: `sh -c ''`, `> /dev/null`, a lone line continuation.
+/// A line that cannot be parsed may run something.
+fn runs_nothing(line: &str) -> bool {
+    let is_empty = |command: &haft_shell::Command| {
+        let words: Option<Vec<&str>> = command.words.iter().map(|word| word.literal()).collect();
+        words.is_some_and(|words| {
+            words.iter().all(|word| word.is_empty()) || has_empty_script(&words)
+        })
+    };
+    haft_shell::parse(line).is_ok_and(|script| script.commands.iter().all(is_empty))
 }
 
 /// Whether a script has no command: every line is blank or a comment.
