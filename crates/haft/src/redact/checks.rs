@@ -58,9 +58,38 @@ pub(super) fn private_key(stretch: &[u8], head: usize) -> Option<usize> {
         return Some(head + end + 8 + line + dashes);
     }
     // FAIL CLOSED: a key that is cut off is still most of a key.
-    let is_key = |b: &u8| {
-        b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=' | b'\\' | b'\r' | b'\n')
-    };
-    let run = body.iter().take_while(|b| is_key(b)).count();
-    (run >= 32).then_some(head + run)
+    truncated_key(body).map(|end| head + end)
+}
+
+/// How far a private key without its last line goes. Its lines may be numbered, indented or quoted,
+/// and headers such as `DEK-Info: …` may come first.
+fn truncated_key(body: &[u8]) -> Option<usize> {
+    let is_key = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=' | b'\\');
+    let is_margin = |b: &u8| b.is_ascii_digit() || matches!(b, b' ' | b'\t' | b'|' | b'>' | b':');
+    let (mut at, mut end, mut found) = (0, 0, 0);
+    for line in body.split_inclusive(|b| *b == b'\n') {
+        let text = line.trim_ascii_end();
+        let margin = text.iter().take_while(|b| is_margin(b)).count();
+        let content = text.get(margin..).unwrap_or_default();
+        let run = content.iter().take_while(|b| is_key(b)).count();
+        if run == content.len() {
+            found += text.iter().filter(|b| is_key(b)).count();
+            end = if text.is_empty() { end } else { at + text.len() };
+        } else if !is_header(content, line.ends_with(b"\n")) {
+            // The key may end inside a line of other text.
+            if run >= 32 || at == 0 {
+                found += run;
+                end = at + margin + run;
+            }
+            break;
+        }
+        at += line.len();
+    }
+    (found >= 32).then_some(end)
+}
+
+/// Whether a line is a header of a key: `Proc-Type: 4,ENCRYPTED`, or the beginning of one.
+fn is_header(line: &[u8], is_whole: bool) -> bool {
+    let name = line.iter().take_while(|b| b.is_ascii_alphanumeric() || **b == b'-').count();
+    name > 0 && line.get(name).map_or(!is_whole, |b| *b == b':')
 }

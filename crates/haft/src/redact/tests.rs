@@ -153,6 +153,29 @@ fn a_key_that_is_cut_off_is_still_taken_out() {
 }
 
 #[test]
+fn private_key_that_is_cut_off_is_redacted_behind_line_numbers_indentation_and_headers() {
+    for text in [
+        "1\t-----BEGIN RSA PRIVATE KEY-----\n2\t<64>\n3\t<64>\n4\t<20>",
+        "  -----BEGIN PRIVATE KEY-----\n  <64>\n  <64>\n",
+        "> -----BEGIN PRIVATE KEY-----\n> <64>\n> <20>",
+        "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\n<64>\n<64>\n",
+        "key: |\r\n  -----BEGIN PRIVATE KEY-----\r\n  <64>\r\n  <40>\r\n",
+    ] {
+        let text = example(text);
+        let shown = plain().text(&format!("{text}\nand so on: this stays\n")).into_owned();
+        let mut words =
+            text.split_whitespace().filter(|word| word.len() >= 20 && !word.contains('-'));
+        assert!(words.clone().count() >= 2, "{text}");
+        assert!(words.all(|word| !shown.contains(word)), "{shown}");
+        assert!(shown.ends_with("and so on: this stays\n"), "{shown}");
+        for size in [1, 7, 64] {
+            let whole = plain().text(&text).into_owned();
+            assert_eq!(streamed(&plain(), &text, &[size]), whole, "{size}");
+        }
+    }
+}
+
+#[test]
 fn a_known_secret_goes_in_every_form_it_may_travel_in() {
     let value = "p@ss w/örd\"7";
     let redactor = with(&[("db", value)]);
