@@ -282,7 +282,7 @@ fn misplaced_field(event: &str, all: &Map<String, Value>) -> Option<String> {
     let find = |map: &Map<String, Value>, valid: &[&str]| {
         let is_set = |key: &&String| map.get(key.as_str()).is_some_and(|value| !value.is_null());
         map.keys().filter(is_set).find_map(|key| {
-            let meant = DECIDING_FIELDS.iter().find(|field| folded(field).eq(folded(key)))?;
+            let meant = DECIDING_FIELDS.iter().find(|field| is_meant(key, field))?;
             (!valid.contains(&key.as_str())).then(|| (key.clone(), *meant))
         })
     };
@@ -293,6 +293,12 @@ fn misplaced_field(event: &str, all: &Map<String, Value>) -> Option<String> {
             }
             _ => format!("`{key}` must stand inside `hookSpecificOutput`"),
         });
+    }
+    let is_buried = |(key, value): &(&String, &Value)| {
+        key.as_str() != "hookSpecificOutput" && holds_decision(value, 4)
+    };
+    if let Some((key, _)) = all.iter().find(is_buried) {
+        return Some(format!("`{key}` holds a decision, which counts only at the top"));
     }
     let own = all.get("hookSpecificOutput")?.as_object()?;
     let valid: &[&str] = match event {
@@ -305,9 +311,30 @@ fn misplaced_field(event: &str, all: &Map<String, Value>) -> Option<String> {
     Some(format!("`{key}` inside `hookSpecificOutput` means nothing for `{event}`"))
 }
 
-/// A field name without case and separators.
-fn folded(name: &str) -> impl Iterator<Item = char> {
-    name.chars().filter(|c| !matches!(c, '_' | '-')).map(|c| c.to_ascii_lowercase())
+/// Whether a key is a field of the protocol, up to case, separators, hidden characters and slips: one
+/// in a short name (`decison`, but not `revision`), two in a long one.
+fn is_meant(key: &str, field: &str) -> bool {
+    let folded = |name: &str| -> String {
+        name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
+    };
+    let (key, field) = (folded(key), folded(field));
+    let max_slips = if field.len() <= 8 { 1 } else { 2 };
+    key.len().abs_diff(field.len()) <= max_slips && strsim::osa_distance(&key, &field) <= max_slips
+}
+
+/// Whether a decision stands deeper in a value, where no reader of the protocol looks.
+fn holds_decision(value: &Value, depth: usize) -> bool {
+    let decides =
+        |key: &str| is_meant(key, "hookSpecificOutput") || is_meant(key, "permissionDecision");
+    match value {
+        Value::Object(map) if depth > 0 => {
+            map.iter().any(|(key, value)| decides(key) || holds_decision(value, depth - 1))
+        }
+        Value::Array(list) if depth > 0 => {
+            list.iter().any(|value| holds_decision(value, depth - 1))
+        }
+        _ => false,
+    }
 }
 
 fn objects() -> String {
@@ -476,6 +503,15 @@ mod tests {
             r#"{"hookSpecificOutput": {"permission_decision": "deny"}}"#,
             r#"{"hookSpecificOutput": {"decision": "block"}}"#,
             r#"{"updatedInput": {"x": 1}}"#,
+            r#"{"decison": "block"}"#,
+            r#"{"decision ": "block"}"#,
+            "{\"\u{200b}decision\": \"block\"}",
+            r#"{"hookSpecificOutput": {"permissionDecison": "deny"}}"#,
+            r#"{"hookSpecificOutput": {"permissionDecisions": "deny"}}"#,
+            r#"{"hookSpecificOutput": {"permissionDecision\u0000": "deny"}}"#,
+            r#"{"hookSpecificOutputs": {"permissionDecision": "deny"}}"#,
+            r#"{"hookOutput": {"permissionDecision": "deny"}}"#,
+            r#"{"output": {"hookSpecificOutput": {"permissionDecision": "deny"}}}"#,
         ] {
             assert!(pre(said).problem.is_some(), "{said}");
         }
@@ -484,9 +520,13 @@ mod tests {
         assert_eq!(pre(both).decision.map(|(decision, _)| decision), Some(Decision::Deny));
         let both = r#"{"decision": "approve", "permissionDecision": "allow"}"#;
         assert_eq!(pre(both).decision, None);
-        for fine in
-            [r#"{"suppressOutput": true}"#, r#"{"permissionDecision": null}"#, "{}", r#"{"a": 1}"#]
-        {
+        for fine in [
+            r#"{"suppressOutput": true}"#,
+            r#"{"permissionDecision": null}"#,
+            "{}",
+            r#"{"a": 1}"#,
+            r#"{"revision": 7, "details": {"decision": "block"}}"#,
+        ] {
             assert_eq!(pre(fine), Ruling::default(), "{fine}");
         }
     }
