@@ -246,6 +246,14 @@ fn awk_and_sed_are_judged_by_what_they_run() {
             "gawk -e 'BEGIN{system(\"rm x\")}'",
             "sudo awk 'BEGIN{system(\"rm x\")}'",
             "busybox awk 'BEGIN{system(\"rm x\")}'",
+            "awk 'BEGIN{x=1system(\"rm -rf /\")}'",
+            "awk 'BEGIN{x=1.system(\"rm -rf /\")}'",
+            "awk 'BEGIN{x=.system(\"rm -rf /\")}'",
+            "awk 'BEGIN{x=1e5system(\"rm -rf /\")}'",
+            "awk 'BEGIN{x=0x1system(\"rm -rf /\")}'",
+            "awk '{x=$1system(\"rm x\")}' y",
+            "timeout 5 awk 'BEGIN{x=1system(\"rm x\")}'",
+            "find . -exec awk 'BEGIN{x=1system(\"rm x\")}' {} +",
             "sed '1e rm -rf x' y",
             "sed -e p -e '$e rm x' y",
             "sed --expression='1e rm x' y",
@@ -268,6 +276,9 @@ fn awk_and_sed_are_judged_by_what_they_run() {
     all_are(
         &[
             "awk 'BEGIN{system(\"touch x\")}'",
+            "awk 'BEGIN{1getline<\"f\"}'",
+            "awk 'BEGIN{print 0x1f}'",
+            "find . -exec awk '{x=1print > \"o\"}' {} +",
             "awk '{print > \"out\"}' x",
             "awk '{print | \"sort\"}' x",
             "awk -f prog.awk x",
@@ -288,6 +299,7 @@ fn everyday_commands_keep_their_kind() {
         &[
             "awk '{ i++ / 2 || x }' y",
             "awk '{print $1/$2 \" | \"}' y",
+            "awk '$1 > 1e5 {x += 1.5e-3 * .5} END {print x/1e3}' y",
             "sed -n 's/e/ e /gp' x",
             "sed '/e/d; s/a e/e a/' x",
             "grep -o '/sys/[a-z]*' x",
