@@ -226,7 +226,7 @@ pub(crate) fn of(command: &Command) -> Option<Runs> {
 }
 
 /// Returns the word without its first bytes, all of which must be in its first piece.
-fn without(word: &Word, bytes: usize) -> Word {
+pub(crate) fn without(word: &Word, bytes: usize) -> Word {
     let mut word = word.clone();
     if let Some(Piece::Text(text)) = word.pieces.first_mut() {
         *text = text.get(bytes..).unwrap_or_default().to_owned();
