@@ -108,6 +108,13 @@ fn every_spelling_of_a_denied_program_is_denied() {
         "PATH=. deploy.sh",
         "PATH=.:$PATH; deploy.sh prod",
         "export PATH=.; deploy.sh",
+        "env PATH=. deploy.sh",
+        "env -i A=1 PATH=.:/bin deploy.sh prod",
+        "sudo PATH=. deploy.sh",
+        "timeout 5 env PATH=. deploy.sh",
+        "export PATH=.; timeout 5 deploy.sh",
+        "sh -c 'PATH=. deploy.sh'",
+        "env -S 'PATH=. deploy.sh'",
         "bash \"$X\"",
         "python3 \"$X\"",
     ];
@@ -137,6 +144,8 @@ fn other_programs_are_not_taken_for_a_denied_one() {
         "npm run build",
         "python3 -c 'x' deploy.sh",
         "awk -f deploy.awk deploy.sh",
+        "env PATH=. build.sh",
+        "env PATH=. cat deploy.sh",
     ];
     denies("Bash(./deploy.sh:*)", &commands, false);
 }
