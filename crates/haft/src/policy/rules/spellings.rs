@@ -183,13 +183,26 @@ fn options_before_a_subcommand_do_not_pass_a_deny() {
                 "npm --registry=https://x publish",
                 "npm --unheard-of publish",
                 "npm --unheard-of value publish",
+                "npm --a 1 --b 2 --c 3 publish",
+                "npm --a 1 --b 2 --c 3 --d 4 publish",
+                "npm --a 1 --b 2 --c 3 --d 4 --e 5 --f 6 --g 7 --h 8 publish --tag x",
+                "npm --a 1 --b 2 --c 3 --d 4 --e 5 -s publish",
+                "npm --$X value publish",
+                "sudo npm --a 1 --b 2 --c 3 --d 4 --e 5 publish",
                 "npm -- publish",
                 "sudo npm -s publish",
                 "/usr/bin/npm -s publish",
                 "sh -c 'npm -s publish'",
             ][..],
         ),
-        ("Bash(npm run deploy:*)", &["npm run -s deploy", "npm -s run --silent deploy x"]),
+        (
+            "Bash(npm run deploy:*)",
+            &[
+                "npm run -s deploy",
+                "npm -s run --silent deploy x",
+                "npm run --a 1 --b 2 --c 3 --d 4 --e 5 deploy",
+            ],
+        ),
         ("Bash(git push:*)", &["git -C x push", "git --no-pager -c a.b=c push origin"]),
         (
             "Bash(cargo publish:*)",
@@ -197,7 +210,15 @@ fn options_before_a_subcommand_do_not_pass_a_deny() {
         ),
         (
             "Bash(docker push:*)",
-            &["docker -H tcp://x push y", "docker --context x push y", "docker -D push y"],
+            &[
+                "docker -H tcp://x push y",
+                "docker --context x push y",
+                "docker -D push y",
+                "docker -Dl debug push y",
+                "docker -DH tcp://h push y",
+                "docker -DHtcp://h push y",
+                "docker -Dldebug push y",
+            ],
         ),
         ("Bash(docker compose down:*)", &["docker compose -f x.yml down -v"]),
         (
@@ -213,7 +234,17 @@ fn options_before_a_subcommand_do_not_pass_a_deny() {
         denies(deny, commands, true);
     }
     denies("Bash(npm publish:*)", &["npm -s run build", "npm --prefix publish run x"], false);
-    denies("Bash(rm:*)", &["npm --unheard-of x", "kubectl --unheard-of get pods"], false);
+    denies("Bash(docker push:*)", &["docker -Dl debug pull y", "docker -DH tcp://h pull y"], false);
+    denies(
+        "Bash(rm:*)",
+        &[
+            "npm --unheard-of x",
+            "kubectl --unheard-of get pods",
+            "npm --a 1 --b 2 --c 3 publish",
+            "npm --a 1 --b 2 --c 3 --d 4 --e 5 --f 6 --g 7 --h 8 publish",
+        ],
+        false,
+    );
 }
 
 #[test]
