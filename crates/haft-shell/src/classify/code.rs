@@ -65,7 +65,7 @@ pub(super) fn codes(command: &Command) -> Vec<Code> {
             Program::Text(text) => Some(Code::Text(runs.language, text)),
             Program::File { file, .. } => Some(Code::File(file)),
             Program::Input => Some(Code::Input(runs.language)),
-            Program::Module(_) => None,
+            Program::Module { .. } => None,
         };
         return runs.programs.into_iter().filter_map(code).collect();
     }

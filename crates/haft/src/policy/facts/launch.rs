@@ -195,11 +195,9 @@ fn launches(views: &[Cow<'_, Command>], directories: Option<&[PathBuf]>) -> Vec<
                     let arguments = at.and_then(|at| words.get(at + 1..));
                     found.push(launch(&file, arguments, true, directories));
                 }
-                Program::Module(at) => {
-                    if let Some(module) = words.get(at) {
-                        let launch = launch(module, words.get(at + 1..), true, None);
-                        found.push(Launch { is_certain: true, ..launch });
-                    }
+                Program::Module { module, arguments } => {
+                    let launch = launch(&module, words.get(arguments..), true, None);
+                    found.push(Launch { is_certain: true, ..launch });
                 }
                 Program::Input => {
                     let reads = view.redirects.iter();

@@ -166,7 +166,36 @@ fn arguments_and_wildcards_of_a_denied_program_still_count() {
     denies("Bash(./scripts/*)", &["bash tools/a.sh", "/w/tools/a.sh"], false);
     denies("Bash(deploy.sh:*)", &["bash deploy.sh x", "./deploy.sh", "python3 deploy.sh"], true);
     denies("Bash(~/bin/x:*)", &["~/bin/x", "/home/u/bin/x", "bash /home/u/bin/x"], true);
-    denies("Bash(pip install:*)", &["python3 -m pip install x"], true);
+}
+
+#[test]
+fn every_spelling_of_pip_is_denied() {
+    denies(
+        "Bash(pip install:*)",
+        &[
+            "python3 -m pip install x",
+            "python3 -mpip install x",
+            "python3 -Impip install x",
+            "python3.12 -I -mpip install x",
+            "python3 -I -m pip -q install x",
+            "env python3 -mpip install x",
+            "pip3 install x",
+            "pip3.12 install x",
+            "pip-3.12 install x",
+            "pip3 -q install x",
+            "sudo pip3 install x",
+            "/usr/bin/pip3 install x",
+            "sh -c 'pip3 install x'",
+        ],
+        true,
+    );
+    denies("Bash(pip:*)", &["pip3", "pip3 list", "python3 -mpip list"], true);
+    denies(
+        "Bash(pip install:*)",
+        &["pip3 list", "python3 -mpip list", "python3 -mvenv x", "pipx install x", "pip3x install"],
+        false,
+    );
+    assert_eq!(judged(&[(Allow, "Bash(pip install:*)")], "pip3 install x"), Ask);
 }
 
 #[test]
