@@ -209,6 +209,13 @@ fn find(name: &str) -> Option<&'static Interpreter> {
     TABLE.iter().find(|own| own.names.split(' ').any(|own| own == name))
 }
 
+/// Returns whether a program of this name is an `awk` or a `sed`.
+pub(crate) fn is_awk_or_sed(name: &str) -> bool {
+    // Most names are none, and then the table is not searched.
+    ["awk", "sed", "bwk"].iter().any(|part| name.contains(part))
+        && find(name).is_some_and(|own| own.operand == Operand::Text)
+}
+
 /// Returns what a command would run, if it is an interpreter.
 pub(crate) fn of(command: &Command) -> Option<Runs> {
     let name = command.words.first()?.literal()?;

@@ -4,6 +4,13 @@
 //! written as `${_}`, so that a reader of shell text takes it for unknown. A program that is not
 //! understood and may start something says so.
 
+use crate::{
+    Command, Piece, Word,
+    classify::code::{natural, only_prints},
+    interpreters::{self, Language, Program},
+    wrappers::Inner,
+};
+
 /// What a program does besides printing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Act {
@@ -19,6 +26,32 @@ pub(super) enum Act {
 
 /// What stands for a value that only a running program knows.
 const UNKNOWN: &str = "${_}";
+
+/// Returns the texts for a shell that the programs of an `awk` or a `sed` start. One that is proven to
+/// print only starts nothing.
+pub(crate) fn inner(command: &Command) -> Vec<Inner> {
+    let Some(runs) = interpreters::of(command).filter(|_| !only_prints(command)) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for program in runs.programs {
+        let Program::Text(text) = program else { continue };
+        if text.pieces == [Piece::Unknown] {
+            found.push(Inner::Opaque);
+            continue;
+        }
+        let acts = match runs.language {
+            Language::Sed => sed(&natural(&text)),
+            _ => awk(&natural(&text)),
+        };
+        found.extend(acts.into_iter().filter_map(|act| match act {
+            Act::Runs(text) | Act::Feeds(text) => Some(Inner::Text(vec![Word::text(text)])),
+            Act::Hidden => Some(Inner::Opaque),
+            Act::Writes(_) => None,
+        }));
+    }
+    found
+}
 
 /// Returns what a program of `awk` does.
 pub(super) fn awk(text: &str) -> Vec<Act> {

@@ -277,11 +277,53 @@ fn options_before_a_subcommand_do_not_pass_a_deny() {
 }
 
 #[test]
+fn commands_within_awk_and_sed_programs_are_denied() {
+    denies(
+        "Bash(git push:*)",
+        &[
+            "awk 'BEGIN{system(\"git push\")}'",
+            "awk 'BEGIN{x=1system(\"git push origin\")}'",
+            "awk '{\"git push\" | getline x}' f",
+            "awk '{print | \"git -C x push\"}' f",
+            "awk '{print | \"sh\"}' f",
+            "awk '{system($0)}' f",
+            "awk \"$X\" f",
+            "gawk -e 'BEGIN{system(\"git push\")}'",
+            "sudo /usr/bin/awk 'BEGIN{system(\"git push\")}'",
+            "busybox awk 'BEGIN{system(\"git push\")}'",
+            "find . -exec awk 'BEGIN{system(\"git push\")}' {} +",
+            "sed '1e git push' f",
+            "sed -n -e p -e '$e git push' f",
+            "sed 's/x/git push/e' f",
+            "timeout 5 sed --expression='1e git push' f",
+        ],
+        true,
+    );
+    denies(
+        "Bash(git push:*)",
+        &[
+            "awk '{print $1}' f",
+            "awk '/git push/ {print \"git push\"}' f",
+            "awk 'BEGIN{system(\"git status\")}'",
+            "awk '{print | \"sort\"}' f",
+            "awk '{print > \"out\"}' f",
+            "awk \"{print \\$$N}\" f",
+            "sed -i 's/git pull/git push/' f",
+            "sed \"s/a/$X/\" f",
+            "sed -i 's|/e/|/x/|g; /e/d' f",
+            "sed 'w out' f",
+        ],
+        false,
+    );
+}
+
+#[test]
 fn an_allow_is_no_looser_for_it() {
     for (allow, command) in [
         ("Bash(./deploy.sh:*)", "././deploy.sh"),
         ("Bash(./deploy.sh:*)", "bash deploy.sh"),
         ("Bash(./deploy.sh:*)", "cd src && ../deploy.sh"),
+        ("Bash(git status:*)", "awk 'BEGIN{system(\"git status\")}'"),
         ("Bash(npm test:*)", "npm -s test"),
         ("Bash(npm test:*)", "npm --script-shell ./evil test"),
         ("Bash(cargo test:*)", "cargo --config x test"),
