@@ -23,8 +23,13 @@ pub enum Program {
     },
     /// The standard input.
     Input,
-    /// A module by its name: `python -m pip`.
-    Module(usize),
+    /// A module by its name: `python -m pip`, `python -mpip`.
+    Module {
+        /// The name of the module.
+        module: Word,
+        /// The word where its arguments begin.
+        arguments: usize,
+    },
 }
 
 /// The language of a program.
@@ -204,6 +209,13 @@ fn find(name: &str) -> Option<&'static Interpreter> {
     TABLE.iter().find(|own| own.names.split(' ').any(|own| own == name))
 }
 
+/// Returns whether a program of this name is an `awk` or a `sed`.
+pub(crate) fn is_awk_or_sed(name: &str) -> bool {
+    // Most names are none, and then the table is not searched.
+    ["awk", "sed", "bwk"].iter().any(|part| name.contains(part))
+        && find(name).is_some_and(|own| own.operand == Operand::Text)
+}
+
 /// Returns what a command would run, if it is an interpreter.
 pub(crate) fn of(command: &Command) -> Option<Runs> {
     let name = command.words.first()?.literal()?;
@@ -226,7 +238,7 @@ pub(crate) fn of(command: &Command) -> Option<Runs> {
 }
 
 /// Returns the word without its first bytes, all of which must be in its first piece.
-fn without(word: &Word, bytes: usize) -> Word {
+pub(crate) fn without(word: &Word, bytes: usize) -> Word {
     let mut word = word.clone();
     if let Some(Piece::Text(text)) = word.pieces.first_mut() {
         *text = text.get(bytes..).unwrap_or_default().to_owned();
@@ -284,9 +296,8 @@ impl Reading<'_> {
                 }
                 continue;
             }
-            if let Some(module) = self.letters(word, start) {
+            if self.letters(word, start) {
                 // What follows a module are its arguments; some modules run a script they are given.
-                self.programs.push(Program::Module(module));
                 self.operand(self.at);
                 return;
             }
@@ -300,7 +311,7 @@ impl Reading<'_> {
         let has_program = self.programs.iter().any(|program| match program {
             Program::Text(_) => true,
             Program::File { .. } | Program::Input => self.interpreter.operand == Operand::Text,
-            Program::Module(_) => false,
+            Program::Module { .. } => false,
         });
         if has_program || self.has_script {
             return;
@@ -355,18 +366,20 @@ impl Reading<'_> {
         true
     }
 
-    /// Reads a cluster of letters. Returns the place of the module where it names one.
-    fn letters(&mut self, word: &Word, start: &str) -> Option<usize> {
+    /// Reads a cluster of letters. Returns whether it names a module.
+    fn letters(&mut self, word: &Word, start: &str) -> bool {
         let own = self.interpreter;
         for (n, letter) in start.char_indices().skip(1) {
             let behind = n + letter.len_utf8();
             let is_python = own.text == "c" && own.valued == "WXQ";
-            if is_python && letter == 'm' && start.len() == behind {
-                self.at += 1;
-                return Some(self.at - 1);
+            if is_python && letter == 'm' {
+                let module = self.value(word, behind);
+                let arguments = self.at;
+                self.programs.extend(module.map(|module| Program::Module { module, arguments }));
+                return true;
             }
             if own.attached.contains(letter) {
-                return None;
+                return false;
             }
             // `node -pe` is `-p -e`.
             let goes_on = own.text == "ep" && letter == 'p' && start.len() > behind;
@@ -376,19 +389,22 @@ impl Reading<'_> {
             if !is_text && !is_file && !is_library && !own.valued.contains(letter) {
                 continue;
             }
-            let rest = without(word, behind);
-            let value = match rest.pieces.is_empty() {
-                false => Some(rest),
-                true => {
-                    self.at += 1;
-                    self.words.get(self.at - 1).cloned()
-                }
-            };
+            let value = self.value(word, behind);
             self.has_script |= is_file;
             self.take(value, is_text, is_file || is_library);
-            return None;
+            return false;
         }
-        None
+        false
+    }
+
+    /// Returns the value of a letter: the rest of its word, or else the next word.
+    fn value(&mut self, word: &Word, behind: usize) -> Option<Word> {
+        let rest = without(word, behind);
+        if !rest.pieces.is_empty() {
+            return Some(rest);
+        }
+        self.at += 1;
+        self.words.get(self.at - 1).cloned()
     }
 
     fn take(&mut self, value: Option<Word>, is_text: bool, is_file: bool) {
@@ -445,7 +461,9 @@ mod tests {
             Program::Text(text) => format!("text {}", word(text)),
             Program::File { file, .. } => format!("file {}", word(file)),
             Program::Input => "input".to_owned(),
-            Program::Module(at) => format!("module {at}"),
+            Program::Module { module, arguments } => {
+                format!("module {} at {arguments}", word(module))
+            }
         };
         runs.programs.iter().map(one).collect::<Vec<_>>().join(", ")
     }
@@ -470,7 +488,11 @@ mod tests {
             ("/usr/bin/python3 -c 'a' b", "text a"),
             ("python -ca b", "text a"),
             ("python -Bc a", "text a"),
-            ("python -m pip install x", "module 2, file install"),
+            ("python -m pip install x", "module pip at 3, file install"),
+            ("python -mpip install x", "module pip at 2, file install"),
+            ("python -Impip -q", "module pip at 2"),
+            ("python -Wm pip", "file pip"),
+            ("python -m", ""),
             ("python3 -", "input"),
             ("python3 --version", ""),
             ("perl -lne 'a' f", "text a"),

@@ -4,6 +4,7 @@
 //! for what restricts; an allow compares the words as they are written.
 //!
 //! An option that is not in the table may or may not take the next word, so both readings are views.
+//! Where there are too many readings, the view is the program with a word that is not known.
 
 use crate::{Piece, Word, wrappers::Inner};
 
@@ -54,8 +55,8 @@ const TABLE: [(&str, &str); 13] = [
     ("terraform tofu", "-chdir"),
 ];
 
-/// No more readings are made of options that are not known.
-const MOST_READINGS: usize = 4;
+/// More readings of options that are not known are doubt.
+const MAX_READINGS: usize = 4;
 
 /// Returns whether a program of this name has subcommands that options may stand before.
 ///
@@ -70,17 +71,23 @@ pub fn has_subcommands(name: &str) -> bool {
 }
 
 fn valued(name: &str) -> Option<&'static str> {
-    // `pip3.12` is `pip`.
-    let name = match name.strip_prefix("pip") {
-        Some(rest) if rest.bytes().all(|b| b.is_ascii_digit() || b == b'.') => "pip",
-        _ => name,
-    };
+    let name = unversioned(name);
     TABLE.iter().find(|(names, _)| names.split(' ').any(|own| own == name)).map(|(_, own)| *own)
 }
 
-/// Returns whether an option stands before the subcommand, or before what follows it.
+/// Returns the name without a version: `pip3.12` is `pip`.
+fn unversioned(name: &str) -> &str {
+    match name.strip_prefix("pip") {
+        Some(rest) if rest.bytes().all(|b| b.is_ascii_digit() || b == b'.' || b == b'-') => "pip",
+        _ => name,
+    }
+}
+
+/// Returns whether an option stands before the subcommand, or before what follows it; or whether the
+/// program is named with its version.
 pub(crate) fn may_skip(name: &str, words: &[Word]) -> bool {
-    words.iter().skip(1).take(2).any(is_option) && valued(name).is_some()
+    unversioned(name) != name
+        || words.iter().skip(1).take(2).any(is_option) && valued(name).is_some()
 }
 
 /// An option, or the toolchain of `cargo +nightly build`.
@@ -88,18 +95,34 @@ fn is_option(word: &Word) -> bool {
     matches!(word.pieces.first(), Some(Piece::Text(text)) if text.starts_with(['-', '+']))
 }
 
-/// Returns the command without the options before its subcommand; then also without those between the
-/// subcommand and what follows: `docker compose -f x down` is `docker compose down`.
+/// Returns the command without the version in its name. Else without the options before its
+/// subcommand; then also without those between the subcommand and what follows: `docker compose -f x
+/// down` is `docker compose down`.
 pub(crate) fn inner(name: &str, words: &[Word]) -> Vec<Inner> {
     let known = valued(name).unwrap_or_default();
+    let kept = |words: &[Word], count: usize, rest: &[Word]| {
+        let mut kept = words.get(..count).unwrap_or_default().to_vec();
+        kept.extend_from_slice(rest);
+        kept
+    };
+    let plain = unversioned(name);
+    if plain != name {
+        let view = kept(&[Word::text(plain)], 1, words.get(1..).unwrap_or_default());
+        return vec![Inner::Words(view, None)];
+    }
+    let Some(places) = operands(words, 1, known) else {
+        return vec![Inner::Words(kept(words, 1, &[Word::unknown()]), None)];
+    };
     let mut found: Vec<Vec<Word>> = Vec::new();
-    for at in operand(words, 1, known) {
-        let mut whole = words.get(..1).unwrap_or_default().to_vec();
-        whole.extend_from_slice(words.get(at..).unwrap_or_default());
-        for next in operand(&whole, 2, known) {
-            let mut short = whole.get(..2).unwrap_or_default().to_vec();
-            short.extend_from_slice(whole.get(next..).unwrap_or_default());
-            found.push(short);
+    for at in places {
+        let whole = kept(words, 1, words.get(at..).unwrap_or_default());
+        match operands(&whole, 2, known) {
+            Some(places) => found.extend(
+                places
+                    .into_iter()
+                    .map(|next| kept(&whole, 2, whole.get(next..).unwrap_or_default())),
+            ),
+            None => found.push(kept(&whole, 2, &[Word::unknown()])),
         }
         found.push(whole);
     }
@@ -113,28 +136,53 @@ pub(crate) fn inner(name: &str, words: &[Word]) -> Vec<Inner> {
     distinct.into_iter().map(|words| Inner::Words(words, None)).collect()
 }
 
-/// Returns where the next word stands that is no option: one place, or two where it cannot be told
-/// whether an option takes the word behind it.
-fn operand(words: &[Word], from: usize, known: &str) -> Vec<usize> {
+/// Returns where the next word may stand that is no option: one place, or more where it cannot be told
+/// whether an option takes the word behind it. Nothing where there are too many places.
+fn operands(words: &[Word], from: usize, known: &str) -> Option<Vec<usize>> {
+    let mut places = Vec::new();
     let mut at = from;
     while let Some(word) = words.get(at).filter(|word| is_option(word)) {
         at += 1;
-        let Some(text) = word.literal() else { continue };
-        if text == "--" {
+        if word.literal() == Some("--") {
             break;
         }
-        if text.contains('=') || text.starts_with('+') {
-            continue;
+        match value(word, known) {
+            Value::None => {}
+            Value::Next => at += 1,
+            Value::Maybe if words.get(at).is_some_and(|next| !is_option(next)) => {
+                places.push(at);
+                at += 1;
+            }
+            Value::Maybe => {}
         }
-        if known.split_whitespace().any(|own| own == text) {
-            at += 1;
-        } else if text.starts_with("--") && words.get(at).is_some_and(|next| !is_option(next)) {
-            // Not listed: with a value and without one.
-            let mut both = vec![at];
-            both.extend(operand(words, at + 1, known));
-            both.truncate(MOST_READINGS);
-            return both;
+        if places.len() >= MAX_READINGS {
+            return None;
         }
     }
-    if at < words.len() { vec![at] } else { Vec::new() }
+    if at < words.len() {
+        places.push(at);
+    }
+    Some(places)
+}
+
+/// Whether an option takes the next word.
+enum Value {
+    None,
+    Next,
+    Maybe,
+}
+
+fn value(word: &Word, known: &str) -> Value {
+    let Some(Piece::Text(text)) = word.pieces.first() else { return Value::Maybe };
+    if text.contains('=') || text.starts_with('+') {
+        return Value::None;
+    }
+    let is_known = |option: &str| known.split_whitespace().any(|own| own == option);
+    if word.literal().is_some_and(is_known) {
+        return Value::Next;
+    }
+    // In a cluster the last letter may take the next word: `-DH tcp://h`.
+    let last = text.chars().next_back().map(|letter| format!("-{letter}"));
+    let is_unlisted = text.starts_with("--") || word.has_unknown();
+    if is_unlisted || last.is_some_and(|last| is_known(&last)) { Value::Maybe } else { Value::None }
 }

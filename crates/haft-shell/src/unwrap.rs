@@ -20,8 +20,8 @@ pub enum Wrappers {
     /// Those that change nothing about what is run: `timeout time nice nohup stdbuf command builtin
     /// noglob`, and `xargs` without options.
     Harmless,
-    /// All that are known: `sudo`, `env`, `sh -c`, `find -exec`, `ssh`, `git -C`, …, and paths of
-    /// programs.
+    /// All that are known: `sudo`, `env`, `sh -c`, `find -exec`, `ssh`, `git -C`, …, commands within
+    /// programs of `awk` and `sed`, and paths of programs.
     All,
 }
 

@@ -3,7 +3,10 @@
 //! An option that is not in the table means that the rest cannot be told apart: is the next word its
 //! value, or the command? Then nothing is told.
 
-use crate::{Command, Word, Wrappers, runners, subcommands, unwrap::replaced};
+use crate::{
+    Command, Word, Wrappers, classify::programs, interpreters, runners, subcommands,
+    unwrap::replaced,
+};
 
 /// What a wrapper starts.
 pub(crate) enum Inner {
@@ -306,6 +309,7 @@ pub(crate) fn may_wrap(command: &Command, how: Wrappers) -> bool {
             name.contains('/')
                 || others(name).is_some()
                 || runners::is_one(name)
+                || interpreters::is_awk_or_sed(name)
                 || subcommands::may_skip(name, &command.words)
         }
     }
@@ -333,6 +337,7 @@ pub(crate) fn inner(name: &str, command: &Command, how: Wrappers) -> Vec<Inner> 
         return vec![fed(words, 1, None)];
     }
     match how {
+        Wrappers::All if interpreters::is_awk_or_sed(name) => programs::inner(command),
         Wrappers::All => any(name, words),
         Wrappers::Harmless if name == "xargs" => vec![Inner::Opaque],
         Wrappers::Harmless => Vec::new(),

@@ -99,7 +99,7 @@ fn program(text: &str) -> Checked {
                 };
             }
             c if c.is_ascii_digit() || c == '.' => {
-                at += length(&text, at, |c| c.is_ascii_alphanumeric() || c == '.');
+                at = behind_number(&text, at)?;
                 before = Before::Value;
             }
             ']' | ')' => {
@@ -129,6 +129,33 @@ fn program(text: &str) -> Checked {
         }
     }
     Ok(())
+}
+
+/// Returns the place behind a number: digits with at most one dot, then an exponent if it has digits.
+///
+/// A letter directly behind a number begins a word (`1system(x)` is a concatenation) or belongs to a
+/// hexadecimal number. Versions of `awk` differ about which, so the program is not understood.
+fn behind_number(text: &[char], start: usize) -> Result<usize, String> {
+    let digits = |at| length(text, at, |c| c.is_ascii_digit());
+    let whole = digits(start);
+    let mut at = start + whole;
+    let mut fraction = 0;
+    if text.get(at) == Some(&'.') {
+        fraction = digits(at + 1);
+        at += 1 + fraction;
+    }
+    if whole + fraction == 0 {
+        return odd();
+    }
+    if matches!(text.get(at), Some('e' | 'E')) {
+        let sign = usize::from(matches!(text.get(at + 1), Some('+' | '-')));
+        let exponent = digits(at + 1 + sign);
+        at += if exponent > 0 { 1 + sign + exponent } else { 0 };
+    }
+    match text.get(at) {
+        Some(c) if c.is_alphabetic() || *c == '_' => odd(),
+        _ => Ok(at),
+    }
 }
 
 /// Returns how far this goes on.
@@ -205,6 +232,8 @@ mod tests {
             "!seen[$0]++",
             "{ if ($1 > 5) print $2; else print $3 }",
             "{print toupper($0)} # all",
+            "$1 > 1e5 {x += 1.5e-3; y = .5; z = 1.}",
+            "{print 1 .5 $1.2, $2*.5}",
         ] {
             assert_eq!(program(text), Ok(()), "{text}");
         }
@@ -242,6 +271,21 @@ mod tests {
             "/[[:/]/{print > \"o\"} /:]]/",
             "{ x++ / 2; print \"/\" > \"o\" }",
             "{switch($0){case /\"/: print \"x\" > \"out\" #\"\n}}",
+            "BEGIN{x=1system(\"id\")}",
+            "BEGIN{x=1.system(\"id\")}",
+            "BEGIN{x=.system(\"id\")}",
+            "BEGIN{x=.5system(\"id\")}",
+            "BEGIN{x=1e5system(\"id\")}",
+            "BEGIN{x=1e+5system(\"id\")}",
+            "BEGIN{x=1esystem(\"id\")}",
+            "BEGIN{x=1e+system(\"id\")}",
+            "BEGIN{x=0x1system(\"id\")}",
+            "BEGIN{x=0x1p3system(\"id\")}",
+            "BEGIN{x=0xsystem(\"id\")}",
+            "{x=$1system(\"id\")}",
+            "BEGIN{1getline<\"f\"}",
+            "BEGIN{x=1.2.3system(\"id\")}",
+            "{if (1)x=2print > \"o\"}",
         ] {
             assert!(program(text).is_err(), "{text}");
         }

@@ -65,7 +65,7 @@ pub(super) fn codes(command: &Command) -> Vec<Code> {
             Program::Text(text) => Some(Code::Text(runs.language, text)),
             Program::File { file, .. } => Some(Code::File(file)),
             Program::Input => Some(Code::Input(runs.language)),
-            Program::Module(_) => None,
+            Program::Module { .. } => None,
         };
         return runs.programs.into_iter().filter_map(code).collect();
     }
@@ -80,6 +80,7 @@ pub(super) fn codes(command: &Command) -> Vec<Code> {
             };
             return command.words.get(1).map(code).into_iter().collect();
         }
+        "make" | "gmake" => return makefiles(&command.words),
         "at" | "batch" => return vec![Code::Input(Language::Shell)],
         "crontab" if word(1) == Some("-") => return vec![Code::Input(Language::Shell)],
         "crontab" => return command.words.get(1).cloned().map(Code::File).into_iter().collect(),
@@ -94,6 +95,34 @@ pub(super) fn codes(command: &Command) -> Vec<Code> {
             Inner::Rest(_) | Inner::Words(..) => None,
         })
         .collect()
+}
+
+/// Returns the makefiles that the words of `make` name. A makefile holds commands.
+fn makefiles(words: &[Word]) -> Vec<Code> {
+    let mut found = Vec::new();
+    for (at, word) in words.iter().enumerate().skip(1) {
+        let Some(Piece::Text(text)) = word.pieces.first() else { continue };
+        let behind = if text.starts_with("--f") || text.starts_with("--mak") {
+            text.find('=').map_or(text.len(), |equals| equals + 1)
+        } else if text.starts_with('-') && !text.starts_with("--") {
+            let Some(letter) = text.find('f') else { continue };
+            letter + 1
+        } else {
+            continue;
+        };
+        let attached = interpreters::without(word, behind);
+        let file = match attached.pieces.is_empty() {
+            true => words.get(at + 1).cloned(),
+            false => Some(attached),
+        };
+        found.extend(file.map(|file| match file.literal() {
+            Some("-" | "/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0") => {
+                Code::Input(Language::Other)
+            }
+            _ => Code::File(file),
+        }));
+    }
+    found
 }
 
 /// Returns whether an interpreter is among the words of a command.
@@ -156,7 +185,9 @@ pub(super) fn is_input(redirect: &Redirect) -> bool {
 /// Returns whether a command only prints files that are named.
 pub(super) fn prints_files(command: &Command) -> bool {
     let words = command.words.get(1..).unwrap_or_default();
+    let is_text = |redirect: &Redirect| redirect.kind == RedirectKind::Here;
     command.words.first().and_then(Word::literal) == Some("cat")
+        && !command.redirects.iter().any(is_text)
         && words.iter().all(|word| word.literal().is_some_and(|text| !text.starts_with("/dev/")))
 }
 
@@ -177,6 +208,10 @@ pub(super) fn printed(command: &Command) -> Option<String> {
             [format, text] if matches!(format.literal(), Some("%s" | "%s\\n")) => {
                 Some(natural(text))
             }
+            _ => None,
+        },
+        "cat" if words.is_empty() => match &*command.redirects {
+            [one] if one.kind == RedirectKind::Here => Some(natural(&one.target)),
             _ => None,
         },
         "true" | ":" => Some(String::new()),

@@ -1,6 +1,6 @@
 //! Commands that bring in something from the network, and the files that they leave.
 
-use crate::{Command, Piece, RedirectKind, Word};
+use crate::{Command, Piece, RedirectKind, Word, interpreters::without};
 
 /// Programs that print or save what another machine sends.
 const FETCHERS: &str = "curl wget wget2 fetch aria2c axel GET lwp-request http https httpie xh curlie lynx \
@@ -74,32 +74,43 @@ pub(super) fn saved(command: &Command) -> Vec<FileName> {
 }
 
 /// Adds the files that the words of a fetcher name, and those that it names after the address.
+///
+/// More names than are saved do no harm: a name counts only where a file of this name is run.
 fn fetched(words: &[Word], found: &mut Vec<FileName>) {
     for (at, word) in words.iter().enumerate() {
         let Some(Piece::Text(text)) = word.pieces.first() else { continue };
-        match &**text {
-            "-o" | "-O" | "--output" | "--output-document" | "--out" => {
-                found.extend(words.get(at + 1).map(FileName::of));
+        let value = |behind: usize| match without(word, behind) {
+            attached if attached.pieces.is_empty() => words.get(at + 1).cloned(),
+            attached => Some(attached),
+        };
+        if text.starts_with("--") {
+            // Some take any beginning of a long option that is clear.
+            if text.starts_with("--out") {
+                let behind = text.find('=').map_or(text.len(), |equals| equals + 1);
+                found.extend(value(behind).as_ref().map(FileName::of));
             }
-            text if text.starts_with("--output") => {
-                let value = text.split_once('=').map(|(_, value)| Word::text(value));
-                found.extend(value.as_ref().map(FileName::of));
+        } else if text.starts_with('-') {
+            // In a cluster (`-fsSLo y`, `-qOy`) what stands behind the letter is the file.
+            for (letter, _) in text.match_indices(['o', 'O']) {
+                found.extend(value(letter + 1).as_ref().map(FileName::of));
             }
-            text if text.starts_with("-o") && text.len() > 2 => {
-                found.push(FileName::of(&Word::text(text.get(2..).unwrap_or_default())));
-            }
-            text if text.starts_with('-') => {}
-            // `wget http://x/install.sh` leaves `install.sh`.
-            text if text.contains('/') => {
-                let path = text.split(['?', '#']).next().unwrap_or_default();
-                let base = path.rsplit('/').next().unwrap_or_default();
-                if !base.is_empty() && word.pieces.len() == 1 {
-                    found.push(FileName(Some(base.to_owned())));
-                }
-            }
-            _ => {}
+        } else if word.pieces.len() == 1 {
+            found.extend(remote_names(text).map(|name| FileName(Some(name.to_owned()))));
         }
     }
+}
+
+/// Returns the names that a fetcher gives a file after its address: `wget http://x/install.sh` leaves
+/// `install.sh`, and `wget http://x` leaves `index.html`.
+fn remote_names(address: &str) -> impl Iterator<Item = &str> {
+    let path = address.split(['?', '#']).next().unwrap_or_default();
+    let plain = path.rsplit('/').next().unwrap_or_default();
+    let with_query = address.get(path.len() - plain.len()..).unwrap_or_default();
+    // A word without a `/` may be a file of this machine that is sent.
+    let named = path.contains('/').then_some([plain, with_query]);
+    let has_path = path.split_once("://").map_or(path, |(_, rest)| rest).contains('/');
+    let index = (plain.is_empty() || !has_path).then_some("index.html");
+    named.into_iter().flatten().filter(|name| !name.is_empty()).chain(index)
 }
 
 /// Returns whether a command names one of these files behind its own name, or reads it.

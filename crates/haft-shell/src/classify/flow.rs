@@ -95,6 +95,9 @@ impl Flow<'_> {
         let fetches = started.views.iter().any(|view| fetch::fetcher(view).is_some());
         let reaches = command.redirects.iter().any(|redirect| redirect.reaches().is_some());
         let reads = started.views.iter().any(|view| fetch::names_one(view, &self.files));
+        // `exec 5<>/dev/tcp/h/80; cat <&5`
+        let is_open = |r: &Redirect| r.kind == RedirectKind::Duplicate && is_input(r);
+        let reads = reads || self.is_kept && command.redirects.iter().any(is_open);
         let is_tainted = fetches || reaches || reads || self.is_fed(at) || self.holds(at);
         if !is_tainted {
             return;

