@@ -49,8 +49,10 @@ pub(crate) fn catalog(
         .fetch(Fetch::new())
         .ask(person.ask_user())
         .declared(declared.iter().cloned());
-    if let Some((name, email)) = git::identity(setup.variables()) {
-        hands = hands.git_identity(name, email);
+    match git::identity(setup.variables()) {
+        Ok(Some((name, email))) => hands = hands.git_identity(name, email),
+        Ok(None) => {}
+        Err(e) => setup.note(format!("commits have no author, because {e}")),
     }
     Ok(match place.workspace {
         Some(_) => catalog.add(hands),

@@ -149,6 +149,13 @@ impl Setup {
         Ok(hooks)
     }
 
+    /// Writes a note to stderr, unless notes are off.
+    pub(crate) fn note(&self, note: String) {
+        if !self.is_quiet {
+            tell(&[note.replace('\n', " ")]);
+        }
+    }
+
     /// What hooks may know of this place.
     pub(crate) fn project(&self) -> ProjectDir {
         let mut project = ProjectDir::new(&self.site.root);

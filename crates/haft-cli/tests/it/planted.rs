@@ -476,3 +476,18 @@ fn confined_command_cannot_rewrite_the_users_settings_in_the_workspace() {
     let text = fs::read(home.join("config/haft/config.toml")).unwrap();
     assert_eq!(text, ALLOWS_MAKE.as_bytes(), "{ran:?}");
 }
+
+#[test]
+fn fifo_as_git_config_is_noted_and_never_hangs() {
+    let read = ["call", "read_file", "file_path=a.txt", "--workspace", "."];
+    for name in ["home/.gitconfig", "home/config/git/config"] {
+        let folder = Folder::new("planted-gitconfig", &[("a.txt", "one\n")]);
+        let path = folder.0.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        mkfifo(&path);
+        let ran = run(&folder, &read);
+        assert_eq!(ran.code, Some(0), "{name}: {ran:?}");
+        assert!(ran.err.contains("named pipe (FIFO)"), "{name}: {ran:?}");
+        assert!(ran.err.contains("commits have no author"), "{name}: {ran:?}");
+    }
+}
