@@ -112,6 +112,8 @@ impl Setup {
     /// command that could write one would decide what runs outside of its sandbox later.
     pub(crate) fn steering_paths(&self, roots: &[PathBuf]) -> Vec<PathBuf> {
         let scripts = self.said.hooks.iter().flat_map(|hook| scripts::of(hook, &self.site.root));
+        // One that is missing needs no place in the sandbox: it is compared before the hook runs.
+        let scripts = scripts.filter(|script| script.symlink_metadata().is_ok());
         scripts.chain(self.site.settings()).chain(self.site.trusted_files(roots)).collect()
     }
 

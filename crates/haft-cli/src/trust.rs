@@ -190,13 +190,16 @@ impl Shown {
     /// Takes in a file that is shown, with the scripts that its hooks run.
     fn add(&mut self, file: &File, site: &Site, book: &TrustBook) {
         let root = self.entry.directory.clone();
-        let own = (file.path.clone(), Some(file.text.as_bytes().to_vec()));
+        let own = (file.path.clone(), Ok(Some(file.text.as_bytes().to_vec())));
         for (path, content) in std::iter::once(own).chain(site.scripts_of(file)) {
             let Ok(name) = path.strip_prefix(&root) else {
                 continue; // a program outside of the directory is not the project's
             };
             let name = name.to_str().filter(|name| !name.contains(char::is_control));
-            let (Some(name), Some(content)) = (name, content) else {
+            if matches!(content, Ok(None)) {
+                continue; // there is no such file, so there is nothing to trust
+            }
+            let (Some(name), Ok(Some(content))) = (name, content) else {
                 let shown = path.display();
                 self.problems.push(format!("`{shown}` cannot be read or cannot be written down"));
                 continue;

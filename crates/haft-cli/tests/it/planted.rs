@@ -491,3 +491,45 @@ fn fifo_as_git_config_is_noted_and_never_hangs() {
         assert!(ran.err.contains("commits have no author"), "{name}: {ran:?}");
     }
 }
+
+#[test]
+fn hook_script_that_is_swapped_by_a_command_of_the_same_run_does_not_run() {
+    let make = ["call", "shell", "command=make plant", "--workspace", "."];
+    let post = |command: &str| {
+        format!(
+            "{ALLOWS_MAKE}[[hooks.PostToolUse]]\ncommand = \"{command}\"\non_error = \"open\"\n"
+        )
+    };
+    // (command of the hook, what the make target does)
+    for (command, recipe) in [
+        ("sh hooks/guard.sh", "plant:\n\tcat evil > o/g\n"),
+        ("sh late/guard.sh", "plant:\n\tmkdir -p late\n\tcp evil late/guard.sh\n"),
+    ] {
+        let config = post(command);
+        let files = [
+            ("haft.toml", config.as_str()),
+            ("hooks/guard.sh", "true\n"),
+            ("o/x", ""),
+            ("evil", "touch \"$HAFT_PROJECT_DIR/ran\"\n"),
+            ("Makefile", recipe),
+        ];
+        let folder = Folder::new("planted-swap", &files);
+        fs::hard_link(folder.work().join("hooks/guard.sh"), folder.work().join("o/g")).unwrap();
+        assert_eq!(folder.run(["trust", "--yes"]).code, Some(0));
+        let ran = run(&folder, &make);
+        assert_eq!(ran.code, Some(2), "{command}: {ran:?}");
+        assert!(!folder.work().join("ran").exists(), "{command}: the swapped script ran: {ran:?}");
+        assert!(format!("{ran:?}").contains("changed since it was trusted"), "{command}: {ran:?}");
+    }
+}
+
+#[test]
+fn trusted_hook_script_that_is_gone_counts_as_a_change() {
+    let hook = "[[hooks.PreToolUse]]\ncommand = \"sh hooks/guard.sh\"\non_error = \"open\"\n";
+    let files = [("haft.toml", hook), ("hooks/guard.sh", "true\n")];
+    let folder = Folder::trusted("planted-gone", &files);
+    assert_eq!(run(&folder, &["call", "add", "a=1", "b=2"]).code, Some(0));
+    fs::remove_file(folder.work().join("hooks/guard.sh")).unwrap();
+    let ran = run(&folder, &["call", "add", "a=1", "b=2"]);
+    assert!(ran.err.contains("`hooks/guard.sh`, which a hook of this file runs"), "{ran:?}");
+}
