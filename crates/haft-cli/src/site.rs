@@ -18,7 +18,7 @@ use haft::{
     config_files::{CONFIG_FILES, LOCAL_FILE},
 };
 
-use crate::{args, input, problem::Problem, scripts, setup::Around, trust_file};
+use crate::{args, explain, input, problem::Problem, scripts, setup::Around, trust_file};
 
 /// A directory and where the files are that count for it.
 #[derive(Debug, Clone)]
@@ -289,6 +289,23 @@ impl Site {
         Ok(covered)
     }
 
+    /// Returns the files that a hook runs.
+    pub(crate) fn scripts(&self, hook: &HookSpec) -> scripts::Scripts {
+        scripts::of(hook, scripts::Start { project: &self.root, home: self.home.as_deref() })
+    }
+
+    /// Says of a project's hook whose files cannot all be told what to do about it.
+    pub(crate) fn partial_note(&self, hook: &HookSpec) -> Option<String> {
+        let is_partial = hook.layer.comes_with_the_folder() && self.scripts(hook).is_partial;
+        is_partial.then(|| {
+            format!(
+                "the files that the hook `{}` runs cannot all be told, so trust may not cover them; \
+                 name the script directly, for example `hooks/guard.sh`",
+                explain::at(&hook.place, &self.root)
+            )
+        })
+    }
+
     /// Returns the scripts of a hook with the content that they must still have when it is called:
     /// what trust covers, and for a hook of the user what a tool could change from now on.
     fn pinned_scripts(
@@ -309,7 +326,7 @@ impl Site {
             }
             None => None,
         };
-        scripts::of(hook, &self.root).into_iter().filter_map(pin).collect()
+        self.scripts(hook).files.into_iter().filter_map(pin).collect()
     }
 
     /// Returns the scripts that the hooks of a file run, with what is in them; `None` where there is no
@@ -322,7 +339,7 @@ impl Site {
         // A file with mistakes stops the command where its rules are read.
         let Ok(said) = self.said_by(std::slice::from_ref(file), true) else { return Vec::new() };
         let mut found = Vec::new();
-        for script in said.hooks.iter().flat_map(|hook| scripts::of(hook, &self.root)) {
+        for script in said.hooks.iter().flat_map(|hook| self.scripts(hook).files) {
             let content = haft::read_regular_file(&script, HookScript::MAX_BYTES);
             found.push((script, content));
         }

@@ -314,6 +314,8 @@ struct Brings {
     tools: Vec<(String, String)>,
     roots: Vec<PathBuf>,
     mode: Option<Mode>,
+    /// What a person should know about the hooks.
+    notes: Vec<String>,
     /// The files themselves, and the scripts that their hooks run.
     parts: Vec<PathBuf>,
 }
@@ -339,6 +341,7 @@ impl Brings {
                 .iter()
                 .map(|tool| (at(&tool.place), format!("{}: {}", tool.spec.name, tool.shown())))
                 .collect(),
+            notes: after.hooks.iter().filter_map(|hook| site.partial_note(hook)).collect(),
             roots: after.ground.roots,
             mode: (after.ground.mode != before.ground.mode).then_some(after.ground.mode),
             parts: files
@@ -362,6 +365,9 @@ impl Brings {
         }
         for root in &self.roots {
             out += &format!("  opens folder  {}\n", style::visible(&root.display().to_string()));
+        }
+        for note in &self.notes {
+            out += &format!("  {}\n", style::paint(WARN, style::visible(note)));
         }
         if let Some(mode) = self.mode {
             out += &format!("  sets the mode {}\n", style::paint(WARN, mode.as_str()));

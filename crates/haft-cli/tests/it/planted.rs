@@ -533,3 +533,39 @@ fn trusted_hook_script_that_is_gone_counts_as_a_change() {
     let ran = run(&folder, &["call", "add", "a=1", "b=2"]);
     assert!(ran.err.contains("`hooks/guard.sh`, which a hook of this file runs"), "{ran:?}");
 }
+
+#[test]
+fn changed_hook_script_is_found_however_the_line_names_it() {
+    let call = ["call", "add", "a=1", "b=2", "--quiet"];
+    for line in [
+        "cd hooks && sh ./guard.sh",
+        "timeout 5s sh hooks/guard.sh",
+        "sh -o errexit hooks/guard.sh",
+        "if true; then sh hooks/guard.sh; fi",
+        "sh < hooks/guard.sh",
+        "$UNSET sh hooks/guard.sh",
+    ] {
+        let hook = format!("[[hooks.PreToolUse]]\ncommand = \"{line}\"\n");
+        let files = [("haft.toml", hook.as_str()), ("hooks/guard.sh", "true\n")];
+        let folder = Folder::trusted("planted-line", &files);
+        let marker = folder.0.join("marker");
+        assert_eq!(run(&folder, &call).code, Some(0), "{line}");
+        plant(&folder.work().join("hooks/guard.sh"), &format!("touch {}\n", marker.display()));
+        let ran = run(&folder, &call);
+        assert_eq!(ran.code, Some(1), "{line}: {ran:?}");
+        assert!(ran.err.contains("hooks/guard.sh`, which a hook of this file runs"), "{ran:?}");
+        assert!(!marker.exists(), "{line}: the changed script ran");
+    }
+}
+
+#[test]
+fn hook_whose_files_cannot_all_be_told_is_noted_at_trust_and_at_start() {
+    let hook = "[[hooks.PreToolUse]]\ncommand = \"$UNSET true\"\n";
+    let folder = Folder::new("planted-partial", &[("haft.toml", hook)]);
+    let shown = run(&folder, &["trust", "--yes"]);
+    assert!(shown.out.contains("cannot all be told"), "{shown:?}");
+    assert!(shown.out.contains("for example `hooks/guard.sh`"), "{shown:?}");
+    let ran = run(&folder, &["call", "add", "a=1", "b=2"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.err.contains("haft.toml:1` runs cannot all be told"), "{ran:?}");
+}
