@@ -99,7 +99,17 @@ impl Site {
     pub(crate) fn settings(&self) -> Vec<PathBuf> {
         let drop_ins = self.managed.as_ref().map(|managed| managed.with_extension("d"));
         let named = self.user.iter().chain(&self.managed).chain(&drop_ins).chain(&self.config);
-        named.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())).collect()
+        let named = named.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
+        named.chain(self.linked_settings()).collect()
+    }
+
+    /// What the user's own files lead to where they are symlinks, as in a repository of dotfiles.
+    fn linked_settings(&self) -> impl Iterator<Item = PathBuf> {
+        let own = ["config.toml", TrustBook::FILE].into_iter();
+        let own = own.filter_map(|name| Some(self.user.as_ref()?.join(name)));
+        let claude = self.home.iter().map(|home| home.join(".claude/settings.json"));
+        let linked = own.chain(claude).filter(|path| path.is_symlink());
+        linked.filter_map(|path| path.canonicalize().ok())
     }
 
     /// Reads every file that is there, strongest first.

@@ -569,3 +569,76 @@ fn hook_whose_files_cannot_all_be_told_is_noted_at_trust_and_at_start() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(ran.err.contains("haft.toml:1` runs cannot all be told"), "{ran:?}");
 }
+
+/// Runs `make plant` confined, and expects that the sandbox refuses to start it because of a symlink.
+fn refuses_symlink(folder: &Folder, workspace: &str, more: &[&str], link: &str) {
+    let call = ["call", "shell", "command=make plant", "--workspace", workspace];
+    let ran = run(folder, &[&call[..], more].concat());
+    assert_ne!(ran.code, Some(0), "{link}: {ran:?}");
+    let text = format!("{}{}", ran.out, ran.err);
+    assert!(text.contains(link) && text.contains("is a symlink"), "{link}: {ran:?}");
+}
+
+#[test]
+fn confined_command_cannot_replace_a_symlink_that_leads_to_a_hook_script_or_config() {
+    use std::os::unix::fs::symlink;
+    let hook = format!("{ALLOWS_MAKE}[[hooks.PreToolUse]]\ncommand = \"sh ./guard.sh\"\n");
+    let plant_all = "plant:\n\trm -f guard.sh more.toml sub/haft.toml\n\techo done\n";
+    let files = [
+        ("tools/guard.sh", "true\n"),
+        ("conf/h.toml", DENIES_READ),
+        ("sub/x", ""),
+        ("Makefile", plant_all),
+    ];
+    // (link, target, further words)
+    for (link, target, more) in [
+        ("guard.sh", "tools/guard.sh", &[][..]),
+        ("more.toml", "conf/h.toml", &["--config", "more.toml"]),
+        ("sub/haft.toml", "../conf/h.toml", &[]),
+    ] {
+        let folder = Folder::new("planted-ends", &files);
+        let config = if link == "guard.sh" { hook.as_str() } else { ALLOWS_MAKE };
+        plant(&folder.work().join("haft.toml"), config);
+        symlink(target, folder.work().join(link)).unwrap();
+        assert_eq!(run(&folder, &["trust", "--yes"]).code, Some(0), "{link}");
+        refuses_symlink(&folder, ".", more, link);
+        assert!(folder.work().join(link).is_symlink(), "{link} was replaced");
+    }
+}
+
+#[test]
+fn settings_that_are_symlinks_into_the_workspace_cannot_be_changed_through_it() {
+    use std::os::unix::fs::symlink;
+    let folder = Folder::new("planted-stow", &[]);
+    let (dots, home) = (folder.0.join("dots"), folder.0.join("home"));
+    let names = ["config.toml", "trust.toml", "settings.json"];
+    plant(&dots.join("config.toml"), ALLOWS_MAKE);
+    plant(&dots.join("trust.toml"), "");
+    plant(&dots.join("settings.json"), "{}");
+    let recipe = "plant:\n\t-echo x > config.toml\n\t-echo x > trust.toml\n\t-rm -f settings.json\n\techo done\n";
+    plant(&dots.join("Makefile"), recipe);
+    fs::create_dir_all(home.join("config/haft")).unwrap();
+    fs::create_dir_all(home.join(".claude")).unwrap();
+    for (name, at) in names.iter().zip(["config/haft", "config/haft", ".claude"]) {
+        symlink(dots.join(name), home.join(at).join(name)).unwrap();
+    }
+    let ran = run(&folder, &["call", "shell", "command=make plant", "--workspace", "../dots"]);
+    assert!(ran.code == Some(0) && ran.out.contains("done"), "{ran:?}");
+    for (name, text) in names.iter().zip([ALLOWS_MAKE, "", "{}"]) {
+        let now = fs::read(dots.join(name)).unwrap_or_default();
+        assert_eq!(String::from_utf8_lossy(&now), text, "{name} was changed: {ran:?}");
+    }
+    assert!(dots.join("settings.json").exists(), "{ran:?}");
+}
+
+#[test]
+fn symlink_to_the_settings_directory_cannot_be_replaced() {
+    let folder = Folder::new("planted-stow-directory", &[]);
+    let home = folder.0.join("home");
+    plant(&home.join("dotfiles/haft/config.toml"), ALLOWS_MAKE);
+    plant(&home.join("Makefile"), "plant:\n\trm config/haft\n\techo done\n");
+    fs::create_dir_all(home.join("config")).unwrap();
+    std::os::unix::fs::symlink("../dotfiles/haft", home.join("config/haft")).unwrap();
+    refuses_symlink(&folder, "../home", &[], "config/haft");
+    assert!(home.join("config/haft").is_symlink());
+}
