@@ -35,7 +35,7 @@ pub(crate) fn catalog(
         // Whoever has work to do wants no toys beside their tools.
         Some(_) => (setup.here().to_owned(), Catalog::builder()),
         None if declared.is_empty() => return Ok(kit::builder(Duration::ZERO)),
-        None => (setup.site.root.clone(), kit::builder(Duration::ZERO)),
+        None => (setup.site.project.clone(), kit::builder(Duration::ZERO)),
     };
     let roots: Vec<PathBuf> = std::iter::once(root)
         .chain(setup.said.ground.roots.iter().filter(|root| root.is_dir()).cloned())

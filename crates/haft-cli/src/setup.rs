@@ -160,7 +160,7 @@ impl Setup {
 
     /// What hooks may know of this place.
     pub(crate) fn project(&self) -> ProjectDir {
-        let mut project = ProjectDir::new(&self.site.root);
+        let mut project = ProjectDir::new(&self.site.project);
         project.variables = self.variables.clone();
         project.ground = self.said.ground.clone();
         project

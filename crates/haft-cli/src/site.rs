@@ -27,6 +27,10 @@ pub(crate) struct Site {
     pub(crate) here: PathBuf,
     /// The outermost project directory above it, or itself.
     pub(crate) root: PathBuf,
+    /// The directory that hooks are told and "always" rules are kept in: the outermost one at or above
+    /// the start that is trusted, else the root. A marker that a command makes above a trusted directory
+    /// moves the root, and must not move this.
+    pub(crate) project: PathBuf,
     /// What is taken for granted about trust; the trust file decides where this is `None`.
     assumed: Option<bool>,
     home: Option<PathBuf>,
@@ -57,15 +61,22 @@ impl Site {
     pub(crate) fn at(around: &Around, directory: &Path) -> Self {
         let here = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
         let home = around.home.as_ref().map(|h| h.canonicalize().unwrap_or_else(|_| h.clone()));
-        Self {
-            root: haft::project_root(&here, home.as_deref(), is_marker),
+        let root = haft::project_root(&here, home.as_deref(), is_marker);
+        let mut site = Self {
+            project: root.clone(),
+            root,
             here,
             assumed: None,
             home: around.home.clone(),
             user: around.user.clone(),
             managed: around.managed.clone(),
             config: None,
+        };
+        let (book, _) = site.book();
+        if let Some(trusted) = site.trusted_directory(&book) {
+            site.project = trusted;
         }
+        site
     }
 
     /// The same, with trust taken for granted or not.
@@ -223,12 +234,20 @@ impl Site {
         (book, notes)
     }
 
-    /// The directory whose local file an "always" goes to: the nearest one that was trusted itself,
-    /// else the root below one that was.
+    /// The outermost directory from the root down to the start that was trusted itself, else the root
+    /// below one that was.
     fn trusted_directory(&self, book: &TrustBook) -> Option<PathBuf> {
-        let entry = book.trusted_by(&self.here, trust_file::identify)?;
-        let inside = entry.directory.starts_with(&self.root);
-        Some(if inside { entry.directory.clone() } else { self.root.clone() })
+        let is_same = |directory: &Path, id| id == trust_file::identify(directory);
+        let entries = book.entries_above(&self.here);
+        let trusted: Vec<&Path> = entries
+            .filter(|entry| is_same(&entry.directory, entry.id))
+            .map(|entry| entry.directory.as_path())
+            .collect();
+        let inside = trusted.iter().rfind(|directory| directory.starts_with(&self.root));
+        match inside {
+            Some(directory) => Some(directory.to_path_buf()),
+            None => trusted.first().map(|_| self.root.clone()),
+        }
     }
 
     /// Stands around the write of an "always" rule: the file must be covered as it was, or be new in a
@@ -301,7 +320,7 @@ impl Site {
 
     /// Returns the files that a hook runs.
     pub(crate) fn scripts(&self, hook: &HookSpec) -> scripts::Scripts {
-        scripts::of(hook, scripts::Start { project: &self.root, home: self.home.as_deref() })
+        scripts::of(hook, scripts::Start { project: &self.project, home: self.home.as_deref() })
     }
 
     /// Says of a project's hook whose files cannot all be told what to do about it.

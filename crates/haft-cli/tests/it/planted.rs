@@ -642,3 +642,29 @@ fn symlink_to_the_settings_directory_cannot_be_replaced() {
     refuses_symlink(&folder, "../home", &[], "config/haft");
     assert!(home.join("config/haft").is_symlink());
 }
+
+#[test]
+fn marker_planted_above_a_trusted_directory_does_not_move_the_project_directory() {
+    // The user's own hook: it is told the project directory and starts there.
+    let hook = "[[hooks.PreToolUse]]\ncommand = \"echo $CLAUDE_PROJECT_DIR; pwd\"\n";
+    let hook = hook.replace("echo", "exec > \\\"$HOME/seen\\\"; echo");
+    let folder = Folder::new("planted-above", &[]);
+    let (mid, home) = (folder.0.join("rm/mid"), folder.0.join("home"));
+    let proj = mid.join("proj");
+    plant(&proj.join("haft.toml"), ALLOWS_WRITE);
+    plant(&home.join("config/haft/config.toml"), &hook);
+    assert_eq!(run_in(&folder, &proj, &["trust", "--yes"]).code, Some(0));
+    let seen = || String::from_utf8(fs::read(home.join("seen")).unwrap()).unwrap();
+    let told = format!("{0}\n{0}\n", proj.display());
+    assert_eq!(run_in(&folder, &proj, &WRITE_NOTE).code, Some(0));
+    assert_eq!(seen(), told);
+    fs::create_dir(mid.join(".git")).unwrap();
+    plant(&mid.join(".git/HEAD"), "");
+    let ran = run_in(&folder, &proj, &WRITE_NOTE);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(seen(), told, "the planted marker moved the project directory");
+    // A file above is still read, and may tighten.
+    let deny = ALLOWS_WRITE.replace("allow", "deny");
+    plant(&mid.join("haft.toml"), &deny);
+    assert_eq!(run_in(&folder, &proj, &WRITE_NOTE).code, Some(2));
+}
