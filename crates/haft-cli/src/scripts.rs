@@ -6,7 +6,10 @@
 //! known to a running shell, every word that names a file of the project counts. What a script calls in
 //! turn is not found.
 
-use std::path::{Component, Path, PathBuf};
+use std::{
+    fs,
+    path::{Component, Path, PathBuf},
+};
 
 use haft::{Handler, HookSpec};
 use haft_shell::{Command, Program, RedirectKind, Script, Word, Wrappers};
@@ -269,11 +272,14 @@ impl Finder<'_> {
     /// Takes in a file that is run. One that is not there must not appear later.
     fn add(&mut self, word: &str) {
         for directory in self.directories.clone() {
-            let path = self.path(word, &directory);
+            let mut path = self.path(word, &directory);
+            // Python runs a directory by this file. An empty one may be a placeholder of the sandbox.
+            if fs::read_dir(&path).is_ok_and(|mut all| all.next().is_some()) {
+                path.push("__main__.py");
+            }
             let is_system = |own: &&str| path.parent() == Some(Path::new(own));
-            if !SYSTEM_DIRECTORIES.iter().any(|own| is_system(&own))
+            if !SYSTEM_DIRECTORIES.iter().any(is_system)
                 && !path.starts_with("/dev")
-                && !path.is_dir()
                 && !self.found.files.contains(&path)
             {
                 self.found.files.push(path);
@@ -409,6 +415,27 @@ mod tests {
         assert_eq!(found("cd src && ./main.rs", None), "main.rs src/main.rs");
         assert_eq!(found("~/it/main.rs", None), "tests/it/main.rs");
         assert_eq!(found("\"$HOME\"/it/main.rs -v", None), "tests/it/main.rs");
+    }
+
+    #[test]
+    fn everyday_lines_can_be_told_and_cover_no_data() {
+        for command in [
+            "jq -r '.tool_input.file_path' | xargs npx prettier --write",
+            "jq -r '\"\\(.tool_input.command) - \\(.x // \"none\")\"' >> ~/.claude/log.txt",
+            "jq -r .x | { read f; if echo \"$f\" | grep -q '\\.ts$'; then npx prettier --write \"$f\"; fi; }",
+            "python3 -c \"import json, sys; sys.exit(2 if '.env' in json.load(sys.stdin) else 0)\"",
+            "notify-send 'Title' 'Awaiting your input'",
+            "npm run lint",
+            "cargo fmt",
+            "make check",
+            "uv run ruff check .",
+            "[ -f Cargo.toml ] && cat Cargo.toml",
+            "f=$(jq -r .x); case \"$f\" in *.rs) rustfmt \"$f\";; esac",
+            "cat > /tmp/x.json; grep -q rm /tmp/x.json && exit 2; exit 0",
+        ] {
+            assert_eq!(found(command, None), "", "{command}");
+        }
+        assert_eq!(found("python3 src", None), "src/__main__.py");
     }
 
     #[test]
