@@ -3,13 +3,16 @@
 //! Only these two lines are taken. Aliases, helpers and includes are left out, because git runs
 //! programs for them; inside the sandbox the configuration itself is not seen.
 
-use std::{collections::BTreeMap, fs::File, io::Read as _, path::Path, path::PathBuf};
-
-/// Bytes of a configuration file that are read.
-const LARGEST: u64 = 1 << 20;
+use std::{collections::BTreeMap, path::PathBuf};
 
 /// Returns name and address, where both are set.
-pub(crate) fn identity(variables: &BTreeMap<String, String>) -> Option<(String, String)> {
+///
+/// # Errors
+/// Fails when one of the files is not a regular file or cannot be read. It is opened without waiting:
+/// a command may have made it a FIFO, which would block every later start.
+pub(crate) fn identity(
+    variables: &BTreeMap<String, String>,
+) -> Result<Option<(String, String)>, haft::Error> {
     let directory = |name: &str| {
         variables.get(name).map(PathBuf::from).filter(|directory| directory.is_absolute())
     };
@@ -19,18 +22,13 @@ pub(crate) fn identity(variables: &BTreeMap<String, String>) -> Option<(String, 
     let files =
         [config.map(|config| config.join("git/config")), home.map(|h| h.join(".gitconfig"))];
     let (mut name, mut email) = (None, None);
-    for text in files.into_iter().flatten().filter_map(|path| read(&path)) {
+    for path in files.into_iter().flatten() {
+        let Some(text) = haft::read_config_file(&path)? else { continue };
         let found = user(&text);
         name = found.0.or(name);
         email = found.1.or(email);
     }
-    Some((name?, email?))
-}
-
-fn read(path: &Path) -> Option<String> {
-    let mut text = String::new();
-    File::open(path).ok()?.take(LARGEST).read_to_string(&mut text).ok()?;
-    Some(text)
+    Ok(name.zip(email))
 }
 
 /// Reads name and address from the `[user]` sections; the last line counts.

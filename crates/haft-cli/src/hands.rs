@@ -5,6 +5,7 @@
 //! machine could confine one with.
 
 use std::{
+    fs,
     io::ErrorKind,
     path::{Path, PathBuf},
     time::Duration,
@@ -34,7 +35,7 @@ pub(crate) fn catalog(
         // Whoever has work to do wants no toys beside their tools.
         Some(_) => (setup.here().to_owned(), Catalog::builder()),
         None if declared.is_empty() => return Ok(kit::builder(Duration::ZERO)),
-        None => (setup.site.root.clone(), kit::builder(Duration::ZERO)),
+        None => (setup.site.project.clone(), kit::builder(Duration::ZERO)),
     };
     let roots: Vec<PathBuf> = std::iter::once(root)
         .chain(setup.said.ground.roots.iter().filter(|root| root.is_dir()).cloned())
@@ -49,8 +50,10 @@ pub(crate) fn catalog(
         .fetch(Fetch::new())
         .ask(person.ask_user())
         .declared(declared.iter().cloned());
-    if let Some((name, email)) = git::identity(setup.variables()) {
-        hands = hands.git_identity(name, email);
+    match git::identity(setup.variables()) {
+        Ok(Some((name, email))) => hands = hands.git_identity(name, email),
+        Ok(None) => {}
+        Err(e) => setup.note(format!("commits have no author, because {e}")),
     }
     Ok(match place.workspace {
         Some(_) => catalog.add(hands),
@@ -62,8 +65,7 @@ pub(crate) fn catalog(
 /// the person's settings, named configuration, and the scripts of hooks.
 fn steering_names(setup: &Setup, roots: &[PathBuf]) -> Result<Vec<String>, Problem> {
     let mut names = Vec::new();
-    for path in setup.steering_paths(roots) {
-        let path = canonical(&path);
+    for path in setup.steering_paths(roots).iter().flat_map(|path| with_symlinks(path)) {
         for root in roots.iter().map(|root| canonical(root)) {
             let Ok(name) = path.strip_prefix(&root) else { continue };
             match name.to_str() {
@@ -87,6 +89,36 @@ fn steering_names(setup: &Setup, roots: &[PathBuf]) -> Result<Vec<String>, Probl
         }
     }
     Ok(names)
+}
+
+/// More symlinks than a path leads through; the system follows no more either.
+const MAX_SYMLINKS: usize = 40;
+
+/// Returns every symlink that a path leads through, each at its canonical place, and what it leads to
+/// in the end. A symlink that could be replaced would lead to another file next time.
+fn with_symlinks(path: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut todo = vec![path.to_owned()];
+    while let Some(path) = todo.pop() {
+        let mut reached = PathBuf::new();
+        for part in path.components() {
+            reached.push(part);
+            let Ok(target) = fs::read_link(&reached) else { continue };
+            let link = match (reached.parent(), reached.file_name()) {
+                (Some(above), Some(name)) => canonical(above).join(name),
+                _ => reached.clone(),
+            };
+            if found.contains(&link) || found.len() >= MAX_SYMLINKS {
+                continue;
+            }
+            // The target may lead through further symlinks.
+            let above = link.parent().unwrap_or(Path::new("/")).to_owned();
+            todo.push(above.join(target));
+            found.push(link);
+        }
+    }
+    found.push(canonical(path));
+    found
 }
 
 /// The path that symlinks lead to, as far as it exists.

@@ -1,106 +1,375 @@
-//! Which script a hook runs, where that is a file of the project: trust covers it, and a confined
-//! command cannot write it.
+//! Which files a hook runs, where they belong to the project: trust covers them, and a confined command
+//! cannot write them.
 //!
-//! In: a hook, and the directory its command starts in. Out: paths of files. Found by the words of the
-//! command: the program itself, and what an interpreter is given first. What a script calls in turn is
-//! not found.
+//! In: a hook, and the directory its command starts in. Out: paths of files, and whether they are all.
+//! The command is read with the shell parser, through wrappers and a literal `cd`. Where a part is only
+//! known to a running shell, every word that names a file of the project counts. What a script calls in
+//! turn is not found.
 
-use std::path::{Component, Path, PathBuf};
+use std::{
+    fs,
+    path::{Component, Path, PathBuf},
+};
 
 use haft::{Handler, HookSpec};
+use haft_shell::{Command, Program, RedirectKind, Script, Word, Wrappers};
 
-/// Programs that run the file or the program named behind them.
-const RUNNERS: &[&str] = &[
-    ".", "ash", "bash", "bun", "command", "dash", "deno", "env", "exec", "fish", "ksh", "lua",
-    "nice", "node", "nohup", "perl", "php", "pwsh", "run", "ruby", "sh", "source", "sudo", "time",
-    "timeout", "ts-node", "tsx", "uv", "xargs", "zsh",
+/// Stand for the values of variables while a line is parsed: a value may hold quotes and blanks.
+const PROJECT_MARK: &str = "/.haft-project-directory";
+const HOME_MARK: &str = "/.haft-home-directory";
+
+/// More directories than a line changes into by literal names.
+const MAX_DIRECTORIES: usize = 16;
+
+/// Where the programs of the system are; they are not the project's.
+const SYSTEM_DIRECTORIES: &[&str] =
+    &["/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"];
+
+/// Variables that make a program run other files than its words say.
+const LOADING_VARIABLES: &[&str] = &[
+    "PATH",
+    "BASH_ENV",
+    "ENV",
+    "CDPATH",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "NODE_OPTIONS",
+    "PERL5OPT",
+    "PERL5LIB",
+    "RUBYOPT",
+    "RUBYLIB",
+    "LD_PRELOAD",
+    "LD_LIBRARY_PATH",
 ];
 
-/// Returns the files that a hook of a project runs.
-pub(crate) fn of(hook: &HookSpec, project: &Path) -> Vec<PathBuf> {
-    let directory = hook.directory.as_deref().unwrap_or(project);
-    let Handler::Command { command, args } = &hook.handler else { return Vec::new() };
-    let commands: Vec<Vec<String>> = match args {
-        Some(args) => vec![std::iter::once(command).chain(args).cloned().collect()],
-        None => command.split([';', '|', '&', '(', ')', '`', '\n']).map(words).collect(),
+/// Programs that run files which their words name, in ways that the parser does not know.
+const RUNNERS: &[&str] = &["bun", "deno", "npx", "pwsh", "uv", "uvx"];
+
+/// Where the command of a hook starts, and what its variables stand for.
+#[derive(Clone, Copy)]
+pub(crate) struct Start<'a> {
+    /// The project directory; a hook of a file below it starts in that file's directory.
+    pub(crate) project: &'a Path,
+    pub(crate) home: Option<&'a Path>,
+}
+
+/// The files that a hook runs.
+#[derive(Debug, Default)]
+pub(crate) struct Scripts {
+    /// Their paths, as the hook opens them; a file need not be there.
+    pub(crate) files: Vec<PathBuf>,
+    /// Whether a part of the command is only known to a running shell.
+    pub(crate) is_partial: bool,
+}
+
+/// Returns the files that a hook runs.
+pub(crate) fn of(hook: &HookSpec, start: Start<'_>) -> Scripts {
+    let Handler::Command { command, args } = &hook.handler else { return Scripts::default() };
+    let directory = hook.directory.as_deref().unwrap_or(start.project);
+    let mut finder = Finder {
+        start,
+        directory,
+        directories: vec![directory.to_owned()],
+        words: Vec::new(),
+        found: Scripts::default(),
     };
-    let mut found = Vec::new();
-    for words in commands {
-        if let Some(script) = script(&words, directory)
-            && !found.contains(&script)
+    match args {
+        Some(args) => {
+            let words = std::iter::once(command).chain(args);
+            let words = words.map(|word| Word::text(word.as_str())).collect();
+            finder.command(&Command { words, ..Command::default() });
+        }
+        None => {
+            let text = marked(command);
+            finder.words = text.split(is_separator).map(str::to_owned).collect();
+            match haft_shell::parse(&text) {
+                Ok(script) => finder.script(&script),
+                Err(_) => finder.found.is_partial = true,
+            }
+        }
+    }
+    if finder.found.is_partial {
+        finder.cover_words();
+    }
+    finder.found
+}
+
+/// Whether a character ends a word in a text that is not parsed.
+fn is_separator(c: char) -> bool {
+    c.is_whitespace() || "\"'`$;|&(){}<>=,:\\".contains(c)
+}
+
+/// Puts marks in the place of the variables that are known, and of `~/`.
+fn marked(command: &str) -> String {
+    let mut known = vec![
+        ("CLAUDE_PROJECT_DIR", PROJECT_MARK),
+        ("HAFT_PROJECT_DIR", PROJECT_MARK),
+        ("HOME", HOME_MARK),
+    ];
+    if !command.contains("cd") && !command.contains("pushd") {
+        known.push(("PWD", PROJECT_MARK));
+    }
+    let mut out = String::new();
+    let mut rest = command;
+    while let Some(c) = rest.chars().next() {
+        let name = |tail: &str, name: &str| {
+            let tail = tail.strip_prefix('$')?;
+            if let Some(tail) = tail.strip_prefix('{') {
+                return tail.strip_prefix(name)?.strip_prefix('}').map(str::len);
+            }
+            let tail = tail.strip_prefix(name)?;
+            let goes_on = tail.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+            (!goes_on).then_some(tail.len())
+        };
+        let variable = known.iter().find_map(|(own, mark)| Some((name(rest, own)?, *mark)));
+        let is_home = rest.starts_with("~/") && out.chars().next_back().is_none_or(is_separator);
+        let (length, mark) = match variable {
+            Some((left, mark)) => (rest.len() - left, Some(mark)),
+            None if is_home => (1, Some(HOME_MARK)),
+            None => (c.len_utf8(), None),
+        };
+        match mark {
+            Some(mark) => out.push_str(mark),
+            None => out.push(c),
+        }
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    out
+}
+
+struct Finder<'a> {
+    start: Start<'a>,
+    /// Where the command starts.
+    directory: &'a Path,
+    /// Where a simple command may run, as far as `cd` has been followed.
+    directories: Vec<PathBuf>,
+    /// The words of the text, however it is read.
+    words: Vec<String>,
+    found: Scripts,
+}
+
+impl Finder<'_> {
+    fn script(&mut self, script: &Script) {
+        for command in &script.commands {
+            self.command(command);
+        }
+    }
+
+    fn command(&mut self, command: &Command) {
+        let is_loading = |name: &str| LOADING_VARIABLES.contains(&name);
+        self.found.is_partial |= command.assignments.iter().any(|a| is_loading(&a.name));
+        let views = command.unwrapped(Wrappers::All);
+        let mut has_input = false;
+        for view in views.iter().map(|view| &view.command) {
+            self.words.extend(view.words.iter().filter_map(Word::literal).map(str::to_owned));
+            has_input |= self.view(view);
+        }
+        // What comes in from a file that is named is known, although the parser does not read it.
+        let is_unknown = |view: &haft_shell::Unwrapped| {
+            view.is_unread || view.command.words.first().is_some_and(Word::has_unknown)
+        };
+        if !has_input && views.iter().any(is_unknown) {
+            self.found.is_partial = true;
+        }
+    }
+
+    /// Takes in what one command starts. Returns whether its program is a file on its standard input.
+    fn view(&mut self, view: &Command) -> bool {
+        let Some(name) = view.words.first().and_then(Word::literal) else { return false };
+        let arguments = || view.words.iter().skip(1);
+        if name.contains('/') {
+            self.add(name);
+        }
+        match name {
+            "cd" => self.follow(view),
+            "pushd" | "popd" | "chdir" => self.found.is_partial = true,
+            "." | "source" => match view.words.get(1).map(Word::literal) {
+                Some(Some(file)) => self.add(file),
+                _ => self.found.is_partial = true,
+            },
+            "env" | "sudo" | "doas" | "systemd-run" | "export" => {
+                let moves = |word: &str| {
+                    let is_option = ["-C", "-D", "--chdir"].iter().any(|own| word.starts_with(own));
+                    let variable = word.split_once('=').map(|(variable, _)| variable);
+                    is_option || variable.is_some_and(|own| LOADING_VARIABLES.contains(&own))
+                };
+                let mut words = arguments().filter_map(Word::literal);
+                self.found.is_partial |= words.any(moves);
+            }
+            name if RUNNERS.contains(&name) => {
+                let words: Vec<&str> = arguments().filter_map(Word::literal).collect();
+                words.into_iter().for_each(|word| self.add_existing(word));
+            }
+            _ => {}
+        }
+        self.programs(view)
+    }
+
+    fn programs(&mut self, view: &Command) -> bool {
+        let mut has_input = false;
+        for program in view.programs() {
+            match program {
+                Program::File { file, .. } => match file.literal() {
+                    Some(file) => self.add(file),
+                    None => self.found.is_partial = true,
+                },
+                Program::Input => {
+                    let is_input =
+                        |kind| matches!(kind, RedirectKind::Read | RedirectKind::ReadWrite);
+                    let inputs = view.redirects.iter().filter(|r| is_input(r.kind));
+                    let inputs: Vec<Option<&str>> = inputs.map(|r| r.target.literal()).collect();
+                    for input in &inputs {
+                        match input {
+                            Some(file) => self.add(file),
+                            None => self.found.is_partial = true,
+                        }
+                    }
+                    has_input |= !inputs.is_empty();
+                    let is_here = view.redirects.iter().any(|r| r.kind == RedirectKind::Here);
+                    self.found.is_partial |= inputs.is_empty() && !is_here;
+                }
+                Program::Module { module, .. } => match module.literal() {
+                    Some(module) => {
+                        let path = module.replace('.', "/");
+                        self.add_existing(&format!("{path}.py"));
+                        self.add_existing(&format!("{path}/__main__.py"));
+                    }
+                    _ => self.found.is_partial = true,
+                },
+                // A program in another language may open the files that it names.
+                Program::Text(text) => {
+                    let text = text.literal().unwrap_or_default().to_owned();
+                    text.split(is_separator).for_each(|word| self.add_existing(word));
+                }
+            }
+        }
+        has_input
+    }
+
+    /// Follows `cd DIRECTORY`. It may fail, or hold in a subshell only, so the directories before stay
+    /// possible.
+    fn follow(&mut self, view: &Command) {
+        let target = match &*view.words {
+            [_, target] => target.literal(),
+            [_, dashes, target] if dashes.literal() == Some("--") => target.literal(),
+            _ => None,
+        };
+        let Some(target) = target.filter(|target| !target.starts_with('-')) else {
+            self.found.is_partial = true;
+            return;
+        };
+        let next: Vec<PathBuf> =
+            self.directories.iter().map(|own| self.path(target, own)).collect();
+        for directory in next {
+            if self.directories.len() >= MAX_DIRECTORIES {
+                self.found.is_partial = true;
+            } else if !self.directories.contains(&directory) {
+                self.directories.push(directory);
+            }
+        }
+    }
+
+    /// Takes in a file that is run. One that is not there must not appear later.
+    fn add(&mut self, word: &str) {
+        for directory in self.directories.clone() {
+            let mut path = self.path(word, &directory);
+            // Python runs a directory by this file. An empty one may be a placeholder of the sandbox.
+            if fs::read_dir(&path).is_ok_and(|mut all| all.next().is_some()) {
+                path.push("__main__.py");
+            }
+            let is_system = |own: &&str| path.parent() == Some(Path::new(own));
+            if !SYSTEM_DIRECTORIES.iter().any(is_system)
+                && !path.starts_with("/dev")
+                && !self.found.files.contains(&path)
+            {
+                self.found.files.push(path);
+            }
+        }
+    }
+
+    /// Takes in a word where it names a file of the project.
+    fn add_existing(&mut self, word: &str) {
+        if word.is_empty() {
+            return;
+        }
+        for directory in self.directories.clone() {
+            let path = self.path(word, &directory);
+            let is_own = path.starts_with(self.start.project) || path.starts_with(self.directory);
+            if is_own && path.is_file() && !self.found.files.contains(&path) {
+                self.found.files.push(path);
+            }
+        }
+    }
+
+    /// Takes in every word that names a file of the project, in any directory that a word names.
+    fn cover_words(&mut self) {
+        let words = std::mem::take(&mut self.words);
+        // The beginning of a word may be a variable that is not known: `$X/hooks/guard.sh`.
+        let words: Vec<&str> =
+            words.iter().flat_map(|word| [word.as_str(), word.trim_start_matches('/')]).collect();
+        for word in &words {
+            let path = self.path(word, self.directory);
+            if self.directories.len() < MAX_DIRECTORIES
+                && path.starts_with(self.directory)
+                && path.is_dir()
+                && !self.directories.contains(&path)
+            {
+                self.directories.push(path);
+            }
+        }
+        words.into_iter().for_each(|word| self.add_existing(word));
+    }
+
+    /// Where a word leads from a directory, without `.` and `..`.
+    fn path(&self, word: &str, directory: &Path) -> PathBuf {
+        let below = |mark: &str| word.strip_prefix(mark).map(|rest| rest.trim_start_matches('/'));
+        let joined = match (below(PROJECT_MARK), below(HOME_MARK), self.start.home) {
+            (Some(rest), ..) => self.directory.join(rest),
+            (None, Some(rest), Some(home)) => home.join(rest),
+            _ => directory.join(word),
+        };
+        let has_parent = joined.components().any(|part| part == Component::ParentDir);
+        // `link/..` is not where the link stands.
+        if has_parent
+            && let (Some(above), Some(name)) = (joined.parent(), joined.file_name())
+            && let Ok(above) = above.canonicalize()
         {
-            found.push(script);
+            return above.join(name);
         }
-    }
-    found
-}
-
-/// Splits a simple command, without its quotes.
-fn words(command: &str) -> Vec<String> {
-    command.split_whitespace().map(|word| word.replace(['"', '\'', '\\'], "")).collect()
-}
-
-/// The file that a simple command runs, if there is one.
-fn script(words: &[String], directory: &Path) -> Option<PathBuf> {
-    for word in words {
-        let is_setting = word.split_once('=').is_some_and(|(name, _)| {
-            !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-        });
-        if word.starts_with('-') || is_setting || word.bytes().all(|b| b.is_ascii_digit()) {
-            continue;
-        }
-        let path = path(word, directory);
-        if path.metadata().is_ok_and(|found| found.is_file()) && path.starts_with("/") {
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            // An interpreter by its whole path runs what comes behind it.
-            if !(Path::new(word).is_absolute() && is_runner(name)) {
-                return Some(path);
+        let mut path = PathBuf::new();
+        for part in joined.components() {
+            match part {
+                Component::CurDir => {}
+                Component::ParentDir => {
+                    path.pop();
+                }
+                other => path.push(other),
             }
-        } else if !is_runner(word) {
-            return None;
         }
+        path
     }
-    None
-}
-
-fn is_runner(name: &str) -> bool {
-    RUNNERS.contains(&name) || name.starts_with("python")
-}
-
-/// Where a word leads: from the directory, with the variables that name it, without `.` and `..`.
-fn path(word: &str, directory: &Path) -> PathBuf {
-    let mut word = word.to_owned();
-    for name in ["CLAUDE_PROJECT_DIR", "HAFT_PROJECT_DIR"] {
-        for variable in [format!("${{{name}}}"), format!("${name}")] {
-            word = word.replace(&variable, &directory.display().to_string());
-        }
-    }
-    let mut path = PathBuf::new();
-    for part in directory.join(word).components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                path.pop();
-            }
-            other => path.push(other),
-        }
-    }
-    path
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Shows the files that a hook of this crate's directory runs, and `?` where there may be more.
+    fn found(command: &str, args: Option<&[&str]>) -> String {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let args = args.map(|args| args.iter().map(|&word| word.to_owned()).collect());
+        let handler = Handler::Command { command: command.to_owned(), args };
+        let home = here.join("tests");
+        let start = Start { project: here, home: Some(&home) };
+        let found = of(&HookSpec::new("PreToolUse", handler), start);
+        let shown = found.files.iter().map(|path| path.strip_prefix(here).unwrap_or(path));
+        let mut shown: Vec<String> = shown.map(|path| path.display().to_string()).collect();
+        shown.extend(found.is_partial.then(|| "?".to_owned()));
+        shown.join(" ")
+    }
+
     #[test]
     fn the_script_of_a_hook_is_found_and_its_arguments_are_not() {
-        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let found = |command: &str| {
-            let handler = Handler::Command { command: command.to_owned(), args: None };
-            let found = of(&HookSpec::new("PreToolUse", handler), here);
-            let shown = found.iter().map(|path| path.strip_prefix(here).unwrap_or(path));
-            shown.map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")
-        };
         for (command, script) in [
             ("./Cargo.toml", "Cargo.toml"),
             ("src/main.rs --fast", "src/main.rs"),
@@ -112,10 +381,77 @@ mod tests {
             ("true && ./Cargo.toml | sh src/main.rs", "Cargo.toml src/main.rs"),
             ("cat Cargo.toml", ""),
             ("echo x >> Cargo.toml", ""),
-            ("./nothing", ""),
-            ("sh nothing Cargo.toml", ""),
+            ("./nothing", "nothing"),
+            ("sh nothing Cargo.toml", "nothing"),
         ] {
-            assert_eq!(found(command), script, "{command}");
+            assert_eq!(found(command, None), script, "{command}");
+        }
+        assert_eq!(found("/usr/bin/python3", Some(&["-u", "src/main.rs", "x"])), "src/main.rs");
+    }
+
+    #[test]
+    fn the_script_is_found_through_wrappers_groups_redirections_and_cd() {
+        for command in [
+            "timeout 5s src/main.rs",
+            "bash -o pipefail src/main.rs",
+            "if true; then src/main.rs; fi",
+            "{ src/main.rs; }",
+            "! src/main.rs",
+            "src/main.rs>/dev/null",
+            "sh < src/main.rs",
+            "python3 -X dev src/main.rs",
+            "stdbuf -oL src/main.rs",
+            "setsid src/main.rs",
+            "bash -c 'src/main.rs --x'",
+            "jq -r .x | src/main.rs",
+            "x=$(src/main.rs)",
+            ". src/main.rs",
+            "eval 'src/main.rs'",
+            "python3 -c 'exec(open(\"src/main.rs\").read())'",
+            "$PWD/src/main.rs",
+        ] {
+            assert_eq!(found(command, None), "src/main.rs", "{command}");
+        }
+        assert_eq!(found("cd src && ./main.rs", None), "main.rs src/main.rs");
+        assert_eq!(found("~/it/main.rs", None), "tests/it/main.rs");
+        assert_eq!(found("\"$HOME\"/it/main.rs -v", None), "tests/it/main.rs");
+    }
+
+    #[test]
+    fn everyday_lines_can_be_told_and_cover_no_data() {
+        for command in [
+            "jq -r '.tool_input.file_path' | xargs npx prettier --write",
+            "jq -r '\"\\(.tool_input.command) - \\(.x // \"none\")\"' >> ~/.claude/log.txt",
+            "jq -r .x | { read f; if echo \"$f\" | grep -q '\\.ts$'; then npx prettier --write \"$f\"; fi; }",
+            "python3 -c \"import json, sys; sys.exit(2 if '.env' in json.load(sys.stdin) else 0)\"",
+            "notify-send 'Title' 'Awaiting your input'",
+            "npm run lint",
+            "cargo fmt",
+            "make check",
+            "uv run ruff check .",
+            "[ -f Cargo.toml ] && cat Cargo.toml",
+            "f=$(jq -r .x); case \"$f\" in *.rs) rustfmt \"$f\";; esac",
+            "cat > /tmp/x.json; grep -q rm /tmp/x.json && exit 2; exit 0",
+        ] {
+            assert_eq!(found(command, None), "", "{command}");
+        }
+        assert_eq!(found("python3 src", None), "src/__main__.py");
+    }
+
+    #[test]
+    fn every_word_that_names_a_file_counts_where_the_command_cannot_be_told() {
+        for command in [
+            "$RUN src/main.rs",
+            "eval \"$X src/main.rs\"",
+            "\"$ROOT\"/src/main.rs",
+            "cd \"$X\" && src/main.rs",
+            "cat src/main.rs | sh",
+            "PATH=src:$PATH main.rs",
+            "env -C src ./main.rs",
+            "echo $((ls); src/main.rs)",
+        ] {
+            let shown = found(command, None);
+            assert!(shown.contains("src/main.rs") && shown.ends_with('?'), "{command}: {shown}");
         }
     }
 }

@@ -20,7 +20,6 @@ use haft_hooks::{Hooks, ProjectDir};
 use crate::{
     args, explain,
     problem::Problem,
-    scripts,
     site::Site,
     style::{self, DIM},
 };
@@ -66,6 +65,7 @@ impl Setup {
         let (said, covered) = site.read()?;
         let mut notes = covered.notes;
         notes.extend(said.notes.iter().map(|note| shown(note, &site.here)));
+        notes.extend(said.hooks.iter().filter_map(|hook| site.partial_note(hook)));
         if !from.quiet {
             tell(&notes);
         }
@@ -111,7 +111,9 @@ impl Setup {
     /// The files and directories outside of the project's own list that decide what runs here: a
     /// command that could write one would decide what runs outside of its sandbox later.
     pub(crate) fn steering_paths(&self, roots: &[PathBuf]) -> Vec<PathBuf> {
-        let scripts = self.said.hooks.iter().flat_map(|hook| scripts::of(hook, &self.site.root));
+        let scripts = self.said.hooks.iter().flat_map(|hook| self.site.scripts(hook).files);
+        // One that is missing needs no place in the sandbox: it is compared before the hook runs.
+        let scripts = scripts.filter(|script| script.symlink_metadata().is_ok());
         scripts.chain(self.site.settings()).chain(self.site.trusted_files(roots)).collect()
     }
 
@@ -149,9 +151,16 @@ impl Setup {
         Ok(hooks)
     }
 
+    /// Writes a note to stderr, unless notes are off.
+    pub(crate) fn note(&self, note: String) {
+        if !self.is_quiet {
+            tell(&[note.replace('\n', " ")]);
+        }
+    }
+
     /// What hooks may know of this place.
     pub(crate) fn project(&self) -> ProjectDir {
-        let mut project = ProjectDir::new(&self.site.root);
+        let mut project = ProjectDir::new(&self.site.project);
         project.variables = self.variables.clone();
         project.ground = self.said.ground.clone();
         project

@@ -14,11 +14,11 @@ use std::{
 };
 
 use haft::{
-    File, Form, Layer, RuleWrite, Rules, TrustBook, Uncovered, Where,
+    File, Form, HookScript, HookSpec, Layer, RuleWrite, Rules, TrustBook, Uncovered, Where,
     config_files::{CONFIG_FILES, LOCAL_FILE},
 };
 
-use crate::{args, input, problem::Problem, scripts, setup::Around, trust_file};
+use crate::{args, explain, input, problem::Problem, scripts, setup::Around, trust_file};
 
 /// A directory and where the files are that count for it.
 #[derive(Debug, Clone)]
@@ -27,6 +27,10 @@ pub(crate) struct Site {
     pub(crate) here: PathBuf,
     /// The outermost project directory above it, or itself.
     pub(crate) root: PathBuf,
+    /// The directory that hooks are told and "always" rules are kept in: the outermost one at or above
+    /// the start that is trusted, else the root. A marker that a command makes above a trusted directory
+    /// moves the root, and must not move this.
+    pub(crate) project: PathBuf,
     /// What is taken for granted about trust; the trust file decides where this is `None`.
     assumed: Option<bool>,
     home: Option<PathBuf>,
@@ -43,6 +47,8 @@ pub(crate) struct Covered {
     pub(crate) is_trusted: bool,
     /// What a person should know.
     pub(crate) notes: Vec<String>,
+    /// The scripts of the project's hooks, as trust covers them.
+    scripts: BTreeMap<PathBuf, HookScript>,
 }
 
 impl Site {
@@ -55,15 +61,22 @@ impl Site {
     pub(crate) fn at(around: &Around, directory: &Path) -> Self {
         let here = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
         let home = around.home.as_ref().map(|h| h.canonicalize().unwrap_or_else(|_| h.clone()));
-        Self {
-            root: haft::project_root(&here, home.as_deref(), is_marker),
+        let root = haft::project_root(&here, home.as_deref(), is_marker);
+        let mut site = Self {
+            project: root.clone(),
+            root,
             here,
             assumed: None,
             home: around.home.clone(),
             user: around.user.clone(),
             managed: around.managed.clone(),
             config: None,
+        };
+        let (book, _) = site.book();
+        if let Some(trusted) = site.trusted_directory(&book) {
+            site.project = trusted;
         }
+        site
     }
 
     /// The same, with trust taken for granted or not.
@@ -97,7 +110,17 @@ impl Site {
     pub(crate) fn settings(&self) -> Vec<PathBuf> {
         let drop_ins = self.managed.as_ref().map(|managed| managed.with_extension("d"));
         let named = self.user.iter().chain(&self.managed).chain(&drop_ins).chain(&self.config);
-        named.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())).collect()
+        let named = named.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
+        named.chain(self.linked_settings()).collect()
+    }
+
+    /// What the user's own files lead to where they are symlinks, as in a repository of dotfiles.
+    fn linked_settings(&self) -> impl Iterator<Item = PathBuf> {
+        let own = ["config.toml", TrustBook::FILE].into_iter();
+        let own = own.filter_map(|name| Some(self.user.as_ref()?.join(name)));
+        let claude = self.home.iter().map(|home| home.join(".claude/settings.json"));
+        let linked = own.chain(claude).filter(|path| path.is_symlink());
+        linked.filter_map(|path| path.canonicalize().ok())
     }
 
     /// Reads every file that is there, strongest first.
@@ -131,7 +154,12 @@ impl Site {
     pub(crate) fn read(&self) -> Result<(haft::Setup, Covered), Problem> {
         let files = self.files()?;
         let covered = self.covered(&files);
-        Ok((haft::Setup::read(&files, &covered.place)?, covered))
+        let mut said = haft::Setup::read(&files, &covered.place)?;
+        let roots = said.ground.roots.clone();
+        for hook in &mut said.hooks {
+            hook.scripts = self.pinned_scripts(hook, &covered.scripts, &roots);
+        }
+        Ok((said, covered))
     }
 
     /// The rules alone, for a reload.
@@ -154,13 +182,17 @@ impl Site {
         let home = self.home.clone();
         if let Some(trusted) = self.assumed {
             let place = Where { home, trusted, ..Where::default() };
-            return Covered { place, is_trusted: trusted, notes: Vec::new() };
+            let scripts = BTreeMap::new();
+            return Covered { place, is_trusted: trusted, notes: Vec::new(), scripts };
         }
         let (book, mut notes) = self.book();
-        let mut uncovered = BTreeMap::new();
+        let (mut uncovered, mut scripts) = (BTreeMap::new(), BTreeMap::new());
         for file in files.iter().filter(|file| file.layer.comes_with_the_folder()) {
-            if let Err(why) = self.covers(&book, file) {
-                uncovered.insert(file.path.clone(), why);
+            match self.covers(&book, file) {
+                Ok(covered) => scripts.extend(covered),
+                Err(why) => {
+                    uncovered.insert(file.path.clone(), why);
+                }
             }
         }
         for candidate in self.directories().flat_map(haft::project_files) {
@@ -177,7 +209,8 @@ impl Site {
         let is_trusted = local.is_some() && uncovered.is_empty();
         // An allow that is written to a file which trust does not cover would not count.
         let keep = local.filter(|local| !uncovered.contains_key(local));
-        Covered { place: Where { home, trusted: true, uncovered, keep }, is_trusted, notes }
+        let place = Where { home, trusted: true, uncovered, keep };
+        Covered { place, is_trusted, notes, scripts }
     }
 
     /// Reads the trust file. One that cannot be read trusts nothing, and is noted.
@@ -201,12 +234,20 @@ impl Site {
         (book, notes)
     }
 
-    /// The directory whose local file an "always" goes to: the nearest one that was trusted itself,
-    /// else the root below one that was.
+    /// The outermost directory from the root down to the start that was trusted itself, else the root
+    /// below one that was.
     fn trusted_directory(&self, book: &TrustBook) -> Option<PathBuf> {
-        let entry = book.trusted_by(&self.here, trust_file::identify)?;
-        let inside = entry.directory.starts_with(&self.root);
-        Some(if inside { entry.directory.clone() } else { self.root.clone() })
+        let is_same = |directory: &Path, id| id == trust_file::identify(directory);
+        let entries = book.entries_above(&self.here);
+        let trusted: Vec<&Path> = entries
+            .filter(|entry| is_same(&entry.directory, entry.id))
+            .map(|entry| entry.directory.as_path())
+            .collect();
+        let inside = trusted.iter().rfind(|directory| directory.starts_with(&self.root));
+        match inside {
+            Some(directory) => Some(directory.to_path_buf()),
+            None => trusted.first().map(|_| self.root.clone()),
+        }
     }
 
     /// Stands around the write of an "always" rule: the file must be covered as it was, or be new in a
@@ -238,33 +279,88 @@ impl Site {
 /// The most files that are protected one by one; each costs every command a mount.
 const MAX_PROTECTED: usize = 128;
 
-/// More than any script; a larger program cannot be covered.
-const MAX_SCRIPT_BYTES: usize = 64 << 20;
+/// What is in a script; `None` where there is no such file.
+type ScriptContent = Result<Option<Vec<u8>>, haft::Error>;
 
 impl Site {
-    /// Says whether trust covers a file, and every script that its hooks run.
-    fn covers(&self, book: &TrustBook, file: &File) -> Result<(), Uncovered> {
+    /// Says whether trust covers a file, and every script that its hooks run. Returns the scripts as
+    /// they were read for that.
+    fn covers(
+        &self,
+        book: &TrustBook,
+        file: &File,
+    ) -> Result<BTreeMap<PathBuf, HookScript>, Uncovered> {
         book.covers(&file.path, file.text.as_bytes(), trust_file::identify)?;
+        let mut covered = BTreeMap::new();
         for (script, content) in self.scripts_of(file) {
-            let known = book.entries_above(script.parent().unwrap_or(&script)).next();
-            let is_same =
-                |content: &Vec<u8>| book.covers(&script, content, trust_file::identify).is_ok();
-            match content.as_ref().is_some_and(is_same) {
-                true => {}
-                // A program outside of every trusted directory is not the project's.
-                false if known.is_none() => {}
-                false => {
+            let is_same = match &content {
+                Ok(Some(bytes)) => book.covers(&script, bytes, trust_file::identify).is_ok(),
+                // One that was trusted and is gone has changed; one that was never there has not.
+                Ok(None) => !book.lists(&script),
+                Err(_) => false,
+            };
+            let above = script.parent().unwrap_or(&script);
+            // A program outside of every trusted directory is not the project's.
+            if book.entries_above(above).next().is_none() {
+                continue;
+            }
+            match content {
+                Ok(content) if is_same => {
+                    let pinned = HookScript::new(&script, content.as_deref());
+                    covered.insert(script, pinned);
+                }
+                _ => {
                     let shown = script.strip_prefix(&file.anchor).unwrap_or(&script);
                     return Err(Uncovered::Script(shown.display().to_string()));
                 }
             }
         }
-        Ok(())
+        Ok(covered)
     }
 
-    /// Returns the scripts that the hooks of a file run, with what is in them; `None` where that cannot
-    /// be read, so that it can be neither trusted nor compared.
-    pub(crate) fn scripts_of(&self, file: &File) -> Vec<(PathBuf, Option<Vec<u8>>)> {
+    /// Returns the files that a hook runs.
+    pub(crate) fn scripts(&self, hook: &HookSpec) -> scripts::Scripts {
+        scripts::of(hook, scripts::Start { project: &self.project, home: self.home.as_deref() })
+    }
+
+    /// Says of a project's hook whose files cannot all be told what to do about it.
+    pub(crate) fn partial_note(&self, hook: &HookSpec) -> Option<String> {
+        let is_partial = hook.layer.comes_with_the_folder() && self.scripts(hook).is_partial;
+        is_partial.then(|| {
+            format!(
+                "the files that the hook `{}` runs cannot all be told, so trust may not cover them; \
+                 name the script directly, for example `hooks/guard.sh`",
+                explain::at(&hook.place, &self.root)
+            )
+        })
+    }
+
+    /// Returns the scripts of a hook with the content that they must still have when it is called:
+    /// what trust covers, and for a hook of the user what a tool could change from now on.
+    fn pinned_scripts(
+        &self,
+        hook: &HookSpec,
+        covered: &BTreeMap<PathBuf, HookScript>,
+        roots: &[PathBuf],
+    ) -> Vec<HookScript> {
+        let is_writable = |path: &Path| {
+            let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+            path.starts_with(&self.root) || roots.iter().any(|root| path.starts_with(root))
+        };
+        let pin = |script: PathBuf| match covered.get(&script) {
+            Some(known) => Some(known.clone()),
+            None if is_writable(&script) => {
+                let content = haft::read_regular_file(&script, HookScript::MAX_BYTES);
+                Some(HookScript::new(&script, content.ok().flatten().as_deref()))
+            }
+            None => None,
+        };
+        self.scripts(hook).files.into_iter().filter_map(pin).collect()
+    }
+
+    /// Returns the scripts that the hooks of a file run, with what is in them; `None` where there is no
+    /// such file. One that cannot be read can be neither trusted nor compared.
+    pub(crate) fn scripts_of(&self, file: &File) -> Vec<(PathBuf, ScriptContent)> {
         // Most files name no hook, and need not be read twice. A key may be written with escapes.
         if !file.text.contains("hooks") && !file.text.contains('\\') {
             return Vec::new();
@@ -272,9 +368,9 @@ impl Site {
         // A file with mistakes stops the command where its rules are read.
         let Ok(said) = self.said_by(std::slice::from_ref(file), true) else { return Vec::new() };
         let mut found = Vec::new();
-        for script in said.hooks.iter().flat_map(|hook| scripts::of(hook, &self.root)) {
-            let content = haft::read_regular_file(&script, MAX_SCRIPT_BYTES);
-            found.push((script, content.ok().flatten()));
+        for script in said.hooks.iter().flat_map(|hook| self.scripts(hook).files) {
+            let content = haft::read_regular_file(&script, HookScript::MAX_BYTES);
+            found.push((script, content));
         }
         found
     }

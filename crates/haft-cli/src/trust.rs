@@ -190,13 +190,16 @@ impl Shown {
     /// Takes in a file that is shown, with the scripts that its hooks run.
     fn add(&mut self, file: &File, site: &Site, book: &TrustBook) {
         let root = self.entry.directory.clone();
-        let own = (file.path.clone(), Some(file.text.as_bytes().to_vec()));
+        let own = (file.path.clone(), Ok(Some(file.text.as_bytes().to_vec())));
         for (path, content) in std::iter::once(own).chain(site.scripts_of(file)) {
             let Ok(name) = path.strip_prefix(&root) else {
                 continue; // a program outside of the directory is not the project's
             };
             let name = name.to_str().filter(|name| !name.contains(char::is_control));
-            let (Some(name), Some(content)) = (name, content) else {
+            if matches!(content, Ok(None)) {
+                continue; // there is no such file, so there is nothing to trust
+            }
+            let (Some(name), Ok(Some(content))) = (name, content) else {
                 let shown = path.display();
                 self.problems.push(format!("`{shown}` cannot be read or cannot be written down"));
                 continue;
@@ -311,6 +314,8 @@ struct Brings {
     tools: Vec<(String, String)>,
     roots: Vec<PathBuf>,
     mode: Option<Mode>,
+    /// What a person should know about the hooks.
+    notes: Vec<String>,
     /// The files themselves, and the scripts that their hooks run.
     parts: Vec<PathBuf>,
 }
@@ -336,6 +341,7 @@ impl Brings {
                 .iter()
                 .map(|tool| (at(&tool.place), format!("{}: {}", tool.spec.name, tool.shown())))
                 .collect(),
+            notes: after.hooks.iter().filter_map(|hook| site.partial_note(hook)).collect(),
             roots: after.ground.roots,
             mode: (after.ground.mode != before.ground.mode).then_some(after.ground.mode),
             parts: files
@@ -359,6 +365,9 @@ impl Brings {
         }
         for root in &self.roots {
             out += &format!("  opens folder  {}\n", style::visible(&root.display().to_string()));
+        }
+        for note in &self.notes {
+            out += &format!("  {}\n", style::paint(WARN, style::visible(note)));
         }
         if let Some(mode) = self.mode {
             out += &format!("  sets the mode {}\n", style::paint(WARN, mode.as_str()));

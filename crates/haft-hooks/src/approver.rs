@@ -37,8 +37,8 @@ impl ExternalApprover {
                 continue;
             }
             let ruling = line.call(told(line, question, &names)).await;
-            if let Some(why) = ruling.refused(line.fails_closed) {
-                return Err(line.refusal(why));
+            if ruling.is_refused(line.fails_closed) {
+                return Err(line.refusal(&ruling));
             }
             if let Some(reason) = ruling.block {
                 return Ok(Answer::Deny(Some(reason)));

@@ -59,8 +59,8 @@ impl ExternalHook {
         let told = input::tool(told, &names, call.arguments(), cx.call_id().as_str());
         let ruling = self.line.call(told).await;
         let mut before = Before::proceed();
-        if let Some(why) = ruling.refused(self.line.fails_closed) {
-            return Err(self.line.refusal(why));
+        if ruling.is_refused(self.line.fails_closed) {
+            return Err(self.line.refusal(&ruling));
         }
         if let Some(why) = &ruling.problem {
             before = before.with_problem(why);
@@ -113,8 +113,8 @@ impl ExternalHook {
             }
         }
         let ruling = self.line.call(told).await;
-        if let Some(why) = ruling.refused(self.line.fails_closed) {
-            return After::from(Err(self.line.refusal(why)));
+        if ruling.is_refused(self.line.fails_closed) {
+            return After::from(Err(self.line.refusal(&ruling)));
         }
         let outcome = match (&ruling.output, outcome) {
             (Some(Value::String(text)), Ok(_)) => Ok(Output::text(text)),
@@ -155,10 +155,10 @@ impl ExternalHook {
     /// Calls the hook; one that fails closed and has a problem fails.
     async fn checked(&self, told: Map<String, Value>) -> Result<Ruling, Failure> {
         let ruling = self.line.call(told).await;
-        match ruling.refused(self.line.fails_closed) {
-            Some(why) => Err(self.line.refusal(why)),
-            None => Ok(ruling),
+        if ruling.is_refused(self.line.fails_closed) {
+            return Err(self.line.refusal(&ruling));
         }
+        Ok(ruling)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use haft::{Admitted, Anchor, Code, Failure, Handler, HookSpec, Match, Pattern};
+use haft::{Admitted, Anchor, Code, Failure, Handler, HookScript, HookSpec, Match, Pattern};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -23,6 +23,7 @@ pub(crate) struct Line {
     matcher: Matcher,
     only_if: Option<Pattern>,
     handler: Handler,
+    scripts: Arc<[HookScript]>,
     timeout: Duration,
     pub(crate) fails_closed: bool,
     pub(crate) place: Arc<ProjectDir>,
@@ -92,6 +93,7 @@ impl Line {
             earlier: twins.map(matcher).collect::<Result<_, _>>()?,
             event: spec.event.clone(),
             handler: spec.handler.clone(),
+            scripts: spec.scripts.clone().into(),
             timeout: spec.timeout,
             fails_closed: spec.fails_closed,
             place,
@@ -145,6 +147,9 @@ impl Line {
         let input = input.to_string();
         match &self.handler {
             Handler::Command { command, args } => {
+                if let Some(why) = self.changed_script().await {
+                    return Reply::ScriptChanged(why);
+                }
                 let args = args.as_deref();
                 command::run(command, args, input.as_bytes(), &self.place, self.timeout).await
             }
@@ -159,9 +164,35 @@ impl Line {
         }
     }
 
+    /// Says which script is not the one that was trusted. Between this and the moment the command
+    /// opens the file there is a short window, which a process outside of the sandbox could use.
+    async fn changed_script(&self) -> Option<String> {
+        if self.scripts.is_empty() {
+            return None;
+        }
+        let scripts = Arc::clone(&self.scripts);
+        let compare = move || {
+            let changed = scripts.iter().find(|script| !script.is_unchanged())?;
+            Some(format!(
+                "the script `{}` changed since it was trusted, so the hook was not run; \
+                 `haft trust` shows what the project brings and trusts it again",
+                changed.path.display()
+            ))
+        };
+        match tokio::task::spawn_blocking(compare).await {
+            Ok(changed) => changed,
+            // FAIL CLOSED: what was not compared may have changed.
+            Err(e) => Some(format!("the scripts of the hook could not be compared: {e}")),
+        }
+    }
+
     /// Returns the failure of a hook that could not look and refuses for that.
-    pub(crate) fn refusal(&self, why: &str) -> Failure {
-        Failure::new(Code::HookFailed, "a check of the host could not be made")
-            .with_source(why.to_owned())
+    pub(crate) fn refusal(&self, ruling: &Ruling) -> Failure {
+        let why = ruling.problem.clone().unwrap_or_default();
+        // Nothing that the hook said: the person has to see which script it is.
+        if ruling.is_changed {
+            return Failure::new(Code::HookFailed, why);
+        }
+        Failure::new(Code::HookFailed, "a check of the host could not be made").with_source(why)
     }
 }

@@ -29,6 +29,8 @@ pub(crate) enum Reply {
     Status { status: u16, body: String },
     /// An address answered with a good status and a body that is longer than what is read.
     Truncated,
+    /// The hook was not called, because a script of it is not the one that was trusted.
+    ScriptChanged(String),
     /// There is no answer, and why.
     None(String),
 }
@@ -80,12 +82,20 @@ pub(crate) struct Ruling {
     /// Part of its answer was dropped because it is too long. That part may hold a deny, and the
     /// hook did its work, so this refuses even where the hook fails open.
     pub(crate) is_truncated: bool,
+    /// It was not called, because a script of it is not the one that was trusted. The change may
+    /// have been made to take a deny away, so this refuses even where the hook fails open.
+    pub(crate) is_changed: bool,
 }
 
 impl Ruling {
-    /// Returns why the call is refused without a decision, if it is.
-    pub(crate) fn refused(&self, fails_closed: bool) -> Option<&str> {
-        self.problem.as_deref().filter(|_| fails_closed || self.is_truncated)
+    /// Returns whether its problem refuses the call, without a decision.
+    pub(crate) fn is_refused(&self, fails_closed: bool) -> bool {
+        self.problem.is_some() && (fails_closed || self.always_refuses())
+    }
+
+    /// Returns whether its problem refuses the call even where the hook fails open.
+    pub(crate) fn always_refuses(&self) -> bool {
+        self.is_truncated || self.is_changed
     }
 
     /// Reads an answer to this event.
@@ -93,6 +103,7 @@ impl Ruling {
         match reply {
             Reply::None(why) => Self::broken(why.clone()),
             Reply::Truncated => Self::truncated(),
+            Reply::ScriptChanged(why) => Self { is_changed: true, ..Self::broken(why.clone()) },
             Reply::Exit { code: Some(2), stderr, .. } => {
                 let reason = match stderr.trim() {
                     "" => "a hook blocked this, without saying why",
@@ -441,14 +452,15 @@ mod tests {
         let allows = r#"{"decision": "approve"}"#;
         for reply in [exit(0, "log"), exit(0, ""), exit(0, allows), exit(1, ""), Reply::Truncated] {
             let ruling = Ruling::read("PreToolUse", &reply);
-            let why = ruling.refused(false).unwrap_or_default().to_owned();
+            assert!(ruling.is_refused(false));
+            let why = ruling.problem.clone().unwrap_or_default();
             assert!(why.contains("truncated"), "{reply:?}: {ruling:?}");
             assert_eq!(ruling.decision, None, "{reply:?}");
         }
         let blocks = Ruling::read("PreToolUse", &exit(2, ""));
         assert_eq!((blocks.block.as_deref(), blocks.problem), (Some("why"), None));
-        assert_eq!(pre("{broken").refused(false), None, "a problem of the hook may fail open");
-        assert!(pre("{broken").refused(true).is_some());
+        assert!(!pre("{broken").is_refused(false), "a problem of the hook may fail open");
+        assert!(pre("{broken").is_refused(true));
     }
 
     #[test]

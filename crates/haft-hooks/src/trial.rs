@@ -47,7 +47,7 @@ pub struct Tried {
     /// What is wrong with its answer.
     pub problem: Option<String>,
     /// Whether a problem would refuse the call; otherwise the call would go on, loudly. A truncated
-    /// answer refuses the call even where the hook fails open.
+    /// answer and a script that changed refuse the call even where the hook fails open.
     pub fails_closed: bool,
 }
 
@@ -148,9 +148,9 @@ impl Tried {
         match reply {
             Reply::Exit { code, .. } => self.exit_code = code,
             Reply::Status { status, .. } => self.status = Some(status),
-            Reply::Truncated | Reply::None(_) => {}
+            Reply::Truncated | Reply::ScriptChanged(_) | Reply::None(_) => {}
         }
-        self.fails_closed |= ruling.is_truncated;
+        self.fails_closed |= ruling.always_refuses();
         self.took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         (self.decision, self.reason) = match (ruling.block, ruling.decision) {
             (Some(reason), _) => (Some("block"), Some(reason)),

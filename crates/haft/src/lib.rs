@@ -125,12 +125,12 @@ pub use policy::{
     About, AllowAll, AllowEverything, Anchor, Answer, Approver, Binding, Budget, Candidate, Check,
     Cited, ConfirmDestructive, Decided, Declared, DefaultPolicy, DenyAll, DirectoryId, Disk,
     Example, Explanation, File, FileNote, Finding, FindingKind, Form, Grants, Ground, Guard,
-    Handler, HookSpec, Lasting, Layer, Lexical, Limited, Limits, Live, Match, Mode, NamePolicy,
-    Near, Offer, Only, PathGuard, Pattern, PatternError, PatternErrorKind, Place as RulePlace,
-    Policy, Question, Refusal, Review, Reviewed, Reviewer, Rule, RuleWrite, Rules, Seen, Setup,
-    Subject, Suggestion, Taint, Traced, Tried, TrustBook, TrustEntry, Uncovered, Where, World,
-    files_from, files_of, managed_drop_ins, managed_settings_file, project_files, project_root,
-    read_config_file, read_regular_file, tricks,
+    Handler, HookScript, HookSpec, Lasting, Layer, Lexical, Limited, Limits, Live, Match, Mode,
+    NamePolicy, Near, Offer, Only, PathGuard, Pattern, PatternError, PatternErrorKind,
+    Place as RulePlace, Policy, Question, Refusal, Review, Reviewed, Reviewer, Rule, RuleWrite,
+    Rules, Seen, Setup, Subject, Suggestion, Taint, Traced, Tried, TrustBook, TrustEntry,
+    Uncovered, Where, World, files_from, files_of, managed_drop_ins, managed_settings_file,
+    project_files, project_root, read_config_file, read_regular_file, tricks,
 };
 pub use redact::{Redactor, Secrets, StreamRedactor};
 pub use run::{Run, RunBuilder};

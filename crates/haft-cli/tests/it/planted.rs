@@ -476,3 +476,195 @@ fn confined_command_cannot_rewrite_the_users_settings_in_the_workspace() {
     let text = fs::read(home.join("config/haft/config.toml")).unwrap();
     assert_eq!(text, ALLOWS_MAKE.as_bytes(), "{ran:?}");
 }
+
+#[test]
+fn fifo_as_git_config_is_noted_and_never_hangs() {
+    let read = ["call", "read_file", "file_path=a.txt", "--workspace", "."];
+    for name in ["home/.gitconfig", "home/config/git/config"] {
+        let folder = Folder::new("planted-gitconfig", &[("a.txt", "one\n")]);
+        let path = folder.0.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        mkfifo(&path);
+        let ran = run(&folder, &read);
+        assert_eq!(ran.code, Some(0), "{name}: {ran:?}");
+        assert!(ran.err.contains("named pipe (FIFO)"), "{name}: {ran:?}");
+        assert!(ran.err.contains("commits have no author"), "{name}: {ran:?}");
+    }
+}
+
+#[test]
+fn hook_script_that_is_swapped_by_a_command_of_the_same_run_does_not_run() {
+    let make = ["call", "shell", "command=make plant", "--workspace", "."];
+    let post = |command: &str| {
+        format!(
+            "{ALLOWS_MAKE}[[hooks.PostToolUse]]\ncommand = \"{command}\"\non_error = \"open\"\n"
+        )
+    };
+    // (command of the hook, what the make target does)
+    for (command, recipe) in [
+        ("sh hooks/guard.sh", "plant:\n\tcat evil > o/g\n"),
+        ("sh late/guard.sh", "plant:\n\tmkdir -p late\n\tcp evil late/guard.sh\n"),
+    ] {
+        let config = post(command);
+        let files = [
+            ("haft.toml", config.as_str()),
+            ("hooks/guard.sh", "true\n"),
+            ("o/x", ""),
+            ("evil", "touch \"$HAFT_PROJECT_DIR/ran\"\n"),
+            ("Makefile", recipe),
+        ];
+        let folder = Folder::new("planted-swap", &files);
+        fs::hard_link(folder.work().join("hooks/guard.sh"), folder.work().join("o/g")).unwrap();
+        assert_eq!(folder.run(["trust", "--yes"]).code, Some(0));
+        let ran = run(&folder, &make);
+        assert_eq!(ran.code, Some(2), "{command}: {ran:?}");
+        assert!(!folder.work().join("ran").exists(), "{command}: the swapped script ran: {ran:?}");
+        assert!(format!("{ran:?}").contains("changed since it was trusted"), "{command}: {ran:?}");
+    }
+}
+
+#[test]
+fn trusted_hook_script_that_is_gone_counts_as_a_change() {
+    let hook = "[[hooks.PreToolUse]]\ncommand = \"sh hooks/guard.sh\"\non_error = \"open\"\n";
+    let files = [("haft.toml", hook), ("hooks/guard.sh", "true\n")];
+    let folder = Folder::trusted("planted-gone", &files);
+    assert_eq!(run(&folder, &["call", "add", "a=1", "b=2"]).code, Some(0));
+    fs::remove_file(folder.work().join("hooks/guard.sh")).unwrap();
+    let ran = run(&folder, &["call", "add", "a=1", "b=2"]);
+    assert!(ran.err.contains("`hooks/guard.sh`, which a hook of this file runs"), "{ran:?}");
+}
+
+#[test]
+fn changed_hook_script_is_found_however_the_line_names_it() {
+    let call = ["call", "add", "a=1", "b=2", "--quiet"];
+    for line in [
+        "cd hooks && sh ./guard.sh",
+        "timeout 5s sh hooks/guard.sh",
+        "sh -o errexit hooks/guard.sh",
+        "if true; then sh hooks/guard.sh; fi",
+        "sh < hooks/guard.sh",
+        "$UNSET sh hooks/guard.sh",
+    ] {
+        let hook = format!("[[hooks.PreToolUse]]\ncommand = \"{line}\"\n");
+        let files = [("haft.toml", hook.as_str()), ("hooks/guard.sh", "true\n")];
+        let folder = Folder::trusted("planted-line", &files);
+        let marker = folder.0.join("marker");
+        assert_eq!(run(&folder, &call).code, Some(0), "{line}");
+        plant(&folder.work().join("hooks/guard.sh"), &format!("touch {}\n", marker.display()));
+        let ran = run(&folder, &call);
+        assert_eq!(ran.code, Some(1), "{line}: {ran:?}");
+        assert!(ran.err.contains("hooks/guard.sh`, which a hook of this file runs"), "{ran:?}");
+        assert!(!marker.exists(), "{line}: the changed script ran");
+    }
+}
+
+#[test]
+fn hook_whose_files_cannot_all_be_told_is_noted_at_trust_and_at_start() {
+    let hook = "[[hooks.PreToolUse]]\ncommand = \"$UNSET true\"\n";
+    let folder = Folder::new("planted-partial", &[("haft.toml", hook)]);
+    let shown = run(&folder, &["trust", "--yes"]);
+    assert!(shown.out.contains("cannot all be told"), "{shown:?}");
+    assert!(shown.out.contains("for example `hooks/guard.sh`"), "{shown:?}");
+    let ran = run(&folder, &["call", "add", "a=1", "b=2"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.err.contains("haft.toml:1` runs cannot all be told"), "{ran:?}");
+}
+
+/// Runs `make plant` confined, and expects that the sandbox refuses to start it because of a symlink.
+fn refuses_symlink(folder: &Folder, workspace: &str, more: &[&str], link: &str) {
+    let call = ["call", "shell", "command=make plant", "--workspace", workspace];
+    let ran = run(folder, &[&call[..], more].concat());
+    assert_ne!(ran.code, Some(0), "{link}: {ran:?}");
+    let text = format!("{}{}", ran.out, ran.err);
+    assert!(text.contains(link) && text.contains("is a symlink"), "{link}: {ran:?}");
+}
+
+#[test]
+fn confined_command_cannot_replace_a_symlink_that_leads_to_a_hook_script_or_config() {
+    use std::os::unix::fs::symlink;
+    let hook = format!("{ALLOWS_MAKE}[[hooks.PreToolUse]]\ncommand = \"sh ./guard.sh\"\n");
+    let plant_all = "plant:\n\trm -f guard.sh more.toml sub/haft.toml\n\techo done\n";
+    let files = [
+        ("tools/guard.sh", "true\n"),
+        ("conf/h.toml", DENIES_READ),
+        ("sub/x", ""),
+        ("Makefile", plant_all),
+    ];
+    // (link, target, further words)
+    for (link, target, more) in [
+        ("guard.sh", "tools/guard.sh", &[][..]),
+        ("more.toml", "conf/h.toml", &["--config", "more.toml"]),
+        ("sub/haft.toml", "../conf/h.toml", &[]),
+    ] {
+        let folder = Folder::new("planted-ends", &files);
+        let config = if link == "guard.sh" { hook.as_str() } else { ALLOWS_MAKE };
+        plant(&folder.work().join("haft.toml"), config);
+        symlink(target, folder.work().join(link)).unwrap();
+        assert_eq!(run(&folder, &["trust", "--yes"]).code, Some(0), "{link}");
+        refuses_symlink(&folder, ".", more, link);
+        assert!(folder.work().join(link).is_symlink(), "{link} was replaced");
+    }
+}
+
+#[test]
+fn settings_that_are_symlinks_into_the_workspace_cannot_be_changed_through_it() {
+    use std::os::unix::fs::symlink;
+    let folder = Folder::new("planted-stow", &[]);
+    let (dots, home) = (folder.0.join("dots"), folder.0.join("home"));
+    let names = ["config.toml", "trust.toml", "settings.json"];
+    plant(&dots.join("config.toml"), ALLOWS_MAKE);
+    plant(&dots.join("trust.toml"), "");
+    plant(&dots.join("settings.json"), "{}");
+    let recipe = "plant:\n\t-echo x > config.toml\n\t-echo x > trust.toml\n\t-rm -f settings.json\n\techo done\n";
+    plant(&dots.join("Makefile"), recipe);
+    fs::create_dir_all(home.join("config/haft")).unwrap();
+    fs::create_dir_all(home.join(".claude")).unwrap();
+    for (name, at) in names.iter().zip(["config/haft", "config/haft", ".claude"]) {
+        symlink(dots.join(name), home.join(at).join(name)).unwrap();
+    }
+    let ran = run(&folder, &["call", "shell", "command=make plant", "--workspace", "../dots"]);
+    assert!(ran.code == Some(0) && ran.out.contains("done"), "{ran:?}");
+    for (name, text) in names.iter().zip([ALLOWS_MAKE, "", "{}"]) {
+        let now = fs::read(dots.join(name)).unwrap_or_default();
+        assert_eq!(String::from_utf8_lossy(&now), text, "{name} was changed: {ran:?}");
+    }
+    assert!(dots.join("settings.json").exists(), "{ran:?}");
+}
+
+#[test]
+fn symlink_to_the_settings_directory_cannot_be_replaced() {
+    let folder = Folder::new("planted-stow-directory", &[]);
+    let home = folder.0.join("home");
+    plant(&home.join("dotfiles/haft/config.toml"), ALLOWS_MAKE);
+    plant(&home.join("Makefile"), "plant:\n\trm config/haft\n\techo done\n");
+    fs::create_dir_all(home.join("config")).unwrap();
+    std::os::unix::fs::symlink("../dotfiles/haft", home.join("config/haft")).unwrap();
+    refuses_symlink(&folder, "../home", &[], "config/haft");
+    assert!(home.join("config/haft").is_symlink());
+}
+
+#[test]
+fn marker_planted_above_a_trusted_directory_does_not_move_the_project_directory() {
+    // The user's own hook: it is told the project directory and starts there.
+    let hook = "[[hooks.PreToolUse]]\ncommand = \"echo $CLAUDE_PROJECT_DIR; pwd\"\n";
+    let hook = hook.replace("echo", "exec > \\\"$HOME/seen\\\"; echo");
+    let folder = Folder::new("planted-above", &[]);
+    let (mid, home) = (folder.0.join("rm/mid"), folder.0.join("home"));
+    let proj = mid.join("proj");
+    plant(&proj.join("haft.toml"), ALLOWS_WRITE);
+    plant(&home.join("config/haft/config.toml"), &hook);
+    assert_eq!(run_in(&folder, &proj, &["trust", "--yes"]).code, Some(0));
+    let seen = || String::from_utf8(fs::read(home.join("seen")).unwrap()).unwrap();
+    let told = format!("{0}\n{0}\n", proj.display());
+    assert_eq!(run_in(&folder, &proj, &WRITE_NOTE).code, Some(0));
+    assert_eq!(seen(), told);
+    fs::create_dir(mid.join(".git")).unwrap();
+    plant(&mid.join(".git/HEAD"), "");
+    let ran = run_in(&folder, &proj, &WRITE_NOTE);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(seen(), told, "the planted marker moved the project directory");
+    // A file above is still read, and may tighten.
+    let deny = ALLOWS_WRITE.replace("allow", "deny");
+    plant(&mid.join("haft.toml"), &deny);
+    assert_eq!(run_in(&folder, &proj, &WRITE_NOTE).code, Some(2));
+}

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use haft::{AllowEverything, Call, Catalog, DynTool, Handler, HookSpec, Runtime, Spec, View};
+use haft::{
+    AllowEverything, Call, Catalog, DynTool, Handler, HookScript, HookSpec, Runtime, Spec, View,
+};
 use haft_hooks::Hooks;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -436,4 +438,60 @@ async fn a_hook_is_about_whatever_a_rule_of_that_name_is_about() {
     assert_eq!(run(about("WebFetch"), "fetch_url", View::all()).await, blocked);
     assert_eq!(run(about("Bash"), "sh", View::all().rename("shell", "sh")).await, blocked);
     assert_eq!(run(about("Bash"), "fetch_url", View::all()).await, None);
+}
+
+#[tokio::test]
+async fn script_that_changed_since_it_was_trusted_refuses_even_where_the_hook_fails_open() {
+    let body = "touch ran";
+    for event in ["PreToolUse", "PostToolUse"] {
+        for (change, runs) in
+            [("same", true), ("edit", false), ("delete", false), ("fifo", false), ("link", false)]
+        {
+            let folder = Folder::new();
+            let handler = folder.script("guard", body);
+            let path = folder.path("guard");
+            let content = format!("{body}\n");
+            let mut spec = open(event, handler);
+            spec.scripts = vec![HookScript::new(&path, Some(content.as_bytes()))];
+            match change {
+                "edit" => drop(folder.script("guard", "touch ran; true")),
+                "delete" => std::fs::remove_file(&path).unwrap(),
+                "fifo" => {
+                    std::fs::remove_file(&path).unwrap();
+                    let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+                    assert!(made.success());
+                }
+                "link" => {
+                    folder.script("other", "touch ran; exit 0");
+                    std::fs::remove_file(&path).unwrap();
+                    std::os::unix::fs::symlink("other", &path).unwrap();
+                }
+                _ => {}
+            }
+            let seen = call(&folder, &[spec], "shell", json!({"x": "ls"})).await;
+            assert_eq!(seen.code(), (!runs).then_some("hook_failed"), "{event} {change}");
+            assert_eq!(folder.path("ran").exists(), runs, "{event} {change}");
+            if !runs {
+                let failure = seen.answers[0].failure().unwrap();
+                let why = format!("{failure} {:?}", failure.source().map(ToString::to_string));
+                assert!(why.contains("changed since it was trusted"), "{why}");
+                assert!(why.contains("`haft trust`"), "{why}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn script_that_was_missing_must_stay_missing() {
+    let folder = Folder::new();
+    let handler = Handler::Command { command: "./late".to_owned(), args: None };
+    let mut spec = open("PreToolUse", handler);
+    spec.scripts = vec![HookScript::new(folder.path("late"), None)];
+    let specs = [spec];
+    let seen = call(&folder, &specs, "shell", json!({"x": "ls"})).await;
+    assert_eq!((seen.code(), seen.open.len()), (None, 1), "it fails open, as it is written");
+    folder.script("late", "touch ran");
+    let seen = call(&folder, &specs, "shell", json!({"x": "ls"})).await;
+    assert_eq!(seen.code(), Some("hook_failed"));
+    assert!(!folder.path("ran").exists());
 }

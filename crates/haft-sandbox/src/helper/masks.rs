@@ -121,7 +121,8 @@ impl Masks {
                 Ok(Found::File) => return Ok(()),
                 Ok(Found::Link) => {
                     return Err(Trouble::profile(format!(
-                        "the protected name `{}` is a link, which cannot be held in its place",
+                        "the protected name `{}` is a symlink, which cannot be held in its place; put \
+                         the file or directory itself there, or work in another workspace",
                         path.display()
                     )));
                 }

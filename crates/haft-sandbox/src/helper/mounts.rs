@@ -288,7 +288,7 @@ fn protect(
         };
         if meta.is_symlink() {
             return Err(Trouble::profile(format!(
-                "the protected name `{}` is a link",
+                "the protected name `{}` is a symlink; put the file or directory itself there",
                 path.display()
             )));
         }

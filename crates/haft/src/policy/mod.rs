@@ -47,9 +47,10 @@ pub use self::{
     default::{AllowEverything, DefaultPolicy},
     explain::{Check, Cited, Explanation, Near},
     files::{
-        Candidate, Declared, DirectoryId, File, Form, Handler, HookSpec, Limits, Note as FileNote,
-        Setup, TrustBook, TrustEntry, Uncovered, Where, files_from, files_of, managed_drop_ins,
-        managed_settings_file, project_files, project_root, read_config_file, read_regular_file,
+        Candidate, Declared, DirectoryId, File, Form, Handler, HookScript, HookSpec, Limits,
+        Note as FileNote, Setup, TrustBook, TrustEntry, Uncovered, Where, files_from, files_of,
+        managed_drop_ins, managed_settings_file, project_files, project_root, read_config_file,
+        read_regular_file,
     },
     grant::{Binding, Grants, Refusal},
     guards::{

@@ -252,6 +252,38 @@ pub struct HookSpec {
     /// The directory of the file that names it, where that is a project's: commands start there.
     /// `None` means the project's root.
     pub directory: Option<PathBuf>,
+    /// The files that its command runs, as they were when they were trusted. They are compared right
+    /// before the command starts; a difference refuses the call, also where the hook fails open.
+    pub scripts: Vec<HookScript>,
+}
+
+/// A file that a hook runs, and its content when it was trusted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HookScript {
+    /// Its path, as the hook opens it: a symlink is followed when it is compared.
+    pub path: PathBuf,
+    /// Its digest ([`TrustBook::digest`]); `None` means that there was no such file.
+    pub digest: Option<String>,
+}
+
+impl HookScript {
+    /// More than any script. A larger program cannot be compared.
+    pub const MAX_BYTES: usize = 64 << 20;
+
+    /// Makes a script with the digest of its content; `None` where there is no such file.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>, content: Option<&[u8]>) -> Self {
+        Self { path: path.into(), digest: content.map(TrustBook::digest) }
+    }
+
+    /// Returns whether the file is now as it was. A missing file is a difference, and so is
+    /// something that is not a regular file.
+    #[must_use]
+    pub fn is_unchanged(&self) -> bool {
+        let found = read_regular_file(&self.path, Self::MAX_BYTES);
+        found.is_ok_and(|now| now.as_deref().map(TrustBook::digest) == self.digest)
+    }
 }
 
 impl HookSpec {
@@ -330,6 +362,7 @@ impl HookSpec {
             place: Place::default(),
             layer: Layer::Code,
             directory: None,
+            scripts: Vec::new(),
         }
     }
 }

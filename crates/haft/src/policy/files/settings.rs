@@ -345,6 +345,7 @@ impl Settings<'_, '_> {
                 place: self.reader.place(node.at),
                 layer: self.file.layer,
                 directory: None,
+                scripts: Vec::new(),
             },
             fails_closed: None,
         })

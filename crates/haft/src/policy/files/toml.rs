@@ -649,6 +649,7 @@ impl Toml<'_, '_> {
                 place: self.reader.place(node.at),
                 layer: self.file.layer,
                 directory: None,
+                scripts: Vec::new(),
             },
             fails_closed,
         })
