@@ -435,7 +435,7 @@ fn has_empty_script(words: &[&str]) -> bool {
     };
     let takes_script =
         |flag: &str| flag.starts_with('-') && !flag.starts_with("--") && flag.ends_with('c');
-    let shell = words.iter().position(|word| is_shell(word)).unwrap_or(words.len());
+    let shell = words.iter().position(is_shell).unwrap_or(words.len());
     words
         .iter()
         .skip(shell)
@@ -447,7 +447,8 @@ fn has_empty_script(words: &[&str]) -> bool {
 /// A line that cannot be parsed may run something.
 fn runs_nothing(line: &str) -> bool {
     let is_empty = |command: &haft_shell::Command| {
-        let words: Option<Vec<&str>> = command.words.iter().map(|word| word.literal()).collect();
+        let words: Option<Vec<&str>> =
+            command.words.iter().map(haft_shell::Word::literal).collect();
         words.is_some_and(|words| {
             words.iter().all(|word| word.is_empty()) || has_empty_script(&words)
         })
