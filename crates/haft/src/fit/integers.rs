@@ -372,12 +372,12 @@ mod tests {
         let problems = settle(Places::new(&schema, false), &mut value);
         assert_eq!(problems.len(), 1);
         assert_eq!(problems[0].pointer, "/ids/1");
-        let mut lost = json!({"ids": [9007199254740991.0, 9007199254740993.0]});
-        let problems = settle(Places::new(&schema, false), &mut lost);
-        assert_eq!(problems.len(), 1, "2^53 + 1 is read as 2^53");
         assert!(
             problems[0].message.starts_with("expected an integer; got 1e+16 (number)"),
             "{problems:?}"
         );
+        let mut lost = json!({"ids": [9007199254740991.0, 9007199254740993.0]});
+        let problems = settle(Places::new(&schema, false), &mut lost);
+        assert_eq!(problems.len(), 1, "2^53 + 1 is read as 2^53");
     }
 }
