@@ -46,7 +46,7 @@ const RUNTIME_FILES: usize = 8;
 fn check_threads() -> io::Result<()> {
     let gate = std::sync::Mutex::new(());
     std::thread::scope(|scope| {
-        // Nobody panics while it is held, so it is never poisoned.
+        // No code panics while the lock is held, so it is never poisoned.
         let held = gate.lock();
         let started = (0..WORKERS + 2).try_for_each(|_| {
             std::thread::Builder::new().spawn_scoped(scope, || drop(gate.lock())).map(drop)

@@ -14,7 +14,7 @@ use std::{
 use haft::{Handler, HookSpec};
 use haft_shell::{Command, Program, RedirectKind, Script, Word, Wrappers};
 
-/// Stand for the values of variables while a line is parsed: a value may hold quotes and blanks.
+/// Replaces the values of variables while a line is parsed: a value may hold quotes and blanks.
 const PROJECT_MARK: &str = "/.haft-project-directory";
 const HOME_MARK: &str = "/.haft-home-directory";
 
@@ -45,7 +45,7 @@ const LOADING_VARIABLES: &[&str] = &[
 /// Programs that run files which their words name, in ways that the parser does not know.
 const RUNNERS: &[&str] = &["bun", "deno", "npx", "pwsh", "uv", "uvx"];
 
-/// Where the command of a hook starts, and what its variables stand for.
+/// Where the command of a hook starts, and the values of its variables.
 #[derive(Clone, Copy)]
 pub(crate) struct Start<'a> {
     /// The project directory; a hook of a file below it starts in that file's directory.

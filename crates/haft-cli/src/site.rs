@@ -27,7 +27,7 @@ pub(crate) struct Site {
     pub(crate) here: PathBuf,
     /// The outermost project directory above it, or itself.
     pub(crate) root: PathBuf,
-    /// The directory that hooks are told and "always" rules are kept in: the outermost one at or above
+    /// The project directory that hooks get and "always" rules are written to: the outermost one at or above
     /// the start that is trusted, else the root. A marker that a command makes above a trusted directory
     /// moves the root, and must not move this.
     pub(crate) project: PathBuf,
@@ -41,7 +41,7 @@ pub(crate) struct Site {
 
 /// What trust says about the files of a site.
 pub(crate) struct Covered {
-    /// What the library is told.
+    /// The site in the form that the library takes.
     place: Where,
     /// Whether trust covers every file of the project.
     pub(crate) is_trusted: bool,
@@ -250,7 +250,7 @@ impl Site {
         }
     }
 
-    /// Stands around the write of an "always" rule: the file must be covered as it was, or be new in a
+    /// Wraps the write of an "always" rule: the file must be covered as it was, or be new in a
     /// trusted directory, and stays covered with what was written.
     pub(crate) fn record(&self, write: RuleWrite<'_>) -> Result<(), Problem> {
         let Some(path) = self.trust_file() else {
@@ -405,7 +405,7 @@ fn is_placeholder(path: &Path, found: &fs::Metadata) -> bool {
     }
 }
 
-/// More files than an organisation puts beside its settings.
+/// The limit on files in `managed-settings.d`; more than any real organisation has.
 const MAX_DROP_INS: usize = 1_000;
 
 /// Reads the files beside an organisation's settings that are merged on top of them.

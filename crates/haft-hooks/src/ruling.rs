@@ -111,7 +111,7 @@ impl Ruling {
                 };
                 Self { block: Some(cut(reason)), ..Self::default() }
             }
-            // FAIL CLOSED: the deny may stand in the part that was dropped.
+            // FAIL CLOSED: the deny may be in the part that was dropped.
             Reply::Exit { is_truncated: true, .. } => Self::truncated(),
             Reply::Exit { code: Some(0), stdout, is_text: true, .. } => {
                 let text = stdout.trim();
@@ -288,7 +288,7 @@ fn names_field(text: &str, field: &str) -> bool {
     })
 }
 
-/// Says which deciding field is misspelled or stands where no reader of the protocol looks.
+/// Says which deciding field is misspelled, or in a place where the protocol ignores it.
 fn misplaced_field(event: &str, all: &Map<String, Value>) -> Option<String> {
     let find = |map: &Map<String, Value>, valid: &[&str]| {
         let is_set = |key: &&String| map.get(key.as_str()).is_some_and(|value| !value.is_null());
@@ -302,7 +302,7 @@ fn misplaced_field(event: &str, all: &Map<String, Value>) -> Option<String> {
             "hookSpecificOutput" | "decision" | "continue" => {
                 format!("`{key}` is no field of an answer; write `{meant}`")
             }
-            _ => format!("`{key}` must stand inside `hookSpecificOutput`"),
+            _ => format!("`{key}` counts only inside `hookSpecificOutput`; move it there"),
         });
     }
     let is_buried = |(key, value): &(&String, &Value)| {
@@ -527,7 +527,7 @@ mod tests {
         ] {
             assert!(pre(said).problem.is_some(), "{said}");
         }
-        // An objection beside it still counts, an allow does not.
+        // A valid deny in the same answer still counts, an allow does not.
         let both = r#"{"decision": "block", "permissionDecision": "deny"}"#;
         assert_eq!(pre(both).decision.map(|(decision, _)| decision), Some(Decision::Deny));
         let both = r#"{"decision": "approve", "permissionDecision": "allow"}"#;

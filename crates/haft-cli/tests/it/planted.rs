@@ -645,7 +645,7 @@ fn symlink_to_the_settings_directory_cannot_be_replaced() {
 
 #[test]
 fn marker_planted_above_a_trusted_directory_does_not_move_the_project_directory() {
-    // The user's own hook: it is told the project directory and starts there.
+    // The user's own hook gets the project directory and starts there.
     let hook = "[[hooks.PreToolUse]]\ncommand = \"echo $CLAUDE_PROJECT_DIR; pwd\"\n";
     let hook = hook.replace("echo", "exec > \\\"$HOME/seen\\\"; echo");
     let folder = Folder::new("planted-above", &[]);

@@ -110,7 +110,7 @@ fn question_is_folded_at_the_real_width_of_the_terminal() {
                 for line in page.lines() {
                     assert!(columns(line) < cols, "{cols}: the terminal folds {line:?} of\n{page}");
                     let is_ours = line.is_empty() || line.starts_with([' ', '│']);
-                    assert!(is_ours, "{cols}: {line:?} stands at the left edge of\n{page}");
+                    assert!(is_ours, "{cols}: {line:?} begins at column 0 of\n{page}");
                 }
                 if cols != 20 {
                     break;
