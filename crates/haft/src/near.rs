@@ -29,7 +29,7 @@ pub(crate) fn nearest<'a>(
         .map(|(_, name)| name)
 }
 
-/// A name nobody would mistype is not worth comparing at all, and comparing it would cost dearly.
+/// A name too long to be mistyped is not worth comparing at all, and comparing it would cost dearly.
 const LONG: usize = 256;
 /// A search compares a name with at most so many others in full. One comparison takes about 3 µs.
 const MAX_COMPARED: usize = 96;

@@ -180,7 +180,7 @@ async fn much_output_is_bounded_and_a_daemon_is_not_waited_for() {
     let folder = Folder::new();
     let loud = folder.script("loud", "echo fine; head -c 30000000 /dev/zero >&2");
     let seen = call(&folder, &[closed("PreToolUse", loud)], "shell", json!({})).await;
-    assert_eq!(seen.code(), None, "nobody reads standard error here: {}", seen.text());
+    assert_eq!(seen.code(), None, "standard error is not read here: {}", seen.text());
     // It leaves a process behind that keeps both pipes open.
     let daemon = folder.script("daemon", "sleep 30 & echo $! > child; exit 0");
     let began = Instant::now();

@@ -85,7 +85,7 @@ pub(super) fn awk(text: &str) -> Vec<Act> {
             Token::Sign(">>") => {
                 acts.push(Act::Writes(joined(statement(tokens.get(at + 1..).unwrap_or_default()))));
             }
-            // Elsewhere it compares. A name that is compared is no file, and nobody minds.
+            // Elsewhere it compares. A name that is compared is no file, so it is harmless.
             Token::Sign(">") => {
                 let rest = statement(tokens.get(at + 1..).unwrap_or_default());
                 if matches!(rest.first(), Some(Token::Text(_))) {

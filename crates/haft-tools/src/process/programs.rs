@@ -1,7 +1,7 @@
 //! Where the programs of a command are found.
 //!
 //! A `PATH` may name directories of the workspace: `.venv/bin`, `node_modules/.bin`, a relative or an
-//! empty entry, or a symlink that leads there. Whoever can write there could put a `cat` of their own
+//! empty entry, or a symlink that leads there. A program that can write there could put a `cat` of its own
 //! before the system's. A command that is judged to only read is judged by the names of its programs,
 //! so it finds them in other directories alone.
 //!

@@ -343,7 +343,7 @@ impl Tool for Shell {
                 effects: self.effects(&asked, args, cx),
                 ..declared
             },
-            // It may do anything that the sandbox lets it; whether it destroys, nobody knows. So may a
+            // It may do anything that the sandbox lets it; whether it destroys is not known. So may a
             // program of the workspace, whatever it is called.
             Kind::ReadOnly | Kind::Writes => Claim { class: Class::Unsafe, ..declared },
             Kind::Destructive => {

@@ -379,7 +379,7 @@ impl PathGuard {
     /// Whether a file has another name at or below what is denied.
     fn is_denied_elsewhere(&self, path: &Path, denied: &[PathBuf]) -> bool {
         let mut own = Vec::new();
-        // Nothing below it: a directory has no other names, and what is in it is named by nobody.
+        // Nothing below it: a directory has no other names, and the command does not name what is in it.
         let _ = self.world.hard_links(path, &mut 0, &mut own);
         self.has_name_in(&own, denied)
     }

@@ -205,7 +205,7 @@ fn gap(rest: &str, before: Option<u8>, reading: Reading, last: bool) -> Gap {
     if reading.breaks.are_blanks() && rest.bytes().next().is_some_and(is_blank) {
         let len = rest.bytes().take_while(|b| is_blank(*b)).count();
         return match len {
-            // More than anybody indents.
+            // More than any tool indents.
             WRAP.. => Gap::Not(len),
             _ if len == rest.len() && !last => Gap::Open { is_break: true },
             _ => Gap::Of(len),

@@ -2,7 +2,7 @@
 //!
 //! The runtime catches a panic of a body. But the process-wide panic hook runs before that, and the
 //! default one prints the message to standard error. Only the program may set that hook, so it is
-//! offered here and installed by nobody else.
+//! offered here; only the program installs it.
 
 use std::panic::PanicHookInfo;
 

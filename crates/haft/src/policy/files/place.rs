@@ -142,7 +142,7 @@ pub fn files_from(
     files
 }
 
-/// Directories that everybody may write to; a file there would speak about everybody's projects.
+/// World-writable directories; a file there would configure the projects of every user.
 const SHARED_DIRECTORIES: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/private/tmp"];
 
 /// Returns the folder whose files count for a program started in `start`, together with those of every
