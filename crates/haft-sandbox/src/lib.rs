@@ -72,7 +72,7 @@ pub use self::{
     doctor::{Expected, Finding, Findings, Observed},
     environment::Environment,
     error::{Error, ErrorKind},
-    profile::{Limits, Network, Profile, Reads, Root},
+    profile::{Denied, Limits, Network, Profile, Reads, Root},
     running::{Ended, Exit, Facts, How, Piece, Running, Stream},
     sandbox::{Helper, Sandbox},
     tier::{Level, Strength, Tier},

@@ -22,6 +22,12 @@ pub struct Profile {
     /// Names below each writable root that stay as they are, also when they do not exist yet.
     #[serde(default)]
     pub protected: Vec<String>,
+    /// Protected names that this command may create and change all the same, as in `.git/config`.
+    #[serde(default)]
+    pub exceptions: Vec<String>,
+    /// Paths that rules deny.
+    #[serde(default)]
+    pub denied: Denied,
     /// What may be read outside the roots.
     #[serde(default)]
     pub reads: Reads,
@@ -38,6 +44,19 @@ pub struct Profile {
     /// Bounds on what is used.
     #[serde(default)]
     pub limits: Limits,
+}
+
+/// Paths that rules deny.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Denied {
+    /// Existing files and directories that give an access error, whatever is done with them.
+    pub read: Vec<PathBuf>,
+    /// Existing files and directories that can be read and not changed.
+    pub edit: Vec<PathBuf>,
+    /// Absolute patterns for names that do not exist yet: nothing is created that one of them
+    /// matches. `*`, `?` and `[a-z]` stay within a component, `**` crosses components.
+    pub new: Vec<String>,
 }
 
 /// One folder of a profile.
@@ -138,6 +157,8 @@ impl Default for Profile {
         Self {
             roots: Vec::new(),
             protected: Vec::new(),
+            exceptions: Vec::new(),
+            denied: Denied::default(),
             reads: Reads::default(),
             hidden: Vec::new(),
             network: Network::default(),
