@@ -73,7 +73,7 @@ pub use self::{
     environment::Environment,
     error::{Error, ErrorKind},
     profile::{Denied, Limits, Network, Profile, Reads, Root},
-    running::{Ended, Exit, Facts, How, Piece, Running, Stream},
+    running::{Ended, Exit, Facts, How, Piece, Refused, Running, Stream},
     sandbox::{Helper, Sandbox},
     tier::{Level, Strength, Tier},
     workspace::{

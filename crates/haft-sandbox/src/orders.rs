@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Level, Profile, Tier};
 
 /// Changed whenever one end would misunderstand the other.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 /// The first argument that makes a program the helper.
 pub(crate) const MARK: &str = "haft-sandbox-helper-v1";
 /// No orders are longer. The system does not take more arguments either.
@@ -62,7 +62,14 @@ pub(crate) enum Report {
     /// Nothing ran.
     Refused { step: String, message: String, fault: Fault },
     /// The program and everything it started is gone, or will be before the helper is.
-    Ended { exit: crate::Exit, how: crate::How, cpu_us: u64, wall_us: u64, memory: u64 },
+    Ended {
+        exit: crate::Exit,
+        how: crate::How,
+        cpu_us: u64,
+        wall_us: u64,
+        memory: u64,
+        refused: Vec<crate::Refused>,
+    },
     /// Nothing is left of it but the helper, which is about to end. Some disks take their time with
     /// what was deleted, and nobody needs to wait for that.
     Gone,

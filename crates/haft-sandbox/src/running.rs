@@ -6,7 +6,7 @@
 //!
 //! INVARIANT: output is always read, whether it is kept or not, so nobody hangs on a full pipe.
 
-use std::{io, time::Duration};
+use std::{io, path::PathBuf, time::Duration};
 
 use haft_core::Capped;
 use serde::{Deserialize, Serialize};
@@ -74,6 +74,17 @@ pub struct Ended {
     pub wall: Duration,
     /// The most memory one of its processes held, in bytes.
     pub memory: u64,
+    /// Names that it wanted to create, change or remove and was refused: the first ones.
+    pub refused: Vec<Refused>,
+}
+
+/// A name that a command was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// Where it really is.
+    pub path: PathBuf,
+    /// Why.
+    pub reason: String,
 }
 
 impl Ended {
@@ -98,6 +109,7 @@ impl Ended {
             cpu_us: micros(self.cpu),
             wall_us: micros(self.wall),
             memory: self.memory,
+            refused: self.refused.clone(),
         }
     }
 }
@@ -117,6 +129,8 @@ pub struct Facts {
     pub cpu_us: u64,
     pub wall_us: u64,
     pub memory: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<Refused>,
 }
 
 /// Where a piece of output came from.
@@ -154,6 +168,7 @@ pub struct Running {
     pub(crate) is_gone: bool,
     pub(crate) is_over: bool,
     pub(crate) last: Option<(Exit, How, Duration, Duration, u64)>,
+    pub(crate) refused: Vec<Refused>,
 }
 
 /// So long after the helper's end the last words are waited for. All writers are gone by then, so
@@ -289,10 +304,11 @@ impl Running {
         while let Some(end) = self.heard.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.heard.drain(..=end).collect();
             match serde_json::from_slice(&line) {
-                Ok(Report::Ended { exit, how, cpu_us, wall_us, memory }) => {
+                Ok(Report::Ended { exit, how, cpu_us, wall_us, memory, refused }) => {
                     let (cpu, wall) =
                         (Duration::from_micros(cpu_us), Duration::from_micros(wall_us));
                     self.last = Some((exit, how, cpu, wall, memory));
+                    self.refused = refused;
                 }
                 Ok(Report::Gone) => (self.is_gone, self.is_told) = (true, true),
                 _ => {}
@@ -343,7 +359,8 @@ impl Running {
             self.last.unwrap_or((Exit::Unknown, self.unseen(), Duration::ZERO, Duration::ZERO, 0));
         let [stdout, stderr] = self.kept.clone();
         let how = if self.is_flooded { How::Flooded } else { how };
-        Ended { exit, how, tier: self.tier.clone(), stdout, stderr, cpu, wall, memory }
+        let (tier, refused) = (self.tier.clone(), self.refused.clone());
+        Ended { exit, how, tier, stdout, stderr, cpu, wall, memory, refused }
     }
 }
 

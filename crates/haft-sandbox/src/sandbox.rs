@@ -244,6 +244,7 @@ impl Sandbox {
             is_gone: false,
             is_over: false,
             last: None,
+            refused: Vec::new(),
         };
         let mut head = Vec::with_capacity(16 + text.len());
         head.extend_from_slice(&(text.len() as u64).to_le_bytes());

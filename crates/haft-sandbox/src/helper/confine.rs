@@ -10,18 +10,20 @@ use std::{
     io::{self, Read as _, Write as _},
     os::fd::{AsFd as _, OwnedFd},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use rustix::fs::{Mode, OFlags};
 
 use super::{
-    Job, Trouble, limits,
+    Task, Trouble, limits,
     mounts::{DEVICES, TEMPORARY},
+    supervisor::{self, Refusals, Supervised, Supervisor},
     sys,
 };
 use crate::{
-    Access, Level, Profile, Reads,
-    landlock::{Right, Rules},
+    Access, Level, Profile, Reads, exhausted,
+    landlock::{self, Right, Rules},
     orders::{Act, Fault, Run},
     seccomp::Filters,
     workspace::{SEARCH, open_below},
@@ -56,6 +58,7 @@ pub(super) struct Begun {
 }
 
 /// What only one of the two tiers has.
+#[derive(Clone)]
 pub(super) struct Setting {
     /// The temporary folder, if there is one.
     pub(super) scratch: Option<PathBuf>,
@@ -63,10 +66,37 @@ pub(super) struct Setting {
     pub(super) others: u64,
     /// Who the command becomes now, if it is not somebody else already.
     pub(super) identity: Option<super::identity::Identity>,
+    /// The names that it creates, changes and removes are supervised.
+    pub(super) is_supervised: bool,
+    pub(super) refusals: Refusals,
+}
+
+/// Starts the process that becomes the command, supervised where that is needed.
+pub(super) fn begin(task: &Arc<Task>, setting: &Setting) -> Result<Begun, Trouble> {
+    if !setting.is_supervised {
+        return split(task, setting, None);
+    }
+    let (task, setting) = (Arc::clone(task), setting.clone());
+    supervisor::in_thread(move || {
+        // The supervisor becomes what the command will be, and the command is its child: so it can do
+        // no more than the command, and may look at it.
+        let rules = rules(&task, &setting)?;
+        if let Some(identity) = setting.identity {
+            super::identity::become_it(identity)?;
+        }
+        rustix::thread::set_no_new_privs(true).map_err(Trouble::os("no new privileges"))?;
+        let profile = &task.orders.profile;
+        rules.apply(profile.network).map_err(Trouble::machine("landlock"))?;
+        let (listening, supervised) = supervisor::connection()?;
+        let begun = split(&task, &setting, Some(supervised))?;
+        let listener = listening.listener();
+        let supervisor = listener.map(|fd| Supervisor::new(fd, profile, setting.refusals.clone()));
+        Ok((begun, supervisor))
+    })
 }
 
 /// Splits off the process that becomes the command.
-pub(super) fn begin(job: &Job, setting: &Setting) -> Result<Begun, Trouble> {
+fn split(task: &Task, setting: &Setting, supervised: Option<Supervised>) -> Result<Begun, Trouble> {
     let flags = rustix::pipe::PipeFlags::CLOEXEC;
     let (word, told) = rustix::pipe::pipe_with(flags).map_err(Trouble::os("pipe"))?;
     match sys::clone(0).map_err(Trouble::machine("fork"))? {
@@ -75,7 +105,7 @@ pub(super) fn begin(job: &Job, setting: &Setting) -> Result<Begun, Trouble> {
             drop(word);
             let mut told = File::from(told);
             // Comes back only when something failed.
-            let trouble = run(job, setting, &told);
+            let trouble = run(task, setting, supervised, &told);
             if let Err(Trouble { step, message, fault }) = trouble {
                 let _ = serde_json::to_writer(&mut told, &(step, message, fault));
                 let _ = told.flush();
@@ -108,35 +138,52 @@ impl Begun {
     }
 }
 
-fn run(job: &Job, setting: &Setting, told: &File) -> Result<(), Trouble> {
-    let profile = &job.orders.profile;
+fn run(
+    task: &Task,
+    setting: &Setting,
+    supervised: Option<Supervised>,
+    told: &File,
+) -> Result<(), Trouble> {
+    let profile = &task.orders.profile;
     rustix::process::setsid().map_err(Trouble::os("session"))?;
     sys::plain_signals();
-    sys::put(job.input.as_fd(), 0).map_err(Trouble::machine("input"))?;
+    sys::put(task.input.as_fd(), 0).map_err(Trouble::machine("input"))?;
     // Everything is compiled and opened before it is forbidden.
-    let rules = rules(job, setting)?;
+    let rules = match &supervised {
+        // They are in force already, and this process gets a domain of its own below them.
+        Some(_) => Rules::default(),
+        None => rules(task, setting)?,
+    };
     let filters =
-        Filters::of(job.orders.level, profile.network).map_err(Trouble::words("seccomp"))?;
-    if let Some(identity) = setting.identity {
+        Filters::of(task.orders.level, profile.network).map_err(Trouble::words("seccomp"))?;
+    if let (Some(identity), None) = (setting.identity, &supervised) {
         super::identity::become_it(identity)?;
     }
     // After the change of user, which takes it back. It reaches the command alone; what it starts is
     // ended by the first process of its namespace, or by a helper that lives.
     let kill = Some(rustix::process::Signal::KILL);
     rustix::process::set_parent_process_death_signal(kill).map_err(Trouble::os("death signal"))?;
-    if let Act::Run(Run { folder, home, .. }) = &job.orders.act {
+    if let Act::Run(Run { folder, home, .. }) = &task.orders.act {
         if let Some(scratch) = &setting.scratch {
             fill(scratch, home);
         }
         enter(folder.as_ref())?;
     }
     rustix::thread::set_no_new_privs(true).map_err(Trouble::os("no new privileges"))?;
-    rules.apply(profile.network).map_err(Trouble::machine("landlock"))?;
+    match &supervised {
+        Some(_) => landlock::apart().map_err(Trouble::machine("landlock"))?,
+        None => rules.apply(profile.network).map_err(Trouble::machine("landlock"))?,
+    }
     sys::close_on_exec_from(3).map_err(Trouble::machine("descriptors"))?;
     // Late, because what comes before opens files.
     limits::apply(&profile.limits, setting.others).map_err(Trouble::words("limits"))?;
     filters.apply().map_err(Trouble::words("seccomp"))?;
-    match &job.orders.act {
+    if let Some(supervised) = supervised {
+        // The supervisor must be able to read the paths of this process.
+        let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable);
+        supervised.install()?;
+    }
+    match &task.orders.act {
         Act::Probe => Ok(()),
         Act::Run(run) => Err(start(run, setting)),
         Act::Trial(scene) => {
@@ -158,10 +205,13 @@ fn fill(home: &Path, files: &BTreeMap<String, String>) {
 
 /// Opens the folder the command starts in, below its root and without following a link.
 fn enter(folder: Option<&(PathBuf, PathBuf)>) -> Result<(), Trouble> {
-    let missing = |e: rustix::io::Errno| Trouble {
-        step: "working folder",
-        message: format!("the working folder: {}", io::Error::from(e)),
-        fault: Fault::Command,
+    let missing = |e: rustix::io::Errno| match exhausted::limit(e) {
+        Some(limit) => Trouble::transient("working directory", limit),
+        None => Trouble {
+            step: "working directory",
+            message: format!("the working directory: {}", io::Error::from(e)),
+            fault: Fault::Command,
+        },
     };
     let Some((root, path)) = folder else {
         return rustix::process::chdir("/").map_err(missing);
@@ -173,8 +223,8 @@ fn enter(folder: Option<&(PathBuf, PathBuf)>) -> Result<(), Trouble> {
     rustix::process::fchdir(folder).map_err(missing)
 }
 
-fn rules(job: &Job, setting: &Setting) -> Result<Rules, Trouble> {
-    let profile = &job.orders.profile;
+fn rules(task: &Task, setting: &Setting) -> Result<Rules, Trouble> {
+    let profile = &task.orders.profile;
     let mut rules = Rules::default();
     match &profile.reads {
         Reads::Everything => rules.add("/", Right::Read),
@@ -190,7 +240,7 @@ fn rules(job: &Job, setting: &Setting) -> Result<Rules, Trouble> {
     for device in DEVICES {
         rules.add(device, Right::Device);
     }
-    if job.orders.level == Level::Namespaces {
+    if task.orders.level == Level::Namespaces {
         for path in TEMPORARY {
             rules.add(path, Right::Write);
         }
@@ -200,9 +250,9 @@ fn rules(job: &Job, setting: &Setting) -> Result<Rules, Trouble> {
     for root in &profile.roots {
         rules.add(&root.path, Right::Read);
         if root.access == Access::Write {
-            match job.orders.level {
-                Level::Namespaces => rules.add(&root.path, Right::Write),
-                _ => around_protected(&mut rules, &root.path, profile)?,
+            match setting.is_supervised || profile.protected.is_empty() {
+                true => rules.add(&root.path, Right::Write),
+                false => around_protected(&mut rules, &root.path, profile)?,
             }
         }
     }
@@ -212,16 +262,13 @@ fn rules(job: &Job, setting: &Setting) -> Result<Rules, Trouble> {
 /// More entries than this beside a protected name are not gone through.
 const BESIDE: usize = 4_096;
 
-/// Without mounts a name cannot be taken out of a writable folder: rules only ever add. So the
-/// folders that have protected names in them are read-only, and everything else in them is writable
-/// by itself. New entries beside a protected name are refused: one of them could have that name.
+/// Where names cannot be supervised, a name cannot be taken out of a writable directory: rules only
+/// add. So the directories that have protected names in them are read-only, and everything else in them
+/// is writable by itself. New entries beside a protected name are refused: one of them could have that
+/// name.
 fn around_protected(rules: &mut Rules, root: &Path, profile: &Profile) -> Result<(), Trouble> {
     let names: Vec<Vec<_>> =
         profile.protected.iter().map(|name| Path::new(name).iter().collect()).collect();
-    if names.is_empty() {
-        rules.add(root, Right::Write);
-        return Ok(());
-    }
     let mut todo = vec![(root.to_path_buf(), names)];
     let mut seen = 0;
     while let Some((folder, names)) = todo.pop() {
@@ -238,7 +285,11 @@ fn around_protected(rules: &mut Rules, root: &Path, profile: &Profile) -> Result
             let name = entry.file_name();
             let below: Vec<Vec<_>> = names
                 .iter()
-                .filter(|parts| parts.first().is_some_and(|part| part.eq_ignore_ascii_case(&name)))
+                .filter(|parts| {
+                    parts
+                        .first()
+                        .is_some_and(|part| *part == "*" || part.eq_ignore_ascii_case(&name))
+                })
                 .map(|parts| parts[1..].to_vec())
                 .collect();
             let kind = entry.file_type().map_err(Trouble::machine("landlock: roots"))?;

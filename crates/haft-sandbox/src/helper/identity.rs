@@ -173,6 +173,22 @@ fn has_nothing_to_gain() -> bool {
     all.all(|one| !rustix::thread::capability_is_in_bounding_set(one).unwrap_or(false))
 }
 
+/// Gives the output of the command to the user that the command becomes, so that it can open it again
+/// as `/dev/stdout`. It is a pair of pipes of the runtime; other files are left alone.
+pub(super) fn give_output(identity: Identity) {
+    let uid = match identity {
+        Identity::Unused(uid) | Identity::Owner(uid, _) => Uid::from_raw(uid),
+        Identity::Stay | Identity::BareRoot => return,
+    };
+    for stream in [rustix::stdio::stdout(), rustix::stdio::stderr()] {
+        let kind =
+            rustix::fs::fstat(stream).map(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode));
+        if kind == Ok(rustix::fs::FileType::Fifo) {
+            let _ = rustix::fs::fchown(stream, Some(uid), None);
+        }
+    }
+}
+
 /// Becomes somebody and gives up every capability, for good.
 pub(super) fn become_it(identity: Identity) -> Result<(), Trouble> {
     use rustix::thread::CapabilitiesSecureBits as Bits;

@@ -9,18 +9,19 @@
 pub(crate) mod sys;
 mod identity;
 mod limits;
-mod masks;
 mod memory;
 mod mounts;
 mod confine;
 mod watch;
 mod namespaces;
 mod reaper;
+mod supervisor;
 
 use std::{
     fs::File,
     io::{self, Read as _, Write as _},
     os::fd::{AsFd as _, OwnedFd},
+    sync::Arc,
 };
 
 use crate::{
@@ -83,9 +84,14 @@ impl Control {
 
 /// What every part of the helper works on.
 pub(crate) struct Job {
+    task: Arc<Task>,
+    control: Control,
+}
+
+/// What is to be run, shared with the thread that starts and supervises it.
+pub(crate) struct Task {
     orders: Orders,
     input: OwnedFd,
-    control: Control,
 }
 
 /// Does the helper's work and ends the process.
@@ -103,8 +109,8 @@ pub(crate) fn main() -> ! {
             sys::exit(1)
         }
         Ok((orders, input)) => {
-            let mut job = Job { orders, input, control };
-            let result = match job.orders.level {
+            let mut job = Job { task: Arc::new(Task { orders, input }), control };
+            let result = match job.task.orders.level {
                 Level::Namespaces => namespaces::run(&mut job),
                 Level::Landlock => reaper::run(&mut job),
                 Level::None => Err(Trouble::profile("no level to run at")),

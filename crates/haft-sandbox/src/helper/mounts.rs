@@ -45,8 +45,6 @@ const RESOLVERS: &[&str] = &["/run/systemd/resolve", "/run/resolvconf", "/run/Ne
 /// What the view is made of.
 pub(super) struct View<'a> {
     pub(super) profile: &'a Profile,
-    /// Names that are covered as a whole.
-    pub(super) covered: &'a [PathBuf],
     /// For each root: how to show it as the command's own.
     pub(super) mappings: &'a [Option<OwnedFd>],
     /// Who the command becomes, if that is somebody else.
@@ -111,7 +109,7 @@ pub(super) fn build(view: &View<'_>) -> Result<Built, Trouble> {
     let mut held = BTreeSet::new();
     for root in view.profile.writable() {
         for name in &view.profile.protected {
-            protect(&root.path, Path::new(name), view.covered, &mut held)?;
+            protect(&root.path, Path::new(name), &mut held)?;
         }
     }
     for path in &view.profile.hidden {
@@ -270,29 +268,22 @@ fn open_ways(profile: &Profile, user: u32) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Holds a protected name in its place: each folder above it becomes a mount, which nobody can move
-/// away, and it itself becomes one that nobody can write to.
-fn protect(
-    root: &Path,
-    name: &Path,
-    covered: &[PathBuf],
-    held: &mut BTreeSet<PathBuf>,
-) -> Result<(), Trouble> {
+/// Mounts an existing protected name read-only, and each directory above it on itself: a mount point
+/// cannot be moved. The supervisor of names refuses the same; this holds where it could be wrong.
+fn protect(root: &Path, name: &Path, held: &mut BTreeSet<PathBuf>) -> Result<(), Trouble> {
     let step = "mounts: protected names";
     let mut path = root.to_path_buf();
     let mut parts = name.iter().peekable();
     while let Some(part) = parts.next() {
         path.push(part);
         let Ok(meta) = path.symlink_metadata() else {
-            return Ok(()); // the disk is read-only: nobody can make it
+            return Ok(());
         };
+        // A mount would cover what it leads to.
         if meta.is_symlink() {
-            return Err(Trouble::profile(format!(
-                "the protected name `{}` is a symlink; put the file or directory itself there",
-                path.display()
-            )));
+            return Ok(());
         }
-        let is_whole = parts.peek().is_none() || !meta.is_dir() || covered.contains(&path);
+        let is_whole = parts.peek().is_none() || !meta.is_dir();
         if !held.insert(path.clone()) {
             if is_whole {
                 return Ok(());

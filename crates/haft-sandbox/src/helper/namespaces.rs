@@ -4,7 +4,7 @@
 //! namespaces builds the view, gives up its rights, and watches. The command is its child. When the
 //! first process ends, the kernel ends everything else in there, daemons and all.
 
-use std::{io::Read as _, os::fd::OwnedFd, path::PathBuf};
+use std::{io::Read as _, os::fd::OwnedFd};
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
@@ -12,9 +12,9 @@ use super::{
     Job, Trouble,
     confine::{self, Setting},
     identity::{self, Identity},
-    masks::{self, Masks},
     memory::{self, Memory},
     mounts::{self, Built, View},
+    supervisor::{self, Availability, Refusals},
     sys,
     watch::{Watch, let_go_of_output, watch},
 };
@@ -28,11 +28,9 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
             fault: crate::orders::Fault::Machine,
         });
     }
-    let profile = &job.orders.profile;
+    let availability = Availability::find()?;
+    let profile = &job.task.orders.profile;
     let is_privileged = identity::is_privileged();
-    masks::remove_stale(profile);
-    let mut masks = Masks::put(profile)?;
-    let covered = masks.paths();
     let mut identity = Identity::Stay;
     let mut mappings: Vec<Option<OwnedFd>> = Vec::new();
     if is_privileged {
@@ -62,14 +60,11 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
             drop(above);
             let_go_of_output();
             let _ = sys::reap(Some(first), true);
-            masks.take_away();
             job.control.say(&Report::Gone);
             Ok(())
         }
         sys::Side::Child => {
-            // They are the helper's to take away; here they are only known by their paths.
-            std::mem::forget(masks);
-            let inside = Inside { is_privileged, uid, gid, identity, mappings, covered };
+            let inside = Inside { is_privileged, uid, gid, identity, mappings, availability };
             match inside.first(job, above) {
                 Ok(()) => sys::exit(0),
                 Err(trouble) => {
@@ -87,7 +82,7 @@ struct Inside {
     gid: u32,
     identity: Identity,
     mappings: Vec<Option<OwnedFd>>,
-    covered: Vec<PathBuf>,
+    availability: Availability,
 }
 
 impl Inside {
@@ -101,30 +96,41 @@ impl Inside {
             Identity::Unused(uid) | Identity::Owner(uid, _) => Some(uid),
             Identity::Stay | Identity::BareRoot => None,
         };
-        let profile = &job.orders.profile;
-        let view = View { profile, covered: &self.covered, mappings: &self.mappings, user };
+        let profile = &job.task.orders.profile;
+        let view = View { profile, mappings: &self.mappings, user };
         let built = mounts::build(&view)?;
         let is_unmapped = built.is_unmapped || self.mappings.iter().any(Option::is_none);
         if is_unmapped && matches!(self.identity, Identity::Unused(_)) {
             self.identity = identity::owner_of(profile);
         }
+        identity::give_output(self.identity);
         identity::become_it(self.identity)?;
         // Changing who we are takes this back.
         die_with_parent()?;
         let _ =
             rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
-        let memory = Memory::of(job.orders.profile.limits.resident, memory::Tree::Namespace);
+        let memory = Memory::of(job.task.orders.profile.limits.resident, memory::Tree::Namespace);
         let memory = memory.filter(|_| built.has_own_proc);
-        let tier = self.tier(job, built);
+        // Without `/proc` the paths of a caller cannot be followed.
+        let is_supervised = built.has_own_proc
+            && supervisor::is_needed(&job.task.orders.profile)
+            && self.availability.is_yes();
+        let tier = self.tier(job, built, is_supervised);
 
         let children = sys::child_signals().map_err(Trouble::machine("signals"))?;
-        let setting = Setting { scratch: Some("/tmp".into()), others: 0, identity: None };
-        let mut begun = confine::begin(job, &setting)?;
+        let setting = Setting {
+            scratch: Some("/tmp".into()),
+            others: 0,
+            identity: None,
+            is_supervised,
+            refusals: Refusals::default(),
+        };
+        let mut begun = confine::begin(&job.task, &setting)?;
         let_go_of_output();
         begun.wait()?;
         job.control.say(&Report::Started(tier));
         let command = begun.pid;
-        let deadline = job.orders.deadline_ms.map(std::time::Duration::from_millis);
+        let deadline = job.task.orders.deadline_ms.map(std::time::Duration::from_millis);
         let control = &mut job.control;
         let what = Watch { control, children, above: Some(above), command, deadline, memory };
         let course = watch(what, |count| {
@@ -134,11 +140,11 @@ impl Inside {
                 count(reaped);
             }
         });
-        job.control.say(&course.report());
+        job.control.say(&course.report(setting.refusals.take()));
         Ok(())
     }
 
-    fn tier(&self, job: &Job, built: Built) -> Tier {
+    fn tier(&self, job: &Job, built: Built, is_supervised: bool) -> Tier {
         let version = sys::landlock_version();
         let mut notes = built.notes;
         let mut fs = Strength::Enforced;
@@ -153,7 +159,10 @@ impl Inside {
         if landlock::strength(version) != Strength::Enforced {
             notes.push(format!("Landlock {version}: files are kept by mounts, Landlock adds less"));
         }
-        if job.orders.profile.network == Network::Host {
+        if supervisor::is_needed(&job.task.orders.profile) && !is_supervised {
+            notes.extend(supervisor::MISSING.map(str::to_owned));
+        }
+        if job.task.orders.profile.network == Network::Host {
             notes.push("the profile has network".to_owned());
         }
         Tier {

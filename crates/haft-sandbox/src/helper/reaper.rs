@@ -23,8 +23,8 @@ use super::{
     Job, Trouble,
     confine::{self, Setting},
     identity::{self, Identity},
-    masks,
     memory::{Memory, Tree},
+    supervisor::{self, Availability, Refusals},
     sys::{self, Reaped},
     watch::{Watch, let_go_of_output, watch},
 };
@@ -45,15 +45,16 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
             fault: Fault::Machine,
         });
     }
+    let availability = Availability::find()?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(Trouble::os("reaper"))?;
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     check_roots(job)?;
-    masks::remove_stale(&job.orders.profile);
-    let profile = &job.orders.profile;
+    let profile = &job.task.orders.profile;
     let identity =
         if identity::may_change_user() { identity::owner_of(profile) } else { Identity::Stay };
     let scratch = Scratch::make(identity);
+    identity::give_output(identity);
     let others = match identity {
         Identity::Unused(_) => 0,
         // Going through all processes takes a millisecond, and here the number would mean nothing.
@@ -61,8 +62,15 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
         Identity::Owner(uid, _) => processes_of(uid),
         Identity::Stay | Identity::BareRoot => processes_of(rustix::process::getuid().as_raw()),
     };
-    let tier = tier(job, version, identity, &scratch);
-    let setting = Setting { scratch: scratch.0.clone().ok(), others, identity: Some(identity) };
+    let is_supervised = supervisor::is_needed(profile) && availability.is_yes();
+    let tier = tier(job, version, identity, &scratch, is_supervised);
+    let setting = Setting {
+        scratch: scratch.0.clone().ok(),
+        others,
+        identity: Some(identity),
+        is_supervised,
+        refusals: Refusals::default(),
+    };
     let above = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())
         .map_err(Trouble::os("pidfd"))?;
     match sys::clone(0).map_err(Trouble::machine("fork"))? {
@@ -103,20 +111,20 @@ fn watch_over(job: &mut Job, setting: &Setting, tier: Tier, above: OwnedFd) -> R
         .map_err(Trouble::os("reaper"))?;
     let identity = setting.identity.unwrap_or(Identity::Stay);
     let children = sys::child_signals().map_err(Trouble::machine("signals"))?;
-    let mut begun = confine::begin(job, setting)?;
+    let mut begun = confine::begin(&job.task, setting)?;
     let_go_of_output();
     begun.wait()?;
     job.control.say(&Report::Started(tier));
     let command = begun.pid;
-    let deadline = job.orders.deadline_ms.map(Duration::from_millis);
-    let memory = Memory::of(job.orders.profile.limits.resident, Tree::Descendants);
+    let deadline = job.task.orders.deadline_ms.map(Duration::from_millis);
+    let memory = Memory::of(job.task.orders.profile.limits.resident, Tree::Descendants);
     let control = &mut job.control;
     let what = Watch { control, children, above: Some(above), command, deadline, memory };
     let mut is_all = true;
     let course = watch(what, |count| is_all = end_everything(identity, count));
     // Without a report the runtime is told that something may be left.
     if is_all {
-        job.control.say(&course.report());
+        job.control.say(&course.report(setting.refusals.take()));
     }
     Ok(())
 }
@@ -124,17 +132,17 @@ fn watch_over(job: &mut Job, setting: &Setting, tier: Tier, above: OwnedFd) -> R
 /// What is reported when nothing but the end is known.
 fn lost() -> Report {
     let (exit, how) = (crate::Exit::Unknown, crate::How::Lost);
-    Report::Ended { exit, how, cpu_us: 0, wall_us: 0, memory: 0 }
+    Report::Ended { exit, how, cpu_us: 0, wall_us: 0, memory: 0, refused: Vec::new() }
 }
 
 /// Without mounts a root is only a path; it must still be the folder that was judged.
 fn check_roots(job: &Job) -> Result<(), Trouble> {
-    if !job.orders.profile.hidden.is_empty() {
+    if !job.task.orders.profile.hidden.is_empty() {
         return Err(Trouble::profile(
             "hidden paths need namespaces; name what may be read instead",
         ));
     }
-    for root in &job.orders.profile.roots {
+    for root in &job.task.orders.profile.roots {
         let shown = root.path.display();
         let meta = root
             .path
@@ -205,8 +213,15 @@ fn end_user(identity: Identity) {
 /// Our children, as the kernel lists them, or found by going through all processes.
 pub(super) fn children() -> Vec<i32> {
     let me = std::process::id();
-    if let Some(text) = small_file(&format!("/proc/self/task/{me}/children")) {
-        return text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect();
+    // Each thread has a list of its own: the supervisor starts the command.
+    if small_file(&format!("/proc/self/task/{me}/children")).is_some() {
+        let threads = Path::new("/proc/self/task").read_dir().into_iter().flatten().flatten();
+        let lists = threads
+            .filter_map(|thread| small_file(&thread.path().join("children").to_string_lossy()));
+        let pids = |list: String| {
+            list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()
+        };
+        return lists.flat_map(pids).collect();
     }
     let is_ours = |pid: &i32| stat(*pid).is_some_and(|stat| parent(&stat) == Some(me));
     all_processes().filter(is_ours).collect()
@@ -284,16 +299,21 @@ impl Drop for Scratch {
     }
 }
 
-fn tier(job: &Job, version: i32, identity: Identity, scratch: &Scratch) -> Tier {
-    let profile = &job.orders.profile;
+fn tier(
+    job: &Job,
+    version: i32,
+    identity: Identity,
+    scratch: &Scratch,
+    is_supervised: bool,
+) -> Tier {
+    let profile = &job.task.orders.profile;
     let mut notes = Vec::new();
     let mut fs = landlock::strength(version);
     if identity.is_root() {
         fs = Strength::Partial(identity::ROOT_READS.to_owned());
     }
-    if profile.writable().next().is_some() && !profile.protected.is_empty() {
-        notes.push("new files beside protected names are refused".to_owned());
-        notes.push("`.git` takes no new files, so `git add` and `git commit` fail".to_owned());
+    if supervisor::is_needed(profile) && !is_supervised {
+        notes.extend(supervisor::MISSING.map(str::to_owned));
     }
     notes.push(
         "modes and owners of files cannot be changed; times of the user's files can".to_owned(),

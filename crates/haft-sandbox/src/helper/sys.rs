@@ -292,6 +292,155 @@ pub(crate) fn raw_filter(program: &mut [libc::sock_filter]) -> io::Result<()> {
     check(result).map(drop)
 }
 
+/// A call of a supervised process that waits for its answer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Notification {
+    pub(crate) id: u64,
+    /// The thread that made the call.
+    pub(crate) tid: u32,
+    pub(crate) number: c_long,
+    pub(crate) args: [u64; 6],
+}
+
+/// Returns whether the structures of this kernel's notifications are the ones that are known here.
+pub(crate) fn has_notifications() -> bool {
+    let mut sizes =
+        libc::seccomp_notif_sizes { seccomp_notif: 0, seccomp_notif_resp: 0, seccomp_data: 0 };
+    let operation = libc::SECCOMP_GET_NOTIF_SIZES as usize;
+    // SAFETY: the kernel fills in the structure of three numbers that the pointer leads to.
+    let result = unsafe { libc::syscall(libc::SYS_seccomp, operation, 0_usize, &raw mut sizes) };
+    result == 0
+        && usize::from(sizes.seccomp_notif) == size_of::<libc::seccomp_notif>()
+        && usize::from(sizes.seccomp_notif_resp) == size_of::<libc::seccomp_notif_resp>()
+}
+
+/// Installs a filter whose notifications arrive at the descriptor that is returned. A received call
+/// can be interrupted by a fatal signal only, so that it is never made twice.
+pub(crate) fn notifying_filter(program: &mut [libc::sock_filter]) -> io::Result<OwnedFd> {
+    let Ok(len) = u16::try_from(program.len()) else {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    };
+    let program = libc::sock_fprog { len, filter: program.as_mut_ptr() };
+    let flags =
+        libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+    // SAFETY: the structure says how many instructions its pointer leads to, and both live until the
+    // call is over; the kernel checks the instructions.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER as usize,
+            flags,
+            &raw const program,
+        )
+    };
+    let fd = check(result)?;
+    // SAFETY: the kernel has just made this descriptor, so it has no other owner.
+    Ok(unsafe { OwnedFd::from_raw_fd(c_int::try_from(fd).unwrap_or(-1)) })
+}
+
+/// Lets the two sides of a notification run on one processor, where the kernel can do that.
+pub(crate) fn wake_in_place(listener: BorrowedFd<'_>) {
+    // SAFETY: takes a number. A kernel that does not know the request refuses it.
+    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS, 1_u64) };
+}
+
+/// Waits for the next call.
+pub(crate) fn receive(listener: BorrowedFd<'_>) -> io::Result<Notification> {
+    // SAFETY: all zeroes is a valid value of this structure of numbers; the kernel demands them.
+    let mut given: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel fills in a structure of the size that was compared at the start.
+    let result = unsafe {
+        libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut given)
+    };
+    check(c_long::from(result))?;
+    Ok(Notification {
+        id: given.id,
+        tid: given.pid,
+        number: c_long::from(given.data.nr),
+        args: given.data.args,
+    })
+}
+
+/// Returns whether the caller still waits, so that its number cannot be another process's by now.
+pub(crate) fn is_waiting(listener: BorrowedFd<'_>, id: u64) -> bool {
+    // SAFETY: the kernel reads one number through the pointer.
+    let result = unsafe {
+        libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const id)
+    };
+    result == 0
+}
+
+/// Answers a call with a result or an error number.
+pub(crate) fn answer(listener: BorrowedFd<'_>, id: u64, result: Result<i64, i32>) {
+    let mut answer = libc::seccomp_notif_resp {
+        id,
+        val: result.unwrap_or_default(),
+        error: result.err().map_or(0, |errno| -errno),
+        flags: 0,
+    };
+    // SAFETY: the kernel reads the structure that the pointer leads to. A caller that is gone needs no
+    // answer.
+    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut answer) };
+}
+
+/// Answers a call with a descriptor, which the caller gets under the lowest free number.
+pub(crate) fn answer_descriptor(
+    listener: BorrowedFd<'_>,
+    id: u64,
+    fd: BorrowedFd<'_>,
+    is_closed_on_exec: bool,
+) -> io::Result<()> {
+    let given = libc::seccomp_notif_addfd {
+        id,
+        flags: u32::try_from(libc::SECCOMP_ADDFD_FLAG_SEND).unwrap_or_default(),
+        srcfd: fd.as_raw_fd().unsigned_abs(),
+        newfd: 0,
+        newfd_flags: if is_closed_on_exec { libc::O_CLOEXEC.unsigned_abs() } else { 0 },
+    };
+    // SAFETY: the kernel reads the structure that the pointer leads to; the descriptor is open.
+    let result = unsafe {
+        libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD, &raw const given)
+    };
+    check(c_long::from(result)).map(drop)
+}
+
+/// Copies memory of another process. Returns how much could be read; a part may be missing at the end.
+pub(crate) fn read_memory(tid: u32, address: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    const PAGE: usize = 4096;
+    let Ok(start) = usize::try_from(address) else {
+        return Err(io::Error::from_raw_os_error(libc::EFAULT));
+    };
+    // The kernel copies piece by piece, so that a missing second page does not lose the first.
+    let first = (PAGE - start % PAGE).min(buffer.len());
+    let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let remote = [
+        libc::iovec { iov_base: start as *mut c_void, iov_len: first },
+        libc::iovec {
+            iov_base: start.wrapping_add(first) as *mut c_void,
+            iov_len: buffer.len() - first,
+        },
+    ];
+    // SAFETY: the local piece is our buffer with its length; the remote pieces are addresses of the
+    // other process, which the kernel checks.
+    let result = unsafe {
+        libc::process_vm_readv(
+            tid.cast_signed(),
+            &raw const local,
+            1,
+            remote.as_ptr(),
+            remote.len() as libc::c_ulong,
+            0,
+        )
+    };
+    check(result as c_long).map(|len| usize::try_from(len).unwrap_or_default())
+}
+
+/// Gives this thread a working directory and a umask of its own.
+pub(crate) fn own_umask() -> io::Result<()> {
+    // SAFETY: takes a number and changes this thread alone.
+    check(c_long::from(unsafe { libc::unshare(libc::CLONE_FS) })).map(drop)
+}
+
 /// The old way into the kernel, with 32-bit numbers. Number 20 there is `getpid`.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn call_32_bit() -> c_int {

@@ -44,7 +44,7 @@ pub(super) struct Course {
 }
 
 impl Course {
-    pub(super) fn report(&self) -> Report {
+    pub(super) fn report(&self, refused: Vec<crate::Refused>) -> Report {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         Report::Ended {
             exit: self.exit,
@@ -52,6 +52,7 @@ impl Course {
             cpu_us: micros(self.cpu),
             wall_us: micros(self.wall),
             memory: self.memory,
+            refused,
         }
     }
 

@@ -27,11 +27,12 @@ use std::{
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-#[cfg(target_os = "linux")]
 pub(crate) use self::handle::{SEARCH, open_below};
+#[cfg(target_os = "linux")]
+pub(crate) use self::protect::{Change, Protected};
 use self::{
     name::Step,
-    protect::{Protected, Standing},
+    protect::Standing,
     resolve::{Last, resolve},
 };
 pub use self::{

@@ -48,13 +48,13 @@ pub(super) enum Standing {
 
 /// A set of protected names.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Protected {
+pub(crate) struct Protected {
     names: Vec<Vec<String>>,
     given: Vec<String>,
 }
 
 impl Protected {
-    pub(super) fn new(names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+    pub(crate) fn new(names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let given: Vec<String> = names.into_iter().map(Into::into).collect();
         let names = given.iter().map(|name| folded(Path::new(name))).filter(|n| !n.is_empty());
         Self { names: names.collect(), given }
@@ -81,6 +81,35 @@ impl Protected {
             }
         }
         standing
+    }
+}
+
+/// What is done to a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    CreateDir,
+    CreateFile,
+    CreateLink,
+    Write,
+    Remove,
+    MoveTo,
+    MoveFrom,
+}
+pub(crate) struct Refusal {
+    pub(crate) reason: &'static str,
+}
+impl Protected {
+    pub(crate) fn check(&self, path: &Path, change: Change) -> Result<(), Refusal> {
+        match (self.standing(path), change) {
+            (Standing::Protected, _) => Err(Refusal { reason: "protected" }),
+            (Standing::Above, Change::CreateDir | Change::Remove) => Ok(()),
+            (Standing::Above, _) => Err(Refusal { reason: "above" }),
+            _ => Ok(()),
+        }
+    }
+    pub(crate) fn is_move_allowed(from: &Path, to: &Path) -> bool {
+        let git = |path: &Path| path.iter().any(|part| part == ".git");
+        git(from) == git(to)
     }
 }
 

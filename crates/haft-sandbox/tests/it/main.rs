@@ -11,6 +11,7 @@ mod paths;
 mod confined;
 mod limits;
 mod set_id;
+mod supervised;
 mod git;
 mod disk;
 mod orphans;

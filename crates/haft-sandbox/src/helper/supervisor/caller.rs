@@ -1,0 +1,170 @@
+//! The process that made a call: its memory, its directories, its descriptors, its umask.
+//!
+//! Everything is read once and copied. The caller's other threads may change their memory at any time,
+//! and what was copied is what is checked and what is done (no TOCTOU).
+//!
+//! INVARIANT: what was read counts only while the caller still waits (`is_waiting`): otherwise its
+//! number may belong to another process by now.
+
+use std::{
+    collections::HashMap,
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+};
+
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
+};
+
+use super::super::sys::{self, Notification};
+
+/// No path is longer, its end included.
+const PATH_MAX: usize = 4096;
+/// So many processes are remembered between calls.
+const REMEMBERED: usize = 64;
+
+/// One process directory of `/proc`, which stays that of one process.
+struct Process {
+    directory: OwnedFd,
+    status: OwnedFd,
+}
+
+/// Directories of processes that made calls before. Opening them takes longer than asking them.
+#[derive(Default)]
+pub(super) struct Processes(HashMap<u32, Process>);
+
+/// The thread that waits for an answer.
+pub(super) struct Caller<'a> {
+    listener: BorrowedFd<'a>,
+    id: u64,
+    pub(super) tid: u32,
+    processes: &'a mut Processes,
+}
+
+/// What the kernel says of a thread.
+pub(super) struct Status {
+    pub(super) umask: Mode,
+    pub(super) tgid: u32,
+}
+
+impl<'a> Caller<'a> {
+    pub(super) fn new(
+        listener: BorrowedFd<'a>,
+        call: &Notification,
+        processes: &'a mut Processes,
+    ) -> Self {
+        Self { listener, id: call.id, tid: call.tid, processes }
+    }
+
+    /// Fails if the caller no longer waits.
+    pub(super) fn check(&self) -> Result<(), Errno> {
+        if sys::is_waiting(self.listener, self.id) { Ok(()) } else { Err(Errno::SRCH) }
+    }
+
+    /// Copies a text that ends in NUL.
+    pub(super) fn text(&self, address: u64) -> Result<Vec<u8>, Errno> {
+        let mut buffer = vec![0; PATH_MAX];
+        let len = sys::read_memory(self.tid, address, &mut buffer).map_err(|e| {
+            match e.raw_os_error() {
+                // The memory of a program that may not be read cannot be looked at.
+                Some(libc::EPERM | libc::EACCES) => Errno::ACCESS,
+                _ => Errno::FAULT,
+            }
+        })?;
+        self.check()?;
+        let read = buffer.get(..len).unwrap_or_default();
+        match read.iter().position(|byte| *byte == 0) {
+            Some(end) => {
+                buffer.truncate(end);
+                Ok(buffer)
+            }
+            None if len < PATH_MAX => Err(Errno::FAULT),
+            None => Err(Errno::NAMETOOLONG),
+        }
+    }
+
+    /// Copies a path. An empty one is `ENOENT` everywhere but for `linkat`.
+    pub(super) fn path(&self, address: u64) -> Result<Vec<u8>, Errno> {
+        let path = self.text(address)?;
+        if path.is_empty() { Err(Errno::NOENT) } else { Ok(path) }
+    }
+
+    /// Opens the directory that a relative path starts in: the working directory, or a descriptor.
+    pub(super) fn directory(&mut self, fd: i32) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match fd {
+            libc::AT_FDCWD => self.open("cwd", flags, Errno::NOENT),
+            fd if fd < 0 => Err(Errno::BADF),
+            fd => self.open(&format!("fd/{fd}"), flags, Errno::BADF),
+        }
+    }
+
+    /// Opens what one of the caller's descriptors leads to.
+    pub(super) fn descriptor(&mut self, fd: i32) -> Result<OwnedFd, Errno> {
+        if fd < 0 {
+            return Err(Errno::BADF);
+        }
+        self.open(&format!("fd/{fd}"), OFlags::PATH | OFlags::CLOEXEC, Errno::BADF)
+    }
+
+    fn open(&mut self, name: &str, flags: OFlags, missing: Errno) -> Result<OwnedFd, Errno> {
+        let opened = self.with_process(|process| {
+            rustix::fs::openat(&process.directory, name, flags, Mode::empty())
+        });
+        self.check()?;
+        opened.map_err(|errno| if errno == Errno::NOENT { missing } else { errno })
+    }
+
+    /// Reads the umask and the number of the process.
+    pub(super) fn status(&mut self) -> Result<Status, Errno> {
+        let mut text = [0; 256];
+        let len = self.with_process(|process| {
+            // Both lines are among the first, so the beginning is enough.
+            match rustix::io::pread(&process.status, &mut text, 0) {
+                Ok(0) => Err(Errno::SRCH),
+                read => read,
+            }
+        })?;
+        self.check()?;
+        let text = std::str::from_utf8(text.get(..len).unwrap_or_default()).unwrap_or_default();
+        let value = |name: &str| Some(text.split_once(name)?.1.lines().next()?.trim());
+        let umask = value("Umask:").and_then(|text| u32::from_str_radix(text, 8).ok());
+        let tgid = value("Tgid:").and_then(|text| text.parse().ok());
+        match (umask, tgid) {
+            (Some(umask), Some(tgid)) => Ok(Status { umask: Mode::from_raw_mode(umask), tgid }),
+            // The name of the program comes before both and may be anything, but it is short.
+            _ => Err(Errno::ACCESS),
+        }
+    }
+
+    /// Does something with the process directory. One that is remembered may be that of an earlier
+    /// process of this number; then it gives nothing and is opened again.
+    fn with_process<T>(
+        &mut self,
+        mut what: impl FnMut(&Process) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        if let Some(process) = self.processes.0.get(&self.tid) {
+            match what(process) {
+                Err(Errno::NOENT | Errno::SRCH) => {}
+                result => return result,
+            }
+        }
+        if self.processes.0.len() >= REMEMBERED {
+            self.processes.0.clear();
+        }
+        let process = Process::open(self.tid)?;
+        let result = what(&process);
+        self.processes.0.insert(self.tid, process);
+        result
+    }
+}
+
+impl Process {
+    fn open(tid: u32) -> Result<Self, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(format!("/proc/{tid}"), flags, Mode::empty())?;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let status = rustix::fs::openat(directory.as_fd(), "status", flags, Mode::empty())?;
+        Ok(Self { directory, status })
+    }
+}

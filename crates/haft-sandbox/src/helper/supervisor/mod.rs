@@ -1,0 +1,299 @@
+//! The supervisor of names: a thread that does for a command what creates, changes and removes names.
+//!
+//! The kernel hands each such call over (seccomp user notification) and the caller waits. The thread
+//! copies the path, finds the directory it leads to, compares the real path with the protected names
+//! and the denied patterns, and then does the call itself. It never lets the kernel go on with the
+//! caller's own call: another thread of the caller could change the path after the check (TOCTOU).
+//!
+//! The thread has the user, the mounts and the Landlock rules of the command, so it can do no more than
+//! the command could: no confused deputy. It is outside the command's Landlock domain, which cannot
+//! signal it or look into it. When it ends, the command ends: the kernel kills a child whose parent
+//! thread is gone.
+
+mod acts;
+mod caller;
+mod filter;
+mod locate;
+mod names;
+
+use std::{
+    fs::File,
+    io::{self, Read as _, Write as _},
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
+    net::{
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+        SendAncillaryMessage, SendFlags,
+    },
+};
+
+use self::{
+    acts::{Act, Answer},
+    caller::{Caller, Processes},
+    locate::own_link,
+    names::Names,
+};
+pub(super) use self::{filter::Availability, names::Refusals};
+use super::{
+    Trouble,
+    sys::{self, Notification},
+};
+use crate::Profile;
+
+/// So many opens of a FIFO may wait at once.
+const WAITING: usize = 32;
+
+/// What a tier says where names cannot be supervised.
+pub(super) const MISSING: [&str; 2] = [
+    "names cannot be supervised here (Linux 5.19 can, unless a supervisor is above): protected names \
+     hold at the top of each root, and new files beside them are refused",
+    "`.git` takes no new files, so `git add` and `git commit` fail",
+];
+
+/// Returns whether a command with this profile has names that must be supervised.
+pub(super) fn is_needed(profile: &Profile) -> bool {
+    profile.writable().next().is_some()
+        && !(profile.protected.is_empty() && profile.denied.new.is_empty())
+}
+
+/// The command's end of the connection that carries the listener.
+pub(super) struct Supervised(OwnedFd);
+
+/// The supervisor's end.
+pub(super) struct Listening(OwnedFd);
+
+/// Makes the connection through which the listener comes.
+pub(super) fn connection() -> Result<(Listening, Supervised), Trouble> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+    let (ours, theirs) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(Trouble::os("supervisor"))?;
+    Ok((Listening(ours), Supervised(theirs)))
+}
+
+impl Supervised {
+    /// Puts this process under supervision, for good.
+    pub(super) fn install(self) -> Result<(), Trouble> {
+        let listener = filter::install().map_err(Trouble::machine("supervisor"))?;
+        let fds = [listener.as_fd()];
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut message = SendAncillaryBuffer::new(&mut space);
+        message.push(SendAncillaryMessage::ScmRights(&fds));
+        let byte = [io::IoSlice::new(b"l")];
+        rustix::net::sendmsg(&self.0, &byte, &mut message, SendFlags::empty())
+            .map_err(Trouble::os("supervisor"))?;
+        Ok(())
+    }
+}
+
+impl Listening {
+    /// Waits for the listener. Nothing comes from a command that failed before.
+    pub(super) fn listener(self) -> Option<OwnedFd> {
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut message = RecvAncillaryBuffer::new(&mut space);
+        let mut byte = [0];
+        let mut data = [io::IoSliceMut::new(&mut byte)];
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        rustix::net::recvmsg(&self.0, &mut data, &mut message, flags).ok()?;
+        message.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+            _ => None,
+        })
+    }
+}
+
+/// Runs a part of the start in a thread of its own, which goes on as supervisor if there is one. The
+/// calling thread does nothing meanwhile: the other one forks, and a lock that is held then would be
+/// held in the child for good.
+pub(super) fn in_thread<T: Send + 'static>(
+    start: impl FnOnce() -> Result<(T, Option<Supervisor>), Trouble> + Send + 'static,
+) -> Result<T, Trouble> {
+    let pipe = || {
+        let flags = rustix::pipe::PipeFlags::CLOEXEC;
+        let (read, write) = rustix::pipe::pipe_with(flags).map_err(Trouble::os("supervisor"))?;
+        Ok((File::from(read), File::from(write)))
+    };
+    let (mut begin, mut ready) = pipe()?;
+    let (mut done, finish) = pipe()?;
+    let slot = Arc::new(Mutex::new(None));
+    let result = Arc::clone(&slot);
+    std::thread::Builder::new()
+        .name("supervisor".to_owned())
+        .spawn(move || {
+            let finish = Finish(finish);
+            let _ = begin.read_exact(&mut [0]);
+            let mut supervisor = None;
+            let started = start().map(|(value, next)| {
+                supervisor = next;
+                value
+            });
+            *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
+            drop(result);
+            drop(finish);
+            if let Some(supervisor) = supervisor {
+                supervisor.run();
+            }
+            // The command dies with the thread that started it.
+            sys::sleep_forever()
+        })
+        .map_err(Trouble::machine("supervisor"))?;
+    // From here on this thread is in the kernel until the other one has finished.
+    let waited = ready.write_all(b"b").and_then(|()| done.read_exact(&mut [0]));
+    waited.map_err(Trouble::machine("supervisor"))?;
+    let started = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+    started.unwrap_or_else(|| Err(Trouble::words("supervisor")("it panicked".to_owned())))
+}
+
+/// Wakes the first thread, whatever became of the second.
+struct Finish(File);
+
+impl Drop for Finish {
+    fn drop(&mut self) {
+        let _ = self.0.write_all(b"d");
+    }
+}
+
+/// Everything that one supervisor works with.
+pub(super) struct Supervisor {
+    listener: Arc<OwnedFd>,
+    names: Names,
+    file_size: u64,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Supervisor {
+    pub(super) fn new(listener: OwnedFd, profile: &Profile, refusals: Refusals) -> Self {
+        Self {
+            listener: Arc::new(listener),
+            names: Names::new(profile, refusals),
+            file_size: profile.limits.file_size,
+            waiting: Arc::default(),
+        }
+    }
+
+    /// Answers calls until there is no caller left.
+    fn run(self) {
+        // FAIL CLOSED: without a umask of its own the answers would be wrong, so there are none.
+        if sys::own_umask().is_err() {
+            return;
+        }
+        sys::wake_in_place(self.listener.as_fd());
+        let mut processes = Processes::default();
+        loop {
+            match sys::receive(self.listener.as_fd()) {
+                Ok(call) => self.answer(&call, &mut processes),
+                // The caller was killed before its call could be read, or a signal came.
+                Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn answer(&self, call: &Notification, processes: &mut Processes) {
+        let listener = self.listener.as_fd();
+        let mut caller = Caller::new(listener, call, processes);
+        let act = Act { caller: &mut caller, names: &self.names, file_size: self.file_size };
+        let answer = act.perform(call);
+        match answer {
+            Ok(Answer::Done) => sys::answer(listener, call.id, Ok(0)),
+            Ok(Answer::Descriptor { fd, is_closed_on_exec }) => {
+                give(listener, call.id, &fd, is_closed_on_exec);
+            }
+            Ok(Answer::Waits { file, flags, is_closed_on_exec }) => {
+                self.wait_for_fifo(call.id, file, flags, is_closed_on_exec);
+            }
+            Err(errno) => sys::answer(listener, call.id, Err(errno.raw_os_error())),
+        }
+    }
+
+    /// Opens a FIFO in a thread of its own, because that may take until the other end is opened.
+    fn wait_for_fifo(&self, id: u64, file: OwnedFd, flags: OFlags, is_closed_on_exec: bool) {
+        let refuse = |errno: Errno| {
+            sys::answer(self.listener.as_fd(), id, Err(errno.raw_os_error()));
+        };
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            return refuse(Errno::AGAIN);
+        }
+        let (listener, waiting) = (Arc::clone(&self.listener), Arc::clone(&self.waiting));
+        let thread = std::thread::Builder::new().spawn(move || {
+            match rustix::fs::open(own_link(file.as_fd()), flags, Mode::empty()) {
+                Ok(fd) => give(listener.as_fd(), id, &fd, is_closed_on_exec),
+                Err(errno) => sys::answer(listener.as_fd(), id, Err(errno.raw_os_error())),
+            }
+            waiting.fetch_sub(1, Ordering::Relaxed);
+        });
+        if thread.is_err() {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            refuse(Errno::AGAIN);
+        }
+    }
+}
+
+fn give(listener: BorrowedFd<'_>, id: u64, fd: &OwnedFd, is_closed_on_exec: bool) {
+    if let Err(e) = sys::answer_descriptor(listener, id, fd.as_fd(), is_closed_on_exec) {
+        // A caller that has no room for another descriptor is told so; one that is gone needs nothing.
+        let errno = e.raw_os_error().unwrap_or(libc::EMFILE);
+        sys::answer(listener, id, Err(errno));
+    }
+}
+
+/// The low half of an argument, as the kernel reads an `int`.
+fn int(value: u64) -> i32 {
+    u32::try_from(value & u64::from(u32::MAX)).unwrap_or_default().cast_signed()
+}
+
+impl Act<'_, '_> {
+    /// Does one call.
+    fn perform(mut self, call: &Notification) -> Result<Answer, Errno> {
+        const HERE: i32 = libc::AT_FDCWD;
+        let [a, b, c, d, e, _] = call.args;
+        match call.number {
+            libc::SYS_openat => self.open(int(a), b, c, d),
+            libc::SYS_mkdirat => self.make_directory(int(a), b, c),
+            libc::SYS_mknodat => self.make_node(int(a), b, c),
+            libc::SYS_symlinkat => self.make_symlink(a, int(b), c),
+            libc::SYS_linkat => self.make_link((int(a), b), (int(c), d), e),
+            libc::SYS_renameat2 => self.rename((int(a), b), (int(c), d), e),
+            libc::SYS_unlinkat => self.remove(int(a), b, c),
+            libc::SYS_truncate => self.truncate(a, b),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_open => self.open(HERE, a, b, c),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_creat => {
+                let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+                self.open(HERE, a, u64::from(flags.unsigned_abs()), b)
+            }
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_mkdir => self.make_directory(HERE, a, b),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_mknod => self.make_node(HERE, a, b),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_symlink => self.make_symlink(a, HERE, b),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_link => self.make_link((HERE, a), (HERE, b), 0),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_rename => self.rename((HERE, a), (HERE, b), 0),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_renameat => self.rename((int(a), b), (int(c), d), 0),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_unlink => self.remove(HERE, a, 0),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_rmdir => self.remove(HERE, a, u64::from(libc::AT_REMOVEDIR.unsigned_abs())),
+            // FAIL CLOSED: the filter asks about nothing else.
+            _ => Err(Errno::NOSYS),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Which names a command may create, change and remove.
+//!
+//! In: the real path of an entry and what is to be done with it. Out: yes, or an error number and a line
+//! in the list of refusals. Pure but for that list.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use rustix::io::Errno;
+
+use crate::{
+    Profile, Refused, Root,
+    workspace::{Change, Protected},
+};
+
+/// So many refusals are remembered; a command that is refused once is often refused again.
+const REMEMBERED: usize = 16;
+
+/// The refusals of one command, shared with the process that reports them.
+#[derive(Debug, Clone, Default)]
+pub(in crate::helper) struct Refusals(Arc<Mutex<Vec<Refused>>>);
+
+impl Refusals {
+    fn add(&self, path: &Path, reason: &str) {
+        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if list.len() < REMEMBERED && list.iter().all(|known| known.path != path) {
+            list.push(Refused { path: path.to_owned(), reason: reason.to_owned() });
+        }
+    }
+
+    pub(in crate::helper) fn take(&self) -> Vec<Refused> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The rules about names of one command.
+pub(super) struct Names {
+    roots: Vec<PathBuf>,
+    /// Where protected names that are symlinks lead.
+    targets: Vec<PathBuf>,
+    protected: Protected,
+    refusals: Refusals,
+}
+
+impl Names {
+    pub(super) fn new(profile: &Profile, refusals: Refusals) -> Self {
+        Self {
+            roots: profile.writable().map(|root| root.path.clone()).collect(),
+            targets: targets(profile),
+            protected: Protected::new(profile.protected.iter().cloned()),
+            refusals,
+        }
+    }
+
+    /// Says whether a change is allowed at a path.
+    pub(super) fn check(&self, path: &Path, change: Change) -> Result<(), Errno> {
+        if self.targets.iter().any(|target| path.starts_with(target)) {
+            self.refusals.add(path, "a protected name is a symlink that leads here");
+            return Err(Errno::ACCESS);
+        }
+        for root in &self.roots {
+            let Ok(below) = path.strip_prefix(root) else { continue };
+            if let Err(refused) = self.protected.check(below, change) {
+                self.refusals.add(path, refused.reason);
+                return Err(Errno::ACCESS);
+            }
+        }
+        Ok(())
+    }
+
+    /// Says whether an entry may be moved. `EXDEV` makes programs copy instead, and each file of the
+    /// copy is checked.
+    pub(super) fn check_move(&self, from: &Path, to: &Path) -> Result<(), Errno> {
+        self.check(from, Change::MoveFrom)?;
+        self.check(to, Change::MoveTo)?;
+        let below = |path| self.roots.iter().find_map(|root| Path::strip_prefix(path, root).ok());
+        let is_allowed =
+            Protected::is_move_allowed(below(from).unwrap_or(from), below(to).unwrap_or(to));
+        if is_allowed { Ok(()) } else { Err(Errno::XDEV) }
+    }
+}
+
+/// Finds where the protected names at the top of each root lead, if they are symlinks. What another
+/// program obeys is the file that they lead to.
+fn targets(profile: &Profile) -> Vec<PathBuf> {
+    let names =
+        profile.writable().flat_map(|root| profile.protected.iter().map(move |n| (root, n)));
+    let leads_elsewhere = |(root, name): (&Root, &String)| {
+        let path = root.path.join(name);
+        path.canonicalize().ok().filter(|target| *target != path && *target != root.path)
+    };
+    names.filter_map(leads_elsewhere).collect()
+}

@@ -1,0 +1,238 @@
+//! The supervisor of names: what commands create, move and remove, at every depth and in both tiers.
+
+use std::{fs, path::Path};
+
+use haft_sandbox::{Command, Level};
+
+use crate::kit::*;
+
+/// Runs a script, which must end by itself, and returns its output and its complaints.
+async fn run(sandbox: &haft_sandbox::Sandbox, room: &Room, script: &str) -> (String, String) {
+    let ended = sandbox.run(Command::shell(script), room.profile()).await.unwrap();
+    (out(&ended), err(&ended))
+}
+
+#[tokio::test]
+async fn everyday_file_work_behaves_as_without_a_supervisor() {
+    const SCRIPT: &str = r#"
+        set -e; umask 027
+        echo one > a; echo two >> a; cat a
+        mkdir -p d/e/f; mv a d/e/f/b; cp -r d g; ln d/e/f/b hard; ln -s d/e soft; cat soft/f/b
+        echo three > soft/f/c; cat d/e/f/c
+        mkfifo pipe; (echo through > pipe &) ; cat pipe
+        : > /dev/null; echo err > /dev/stderr; echo out > /dev/stdout; echo fd > /dev/fd/1
+        echo self > /proc/self/fd/1
+        rm hard pipe; rmdir g/e/f 2>/dev/null || rm -r g
+        truncate -s 3 d/e/f/b; cat d/e/f/b; echo
+        stat -c '%a %n' d/e/f/c d; ls
+        cd d; echo rel > ../rel; cat ../rel; cat < ../rel; exec 5> fd; echo five >&5; cat fd
+        set -C; (echo no > fd) 2>/dev/null || echo noclobber
+        set +C; tmp=$(mktemp); echo tmp > $tmp; cat $tmp
+    "#;
+    for sandbox in sandboxes().await {
+        let room = Room::new();
+        let (text, errors) = run(&sandbox, &room, SCRIPT).await;
+        let plain = Room::new();
+        let host = std::process::Command::new("bash")
+            .args(["--noprofile", "--norc", "-c", SCRIPT])
+            .current_dir(&plain.inside)
+            .output()
+            .unwrap();
+        assert_eq!(
+            text,
+            String::from_utf8_lossy(&host.stdout),
+            "{}: {errors}",
+            sandbox.tier().level
+        );
+        assert_eq!(errors, "err\n");
+        let names = |room: &Room| {
+            let all = picture(&room.inside).into_iter();
+            all.map(|(path, what)| (path.strip_prefix(&room.inside).unwrap().to_owned(), what))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names(&room), names(&plain), "{}", sandbox.tier().level);
+    }
+}
+
+#[tokio::test]
+async fn protected_names_cannot_be_made_at_any_depth_and_nothing_is_left_of_the_try() {
+    const TRIES: &[&str] = &[
+        "echo x > haft.toml",
+        "echo x > sub/haft.toml",
+        "mkdir -p sub/deep && echo x > sub/deep/haft.local.toml",
+        "mkdir -p sub/.git && mkdir sub/.git/hooks",
+        "mkdir -p sub/.git && echo x > sub/.git/config",
+        "ln -s /tmp .envrc",
+        "ln notes.txt .envrc",
+        "mkfifo haft.toml",
+        "cp notes.txt x && mv x sub/.mcp.json",
+        "mkdir -p x/hooks && mv x .git",
+        "mkdir -p x/workflows && mv x sub/.github",
+        "ln -s sub s && echo x > s/haft.toml",
+        "cd sub && echo x > ../haft.toml",
+        "exec 5>x && ln /proc/self/fd/5 haft.toml",
+        "mkdir haft.toml",
+        "echo x > HAFT.toml",
+        "mkdir -p sub/.claude",
+        "perl -e 'open(F, \">\", \"haft.toml\") or die'",
+        "perl -e 'truncate(\"haft.toml\", 5) or die'",
+    ];
+    for sandbox in sandboxes().await {
+        for attempt in TRIES {
+            let room = Room::new();
+            run(&sandbox, &room, attempt).await;
+            let all = picture(&room.inside);
+            let is_bad = |path: &Path| {
+                let text =
+                    path.strip_prefix(&room.inside).unwrap().to_string_lossy().to_lowercase();
+                [
+                    "haft.toml",
+                    "haft.local.toml",
+                    ".envrc",
+                    ".mcp.json",
+                    ".claude",
+                    "hooks",
+                    "config",
+                ]
+                .iter()
+                .any(|name| text.ends_with(name))
+                    && !text.starts_with("x/")
+                    || text.contains(".github")
+            };
+            let bad: Vec<_> = all.iter().filter(|(path, _)| is_bad(path)).collect();
+            assert!(bad.is_empty(), "{}: {attempt}: {bad:?}", sandbox.tier().level);
+        }
+    }
+}
+
+#[tokio::test]
+async fn existing_protected_files_stay_as_they_are_at_any_depth() {
+    const TRIES: &[&str] = &[
+        "echo bad > sub/haft.toml",
+        "echo bad >> sub/.git/config",
+        "rm -f sub/haft.toml",
+        "rm -rf sub/.git",
+        "mv sub/haft.toml x",
+        "mv sub/.git x; echo bad > x/config",
+        "cp notes.txt x; mv -f x sub/haft.toml",
+        "ln sub/haft.toml y && echo bad > y",
+        "perl -e 'truncate(\"sub/haft.toml\", 0)'",
+        "perl -e 'open(F, \"+<\", \"sub/haft.toml\"); print F \"bad\"'",
+        "exec 5<sub/haft.toml; echo bad > /proc/self/fd/5",
+        "exec 5<sub/haft.toml; echo bad > /dev/fd/5",
+        "ln -s haft.toml sub/l; echo bad > sub/l",
+        "cd sub/.git; echo bad > config",
+        "perl -e 'syscall(316, -100, \"notes.txt\", -100, \"sub/haft.toml\", 2)'",
+    ];
+    for sandbox in sandboxes().await {
+        for attempt in TRIES {
+            let room = Room::new();
+            fs::create_dir_all(room.inside.join("sub/.git/hooks")).unwrap();
+            put(&room.inside.join("sub/.git/config"), "good");
+            put(&room.inside.join("sub/haft.toml"), "good");
+            run(&sandbox, &room, attempt).await;
+            let level = sandbox.tier().level;
+            assert_eq!(get(&room.inside.join("sub/haft.toml")), "good", "{level}: {attempt}");
+            assert_eq!(get(&room.inside.join("sub/.git/config")), "good", "{level}: {attempt}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_supervisors_own_process_is_out_of_reach() {
+    const SCRIPT: &str = r#"
+        for pid in $(ls /proc | grep -E '^[0-9]+$'); do
+            for file in mem fd/0 fd/3 fd/4 fd/5 fd/6 fd/7 cwd/haft.toml root/haft.toml; do
+                for base in /proc/$pid /proc/$pid/task/$pid /proc/$pid/task/$((pid + 1)); do
+                    perl -e 'sysopen(F, $ARGV[0], 2) and print "opened $ARGV[0]\n"' $base/$file
+                done
+            done
+            [ $pid = $$ ] || kill -9 $pid 2>/dev/null
+        done
+        echo still > here && cat here
+    "#;
+    for sandbox in sandboxes().await {
+        if sandbox.tier().level != Level::Namespaces {
+            continue; // without a pid namespace this would go through the host's processes
+        }
+        let room = Room::new();
+        let (text, errors) = run(&sandbox, &room, SCRIPT).await;
+        let first: Vec<_> = text.lines().filter(|line| line.contains("/proc/1/")).collect();
+        assert!(first.is_empty(), "{first:?}");
+        assert!(text.ends_with("still\n"), "{text} {errors}");
+        assert!(!room.inside.join("haft.toml").exists());
+    }
+}
+
+#[tokio::test]
+async fn refusals_are_reported_with_their_path() {
+    for sandbox in sandboxes().await {
+        let room = Room::new();
+        let script = "echo x > sub/haft.toml; echo x > sub/haft.toml; mkdir .claude; exit 0";
+        let ended = sandbox.run(Command::shell(script), room.profile()).await.unwrap();
+        let paths: Vec<_> = ended.refused.iter().map(|refused| refused.path.clone()).collect();
+        assert_eq!(paths, [room.inside.join("sub/haft.toml"), room.inside.join(".claude")]);
+        assert!(ended.refused.iter().all(|refused| !refused.reason.is_empty()));
+    }
+}
+
+#[tokio::test]
+async fn protected_name_that_is_a_symlink_protects_what_it_leads_to() {
+    for sandbox in sandboxes().await {
+        let room = Room::new();
+        std::os::unix::fs::symlink("sub", room.inside.join(".claude")).unwrap();
+        run(&sandbox, &room, "echo bad > sub/settings.json; echo bad > .claude/x; echo ok > fine")
+            .await;
+        assert_eq!(fs::read_dir(room.inside.join("sub")).unwrap().count(), 0);
+        assert_eq!(get(&room.inside.join("fine")), "ok\n");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_visible_of_protected_names_inside_or_on_the_host() {
+    for sandbox in sandboxes().await {
+        let room = Room::new();
+        let before = picture(&room.inside);
+        let command = Command::shell("ls -A; find . | sort | tail -3; echo ready; sleep 20");
+        let mut running = sandbox.start(command, room.profile()).await.unwrap();
+        let mut text = String::new();
+        while !text.contains("ready") {
+            text += &String::from_utf8_lossy(&running.next().await.unwrap().bytes);
+        }
+        assert_eq!(text, "notes.txt\nsub\n.\n./notes.txt\n./sub\nready\n");
+        assert_eq!(picture(&room.inside), before);
+        running.stop().await;
+        assert_eq!(picture(&room.inside), before);
+    }
+}
+
+#[tokio::test]
+async fn sandbox_inside_a_supervised_one_is_refused() {
+    let Some(sandbox) = sandboxes().await.into_iter().next() else { return };
+    let room = Room::new();
+    fs::copy(std::env::current_exe().unwrap(), room.inside.join("it")).unwrap();
+    fs::copy(helper(), room.inside.join("haft-sandbox-helper")).unwrap();
+    put(&room.inside.join(NOTE), "");
+    let mut profile = room.profile();
+    profile.limits.memory = 16 << 30;
+    let command = Command::new("./it").args(["--exact", "supervised::in_a_supervised_sandbox"]);
+    let ended = sandbox.run(command, profile).await.unwrap();
+    assert!(ended.is_success(), "{}\n{}", out(&ended), err(&ended));
+    assert!(room.inside.join("sub/inner-done").exists(), "{}", out(&ended));
+}
+
+/// The file that makes [`in_a_supervised_sandbox`] do something.
+const NOTE: &str = "haft-supervised-note";
+
+/// No test of its own: started by the test above.
+#[tokio::test]
+async fn in_a_supervised_sandbox() {
+    use haft_sandbox::{ErrorKind, Helper, Sandbox};
+    if !Path::new(NOTE).exists() {
+        return;
+    }
+    let error = Sandbox::detect(Helper::At(helper())).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TierMissing);
+    assert!(error.to_string().contains("supervises"), "{error}");
+    put(Path::new("sub/inner-done"), "");
+}
