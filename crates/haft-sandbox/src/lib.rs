@@ -77,8 +77,8 @@ pub use self::{
     sandbox::{Helper, Sandbox},
     tier::{Level, Strength, Tier},
     workspace::{
-        Access, Bounds, Cause, Done, Draft, Entry, Extent, Kind, Meta, Opened, PROTECTED, Place,
-        Refusal, Replace, Stamp, Walk, Workspace, WorkspaceBuilder,
+        Access, Bounds, Cause, DeniedNames, Done, Draft, Entry, Extent, Kind, Meta, Opened,
+        PROTECTED, Place, Refusal, Replace, Stamp, Walk, Workspace, WorkspaceBuilder,
     },
 };
 

@@ -18,7 +18,7 @@ use rustix::fs::{Mode, OFlags};
 use super::{
     Task, Trouble, limits,
     mounts::{DEVICES, TEMPORARY},
-    supervisor::{self, Refusals, Supervised, Supervisor},
+    supervisor::{self, Names, Refusals, Supervised, Supervisor},
     sys,
 };
 use crate::{
@@ -87,11 +87,11 @@ pub(super) fn begin(task: &Arc<Task>, setting: &Setting) -> Result<Begun, Troubl
         rustix::thread::set_no_new_privs(true).map_err(Trouble::os("no new privileges"))?;
         let profile = &task.orders.profile;
         rules.apply(profile.network).map_err(Trouble::machine("landlock"))?;
+        let names = Names::new(profile, setting.refusals.clone())?;
         let (listening, supervised) = supervisor::connection()?;
         let begun = split(&task, &setting, Some(supervised))?;
         let listener = listening.listener();
-        let supervisor = listener.map(|fd| Supervisor::new(fd, profile, setting.refusals.clone()));
-        Ok((begun, supervisor))
+        Ok((begun, listener.map(|fd| Supervisor::new(fd, names, profile))))
     })
 }
 

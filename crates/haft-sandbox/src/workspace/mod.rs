@@ -10,6 +10,7 @@
 mod refusal;
 mod name;
 mod protect;
+mod denied;
 mod handle;
 mod resolve;
 mod open;
@@ -30,18 +31,19 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::handle::{SEARCH, open_below};
 #[cfg(target_os = "linux")]
 pub(crate) use self::protect::{Change, Protected};
-use self::{
-    name::Step,
-    protect::Standing,
-    resolve::{Last, resolve},
-};
 pub use self::{
+    denied::DeniedNames,
     open::{Kind, Meta, Opened, Stamp},
     protect::PROTECTED,
     refusal::{Cause, Refusal},
     tree::{Done, Extent},
     walk::{Bounds, Entry, Walk},
     write::{Draft, Replace},
+};
+use self::{
+    name::Step,
+    protect::Standing,
+    resolve::{Last, resolve},
 };
 use crate::{Error, ErrorKind, Root};
 

@@ -39,9 +39,11 @@ use self::{
     acts::{Act, Answer},
     caller::{Caller, Processes},
     locate::own_link,
-    names::Names,
 };
-pub(super) use self::{filter::Availability, names::Refusals};
+pub(super) use self::{
+    filter::Availability,
+    names::{Names, Refusals},
+};
 use super::{
     Trouble,
     sys::{self, Notification},
@@ -174,10 +176,10 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
-    pub(super) fn new(listener: OwnedFd, profile: &Profile, refusals: Refusals) -> Self {
+    pub(super) fn new(listener: OwnedFd, names: Names, profile: &Profile) -> Self {
         Self {
             listener: Arc::new(listener),
-            names: Names::new(profile, refusals),
+            names,
             file_size: profile.limits.file_size,
             waiting: Arc::default(),
         }

@@ -10,13 +10,17 @@ use std::{
 
 use rustix::io::Errno;
 
+use super::super::Trouble;
 use crate::{
-    Profile, Refused, Root,
+    DeniedNames, Profile, Refused, Root,
     workspace::{Change, Protected},
 };
 
 /// So many refusals are remembered; a command that is refused once is often refused again.
 const REMEMBERED: usize = 16;
+
+/// Why a denied name is refused.
+const DENIED: &str = "a rule denies it";
 
 /// The refusals of one command, shared with the process that reports them.
 #[derive(Debug, Clone, Default)]
@@ -36,28 +40,34 @@ impl Refusals {
 }
 
 /// The rules about names of one command.
-pub(super) struct Names {
+pub(in crate::helper) struct Names {
     roots: Vec<PathBuf>,
     /// Where protected names that are symlinks lead.
     targets: Vec<PathBuf>,
     protected: Protected,
+    denied: DeniedNames,
     refusals: Refusals,
 }
 
 impl Names {
-    pub(super) fn new(profile: &Profile, refusals: Refusals) -> Self {
-        Self {
+    pub(in crate::helper) fn new(profile: &Profile, refusals: Refusals) -> Result<Self, Trouble> {
+        Ok(Self {
             roots: profile.writable().map(|root| root.path.clone()).collect(),
             targets: targets(profile),
             protected: Protected::new(profile.protected.iter().cloned()),
+            denied: DeniedNames::new(&profile.denied.new).map_err(Trouble::profile)?,
             refusals,
-        }
+        })
     }
 
     /// Says whether a change is allowed at a path.
     pub(super) fn check(&self, path: &Path, change: Change) -> Result<(), Errno> {
         if self.targets.iter().any(|target| path.starts_with(target)) {
             self.refusals.add(path, "a protected name is a symlink that leads here");
+            return Err(Errno::ACCESS);
+        }
+        if self.denied.matches(path) {
+            self.refusals.add(path, DENIED);
             return Err(Errno::ACCESS);
         }
         for root in &self.roots {
@@ -75,6 +85,10 @@ impl Names {
     pub(super) fn check_move(&self, from: &Path, to: &Path) -> Result<(), Errno> {
         self.check(from, Change::MoveFrom)?;
         self.check(to, Change::MoveTo)?;
+        if !self.denied.may_move(from, to) {
+            self.refusals.add(to, DENIED);
+            return Err(Errno::ACCESS);
+        }
         let below = |path| self.roots.iter().find_map(|root| Path::strip_prefix(path, root).ok());
         let is_allowed =
             Protected::is_move_allowed(below(from).unwrap_or(from), below(to).unwrap_or(to));
