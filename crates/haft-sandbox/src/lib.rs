@@ -78,7 +78,7 @@ pub use self::{
     tier::{Level, Strength, Tier},
     workspace::{
         Access, Bounds, Cause, Done, Draft, Entry, Extent, Kind, Meta, Opened, PROTECTED, Place,
-        Refusal, Replace, Stamp, Walk, Workspace, WorkspaceBuilder,
+        ProtectedName, Refusal, Replace, Stamp, Walk, Workspace, WorkspaceBuilder,
     },
 };
 

@@ -38,6 +38,48 @@ const NO_PLACEHOLDER: &[&str] = &[".git/commondir", ".git/config.worktree", ".gi
 /// never creates it in a directory of this name, so one that appeared is removed after the command.
 const REDIRECT: &str = ".git/commondir";
 
+/// The names of the table that get a placeholder where they are absent; so do the names that only
+/// this workspace protects. Programs take a directory in place of one of the others for what it is
+/// not: `.git/rebase-merge` means that a rebase was interrupted.
+const PLACEHOLDER: &[&str] = &[
+    ".git/hooks",
+    ".git/config",
+    ".git/config.worktree",
+    ".git/commondir",
+    ".git/modules",
+    ".haft",
+    "haft.toml",
+    "haft.local.toml",
+    ".claude",
+    ".codex",
+    ".cursor",
+    ".mcp.json",
+    ".envrc",
+    ".vscode",
+    ".idea",
+    ".devcontainer",
+    ".github/workflows",
+    ".gitlab-ci.yml",
+    ".circleci",
+];
+
+/// The protected names that are covered where they exist: no exception of the profile frees them. A
+/// name with `*` cannot be covered.
+pub(super) fn covered_names(profile: &Profile) -> impl Iterator<Item = &str> {
+    let is_free = |name: &str| {
+        let free = |exception: &String| {
+            Path::new(name).starts_with(exception.strip_prefix("./").unwrap_or(exception))
+        };
+        profile.exceptions.iter().any(free)
+    };
+    profile.protected.iter().map(String::as_str).filter(move |n| !n.contains('*') && !is_free(n))
+}
+
+fn placeholder_names(profile: &Profile) -> impl Iterator<Item = &str> {
+    let in_table = |name: &str| crate::PROTECTED.iter().any(|known| known.pattern == name);
+    covered_names(profile).filter(move |name| PLACEHOLDER.contains(name) || !in_table(name))
+}
+
 #[derive(Debug)]
 struct Mask {
     path: PathBuf,
@@ -57,7 +99,7 @@ impl Masks {
         let before = rustix::process::umask(Mode::empty());
         let mut all = profile
             .writable()
-            .flat_map(|root| profile.protected.iter().map(|name| (&root.path, Path::new(name))));
+            .flat_map(|root| placeholder_names(profile).map(|name| (&root.path, Path::new(name))));
         let put = all.try_for_each(|(root, name)| masks.put_one(root, name));
         rustix::process::umask(before);
         put.map(|()| masks)

@@ -110,7 +110,7 @@ pub(super) fn build(view: &View<'_>) -> Result<Built, Trouble> {
     }
     let mut held = BTreeSet::new();
     for root in view.profile.writable() {
-        for name in &view.profile.protected {
+        for name in super::masks::covered_names(view.profile) {
             protect(&root.path, Path::new(name), view.covered, &mut held)?;
         }
     }
