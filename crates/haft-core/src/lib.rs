@@ -31,6 +31,7 @@ mod erased;
 mod manifest;
 mod schema;
 pub mod config_files;
+pub mod protected_names;
 #[doc(hidden)]
 pub mod private;
 

@@ -67,18 +67,21 @@ mod landlock;
 mod seccomp;
 mod doctor;
 
+pub use haft_core::protected_names::Refused;
+
 pub use self::{
     command::Command,
     doctor::{Expected, Finding, Findings, Observed},
     environment::Environment,
     error::{Error, ErrorKind},
     profile::{Denied, Limits, Network, Profile, Reads, Root},
-    running::{Ended, Exit, Facts, How, Piece, Refused, Running, Stream},
+    running::{Ended, Exit, Facts, How, Piece, Running, Stream},
     sandbox::{Helper, Sandbox},
     tier::{Level, Strength, Tier},
     workspace::{
         Access, Bounds, Cause, DeniedNames, Done, Draft, Entry, Extent, Kind, Meta, Opened,
-        PROTECTED, Place, Refusal, Replace, Stamp, Walk, Workspace, WorkspaceBuilder,
+        PROTECTED, Place, ProtectedName, Refusal, Replace, Stamp, Walk, Workspace,
+        WorkspaceBuilder,
     },
 };
 

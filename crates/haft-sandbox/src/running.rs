@@ -6,7 +6,7 @@
 //!
 //! INVARIANT: output is always read, whether it is kept or not, so nobody hangs on a full pipe.
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{io, time::Duration};
 
 use haft_core::Capped;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use crate::{
-    Level, Tier,
+    Level, Refused, Tier,
     orders::{PLEASE, Report},
 };
 
@@ -76,15 +76,6 @@ pub struct Ended {
     pub memory: u64,
     /// Names that it wanted to create, change or remove and was refused: the first ones.
     pub refused: Vec<Refused>,
-}
-
-/// A name that a command was refused.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refused {
-    /// Where it really is.
-    pub path: PathBuf,
-    /// Why.
-    pub reason: String,
 }
 
 impl Ended {

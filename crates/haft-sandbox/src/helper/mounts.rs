@@ -18,6 +18,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use haft_core::protected_names::{Change, Protected};
 use rustix::{
     fs::{CWD, Mode, OFlags},
     mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags},
@@ -107,9 +108,13 @@ pub(super) fn build(view: &View<'_>) -> Result<Built, Trouble> {
         attach(mount.as_fd(), &root.path).map_err(Trouble::machine(step))?;
     }
     let mut held = BTreeSet::new();
+    let protected = Protected::new(&view.profile.protected, &view.profile.exceptions);
     for root in view.profile.writable() {
-        for name in &view.profile.protected {
-            protect(&root.path, Path::new(name), &mut held)?;
+        for name in view.profile.protected.iter().map(Path::new) {
+            // An exception is the supervisor's to judge. One that holds at the root only is anchored.
+            if protected.check(name, Change::Write).is_err() {
+                protect(&root.path, name, &mut held)?;
+            }
         }
     }
     for path in &view.profile.hidden {

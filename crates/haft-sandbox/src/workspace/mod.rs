@@ -29,12 +29,10 @@ use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::handle::{SEARCH, open_below};
-#[cfg(target_os = "linux")]
-pub(crate) use self::protect::{Change, Protected};
 pub use self::{
     denied::DeniedNames,
     open::{Kind, Meta, Opened, Stamp},
-    protect::PROTECTED,
+    protect::{PROTECTED, ProtectedName},
     refusal::{Cause, Refusal},
     tree::{Done, Extent},
     walk::{Bounds, Entry, Walk},
@@ -42,7 +40,7 @@ pub use self::{
 };
 use self::{
     name::Step,
-    protect::Standing,
+    protect::{Protected, Standing},
     resolve::{Last, resolve},
 };
 use crate::{Error, ErrorKind, Root};
@@ -268,15 +266,6 @@ impl Workspace {
         self.inner.protected.names().to_vec()
     }
 
-    fn standing(&self, place: &Place) -> Standing {
-        let is_granted =
-            |grant: &Place| grant.root == place.root && place.path.starts_with(&grant.path);
-        if self.granted.iter().any(is_granted) {
-            return Standing::Free;
-        }
-        self.inner.protected.standing(&place.path)
-    }
-
     /// FAIL CLOSED: asked before anything is written at a place.
     fn may_write(&self, place: &Place) -> Result<(), Refusal> {
         let folder = self.folder(place)?;
@@ -340,6 +329,9 @@ impl fmt::Debug for Workspace {
     }
 }
 
+/// A workspace grants places one by one, see [`Workspace::granting`].
+const NO_EXCEPTIONS: [&str; 0] = [];
+
 /// Collects the roots of a workspace.
 #[derive(Debug, Clone)]
 pub struct WorkspaceBuilder {
@@ -351,7 +343,7 @@ impl Default for WorkspaceBuilder {
     fn default() -> Self {
         Self {
             roots: Vec::new(),
-            protected: PROTECTED.iter().copied().map(str::to_owned).collect(),
+            protected: PROTECTED.iter().map(|name| name.pattern.to_owned()).collect(),
         }
     }
 }
@@ -364,7 +356,7 @@ impl WorkspaceBuilder {
         self
     }
 
-    /// Protects these names too, below every root and at any depth.
+    /// Protects these names too, below every root and at any depth. A component `*` is any name.
     #[must_use]
     pub fn protect(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.protected.extend(names.into_iter().map(Into::into));
@@ -415,7 +407,7 @@ impl WorkspaceBuilder {
             let identity = open::identity(&stat);
             roots.push(Folder { named, path: path.into(), access, handle, identity });
         }
-        let inner = Inner { roots, protected: Protected::new(self.protected) };
+        let inner = Inner { roots, protected: Protected::new(self.protected, NO_EXCEPTIONS) };
         Ok(Workspace { inner: Arc::new(inner), granted: Arc::new([]) })
     }
 }

@@ -126,6 +126,9 @@ impl Workspace {
     pub fn rename(&self, from: &Place, to: &Place, replace: Replace) -> Result<(), Refusal> {
         self.may_move(from)?;
         self.may_move(to)?;
+        if self.crosses_git(from, to) {
+            return Err(to.refuse(Cause::Protected));
+        }
         if to.root == from.root && to.path.starts_with(&from.path) && to.path != from.path {
             return Err(to.refuse(Cause::NameInvalid));
         }

@@ -8,6 +8,7 @@ use std::{
     path::Path,
 };
 
+use haft_core::protected_names::Change;
 use rustix::{
     fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags},
     io::Errno,
@@ -18,7 +19,6 @@ use super::{
     locate::{Entry, Located, Locator, look, own_link},
     names::Names,
 };
-use crate::workspace::Change;
 
 /// What the caller gets.
 pub(super) enum Answer {

@@ -8,17 +8,16 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use haft_core::protected_names::{Change, Protected, is_move_allowed};
 use rustix::io::Errno;
 
 use super::super::Trouble;
-use crate::{
-    DeniedNames, Profile, Refused, Root,
-    workspace::{Change, Protected},
-};
+use crate::{DeniedNames, Profile, Refused, Root};
 
 /// So many refusals are remembered; a command that is refused once is often refused again.
 const REMEMBERED: usize = 16;
 
+const BARE_REPOSITORY: &str = "git takes the directory for a repository and obeys it";
 /// Why a denied name is refused.
 const DENIED: &str = "a rule denies it";
 
@@ -54,7 +53,7 @@ impl Names {
         Ok(Self {
             roots: profile.writable().map(|root| root.path.clone()).collect(),
             targets: targets(profile),
-            protected: Protected::new(profile.protected.iter().cloned()),
+            protected: Protected::new(&profile.protected, &profile.exceptions),
             denied: DeniedNames::new(&profile.denied.new).map_err(Trouble::profile)?,
             refusals,
         })
@@ -73,11 +72,22 @@ impl Names {
         for root in &self.roots {
             let Ok(below) = path.strip_prefix(root) else { continue };
             if let Err(refused) = self.protected.check(below, change) {
-                self.refusals.add(path, refused.reason);
+                self.refusals.add(path, &refused.reason);
+                return Err(Errno::ACCESS);
+            }
+            if self.protected.beside_head(below).any(|directory| self.has_head(root, directory)) {
+                self.refusals.add(path, BARE_REPOSITORY);
                 return Err(Errno::ACCESS);
             }
         }
         Ok(())
+    }
+
+    /// Whether git takes a directory for a repository, unless an exception says that it may become one.
+    fn has_head(&self, root: &Path, directory: &Path) -> bool {
+        let head = directory.join("HEAD");
+        self.protected.check(&head, Change::CreateFile).is_err()
+            && root.join(head).symlink_metadata().is_ok()
     }
 
     /// Says whether an entry may be moved. `EXDEV` makes programs copy instead, and each file of the
@@ -90,8 +100,7 @@ impl Names {
             return Err(Errno::ACCESS);
         }
         let below = |path| self.roots.iter().find_map(|root| Path::strip_prefix(path, root).ok());
-        let is_allowed =
-            Protected::is_move_allowed(below(from).unwrap_or(from), below(to).unwrap_or(to));
+        let is_allowed = is_move_allowed(below(from).unwrap_or(from), below(to).unwrap_or(to));
         if is_allowed { Ok(()) } else { Err(Errno::XDEV) }
     }
 }

@@ -1,0 +1,397 @@
+//! Protected names: files that another program obeys or executes, so that changing one is more than
+//! an edit. One list and one matcher for the file tools, the sandbox and the rules.
+//!
+//! In: a path without symlinks, relative to a writable root. Out: whether a change is refused, and
+//! why. Matching is pure and errs on the strict side: case, ignorable characters and the short names
+//! of other systems make no difference. Exceptions are compared literally.
+//!
+//! INVARIANT: a path that any file system could take for a protected one is protected.
+//! INVARIANT: what lies below a protected path is protected; an exception frees nothing but itself
+//! and what lies below it.
+
+mod fold;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::HashMap,
+    ffi::OsStr,
+    path::{Component, Components, Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use self::fold::fold;
+pub use self::table::PROTECTED;
+
+/// One protected name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProtectedName {
+    /// Components with `/` between them; `*` is one whole component. It holds at any depth.
+    pub pattern: &'static str,
+    /// Why it is protected, as a clause that a person reads.
+    pub reason: &'static str,
+    /// Where it counts.
+    pub scope: NameScope,
+}
+
+/// Where a protected name counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NameScope {
+    /// Everywhere, in any spelling that some file system takes for the name.
+    Everywhere,
+    /// In exactly this spelling, and not inside of a `.git` directory.
+    OutsideGit,
+}
+
+/// How a path relates to the protected names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Standing {
+    /// It has nothing to do with them.
+    Free,
+    /// A protected name would lie below it: moving or replacing it would get around the protection.
+    Above,
+    /// It is one, or lies below one.
+    Protected,
+}
+
+/// A change of one directory entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// A directory is made. It is empty.
+    CreateDir,
+    /// A file of any kind but a symlink is made, a hard link included.
+    CreateFile,
+    /// A symlink is made.
+    CreateLink,
+    /// An existing file is opened for writing, or truncated.
+    Write,
+    /// A file or an empty directory is removed.
+    Remove,
+    /// An entry gets this name by a rename.
+    MoveTo,
+    /// An entry loses this name by a rename.
+    MoveFrom,
+}
+
+/// A change that was refused, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Refused {
+    /// The path that would have been changed.
+    pub path: PathBuf,
+    /// Why it is protected, as a clause.
+    pub reason: String,
+}
+
+/// A set of protected names with exceptions, prepared for fast comparison.
+///
+/// ```
+/// use std::path::Path;
+/// use haft_core::protected_names::{Change, Protected, Standing};
+///
+/// let names = Protected::standard();
+/// assert_eq!(names.standing(Path::new("sub/.git/config")), Standing::Protected);
+/// assert_eq!(names.standing(Path::new(".git")), Standing::Above);
+/// assert!(names.check(Path::new(".git"), Change::CreateDir).is_ok());
+/// assert!(names.check(Path::new(".git"), Change::CreateFile).is_err());
+/// assert!(names.check(Path::new("src/main.rs"), Change::Write).is_ok());
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Protected {
+    /// The names as they were given.
+    given: Vec<String>,
+    names: Vec<Name>,
+    /// Which names begin with a component. Its key is folded.
+    by_first: HashMap<Box<str>, Vec<usize>>,
+    /// Names that begin with `*`.
+    wild: Vec<usize>,
+    /// For each first byte the lengths that a first component has, one bit each. Most components of
+    /// ordinary paths end here.
+    lengths: Lengths,
+    exceptions: Vec<Exception>,
+}
+
+#[derive(Debug, Clone)]
+struct Name {
+    /// Folded components behind the first one.
+    rest: Box<[Box<str>]>,
+    reason: &'static str,
+    pattern: Box<str>,
+    scope: NameScope,
+}
+
+#[derive(Debug, Clone)]
+struct Exception {
+    parts: Box<[Box<str>]>,
+    /// It begins at the root, and holds at no other depth.
+    is_anchored: bool,
+}
+
+/// The reason of a name that is not in the table.
+const OTHER: &str = "the configuration of this workspace protects it";
+
+/// A name that a path matches.
+struct Hit<'p> {
+    name: &'p Name,
+    standing: Standing,
+}
+
+impl Protected {
+    /// Prepares names and exceptions. A name of the table keeps its reason and its scope.
+    ///
+    /// An exception holds at any depth; one that begins with `./` holds at the root only.
+    #[must_use]
+    pub fn new(
+        names: impl IntoIterator<Item = impl Into<String>>,
+        exceptions: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Self {
+        let mut all =
+            Self { given: names.into_iter().map(Into::into).collect(), ..Self::default() };
+        for at in 0..all.given.len() {
+            let pattern = all.given[at].clone();
+            all.add(&pattern);
+        }
+        all.exceptions =
+            exceptions.into_iter().filter_map(|e| Exception::new(e.as_ref())).collect();
+        all
+    }
+
+    /// Prepares the names of the table, without exceptions.
+    #[must_use]
+    pub fn standard() -> Self {
+        Self::new(PROTECTED.iter().map(|name| name.pattern), [] as [&str; 0])
+    }
+
+    /// Returns the names as they were given.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.given
+    }
+
+    fn add(&mut self, pattern: &str) {
+        let mut parts = plain_parts(Path::new(pattern)).map(|part| fold(part).into_owned());
+        let Some(first) = parts.next() else { return };
+        let rest: Box<[Box<str>]> = parts.map(String::into_boxed_str).collect();
+        let known = PROTECTED.iter().find(|name| name.pattern == pattern);
+        let (reason, scope) =
+            known.map_or((OTHER, NameScope::Everywhere), |name| (name.reason, name.scope));
+        let at = self.names.len();
+        self.names.push(Name { rest, reason, pattern: pattern.into(), scope });
+        if first == "*" {
+            self.wild.push(at);
+        } else {
+            self.lengths.add(&first);
+            self.by_first.entry(first.into_boxed_str()).or_default().push(at);
+        }
+    }
+
+    /// Says how a path relates to the names. They count at any depth: a repository inside the
+    /// workspace has hooks too.
+    #[must_use]
+    pub fn standing(&self, path: &Path) -> Standing {
+        self.find(path).map_or(Standing::Free, |hit| hit.standing)
+    }
+
+    /// Returns why a path is protected, or why what lies below it is.
+    #[must_use]
+    pub fn reason(&self, path: &Path) -> Option<&str> {
+        self.find(path).map(|hit| hit.name.reason)
+    }
+
+    /// Returns the pattern of the name that protects a path, or something below it.
+    #[must_use]
+    pub fn pattern(&self, path: &Path) -> Option<&str> {
+        self.find(path).map(|hit| &*hit.name.pattern)
+    }
+
+    /// Decides about one change.
+    ///
+    /// # Errors
+    /// Refuses every change of a protected path. Where protected names lie below, a directory may be
+    /// made and an empty one removed; a file, a symlink or a moved directory there would get around
+    /// the protection.
+    pub fn check(&self, path: &Path, change: Change) -> Result<(), Refused> {
+        let Some(hit) = self.find(path) else { return Ok(()) };
+        let is_allowed = match hit.standing {
+            Standing::Free => true,
+            Standing::Above => matches!(change, Change::CreateDir | Change::Remove),
+            Standing::Protected => change == Change::CreateDir && self.leads_to_exception(path),
+        };
+        if is_allowed {
+            return Ok(());
+        }
+        Err(Refused { path: path.to_owned(), reason: hit.name.reason.to_owned() })
+    }
+
+    /// Returns the directories that would make a path protected if they had a `HEAD`: git takes such
+    /// a directory for a repository and obeys its `config` and `hooks`. The caller looks. Inside of a
+    /// `.git` directory there are none: a branch may be called `config`.
+    pub fn beside_head<'p>(&self, path: &'p Path) -> impl Iterator<Item = &'p Path> {
+        let protects_head = self.names.iter().any(|name| name.scope == NameScope::OutsideGit);
+        let is_steering = |path: &&Path| {
+            path.file_name().is_some_and(|name| table::BESIDE_HEAD.contains(&&*fold(name)))
+        };
+        let path = if protects_head { path } else { Path::new("") };
+        let ancestors = path.ancestors().filter(is_steering).filter_map(Path::parent);
+        ancestors.filter(|directory| !has_git(directory))
+    }
+
+    /// Finds the first name that protects a path, or else one that would lie below it.
+    fn find(&self, path: &Path) -> Option<Hit<'_>> {
+        let mut above = None;
+        let mut is_in_git = false;
+        let mut rest = path.components();
+        while let Some(component) = rest.next() {
+            let part = component.as_os_str();
+            if self.wild.is_empty() && !self.lengths.may_have(part) {
+                continue;
+            }
+            let folded = fold(part);
+            let begun = self.by_first.get(&*folded).map_or(&[][..], Vec::as_slice);
+            for name in begun.iter().chain(&self.wild).filter_map(|at| self.names.get(*at)) {
+                if name.scope == NameScope::OutsideGit && (is_in_git || part != &*name.pattern) {
+                    continue;
+                }
+                match name.compare(rest.clone()) {
+                    Standing::Protected if self.is_free(path) => return None,
+                    Standing::Protected => {
+                        return Some(Hit { name, standing: Standing::Protected });
+                    }
+                    Standing::Above if above.is_none() => above = Some(name),
+                    Standing::Above | Standing::Free => {}
+                }
+            }
+            is_in_git |= folded == ".git";
+        }
+        let name = above?;
+        (!self.is_free(path)).then_some(Hit { name, standing: Standing::Above })
+    }
+
+    /// Whether a path is an exception or lies below one.
+    fn is_free(&self, path: &Path) -> bool {
+        self.exceptions.iter().any(|exception| exception.covers(path))
+    }
+
+    /// Whether an exception lies below a path.
+    fn leads_to_exception(&self, path: &Path) -> bool {
+        self.exceptions.iter().any(|exception| exception.lies_below(path))
+    }
+}
+
+/// Returns whether a rename may carry an entry from one path to the other. What lies inside of a
+/// `.git` directory stays in it, and nothing is moved into one: a directory that is prepared
+/// elsewhere would bring names that were never checked.
+#[must_use]
+pub fn is_move_allowed(from: &Path, to: &Path) -> bool {
+    git_directory(from) == git_directory(to)
+}
+
+impl Name {
+    /// Compares the components behind the first one.
+    fn compare(&self, mut path: Components<'_>) -> Standing {
+        for wanted in &self.rest {
+            match path.next() {
+                None => return Standing::Above,
+                Some(_) if &**wanted == "*" => {}
+                Some(part) if fold(part.as_os_str()) == **wanted => {}
+                Some(_) => return Standing::Free,
+            }
+        }
+        Standing::Protected
+    }
+}
+
+impl Exception {
+    /// Reads an exception. One that goes up or is empty frees nothing.
+    fn new(text: &str) -> Option<Self> {
+        let (text, is_anchored) = match text.strip_prefix("./") {
+            Some(rest) => (rest, true),
+            None => (text, false),
+        };
+        let is_plain = |part: &str| !part.is_empty() && part != "." && part != "..";
+        let parts: Box<[Box<str>]> = text.split('/').map(Into::into).collect();
+        parts.iter().all(|part| is_plain(part)).then_some(Self { parts, is_anchored })
+    }
+
+    fn covers(&self, path: &Path) -> bool {
+        self.holds(path, |exception, path| exception.len() <= path.len())
+    }
+
+    fn lies_below(&self, path: &Path) -> bool {
+        self.holds(path, |exception, path| path.len() < exception.len())
+    }
+
+    /// Compares as many components as both have, from each depth where the exception may begin.
+    fn holds(&self, path: &Path, fits: impl Fn(&[Box<str>], &[Component<'_>]) -> bool) -> bool {
+        let path: Vec<Component<'_>> = path.components().collect();
+        let depths = if self.is_anchored { 1 } else { path.len() };
+        (0..depths).filter_map(|depth| path.get(depth..)).any(|path| {
+            let is_same = |(wanted, part): (&Box<str>, &Component<'_>)| {
+                &**wanted == "*" || part.as_os_str() == &**wanted
+            };
+            fits(&self.parts, path) && self.parts.iter().zip(path).all(is_same)
+        })
+    }
+}
+
+/// Lengths of names by their first byte: a quick test before a name is folded and looked up.
+#[derive(Debug, Clone)]
+struct Lengths([u64; 128]);
+
+impl Default for Lengths {
+    fn default() -> Self {
+        let mut lengths = Self([0; 128]);
+        // Whether a path lies in a `.git` directory is always noticed.
+        lengths.add(".git");
+        lengths
+    }
+}
+
+impl Lengths {
+    fn bit(length: usize) -> u64 {
+        1 << length.min(63)
+    }
+
+    fn add(&mut self, folded: &str) {
+        let first = folded.bytes().next().filter(u8::is_ascii);
+        match first.and_then(|first| self.0.get_mut(usize::from(first))) {
+            Some(bits) => *bits |= Self::bit(folded.len()),
+            None => self.0 = [u64::MAX; 128],
+        }
+    }
+
+    /// Whether a name may be one of those that were added, in some spelling.
+    fn may_have(&self, name: &OsStr) -> bool {
+        let bytes = name.as_encoded_bytes();
+        let [first, .., last] = bytes else { return true };
+        // Folding changes the length of these.
+        let changes = matches!(last, b'.' | b' ') || !bytes.is_ascii();
+        changes
+            || bytes.iter().any(|b| matches!(b, b':' | b'~'))
+            || self
+                .0
+                .get(usize::from(first.to_ascii_lowercase()))
+                .is_none_or(|bits| bits & Self::bit(bytes.len()) != 0)
+    }
+}
+
+/// The components of a pattern, without `.` and `..`.
+fn plain_parts(path: &Path) -> impl Iterator<Item = &OsStr> {
+    path.components().filter_map(|part| match part {
+        Component::Normal(part) => Some(part),
+        _ => None,
+    })
+}
+
+/// Returns the innermost `.git` directory that a path lies in.
+fn git_directory(path: &Path) -> Option<&Path> {
+    path.ancestors().skip(1).find(|path| path.file_name().is_some_and(|name| fold(name) == ".git"))
+}
+
+/// Whether a path has a `.git` component.
+fn has_git(path: &Path) -> bool {
+    path.iter().any(|part| fold(part) == ".git")
+}

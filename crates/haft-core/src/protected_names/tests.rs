@@ -1,0 +1,336 @@
+use std::{path::Path, time::Instant};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::config_files::{CONFIG_FILES, RESERVED_DIRECTORY};
+
+const CHANGES: [Change; 7] = [
+    Change::CreateDir,
+    Change::CreateFile,
+    Change::CreateLink,
+    Change::Write,
+    Change::Remove,
+    Change::MoveTo,
+    Change::MoveFrom,
+];
+
+fn standing(path: &str) -> Standing {
+    Protected::standard().standing(Path::new(path))
+}
+
+fn with_exceptions(exceptions: &[&str]) -> Protected {
+    Protected::new(PROTECTED.iter().map(|name| name.pattern), exceptions)
+}
+
+#[test]
+fn a_protected_name_is_one_in_any_spelling_and_at_any_depth() {
+    for path in [
+        ".git/hooks",
+        ".git/hooks/pre-commit",
+        ".GIT/Hooks/x",
+        "sub/deep/.git/config",
+        "haft.toml",
+        ".HAFT/rules",
+        ".g\u{200c}it/hooks",
+        "git~1/hooks",
+        "GIT~0000000000000000000000000000001/hooks",
+        ".git./hooks ",
+        ".git....................................../hooks",
+        ".envrc",
+        "a/.envrc",
+        ".git::$INDEX_ALLOCATION/config",
+        ".git:a_stream_with_a_very_long_name_that_goes_on/config",
+        ".vscode/tasks.json",
+        ".github/workflows/ci.yml",
+        ".g\u{131}t/../haft.toml",
+        "HAFT.TOML",
+        ".\u{feff}haft",
+        "\u{212a}/.envrc",
+        ".git/worktrees/feature/commondir",
+        "sub/.GIT/worktrees/any name/GITDIR",
+        ".git/rebase-merge/git-rebase-todo",
+        "jenkinsfile",
+        ".rprofile",
+        ".config/git/config",
+        ".cargo/config.toml",
+        ".ſsh/config",
+    ] {
+        assert_eq!(standing(path), Standing::Protected, "{path}");
+    }
+}
+
+#[test]
+fn every_file_that_configures_haft_is_protected_at_any_depth() {
+    let files = CONFIG_FILES.iter().map(|file| file.path);
+    for path in files.chain([RESERVED_DIRECTORY]) {
+        assert_eq!(standing(path), Standing::Protected, "{path}");
+        assert_eq!(standing(&format!("sub/deep/{path}")), Standing::Protected, "{path}");
+    }
+}
+
+#[test]
+fn what_a_protected_name_would_lie_below_is_above() {
+    for path in [
+        ".git",
+        "sub/.git",
+        ".github",
+        "GIT~1",
+        ".git/worktrees",
+        ".git/worktrees/feature",
+        ".config",
+        ".cargo",
+        ".jj/repo",
+    ] {
+        assert_eq!(standing(path), Standing::Above, "{path}");
+    }
+    for path in [
+        ".gitignore",
+        "src/haft.toml.rs",
+        ".git/index",
+        ".git/config.lock",
+        ".git/worktrees/feature/HEAD",
+        ".git/worktrees/feature/logs/commondir",
+        "hooks",
+        "config",
+        ".github/x",
+        "package.json",
+        "Makefile",
+        "node_modules/.bin/x",
+        "target/debug/build",
+        ".gradle/caches",
+    ] {
+        assert_eq!(standing(path), Standing::Free, "{path}");
+    }
+}
+
+#[test]
+fn head_is_protected_in_exactly_this_spelling_and_outside_of_git() {
+    for path in ["HEAD", "sub/HEAD", "HEAD/x", ".gitx/HEAD"] {
+        assert_eq!(standing(path), Standing::Protected, "{path}");
+    }
+    for path in ["head", "Head", ".git/HEAD", "a/.git/logs/HEAD", ".GIT/HEAD", "HEAD.md"] {
+        assert_eq!(standing(path), Standing::Free, "{path}");
+    }
+}
+
+#[test]
+fn config_and_hooks_beside_a_head_name_the_directory_to_look_at() {
+    let names = Protected::standard();
+    let look = |path: &str| -> Vec<String> {
+        let shown = |path: &Path| path.display().to_string();
+        names.beside_head(Path::new(path)).map(shown).collect()
+    };
+    for name in ["config", "Hooks", "config.worktree", "commondir", "config."] {
+        assert_eq!(look(name), [""], "{name}");
+        assert_eq!(look(&format!("a/b/{name}")), ["a/b"], "{name}");
+    }
+    assert_eq!(look("a/hooks/pre-commit"), ["a"]);
+    assert_eq!(look("config/hooks/x"), ["config", ""]);
+    for path in ["objects", "refs/x", "a/HEAD", ".git/refs/remotes/origin/config"] {
+        assert_eq!(look(path), [""; 0], "{path}");
+    }
+    let without_head = Protected::new([".envrc"], [] as [&str; 0]);
+    assert_eq!(without_head.beside_head(Path::new("config")).count(), 0);
+}
+
+#[test]
+fn above_a_protected_name_directories_are_made_and_removed_and_nothing_else() {
+    let names = Protected::standard();
+    for change in CHANGES {
+        let is_fine = matches!(change, Change::CreateDir | Change::Remove);
+        assert_eq!(names.check(Path::new("a/.git"), change).is_ok(), is_fine, "{change:?}");
+        let refused = names.check(Path::new("a/.git/config"), change).unwrap_err();
+        assert_eq!(refused.path, Path::new("a/.git/config"));
+        assert_eq!(refused.reason, "git runs the programs that it names");
+        names.check(Path::new("a/.git/index"), change).unwrap();
+    }
+}
+
+#[test]
+fn every_name_has_a_reason_and_a_pattern_that_matches_itself() {
+    let names = Protected::standard();
+    for name in PROTECTED {
+        let path = name.pattern.replace('*', "any");
+        assert_eq!(names.standing(Path::new(&path)), Standing::Protected, "{path}");
+        assert_eq!(names.reason(Path::new(&path)), Some(name.reason), "{path}");
+        assert_eq!(names.pattern(Path::new(&path)), Some(name.pattern), "{path}");
+        let is_clause = !name.reason.ends_with('.') && name.reason.len() > 10;
+        assert!(is_clause, "{path}");
+        let count = PROTECTED.iter().filter(|other| other.pattern == name.pattern).count();
+        assert_eq!(count, 1, "{path} is there once");
+    }
+    let own = Protected::new(["own.txt"], [] as [&str; 0]);
+    assert_eq!(own.reason(Path::new("own.txt")), Some(OTHER));
+    assert_eq!(own.reason(Path::new("other.txt")), None);
+}
+
+#[test]
+fn an_exception_frees_itself_and_what_lies_below() {
+    let names = with_exceptions(&[".git/config", "./wt/.git", ".git/worktrees/*"]);
+    for path in [".git/config", "sub/.git/config", ".git/worktrees/a/gitdir", "wt/.git/hooks/x"] {
+        assert_eq!(names.standing(Path::new(path)), Standing::Free, "{path}");
+    }
+    for path in [".git/hooks", ".GIT/config", "a/wt/.git/config.worktree", ".git/config.worktree"] {
+        assert_eq!(names.standing(Path::new(path)), Standing::Protected, "{path}");
+    }
+    assert_eq!(names.standing(Path::new("wt/.git")), Standing::Free);
+    assert_eq!(names.standing(Path::new("a/wt/.git")), Standing::Above);
+    assert_eq!(names.standing(Path::new(".git")), Standing::Above);
+    assert!(names.check(Path::new("wt/.git"), Change::CreateFile).is_ok());
+    assert!(names.check(Path::new(".git"), Change::CreateFile).is_err());
+}
+
+#[test]
+fn directories_that_lead_to_an_exception_may_be_made() {
+    let names = with_exceptions(&[".claude/commands/x.md", "../.git/config", "", "/.envrc"]);
+    assert!(names.check(Path::new(".claude"), Change::CreateDir).is_ok());
+    assert!(names.check(Path::new("a/.claude/commands"), Change::CreateDir).is_ok());
+    assert!(names.check(Path::new(".claude"), Change::CreateFile).is_err());
+    assert!(names.check(Path::new(".claude/hooks"), Change::CreateDir).is_err());
+    assert!(names.check(Path::new(".git/config"), Change::Write).is_err(), "`..` frees nothing");
+    assert!(names.check(Path::new(".envrc"), Change::Write).is_err(), "nor an absolute path");
+}
+
+#[test]
+fn nothing_is_moved_into_a_git_directory_or_out_of_it() {
+    let allowed = |from: &str, to: &str| is_move_allowed(Path::new(from), Path::new(to));
+    assert!(allowed("a", "b") && allowed(".git/a", ".git/b/c") && allowed("x/.git/a", "x/.git/b"));
+    assert!(allowed("a/.git", "b/.git"), "`check` refuses it: a protected name would lie below");
+    assert!(!allowed("a", ".git/a") && !allowed(".git/a", "a"));
+    assert!(!allowed("x/.git/a", "y/.git/a"));
+    assert!(!allowed(".git/a", ".git/b/.git/a"), "a repository inside of one is another one");
+    assert!(!allowed("a", ".GIT/a"));
+}
+
+fn part() -> impl Strategy<Value = String> {
+    prop_oneof![
+        3 => "[a-zA-Z._-]{1,8}",
+        2 => prop::sample::select(vec![
+            ".git", "hooks", "config", "worktrees", "commondir", ".github", "workflows", "HEAD",
+            ".envrc", "haft.toml", ".config", "git", ".GIT", "git~1", "rebase-merge",
+        ])
+        .prop_map(str::to_owned),
+    ]
+}
+
+fn path() -> impl Strategy<Value = String> {
+    prop::collection::vec(part(), 1..6).prop_map(|parts| parts.join("/"))
+}
+
+fn exception() -> impl Strategy<Value = String> {
+    (any::<bool>(), path()).prop_map(
+        |(anchored, path)| {
+            if anchored { format!("./{path}") } else { path }
+        },
+    )
+}
+
+/// Whether a path lies at or below an exception, written once more without the matcher.
+fn is_freed(path: &str, exception: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').filter(|part| *part != ".").collect();
+    let (wanted, depths) = match exception.strip_prefix("./") {
+        Some(rest) => (rest, 1),
+        None => (exception, parts.len()),
+    };
+    let wanted: Vec<&str> = wanted.split('/').collect();
+    (0..depths).any(|at| parts[at..].starts_with(&wanted))
+}
+
+proptest! {
+    #[test]
+    fn below_a_protected_path_all_is_protected(path in path(), below in part()) {
+        prop_assume!(below != "..");
+        let names = Protected::standard();
+        if names.standing(Path::new(&path)) == Standing::Protected {
+            let below = format!("{path}/{below}");
+            prop_assert_eq!(names.standing(Path::new(&below)), Standing::Protected, "{}", below);
+        }
+    }
+
+    #[test]
+    fn a_prefix_makes_nothing_free(path in path(), prefix in "[a-z]{1,6}") {
+        let names = Protected::standard();
+        let deeper = format!("{prefix}/{path}");
+        prop_assert_eq!(names.standing(Path::new(&path)), names.standing(Path::new(&deeper)));
+    }
+
+    #[test]
+    fn capitals_make_nothing_free(path in path()) {
+        prop_assume!(!path.contains("HEAD"));
+        let upper = path.to_uppercase();
+        prop_assume!(!upper.contains("HEAD"));
+        let names = Protected::standard();
+        prop_assert_eq!(names.standing(Path::new(&path)), names.standing(Path::new(&upper)));
+    }
+
+    #[test]
+    fn exceptions_free_nothing_else(path in path(), exception in exception()) {
+        let (plain, with) = (Protected::standard(), with_exceptions(&[&exception]));
+        let path_ = Path::new(&path);
+        let freed = with.standing(path_) == Standing::Free;
+        if plain.standing(path_) != Standing::Free {
+            prop_assert!(!freed || is_freed(&path, &exception), "{} {}", path, exception);
+            for change in CHANGES {
+                let was_refused = plain.check(path_, change).is_err();
+                let is_allowed = with.check(path_, change).is_ok();
+                let leads = change == Change::CreateDir;
+                prop_assert!(!was_refused || !is_allowed || freed || leads);
+            }
+        }
+        for change in CHANGES {
+            prop_assert!(plain.check(path_, change).is_err() || with.check(path_, change).is_ok());
+        }
+    }
+
+    #[test]
+    fn check_refuses_at_least_what_is_protected(path in path()) {
+        let names = Protected::standard();
+        let path = Path::new(&path);
+        let all = CHANGES.iter().filter(|change| names.check(path, **change).is_ok()).count();
+        let expected = match names.standing(path) {
+            Standing::Free => 7,
+            Standing::Above => 2,
+            Standing::Protected => 0,
+        };
+        prop_assert_eq!(all, expected);
+        prop_assert_eq!(names.reason(path).is_some(), names.standing(path) != Standing::Free);
+    }
+}
+
+#[test]
+fn a_million_ordinary_paths_are_checked_within_a_second() {
+    let names = with_exceptions(&[".git/config"]);
+    let paths = [
+        "src/main.rs",
+        "target/debug/deps/libserde-0f3c2f6c8e7d9a10.rmeta",
+        "node_modules/.cache/babel/0123456789abcdef.json",
+        "crates/some-crate/src/module/deep/file.rs",
+        ".git/objects/ab/tmp_obj_AbCdEf",
+        "Cargo.lock",
+    ];
+    let check = |path: &str| names.check(std::hint::black_box(Path::new(path)), Change::CreateFile);
+    // Without optimisation a check takes some ten times as long.
+    let rounds = if cfg!(debug_assertions) { 10_000 } else { 170_000 };
+    let round = || {
+        let start = Instant::now();
+        for _ in 0..rounds {
+            assert!(paths.iter().all(|path| check(path).is_ok()));
+        }
+        start.elapsed().as_millis()
+    };
+    // Other programs may slow one round.
+    let best = (0..3).map(|_| round()).min();
+    assert!(best.is_some_and(|best| best < 1_000), "{best:?} ms");
+}
+
+#[test]
+fn the_quick_test_drops_no_protected_name() {
+    let mut own: Vec<String> = PROTECTED.iter().map(|name| name.pattern.to_owned()).collect();
+    let long = "x".repeat(200);
+    own.extend([long.clone(), "*/any".to_owned(), "\u{e9}t\u{e9}".to_owned(), "a".to_owned()]);
+    let names = Protected::new(own, [] as [&str; 0]);
+    for path in [&*long, "A", "q/any", "a", "\u{c9}T\u{c9}", ".ENVRC", ".envrc:x", ".envrc . ."] {
+        assert_eq!(names.standing(Path::new(path)), Standing::Protected, "{path}");
+    }
+}
