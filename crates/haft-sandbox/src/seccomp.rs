@@ -106,6 +106,13 @@ const ATTRIBUTES: &[libc::c_long] = &[
     REMOVEXATTRAT,
     FILE_SETATTR,
 ];
+/// Changes of a mode that the supervisor can look at.
+pub(crate) const CHANGES_OF_MODE: &[libc::c_long] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+];
 /// Too new for the list of names; calls from 424 on have one number everywhere.
 const FCHMODAT2: libc::c_long = 452;
 const SETXATTRAT: libc::c_long = 463;
@@ -171,8 +178,9 @@ const ATTRIBUTE_REQUESTS: &[u64] = &[0x4008_6602, 0x4004_6602, 0x401c_5820];
 pub(crate) struct Filters(Vec<BpfProgram>);
 
 impl Filters {
-    /// Compiles the filters of a profile.
-    pub(crate) fn of(level: Level, network: Network) -> Result<Self, String> {
+    /// Compiles the filters of a profile. A supervised command may change modes without mounts too: the
+    /// supervisor looks at each.
+    pub(crate) fn of(level: Level, network: Network, is_supervised: bool) -> Result<Self, String> {
         let mut refused: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
         for call in REFUSED {
             refused.insert(*call, Vec::new());
@@ -180,7 +188,8 @@ impl Filters {
         refused.extend(set_id_rules()?);
         if level != Level::Namespaces {
             // Whole calls, after the rules above: no rule means that every use is refused.
-            let more = SHARED.iter().chain(ATTRIBUTES);
+            let is_kept = |call: &&libc::c_long| !is_supervised || !CHANGES_OF_MODE.contains(call);
+            let more = SHARED.iter().chain(ATTRIBUTES.iter().filter(is_kept));
             refused.extend(more.map(|call| (*call, Vec::new())));
             refused.extend(priority_rules()?);
         }
@@ -221,7 +230,13 @@ impl Filters {
             }
         };
         refused.insert(libc::SYS_socket, sockets);
-        let unknown = UNKNOWN.iter().map(|call| (*call, Vec::new())).collect();
+        let mut unknown: BTreeMap<i64, Vec<SeccompRule>> =
+            UNKNOWN.iter().map(|call| (*call, Vec::new())).collect();
+        if level != Level::Namespaces && is_supervised {
+            // Libraries fall back to calls that the supervisor knows.
+            refused.remove(&FCHMODAT2);
+            unknown.insert(FCHMODAT2, Vec::new());
+        }
         Ok(Self(vec![compile(refused, libc::EPERM)?, compile(unknown, libc::ENOSYS)?]))
     }
 
@@ -326,8 +341,10 @@ mod tests {
     fn every_profile_has_filters_that_compile() {
         for level in [Level::Landlock, Level::Namespaces] {
             for network in [Network::None, Network::Host] {
-                let filters = Filters::of(level, network).unwrap();
-                assert!(filters.0.iter().all(|filter| filter.len() > 4));
+                for is_supervised in [false, true] {
+                    let filters = Filters::of(level, network, is_supervised).unwrap();
+                    assert!(filters.0.iter().all(|filter| filter.len() > 4));
+                }
             }
         }
     }

@@ -87,7 +87,8 @@ pub(super) fn begin(task: &Arc<Task>, setting: &Setting) -> Result<Begun, Troubl
         rustix::thread::set_no_new_privs(true).map_err(Trouble::os("no new privileges"))?;
         let profile = &task.orders.profile;
         rules.apply(profile.network).map_err(Trouble::machine("landlock"))?;
-        let names = Names::new(profile, setting.refusals.clone())?;
+        let scratch = setting.scratch.clone();
+        let names = Names::new(profile, scratch, setting.refusals.clone())?;
         let (listening, supervised) = supervisor::connection()?;
         let begun = split(&task, &setting, Some(supervised))?;
         let listener = listening.listener();
@@ -154,8 +155,8 @@ fn run(
         Some(_) => Rules::default(),
         None => rules(task, setting)?,
     };
-    let filters =
-        Filters::of(task.orders.level, profile.network).map_err(Trouble::words("seccomp"))?;
+    let filters = Filters::of(task.orders.level, profile.network, supervised.is_some())
+        .map_err(Trouble::words("seccomp"))?;
     if let (Some(identity), None) = (setting.identity, &supervised) {
         super::identity::become_it(identity)?;
     }
@@ -181,7 +182,7 @@ fn run(
     if let Some(supervised) = supervised {
         // The supervisor must be able to read the paths of this process.
         let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable);
-        supervised.install()?;
+        supervised.install(task.orders.level)?;
     }
     match &task.orders.act {
         Act::Probe => Ok(()),

@@ -315,9 +315,12 @@ fn tier(
     if supervisor::is_needed(profile) && !is_supervised {
         notes.extend(supervisor::MISSING.map(str::to_owned));
     }
-    notes.push(
-        "modes and owners of files cannot be changed; times of the user's files can".to_owned(),
-    );
+    notes.push(match is_supervised {
+        true => "owners of files cannot be changed; times of the user's files can".to_owned(),
+        false => {
+            "modes and owners of files cannot be changed; times of the user's files can".to_owned()
+        }
+    });
     if let Err(why) = &scratch.0 {
         notes.push(format!("there is no temporary folder: `/tmp`: {why}"));
     }

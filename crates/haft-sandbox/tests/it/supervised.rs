@@ -236,3 +236,25 @@ async fn in_a_supervised_sandbox() {
     assert!(error.to_string().contains("supervises"), "{error}");
     put(Path::new("sub/inner-done"), "");
 }
+
+#[tokio::test]
+async fn modes_can_be_changed_in_the_workspace_and_nowhere_else() {
+    use std::os::unix::fs::PermissionsExt as _;
+    for sandbox in sandboxes().await {
+        let room = Room::new();
+        let (secret, level) = (room.outside.join("secret.txt"), sandbox.tier().level);
+        let before = fs::metadata(&secret).unwrap().permissions().mode();
+        let script = format!(
+            "umask 022; echo x > f; chmod 755 f; chmod u+x notes.txt; stat -c %a f notes.txt; \
+             perl -e 'open(F, \"<\", \"f\"); chmod(0600, *F) or die $!'; stat -c %a f; \
+             chmod 777 {0}; perl -e 'open(F, \"<\", \"{0}\"); chmod(0777, *F)'; chmod 4755 f; \
+             cd $TMPDIR; echo t > t; chmod 700 t; stat -c %a t",
+            secret.display()
+        );
+        let (text, errors) = run(&sandbox, &room, &script).await;
+        assert_eq!(text, "755\n744\n600\n700\n", "{level}: {errors}");
+        assert_eq!(fs::metadata(&secret).unwrap().permissions().mode(), before, "{level}");
+        let mode = fs::metadata(room.inside.join("f")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o600, "{level}");
+    }
+}

@@ -279,6 +279,30 @@ impl Act<'_, '_> {
     }
 }
 
+/// Modes, in tier `landlock` alone.
+impl Act<'_, '_> {
+    pub(super) fn change_mode(&mut self, base: i32, address: u64, mode: u64) -> Outcome {
+        let path = self.caller.path(address)?;
+        let mut locator = Locator::new(self.caller);
+        let located = locator.locate(base, &path)?;
+        let (file, path) = locator.existing(located)?;
+        self.set_mode(&file, &path, mode)
+    }
+
+    pub(super) fn change_open_mode(&mut self, fd: i32, mode: u64) -> Outcome {
+        let file = self.caller.descriptor(fd)?;
+        let path = super::locate::real_path(file.as_fd())?;
+        self.set_mode(&file, &path, mode)
+    }
+
+    fn set_mode(&self, file: &OwnedFd, path: &Path, mode: u64) -> Outcome {
+        self.names.check_mode(path)?;
+        let mode = Mode::from_raw_mode(low(mode) & 0o7777 & !SET_ID);
+        rustix::fs::chmod(own_link(file.as_fd()), mode)?;
+        Ok(Answer::Done)
+    }
+}
+
 impl Names {
     /// Makes a file that is not there yet.
     fn create(&self, entry: &Entry, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {

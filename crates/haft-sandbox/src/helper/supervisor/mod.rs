@@ -48,7 +48,7 @@ use super::{
     Trouble,
     sys::{self, Notification},
 };
-use crate::Profile;
+use crate::{Level, Profile};
 
 /// So many opens of a FIFO may wait at once.
 const WAITING: usize = 32;
@@ -87,8 +87,8 @@ pub(super) fn connection() -> Result<(Listening, Supervised), Trouble> {
 
 impl Supervised {
     /// Puts this process under supervision, for good.
-    pub(super) fn install(self) -> Result<(), Trouble> {
-        let listener = filter::install().map_err(Trouble::machine("supervisor"))?;
+    pub(super) fn install(self, level: Level) -> Result<(), Trouble> {
+        let listener = filter::install(level).map_err(Trouble::machine("supervisor"))?;
         let fds = [listener.as_fd()];
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut message = SendAncillaryBuffer::new(&mut space);
@@ -271,6 +271,10 @@ impl Act<'_, '_> {
             libc::SYS_renameat2 => self.rename((int(a), b), (int(c), d), e),
             libc::SYS_unlinkat => self.remove(int(a), b, c),
             libc::SYS_truncate => self.truncate(a, b),
+            libc::SYS_fchmod => self.change_open_mode(int(a), b),
+            libc::SYS_fchmodat => self.change_mode(int(a), b, c),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_chmod => self.change_mode(HERE, a, b),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_open => self.open(HERE, a, b, c),
             #[cfg(target_arch = "x86_64")]

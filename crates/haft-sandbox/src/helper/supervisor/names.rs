@@ -45,16 +45,24 @@ pub(in crate::helper) struct Names {
     targets: Vec<PathBuf>,
     protected: Protected,
     denied: DeniedNames,
+    /// Everything that the command may write to, where no mounts say so.
+    writable: Vec<PathBuf>,
     refusals: Refusals,
 }
 
 impl Names {
-    pub(in crate::helper) fn new(profile: &Profile, refusals: Refusals) -> Result<Self, Trouble> {
+    pub(in crate::helper) fn new(
+        profile: &Profile,
+        scratch: Option<PathBuf>,
+        refusals: Refusals,
+    ) -> Result<Self, Trouble> {
+        let roots = profile.writable().map(|root| root.path.clone());
         Ok(Self {
             roots: profile.writable().map(|root| root.path.clone()).collect(),
             targets: targets(profile),
             protected: Protected::new(&profile.protected, &profile.exceptions),
             denied: DeniedNames::new(&profile.denied.new).map_err(Trouble::profile)?,
+            writable: roots.chain(scratch).collect(),
             refusals,
         })
     }
@@ -81,6 +89,14 @@ impl Names {
             }
         }
         Ok(())
+    }
+
+    /// Says whether the mode of an existing file may be changed. Landlock does not look at modes.
+    pub(super) fn check_mode(&self, path: &Path) -> Result<(), Errno> {
+        if !self.writable.iter().any(|writable| path.starts_with(writable)) {
+            return Err(Errno::PERM);
+        }
+        self.check(path, Change::Write)
     }
 
     /// Whether git takes a directory for a repository, unless an exception says that it may become one.
