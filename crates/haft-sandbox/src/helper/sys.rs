@@ -1,7 +1,8 @@
 //! The calls that have no safe form elsewhere. The only module of the project with `unsafe` in it.
 //!
 //! Each function takes and gives owned or borrowed Rust values, so that its caller cannot misuse a
-//! pointer. The helper is a process with one thread: it may allocate after a fork.
+//! pointer. The helper is a process with one thread, or with a second one that
+//! forks while the first is in the kernel: it may allocate after a fork.
 #![allow(
     unsafe_code,
     reason = "calls of the kernel without a safe form; each block says why it is sound"
@@ -37,8 +38,8 @@ pub(crate) enum Side {
 pub(crate) fn clone(flags: c_int) -> io::Result<Side> {
     let flags = c_long::from(flags | libc::SIGCHLD);
     // SAFETY: without `CLONE_VM` the child has a copy of everything, so no memory is shared; a null
-    // stack means that it goes on with its copy of this one. The helper has one thread, so no lock
-    // is held by a thread that does not exist in the child.
+    // stack means that it goes on with its copy of this one. No other thread runs
+    // user code meanwhile, so no lock is held by a thread that does not exist in the child.
     let pid = check(unsafe {
         libc::syscall(libc::SYS_clone, flags, 0_usize, 0_usize, 0_usize, 0_usize)
     })?;
