@@ -232,7 +232,7 @@ impl Filters {
         refused.insert(libc::SYS_socket, sockets);
         let mut unknown: BTreeMap<i64, Vec<SeccompRule>> =
             UNKNOWN.iter().map(|call| (*call, Vec::new())).collect();
-        if level != Level::Namespaces && is_supervised {
+        if is_supervised {
             // Libraries fall back to calls that the supervisor knows.
             refused.remove(&FCHMODAT2);
             unknown.insert(FCHMODAT2, Vec::new());

@@ -87,7 +87,11 @@ pub(super) fn begin(task: &Arc<Task>, setting: &Setting) -> Result<Begun, Troubl
         rustix::thread::set_no_new_privs(true).map_err(Trouble::os("no new privileges"))?;
         let profile = &task.orders.profile;
         rules.apply(profile.network).map_err(Trouble::machine("landlock"))?;
-        let scratch = setting.scratch.clone();
+        // With mounts of its own the command reaches no other file whose mode it could change.
+        let scratch = match task.orders.level {
+            Level::Namespaces => None,
+            _ => Some(setting.scratch.clone()),
+        };
         let names = Names::new(profile, scratch, setting.refusals.clone())?;
         let (listening, supervised) = supervisor::connection()?;
         let begun = split(&task, &setting, Some(supervised))?;
@@ -182,7 +186,7 @@ fn run(
     if let Some(supervised) = supervised {
         // The supervisor must be able to read the paths of this process.
         let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable);
-        supervised.install(task.orders.level)?;
+        supervised.install()?;
     }
     match &task.orders.act {
         Act::Probe => Ok(()),

@@ -1,9 +1,8 @@
 //! The helper: this program, started again to set up a confinement and to end it.
 //!
 //! In: orders on the connection that is its standard input. Out: reports on the same connection, and
-//! a command that can do what its profile says. The helper starts nothing heavy. It has one thread, and a second one where the
-//! names of a command are supervised.
-//! When the connection ends, everything ends: the runtime is gone, or wants it so.
+//! a command that can do what its profile says. The helper starts nothing heavy. It has one thread, and
+//! a second one where the names of a command are supervised. When the connection ends, everything ends: the runtime is gone, or wants it so.
 //!
 //! FAIL CLOSED: a step that fails ends the helper before the command has begun.
 

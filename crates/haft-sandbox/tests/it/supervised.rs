@@ -258,3 +258,17 @@ async fn modes_can_be_changed_in_the_workspace_and_nowhere_else() {
         assert_eq!(mode & 0o7777, 0o600, "{level}");
     }
 }
+
+#[tokio::test]
+async fn directory_prepared_elsewhere_does_not_bring_protected_names() {
+    for sandbox in sandboxes().await {
+        let room = Room::new();
+        let script = "mkdir -p $TMPDIR/x/.git/hooks && echo bad > $TMPDIR/x/.git/hooks/pre-commit \
+                      && perl -e 'rename(\"$ENV{TMPDIR}/x\", \"y\") or print \"$!\\n\"'; \
+                      mv $TMPDIR/x z; cp -r $TMPDIR/x w; exit 0";
+        let (text, _) = run(&sandbox, &room, script).await;
+        assert_eq!(text, "Invalid cross-device link\n", "{}", sandbox.tier().level);
+        let all = picture(&room.inside);
+        assert!(!all.iter().any(|(path, _)| path.ends_with("hooks")), "{all:?}");
+    }
+}

@@ -127,12 +127,13 @@ impl<'a> Caller<'a> {
         })?;
         self.check()?;
         let text = std::str::from_utf8(text.get(..len).unwrap_or_default()).unwrap_or_default();
-        let value = |name: &str| Some(text.split_once(name)?.1.lines().next()?.trim());
+        // The first line holds the name of the program, which may be anything.
+        let value =
+            |name: &str| text.lines().find_map(|line| Some(line.strip_prefix(name)?.trim()));
         let umask = value("Umask:").and_then(|text| u32::from_str_radix(text, 8).ok());
         let tgid = value("Tgid:").and_then(|text| text.parse().ok());
         match (umask, tgid) {
             (Some(umask), Some(tgid)) => Ok(Status { umask: Mode::from_raw_mode(umask), tgid }),
-            // The name of the program comes before both and may be anything, but it is short.
             _ => Err(Errno::ACCESS),
         }
     }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::super::{Trouble, sys};
-use crate::{Level, orders::Fault, seccomp::CHANGES_OF_MODE};
+use crate::{orders::Fault, seccomp::CHANGES_OF_MODE};
 
 /// Calls that are always asked about.
 const ALWAYS: &[libc::c_long] = &[
@@ -19,7 +19,6 @@ const ALWAYS: &[libc::c_long] = &[
     libc::SYS_mknodat,
     libc::SYS_symlinkat,
     libc::SYS_linkat,
-    #[cfg(target_arch = "x86_64")]
     libc::SYS_renameat,
     libc::SYS_renameat2,
     libc::SYS_unlinkat,
@@ -83,7 +82,7 @@ fn number(call: libc::c_long) -> u32 {
 }
 
 /// The program. Each test is followed by its own answer, so that no jump is long.
-fn program(level: Level) -> Vec<libc::sock_filter> {
+fn program() -> Vec<libc::sock_filter> {
     let ask = step(RETURN, 0, 0, libc::SECCOMP_RET_USER_NOTIF);
     let allow = step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW);
     let mut all = vec![
@@ -102,9 +101,7 @@ fn program(level: Level) -> Vec<libc::sock_filter> {
             allow,
         ]);
     }
-    // With mounts of its own the command reaches no file whose mode is not its to change.
-    let modes = if level == Level::Namespaces { &[] } else { CHANGES_OF_MODE };
-    for call in ALWAYS.iter().chain(modes) {
+    for call in ALWAYS.iter().chain(CHANGES_OF_MODE) {
         all.extend([step(IF_EQUAL, 0, 1, number(*call)), ask]);
     }
     all.push(allow);
@@ -112,8 +109,8 @@ fn program(level: Level) -> Vec<libc::sock_filter> {
 }
 
 /// Puts this process under supervision, for good. Needs `no_new_privs`.
-pub(super) fn install(level: Level) -> io::Result<OwnedFd> {
-    sys::notifying_filter(&mut program(level))
+pub(super) fn install() -> io::Result<OwnedFd> {
+    sys::notifying_filter(&mut program())
 }
 
 /// Whether a process can be supervised here.
@@ -156,9 +153,7 @@ fn trial() -> Option<i32> {
     match sys::clone(0) {
         Ok(sys::Side::Child) => {
             let _ = rustix::thread::set_no_new_privs(true);
-            let errno = install(Level::Namespaces)
-                .err()
-                .map_or(0, |e| e.raw_os_error().unwrap_or(libc::EINVAL));
+            let errno = install().err().map_or(0, |e| e.raw_os_error().unwrap_or(libc::EINVAL));
             sys::exit(errno & 0xff)
         }
         Ok(sys::Side::Parent(pid)) => match sys::reap(Some(pid), true) {
@@ -209,7 +204,7 @@ mod tests {
 
     /// Runs the program on one call, as the kernel would.
     fn asks(call: libc::c_long, args: [u32; 6]) -> bool {
-        let program = program(Level::Landlock);
+        let program = program();
         let (mut at, mut value) = (0, 0);
         loop {
             let step = program[at];

@@ -48,7 +48,7 @@ use super::{
     Trouble,
     sys::{self, Notification},
 };
-use crate::{Level, Profile};
+use crate::Profile;
 
 /// So many opens of a FIFO may wait at once.
 const WAITING: usize = 32;
@@ -87,8 +87,8 @@ pub(super) fn connection() -> Result<(Listening, Supervised), Trouble> {
 
 impl Supervised {
     /// Puts this process under supervision, for good.
-    pub(super) fn install(self, level: Level) -> Result<(), Trouble> {
-        let listener = filter::install(level).map_err(Trouble::machine("supervisor"))?;
+    pub(super) fn install(self) -> Result<(), Trouble> {
+        let listener = filter::install().map_err(Trouble::machine("supervisor"))?;
         let fds = [listener.as_fd()];
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut message = SendAncillaryBuffer::new(&mut space);
@@ -292,7 +292,6 @@ impl Act<'_, '_> {
             libc::SYS_link => self.make_link((HERE, a), (HERE, b), 0),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_rename => self.rename((HERE, a), (HERE, b), 0),
-            #[cfg(target_arch = "x86_64")]
             libc::SYS_renameat => self.rename((int(a), b), (int(c), d), 0),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_unlink => self.remove(HERE, a, 0),

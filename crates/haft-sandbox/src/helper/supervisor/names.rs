@@ -45,15 +45,15 @@ pub(in crate::helper) struct Names {
     targets: Vec<PathBuf>,
     protected: Protected,
     denied: DeniedNames,
-    /// Everything that the command may write to, where no mounts say so.
-    writable: Vec<PathBuf>,
+    /// Where modes may be changed, if no mounts say so: the roots and the temporary directory.
+    modes: Option<Vec<PathBuf>>,
     refusals: Refusals,
 }
 
 impl Names {
     pub(in crate::helper) fn new(
         profile: &Profile,
-        scratch: Option<PathBuf>,
+        scratch: Option<Option<PathBuf>>,
         refusals: Refusals,
     ) -> Result<Self, Trouble> {
         let roots = profile.writable().map(|root| root.path.clone());
@@ -62,7 +62,7 @@ impl Names {
             targets: targets(profile),
             protected: Protected::new(&profile.protected, &profile.exceptions),
             denied: DeniedNames::new(&profile.denied.new).map_err(Trouble::profile)?,
-            writable: roots.chain(scratch).collect(),
+            modes: scratch.map(|scratch| roots.chain(scratch).collect()),
             refusals,
         })
     }
@@ -93,7 +93,9 @@ impl Names {
 
     /// Says whether the mode of an existing file may be changed. Landlock does not look at modes.
     pub(super) fn check_mode(&self, path: &Path) -> Result<(), Errno> {
-        if !self.writable.iter().any(|writable| path.starts_with(writable)) {
+        if let Some(modes) = &self.modes
+            && !modes.iter().any(|writable| path.starts_with(writable))
+        {
             return Err(Errno::PERM);
         }
         self.check(path, Change::Write)
@@ -114,6 +116,11 @@ impl Names {
         if !self.denied.may_move(from, to) {
             self.refusals.add(to, DENIED);
             return Err(Errno::ACCESS);
+        }
+        // What was prepared where no name is checked would bring names that were never checked.
+        let is_crossing = |root: &PathBuf| from.starts_with(root) != to.starts_with(root);
+        if self.roots.iter().any(is_crossing) {
+            return Err(Errno::XDEV);
         }
         let below = |path| self.roots.iter().find_map(|root| Path::strip_prefix(path, root).ok());
         let is_allowed = is_move_allowed(below(from).unwrap_or(from), below(to).unwrap_or(to));
