@@ -21,6 +21,7 @@ mod results;
 mod shell;
 mod signals;
 mod streams;
+mod terminal;
 mod trace;
 mod trust;
 mod usage;
