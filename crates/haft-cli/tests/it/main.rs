@@ -11,6 +11,8 @@ mod guide;
 mod hands;
 mod hooks;
 mod lints;
+#[cfg(target_os = "linux")]
+mod live;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod planted;

@@ -16,6 +16,7 @@ const LOOKED_AT: usize = 16 << 10;
 pub(crate) struct Terminal {
     variables: Vec<(OsString, OsString)>,
     directory: PathBuf,
+    has_colours: bool,
 }
 
 /// What a terminal has received, and how the command ended.
@@ -30,6 +31,31 @@ impl Screen {
     pub(crate) fn page(&self) -> String {
         format!("{}\nexit {}", self.raw.replace('\r', ""), self.code.unwrap_or(-1))
     }
+
+    /// The lines that a person sees in the end: later text is drawn over earlier text.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let (mut lines, mut row, mut column) = (Vec::new(), Vec::new(), 0);
+        for c in self.raw.chars() {
+            match c {
+                '\n' => {
+                    lines.push(std::mem::take(&mut row));
+                    column = 0;
+                }
+                '\r' => column = 0,
+                c => {
+                    if column == row.len() {
+                        row.push(c);
+                    } else {
+                        row[column] = c;
+                    }
+                    column += 1;
+                }
+            }
+        }
+        lines.push(row);
+        let text = |row: Vec<char>| row.into_iter().collect::<String>().trim_end().to_owned();
+        lines.into_iter().map(text).collect()
+    }
 }
 
 impl Terminal {
@@ -38,7 +64,13 @@ impl Terminal {
         let given = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
         let directory = command.get_current_dir().unwrap_or(Path::new("/")).to_owned();
         let own = |(name, value): (&OsStr, &OsStr)| (name.to_owned(), value.to_owned());
-        Self { variables: given.map(own).collect(), directory }
+        Self { variables: given.map(own).collect(), directory, has_colours: false }
+    }
+
+    /// The same with colours.
+    pub(crate) fn with_colours(mut self) -> Self {
+        self.has_colours = true;
+        self
     }
 
     /// Runs a line of shell until its end, for a minute at most. `keys` sees the end of what was
@@ -60,7 +92,7 @@ impl Terminal {
             .current_dir(&self.directory)
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .env("PATH", format!("{}:/usr/bin:/bin", bin.display()))
-            .env("NO_COLOR", "1")
+            .env(if self.has_colours { "CLICOLOR_FORCE" } else { "NO_COLOR" }, "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
