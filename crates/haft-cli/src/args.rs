@@ -432,7 +432,7 @@ pub(crate) struct Rules {
     /// One more file of rules (`haft.toml` or settings of Claude Code), stronger than the folder's
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
-    /// Keep quiet about what counts for nothing in the files; what is wrong is always told
+    /// Show no notes about files that count for nothing, and no live output; errors are always shown
     #[arg(long)]
     pub(crate) quiet: bool,
 }

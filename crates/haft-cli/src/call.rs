@@ -18,6 +18,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     args, desk, hands, input,
+    live::{self, Live},
     problem::{Problem, complain},
     result, schema,
     setup::{Around, Setup},
@@ -59,9 +60,12 @@ pub(crate) fn run(args: &args::Call, setup: Setup, around: &Around) -> Result<Ex
     let arguments = arguments(&args.pairs, args.args_json.as_deref(), entry)?;
     let call = Call::new(ID, args.tool.as_str(), arguments);
     let run = setup.run(&runtime).start();
-    let (answers, _) = desk::work(async move {
+    let events = live::events(&runtime, !args.output.json && !args.rules.quiet);
+    let (answers, shown) = desk::work(async move {
+        let live = events.map(Live::start);
         let turn = run.turn().await?;
-        Ok::<_, haft::Error>(desk::run(turn, vec![call], Stop::Done).await)
+        let (answers, _) = desk::run(turn, vec![call], Stop::Done).await;
+        Ok::<_, haft::Error>((answers, live::finish(live).await))
     })??;
     #[cfg(feature = "otlp")]
     crate::otlp::finish(sending);
@@ -75,7 +79,11 @@ pub(crate) fn run(args: &args::Call, setup: Setup, around: &Around) -> Result<Ex
         }
         style::say(format_args!("{whole}\n"))?;
     } else if let Some(output) = answer.output() {
-        let mut text = output.to_text();
+        let (rest, is_less) = shown.rest_of(ID, output);
+        if is_less && rest.blocks.is_empty() {
+            style::talk(style::paint(style::DIM, "done; the result is the output above"));
+        }
+        let mut text = rest.to_text();
         if std::io::stdout().is_terminal() {
             text = style::visible(&text);
         }
@@ -87,7 +95,8 @@ pub(crate) fn run(args: &args::Call, setup: Setup, around: &Around) -> Result<Ex
         if let Some(failure) = failure {
             // What was answered already needs no other answer.
             let asked = asked.load(Ordering::Relaxed) && !args.yes;
-            explain(answer, failure, asked, hands::missing(&args.tool, &args.place, &setup));
+            let missing = hands::missing(&args.tool, &args.place, &setup);
+            explain(answer, failure, asked, missing, shown.is_whole(ID));
         }
         if let Some(trace) = trace {
             trace.tell(ID);
@@ -111,7 +120,13 @@ fn as_json(answer: &Envelope) -> Value {
 }
 
 /// Tells a person what a model would have been told, and what only the operator may see.
-fn explain(answer: &Envelope, failure: &Failure, asked: bool, missing: Option<String>) {
+fn explain(
+    answer: &Envelope,
+    failure: &Failure,
+    asked: bool,
+    missing: Option<String>,
+    is_shown: bool,
+) {
     let mut hints = Vec::new();
     match failure.code() {
         Code::UnknownTool if missing.is_some() => hints.extend(missing),
@@ -140,7 +155,9 @@ fn explain(answer: &Envelope, failure: &Failure, asked: bool, missing: Option<St
         }
     }
     let told = answer.interrupted_output();
-    if !told.is_empty() {
+    if is_shown && !told.is_empty() {
+        style::talk("Output before the interruption is above.");
+    } else if !told.is_empty() {
         let count = style::count(told.chars().count(), "character");
         style::talk(format_args!("Output before the interruption ({count}):"));
         style::talk(style::visible(told));

@@ -25,8 +25,8 @@ use crate::{
     decisions::Recorded,
     problem::Problem,
     prompt::{Keys, Prompt},
+    screen,
     setup::Setup,
-    style,
 };
 
 /// The name of every thread that may run a tool's code: the runtime's own, and ours.
@@ -218,6 +218,7 @@ async fn finish<T>(
             biased;
             () = signals.next() => {
                 if is_interrupted {
+                    screen::leave();
                     std::process::exit(CANCELLED.into());
                 }
                 is_interrupted = true;
@@ -229,10 +230,11 @@ async fn finish<T>(
 }
 
 fn interrupt(control: &Control) {
-    if io::stderr().is_terminal() {
-        style::talk(""); // after the terminal's own `^C`
-    }
+    // Before anything is written: a terminal that is stuck must not keep the calls running.
     control.force();
+    if io::stderr().is_terminal() {
+        screen::end_echo(); // after the terminal's own `^C`
+    }
 }
 
 /// The exit code of a command that answered.
@@ -250,7 +252,7 @@ impl Person {
         let is_there = io::stdin().is_terminal() && io::stderr().is_terminal();
         let prompt = || {
             Prompt::new(Keyboard::default(), anstream::stderr(), setup.here())
-                .with_columns(terminal_columns)
+                .with_columns(screen::columns)
         };
         Self(is_there.then(|| Arc::new(prompt())))
     }
@@ -259,18 +261,6 @@ impl Person {
     pub(crate) fn ask_user(&self) -> AskUser {
         AskUser::new(self.clone())
     }
-}
-
-/// How many columns the terminal has that questions are written to, as it is now.
-#[cfg(unix)]
-fn terminal_columns() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
-    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
-}
-
-#[cfg(not(unix))]
-fn terminal_columns() -> Option<usize> {
-    None
 }
 
 impl fmt::Debug for Person {

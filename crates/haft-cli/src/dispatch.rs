@@ -5,11 +5,12 @@
 use std::{io::IsTerminal as _, process::ExitCode};
 
 use anstyle::Style;
-use haft::{Code, Dialect, Envelope, Error, Run, Runtime, Stop};
+use haft::{Code, Dialect, Envelope, Error, EventStream, Run, Runtime, Stop};
 use serde_json::{Value, json};
 
 use crate::{
     args, desk, hands, input,
+    live::{self, Live},
     plan::no_dialect,
     problem::Problem,
     result,
@@ -29,15 +30,17 @@ pub(crate) fn run(
     let runtime =
         desk::seat(runtime, &setup, person, args.yes, args.decisions.as_deref())?.build()?;
     let run = setup.run(&runtime).start();
+    let events = live::events(&runtime, !args.output.json && !args.rules.quiet);
     match args.stream {
-        true => streamed(args, run, &setup, around),
-        false => complete(args, run, &setup, around),
+        true => streamed(args, run, events, &setup, around),
+        false => complete(args, run, events, &setup, around),
     }
 }
 
 fn complete(
     args: &args::Dispatch,
     run: Run,
+    events: Option<EventStream>,
     setup: &Setup,
     around: &Around,
 ) -> Result<ExitCode, Problem> {
@@ -52,10 +55,13 @@ fn complete(
     let mut said = dialect.parse(&response)?;
     let (calls, stop) = (std::mem::take(&mut said.calls), said.stop);
     let (answers, is_interrupted) = desk::work(async move {
+        let live = events.map(Live::start);
         let turn = run.turn().await?;
         let export = turn.snapshot().export(dialect);
         let calls = calls.into_iter().map(|call| export.restore(call)).collect();
-        Ok::<_, Error>(desk::run(turn, calls, stop).await)
+        let answered = desk::run(turn, calls, stop).await;
+        live::finish(live).await;
+        Ok::<_, Error>(answered)
     })??;
     let answer = said.answer(&answers);
     let printed = match args.echo {
@@ -70,14 +76,18 @@ fn complete(
 fn streamed(
     args: &args::Dispatch,
     run: Run,
+    events: Option<EventStream>,
     setup: &Setup,
     around: &Around,
 ) -> Result<ExitCode, Problem> {
     let dialect = args.dialect.ok_or_else(|| no_dialect("`--dialect` is missing"))?;
     let body = input::body(args.file.as_deref())?;
     let (heard, is_interrupted) = desk::work(async move {
+        let live = events.map(Live::start);
         let turn = run.turn().await?;
-        Ok::<_, Error>(desk::listen(turn, dialect, body).await)
+        let heard = desk::listen(turn, dialect, body).await;
+        live::finish(live).await;
+        Ok::<_, Error>(heard)
     })??;
     let is_empty = heard.envelopes.is_empty();
     if let Some(problem) = heard.problem {

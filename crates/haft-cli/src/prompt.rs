@@ -24,7 +24,9 @@ use crate::{
     call,
     explain::{self, one_line},
     problem::Problem,
-    schema, sight,
+    schema,
+    screen::OpenQuestion,
+    sight,
     style::{self, BAD, BOLD, DIM, GOOD, NAME, WARN},
 };
 
@@ -222,6 +224,7 @@ impl<K: Keys, W: Write + Send + 'static> Approver for Prompt<K, W> {
     fn closed(&self, question: &Question<'_>, by: &str) {
         let mut open = lock(&self.open);
         if open.as_ref() == Some(question.call.context().call_id()) {
+            let _screen = OpenQuestion::new();
             *open = None;
             self.is_stale.store(true, Ordering::Relaxed);
             self.write(&format!("\n  answered by {}\n", style::visible(by)));
@@ -231,6 +234,7 @@ impl<K: Keys, W: Write + Send + 'static> Approver for Prompt<K, W> {
     fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
         Box::pin(async {
             let mut keys = self.keys.lock().await;
+            let _screen = OpenQuestion::new();
             keys.forget().await;
             if self.is_stale.swap(false, Ordering::Relaxed) {
                 // What was half typed for the last question must not answer this one.
@@ -249,6 +253,7 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
     /// Asks what a model wants to know, and returns what the person says.
     pub(crate) async fn ask_words(&self, question: &UserQuestion) -> Result<String, Failure> {
         let mut keys = self.keys.lock().await;
+        let _screen = OpenQuestion::new();
         keys.forget().await;
         if self.is_stale.swap(false, Ordering::Relaxed) {
             self.line(&mut keys, "  Enter for the next question ").await?;

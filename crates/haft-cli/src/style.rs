@@ -197,7 +197,7 @@ const CELL: usize = 80;
 
 /// Writes talk to stderr. If nobody can hear it, that is no reason to stop.
 pub(crate) fn talk(text: impl fmt::Display) {
-    let _ = writeln!(anstream::stderr().lock(), "{text}");
+    crate::screen::message(text);
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ mod guide;
 mod hands;
 mod hooks;
 mod lints;
+#[cfg(target_os = "linux")]
+mod live;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod planted;
@@ -21,6 +23,7 @@ mod results;
 mod shell;
 mod signals;
 mod streams;
+mod terminal;
 mod trace;
 mod trust;
 mod usage;

@@ -8,7 +8,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::{Folder, Ran};
+use crate::{Folder, Ran, terminal::Terminal};
 
 const ALLOWS_MAKE: &str = "[[rule]]\nmatch = \"Bash(make *)\"\ndecision = \"allow\"\n";
 const DENIES_READ: &str = "[[rule]]\nmatch = \"read_note\"\ndecision = \"deny\"\n";
@@ -281,43 +281,15 @@ fn symlink_to_config_outside_is_followed_and_covered_by_its_content() {
 }
 
 /// Runs a call at a terminal, answers "always", and gives the screen.
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn always(folder: &Folder, line: &str, before: impl FnOnce()) -> Option<String> {
-    use std::io::{Read as _, Write as _};
-    let real = folder.command();
-    let bin = Path::new(real.get_program()).parent().unwrap();
-    let mut script = Command::new("timeout");
-    script
-        .args(["-k", "1", "60", "script"])
-        .args(["-qec", line, "/dev/null"])
-        .current_dir(folder.work());
-    for (name, value) in real.get_envs().filter_map(|(name, value)| Some((name, value?))) {
-        script.env(name, value);
-    }
-    let child = script
-        .env("PATH", format!("{}:/usr/bin:/bin", bin.display()))
-        .env("NO_COLOR", "1")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn();
-    let Ok(mut child) = child else {
-        eprintln!("skipped: there is no `script` here");
-        return None;
-    };
-    let (mut keys, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-    let (mut seen, mut piece) = (Vec::new(), [0; 4096]);
     let mut before = Some(before);
-    while let Ok(length @ 1..) = screen.read(&mut piece) {
-        seen.extend_from_slice(&piece[..length]);
-        if before.is_some() && String::from_utf8_lossy(&seen).contains("[?] why  >") {
-            before.take().unwrap()();
-            // A second line, in case "always" is no key there.
-            keys.write_all(b"a\nn\n").unwrap();
-        }
-    }
-    let _ = child.wait();
-    Some(String::from_utf8_lossy(&seen).replace('\r', ""))
+    let screen = Terminal::like(&folder.command()).run(line, |seen| {
+        let before = before.take_if(|_| seen.contains("[?] why  >"))?;
+        before();
+        // A second line, in case "always" is no key there.
+        Some("a\nn\n")
+    })?;
+    Some(screen.page())
 }
 
 const NOTE_LINE: &str = "haft call write_note name=x text=y";

@@ -2,55 +2,20 @@
 
 #![cfg(unix)]
 
-use std::{
-    io::{Read as _, Write as _},
-    process::{Command, Stdio},
+use crate::{
+    command,
+    terminal::{Terminal, once},
 };
 
-use crate::at_home_nowhere;
-
 /// Runs a command at a terminal, types an answer once the keys are there, and gives the screen.
-fn at_a_terminal(line: &str, answer: &str) -> Option<String> {
-    typed_at(line, "[?] why  >", answer, "may destroy")
+fn at_a_terminal(line: &str, answer: &'static str) -> Option<String> {
+    typed_at(line, "[?] why  >", answer)
 }
 
 /// The same for any other page: the answer is typed once `until` can be read.
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
-fn typed_at(line: &str, until: &str, answer: &str, or_else: &str) -> Option<String> {
-    let bin = std::path::Path::new(env!("CARGO_BIN_EXE_haft")).parent().unwrap();
-    let mut script = Command::new("script");
-    let child = at_home_nowhere(&mut script)
-        .args(["-qec", line, "/dev/null"])
-        .current_dir(env!("CARGO_TARGET_TMPDIR"))
-        .env("PATH", format!("{}:/usr/bin:/bin", bin.display()))
-        .env("NO_COLOR", "1")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn();
-    let Ok(mut child) = child else {
-        eprintln!("skipped: there is no `script` here");
-        return None;
-    };
-    let (mut keys, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-    let mut seen = Vec::new();
-    let mut typed = false;
-    let mut piece = [0; 4096];
-    while let Ok(length @ 1..) = screen.read(&mut piece) {
-        seen.extend_from_slice(&piece[..length]);
-        if !typed && String::from_utf8_lossy(&seen).contains(until) {
-            typed = true;
-            keys.write_all(answer.as_bytes()).unwrap();
-        }
-    }
-    let status = child.wait().unwrap();
-    let seen = String::from_utf8_lossy(&seen).replace('\r', "");
-    if !typed && !seen.contains(or_else) {
-        // Some versions of `script` know no `-c`.
-        eprintln!("skipped: `script` does not run commands here: {seen}");
-        return None;
-    }
-    Some(format!("{seen}\nexit {}", status.code().unwrap_or(-1)))
+fn typed_at(line: &str, until: &'static str, answer: &'static str) -> Option<String> {
+    let screen = Terminal::like(&command()).run(line, once(until, answer))?;
+    Some(screen.page())
 }
 
 #[test]
@@ -72,18 +37,18 @@ fn a_yes_at_a_terminal_runs_the_call_and_a_no_does_not() {
 fn the_model_asks_at_a_terminal_and_hears_what_is_typed() {
     let line =
         "haft call ask_user question='Which one?' choices:='[\"tea\",\"milk\"]' --workspace .";
-    let Some(screen) = typed_at(line, "your answer", "2\n", "The model asks") else { return };
+    let Some(screen) = typed_at(line, "your answer", "2\n") else { return };
     assert!(screen.contains("The model asks you\n  Which one?\n"), "{screen}");
     assert!(screen.contains("\nmilk\n") && screen.ends_with("exit 0"), "{screen}");
     // Whoever says yes to everything has still not said what the answer is.
-    let screen = typed_at(&format!("{line} --yes"), "your answer", "cocoa\n", "The model").unwrap();
+    let screen = typed_at(&format!("{line} --yes"), "your answer", "cocoa\n").unwrap();
     assert!(screen.contains("\ncocoa\n") && screen.ends_with("exit 0"), "{screen}");
 }
 
 #[test]
 fn explaining_nothing_at_a_terminal_says_what_to_do() {
-    let said = "there is no command to explain";
-    let Some(screen) = typed_at("haft shell explain", "never", "", said) else { return };
+    let Some(screen) = typed_at("haft shell explain", "never", "") else { return };
+    assert!(screen.contains("there is no command to explain"), "{screen}");
     assert!(screen.contains("hint: give commands as arguments, each in quotes"), "{screen}");
     assert!(screen.ends_with("exit 1"), "what is called wrongly ends with 1: {screen}");
 }

@@ -1,0 +1,166 @@
+//! The terminal on stderr, shared by live output, the status line, questions and messages.
+//!
+//! In: whole lines, a status line, and the news that a question is open. Out: text on stderr.
+//!
+//! INVARIANT: text is written at the left edge of an empty line. The status line is the only text
+//! without a line break behind it, and it is erased before other text is written.
+//! INVARIANT: while a question is open, neither live output nor a status line is written.
+
+use std::{
+    fmt,
+    io::{self, IsTerminal as _, Write as _},
+    sync::{Mutex, MutexGuard, PoisonError, TryLockError},
+};
+
+/// The state of the terminal. A process has one terminal, so there is one state.
+static SCREEN: Mutex<Screen> = Mutex::new(Screen { status: String::new(), questions: 0 });
+
+/// The width of a terminal that does not report its width.
+const DEFAULT_COLUMNS: usize = 80;
+
+struct Screen {
+    /// The status line on the screen, with the cursor behind it. Empty when there is none.
+    status: String,
+    /// How many questions are open.
+    questions: usize,
+}
+
+impl Screen {
+    /// Erases the status line, and what the keyboard has echoed behind it. Blanks do it on every
+    /// terminal; escape codes do not, and `NO_COLOR` removes them.
+    fn erase_status(&mut self, out: &mut impl io::Write) -> io::Result<()> {
+        if self.status.is_empty() {
+            return Ok(());
+        }
+        self.status.clear();
+        write!(out, "\r{:width$}\r", "", width = line_width())
+    }
+}
+
+fn lock() -> MutexGuard<'static, Screen> {
+    SCREEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether both outputs are a terminal, so that a person watches.
+pub(crate) fn is_watched() -> bool {
+    io::stdout().is_terminal() && io::stderr().is_terminal()
+}
+
+/// How many columns the terminal has, as it is now.
+#[cfg(unix)]
+pub(crate) fn columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+#[cfg(not(unix))]
+pub(crate) fn columns() -> Option<usize> {
+    None
+}
+
+/// How many columns a line may use. The last one stays free: some terminals go on in the next line
+/// as soon as it is used.
+pub(crate) fn line_width() -> usize {
+    columns().unwrap_or(DEFAULT_COLUMNS).saturating_sub(1).max(1)
+}
+
+/// Writes whole lines, and a status line below them. Writes nothing and returns false while a
+/// question is open. The status line must fit `line_width`.
+pub(crate) fn show(lines: &str, status: &str) -> bool {
+    let mut screen = lock();
+    if screen.questions > 0 {
+        return false;
+    }
+    if lines.is_empty() && status == screen.status {
+        return true; // a line that is written again and again flickers
+    }
+    let mut out = anstream::stderr().lock();
+    // A terminal that is gone is no reason to stop the calls.
+    let _ = screen.erase_status(&mut out);
+    let _ = out.write_all(lines.as_bytes());
+    let _ = out.write_all(status.as_bytes());
+    status.clone_into(&mut screen.status);
+    let _ = out.flush();
+    true
+}
+
+/// Writes a message on a line of its own.
+pub(crate) fn message(text: impl fmt::Display) {
+    let mut screen = lock();
+    let mut out = anstream::stderr().lock();
+    let _ = screen.erase_status(&mut out);
+    let _ = writeln!(out, "{text}");
+}
+
+/// Ends the line in which the terminal has echoed `^C`.
+pub(crate) fn end_echo() {
+    let mut screen = lock();
+    let mut out = anstream::stderr().lock();
+    let _ = if screen.status.is_empty() { writeln!(out) } else { screen.erase_status(&mut out) };
+}
+
+/// Erases the status line before the process ends. Does not wait for a terminal that is stuck.
+pub(crate) fn leave() {
+    let screen = match SCREEN.try_lock() {
+        Ok(screen) => Some(screen),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    };
+    if let Some(mut screen) = screen {
+        let _ = screen.erase_status(&mut anstream::stderr().lock());
+    }
+}
+
+/// Whether a question is open.
+pub(crate) fn has_question() -> bool {
+    lock().questions > 0
+}
+
+/// An open question. Live output and the status line wait until it is dropped.
+#[must_use]
+pub(crate) struct OpenQuestion(());
+
+impl OpenQuestion {
+    pub(crate) fn new() -> Self {
+        let mut screen = lock();
+        screen.questions += 1;
+        let _ = screen.erase_status(&mut anstream::stderr().lock());
+        Self(())
+    }
+}
+
+impl Drop for OpenQuestion {
+    fn drop(&mut self) {
+        let mut screen = lock();
+        screen.questions = screen.questions.saturating_sub(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_line_is_erased_once_and_whole() {
+        let mut screen = Screen { status: "running 2 s".to_owned(), questions: 0 };
+        let mut out = Vec::new();
+        screen.erase_status(&mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text.trim_matches('\r').trim_matches(' '), "");
+        assert_eq!(text.len(), line_width() + 2);
+        let mut out = Vec::new();
+        screen.erase_status(&mut out).unwrap();
+        assert_eq!(out, b"");
+    }
+
+    #[test]
+    fn live_output_waits_while_a_question_is_open() {
+        let question = OpenQuestion::new();
+        assert!(has_question() && !show("text\n", "status"));
+        let second = OpenQuestion::new();
+        drop(question);
+        assert!(!show("text\n", ""), "the second question is still open");
+        drop(second);
+        assert!(show("", ""));
+    }
+}

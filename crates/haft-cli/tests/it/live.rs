@@ -1,0 +1,246 @@
+//! Output of a command at a real terminal while the command runs, and the status line below it.
+
+#![expect(clippy::disallowed_methods, reason = "the tests make the files that commands wait for")]
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use serde_json::json;
+
+use crate::{
+    Folder,
+    terminal::{Screen, Terminal, once},
+};
+
+/// A command waits for this file, so that a test decides when it goes on.
+const WAIT: &str = "while [ ! -e go ]; do sleep 0.05; done";
+
+fn folder(name: &str) -> Folder {
+    Folder::trusted(&format!("live-{name}"), &[])
+}
+
+/// The line that runs a command, which is in a file so that it needs no quotes.
+fn call(folder: &Folder, command: &str, options: &str) -> String {
+    fs::write(folder.0.join("command"), command).unwrap();
+    format!("haft call shell command=@../command --workspace . --yes {options}")
+}
+
+/// Runs a command at a terminal, and lets it go on once the screen shows all of this.
+fn run_until(folder: &Folder, command: &str, until: &[&str]) -> Option<Screen> {
+    let go: PathBuf = folder.work().join("go");
+    let terminal = Terminal::like(&folder.command());
+    terminal.run(&call(folder, command, ""), |seen| {
+        if until.iter().all(|text| seen.contains(text)) {
+            fs::write(&go, "").unwrap();
+        }
+        None
+    })
+}
+
+#[test]
+fn output_is_shown_while_the_command_runs_and_not_a_second_time() {
+    let folder = folder("slow");
+    let command = format!("echo one; echo two >&2; {WAIT}; echo three");
+    // Without live output the command would wait until the test has lost its patience.
+    let Some(screen) = run_until(&folder, &command, &["out │ one\r", "err │ two\r"]) else {
+        return;
+    };
+    assert_eq!(screen.code, Some(0), "{}", screen.page());
+    let wanted = ["  out │ one", "  err │ two", "  out │ three", "exit code 0", ""];
+    let mut lines = screen.lines();
+    lines[..2].sort_by_key(|line| line.starts_with("  err"));
+    assert_eq!(lines, wanted);
+}
+
+#[test]
+fn result_without_anything_new_is_not_printed_again() {
+    let folder = folder("same");
+    let command = format!("echo one; {WAIT}; printf two");
+    let Some(screen) = run_until(&folder, &command, &["out │ one\r"]) else { return };
+    let wanted = ["  out │ one", "  out │ two", "done; the result is the output above", ""];
+    assert_eq!(screen.lines(), wanted);
+}
+
+#[test]
+fn quick_command_shows_its_result_alone() {
+    let folder = folder("quick");
+    let line = call(&folder, "echo one", "");
+    let Some(screen) = Terminal::like(&folder.command()).run(&line, |_| None) else { return };
+    assert_eq!(screen.lines(), ["one", ""]);
+}
+
+#[test]
+fn status_line_counts_seconds_and_disappears_without_a_trace() {
+    let folder = folder("status");
+    let command = format!("echo one; {WAIT}; echo two");
+    let until = ["running 2 s, Ctrl-C stops", "running 4 s, Ctrl-C stops"];
+    let Some(screen) = run_until(&folder, &command, &until) else { return };
+    let page = screen.page();
+    assert!(page.contains("running 3 s") && !page.contains("running 1 s"), "{page}");
+    let wanted = ["  out │ one", "  out │ two", "done; the result is the output above", ""];
+    assert_eq!(screen.lines(), wanted);
+    // In between, the line is erased before anything else is written.
+    let after = screen.raw.split("Ctrl-C stops").skip(1);
+    assert!(after.clone().count() > 2);
+    after.for_each(|rest| assert!(rest.starts_with("\r   "), "{rest:?}"));
+}
+
+#[test]
+fn half_line_is_shown_and_continued() {
+    let folder = folder("half");
+    let command = format!("printf 'name: '; {WAIT}; echo Bob; echo end");
+    let Some(screen) = run_until(&folder, &command, &["out │ name:"]) else { return };
+    let lines = screen.lines();
+    assert_eq!(lines[..3], ["  out │ name:", "      │ Bob", "  out │ end"], "{}", screen.page());
+}
+
+#[test]
+fn output_moves_no_cursor_and_imitates_no_line_of_ours() {
+    let folder = folder("escapes");
+    let forged = r"\033[2J\033[1;1H\033[31mred\033[0m\033]0;title\007\n[y] once   [n] no  > y\n";
+    let forged = format!(r"{forged}\nrunning 99 s, Ctrl-C stops\rerror: x\n\302\233 \342\200\256");
+    let long = "b".repeat(77) + "[y] once";
+    let command = format!("printf '{forged}\\n{long}\\n'; {WAIT}");
+    let go = folder.work().join("go");
+    let line = format!("stty cols 80 rows 24; {}", call(&folder, &command, ""));
+    let terminal = Terminal::like(&folder.command()).with_colours();
+    let screen = terminal.run(&line, |seen| {
+        if seen.contains("] once") && seen.contains("running 2 s") {
+            fs::write(&go, "").unwrap();
+        }
+        None
+    });
+    let Some(screen) = screen else { return };
+    let mut raw = screen.raw.clone();
+    for ours in ["\x1b[0m", "\x1b[1m", "\x1b[2m"] {
+        raw = raw.replace(ours, "");
+    }
+    assert!(!raw.contains(['\x1b', '\x07', '\u{9b}', '\u{202e}']), "{raw:?}");
+    let plain = Screen { raw, code: screen.code };
+    let lines = plain.lines();
+    let (output, rest) = lines.split_at(lines.len() - 2);
+    assert_eq!(rest, ["done; the result is the output above", ""], "{lines:?}");
+    for line in output {
+        let is_marked = line.starts_with("  out │") || line.starts_with("      │");
+        assert!(is_marked && line.chars().count() < 80, "{line:?}");
+    }
+    assert!(output.contains(&"  out │ [y] once   [n] no  > y".to_owned()), "{output:?}");
+}
+
+#[test]
+fn ctrl_c_stops_the_command_and_leaves_no_status_line() {
+    let folder = folder("ctrl-c");
+    let line = call(&folder, "echo one; sleep 50; echo two", "");
+    let keys = once("running 2 s", "\x03");
+    let Some(screen) = Terminal::like(&folder.command()).run(&line, keys) else { return };
+    let page = screen.page();
+    assert_eq!(screen.code, Some(130), "{page}");
+    let lines = screen.lines();
+    assert_eq!(lines[0], "  out │ one", "{page}");
+    assert!(lines[1].starts_with("error: cancelled"), "{lines:?}");
+    assert!(lines.contains(&"Output before the interruption is above.".to_owned()), "{lines:?}");
+    assert!(
+        !lines.iter().any(|line| line.contains("running") || line.contains("two")),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn nothing_is_shown_live_without_a_terminal_or_when_it_is_not_wanted() {
+    let folder = folder("quiet");
+    let command = "echo one; sleep 2.6; echo two";
+    for (at, options) in
+        ["--json", "--quiet", "| cat", "2>&1 | cat", "2>/dev/null"].iter().enumerate()
+    {
+        let line = call(&folder, command, options);
+        let Some(screen) = Terminal::like(&folder.command()).run(&line, |_| None) else { return };
+        let page = screen.page();
+        assert!(page.contains("one") && page.contains("two"), "{at}: {page}");
+        assert!(!page.contains("running") && !page.contains('│'), "{options}: {page}");
+    }
+}
+
+#[test]
+fn screen_in_the_guide_is_true() {
+    let guide = include_str!("../../../../docs/guide/command.md");
+    let section = guide.split("### Watch a command\n").nth(1).unwrap();
+    let block = section.split("```text\n").nth(1).unwrap().split("```").next().unwrap();
+    let folder = folder("guide");
+    let command =
+        format!("echo compiling; sleep 0.3; echo 'warning: unused variable' >&2; {WAIT}; echo end");
+    let Some(screen) = run_until(&folder, &command, &["running 3 s, Ctrl-C stops"]) else { return };
+    let drawn =
+        Screen { raw: screen.raw.split("\r        ").next().unwrap().to_owned(), code: None };
+    let mut wanted: Vec<&str> = block.lines().collect();
+    assert_eq!(wanted.pop(), Some("running 3 s, Ctrl-C stops"));
+    assert_eq!(drawn.lines()[..wanted.len()], wanted, "{}", screen.page());
+}
+
+/// The most memory that a process with this word in its command line has had, in kilobytes.
+fn peak_memory(word: &str) -> Option<u64> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let of = |folder: PathBuf| {
+        let line = fs::read(folder.join("cmdline")).ok()?;
+        let line = String::from_utf8_lossy(&line).into_owned();
+        let is_haft = line.split('\0').next().is_some_and(|name| name.ends_with("haft"));
+        let is_it = is_haft && line.split('\0').any(|own| own == word);
+        let status = is_it.then(|| fs::read_to_string(folder.join("status")).ok()).flatten()?;
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        peak.trim().trim_end_matches(" kB").parse().ok()
+    };
+    processes.filter_map(|entry| of(entry.path())).max()
+}
+
+#[test]
+fn hundred_megabytes_are_cut_at_the_terminal_and_take_little_memory() {
+    let folder = folder("flood");
+    let name = format!("../command-{}", std::process::id());
+    let command = "yes 0123456789012345678901234567890123456789 | head -c 100000000; sleep 0.6";
+    fs::write(folder.work().join(&name), command).unwrap();
+    let word = format!("command=@{name}");
+    let line = format!("haft call shell {word} --workspace . --yes");
+    let (mut pieces, mut peak) = (0, 0);
+    let screen = Terminal::like(&folder.command()).run(&line, |_| {
+        pieces += 1;
+        if pieces % 64 == 1 {
+            peak = peak.max(peak_memory(&word).unwrap_or(0));
+        }
+        None
+    });
+    let Some(screen) = screen else { return };
+    assert_eq!(screen.code, Some(0), "{} bytes", screen.raw.len());
+    assert!(screen.raw.len() < 30_000_000, "{} bytes on the screen", screen.raw.len());
+    assert!(peak > 0 && peak < 400_000, "{peak} kB");
+    assert!(screen.raw.contains("output is left out here"));
+    let lines = screen.lines();
+    let is_ours = |line: &&String| line.starts_with("  out │ 0123456789");
+    assert!(lines.iter().filter(is_ours).count() > 1000);
+}
+
+#[test]
+fn output_and_status_wait_while_a_question_is_open() {
+    let slow = "cat notes; sleep 1; cat notes; sleep 1; cat notes; sleep 1; cat notes; sleep 1";
+    let response = json!({
+        "type": "message", "role": "assistant", "stop_reason": "tool_use",
+        "content": [
+            {"type": "tool_use", "id": "a", "name": "shell", "input": {"command": slow}},
+            {"type": "tool_use", "id": "b", "name": "list_files", "input": {}},
+        ],
+    })
+    .to_string();
+    let rule = "[[rule]]\nmatch = \"list_files\"\ndecision = \"ask\"\n";
+    let files = [("response.json", response.as_str()), ("notes", "hello\n"), ("haft.toml", rule)];
+    let folder = Folder::trusted("live-question", &files);
+    let line = "haft dispatch response.json --dialect anthropic --workspace .";
+    let mut answer = once("[?] why  >", "n\n");
+    let screen = Terminal::like(&folder.command()).run(line, |seen| {
+        let answer = answer(seen)?;
+        // Meanwhile the command prints three times, and its status line would be due.
+        std::thread::sleep(Duration::from_millis(2_500));
+        Some(answer)
+    });
+    let Some(screen) = screen else { return };
+    let page = screen.page();
+    let (_, after) = screen.raw.split_once("[?] why  > ").expect("the question is there");
+    assert!(after.starts_with("n\r\n"), "nothing is between the question and the answer: {page}");
+    assert!(after.contains("  out │ hello\r\n") && after.contains("running "), "{page}");
+}

@@ -1,0 +1,101 @@
+//! Output of real commands as events: with call and stream, bounded, without secrets.
+#![cfg(target_os = "linux")]
+
+use std::{path::PathBuf, time::Duration};
+
+use haft::{
+    AllowEverything, Call, Catalog, Envelope, Event, EventStream, Note, Runtime, RuntimeBuilder,
+    Told,
+};
+use haft_sandbox::{Access, Helper, Workspace};
+use haft_tools::Hands;
+use serde_json::json;
+use tempfile::TempDir;
+
+const SECRET: &str = "s3sam-open-42";
+
+/// The helper beside this program if there is one, as another user needs it; else the built one.
+fn helper() -> Helper {
+    let beside = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
+    let built = PathBuf::from(env!("CARGO_BIN_EXE_haft-tools-test-helper"));
+    Helper::At(if beside.is_file() { beside } else { built })
+}
+
+fn runtime() -> (RuntimeBuilder, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let base = folder.path().canonicalize().unwrap();
+    let workspace = Workspace::builder().root(base, Access::Write).build().unwrap();
+    let tools = Hands::new(workspace).helper(helper());
+    let catalog = Catalog::builder().add(tools).build().unwrap();
+    (Runtime::builder().catalog(catalog).policy(AllowEverything), folder)
+}
+
+async fn shell(runtime: &Runtime, folder: &TempDir, command: &str) -> Envelope {
+    let base = folder.path().canonicalize().unwrap();
+    let run = runtime.run_builder().working_directory(base).start();
+    let call = Call::new("c7", "shell", json!({"command": command}));
+    run.turn().await.unwrap().run(vec![call]).await.remove(0)
+}
+
+/// Reads what a stream holds: pieces of output as call, stream and text, and how many were missed.
+fn pieces(events: &mut EventStream) -> (Vec<(String, String, String)>, u64) {
+    let (mut pieces, mut missed) = (Vec::new(), 0);
+    while let Some(item) = events.try_next() {
+        match item {
+            Told::Missed(gap) => missed += gap.notes,
+            Told::Event(item) => {
+                if let Event::Noted { call, note: Note::Keyed(stream, text) } = &item.event {
+                    pieces.push((call.to_string(), stream.clone(), text.clone()));
+                }
+            }
+        }
+    }
+    (pieces, missed)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn piece_of_output_has_its_call_and_its_stream() {
+    let (runtime, folder) = runtime();
+    let runtime = runtime.build().unwrap();
+    let mut events = runtime.events(1000);
+    shell(&runtime, &folder, "echo one; sleep 0.3; echo two >&2").await;
+    let own = |stream: &str, text: &str| ("c7".to_owned(), stream.to_owned(), text.to_owned());
+    let (pieces, missed) = pieces(&mut events);
+    assert_eq!(pieces, [own("stdout", "one\n"), own("stderr", "two\n")]);
+    assert_eq!(missed, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn secret_that_comes_in_two_pieces_is_in_no_event() {
+    let (runtime, folder) = runtime();
+    let runtime = runtime.secret("door", SECRET).build().unwrap();
+    let mut events = runtime.events(1000);
+    let (first, second) = SECRET.split_at(6);
+    for stream in ["", " >&2"] {
+        // Far apart, so that they are read and sent on their own.
+        let command =
+            format!("(printf 'key {first}'; sleep 0.5; printf '{second}, end\n'){stream}");
+        let answer = shell(&runtime, &folder, &command).await;
+        assert!(!answer.is_error() && !answer.text().contains(second), "{}", answer.text());
+        let (pieces, _) = pieces(&mut events);
+        let whole: String = pieces.iter().map(|(.., text)| text.as_str()).collect();
+        assert_eq!(whole, "key [REDACTED:secret/door:13], end\n");
+        assert!(pieces.len() > 1, "it came in pieces: {pieces:?}");
+        assert!(!pieces.iter().any(|(.., text)| text.contains(first) || text.contains(second)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reader_that_never_reads_stalls_no_command_and_holds_little() {
+    let (runtime, folder) = runtime();
+    let runtime = runtime.build().unwrap();
+    let mut events = runtime.events(100_000);
+    let command = "yes 0123456789012345678901234567890123456789 | head -c 50000000";
+    let answer =
+        tokio::time::timeout(Duration::from_secs(60), shell(&runtime, &folder, command)).await;
+    assert!(!answer.unwrap().is_error());
+    let (pieces, missed) = pieces(&mut events);
+    let held: usize = pieces.iter().map(|(_, stream, text)| stream.len() + text.len()).sum();
+    assert!(held > 0 && held <= 1 << 20, "{held} bytes are held");
+    assert!(missed > 0, "the reader learns that output is missing");
+}
