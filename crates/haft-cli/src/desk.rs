@@ -14,8 +14,8 @@ use std::{
 };
 
 use haft::{
-    Answer, Approver, BoxFuture, Call, Code, Control, Decision, Dialect, Envelope, Failure, Heard,
-    Question, RuntimeBuilder, Stop, Turn,
+    Answer, Approver, BoxFuture, Call, Code, Control, Decision, Dialect, Effects, Envelope,
+    Failure, Heard, Operation, Question, RuntimeBuilder, Stop, Turn, protected_names::Protected,
 };
 use haft_hooks::Hooks;
 use haft_tools::{AskUser, Asks, UserQuestion};
@@ -349,10 +349,30 @@ impl Approver for Yes {
             Decision::NeedInput(name) => {
                 Answer::Deny(Some(format!("`{name}` must be given, and `--yes` cannot know it")))
             }
-            _ => Answer::allow(),
+            _ => match protected_file(question) {
+                Some(why) => Answer::Deny(Some(why)),
+                None => Answer::allow(),
+            },
         };
         Box::pin(async { Ok(answer) })
     }
+}
+
+/// Says that a call would change a protected file. An answer that was given before the question has
+/// not read its name, so it does not count.
+fn protected_file(question: &Question<'_>) -> Option<String> {
+    let names = Protected::standard();
+    let Effects::Declared(effects) = &question.call.claim().effects else { return None };
+    effects.iter().filter(|effect| effect.operation == Operation::Write).find_map(|effect| {
+        let path = Path::new(effect.target.as_deref()?);
+        let reason = names.reason(path)?;
+        let here = &question.call.context().scope().working_directory;
+        let shown = path.strip_prefix(here).unwrap_or(path).display();
+        Some(format!(
+            "`{shown}` is protected: {reason}; it needs an answer to this very question, or a rule \
+             that names it, as in `Edit({shown})`"
+        ))
+    })
 }
 
 /// The keyboard of this terminal. A thread reads all the time, so that what is typed while nobody

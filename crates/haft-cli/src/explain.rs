@@ -205,6 +205,10 @@ impl Policy for Shown {
         self.0.judge(call)
     }
 
+    fn asks_about_protected(&self) -> bool {
+        self.0.asks_about_protected()
+    }
+
     fn rewrite(&self, call: &Admitted) -> Option<Value> {
         if Past::is_own(call) { None } else { self.0.rewrite(call) }
     }

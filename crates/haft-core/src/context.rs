@@ -23,8 +23,8 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, CallId, Claim, Code, Deferral, Failure, HardLinked, Label, Left, Note, Operation,
-    OtherNames, Output, Ran, RunId, Scope, Secret, Shared, Side, State, ToolName,
+    BoxFuture, CallId, Claim, Code, Deferral, Effects, Failure, HardLinked, Label, Left, Note,
+    Operation, OtherNames, Output, Ran, RunId, Scope, Secret, Shared, Side, State, ToolName,
 };
 
 /// What the runtime lends to a body. Authors meet it only through [`Context`].
@@ -67,6 +67,11 @@ pub trait Host: Send + Sync + 'static {
     /// Returns whether a rule keeps this call from reading or writing a file, or wants somebody to be
     /// asked first.
     fn keeps_from(&self, _cx: &Context, _doing: Operation, _file: &Path) -> bool {
+        false
+    }
+    /// Returns whether a call that may run may change the protected names among its effects: the
+    /// policy asks about them unless a rule names them.
+    fn asks_about_protected(&self, _cx: &Context) -> bool {
         false
     }
     /// Returns what rules say about the other names of an open file.
@@ -325,6 +330,24 @@ impl Context {
     #[must_use]
     pub fn keeps_from(&self, doing: Operation, file: &Path) -> bool {
         self.0.host.keeps_from(self, doing, file)
+    }
+
+    /// Returns whether this call may change a [protected](crate::protected_names) file. It may if its
+    /// claim says that it writes the file and the policy asks about protected names: then a person has
+    /// seen the name, or a rule names it. Before the call is judged it says whether that can happen.
+    ///
+    /// It is about the names of [`PROTECTED`](crate::protected_names::PROTECTED) and no others. The
+    /// path is one without links.
+    #[must_use]
+    pub fn may_change_protected(&self, file: &Path) -> bool {
+        let is_claimed = |claim: &Claim| match &claim.effects {
+            Effects::Declared(list) => list.iter().any(|effect| {
+                effect.operation == Operation::Write
+                    && effect.target.as_deref().is_some_and(|target| Path::new(target) == file)
+            }),
+            Effects::Undeclared => false,
+        };
+        self.0.host.asks_about_protected(self) && self.claim().is_none_or(is_claimed)
     }
 
     /// Returns what rules say about the other names of a file that has more than one. A body that has

@@ -52,12 +52,10 @@ impl Tool for MovePath {
     }
 
     async fn check(&self, args: &MoveArgs, cx: &Context) -> Result<(), Failure> {
-        let from = self.0.writable_whole(self.0.find_entry(&args.from, cx)?)?;
-        self.0.writable_whole(self.0.find_entry(&args.to, cx)?)?;
-        match from.exists() {
-            true => Ok(()),
-            false => Err(Refusal::new(Cause::NotFound, from.to_string()).into()),
-        }
+        let from = self.0.find_entry(&args.from, cx)?;
+        self.0.writable_whole(self.0.find_entry(&args.to, cx)?, cx)?;
+        self.0.existing_whole(from, cx)?;
+        Ok(())
     }
 
     async fn call(&self, args: MoveArgs, cx: &Context) -> Result<String, Failure> {
@@ -69,7 +67,7 @@ impl Tool for MovePath {
 fn move_entry(files: &Files, args: &MoveArgs, cx: &Context) -> Result<String, Failure> {
     let from = files.judged_entry(&args.from, cx)?;
     let to = files.judged_entry(&args.to, cx)?;
-    let workspace = files.workspace();
+    let workspace = files.granted(&[&from, &to], cx)?;
     if workspace.meta(&to).is_ok_and(|meta| meta.kind == Kind::Folder) {
         return Err(Failure::from(Refusal::new(Cause::Exists, to.to_string()))
             .with_next("give the new path with the name at its end"));
@@ -78,9 +76,7 @@ fn move_entry(files: &Files, args: &MoveArgs, cx: &Context) -> Result<String, Fa
     let replace = if args.replace && !judged_new { Replace::Always } else { Replace::Never };
     place::check_other_names(&from, &workspace.meta(&from)?, Operation::Write, cx)?;
     leave_alone(files, &from, cx)?;
-    if let Some(folder) = to.parent() {
-        workspace.make_folder(&folder)?;
-    }
+    files.make_parents(&to, &workspace)?;
     match workspace.rename(&from, &to, replace) {
         Err(refusal) if refusal.cause() == Cause::OtherDisk => {
             let bytes = workspace.carry(&from, &to, replace, Bounds::default())?.bytes;
@@ -156,11 +152,8 @@ impl Tool for DeletePath {
     }
 
     async fn check(&self, args: &DeleteArgs, cx: &Context) -> Result<(), Failure> {
-        let place = self.0.writable_whole(self.0.find_entry(&args.path, cx)?)?;
-        match place.exists() {
-            true => Ok(()),
-            false => Err(Refusal::new(Cause::NotFound, place.to_string()).into()),
-        }
+        self.0.existing_whole(self.0.find_entry(&args.path, cx)?, cx)?;
+        Ok(())
     }
 
     async fn call(&self, args: DeleteArgs, cx: &Context) -> Result<String, Failure> {
@@ -178,13 +171,15 @@ fn delete(files: &Files, args: &DeleteArgs, cx: &Context) -> Result<String, Fail
     if args.recursive {
         leave_alone(files, &place, cx)?;
     }
-    let done = files.workspace().remove_until(&place, extent, &|| cx.is_cancelled()).map_err(
-        |refusal| match refusal.cause() {
-            Cause::NotEmpty => Failure::from(refusal)
-                .with_next("set `recursive` if everything in it is to go, or empty it first"),
-            _ => refusal.into(),
-        },
-    )?;
+    let workspace = files.granted(&[&place], cx)?;
+    let done =
+        workspace.remove_until(&place, extent, &|| cx.is_cancelled()).map_err(|refusal| {
+            match refusal.cause() {
+                Cause::NotEmpty => Failure::from(refusal)
+                    .with_next("set `recursive` if everything in it is to go, or empty it first"),
+                _ => refusal.into(),
+            }
+        })?;
     if done.left_over > 0 {
         let how_far = format!(
             "stopped: {} in `{place}` deleted, {} left as they were",

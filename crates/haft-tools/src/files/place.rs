@@ -68,20 +68,62 @@ impl Files {
         as_judged(self.find_entry(path, cx)?, cx)
     }
 
-    /// Finds a place that is to be written; a protected one is refused before anybody is asked.
-    pub(super) fn writable(&self, place: Place) -> Result<Place, Refusal> {
-        match self.workspace.is_protected(&place) {
-            true => Err(Refusal::new(Cause::Protected, place.to_string())),
-            false => Ok(place),
+    /// Returns a place that a directory is to be made at. A protected one is refused before the call is
+    /// judged, unless the policy asks about it.
+    pub(super) fn writable(&self, place: Place, cx: &Context) -> Result<Place, Refusal> {
+        if self.workspace.is_protected(&place) && !self.is_granted(&place, cx) {
+            return Err(Refusal::new(Cause::Protected, place.to_string()));
         }
+        Ok(place)
     }
 
     /// The same for a place that is to become a file, or is moved or deleted as a whole.
-    pub(super) fn writable_whole(&self, place: Place) -> Result<Place, Refusal> {
-        match self.workspace.is_protected_file(&place) {
-            true => Err(Refusal::new(Cause::Protected, place.to_string())),
-            false => Ok(place),
+    pub(super) fn writable_whole(&self, place: Place, cx: &Context) -> Result<Place, Refusal> {
+        if self.workspace.is_protected_file(&place) && !self.is_granted(&place, cx) {
+            return Err(Refusal::new(Cause::Protected, place.to_string()));
         }
+        Ok(place)
+    }
+
+    /// The same for a place that must exist. Where it does not, there is nothing to ask about.
+    pub(super) fn existing_whole(&self, place: Place, cx: &Context) -> Result<Place, Refusal> {
+        let is_protected = self.workspace.is_protected_file(&place);
+        match place.exists() {
+            true => self.writable_whole(place, cx),
+            false if is_protected => Err(Refusal::new(Cause::Protected, place.to_string())),
+            false => Err(Refusal::new(Cause::NotFound, place.to_string())),
+        }
+    }
+
+    /// Returns the workspace for a call that may run: it may also change the protected places among
+    /// these, because a person or a rule has allowed exactly them.
+    ///
+    /// FAIL CLOSED: a place that is protected and was not asked about is refused.
+    pub(super) fn granted(&self, places: &[&Place], cx: &Context) -> Result<Workspace, Refusal> {
+        let mut granted = Vec::new();
+        for place in places {
+            if self.workspace.is_protected_file(place) {
+                granted.push(self.writable_whole((*place).clone(), cx)?);
+            }
+        }
+        if granted.is_empty() {
+            return Ok(self.workspace().clone());
+        }
+        Ok(self.workspace.granting(granted))
+    }
+
+    /// Makes the directories that a place lies in. A protected one is made where the place is granted.
+    pub(super) fn make_parents(&self, place: &Place, granted: &Workspace) -> Result<(), Refusal> {
+        let Some(parent) = place.parent() else { return Ok(()) };
+        let is_granted = self.workspace.is_protected(place) && !granted.is_protected(place);
+        match is_granted && !parent.relative().as_os_str().is_empty() {
+            true => granted.granting([parent.clone()]).make_folder(&parent),
+            false => granted.make_folder(&parent),
+        }
+    }
+
+    fn is_granted(&self, place: &Place, cx: &Context) -> bool {
+        self.workspace.is_listed(place) && cx.may_change_protected(&place.absolute())
     }
 }
 

@@ -56,7 +56,7 @@ impl Tool for WriteFile {
     }
 
     async fn check(&self, args: &WriteArgs, cx: &Context) -> Result<(), Failure> {
-        let place = self.0.writable_whole(self.0.find(&args.file_path, cx)?)?;
+        let place = self.0.writable_whole(self.0.find(&args.file_path, cx)?, cx)?;
         match place.exists() && args.create_only {
             true => Err(Refusal::new(Cause::Exists, place.to_string()).into()),
             false => Ok(()),
@@ -71,13 +71,11 @@ impl Tool for WriteFile {
 
 fn write(files: &Files, args: &WriteArgs, cx: &Context) -> Result<String, Failure> {
     let place = files.judged(&args.file_path, cx)?;
-    let workspace = files.workspace();
+    let workspace = files.granted(&[&place], cx)?;
     let before = workspace.meta(&place).ok();
     let judged_new = cx.claim().is_some_and(|claim| claim.destructive == Some(false));
     let replace = if args.create_only || judged_new { Replace::Never } else { Replace::Always };
-    if let Some(folder) = place.parent() {
-        workspace.make_folder(&folder)?;
-    }
+    files.make_parents(&place, &workspace)?;
     workspace.write(&place, args.content.as_bytes(), replace)?;
     let lines = count(args.content.lines().count() as u64, "line");
     let bytes = args.content.len();
@@ -121,7 +119,7 @@ impl Tool for MakeDir {
     }
 
     async fn check(&self, args: &MakeArgs, cx: &Context) -> Result<(), Failure> {
-        self.0.writable(self.0.find(&args.path, cx)?)?;
+        self.0.writable(self.0.find(&args.path, cx)?, cx)?;
         Ok(())
     }
 
@@ -134,7 +132,12 @@ impl Tool for MakeDir {
                 Ok(_) => return Err(Refusal::new(Cause::Exists, place.to_string()).into()),
                 Err(_) => {}
             }
-            files.workspace().make_folder(&place)?;
+            let place = files.writable(place, cx)?;
+            let workspace = match files.workspace().is_protected(&place) {
+                true => files.workspace().granting([place.clone()]),
+                false => files.workspace().clone(),
+            };
+            workspace.make_folder(&place)?;
             Ok(format!("made the folder `{place}`"))
         })
         .await?

@@ -138,6 +138,10 @@ impl Policy for Live {
         self.current().keeps_from(doing, file, scope)
     }
 
+    fn asks_about_protected(&self) -> bool {
+        self.current().asks_about_protected()
+    }
+
     fn other_names(
         &self,
         doing: Operation,

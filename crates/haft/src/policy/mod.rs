@@ -99,6 +99,13 @@ pub trait Policy: Send + Sync + 'static {
         false
     }
 
+    /// Returns whether it asks about each write to a protected name
+    /// ([`PROTECTED`](haft_core::protected_names::PROTECTED)) unless a rule names it. Only then may a
+    /// call that it allows change one.
+    fn asks_about_protected(&self) -> bool {
+        false
+    }
+
     /// Returns whether a rule denies or asks about an open file under another name than this path.
     fn other_names(
         &self,
@@ -168,6 +175,10 @@ impl<P: Policy + ?Sized> Policy for Arc<P> {
 
     fn keeps_from(&self, doing: Operation, file: &Path, scope: &Arc<Scope>) -> bool {
         (**self).keeps_from(doing, file, scope)
+    }
+
+    fn asks_about_protected(&self) -> bool {
+        (**self).asks_about_protected()
     }
 
     fn other_names(

@@ -571,6 +571,10 @@ impl Host for TurnCore {
         self.inner.policy.keeps_from(doing, file, &self.scope)
     }
 
+    fn asks_about_protected(&self, _cx: &Context) -> bool {
+        self.inner.policy.asks_about_protected()
+    }
+
     fn other_names(
         &self,
         _cx: &Context,

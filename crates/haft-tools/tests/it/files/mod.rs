@@ -9,6 +9,7 @@ mod reading;
 mod changing;
 mod searching;
 mod judging;
+mod protected;
 
 use std::{
     fs,

@@ -217,6 +217,7 @@ fn risk(facts: &Facts<'_>) -> Vec<String> {
         .filter(|part| !matches!(part, Part::Call))
         .map(ToString::to_string)
         .collect();
+    risk.extend(facts.parts.iter().filter_map(|part| super::labels::protection(part, facts)));
     if facts.destructive {
         risk.push("may destroy".to_owned());
     } else if facts.read_only {

@@ -232,8 +232,13 @@ impl Rules {
             None if facts.read_only => Verdict::allow("it only reads"),
             None => Verdict::ask("no rule speaks of it"),
         };
-        notes.note("the default", verdict.decision.as_str(), verdict.reason.to_string(), None);
-        built(verdict.decision, verdict.reason, "the default")
+        // A protected file is the better reason: the question names it.
+        let reason = match labels::steers(facts, cover.by_name) {
+            Some(concern) if verdict.decision == Decision::Ask => concern.reason.into(),
+            _ => verdict.reason,
+        };
+        notes.note("the default", verdict.decision.as_str(), reason.to_string(), None);
+        built(verdict.decision, reason, "the default")
     }
 
     /// In the mode where nobody is asked, what would ask is refused.

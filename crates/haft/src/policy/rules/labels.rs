@@ -4,9 +4,12 @@
 //! the machine and what the text itself named is asked about, even where a rule allows it, unless
 //! that rule says `when = "tainted"`. Deterministic: no model has to cooperate.
 
-use std::path::Path;
+use std::{path::Path, sync::LazyLock};
 
-use haft_core::{Capability, Confidentiality, Operation, Trust};
+use haft_core::{
+    Capability, Confidentiality, Operation, Trust,
+    protected_names::{self, NameScope, Protected, ProtectedName, Standing},
+};
 
 use super::{
     super::{
@@ -26,8 +29,9 @@ pub(super) struct Concern {
 pub(super) const PROTECTED_NAME: &str = "built in: a protected name";
 pub(super) const CHANGED: &str = "built in: a changed definition in a tainted run";
 
-/// Names that steer programs, agents included: writing one is more than an edit.
-const PROTECTED: &[&str] = &[
+/// Names that are asked about as components of a path, whatever lies below them: more than the
+/// [protected names](protected_names::PROTECTED), which the sandbox keeps from changing too.
+const ASKED: &[&str] = &[
     "haft.toml",
     "haft.local.toml",
     "haft.lock",
@@ -58,6 +62,9 @@ const PROTECTED: &[&str] = &[
     ".netrc",
 ];
 
+/// The matcher of the protected names, made once.
+static PROTECTED: LazyLock<Protected> = LazyLock::new(Protected::standard);
+
 /// Refuses a tool whose definition changed under a run that may be steered.
 pub(super) fn changed(facts: &Facts<'_>) -> Option<String> {
     let tainted = Rules::label_of(facts).trust == Trust::Untrusted;
@@ -66,11 +73,32 @@ pub(super) fn changed(facts: &Facts<'_>) -> Option<String> {
     })
 }
 
-/// Finds a write to a name that steers programs, unless a rule that allows it spells the name out.
+/// Finds a write to a protected name, unless a rule that allows it spells the name out.
 pub(super) fn steers(facts: &Facts<'_>, named_there: Parts) -> Option<Concern> {
-    (!facts.protected().without(named_there).is_empty()).then(|| Concern {
-        reason: "it writes a file that steers programs".to_owned(),
-        source: PROTECTED_NAME,
+    let open = facts.protected().without(named_there);
+    if open.is_empty() {
+        return None;
+    }
+    let mut written = facts.written().filter(|(at, _)| open.has(*at));
+    let reason = written.find_map(|(_, part)| protection(part, facts));
+    let reason = reason.unwrap_or_else(|| "it writes a file that steers programs".to_owned());
+    Some(Concern { reason, source: PROTECTED_NAME })
+}
+
+/// Says which protected file a part changes, and why it is protected.
+pub(super) fn protection(part: &Part, facts: &Facts<'_>) -> Option<String> {
+    let (path, reason) =
+        written_paths(part).find_map(|path| Some((path, PROTECTED.reason(path)?)))?;
+    let pattern = PROTECTED.pattern(path).unwrap_or_default();
+    let below = |base: Result<&Path, &str>| path.strip_prefix(base.ok()?).ok().map(Path::to_owned);
+    let shown = below(facts.base()).or_else(|| below(facts.root()));
+    let shown = shown.unwrap_or_else(|| path.to_owned());
+    let shown = shown.display();
+    Some(match PROTECTED.standing(path) {
+        Standing::Above => {
+            format!("it changes `{shown}`, with the protected `{pattern}` below: {reason}")
+        }
+        _ => format!("it changes the protected file `{shown}`: {reason}"),
     })
 }
 
@@ -184,10 +212,10 @@ fn shorten(text: &str) -> String {
 }
 
 impl Facts<'_> {
-    /// Returns the parts that write something that steers programs.
+    /// Returns the parts that change a protected name.
     pub(super) fn protected(&self) -> Parts {
         self.written().fold(Parts::NONE, |set, (at, part)| {
-            if protected_names(part).next().is_some() { set.with(at) } else { set }
+            if names_to_spell(part).next().is_some() { set.with(at) } else { set }
         })
     }
 
@@ -200,30 +228,46 @@ impl Facts<'_> {
     /// Returns those of them whose protected name a pattern spells out: its author meant it.
     pub(super) fn protected_in(&self, pattern: &str) -> Parts {
         self.written().fold(Parts::NONE, |set, (at, part)| {
-            let mut names = protected_names(part).peekable();
+            let mut names = names_to_spell(part).peekable();
             let named = names.peek().is_some() && names.all(|name| spells(pattern, name));
             if named { set.with(at) } else { set }
         })
     }
 }
 
-/// Returns whether a pattern spells out a name that steers programs.
+/// Returns whether a pattern spells out a protected name.
 pub(in crate::policy) fn names_protected(pattern: &str) -> bool {
-    PROTECTED.iter().any(|name| spells(pattern, name))
+    let is_path = |name: &&ProtectedName| name.scope == NameScope::Everywhere;
+    let table = protected_names::PROTECTED.iter().filter(is_path).map(|name| name.pattern);
+    ASKED.iter().copied().chain(table).any(|name| spells(pattern, name))
 }
 
-/// The names by which a part that writes steers programs.
-fn protected_names(part: &Part) -> impl Iterator<Item = &'static str> {
+/// The paths that a part writes: as written, and where that leads.
+fn written_paths(part: &Part) -> impl Iterator<Item = &Path> {
     let paths = match part {
         Part::Path { operation, spelled, resolved } if *operation != Operation::Read => {
             [Some(spelled.as_path()), resolved.as_deref().ok()]
         }
         _ => [None, None],
     };
-    paths.into_iter().flatten().flat_map(Path::iter).filter_map(|name| {
-        let name = name.to_str()?;
-        PROTECTED.iter().copied().find(|p| p.eq_ignore_ascii_case(name))
-    })
+    paths.into_iter().flatten()
+}
+
+/// The names that a rule must spell out to allow a part that writes. A protected name is spelled
+/// whole (`.config/systemd`), unless its first component says enough (`.github`).
+fn names_to_spell(part: &Part) -> impl Iterator<Item = &str> {
+    let components = written_paths(part).flat_map(Path::iter);
+    let components = components.filter_map(|name| asked(name.to_str()?));
+    let protected = written_paths(part).filter_map(|path| {
+        let pattern = PROTECTED.pattern(path)?;
+        let first = pattern.split('/').next()?;
+        Some(asked(first).unwrap_or(pattern))
+    });
+    components.chain(protected)
+}
+
+fn asked(name: &str) -> Option<&'static str> {
+    ASKED.iter().copied().find(|asked| asked.eq_ignore_ascii_case(name))
 }
 
 /// Whether a pattern has this name as a whole step: `.github` does not say `.git`.
@@ -240,7 +284,7 @@ pub(super) fn edits_inside(facts: &Facts<'_>) -> Parts {
     let mut edits = Parts::NONE;
     for (at, part) in facts.parts.iter().enumerate() {
         if let Part::Path { resolved: Ok(path), .. } = part
-            && protected_names(part).next().is_none()
+            && names_to_spell(part).next().is_none()
             && world::is_inside(path, facts)
         {
             edits = edits.with(at);
@@ -259,7 +303,7 @@ mod tests {
     fn every_file_that_configures_haft_is_a_protected_name() {
         let files = CONFIG_FILES.iter().map(|file| file.path);
         for path in files.chain([RESERVED_DIRECTORY]) {
-            let is_protected = path.split('/').any(|name| PROTECTED.contains(&name));
+            let is_protected = path.split('/').any(|name| ASKED.contains(&name));
             assert!(is_protected, "{path}");
         }
     }

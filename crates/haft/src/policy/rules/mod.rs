@@ -267,6 +267,10 @@ impl Policy for Rules {
         self.is_kept(&sample.facts(&self.ground))
     }
 
+    fn asks_about_protected(&self) -> bool {
+        true
+    }
+
     fn other_names(
         &self,
         doing: Operation,

@@ -1,0 +1,219 @@
+//! Protected names through the file tools: a person is asked about exactly that file, or a rule names
+//! it; otherwise the file stays as it is.
+
+use std::{
+    fs,
+    sync::{Arc, Mutex},
+};
+
+use haft::{
+    Answer, Approver, BoxFuture, Call, Catalog, Code, Envelope, Failure, File, Form, Layer,
+    Question, Rules, Runtime, Setup, Where,
+    serde_json::{Value, json},
+};
+use haft_sandbox::{Access, Workspace};
+use haft_tools::Hands;
+
+use super::Room;
+
+/// A person who answers every question alike and remembers what was asked.
+#[derive(Clone)]
+struct Person {
+    says_yes: bool,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Person {
+    fn new(says_yes: bool) -> Self {
+        Self { says_yes, asked: Arc::default() }
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().drain(..).collect()
+    }
+}
+
+impl Approver for Person {
+    fn name(&self) -> &str {
+        "a person"
+    }
+
+    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+        let touches = question.explanation.risk.join(" | ");
+        self.asked.lock().unwrap().push(format!("{}\n{touches}", question.verdict.reason));
+        let answer = if self.says_yes { Answer::allow() } else { Answer::Deny(None) };
+        Box::pin(async { Ok(answer) })
+    }
+}
+
+/// Calls a tool under rules, each an allow of this pattern.
+async fn call(
+    room: &Room,
+    allowed: &[&str],
+    person: Option<&Person>,
+    tool: &str,
+    arguments: Value,
+) -> Envelope {
+    let rule = |pattern: &&str| format!("[[rule]]\nmatch = \"{pattern}\"\ndecision = \"allow\"\n");
+    let file = File {
+        layer: Layer::Project,
+        form: Form::Toml,
+        path: "haft.toml".into(),
+        anchor: room.inside.clone(),
+        text: allowed.iter().map(rule).collect(),
+    };
+    let setup = Setup::read(&[file], &Where { trusted: true, ..Where::default() }).unwrap();
+    let rules = Rules::new(setup.rules, setup.ground).unwrap();
+    let workspace = Workspace::builder()
+        .root(&room.inside, Access::Write)
+        .protect(["own.cfg"])
+        .build()
+        .unwrap();
+    let catalog = Catalog::builder().add(Hands::new(workspace)).build().unwrap();
+    let runtime = Runtime::builder().catalog(catalog).policy(rules);
+    let runtime = match person {
+        Some(person) => runtime.approver(person.clone()),
+        None => runtime,
+    };
+    let run = runtime.build().unwrap().run_builder().working_directory(&room.inside).start();
+    let calls = vec![Call::new("c", tool, arguments)];
+    run.turn().await.unwrap().run(calls).await.pop().unwrap()
+}
+
+fn write(path: &str) -> Value {
+    json!({"file_path": path, "content": "changed"})
+}
+
+#[tokio::test]
+async fn a_person_is_asked_about_a_protected_file_and_the_reason_is_shown() {
+    let room = Room::new();
+    room.put(".git/config", "[core]\n");
+    let (yes, no) = (Person::new(true), Person::new(false));
+    let answer = call(&room, &["Edit(./**)"], Some(&no), "write_file", write(".git/config")).await;
+    assert_eq!(answer.failure().map(Failure::code), Some(Code::Declined));
+    assert_eq!(room.get(".git/config"), "[core]\n");
+    let asked = no.asked().join("\n");
+    let reason = "it changes the protected file `.git/config`: git runs the programs that it names";
+    assert!(asked.starts_with(reason), "{asked}");
+    for allowed in [&[][..], &["Edit(./**)"], &["Edit(**)"], &["write_file"]] {
+        room.put(".git/config", "[core]\n");
+        let answer = call(&room, allowed, Some(&yes), "write_file", write(".git/config")).await;
+        assert!(!answer.is_error(), "{}", answer.text());
+        assert_eq!(room.get(".git/config"), "changed");
+        let asked = yes.asked();
+        assert_eq!(asked.len(), 1, "{asked:?}");
+        assert!(asked[0].contains(reason), "{asked:?}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_person_a_protected_file_stays_as_it_is() {
+    let room = Room::new();
+    for path in [".git/config", ".bashrc", "sub/.cargo/config.toml", ".config/systemd/x", "HEAD"] {
+        let answer =
+            call(&room, &["Edit(./**)", "write_file"], None, "write_file", write(path)).await;
+        let failure = answer.failure().unwrap_or_else(|| panic!("{path}"));
+        assert_eq!(failure.code(), Code::Denied, "{path}");
+        assert!(failure.message().contains("protected"), "{path}: {failure}");
+        assert!(!room.inside.join(path).exists(), "{path}");
+    }
+    assert_eq!(fs::read_dir(&room.inside).unwrap().count(), 0, "no directory was made");
+}
+
+#[tokio::test]
+async fn only_a_rule_that_names_the_protected_file_allows_it() {
+    let named = [
+        (".git/config", "Edit(.git/config)"),
+        (".git/hooks/pre-commit", "Edit(./.git/hooks/**)"),
+        (".github/workflows/ci.yml", "Edit(./.github/**)"),
+        (".config/systemd/user/x.service", "Edit(./.config/systemd/**)"),
+        ("sub/.bashrc", "Edit(./sub/.bashrc)"),
+    ];
+    for (path, rule) in named {
+        let room = Room::new();
+        let answer = call(&room, &[rule], None, "write_file", write(path)).await;
+        assert!(!answer.is_error(), "{path}: {}", answer.text());
+        assert_eq!(room.get(path), "changed", "{path}");
+    }
+    let broad = [
+        (".config/systemd/user/x.service", "Edit(./.config/**)"),
+        (".git/hooks/pre-commit", "Edit(./*/hooks/**)"),
+        ("sub/.bashrc", "Edit(./sub/**)"),
+        (".git/config", "Edit(.git/config.worktree)"),
+    ];
+    for (path, rule) in broad {
+        let room = Room::new();
+        let answer = call(&room, &[rule], None, "write_file", write(path)).await;
+        assert_eq!(answer.failure().map(Failure::code), Some(Code::Denied), "{path} {rule}");
+        assert!(!room.inside.join(path).exists(), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn directories_above_protected_names_are_moved_and_deleted_after_a_yes() {
+    let room = Room::new();
+    let person = Person::new(true);
+    room.put("sub/.github/workflows/ci.yml", "on: push\n");
+    let away = json!({"from": "sub/.github", "to": "kept"});
+    let answer = call(&room, &["Edit(./**)"], None, "move_path", away.clone()).await;
+    assert_eq!(answer.failure().map(Failure::code), Some(Code::Denied));
+    let answer = call(&room, &["Edit(./**)"], Some(&person), "move_path", away).await;
+    assert!(!answer.is_error(), "{}", answer.text());
+    assert_eq!(room.get("kept/workflows/ci.yml"), "on: push\n");
+    assert!(person.asked()[0].contains("with the protected `.github/workflows` below"));
+    room.put(".git/config", "[core]\n");
+    room.put(".git/hooks/x", "");
+    let delete = json!({"path": ".git", "recursive": true});
+    let answer = call(&room, &["Edit(./**)"], Some(&person), "delete_path", delete).await;
+    assert!(!answer.is_error(), "{}", answer.text());
+    assert!(!room.inside.join(".git").exists());
+    assert_eq!(person.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn edits_and_new_directories_at_protected_names_work_after_a_yes() {
+    let room = Room::new();
+    let person = Person::new(true);
+    room.put("haft.toml", "old = 1\n");
+    let edit = json!({"file_path": "haft.toml", "old_text": "old", "new_text": "new"});
+    let answer = call(&room, &[], Some(&person), "edit_file", edit).await;
+    assert!(!answer.is_error(), "{}", answer.text());
+    assert_eq!(room.get("haft.toml"), "new = 1\n");
+    let answer =
+        call(&room, &[], Some(&person), "make_dir", json!({"path": ".claude/hooks"})).await;
+    assert!(!answer.is_error(), "{}", answer.text());
+    assert!(room.inside.join(".claude/hooks").is_dir());
+    assert_eq!(person.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn names_that_only_the_workspace_protects_are_refused_whatever_a_person_says() {
+    let room = Room::new();
+    room.put("bare/HEAD", "ref: refs/heads/main\n");
+    let person = Person::new(true);
+    for path in ["own.cfg", "bare/config", "bare/hooks/pre-commit"] {
+        let answer = call(&room, &["Edit(./**)"], Some(&person), "write_file", write(path)).await;
+        let failure = answer.failure().unwrap_or_else(|| panic!("{path}"));
+        assert!(failure.message().starts_with("protected"), "{path}: {failure}");
+        assert!(!room.inside.join(path).exists(), "{path}");
+    }
+    assert_eq!(person.asked(), [""; 0], "there was nothing to ask about");
+}
+
+#[tokio::test]
+async fn nothing_is_moved_into_a_git_directory_or_out_of_it() {
+    let room = Room::new();
+    room.put(".git/notes", "inside");
+    room.put("prepared/x", "outside");
+    let person = Person::new(true);
+    for (from, to) in [(".git/notes", "notes"), ("prepared", ".git/objects")] {
+        let arguments = json!({"from": from, "to": to});
+        let answer = call(&room, &["Edit(./**)"], Some(&person), "move_path", arguments).await;
+        let failure = answer.failure().unwrap_or_else(|| panic!("{from}"));
+        assert!(failure.message().starts_with("protected"), "{from}: {failure}");
+        assert!(room.inside.join(from).exists() && !room.inside.join(to).exists(), "{from}");
+    }
+    let arguments = json!({"from": ".git/notes", "to": ".git/other"});
+    let answer = call(&room, &["Edit(./**)"], Some(&person), "move_path", arguments).await;
+    assert!(!answer.is_error(), "{}", answer.text());
+}
