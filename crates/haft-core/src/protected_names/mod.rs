@@ -45,6 +45,9 @@ pub enum NameScope {
     Everywhere,
     /// In exactly this spelling, and not inside of a `.git` directory.
     OutsideGit,
+    /// Everywhere but below a directory of dependencies such as `node_modules`: packages bring such
+    /// files, and no program obeys them there.
+    OutsideDependencies,
 }
 
 /// How a path relates to the protected names.
@@ -242,7 +245,7 @@ impl Protected {
     /// Finds the first name that protects a path, or else one that would lie below it.
     fn find(&self, path: &Path) -> Option<Hit<'_>> {
         let mut above = None;
-        let mut is_in_git = false;
+        let (mut is_in_git, mut is_in_dependencies) = (false, false);
         let mut rest = path.components();
         while let Some(component) = rest.next() {
             let part = component.as_os_str();
@@ -252,7 +255,12 @@ impl Protected {
             let folded = fold(part);
             let begun = self.by_first.get(&*folded).map_or(&[][..], Vec::as_slice);
             for name in begun.iter().chain(&self.wild).filter_map(|at| self.names.get(*at)) {
-                if name.scope == NameScope::OutsideGit && (is_in_git || part != &*name.pattern) {
+                let counts = match name.scope {
+                    NameScope::Everywhere => true,
+                    NameScope::OutsideGit => !is_in_git && part == &*name.pattern,
+                    NameScope::OutsideDependencies => !is_in_dependencies,
+                };
+                if !counts {
                     continue;
                 }
                 match name.compare(rest.clone()) {
@@ -265,6 +273,7 @@ impl Protected {
                 }
             }
             is_in_git |= folded == ".git";
+            is_in_dependencies |= is_dependencies(part);
         }
         let name = above?;
         (!self.is_free(path)).then_some(Hit { name, standing: Standing::Above })
@@ -282,11 +291,15 @@ impl Protected {
 }
 
 /// Returns whether a rename may carry an entry from one path to the other. What lies inside of a
-/// `.git` directory stays in it, and nothing is moved into one: a directory that is prepared
-/// elsewhere would bring names that were never checked.
+/// `.git` directory stays in it, nothing is moved into one, and nothing is moved out of a directory of
+/// dependencies: a directory that is prepared elsewhere would bring names that were never checked.
 #[must_use]
 pub fn is_move_allowed(from: &Path, to: &Path) -> bool {
-    git_directory(from) == git_directory(to)
+    let is_leaving = match dependencies(from) {
+        Some(above) => dependencies(to) != Some(above),
+        None => false,
+    };
+    !is_leaving && git_directory(from) == git_directory(to)
 }
 
 impl Name {
@@ -346,6 +359,7 @@ impl Default for Lengths {
         let mut lengths = Self([0; 128]);
         // Whether a path lies in a `.git` directory is always noticed.
         lengths.add(".git");
+        table::DEPENDENCIES.iter().for_each(|name| lengths.add(name));
         lengths
     }
 }
@@ -389,6 +403,18 @@ fn plain_parts(path: &Path) -> impl Iterator<Item = &OsStr> {
 /// Returns the innermost `.git` directory that a path lies in.
 fn git_directory(path: &Path) -> Option<&Path> {
     path.ancestors().skip(1).find(|path| path.file_name().is_some_and(|name| fold(name) == ".git"))
+}
+
+/// Whether a name is that of a directory of dependencies. Its spelling counts: another one frees
+/// nothing.
+fn is_dependencies(name: &OsStr) -> bool {
+    table::DEPENDENCIES.iter().any(|known| name == *known)
+}
+
+/// Returns the outermost directory of dependencies that a path is or lies in.
+fn dependencies(path: &Path) -> Option<&Path> {
+    let is_one = |path: &&Path| path.file_name().is_some_and(is_dependencies);
+    path.ancestors().filter(is_one).last()
 }
 
 /// Whether a path has a `.git` component.

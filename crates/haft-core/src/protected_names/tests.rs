@@ -334,3 +334,33 @@ fn the_quick_test_drops_no_protected_name() {
         assert_eq!(names.standing(Path::new(path)), Standing::Protected, "{path}");
     }
 }
+
+#[test]
+fn names_of_projects_do_not_count_below_dependencies_and_cannot_leave_them() {
+    let names = Protected::standard();
+    for free in [
+        "node_modules/a/.travis.yml",
+        "web/node_modules/@x/a/.vscode/settings.json",
+        "vendor/a/.github/workflows/ci.yml",
+        ".venv/lib/python3/site-packages/a/.npmrc",
+    ] {
+        assert_eq!(names.standing(Path::new(free)), Standing::Free, "{free}");
+    }
+    for kept in [
+        "node_modules/a/haft.toml",
+        "node_modules/a/.git/hooks/x",
+        "vendor/.envrc",
+        "vendor/a/.bashrc",
+        "Node_Modules/a/.travis.yml",
+        "node_modules.bak/a/.travis.yml",
+    ] {
+        assert_eq!(names.standing(Path::new(kept)), Standing::Protected, "{kept}");
+    }
+    let moves = |from: &str, to: &str| is_move_allowed(Path::new(from), Path::new(to));
+    assert!(moves("node_modules/.a-x", "node_modules/a"));
+    assert!(moves("node_modules/a/node_modules/b", "node_modules/b"));
+    assert!(moves("lib", "node_modules/lib"), "what was checked strictly may go there");
+    assert!(!moves("node_modules/a", "a"));
+    assert!(!moves("node_modules", "old"));
+    assert!(!moves("vendor/a", "node_modules/a"));
+}
