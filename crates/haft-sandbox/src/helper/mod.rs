@@ -9,6 +9,7 @@
 pub(crate) mod sys;
 mod identity;
 mod limits;
+mod denied;
 mod masks;
 mod memory;
 mod mounts;

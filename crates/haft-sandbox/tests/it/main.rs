@@ -12,6 +12,7 @@ mod confined;
 mod limits;
 mod set_id;
 mod git;
+mod denied;
 mod disk;
 mod orphans;
 mod doctor;
