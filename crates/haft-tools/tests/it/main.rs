@@ -9,6 +9,8 @@ mod files;
 mod process;
 mod unasked;
 mod hard_links;
+mod denied;
+mod denied_names;
 mod fetch;
 mod ask;
 mod server;
