@@ -7,6 +7,7 @@
 //!
 //! `cargo run --release -p haft-bench-hands [-- --rounds 15] [--only search]`
 
+mod denied;
 mod files;
 mod launch;
 mod open;
@@ -73,6 +74,9 @@ fn main() -> Result<(), String> {
     let mut groups = files::groups(&wants)?;
     if wants("launch") {
         groups.extend(launch::groups()?);
+    }
+    if wants("denied") {
+        groups.extend(denied::groups()?);
     }
     if wants("open") {
         groups.extend(open::groups()?);

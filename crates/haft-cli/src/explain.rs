@@ -3,11 +3,17 @@
 //! Every check in order, the rule that decided with its place, what nearly did, what the call would
 //! touch, and the smallest change that would flip it. A prompt shows the same page for `?`.
 
-use std::{path::Path, process::ExitCode, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Instant,
+};
 
 use anstyle::Style;
 use haft::{
-    Admitted, BoxFuture, Call, Explanation, Offer, Policy, RulePlace, Runtime, Scope, Verdict,
+    Admitted, BoxFuture, Call, DeniedPaths, DeniedPathsUnknown, Explanation, Offer, Policy,
+    RulePlace, Runtime, Scope, Verdict,
 };
 use serde_json::{Value, json};
 
@@ -223,6 +229,15 @@ impl Policy for Shown {
 
     fn world(&self, call: &Admitted) -> String {
         self.0.world(call)
+    }
+
+    fn denied_paths(
+        &self,
+        roots: &[PathBuf],
+        scope: &Arc<Scope>,
+        now: &dyn Fn() -> Instant,
+    ) -> Result<DeniedPaths, DeniedPathsUnknown> {
+        self.0.denied_paths(roots, scope, now)
     }
 
     fn explain(&self, call: &Admitted) -> Explanation {

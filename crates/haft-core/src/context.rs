@@ -4,13 +4,14 @@
 //! may cross threads. Everything a body does beyond its own code goes through the host behind it:
 //! nested calls, threads for blocking work, progress, time.
 
+mod denied;
 mod telling;
 
 use std::{
     any::Any,
     fmt,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence},
@@ -23,8 +24,9 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, CallId, Claim, Code, Deferral, Effects, Failure, HardLinked, Label, Left, Note,
-    Operation, OtherNames, Output, Ran, RunId, Scope, Secret, Shared, Side, State, ToolName,
+    BoxFuture, CallId, Claim, Code, Deferral, DeniedPaths, DeniedPathsUnknown, Effects, Failure,
+    HardLinked, Label, Left, Note, Operation, OtherNames, Output, Ran, RunId, Scope, Secret,
+    Shared, Side, State, ToolName,
 };
 
 /// What the runtime lends to a body. Authors meet it only through [`Context`].
@@ -83,6 +85,14 @@ pub trait Host: Send + Sync + 'static {
         _file: &HardLinked,
     ) -> OtherNames {
         OtherNames::Clear
+    }
+    /// Returns the paths that deny rules are about, below these directories and elsewhere.
+    fn denied_paths(
+        &self,
+        _cx: &Context,
+        _roots: &[PathBuf],
+    ) -> Result<DeniedPaths, DeniedPathsUnknown> {
+        Ok(DeniedPaths::default())
     }
     /// Returns the most bytes of a result that are ever looked at.
     fn cap(&self) -> usize {

@@ -31,10 +31,6 @@ pub struct Profile {
     /// What may be read outside the roots.
     #[serde(default)]
     pub reads: Reads,
-    /// Files and folders that may not even be read, wherever they are. Needs namespaces: without
-    /// them it can only be had by naming in `reads` what may be read, and a launch is refused.
-    #[serde(default)]
-    pub hidden: Vec<PathBuf>,
     /// Whether other machines can be reached.
     #[serde(default)]
     pub network: Network,
@@ -46,7 +42,8 @@ pub struct Profile {
     pub limits: Limits,
 }
 
-/// Paths that rules deny.
+/// Paths that rules deny. `read` and `edit` have no symlinks above their last component. They need
+/// namespaces: without them a launch with either is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Denied {
@@ -160,7 +157,6 @@ impl Default for Profile {
             exceptions: Vec::new(),
             denied: Denied::default(),
             reads: Reads::default(),
-            hidden: Vec::new(),
             network: Network::default(),
             environment: default_environment(),
             limits: Limits::default(),

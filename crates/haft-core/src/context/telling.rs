@@ -17,12 +17,17 @@ pub(super) struct Extra {
     notes: Notes,
     later: Mutex<Option<Later>>,
     tier: Mutex<Option<Arc<Value>>>,
+    denied: Mutex<super::denied::Known>,
 }
 
 /// A tier is a few words; more than this is no tier.
 const LONGEST_TIER: usize = 8_000;
 
 impl Extra {
+    pub(super) fn denied(&self) -> &Mutex<super::denied::Known> {
+        &self.denied
+    }
+
     fn later(&self) -> MutexGuard<'_, Option<Later>> {
         self.later.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -90,7 +95,7 @@ impl Context {
         self.call_itself().extra.get()?.tier().clone()
     }
 
-    fn extra(&self) -> &Extra {
+    pub(super) fn extra(&self) -> &Extra {
         self.call_itself().extra.get_or_init(Box::default)
     }
 

@@ -9,6 +9,7 @@
 pub(crate) mod sys;
 mod identity;
 mod limits;
+mod denied;
 mod memory;
 mod mounts;
 mod confine;

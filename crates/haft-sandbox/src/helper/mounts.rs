@@ -24,12 +24,12 @@ use rustix::{
     mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags},
 };
 
-use super::{Trouble, sys};
+use super::{Trouble, denied, sys};
 use crate::{Access, Network, Profile, Root};
 
-const READ_ONLY: u64 = 0x1;
-const NO_SET_UID: u64 = 0x2;
-const NO_DEVICES: u64 = 0x4;
+pub(super) const READ_ONLY: u64 = 0x1;
+pub(super) const NO_SET_UID: u64 = 0x2;
+pub(super) const NO_DEVICES: u64 = 0x4;
 const MAPPED: u64 = 0x0010_0000;
 const PRIVATE: u64 = 1 << 18;
 
@@ -117,9 +117,7 @@ pub(super) fn build(view: &View<'_>) -> Result<Built, Trouble> {
             }
         }
     }
-    for path in &view.profile.hidden {
-        hide(path)?;
-    }
+    built.notes.extend(denied::mask(view.profile)?);
     own_proc(&mut built);
     Ok(built)
 }
@@ -160,7 +158,11 @@ fn attach(mount: BorrowedFd<'_>, at: &Path) -> io::Result<()> {
     Ok(rustix::mount::move_mount(mount, "", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
 }
 
-fn change(mount: BorrowedFd<'_>, set: u64, mapping: Option<BorrowedFd<'_>>) -> io::Result<()> {
+pub(super) fn change(
+    mount: BorrowedFd<'_>,
+    set: u64,
+    mapping: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
     use std::os::fd::AsRawFd as _;
     let user_namespace = mapping.map_or(0, |fd| u64::from(fd.as_raw_fd().unsigned_abs()));
     sys::change_mount(
@@ -169,7 +171,7 @@ fn change(mount: BorrowedFd<'_>, set: u64, mapping: Option<BorrowedFd<'_>>) -> i
     )
 }
 
-fn in_memory(at: &Path, options: &str) -> io::Result<()> {
+pub(super) fn in_memory(at: &Path, options: &str) -> io::Result<()> {
     let options = CString::new(options).map_err(|_| io::ErrorKind::InvalidInput)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     Ok(rustix::mount::mount("tmpfs", at, "tmpfs", flags, options.as_c_str())?)
@@ -304,21 +306,6 @@ fn protect(root: &Path, name: &Path, held: &mut BTreeSet<PathBuf>) -> Result<(),
         }
     }
     Ok(())
-}
-
-/// Puts something empty on top. A link is hidden where it leads to.
-fn hide(path: &Path) -> Result<(), Trouble> {
-    let step = "mounts: hidden paths";
-    let path = match path.canonicalize() {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        path => path.map_err(Trouble::machine(step))?,
-    };
-    if path.is_dir() {
-        in_memory(&path, "size=4k,nr_inodes=2,mode=0").map_err(Trouble::machine(step))?;
-        return seal(&path).map_err(Trouble::machine(step));
-    }
-    let nothing = take(Path::new("/dev/null")).map_err(Trouble::machine(step))?;
-    attach(nothing.as_fd(), &path).map_err(Trouble::machine(step))
 }
 
 /// Shows the command its own processes and no others, where the kernel lets us.

@@ -137,10 +137,9 @@ fn lost() -> Report {
 
 /// Without mounts a root is only a path; it must still be the folder that was judged.
 fn check_roots(job: &Job) -> Result<(), Trouble> {
-    if !job.task.orders.profile.hidden.is_empty() {
-        return Err(Trouble::profile(
-            "hidden paths need namespaces; name what may be read instead",
-        ));
+    let denied = &job.task.orders.profile.denied;
+    if !denied.read.is_empty() || !denied.edit.is_empty() {
+        return Err(Trouble::profile("denied paths can be masked only with namespaces"));
     }
     for root in &job.task.orders.profile.roots {
         let shown = root.path.display();

@@ -119,7 +119,26 @@ impl DeniedNames {
             !is_complete(steps, after) && after & !before == 0
         })
     }
+
+    /// Returns whether a path below this directory may be denied because of how the directory is
+    /// called or where it lies. If so, a move of it may take the deny off what is below.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "mounts are of Linux"))]
+    pub(crate) fn depends_on(&self, root: &Path, directory: &Path) -> bool {
+        self.patterns.iter().any(|steps| {
+            // What is denied below every directory of the root, whatever its name and depth.
+            let mut anywhere = root.to_path_buf();
+            let mut always = u128::MAX;
+            for _ in 0..=steps.len() {
+                anywhere.push(OTHER_NAME);
+                always &= reached(steps, &anywhere);
+            }
+            reached(steps, directory) & !always != 0
+        })
+    }
 }
+
+/// A name that no pattern spells out.
+const OTHER_NAME: &str = "\u{1}\u{fffd}";
 
 /// Reads the steps of a pattern.
 fn steps(text: &str) -> Result<Vec<Step>, String> {
@@ -378,6 +397,24 @@ mod tests {
             assert!(!names.may_contain(Path::new(directory)), "{directory}");
         }
         assert!(denied(&["/w/**/.env"]).may_contain(Path::new("/w/a/b")));
+    }
+
+    #[test]
+    fn only_directories_whose_place_decides_are_depended_on() {
+        for (pattern, directory, is) in [
+            ("/w/**/.env", "/w/a", false),
+            ("/w/**/.env", "/w/a/b", false),
+            ("/w/conf/prod/key", "/w/conf", true),
+            ("/w/conf/prod/key", "/w/conf/prod", true),
+            ("/w/conf/prod/key", "/w/other", false),
+            ("/w/**/conf/key", "/w/a/conf", true),
+            ("/w/**/conf/key", "/w/a", false),
+            ("/w/*/key", "/w/a", true),
+            ("/w/*/*/**/key", "/w/a/b", true),
+        ] {
+            let is_so = denied(&[pattern]).depends_on(Path::new("/w"), Path::new(directory));
+            assert_eq!(is_so, is, "{pattern} {directory}");
+        }
     }
 
     #[test]

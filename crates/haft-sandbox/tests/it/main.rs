@@ -13,6 +13,7 @@ mod limits;
 mod set_id;
 mod supervised;
 mod git;
+mod denied;
 mod disk;
 mod orphans;
 mod doctor;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use haft_core::{Code, Context, Failure};
-use haft_sandbox::{Error, ErrorKind, Helper, Sandbox, Tier};
+use haft_sandbox::{Error, ErrorKind, Helper, Level, Sandbox, Tier};
 use serde_json::json;
 use tokio::sync::OnceCell;
 
@@ -40,6 +40,18 @@ enum Missing {
 impl Boundary {
     pub(crate) fn later(helper: Helper) -> Self {
         Self::Later(Arc::new(Later { helper, found: OnceCell::new() }))
+    }
+
+    /// Returns how a command would be confined, if that was found out already.
+    pub(crate) fn level(&self) -> Option<Level> {
+        match self {
+            Self::Missing => None,
+            Self::Ready(sandbox) => Some(sandbox.tier().level),
+            Self::Later(later) => {
+                let found = later.found.get()?.as_ref().ok()?;
+                Some(found.tier().level)
+            }
+        }
     }
 
     /// Returns the sandbox. Where there is none, that is what confines the call: nothing.

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{
     boundary::Boundary,
-    folder,
+    denied, folder,
     git::GitConfig,
     programs::Programs,
     run::{self, Job},
@@ -41,7 +41,7 @@ pub(crate) fn tool(hands: &Hands, declared: Declared) -> DynTool {
         declared,
     });
     let (spec, schema) = (body.declared.spec.clone(), body.declared.input_schema.clone());
-    let (checked, claimed) = (Arc::clone(&body), Arc::clone(&body));
+    let (checked, claimed, guarded) = (Arc::clone(&body), Arc::clone(&body), Arc::clone(&body));
     DynTool::new(spec, schema, move |arguments, cx| {
         let body = Arc::clone(&body);
         async move { body.call(&arguments, &cx).await }
@@ -50,6 +50,10 @@ pub(crate) fn tool(hands: &Hands, declared: Declared) -> DynTool {
     .with_check(move |arguments, cx| {
         let body = Arc::clone(&checked);
         Box::pin(async move { body.check(arguments, cx).await })
+    })
+    .with_guard(move |_, cx| {
+        let body = &guarded;
+        Ok(denied::guard(&body.workspace, body.boundary.level(), false, cx))
     })
     .in_sandbox()
 }
@@ -135,7 +139,7 @@ impl Body {
         self.declared.argv(arguments)?;
         self.boundary.get(cx).await?;
         folder(&self.workspace, self.declared.cwd.as_deref(), cx).await?;
-        Ok(())
+        denied::look(&self.workspace, cx).await
     }
 
     async fn call(&self, arguments: &Value, cx: &Context) -> Result<Output, Failure> {
@@ -154,8 +158,10 @@ impl Body {
             .home_file(GitConfig::NAME, self.git.text())
             .input(self.declared.stdin(arguments))
             .folder(&place);
-        let profile = self.profile.clone();
-        let ended = run::run(Job { sandbox, command, profile, time: LONGEST }, cx).await?;
+        let mut profile = self.profile.clone();
+        let masked = denied::apply(&mut profile, sandbox.tier().level, cx).await?;
+        let job = Job { sandbox, command, profile, masked, time: LONGEST };
+        let (ended, masked) = run::run(job, cx).await?;
         let is_good = matches!(ended.exit, haft_sandbox::Exit::Code(code)
             if self.declared.success.contains(&code));
         if !is_good {
@@ -167,9 +173,15 @@ impl Body {
                 Some(said) => format!("`{}`: {how}\n{said}", self.declared.program()),
                 None => format!("`{}`: {how}", self.declared.program()),
             };
+            let message = match masked.note(&message) {
+                Some(note) => format!("{message}\n{note}"),
+                None => message,
+            };
             return Err(Failure::new(Code::ToolFailed, message)
                 .with_next("mend the arguments if it complains about them, or tell the user"));
         }
-        Ok(run::output(ended, json!({})))
+        let mut output = run::output(ended, json!({}));
+        masked.add_to(&mut output);
+        Ok(output)
     }
 }

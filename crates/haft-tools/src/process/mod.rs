@@ -5,6 +5,7 @@
 //! (`run`).
 
 mod boundary;
+mod denied;
 mod git;
 mod programs;
 mod run;

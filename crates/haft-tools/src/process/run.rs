@@ -8,10 +8,10 @@
 use std::time::Duration;
 
 use haft_core::{Block, Busy, Code, Context, Failure, Output, Ran};
-use haft_sandbox::{
-    Command, Ended, Exit, How, Limits, Profile, Refused, Running, Sandbox, Stream,
-};
+use haft_sandbox::{Command, Ended, Exit, How, Limits, Profile, Refused, Running, Sandbox, Stream};
 use serde_json::{Value, json};
+
+use super::denied::Masked;
 
 /// So long a command may put its things in order when it is stopped. Less than the runtime waits.
 const GRACE: Duration = Duration::from_millis(100);
@@ -24,29 +24,31 @@ pub(super) struct Job {
     pub(super) sandbox: Sandbox,
     pub(super) command: Command,
     pub(super) profile: Profile,
+    /// What is masked in it.
+    pub(super) masked: Masked,
     /// How long it may take.
     pub(super) time: Duration,
 }
 
 /// Runs a command to its end, or ends it.
-pub(super) async fn run(job: Job, cx: &Context) -> Result<Ended, Failure> {
+pub(super) async fn run(job: Job, cx: &Context) -> Result<(Ended, Masked), Failure> {
     let time = cx.time_left().map_or(job.time, |left| left.min(job.time));
     let command = job.command.deadline(time).keep(cx.cap());
     let Some(busy) = cx.busy() else {
         return Err(Failure::new(Code::NotRun, "the call was over before the command started"));
     };
     // What would be in force, until it is known what is.
-    cx.set_tier(json!(job.sandbox.tier()));
+    cx.set_tier(job.masked.tier(job.sandbox.tier()));
     let resident = job.profile.limits.resident;
     let running = job.sandbox.start(command, job.profile).await;
     let running = running.map_err(|error| error.into_failure())?;
-    cx.set_tier(json!(running.tier()));
+    cx.set_tier(job.masked.tier(running.tier()));
     let mut watched = Watched { running: Some((running, busy)) };
     let (ended, is_stopped) = watched.finished(cx).await;
     match ended.how {
         // Whoever stopped it says why; that its end was seen is ours to say.
         _ if is_stopped => Err(Failure::new(Code::Cancelled, "the command was stopped")),
-        How::Itself => Ok(ended),
+        How::Itself => Ok((ended, job.masked)),
         How::TimedOut => Err(Failure::new(
             Code::TimedOut,
             format!("the command took longer than {} ms and was stopped", time.as_millis()),

@@ -17,7 +17,7 @@ use std::{
 
 use haft_core::{
     Capabilities, Capability, Claim, Class, Code, Context, Effect, Effects, Failure, Interrupt,
-    Isolation, Output, Spec, Tool, schemars,
+    Isolation, Output, Spec, Tool, Verdict, schemars,
 };
 use haft_sandbox::{Command, Environment, Network, Profile, Reads, Workspace};
 use haft_shell::{Kind, classify};
@@ -26,7 +26,7 @@ use serde_json::json;
 
 use super::{
     boundary::Boundary,
-    find, folder,
+    denied, find, folder,
     git::GitConfig,
     programs::Programs,
     run::{self, Job},
@@ -307,7 +307,7 @@ impl Tool for Shell {
     type Args = Args;
     type Output = Output;
     const ISOLATED: bool = true;
-    const GUARDS: bool = false;
+    const GUARDS: bool = true;
 
     fn spec(&self) -> Spec {
         // Whoever knows it does not try to install or to fetch something.
@@ -357,7 +357,14 @@ impl Tool for Shell {
         Asked::of(args)?;
         self.boundary.get(cx).await?;
         folder(&self.workspace, args.cwd.as_deref(), cx).await?;
-        Ok(())
+        denied::look(&self.workspace, cx).await
+    }
+
+    /// Asks where the command cannot be kept away from what rules deny.
+    async fn guard(&self, args: &Args, cx: &Context) -> Result<Option<Verdict>, Failure> {
+        let claim = self.claim(Claim::strictest(), args, cx);
+        let is_proven = claim.read_only && claim.effects != Effects::Undeclared;
+        Ok(denied::guard(&self.workspace, self.boundary.level(), is_proven, cx))
     }
 
     async fn call(&self, args: Args, cx: &Context) -> Result<Output, Failure> {
@@ -373,7 +380,8 @@ impl Tool for Shell {
             Some(programs) => programs.cleaned(&self.environment),
             None => self.environment.clone(),
         };
-        let profile = self.profile(&asked, &place.absolute(), held);
+        let mut profile = self.profile(&asked, &place.absolute(), held);
+        let masked = denied::apply(&mut profile, sandbox.tier().level, cx).await?;
         let mut words = asked.argv.into_iter();
         let command = Command::new(words.next().unwrap_or_default())
             .args(words)
@@ -382,9 +390,12 @@ impl Tool for Shell {
             .input(args.stdin.unwrap_or_default())
             .folder(&place);
         let time = args.timeout_ms.map_or(USUAL, Duration::from_millis).min(LONGEST);
-        let ended = run::run(Job { sandbox, command, profile, time }, cx).await?;
+        let job = Job { sandbox, command, profile, masked, time };
+        let (ended, masked) = run::run(job, cx).await?;
         let about = json!({"kind": asked.kind.as_str(), "why": asked.why});
-        Ok(run::output(ended, about))
+        let mut output = run::output(ended, about);
+        masked.add_to(&mut output);
+        Ok(output)
     }
 }
 

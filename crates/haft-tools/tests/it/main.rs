@@ -10,6 +10,8 @@ mod process;
 mod live_events;
 mod unasked;
 mod hard_links;
+mod denied;
+mod denied_names;
 mod fetch;
 mod ask;
 mod server;

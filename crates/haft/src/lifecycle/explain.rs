@@ -66,7 +66,30 @@ async fn raw(turn: &TurnCore, admitted: Result<Admitted, Failure>) -> Explanatio
     };
     let at = beforehand(turn, &call, HOOKS_NAMED).len().min(explanation.checks.len());
     explanation.checks.splice(at..at, rewrites);
+    explanation.checks.extend(denied_paths(turn, &call));
     explanation
+}
+
+/// Says how many files a confined process would be kept away from.
+fn denied_paths(turn: &TurnCore, call: &Admitted) -> Option<Check> {
+    if !call.tool().body().is_isolated() {
+        return None;
+    }
+    let (policy, now) = (&turn.inner.policy, || turn.inner.clock.now());
+    let found = caught(|| policy.denied_paths(call.tool().roots(), &turn.scope, &now)).ok()?;
+    let (said, why) = match found {
+        Ok(denied) if denied.is_empty() => return None,
+        Ok(denied) => {
+            let (read, edit) = (denied.read.len(), denied.edit.len());
+            let all = match read + edit {
+                1 => "1 file would be masked".to_owned(),
+                n => format!("{n} files would be masked"),
+            };
+            ("masked", format!("{all}: {read} cannot be read, {edit} cannot be changed"))
+        }
+        Err(unknown) => ("ask", unknown.to_string()),
+    };
+    Some(step("denied paths", said, why))
 }
 
 /// What hooks are said to have done where nothing is run.

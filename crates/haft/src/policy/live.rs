@@ -5,11 +5,14 @@
 
 use std::{
     fmt,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, RwLock},
+    time::Instant,
 };
 
-use haft_core::{BoxError, HardLinked, Operation, OtherNames, Scope, Verdict};
+use haft_core::{
+    BoxError, DeniedPaths, DeniedPathsUnknown, HardLinked, Operation, OtherNames, Scope, Verdict,
+};
 use serde_json::Value;
 
 use super::{
@@ -150,6 +153,15 @@ impl Policy for Live {
         scope: &Arc<Scope>,
     ) -> OtherNames {
         self.current().other_names(doing, path, file, scope)
+    }
+
+    fn denied_paths(
+        &self,
+        roots: &[PathBuf],
+        scope: &Arc<Scope>,
+        now: &dyn Fn() -> Instant,
+    ) -> Result<DeniedPaths, DeniedPathsUnknown> {
+        self.current().denied_paths(roots, scope, now)
     }
 
     fn rewrite(&self, call: &Admitted) -> Option<Value> {

@@ -31,9 +31,13 @@ mod guards;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Instant,
 };
 
-use haft_core::{BoxFuture, Failure, HardLinked, Operation, OtherNames, Scope, Verdict};
+use haft_core::{
+    BoxFuture, DeniedPaths, DeniedPathsUnknown, Failure, HardLinked, Operation, OtherNames, Scope,
+    Verdict,
+};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -66,7 +70,7 @@ pub use self::{
     seen::{Seen, Taint, Traced},
     suggest::{Decided, Suggestion},
     visible::tricks,
-    world::{Disk, Lexical, World},
+    world::{Disk, Lexical, Storage, World},
 };
 pub(crate) use self::{
     desk::{Answered, Desk, Manners, Seat, in_words},
@@ -115,6 +119,20 @@ pub trait Policy: Send + Sync + 'static {
         _scope: &Arc<Scope>,
     ) -> OtherNames {
         OtherNames::Clear
+    }
+
+    /// Returns the paths that deny rules are about, below these directories and elsewhere. `now` tells
+    /// the time that bounds the search.
+    ///
+    /// # Errors
+    /// Fails where not all of them could be found.
+    fn denied_paths(
+        &self,
+        _roots: &[PathBuf],
+        _scope: &Arc<Scope>,
+        _now: &dyn Fn() -> Instant,
+    ) -> Result<DeniedPaths, DeniedPathsUnknown> {
+        Ok(DeniedPaths::default())
     }
 
     /// Returns the arguments that a rule wants this call to have instead. They are admitted and
@@ -189,6 +207,15 @@ impl<P: Policy + ?Sized> Policy for Arc<P> {
         scope: &Arc<Scope>,
     ) -> OtherNames {
         (**self).other_names(doing, path, file, scope)
+    }
+
+    fn denied_paths(
+        &self,
+        roots: &[PathBuf],
+        scope: &Arc<Scope>,
+        now: &dyn Fn() -> Instant,
+    ) -> Result<DeniedPaths, DeniedPathsUnknown> {
+        (**self).denied_paths(roots, scope, now)
     }
 
     fn rewrite(&self, call: &Admitted) -> Option<Value> {

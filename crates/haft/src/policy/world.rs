@@ -21,6 +21,11 @@ pub trait World: fmt::Debug + Send + Sync + 'static {
     /// Fails, in words, when that cannot be found out; whoever asks takes the strict side.
     fn resolve(&self, path: &Path) -> Result<PathBuf, String>;
 
+    /// Says which disk files can be looked for on. A world that does not say otherwise cannot tell.
+    fn storage(&self) -> Storage {
+        Storage::Unknown
+    }
+
     /// Returns the links at and below a folder, none of them followed. What is no folder has none.
     /// Each entry that is looked at takes one from `left`.
     ///
@@ -60,6 +65,17 @@ pub trait World: fmt::Debug + Send + Sync + 'static {
     }
 }
 
+/// Which disk the files of a world are on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Storage {
+    /// The one of this machine.
+    ThisMachine,
+    /// There are no files.
+    Empty,
+    /// That is not known: whoever asks takes the strict side.
+    Unknown,
+}
+
 /// The disk of this machine.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Disk;
@@ -77,6 +93,10 @@ const LONG: usize = 16 * 1024;
 const STEPS: usize = 4 * LONG;
 
 impl World for Disk {
+    fn storage(&self) -> Storage {
+        Storage::ThisMachine
+    }
+
     fn resolve(&self, path: &Path) -> Result<PathBuf, String> {
         sane(path)?;
         let mut here = PathBuf::new();
@@ -267,6 +287,10 @@ fn is_no_link(path: &Path) -> bool {
 }
 
 impl World for Lexical {
+    fn storage(&self) -> Storage {
+        Storage::Empty
+    }
+
     fn resolve(&self, path: &Path) -> Result<PathBuf, String> {
         sane(path)?;
         Ok(tidy(path))

@@ -7,7 +7,7 @@
 use std::{
     any::Any,
     convert::Infallible,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -16,8 +16,9 @@ use std::{
 };
 
 use haft_core::{
-    BoxFuture, CallId, Code, Context, Deferral, Failure, HardLinked, Host, Left, Note, Operation,
-    OtherNames, Output, Ran, Retry, Scope, Secret, ToolName, WeakContext,
+    BoxFuture, CallId, Code, Context, Deferral, DeniedPaths, DeniedPathsUnknown, Failure,
+    HardLinked, Host, Left, Note, Operation, OtherNames, Output, Ran, Retry, Scope, Secret,
+    ToolName, WeakContext,
 };
 use serde_json::Value;
 use smallvec::SmallVec;
@@ -583,6 +584,15 @@ impl Host for TurnCore {
         file: &HardLinked,
     ) -> OtherNames {
         self.inner.policy.other_names(doing, path, file, &self.scope)
+    }
+
+    fn denied_paths(
+        &self,
+        _cx: &Context,
+        roots: &[PathBuf],
+    ) -> Result<DeniedPaths, DeniedPathsUnknown> {
+        let now = || self.inner.clock.now();
+        self.inner.policy.denied_paths(roots, &self.scope, &now)
     }
 
     fn cap(&self) -> usize {

@@ -70,6 +70,40 @@ impl Glob {
         }
     }
 
+    /// Writes it so that it is read as itself.
+    pub(super) fn written(&self) -> String {
+        let mut text = String::new();
+        let escaped = |text: &mut String, c: char| {
+            if matches!(c, '*' | '?' | '[' | ']' | '\\') {
+                text.push('\\');
+            }
+            text.push(c);
+        };
+        match self {
+            Self::Text(own) => own.chars().for_each(|c| escaped(&mut text, c)),
+            Self::Holes(holes) => {
+                for hole in holes {
+                    match hole {
+                        Hole::Is(c) => escaped(&mut text, *c),
+                        Hole::One => text.push('?'),
+                        Hole::Many => text.push('*'),
+                        Hole::Of { not, ranges } => {
+                            text.push_str(if *not { "[!" } else { "[" });
+                            for (low, high) in ranges {
+                                text.extend(['\\', *low]);
+                                if high != low {
+                                    text.extend(['-', *high]);
+                                }
+                            }
+                            text.push(']');
+                        }
+                    }
+                }
+            }
+        }
+        text
+    }
+
     /// Returns whether it matches everything.
     pub(super) fn is_any(&self) -> bool {
         matches!(self, Self::Holes(holes) if holes.as_slice() == [Hole::Many])

@@ -34,6 +34,7 @@ use haft_core::{Capability, Operation};
 
 pub(crate) use self::{
     command::{CommandPattern, Side, Start, starts},
+    path::{AbsolutePattern, Search, States},
     subsume::Sides,
 };
 use self::{glob::Glob, host::HostPattern, path::PathPattern, select::Selector, tool::Tools};
@@ -580,6 +581,32 @@ impl Pattern {
             _ => &[],
         });
         head.into_iter().chain(selected).flat_map(|path| path.restricted_starts(facts)).collect()
+    }
+
+    /// Returns what it says about paths, from the root on. Nothing for a pattern that is not about
+    /// paths, or whose other selectors do not hold for such a call; `None` where a start is unknown.
+    pub(crate) fn absolute(&self, facts: &Facts<'_>) -> Option<Vec<AbsolutePattern>> {
+        let holds = |written: &Written| written.selector.holds(facts, Side::Restrict) != Match::No;
+        if !self.selectors.iter().all(holds) {
+            return Some(Vec::new());
+        }
+        let paths: Vec<&PathPattern> = match &self.head {
+            Some(Head::Read(path) | Head::Edit(path)) => vec![path],
+            Some(Head::Tools(tools)) if !tools.matches(&facts.names, Side::Restrict) => Vec::new(),
+            Some(Head::Command(_) | Head::Host(_) | Head::Parameter { .. } | Head::Agent(_)) => {
+                Vec::new()
+            }
+            // The first selector about paths alone: what all of them match is among it.
+            _ => {
+                let all = self.selectors.iter().find_map(|written| match &written.selector {
+                    Selector::Path(paths) => Some(paths),
+                    _ => None,
+                });
+                all.into_iter().flatten().collect()
+            }
+        };
+        let each: Option<Vec<_>> = paths.into_iter().map(|path| path.absolute(facts)).collect();
+        Some(each?.into_iter().flatten().collect())
     }
 
     /// Returns what a text is that stands for a call under this pattern: a command, a path, an

@@ -16,6 +16,8 @@
 //! written and as it leads, and with the pattern as it is written and as it leads; an allow only with
 //! where the path leads.
 
+mod absolute;
+
 use std::{
     borrow::Cow,
     path::{Component, Path, PathBuf},
@@ -32,6 +34,8 @@ use crate::policy::{
     facts::Facts,
     world::{World, tidy},
 };
+
+pub(crate) use self::absolute::{AbsolutePattern, Search, States};
 
 /// Here two spellings that differ in case are one file.
 const FOLDS: bool = cfg!(any(target_os = "macos", target_os = "windows"));

@@ -344,7 +344,7 @@ impl Rules {
     }
 
     /// Returns the rule that applies; of several the one of the highest priority, then the first.
-    fn strongest_where<N: Notebook>(
+    pub(super) fn strongest_where<N: Notebook>(
         &self,
         index: &Index,
         facts: &Facts<'_>,

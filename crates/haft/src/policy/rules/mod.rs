@@ -4,6 +4,7 @@
 //! matches any part of a call, an allow only if allows cover all of them. No match: the mode, and then
 //! the default. A rule that cannot be evaluated counts as the strict answer.
 
+mod denied;
 mod ground;
 mod hard_links;
 mod index;
@@ -18,11 +19,15 @@ mod spellings;
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
+    time::Instant,
 };
 
-use haft_core::{Decision, HardLinked, Label, Operation, OtherNames, Scope, Verdict, Words};
+use haft_core::{
+    Decision, DeniedPaths, DeniedPathsUnknown, HardLinked, Label, Operation, OtherNames, Scope,
+    Verdict, Words,
+};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -66,6 +71,8 @@ pub struct Rules {
     hiders: Vec<usize>,
     revision: u64,
     hard_links: LinkIndex,
+    /// So many entries are looked at to find denied paths.
+    max_entries: usize,
 }
 
 /// Names a rule for people, by each of its patterns: `haft.toml:14 ask "Bash(git push *)"`.
@@ -126,6 +133,7 @@ impl Rules {
             hiders,
             revision,
             hard_links,
+            max_entries: denied::MAX_ENTRIES,
         }
     }
 
@@ -279,6 +287,15 @@ impl Policy for Rules {
         scope: &Arc<Scope>,
     ) -> OtherNames {
         self.judge_other_names(doing, path, file, scope)
+    }
+
+    fn denied_paths(
+        &self,
+        roots: &[PathBuf],
+        scope: &Arc<Scope>,
+        now: &dyn Fn() -> Instant,
+    ) -> Result<DeniedPaths, DeniedPathsUnknown> {
+        self.find_denied(roots, scope, now)
     }
 
     fn rewrite(&self, call: &Admitted) -> Option<Value> {

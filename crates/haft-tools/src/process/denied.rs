@@ -1,0 +1,158 @@
+//! Keeps commands away from the paths that rules deny.
+//!
+//! In: what the rules deny now, and what the sandbox can do. Out: a question before the command where
+//! it cannot be kept away, masks in its profile, and what the record and the result say about them.
+//!
+//! FAIL CLOSED: a command starts with everything masked, or after a question that said what is not.
+
+use std::path::{Path, PathBuf};
+
+use haft_core::{Block, Code, Context, DeniedPaths, Failure, Output, Verdict};
+use haft_sandbox::{Denied, Level, Profile, Tier, Workspace};
+use serde_json::{Value, json};
+
+/// So many paths are named in records and results.
+const MAX_NAMED: usize = 5;
+
+/// What was masked for a command.
+#[derive(Debug, Default)]
+pub(super) struct Masked {
+    read: usize,
+    edit: usize,
+    /// The first of them, as seen from the workspace.
+    paths: Vec<String>,
+    /// Why nothing was masked, where something is denied.
+    nothing: Option<String>,
+}
+
+/// Looks for denied paths before the call is judged, so that its guard need not block.
+pub(super) async fn look(workspace: &Workspace, cx: &Context) -> Result<(), Failure> {
+    let roots = roots(workspace);
+    cx.block(move |cx| drop(cx.denied_paths(&roots))).await
+}
+
+fn roots(workspace: &Workspace) -> Vec<PathBuf> {
+    workspace.roots().into_iter().map(|root| root.path).collect()
+}
+
+/// Asks about a command that cannot be kept away from what rules deny. `is_proven` says that it reads
+/// what it names and nothing else, which the rules have judged.
+pub(super) fn guard(
+    workspace: &Workspace,
+    level: Option<Level>,
+    is_proven: bool,
+    cx: &Context,
+) -> Option<Verdict> {
+    let denied = match cx.denied_paths(&roots(workspace)) {
+        Ok(denied) => denied,
+        Err(unknown) => {
+            let words = format!("{unknown}; the command could read or change the others");
+            return Some(Verdict::ask(words));
+        }
+    };
+    if denied.is_empty() || is_proven || level != Some(Level::Landlock) {
+        return None;
+    }
+    Some(Verdict::ask(format!(
+        "rules deny {} here, and this sandbox cannot mask them (Landlock without namespaces)",
+        count(denied.read.len() + denied.edit.len())
+    )))
+}
+
+fn count(n: usize) -> String {
+    if n == 1 { "1 path".to_owned() } else { format!("{n} paths") }
+}
+
+/// Puts what rules deny into the profile of a command that is about to start.
+pub(super) async fn apply(
+    profile: &mut Profile,
+    level: Level,
+    cx: &Context,
+) -> Result<Masked, Failure> {
+    let roots: Vec<PathBuf> = profile.roots.iter().map(|root| root.path.clone()).collect();
+    let asked = roots.clone();
+    let denied = match cx.block(move |cx| cx.denied_paths(&asked)).await? {
+        Ok(denied) => denied,
+        // The guard asked, and the answer was yes.
+        Err(unknown) if unknown.is_repeated => {
+            return Ok(Masked { nothing: Some(unknown.to_string()), ..Masked::default() });
+        }
+        Err(unknown) => {
+            return Err(Failure::new(Code::NotRun, unknown.to_string())
+                .with_next("call it again; it is asked about then"));
+        }
+    };
+    let DeniedPaths { read, edit, new } = DeniedPaths::clone(&denied);
+    profile.denied.new = new;
+    if level != Level::Namespaces {
+        let nothing = (!denied.is_empty()).then(|| {
+            let paths = count(read.len() + edit.len());
+            format!("rules deny {paths}, and Landlock without namespaces can mask none")
+        });
+        return Ok(Masked { nothing, ..Masked::default() });
+    }
+    let named = read.iter().chain(&edit).take(MAX_NAMED);
+    let paths = named.map(|path| seen_from(&roots, path)).collect();
+    let masked = Masked { read: read.len(), edit: edit.len(), paths, nothing: None };
+    profile.denied = Denied { read, edit, ..std::mem::take(&mut profile.denied) };
+    Ok(masked)
+}
+
+/// Returns a path as seen from the workspace, where it lies in it.
+fn seen_from(roots: &[PathBuf], path: &Path) -> String {
+    let inside = roots.iter().find_map(|root| path.strip_prefix(root).ok());
+    match inside {
+        Some(inside) if inside.as_os_str().is_empty() => ".".to_owned(),
+        inside => inside.unwrap_or(path).display().to_string(),
+    }
+}
+
+impl Masked {
+    fn value(&self) -> Option<Value> {
+        if let Some(why) = &self.nothing {
+            return Some(json!({"read": 0, "edit": 0, "nothing": why}));
+        }
+        (self.read + self.edit > 0)
+            .then(|| json!({"read": self.read, "edit": self.edit, "paths": self.paths}))
+    }
+
+    /// Returns the tier for the record, with what was masked.
+    pub(super) fn tier(&self, tier: &Tier) -> Value {
+        let mut value = json!(tier);
+        if let (Some(fields), Some(masked)) = (value.as_object_mut(), self.value()) {
+            fields.insert("masked".to_owned(), masked);
+        }
+        value
+    }
+
+    /// Says in a result what was masked. The model reads of it where an access error may come from it.
+    pub(super) fn add_to(&self, output: &mut Output) {
+        let Some(value) = self.value() else { return };
+        if let Some(fields) = output.structured.as_mut().and_then(Value::as_object_mut) {
+            fields.insert("masked".to_owned(), value);
+        }
+        let texts = output.blocks.iter().filter_map(|block| match block {
+            Block::Text { text } => Some(text.as_str()),
+            _ => None,
+        });
+        if let Some(note) = texts.map(|text| self.note(text)).find(Option::is_some).flatten() {
+            output.blocks.push(Block::text(note));
+        }
+    }
+
+    /// Returns what explains an access error in what a command printed.
+    pub(super) fn note(&self, printed: &str) -> Option<String> {
+        const ERRORS: [&str; 3] =
+            ["Permission denied", "Read-only file system", "Device or resource busy"];
+        if self.paths.is_empty() || !ERRORS.iter().any(|error| printed.contains(error)) {
+            return None;
+        }
+        let more = (self.read + self.edit).saturating_sub(self.paths.len());
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        Some(format!(
+            "note: rules deny {}{more}. Such files give access errors in commands. With git, add \
+             the files you mean by name.",
+            self.paths.join(", ")
+        ))
+    }
+}

@@ -1,0 +1,312 @@
+//! Paths that rules deny are kept from commands: real commands and real git, through the runtime.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "the helpers belong to the tests")]
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use haft::{
+    Answer, Approver, BoxFuture, Call, Catalog, Clock as _, Code, Envelope, Failure, File, Form,
+    Layer, ManualClock, Operation, Policy as _, Question, Rules, Run, Runtime, Scope, Setup, Where,
+};
+use haft_sandbox::{Access, Helper, Level, Sandbox, Workspace};
+use haft_tools::Hands;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const RULES: &str = r#"
+[[rule]]
+match = ["Read(./secrets/**)", "Read(**/.env)", "Read(./conf/prod/key)", "Edit(./tests/**)"]
+decision = "deny"
+
+[[rule]]
+match = "Read(*.pem)"
+decision = "deny"
+except = "Read(public.pem)"
+
+[[rule]]
+match = "Bash(sh *)"
+decision = "allow"
+
+[tool.show]
+description = "Runs the script."
+command = ["sh", "run.sh"]
+capabilities = ["filesystem"]
+
+[[rule]]
+match = "show"
+decision = "allow"
+"#;
+
+struct Project {
+    root: PathBuf,
+    _folder: TempDir,
+}
+
+impl Project {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap().join("w");
+        let project = Self { root, _folder: folder };
+        for (name, text) in [
+            ("secrets/key", "SECRET-key"),
+            ("app/.env", "SECRET-env"),
+            ("conf/prod/key", "SECRET-prod"),
+            ("conf/dev/key", "dev"),
+            ("tests/a.rs", "test"),
+            ("private.pem", "SECRET-pem"),
+            ("public.pem", "public"),
+            ("notes.txt", "notes"),
+        ] {
+            project.put(name, text);
+        }
+        project
+    }
+
+    fn put(&self, name: &str, text: &str) {
+        let path = self.root.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::File::create(path).unwrap().write_all(text.as_bytes()).unwrap();
+    }
+
+    fn get(&self, name: &str) -> String {
+        let mut text = String::new();
+        fs::File::open(self.root.join(name)).unwrap().read_to_string(&mut text).unwrap();
+        text
+    }
+
+    fn setup(&self) -> Setup {
+        let file = File {
+            layer: Layer::Project,
+            form: Form::Toml,
+            path: "haft.toml".into(),
+            anchor: self.root.clone(),
+            text: RULES.to_owned(),
+        };
+        Setup::read(&[file], &Where { trusted: true, ..Where::default() }).unwrap()
+    }
+
+    fn rules(&self) -> Rules {
+        let setup = self.setup();
+        Rules::new(setup.rules, setup.ground).unwrap()
+    }
+
+    fn run(&self, sandbox: Sandbox, approver: Option<Person>) -> Run {
+        let workspace = Workspace::builder().root(&self.root, Access::Write).build().unwrap();
+        let hands = Hands::new(workspace).sandbox(sandbox).declared(self.setup().tools);
+        let catalog = Catalog::builder().add(hands).build().unwrap();
+        let runtime = Runtime::builder().catalog(catalog).policy(self.rules());
+        let runtime = match approver {
+            Some(person) => runtime.approver(person),
+            None => runtime,
+        };
+        let runtime = runtime.build().unwrap();
+        runtime.run_builder().working_directory(&self.root).start()
+    }
+
+    /// Runs a script that the classifier cannot look into.
+    async fn script(&self, run: &Run, script: &str) -> Envelope {
+        self.put("run.sh", script);
+        call(run, "shell", json!({"command": "sh run.sh"})).await
+    }
+}
+
+/// A person who says yes and keeps the reasons.
+#[derive(Clone, Default)]
+struct Person(Arc<std::sync::Mutex<Vec<String>>>);
+
+impl Approver for Person {
+    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+        self.0.lock().unwrap().push(question.verdict.reason.to_string());
+        Box::pin(async { Ok(Answer::allow()) })
+    }
+}
+
+async fn call(run: &Run, tool: &str, arguments: Value) -> Envelope {
+    let mut answers = run.turn().await.unwrap().run([Call::new("c", tool, arguments)]).await;
+    answers.remove(0)
+}
+
+async fn at(level: Level) -> Option<Sandbox> {
+    let beside = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
+    let built = PathBuf::from(env!("CARGO_BIN_EXE_haft-tools-test-helper"));
+    let helper = Helper::At(if beside.is_file() { beside } else { built });
+    Sandbox::at(helper, level).await.ok()
+}
+
+fn data(answer: &Envelope) -> &Value {
+    answer.output().unwrap().structured.as_ref().unwrap()
+}
+
+#[tokio::test]
+async fn a_command_gets_access_errors_for_what_rules_deny_and_the_record_says_so() {
+    let Some(sandbox) = at(Level::Namespaces).await else { return };
+    let project = Project::new();
+    let run = project.run(sandbox, None);
+    let script = "cat secrets/key app/.env conf/prod/key private.pem
+        cat public.pem conf/dev/key tests/a.rs
+        echo changed > tests/a.rs; echo new > tests/new; rm -rf tests; exit 0";
+    let answer = project.script(&run, script).await;
+    let text = answer.text();
+    assert!(!text.contains("SECRET"), "{text}");
+    assert!(text.contains("publicdevtest"), "{text}");
+    assert!(text.contains("Permission denied") && text.contains("note: rules deny"), "{text}");
+    assert_eq!(project.get("tests/a.rs"), "test");
+    let masked = &data(&answer)["masked"];
+    // `except` is about reading: `public.pem` can be read and not changed, as with file tools.
+    assert_eq!((&masked["read"], &masked["edit"]), (&json!(4), &json!(2)), "{masked}");
+    assert!(masked["paths"].as_array().unwrap().contains(&json!("app/.env")), "{masked}");
+    assert_eq!(answer.tier().unwrap()["masked"], *masked);
+    let answer = call(&run, "show", json!({})).await;
+    assert!(!answer.text().contains("SECRET"), "{}", answer.text());
+    assert_eq!(data(&answer)["masked"]["read"], 4);
+}
+
+#[tokio::test]
+async fn a_hard_link_and_a_symlink_to_a_denied_file_are_denied_and_other_hard_links_are_not() {
+    let Some(sandbox) = at(Level::Namespaces).await else { return };
+    let project = Project::new();
+    let root = &project.root;
+    fs::hard_link(root.join("secrets/key"), root.join("same-key")).unwrap();
+    fs::hard_link(root.join("app/.env"), root.join("same-env")).unwrap();
+    fs::hard_link(root.join("notes.txt"), root.join("same-notes")).unwrap();
+    symlink("secrets/key", root.join("link")).unwrap();
+    let run = project.run(sandbox, None);
+    let script = "cat same-key same-env link; cat same-notes; exit 0";
+    let answer = project.script(&run, script).await;
+    assert!(!answer.text().contains("SECRET"), "{}", answer.text());
+    assert!(answer.text().contains("notes"), "{}", answer.text());
+    assert_eq!(data(&answer)["masked"]["read"], 6);
+}
+
+#[tokio::test]
+async fn a_rename_of_a_directory_above_does_not_uncover_for_the_next_command() {
+    let Some(sandbox) = at(Level::Namespaces).await else { return };
+    let project = Project::new();
+    let run = project.run(sandbox, None);
+    project.script(&run, "mv conf conf2; mv conf/prod p; mv secrets s; mv app app2; exit 0").await;
+    let script = "find . -type f | xargs cat; exit 0";
+    let answer = project.script(&run, script).await;
+    assert!(!answer.text().contains("SECRET"), "{}", answer.text());
+    assert_eq!(project.get("conf/prod/key"), "SECRET-prod");
+}
+
+#[tokio::test]
+async fn git_through_the_shell_never_commits_a_denied_file_as_deleted_or_empty() {
+    let Some(sandbox) = at(Level::Namespaces).await else { return };
+    let project = Project::new();
+    let git = |args: &[&str]| {
+        let output = std::process::Command::new("git")
+            .args(["-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "safe.directory=*"])
+            .args(args)
+            .current_dir(&project.root)
+            .env("HOME", &project.root)
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .output();
+        output.ok().map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    if git(&["init", "-q"]).is_none() {
+        eprintln!("NOT TESTED: there is no git here");
+        return;
+    }
+    git(&["add", "-A"]).unwrap();
+    git(&["commit", "-q", "-m", "first"]).unwrap();
+    let run = project.run(sandbox, None);
+    let script =
+        "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@x GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@x
+        echo more > notes.txt; git add -A; git commit -q -m all; git commit -q -a -m tracked
+        git add notes.txt && git commit -q -m named; exit 0";
+    let answer = project.script(&run, script).await;
+    for (name, text) in [("secrets/key", "SECRET-key"), ("app/.env", "SECRET-env")] {
+        assert_eq!(git(&["show", &format!("HEAD:{name}")]).unwrap(), text, "{}", answer.text());
+    }
+    assert_eq!(git(&["log", "-1", "--format=%s"]).unwrap(), "named\n", "{}", answer.text());
+}
+
+#[tokio::test]
+async fn without_namespaces_the_command_asks_and_the_record_says_that_nothing_was_masked() {
+    let Some(sandbox) = at(Level::Landlock).await else { return };
+    let project = Project::new();
+    let run = project.run(sandbox.clone(), None);
+    let answer = project.script(&run, "echo ran > ran").await;
+    assert_eq!(answer.failure().map(Failure::code), Some(Code::Denied), "{}", answer.text());
+    assert!(!project.root.join("ran").exists());
+    // What names all that it reads is judged by that, and needs no question.
+    let answer = call(&run, "shell", json!({"command": "cat notes.txt"})).await;
+    assert_eq!(answer.text(), "notes");
+    let person = Person::default();
+    let run = project.run(sandbox, Some(person.clone()));
+    let answer = project.script(&run, "cat notes.txt").await;
+    assert!(answer.text().contains("notes"), "{}", answer.text());
+    assert!(person.0.lock().unwrap()[0].contains("cannot mask"), "{:?}", person.0);
+    let nothing = answer.tier().unwrap()["masked"]["nothing"].to_string();
+    assert!(nothing.contains("can mask none"), "{nothing}");
+}
+
+#[tokio::test]
+async fn a_workspace_that_cannot_be_looked_through_asks() {
+    let Some(sandbox) = at(Level::Namespaces).await else { return };
+    let project = Project::new();
+    // Deeper than the walk goes: short names, so that the path can still be made.
+    let mut deep = project.root.join("deep");
+    for _ in 0..250 {
+        deep.push("d");
+    }
+    fs::create_dir_all(&deep).unwrap();
+    let run = project.run(sandbox.clone(), None);
+    let answer = project.script(&run, "echo ran > ran").await;
+    assert_eq!(answer.failure().map(Failure::code), Some(Code::Denied));
+    assert!(answer.text().contains("could be found"), "{}", answer.text());
+    assert!(!project.root.join("ran").exists());
+    let person = Person::default();
+    let run = project.run(sandbox, Some(person.clone()));
+    let answer = project.script(&run, "echo ran > ran").await;
+    assert!(!answer.is_error(), "{}", answer.text());
+    assert_eq!(person.0.lock().unwrap().len(), 1, "one question for one command");
+    assert!(data(&answer)["masked"]["nothing"].to_string().contains("levels deep"));
+}
+
+/// Everything below a directory, itself left out.
+fn tree(directory: &Path) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_dir() {
+            all.extend(tree(&entry.path()));
+        }
+        all.push(entry.path());
+    }
+    all
+}
+
+#[test]
+fn found_paths_are_those_that_file_tools_are_kept_from() {
+    let project = Project::new();
+    for name in ["a/b/secrets/x", "a/.env/in", "vendor/tests/b.rs", "x/y.pem", "conf/prod/key2"] {
+        project.put(name, "");
+    }
+    let rules = project.rules();
+    let scope = Scope { working_directory: project.root.as_path().into(), ..Scope::default() };
+    let scope = Arc::new(scope);
+    let roots = [project.root.clone()];
+    let clock = ManualClock::default();
+    let denied = rules.denied_paths(&roots, &scope, &|| clock.now()).unwrap();
+    let covers = |list: &[PathBuf], path: &Path| list.iter().any(|own| path.starts_with(own));
+    for path in tree(&project.root) {
+        let is_read = covers(&denied.read, &path);
+        let is_edit = is_read || covers(&denied.edit, &path);
+        assert_eq!(is_read, rules.keeps_from(Operation::Read, &path, &scope), "{path:?}");
+        assert_eq!(is_edit, rules.keeps_from(Operation::Write, &path, &scope), "{path:?}");
+    }
+    let names = haft_sandbox::DeniedNames::new(&denied.new).unwrap();
+    for path in tree(&project.root) {
+        if rules.keeps_from(Operation::Write, &path, &scope) {
+            assert!(names.matches(&path), "{path:?} {:?}", denied.new);
+        }
+    }
+}
