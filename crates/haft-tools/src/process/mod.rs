@@ -5,6 +5,7 @@
 //! (`run`).
 
 mod boundary;
+mod exceptions;
 mod git;
 mod programs;
 mod run;

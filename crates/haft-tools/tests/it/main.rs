@@ -7,6 +7,7 @@
 
 mod files;
 mod process;
+mod git_exceptions;
 mod unasked;
 mod hard_links;
 mod fetch;
