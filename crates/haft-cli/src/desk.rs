@@ -314,7 +314,7 @@ pub(crate) fn seat(
 ) -> Result<RuntimeBuilder, Problem> {
     let hooks = setup.hooks()?;
     if yes {
-        seated(runtime, hooks, Yes, decisions)
+        Ok(seated(runtime, hooks, Yes, decisions)?.approver(ProtectedNames))
     } else if person.0.is_some() {
         seated(runtime, hooks, person, decisions)
     } else {
@@ -349,17 +349,31 @@ impl Approver for Yes {
             Decision::NeedInput(name) => {
                 Answer::Deny(Some(format!("`{name}` must be given, and `--yes` cannot know it")))
             }
-            _ => match protected_file(question) {
-                Some(why) => Answer::Deny(Some(why)),
-                None => Answer::allow(),
-            },
+            // It was given before the file was named, so it is no answer to this.
+            _ if protected_file(question).is_some() => return Box::pin(std::future::pending()),
+            _ => Answer::allow(),
         };
         Box::pin(async { Ok(answer) })
     }
 }
 
-/// Says that a call would change a protected file. An answer that was given before the question has
-/// not read its name, so it does not count.
+/// Says no where `--yes` does not count: a protected file needs an answer to the question itself.
+struct ProtectedNames;
+
+impl Approver for ProtectedNames {
+    fn name(&self) -> &str {
+        "protected names"
+    }
+
+    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+        match protected_file(question) {
+            Some(why) => Box::pin(async { Ok(Answer::Deny(Some(why))) }),
+            None => Box::pin(std::future::pending()),
+        }
+    }
+}
+
+/// Says that a call would change a protected file.
 fn protected_file(question: &Question<'_>) -> Option<String> {
     let names = Protected::standard();
     let Effects::Declared(effects) = &question.call.claim().effects else { return None };

@@ -7,6 +7,8 @@ use crate::{Ran, at_home_nowhere, file};
 const GUIDE: &str = include_str!("../../../../docs/guide/command.md");
 #[cfg(target_os = "linux")]
 const HANDS: &str = include_str!("../../../../docs/guide/hands.md");
+#[cfg(target_os = "linux")]
+const PROTECTED: &str = include_str!("../../../../docs/guide/protected-files.md");
 const README: &str = include_str!("../../../../README.md");
 const SHELL: &str = include_str!("../../../../docs/guide/shell.md");
 
@@ -72,6 +74,15 @@ fn every_example_of_the_built_in_tools_is_true() {
     assert!(say_what_is_written(HANDS) >= 5, "the guide has examples");
     let left: Vec<_> = std::fs::read_dir(garden).unwrap().flatten().collect();
     assert_eq!(left.len(), 1, "what was refused left nothing behind: {left:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn every_example_about_protected_files_is_true() {
+    let fence = concat!(env!("CARGO_TARGET_TMPDIR"), "/fence");
+    let _ = std::fs::remove_dir_all(fence);
+    assert!(say_what_is_written(PROTECTED) >= 3, "the guide has examples");
+    assert!(!std::path::Path::new(fence).join(".envrc").exists(), "nothing was written");
 }
 
 /// Runs the examples of a page, and counts them.

@@ -312,3 +312,47 @@ fn few_open_files_give_an_error_that_names_the_limit_and_no_panic() {
         assert!(output.status.success() || text.contains("`ulimit -n`"), "{files}: {text}");
     }
 }
+
+/// Makes a repository, where there is git.
+fn repository(folder: &Folder) -> Option<()> {
+    let mut git = std::process::Command::new("git");
+    match git.args(["init", "-q"]).current_dir(folder.work()).status() {
+        Ok(status) if status.success() => Some(()),
+        _ => {
+            eprintln!("NOT TESTED: there is no git here");
+            None
+        }
+    }
+}
+
+#[test]
+fn git_command_changes_its_configuration_only_where_a_rule_names_it() {
+    let allow = |text: &str| format!("[[rule]]\nmatch = \"{text}\"\ndecision = \"allow\"\n");
+    let remote = "command=git remote add origin https://host.example/a.git";
+    let call = ["call", "shell", remote, "--workspace", "."];
+
+    let broad = allow("Bash(git *)");
+    let folder = Folder::trusted("hands-git-broad", &[("haft.toml", &broad)]);
+    if repository(&folder).is_none() {
+        return;
+    }
+    let changes =
+        "it changes the protected file `.git/config`: git runs the programs that it names";
+    for more in [&[][..], &["--yes"]] {
+        let ran = folder.run(call.into_iter().chain(more.iter().copied()));
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.err.contains(".git/config") && ran.err.contains("git runs"), "{ran:?}");
+    }
+    let why = folder.run(["explain", "shell", remote, "--workspace", ".", "--json"]).json();
+    assert_eq!(why["verdict"]["decision"], "ask", "{why}");
+    assert_eq!(why["verdict"]["reason"], changes, "{why}");
+    assert!(why["risk"].as_array().unwrap().contains(&json!(changes)), "{why}");
+
+    let named = broad + &allow("Edit(.git/config)");
+    let folder = Folder::trusted("hands-git-named", &[("haft.toml", &named)]);
+    repository(&folder).unwrap();
+    let ran = folder.run(call);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let config = std::fs::read(folder.work().join(".git/config")).unwrap();
+    assert!(String::from_utf8_lossy(&config).contains("host.example"));
+}

@@ -6,6 +6,7 @@
 
 mod boundary;
 mod denied;
+mod exceptions;
 mod git;
 mod programs;
 mod run;

@@ -256,7 +256,7 @@ impl Shell {
     }
 
     /// Where the programs of a command are found now.
-    fn programs(&self) -> Programs {
+    pub(super) fn programs(&self) -> Programs {
         Programs::of(&self.workspace, &self.environment)
     }
 
@@ -345,9 +345,13 @@ impl Tool for Shell {
             },
             // It may do anything that the sandbox lets it; whether it destroys is not known. So may a
             // program of the workspace, whatever it is called.
-            Kind::ReadOnly | Kind::Writes => Claim { class: Class::Unsafe, ..declared },
+            Kind::ReadOnly | Kind::Writes => {
+                let effects = self.protected_effects(&asked.text, args.cwd.as_deref(), cx);
+                Claim { class: Class::Unsafe, effects, ..declared }
+            }
             Kind::Destructive => {
-                Claim { class: Class::Unsafe, destructive: Some(true), ..declared }
+                let effects = self.protected_effects(&asked.text, args.cwd.as_deref(), cx);
+                Claim { class: Class::Unsafe, destructive: Some(true), effects, ..declared }
             }
             Kind::Unparseable => Claim::strictest(),
         }
@@ -382,6 +386,7 @@ impl Tool for Shell {
         };
         let mut profile = self.profile(&asked, &place.absolute(), held);
         let masked = denied::apply(&mut profile, sandbox.tier().level, cx).await?;
+        profile.exceptions = self.exceptions(&asked.text, &place, cx);
         let mut words = asked.argv.into_iter();
         let command = Command::new(words.next().unwrap_or_default())
             .args(words)

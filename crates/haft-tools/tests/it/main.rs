@@ -8,6 +8,7 @@
 mod files;
 mod process;
 mod live_events;
+mod git_exceptions;
 mod unasked;
 mod hard_links;
 mod denied;

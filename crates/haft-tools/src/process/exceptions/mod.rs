@@ -1,0 +1,448 @@
+//! Protected files that a git command is known to change: `git remote add` writes `.git/config`.
+//!
+//! In: the text of a command and where it starts. Out: the files, so that the question about the
+//! command names them, and the patterns that free exactly these in the sandbox.
+//!
+//! FAIL CLOSED: a text in which anything but git may write gets no exception, nor does a git command
+//! that is not literal, that takes its configuration from its options, or that runs another program.
+
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use haft_core::{Context, Effect, Effects};
+use haft_sandbox::{Access, Kind as FileKind, Place, Workspace};
+use haft_shell::{Command, Kind, Word, classify};
+
+use super::shell::Shell;
+
+/// A protected path that a command needs to change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Exception {
+    /// What the profile gets: the path below the root, as in `./.git/config`.
+    pattern: String,
+    /// The path without links, for the claim and the question.
+    file: PathBuf,
+    /// Whether it needs an answer or a rule of its own, besides the one for the command.
+    is_asked: bool,
+}
+
+/// One subcommand that changes protected files.
+struct GitWrite {
+    subcommand: &'static str,
+    when: When,
+    changes: &'static [Changed],
+    /// Options that run a program or change other files: then there is no exception.
+    never: &'static [&'static str],
+}
+
+/// Which forms of a subcommand change them.
+enum When {
+    Always,
+    /// The word behind the subcommand is one of these.
+    Word(&'static [&'static str]),
+    /// One of these options is given.
+    Option(&'static [&'static str]),
+    /// A setting is changed and not only read.
+    Sets,
+}
+
+/// What is changed.
+enum Changed {
+    /// A path inside of the `.git` directory.
+    InGit(&'static str),
+    /// The same, without a question of its own.
+    Unasked(&'static str),
+    /// The `.git` of a repository that does not exist yet.
+    NewRepository,
+    /// The `.git` file of a worktree that the command names.
+    Worktree,
+    /// The `.git` file of a submodule that the command adds.
+    Submodule,
+}
+use Changed::{InGit, NewRepository, Submodule, Unasked, Worktree};
+
+const OTHER_CONFIG: &[&str] = &["-f", "--file", "--global", "--system", "--blob", "-e", "--edit"];
+const REBASE: &[Changed] = &[InGit("rebase-merge"), InGit("rebase-apply")];
+const TRACK: &[&str] = &["-t", "--track"];
+const UPSTREAM: &[&str] =
+    &["-u", "--set-upstream", "--set-upstream-to", "--unset-upstream", "-t", "--track"];
+const REMOTES: &[&str] = &["add", "remove", "rm", "rename", "set-url", "set-branches", "set-head"];
+const SUBMODULES: &[&str] = &["add", "init", "update", "deinit", "sync", "set-url", "set-branch"];
+const WORKTREES: &[&str] = &["add", "move", "remove", "prune", "repair", "lock", "unlock"];
+
+/// The git subcommands that change protected files.
+const GIT_WRITES: &[GitWrite] = &[
+    write("config", When::Sets, &[InGit("config")], OTHER_CONFIG),
+    write("remote", When::Word(REMOTES), &[InGit("config")], &["--mirror"]),
+    write("push", When::Option(&["-u", "--set-upstream"]), &[InGit("config")], &[]),
+    write("branch", When::Option(UPSTREAM), &[InGit("config")], &["--edit-description"]),
+    write("checkout", When::Option(TRACK), &[InGit("config")], &[]),
+    write("switch", When::Option(TRACK), &[InGit("config")], &[]),
+    write("rebase", When::Always, REBASE, &["-x", "-i", "--interactive", "--edit-todo", "-s"]),
+    write("pull", When::Option(&["-r", "--rebase"]), REBASE, &["-s"]),
+    write("init", When::Always, &[NewRepository], &["--bare"]),
+    write("clone", When::Always, &[NewRepository], &["--bare", "--mirror", "-c", "-u", "--config"]),
+    write(
+        "submodule",
+        When::Word(SUBMODULES),
+        &[InGit("modules"), InGit("config"), Submodule],
+        &[],
+    ),
+    write("worktree", When::Word(WORKTREES), &[Unasked("worktrees/*"), Worktree], &[]),
+];
+
+/// Subcommands that may be in the same text: they start no program that the text names, and write no
+/// file that it names. Those of [`GIT_WRITES`] are here in the forms that change no protected file.
+const BESIDES: &[&str] = &[
+    "add",
+    "branch",
+    "checkout",
+    "commit",
+    "config",
+    "diff",
+    "fetch",
+    "log",
+    "ls-files",
+    "mv",
+    "push",
+    "remote",
+    "reset",
+    "restore",
+    "rev-parse",
+    "rm",
+    "show",
+    "stash",
+    "status",
+    "switch",
+    "tag",
+];
+
+/// Options of any subcommand that run a program or take a configuration from elsewhere.
+const NEVER: &[&str] = &[
+    "--exec",
+    "--output",
+    "--template",
+    "--upload-pack",
+    "--receive-pack",
+    "--separate-git-dir",
+    "--strategy",
+];
+
+/// Options that take the next word as their value.
+const VALUED: &[&str] = &[
+    "-b",
+    "-B",
+    "--branch",
+    "--depth",
+    "-o",
+    "--origin",
+    "-j",
+    "--jobs",
+    "--initial-branch",
+    "--object-format",
+    "--filter",
+    "--shallow-since",
+    "--name",
+    "--reason",
+    "--onto",
+    "-m",
+];
+
+const fn write(
+    subcommand: &'static str,
+    when: When,
+    changes: &'static [Changed],
+    never: &'static [&'static str],
+) -> GitWrite {
+    GitWrite { subcommand, when, changes, never }
+}
+
+impl Shell {
+    /// The protected files that a git command needs to change, so that the question names them.
+    pub(super) fn protected_effects(&self, text: &str, cwd: Option<&str>, cx: &Context) -> Effects {
+        let start = super::find(&self.workspace, cx.working_directory(), cwd.unwrap_or("."));
+        let Ok(start) = start else { return Effects::Undeclared };
+        let needed = self.needed(text, &start).into_iter().filter(|needed| needed.is_asked);
+        let file = |needed: Exception| needed.file.into_os_string().into_string().ok();
+        let files: Vec<Effect> = needed.filter_map(file).map(Effect::write).collect();
+        if files.is_empty() { Effects::Undeclared } else { files.into() }
+    }
+
+    /// The protected names that this call may change: those that a person or a rule has allowed.
+    pub(super) fn exceptions(&self, text: &str, start: &Place, cx: &Context) -> Vec<String> {
+        let is_allowed =
+            |needed: &Exception| !needed.is_asked || cx.may_change_protected(&needed.file);
+        let needed = self.needed(text, start).into_iter().filter(is_allowed);
+        needed.map(|needed| needed.pattern).collect()
+    }
+
+    fn needed(&self, text: &str, start: &Place) -> Vec<Exception> {
+        // FAIL CLOSED: a program of the workspace that is called `git` gets nothing.
+        match self.programs().has("git") {
+            true => needed(text, start, &self.workspace),
+            false => Vec::new(),
+        }
+    }
+}
+
+/// One git command of a text.
+struct Git<'a> {
+    /// The directory of `-C`, as it is written.
+    directory: Option<&'a str>,
+    subcommand: &'a str,
+    /// The words behind it.
+    rest: Vec<&'a str>,
+}
+
+/// Finds the protected files that a command needs to change.
+fn needed(text: &str, start: &Place, workspace: &Workspace) -> Vec<Exception> {
+    find(text, start, workspace).unwrap_or_default()
+}
+
+fn find(text: &str, start: &Place, workspace: &Workspace) -> Option<Vec<Exception>> {
+    let script = haft_shell::parse(text).ok()?;
+    let mut found = Vec::new();
+    for command in &script.commands {
+        let words = literal_words(command)?;
+        let Some(git) = Git::of(&words) else {
+            // Where a later command starts must be known.
+            let moves = matches!(words.first(), Some(&"cd" | &"pushd" | &"popd"));
+            let is_harmless =
+                !moves && classify(&haft_shell::quoted(&words)).kind == Kind::ReadOnly;
+            is_harmless.then_some(())?;
+            continue;
+        };
+        if git.may_have(NEVER) {
+            return None;
+        }
+        if classify(&haft_shell::quoted(&words)).kind == Kind::ReadOnly {
+            continue;
+        }
+        let entry = GIT_WRITES.iter().find(|entry| entry.is_about(&git));
+        let Some(entry) = entry else {
+            BESIDES.contains(&git.subcommand).then_some(())?;
+            continue;
+        };
+        if git.may_have(entry.never) {
+            return None;
+        }
+        let here = match git.directory {
+            Some(directory) => workspace.find_from(start, directory).ok()?,
+            None => start.clone(),
+        };
+        for change in entry.changes {
+            found.extend(change.exceptions(&git, &here, workspace)?);
+        }
+    }
+    found.dedup();
+    Some(found)
+}
+
+/// The words of a command that has nothing else: no redirection, no variable.
+fn literal_words(command: &Command) -> Option<Vec<&str>> {
+    if !command.redirects.is_empty() || !command.assignments.is_empty() {
+        return None;
+    }
+    command.words.iter().map(Word::literal).collect()
+}
+
+impl<'a> Git<'a> {
+    /// Reads a command that is `git`, with no option before its subcommand but `-C` and the pager.
+    fn of(words: &[&'a str]) -> Option<Self> {
+        let mut words = words.iter().copied();
+        (words.next() == Some("git")).then_some(())?;
+        let mut directory = None;
+        loop {
+            match words.next()? {
+                "-C" if directory.is_none() => directory = Some(words.next()?),
+                "-P" | "--no-pager" => {}
+                option if option.starts_with('-') => return None,
+                subcommand => return Some(Self { directory, subcommand, rest: words.collect() }),
+            }
+        }
+    }
+
+    fn has_option(&self, options: &[&str]) -> bool {
+        self.rest.iter().any(|word| {
+            let name = word.split('=').next().unwrap_or(word);
+            options.contains(&name)
+        })
+    }
+
+    /// Whether a `git config` changes a setting.
+    fn sets(&self) -> bool {
+        let positional = self.positional();
+        let changes = ["--add", "--unset", "--unset-all", "--replace-all", "--rename-section"];
+        let reads = ["get", "list", "edit"].map(Some).contains(&positional.first().copied())
+            || self.rest.iter().any(|word| word.starts_with("--get"));
+        !reads
+            && (positional.len() > 1
+                || self.has_option(&changes)
+                || self.has_option(&["--remove-section"]))
+    }
+
+    /// Whether one of these options may be given: git takes `--exe` for `--exec`, and `-qx` for `-q -x`.
+    fn may_have(&self, options: &[&str]) -> bool {
+        self.rest.iter().any(|word| {
+            let name = word.split('=').next().unwrap_or(word);
+            let is_same = |option: &&str| match option.strip_prefix("--") {
+                Some(_) => name.len() > 2 && option.starts_with(name),
+                None => !word.starts_with("--") && word.contains(option.trim_start_matches('-')),
+            };
+            word.starts_with('-') && options.iter().any(is_same)
+        })
+    }
+
+    /// The words that are neither options nor their values.
+    fn positional(&self) -> Vec<&'a str> {
+        let mut words = self.rest.iter().copied();
+        let mut found = Vec::new();
+        while let Some(word) = words.next() {
+            if VALUED.contains(&word) {
+                words.next();
+            } else if !word.starts_with('-') {
+                found.push(word);
+            }
+        }
+        found
+    }
+}
+
+impl GitWrite {
+    fn is_about(&self, git: &Git<'_>) -> bool {
+        self.subcommand == git.subcommand
+            && match self.when {
+                When::Always => true,
+                When::Word(words) => git.positional().first().is_some_and(|w| words.contains(w)),
+                When::Option(options) => git.has_option(options),
+                When::Sets => git.sets(),
+            }
+    }
+}
+
+impl Changed {
+    /// The exceptions of one change. Nothing where it cannot be told what is changed.
+    fn exceptions(
+        &self,
+        git: &Git<'_>,
+        here: &Place,
+        workspace: &Workspace,
+    ) -> Option<Vec<Exception>> {
+        let positional = git.positional();
+        match self {
+            InGit(name) => {
+                let git = repository(here, workspace)?;
+                Some(vec![exception(&git, name, true, workspace)?])
+            }
+            Unasked(name) => {
+                let git = repository(here, workspace)?;
+                Some(vec![exception(&git, name, false, workspace)?])
+            }
+            NewRepository => {
+                let directory = match git.subcommand {
+                    "clone" => match positional[..] {
+                        [url] => last_name(url)?,
+                        [_, directory] => directory,
+                        _ => return None,
+                    },
+                    _ => match positional[..] {
+                        [] => ".",
+                        [directory] => directory,
+                        _ => return None,
+                    },
+                };
+                let place = git_entry(here, directory, workspace)?;
+                // A repository that exists has hooks already, and they are not made anew.
+                (!place.exists()).then_some(())?;
+                Some(vec![exception(&place, "", true, workspace)?])
+            }
+            Worktree => {
+                let named = positional.get(1..).unwrap_or_default();
+                let last = if positional.first() == Some(&"move") { 2 } else { 1 };
+                let places = named.iter().take(last).filter_map(|path| {
+                    let place = git_entry(here, path, workspace)?;
+                    let is_directory =
+                        workspace.meta(&place).is_ok_and(|m| m.kind == FileKind::Folder);
+                    // A directory `.git` is a repository of its own and no worktree.
+                    if is_directory { None } else { exception(&place, "", false, workspace) }
+                });
+                Some(places.collect())
+            }
+            Submodule => {
+                let path = match positional[..] {
+                    ["add", url] => last_name(url)?,
+                    ["add", _, path] => path,
+                    _ => return Some(Vec::new()),
+                };
+                let place = git_entry(here, path, workspace)?;
+                (!place.exists()).then_some(())?;
+                Some(vec![exception(&place, "", true, workspace)?])
+            }
+        }
+    }
+}
+
+/// The name of the directory that git makes for an address.
+fn last_name(url: &str) -> Option<&str> {
+    let url = url.trim_end_matches('/');
+    let name = url.rsplit(['/', ':']).next()?;
+    let name = name.strip_suffix(".git").unwrap_or(name);
+    (!name.is_empty() && name != "." && name != "..").then_some(name)
+}
+
+/// The entry `.git` of a directory.
+fn git_entry(here: &Place, directory: &str, workspace: &Workspace) -> Option<Place> {
+    let directory = workspace.find_from(here, directory).ok()?;
+    workspace.find_entry_from(&directory, ".git").ok()
+}
+
+/// Finds the `.git` directory that git would use, in the workspace. A file `.git` leads to it.
+fn repository(here: &Place, workspace: &Workspace) -> Option<Place> {
+    let mut here = Some(here.clone());
+    while let Some(directory) = here {
+        let git = workspace.find_entry_from(&directory, ".git").ok()?;
+        match workspace.meta(&git).ok().map(|meta| meta.kind) {
+            Some(FileKind::Folder) => return Some(git),
+            Some(FileKind::File) => {
+                let text =
+                    String::from_utf8(workspace.read(&git, MAX_GIT_FILE_BYTES).ok()?).ok()?;
+                let leads = directory.absolute().join(text.strip_prefix("gitdir:")?.trim());
+                // The configuration is that of the main repository: `…/.git/worktrees/name`.
+                let main = leads.ancestors().find(|path| path.ends_with(".git"))?;
+                let git = workspace.find_entry(main).ok()?;
+                let is_directory = workspace.meta(&git).ok()?.kind == FileKind::Folder;
+                return is_directory.then_some(git);
+            }
+            Some(_) => return None,
+            None => here = directory.parent(),
+        }
+    }
+    None
+}
+
+/// A `.git` file has one line.
+const MAX_GIT_FILE_BYTES: usize = 4_096;
+
+fn exception(
+    place: &Place,
+    below: &str,
+    is_asked: bool,
+    workspace: &Workspace,
+) -> Option<Exception> {
+    let relative = place.relative().join(below);
+    let file = place.absolute().join(below);
+    // The pattern would free the same name in the other roots.
+    let is_elsewhere = |path: &Path| {
+        let found = workspace.find_entry(path.join(place.relative()));
+        found.is_ok_and(|found| found.root() != place.root() && found.exists())
+    };
+    let mut writable = workspace.roots().into_iter().filter(|root| root.access == Access::Write);
+    if writable.any(|root| is_elsewhere(&root.path)) {
+        return None;
+    }
+    let text = relative.to_str()?.trim_end_matches('/');
+    let has_wildcard = place.relative().to_str()?.split('/').any(|part| part == "*");
+    (!has_wildcard).then(|| Exception { pattern: format!("./{text}"), file, is_asked })
+}
