@@ -65,6 +65,19 @@ fn what_a_rule_keeps_from_being_read_is_not_found_by_a_search() {
 }
 
 #[test]
+fn explain_says_how_many_files_would_be_masked() {
+    let rule =
+        "[[rule]]\nmatch = [\"Read(./secrets/**)\", \"Edit(*.lock)\"]\ndecision = \"deny\"\n";
+    let files = &[("haft.toml", rule), ("secrets/k.txt", "key\n"), ("a/b.lock", "1\n")];
+    let folder = Folder::trusted("hands-masked", files);
+    let why = ["explain", "shell", "command=make", "--workspace", ".", "--json"];
+    let json = folder.run(why).json();
+    let checks = json["checks"].as_array().unwrap();
+    let masked = checks.iter().find(|check| check["what"] == "denied paths").unwrap();
+    assert_eq!(masked["why"], "2 files would be masked: 1 cannot be read, 1 cannot be changed");
+}
+
+#[test]
 fn every_way_to_look_at_tools_knows_the_same_tools() {
     let mut files = FILES.to_vec();
     let calls = r#"{"tool": "count_lines", "arguments": {"file": "a"}}

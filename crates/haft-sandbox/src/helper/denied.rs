@@ -218,7 +218,7 @@ struct Covers {
 
 impl Covers {
     fn make() -> io::Result<Self> {
-        let made = fs::OpenOptions::new().write(true).create_new(true).mode(0).open(COVER_FILE);
+        let made = fs::OpenOptions::new().write(true).create_new(true).mode(0o000).open(COVER_FILE);
         drop(made?);
         fs::DirBuilder::new().mode(0o700).create(COVER_DIRECTORY)?;
         in_memory(Path::new(COVER_DIRECTORY), "size=4k,nr_inodes=2,mode=0")?;

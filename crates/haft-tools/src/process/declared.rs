@@ -159,7 +159,8 @@ impl Body {
             .input(self.declared.stdin(arguments))
             .folder(&place);
         let mut profile = self.profile.clone();
-        let masked = denied::apply(&mut profile, sandbox.tier().level, cx).await?;
+        let masked =
+            denied::apply(&mut profile, sandbox.tier().level, &place.absolute(), cx).await?;
         let job = Job { sandbox, command, profile, masked, time: LONGEST };
         let (ended, masked) = run::run(job, cx).await?;
         let is_good = matches!(ended.exit, haft_sandbox::Exit::Code(code)

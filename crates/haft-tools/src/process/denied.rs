@@ -67,6 +67,7 @@ fn count(n: usize) -> String {
 pub(super) async fn apply(
     profile: &mut Profile,
     level: Level,
+    start: &Path,
     cx: &Context,
 ) -> Result<Masked, Failure> {
     let roots: Vec<PathBuf> = profile.roots.iter().map(|root| root.path.clone()).collect();
@@ -82,7 +83,7 @@ pub(super) async fn apply(
                 .with_next("call it again; it is asked about then"));
         }
     };
-    let DeniedPaths { read, edit, new } = DeniedPaths::clone(&denied);
+    let DeniedPaths { mut read, mut edit, new } = DeniedPaths::clone(&denied);
     profile.denied.new = new;
     if level != Level::Namespaces {
         let nothing = (!denied.is_empty()).then(|| {
@@ -91,11 +92,30 @@ pub(super) async fn apply(
         });
         return Ok(Masked { nothing, ..Masked::default() });
     }
+    let start = start.to_owned();
+    let way = move |_: &Context| open_way(&mut read, &mut edit, &start).map(|()| (read, edit));
+    let (read, edit) = cx.block(way).await?.map_err(|e| {
+        Failure::new(Code::NotRun, format!("the command starts in a denied directory: {e}"))
+            .with_next("start it elsewhere")
+    })?;
     let named = read.iter().chain(&edit).take(MAX_NAMED);
     let paths = named.map(|path| seen_from(&roots, path)).collect();
     let masked = Masked { read: read.len(), edit: edit.len(), paths, nothing: None };
     profile.denied = Denied { read, edit, ..std::mem::take(&mut profile.denied) };
     Ok(masked)
+}
+
+/// A command may start in a denied directory. There each entry is masked in place of the directory,
+/// which stays read-only.
+fn open_way(read: &mut Vec<PathBuf>, edit: &mut Vec<PathBuf>, start: &Path) -> std::io::Result<()> {
+    while let Some(at) = read.iter().position(|denied| start.starts_with(denied)) {
+        let directory = read.swap_remove(at);
+        for entry in directory.read_dir()? {
+            read.push(entry?.path());
+        }
+        edit.push(directory);
+    }
+    Ok(())
 }
 
 /// Returns a path as seen from the workspace, where it lies in it.

@@ -385,8 +385,9 @@ impl Tool for Shell {
             None => self.environment.clone(),
         };
         let mut profile = self.profile(&asked, &place.absolute(), held);
-        let masked = denied::apply(&mut profile, sandbox.tier().level, cx).await?;
         profile.exceptions = self.exceptions(&asked.text, &place, cx);
+        let masked =
+            denied::apply(&mut profile, sandbox.tier().level, &place.absolute(), cx).await?;
         let mut words = asked.argv.into_iter();
         let command = Command::new(words.next().unwrap_or_default())
             .args(words)

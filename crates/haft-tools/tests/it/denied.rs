@@ -35,8 +35,11 @@ decision = "allow"
 
 [tool.show]
 description = "Runs the script."
-command = ["sh", "run.sh"]
+command = ["sh", "run.sh", "{file}"]
+read_only = true
 capabilities = ["filesystem"]
+[tool.show.parameters.file]
+about = "read_path"
 
 [[rule]]
 match = "show"
@@ -162,9 +165,26 @@ async fn a_command_gets_access_errors_for_what_rules_deny_and_the_record_says_so
     assert_eq!((&masked["read"], &masked["edit"]), (&json!(4), &json!(2)), "{masked}");
     assert!(masked["paths"].as_array().unwrap().contains(&json!("app/.env")), "{masked}");
     assert_eq!(answer.tier().unwrap()["masked"], *masked);
-    let answer = call(&run, "show", json!({})).await;
+    let answer = call(&run, "show", json!({"file": "notes.txt"})).await;
     assert!(!answer.text().contains("SECRET"), "{}", answer.text());
     assert_eq!(data(&answer)["masked"]["read"], 4);
+}
+
+#[tokio::test]
+async fn a_command_that_starts_in_a_denied_directory_reads_nothing_there() {
+    let Some(sandbox) = at(Level::Namespaces).await else { return };
+    let project = Project::new();
+    project.put("secrets/sub/other", "SECRET-other");
+    let script = "cat *; cat ../key sub/other; echo x > new; exit 0";
+    project.put("run.sh", script);
+    let run = project.run(sandbox, None);
+    for cwd in ["secrets", "secrets/sub"] {
+        let command = format!("sh {}/run.sh", project.root.display());
+        let answer = call(&run, "shell", json!({"command": command, "cwd": cwd})).await;
+        // Judges deny the directory itself; a declared tool may start there.
+        assert!(!answer.text().contains("SECRET"), "{}", answer.text());
+    }
+    assert!(!project.root.join("secrets/new").exists());
 }
 
 #[tokio::test]

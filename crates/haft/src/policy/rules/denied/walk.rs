@@ -57,7 +57,7 @@ impl Budget<'_> {
             .left
             .checked_sub(1)
             .ok_or_else(|| unknown(format!("there are more than {} files to look at", self.max)))?;
-        if self.left % ENTRIES_PER_LOOK == 0 && (self.now)() > self.end {
+        if self.left.is_multiple_of(ENTRIES_PER_LOOK) && (self.now)() > self.end {
             let limit = MAX_TIME.as_millis();
             return Err(unknown(format!("it takes longer than {limit} ms to look at all files")));
         }
