@@ -69,7 +69,7 @@ mod doctor;
 
 pub use self::{
     command::Command,
-    doctor::{Expected, Finding, Findings, Observed},
+    doctor::{Expected, Finding, Findings, Observed, Obstacle, ObstacleCause},
     environment::Environment,
     error::{Error, ErrorKind},
     profile::{Denied, Limits, Network, Profile, Reads, Root},

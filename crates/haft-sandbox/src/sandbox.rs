@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use crate::{
-    Command, Error, ErrorKind, Level, Profile, Running, Tier, exhausted,
+    Command, Error, ErrorKind, Level, Obstacle, Profile, Running, Tier, doctor, exhausted,
     orders::{Act, Fault, LONG_INPUT, LONG_ORDERS, MARK, Orders, Report, Run, VERSION},
 };
 
@@ -48,10 +48,14 @@ pub enum Helper {
 pub struct Sandbox {
     helper: PathBuf,
     tier: Tier,
+    obstacles: Vec<Obstacle>,
 }
 
 /// Setting up takes a few milliseconds; a machine that needs longer than this has other trouble.
 const LAUNCH: Duration = Duration::from_secs(20);
+
+/// How the note of a weaker tier begins.
+const NO_NAMESPACES: &str = "no namespaces: ";
 
 /// How long a probe that met a limit waits before each further try.
 const PROBE_PAUSES: &[Duration] = &[Duration::from_millis(50), Duration::from_millis(300)];
@@ -67,11 +71,13 @@ impl Sandbox {
             Err(error) if error.kind() == ErrorKind::TierMissing => error,
             result => return result,
         };
+        let obstacles = obstacles(&helper, &strongest);
         match Self::at(helper, Level::Landlock).await {
             Ok(mut sandbox) => {
+                sandbox.obstacles = obstacles;
                 let why = strongest.to_string();
                 let why = why.lines().next().unwrap_or_default();
-                sandbox.tier.notes.push(format!("no namespaces: {why}"));
+                sandbox.tier.notes.push(format!("{NO_NAMESPACES}{why}"));
                 Ok(sandbox)
             }
             Err(error) if error.kind() == ErrorKind::TierMissing => Err(error.because(strongest)),
@@ -100,22 +106,40 @@ impl Sandbox {
             }
         };
         let nothing = Tier::none("not probed");
-        let mut sandbox = Self { helper, tier: nothing };
-        let orders = Orders {
-            version: VERSION,
-            level,
-            profile: Profile::default(),
-            act: Act::Probe,
-            deadline_ms: Some(10_000),
-        };
-        let mut running = sandbox.probe(&orders).await.map_err(|error| match error.kind() {
-            ErrorKind::Launch => error.of(ErrorKind::TierMissing).hint(missing(level)),
+        let mut sandbox = Self { helper, tier: nothing, obstacles: Vec::new() };
+        sandbox.tier = sandbox.probed_tier(level).await?;
+        Ok(sandbox)
+    }
+
+    async fn probed_tier(&self, level: Level) -> Result<Tier, Error> {
+        let orders = self.orders(level, Profile::default(), Act::Probe, Some(10_000));
+        let mut running = self.probe(&orders).await.map_err(|error| match error.kind() {
+            ErrorKind::Launch => {
+                let error = error.of(ErrorKind::TierMissing);
+                let found = match level {
+                    Level::Namespaces => obstacles(&Helper::At(self.helper.clone()), &error),
+                    Level::Landlock | Level::None => Vec::new(),
+                };
+                let hint = doctor::summary(&found);
+                error.hint(hint.unwrap_or_else(|| missing(level).to_owned()))
+            }
             ErrorKind::Transient => error.hint("which tier this machine has could not be found out; no weaker one is taken instead"),
             _ => error,
         })?;
-        sandbox.tier = running.tier().clone();
+        let tier = running.tier().clone();
         running.wait().await;
-        Ok(sandbox)
+        Ok(tier)
+    }
+
+    /// Orders for the helper of this sandbox.
+    pub(crate) fn orders(
+        &self,
+        level: Level,
+        profile: Profile,
+        act: Act,
+        deadline_ms: Option<u64>,
+    ) -> Orders {
+        Orders { version: VERSION, level, profile, act, deadline_ms }
     }
 
     /// Launches a probe, and again a little later if a limit was in the way.
@@ -141,6 +165,12 @@ impl Sandbox {
         &self.tier
     }
 
+    /// Returns what forbids namespaces here, where a weaker level was found for that reason.
+    #[must_use]
+    pub fn obstacles(&self) -> &[Obstacle] {
+        &self.obstacles
+    }
+
     /// Starts a command.
     ///
     /// # Errors
@@ -162,18 +192,14 @@ impl Sandbox {
             None => profile.roots.first().map(|root| (root.path.clone(), PathBuf::new())),
         };
         let environment = command.environment.iter().map(|(n, v)| (n.to_owned(), v.to_owned()));
-        let orders = Orders {
-            version: VERSION,
-            level: self.tier.level,
-            act: Act::Run(Run {
-                environment: environment.collect(),
-                home: command.home,
-                argv: command.argv,
-                folder,
-            }),
-            profile,
-            deadline_ms: command.deadline.map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
-        };
+        let act = Act::Run(Run {
+            environment: environment.collect(),
+            home: command.home,
+            argv: command.argv,
+            folder,
+        });
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let orders = self.orders(self.tier.level, profile, act, command.deadline.map(millis));
         self.launch(&orders, &command.input, command.keep, command.flood).await
     }
 
@@ -300,6 +326,18 @@ fn kind(fault: Fault) -> ErrorKind {
         Fault::Profile => ErrorKind::BadProfile,
         Fault::Command => ErrorKind::BadCommand,
     }
+}
+
+/// What forbids namespaces, if that is why there are none.
+fn obstacles(helper: &Helper, error: &Error) -> Vec<Obstacle> {
+    let text = error.to_string();
+    let why = text.lines().next().unwrap_or_default();
+    // The step that failed is at the beginning. Without Landlock there is no level at all.
+    if why.starts_with("landlock") {
+        return Vec::new();
+    }
+    let found = Obstacle::find(helper);
+    if found.is_empty() { vec![Obstacle::unknown(why)] } else { found }
 }
 
 fn missing(level: Level) -> &'static str {

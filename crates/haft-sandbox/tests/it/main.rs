@@ -15,4 +15,5 @@ mod git;
 mod disk;
 mod orphans;
 mod doctor;
+mod obstacles;
 mod ordinary;
