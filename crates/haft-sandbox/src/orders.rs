@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Level, Profile, Tier};
 
 /// Changed whenever one end would misunderstand the other.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 /// The first argument that makes a program the helper.
 pub(crate) const MARK: &str = "haft-sandbox-helper-v1";
 /// No orders are longer. The system does not take more arguments either.
@@ -29,6 +29,8 @@ pub(crate) struct Orders {
     pub(crate) profile: Profile,
     pub(crate) act: Act,
     pub(crate) deadline_ms: Option<u64>,
+    /// A directory in which control groups may be made.
+    pub(crate) cgroup: Option<PathBuf>,
 }
 
 /// What is done once everything is in force.

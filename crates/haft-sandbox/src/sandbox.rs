@@ -48,6 +48,7 @@ pub enum Helper {
 pub struct Sandbox {
     helper: PathBuf,
     tier: Tier,
+    cgroup: Option<PathBuf>,
     obstacles: Vec<Obstacle>,
 }
 
@@ -106,9 +107,25 @@ impl Sandbox {
             }
         };
         let nothing = Tier::none("not probed");
-        let mut sandbox = Self { helper, tier: nothing, obstacles: Vec::new() };
+        let mut sandbox = Self { helper, tier: nothing, cgroup: None, obstacles: Vec::new() };
         sandbox.tier = sandbox.probed_tier(level).await?;
         Ok(sandbox)
+    }
+
+    /// Keeps the memory limit by control groups in this directory, which the operator delegated to
+    /// the user of this program: below `/sys/fs/cgroup`, with the controller `memory`.
+    ///
+    /// Without it the directory of this process is used where it can have such groups, and else the
+    /// memory of a command is sampled. The notes of the [`Tier`] say which.
+    ///
+    /// # Errors
+    /// Fails with [`ErrorKind::BadProfile`] when no group with a limit can be made there.
+    pub async fn with_cgroup(mut self, directory: impl Into<PathBuf>) -> Result<Self, Error> {
+        self.cgroup = Some(directory.into());
+        let tier = self.probed_tier(self.tier.level).await?;
+        let kept = std::mem::replace(&mut self.tier, tier).notes;
+        self.tier.notes.extend(kept.into_iter().filter(|note| note.starts_with(NO_NAMESPACES)));
+        Ok(self)
     }
 
     async fn probed_tier(&self, level: Level) -> Result<Tier, Error> {
@@ -139,7 +156,7 @@ impl Sandbox {
         act: Act,
         deadline_ms: Option<u64>,
     ) -> Orders {
-        Orders { version: VERSION, level, profile, act, deadline_ms }
+        Orders { version: VERSION, level, profile, act, deadline_ms, cgroup: self.cgroup.clone() }
     }
 
     /// Launches a probe, and again a little later if a limit was in the way.

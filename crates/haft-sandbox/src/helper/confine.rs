@@ -15,7 +15,7 @@ use std::{
 use rustix::fs::{Mode, OFlags};
 
 use super::{
-    Job, Trouble, limits,
+    Job, Trouble, cgroup, limits,
     mounts::{DEVICES, TEMPORARY},
     sys,
 };
@@ -63,6 +63,8 @@ pub(super) struct Setting {
     pub(super) others: u64,
     /// Who the command becomes now, if it is not somebody else already.
     pub(super) identity: Option<super::identity::Identity>,
+    /// The control group that the command moves itself into.
+    pub(super) group: Option<File>,
 }
 
 /// Splits off the process that becomes the command.
@@ -111,6 +113,8 @@ impl Begun {
 fn run(job: &Job, setting: &Setting, told: &File) -> Result<(), Trouble> {
     let profile = &job.orders.profile;
     rustix::process::setsid().map_err(Trouble::os("session"))?;
+    // First, so that everything that follows counts as the command's.
+    setting.group.as_ref().map_or(Ok(()), cgroup::enter)?;
     sys::plain_signals();
     sys::put(job.input.as_fd(), 0).map_err(Trouble::machine("input"))?;
     // Everything is compiled and opened before it is forbidden.

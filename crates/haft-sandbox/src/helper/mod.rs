@@ -7,6 +7,7 @@
 //! FAIL CLOSED: a step that fails ends the helper before the command has begun.
 
 pub(crate) mod sys;
+mod cgroup;
 mod identity;
 mod limits;
 mod masks;

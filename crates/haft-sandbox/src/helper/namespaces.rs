@@ -10,6 +10,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::{
     Job, Trouble,
+    cgroup::{self, Group},
     confine::{self, Setting},
     identity::{self, Identity},
     masks::{self, Masks},
@@ -33,6 +34,7 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
     masks::remove_stale(profile);
     let mut masks = Masks::put(profile)?;
     let covered = masks.paths();
+    let group = Group::of(&job.orders)?;
     let mut identity = Identity::Stay;
     let mut mappings: Vec<Option<OwnedFd>> = Vec::new();
     if is_privileged {
@@ -63,13 +65,14 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
             let_go_of_output();
             let _ = sys::reap(Some(first), true);
             masks.take_away();
+            drop(group);
             job.control.say(&Report::Gone);
             Ok(())
         }
         sys::Side::Child => {
             // They are the helper's to take away; here they are only known by their paths.
             std::mem::forget(masks);
-            let inside = Inside { is_privileged, uid, gid, identity, mappings, covered };
+            let inside = Inside { is_privileged, uid, gid, identity, mappings, covered, group };
             match inside.first(job, above) {
                 Ok(()) => sys::exit(0),
                 Err(trouble) => {
@@ -88,6 +91,7 @@ struct Inside {
     identity: Identity,
     mappings: Vec<Option<OwnedFd>>,
     covered: Vec<PathBuf>,
+    group: Option<Group>,
 }
 
 impl Inside {
@@ -114,11 +118,19 @@ impl Inside {
         let _ =
             rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
         let memory = Memory::of(job.orders.profile.limits.resident, memory::Tree::Namespace);
-        let memory = memory.filter(|_| built.has_own_proc);
+        let mut memory = memory.filter(|_| built.has_own_proc);
         let tier = self.tier(job, built);
+        let mut entry = None;
+        if let Some(group) = self.group {
+            memory = Some(Memory::Kept(group.events()?));
+            entry = Some(group.entry()?);
+            // The helper removes it.
+            group.leave();
+        }
 
         let children = sys::child_signals().map_err(Trouble::machine("signals"))?;
-        let setting = Setting { scratch: Some("/tmp".into()), others: 0, identity: None };
+        let setting =
+            Setting { scratch: Some("/tmp".into()), others: 0, identity: None, group: entry };
         let mut begun = confine::begin(job, &setting)?;
         let_go_of_output();
         begun.wait()?;
@@ -143,7 +155,7 @@ impl Inside {
         let mut notes = built.notes;
         let mut fs = Strength::Enforced;
         let mut limits = Strength::Enforced;
-        if !built.has_own_proc {
+        if !built.has_own_proc && self.group.is_none() {
             limits = Strength::Partial(memory::NOT_COUNTED.to_owned());
         }
         if self.identity.is_root() {
@@ -153,6 +165,7 @@ impl Inside {
         if landlock::strength(version) != Strength::Enforced {
             notes.push(format!("Landlock {version}: files are kept by mounts, Landlock adds less"));
         }
+        notes.extend(cgroup::note(self.group.as_ref(), job.orders.profile.limits.resident));
         if job.orders.profile.network == Network::Host {
             notes.push("the profile has network".to_owned());
         }

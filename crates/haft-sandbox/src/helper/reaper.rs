@@ -21,6 +21,7 @@ use rustix::process::PidfdFlags;
 
 use super::{
     Job, Trouble,
+    cgroup::{self, Group},
     confine::{self, Setting},
     identity::{self, Identity},
     masks,
@@ -61,8 +62,13 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
         Identity::Owner(uid, _) => processes_of(uid),
         Identity::Stay | Identity::BareRoot => processes_of(rustix::process::getuid().as_raw()),
     };
-    let tier = tier(job, version, identity, &scratch);
-    let setting = Setting { scratch: scratch.0.clone().ok(), others, identity: Some(identity) };
+    let group = Group::of(&job.orders)?;
+    let mut tier = tier(job, version, identity, &scratch);
+    tier.notes.extend(cgroup::note(group.as_ref(), job.orders.profile.limits.resident));
+    let entry = group.as_ref().map(Group::entry).transpose()?;
+    let events = group.as_ref().map(Group::events).transpose()?;
+    let setting =
+        Setting { scratch: scratch.0.clone().ok(), others, identity: Some(identity), group: entry };
     let above = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())
         .map_err(Trouble::os("pidfd"))?;
     match sys::clone(0).map_err(Trouble::machine("fork"))? {
@@ -77,13 +83,18 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
                 job.control.say(&lost());
             }
             drop(scratch);
+            drop(group);
             job.control.say(&Report::Gone);
             Ok(())
         }
         sys::Side::Child => {
             // A signal to the helper's process group must not reach both.
             let _ = rustix::process::setsid();
-            let result = watch_over(job, &setting, tier, above);
+            let result = watch_over(job, &setting, tier, above, events);
+            // The helper removes it.
+            if let Some(group) = group {
+                group.leave();
+            }
             drop(scratch);
             match result {
                 Ok(()) => sys::exit(0),
@@ -97,7 +108,13 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
 }
 
 /// What the watcher does: starts the command, follows it, ends what is left.
-fn watch_over(job: &mut Job, setting: &Setting, tier: Tier, above: OwnedFd) -> Result<(), Trouble> {
+fn watch_over(
+    job: &mut Job,
+    setting: &Setting,
+    tier: Tier,
+    above: OwnedFd,
+    events: Option<fs::File>,
+) -> Result<(), Trouble> {
     // The property is not inherited.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(Trouble::os("reaper"))?;
@@ -109,7 +126,10 @@ fn watch_over(job: &mut Job, setting: &Setting, tier: Tier, above: OwnedFd) -> R
     job.control.say(&Report::Started(tier));
     let command = begun.pid;
     let deadline = job.orders.deadline_ms.map(Duration::from_millis);
-    let memory = Memory::of(job.orders.profile.limits.resident, Tree::Descendants);
+    let memory = match events {
+        Some(events) => Some(Memory::Kept(events)),
+        None => Memory::of(job.orders.profile.limits.resident, Tree::Descendants),
+    };
     let control = &mut job.control;
     let what = Watch { control, children, above: Some(above), command, deadline, memory };
     let mut is_all = true;

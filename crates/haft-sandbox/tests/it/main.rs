@@ -16,4 +16,5 @@ mod disk;
 mod orphans;
 mod doctor;
 mod obstacles;
+mod cgroup;
 mod ordinary;
