@@ -8,6 +8,7 @@
 pub(crate) mod acts;
 mod obstacles;
 mod outside;
+mod programs;
 
 use std::{
     fs::{self, File},
@@ -165,6 +166,7 @@ impl Sandbox {
         ));
         // After the looks above: a killed helper leaves placeholders until the next command.
         findings.extend(outside::run(self, &profile, &stage.scene.inside).await);
+        findings.extend(programs::run(self, stage.folder()).await?);
         findings.push(finding(
             "complete",
             "go through all acts to the end",
@@ -265,6 +267,11 @@ impl Stage {
             level: None,
         };
         Ok(Self { scene, victim, _tcp: tcp, _udp: udp, _sockets: sockets })
+    }
+
+    /// The directory that the caller gave.
+    fn folder(&self) -> &Path {
+        self.scene.inside.parent().unwrap_or(&self.scene.inside)
     }
 
     /// Everything outside is there, as it was, and nothing else is.
