@@ -9,7 +9,7 @@
 
 use std::{
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Stdio,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
@@ -49,11 +49,15 @@ pub struct Sandbox {
     helper: PathBuf,
     tier: Tier,
     cgroup: Option<PathBuf>,
+    bubblewrap: Option<PathBuf>,
     obstacles: Vec<Obstacle>,
 }
 
 /// Setting up takes a few milliseconds; a machine that needs longer than this has other trouble.
 const LAUNCH: Duration = Duration::from_secs(20);
+
+/// The bubblewrap of the system. One in another directory may have been put there by the user.
+const BUBBLEWRAP: &str = "/usr/bin/bwrap";
 
 /// How the note of a weaker tier begins.
 const NO_NAMESPACES: &str = "no namespaces: ";
@@ -68,7 +72,13 @@ impl Sandbox {
     /// Fails when there is none, and says what is missing and how to get it. Fails with
     /// [`ErrorKind::Transient`] when it cannot be found out now; ask again later.
     pub async fn detect(helper: Helper) -> Result<Self, Error> {
-        let strongest = match Self::at(helper.clone(), Level::Namespaces).await {
+        Self::detect_with(helper, Path::new(BUBBLEWRAP)).await
+    }
+
+    /// The same with a bubblewrap that is installed elsewhere.
+    #[doc(hidden)]
+    pub async fn detect_with(helper: Helper, bubblewrap: &Path) -> Result<Self, Error> {
+        let strongest = match Self::at_with(helper.clone(), Level::Namespaces, bubblewrap).await {
             Err(error) if error.kind() == ErrorKind::TierMissing => error,
             result => return result,
         };
@@ -91,6 +101,42 @@ impl Sandbox {
     /// # Errors
     /// Fails when this machine does not have it.
     pub async fn at(helper: Helper, level: Level) -> Result<Self, Error> {
+        Self::at_with(helper, level, Path::new(BUBBLEWRAP)).await
+    }
+
+    async fn at_with(helper: Helper, level: Level, bubblewrap: &Path) -> Result<Self, Error> {
+        let mut sandbox = Self::unprobed(helper, level)?;
+        let forbidden = match sandbox.probed_tier(level).await {
+            Ok(tier) => {
+                sandbox.tier = tier;
+                return Ok(sandbox);
+            }
+            Err(error) => error,
+        };
+        let is_missing = forbidden.kind() == ErrorKind::TierMissing;
+        if !is_missing || level != Level::Namespaces || !bubblewrap.is_file() {
+            return Err(forbidden);
+        }
+        // A program that the system trusts with namespaces may create them for us.
+        match sandbox.through_bubblewrap(bubblewrap).await {
+            Err(error) if error.kind() == ErrorKind::TierMissing => Err(forbidden),
+            result => result,
+        }
+    }
+
+    /// Lets bubblewrap create the namespaces, whether the helper may or not.
+    #[doc(hidden)]
+    pub async fn at_through_bubblewrap(helper: Helper, program: &Path) -> Result<Self, Error> {
+        Self::unprobed(helper, Level::Namespaces)?.through_bubblewrap(program).await
+    }
+
+    async fn through_bubblewrap(mut self, program: &Path) -> Result<Self, Error> {
+        self.bubblewrap = Some(program.to_owned());
+        self.tier = self.probed_tier(Level::Namespaces).await?;
+        Ok(self)
+    }
+
+    fn unprobed(helper: Helper, level: Level) -> Result<Self, Error> {
         if cfg!(not(target_os = "linux")) || level == Level::None {
             return Err(Error::new(ErrorKind::TierMissing, "no mechanism to confine processes")
                 .hint("processes are confined with Linux namespaces, Landlock and seccomp; run haft on Linux 5.13 or later, or in a Linux machine or container of your system"));
@@ -107,9 +153,7 @@ impl Sandbox {
             }
         };
         let nothing = Tier::none("not probed");
-        let mut sandbox = Self { helper, tier: nothing, cgroup: None, obstacles: Vec::new() };
-        sandbox.tier = sandbox.probed_tier(level).await?;
-        Ok(sandbox)
+        Ok(Self { helper, tier: nothing, cgroup: None, bubblewrap: None, obstacles: Vec::new() })
     }
 
     /// Keeps the memory limit by control groups in this directory, which the operator delegated to
@@ -156,7 +200,9 @@ impl Sandbox {
         act: Act,
         deadline_ms: Option<u64>,
     ) -> Orders {
-        Orders { version: VERSION, level, profile, act, deadline_ms, cgroup: self.cgroup.clone() }
+        let (cgroup, bubblewrap) = (self.cgroup.clone(), self.bubblewrap.clone());
+        let bubblewrap = bubblewrap.filter(|_| level == Level::Namespaces);
+        Orders { version: VERSION, level, profile, act, deadline_ms, cgroup, bubblewrap }
     }
 
     /// Launches a probe, and again a little later if a limit was in the way.

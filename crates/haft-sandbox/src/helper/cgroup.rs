@@ -123,20 +123,25 @@ impl Group {
         }
     }
 
-    /// Returns the file by which a process moves itself into the group: it writes `0`.
-    pub(super) fn entry(&self) -> Result<File, Trouble> {
-        self.processes.try_clone().map_err(Trouble::machine("cgroup"))
-    }
-
-    /// Returns the file that counts processes killed for memory.
-    pub(super) fn events(&self) -> Result<File, Trouble> {
-        self.events.try_clone().map_err(Trouble::machine("cgroup"))
+    /// Returns what the processes inside need of it.
+    pub(super) fn membership(&self) -> Result<Membership, Trouble> {
+        let copy = |file: &File| file.try_clone().map_err(Trouble::machine("cgroup"));
+        Ok(Membership { entry: copy(&self.processes)?, events: copy(&self.events)? })
     }
 
     /// Lets the group be. Another process removes it.
     pub(super) fn leave(self) {
         std::mem::forget(self);
     }
+}
+
+/// The files of a group that processes inside need.
+#[derive(Debug)]
+pub(super) struct Membership {
+    /// A process that writes `0` here moves itself into the group.
+    pub(super) entry: File,
+    /// Counts processes killed for memory.
+    pub(super) events: File,
 }
 
 /// What a tier says about the limit on memory.

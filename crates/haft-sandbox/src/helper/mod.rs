@@ -7,6 +7,7 @@
 //! FAIL CLOSED: a step that fails ends the helper before the command has begun.
 
 pub(crate) mod sys;
+mod bubblewrap;
 mod cgroup;
 mod identity;
 mod limits;
@@ -91,6 +92,9 @@ pub(crate) struct Job {
 
 /// Does the helper's work and ends the process.
 pub(crate) fn main() -> ! {
+    if std::env::args_os().nth(2).is_some_and(|second| second == bubblewrap::INSIDE) {
+        bubblewrap::inside();
+    }
     // Only the three streams are ours; what a careless host left open is not the command's to see.
     let _ = sys::close_from(3);
     limits::raise_open_files();
@@ -106,7 +110,10 @@ pub(crate) fn main() -> ! {
         Ok((orders, input)) => {
             let mut job = Job { orders, input, control };
             let result = match job.orders.level {
-                Level::Namespaces => namespaces::run(&mut job),
+                Level::Namespaces => match job.orders.bubblewrap.clone() {
+                    Some(program) => bubblewrap::run(&mut job, &program),
+                    None => namespaces::run(&mut job),
+                },
                 Level::Landlock => reaper::run(&mut job),
                 Level::None => Err(Trouble::profile("no level to run at")),
             };

@@ -40,7 +40,8 @@ pub(super) const DEVICES: &[&str] =
 pub(super) const TEMPORARY: &[&str] = &["/tmp", "/var/tmp", "/dev/shm"];
 
 /// What is needed to look up names, and often is a link into `/run`.
-const RESOLVERS: &[&str] = &["/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager"];
+pub(super) const RESOLVERS: &[&str] =
+    &["/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager"];
 
 /// What the view is made of.
 pub(super) struct View<'a> {

@@ -10,7 +10,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::{
     Job, Trouble,
-    cgroup::{self, Group},
+    cgroup::{self, Group, Membership},
     confine::{self, Setting},
     identity::{self, Identity},
     masks::{self, Masks},
@@ -35,6 +35,8 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
     let mut masks = Masks::put(profile)?;
     let covered = masks.paths();
     let group = Group::of(&job.orders)?;
+    let membership = group.as_ref().map(Group::membership).transpose()?;
+    let memory_note = cgroup::note(group.as_ref(), profile.limits.resident);
     let mut identity = Identity::Stay;
     let mut mappings: Vec<Option<OwnedFd>> = Vec::new();
     if is_privileged {
@@ -72,7 +74,19 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
         sys::Side::Child => {
             // They are the helper's to take away; here they are only known by their paths.
             std::mem::forget(masks);
-            let inside = Inside { is_privileged, uid, gid, identity, mappings, covered, group };
+            if let Some(group) = group {
+                group.leave();
+            }
+            let inside = Inside {
+                is_privileged,
+                uid,
+                gid,
+                identity,
+                mappings,
+                covered,
+                membership,
+                memory_note,
+            };
             match inside.first(job, above) {
                 Ok(()) => sys::exit(0),
                 Err(trouble) => {
@@ -84,6 +98,30 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
     }
 }
 
+/// What the first process does when bubblewrap made the namespaces and the mounts.
+pub(super) fn go_on(
+    job: &mut Job,
+    membership: Option<Membership>,
+    memory_note: Option<String>,
+) -> Result<(), Trouble> {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let inside = Inside {
+        is_privileged: false,
+        uid,
+        gid,
+        identity: Identity::Stay,
+        mappings: Vec::new(),
+        covered: Vec::new(),
+        membership,
+        memory_note,
+    };
+    die_with_parent()?;
+    identity::become_it(Identity::Stay)?;
+    let notes = vec!["bubblewrap created the namespaces".to_owned()];
+    let tier = inside.tier(job, Built { notes, has_own_proc: true, is_unmapped: false });
+    inside.follow(job, None, true, tier)
+}
+
 struct Inside {
     is_privileged: bool,
     uid: u32,
@@ -91,7 +129,8 @@ struct Inside {
     identity: Identity,
     mappings: Vec<Option<OwnedFd>>,
     covered: Vec<PathBuf>,
-    group: Option<Group>,
+    membership: Option<Membership>,
+    memory_note: Option<String>,
 }
 
 impl Inside {
@@ -115,22 +154,30 @@ impl Inside {
         identity::become_it(self.identity)?;
         // Changing who we are takes this back.
         die_with_parent()?;
+        let has_own_proc = built.has_own_proc;
+        let tier = self.tier(job, built);
+        self.follow(job, Some(above), has_own_proc, tier)
+    }
+
+    /// Starts the command and follows it to its end.
+    fn follow(
+        self,
+        job: &mut Job,
+        above: Option<OwnedFd>,
+        has_own_proc: bool,
+        tier: Tier,
+    ) -> Result<(), Trouble> {
         let _ =
             rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
         let memory = Memory::of(job.orders.profile.limits.resident, memory::Tree::Namespace);
-        let mut memory = memory.filter(|_| built.has_own_proc);
-        let tier = self.tier(job, built);
-        let mut entry = None;
-        if let Some(group) = self.group {
-            memory = Some(Memory::Kept(group.events()?));
-            entry = Some(group.entry()?);
-            // The helper removes it.
-            group.leave();
+        let mut memory = memory.filter(|_| has_own_proc);
+        let mut group = None;
+        if let Some(membership) = self.membership {
+            memory = Some(Memory::Kept(membership.events));
+            group = Some(membership.entry);
         }
-
         let children = sys::child_signals().map_err(Trouble::machine("signals"))?;
-        let setting =
-            Setting { scratch: Some("/tmp".into()), others: 0, identity: None, group: entry };
+        let setting = Setting { scratch: Some("/tmp".into()), others: 0, identity: None, group };
         let mut begun = confine::begin(job, &setting)?;
         let_go_of_output();
         begun.wait()?;
@@ -138,7 +185,7 @@ impl Inside {
         let command = begun.pid;
         let deadline = job.orders.deadline_ms.map(std::time::Duration::from_millis);
         let control = &mut job.control;
-        let what = Watch { control, children, above: Some(above), command, deadline, memory };
+        let what = Watch { control, children, above, command, deadline, memory };
         let course = watch(what, |count| {
             // Everybody but us: we are the first process of this namespace.
             sys::kill_all_in_reach();
@@ -155,7 +202,7 @@ impl Inside {
         let mut notes = built.notes;
         let mut fs = Strength::Enforced;
         let mut limits = Strength::Enforced;
-        if !built.has_own_proc && self.group.is_none() {
+        if !built.has_own_proc && self.membership.is_none() {
             limits = Strength::Partial(memory::NOT_COUNTED.to_owned());
         }
         if self.identity.is_root() {
@@ -165,7 +212,7 @@ impl Inside {
         if landlock::strength(version) != Strength::Enforced {
             notes.push(format!("Landlock {version}: files are kept by mounts, Landlock adds less"));
         }
-        notes.extend(cgroup::note(self.group.as_ref(), job.orders.profile.limits.resident));
+        notes.extend(self.memory_note.clone());
         if job.orders.profile.network == Network::Host {
             notes.push("the profile has network".to_owned());
         }

@@ -65,8 +65,8 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
     let group = Group::of(&job.orders)?;
     let mut tier = tier(job, version, identity, &scratch);
     tier.notes.extend(cgroup::note(group.as_ref(), job.orders.profile.limits.resident));
-    let entry = group.as_ref().map(Group::entry).transpose()?;
-    let events = group.as_ref().map(Group::events).transpose()?;
+    let membership = group.as_ref().map(Group::membership).transpose()?;
+    let (entry, events) = membership.map(|files| (files.entry, files.events)).unzip();
     let setting =
         Setting { scratch: scratch.0.clone().ok(), others, identity: Some(identity), group: entry };
     let above = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())

@@ -17,4 +17,5 @@ mod orphans;
 mod doctor;
 mod obstacles;
 mod cgroup;
+mod bubblewrap;
 mod ordinary;
