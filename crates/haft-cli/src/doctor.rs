@@ -1,7 +1,8 @@
 //! `haft doctor`: what confines processes on this machine, and whether it does.
 //!
 //! Everything that is forbidden is tried inside the sandbox. The table shows what came of it, and the
-//! exit code says whether all went as it should.
+//! exit code says whether all went as it should. Where namespaces are forbidden it says by what, and
+//! prints what the operator can do about it.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -9,7 +10,7 @@ use std::{
     process::ExitCode,
 };
 
-use haft_sandbox::{Expected, Finding, Findings, Helper, Observed, Sandbox, Tier};
+use haft_sandbox::{Expected, Finding, Findings, Helper, Observed, Obstacle, Sandbox, Tier};
 use serde_json::{Value, json};
 
 use crate::{
@@ -43,12 +44,14 @@ pub(crate) fn run(output: args::Output, around: &Around) -> Result<ExitCode, Pro
             Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::from(BAD_FINDING) })
         }
         Err(error) => {
+            let obstacles = Obstacle::find(&Helper::ThisProgram);
             if output.json {
                 let tier = Tier::none(error.to_string());
-                style::say(format_args!(
-                    "{}\n",
-                    json!({"ok": false, "tier": tier, "findings": []})
-                ))?;
+                let whole =
+                    json!({"ok": false, "tier": tier, "obstacles": obstacles, "findings": []});
+                style::say(format_args!("{whole}\n"))?;
+            } else {
+                style::say(remedies(&obstacles))?;
             }
             let _ = hands::problem(error).tell();
             Ok(ExitCode::from(NO_SANDBOX))
@@ -65,6 +68,7 @@ fn as_json(findings: &Findings) -> Value {
     json!({
         "ok": findings.bad().next().is_none(),
         "tier": findings.tier,
+        "obstacles": findings.obstacles,
         "findings": findings.findings.iter().map(line).collect::<Vec<_>>(),
     })
 }
@@ -81,6 +85,7 @@ fn page(findings: &Findings) -> String {
     for note in &tier.notes {
         out += &format!("  {} {}\n", style::paint(DIM, "note:"), style::visible(note));
     }
+    out += &remedies(&findings.obstacles);
     let mut group = "";
     let mut table = Table::new(2);
     for finding in &findings.findings {
@@ -113,6 +118,24 @@ fn page(findings: &Findings) -> String {
     let said =
         format!("{good} of {all} went as they should, {bad} did not, {skipped} could not be tried");
     out + &format!("\n{}\n", style::paint(colour, said))
+}
+
+/// What forbids namespaces, and what can be done about each. Empty where nothing does.
+fn remedies(obstacles: &[Obstacle]) -> String {
+    let mut out = String::new();
+    for obstacle in obstacles {
+        out += &format!(
+            "\n{} {}\n",
+            style::paint(WARN, format!("{}:", obstacle.cause)),
+            style::visible(&obstacle.explanation)
+        );
+        // Not indented: the lines are there to be copied, and a here-document ends at the left edge.
+        for line in obstacle.remedy.lines() {
+            out += &style::visible(line);
+            out.push('\n');
+        }
+    }
+    out
 }
 
 fn observed(finding: &Finding) -> String {

@@ -71,7 +71,7 @@ pub use haft_core::protected_names::Refused;
 
 pub use self::{
     command::Command,
-    doctor::{Expected, Finding, Findings, Observed},
+    doctor::{Expected, Finding, Findings, Observed, Obstacle, ObstacleCause},
     environment::Environment,
     error::{Error, ErrorKind},
     profile::{Denied, Limits, Network, Profile, Reads, Root},

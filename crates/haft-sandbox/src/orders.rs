@@ -29,6 +29,10 @@ pub(crate) struct Orders {
     pub(crate) profile: Profile,
     pub(crate) act: Act,
     pub(crate) deadline_ms: Option<u64>,
+    /// A directory in which control groups may be made.
+    pub(crate) cgroup: Option<PathBuf>,
+    /// A bubblewrap that creates the namespaces, where the helper may not.
+    pub(crate) bubblewrap: Option<PathBuf>,
 }
 
 /// What is done once everything is in force.

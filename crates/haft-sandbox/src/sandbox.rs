@@ -9,7 +9,7 @@
 
 use std::{
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Stdio,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use crate::{
-    Command, Error, ErrorKind, Level, Profile, Running, Tier, exhausted,
+    Command, Error, ErrorKind, Level, Obstacle, Profile, Running, Tier, doctor, exhausted,
     orders::{Act, Fault, LONG_INPUT, LONG_ORDERS, MARK, Orders, Report, Run, VERSION},
 };
 
@@ -48,10 +48,19 @@ pub enum Helper {
 pub struct Sandbox {
     helper: PathBuf,
     tier: Tier,
+    cgroup: Option<PathBuf>,
+    bubblewrap: Option<PathBuf>,
+    obstacles: Vec<Obstacle>,
 }
 
 /// Setting up takes a few milliseconds; a machine that needs longer than this has other trouble.
 const LAUNCH: Duration = Duration::from_secs(20);
+
+/// The bubblewrap of the system. One in another directory may have been put there by the user.
+const BUBBLEWRAP: &str = "/usr/bin/bwrap";
+
+/// How the note of a weaker tier begins.
+const NO_NAMESPACES: &str = "no namespaces: ";
 
 /// How long a probe that met a limit waits before each further try.
 const PROBE_PAUSES: &[Duration] = &[Duration::from_millis(50), Duration::from_millis(300)];
@@ -63,15 +72,23 @@ impl Sandbox {
     /// Fails when there is none, and says what is missing and how to get it. Fails with
     /// [`ErrorKind::Transient`] when it cannot be found out now; ask again later.
     pub async fn detect(helper: Helper) -> Result<Self, Error> {
-        let strongest = match Self::at(helper.clone(), Level::Namespaces).await {
+        Self::detect_with(helper, Path::new(BUBBLEWRAP)).await
+    }
+
+    /// The same with a bubblewrap that is installed elsewhere.
+    #[doc(hidden)]
+    pub async fn detect_with(helper: Helper, bubblewrap: &Path) -> Result<Self, Error> {
+        let strongest = match Self::at_with(helper.clone(), Level::Namespaces, bubblewrap).await {
             Err(error) if error.kind() == ErrorKind::TierMissing => error,
             result => return result,
         };
+        let obstacles = obstacles(&helper, &strongest);
         match Self::at(helper, Level::Landlock).await {
             Ok(mut sandbox) => {
+                sandbox.obstacles = obstacles;
                 let why = strongest.to_string();
                 let why = why.lines().next().unwrap_or_default();
-                sandbox.tier.notes.push(format!("no namespaces: {why}"));
+                sandbox.tier.notes.push(format!("{NO_NAMESPACES}{why}"));
                 Ok(sandbox)
             }
             Err(error) if error.kind() == ErrorKind::TierMissing => Err(error.because(strongest)),
@@ -84,6 +101,42 @@ impl Sandbox {
     /// # Errors
     /// Fails when this machine does not have it.
     pub async fn at(helper: Helper, level: Level) -> Result<Self, Error> {
+        Self::at_with(helper, level, Path::new(BUBBLEWRAP)).await
+    }
+
+    async fn at_with(helper: Helper, level: Level, bubblewrap: &Path) -> Result<Self, Error> {
+        let mut sandbox = Self::unprobed(helper, level)?;
+        let forbidden = match sandbox.probed_tier(level).await {
+            Ok(tier) => {
+                sandbox.tier = tier;
+                return Ok(sandbox);
+            }
+            Err(error) => error,
+        };
+        let is_missing = forbidden.kind() == ErrorKind::TierMissing;
+        if !is_missing || level != Level::Namespaces || !bubblewrap.is_file() {
+            return Err(forbidden);
+        }
+        // A program that the system trusts with namespaces may create them for us.
+        match sandbox.through_bubblewrap(bubblewrap).await {
+            Err(error) if error.kind() == ErrorKind::TierMissing => Err(forbidden),
+            result => result,
+        }
+    }
+
+    /// Lets bubblewrap create the namespaces, whether the helper may or not.
+    #[doc(hidden)]
+    pub async fn at_through_bubblewrap(helper: Helper, program: &Path) -> Result<Self, Error> {
+        Self::unprobed(helper, Level::Namespaces)?.through_bubblewrap(program).await
+    }
+
+    async fn through_bubblewrap(mut self, program: &Path) -> Result<Self, Error> {
+        self.bubblewrap = Some(program.to_owned());
+        self.tier = self.probed_tier(Level::Namespaces).await?;
+        Ok(self)
+    }
+
+    fn unprobed(helper: Helper, level: Level) -> Result<Self, Error> {
         if cfg!(not(target_os = "linux")) || level == Level::None {
             return Err(Error::new(ErrorKind::TierMissing, "no mechanism to confine processes")
                 .hint("processes are confined with Linux namespaces, Landlock and seccomp; run haft on Linux 5.13 or later, or in a Linux machine or container of your system"));
@@ -100,22 +153,56 @@ impl Sandbox {
             }
         };
         let nothing = Tier::none("not probed");
-        let mut sandbox = Self { helper, tier: nothing };
-        let orders = Orders {
-            version: VERSION,
-            level,
-            profile: Profile::default(),
-            act: Act::Probe,
-            deadline_ms: Some(10_000),
-        };
-        let mut running = sandbox.probe(&orders).await.map_err(|error| match error.kind() {
-            ErrorKind::Launch => error.of(ErrorKind::TierMissing).hint(missing(level)),
+        Ok(Self { helper, tier: nothing, cgroup: None, bubblewrap: None, obstacles: Vec::new() })
+    }
+
+    /// Keeps the memory limit by control groups in this directory, which the operator delegated to
+    /// the user of this program: below `/sys/fs/cgroup`, with the controller `memory`.
+    ///
+    /// Without it the directory of this process is used where it can have such groups, and else the
+    /// memory of a command is sampled. The notes of the [`Tier`] say which.
+    ///
+    /// # Errors
+    /// Fails with [`ErrorKind::BadProfile`] when no group with a limit can be made there.
+    pub async fn with_cgroup(mut self, directory: impl Into<PathBuf>) -> Result<Self, Error> {
+        self.cgroup = Some(directory.into());
+        let tier = self.probed_tier(self.tier.level).await?;
+        let kept = std::mem::replace(&mut self.tier, tier).notes;
+        self.tier.notes.extend(kept.into_iter().filter(|note| note.starts_with(NO_NAMESPACES)));
+        Ok(self)
+    }
+
+    async fn probed_tier(&self, level: Level) -> Result<Tier, Error> {
+        let orders = self.orders(level, Profile::default(), Act::Probe, Some(10_000));
+        let mut running = self.probe(&orders).await.map_err(|error| match error.kind() {
+            ErrorKind::Launch => {
+                let error = error.of(ErrorKind::TierMissing);
+                let found = match level {
+                    Level::Namespaces => obstacles(&Helper::At(self.helper.clone()), &error),
+                    Level::Landlock | Level::None => Vec::new(),
+                };
+                let hint = doctor::summary(&found);
+                error.hint(hint.unwrap_or_else(|| missing(level).to_owned()))
+            }
             ErrorKind::Transient => error.hint("which tier this machine has could not be found out; no weaker one is taken instead"),
             _ => error,
         })?;
-        sandbox.tier = running.tier().clone();
+        let tier = running.tier().clone();
         running.wait().await;
-        Ok(sandbox)
+        Ok(tier)
+    }
+
+    /// Orders for the helper of this sandbox.
+    pub(crate) fn orders(
+        &self,
+        level: Level,
+        profile: Profile,
+        act: Act,
+        deadline_ms: Option<u64>,
+    ) -> Orders {
+        let (cgroup, bubblewrap) = (self.cgroup.clone(), self.bubblewrap.clone());
+        let bubblewrap = bubblewrap.filter(|_| level == Level::Namespaces);
+        Orders { version: VERSION, level, profile, act, deadline_ms, cgroup, bubblewrap }
     }
 
     /// Launches a probe, and again a little later if a limit was in the way.
@@ -141,6 +228,12 @@ impl Sandbox {
         &self.tier
     }
 
+    /// Returns what forbids namespaces here, where a weaker level was found for that reason.
+    #[must_use]
+    pub fn obstacles(&self) -> &[Obstacle] {
+        &self.obstacles
+    }
+
     /// Starts a command.
     ///
     /// # Errors
@@ -162,18 +255,14 @@ impl Sandbox {
             None => profile.roots.first().map(|root| (root.path.clone(), PathBuf::new())),
         };
         let environment = command.environment.iter().map(|(n, v)| (n.to_owned(), v.to_owned()));
-        let orders = Orders {
-            version: VERSION,
-            level: self.tier.level,
-            act: Act::Run(Run {
-                environment: environment.collect(),
-                home: command.home,
-                argv: command.argv,
-                folder,
-            }),
-            profile,
-            deadline_ms: command.deadline.map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
-        };
+        let act = Act::Run(Run {
+            environment: environment.collect(),
+            home: command.home,
+            argv: command.argv,
+            folder,
+        });
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let orders = self.orders(self.tier.level, profile, act, command.deadline.map(millis));
         self.launch(&orders, &command.input, command.keep, command.flood).await
     }
 
@@ -301,6 +390,18 @@ fn kind(fault: Fault) -> ErrorKind {
         Fault::Profile => ErrorKind::BadProfile,
         Fault::Command => ErrorKind::BadCommand,
     }
+}
+
+/// What forbids namespaces, if that is why there are none.
+fn obstacles(helper: &Helper, error: &Error) -> Vec<Obstacle> {
+    let text = error.to_string();
+    let why = text.lines().next().unwrap_or_default();
+    // The step that failed is at the beginning. Without Landlock there is no level at all.
+    if why.starts_with("landlock") {
+        return Vec::new();
+    }
+    let found = Obstacle::find(helper);
+    if found.is_empty() { vec![Obstacle::unknown(why)] } else { found }
 }
 
 fn missing(level: Level) -> &'static str {

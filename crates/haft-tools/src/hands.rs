@@ -49,7 +49,7 @@ impl Hands {
 
     /// Starts processes in a sandbox.
     pub fn sandbox(mut self, sandbox: Sandbox) -> Self {
-        self.boundary = process::Boundary::Ready(sandbox);
+        self.boundary = process::Boundary::Ready(Box::new(sandbox));
         self
     }
 
@@ -57,6 +57,14 @@ impl Hands {
     /// first process is to be started; where there is none, that is refused.
     pub fn helper(mut self, helper: Helper) -> Self {
         self.boundary = process::Boundary::later(helper);
+        self
+    }
+
+    /// Keeps the memory limit of commands by control groups in a directory that the operator
+    /// delegated; see [`Sandbox::with_cgroup`]. It comes after [`helper`](Self::helper), and changes
+    /// nothing where a sandbox was given. A directory that cannot hold the limit refuses every command.
+    pub fn cgroup(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.boundary = self.boundary.with_cgroup(directory.into());
         self
     }
 

@@ -251,6 +251,62 @@ fn doctor_says_what_is_in_force_and_that_all_forbidden_acts_were_refused() {
 }
 
 #[test]
+fn doctor_says_what_forbids_namespaces_and_prints_what_to_do() {
+    use std::os::unix::{fs::MetadataExt as _, process::CommandExt as _};
+    // Another user must be able to start the program, wherever the build folder is.
+    let folder = std::env::temp_dir().join(format!("haft-doctor-test-{}", std::process::id()));
+    let (program, own) = (folder.join("haft"), folder.join("tmp"));
+    std::fs::create_dir_all(&own).unwrap();
+    std::fs::copy(env!("CARGO_BIN_EXE_haft"), &program).unwrap();
+    let is_root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
+    if is_root {
+        for path in [&folder, &own] {
+            std::os::unix::fs::chown(path, Some(65_534), Some(65_534)).unwrap();
+        }
+    }
+    // The limit is that of the new user namespace. The machine keeps its own.
+    let script = "echo 0 > /proc/sys/user/max_user_namespaces || exit 9; exec \"$0\" doctor $1";
+    for flag in ["--json", ""] {
+        let mut command = std::process::Command::new("unshare");
+        command
+            .args(["--user", "--map-current-user", "--keep-caps", "sh", "-c", script])
+            .arg(&program)
+            .arg(flag)
+            .current_dir(&own)
+            .env("TMPDIR", &own)
+            .env("HOME", &own);
+        if is_root {
+            command.uid(65_534).gid(65_534);
+        }
+        let Ok(output) = command.output() else {
+            eprintln!("NOT TESTED: there is no `unshare` here");
+            return;
+        };
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        if output.status.code() == Some(9) || err.contains("unshare failed") {
+            eprintln!("NOT TESTED: no user namespace with a limit of its own can be made: {err}");
+            return;
+        }
+        assert!(out.contains("sysctl -w user.max_user_namespaces="), "{out}{err}");
+        if flag == "--json" {
+            let whole: Value = serde_json::from_str(&out).unwrap();
+            assert_eq!(whole["tier"]["level"], "landlock");
+            assert_eq!(whole["obstacles"][0]["cause"], "namespace_limit");
+        } else {
+            assert!(
+                out.contains("namespace_limit: the sysctl `user.max_user_namespaces` is 0"),
+                "{out}"
+            );
+        }
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
 fn a_hand_that_is_named_without_a_workspace_is_told_of_wherever_it_is_named() {
     let call = response("read_file", json!({"file_path": "notes.txt"}));
     let folder = Folder::new("hands-nowhere", &[("response.json", &call)]);

@@ -6,7 +6,9 @@
 
 #[cfg(target_os = "linux")]
 pub(crate) mod acts;
+mod obstacles;
 mod outside;
+mod programs;
 
 use std::{
     fs::{self, File},
@@ -20,9 +22,10 @@ use std::{
 use haft_core::config_files::{CONFIG_FILES, RESERVED_DIRECTORY};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::obstacles::summary;
+pub use self::obstacles::{Obstacle, ObstacleCause};
 use crate::{
-    Access, Error, ErrorKind, Level, Limits, Profile, Sandbox, Tier, Workspace,
-    orders::{Act, Orders, VERSION},
+    Access, Error, ErrorKind, Level, Limits, Profile, Sandbox, Tier, Workspace, orders::Act,
 };
 
 /// What is prepared outside for the acts to be tried on.
@@ -96,6 +99,9 @@ impl Finding {
 pub struct Findings {
     /// What was in force.
     pub tier: Tier,
+    /// What forbids namespaces, where the tier has none for that reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub obstacles: Vec<Obstacle>,
     /// One line for each act.
     pub findings: Vec<Finding>,
 }
@@ -139,13 +145,8 @@ impl Sandbox {
         };
         let mut scene = stage.scene.clone();
         scene.level = Some(self.tier().level);
-        let orders = Orders {
-            version: VERSION,
-            level: self.tier().level,
-            profile: profile.clone(),
-            act: Act::Trial(scene),
-            deadline_ms: Some(120_000),
-        };
+        let level = self.tier().level;
+        let orders = self.orders(level, profile.clone(), Act::Trial(scene), Some(120_000));
         let mut running = self.launch(&orders, &[], 1 << 20, 16 << 20).await?;
         let ended = running.wait().await;
         let text = String::from_utf8_lossy(ended.stdout.bytes());
@@ -165,13 +166,15 @@ impl Sandbox {
         ));
         // After the looks above: a killed helper leaves placeholders until the next command.
         findings.extend(outside::run(self, &profile, &stage.scene.inside).await);
+        findings.extend(programs::run(self, stage.folder()).await?);
         findings.push(finding(
             "complete",
             "go through all acts to the end",
             Expected::Allowed,
             ended.is_success(),
         ));
-        Ok(Findings { tier: ended.tier, findings })
+        let obstacles = self.obstacles().to_vec();
+        Ok(Findings { tier: ended.tier, obstacles, findings })
     }
 }
 
@@ -264,6 +267,11 @@ impl Stage {
             level: None,
         };
         Ok(Self { scene, victim, _tcp: tcp, _udp: udp, _sockets: sockets })
+    }
+
+    /// The directory that the caller gave.
+    fn folder(&self) -> &Path {
+        self.scene.inside.parent().unwrap_or(&self.scene.inside)
     }
 
     /// Everything outside is there, as it was, and nothing else is.

@@ -16,7 +16,7 @@ use std::{
 use rustix::fs::{Mode, OFlags};
 
 use super::{
-    Task, Trouble, limits,
+    Task, Trouble, cgroup, limits,
     mounts::{DEVICES, TEMPORARY},
     supervisor::{self, Names, Refusals, Supervised, Supervisor},
     sys,
@@ -69,6 +69,8 @@ pub(super) struct Setting {
     /// The names that it creates, changes and removes are supervised.
     pub(super) is_supervised: bool,
     pub(super) refusals: Refusals,
+    /// The control group that the command moves itself into.
+    pub(super) group: Option<Arc<File>>,
 }
 
 /// Starts the process that becomes the command, supervised where that is needed.
@@ -151,6 +153,8 @@ fn run(
 ) -> Result<(), Trouble> {
     let profile = &task.orders.profile;
     rustix::process::setsid().map_err(Trouble::os("session"))?;
+    // First, so that everything that follows counts as the command's.
+    setting.group.as_deref().map_or(Ok(()), cgroup::enter)?;
     sys::plain_signals();
     sys::put(task.input.as_fd(), 0).map_err(Trouble::machine("input"))?;
     // Everything is compiled and opened before it is forbidden.

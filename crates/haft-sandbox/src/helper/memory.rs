@@ -1,12 +1,14 @@
-//! Resident memory of a command's process tree, sampled from `/proc`.
+//! The bound on memory of a command's process tree: kept by a control group, or sampled from `/proc`.
 //!
-//! Counts what cannot be dropped: anonymous and shared memory. Mapped files are left out, because the
+//! Sampling counts what cannot be dropped: anonymous and shared memory. Mapped files are left out, because the
 //! kernel takes their pages back when it needs them. Pages that processes share count once where the
 //! kernel says so (`Pss`), else once per process.
 //!
 //! Memory that no process has mapped (a memfd, a pipe) is not seen here.
 
 use std::{fs::File, io::Read as _, path::Path, time::Duration};
+
+use super::cgroup;
 
 /// How often the tree is looked at. A process touches some 100 MiB in this time.
 pub(super) const INTERVAL: Duration = Duration::from_millis(50);
@@ -24,27 +26,35 @@ pub(super) enum Tree {
 }
 
 /// A bound on resident memory.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Memory {
-    limit: u64,
-    tree: Tree,
+#[derive(Debug)]
+pub(super) enum Memory {
+    /// This process looks every now and then.
+    Sampled(u64, Tree),
+    /// The kernel keeps it and counts the processes it killed in this file.
+    Kept(File),
 }
 
 impl Memory {
     /// No bound is `u64::MAX`; then nothing is sampled.
     pub(super) fn of(limit: u64, tree: Tree) -> Option<Self> {
-        (limit != u64::MAX).then_some(Self { limit, tree })
+        (limit != u64::MAX).then_some(Self::Sampled(limit, tree))
     }
 
     /// Returns whether the tree holds more than it may. Cheap while it holds much less.
-    pub(super) fn is_exceeded(self) -> bool {
-        let pids = match self.tree {
-            Tree::Namespace => namespace(),
-            Tree::Descendants => descendants(),
+    pub(super) fn is_exceeded(&self) -> bool {
+        let (limit, pids) = match self {
+            Self::Kept(events) => return cgroup::oom_kills(events).is_some_and(|count| count > 0),
+            Self::Sampled(limit, Tree::Namespace) => (*limit, namespace()),
+            Self::Sampled(limit, Tree::Descendants) => (*limit, descendants()),
         };
         let sum =
             |of: fn(i32) -> u64| pids.iter().fold(0, |sum: u64, pid| sum.saturating_add(of(*pid)));
-        sum(resident) > self.limit && sum(held) > self.limit
+        sum(resident) > limit && sum(held) > limit
+    }
+
+    /// Returns whether the kernel has killed for it, which is known also after the end.
+    pub(super) fn has_killed(&self) -> bool {
+        matches!(self, Self::Kept(_)) && self.is_exceeded()
     }
 }
 

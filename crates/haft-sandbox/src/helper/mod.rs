@@ -7,6 +7,8 @@
 //! FAIL CLOSED: a step that fails ends the helper before the command has begun.
 
 pub(crate) mod sys;
+mod bubblewrap;
+mod cgroup;
 mod identity;
 mod limits;
 mod denied;
@@ -97,6 +99,9 @@ pub(crate) struct Task {
 
 /// Does the helper's work and ends the process.
 pub(crate) fn main() -> ! {
+    if std::env::args_os().nth(2).is_some_and(|second| second == bubblewrap::INSIDE) {
+        bubblewrap::inside();
+    }
     // Only the three streams are ours; what a careless host left open is not the command's to see.
     let _ = sys::close_from(3);
     limits::raise_open_files();
@@ -112,7 +117,10 @@ pub(crate) fn main() -> ! {
         Ok((orders, input)) => {
             let mut job = Job { task: Arc::new(Task { orders, input }), control };
             let result = match job.task.orders.level {
-                Level::Namespaces => namespaces::run(&mut job),
+                Level::Namespaces => match job.task.orders.bubblewrap.clone() {
+                    Some(program) => bubblewrap::run(&mut job, &program),
+                    None => namespaces::run(&mut job),
+                },
                 Level::Landlock => reaper::run(&mut job),
                 Level::None => Err(Trouble::profile("no level to run at")),
             };

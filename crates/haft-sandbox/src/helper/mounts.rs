@@ -41,7 +41,8 @@ pub(super) const DEVICES: &[&str] =
 pub(super) const TEMPORARY: &[&str] = &["/tmp", "/var/tmp", "/dev/shm"];
 
 /// What is needed to look up names, and often is a link into `/run`.
-const RESOLVERS: &[&str] = &["/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager"];
+pub(super) const RESOLVERS: &[&str] =
+    &["/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager"];
 
 /// What the view is made of.
 pub(super) struct View<'a> {
@@ -107,15 +108,8 @@ pub(super) fn build(view: &View<'_>) -> Result<Built, Trouble> {
         }
         attach(mount.as_fd(), &root.path).map_err(Trouble::machine(step))?;
     }
-    let mut held = BTreeSet::new();
-    let protected = Protected::new(&view.profile.protected, &view.profile.exceptions);
-    for root in view.profile.writable() {
-        for name in view.profile.protected.iter().map(Path::new) {
-            // An exception is the supervisor's to judge. One that holds at the root only is anchored.
-            if protected.check(name, Change::Write).is_err() {
-                protect(&root.path, name, &mut held)?;
-            }
-        }
+    for (path, is_whole) in held_names(view.profile) {
+        hold(&path, is_whole)?;
     }
     built.notes.extend(denied::mask(view.profile)?);
     own_proc(&mut built);
@@ -275,37 +269,45 @@ fn open_ways(profile: &Profile, user: u32) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Mounts an existing protected name read-only, and each directory above it on itself: a mount point
-/// cannot be moved. The supervisor of names refuses the same; this holds where it could be wrong.
-fn protect(root: &Path, name: &Path, held: &mut BTreeSet<PathBuf>) -> Result<(), Trouble> {
-    let step = "mounts: protected names";
-    let mut path = root.to_path_buf();
-    let mut parts = name.iter().peekable();
-    while let Some(part) = parts.next() {
-        path.push(part);
-        let Ok(meta) = path.symlink_metadata() else {
-            return Ok(());
-        };
-        // A mount would cover what it leads to.
-        if meta.is_symlink() {
-            return Ok(());
-        }
-        let is_whole = parts.peek().is_none() || !meta.is_dir();
-        if !held.insert(path.clone()) {
-            if is_whole {
-                return Ok(());
+/// Returns the protected names that exist at the top of each writable root, and the directories above
+/// them, outer ones first, each with whether it is read-only as a whole. The others are mounted on
+/// themselves: a mount point cannot be moved. The supervisor of names refuses the same changes; the
+/// mounts hold where it could be wrong. An exception is the supervisor's to judge.
+pub(super) fn held_names(profile: &Profile) -> Vec<(PathBuf, bool)> {
+    let protected = Protected::new(&profile.protected, &profile.exceptions);
+    let is_kept = |name: &&String| protected.check(Path::new(name), Change::Write).is_err();
+    let (mut known, mut all) = (BTreeSet::new(), Vec::new());
+    for root in profile.writable() {
+        for name in profile.protected.iter().filter(is_kept) {
+            let mut path = root.path.clone();
+            let mut parts = Path::new(name).iter().peekable();
+            while let Some(part) = parts.next() {
+                path.push(part);
+                let Ok(meta) = path.symlink_metadata() else { break };
+                // A mount would cover what a symlink leads to.
+                if meta.is_symlink() {
+                    break;
+                }
+                let is_whole = parts.peek().is_none() || !meta.is_dir();
+                if known.insert(path.clone()) {
+                    all.push((path.clone(), is_whole));
+                }
+                if is_whole {
+                    break;
+                }
             }
-            continue;
-        }
-        let mount = take(&path).map_err(Trouble::machine(step))?;
-        let flags = NO_SET_UID | NO_DEVICES | if is_whole { READ_ONLY } else { 0 };
-        change(mount.as_fd(), flags, None).map_err(Trouble::machine(step))?;
-        attach(mount.as_fd(), &path).map_err(Trouble::machine(step))?;
-        if is_whole {
-            return Ok(());
         }
     }
-    Ok(())
+    all
+}
+
+/// Mounts a name on itself, read-only if it is protected as a whole.
+fn hold(path: &Path, is_whole: bool) -> Result<(), Trouble> {
+    let step = "mounts: protected names";
+    let mount = take(path).map_err(Trouble::machine(step))?;
+    let flags = NO_SET_UID | NO_DEVICES | if is_whole { READ_ONLY } else { 0 };
+    change(mount.as_fd(), flags, None).map_err(Trouble::machine(step))?;
+    attach(mount.as_fd(), path).map_err(Trouble::machine(step))
 }
 
 /// Shows the command its own processes and no others, where the kernel lets us.

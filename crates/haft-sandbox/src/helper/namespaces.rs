@@ -4,12 +4,13 @@
 //! namespaces builds the view, gives up its rights, and watches. The command is its child. When the
 //! first process ends, the kernel ends everything else in there, daemons and all.
 
-use std::{io::Read as _, os::fd::OwnedFd};
+use std::{io::Read as _, os::fd::OwnedFd, sync::Arc};
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::{
     Job, Trouble,
+    cgroup::{self, Group, Membership},
     confine::{self, Setting},
     identity::{self, Identity},
     memory::{self, Memory},
@@ -31,6 +32,9 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
     let availability = Availability::find()?;
     let profile = &job.task.orders.profile;
     let is_privileged = identity::is_privileged();
+    let group = Group::of(&job.task.orders)?;
+    let membership = group.as_ref().map(Group::membership).transpose()?;
+    let memory_note = cgroup::note(group.as_ref(), profile.limits.resident);
     let mut identity = Identity::Stay;
     let mut mappings: Vec<Option<OwnedFd>> = Vec::new();
     if is_privileged {
@@ -60,11 +64,24 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
             drop(above);
             let_go_of_output();
             let _ = sys::reap(Some(first), true);
+            drop(group);
             job.control.say(&Report::Gone);
             Ok(())
         }
         sys::Side::Child => {
-            let inside = Inside { is_privileged, uid, gid, identity, mappings, availability };
+            if let Some(group) = group {
+                group.leave();
+            }
+            let inside = Inside {
+                is_privileged,
+                uid,
+                gid,
+                identity,
+                mappings,
+                availability,
+                membership,
+                memory_note,
+            };
             match inside.first(job, above) {
                 Ok(()) => sys::exit(0),
                 Err(trouble) => {
@@ -76,6 +93,32 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
     }
 }
 
+/// What the first process does when bubblewrap made the namespaces and the mounts.
+pub(super) fn go_on(
+    job: &mut Job,
+    membership: Option<Membership>,
+    memory_note: Option<String>,
+) -> Result<(), Trouble> {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let inside = Inside {
+        is_privileged: false,
+        uid,
+        gid,
+        identity: Identity::Stay,
+        mappings: Vec::new(),
+        availability: Availability::find()?,
+        membership,
+        memory_note,
+    };
+    die_with_parent()?;
+    identity::become_it(Identity::Stay)?;
+    let notes = vec!["bubblewrap created the namespaces".to_owned()];
+    let is_supervised = inside.is_supervised(job, true);
+    let built = Built { notes, has_own_proc: true, is_unmapped: false };
+    let tier = inside.tier(job, built, is_supervised);
+    inside.follow(job, None, true, tier)
+}
+
 struct Inside {
     is_privileged: bool,
     uid: u32,
@@ -83,6 +126,8 @@ struct Inside {
     identity: Identity,
     mappings: Vec<Option<OwnedFd>>,
     availability: Availability,
+    membership: Option<Membership>,
+    memory_note: Option<String>,
 }
 
 impl Inside {
@@ -107,16 +152,38 @@ impl Inside {
         identity::become_it(self.identity)?;
         // Changing who we are takes this back.
         die_with_parent()?;
+        let has_own_proc = built.has_own_proc;
+        let is_supervised = self.is_supervised(job, has_own_proc);
+        let tier = self.tier(job, built, is_supervised);
+        self.follow(job, Some(above), has_own_proc, tier)
+    }
+
+    /// Whether the names of the command are supervised. Without `/proc` the paths of a caller cannot be
+    /// followed.
+    fn is_supervised(&self, job: &Job, has_own_proc: bool) -> bool {
+        has_own_proc
+            && supervisor::is_needed(&job.task.orders.profile)
+            && self.availability.is_yes()
+    }
+
+    /// Starts the command and follows it to its end.
+    fn follow(
+        self,
+        job: &mut Job,
+        above: Option<OwnedFd>,
+        has_own_proc: bool,
+        tier: Tier,
+    ) -> Result<(), Trouble> {
+        let is_supervised = self.is_supervised(job, has_own_proc);
         let _ =
             rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
         let memory = Memory::of(job.task.orders.profile.limits.resident, memory::Tree::Namespace);
-        let memory = memory.filter(|_| built.has_own_proc);
-        // Without `/proc` the paths of a caller cannot be followed.
-        let is_supervised = built.has_own_proc
-            && supervisor::is_needed(&job.task.orders.profile)
-            && self.availability.is_yes();
-        let tier = self.tier(job, built, is_supervised);
-
+        let mut memory = memory.filter(|_| has_own_proc);
+        let mut group = None;
+        if let Some(membership) = self.membership {
+            memory = Some(Memory::Kept(membership.events));
+            group = Some(Arc::new(membership.entry));
+        }
         let children = sys::child_signals().map_err(Trouble::machine("signals"))?;
         let setting = Setting {
             scratch: Some("/tmp".into()),
@@ -124,6 +191,7 @@ impl Inside {
             identity: None,
             is_supervised,
             refusals: Refusals::default(),
+            group,
         };
         let mut begun = confine::begin(&job.task, &setting)?;
         let_go_of_output();
@@ -132,7 +200,7 @@ impl Inside {
         let command = begun.pid;
         let deadline = job.task.orders.deadline_ms.map(std::time::Duration::from_millis);
         let control = &mut job.control;
-        let what = Watch { control, children, above: Some(above), command, deadline, memory };
+        let what = Watch { control, children, above, command, deadline, memory };
         let course = watch(what, |count| {
             // Everybody but us: we are the first process of this namespace.
             sys::kill_all_in_reach();
@@ -149,7 +217,7 @@ impl Inside {
         let mut notes = built.notes;
         let mut fs = Strength::Enforced;
         let mut limits = Strength::Enforced;
-        if !built.has_own_proc {
+        if !built.has_own_proc && self.membership.is_none() {
             limits = Strength::Partial(memory::NOT_COUNTED.to_owned());
         }
         if self.identity.is_root() {
@@ -162,6 +230,7 @@ impl Inside {
         if supervisor::is_needed(&job.task.orders.profile) && !is_supervised {
             notes.extend(supervisor::MISSING.map(str::to_owned));
         }
+        notes.extend(self.memory_note.clone());
         if job.task.orders.profile.network == Network::Host {
             notes.push("the profile has network".to_owned());
         }

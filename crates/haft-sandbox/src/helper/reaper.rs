@@ -14,6 +14,7 @@ use std::{
         unix::fs::{DirBuilderExt as _, MetadataExt as _, chown},
     },
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -21,6 +22,7 @@ use rustix::process::PidfdFlags;
 
 use super::{
     Job, Trouble,
+    cgroup::{self, Group},
     confine::{self, Setting},
     identity::{self, Identity},
     memory::{Memory, Tree},
@@ -62,14 +64,19 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
         Identity::Owner(uid, _) => processes_of(uid),
         Identity::Stay | Identity::BareRoot => processes_of(rustix::process::getuid().as_raw()),
     };
+    let group = Group::of(&job.task.orders)?;
     let is_supervised = supervisor::is_needed(profile) && availability.is_yes();
-    let tier = tier(job, version, identity, &scratch, is_supervised);
+    let mut tier = tier(job, version, identity, &scratch, is_supervised);
+    tier.notes.extend(cgroup::note(group.as_ref(), profile.limits.resident));
+    let membership = group.as_ref().map(Group::membership).transpose()?;
+    let (entry, events) = membership.map(|files| (files.entry, files.events)).unzip();
     let setting = Setting {
         scratch: scratch.0.clone().ok(),
         others,
         identity: Some(identity),
         is_supervised,
         refusals: Refusals::default(),
+        group: entry.map(Arc::new),
     };
     let above = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())
         .map_err(Trouble::os("pidfd"))?;
@@ -85,13 +92,18 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
                 job.control.say(&lost());
             }
             drop(scratch);
+            drop(group);
             job.control.say(&Report::Gone);
             Ok(())
         }
         sys::Side::Child => {
             // A signal to the helper's process group must not reach both.
             let _ = rustix::process::setsid();
-            let result = watch_over(job, &setting, tier, above);
+            let result = watch_over(job, &setting, tier, above, events);
+            // The helper removes it.
+            if let Some(group) = group {
+                group.leave();
+            }
             drop(scratch);
             match result {
                 Ok(()) => sys::exit(0),
@@ -105,7 +117,13 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
 }
 
 /// What the watcher does: starts the command, follows it, ends what is left.
-fn watch_over(job: &mut Job, setting: &Setting, tier: Tier, above: OwnedFd) -> Result<(), Trouble> {
+fn watch_over(
+    job: &mut Job,
+    setting: &Setting,
+    tier: Tier,
+    above: OwnedFd,
+    events: Option<fs::File>,
+) -> Result<(), Trouble> {
     // The property is not inherited.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(Trouble::os("reaper"))?;
@@ -117,7 +135,10 @@ fn watch_over(job: &mut Job, setting: &Setting, tier: Tier, above: OwnedFd) -> R
     job.control.say(&Report::Started(tier));
     let command = begun.pid;
     let deadline = job.task.orders.deadline_ms.map(Duration::from_millis);
-    let memory = Memory::of(job.task.orders.profile.limits.resident, Tree::Descendants);
+    let memory = match events {
+        Some(events) => Some(Memory::Kept(events)),
+        None => Memory::of(job.task.orders.profile.limits.resident, Tree::Descendants),
+    };
     let control = &mut job.control;
     let what = Watch { control, children, above: Some(above), command, deadline, memory };
     let mut is_all = true;

@@ -91,6 +91,9 @@ pub(super) fn watch(mut what: Watch<'_>, finish: impl FnOnce(&mut dyn FnMut(Reap
             is_over |= count(&mut course, reaped);
         }
         if is_over {
+            if what.memory.as_ref().is_some_and(Memory::has_killed) {
+                course.how = How::OutOfMemory;
+            }
             break;
         }
         let left = what.deadline.map(|deadline| deadline.saturating_sub(began.elapsed()));
@@ -98,7 +101,7 @@ pub(super) fn watch(mut what: Watch<'_>, finish: impl FnOnce(&mut dyn FnMut(Reap
             course.how = How::TimedOut;
             break;
         }
-        if what.memory.is_some_and(Memory::is_exceeded) {
+        if what.memory.as_ref().is_some_and(Memory::is_exceeded) {
             course.how = How::OutOfMemory;
             break;
         }

@@ -17,4 +17,7 @@ mod denied;
 mod disk;
 mod orphans;
 mod doctor;
+mod obstacles;
+mod cgroup;
+mod bubblewrap;
 mod ordinary;

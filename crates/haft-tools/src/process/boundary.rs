@@ -4,7 +4,7 @@
 //! FAIL CLOSED: without one nothing is started. The model hears that it cannot be done here; the
 //! operator hears what to do about it.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use haft_core::{Code, Context, Failure};
 use haft_sandbox::{Error, ErrorKind, Helper, Level, Sandbox, Tier};
@@ -18,7 +18,7 @@ pub(crate) enum Boundary {
     #[default]
     Missing,
     /// This sandbox.
-    Ready(Sandbox),
+    Ready(Box<Sandbox>),
     /// The strongest one there is, found out once.
     Later(Arc<Later>),
 }
@@ -26,6 +26,8 @@ pub(crate) enum Boundary {
 #[derive(Debug)]
 pub(crate) struct Later {
     helper: Helper,
+    /// Where control groups for commands may be made.
+    cgroup: Option<PathBuf>,
     found: OnceCell<Result<Sandbox, Arc<str>>>,
 }
 
@@ -39,7 +41,19 @@ enum Missing {
 
 impl Boundary {
     pub(crate) fn later(helper: Helper) -> Self {
-        Self::Later(Arc::new(Later { helper, found: OnceCell::new() }))
+        Self::Later(Arc::new(Later { helper, cgroup: None, found: OnceCell::new() }))
+    }
+
+    /// The same with a directory for control groups. A sandbox that is there keeps what it has.
+    pub(crate) fn with_cgroup(self, directory: PathBuf) -> Self {
+        match self {
+            Self::Later(later) => Self::Later(Arc::new(Later {
+                helper: later.helper.clone(),
+                cgroup: Some(directory),
+                found: OnceCell::new(),
+            })),
+            other => other,
+        }
     }
 
     /// Returns how a command would be confined, if that was found out already.
@@ -77,10 +91,15 @@ impl Boundary {
                 "these tools were given no sandbox, and start no process without one\nhint: call \
                  `haft_sandbox::init()` first in `main`, then give `Hands` a `Sandbox` or a `Helper`",
             ))),
-            Self::Ready(sandbox) => Ok(sandbox.clone()),
+            Self::Ready(sandbox) => Ok(Sandbox::clone(sandbox)),
             Self::Later(later) => {
                 let find = || async {
-                    match Sandbox::detect(later.helper.clone()).await {
+                    let found = Sandbox::detect(later.helper.clone()).await;
+                    let found = match (found, &later.cgroup) {
+                        (Ok(sandbox), Some(directory)) => sandbox.with_cgroup(directory).await,
+                        (found, _) => found,
+                    };
+                    match found {
                         Err(error) if error.kind() == ErrorKind::Transient => {
                             Err(Missing::Transient(error))
                         }

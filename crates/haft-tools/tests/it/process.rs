@@ -628,6 +628,35 @@ async fn git_commit_works_in_the_shell_with_the_given_identity() {
 }
 
 #[tokio::test]
+async fn a_cgroup_directory_that_cannot_hold_the_limit_refuses_commands() {
+    let room = Room::new();
+    let there = room.with(room.hands().helper(helper()).cgroup(&room.outside));
+    let answer = call(&there, "shell", json!({"command": "echo x"})).await;
+    assert_eq!((code(&answer), answer.ran()), (Code::SandboxUnavailable, Ran::No));
+}
+
+#[tokio::test]
+async fn memory_limit_of_a_delegated_cgroup_is_answered_as_too_much_memory() {
+    let name = format!("test-of-haft-tools-{}", std::process::id());
+    let directory = Path::new("/sys/fs/cgroup/memory").join(name);
+    if fs::create_dir(&directory).is_err() {
+        eprintln!("NOT TESTED: no control group can be made here");
+        return;
+    }
+    let room = Room::new();
+    let there = room.with(room.hands().helper(helper()).cgroup(&directory));
+    let script = "head -c 700000000 /dev/zero | tail -n 1";
+    let answer = call(&there, "shell", json!({"command": script})).await;
+    let failure = answer.failure().unwrap().to_string();
+    assert!(failure.contains("more than 512 MiB of memory"), "{failure}");
+    let tier = answer.tier().unwrap().to_string();
+    assert!(tier.contains("the memory limit is kept by the kernel"), "{tier}");
+    let left = fs::read_dir(&directory).unwrap().flatten();
+    assert_eq!(left.filter(|entry| entry.path().is_dir()).count(), 0);
+    fs::remove_dir(&directory).unwrap();
+}
+
+#[tokio::test]
 async fn read_only_command_that_uses_too_much_memory_is_ended_and_the_answer_says_so() {
     let room = Room::new();
     let runtime = room.runtime();
