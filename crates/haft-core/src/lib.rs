@@ -37,7 +37,7 @@ pub mod private;
 pub use capability::{Capabilities, Capability};
 pub use capped::Capped;
 pub use claim::{Claim, Class, Effect, Effects, Key, Operation};
-pub use context::{Busy, Context, Host, WeakContext};
+pub use context::{Busy, Confinement, Context, Host, WeakContext};
 pub use erased::{Args, Body, DynTool, IntoTools};
 pub use failure::{BoxError, Code, Failure, Ran, Retry};
 pub use haft_macros::{ToolCore as Tool, tool_core as tool, tools_core as tools};

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::{
     boundary::Boundary,
+    confined::Settings,
     folder,
     git::GitConfig,
     programs::Programs,
@@ -37,6 +38,7 @@ pub(crate) fn tool(hands: &Hands, declared: Declared) -> DynTool {
         boundary: hands.boundary.clone(),
         environment: hands.environment.clone(),
         git: hands.git.clone(),
+        settings: hands.settings.clone(),
         profile,
         declared,
     });
@@ -60,6 +62,7 @@ struct Body {
     boundary: Boundary,
     environment: Environment,
     git: GitConfig,
+    settings: Settings,
     profile: Profile,
 }
 
@@ -100,7 +103,7 @@ impl Body {
     }
 
     fn programs(&self) -> Programs {
-        Programs::of(&self.workspace, &self.environment)
+        Programs::of(&self.workspace, &self.settings, &self.environment)
     }
 
     /// Returns what is done to the files that arguments name.
@@ -154,7 +157,10 @@ impl Body {
             .home_file(GitConfig::NAME, self.git.text())
             .input(self.declared.stdin(arguments))
             .folder(&place);
-        let profile = self.profile.clone();
+        let mut profile = self.settings.apply(self.profile.clone(), sandbox.tier().level);
+        if self.declared.spec.is_read_only() {
+            profile = profile.read_only();
+        }
         let ended = run::run(Job { sandbox, command, profile, time: LONGEST }, cx).await?;
         let is_good = matches!(ended.exit, haft_sandbox::Exit::Code(code)
             if self.declared.success.contains(&code));

@@ -8,6 +8,7 @@
 mod files;
 mod process;
 mod unasked;
+mod confined;
 mod hard_links;
 mod fetch;
 mod ask;
