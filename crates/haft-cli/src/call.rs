@@ -32,7 +32,7 @@ const ID: &str = "call";
 pub(crate) fn run(args: &args::Call, setup: Setup, around: &Around) -> Result<ExitCode, Problem> {
     let asked = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&asked);
-    let person = desk::Person::here(&setup);
+    let person = desk::Person::here(&setup, args.yes);
     let catalog = hands::catalog(&setup, &args.place, &person)?.build()?;
     let runtime =
         setup.runtime(Runtime::builder()).catalog(catalog).observer(move |event: &Event| {
@@ -54,8 +54,7 @@ pub(crate) fn run(args: &args::Call, setup: Setup, around: &Around) -> Result<Ex
     #[cfg(feature = "otlp")]
     let (runtime, sending) = crate::otlp::start(args.otlp.as_deref(), &setup, runtime)?;
     let runtime = result::keep(runtime, &args.artifacts, around)?;
-    let runtime =
-        desk::seat(runtime, &setup, person, args.yes, args.decisions.as_deref())?.build()?;
+    let runtime = desk::seat(runtime, &setup, person, args.decisions.as_deref())?.build()?;
     let entry = tools::find(runtime.catalog(), &args.tool);
     let arguments = arguments(&args.pairs, args.args_json.as_deref(), entry)?;
     let call = Call::new(ID, args.tool.as_str(), arguments);

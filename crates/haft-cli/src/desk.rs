@@ -244,17 +244,21 @@ pub(crate) fn exit(is_interrupted: bool) -> ExitCode {
 
 /// Whoever sits at this terminal; nobody, where there is none.
 #[derive(Clone, Default)]
-pub(crate) struct Person(Option<Arc<Prompt<Keyboard, anstream::Stderr>>>);
+pub(crate) struct Person {
+    prompt: Option<Arc<Prompt<Keyboard, anstream::Stderr>>>,
+    /// Whether the person has said yes to every question beforehand, with `--yes`.
+    pub(crate) says_yes: bool,
+}
 
 impl Person {
     /// Finds out who is there.
-    pub(crate) fn here(setup: &Setup) -> Self {
+    pub(crate) fn here(setup: &Setup, says_yes: bool) -> Self {
         let is_there = io::stdin().is_terminal() && io::stderr().is_terminal();
         let prompt = || {
             Prompt::new(Keyboard::default(), anstream::stderr(), setup.here())
                 .with_columns(screen::columns)
         };
-        Self(is_there.then(|| Arc::new(prompt())))
+        Self { prompt: is_there.then(|| Arc::new(prompt())), says_yes }
     }
 
     /// The way in which a model asks something.
@@ -265,14 +269,14 @@ impl Person {
 
 impl fmt::Debug for Person {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Person at a terminal" } else { "Person nowhere" })
+        f.write_str(if self.prompt.is_some() { "Person at a terminal" } else { "Person nowhere" })
     }
 }
 
 impl Asks for Person {
     fn ask<'a>(&'a self, question: &'a UserQuestion) -> BoxFuture<'a, Result<String, Failure>> {
         Box::pin(async move {
-            match &self.0 {
+            match &self.prompt {
                 Some(prompt) => prompt.ask_words(question).await,
                 None => Err(Failure::new(
                     Code::NeedsInteraction,
@@ -286,17 +290,17 @@ impl Asks for Person {
 
 impl Approver for Person {
     fn name(&self) -> &str {
-        self.0.as_ref().map_or("nobody", |prompt| prompt.name())
+        self.prompt.as_ref().map_or("nobody", |prompt| prompt.name())
     }
 
     fn closed(&self, question: &Question<'_>, by: &str) {
-        if let Some(prompt) = &self.0 {
+        if let Some(prompt) = &self.prompt {
             prompt.closed(question, by);
         }
     }
 
     fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
-        match &self.0 {
+        match &self.prompt {
             Some(prompt) => Approver::ask(&**prompt, question),
             // FAIL CLOSED: nobody says yes.
             None => Box::pin(async { Ok(Answer::Deny(None)) }),
@@ -309,13 +313,12 @@ pub(crate) fn seat(
     runtime: RuntimeBuilder,
     setup: &Setup,
     person: Person,
-    yes: bool,
     decisions: Option<&Path>,
 ) -> Result<RuntimeBuilder, Problem> {
     let hooks = setup.hooks()?;
-    if yes {
+    if person.says_yes {
         Ok(seated(runtime, hooks, Yes, decisions)?.approver(ProtectedNames))
-    } else if person.0.is_some() {
+    } else if person.prompt.is_some() {
         seated(runtime, hooks, person, decisions)
     } else {
         // Nobody decides anything; a name that cannot be written to is told all the same.

@@ -23,12 +23,11 @@ pub(crate) fn run(
     setup: Setup,
     around: &Around,
 ) -> Result<ExitCode, Problem> {
-    let person = desk::Person::here(&setup);
+    let person = desk::Person::here(&setup, args.yes);
     let catalog = hands::catalog(&setup, &args.place, &person)?.build()?;
     let runtime = setup.runtime(Runtime::builder()).catalog(catalog);
     let runtime = result::keep(runtime, &args.artifacts, around)?;
-    let runtime =
-        desk::seat(runtime, &setup, person, args.yes, args.decisions.as_deref())?.build()?;
+    let runtime = desk::seat(runtime, &setup, person, args.decisions.as_deref())?.build()?;
     let run = setup.run(&runtime).start();
     let events = live::events(&runtime, !args.output.json && !args.rules.quiet);
     match args.stream {

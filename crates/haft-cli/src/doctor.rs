@@ -18,6 +18,7 @@ use crate::{
     problem::Problem,
     setup::Around,
     style::{self, BAD, BOLD, DIM, GOOD, NAME, Table, WARN},
+    toolchains,
 };
 
 /// Nothing confines processes here, so they are refused.
@@ -39,7 +40,10 @@ pub(crate) fn run(output: args::Output, around: &Around) -> Result<ExitCode, Pro
             let is_good = findings.bad().next().is_none();
             match output.json {
                 true => style::say(format_args!("{}\n", as_json(&findings)))?,
-                false => style::say(page(&findings))?,
+                false => {
+                    let toolchains = toolchains::suggestion(around).unwrap_or_default();
+                    style::say(page(&findings) + &toolchains)?;
+                }
             }
             Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::from(BAD_FINDING) })
         }

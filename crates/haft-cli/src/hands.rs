@@ -22,6 +22,7 @@ use crate::{
     problem::Problem,
     setup::Setup,
     style::{self, BOLD},
+    toolchains,
 };
 
 /// Returns the tools. The person is whoever answers the model's questions.
@@ -50,6 +51,11 @@ pub(crate) fn catalog(
         .fetch(Fetch::new())
         .ask(person.ask_user())
         .declared(declared.iter().cloned());
+    hands = toolchains::configure(hands, setup)?;
+    if person.says_yes {
+        // Every question is answered, so no command needs to be confined for want of an answer.
+        hands = hands.confine_unasked(false);
+    }
     match git::identity(setup.variables()) {
         Ok(Some((name, email))) => hands = hands.git_identity(name, email),
         Ok(None) => {}

@@ -36,6 +36,7 @@ mod decisions;
 mod standin;
 mod kit;
 mod hands;
+mod toolchains;
 mod git;
 mod schema;
 mod input;

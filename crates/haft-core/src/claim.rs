@@ -208,6 +208,11 @@ pub struct Claim {
     pub effects: Effects,
     /// The resources it needs for itself. Empty means: it did not say.
     pub keys: Vec<Key>,
+    /// Whether its body can run it confined: nothing is writable and no other machine is reached. A
+    /// policy may allow it unasked then, see [`Verdict::confined`](crate::Verdict::confined). The body
+    /// must look at [`Context::is_confined`](crate::Context::is_confined).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub confinable: bool,
 }
 
 impl Claim {
@@ -220,6 +225,7 @@ impl Claim {
             destructive: None,
             effects: Effects::Undeclared,
             keys: Vec::new(),
+            confinable: false,
         }
     }
 
@@ -238,6 +244,8 @@ impl Claim {
         if writes || self.destructive == Some(true) {
             self.read_only = false;
             self.class = self.class.max(Class::WriteExclusive);
+            // What is known to write would only fail.
+            self.confinable = false;
         }
         self
     }
@@ -300,6 +308,8 @@ mod tests {
     fn contradictions_settle_to_the_strict_side() {
         let claim = Claim { read_only: true, destructive: Some(true), ..Claim::strictest() };
         assert!(!claim.settled().read_only);
+        let claim = Claim { confinable: true, destructive: Some(true), ..Claim::strictest() };
+        assert!(!claim.settled().confinable);
         let claim =
             Claim { read_only: true, effects: [Effect::write("/a")].into(), ..Claim::strictest() };
         let settled = Claim { class: Class::ReadOnly, ..claim }.settled();

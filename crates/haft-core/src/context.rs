@@ -7,6 +7,8 @@
 mod denied;
 mod telling;
 
+pub use self::telling::Confinement;
+
 use std::{
     any::Any,
     fmt,
@@ -125,6 +127,8 @@ struct Inner {
     extra: OnceLock<Box<telling::Extra>>,
     lease: Mutex<Lease>,
     claim: OnceLock<Claim>,
+    /// Set by the host: whether the call was allowed only because its body confines it.
+    confined: OnceLock<bool>,
     lend: OnceLock<Arc<Semaphore>>,
     nested: AtomicU32,
     /// The call that this is one attempt of; nothing for the call itself.
@@ -187,6 +191,7 @@ impl Context {
             extra: OnceLock::new(),
             lease: Mutex::default(),
             claim: OnceLock::new(),
+            confined: OnceLock::new(),
             lend: OnceLock::new(),
             nested: AtomicU32::new(0),
             whole: None,
@@ -601,6 +606,21 @@ impl Context {
     #[must_use]
     pub fn claim(&self) -> Option<&Claim> {
         self.call_itself().claim.get()
+    }
+
+    /// Sets whether the call was allowed only because its body confines it. For hosts; the first value
+    /// stays.
+    pub fn set_confined(&self, confined: bool) {
+        let _ = self.call_itself().confined.set(confined);
+    }
+
+    /// Returns whether the call was allowed only because its body confines it. A body whose claim said
+    /// `confinable` lets it change nothing and reach no other machine then.
+    ///
+    /// FAIL CLOSED: it is confined until the host says otherwise.
+    #[must_use]
+    pub fn is_confined(&self) -> bool {
+        self.call_itself().confined.get().copied().unwrap_or(true)
     }
 
     /// Begins work that may outlive the body; nothing once the call has ended. For hosts.

@@ -39,7 +39,7 @@ pub mod private;
 pub use capability::{Capabilities, Capability};
 pub use capped::Capped;
 pub use claim::{Claim, Class, Effect, Effects, Key, Operation};
-pub use context::{Busy, Context, Host, WeakContext};
+pub use context::{Busy, Confinement, Context, Host, WeakContext};
 pub use denied_paths::{DeniedPaths, DeniedPathsUnknown};
 pub use erased::{Args, Body, DynTool, IntoTools};
 pub use failure::{BoxError, Code, Failure, Ran, Retry};

@@ -349,6 +349,7 @@ impl Spec {
             },
             effects: self.effects.clone(),
             keys: self.keys.clone(),
+            confinable: false,
         }
         .settled()
     }

@@ -2,7 +2,7 @@
 //!
 //! The strictest verdict wins. A verdict always says why and who said it.
 
-use std::fmt;
+use std::{cmp::Ordering, fmt};
 
 use serde::Serialize;
 
@@ -44,13 +44,17 @@ pub struct Verdict {
     pub reason: Words,
     /// Who decided: a guard, a rule with file and line, the default.
     pub source: Words,
+    /// Whether the call is allowed only because its body confines it. The body must not let it change
+    /// anything or reach another machine.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub confined: bool,
 }
 
 impl Verdict {
     /// Makes a verdict.
     #[must_use]
     pub fn new(decision: Decision, reason: impl Into<Words>) -> Self {
-        Self { decision, reason: reason.into(), source: Words::default() }
+        Self { decision, reason: reason.into(), source: Words::default(), confined: false }
     }
 
     /// Lets the call run.
@@ -84,10 +88,22 @@ impl Verdict {
         self
     }
 
-    /// Returns the stricter of the two; of equals, the first.
+    /// Allows the call only if its body confines it.
+    #[must_use]
+    pub fn confine(mut self) -> Self {
+        self.confined = true;
+        self
+    }
+
+    /// Returns the stricter of the two; of equals, the first. Of two that allow, one that confines is
+    /// the stricter.
     #[must_use]
     pub fn strictest(self, other: Verdict) -> Verdict {
-        if other.decision > self.decision { other } else { self }
+        match other.decision.cmp(&self.decision) {
+            Ordering::Greater => other,
+            Ordering::Equal if other.confined && !self.confined => other,
+            Ordering::Equal | Ordering::Less => self,
+        }
     }
 }
 
@@ -133,5 +149,13 @@ mod tests {
         assert_eq!(allow.clone().strictest(deny.clone()), deny);
         assert_eq!(deny.clone().strictest(allow), deny);
         assert_eq!(Verdict::ask("a").strictest(Verdict::ask("b")).reason, "a");
+    }
+
+    #[test]
+    fn an_allow_never_lifts_the_confinement_of_another_allow() {
+        let (free, confined) = (Verdict::allow("a"), Verdict::allow("b").confine());
+        assert!(free.clone().strictest(confined.clone()).confined);
+        assert!(confined.clone().strictest(free).confined);
+        assert_eq!(confined.strictest(Verdict::ask("c")).decision, Decision::Ask);
     }
 }

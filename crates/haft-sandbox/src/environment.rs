@@ -97,6 +97,13 @@ impl Environment {
         given
     }
 
+    /// Returns whether a variable of this name may be taken from the host: its name does not say that it
+    /// carries a secret or makes programs load code.
+    #[must_use]
+    pub fn may_pass(name: &str) -> bool {
+        !is_dangerous(name)
+    }
+
     /// Returns it with one more variable. What no program could receive is left out: an empty name,
     /// a name with `=`, a NUL, or a value beyond 64 KiB.
     #[must_use]

@@ -164,6 +164,26 @@ impl Default for Profile {
     }
 }
 
+impl Reads {
+    /// What programs need to start: it can be read also where not everything may be.
+    pub const SYSTEM: &'static [&'static str] = &[
+        "/usr",
+        "/bin",
+        "/sbin",
+        "/lib",
+        "/lib32",
+        "/lib64",
+        "/libx32",
+        "/etc",
+        "/opt",
+        "/proc",
+        "/nix/store",
+        "/run/systemd/resolve",
+        "/run/resolvconf",
+        "/run/NetworkManager",
+    ];
+}
+
 impl Profile {
     /// Makes the profile of a tool with these capabilities in this workspace.
     ///

@@ -41,7 +41,7 @@ mod quote;
 use std::fmt;
 
 pub use self::{
-    classify::{Classified, Kind, Part, classify, reads},
+    classify::{Classified, Kind, Known, Part, classify, reads},
     interpreters::Program,
     quote::quoted,
     subcommands::has_subcommands,

@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use haft::Declared;
 use haft_core::{DynTool, IntoTools};
-use haft_sandbox::{Environment, Helper, Profile, Sandbox, Workspace};
+use haft_sandbox::{Access, Environment, Helper, Profile, Sandbox, Workspace};
 
 use crate::{AskUser, Fetch, ask, fetch, files, process};
 
@@ -24,6 +24,8 @@ pub struct Hands {
     pub(crate) git: process::GitConfig,
     /// Whether commands of the shell may reach other machines.
     pub(crate) network: bool,
+    /// What commands may touch besides the workspace, and whether they run confined unasked.
+    pub(crate) settings: process::Settings,
     /// Tools that people declare as commands.
     pub(crate) declared: Vec<Declared>,
     /// How pages are fetched; nothing means that they are not.
@@ -41,6 +43,7 @@ impl Hands {
             environment: Environment::new(),
             git: process::GitConfig::default(),
             network: false,
+            settings: process::Settings::default(),
             declared: Vec::new(),
             fetch: None,
             ask: None,
@@ -97,6 +100,42 @@ impl Hands {
     /// Lets commands of the shell reach other machines. Those that only read still cannot.
     pub fn network(mut self) -> Self {
         self.network = true;
+        self
+    }
+
+    /// Says whether a command of the shell that is not known to write runs confined where no rule
+    /// speaks of it: everything is read-only, there is no network, and no one is asked. It does unless
+    /// this says otherwise, and only in the tier `namespaces`; elsewhere such a command asks.
+    pub fn confine_unasked(mut self, confine: bool) -> Self {
+        self.settings.confine_unasked = confine;
+        self
+    }
+
+    /// Shows commands a directory outside the workspace, such as a toolchain in the home directory.
+    /// File tools do not work there. The path must be an existing directory without symlinks.
+    pub fn read_only_root(mut self, path: impl Into<PathBuf>) -> Self {
+        self.settings.add_root(path.into(), Access::Read);
+        self
+    }
+
+    /// Lets commands that are allowed to write also write a directory outside the workspace, such as a
+    /// cache of packages. File tools do not work there. The path must be an existing directory without
+    /// symlinks.
+    pub fn writable_root(mut self, path: impl Into<PathBuf>) -> Self {
+        self.settings.add_root(path.into(), Access::Write);
+        self
+    }
+
+    /// Hides a file or a directory below such a root from commands, such as a file of credentials.
+    /// Needs the tier `namespaces`.
+    pub fn hide(mut self, path: impl Into<PathBuf>) -> Self {
+        self.settings.hidden.push(path.into());
+        self
+    }
+
+    /// Gives commands one more variable.
+    pub fn variable(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.environment = self.environment.set(name, value);
         self
     }
 

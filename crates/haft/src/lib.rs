@@ -128,9 +128,10 @@ pub use policy::{
     Handler, HookScript, HookSpec, Lasting, Layer, Lexical, Limited, Limits, Live, Match, Mode,
     NamePolicy, Near, Offer, Only, PathGuard, Pattern, PatternError, PatternErrorKind,
     Place as RulePlace, Policy, Question, Refusal, Review, Reviewed, Reviewer, Rule, RuleWrite,
-    Rules, Seen, Setup, Storage, Subject, Suggestion, Taint, Traced, Tried, TrustBook, TrustEntry,
-    Uncovered, Where, World, files_from, files_of, managed_drop_ins, managed_settings_file,
-    project_files, project_root, read_config_file, read_regular_file, tricks,
+    Rules, SandboxSettings, Seen, Setup, Storage, Subject, Suggestion, Taint, Traced, Tried,
+    TrustBook, TrustEntry, Uncovered, Where, World, files_from, files_of, managed_drop_ins,
+    managed_settings_file, project_files, project_root, read_config_file, read_regular_file,
+    tricks,
 };
 pub use redact::{Redactor, Secrets, StreamRedactor};
 pub use run::{Run, RunBuilder};

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{Folder, haft};
+use crate::{Folder, Ran, haft};
 
 const TOOLS: &str = r#"
 [tool.count_lines]
@@ -131,10 +131,20 @@ fn a_command_that_reads_here_runs_unasked_and_says_what_held_it() {
     let ran = call("wc -l notes.txt").json();
     assert_eq!(ran["output"]["blocks"][0]["text"], "2 notes.txt\n", "{ran}");
     assert!(ran["tier"]["level"].is_string(), "{ran}");
-    for asks in ["cat ~/.ssh/id_rsa", "cat ../x", "env", "cat $HOME/x"] {
+    for asks in ["cat ~/.ssh/id_rsa", "cat ../x", "cat $HOME/x"] {
         let ran = call(asks);
         assert_eq!(ran.code, Some(2), "{asks} {ran:?}");
     }
+    // What it says of the machine is no more than a confined command is given.
+    let mut env = folder.command();
+    env.args(["call", "shell", "command=env", "--workspace", ".", "--json"]);
+    let env = Ran::of(env.env("API_TOKEN", "s3cret").output().unwrap());
+    assert!(env.out.contains("PATH=") && !env.out.contains("s3cret"), "{env:?}");
+    assert_eq!(env.json()["output"]["structured"]["confined"], true, "{env:?}");
+    let mut asks = folder.command();
+    asks.args(["call", "shell", "command=env", "--workspace", ".", "--json"]);
+    folder.put("haft.toml", "[sandbox]\nconfine_unasked = false\n");
+    assert_eq!(Ran::of(asks.output().unwrap()).code, Some(2), "without confinement it asks");
     let why = ["explain", "shell", "command=cat notes.txt", "--workspace", ".", "--json"];
     let why = folder.run(why).json();
     assert_eq!(why["verdict"]["decision"], "allow", "{why}");

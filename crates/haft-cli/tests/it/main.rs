@@ -20,6 +20,7 @@ mod policy;
 mod prompt;
 mod responses;
 mod results;
+mod sandbox;
 mod shell;
 mod signals;
 mod streams;
@@ -130,6 +131,12 @@ impl Folder {
 
     fn work(&self) -> PathBuf {
         self.0.join("work")
+    }
+
+    /// Writes a file of the working directory.
+    #[expect(clippy::disallowed_methods, reason = "the test makes the files it works with")]
+    fn put(&self, name: &str, text: &str) {
+        std::fs::write(self.work().join(name), text).unwrap();
     }
 
     fn command(&self) -> Command {

@@ -2,6 +2,7 @@
 //! work that goes on. Most calls do neither, and carry no more than a pointer for it.
 
 use std::{
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
@@ -18,6 +19,16 @@ pub(super) struct Extra {
     later: Mutex<Option<Later>>,
     tier: Mutex<Option<Arc<Value>>>,
     denied: Mutex<super::denied::Known>,
+    confinement: Mutex<Option<Result<Confinement, String>>>,
+}
+
+/// What a confined run of a call could read.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Confinement {
+    /// Directories and files besides those of the system, with everything below them.
+    pub readable: Vec<PathBuf>,
+    /// Directories of the system, with everything below them.
+    pub system: Vec<PathBuf>,
 }
 
 /// A tier is a few words; more than this is no tier.
@@ -93,6 +104,21 @@ impl Context {
     #[must_use]
     pub fn tier(&self) -> Option<Arc<Value>> {
         self.call_itself().extra.get()?.tier().clone()
+    }
+
+    /// Says what a confined run of this call could read, or why it cannot be confined here. A tool
+    /// says so in its check, before the call is judged; what it says last counts.
+    pub fn set_confinement(&self, confinement: Result<Confinement, String>) {
+        let mut own = self.extra().confinement.lock().unwrap_or_else(PoisonError::into_inner);
+        *own = Some(confinement);
+    }
+
+    /// Returns what a confined run of this call could read, or why it cannot be confined; `None` where
+    /// the tool has said neither.
+    #[must_use]
+    pub fn confinement(&self) -> Option<Result<Confinement, String>> {
+        let own = &self.call_itself().extra.get()?.confinement;
+        own.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) fn extra(&self) -> &Extra {

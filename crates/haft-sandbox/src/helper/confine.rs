@@ -29,24 +29,6 @@ use crate::{
     workspace::{SEARCH, open_below},
 };
 
-/// What programs need to start, where not everything may be read.
-const SYSTEM: &[&str] = &[
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/etc",
-    "/opt",
-    "/proc",
-    "/nix/store",
-    "/run/systemd/resolve",
-    "/run/resolvconf",
-    "/run/NetworkManager",
-];
-
 /// Where programs are looked for when the command brings no `PATH`.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 
@@ -238,7 +220,7 @@ fn rules(task: &Task, setting: &Setting) -> Result<Rules, Trouble> {
     match &profile.reads {
         Reads::Everything => rules.add("/", Right::Read),
         Reads::Only(paths) => {
-            for path in SYSTEM {
+            for path in Reads::SYSTEM {
                 rules.add(path, Right::Read);
             }
             for path in paths {

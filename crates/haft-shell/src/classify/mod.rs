@@ -24,10 +24,11 @@ pub(crate) mod programs;
 mod code;
 mod flow;
 mod names;
+mod known;
 
 use std::fmt;
 
-pub use self::names::reads;
+pub use self::{known::Known, names::reads};
 
 use crate::{Command, Piece, Word, reader::Notes};
 
@@ -56,6 +57,8 @@ pub enum Kind {
 pub struct Classified {
     /// The strictest kind of its parts, or of what stands around them.
     pub kind: Kind,
+    /// What is known about its effects. It says nothing about a text within a text.
+    pub known: Known,
     /// Every simple command, in the order of the text; none when it cannot be read.
     pub parts: Vec<Part>,
     /// Why it is of this kind, in words.
@@ -95,7 +98,7 @@ impl fmt::Display for Kind {
 /// Says what a command does.
 ///
 /// ```
-/// use haft_shell::{Kind, classify};
+/// use haft_shell::{Kind, Known, classify};
 ///
 /// assert_eq!(classify("sort -u names | head -3").kind, Kind::ReadOnly);
 /// let sorted = classify("sort -u names -o names");
@@ -103,6 +106,11 @@ impl fmt::Display for Kind {
 /// assert!(sorted.why.contains("`-o`"), "{}", sorted.why);
 /// assert_eq!(classify("find . | sudo xargs rm").kind, Kind::Destructive);
 /// assert_eq!(classify("echo 'no end").kind, Kind::Unparseable);
+///
+/// // What is not proven to only read is known to write, or not known at all.
+/// assert_eq!(classify("git commit -m x").known, Known::Writes);
+/// assert_eq!(classify("git push").known, Known::Network);
+/// assert_eq!(classify("git status").known, Known::Unknown);
 /// ```
 #[must_use]
 pub fn classify(text: &str) -> Classified {
@@ -114,7 +122,8 @@ fn classified(text: &str, level: usize) -> Classified {
     let (script, notes) = match crate::read(text) {
         Ok(read) => read,
         Err(error) => {
-            return Classified { kind: Kind::Unparseable, parts: Vec::new(), why: error.why };
+            let (kind, known) = (Kind::Unparseable, Known::Writes);
+            return Classified { kind, known, parts: Vec::new(), why: error.why };
         }
     };
     let found = flow::of(&script, &notes, level);
@@ -135,7 +144,9 @@ fn classified(text: &str, level: usize) -> Classified {
         }
         (Some(part), None) => (part.kind, part.why.clone()),
     };
-    Classified { kind, parts, why }
+    // A text within a text is one of the views of the outer command.
+    let known = if level == 0 { known::of(&script, kind) } else { Known::Unknown };
+    Classified { kind, known, parts, why }
 }
 
 /// Returns what speaks against a text as a whole.

@@ -311,7 +311,7 @@ fn pushes_away(texts: &[&str]) -> bool {
 }
 
 /// Returns whether all words of an entry are given.
-fn fits(entry: &str, texts: &[&str]) -> bool {
+pub(super) fn fits(entry: &str, texts: &[&str]) -> bool {
     let mut operands = texts.iter().filter(|text| !text.starts_with('-'));
     entry.split(' ').all(|wanted| match wanted.strip_prefix('-') {
         Some(long) if long.starts_with('-') && long.len() > 1 => {

@@ -11,6 +11,7 @@ mod unwrapping;
 mod limits;
 mod families;
 mod kinds;
+mod known;
 #[cfg(unix)]
 mod effects;
 mod mixed;

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::{
     boundary::Boundary,
+    confined::Settings,
     denied, folder,
     git::GitConfig,
     programs::Programs,
@@ -37,6 +38,7 @@ pub(crate) fn tool(hands: &Hands, declared: Declared) -> DynTool {
         boundary: hands.boundary.clone(),
         environment: hands.environment.clone(),
         git: hands.git.clone(),
+        settings: hands.settings.clone(),
         profile,
         declared,
     });
@@ -53,7 +55,7 @@ pub(crate) fn tool(hands: &Hands, declared: Declared) -> DynTool {
     })
     .with_guard(move |_, cx| {
         let body = &guarded;
-        Ok(denied::guard(&body.workspace, body.boundary.level(), false, cx))
+        Ok(denied::guard(&body.workspace, &body.settings, body.boundary.level(), false, cx))
     })
     .in_sandbox()
 }
@@ -64,6 +66,7 @@ struct Body {
     boundary: Boundary,
     environment: Environment,
     git: GitConfig,
+    settings: Settings,
     profile: Profile,
 }
 
@@ -104,7 +107,7 @@ impl Body {
     }
 
     fn programs(&self) -> Programs {
-        Programs::of(&self.workspace, &self.environment)
+        Programs::of(&self.workspace, &self.settings, &self.environment)
     }
 
     /// Returns what is done to the files that arguments name.
@@ -139,7 +142,7 @@ impl Body {
         self.declared.argv(arguments)?;
         self.boundary.get(cx).await?;
         folder(&self.workspace, self.declared.cwd.as_deref(), cx).await?;
-        denied::look(&self.workspace, cx).await
+        denied::look(&self.workspace, &self.settings, cx).await
     }
 
     async fn call(&self, arguments: &Value, cx: &Context) -> Result<Output, Failure> {
@@ -158,9 +161,12 @@ impl Body {
             .home_file(GitConfig::NAME, self.git.text())
             .input(self.declared.stdin(arguments))
             .folder(&place);
-        let mut profile = self.profile.clone();
-        let masked =
-            denied::apply(&mut profile, sandbox.tier().level, &place.absolute(), cx).await?;
+        let level = sandbox.tier().level;
+        let mut profile = self.settings.apply(self.profile.clone(), level);
+        if self.declared.spec.is_read_only() {
+            profile = profile.read_only();
+        }
+        let masked = denied::apply(&mut profile, level, &place.absolute(), cx).await?;
         let job = Job { sandbox, command, profile, masked, time: LONGEST };
         let (ended, masked) = run::run(job, cx).await?;
         let is_good = matches!(ended.exit, haft_sandbox::Exit::Code(code)

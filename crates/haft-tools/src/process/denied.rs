@@ -8,8 +8,10 @@
 use std::path::{Path, PathBuf};
 
 use haft_core::{Block, Code, Context, DeniedPaths, Failure, Output, Verdict};
-use haft_sandbox::{Denied, Level, Profile, Tier, Workspace};
+use haft_sandbox::{Level, Profile, Tier, Workspace};
 use serde_json::{Value, json};
+
+use super::confined::Settings;
 
 /// So many paths are named in records and results.
 const MAX_NAMED: usize = 5;
@@ -26,24 +28,32 @@ pub(super) struct Masked {
 }
 
 /// Looks for denied paths before the call is judged, so that its guard need not block.
-pub(super) async fn look(workspace: &Workspace, cx: &Context) -> Result<(), Failure> {
-    let roots = roots(workspace);
+pub(super) async fn look(
+    workspace: &Workspace,
+    settings: &Settings,
+    cx: &Context,
+) -> Result<(), Failure> {
+    let roots = roots(workspace, settings);
     cx.block(move |cx| drop(cx.denied_paths(&roots))).await
 }
 
-fn roots(workspace: &Workspace) -> Vec<PathBuf> {
-    workspace.roots().into_iter().map(|root| root.path).collect()
+/// The roots of every command, in the order of its profile.
+fn roots(workspace: &Workspace, settings: &Settings) -> Vec<PathBuf> {
+    let profile = Profile { roots: workspace.roots(), ..Profile::default() };
+    let profile = settings.apply(profile, Level::Landlock);
+    profile.roots.into_iter().map(|root| root.path).collect()
 }
 
 /// Asks about a command that cannot be kept away from what rules deny. `is_proven` says that it reads
 /// what it names and nothing else, which the rules have judged.
 pub(super) fn guard(
     workspace: &Workspace,
+    settings: &Settings,
     level: Option<Level>,
     is_proven: bool,
     cx: &Context,
 ) -> Option<Verdict> {
-    let denied = match cx.denied_paths(&roots(workspace)) {
+    let denied = match cx.denied_paths(&roots(workspace, settings)) {
         Ok(denied) => denied,
         Err(unknown) => {
             let words = format!("{unknown}; the command could read or change the others");
@@ -101,7 +111,8 @@ pub(super) async fn apply(
     let named = read.iter().chain(&edit).take(MAX_NAMED);
     let paths = named.map(|path| seen_from(&roots, path)).collect();
     let masked = Masked { read: read.len(), edit: edit.len(), paths, nothing: None };
-    profile.denied = Denied { read, edit, ..std::mem::take(&mut profile.denied) };
+    profile.denied.read.extend(read);
+    profile.denied.edit.extend(edit);
     Ok(masked)
 }
 
@@ -128,6 +139,11 @@ fn seen_from(roots: &[PathBuf], path: &Path) -> String {
 }
 
 impl Masked {
+    /// Returns why what rules deny could not be masked, where something is denied.
+    pub(super) fn missing(&self) -> Option<&str> {
+        self.nothing.as_deref()
+    }
+
     fn value(&self) -> Option<Value> {
         if let Some(why) = &self.nothing {
             return Some(json!({"read": 0, "edit": 0, "nothing": why}));

@@ -5,6 +5,7 @@
 //! (`run`).
 
 mod boundary;
+mod confined;
 mod denied;
 mod exceptions;
 mod git;
@@ -18,7 +19,9 @@ use std::{path::Path, sync::Arc};
 use haft_core::{Context, DynTool, Failure};
 use haft_sandbox::{Cause, Kind, Place, Refusal, Workspace};
 
-pub(crate) use self::{boundary::Boundary, declared::tool as declared, git::GitConfig};
+pub(crate) use self::{
+    boundary::Boundary, confined::Settings, declared::tool as declared, git::GitConfig,
+};
 use crate::{Hands, start::start};
 
 /// Returns the tools.
@@ -29,6 +32,7 @@ pub(crate) fn tools(hands: &Hands) -> Vec<DynTool> {
         environment: hands.environment.clone(),
         git: hands.git.clone(),
         network: hands.network,
+        settings: hands.settings.clone(),
     };
     let mut tools = vec![DynTool::of(shell)];
     tools.extend(hands.declared.iter().map(|tool| declared(hands, tool.clone())));

@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use haft_sandbox::{Access, Environment, Workspace};
 use haft_shell::{Word, Wrappers};
 
+use super::confined::Settings;
+
 /// Where programs are looked for when the host names no `PATH`.
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 /// A `PATH` in which nothing is found. An empty one would mean the working directory.
@@ -33,10 +35,15 @@ pub(super) struct Programs {
 
 impl Programs {
     /// Looks where the directories of the `PATH` lead now.
-    pub(super) fn of(workspace: &Workspace, environment: &Environment) -> Self {
+    pub(super) fn of(
+        workspace: &Workspace,
+        settings: &Settings,
+        environment: &Environment,
+    ) -> Self {
         let writable = workspace.roots().into_iter().filter(|root| root.access == Access::Write);
+        let configured = settings.writable().map(Path::to_path_buf);
         let mut programs = Self {
-            roots: writable.map(|root| root.path).collect(),
+            roots: writable.map(|root| root.path).chain(configured).collect(),
             outside: Vec::new(),
             inside: Vec::new(),
             is_named: environment.get("PATH").is_some(),
@@ -148,7 +155,7 @@ mod tests {
             at("sys/bin"),
         ];
         let environment = Environment::new().set("PATH", path.join(":")).set("LANG", "C");
-        let programs = Programs::of(&workspace, &environment);
+        let programs = Programs::of(&workspace, &Settings::default(), &environment);
         let cleaned = programs.cleaned(&environment);
         let left = format!("{}:{}", at("home/bin"), at("sys/bin"));
         assert_eq!((cleaned.get("PATH"), cleaned.get("LANG")), (Some(&*left), Some("C")));
@@ -178,7 +185,7 @@ mod tests {
         fs::create_dir(base.join("bin")).unwrap();
         let workspace = Workspace::builder().root(&base, Access::Write).build().unwrap();
         let environment = Environment::new().set("PATH", base.join("bin").display().to_string());
-        let programs = Programs::of(&workspace, &environment);
+        let programs = Programs::of(&workspace, &Settings::default(), &environment);
         assert_eq!(programs.cleaned(&environment).get("PATH"), Some(NOWHERE));
     }
 }

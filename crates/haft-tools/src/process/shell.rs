@@ -16,16 +16,17 @@ use std::{
 };
 
 use haft_core::{
-    Capabilities, Capability, Claim, Class, Code, Context, Effect, Effects, Failure, Interrupt,
-    Isolation, Output, Spec, Tool, Verdict, schemars,
+    Block, Capabilities, Capability, Claim, Class, Code, Context, Effect, Effects, Failure,
+    Interrupt, Isolation, Output, Spec, Tool, Verdict, schemars,
 };
-use haft_sandbox::{Command, Environment, Network, Profile, Reads, Workspace};
-use haft_shell::{Kind, classify};
+use haft_sandbox::{Command, Environment, Level, Network, Profile, Reads, Workspace};
+use haft_shell::{Kind, Known, classify};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::{
     boundary::Boundary,
+    confined::{self, Settings, UNASKED_RESIDENT},
     denied, find, folder,
     git::GitConfig,
     programs::Programs,
@@ -37,9 +38,6 @@ const USUAL: Duration = Duration::from_secs(120);
 /// As long as one may ask for; the deadline of the call holds besides.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// Bytes of resident memory for all processes of a command that only reads and runs unasked.
-const READ_ONLY_RESIDENT: u64 = 512 << 20;
-
 /// Runs commands.
 #[derive(Debug)]
 pub(super) struct Shell {
@@ -50,6 +48,8 @@ pub(super) struct Shell {
     pub(super) git: GitConfig,
     /// Whether commands may reach other machines.
     pub(super) network: bool,
+    /// What the operator has configured.
+    pub(super) settings: Settings,
 }
 
 #[derive(Debug, Clone, Deserialize, schemars::JsonSchema)]
@@ -76,11 +76,51 @@ pub(super) struct Args {
     /// What the command reads on its standard input. Without it there is nothing to read.
     #[serde(default)]
     stdin: Option<String>,
+    /// A command that is not known to write runs at once, with everything read-only and without
+    /// network. Say `write` if it needs to change files or to connect: a person may be asked then.
+    #[serde(default)]
+    access: Option<Needs>,
+}
+
+/// What a command needs beyond reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, schemars::JsonSchema)]
+#[schemars(crate = "haft_core::schemars")]
+#[serde(rename_all = "snake_case")]
+enum Needs {
+    /// It changes files or connects.
+    Write,
+}
+
+/// Why a command runs, which decides what it may touch.
+#[derive(Debug)]
+enum Permission<'a> {
+    /// It is proven to only read, and is held to these programs.
+    ReadOnly(&'a Programs),
+    /// The sandbox allows it no effect.
+    Confined(&'a Programs),
+    /// A rule, a hook or a person allows it.
+    Approved,
+}
+
+impl<'a> Permission<'a> {
+    /// FAIL CLOSED: a call that is confined gets nothing else, whatever its words are, and so does one
+    /// whose host says nothing.
+    fn of(asked: &Asked, programs: &'a Programs, cx: &Context) -> Self {
+        if cx.is_confined() {
+            return Self::Confined(programs);
+        }
+        // What was judged to only read finds no program of the workspace, whatever was put there since.
+        match cx.claim().is_none_or(|claim| claim.read_only) && asked.kind == Kind::ReadOnly {
+            true => Self::ReadOnly(programs),
+            false => Self::Approved,
+        }
+    }
 }
 
 /// A command as it was asked for: what is judged, and what is run.
 struct Asked {
     kind: Kind,
+    known: Known,
     why: String,
     text: String,
     argv: Vec<String>,
@@ -113,7 +153,25 @@ impl Asked {
                 .chain([text.clone()])
                 .collect()
         });
-        Ok(Self { kind: known.kind, why: known.why, text, argv, reads })
+        let (kind, why, known) = (known.kind, known.why, known.known);
+        Ok(Self { kind, known, why, text, argv, reads })
+    }
+
+    /// Returns why the command would only fail in a sandbox without effects, as far as its words say.
+    fn cannot_confine(&self, args: &Args) -> Option<&'static str> {
+        // Quoted or not: a question too many is better than a run that must fail.
+        let names_home = |word: &str| word == "~" || word.starts_with("~/");
+        match self.known {
+            Known::Writes => Some("the command is known to write"),
+            Known::Network => Some("the command is known to reach the network"),
+            _ if args.access.is_some() => Some("the call asks for write access"),
+            _ if self.text.split_whitespace().any(names_home)
+                || ["$HOME", "${HOME"].iter().any(|name| self.text.contains(name)) =>
+            {
+                Some("the command names the home directory, which a confined command is not shown")
+            }
+            Known::ReadOnly | Known::Unknown => None,
+        }
     }
 
     /// Returns the files that it reads, seen from where it starts.
@@ -234,16 +292,31 @@ impl Shell {
         if self.network { all.with(Capability::Network) } else { all }
     }
 
+    /// What commands may touch that a rule or a person allows.
+    fn whole_profile(&self, level: Level) -> Profile {
+        self.settings.apply(Profile::of(self.capabilities(), &self.workspace), level)
+    }
+
     /// What the sandbox lets it touch. What only reads has no need to write or to reach others, and
-    /// what names its files has no need to see more. `held` are the programs that it is held to, if it
-    /// was judged to only read.
-    fn profile(&self, asked: &Asked, start: &Path, held: Option<&Programs>) -> Profile {
-        let profile = Profile::of(self.capabilities(), &self.workspace);
+    /// what names its files has no need to see more.
+    fn profile(
+        &self,
+        asked: &Asked,
+        start: &Path,
+        level: Level,
+        permission: &Permission<'_>,
+    ) -> Profile {
+        let profile = self.whole_profile(level);
+        let held = match permission {
+            Permission::Confined(programs) => return confined::confined(profile, programs),
+            Permission::ReadOnly(programs) => Some(programs),
+            Permission::Approved => None,
+        };
         if asked.kind != Kind::ReadOnly {
             return profile;
         }
         let mut profile = Profile { network: Network::None, ..profile.read_only() };
-        profile.limits.resident = READ_ONLY_RESIDENT;
+        profile.limits.resident = UNASKED_RESIDENT;
         if let (Some(files), Some(programs)) = (asked.reads_from(start), held) {
             let roots = &profile.roots;
             let is_outside =
@@ -257,7 +330,7 @@ impl Shell {
 
     /// Where the programs of a command are found now.
     pub(super) fn programs(&self) -> Programs {
-        Programs::of(&self.workspace, &self.environment)
+        Programs::of(&self.workspace, &self.settings, &self.environment)
     }
 
     /// Whether a command is known to only read: by what its programs do, and because they are those of
@@ -318,8 +391,9 @@ impl Tool for Shell {
                 "Runs a command in a sandbox and returns what it prints and how it ends. Files \
                  outside the workspace cannot be changed, {network}nothing keeps running \
                  afterwards, and there is no terminal to answer questions at. A command that ends \
-                 with another code than 0 is an answer too; its first line says so. Prefer the \
-                 file tools for reading, searching and editing files."
+                 with another code than 0 is an answer too; its first line says so. A command that \
+                 is not known to write may run at once with everything read-only; `access` asks for \
+                 more. Prefer the file tools for reading, searching and editing files."
             ),
         )
         .title("Shell")
@@ -335,19 +409,28 @@ impl Tool for Shell {
 
     fn claim(&self, declared: Claim, args: &Args, cx: &Context) -> Claim {
         let Ok(asked) = Asked::of(args) else { return Claim::strictest() };
+        let confinable = asked.cannot_confine(args).is_none();
         match asked.kind {
-            Kind::ReadOnly if self.only_reads(&asked) => Claim {
-                class: Class::ReadOnly,
-                read_only: true,
-                destructive: Some(false),
-                effects: self.effects(&asked, args, cx),
-                ..declared
-            },
+            Kind::ReadOnly if self.only_reads(&asked) => {
+                let effects = self.effects(&asked, args, cx);
+                // One that names a file which it would not be shown would only fail.
+                let confinable = confinable && effects == Effects::Undeclared;
+                Claim {
+                    class: Class::ReadOnly,
+                    read_only: true,
+                    destructive: Some(false),
+                    effects,
+                    confinable,
+                    ..declared
+                }
+            }
             // It may do anything that the sandbox lets it; whether it destroys is not known. So may a
             // program of the workspace, whatever it is called.
             Kind::ReadOnly | Kind::Writes => {
                 let effects = self.protected_effects(&asked.text, args.cwd.as_deref(), cx);
-                Claim { class: Class::Unsafe, effects, ..declared }
+                // What is known to change a protected file would only fail.
+                let confinable = confinable && effects == Effects::Undeclared;
+                Claim { class: Class::Unsafe, effects, confinable, ..declared }
             }
             Kind::Destructive => {
                 let effects = self.protected_effects(&asked.text, args.cwd.as_deref(), cx);
@@ -358,17 +441,22 @@ impl Tool for Shell {
     }
 
     async fn check(&self, args: &Args, cx: &Context) -> Result<(), Failure> {
-        Asked::of(args)?;
-        self.boundary.get(cx).await?;
+        let asked = Asked::of(args)?;
+        let sandbox = self.boundary.get(cx).await?;
         folder(&self.workspace, args.cwd.as_deref(), cx).await?;
-        denied::look(&self.workspace, cx).await
+        let profile = self.whole_profile(sandbox.tier().level);
+        cx.set_confinement(match asked.cannot_confine(args) {
+            Some(why) => Err(why.to_owned()),
+            None => self.settings.confinement(&sandbox, &profile, &self.programs()),
+        });
+        denied::look(&self.workspace, &self.settings, cx).await
     }
 
     /// Asks where the command cannot be kept away from what rules deny.
     async fn guard(&self, args: &Args, cx: &Context) -> Result<Option<Verdict>, Failure> {
         let claim = self.claim(Claim::strictest(), args, cx);
         let is_proven = claim.read_only && claim.effects != Effects::Undeclared;
-        Ok(denied::guard(&self.workspace, self.boundary.level(), is_proven, cx))
+        Ok(denied::guard(&self.workspace, &self.settings, self.boundary.level(), is_proven, cx))
     }
 
     async fn call(&self, args: Args, cx: &Context) -> Result<Output, Failure> {
@@ -376,18 +464,23 @@ impl Tool for Shell {
         let sandbox = self.boundary.get(cx).await?;
         let place = folder(&self.workspace, args.cwd.as_deref(), cx).await?;
         let programs = self.programs();
-        // FAIL CLOSED: what was judged to only read finds no program of the workspace, whatever was
-        // put there since.
-        let is_judged_reading = cx.claim().is_none_or(|claim| claim.read_only);
-        let held = (asked.kind == Kind::ReadOnly && is_judged_reading).then_some(&programs);
-        let environment = match held {
-            Some(programs) => programs.cleaned(&self.environment),
-            None => self.environment.clone(),
+        let permission = Permission::of(&asked, &programs, cx);
+        let environment = match &permission {
+            Permission::ReadOnly(programs) => programs.cleaned(&self.environment),
+            Permission::Confined(_) => confined::variables(&self.environment),
+            Permission::Approved => self.environment.clone(),
         };
-        let mut profile = self.profile(&asked, &place.absolute(), held);
-        profile.exceptions = self.exceptions(&asked.text, &place, cx);
-        let masked =
-            denied::apply(&mut profile, sandbox.tier().level, &place.absolute(), cx).await?;
+        let level = sandbox.tier().level;
+        let mut profile = self.profile(&asked, &place.absolute(), level, &permission);
+        if matches!(permission, Permission::Approved) {
+            profile.exceptions = self.exceptions(&asked.text, &place, cx);
+        }
+        let masked = denied::apply(&mut profile, level, &place.absolute(), cx).await?;
+        // FAIL CLOSED: what runs unasked is kept from everything that rules deny.
+        if let (Permission::Confined(_), Some(why)) = (&permission, masked.missing()) {
+            return Err(Failure::new(Code::NotRun, why.to_owned())
+                .with_next("call again with `access: \"write\"`; a person may be asked"));
+        }
         let mut words = asked.argv.into_iter();
         let command = Command::new(words.next().unwrap_or_default())
             .args(words)
@@ -398,8 +491,14 @@ impl Tool for Shell {
         let time = args.timeout_ms.map_or(USUAL, Duration::from_millis).min(LONGEST);
         let job = Job { sandbox, command, profile, masked, time };
         let (ended, masked) = run::run(job, cx).await?;
-        let about = json!({"kind": asked.kind.as_str(), "why": asked.why});
+        let mut about = json!({"kind": asked.kind.as_str(), "why": asked.why});
+        let mut note = None;
+        if matches!(permission, Permission::Confined(_)) {
+            about["confined"] = true.into();
+            note = confined::note(&ended, self.network);
+        }
         let mut output = run::output(ended, about);
+        output.blocks.extend(note.map(Block::text));
         masked.add_to(&mut output);
         Ok(output)
     }
@@ -452,6 +551,7 @@ mod tests {
             cwd: None,
             timeout_ms: None,
             stdin: None,
+            access: None,
         };
         for bad in [
             args(None, None),
@@ -485,11 +585,14 @@ mod tests {
             environment: Environment::new(),
             git: GitConfig::default(),
             network: true,
+            settings: Settings::default(),
         };
         let profile = |command: &str| {
             let args = json!({"command": command});
             let asked = Asked::of(&serde_json::from_value(args).unwrap()).unwrap();
-            shell.profile(&asked, &root.join("sub"), Some(&shell.programs()))
+            let programs = shell.programs();
+            let permission = Permission::ReadOnly(&programs);
+            shell.profile(&asked, &root.join("sub"), Level::Namespaces, &permission)
         };
         let reading = profile("cat $X");
         assert_eq!((reading.writable().count(), reading.network), (0, Network::None));

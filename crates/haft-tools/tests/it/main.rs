@@ -10,6 +10,7 @@ mod process;
 mod live_events;
 mod git_exceptions;
 mod unasked;
+mod confined;
 mod hard_links;
 mod denied;
 mod denied_names;

@@ -64,7 +64,8 @@ impl Room {
             .root(self.base.join("two"), Access::Write)
             .build()
             .unwrap();
-        Hands::new(workspace).helper(helper())
+        // Here it is about what is proven to only read; `confined` is about the rest.
+        Hands::new(workspace).helper(helper()).confine_unasked(false)
     }
 
     /// Nobody is there to be asked, and nobody says where the run works.

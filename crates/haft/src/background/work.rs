@@ -33,6 +33,7 @@ pub(crate) fn begin(turn: &Arc<TurnCore>, permitted: &Permitted, kept: Kept, lat
     let scope = Arc::clone(outer.scope());
     let cx = Context::new(scope, open.call.clone(), called, meant, Arc::clone(turn) as _);
     cx.set_claim(admitted.claim().clone());
+    cx.set_confined(permitted.verdict().confined);
     let _ = open.work.set((Arc::downgrade(turn), cx.downgrade()));
     turn.tell(|| Event::Deferred {
         call: outer.call_id().clone(),

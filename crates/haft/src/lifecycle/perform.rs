@@ -35,6 +35,7 @@ pub(super) fn perform<'a>(
             None => first,
         };
         cx.set_claim(admitted.claim().clone());
+        cx.set_confined(permitted.verdict().confined);
         let work = Work { turn, permitted: &permitted, entry, cx, deadline };
         let outcome = match layers::is_plain(&work) {
             true => {

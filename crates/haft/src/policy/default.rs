@@ -30,12 +30,46 @@ impl Policy for DefaultPolicy {
         if call.tool().traits().is_marked() {
             return judge(call, &Facts::of(call, &GROUND), &GROUND);
         }
-        by_default(call, &GROUND, false)
+        or_confined(call, by_default(call, &GROUND, false))
     }
 }
 
-/// Judges by the default alone, for rules that have nothing to say.
+/// The source of an allow that rests on the sandbox.
+pub(super) const CONFINEMENT: &str = "confinement";
+
+/// Judges by the default alone, for rules that have nothing to say. What would be asked about is
+/// allowed where its body confines it.
 pub(super) fn judge(call: &Admitted, facts: &Facts<'_>, ground: &Ground) -> Verdict {
+    or_confined(call, unconfined(call, facts, ground))
+}
+
+/// Allows a call that would be asked about, where its body confines it.
+fn or_confined(call: &Admitted, verdict: Verdict) -> Verdict {
+    if verdict.decision != Decision::Ask || not_confined(call).is_some() {
+        return verdict;
+    }
+    let reason =
+        "it is not known to write, and its sandbox lets it change nothing and connect to nothing";
+    Verdict::allow(reason).by(CONFINEMENT).confine()
+}
+
+/// Returns why a call cannot be allowed by confinement; `None` where it can.
+///
+/// FAIL CLOSED: the body must do its work in a sandbox, the claim must say of these arguments that they
+/// can be confined, and the check must have said so of this machine.
+pub(super) fn not_confined(call: &Admitted) -> Option<String> {
+    let secrets = call.tool().spec().judged_capabilities().has(Capability::Secrets);
+    match call.context().confinement() {
+        _ if !call.tool().body().is_isolated() => Some("the tool has no sandbox".to_owned()),
+        _ if secrets => Some("the tool may read secrets".to_owned()),
+        None => Some("the tool offers none".to_owned()),
+        Some(Err(why)) => Some(why),
+        Some(Ok(_)) if !call.claim().confinable => Some("this call cannot be confined".to_owned()),
+        Some(Ok(_)) => None,
+    }
+}
+
+fn unconfined(call: &Admitted, facts: &Facts<'_>, ground: &Ground) -> Verdict {
     let says_which = facts.parts.iter().any(|part| matches!(part, Part::Path { .. }));
     let verdict = by_default(call, ground, says_which);
     if verdict.decision != Decision::Allow || call.tool().spec().permission == Permission::None {

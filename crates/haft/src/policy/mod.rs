@@ -52,9 +52,9 @@ pub use self::{
     explain::{Check, Cited, Explanation, Near},
     files::{
         Candidate, Declared, DirectoryId, File, Form, Handler, HookScript, HookSpec, Limits,
-        Note as FileNote, Setup, TrustBook, TrustEntry, Uncovered, Where, files_from, files_of,
-        managed_drop_ins, managed_settings_file, project_files, project_root, read_config_file,
-        read_regular_file,
+        Note as FileNote, SandboxSettings, Setup, TrustBook, TrustEntry, Uncovered, Where,
+        files_from, files_of, managed_drop_ins, managed_settings_file, project_files, project_root,
+        read_config_file, read_regular_file,
     },
     grant::{Binding, Grants, Refusal},
     guards::{

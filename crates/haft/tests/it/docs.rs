@@ -2,13 +2,14 @@
 
 use haft::{File, Form, Layer, Rules, Setup, Where};
 
-const PAGES: [(&str, &str); 7] = [
+const PAGES: [(&str, &str); 8] = [
     ("README.md", include_str!("../../../../README.md")),
     ("rules.md", include_str!("../../../../docs/guide/rules.md")),
     ("approvals.md", include_str!("../../../../docs/guide/approvals.md")),
     ("hooks.md", include_str!("../../../../docs/guide/hooks.md")),
     ("budgets-and-labels.md", include_str!("../../../../docs/guide/budgets-and-labels.md")),
     ("hands.md", include_str!("../../../../docs/guide/hands.md")),
+    ("sandbox.md", include_str!("../../../../docs/guide/sandbox.md")),
     ("judging.md", include_str!("../../../../docs/guide/judging.md")),
 ];
 

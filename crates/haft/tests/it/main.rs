@@ -11,6 +11,7 @@ mod turns;
 mod artifacts;
 mod fit;
 mod judging;
+mod confinement;
 mod patterns;
 mod rules;
 mod files;

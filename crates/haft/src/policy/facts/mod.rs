@@ -380,6 +380,18 @@ impl<'a> Facts<'a> {
         self.beginnings.extend(below);
     }
 
+    /// Names these paths and nothing else, as what a confined command can read.
+    pub(crate) fn show(&mut self, paths: &[PathBuf]) {
+        self.is_held = true;
+        self.beginnings.clear();
+        let part = |path: &PathBuf| Part::Path {
+            operation: Operation::Read,
+            spelled: path.clone(),
+            resolved: self.ground.world.resolve(path),
+        };
+        self.mentions = paths.iter().map(|path| (0, part(path))).collect();
+    }
+
     /// Adds what links below these folders lead to: a pattern over names comes upon links that nobody
     /// named.
     ///

@@ -54,6 +54,7 @@ pub(super) fn merge(mut files: Vec<Said>, place: &Where) -> Setup {
                 }
             }
         }
+        setup.sandbox.add(said.sandbox);
         setup.rules.extend(said.rules);
         setup.notes.extend(said.notes);
         let mut open: Option<(Place, usize)> = None;
@@ -125,6 +126,7 @@ fn strip(said: &mut Said, ignored: &mut Ignored) {
     for (_, place) in said.roots.drain(..) {
         ignored.add("folder of the workspace", &place);
     }
+    said.sandbox.strip(|what, place| ignored.add(what, place));
     if let Some(place) = said.about_place.take() {
         for _ in said.about.values().flatten() {
             ignored.add("statement about an argument", &place);

@@ -15,6 +15,7 @@ mod toml;
 mod settings;
 mod template;
 mod declared;
+mod sandbox;
 mod merge;
 mod place;
 mod trust;
@@ -32,6 +33,7 @@ pub use self::{
         Candidate, files_from, files_of, managed_drop_ins, managed_settings_file, project_files,
         project_root,
     },
+    sandbox::SandboxSettings,
     trust::{DirectoryId, TrustBook, TrustEntry, Uncovered},
 };
 use self::{mistake::Mistakes, source::Source};
@@ -101,6 +103,8 @@ pub struct Setup {
     pub budget: Budget,
     /// The runtime's limits, where the files name them.
     pub limits: Limits,
+    /// What commands may touch besides the workspace.
+    pub sandbox: SandboxSettings,
     /// Whether the mode may be `bypassPermissions`, wherever it is set.
     pub may_bypass: bool,
     /// What counts for nothing, or is judged differently here.

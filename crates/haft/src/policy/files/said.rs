@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use super::{Declared, File, HookSpec, Limits, Note, Uncovered, Where};
+use super::{Declared, File, HookSpec, Limits, Note, Uncovered, Where, sandbox::SandboxSaid};
 use crate::policy::{
     budget::Budget,
     rule::{Layer, Place, Rule},
@@ -30,6 +30,7 @@ pub(super) struct Said {
     pub(super) about: BTreeMap<String, BTreeMap<String, About>>,
     pub(super) about_place: Option<Place>,
     pub(super) tools: Vec<Declared>,
+    pub(super) sandbox: SandboxSaid,
     pub(super) hooks: Vec<Hooked>,
     /// Whether hooks that do not say for themselves refuse the call when they cannot answer.
     pub(super) hooks_guard: Option<bool>,
@@ -66,6 +67,7 @@ impl Said {
             about: BTreeMap::new(),
             about_place: None,
             tools: Vec::new(),
+            sandbox: SandboxSaid::default(),
             hooks: Vec::new(),
             hooks_guard: None,
             only_managed_rules: false,

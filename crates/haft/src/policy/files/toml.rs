@@ -1,5 +1,5 @@
-//! `haft.toml` and its kin: `[defaults]`, `[workspace]`, `[[rule]]`, `[budget]`, `[tool.NAME]` and
-//! `[hooks]`.
+//! `haft.toml` and its kin: `[defaults]`, `[workspace]`, `[[rule]]`, `[budget]`, `[tool.NAME]`,
+//! `[hooks]` and `[sandbox]`.
 //!
 //! In: the text. Out: what the file says, and every mistake in it. A key nobody knows is a mistake:
 //! a rule with a slip in it must not quietly mean less.
@@ -16,6 +16,7 @@ use super::{
     node::{Entry, Fields, Kind, Node, Reader},
     place::tidy,
     said::{Hooked, Said},
+    sandbox,
     source::Source,
 };
 use crate::policy::{
@@ -29,7 +30,7 @@ use crate::policy::{
 /// As long as a judge may take, unless it says otherwise.
 const HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 
-const FILE_KEYS: &[&str] = &["defaults", "workspace", "rule", "budget", "tool", "hooks"];
+const FILE_KEYS: &[&str] = &["defaults", "workspace", "rule", "budget", "tool", "hooks", "sandbox"];
 const DEFAULT_KEYS: &[&str] = &[
     "mode",
     "disable_bypass",
@@ -81,6 +82,10 @@ pub(super) fn read(file: &File, place: &Where, mistakes: &mut Mistakes) -> Said 
             "budget" => toml.budget(&entry.value),
             "tool" => toml.tools(entry),
             "hooks" => toml.hooks(&entry.value),
+            "sandbox" => {
+                let Toml { reader, anchor, said, .. } = &mut toml;
+                sandbox::read(reader, &entry.value, file, anchor, said);
+            }
             _ => {}
         }
     }

@@ -50,7 +50,7 @@ impl Rules {
             | Ruling::Needed { at, applied, .. }
             | Ruling::Asked { at, applied }
             | Ruling::Allowed { at, applied, .. } => Some(self.cite(*at, applied.pattern)),
-            Ruling::Built { .. } | Ruling::Vouched(_) => None,
+            Ruling::Built { .. } | Ruling::Vouched(_) | Ruling::Confined(_) => None,
         };
         let flip = self.flip(facts, call, &ruling);
         let mut explanation = Explanation::of(ruling.verdict(self));
@@ -140,7 +140,7 @@ impl Rules {
             Ruling::Allowed { .. } | Ruling::Vouched(_) => {
                 format!("a rule `match = {}` with `decision = \"deny\"` would refuse it", own())
             }
-            Ruling::Built { decision: Decision::Allow, .. } => {
+            Ruling::Confined(_) | Ruling::Built { decision: Decision::Allow, .. } => {
                 format!("a rule `match = {}` with `decision = \"ask\"` would ask", own())
             }
             Ruling::Built { source: labels::PROTECTED_NAME, .. } => {

@@ -41,6 +41,8 @@ pub(super) enum Ruling {
     Built { decision: Decision, reason: Words, source: &'static str },
     /// A hook spoke for it.
     Vouched(Verdict),
+    /// Its body confines it, so that it can change nothing and reach no other machine.
+    Confined(Verdict),
 }
 
 /// Takes note of what was looked at. The unit takes none.
@@ -224,10 +226,16 @@ impl Rules {
                 Verdict::allow("the tool says `permission = \"none\"`")
             }
             Some(call) => match default::judge(call, facts, &self.ground) {
+                verdict if verdict.confined => return self.confined(call, verdict, notes),
                 verdict if verdict.decision == Decision::Allow && self.keeps_below(call) => {
                     default::ask(call, "it may read a file that a rule keeps")
                 }
-                verdict => verdict,
+                verdict => {
+                    if N::READ && verdict.decision == Decision::Ask {
+                        note_not_confined(call, notes);
+                    }
+                    verdict
+                }
             },
             None if facts.read_only => Verdict::allow("it only reads"),
             None => Verdict::ask("no rule speaks of it"),
@@ -239,6 +247,17 @@ impl Rules {
         };
         notes.note("the default", verdict.decision.as_str(), reason.to_string(), None);
         built(verdict.decision, reason, "the default")
+    }
+
+    /// Lets a call run confined, unless a confined run could read what a rule keeps.
+    fn confined<N: Notebook>(&self, call: &Admitted, verdict: Verdict, notes: &mut N) -> Ruling {
+        if self.keeps_from_confined(call) {
+            let ask = default::ask(call, "it may read a file that a rule keeps");
+            notes.note("confinement", "not used", ask.reason.to_string(), None);
+            return built(ask.decision, ask.reason, "the default");
+        }
+        notes.note("confinement", "allow", verdict.reason.to_string(), None);
+        Ruling::Confined(verdict)
     }
 
     /// In the mode where nobody is asked, what would ask is refused.
@@ -273,17 +292,53 @@ impl Rules {
         if !facts::is_held(call) || !(self.deny.has_paths() || self.ask.has_paths()) {
             return false;
         }
+        self.keeps_within(Facts::of(call, &self.ground))
+    }
+
+    /// Returns whether a confined run of a call could read what a rule asks about, or what one denies
+    /// and the sandbox does not mask. It masks what is denied below its roots; where that cannot be
+    /// found out, the tool's guard asks.
+    fn keeps_from_confined(&self, call: &Admitted) -> bool {
+        if !(self.deny.has_paths() || self.ask.has_paths()) {
+            return false;
+        }
+        // FAIL CLOSED: what it could read is not known.
+        let Some(Ok(confinement)) = call.context().confinement() else { return true };
+        let mut system = Facts::of(call, &self.ground);
+        system.show(&confinement.system);
+        // The system is too large to look through; a rule is compared with it by its path.
+        system.is_held = false;
+        system.widen();
+        if self.keeps_one(&system) {
+            return true;
+        }
+        if !self.ask.has_paths() {
+            return false;
+        }
         let mut facts = Facts::of(call, &self.ground);
+        facts.show(&confinement.readable);
         facts.widen();
-        let kept = |facts: &Facts<'_>| {
-            self.strongest(&self.deny, facts, &mut (), "").is_some()
-                || self.strongest(&self.ask, facts, &mut (), "").is_some()
-        };
+        let asks = |facts: &Facts<'_>| self.strongest(&self.ask, facts, &mut (), "").is_some();
         // FAIL CLOSED: where links lead that cannot be told may be there.
-        kept(&facts)
+        asks(&facts)
             || facts.follow().is_err()
-            || kept(&facts)
+            || asks(&facts)
             || self.hard_links_below(&facts).unwrap_or(true)
+    }
+
+    /// Returns whether a rule denies or asks about a file at or below the paths that are named.
+    fn keeps_within(&self, mut facts: Facts<'_>) -> bool {
+        facts.widen();
+        // FAIL CLOSED: where links lead that cannot be told may be there.
+        self.keeps_one(&facts)
+            || facts.follow().is_err()
+            || self.keeps_one(&facts)
+            || self.hard_links_below(&facts).unwrap_or(true)
+    }
+
+    fn keeps_one(&self, facts: &Facts<'_>) -> bool {
+        self.strongest(&self.deny, facts, &mut (), "").is_some()
+            || self.strongest(&self.ask, facts, &mut (), "").is_some()
     }
 
     /// Returns whether a command names a file that a rule restricts under another name. What it comes
@@ -460,7 +515,7 @@ impl Ruling {
                 }
             }
             Self::Built { decision, reason, source } => Verdict::new(decision, reason).by(source),
-            Self::Vouched(verdict) => verdict,
+            Self::Vouched(verdict) | Self::Confined(verdict) => verdict,
         }
     }
 }
@@ -492,6 +547,15 @@ impl Rules {
 
 pub(super) fn built(decision: Decision, reason: impl Into<Words>, source: &'static str) -> Ruling {
     Ruling::Built { decision, reason: reason.into(), source }
+}
+
+/// Notes why a call that is asked about is not confined instead, where its tool confines calls.
+fn note_not_confined<N: Notebook>(call: &Admitted, notes: &mut N) {
+    if call.context().confinement().is_some()
+        && let Some(why) = default::not_confined(call)
+    {
+        notes.note("confinement", "not used", why, None);
+    }
 }
 
 fn counted(looked_at: usize, of: usize) -> String {

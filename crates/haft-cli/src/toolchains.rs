@@ -1,0 +1,243 @@
+//! Which directories outside the workspace commands are shown: the roots that files name, and the
+//! toolchains in the home directory whose programs are in `PATH`.
+//!
+//! In: what the files say, and the environment. Out: tools with these roots and variables, and the
+//! lines that `haft doctor` prints for `haft.toml`. Secrets below a root are hidden.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use haft::{RulePlace, SandboxSettings};
+use haft_sandbox::{Access, Environment};
+use haft_tools::Hands;
+
+use crate::{
+    problem::Problem,
+    setup::{Around, Setup},
+    style::{self, BOLD},
+};
+
+/// A toolchain in the home directory.
+struct Toolchain {
+    /// Programs in `PATH` below one of these belong to it.
+    programs: &'static [&'static str],
+    /// What its programs read.
+    directories: &'static [&'static str],
+    /// The variables that say where it is, because the home directory is another one inside.
+    variables: &'static [(&'static str, &'static str)],
+}
+
+const TOOLCHAINS: &[Toolchain] = &[
+    Toolchain {
+        programs: &[".cargo"],
+        directories: &[".cargo", ".rustup"],
+        variables: &[("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")],
+    },
+    Toolchain {
+        programs: &[".pyenv"],
+        directories: &[".pyenv"],
+        variables: &[("PYENV_ROOT", ".pyenv")],
+    },
+    Toolchain { programs: &[".nvm"], directories: &[".nvm"], variables: &[("NVM_DIR", ".nvm")] },
+    Toolchain {
+        programs: &["go"],
+        directories: &["go/bin", "go/pkg"],
+        variables: &[("GOPATH", "go")],
+    },
+    Toolchain {
+        programs: &[".local/bin"],
+        directories: &[".local/bin", ".local/lib"],
+        variables: &[("PYTHONUSERBASE", ".local")],
+    },
+    Toolchain {
+        programs: &[".volta"],
+        directories: &[".volta"],
+        variables: &[("VOLTA_HOME", ".volta")],
+    },
+    Toolchain {
+        programs: &[".rbenv"],
+        directories: &[".rbenv"],
+        variables: &[("RBENV_ROOT", ".rbenv")],
+    },
+    Toolchain {
+        programs: &[".bun"],
+        directories: &[".bun"],
+        variables: &[("BUN_INSTALL", ".bun")],
+    },
+    Toolchain { programs: &[".deno"], directories: &[".deno"], variables: &[] },
+];
+
+/// Caches of packages that commands could write.
+const CACHES: &[&str] = &[
+    ".cargo/registry",
+    ".cargo/git",
+    ".npm",
+    ".cache/pip",
+    ".cache/uv",
+    ".cache/yarn",
+    ".cache/go-build",
+    "go/pkg/mod",
+    ".m2/repository",
+    ".gradle/caches",
+];
+
+/// What is found of a toolchain: existing directories without symlinks, and variables.
+struct Found {
+    directories: Vec<PathBuf>,
+    variables: Vec<(&'static str, String)>,
+}
+
+/// Finds the toolchains whose programs are in `PATH`.
+fn find(home: &Path, variables: &BTreeMap<String, String>) -> Vec<Found> {
+    let path = variables.get("PATH").map_or("", String::as_str);
+    let entries: Vec<&Path> = path.split(':').map(Path::new).collect();
+    let is_in_path = |below: &&str| entries.iter().any(|entry| entry.starts_with(home.join(below)));
+    let mut found = Vec::new();
+    for toolchain in TOOLCHAINS.iter().filter(|own| own.programs.iter().any(is_in_path)) {
+        // A variable of the host may say that it is elsewhere.
+        let named = |directory: &str| {
+            let variable = toolchain.variables.iter().find(|(_, own)| *own == directory);
+            let value = variable.and_then(|(name, _)| variables.get(*name));
+            value.map(PathBuf::from).filter(|path| path.is_absolute())
+        };
+        let whole = |directory: &str| named(directory).unwrap_or_else(|| home.join(directory));
+        let directories: Vec<PathBuf> = toolchain
+            .directories
+            .iter()
+            .filter_map(|directory| existing(&whole(directory), home).ok())
+            .collect();
+        let set = |(name, directory): &(&'static str, &'static str)| {
+            let value = whole(directory).to_str().map(str::to_owned)?;
+            Some((*name, value))
+        };
+        let variables = toolchain.variables.iter().filter_map(set).collect();
+        found.push(Found { directories, variables });
+    }
+    found
+}
+
+/// Returns where a directory is, symlinks followed, if it can be a root of commands.
+fn existing(path: &Path, home: &Path) -> Result<PathBuf, String> {
+    let found = path.canonicalize().map_err(|e| e.to_string())?;
+    let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
+    if !found.is_dir() {
+        return Err("it is no directory".to_owned());
+    }
+    // FAIL CLOSED: a symlink may lead to secrets.
+    match SandboxSettings::refuses(&found, Some(&home)) {
+        Some(why) => Err(why.to_owned()),
+        None => Ok(found),
+    }
+}
+
+/// Gives tools the roots and variables that the files name, and those of toolchains.
+pub(crate) fn configure(mut hands: Hands, setup: &Setup) -> Result<Hands, Problem> {
+    let said = &setup.said.sandbox;
+    hands = hands.confine_unasked(said.confine_unasked);
+    let home = setup.said.ground.home.clone();
+    let mut roots: Vec<(PathBuf, Access)> = Vec::new();
+    let mut add =
+        |path: PathBuf, access: Access| match roots.iter_mut().find(|(known, _)| *known == path) {
+            Some((_, known)) if access == Access::Write => *known = access,
+            Some(_) => {}
+            None => roots.push((path, access)),
+        };
+    if let Some(home) = home.as_deref().filter(|_| said.toolchains) {
+        for found in find(home, setup.variables()) {
+            found.directories.into_iter().for_each(|path| add(path, Access::Read));
+            for (name, value) in found.variables {
+                hands = hands.variable(name, value);
+            }
+        }
+    }
+    // Without a home directory nothing is known to hold secrets.
+    let base = home.clone().unwrap_or_else(|| PathBuf::from("/nonexistent"));
+    let named = [(&said.read_only_roots, Access::Read), (&said.writable_roots, Access::Write)];
+    for (list, access) in named {
+        for (path, place) in list {
+            match existing(path, &base) {
+                Ok(path) => add(path, access),
+                // It may exist later or on another machine.
+                Err(why) if !path.exists() => setup.note(left_out(place, path, &why)),
+                Err(why) => {
+                    let shown = path.display();
+                    return Err(Problem::new(format!(
+                        "{place}: `{shown}` cannot be a root of commands: {why}"
+                    ))
+                    .hint("name the directory that the program needs, as in `~/.rustup`"));
+                }
+            }
+        }
+    }
+    let home = home.map(|home| home.canonicalize().unwrap_or(home));
+    for (path, access) in roots {
+        for secret in home.iter().flat_map(|home| SandboxSettings::secrets_below(&path, home)) {
+            hands = hands.hide(secret);
+        }
+        hands = match access {
+            Access::Read => hands.read_only_root(path),
+            Access::Write => hands.writable_root(path),
+        };
+    }
+    let names: Vec<String> = said.pass_env.iter().map(|(name, _)| name.clone()).collect();
+    for (name, place) in &said.pass_env {
+        if !Environment::may_pass(name.trim_end_matches('*')) {
+            setup.note(format!(
+                "{place}: `{name}` is not passed on, because its name says that it carries a secret or \
+                 makes programs load code"
+            ));
+        }
+    }
+    let given = Environment::from_host(setup.variables().clone(), &names);
+    for (name, value) in given.iter() {
+        hands = hands.variable(name, value);
+    }
+    Ok(hands)
+}
+
+fn left_out(place: &RulePlace, path: &Path, why: &str) -> String {
+    format!("{place}: commands are not shown `{}`: {why}", path.display())
+}
+
+/// Writes the lines of `haft.toml` that would show commands the toolchains and caches of this person.
+pub(crate) fn suggestion(around: &Around) -> Option<String> {
+    let home = around.home.as_deref()?;
+    let shown = |path: &Path| match path.strip_prefix(home) {
+        Ok(below) => format!("\"~/{}\"", below.display()),
+        Err(_) => format!("\"{}\"", path.display()),
+    };
+    let exists = |below: &&&str| existing(&home.join(below), home).is_ok();
+    let in_path = find(home, &around.variables);
+    let readable: Vec<String> =
+        in_path.iter().flat_map(|found| &found.directories).map(|path| shown(path)).collect();
+    let is_not_default = |below: &&&str| !readable.contains(&shown(&home.join(below)));
+    let more = TOOLCHAINS.iter().flat_map(|toolchain| toolchain.directories);
+    let more: Vec<String> =
+        more.filter(exists).filter(is_not_default).map(|below| shown(&home.join(below))).collect();
+    let caches: Vec<String> =
+        CACHES.iter().filter(exists).map(|below| shown(&home.join(below))).collect();
+    if readable.is_empty() && more.is_empty() && caches.is_empty() {
+        return None;
+    }
+    let mut out = format!("\n{}\n", style::paint(BOLD, "toolchains"));
+    let mut line = |text: String| out += &format!("  {}\n", style::visible(&text));
+    if !readable.is_empty() {
+        line(format!(
+            "commands can read these, because `PATH` names them: {}",
+            readable.join(", ")
+        ));
+    }
+    if !more.is_empty() || !caches.is_empty() {
+        line("to show commands more, add to haft.toml what you need of this:".to_owned());
+        line("[sandbox]".to_owned());
+    }
+    if !more.is_empty() {
+        line(format!("read_only_roots = [{}]", more.join(", ")));
+    }
+    if !caches.is_empty() {
+        line(format!("writable_roots = [{}]", caches.join(", ")));
+    }
+    Some(out)
+}

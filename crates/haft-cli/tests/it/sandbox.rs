@@ -1,0 +1,197 @@
+//! What commands are shown besides the workspace: `[sandbox]` of `haft.toml`, and toolchains in the home
+//! directory. With the real `cargo`, `node` and `python3` where they are installed.
+#![cfg(target_os = "linux")]
+#![expect(clippy::disallowed_methods, reason = "the tests make the home directory they look at")]
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+};
+
+use crate::{Folder, Ran};
+
+const WORKSPACE: [&str; 2] = ["--workspace", "."];
+
+/// A home directory with a toolchain, and secrets in it and beside it.
+fn at_home(name: &str, files: &[(&str, &str)]) -> Folder {
+    let folder = Folder::trusted(name, files);
+    let home = folder.0.join("home");
+    for (file, text) in [
+        (".cargo/bin/tool", "#!/bin/sh\ncat \"$RUSTUP_HOME/name.txt\"\n"),
+        (".cargo/credentials.toml", "token = \"s3cret\"\n"),
+        (".rustup/name.txt", "a toolchain\n"),
+        (".ssh/id", "a private key\n"),
+        (".extra/x.txt", "extra\n"),
+    ] {
+        let path = home.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+    }
+    let tool = home.join(".cargo/bin/tool");
+    fs::set_permissions(tool, fs::Permissions::from_mode(0o755)).unwrap();
+    folder
+}
+
+/// Runs a command of the shell tool with the toolchain in `PATH`.
+fn shell(folder: &Folder, command: &str, more: &[&str]) -> Ran {
+    let path = format!("{}:/usr/bin:/bin", folder.0.join("home/.cargo/bin").display());
+    let mut haft = folder.command();
+    haft.env("PATH", path).env_remove("CARGO_HOME").env_remove("RUSTUP_HOME");
+    haft.args(["call", "shell", &format!("command={command}")]).args(WORKSPACE).args(more);
+    Ran::of(haft.output().unwrap())
+}
+
+#[test]
+fn a_toolchain_in_path_is_readable_and_its_secrets_are_not() {
+    let folder = at_home("sandbox-toolchain", &[]);
+    let ran = shell(&folder, "tool", &[]);
+    assert_eq!((ran.code, &*ran.out), (Some(0), "a toolchain\n"), "{ran:?}");
+    let home = folder.0.join("home");
+    for secret in [".cargo/credentials.toml", ".ssh/id", ".extra/x.txt"] {
+        let file = home.join(secret);
+        let ran = shell(&folder, &format!("X={}; cat $X", file.display()), &[]);
+        let text = format!("{}{}", ran.out, ran.err);
+        for part in ["s3cret", "private key", "extra\n"] {
+            assert!(!text.contains(part), "{secret}: {ran:?}");
+        }
+    }
+    // Also where a person allows the command.
+    let ran = shell(&folder, "sh -c 'cat $CARGO_HOME/credentials.toml; touch made'", &["--yes"]);
+    assert!(folder.work().join("made").exists(), "{ran:?}");
+    assert!(!format!("{ran:?}").contains("s3cret"), "{ran:?}");
+}
+
+#[test]
+fn toolchains_and_confinement_can_be_switched_off() {
+    let off = &[("haft.toml", "[sandbox]\ntoolchains = false\n")];
+    let folder = at_home("sandbox-no-toolchain", off);
+    let ran = shell(&folder, "tool", &[]);
+    assert!(!ran.out.contains("a toolchain"), "{ran:?}");
+    let off = &[("haft.toml", "[sandbox]\nconfine_unasked = false\n")];
+    let folder = at_home("sandbox-not-confined", off);
+    let ran = shell(&folder, "tool", &[]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    let why = folder.run(["explain", "shell", "command=tool", "--workspace", "."]);
+    assert!(why.out.contains("`[sandbox] confine_unasked` is off"), "{why:?}");
+}
+
+#[test]
+fn roots_of_a_file_are_shown_and_written_as_it_says() {
+    let text = "[sandbox]\nread_only_roots = [\"~/.extra\"]\nwritable_roots = [\"~/.rustup\"]\n\
+        pass_env = [\"SOME_SETTING\", \"SOME_TOKEN\"]\n";
+    let folder = at_home("sandbox-roots", &[("haft.toml", text)]);
+    let home = folder.0.join("home");
+    let ran = shell(&folder, &format!("X={}; cat $X/x.txt", home.join(".extra").display()), &[]);
+    assert_eq!((ran.code, &*ran.out), (Some(0), "extra\n"), "{ran:?}");
+    assert!(ran.err.contains("`SOME_TOKEN` is not passed on"), "{ran:?}");
+    // A confined command writes nowhere, one that is allowed writes where the file says.
+    let write = |name: &str| format!("sh -c 'echo x > {}/{name}/new'", home.display());
+    let ran = shell(&folder, &write(".rustup"), &["--yes"]);
+    assert!(home.join(".rustup/new").exists(), "{ran:?}");
+    let ran = shell(&folder, &write(".extra"), &["--yes"]);
+    assert!(!home.join(".extra/new").exists(), "{ran:?}");
+}
+
+#[test]
+fn roots_that_lead_to_secrets_are_refused_and_missing_ones_are_told() {
+    let text = "[sandbox]\nread_only_roots = [\"~/keys\", \"~/.none\"]\n";
+    let folder = at_home("sandbox-refused", &[("haft.toml", text)]);
+    let home = folder.0.join("home");
+    let ran = shell(&folder, "tool", &[]);
+    assert!(ran.err.contains("commands are not shown") && ran.code == Some(0), "{ran:?}");
+    symlink(home.join(".ssh"), home.join("keys")).unwrap();
+    let ran = shell(&folder, "tool", &[]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("cannot be a root of commands: it holds secrets"), "{ran:?}");
+}
+
+#[test]
+fn an_untrusted_project_shows_commands_nothing_more() {
+    let text = "[sandbox]\nread_only_roots = [\"~/.extra\"]\n";
+    let folder = at_home("sandbox-untrusted", &[]);
+    folder.put("haft.toml", text);
+    let file = folder.0.join("home/.extra/x.txt");
+    let ran = shell(&folder, &format!("X={}; cat $X", file.display()), &[]);
+    assert!(!ran.out.contains("extra\n"), "{ran:?}");
+    assert!(ran.err.contains("1 root of commands"), "{ran:?}");
+}
+
+/// Runs a command with the home directory and the `PATH` of the person who runs the tests.
+fn with_real_home(folder: &Folder, words: &[&str]) -> Ran {
+    let mut haft = folder.command();
+    haft.env("HOME", std::env::var_os("HOME").unwrap_or_default());
+    haft.args(words).args(WORKSPACE);
+    Ran::of(haft.output().unwrap())
+}
+
+/// Where a program is found, if it is installed.
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+fn installed(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|at| at.join(program)).find(|file| file.is_file());
+    if found.is_none() {
+        eprintln!("SKIPPED: `{program}` is not installed");
+    }
+    found
+}
+
+#[test]
+fn real_toolchains_say_their_version_without_a_question() {
+    let folder = Folder::new("sandbox-versions", &[]);
+    for (program, command, printed) in [
+        ("cargo", "cargo --version", "cargo 1."),
+        ("rustc", "rustc -V", "rustc 1."),
+        ("node", "node -v", "v"),
+        ("python3", "python3 -c 'print(6 * 7)'", "42"),
+    ] {
+        if installed(program).is_none() {
+            continue;
+        }
+        let ran = with_real_home(&folder, &["call", "shell", &format!("command={command}")]);
+        assert_eq!(ran.code, Some(0), "{command}: {ran:?}");
+        assert!(ran.out.contains(printed), "{command}: {ran:?}");
+    }
+}
+
+#[test]
+fn cargo_builds_and_python_makes_an_environment_once_allowed() {
+    let files = [
+        ("Cargo.toml", "[package]\nname = \"small\"\nedition = \"2021\"\n[workspace]\n"),
+        ("src/main.rs", "fn main() { println!(\"built\") }\n"),
+    ];
+    let folder = Folder::new("sandbox-builds", &files);
+    for (program, command, made) in [
+        ("cargo", "cargo build -q && ./target/debug/small", "target/debug/small"),
+        ("python3", "python3 -m venv --without-pip .venv", ".venv/bin/python3"),
+    ] {
+        if installed(program).is_none() {
+            continue;
+        }
+        let words = ["call", "shell", &format!("command={command}")];
+        let asked = with_real_home(&folder, &words);
+        assert_eq!(asked.code, Some(2), "it is known to write: {asked:?}");
+        let ran = with_real_home(&folder, &[&words[..], &["--yes"]].concat());
+        assert_eq!(ran.code, Some(0), "{command}: {ran:?}");
+        assert!(folder.work().join(Path::new(made)).exists(), "{command}: {ran:?}");
+    }
+    if installed("cargo").is_some() {
+        let ran = with_real_home(&folder, &["call", "shell", "command=cargo tree --offline"]);
+        assert!(ran.code == Some(0) && ran.out.contains("small v0.0.0"), "{ran:?}");
+    }
+}
+
+#[test]
+fn the_doctor_prints_lines_for_toolchains() {
+    let folder = at_home("sandbox-doctor", &[]);
+    fs::create_dir_all(folder.0.join("home/.nvm")).unwrap();
+    fs::create_dir_all(folder.0.join("home/.npm")).unwrap();
+    let path = format!("{}:/usr/bin:/bin", folder.0.join("home/.cargo/bin").display());
+    let mut haft = folder.command();
+    haft.env("PATH", path).env_remove("CARGO_HOME").env_remove("RUSTUP_HOME").arg("doctor");
+    let ran = Ran::of(haft.output().unwrap());
+    assert!(ran.out.contains("\"~/.cargo\", \"~/.rustup\""), "{ran:?}");
+    assert!(ran.out.contains("read_only_roots = [\"~/.nvm\"]"), "{ran:?}");
+    assert!(ran.out.contains("writable_roots = [\"~/.npm\"]"), "{ran:?}");
+    assert!(!ran.out.contains(".ssh"), "{ran:?}");
+}

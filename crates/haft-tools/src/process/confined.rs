@@ -1,0 +1,147 @@
+//! Commands that run unasked because the sandbox allows them no effect.
+//!
+//! In: a profile, and what the operator has configured. Out: the profile of a confined run, the reason
+//! why a command cannot be confined, and a note for the model where a confined run wanted more.
+//!
+//! INVARIANT: a confined profile has no writable root and no network, and shows only the system, the
+//! roots and the directories of programs.
+
+use std::path::{Path, PathBuf};
+
+use haft_core::Confinement;
+use haft_sandbox::{Access, Ended, Environment, Level, Network, Profile, Reads, Root, Sandbox};
+
+use super::programs::Programs;
+
+/// Bytes of resident memory for all processes of a command that runs unasked.
+pub(super) const UNASKED_RESIDENT: u64 = 512 << 20;
+
+/// What the operator has configured for commands.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// Whether a command that is not known to write runs confined instead of being asked about.
+    pub(crate) confine_unasked: bool,
+    /// Further roots of commands: toolchains to read, caches to write.
+    pub(crate) roots: Vec<Root>,
+    /// Files and directories below these roots that no command may read.
+    pub(crate) hidden: Vec<PathBuf>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { confine_unasked: true, roots: Vec::new(), hidden: Vec::new() }
+    }
+}
+
+impl Settings {
+    /// Adds a root as it is now. One that is replaced later is refused when a command starts.
+    pub(crate) fn add_root(&mut self, path: PathBuf, access: Access) {
+        use std::os::unix::fs::MetadataExt as _;
+        let identity = path.symlink_metadata().ok().map(|meta| (meta.dev(), meta.ino()));
+        self.roots.push(Root { path, access, identity });
+    }
+
+    /// Returns the further roots that commands may write.
+    pub(super) fn writable(&self) -> impl Iterator<Item = &Path> {
+        self.roots.iter().filter(|root| root.access == Access::Write).map(|root| &*root.path)
+    }
+
+    /// Adds the configured roots to a profile. Secrets in them are hidden where the sandbox can hide.
+    pub(super) fn apply(&self, mut profile: Profile, level: Level) -> Profile {
+        let own = |root: &&Root| !profile.roots.iter().any(|known| known.path == root.path);
+        let more: Vec<Root> = self.roots.iter().filter(own).cloned().collect();
+        profile.roots.extend(more);
+        // Without namespaces nothing can be hidden, and the user's own files are readable anyway.
+        if level == Level::Namespaces {
+            profile.denied.read.extend(self.hidden.iter().cloned());
+        }
+        profile
+    }
+
+    /// Says what a confined run could read, or why no command can be confined here.
+    pub(super) fn confinement(
+        &self,
+        sandbox: &Sandbox,
+        profile: &Profile,
+        programs: &Programs,
+    ) -> Result<Confinement, String> {
+        let level = sandbox.tier().level;
+        if !self.confine_unasked {
+            return Err("`[sandbox] confine_unasked` is off".to_owned());
+        }
+        if level != Level::Namespaces {
+            return Err(format!("the tier of the sandbox is `{level}`, not `namespaces`"));
+        }
+        let confined = confined(profile.clone(), programs);
+        let shown = match confined.reads {
+            Reads::Only(paths) => paths,
+            Reads::Everything => return Err("the sandbox would show everything".to_owned()),
+        };
+        let roots = confined.roots.into_iter().map(|root| root.path);
+        Ok(Confinement {
+            readable: roots.chain(shown).collect(),
+            system: Reads::SYSTEM.iter().map(PathBuf::from).collect(),
+        })
+    }
+}
+
+/// Takes every effect from a profile, and everything from its view that is not needed to run programs
+/// in the workspace.
+pub(super) fn confined(profile: Profile, programs: &Programs) -> Profile {
+    let mut profile = Profile { network: Network::None, ..profile.read_only() };
+    profile.limits.resident = UNASKED_RESIDENT;
+    profile.reads = Reads::Only(programs.directories().collect());
+    profile
+}
+
+/// Returns the variables of a confined run: programs that would only refresh a file do not try to.
+pub(super) fn variables(environment: &Environment) -> Environment {
+    environment.clone().set("GIT_OPTIONAL_LOCKS", "0").set("PYTHONDONTWRITEBYTECODE", "1")
+}
+
+/// What programs print when they may not write, in the default language.
+const WRITE_REFUSED: [&str; 3] = ["Read-only file system", "EROFS", "read-only file system"];
+/// What programs print when they may not open a socket or find no other machine.
+const NETWORK_REFUSED: [&str; 8] = [
+    "Network is unreachable",
+    "Could not resolve host",
+    "Temporary failure in name resolution",
+    "Name or service not known",
+    "getaddrinfo",
+    "EAI_AGAIN",
+    "ENETUNREACH",
+    "socket: Operation not permitted",
+];
+/// What programs print when a file is missing or not shown. A file of another owner that may not be
+/// written gives the second one as well.
+const NOT_SHOWN: [&str; 3] = ["No such file or directory", "Permission denied", "EACCES"];
+
+/// Returns a note for the model where a confined command seems to have wanted more.
+pub(super) fn note(ended: &Ended, has_network: bool) -> Option<String> {
+    let err = String::from_utf8_lossy(ended.stderr.bytes());
+    // With `2>&1` the messages are in the output. After a success it may be the text of any file.
+    let out = match ended.is_success() {
+        true => String::new(),
+        false => String::from_utf8_lossy(ended.stdout.bytes()).into_owned(),
+    };
+    let has = |sign: &&str| err.contains(*sign) || out.contains(*sign);
+    let wanted = match (WRITE_REFUSED.iter().any(has), NETWORK_REFUSED.iter().any(has)) {
+        (true, true) => "It seems to have tried to write and to connect.",
+        (true, false) => "It seems to have tried to write.",
+        (false, true) => "It seems to have tried to connect.",
+        (false, false) if !ended.is_success() && NOT_SHOWN.iter().any(has) => {
+            "A file that it was refused or did not find may be outside of what it was shown."
+        }
+        (false, false) => return None,
+    };
+    let network = match has_network {
+        true => "",
+        false => " No command can reach other machines here.",
+    };
+    Some(format!(
+        "note: this command ran confined, without a question. It could read the \
+         workspace and the system, write temporary files only, and reach no other machine; the home \
+         directory was empty. {wanted} If it needs more, call again with `access: \"write\"`; a \
+         person may be asked.{network}"
+    ))
+}

@@ -1,0 +1,362 @@
+//! Commands that run unasked because the sandbox allows them no effect.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "the helpers belong to the tests")]
+
+use std::{
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use haft::{
+    Admitted, Answer, Approver, BoxFuture, Call, Catalog, Code, Envelope, Failure, File, Form,
+    Layer, Policy, Query, Question, Rules, Run, Runtime, RuntimeBuilder, Setup, Verdict, Where,
+};
+use haft_sandbox::{Access, Helper, Level, Sandbox, Workspace};
+use haft_tools::Hands;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+fn helper() -> Helper {
+    let beside = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
+    let built = PathBuf::from(env!("CARGO_BIN_EXE_haft-tools-test-helper"));
+    Helper::At(if beside.is_file() { beside } else { built })
+}
+
+/// A file that everyone may read, in no directory that a confined command is shown.
+const NOT_SHOWN: &str = "/sys/devices/system/cpu/online";
+
+/// A workspace with a git repository, and a directory beside it.
+struct Room {
+    work: PathBuf,
+    beside: PathBuf,
+    _folder: TempDir,
+}
+
+impl Room {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        let (work, beside) = (base.join("work"), base.join("beside"));
+        fs::create_dir_all(work.join("keys")).unwrap();
+        fs::create_dir(&beside).unwrap();
+        put(&work.join("a.txt"), "alpha\n");
+        put(&work.join("keys/k.txt"), "the key\n");
+        put(&work.join("check.sh"), "#!/bin/sh\necho checked\n");
+        git(&work, &["init", "-q", "-b", "main"]);
+        git(&work, &["add", "a.txt"]);
+        git(&work, &["-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-q", "-m", "first"]);
+        Self { work, beside, _folder: folder }
+    }
+
+    fn hands(&self) -> Hands {
+        let workspace = Workspace::builder().root(&self.work, Access::Write).build().unwrap();
+        Hands::new(workspace).helper(helper())
+    }
+
+    /// No approver is there.
+    fn run(&self) -> Run {
+        runtime(self.hands()).build().unwrap().run()
+    }
+
+    fn rules(&self, text: &str) -> Rules {
+        let file = File {
+            layer: Layer::Project,
+            form: Form::Toml,
+            path: "haft.toml".into(),
+            anchor: self.work.clone(),
+            text: text.to_owned(),
+        };
+        let place = Where { trusted: true, ..Where::default() };
+        let setup = Setup::read(&[file], &place).unwrap();
+        Rules::new(setup.rules, setup.ground).unwrap()
+    }
+
+    fn ruled(&self, text: &str) -> Run {
+        runtime(self.hands()).policy(self.rules(text)).build().unwrap().run()
+    }
+}
+
+fn runtime(hands: Hands) -> RuntimeBuilder {
+    Runtime::builder().catalog(Catalog::builder().add(hands).build().unwrap())
+}
+
+fn put(path: &Path, text: &str) {
+    fs::File::create(path).unwrap().write_all(text.as_bytes()).unwrap();
+}
+
+fn git(at: &Path, words: &[&str]) {
+    let ended = Command::new("git").args(words).current_dir(at).env("HOME", at).output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+}
+
+async fn call(run: &Run, arguments: Value) -> Envelope {
+    let mut answers = run.turn().await.unwrap().run([Call::new("c", "shell", arguments)]).await;
+    answers.remove(0)
+}
+
+async fn shell(run: &Run, command: &str) -> Envelope {
+    call(run, json!({"command": command})).await
+}
+
+fn code(answer: &Envelope) -> Option<Code> {
+    answer.failure().map(Failure::code)
+}
+
+#[tokio::test]
+async fn commands_that_are_not_known_to_write_run_without_a_question() {
+    let room = Room::new();
+    put(&room.work.join("a.txt"), "alpha and more\n");
+    let index = fs::read(room.work.join(".git/index")).unwrap();
+    let run = room.run();
+    for (command, printed) in [
+        ("git status --short", " M a.txt"),
+        ("git diff", "alpha and more"),
+        ("git log --oneline", "first"),
+        ("git show HEAD:a.txt", "alpha"),
+        ("git branch", "* main"),
+        ("git blame a.txt | head -1", "alpha"),
+        ("ls | xargs -n1 basename", "a.txt"),
+        ("sh check.sh", "checked"),
+        ("X=a.txt; cat $X", "alpha and more"),
+        ("echo x | awk '{print $1; system(\"echo inner\")}'", "inner"),
+        ("make -n -f /dev/null 2>&1 || true", ""),
+    ] {
+        let answer = shell(&run, command).await;
+        assert_eq!(code(&answer), None, "{command}: {}", answer.text());
+        assert!(answer.text().contains(printed), "{command}: {}", answer.text());
+    }
+    let now = fs::read(room.work.join(".git/index")).unwrap();
+    assert!(index == now, "`git status` did not refresh the index");
+    assert!(!room.work.join(".git/index.lock").exists());
+}
+
+#[tokio::test]
+async fn interpreters_run_confined_where_they_are_installed() {
+    let room = Room::new();
+    let run = room.run();
+    for (program, command, printed) in [
+        ("/usr/bin/python3", "/usr/bin/python3 -c 'print(1 + 1)'", "2"),
+        ("/usr/bin/node", "/usr/bin/node -e 'console.log(1 + 1)'", "2"),
+        ("/usr/bin/perl", "/usr/bin/perl -e 'print 1 + 1'", "2"),
+    ] {
+        if !Path::new(program).exists() {
+            eprintln!("SKIPPED: `{program}` is not installed");
+            continue;
+        }
+        let answer = shell(&run, command).await;
+        assert_eq!((code(&answer), answer.text().trim()), (None, printed), "{command}");
+    }
+}
+
+#[tokio::test]
+async fn a_confined_command_changes_nothing_and_the_model_is_told_what_to_ask_for() {
+    let room = Room::new();
+    let run = room.run();
+    // Redirections in a script that the text does not show are not known to write.
+    put(&room.work.join("write.sh"), "echo x > made.txt\n");
+    put(&room.work.join("temporary.sh"), "echo x > /tmp/t && cat /tmp/t\n");
+    let answer = shell(&run, "sh write.sh").await;
+    assert_eq!(code(&answer), None);
+    let text = answer.text();
+    assert!(text.contains("Read-only file system"), "{text}");
+    assert!(text.contains("ran confined") && text.contains("`access: \"write\"`"), "{text}");
+    assert!(text.contains("tried to write"), "{text}");
+    assert!(!room.work.join("made.txt").exists());
+    let answer = shell(&run, "sh temporary.sh").await;
+    assert_eq!(answer.text(), "x\n", "temporary files are its own: {}", answer.text());
+    // An exit code alone is no sign.
+    let answer = shell(&run, "git grep nothing-like-this").await;
+    assert!(!answer.text().contains("ran confined"), "{}", answer.text());
+}
+
+#[tokio::test]
+async fn a_confined_command_sees_no_other_files_and_no_secrets_of_the_environment() {
+    let room = Room::new();
+    put(&room.beside.join("secret.txt"), "beside");
+    put(&room.work.join("look.sh"), "cat \"$1\"\n");
+    let hands = room.hands().variables([("PATH", "/usr/bin:/bin"), ("API_TOKEN", "s3cret")]);
+    let run = runtime(hands).build().unwrap().run();
+    for hidden in [NOT_SHOWN.to_owned(), room.beside.join("secret.txt").display().to_string()] {
+        assert!(Path::new(&hidden).exists());
+        let answer = shell(&run, &format!("sh look.sh {hidden}")).await;
+        assert_eq!(code(&answer), None, "{}", answer.text());
+        assert!(answer.text().starts_with("exit code 1"), "{hidden}: {}", answer.text());
+    }
+    put(&room.work.join("env.sh"), "env; ls -A \"$HOME\"\n");
+    let answer = shell(&run, "sh env.sh").await;
+    assert!(!answer.text().contains("s3cret"), "{}", answer.text());
+    assert!(answer.text().contains("GIT_OPTIONAL_LOCKS=0"), "{}", answer.text());
+    assert!(answer.text().contains("PYTHONDONTWRITEBYTECODE=1"), "{}", answer.text());
+}
+
+#[tokio::test]
+async fn a_confined_command_reaches_no_other_machine_even_where_commands_may() {
+    let room = Room::new();
+    if !Path::new("/usr/bin/perl").exists() {
+        eprintln!("SKIPPED: perl is not installed");
+        return;
+    }
+    let program =
+        "use Socket; socket(my $s, PF_INET, SOCK_STREAM, 0) or die \"socket: $!\"; print 1";
+    put(&room.work.join("net.pl"), program);
+    let run = runtime(room.hands().network()).build().unwrap().run();
+    let answer = shell(&run, "perl net.pl").await;
+    let text = answer.text();
+    assert!(text.contains("socket: Operation not permitted"), "{text}");
+    assert!(text.contains("tried to connect"), "{text}");
+}
+
+#[tokio::test]
+async fn known_writers_and_known_network_programs_are_asked_about_at_once() {
+    let room = Room::new();
+    let run = room.run();
+    for command in [
+        "touch x",
+        "echo x > x",
+        "rm a.txt",
+        "git commit -am x",
+        "git add .",
+        "cargo build",
+        "npm install",
+        "curl http://127.0.0.1:1/",
+        "git push",
+        "git fetch",
+        "bash -c 'touch x'",
+        "some-tool ~/x",
+        "cat $HOME/x",
+        "echo 'no end",
+    ] {
+        let answer = shell(&run, command).await;
+        assert_eq!(code(&answer), Some(Code::Denied), "{command}: {}", answer.text());
+    }
+    assert!(!room.work.join("x").exists());
+}
+
+/// Says yes to everything, and counts nothing.
+struct Yes;
+
+impl Approver for Yes {
+    fn ask<'a>(&'a self, _: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+        Box::pin(async { Ok(Answer::allow()) })
+    }
+}
+
+#[tokio::test]
+async fn access_write_skips_the_confinement_and_asks() {
+    let room = Room::new();
+    put(&room.work.join("write.sh"), "echo x > made.txt\n");
+    let arguments = || json!({"command": "sh write.sh", "access": "write"});
+    let answer = call(&room.run(), arguments()).await;
+    assert_eq!(code(&answer), Some(Code::Denied), "{}", answer.text());
+    assert!(!room.work.join("made.txt").exists());
+    let run = runtime(room.hands()).approver(Yes).build().unwrap().run();
+    let answer = call(&run, arguments()).await;
+    assert_eq!(code(&answer), None, "{}", answer.text());
+    assert!(room.work.join("made.txt").exists(), "a person's answer gives the writable profile");
+    let answer = call(&run, json!({"command": "sh write.sh", "access": "all"})).await;
+    assert_eq!(code(&answer), Some(Code::BadArguments));
+}
+
+#[tokio::test]
+async fn rules_go_before_the_confinement() {
+    let room = Room::new();
+    put(&room.work.join("write.sh"), "echo x > made.txt; echo done\n");
+    let rule = |pattern: &str, decision: &str| {
+        format!("[[rule]]\nmatch = \"{pattern}\"\ndecision = \"{decision}\"\n")
+    };
+    for decision in ["ask", "deny"] {
+        let run = room.ruled(&rule("Bash(git status *)", decision));
+        let answer = shell(&run, "git status --short").await;
+        assert_eq!(code(&answer), Some(Code::Denied), "{decision}: {}", answer.text());
+        assert_eq!(code(&shell(&run, "git log").await), None, "other commands run");
+    }
+    let run = room.ruled(&rule("Bash(sh write.sh)", "allow"));
+    let answer = shell(&run, "sh write.sh").await;
+    assert_eq!(answer.text(), "done\n");
+    assert!(room.work.join("made.txt").exists(), "an allow rule gives the writable profile");
+}
+
+#[tokio::test]
+async fn files_that_a_rule_keeps_are_not_read_by_a_confined_command() {
+    let room = Room::new();
+    let rule = |pattern: &str| format!("[[rule]]\nmatch = \"{pattern}\"\ndecision = \"deny\"\n");
+    for kept in ["Read(./keys/**)", "Read(k.txt)", "Read(./keys/k.txt)", "Read(//etc/passwd)"] {
+        let run = room.ruled(&rule(kept));
+        let answer = shell(&run, "sh check.sh").await;
+        assert_eq!(code(&answer), Some(Code::Denied), "{kept}: {}", answer.text());
+    }
+    for elsewhere in ["Read(//srv/private/**)", "Read(*.pem)", "Bash(rm *)"] {
+        let run = room.ruled(&rule(elsewhere));
+        let answer = shell(&run, "sh check.sh").await;
+        assert_eq!(answer.text(), "checked\n", "{elsewhere}");
+    }
+}
+
+#[tokio::test]
+async fn confinement_can_be_switched_off_and_is_off_without_namespaces() {
+    let room = Room::new();
+    let run = runtime(room.hands().confine_unasked(false)).build().unwrap().run();
+    assert_eq!(code(&shell(&run, "git status").await), Some(Code::Denied));
+    let Ok(sandbox) = Sandbox::at(helper(), Level::Landlock).await else {
+        eprintln!("SKIPPED: this machine has no Landlock");
+        return;
+    };
+    let run = runtime(room.hands().sandbox(sandbox)).build().unwrap().run();
+    assert_eq!(code(&shell(&run, "git status").await), Some(Code::Denied));
+}
+
+/// Allows everything by confinement, also what no default would.
+struct ConfineEverything;
+
+impl Policy for ConfineEverything {
+    fn judge(&self, _: &Admitted) -> Verdict {
+        Verdict::allow("for the test").confine()
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_allowed_by_confinement_never_gets_the_writable_profile() {
+    let room = Room::new();
+    put(&room.work.join("write.sh"), "echo x > made.txt\n");
+    let run = runtime(room.hands().network()).policy(ConfineEverything).build().unwrap().run();
+    for command in ["touch made.txt", "sh write.sh", "echo x > made.txt", "rm a.txt"] {
+        for access in [json!(null), json!("write")] {
+            let mut arguments = json!({"command": command});
+            if !access.is_null() {
+                arguments["access"] = access;
+            }
+            let answer = call(&run, arguments).await;
+            assert!(
+                answer.text().contains("Read-only file system"),
+                "{command}: {}",
+                answer.text()
+            );
+        }
+    }
+    assert!(!room.work.join("made.txt").exists() && room.work.join("a.txt").exists());
+}
+
+#[tokio::test]
+async fn records_and_explanations_say_that_a_call_was_confined_and_why_not() {
+    let room = Room::new();
+    let rules = || room.rules("[[rule]]\nmatch = \"mail_send\"\ndecision = \"ask\"\n");
+    let runtime = runtime(room.hands()).policy(rules()).build().unwrap();
+    let run = runtime.run();
+    let answer = shell(&run, "git status --short").await;
+    assert_eq!(code(&answer), None, "{}", answer.text());
+    let records = runtime.records(&Query::default());
+    let record = json!(records[0]);
+    assert_eq!(record["intent"]["verdict"]["source"], "confinement", "{record}");
+    assert_eq!(record["intent"]["verdict"]["confined"], true, "{record}");
+    let turn = run.turn().await.unwrap();
+    let explain = async |command: &str| {
+        let call = Call::new("e", "shell", json!({"command": command}));
+        json!(turn.explain(call).await).to_string()
+    };
+    let said = explain("git status").await;
+    assert!(said.contains("confinement") && said.contains("not known to write"), "{said}");
+    let said = explain("touch x").await;
+    assert!(said.contains("the command is known to write"), "{said}");
+}

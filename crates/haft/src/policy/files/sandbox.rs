@@ -1,0 +1,297 @@
+//! `[sandbox]`: what commands may touch besides the workspace, and whether they run confined unasked.
+//!
+//! In: the table of a file. Out: roots and names of variables, each with its place. Roots that would
+//! show secrets are mistakes. Pure: symlinks are the caller's to follow, who asks [`SandboxSettings::refuses`]
+//! again about where they lead.
+
+use std::path::{Path, PathBuf};
+
+use super::{File, node::Node, node::Reader, said::Said, toml::folder};
+use crate::policy::{pattern::Anchor, rule::Place};
+
+const KEYS: &[&str] =
+    &["confine_unasked", "toolchains", "read_only_roots", "writable_roots", "pass_env"];
+
+/// What the files say together about the sandbox of commands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SandboxSettings {
+    /// Whether a command that is not known to write runs confined instead of being asked about.
+    pub confine_unasked: bool,
+    /// Whether toolchains in the home directory whose programs are in `PATH` are readable.
+    pub toolchains: bool,
+    /// Directories outside the workspace that commands may read.
+    pub read_only_roots: Vec<(PathBuf, Place)>,
+    /// Directories outside the workspace that commands may write, where they may write at all.
+    pub writable_roots: Vec<(PathBuf, Place)>,
+    /// Names of variables that commands are given. A trailing `*` matches any ending.
+    pub pass_env: Vec<(String, Place)>,
+}
+
+impl Default for SandboxSettings {
+    fn default() -> Self {
+        Self {
+            confine_unasked: true,
+            toolchains: true,
+            read_only_roots: Vec::new(),
+            writable_roots: Vec::new(),
+            pass_env: Vec::new(),
+        }
+    }
+}
+
+/// Files and directories below the home directory that hold secrets.
+const SECRETS: &[&str] = &[
+    ".ssh",
+    ".aws",
+    ".gnupg",
+    ".azure",
+    ".kube",
+    ".docker",
+    ".netrc",
+    ".npmrc",
+    ".pypirc",
+    ".git-credentials",
+    ".password-store",
+    ".config/gh",
+    ".config/gcloud",
+    ".config/op",
+    ".config/git/credentials",
+    ".config/haft",
+    ".local/share/keyrings",
+    ".local/share/haft",
+    ".local/state/haft",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
+    ".m2/settings.xml",
+    ".m2/settings-security.xml",
+    ".gradle/gradle.properties",
+    ".claude",
+    ".codex",
+    ".gemini",
+    ".mozilla",
+];
+
+impl SandboxSettings {
+    /// Returns why a directory cannot be a root of commands, in words; `None` where it can.
+    #[must_use]
+    pub fn refuses(root: &Path, home: Option<&Path>) -> Option<&'static str> {
+        if root.parent().is_none() {
+            return Some("it is the whole file system");
+        }
+        let home = home?;
+        if home.starts_with(root) {
+            return Some("the home directory with all its secrets is in it");
+        }
+        SECRETS
+            .iter()
+            .any(|secret| root.starts_with(home.join(secret)))
+            .then_some("it holds secrets")
+    }
+
+    /// Returns the places below a root that hold secrets, whether they exist or not.
+    #[must_use]
+    pub fn secrets_below(root: &Path, home: &Path) -> Vec<PathBuf> {
+        let secrets = SECRETS.iter().map(|secret| home.join(secret));
+        secrets.filter(|secret| secret.starts_with(root)).collect()
+    }
+
+    /// Takes in what a file says. What is off in one file stays off.
+    pub(super) fn add(&mut self, said: SandboxSaid) {
+        self.confine_unasked &= said.confine_unasked != Some(false);
+        self.toolchains &= said.toolchains != Some(false);
+        self.read_only_roots.extend(said.read_only_roots);
+        self.writable_roots.extend(said.writable_roots);
+        self.pass_env.extend(said.pass_env);
+    }
+}
+
+/// What one file says about the sandbox.
+#[derive(Debug, Default)]
+pub(super) struct SandboxSaid {
+    confine_unasked: Option<bool>,
+    toolchains: Option<bool>,
+    read_only_roots: Vec<(PathBuf, Place)>,
+    writable_roots: Vec<(PathBuf, Place)>,
+    pass_env: Vec<(String, Place)>,
+}
+
+impl SandboxSaid {
+    /// Takes away what would let commands touch more, and tells of each.
+    pub(super) fn strip(&mut self, mut ignored: impl FnMut(&'static str, &Place)) {
+        for (_, place) in self.read_only_roots.drain(..).chain(self.writable_roots.drain(..)) {
+            ignored("root of commands", &place);
+        }
+        for (_, place) in self.pass_env.drain(..) {
+            ignored("passed variable", &place);
+        }
+    }
+}
+
+/// Reads `[sandbox]`.
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    node: &Node,
+    file: &File,
+    anchor: &Anchor,
+    said: &mut Said,
+) {
+    let Some(fields) = reader.table(node, "`[sandbox]`", KEYS) else { return };
+    let own = &mut said.sandbox;
+    let mut flag = |key: &str| {
+        let node = fields.get(key)?;
+        reader.flag(node, &format!("`{key}`"))
+    };
+    own.confine_unasked = flag("confine_unasked");
+    own.toolchains = flag("toolchains");
+    if let Some(node) = fields.get("read_only_roots") {
+        own.read_only_roots = roots(reader, node, "`read_only_roots`", file, anchor);
+    }
+    if let Some(node) = fields.get("writable_roots") {
+        own.writable_roots = roots(reader, node, "`writable_roots`", file, anchor);
+    }
+    if let Some(node) = fields.get("pass_env") {
+        own.pass_env = names(reader, node);
+    }
+}
+
+fn roots(
+    reader: &mut Reader<'_>,
+    node: &Node,
+    what: &str,
+    file: &File,
+    anchor: &Anchor,
+) -> Vec<(PathBuf, Place)> {
+    let mut found = Vec::new();
+    for (text, at) in reader.texts(node, what) {
+        match folder(text, file, anchor) {
+            Err(why) => reader.wrong(
+                at,
+                format!("`{text}` is no directory that could be found: {why}"),
+                "write the whole path, as in `/srv/toolchain`, or start it with `~/`",
+            ),
+            Ok(path) => match SandboxSettings::refuses(&path, anchor.home.as_deref()) {
+                Some(why) => reader.wrong(
+                    at,
+                    format!("`{text}` cannot be a root of commands: {why}"),
+                    "name the directory that the program needs, as in `~/.rustup`",
+                ),
+                None => found.push((path, reader.place(at))),
+            },
+        }
+    }
+    found
+}
+
+fn names(reader: &mut Reader<'_>, node: &Node) -> Vec<(String, Place)> {
+    let mut found = Vec::new();
+    for (text, at) in reader.texts(node, "`pass_env`") {
+        let name = text.strip_suffix('*').unwrap_or(text);
+        let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        match is_name {
+            true => found.push((text.to_owned(), reader.place(at))),
+            false => reader.wrong(
+                at,
+                format!("`{text}` is no name of a variable"),
+                "write a name such as `JAVA_HOME`; `*` may stand at its end, as in `CARGO_*`",
+            ),
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::*, *};
+
+    fn read(text: &str, layer: Layer, trusted: bool) -> Result<Setup, Error> {
+        let file = File {
+            layer,
+            form: Form::Toml,
+            path: "haft.toml".into(),
+            anchor: "/me/work".into(),
+            text: text.to_owned(),
+        };
+        let place = Where { home: Some("/me".into()), trusted, ..Where::default() };
+        Setup::read(&[file], &place)
+    }
+
+    const ALL: &str = "[sandbox]\nconfine_unasked = false\nread_only_roots = [\"~/.rustup\", \"/srv/x\"]\n\
+        writable_roots = [\"~/.npm\"]\npass_env = [\"JAVA_HOME\", \"CARGO_*\"]\n";
+
+    #[test]
+    fn roots_and_variables_of_a_trusted_file_count() {
+        let setup = read(ALL, Layer::Project, true).unwrap().sandbox;
+        let paths = |list: &[(PathBuf, Place)]| -> Vec<String> {
+            list.iter().map(|(path, _)| path.display().to_string()).collect()
+        };
+        assert_eq!(paths(&setup.read_only_roots), ["/me/.rustup", "/srv/x"]);
+        assert_eq!(paths(&setup.writable_roots), ["/me/.npm"]);
+        assert_eq!(setup.pass_env.len(), 2);
+        assert!(!setup.confine_unasked && setup.toolchains);
+    }
+
+    #[test]
+    fn an_untrusted_project_can_turn_things_off_and_widens_nothing() {
+        let setup = read(ALL, Layer::Project, false).unwrap();
+        let SandboxSettings { read_only_roots, writable_roots, pass_env, .. } = &setup.sandbox;
+        assert!(read_only_roots.is_empty() && writable_roots.is_empty() && pass_env.is_empty());
+        assert!(!setup.sandbox.confine_unasked, "what is stricter counts");
+        let notes: Vec<&str> = setup.notes.iter().map(|note| &*note.message).collect();
+        assert!(notes.iter().any(|note| note.contains("3 roots of commands")), "{notes:?}");
+        assert!(notes.iter().any(|note| note.contains("2 passed variables")), "{notes:?}");
+    }
+
+    #[test]
+    fn what_is_off_in_one_file_is_not_turned_on_by_another() {
+        let mut settings = SandboxSettings::default();
+        let said = |on| SandboxSaid { confine_unasked: Some(on), ..SandboxSaid::default() };
+        settings.add(said(false));
+        settings.add(said(true));
+        assert!(!settings.confine_unasked);
+    }
+
+    #[test]
+    fn roots_that_would_show_secrets_are_mistakes_with_a_clear_answer() {
+        for (root, why) in [
+            ("/", "the whole file system"),
+            ("~", "the home directory"),
+            ("~/", "the home directory"),
+            ("~/.cargo/..", "the home directory"),
+            ("/me", "the home directory"),
+            ("~/.ssh", "it holds secrets"),
+            ("~/.ssh/keys", "it holds secrets"),
+            ("~/.aws", "it holds secrets"),
+            ("~/.gnupg", "it holds secrets"),
+            ("~/.config/gh", "it holds secrets"),
+            ("~/.cargo/credentials.toml", "it holds secrets"),
+        ] {
+            for key in ["read_only_roots", "writable_roots"] {
+                let text = format!("[sandbox]\n{key} = [\"{root}\"]\n");
+                let error = read(&text, Layer::User, true).unwrap_err().to_string();
+                assert!(error.contains(why) && error.contains("haft.toml:2"), "{root}: {error}");
+            }
+        }
+        for (bad, why) in [
+            ("read_only_roots = \"~/.rustup\"\nx = 1", "unknown key `x`"),
+            ("pass_env = [\"A B\"]", "no name of a variable"),
+            ("pass_env = [\"*\"]", "no name of a variable"),
+            ("confine_unasked = \"no\"", "confine_unasked"),
+            ("read_only_roots = [\"\"]", "it is empty"),
+            ("read_only_roots = [3]", "read_only_roots"),
+        ] {
+            let error = read(&format!("[sandbox]\n{bad}\n"), Layer::User, true).unwrap_err();
+            assert!(error.to_string().contains(why), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn secrets_below_a_root_are_listed_to_be_hidden() {
+        let below = SandboxSettings::secrets_below(Path::new("/me/.cargo"), Path::new("/me"));
+        assert!(below.contains(&PathBuf::from("/me/.cargo/credentials.toml")));
+        assert!(below.iter().all(|secret| secret.starts_with("/me/.cargo")));
+        assert!(SandboxSettings::secrets_below(Path::new("/srv"), Path::new("/me")).is_empty());
+    }
+}

@@ -1,0 +1,132 @@
+//! Calls that are allowed because their body confines them: what must hold for that, and what the body
+//! learns of it.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, Ordering},
+};
+
+use haft::{
+    Answer, Approver, BoxFuture, Call, Capabilities, Capability, Catalog, Claim, Code, Confinement,
+    DynTool, Failure, Question, Runtime, RuntimeBuilder, Spec, Verdict,
+};
+use serde_json::json;
+
+/// What a body saw: nothing, that it is confined, or that it is not.
+#[derive(Clone, Default)]
+struct Seen(Arc<AtomicU8>);
+
+impl Seen {
+    fn word(&self) -> &'static str {
+        match self.0.load(Ordering::SeqCst) {
+            0 => "did not run",
+            1 => "confined",
+            _ => "free",
+        }
+    }
+}
+
+/// What is said of a call.
+#[derive(Clone, Copy)]
+struct Says {
+    sandbox: bool,
+    confinable: bool,
+    offered: bool,
+    secrets: bool,
+}
+
+const ALL: Says = Says { sandbox: true, confinable: true, offered: true, secrets: false };
+
+fn tool(says: Says, seen: &Seen) -> DynTool {
+    let mut capabilities = Capabilities::from([Capability::Subprocess, Capability::Filesystem]);
+    if says.secrets {
+        capabilities = capabilities.with(Capability::Secrets);
+    }
+    let mut spec = Spec::new("work", "Works.").capabilities(capabilities);
+    spec.per_call = vec!["read_only"];
+    let seen = seen.clone();
+    let tool = DynTool::new(spec, json!({"type": "object"}), move |_, cx| {
+        seen.0.store(if cx.is_confined() { 1 } else { 2 }, Ordering::SeqCst);
+        async { Ok::<_, Failure>("done") }
+    })
+    .with_claim(move |claim, _, _| Claim { confinable: says.confinable, ..claim })
+    .with_check(move |_, cx| {
+        cx.set_confinement(match says.offered {
+            true => Ok(Confinement::default()),
+            false => Err("not here".to_owned()),
+        });
+        Box::pin(async { Ok(()) })
+    });
+    if says.sandbox { tool.in_sandbox() } else { tool }
+}
+
+fn runtime(says: Says, seen: &Seen) -> RuntimeBuilder {
+    Runtime::builder().catalog(Catalog::builder().add(tool(says, seen)).build().unwrap())
+}
+
+async fn call(runtime: RuntimeBuilder) -> Option<Code> {
+    let run = runtime.build().unwrap().run();
+    let answers = run.turn().await.unwrap().run([Call::new("c", "work", json!({}))]).await;
+    answers[0].failure().map(Failure::code)
+}
+
+#[tokio::test]
+async fn everything_that_confinement_rests_on_must_hold() {
+    for (says, runs) in [
+        (ALL, true),
+        (Says { sandbox: false, ..ALL }, false),
+        (Says { confinable: false, ..ALL }, false),
+        (Says { offered: false, ..ALL }, false),
+        (Says { secrets: true, ..ALL }, false),
+    ] {
+        let seen = Seen::default();
+        let code = call(runtime(says, &seen)).await;
+        match runs {
+            true => assert_eq!((code, seen.word()), (None, "confined")),
+            false => assert_eq!((code, seen.word()), (Some(Code::Denied), "did not run")),
+        }
+    }
+}
+
+struct Yes;
+
+impl Approver for Yes {
+    fn ask<'a>(&'a self, _: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+        Box::pin(async { Ok(Answer::allow()) })
+    }
+}
+
+/// A guard with one opinion about every call.
+struct Opinion(Verdict);
+
+impl haft::Guard for Opinion {
+    fn name(&self) -> &str {
+        "one opinion"
+    }
+
+    fn judge<'a>(
+        &'a self,
+        _: &'a haft::Admitted,
+    ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
+        Box::pin(async { Ok(Some(self.0.clone())) })
+    }
+}
+
+#[tokio::test]
+async fn only_an_answer_lifts_the_confinement() {
+    let seen = Seen::default();
+    let allowed = runtime(ALL, &seen).guard(Opinion(Verdict::allow("fine")));
+    assert_eq!((call(allowed).await, seen.word()), (None, "confined"), "a guard lifts nothing");
+    let seen = Seen::default();
+    let asked = runtime(ALL, &seen).guard(Opinion(Verdict::ask("look")));
+    assert_eq!((call(asked).await, seen.word()), (Some(Code::Denied), "did not run"));
+    let seen = Seen::default();
+    let answered = runtime(ALL, &seen).guard(Opinion(Verdict::ask("look"))).approver(Yes);
+    assert_eq!((call(answered).await, seen.word()), (None, "free"));
+    let seen = Seen::default();
+    let unneeded = runtime(ALL, &seen).approver(Yes);
+    assert_eq!((call(unneeded).await, seen.word()), (None, "confined"), "no question is asked");
+    let seen = Seen::default();
+    let denied = runtime(ALL, &seen).guard(Opinion(Verdict::deny("no"))).approver(Yes);
+    assert_eq!((call(denied).await, seen.word()), (Some(Code::Denied), "did not run"));
+}
