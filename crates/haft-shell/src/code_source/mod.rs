@@ -454,3 +454,56 @@ fn entry(name: &str) -> Option<&'static Entry> {
     let is_it = |own: &str| own == name || own == plain;
     TABLE.iter().find(|entry| entry.names.split(' ').any(is_it))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Shows what a command would run as code.
+    fn shown(text: &str) -> Vec<String> {
+        let script = crate::parse(text).unwrap();
+        let word = |word: &Word| word.literal().unwrap_or("…").to_owned();
+        let one = |(program, source): (String, CodeSource)| match source {
+            CodeSource::Text(text) => format!("{program} text {}", word(&text)),
+            CodeSource::Shell(text) => format!("{program} shell {}", word(&text)),
+            CodeSource::Name(name) => format!("{program} starts {}", word(&name)),
+            CodeSource::File(file) => format!("{program} file {}", word(&file)),
+            CodeSource::Input => format!("{program} input"),
+            CodeSource::Unclear => format!("{program} unclear"),
+        };
+        script.commands[0].code_sources().found.into_iter().map(one).collect()
+    }
+
+    #[test]
+    fn code_is_found_behind_wrappers_launchers_and_scripts() {
+        for (text, wanted) in [
+            ("timeout 5 python3 -c x y", "python3 text x"),
+            ("uv run --with rich python -c x", "python text x"),
+            ("docker exec -it c sh -c 'ls x'", "sh shell ls x"),
+            ("kubectl exec pod -c box -- perl -e x", "perl text x"),
+            ("npx -c x", "npx shell x"),
+            ("sh -c 'python3 -c \"$1\"' sh y", "python3 text …"),
+            ("uv run --odd python x", "uv unclear"),
+            ("uv run -", "uv input"),
+            ("tar xf a --to-comm=x", "tar text --to-comm=x"),
+            ("tar -xIx -f a", "tar text -xIx"),
+            ("mysql -uname -ex", "mysql text -ex"),
+            ("make -f - all", "make input"),
+            ("git -c alias.x=y x", "git unclear"),
+            ("env LD_PRELOAD=x ls", "env text LD_PRELOAD=x"),
+            ("vim +x", "vim text +x"),
+            ("sqlite3 -separator , db x", "sqlite3 text x"),
+        ] {
+            assert!(shown(text).contains(&wanted.to_owned()), "{text}: {:?}", shown(text));
+        }
+        for text in ["wc -l x", "grep -e x y", "cargo test x", "rsync -av a b"] {
+            assert_eq!(shown(text), Vec::<String>::new(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_command_that_starts_too_much_is_unclear() {
+        let words = "env ".repeat(MAX_COMMANDS + 1) + "ls";
+        assert!(shown(&words).contains(&"env unclear".to_owned()));
+    }
+}
