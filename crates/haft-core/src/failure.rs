@@ -224,6 +224,20 @@ impl Failure {
             .with_source(source)
     }
 
+    /// Replaces the message for the model.
+    ///
+    /// ```
+    /// use haft_core::Failure;
+    ///
+    /// let failure = Failure::failed("no").with_next("wait").with_message("not now");
+    /// assert_eq!((failure.message(), failure.next()), ("not now", Some("wait")));
+    /// ```
+    #[must_use]
+    pub fn with_message(mut self, message: impl Into<String>) -> Self {
+        self.0.message = bounded(message.into());
+        self
+    }
+
     /// Adds the one thing to try next.
     #[must_use]
     pub fn with_next(mut self, next: impl Into<String>) -> Self {

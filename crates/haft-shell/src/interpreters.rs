@@ -47,6 +47,8 @@ pub(crate) enum Language {
 pub(crate) struct Runs {
     pub(crate) language: Language,
     pub(crate) programs: Vec<Program>,
+    /// Options, and values of options, that can load code or are not in the table.
+    pub(crate) unlisted: Vec<Word>,
 }
 
 /// How an interpreter is told what to run.
@@ -209,6 +211,11 @@ fn find(name: &str) -> Option<&'static Interpreter> {
     TABLE.iter().find(|own| own.names.split(' ').any(|own| own == name))
 }
 
+/// Returns whether a program of this name is an interpreter.
+pub(crate) fn is_known(name: &str) -> bool {
+    find(name).is_some()
+}
+
 /// Returns whether a program of this name is an `awk` or a `sed`.
 pub(crate) fn is_awk_or_sed(name: &str) -> bool {
     // Most names are none, and then the table is not searched.
@@ -231,10 +238,11 @@ pub(crate) fn of(command: &Command) -> Option<Runs> {
         words: &command.words,
         at: 1,
         programs: Vec::new(),
+        unlisted: Vec::new(),
         has_script: false,
     };
     reading.read();
-    Some(Runs { language, programs: reading.programs })
+    Some(Runs { language, programs: reading.programs, unlisted: reading.unlisted })
 }
 
 /// Returns the word without its first bytes, all of which must be in its first piece.
@@ -254,6 +262,7 @@ struct Reading<'c> {
     words: &'c [Word],
     at: usize,
     programs: Vec<Program>,
+    unlisted: Vec<Word>,
     /// A letter has named the script already.
     has_script: bool,
 }
@@ -286,6 +295,7 @@ impl Reading<'_> {
                 continue;
             }
             if own.operand == Operand::Shell {
+                self.unlisted.push(word.clone());
                 let letters = start.get(1..).unwrap_or_default();
                 takes_text |= start.starts_with('-') && letters.contains('c');
                 self.at += letters.matches(['o', 'O']).count();
@@ -353,15 +363,23 @@ impl Reading<'_> {
             Some((name, _)) => (name, Some(without(word, "--".len() + name.len() + 1))),
             None => (long, None),
         };
-        let is = |list: &str| list.split(' ').any(|own| own == name);
+        // `awk` and `sed` take any beginning of a long option.
+        let abbreviates = own.operand == Operand::Text && !name.is_empty();
+        let is = |list: &str| {
+            list.split(' ').any(|own| own == name || abbreviates && own.starts_with(name))
+        };
         let (is_text, is_file) = (is(own.long_text), is(own.long_file));
         if !is_text && !is_file && !is(own.long_valued) {
+            self.unlisted.push(word.clone());
             return attached.is_some() || own.operand == Operand::Shell;
         }
         let value = attached.or_else(|| {
             self.at += 1;
             self.words.get(self.at - 1).cloned()
         });
+        if is_file && own.operand != Operand::Text {
+            self.unlisted.extend(value.clone());
+        }
         self.take(value, is_text, is_file);
         true
     }
@@ -379,6 +397,7 @@ impl Reading<'_> {
                 return true;
             }
             if own.attached.contains(letter) {
+                self.unlisted.push(word.clone());
                 return false;
             }
             // `node -pe` is `-p -e`.
@@ -391,9 +410,13 @@ impl Reading<'_> {
             }
             let value = self.value(word, behind);
             self.has_script |= is_file;
+            if is_library {
+                self.unlisted.extend(value.clone());
+            }
             self.take(value, is_text, is_file || is_library);
             return false;
         }
+        self.unlisted.push(word.clone());
         false
     }
 

@@ -35,6 +35,7 @@ mod wrappers;
 mod runners;
 mod subcommands;
 mod interpreters;
+mod code_source;
 mod classify;
 mod quote;
 
@@ -42,6 +43,7 @@ use std::fmt;
 
 pub use self::{
     classify::{Classified, Kind, Known, Part, classify, reads},
+    code_source::{CodeSource, CodeSources, may_run_code},
     interpreters::Program,
     quote::quoted,
     subcommands::has_subcommands,

@@ -24,23 +24,23 @@ pub(crate) enum Inner {
 
 /// The options of a wrapper.
 #[derive(Default, Clone, Copy)]
-struct Options {
+pub(crate) struct Options {
     /// One letter, no value.
-    flags: &'static str,
+    pub(crate) flags: &'static str,
     /// One letter, then a value.
-    valued: &'static str,
+    pub(crate) valued: &'static str,
     /// Long ones; with `=` at the end they take a value.
-    long: &'static [&'static str],
+    pub(crate) long: &'static [&'static str],
     /// So many operands come before the command.
-    operands: usize,
+    pub(crate) operands: usize,
 }
 
 /// What was given to a wrapper.
-struct Given<'c> {
+pub(crate) struct Given<'c> {
     /// Letters and long names, with their values.
-    options: Vec<(String, Option<&'c str>)>,
+    pub(crate) options: Vec<(String, Option<&'c str>)>,
     /// The first word after the operands.
-    rest: usize,
+    pub(crate) rest: usize,
 }
 
 impl Given<'_> {
@@ -51,7 +51,7 @@ impl Given<'_> {
 
 impl Options {
     /// Reads the options of a command; nothing when one of them is not understood.
-    fn read<'c>(&self, words: &'c [Word]) -> Option<Given<'c>> {
+    pub(crate) fn read<'c>(&self, words: &'c [Word]) -> Option<Given<'c>> {
         let mut options = Vec::new();
         let mut at = 1;
         while let Some(word) = words.get(at) {
@@ -313,6 +313,14 @@ pub(crate) fn may_wrap(command: &Command, how: Wrappers) -> bool {
                 || subcommands::may_skip(name, &command.words)
         }
     }
+}
+
+/// Returns whether some command of this name starts another.
+pub(crate) fn is_known(name: &str) -> bool {
+    harmless(name).is_some()
+        || others(name).is_some()
+        || runners::is_one(name)
+        || matches!(name, "eval" | "trap" | "find" | "busybox" | "toybox" | "source" | ".")
 }
 
 /// Returns what a command of this name starts.

@@ -16,6 +16,7 @@ use super::{
     ranges,
     schema::{Formats, build},
     step::below,
+    stop::Stop,
     union::{Choice, Union},
     work::{of_item, of_member},
 };
@@ -51,10 +52,16 @@ const OWN: [&str; 19] = [
 ];
 
 /// Explains a value by the branches that were most likely meant.
-pub(super) fn explain<'a>(teller: &Teller<'a>, formats: Formats, lines: &mut Vec<Line>) {
+pub(super) fn explain<'a>(
+    teller: &Teller<'a>,
+    formats: Formats,
+    stop: &Stop<'_>,
+    lines: &mut Vec<Line>,
+) {
     let mut guide = Guide {
         teller,
         formats,
+        stop,
         fits: HashMap::default(),
         own: HashMap::default(),
         left: MAX_PAIRS,
@@ -65,6 +72,7 @@ pub(super) fn explain<'a>(teller: &Teller<'a>, formats: Formats, lines: &mut Vec
 struct Guide<'t, 'a> {
     teller: &'t Teller<'a>,
     formats: Formats,
+    stop: &'t Stop<'t>,
     fits: HashMap<(*const Value, *const Value), bool, ahash::RandomState>,
     /// What each node says at its own level, compiled.
     own: HashMap<*const Value, Option<Validator>, ahash::RandomState>,
@@ -81,7 +89,8 @@ impl<'a> Guide<'_, 'a> {
         depth: usize,
         lines: &mut Vec<Line>,
     ) {
-        if depth > MAX_DEPTH || nodes.iter().all(|node| self.fits(node, value, depth)) {
+        let is_over = depth > MAX_DEPTH || self.stop.ends_before(1);
+        if is_over || nodes.iter().all(|node| self.fits(node, value, depth)) {
             return;
         }
         let parts = self.parts(nodes, value, at, depth, lines);
@@ -189,7 +198,8 @@ impl<'a> Guide<'_, 'a> {
         if let Some(known) = self.fits.get(&key) {
             return *known;
         }
-        let Some(left) = self.left.checked_sub(1).filter(|_| depth <= MAX_DEPTH) else {
+        let may_go_on = depth <= MAX_DEPTH && !self.stop.ends_before(1);
+        let Some(left) = self.left.checked_sub(1).filter(|_| may_go_on) else {
             return true;
         };
         self.left = left;

@@ -18,6 +18,7 @@ use super::{
     places::Places,
     schema::Schema,
     step::below,
+    stop::Stop,
     union::{Choice, Union},
 };
 use crate::near::nearest;
@@ -26,6 +27,8 @@ use crate::near::nearest;
 const SHOWN: usize = 8;
 /// Past this, problems are not even counted.
 const COUNTED: usize = 100;
+/// So many pairs of a schema node and a value are listed on the thread that takes a call in.
+const MAX_STEPS_AT_ONCE: u64 = 5_000;
 /// How much of a wrong value is shown.
 const VALUE: usize = 80;
 /// How much of a place is shown; an honest one is far shorter.
@@ -36,6 +39,11 @@ const KEYS: usize = 5;
 const UNIONS: usize = 256;
 /// How many of the other branches are named.
 const OTHERS: usize = 4;
+/// The whole message where nothing more is known.
+pub(super) const DOES_NOT_FIT: &str = "the arguments do not fit the tool's schema";
+/// What a message says that was not finished.
+pub(super) const ENDED_EARLY: &str =
+    "there may be more problems: the time of the call was over before all were found";
 /// A longer example costs the model more than it helps.
 const EXAMPLE: usize = 1_000;
 
@@ -58,20 +66,36 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Returns what is wrong with a value, in the order it is told.
-pub(super) fn problems(schema: &Schema, value: &Value) -> Vec<Problem> {
+/// Returns what is wrong with a value, in the order it is told. If it is stopped, these are the
+/// problems that were found until then.
+pub(super) fn problems(schema: &Schema, value: &Value, stop: &Stop<'_>) -> Vec<Problem> {
+    if let Some(problems) = listed(schema, value, stop) {
+        return problems;
+    }
     let teller = Teller { places: schema.places(), value };
     let mut lines = Vec::new();
-    match schema.errors(value) {
-        Some(errors) => {
-            for error in errors.iter().take(COUNTED) {
-                teller.tell(error, UNIONS, &mut lines);
-            }
-        }
-        // Nothing is explained that fits; to list what is wrong would be too much work.
-        None if schema.is_valid(value) => {}
-        None => guided::explain(&teller, schema.formats(), &mut lines),
+    // Nothing is explained that fits; to list what is wrong would be too much work.
+    if !stop.is_over() && !schema.is_valid(value) {
+        guided::explain(&teller, schema.formats(), stop, &mut lines);
     }
+    ordered(lines)
+}
+
+/// Returns what is wrong with a value, where all of it can be listed; nothing where that is too much
+/// work or is stopped before.
+fn listed(schema: &Schema, value: &Value, stop: &Stop<'_>) -> Option<Vec<Problem>> {
+    let teller = Teller { places: schema.places(), value };
+    let mut lines = Vec::new();
+    for error in schema.errors(value, COUNTED, stop)? {
+        if stop.ends_before(1) {
+            break;
+        }
+        teller.tell(&error, UNIONS, &mut lines);
+    }
+    Some(ordered(lines))
+}
+
+fn ordered(lines: Vec<Line>) -> Vec<Problem> {
     let mut problems: Vec<Problem> = lines.into_iter().map(Line::whole).collect();
     problems.sort_by(|a, b| {
         let depth = |p: &Problem| p.pointer.matches('/').count();
@@ -84,8 +108,27 @@ pub(super) fn problems(schema: &Schema, value: &Value) -> Vec<Problem> {
 }
 
 /// Describes to a model why the arguments of a call do not fit.
-pub(crate) fn describe(schema: &Schema, tool: &str, arguments: &Value) -> Failure {
-    refused(&problems(schema, arguments), tool)
+pub(super) fn describe(schema: &Schema, tool: &str, arguments: &Value, stop: &Stop<'_>) -> Failure {
+    let problems = problems(schema, arguments, stop);
+    let failure = refused(&problems, tool);
+    match stop.is_over() {
+        true => {
+            let message = format!("{}\n{ENDED_EARLY}", failure.message());
+            failure.with_message(message)
+        }
+        false => failure,
+    }
+}
+
+/// Describes the same where it takes few steps; nothing where it would take more.
+pub(super) fn describe_at_once(schema: &Schema, tool: &str, arguments: &Value) -> Option<Failure> {
+    Some(refused(&listed_at_once(schema, arguments)?, tool))
+}
+
+/// Lists what is wrong with a value where it takes few steps; nothing where it would take more.
+pub(super) fn listed_at_once(schema: &Schema, value: &Value) -> Option<Vec<Problem>> {
+    let stop = Stop::after(MAX_STEPS_AT_ONCE);
+    listed(schema, value, &stop).filter(|_| !stop.is_over())
 }
 
 /// Describes these problems to a model.
@@ -93,7 +136,7 @@ pub(crate) fn refused(problems: &[Problem], tool: &str) -> Failure {
     let all = problems.len();
     let mut message = match all {
         // A pattern that took too long is a refusal without a reason.
-        0 => "the arguments do not fit the tool's schema".to_owned(),
+        0 => DOES_NOT_FIT.to_owned(),
         1 => String::new(),
         COUNTED.. => format!("{COUNTED} or more problems with the arguments:\n"),
         n => format!("{n} problems with the arguments:\n"),
@@ -113,15 +156,7 @@ pub(crate) fn with_example(schema: &Schema, failure: Failure) -> Failure {
     let example = schema.example().map(|example| example.to_string());
     let Some(example) = example.filter(|text| text.len() <= EXAMPLE) else { return failure };
     let message = format!("{}\nArguments that fit: {example}", failure.message());
-    let mut told =
-        Failure::new(failure.code(), message).with_retry(failure.retry()).with_ran(failure.ran());
-    if let Some(next) = failure.next() {
-        told = told.with_next(next);
-    }
-    match failure.cause() {
-        Some(cause) => told.with_source(cause),
-        None => told,
-    }
+    failure.with_message(message)
 }
 
 /// A problem, and which branch of a union it is about.
@@ -498,7 +533,9 @@ mod tests {
     use super::*;
 
     fn told(schema: Value, arguments: Value) -> String {
-        describe(&Schema::compile(&schema).unwrap(), "t", &arguments).message().to_owned()
+        describe(&Schema::compile(&schema).unwrap(), "t", &arguments, &Stop::never())
+            .message()
+            .to_owned()
     }
 
     fn schema() -> Value {
@@ -638,7 +675,7 @@ mod tests {
     #[test]
     fn an_example_is_added_and_the_rest_stays() {
         let schema = Schema::compile(&schema()).unwrap();
-        let failure = with_example(&schema, describe(&schema, "t", &json!({})));
+        let failure = with_example(&schema, describe(&schema, "t", &json!({}), &Stop::never()));
         insta::assert_snapshot!(failure.to_string(), @r#"
         bad_arguments: /: `path` is missing; it is required
         Arguments that fit: {"path":"value"}

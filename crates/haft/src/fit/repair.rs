@@ -22,6 +22,7 @@ use super::{
     problem::node,
     schema::{Schema, depth},
     step::{Change, Step, agreed, apply, below, split, unescaped},
+    stop::Stop,
     union::Union,
     work::MAX_LISTED_PAIRS,
 };
@@ -125,13 +126,18 @@ const UNIONS: usize = 3;
 const DEPTH: usize = 128;
 
 /// Changes a value so that it fits, and says how; or leaves it as it is.
-pub(super) fn repair(schema: &Schema, value: &mut Value, careful: bool) -> Vec<Repair> {
+pub(super) fn repair(
+    schema: &Schema,
+    value: &mut Value,
+    careful: bool,
+    stop: &Stop<'_>,
+) -> Vec<Repair> {
     if schema.is_valid(value) {
         return Vec::new();
     }
-    let Some(first) = schema.listing_work(value) else { return Vec::new() };
+    let Some(first) = schema.listing_work(value, stop) else { return Vec::new() };
     let work = WORK.max(first.saturating_mul(2));
-    let mut bench = Bench { schema, places: schema.places(), careful, checks: CHECKS, work };
+    let mut bench = Bench { schema, places: schema.places(), careful, checks: CHECKS, work, stop };
     let mut work = value.clone();
     let Some(steps) = bench.mend(&mut work) else { return Vec::new() };
     if steps.is_empty() || !schema.is_valid(&work) {
@@ -147,6 +153,7 @@ struct Bench<'a> {
     careful: bool,
     checks: usize,
     work: u64,
+    stop: &'a Stop<'a>,
 }
 
 impl<'a> Bench<'a> {
@@ -156,10 +163,8 @@ impl<'a> Bench<'a> {
         'a: 'v,
     {
         self.checks = self.checks.checked_sub(1)?;
-        self.work = self.work.checked_sub(self.schema.listing_work(value)?)?;
-        let mut errors = self.schema.errors(value)?;
-        errors.truncate(STEPS + 1);
-        Some(errors)
+        self.work = self.work.checked_sub(self.schema.listing_work(value, self.stop)?)?;
+        self.schema.errors(value, STEPS + 1, self.stop)
     }
 
     /// Repairs until nothing is wrong; nothing when that does not come to an end.

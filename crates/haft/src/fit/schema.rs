@@ -14,6 +14,7 @@ use super::{
     problem::{self, Problem},
     ranges,
     repair::{self, Repair},
+    stop::Stop,
     work,
 };
 use crate::{
@@ -104,7 +105,7 @@ impl Schema {
     /// when it fits.
     #[must_use]
     pub fn problems(&self, value: &Value) -> Vec<Problem> {
-        problem::problems(self, value)
+        problem::problems(self, value, &Stop::never())
     }
 
     /// Returns a small value that fits, if one could be made up: what is required and no more.
@@ -134,7 +135,17 @@ impl Schema {
     /// # Ok::<(), haft::Error>(())
     /// ```
     pub fn repair(&self, value: &mut Value, careful: bool) -> Vec<Repair> {
-        repair::repair(self, value, careful)
+        self.repair_until(value, careful, &Stop::never())
+    }
+
+    /// Does the same, and gives up when it is stopped.
+    pub(crate) fn repair_until(
+        &self,
+        value: &mut Value,
+        careful: bool,
+        stop: &Stop<'_>,
+    ) -> Vec<Repair> {
+        repair::repair(self, value, careful, stop)
     }
 
     /// Writes whole floats as integers where the schema says integer, in a value that fits. Returns
@@ -158,15 +169,36 @@ impl Schema {
         Some(problem.unwrap_or_else(|| "it does not fit the schema".to_owned()))
     }
 
-    /// Lists everything that is wrong with a value; nothing when that would be too much work.
-    pub(super) fn errors<'a>(&'a self, value: &'a Value) -> Option<Vec<ValidationError<'a>>> {
-        work::affordable(self.places(), value)?;
-        Some(self.0.validator.iter_errors(value).collect())
+    /// Returns the same where it takes few steps; where it would take more, only that the value does not
+    /// fit.
+    pub(crate) fn first_problem_at_once(&self, value: &Value) -> Option<String> {
+        if self.is_valid(value) {
+            return None;
+        }
+        let problems = problem::listed_at_once(self, value).unwrap_or_default();
+        let problem = problems.first().map(ToString::to_string);
+        Some(problem.unwrap_or_else(|| "it does not fit the schema".to_owned()))
+    }
+
+    /// Lists what is wrong with a value, at most so many errors; nothing when that would be too much
+    /// work or is stopped.
+    pub(super) fn errors<'a>(
+        &'a self,
+        value: &'a Value,
+        most: usize,
+        stop: &Stop<'_>,
+    ) -> Option<Vec<ValidationError<'a>>> {
+        let pairs = work::affordable(self.places(), value, stop)?;
+        if stop.ends_before(pairs) {
+            return None;
+        }
+        let errors = self.0.validator.iter_errors(value).take(most);
+        Some(errors.take_while(|_| !stop.ends_before(1)).collect())
     }
 
     /// Returns how much work listing everything that is wrong would be; nothing when it is too much.
-    pub(super) fn listing_work(&self, value: &Value) -> Option<u64> {
-        work::affordable(self.places(), value)
+    pub(super) fn listing_work(&self, value: &Value, stop: &Stop<'_>) -> Option<u64> {
+        work::affordable(self.places(), value, stop)
     }
 
     /// Returns what `format` means here.

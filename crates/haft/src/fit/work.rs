@@ -10,7 +10,10 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::places::{Places, matches};
+use super::{
+    places::{Places, matches},
+    stop::Stop,
+};
 
 /// A listing of so many pairs takes some milliseconds.
 pub(super) const MAX_LISTED_PAIRS: u64 = 50_000;
@@ -21,12 +24,13 @@ const MAX_COUNTED_PAIRS: usize = 200_000;
 /// Schemas and values are nested less deep than this, both together.
 const MAX_DEPTH: usize = 2_000;
 
-/// Returns the work of listing everything that is wrong with a value, or nothing when it is too much.
-pub(super) fn affordable(places: Places<'_>, value: &Value) -> Option<u64> {
-    let mut counting = Counting { places, known: HashMap::default() };
+/// Returns the work of listing everything that is wrong with a value, or nothing when it is too much
+/// or the counting was stopped.
+pub(super) fn affordable(places: Places<'_>, value: &Value, stop: &Stop<'_>) -> Option<u64> {
+    let mut counting = Counting { places, stop, known: HashMap::default() };
     let pairs = counting.pairs(places.root(), value, 0);
     let most = MAX_LISTED_PAIRS.max(size(value).saturating_mul(PAIRS_PER_VALUE));
-    (pairs <= most).then_some(pairs)
+    (pairs <= most && !stop.is_over()).then_some(pairs)
 }
 
 fn size(value: &Value) -> u64 {
@@ -39,6 +43,7 @@ fn size(value: &Value) -> u64 {
 
 struct Counting<'a> {
     places: Places<'a>,
+    stop: &'a Stop<'a>,
     known: HashMap<(*const Value, *const Value), u64, ahash::RandomState>,
 }
 
@@ -49,7 +54,8 @@ impl Counting<'_> {
         if let Some(known) = self.known.get(&key) {
             return *known;
         }
-        if depth > MAX_DEPTH || self.known.len() > MAX_COUNTED_PAIRS {
+        let is_too_much = depth > MAX_DEPTH || self.known.len() > MAX_COUNTED_PAIRS;
+        if is_too_much || self.stop.ends_before(1) {
             return u64::MAX;
         }
         // A pair that is met again before its end adds nothing: the validator stops there too.
@@ -146,7 +152,8 @@ mod tests {
         let counted = |depth: usize| {
             let (schema, value) = nested(depth);
             let places = Places::new(&schema, false);
-            let mut counting = Counting { places, known: HashMap::default() };
+            let stop = &Stop::never();
+            let mut counting = Counting { places, stop, known: HashMap::default() };
             let pairs = counting.pairs(&schema, &value, 0);
             (pairs, counting.known.len())
         };
@@ -160,8 +167,8 @@ mod tests {
     fn plain_work_stays_affordable_however_large_the_value_is() {
         let schema = json!({"items": {"type": "object", "properties": {"n": {"type": "integer"}}}});
         let value = Value::from(vec![json!({"n": "x"}); 40_000]);
-        assert!(affordable(Places::new(&schema, false), &value).is_some());
+        assert!(affordable(Places::new(&schema, false), &value, &Stop::never()).is_some());
         let (schema, value) = nested(40);
-        assert!(affordable(Places::new(&schema, false), &value).is_none());
+        assert!(affordable(Places::new(&schema, false), &value, &Stop::never()).is_none());
     }
 }

@@ -160,7 +160,7 @@ pub(crate) fn checked(entry: &Entry, output: Output) -> Outcome {
     };
     let problem = match &output.structured {
         None => Some("no structured data".to_owned()),
-        Some(data) => schema.first_problem(data),
+        Some(data) => schema.first_problem_at_once(data),
     };
     match problem {
         Some(problem) => Err(wrong(problem)),

@@ -14,6 +14,7 @@ use super::{
     unsettled,
 };
 use crate::{
+    fit::unexplained::Unexplained,
     policy::{Check, Explanation},
     turn::{Admitted, TurnCore},
     watch::caught,
@@ -34,7 +35,10 @@ pub(crate) async fn explain(turn: &TurnCore, admitted: Result<Admitted, Failure>
 async fn raw(turn: &TurnCore, admitted: Result<Admitted, Failure>) -> Explanation {
     let mut call = match admitted {
         Ok(call) => call,
-        Err(failure) => return refused(Vec::new(), "admit", &failure),
+        Err(failure) => {
+            let failure = Unexplained::complete_now(failure);
+            return refused(Vec::new(), "admit", &failure);
+        }
     };
     let mut rewrites = Vec::new();
     loop {

@@ -15,6 +15,7 @@ mod bound;
 mod shape;
 mod late;
 mod explain;
+mod unexplained;
 
 use std::{sync::Arc, time::Instant};
 
@@ -35,6 +36,7 @@ use self::{
 use crate::{
     envelope::{Answer, Cut, Envelope, Origin},
     event::{Event, Phase, Wait},
+    fit::unexplained::Unexplained,
     frame::Seal,
     hooks::Performed,
     journal,
@@ -122,6 +124,10 @@ fn walked(
                         Err(Failure::new(Code::UnknownOutcome, "the runtime itself panicked"))
                     }
                 }
+            }
+            Err(failure) if Unexplained::of(&failure).is_some() => {
+                let parent = parent.as_deref();
+                Err(Box::pin(unexplained::explained(&turn, &cx, parent, began, failure)).await)
             }
             Err(failure) => Err(failure),
         };

@@ -1,6 +1,6 @@
 //! What the tests of judgement share: calls that nobody made, and a folder on a real disk.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use haft_core::{
     BoxFuture, CallId, Context, DynTool, Failure, Host, Note, Output, Scope, Spec, ToolName,
@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::{Ground, Lexical, Seen};
 use crate::{
     catalog::Entry,
+    clock::RuntimeClock,
     fit::Repairs,
     turn::{Admitted, Call, Terms, admit},
 };
@@ -69,7 +70,14 @@ pub(crate) fn call_in(
     }
     let cx = Context::new(Arc::new(scope), "c1".into(), name.clone(), name.clone(), Arc::new(Idle));
     let seen = Arc::new(Seen::default());
-    let terms = Terms { seen: &seen, limit: 1 << 20, repair: Repairs::Off };
+    let terms = Terms {
+        seen: &seen,
+        limit: 1 << 20,
+        repair: Repairs::Off,
+        timeout: Duration::MAX,
+        deadline: Duration::MAX,
+        clock: &RuntimeClock,
+    };
     admit(Arc::new(entry), Call::new("c1", name, arguments), cx, terms).unwrap()
 }
 

@@ -1,11 +1,11 @@
 //! Takes a call in: resolve the name, parse, repair, validate, settle defaults, decode, claim.
 //!
-//! In: what the model wrote. Out: an `Admitted`, or the failure that answers it. No I/O, no clock,
-//! no judgement. Everything after this room sees one frozen JSON.
+//! In: what the model wrote. Out: an `Admitted`, or the failure that answers it. No I/O, no judgement.
+//! The clock only ends repairs that take too long. Everything after this room sees one frozen JSON.
 //!
 //! INVARIANT: an `Admitted` exists only for arguments that its entry's validator accepted.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use haft_core::{Args, Claim, Code, Context, Failure, Output, Ran, ToolName, Verdict};
 use serde_json::{Map, Value};
@@ -16,10 +16,11 @@ use super::{
 };
 use crate::{
     catalog::{Entry, Found, Snapshot, Withheld},
-    fit::{Repair, Repairs, Schema, parse, problem, syntax},
+    clock::{Clock, RuntimeClock},
+    fit::{Repair, Repairs, Schema, parse, problem, stop::Stop, syntax, unexplained::Unexplained},
     policy::Seen,
     redact::Redactor,
-    watch::caught,
+    watch::{after, caught},
 };
 
 /// A call whose arguments are valid, decoded and frozen. Boxed, because it is handed through every
@@ -80,6 +81,10 @@ pub(crate) struct Terms<'a> {
     pub(crate) limit: usize,
     /// What is repaired.
     pub(crate) repair: Repairs,
+    /// The timeout and the deadline of a call where neither the call nor its tool has one.
+    pub(crate) timeout: Duration,
+    pub(crate) deadline: Duration,
+    pub(crate) clock: &'a dyn Clock,
 }
 
 impl Admitted {
@@ -237,7 +242,18 @@ impl Admitted {
             ));
         };
         let Parts { entry, cx, repairs, seen, added, .. } = *self.0;
-        let mut admitted = take_in(entry, map, cx, &seen, Repairs::Off, Vec::new())?;
+        // Nothing is repaired here, so the clock is not looked at. The host or a person wrote the
+        // arguments, and reads the whole explanation.
+        let terms = Terms {
+            seen: &seen,
+            limit: usize::MAX,
+            repair: Repairs::Off,
+            timeout: Duration::MAX,
+            deadline: Duration::MAX,
+            clock: &RuntimeClock,
+        };
+        let admitted = take_in(entry, map, cx, terms, Vec::new(), None);
+        let mut admitted = admitted.map_err(Unexplained::complete_now)?;
         admitted.0.repairs = repairs;
         admitted.0.added = added;
         Ok(admitted)
@@ -289,7 +305,7 @@ pub(crate) fn admit(
     cx: Context,
     terms: Terms<'_>,
 ) -> Result<Admitted, Failure> {
-    let Terms { limit, repair, seen } = terms;
+    let Terms { limit, repair, .. } = terms;
     let mut repairs = Vec::new();
     let (shown, limits) = (call.shown, call.limits);
     let mut map = match call.arguments {
@@ -327,7 +343,7 @@ pub(crate) fn admit(
     if let Some(shown) = shown {
         shown.export.undo(shown.tool, &mut map);
     }
-    let mut admitted = take_in(entry, map, cx, seen, repair, repairs)?;
+    let mut admitted = take_in(entry, map, cx, terms, repairs, limits.as_deref())?;
     if limits.is_some() {
         admitted.added_mut().limits = limits;
     }
@@ -338,28 +354,38 @@ fn take_in(
     entry: Arc<Entry>,
     mut map: Map<String, Value>,
     cx: Context,
-    seen: &Arc<Seen>,
-    repair: Repairs,
+    terms: Terms<'_>,
     mut repairs: Vec<Repair>,
+    limits: Option<&Limits>,
 ) -> Result<Admitted, Failure> {
     entry.drop_unknown(&mut map);
     let mut json = Value::Object(map);
     let schema = entry.input();
-    let refused = |json: &Value| problem::describe(schema, entry.name().as_str(), json);
+    let timeout = limits.and_then(|own| own.timeout).or(entry.spec().timeout);
+    let deadline = limits.and_then(|own| own.deadline).or(entry.spec().deadline);
+    let refused =
+        |json: Value| Unexplained::describe(schema, entry.name().as_str(), json, timeout, deadline);
     if !schema.is_valid(&json) {
         // What may destroy is repaired only where there is nothing to interpret.
-        let steps = match repair {
+        let steps = match terms.repair {
             Repairs::Off => Vec::new(),
-            _ => schema.repair(&mut json, entry.declared().may_destroy()),
+            _ => {
+                let time = timeout.unwrap_or(terms.timeout);
+                let time = time.min(deadline.unwrap_or(terms.deadline));
+                let until = after(terms.clock.now(), time);
+                let is_over = || terms.clock.now() >= until || cx.why_stopped().is_some();
+                let stop = Stop::when(&is_over);
+                schema.repair_until(&mut json, entry.declared().may_destroy(), &stop)
+            }
         };
         if steps.is_empty() {
-            return Err(refused(&json));
+            return Err(refused(json));
         }
         repairs.extend(steps);
     }
     // What a default adds must fit as well; the schema's author may have slipped below the top level.
     if entry.fill().apply(&mut json) && !schema.is_valid(&json) {
-        return Err(refused(&json));
+        return Err(refused(json));
     }
     let inexact = schema.settle_integers(&mut json);
     if !inexact.is_empty() {
@@ -380,7 +406,7 @@ fn take_in(
     // FAIL CLOSED: a claim that panics is the strictest claim.
     let claim = claimed.map(Claim::settled).unwrap_or_else(|_| Claim::strictest());
     let repairs = (!repairs.is_empty()).then(|| repairs.into());
-    let seen = Arc::clone(seen);
+    let seen = Arc::clone(terms.seen);
     let added = None;
     let verdict = Verdict::deny("nobody has judged this call yet");
     Ok(Admitted(Box::new(Parts { entry, json, args, claim, cx, repairs, seen, added, verdict })))

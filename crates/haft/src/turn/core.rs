@@ -139,7 +139,14 @@ impl TurnCore {
         let config = &self.inner.config;
         let ended_badly = self.end.get().is_some_and(|stop| stop.why_not().is_some());
         let repair = if ended_badly { Repairs::Off } else { config.repair };
-        Terms { limit: config.max_arguments, repair, seen: &self.run.seen }
+        Terms {
+            limit: config.max_arguments,
+            repair,
+            seen: &self.run.seen,
+            timeout: config.timeout,
+            deadline: config.deadline,
+            clock: &*self.inner.clock,
+        }
     }
 
     /// Counts in how many turns in a row a tool was called with arguments that do not fit, adds an

@@ -46,6 +46,7 @@ use crate::{
     envelope::Envelope,
     error::Error,
     export::{Dialect, Export},
+    fit::unexplained::Unexplained,
     lifecycle,
     policy::Explanation,
 };
@@ -189,7 +190,7 @@ impl Turn {
                     why: place.why.to_string(),
                     class: claim.map(|c| c.class),
                     keys: claim.map(|c| c.keys.iter().map(|k| k.as_str().to_owned()).collect()),
-                    refused: admitted.1.as_ref().err().map(|failure| {
+                    refused: admitted.1.err().map(Unexplained::complete_now).map(|failure| {
                         self.core.inner.redactor.text(&failure.to_string()).into_owned()
                     }),
                 }

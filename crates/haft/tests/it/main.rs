@@ -10,6 +10,7 @@ mod kit;
 mod turns;
 mod artifacts;
 mod fit;
+mod explaining;
 mod judging;
 mod confinement;
 mod patterns;

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     node::{Entry, Fields, Kind, Node, Reader},
-    template::{Hole, Template},
+    template::{Hole, Template, Values},
 };
 use crate::{
     fit::Schema,
@@ -258,6 +258,11 @@ fn command(reader: &mut Reader<'_>, fields: &Fields<'_>, holes: &[Hole]) -> Opti
         reader.wrong(node.at, "`command` names no program", "its first word is the program");
         is_sound = false;
     }
+    if is_sound && let Err(found) = template.check() {
+        let at = found.at.and_then(|at| list.get(at)).map_or(node.at, |word| word.at);
+        reader.wrong(at, found.wrong.0, found.wrong.1);
+        is_sound = false;
+    }
     is_sound.then_some(template)
 }
 
@@ -293,7 +298,7 @@ fn parameters(reader: &mut Reader<'_>, node: Option<&Node>) -> (Value, Vec<Hole>
             } else {
                 // It is there, even if it is wrong; the command may name it.
                 let name = entry.key.clone();
-                holes.push(Hole { name, is_list: false, is_fixed: false });
+                holes.push(Hole { name, is_list: false, is_optional: true, values: Values::Any });
             }
         }
     }
@@ -329,7 +334,10 @@ fn parameter(reader: &mut Reader<'_>, entry: &Entry) -> Option<(Value, bool, Hol
     let is_text = kind == "string" || is_list && items == "string";
     let counts = is_number || is_list && items != "string";
     let mut about = None;
-    let mut is_fixed = kind == "boolean";
+    let mut allowed = match kind {
+        "boolean" => Values::Flag,
+        _ => Values::Any,
+    };
     for field in fields.iter() {
         let (key, node) = (&*field.key, &field.value);
         let fits = match key {
@@ -378,8 +386,10 @@ fn parameter(reader: &mut Reader<'_>, entry: &Entry) -> Option<(Value, bool, Hol
                 if values.is_empty() {
                     reader.wrong(node.at, "`enum` is empty", "list the values there are");
                 }
+                let text =
+                    |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                allowed = Values::Choice(values.iter().map(text).collect());
                 each.insert("enum".to_owned(), Value::Array(values));
-                is_fixed = true;
             }
             "about" => {
                 let words = ["read_path", "write_path", "url", "command"].map(|word| (word, word));
@@ -407,7 +417,9 @@ fn parameter(reader: &mut Reader<'_>, entry: &Entry) -> Option<(Value, bool, Hol
         return None;
     }
     let is_required = said.unwrap_or(default.is_none());
-    Some((schema, is_required, Hole { name: entry.key.clone(), is_list, is_fixed }))
+    let is_optional = !is_required && default.is_none();
+    let hole = Hole { name: entry.key.clone(), is_list, is_optional, values: allowed };
+    Some((schema, is_required, hole))
 }
 
 /// Checks that a schema can be used and that the default fits it.

@@ -6,8 +6,9 @@
 //! INVARIANT: a value is one word or a part of one; it never makes two, and it never becomes an
 //! option where the template has none.
 
+mod code;
+
 use haft_core::{Code, Failure};
-use haft_shell::Program;
 use serde_json::Value;
 
 /// The longest value of one hole; the system takes no word beyond 128 KiB.
@@ -21,8 +22,27 @@ pub(super) struct Hole {
     pub(super) name: String,
     /// It has many values, each a word.
     pub(super) is_list: bool,
-    /// Its values were written by whoever wrote the file: a choice of words, or yes and no.
-    pub(super) is_fixed: bool,
+    /// A call can leave it out, and it has no default.
+    pub(super) is_optional: bool,
+    pub(super) values: Values,
+}
+
+/// Which values a call can give to a parameter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Values {
+    /// The call writes them.
+    Any,
+    /// The file lists them.
+    Choice(Vec<String>),
+    /// `true` and `false`.
+    Flag,
+}
+
+impl Hole {
+    /// Whether the file says which values there are.
+    fn is_fixed(&self) -> bool {
+        self.values != Values::Any
+    }
 }
 
 /// Words with holes.
@@ -97,30 +117,8 @@ impl Template {
                     "write its name or path; a call chooses arguments, never programs".into(),
                 ));
             }
-            if let Some(shell) = self.shell_text(&group, &pieces) {
-                return Err((
-                    format!("`{text}` would be read by `{shell}` as a command"),
-                    "arguments are words and never shell text; hand it over as a word: \
-                     `[\"sh\", \"-c\", \"grep -- \\\"$1\\\" *.txt\", \"sh\", \"{text}\"]`"
-                        .into(),
-                ));
-            }
-            if let Some(program) = self.program_text(&group, &pieces) {
-                return Err((
-                    format!("`{text}` would be read by `{program}` as a program"),
-                    "a call chooses arguments, never programs; put the program into a file and \
-                     hand the value over behind it: `[\"python3\", \"tool.py\", \"{text}\"]`"
-                        .into(),
-                ));
-            }
-            if let Some(starter) = self.starter(&group, &pieces) {
-                return Err((
-                    format!("`{text}` would choose what `{starter}` starts"),
-                    "write the program out; a call chooses arguments, never programs".into(),
-                ));
-            }
-            let may_be_option = !self.has_dashes(&group, &pieces);
-            group.words.push(Word { pieces, may_be_option });
+            // `check` finds out where options have ended.
+            group.words.push(Word { pieces, may_be_option: true });
         }
         self.groups.push(group);
         Ok(())
@@ -234,136 +232,6 @@ impl Template {
     fn is_first(&self, group: &Group) -> bool {
         self.groups.is_empty() && group.words.is_empty()
     }
-
-    /// All words up to here, and whether each of them is there in every call.
-    fn so_far<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = (&'a Word, bool)> {
-        let before =
-            self.groups.iter().flat_map(|own| own.words.iter().map(|w| (w, !own.is_whole)));
-        // What stands in one group comes and goes together.
-        before.chain(group.words.iter().map(|word| (word, true)))
-    }
-
-    /// What a command of these words and the next one would start, by the words it begins at.
-    fn started(&self, group: &Group, next: &[Piece]) -> Vec<haft_shell::Unwrapped> {
-        started_by(self.so_far(group).map(|(word, _)| &*word.pieces).chain([next]))
-    }
-
-    /// The program that would start whatever the next word says, if a call says it.
-    fn starter(&self, group: &Group, next: &[Piece]) -> Option<&str> {
-        let chooses = |view: &haft_shell::Unwrapped| {
-            let first = view.command.words.first().and_then(haft_shell::Word::literal);
-            first.is_some_and(|first| first.contains(HOLE))
-        };
-        self.started(group, next).iter().any(chooses).then(|| self.program())
-    }
-
-    /// The interpreter that would run the next word as its program, if a call writes in it. Words that
-    /// may be left out are tried both ways.
-    fn program_text(&self, group: &Group, next: &[Piece]) -> Option<String> {
-        if next.iter().all(|piece| matches!(piece, Piece::Text(_))) {
-            return None;
-        }
-        [false, true].into_iter().find_map(|only_sure| {
-            let words = self.so_far(group).filter(|(_, is_sure)| *is_sure || !only_sure);
-            let words = words.map(|(word, _)| &*word.pieces).chain([next]);
-            started_by(words).iter().find_map(|view| {
-                let is_program =
-                    |program: &Program| matches!(program, Program::Text(text) if has_hole(text));
-                let name = view.command.words.first().and_then(haft_shell::Word::literal)?;
-                view.command.programs().iter().any(is_program).then(|| name.to_owned())
-            })
-        })
-    }
-
-    /// The interpreter that would read its program from the standard input.
-    pub(super) fn reads_program(&self) -> Option<String> {
-        [false, true].into_iter().find_map(|only_sure| {
-            let groups = self.groups.iter().filter(|group| !group.is_whole || !only_sure);
-            let words = groups.flat_map(|group| &group.words).map(|word| &*word.pieces);
-            started_by(words).iter().find_map(|view| {
-                let name = view.command.words.first().and_then(haft_shell::Word::literal)?;
-                view.command.programs().contains(&Program::Input).then(|| name.to_owned())
-            })
-        })
-    }
-
-    /// Whether `--` stands before what comes next, so that programs take the rest for no options. One
-    /// that may be left out does not count, nor does one that is for `env` and not for what it starts.
-    fn has_dashes(&self, group: &Group, next: &[Piece]) -> bool {
-        let views = self.started(group, next);
-        if views.iter().any(|view| view.is_unread) {
-            return false;
-        }
-        let inner = views.iter().filter_map(|view| view.at).max().unwrap_or(0);
-        let is_dashes = |word: &Word| matches!(&*word.pieces, [Piece::Text(text)] if text == "--");
-        self.so_far(group).skip(inner).any(|(word, is_sure)| is_sure && is_dashes(word))
-    }
-
-    /// The shell that would read the next word as a command, if it has a hole in it.
-    fn shell_text(&self, group: &Group, pieces: &[Piece]) -> Option<String> {
-        if pieces.iter().all(|piece| matches!(piece, Piece::Text(_))) {
-            return None;
-        }
-        let before: Vec<Option<&str>> = self
-            .so_far(group)
-            .map(|(word, _)| match &*word.pieces {
-                [Piece::Text(text)] => Some(&**text),
-                _ => None,
-            })
-            .collect();
-        let name = |word: &str| word.rsplit('/').next().unwrap_or_default().to_owned();
-        let is_shell =
-            |word: &&Option<&str>| word.is_some_and(|word| SHELLS.contains(&&*name(word)));
-        let at = before.iter().position(|word| is_shell(&word))?;
-        let shell = before.get(at).copied().flatten().map(name)?;
-        // Options, `-c` among them, up to the text. What follows the text is its words.
-        let mut takes_text = false;
-        let mut rest = before.iter().skip(at + 1).peekable();
-        while let Some(word) = rest.next() {
-            let Some(option) = word.filter(|word| word.starts_with(['-', '+'])) else {
-                // `su` takes options behind the name of a user, and `busybox` behind its applet.
-                if matches!(&*shell, "su" | "busybox") {
-                    continue;
-                }
-                return None;
-            };
-            let letters = option.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
-            let is_code = letters.is_some_and(|letters| letters.contains('c'));
-            takes_text |= is_code || option == "--command";
-            let has_value =
-                matches!(option, "-o" | "+o" | "-O" | "+O" | "--rcfile" | "--init-file");
-            if has_value && rest.peek().is_some_and(|word| word.is_some()) {
-                rest.next();
-            }
-        }
-        takes_text.then_some(shell)
-    }
-}
-
-/// What stands in for a value where only the shape of a command matters.
-const HOLE: &str = "\u{fffc}";
-
-/// Programs that read one of their words as a command.
-const SHELLS: &[&str] =
-    &["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "su", "busybox"];
-
-/// What a command of these words would start.
-fn started_by<'p>(words: impl Iterator<Item = &'p [Piece]>) -> Vec<haft_shell::Unwrapped> {
-    let words = words.map(|pieces| haft_shell::Word::text(standing_in(pieces))).collect();
-    let command = haft_shell::Command { words, ..haft_shell::Command::default() };
-    command.unwrapped(haft_shell::Wrappers::All)
-}
-
-fn has_hole(word: &haft_shell::Word) -> bool {
-    word.literal().is_none_or(|text| text.contains(HOLE))
-}
-
-fn standing_in(pieces: &[Piece]) -> String {
-    let piece = |piece: &Piece| match piece {
-        Piece::Text(text) => text.clone(),
-        Piece::Value(_) | Piece::Condition(_) => HOLE.to_owned(),
-    };
-    pieces.iter().map(piece).collect()
 }
 
 impl Word {
@@ -408,7 +276,7 @@ impl Word {
             && word.starts_with('-')
             && !matches!(self.pieces.first(), Some(Piece::Text(_)))
         {
-            let fixed = |piece: &Piece| !matches!(piece, Piece::Value(hole) if !hole.is_fixed);
+            let fixed = |piece: &Piece| !matches!(piece, Piece::Value(hole) if !hole.is_fixed());
             if !self.pieces.iter().all(fixed) {
                 return Err(option(&word));
             }
@@ -419,7 +287,7 @@ impl Word {
 
     /// FAIL CLOSED: a value that begins with `-` where an option could stand is refused.
     fn may_begin(&self, hole: &Hole, text: &str) -> Result<(), Failure> {
-        match self.may_be_option && !hole.is_fixed && text.starts_with('-') {
+        match self.may_be_option && !hole.is_fixed() && text.starts_with('-') {
             true => Err(option(&hole.name)),
             false => Ok(()),
         }
@@ -513,26 +381,36 @@ fn pieces(word: &str, holes: &[Hole]) -> Result<Vec<Piece>, Wrong> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use serde_json::json;
 
     use super::*;
 
-    fn holes() -> Vec<Hole> {
-        let hole =
-            |name: &str, is_list, is_fixed| Hole { name: name.to_owned(), is_list, is_fixed };
+    pub(super) fn holes() -> Vec<Hole> {
+        let hole = |name: &str, is_list, values| Hole {
+            name: name.to_owned(),
+            is_list,
+            is_optional: false,
+            values,
+        };
+        let choice = |words: &[&str]| Values::Choice(words.iter().map(|w| (*w).into()).collect());
         vec![
-            hole("file", false, false),
-            hole("text", false, false),
-            hole("files", true, false),
-            hole("mode", false, true),
-            hole("all", false, true),
-            hole("n", false, false),
+            hole("file", false, Values::Any),
+            hole("text", false, Values::Any),
+            hole("files", true, Values::Any),
+            hole("mode", false, choice(&["x", "-l"])),
+            hole("all", false, Values::Flag),
+            hole("n", false, Values::Any),
+            Hole { is_optional: true, ..hole("maybe", false, Values::Any) },
+            Hole { is_optional: true, ..hole("other", false, Values::Any) },
+            hole("option", false, choice(&["-u", "-c"])),
+            hole("safe", false, choice(&["-u", "-B"])),
+            hole("options", true, choice(&["-u", "-c"])),
         ]
     }
 
     /// Words; those that begin with `[` are a group, its words apart by spaces.
-    fn template(words: &[&str]) -> Result<Template, Wrong> {
+    pub(super) fn template(words: &[&str]) -> Result<Template, Wrong> {
         let mut template = Template::default();
         for word in words {
             match word.strip_prefix('[') {
@@ -542,6 +420,7 @@ mod tests {
                 None => template.push(&[word], false, &holes())?,
             }
         }
+        template.check().map_err(|found| found.wrong)?;
         Ok(template)
     }
 

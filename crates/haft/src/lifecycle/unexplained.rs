@@ -1,0 +1,50 @@
+//! Makes explanations of arguments that were left for later: on a blocking thread, and only until the
+//! call has to end.
+//!
+//! In: a failure without an explanation. Out: the failure with as much of it as there was time for.
+
+use std::{sync::Arc, time::Instant};
+
+use haft_core::{Context, Failure};
+
+use super::Parent;
+use crate::{
+    fit::{stop::Stop, unexplained::Unexplained},
+    turn::TurnCore,
+    watch::after,
+};
+
+/// Explains a failure until the timeout or the deadline of its call, or until the call is cancelled.
+pub(super) async fn explained(
+    turn: &Arc<TurnCore>,
+    cx: &Context,
+    parent: Option<&Parent>,
+    began: Instant,
+    failure: Failure,
+) -> Failure {
+    let Some(unexplained) = Unexplained::of(&failure).cloned() else { return failure };
+    let (config, clock) = (&turn.inner.config, &turn.inner.clock);
+    let time = unexplained.timeout.unwrap_or(config.timeout);
+    let mut until = after(began, time.min(unexplained.deadline.unwrap_or(config.deadline)));
+    if let Some(outer) = parent.and_then(|parent| parent.deadline) {
+        until = until.min(outer);
+    }
+    let work = {
+        let (clock, cx) = (Arc::clone(clock), cx.clone());
+        move || {
+            let is_over = || clock.now() >= until || cx.why_stopped().is_some();
+            unexplained.explain(&Stop::when(&is_over))
+        }
+    };
+    let explained = match tokio::runtime::Handle::try_current() {
+        // Some steps cannot be stopped in the middle, so the answer does not wait for the thread.
+        Ok(executor) => tokio::select! {
+            biased;
+            done = executor.spawn_blocking(work) => done.ok(),
+            () = clock.sleep_until(until) => None,
+            () = cx.cancelled() => None,
+        },
+        Err(_) => Some(work()),
+    };
+    Unexplained::complete(&failure, explained.as_ref())
+}
