@@ -150,7 +150,7 @@ async fn git_remote_asks_about_the_configuration_even_where_git_is_allowed() {
 }
 
 #[tokio::test]
-async fn a_rule_that_names_the_file_stands_for_the_question() {
+async fn a_rule_that_names_the_file_replaces_the_question() {
     let Some(project) = Project::new() else { return };
     let rules = ["Bash(git *)", "Edit(.git/config)"];
     succeeded(&project.shell(&rules, None, REMOTE).await);

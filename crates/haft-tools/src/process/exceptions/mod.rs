@@ -323,7 +323,7 @@ impl GitWrite {
 }
 
 impl Changed {
-    /// The exceptions of one change. Nothing where it cannot be told what is changed.
+    /// The exceptions of one change. `None` where it is not known what is changed.
     fn exceptions(
         &self,
         git: &Git<'_>,
