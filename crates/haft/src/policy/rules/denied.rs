@@ -154,7 +154,8 @@ enum Denial {
     Whole,
 }
 
-#[cfg(all(test, unix))]
+#[cfg(unix)]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
