@@ -136,6 +136,9 @@ fn existing(path: &Path, home: &Path) -> Result<PathBuf, String> {
 pub(crate) fn configure(mut hands: Hands, setup: &Setup) -> Result<Hands, Problem> {
     let said = &setup.said.sandbox;
     hands = hands.confine_unasked(said.confine_unasked);
+    if let Some((directory, _)) = &said.cgroup {
+        hands = hands.cgroup(directory);
+    }
     let home = setup.said.ground.home.clone();
     let mut roots: Vec<(PathBuf, Access)> = Vec::new();
     let mut add =

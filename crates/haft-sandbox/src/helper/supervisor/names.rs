@@ -113,7 +113,8 @@ impl Names {
     pub(super) fn check_move(&self, from: &Path, to: &Path) -> Result<(), Errno> {
         self.check(from, Change::MoveFrom)?;
         self.check(to, Change::MoveTo)?;
-        if !self.denied.may_move(from, to) {
+        // Neither may something below get a denied name, nor may it lose one.
+        if !self.denied.may_move(from, to) || !self.denied.may_move(to, from) {
             self.refusals.add(to, DENIED);
             return Err(Errno::ACCESS);
         }

@@ -10,7 +10,7 @@ use super::{File, node::Node, node::Reader, said::Said, toml::folder};
 use crate::policy::{pattern::Anchor, rule::Place};
 
 const KEYS: &[&str] =
-    &["confine_unasked", "toolchains", "read_only_roots", "writable_roots", "pass_env"];
+    &["confine_unasked", "toolchains", "read_only_roots", "writable_roots", "pass_env", "cgroup"];
 
 /// What the files say together about the sandbox of commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub struct SandboxSettings {
     pub writable_roots: Vec<(PathBuf, Place)>,
     /// Names of variables that commands are given. A trailing `*` matches any ending.
     pub pass_env: Vec<(String, Place)>,
+    /// A delegated cgroup directory that keeps the memory limit of commands. The last file counts.
+    pub cgroup: Option<(PathBuf, Place)>,
 }
 
 impl Default for SandboxSettings {
@@ -36,6 +38,7 @@ impl Default for SandboxSettings {
             read_only_roots: Vec::new(),
             writable_roots: Vec::new(),
             pass_env: Vec::new(),
+            cgroup: None,
         }
     }
 }
@@ -104,6 +107,7 @@ impl SandboxSettings {
         self.read_only_roots.extend(said.read_only_roots);
         self.writable_roots.extend(said.writable_roots);
         self.pass_env.extend(said.pass_env);
+        self.cgroup = said.cgroup.or(self.cgroup.take());
     }
 }
 
@@ -115,6 +119,7 @@ pub(super) struct SandboxSaid {
     read_only_roots: Vec<(PathBuf, Place)>,
     writable_roots: Vec<(PathBuf, Place)>,
     pass_env: Vec<(String, Place)>,
+    cgroup: Option<(PathBuf, Place)>,
 }
 
 impl SandboxSaid {
@@ -125,6 +130,9 @@ impl SandboxSaid {
         }
         for (_, place) in self.pass_env.drain(..) {
             ignored("passed variable", &place);
+        }
+        if let Some((_, place)) = self.cgroup.take() {
+            ignored("cgroup", &place);
         }
     }
 }
@@ -153,6 +161,18 @@ pub(super) fn read(
     }
     if let Some(node) = fields.get("pass_env") {
         own.pass_env = names(reader, node);
+    }
+    if let Some(node) = fields.get("cgroup")
+        && let Some(text) = reader.text(node, "`cgroup`")
+    {
+        match Path::new(text).is_absolute() {
+            true => own.cgroup = Some((text.into(), reader.place(node.at))),
+            false => reader.wrong(
+                node.at,
+                format!("`{text}` is no whole path"),
+                "name the directory that was delegated, as in `/sys/fs/cgroup/haft`",
+            ),
+        }
     }
 }
 
@@ -219,7 +239,7 @@ mod tests {
     }
 
     const ALL: &str = "[sandbox]\nconfine_unasked = false\nread_only_roots = [\"~/.rustup\", \"/srv/x\"]\n\
-        writable_roots = [\"~/.npm\"]\npass_env = [\"JAVA_HOME\", \"CARGO_*\"]\n";
+        writable_roots = [\"~/.npm\"]\npass_env = [\"JAVA_HOME\", \"CARGO_*\"]\ncgroup = \"/sys/fs/cgroup/haft\"\n";
 
     #[test]
     fn roots_and_variables_of_a_trusted_file_count() {
@@ -231,6 +251,8 @@ mod tests {
         assert_eq!(paths(&setup.writable_roots), ["/me/.npm"]);
         assert_eq!(setup.pass_env.len(), 2);
         assert!(!setup.confine_unasked && setup.toolchains);
+        let cgroup = setup.cgroup.map(|(path, _)| path);
+        assert_eq!(cgroup.as_deref(), Some(Path::new("/sys/fs/cgroup/haft")));
     }
 
     #[test]
@@ -238,6 +260,7 @@ mod tests {
         let setup = read(ALL, Layer::Project, false).unwrap();
         let SandboxSettings { read_only_roots, writable_roots, pass_env, .. } = &setup.sandbox;
         assert!(read_only_roots.is_empty() && writable_roots.is_empty() && pass_env.is_empty());
+        assert!(setup.sandbox.cgroup.is_none());
         assert!(!setup.sandbox.confine_unasked, "what is stricter counts");
         let notes: Vec<&str> = setup.notes.iter().map(|note| &*note.message).collect();
         assert!(notes.iter().any(|note| note.contains("3 roots of commands")), "{notes:?}");
