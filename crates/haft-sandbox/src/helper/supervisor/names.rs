@@ -4,6 +4,7 @@
 //! in the list of refusals. Pure but for that list.
 
 use std::{
+    borrow::Cow,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -18,6 +19,7 @@ use crate::{DeniedNames, Profile, Refused, Root};
 const REMEMBERED: usize = 16;
 
 const BARE_REPOSITORY: &str = "git takes the directory for a repository and obeys it";
+const TARGET: &str = "a protected name is a symlink that leads here";
 /// Why a denied name is refused.
 const DENIED: &str = "a rule denies it";
 
@@ -61,26 +63,41 @@ impl Names {
 
     /// Says whether a change is allowed at a path.
     pub(super) fn check(&self, path: &Path, change: Change) -> Result<(), Errno> {
+        match self.refusal(path, change) {
+            None => Ok(()),
+            Some(reason) => Err(self.refuse(path, &reason)),
+        }
+    }
+
+    /// Remembers that a path was refused.
+    pub(super) fn refuse(&self, path: &Path, reason: &str) -> Errno {
+        self.refusals.add(path, reason);
+        Errno::ACCESS
+    }
+
+    /// Returns why a change at a path would be refused.
+    pub(super) fn refusal(&self, path: &Path, change: Change) -> Option<Cow<'static, str>> {
         if self.targets.iter().any(|target| path.starts_with(target)) {
-            self.refusals.add(path, "a protected name is a symlink that leads here");
-            return Err(Errno::ACCESS);
+            return Some(TARGET.into());
         }
         if self.denied.matches(path) {
-            self.refusals.add(path, DENIED);
-            return Err(Errno::ACCESS);
+            return Some(DENIED.into());
         }
         for root in &self.roots {
             let Ok(below) = path.strip_prefix(root) else { continue };
             if let Err(refused) = self.protected.check(below, change) {
-                self.refusals.add(path, &refused.reason);
-                return Err(Errno::ACCESS);
+                return Some(refused.reason.into());
             }
             if self.protected.beside_head(below).any(|directory| self.has_head(root, directory)) {
-                self.refusals.add(path, BARE_REPOSITORY);
-                return Err(Errno::ACCESS);
+                return Some(BARE_REPOSITORY.into());
             }
         }
-        Ok(())
+        None
+    }
+
+    /// Returns whether one of the two names of a move would be refused.
+    pub(super) fn is_move_refused(&self, from: &Path, to: &Path) -> bool {
+        self.refusal(from, Change::MoveFrom).is_some() || self.refusal(to, Change::MoveTo).is_some()
     }
 
     /// Whether git takes a directory for a repository, unless an exception says that it may become one.
