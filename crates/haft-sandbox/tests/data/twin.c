@@ -65,10 +65,11 @@ static const char *path(char *space) {
     return space;
 }
 
-/* Whether a path leads out of the tree at once. */
-static int is_elsewhere(const char *text) {
-    int is_bad = (uintptr_t)text < 4096 || (uintptr_t)text > (uintptr_t)-8192L;
-    return !is_bad && *text == '/' && strncmp(text, top, strlen(top));
+/* Whether a path leads out of the tree at once, or ends in `/`, `.` or `..`. */
+static int is_odd(const char *text) {
+    if ((uintptr_t)text < 4096 || (uintptr_t)text > (uintptr_t)-8192L || !*text) return 0;
+    char last = text[strlen(text) - 1];
+    return last == '/' || last == '.' || (*text == '/' && strncmp(text, top, strlen(top)));
 }
 
 /* Without `O_NONBLOCK` an open of one waits for the other end. */
@@ -195,9 +196,12 @@ int main(int count, char **args) {
             break;
         }
         int error = result < 0 ? errno : 0;
-        /* Of two reasons why a rename to another mount fails the supervisor may give the other one. */
-        if (kind >= 10 && kind <= 11 && error == EXDEV) error = EBUSY;
-        if (kind >= 10 && kind <= 11 && error && (is_elsewhere(p) || is_elsewhere(q))) error = -1;
+        /* Of two reasons for a failure the supervisor may give the other one here, see docs/design/names.md. */
+        int is_rename = kind >= 10 && kind <= 11, is_unlink = kind >= 12 && kind <= 13;
+        if (error == EXDEV && is_rename) error = EBUSY;
+        if (error && is_rename && (is_odd(p) || is_odd(q))) error = -1;
+        if (error && is_unlink && is_odd(p) && from != AT_FDCWD) error = -1;
+        if (error && kind == 6 && S_ISCHR((mode_t)flags)) error = -1;
         printf("%ld %s %s %s %d %d flags %o mode %o = %d\n", turn, name, shown(p), shown(q), from, to, flags, mode, error);
         if (kind < 5 && result >= 0) opened(result);
     }

@@ -1,8 +1,8 @@
 //! SIGKILL at any moment to any process of a sandbox: nothing is left, and the next command works.
 
-use std::{collections::BTreeSet, fs, path::Path, time::Duration};
+use std::{collections::BTreeSet, fs, time::Duration};
 
-use haft_sandbox::{Command, Level, Sandbox};
+use haft_sandbox::{Command, Sandbox};
 
 use crate::kit::*;
 
@@ -25,7 +25,8 @@ fn scratches() -> BTreeSet<String> {
 fn children(pid: i32) -> Vec<i32> {
     let mut all = Vec::new();
     for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
-        let text = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        let text = fs::read(task.path().join("children")).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).into_owned();
         all.extend(text.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
     }
     all
@@ -88,9 +89,6 @@ async fn nothing_is_left_after_a_kill_at_any_moment_and_the_next_command_works()
             for victim in [Victim::Command, Victim::Helper, Victim::Below] {
                 kill_once(&sandbox, &room, victim, Duration::from_millis(round * 3)).await;
             }
-        }
-        if sandbox.tier().level == Level::Namespaces {
-            assert!(Path::new("/tmp").is_dir());
         }
         // Other tests have temporary directories of their own for a while.
         let mut left = BTreeSet::new();

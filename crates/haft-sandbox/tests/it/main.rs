@@ -16,6 +16,7 @@ mod twin;
 mod race;
 mod callers;
 mod kills;
+mod places;
 mod git;
 mod disk;
 mod orphans;

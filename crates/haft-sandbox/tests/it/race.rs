@@ -38,7 +38,7 @@ fn escapes(inside: &Path) -> Vec<String> {
         let text = path.strip_prefix(inside).unwrap().to_str().unwrap().to_owned();
         let parts: Vec<_> = text.to_lowercase().split('/').map(str::to_owned).collect();
         let last = parts.last().unwrap().as_str();
-        let is_in_git = parts.iter().rev().skip(1).next().is_some_and(|name| name == ".git");
+        let is_in_git = parts.iter().rev().nth(1).is_some_and(|name| name == ".git");
         let is_good = what.ends_with(" good");
         let is_bad = match last {
             "haft.toml" | ".envrc" | ".claude" => true,

@@ -74,7 +74,7 @@ fn difference(what: &str, seed: u64, with: &str, without: &str) -> Option<String
 #[tokio::test]
 async fn random_calls_give_the_same_under_supervision_as_without() {
     let is_long = std::env::var_os("HAFT_LONG_TESTS").is_some();
-    let (seeds, count) = if is_long { (100, 3_000) } else { (5, 800) };
+    let (seeds, count) = if is_long { (60, 3_000) } else { (5, 800) };
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = compiled(TWIN, folder.path()) else { return };
     let mut differences = Vec::new();

@@ -175,7 +175,8 @@ impl Act<'_, '_> {
         if writes {
             self.names.check(path, Change::Write)?;
         }
-        let own = flags - (OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW) | OFlags::CLOEXEC;
+        let dropped = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let own = (flags - dropped) | OFlags::CLOEXEC;
         if kind == FileType::Fifo && !flags.contains(OFlags::NONBLOCK) {
             let is_closed_on_exec = flags.contains(OFlags::CLOEXEC);
             return Ok(Answer::Waits { file, flags: own, is_closed_on_exec });
@@ -261,12 +262,11 @@ impl Act<'_, '_> {
         } else {
             let mut locator = Locator::new(self.caller);
             match locator.locate(from.0, &path)? {
-                Located::Entry(entry) if !flags.contains(AtFlags::SYMLINK_FOLLOW) => {
-                    let (file, kind) = look(&entry)?;
-                    if entry.is_directory && kind != FileType::Directory {
-                        return Err(Errno::NOTDIR);
-                    }
-                    (file, entry.path)
+                // A path that ends in `/` is followed in any case.
+                Located::Entry(entry)
+                    if !flags.contains(AtFlags::SYMLINK_FOLLOW) && !entry.is_directory =>
+                {
+                    (look(&entry)?.0, entry.path)
                 }
                 located => locator.existing(located)?,
             }

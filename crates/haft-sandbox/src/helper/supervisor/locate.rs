@@ -68,6 +68,9 @@ impl<'a, 'b> Locator<'a, 'b> {
     pub(super) fn follow(&mut self, entry: &Entry) -> Result<Located, Errno> {
         let mut target = match self.target(entry.parent.as_fd(), entry.name.as_bytes())? {
             Target::Path(target) => target,
+            Target::Open(fd) if entry.is_directory && kind(fd.as_fd())? != FileType::Directory => {
+                return Err(Errno::NOTDIR);
+            }
             Target::Open(fd) => return Ok(Located::Open(fd)),
         };
         if entry.is_directory {

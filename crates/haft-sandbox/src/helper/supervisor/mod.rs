@@ -261,6 +261,7 @@ fn give(listener: BorrowedFd<'_>, id: u64, fd: OwnedFd, is_closed_on_exec: bool)
 
 /// Waits for the reader of a FIFO that is opened to write. A blocking open would count as a writer
 /// as long as it waits, also after its caller was killed; so it is tried again and again instead.
+#[expect(clippy::disallowed_methods, reason = "the helper has no runtime and no clock of one")]
 fn open_fifo(
     listener: BorrowedFd<'_>,
     id: u64,

@@ -29,9 +29,11 @@ pub(in crate::helper) struct Refusals(Arc<Mutex<Vec<Refused>>>);
 
 impl Refusals {
     fn add(&self, path: &Path, reason: &str) {
+        // They are reported as JSON, which has text only: one path that is none would lose all.
+        let path = PathBuf::from(path.to_string_lossy().into_owned());
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if list.len() < REMEMBERED && list.iter().all(|known| known.path != path) {
-            list.push(Refused { path: path.to_owned(), reason: reason.to_owned() });
+            list.push(Refused { path, reason: reason.to_owned() });
         }
     }
 
