@@ -384,16 +384,16 @@ pub(crate) fn answer(listener: BorrowedFd<'_>, id: u64, result: Result<i64, i32>
     unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut answer) };
 }
 
-/// Answers a call with a descriptor, which the caller gets under the lowest free number.
-pub(crate) fn answer_descriptor(
+/// Puts a descriptor into the caller, under the lowest free number, which is returned.
+pub(crate) fn add_descriptor(
     listener: BorrowedFd<'_>,
     id: u64,
     fd: BorrowedFd<'_>,
     is_closed_on_exec: bool,
-) -> io::Result<()> {
+) -> io::Result<i64> {
     let given = libc::seccomp_notif_addfd {
         id,
-        flags: u32::try_from(libc::SECCOMP_ADDFD_FLAG_SEND).unwrap_or_default(),
+        flags: 0,
         srcfd: fd.as_raw_fd().unsigned_abs(),
         newfd: 0,
         newfd_flags: if is_closed_on_exec { libc::O_CLOEXEC.unsigned_abs() } else { 0 },
@@ -402,7 +402,7 @@ pub(crate) fn answer_descriptor(
     let result = unsafe {
         libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD, &raw const given)
     };
-    check(c_long::from(result)).map(drop)
+    check(c_long::from(result))
 }
 
 /// Copies memory of another process. Returns how much could be read; a part may be missing at the end.

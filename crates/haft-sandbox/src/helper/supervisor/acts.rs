@@ -49,6 +49,11 @@ const TRIES: u32 = 16;
 const SET_ID: u32 = 0o6000;
 /// The bit of `O_TMPFILE` that is its own.
 const TMPFILE: u32 = 0o20_000_000;
+/// Access modes that write.
+const WRITES: u32 = OFlags::WRONLY.union(OFlags::RDWR).bits();
+/// What `renameat2` knows.
+const RENAMES: RenameFlags =
+    RenameFlags::NOREPLACE.union(RenameFlags::EXCHANGE).union(RenameFlags::WHITEOUT);
 
 type Outcome = Result<Answer, Errno>;
 
@@ -73,41 +78,44 @@ impl Act<'_, '_> {
     }
 
     pub(super) fn open(&mut self, base: i32, address: u64, flags: u64, mode: u64) -> Outcome {
-        let path = self.caller.path(address)?;
         let raw = low(flags);
         let flags = OFlags::from_bits_retain(raw) | OFlags::NOCTTY;
-        // With this flag the kernel ignores all others that could write.
-        if flags.contains(OFlags::PATH) {
-            let located = self.locate(base, &path)?;
-            let (fd, _) = Locator::new(self.caller).existing(located)?;
-            return Ok(descriptor(fd, flags));
+        let is_create = flags.contains(OFlags::CREATE);
+        let is_tmpfile = raw & TMPFILE != 0;
+        // FAIL CLOSED: handles (`O_PATH`) are not asked about, and could not be given.
+        if flags.contains(OFlags::PATH)
+            || (is_create && flags.contains(OFlags::DIRECTORY))
+            || (is_tmpfile && !(flags.contains(OFlags::DIRECTORY) && raw & WRITES != 0))
+        {
+            return Err(Errno::INVAL);
         }
-        if raw & TMPFILE != 0 {
-            let mode = self.mode(mode)?;
-            let located = self.locate(base, &path)?;
-            let (directory, _) = Locator::new(self.caller).existing(located)?;
-            let flags_inside = flags | OFlags::CLOEXEC;
-            let fd = rustix::fs::openat(&directory, ".", flags_inside, mode)?;
-            return Ok(descriptor(fd, flags));
-        }
-        let mode = match flags.contains(OFlags::CREATE) {
-            true => Some(self.mode(mode)?),
-            false => None,
+        let path = self.caller.path(address)?;
+        let mode = match is_create || is_tmpfile {
+            true => self.mode(mode)?,
+            false => Mode::empty(),
         };
+        if is_tmpfile {
+            return self.open_nameless(base, &path, flags, mode);
+        }
         let mut locator = Locator::new(self.caller);
         let mut located = locator.locate(base, &path)?;
-        for _ in 0..TRIES {
+        let mut tries = 0;
+        while tries < TRIES {
             let entry = match located {
                 Located::Entry(entry) => entry,
-                Located::Directory(_) if mode.is_some() => return Err(Errno::ISDIR),
+                Located::Directory(_) if flags.contains(OFlags::CREATE | OFlags::EXCL) => {
+                    return Err(Errno::EXIST);
+                }
                 Located::Directory(_) | Located::Open(_) => {
                     let (fd, path) = locator.existing(located)?;
                     return self.open_again(fd, &path, flags);
                 }
             };
-            if let Some(mode) = mode {
+            if is_create {
                 if entry.is_directory {
-                    return Err(Errno::ISDIR);
+                    // A directory that may not be searched comes first.
+                    let is_closed = matches!(look(&entry), Err(Errno::ACCESS));
+                    return Err(if is_closed { Errno::ACCESS } else { Errno::ISDIR });
                 }
                 match self.names.create(&entry, flags, mode) {
                     Err(Errno::EXIST) if !flags.contains(OFlags::EXCL) => {}
@@ -116,7 +124,8 @@ impl Act<'_, '_> {
             }
             let (fd, kind) = match look(&entry) {
                 // It was there a moment ago.
-                Err(Errno::NOENT) if mode.is_some() => {
+                Err(Errno::NOENT) if is_create => {
+                    tries += 1;
                     located = Located::Entry(entry);
                     continue;
                 }
@@ -124,8 +133,11 @@ impl Act<'_, '_> {
             };
             match kind {
                 FileType::Symlink if flags.contains(OFlags::NOFOLLOW) && !entry.is_directory => {
-                    return Err(Errno::LOOP);
+                    // The kernel says so where it wants a directory and gets a symlink.
+                    let is_directory = flags.contains(OFlags::DIRECTORY);
+                    return Err(if is_directory { Errno::NOTDIR } else { Errno::LOOP });
                 }
+                // The locator counts the symlinks.
                 FileType::Symlink => located = locator.follow(&entry)?,
                 kind if entry.is_directory && kind != FileType::Directory => {
                     return Err(Errno::NOTDIR);
@@ -136,12 +148,36 @@ impl Act<'_, '_> {
         Err(Errno::AGAIN)
     }
 
+    /// Makes a file without a name (`O_TMPFILE`). It gets one by `linkat`, which is checked.
+    fn open_nameless(&mut self, base: i32, path: &[u8], flags: OFlags, mode: Mode) -> Outcome {
+        let mut locator = Locator::new(self.caller);
+        let directory = match locator.locate(base, path)? {
+            Located::Entry(entry)
+                if flags.contains(OFlags::NOFOLLOW)
+                    && !entry.is_directory
+                    && look(&entry)?.1 == FileType::Symlink =>
+            {
+                return Err(Errno::NOTDIR);
+            }
+            located => locator.existing(located)?.0,
+        };
+        let fd = rustix::fs::openat(&directory, ".", flags | OFlags::CLOEXEC, mode)?;
+        Ok(descriptor(fd, flags))
+    }
+
     /// Opens an existing file that is held by a handle.
     fn open_again(&self, file: OwnedFd, path: &Path, flags: OFlags) -> Outcome {
-        self.names.check(path, Change::Write)?;
-        let own = flags - (OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW) | OFlags::CLOEXEC;
         let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
-        if kind == FileType::Fifo {
+        if flags.contains(OFlags::CREATE) && kind == FileType::Directory {
+            return Err(Errno::ISDIR);
+        }
+        let writes = flags.bits() & (WRITES | OFlags::TRUNC.bits()) != 0;
+        if writes {
+            self.names.check(path, Change::Write)?;
+        }
+        let dropped = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let own = (flags - dropped) | OFlags::CLOEXEC;
+        if kind == FileType::Fifo && !flags.contains(OFlags::NONBLOCK) {
             let is_closed_on_exec = flags.contains(OFlags::CLOEXEC);
             return Ok(Answer::Waits { file, flags: own, is_closed_on_exec });
         }
@@ -149,26 +185,50 @@ impl Act<'_, '_> {
         Ok(descriptor(fd, flags))
     }
 
+    /// Checks a name that is to be made. One that exists gives `EEXIST`, protected or not.
+    fn check_new(&self, entry: &Entry, change: Change) -> Result<(), Errno> {
+        match self.names.refusal(&entry.path, change) {
+            None => Ok(()),
+            Some(_) if look(entry).is_ok() => Err(Errno::EXIST),
+            Some(reason) => Err(self.names.refuse(&entry.path, &reason)),
+        }
+    }
+
+    /// Checks a name that is to be removed. One that is missing gives `ENOENT`, protected or not.
+    fn check_old(&self, entry: &Entry, change: Change) -> Result<(), Errno> {
+        match self.names.refusal(&entry.path, change) {
+            None => Ok(()),
+            Some(reason) => {
+                look(entry)?;
+                Err(self.names.refuse(&entry.path, &reason))
+            }
+        }
+    }
+
     pub(super) fn make_directory(&mut self, base: i32, address: u64, mode: u64) -> Outcome {
         let entry = self.entry(base, address, Errno::EXIST)?;
         let mode = self.mode(mode)?;
-        self.names.check(&entry.path, Change::CreateDir)?;
+        self.check_new(&entry, Change::CreateDir)?;
         rustix::fs::mkdirat(&entry.parent, &entry.name, mode)?;
         Ok(Answer::Done)
     }
 
     pub(super) fn make_node(&mut self, base: i32, address: u64, mode: u64) -> Outcome {
-        let entry = self.entry(base, address, Errno::EXIST)?;
-        no_slash(&entry)?;
-        self.names.check(&entry.path, Change::CreateFile)?;
         let raw = low(mode);
         // No kind at all means a regular file.
         let kind = match FileType::from_raw_mode(raw) {
             FileType::Unknown if raw & 0o170_000 == 0 => FileType::RegularFile,
-            kind @ (FileType::RegularFile | FileType::Fifo | FileType::Socket) => kind,
-            FileType::CharacterDevice | FileType::BlockDevice => return Err(Errno::PERM),
-            _ => return Err(Errno::INVAL),
+            FileType::Unknown | FileType::Symlink => return Err(Errno::INVAL),
+            FileType::Directory => return Err(Errno::PERM),
+            kind => kind,
         };
+        let entry = self.entry(base, address, Errno::EXIST)?;
+        no_slash(&entry)?;
+        self.check_new(&entry, Change::CreateFile)?;
+        if matches!(kind, FileType::CharacterDevice | FileType::BlockDevice) {
+            let is_there = look(&entry).is_ok();
+            return Err(if is_there { Errno::EXIST } else { Errno::ACCESS });
+        }
         let mode = self.mode(mode)?;
         rustix::fs::mknodat(&entry.parent, &entry.name, kind, mode, 0)?;
         Ok(Answer::Done)
@@ -178,7 +238,7 @@ impl Act<'_, '_> {
         let target = self.caller.path(target)?;
         let entry = self.entry(base, address, Errno::EXIST)?;
         no_slash(&entry)?;
-        self.names.check(&entry.path, Change::CreateLink)?;
+        self.check_new(&entry, Change::CreateLink)?;
         rustix::fs::symlinkat(target.as_slice(), &entry.parent, &entry.name)?;
         Ok(Answer::Done)
     }
@@ -193,27 +253,29 @@ impl Act<'_, '_> {
             if !flags.contains(AtFlags::EMPTY_PATH) {
                 return Err(Errno::NOENT);
             }
-            let file = self.caller.descriptor(from.0)?;
+            let file = match from.0 {
+                libc::AT_FDCWD => self.caller.directory(from.0)?,
+                fd => self.caller.descriptor(fd)?,
+            };
             let real = super::locate::real_path(file.as_fd())?;
             (file, real)
         } else {
             let mut locator = Locator::new(self.caller);
             match locator.locate(from.0, &path)? {
-                Located::Entry(entry) if !flags.contains(AtFlags::SYMLINK_FOLLOW) => {
-                    let (file, kind) = look(&entry)?;
-                    if entry.is_directory && kind != FileType::Directory {
-                        return Err(Errno::NOTDIR);
-                    }
-                    (file, entry.path)
+                // A path that ends in `/` is followed in any case.
+                Located::Entry(entry)
+                    if !flags.contains(AtFlags::SYMLINK_FOLLOW) && !entry.is_directory =>
+                {
+                    (look(&entry)?.0, entry.path)
                 }
                 located => locator.existing(located)?,
             }
         };
         let entry = self.entry(to.0, to.1, Errno::EXIST)?;
         no_slash(&entry)?;
+        self.check_new(&entry, Change::CreateFile)?;
         // Under its other name a protected file could be written.
         self.names.check(&real, Change::Write)?;
-        self.names.check(&entry.path, Change::CreateFile)?;
         let link = own_link(file.as_fd());
         rustix::fs::linkat(CWD, link, &entry.parent, &entry.name, AtFlags::SYMLINK_FOLLOW)?;
         Ok(Answer::Done)
@@ -221,16 +283,43 @@ impl Act<'_, '_> {
 
     pub(super) fn rename(&mut self, from: (i32, u64), to: (i32, u64), flags: u64) -> Outcome {
         let flags = RenameFlags::from_bits_retain(low(flags));
-        let from = self.entry(from.0, from.1, Errno::BUSY)?;
-        let to = self.entry(to.0, to.1, Errno::BUSY)?;
+        let is_exchange = flags.contains(RenameFlags::EXCHANGE);
+        let is_new = flags.contains(RenameFlags::NOREPLACE);
+        let is_odd = is_exchange && (is_new || flags.contains(RenameFlags::WHITEOUT));
+        if is_odd || !(flags - RENAMES).is_empty() {
+            return Err(Errno::INVAL);
+        }
+        let path = self.caller.path(from.1)?;
+        let from = self.locate(from.0, &path)?;
+        if let Located::Entry(entry) = &from {
+            // A directory that may not be searched comes before all that is wrong with the other path.
+            rustix::fs::statat(&entry.parent, ".", AtFlags::empty())?;
+        }
+        let to = self.entry(to.0, to.1, if is_new { Errno::EXIST } else { Errno::BUSY });
+        let from = match (from, &to) {
+            (Located::Entry(from), _) => from,
+            (_, Err(errno)) if !matches!(*errno, Errno::EXIST | Errno::BUSY) => return Err(*errno),
+            _ => return Err(Errno::BUSY),
+        };
+        let to = to?;
         if from.is_directory || to.is_directory {
             let (_, kind) = look(&from)?;
-            if kind != FileType::Directory {
-                return Err(Errno::NOTDIR);
+            let is_named_directory = from.is_directory || !is_exchange;
+            if kind != FileType::Directory && is_named_directory {
+                return Err(if is_new && look(&to).is_ok() { Errno::EXIST } else { Errno::NOTDIR });
+            }
+        }
+        if is_exchange && to.is_directory && look(&to)?.1 != FileType::Directory {
+            return Err(Errno::NOTDIR);
+        }
+        if self.names.is_move_refused(&from.path, &to.path) {
+            look(&from)?;
+            if is_new && look(&to).is_ok() {
+                return Err(Errno::EXIST);
             }
         }
         self.names.check_move(&from.path, &to.path)?;
-        if flags.contains(RenameFlags::EXCHANGE) {
+        if is_exchange {
             self.names.check_move(&to.path, &from.path)?;
         }
         rustix::fs::renameat_with(&from.parent, &from.name, &to.parent, &to.name, flags)?;
@@ -239,6 +328,9 @@ impl Act<'_, '_> {
 
     pub(super) fn remove(&mut self, base: i32, address: u64, flags: u64) -> Outcome {
         let flags = AtFlags::from_bits_retain(low(flags));
+        if !(flags - AtFlags::REMOVEDIR).is_empty() {
+            return Err(Errno::INVAL);
+        }
         let is_directory = flags.contains(AtFlags::REMOVEDIR);
         let path = self.caller.path(address)?;
         let entry = match self.locate(base, &path)? {
@@ -250,7 +342,7 @@ impl Act<'_, '_> {
             let (_, kind) = look(&entry)?;
             return Err(if kind == FileType::Directory { Errno::ISDIR } else { Errno::NOTDIR });
         }
-        self.names.check(&entry.path, Change::Remove)?;
+        self.check_old(&entry, Change::Remove)?;
         rustix::fs::unlinkat(&entry.parent, &entry.name, flags)?;
         Ok(Answer::Done)
     }
@@ -306,14 +398,13 @@ impl Act<'_, '_> {
 impl Names {
     /// Makes a file that is not there yet.
     fn create(&self, entry: &Entry, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
-        // What exists is judged as a write, which is never stricter.
-        if let Err(errno) = self.check(&entry.path, Change::CreateFile) {
-            return match look(entry) {
-                Ok(_) if !flags.contains(OFlags::EXCL) => Err(Errno::EXIST),
-                _ => Err(errno),
-            };
+        if let Some(reason) = self.refusal(&entry.path, Change::CreateFile) {
+            // What exists is judged by what is to be done with it.
+            let is_there = look(entry).is_ok();
+            return Err(if is_there { Errno::EXIST } else { self.refuse(&entry.path, &reason) });
         }
-        let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // With `EXCL` the kernel follows no symlink.
+        let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         rustix::fs::openat(&entry.parent, &entry.name, flags, mode)
     }
 }
@@ -329,7 +420,11 @@ fn descriptor(fd: OwnedFd, flags: OFlags) -> Answer {
 
 /// A path that ends in `/` names a directory, and this call makes none.
 fn no_slash(entry: &Entry) -> Result<(), Errno> {
-    if entry.is_directory { Err(Errno::NOENT) } else { Ok(()) }
+    if !entry.is_directory {
+        return Ok(());
+    }
+    look(entry)?;
+    Err(Errno::EXIST)
 }
 
 /// Why a directory without a name cannot be removed.

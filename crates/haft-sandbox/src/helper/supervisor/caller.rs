@@ -126,14 +126,12 @@ impl<'a> Caller<'a> {
             }
         })?;
         self.check()?;
-        let text = std::str::from_utf8(text.get(..len).unwrap_or_default()).unwrap_or_default();
-        // The first line holds the name of the program, which may be anything.
-        let value =
-            |name: &str| text.lines().find_map(|line| Some(line.strip_prefix(name)?.trim()));
-        let umask = value("Umask:").and_then(|text| u32::from_str_radix(text, 8).ok());
-        let tgid = value("Tgid:").and_then(|text| text.parse().ok());
+        let text = text.get(..len).unwrap_or_default();
+        let umask = value(text, b"Umask:").and_then(|text| u32::from_str_radix(text, 8).ok());
+        let tgid = value(text, b"Tgid:").and_then(|text| text.parse().ok());
         match (umask, tgid) {
             (Some(umask), Some(tgid)) => Ok(Status { umask: Mode::from_raw_mode(umask), tgid }),
+            // FAIL CLOSED: the kernel gives both.
             _ => Err(Errno::ACCESS),
         }
     }
@@ -160,6 +158,14 @@ impl<'a> Caller<'a> {
     }
 }
 
+/// Finds the value of a line. The name of the program comes first and may have any bytes but a newline
+/// in it: it need be no text, and it may look like another line.
+fn value<'t>(text: &'t [u8], name: &[u8]) -> Option<&'t str> {
+    let mut lines = text.split(|byte| *byte == b'\n');
+    let value = lines.find_map(|line| line.strip_prefix(name))?;
+    Some(std::str::from_utf8(value).ok()?.trim())
+}
+
 impl Process {
     fn open(tid: u32) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -167,5 +173,18 @@ impl Process {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let status = rustix::fs::openat(directory.as_fd(), "status", flags, Mode::empty())?;
         Ok(Self { directory, status })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_of_a_program_is_never_taken_for_another_line() {
+        let text = b"Name:\tTgid:\t1 \xc3\nUmask:\t0027\nState:\tR (running)\nTgid:\t77\nNg";
+        assert_eq!(value(text, b"Tgid:"), Some("77"));
+        assert_eq!(value(text, b"Umask:"), Some("0027"));
+        assert_eq!(value(text, b"Pid:"), None);
     }
 }

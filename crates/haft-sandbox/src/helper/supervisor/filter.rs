@@ -94,8 +94,10 @@ fn program() -> Vec<libc::sock_filter> {
     ];
     for (call, flags) in OPENS {
         all.extend([
-            step(IF_EQUAL, 0, 4, number(*call)),
+            step(IF_EQUAL, 0, 5, number(*call)),
             step(LOAD, 0, 0, argument(*flags)),
+            // The kernel ignores all others with it, and gives a handle that cannot write.
+            step(IF_ANY_BIT, 2, 0, libc::O_PATH.unsigned_abs()),
             step(IF_ANY_BIT, 0, 1, WRITES.unsigned_abs()),
             ask,
             allow,
@@ -230,7 +232,12 @@ mod tests {
     #[test]
     fn reads_are_not_asked_about_and_writes_are() {
         let flags = |flags: libc::c_int| [0, 0, flags.unsigned_abs(), 0, 0, 0];
-        for quiet in [libc::O_RDONLY, libc::O_CLOEXEC | libc::O_DIRECTORY, libc::O_PATH] {
+        for quiet in [
+            libc::O_RDONLY,
+            libc::O_CLOEXEC | libc::O_DIRECTORY,
+            libc::O_PATH,
+            libc::O_PATH | libc::O_CREAT | libc::O_RDWR,
+        ] {
             assert!(!asks(libc::SYS_openat, flags(quiet)), "{quiet:#o}");
         }
         for loud in [libc::O_WRONLY, libc::O_RDWR, libc::O_CREAT, libc::O_TRUNC, libc::O_TMPFILE] {

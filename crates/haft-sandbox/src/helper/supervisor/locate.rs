@@ -68,6 +68,9 @@ impl<'a, 'b> Locator<'a, 'b> {
     pub(super) fn follow(&mut self, entry: &Entry) -> Result<Located, Errno> {
         let mut target = match self.target(entry.parent.as_fd(), entry.name.as_bytes())? {
             Target::Path(target) => target,
+            Target::Open(fd) if entry.is_directory && kind(fd.as_fd())? != FileType::Directory => {
+                return Err(Errno::NOTDIR);
+            }
             Target::Open(fd) => return Ok(Located::Open(fd)),
         };
         if entry.is_directory {
@@ -227,7 +230,8 @@ fn is_relative_proc_link(text: &[u8]) -> bool {
 
 fn push_parts(parts: &mut Vec<Vec<u8>>, path: &[u8]) {
     let new = path.split(|byte| *byte == b'/').rev();
-    parts.extend(new.filter(|part| !matches!(*part, b"" | b".")).map(<[u8]>::to_vec));
+    // A `.` stays: only a directory that may be searched has one.
+    parts.extend(new.filter(|part| !part.is_empty()).map(<[u8]>::to_vec));
 }
 
 /// What stands at an entry, and its kind. Nothing is opened but a handle.
@@ -254,12 +258,29 @@ pub(super) fn real_path(fd: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
 }
 
 /// FAIL CLOSED: the supervisor's descriptors and memory are not the caller's to open, and the kernel
-/// would let the supervisor do so. Its threads have directories of their own.
+/// would let the supervisor do so. Its threads have directories of their own. `/proc` may be mounted
+/// elsewhere too, so every component that is a number is compared.
 fn refuse_own_process(real: &Path) -> Result<(), Errno> {
-    let Ok(below) = real.strip_prefix("/proc") else { return Ok(()) };
-    let first = below.iter().next().and_then(|part| part.to_str()?.parse::<u32>().ok());
-    let Some(number) = first else { return Ok(()) };
-    let is_own = number == std::process::id()
-        || rustix::fs::statat(CWD, format!("/proc/self/task/{number}"), AtFlags::empty()).is_ok();
-    if is_own { Err(Errno::ACCESS) } else { Ok(()) }
+    let mut parts = real.iter();
+    while let Some(part) = parts.next() {
+        let Some(number) = part.to_str().and_then(|part| part.parse::<u32>().ok()) else {
+            continue;
+        };
+        if is_own(number) && is_in_proc(real, parts.as_path()) {
+            return Err(Errno::ACCESS);
+        }
+    }
+    Ok(())
+}
+
+fn is_own(number: u32) -> bool {
+    number == std::process::id()
+        || rustix::fs::statat(CWD, format!("/proc/self/task/{number}"), AtFlags::empty()).is_ok()
+}
+
+/// Whether the directory above the last `below` components is of a `/proc`.
+fn is_in_proc(real: &Path, below: &Path) -> bool {
+    let above = real.ancestors().nth(below.iter().count());
+    let file_system = above.map(rustix::fs::statfs);
+    !file_system.is_some_and(|it| it.is_ok_and(|it| u32::try_from(it.f_type) != Ok(PROC)))
 }

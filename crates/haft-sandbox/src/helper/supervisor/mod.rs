@@ -24,6 +24,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use rustix::{
@@ -52,6 +53,10 @@ use crate::Profile;
 
 /// So many opens of a FIFO may wait at once.
 const WAITING: usize = 32;
+
+/// How long a FIFO's writer sleeps between two looks for a reader, at first and at last.
+const FIRST_PAUSE: Duration = Duration::from_micros(200);
+const LAST_PAUSE: Duration = Duration::from_millis(5);
 
 /// What a tier says where names cannot be supervised.
 pub(super) const MISSING: [&str; 2] = [
@@ -211,7 +216,7 @@ impl Supervisor {
         match answer {
             Ok(Answer::Done) => sys::answer(listener, call.id, Ok(0)),
             Ok(Answer::Descriptor { fd, is_closed_on_exec }) => {
-                give(listener, call.id, &fd, is_closed_on_exec);
+                give(listener, call.id, fd, is_closed_on_exec);
             }
             Ok(Answer::Waits { file, flags, is_closed_on_exec }) => {
                 self.wait_for_fifo(call.id, file, flags, is_closed_on_exec);
@@ -231,8 +236,8 @@ impl Supervisor {
         }
         let (listener, waiting) = (Arc::clone(&self.listener), Arc::clone(&self.waiting));
         let thread = std::thread::Builder::new().spawn(move || {
-            match rustix::fs::open(own_link(file.as_fd()), flags, Mode::empty()) {
-                Ok(fd) => give(listener.as_fd(), id, &fd, is_closed_on_exec),
+            match open_fifo(listener.as_fd(), id, &file, flags) {
+                Ok(fd) => give(listener.as_fd(), id, fd, is_closed_on_exec),
                 Err(errno) => sys::answer(listener.as_fd(), id, Err(errno.raw_os_error())),
             }
             waiting.fetch_sub(1, Ordering::Relaxed);
@@ -244,11 +249,43 @@ impl Supervisor {
     }
 }
 
-fn give(listener: BorrowedFd<'_>, id: u64, fd: &OwnedFd, is_closed_on_exec: bool) {
-    if let Err(e) = sys::answer_descriptor(listener, id, fd.as_fd(), is_closed_on_exec) {
-        // A caller that has no room for another descriptor is told so; one that is gone needs nothing.
-        let errno = e.raw_os_error().unwrap_or(libc::EMFILE);
-        sys::answer(listener, id, Err(errno));
+/// Gives the caller a descriptor. The supervisor closes its own before the caller goes on: a program
+/// that was just written could not be started while it is still open for writing here (`ETXTBSY`).
+fn give(listener: BorrowedFd<'_>, id: u64, fd: OwnedFd, is_closed_on_exec: bool) {
+    let added = sys::add_descriptor(listener, id, fd.as_fd(), is_closed_on_exec);
+    drop(fd);
+    // A caller that has no room for another descriptor gets that error; one that is gone needs none.
+    let result = added.map_err(|e| e.raw_os_error().unwrap_or(libc::EMFILE));
+    sys::answer(listener, id, result);
+}
+
+/// Waits for the reader of a FIFO that is opened to write. A blocking open would count as a writer
+/// as long as it waits, also after its caller was killed; so it is tried again and again instead.
+#[expect(clippy::disallowed_methods, reason = "the helper has no runtime and no clock of one")]
+fn open_fifo(
+    listener: BorrowedFd<'_>,
+    id: u64,
+    file: &OwnedFd,
+    flags: OFlags,
+) -> Result<OwnedFd, Errno> {
+    let path = own_link(file.as_fd());
+    if flags & OFlags::RWMODE != OFlags::WRONLY {
+        return rustix::fs::open(path, flags, Mode::empty());
+    }
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match rustix::fs::open(&path, flags | OFlags::NONBLOCK, Mode::empty()) {
+            Err(Errno::NXIO) if sys::is_waiting(listener, id) => {
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(LAST_PAUSE);
+            }
+            opened => {
+                let fd = opened?;
+                let kept = rustix::fs::fcntl_getfl(&fd)? - OFlags::NONBLOCK;
+                rustix::fs::fcntl_setfl(&fd, kept)?;
+                return Ok(fd);
+            }
+        }
     }
 }
 

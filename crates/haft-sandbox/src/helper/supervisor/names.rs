@@ -4,6 +4,7 @@
 //! in the list of refusals. Pure but for that list.
 
 use std::{
+    borrow::Cow,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -18,6 +19,7 @@ use crate::{DeniedNames, Profile, Refused, Root};
 const REMEMBERED: usize = 16;
 
 const BARE_REPOSITORY: &str = "git takes the directory for a repository and obeys it";
+const TARGET: &str = "a protected name is a symlink that leads here";
 /// Why a denied name is refused.
 const DENIED: &str = "a rule denies it";
 
@@ -27,9 +29,11 @@ pub(in crate::helper) struct Refusals(Arc<Mutex<Vec<Refused>>>);
 
 impl Refusals {
     fn add(&self, path: &Path, reason: &str) {
+        // They are reported as JSON, which has text only: one path that is none would lose all.
+        let path = PathBuf::from(path.to_string_lossy().into_owned());
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if list.len() < REMEMBERED && list.iter().all(|known| known.path != path) {
-            list.push(Refused { path: path.to_owned(), reason: reason.to_owned() });
+            list.push(Refused { path, reason: reason.to_owned() });
         }
     }
 
@@ -69,26 +73,41 @@ impl Names {
 
     /// Says whether a change is allowed at a path.
     pub(super) fn check(&self, path: &Path, change: Change) -> Result<(), Errno> {
+        match self.refusal(path, change) {
+            None => Ok(()),
+            Some(reason) => Err(self.refuse(path, &reason)),
+        }
+    }
+
+    /// Remembers that a path was refused.
+    pub(super) fn refuse(&self, path: &Path, reason: &str) -> Errno {
+        self.refusals.add(path, reason);
+        Errno::ACCESS
+    }
+
+    /// Returns why a change at a path would be refused.
+    pub(super) fn refusal(&self, path: &Path, change: Change) -> Option<Cow<'static, str>> {
         if self.targets.iter().any(|target| path.starts_with(target)) {
-            self.refusals.add(path, "a protected name is a symlink that leads here");
-            return Err(Errno::ACCESS);
+            return Some(TARGET.into());
         }
         if self.denied.matches(path) {
-            self.refusals.add(path, DENIED);
-            return Err(Errno::ACCESS);
+            return Some(DENIED.into());
         }
         for root in &self.roots {
             let Ok(below) = path.strip_prefix(root) else { continue };
             if let Err(refused) = self.protected.check(below, change) {
-                self.refusals.add(path, &refused.reason);
-                return Err(Errno::ACCESS);
+                return Some(refused.reason.into());
             }
             if self.protected.beside_head(below).any(|directory| self.has_head(root, directory)) {
-                self.refusals.add(path, BARE_REPOSITORY);
-                return Err(Errno::ACCESS);
+                return Some(BARE_REPOSITORY.into());
             }
         }
-        Ok(())
+        None
+    }
+
+    /// Returns whether one of the two names of a move would be refused.
+    pub(super) fn is_move_refused(&self, from: &Path, to: &Path) -> bool {
+        self.refusal(from, Change::MoveFrom).is_some() || self.refusal(to, Change::MoveTo).is_some()
     }
 
     /// Says whether the mode of an existing file may be changed. Landlock does not look at modes.

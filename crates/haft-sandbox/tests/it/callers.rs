@@ -1,0 +1,101 @@
+//! Callers of the supervisor of names in odd states: killed, stopped, without room for descriptors,
+//! many threads, waiting at a FIFO, with strange names.
+
+use std::{fs, time::Duration};
+
+use haft_sandbox::{Command, Sandbox};
+
+use crate::kit::*;
+
+async fn run(sandbox: &Sandbox, room: &Room, script: &str) -> String {
+    let command = Command::shell(script).deadline(Duration::from_secs(60));
+    let ended = sandbox.run(command, room.profile()).await.unwrap();
+    format!("{}{}", out(&ended), err(&ended))
+}
+
+#[tokio::test]
+async fn program_that_was_just_written_can_be_started_at_once() {
+    const SCRIPT: &str = r#"
+        perl -e 'for my $n (1..500) {
+            open($f, "+<", "prog") or die "prog: $!"; close $f;
+            $pid = fork; if (!$pid) { exec("./prog") or exit 8; } waitpid $pid, 0; $bad++ if $?;
+        } print "bad ", $bad + 0, "\n"'
+    "#;
+    for sandbox in sandboxes().await {
+        let room = Room::new();
+        fs::copy("/bin/true", room.inside.join("prog")).unwrap();
+        assert_eq!(run(&sandbox, &room, SCRIPT).await, "bad 0\n", "{}", sandbox.tier().level);
+    }
+}
+
+#[tokio::test]
+async fn writer_that_was_killed_at_a_fifo_is_no_writer_any_more() {
+    const SCRIPT: &str = r#"
+        mkfifo pipe
+        for n in $(seq 40); do (echo gone > pipe) & pids="$pids $!"; done
+        sleep 0.4; kill -9 $pids 2>/dev/null; wait 2>/dev/null; sleep 0.1
+        timeout 1 cat pipe; echo "cat ended with $?"
+        (sleep 0.2; echo through > pipe) & cat pipe
+        echo after > file && cat file
+    "#;
+    for sandbox in sandboxes().await {
+        let room = Room::new();
+        let text = run(&sandbox, &room, SCRIPT).await;
+        let text = text.lines().filter(|line| !line.is_empty() && !line.contains("Killed"));
+        let text: Vec<_> = text.filter(|line| !line.contains("unavailable")).collect();
+        let wanted = ["cat ended with 124", "through", "after"];
+        assert_eq!(text, wanted, "{}", sandbox.tier().level);
+    }
+}
+
+#[tokio::test]
+async fn existing_and_missing_protected_names_give_the_errors_of_the_kernel() {
+    const SCRIPT: &str = r#"
+        perl -MErrno -e '
+            sub say_it { printf "%s %d\n", $_[0], $_[1] ? 0 : $!+0 }
+            say_it("mkdir", mkdir ".git/hooks");
+            say_it("unlink", unlink "haft.toml");
+            say_it("rename", rename "haft.toml", "x");
+            say_it("link", link "notes.txt", ".git/config");
+            say_it("symlink", symlink "x", ".git/config");
+            say_it("read", sysopen(F, ".git/config", 0100));
+            say_it("write", sysopen(F, ".git/config", 0101));
+            say_it("create", sysopen(F, "haft.toml", 0101));'
+        rm -f haft.toml; mkdir -p .git/hooks
+    "#;
+    for sandbox in sandboxes().await {
+        let room = Room::new();
+        fs::create_dir_all(room.inside.join(".git/hooks")).unwrap();
+        put(&room.inside.join(".git/config"), "good");
+        let command = Command::shell(SCRIPT);
+        let ended = sandbox.run(command, room.profile()).await.unwrap();
+        let wanted = "mkdir 17\nunlink 2\nrename 2\nlink 17\nsymlink 17\nread 0\n";
+        let text = out(&ended);
+        assert!(text.starts_with(wanted), "{}: {text}", sandbox.tier().level);
+        assert!(text.ends_with("create 13\n"), "{text}");
+        assert!(!text.contains("write 0"), "{text}");
+        assert_eq!(err(&ended), "");
+        let refused: Vec<_> = ended.refused.iter().map(|refused| &refused.path).collect();
+        assert!(refused.contains(&&room.inside.join("haft.toml")), "{refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn callers_that_are_full_stopped_many_or_oddly_named_get_their_answer() {
+    const SCRIPT: &str = r#"
+        perl -e 'my @all; while (open(my $f, ">", "full")) { push @all, $f } print "full: ", $!+0, "\n"; pop @all;
+                 open(my $f, ">", "full2") or die; print "one more\n"'
+        perl -e '$0 = "Tgid:\t1234567\xc3\xa4\xc3\xa4";
+                 open(F, ">", "named") or die "named: $!"; print "named\n"'
+        perl -e 'for my $n (1..50) { my $p = fork; if (!$p) { open(F, ">", "s$_") for 1..200; exit } push @p, $p }
+                 for (1..20) { kill STOP => @p[0..9]; select undef, undef, undef, 0.002; kill CONT => @p }
+                 kill KILL => @p[0..4]; 1 while wait > 0; print "all ended\n"'
+        i=0; p=x; while [ $i -lt 20 ]; do ln -s $p l$i; p=l$i; i=$((i+1)); done; echo text > $p && cat x
+    "#;
+    for sandbox in sandboxes().await {
+        let room = Room::new();
+        let text = run(&sandbox, &room, SCRIPT).await;
+        let wanted = "full: 24\none more\nnamed\nall ended\ntext\n";
+        assert_eq!(text, wanted, "{}", sandbox.tier().level);
+    }
+}
