@@ -25,7 +25,7 @@ use rustix::{
 };
 
 use super::{Trouble, sys};
-use crate::{Access, Network, Profile, Root};
+use crate::{Access, GitDirectory, Network, Profile, Root};
 
 const READ_ONLY: u64 = 0x1;
 const NO_SET_UID: u64 = 0x2;
@@ -39,6 +39,11 @@ pub(super) const DEVICES: &[&str] =
 
 /// Where everybody may write, and where commands find each other.
 pub(super) const TEMPORARY: &[&str] = &["/tmp", "/var/tmp", "/dev/shm"];
+
+/// More entries at the top of a git directory are not mounted one by one; the supervisor holds them.
+const MAX_GIT_ENTRIES: usize = 256;
+/// More directories below `.git/modules` are not gone through; the supervisor holds what is in them.
+const MAX_MODULES: usize = 256;
 
 /// What is needed to look up names, and often is a link into `/run`.
 const RESOLVERS: &[&str] = &["/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager"];
@@ -110,10 +115,19 @@ pub(super) fn build(view: &View<'_>) -> Result<Built, Trouble> {
     let mut held = BTreeSet::new();
     let protected = Protected::new(&view.profile.protected, &view.profile.exceptions);
     for root in view.profile.writable() {
+        if let Some(git) = view.profile.git_directory(root) {
+            hold_git(git)?;
+            continue;
+        }
         for name in view.profile.protected.iter().map(Path::new) {
             // An exception is the supervisor's to judge. One that holds at the root only is anchored.
-            if protected.check(name, Change::Write).is_err() {
-                protect(&root.path, name, &mut held)?;
+            if protected.check(name, Change::Write).is_ok() {
+                continue;
+            }
+            match name == Path::new(".git/modules") {
+                // Commits in a submodule write there.
+                true => hold_modules(&root.path, &protected)?,
+                false => protect(&root.path, name, &mut held)?,
             }
         }
     }
@@ -304,6 +318,76 @@ fn protect(root: &Path, name: &Path, held: &mut BTreeSet<PathBuf>) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// Mounts read-only what stays as it is in the git directory of a linked worktree. The supervisor of
+/// names refuses the same; this holds where it could be wrong.
+fn hold_git(git: &GitDirectory) -> Result<(), Trouble> {
+    let step = "mounts: git directory";
+    let own_path = git.path.join(git.own());
+    let own = take(&own_path).map_err(Trouble::machine(step))?;
+    let entries = git.path.read_dir().map_err(Trouble::machine(step))?;
+    for entry in entries.take(MAX_GIT_ENTRIES) {
+        let entry = entry.map_err(Trouble::machine(step))?;
+        let is_symlink = entry.file_type().map_err(Trouble::machine(step))?.is_symlink();
+        let name = entry.file_name();
+        if !is_symlink && !name.to_str().is_some_and(GitDirectory::is_changed) {
+            hold(&entry.path(), step)?;
+        }
+    }
+    attach(own.as_fd(), &own_path).map_err(Trouble::machine(step))?;
+    for path in git.redirections().map(|name| git.path.join(name)) {
+        if path.symlink_metadata().is_ok_and(|meta| !meta.is_symlink()) {
+            hold(&path, step)?;
+        }
+    }
+    Ok(())
+}
+
+/// Mounts read-only the configuration and hooks of each submodule at the top of a root.
+fn hold_modules(root: &Path, protected: &Protected) -> Result<(), Trouble> {
+    const FIXED: [&str; 4] = ["config", "config.worktree", "hooks", "commondir"];
+    let is_file = |path: PathBuf| path.symlink_metadata().is_ok_and(|meta| meta.is_file());
+    let git = root.join(".git");
+    let mut todo = vec![git.join("modules")];
+    if !is_folder(&git) {
+        return Ok(());
+    }
+    let mut seen = 0;
+    while let Some(directory) = todo.pop().filter(|_| seen < MAX_MODULES) {
+        seen += 1;
+        if !is_folder(&directory) {
+            continue;
+        }
+        if is_file(directory.join("HEAD")) {
+            for path in FIXED.map(|name| directory.join(name)) {
+                let below = path.strip_prefix(root).unwrap_or(&path);
+                let is_held = protected.check(below, Change::Write).is_err();
+                if is_held && path.symlink_metadata().is_ok_and(|meta| !meta.is_symlink()) {
+                    hold(&path, "mounts: submodules")?;
+                }
+            }
+            todo.push(directory.join("modules"));
+            continue;
+        }
+        let entries = directory.read_dir().map_err(Trouble::machine("mounts: submodules"))?;
+        todo.extend(entries.take(MAX_MODULES).filter_map(|entry| Some(entry.ok()?.path())));
+    }
+    Ok(())
+}
+
+/// Mounts a path on itself, read-only. A file that the host has removed meanwhile needs no mount.
+fn hold(path: &Path, step: &'static str) -> Result<(), Trouble> {
+    let mount = match take(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        mount => mount.map_err(Trouble::machine(step))?,
+    };
+    change(mount.as_fd(), READ_ONLY | NO_SET_UID | NO_DEVICES, None)
+        .map_err(Trouble::machine(step))?;
+    match attach(mount.as_fd(), path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result.map_err(Trouble::machine(step)),
+    }
 }
 
 /// Puts something empty on top. A link is hidden where it leads to.
