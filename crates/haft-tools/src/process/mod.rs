@@ -7,6 +7,7 @@
 mod boundary;
 mod git;
 mod programs;
+mod refusals;
 mod run;
 mod shell;
 mod declared;

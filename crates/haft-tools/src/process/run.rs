@@ -214,6 +214,7 @@ fn name(signal: i32) -> Option<&'static str> {
 /// that nothing it printed can pass for that.
 pub(super) fn output(ended: Ended, about: Value) -> Output {
     let (is_success, how, facts) = (ended.is_success(), exit(&ended), ended.facts());
+    let refused = super::refusals::note(&ended.refused);
     let (out, err) = (ended.stdout.into_text(), ended.stderr.into_text());
     let mut output = Output::default();
     let is_full = err.contains(NO_SPACE);
@@ -238,6 +239,7 @@ pub(super) fn output(ended: Ended, about: Value) -> Output {
              tell the user."
         )));
     }
+    output.blocks.extend(refused.map(Block::text));
     let mut whole = json!(facts);
     if let (Some(whole), Value::Object(about)) = (whole.as_object_mut(), about) {
         whole.extend(about);
