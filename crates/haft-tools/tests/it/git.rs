@@ -75,7 +75,7 @@ async fn shell(root: &Path, command: &str) -> String {
     let run = runtime.run_builder().working_directory(root).start();
     let call = Call::new("c", "shell", json!({"command": command}));
     let answer = run.turn().await.unwrap().run(vec![call]).await.remove(0);
-    answer.text().to_owned()
+    answer.text().into_owned()
 }
 
 #[tokio::test]
