@@ -142,7 +142,7 @@ impl Act<'_, '_> {
     /// Opens an existing file that is held by a handle.
     fn open_again(&self, file: OwnedFd, path: &Path, flags: OFlags) -> Outcome {
         self.names.check(path, Change::Write)?;
-        let own = flags - (OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW) | OFlags::CLOEXEC;
+        let own = (flags - (OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW)) | OFlags::CLOEXEC;
         let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
         if kind == FileType::Fifo {
             let is_closed_on_exec = flags.contains(OFlags::CLOEXEC);
