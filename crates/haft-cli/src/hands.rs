@@ -41,11 +41,16 @@ pub(crate) fn catalog(
     let roots: Vec<PathBuf> = std::iter::once(root)
         .chain(setup.said.ground.roots.iter().filter(|root| root.is_dir()).cloned())
         .collect();
-    let mut workspace = Workspace::builder().protect(steering_names(setup, &roots)?);
+    let mut workspace =
+        Workspace::builder().protect(steering_names(setup, &roots)?).linked_worktrees();
     for root in &roots {
         workspace = workspace.root(root, Access::Write);
     }
-    let mut hands = Hands::new(workspace.build().map_err(problem)?)
+    let workspace = workspace.build().map_err(problem)?;
+    for note in workspace.git_notes() {
+        setup.note(format!("git cannot commit in the workspace: {note}"));
+    }
+    let mut hands = Hands::new(workspace)
         .helper(Helper::ThisProgram)
         .variables(setup.variables().clone())
         .fetch(Fetch::new())

@@ -79,8 +79,8 @@ pub use self::{
     sandbox::{Helper, Sandbox},
     tier::{Level, Strength, Tier},
     workspace::{
-        Access, Bounds, Cause, DeniedNames, Done, Draft, Entry, Extent, Kind, Meta, Opened,
-        PROTECTED, Place, ProtectedName, Refusal, Replace, Stamp, Walk, Workspace,
+        Access, Bounds, Cause, DeniedNames, Done, Draft, Entry, Extent, GitDirectory, Kind, Meta,
+        Opened, PROTECTED, Place, ProtectedName, Refusal, Replace, Stamp, Walk, Workspace,
         WorkspaceBuilder,
     },
 };

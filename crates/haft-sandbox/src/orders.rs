@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Level, Profile, Tier};
 
 /// Changed whenever one end would misunderstand the other.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 /// The first argument that makes a program the helper.
 pub(crate) const MARK: &str = "haft-sandbox-helper-v1";
 /// No orders are longer. The system does not take more arguments either.

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use haft_core::{Capabilities, Capability};
 use serde::{Deserialize, Serialize};
 
-use crate::{Access, Workspace};
+use crate::{Access, GitDirectory, Workspace};
 
 /// What a confined process may touch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +19,9 @@ pub struct Profile {
     /// Folders with an access of their own. Everything else is read-only or out of reach.
     #[serde(default)]
     pub roots: Vec<Root>,
+    /// Roots that are git directories of linked worktrees: only what a commit needs changes there.
+    #[serde(default)]
+    pub git_directories: Vec<GitDirectory>,
     /// Names below each writable root that stay as they are, also when they do not exist yet.
     #[serde(default)]
     pub protected: Vec<String>,
@@ -153,6 +156,7 @@ impl Default for Profile {
     fn default() -> Self {
         Self {
             roots: Vec::new(),
+            git_directories: Vec::new(),
             protected: Vec::new(),
             exceptions: Vec::new(),
             denied: Denied::default(),
@@ -195,6 +199,10 @@ impl Profile {
             protected: workspace.protected_names(),
             ..Self::default()
         };
+        for (directory, root) in workspace.git_directories() {
+            profile.roots.push(root.clone());
+            profile.git_directories.push(directory.clone());
+        }
         if capabilities.has(Capability::Network) {
             profile.network = Network::Host;
         }
@@ -208,6 +216,11 @@ impl Profile {
             root.access = Access::Read;
         }
         self
+    }
+
+    /// Returns what may change in a root that is the git directory of a linked worktree.
+    pub(crate) fn git_directory(&self, root: &Root) -> Option<&GitDirectory> {
+        self.git_directories.iter().find(|directory| directory.path == root.path)
     }
 
     /// Goes through the roots that may be written to.

@@ -47,6 +47,8 @@ pub const PROTECTED: &[ProtectedName] = &[
     name(".git/worktrees/*/commondir", GIT_REDIRECT),
     name(".git/worktrees/*/gitdir", GIT_REDIRECT),
     name(".git/worktrees/*/config.worktree", GIT),
+    name(".git/worktrees/*/rebase-merge", GIT_TODO),
+    name(".git/worktrees/*/rebase-apply", GIT_TODO),
     name(".git/rebase-merge", GIT_TODO),
     name(".git/rebase-apply", GIT_TODO),
     // Git takes a directory with HEAD, objects and refs for a repository and obeys its `config`.

@@ -241,8 +241,11 @@ fn rules(task: &Task, setting: &Setting) -> Result<Rules, Trouble> {
     for root in &profile.roots {
         rules.add(&root.path, Right::Read);
         if root.access == Access::Write {
-            match setting.is_supervised || profile.protected.is_empty() {
+            let is_git = profile.git_directory(root).is_some();
+            match setting.is_supervised || profile.protected.is_empty() && !is_git {
                 true => rules.add(&root.path, Right::Write),
+                // FAIL CLOSED: what may change there is a list of names.
+                false if is_git => {}
                 false => around_protected(&mut rules, &root.path, profile)?,
             }
         }

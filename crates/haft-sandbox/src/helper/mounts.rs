@@ -25,7 +25,7 @@ use rustix::{
 };
 
 use super::{Trouble, denied, sys};
-use crate::{Access, Network, Profile, Root};
+use crate::{Access, GitDirectory, Network, Profile, Root};
 
 pub(super) const READ_ONLY: u64 = 0x1;
 pub(super) const NO_SET_UID: u64 = 0x2;
@@ -39,6 +39,11 @@ pub(super) const DEVICES: &[&str] =
 
 /// Where everybody may write, and where commands find each other.
 pub(super) const TEMPORARY: &[&str] = &["/tmp", "/var/tmp", "/dev/shm"];
+
+/// More entries at the top of a git directory are not mounted one by one; the supervisor holds them.
+const MAX_GIT_ENTRIES: usize = 256;
+/// More directories below `.git/modules` are not gone through; the supervisor holds what is in them.
+const MAX_MODULES: usize = 256;
 
 /// What is needed to look up names, and often is a link into `/run`.
 pub(super) const RESOLVERS: &[&str] =
@@ -109,7 +114,14 @@ pub(super) fn build(view: &View<'_>) -> Result<Built, Trouble> {
         attach(mount.as_fd(), &root.path).map_err(Trouble::machine(step))?;
     }
     for (path, is_whole) in held_names(view.profile) {
-        hold(&path, is_whole)?;
+        hold(&path, is_whole, "mounts: protected names")?;
+    }
+    let protected = Protected::new(&view.profile.protected, &view.profile.exceptions);
+    for root in view.profile.writable() {
+        match view.profile.git_directory(root) {
+            Some(git) => hold_git(git)?,
+            None => hold_modules(&root.path, &protected)?,
+        }
     }
     built.notes.extend(denied::mask(view.profile)?);
     own_proc(&mut built);
@@ -277,8 +289,10 @@ pub(super) fn held_names(profile: &Profile) -> Vec<(PathBuf, bool)> {
     let protected = Protected::new(&profile.protected, &profile.exceptions);
     let is_kept = |name: &&String| protected.check(Path::new(name), Change::Write).is_err();
     let (mut known, mut all) = (BTreeSet::new(), Vec::new());
-    for root in profile.writable() {
-        for name in profile.protected.iter().filter(is_kept) {
+    for root in profile.writable().filter(|root| profile.git_directory(root).is_none()) {
+        // Commits in a submodule write below `.git/modules`.
+        let names = profile.protected.iter().filter(|name| *name != ".git/modules");
+        for name in names.filter(is_kept) {
             let mut path = root.path.clone();
             let mut parts = Path::new(name).iter().peekable();
             while let Some(part) = parts.next() {
@@ -301,13 +315,74 @@ pub(super) fn held_names(profile: &Profile) -> Vec<(PathBuf, bool)> {
     all
 }
 
-/// Mounts a name on itself, read-only if it is protected as a whole.
-fn hold(path: &Path, is_whole: bool) -> Result<(), Trouble> {
-    let step = "mounts: protected names";
-    let mount = take(path).map_err(Trouble::machine(step))?;
-    let flags = NO_SET_UID | NO_DEVICES | if is_whole { READ_ONLY } else { 0 };
+/// Mounts read-only what stays as it is in the git directory of a linked worktree. The supervisor of
+/// names refuses the same; this holds where it could be wrong.
+fn hold_git(git: &GitDirectory) -> Result<(), Trouble> {
+    let step = "mounts: git directory";
+    let own_path = git.path.join(git.own());
+    let own = take(&own_path).map_err(Trouble::machine(step))?;
+    let entries = git.path.read_dir().map_err(Trouble::machine(step))?;
+    for entry in entries.take(MAX_GIT_ENTRIES) {
+        let entry = entry.map_err(Trouble::machine(step))?;
+        let is_symlink = entry.file_type().map_err(Trouble::machine(step))?.is_symlink();
+        let name = entry.file_name();
+        if !is_symlink && !name.to_str().is_some_and(GitDirectory::is_changed) {
+            hold(&entry.path(), true, step)?;
+        }
+    }
+    attach(own.as_fd(), &own_path).map_err(Trouble::machine(step))?;
+    for path in git.redirections().map(|name| git.path.join(name)) {
+        if path.symlink_metadata().is_ok_and(|meta| !meta.is_symlink()) {
+            hold(&path, true, step)?;
+        }
+    }
+    Ok(())
+}
+
+/// Mounts read-only the configuration and hooks of each submodule at the top of a root.
+fn hold_modules(root: &Path, protected: &Protected) -> Result<(), Trouble> {
+    const FIXED: [&str; 4] = ["config", "config.worktree", "hooks", "commondir"];
+    let is_file = |path: PathBuf| path.symlink_metadata().is_ok_and(|meta| meta.is_file());
+    let git = root.join(".git");
+    let mut todo = vec![git.join("modules")];
+    if !is_folder(&git) {
+        return Ok(());
+    }
+    let mut seen = 0;
+    while let Some(directory) = todo.pop().filter(|_| seen < MAX_MODULES) {
+        seen += 1;
+        if !is_folder(&directory) {
+            continue;
+        }
+        if is_file(directory.join("HEAD")) {
+            for path in FIXED.map(|name| directory.join(name)) {
+                let below = path.strip_prefix(root).unwrap_or(&path);
+                let is_held = protected.check(below, Change::Write).is_err();
+                if is_held && path.symlink_metadata().is_ok_and(|meta| !meta.is_symlink()) {
+                    hold(&path, true, "mounts: submodules")?;
+                }
+            }
+            todo.push(directory.join("modules"));
+            continue;
+        }
+        let entries = directory.read_dir().map_err(Trouble::machine("mounts: submodules"))?;
+        todo.extend(entries.take(MAX_MODULES).filter_map(|entry| Some(entry.ok()?.path())));
+    }
+    Ok(())
+}
+
+/// Mounts a path on itself, read-only or not. A file that the host has removed meanwhile needs no mount.
+fn hold(path: &Path, is_read_only: bool, step: &'static str) -> Result<(), Trouble> {
+    let mount = match take(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        mount => mount.map_err(Trouble::machine(step))?,
+    };
+    let flags = NO_SET_UID | NO_DEVICES | if is_read_only { READ_ONLY } else { 0 };
     change(mount.as_fd(), flags, None).map_err(Trouble::machine(step))?;
-    attach(mount.as_fd(), path).map_err(Trouble::machine(step))
+    match attach(mount.as_fd(), path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result.map_err(Trouble::machine(step)),
+    }
 }
 
 /// Shows the command its own processes and no others, where the kernel lets us.

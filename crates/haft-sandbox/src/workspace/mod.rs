@@ -11,6 +11,7 @@ mod refusal;
 mod name;
 mod protect;
 mod denied;
+mod git_directory;
 mod handle;
 mod resolve;
 mod open;
@@ -31,6 +32,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::handle::{SEARCH, open_below};
 pub use self::{
     denied::DeniedNames,
+    git_directory::GitDirectory,
     open::{Kind, Meta, Opened, Stamp},
     protect::{PROTECTED, ProtectedName},
     refusal::{Cause, Refusal},
@@ -81,6 +83,9 @@ pub struct Workspace {
 struct Inner {
     roots: Vec<Folder>,
     protected: Protected,
+    /// Git directories of linked worktrees. Commands see them; file tools do not.
+    git: Vec<(GitDirectory, Root)>,
+    git_notes: Vec<String>,
 }
 
 /// One root, opened once.
@@ -92,6 +97,13 @@ struct Folder {
     access: Access,
     handle: OwnedFd,
     identity: (u64, u64),
+}
+
+impl Folder {
+    fn root(&self) -> Root {
+        let identity = Some(self.identity);
+        Root { path: self.path.to_path_buf(), access: self.access, identity }
+    }
 }
 
 /// Where a path leads, below one root. Made by [`Workspace::find`]; what is judged is this, and what
@@ -252,12 +264,19 @@ impl Workspace {
     /// Returns the roots as a profile wants them.
     #[must_use]
     pub fn roots(&self) -> Vec<Root> {
-        let root = |folder: &Folder| Root {
-            path: folder.path.to_path_buf(),
-            access: folder.access,
-            identity: Some(folder.identity),
-        };
-        self.inner.roots.iter().map(root).collect()
+        self.inner.roots.iter().map(Folder::root).collect()
+    }
+
+    /// Returns the git directories of roots that are linked worktrees, each with its root for a
+    /// profile. See [`WorkspaceBuilder::linked_worktrees`].
+    pub(crate) fn git_directories(&self) -> impl Iterator<Item = &(GitDirectory, Root)> {
+        self.inner.git.iter()
+    }
+
+    /// Returns why `.git` files of roots were not followed, one line each.
+    #[must_use]
+    pub fn git_notes(&self) -> &[String] {
+        &self.inner.git_notes
     }
 
     /// Returns the protected names, as they were given.
@@ -337,6 +356,7 @@ const NO_EXCEPTIONS: [&str; 0] = [];
 pub struct WorkspaceBuilder {
     roots: Vec<(PathBuf, Access)>,
     protected: Vec<String>,
+    has_linked_worktrees: bool,
 }
 
 impl Default for WorkspaceBuilder {
@@ -344,6 +364,7 @@ impl Default for WorkspaceBuilder {
         Self {
             roots: Vec::new(),
             protected: PROTECTED.iter().map(|name| name.pattern.to_owned()).collect(),
+            has_linked_worktrees: false,
         }
     }
 }
@@ -367,6 +388,17 @@ impl WorkspaceBuilder {
     #[must_use]
     pub fn protect_only(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.protected = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Lets commands commit in a root that is a linked worktree (`git worktree add`) of a repository
+    /// outside of the roots: they see its git directory and change there what a commit needs.
+    ///
+    /// The repository must have the same owner and must name the root as its worktree; the `.git` file
+    /// of the root alone grants nothing. Set it for directories that the user chose.
+    #[must_use]
+    pub fn linked_worktrees(mut self) -> Self {
+        self.has_linked_worktrees = true;
         self
     }
 
@@ -407,7 +439,21 @@ impl WorkspaceBuilder {
             let identity = open::identity(&stat);
             roots.push(Folder { named, path: path.into(), access, handle, identity });
         }
-        let inner = Inner { roots, protected: Protected::new(self.protected, NO_EXCEPTIONS) };
+        let protected = Protected::new(self.protected, NO_EXCEPTIONS);
+        let (mut git, mut git_notes) = (Vec::new(), Vec::new());
+        if self.has_linked_worktrees {
+            let all: Vec<Root> = roots.iter().map(Folder::root).collect();
+            for (root, folder) in all.iter().zip(&roots) {
+                match GitDirectory::find(root, folder.handle.as_fd(), &all) {
+                    Ok(found) => git.extend(found),
+                    Err(why) => {
+                        let file = root.path.join(".git");
+                        git_notes.push(format!("`{}` is not followed: {why}", file.display()));
+                    }
+                }
+            }
+        }
+        let inner = Inner { roots, protected, git, git_notes };
         Ok(Workspace { inner: Arc::new(inner), granted: Arc::new([]) })
     }
 }

@@ -10,6 +10,7 @@ mod denied;
 mod exceptions;
 mod git;
 mod programs;
+mod refusals;
 mod run;
 mod shell;
 mod declared;

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use haft_core::{Block, Busy, Code, Context, Failure, Output, Ran};
-use haft_sandbox::{Command, Ended, Exit, How, Limits, Profile, Refused, Running, Sandbox, Stream};
+use haft_sandbox::{Command, Ended, Exit, How, Limits, Profile, Running, Sandbox, Stream};
 use serde_json::{Value, json};
 
 use super::denied::Masked;
@@ -218,7 +218,7 @@ fn name(signal: i32) -> Option<&'static str> {
 /// that nothing it printed can pass for that.
 pub(super) fn output(ended: Ended, about: Value) -> Output {
     let (is_success, how, facts) = (ended.is_success(), exit(&ended), ended.facts());
-    let refused = refused_note(&ended.refused);
+    let refused = super::refusals::note(&ended.refused);
     let (out, err) = (ended.stdout.into_text(), ended.stderr.into_text());
     let mut output = Output::default();
     let is_full = err.contains(NO_SPACE);
@@ -250,17 +250,6 @@ pub(super) fn output(ended: Ended, about: Value) -> Output {
     }
     output.structured = Some(whole);
     output
-}
-
-/// Says which names a command was refused: the evidence is the sandbox's, not the command's own text.
-fn refused_note(refused: &[Refused]) -> Option<String> {
-    let mut text = String::from("note: the sandbox refused to create, change or remove:");
-    for Refused { path, reason } in refused {
-        text += &format!("\n- `{}`: {reason}", path.display());
-    }
-    (!refused.is_empty()).then(|| {
-        text + "\nUse a file tool for such a file, so that the user is asked, or go on without it."
-    })
 }
 
 #[cfg(test)]

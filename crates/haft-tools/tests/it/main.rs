@@ -7,6 +7,7 @@
 
 mod files;
 mod process;
+mod git;
 mod live_events;
 mod git_exceptions;
 mod unasked;

@@ -4,6 +4,7 @@
 //! file is opened through the handle that was looked at. No symlink is followed by the kernel here.
 
 use std::{
+    io::Read as _,
     os::fd::{AsFd as _, OwnedFd},
     path::Path,
 };
@@ -45,6 +46,8 @@ pub(super) struct Act<'a, 'b> {
 
 /// How often a file that appears and disappears is looked at again.
 const TRIES: u32 = 16;
+/// Longer files are not compared: the configuration of a repository is shorter.
+const MAX_COMPARED_BYTES: u64 = 256 << 10;
 /// Set-user-id and set-group-id.
 const SET_ID: u32 = 0o6000;
 /// The bit of `O_TMPFILE` that is its own.
@@ -318,12 +321,26 @@ impl Act<'_, '_> {
                 return Err(Errno::EXIST);
             }
         }
+        if flags.is_empty() && self.changes_nothing(&from, &to) {
+            rustix::fs::unlinkat(&from.parent, &from.name, AtFlags::empty())?;
+            return Ok(Answer::Done);
+        }
         self.names.check_move(&from.path, &to.path)?;
         if is_exchange {
             self.names.check_move(&to.path, &from.path)?;
         }
         rustix::fs::renameat_with(&from.parent, &from.name, &to.parent, &to.name, flags)?;
         Ok(Answer::Done)
+    }
+
+    /// Whether a rename would replace a protected file by one with the same text. `git branch -d` and
+    /// `-m` write `.git/config` anew, also where nothing in it changes; the source is then removed and
+    /// the protected file stays.
+    fn changes_nothing(&self, from: &Entry, to: &Entry) -> bool {
+        !self.names.is_allowed(&to.path, Change::MoveTo)
+            && self.names.is_allowed(&from.path, Change::MoveFrom)
+            && self.names.is_allowed(&from.path, Change::Remove)
+            && is_same(from, to)
     }
 
     pub(super) fn remove(&mut self, base: i32, address: u64, flags: u64) -> Outcome {
@@ -406,6 +423,26 @@ impl Names {
         // With `EXCL` the kernel follows no symlink.
         let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         rustix::fs::openat(&entry.parent, &entry.name, flags, mode)
+    }
+}
+
+/// Whether two entries are regular files with the same text. The one that is replaced is not touched,
+/// so it does not matter what becomes of the other one meanwhile.
+fn is_same(from: &Entry, to: &Entry) -> bool {
+    let read = |entry: &Entry| {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&entry.parent, &entry.name, flags, Mode::empty()).ok()?;
+        let stat = rustix::fs::fstat(&fd).ok()?;
+        let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        let mut text = Vec::new();
+        let file = std::fs::File::from(fd);
+        file.take(MAX_COMPARED_BYTES).read_to_end(&mut text).ok().filter(|_| is_regular)?;
+        let is_whole = u64::try_from(text.len()).is_ok_and(|len| len < MAX_COMPARED_BYTES);
+        is_whole.then_some((text, (stat.st_dev, stat.st_ino)))
+    };
+    match (read(from), read(to)) {
+        (Some((one, first)), Some((other, second))) => first != second && one == other,
+        _ => false,
     }
 }
 

@@ -68,7 +68,9 @@ pub(super) const MISSING: [&str; 2] = [
 /// Returns whether a command with this profile has names that must be supervised.
 pub(super) fn is_needed(profile: &Profile) -> bool {
     profile.writable().next().is_some()
-        && !(profile.protected.is_empty() && profile.denied.new.is_empty())
+        && !(profile.protected.is_empty()
+            && profile.denied.new.is_empty()
+            && profile.git_directories.is_empty())
 }
 
 /// The command's end of the connection that carries the listener.

@@ -5,6 +5,7 @@
 
 use std::{
     borrow::Cow,
+    ffi::OsStr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -13,13 +14,17 @@ use haft_core::protected_names::{Change, Protected, is_move_allowed};
 use rustix::io::Errno;
 
 use super::super::Trouble;
-use crate::{DeniedNames, Profile, Refused, Root};
+use crate::{DeniedNames, GitDirectory, Profile, Refused, Root};
 
 /// So many refusals are remembered; a command that is refused once is often refused again.
 const REMEMBERED: usize = 16;
 
 const BARE_REPOSITORY: &str = "git takes the directory for a repository and obeys it";
 const TARGET: &str = "a protected name is a symlink that leads here";
+/// What the directory of a repository is called.
+const GIT: &str = ".git";
+/// The protected name of the git directories of submodules.
+const MODULES: &str = ".git/modules";
 /// Why a denied name is refused.
 const DENIED: &str = "a rule denies it";
 
@@ -44,7 +49,7 @@ impl Refusals {
 
 /// The rules about names of one command.
 pub(in crate::helper) struct Names {
-    roots: Vec<PathBuf>,
+    roots: Vec<(PathBuf, Option<GitDirectory>)>,
     /// Where protected names that are symlinks lead.
     targets: Vec<PathBuf>,
     protected: Protected,
@@ -62,9 +67,12 @@ impl Names {
     ) -> Result<Self, Trouble> {
         let roots = profile.writable().map(|root| root.path.clone());
         Ok(Self {
-            roots: profile.writable().map(|root| root.path.clone()).collect(),
+            roots: profile
+                .writable()
+                .map(|root| (root.path.clone(), profile.git_directory(root).cloned()))
+                .collect(),
             targets: targets(profile),
-            protected: Protected::new(&profile.protected, &profile.exceptions),
+            protected: Protected::new(&profile.protected, exceptions(profile)),
             denied: DeniedNames::new(&profile.denied.new).map_err(Trouble::profile)?,
             modes: scratch.map(|scratch| roots.chain(scratch).collect()),
             refusals,
@@ -87,22 +95,38 @@ impl Names {
 
     /// Returns why a change at a path would be refused.
     pub(super) fn refusal(&self, path: &Path, change: Change) -> Option<Cow<'static, str>> {
+        self.judge(path, change).err()
+    }
+
+    /// Says whether a change is allowed, and reports nothing.
+    pub(super) fn is_allowed(&self, path: &Path, change: Change) -> bool {
+        self.judge(path, change).is_ok()
+    }
+
+    fn judge(&self, path: &Path, change: Change) -> Result<(), Cow<'static, str>> {
         if self.targets.iter().any(|target| path.starts_with(target)) {
-            return Some(TARGET.into());
+            return Err(TARGET.into());
         }
         if self.denied.matches(path) {
-            return Some(DENIED.into());
+            return Err(DENIED.into());
         }
-        for root in &self.roots {
+        for (root, git) in &self.roots {
             let Ok(below) = path.strip_prefix(root) else { continue };
+            if let Some(git) = git {
+                self.judge_git(git, below, change)?;
+                continue;
+            }
             if let Err(refused) = self.protected.check(below, change) {
-                return Some(refused.reason.into());
+                let Some(named) = self.in_module(root, below) else {
+                    return Err(refused.reason.into());
+                };
+                self.protected.check(&named, change).map_err(|refused| refused.reason)?;
             }
             if self.protected.beside_head(below).any(|directory| self.has_head(root, directory)) {
-                return Some(BARE_REPOSITORY.into());
+                return Err(BARE_REPOSITORY.into());
             }
         }
-        None
+        Ok(())
     }
 
     /// Returns whether one of the two names of a move would be refused.
@@ -118,6 +142,75 @@ impl Names {
             return Err(Errno::PERM);
         }
         self.check(path, Change::Write)
+    }
+
+    /// Says whether a change is allowed in the git directory of a linked worktree. The directory of
+    /// the worktree in it is what `.git` is elsewhere.
+    fn judge_git(
+        &self,
+        git: &GitDirectory,
+        below: &Path,
+        change: Change,
+    ) -> Result<(), Cow<'static, str>> {
+        git.check(below, change)?;
+        let own = below.strip_prefix(git.own()).ok();
+        for below in [Some(below), own].into_iter().flatten() {
+            if let Err(refused) = self.protected.check(&Path::new(GIT).join(below), change) {
+                return Err(refused.reason.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns a path inside of an existing submodule's git directory as if that were a `.git` of its
+    /// own: a commit in a submodule works, and its configuration, hooks and modules stay. What has no
+    /// `HEAD` above it is not such a directory yet, and stays protected as a whole.
+    fn in_module(&self, root: &Path, below: &Path) -> Option<PathBuf> {
+        if self.protected.pattern(below) != Some(MODULES) {
+            return None;
+        }
+        let parts: Vec<&OsStr> = below.iter().collect();
+        let is_modules = |pair: &[&OsStr]| pair == [GIT, "modules"];
+        let start = parts.windows(2).position(is_modules)? + 2;
+        let mut directory = root.to_owned();
+        directory.extend(parts.get(..start)?);
+        let mut rest = parts.get(start..)?;
+        loop {
+            let (part, after) = rest.split_first()?;
+            directory.push(part);
+            rest = after;
+            if !directory.join("HEAD").symlink_metadata().is_ok_and(|meta| meta.is_file()) {
+                continue;
+            }
+            match rest.split_first()? {
+                (first, after) if *first == "modules" => {
+                    directory.push(first);
+                    rest = after;
+                }
+                (first, after) if is_nested(first, after) => return None,
+                // An exception that is anchored at the root is about another repository.
+                _ => return Some(Path::new("module").join(GIT).join(PathBuf::from_iter(rest))),
+            }
+        }
+    }
+
+    /// Returns the part of a submodule's git directory that a path lies in; files at its top are one
+    /// part. Nothing moves between the parts: a directory that is prepared among refs would become a
+    /// repository with a configuration of its own elsewhere.
+    fn part_of_module(&self, path: &Path) -> Option<PathBuf> {
+        let find = |(root, _): &(PathBuf, _)| self.in_module(root, path.strip_prefix(root).ok()?);
+        let named = self.roots.iter().find_map(find)?;
+        let parts: Vec<&OsStr> = named.iter().skip(2).collect();
+        Some(if parts.len() > 1 { parts.first()?.into() } else { PathBuf::new() })
+    }
+
+    /// Returns a path as the protected names see it.
+    fn named(&self, path: &Path) -> PathBuf {
+        let find = |(root, git): &(PathBuf, Option<GitDirectory>)| {
+            let below = path.strip_prefix(root).ok()?;
+            Some(if git.is_some() { Path::new(GIT).join(below) } else { below.to_owned() })
+        };
+        self.roots.iter().find_map(find).unwrap_or_else(|| path.to_owned())
     }
 
     /// Whether git takes a directory for a repository, unless an exception says that it may become one.
@@ -138,14 +231,35 @@ impl Names {
             return Err(Errno::ACCESS);
         }
         // What was prepared where no name is checked would bring names that were never checked.
-        let is_crossing = |root: &PathBuf| from.starts_with(root) != to.starts_with(root);
+        let is_crossing = |(root, _): &(PathBuf, _)| from.starts_with(root) != to.starts_with(root);
         if self.roots.iter().any(is_crossing) {
             return Err(Errno::XDEV);
         }
-        let below = |path| self.roots.iter().find_map(|root| Path::strip_prefix(path, root).ok());
-        let is_allowed = is_move_allowed(below(from).unwrap_or(from), below(to).unwrap_or(to));
+        let is_allowed = is_move_allowed(&self.named(from), &self.named(to))
+            && self.part_of_module(from) == self.part_of_module(to);
         if is_allowed { Ok(()) } else { Err(Errno::XDEV) }
     }
+}
+
+/// Whether a path in a git directory would configure a repository inside of it. Branches may have any
+/// name.
+fn is_nested(first: &OsStr, after: &[&OsStr]) -> bool {
+    const STEERING: [&str; 4] = ["config", "config.worktree", "hooks", "commondir"];
+    let is_branch = first == "refs" || first == "logs";
+    !is_branch && after.iter().any(|part| STEERING.iter().any(|s| part.eq_ignore_ascii_case(s)))
+}
+
+/// Returns the exceptions. One inside of `.git` holds in the directory of a linked worktree too: that
+/// is where git keeps, for example, `rebase-merge`.
+fn exceptions(profile: &Profile) -> Vec<String> {
+    let mut all = profile.exceptions.clone();
+    for exception in &profile.exceptions {
+        let anchored = exception.strip_prefix("./").unwrap_or(exception);
+        let Some(below) = anchored.strip_prefix(".git/") else { continue };
+        let own = |git: &GitDirectory| format!("./{GIT}/worktrees/{}/{below}", git.worktree);
+        all.extend(profile.git_directories.iter().map(own));
+    }
+    all
 }
 
 /// Finds where the protected names at the top of each root lead, if they are symlinks. What another

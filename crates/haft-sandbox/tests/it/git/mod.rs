@@ -1,5 +1,12 @@
 //! Real git in a confined command.
 
+mod everyday;
+mod exceptions;
+mod guide;
+mod linked;
+mod special;
+mod matrix;
+
 use std::{path::Path, process::Command as Host};
 
 use haft_sandbox::{Command, Ended, Sandbox};

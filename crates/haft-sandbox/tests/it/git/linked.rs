@@ -1,0 +1,354 @@
+//! A workspace that is a linked worktree of a repository outside of it.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+
+use haft_core::{Capabilities, Capability};
+use haft_sandbox::{Access, Profile, Workspace};
+
+use super::matrix::{Expected, Fails, Prints, Row, compare, has_git, host, inside, protected, row};
+use crate::kit::*;
+
+/// A workspace that is a worktree of `outside/repo`, and the git directory of that repository.
+fn linked() -> (Room, PathBuf) {
+    let room = Room::new();
+    fs::remove_file(room.inside.join("notes.txt")).unwrap();
+    fs::remove_dir(room.inside.join("sub")).unwrap();
+    fs::create_dir(room.outside.join("repo")).unwrap();
+    let script = "git init -q -b main .
+        echo one > notes.txt; git add .; git commit -q -m first
+        echo two >> notes.txt; git commit -q -a -m second; git branch side HEAD~1; git branch third
+        git worktree add -q ../../inside side; git worktree add -q ../other third";
+    host(&room, &room.outside.join("repo"), script);
+    let git = room.outside.join("repo/.git");
+    (room, git)
+}
+
+/// Copies such a workspace and its repository, which takes less time than making them anew.
+fn copy(first: &Room) -> (Room, PathBuf) {
+    let room = Room::new();
+    fs::remove_dir_all(&room.inside).unwrap();
+    fs::remove_dir_all(&room.outside).unwrap();
+    let (from, to) = (first.inside.parent().unwrap(), room.inside.parent().unwrap());
+    let mut copy = std::process::Command::new("cp");
+    copy.arg("-a").arg(from.join("inside")).arg(from.join("outside")).arg(to);
+    assert!(copy.status().unwrap().success());
+    let git = room.outside.join("repo/.git");
+    let own = git.join("worktrees/inside");
+    write(&room.inside.join(".git"), &format!("gitdir: {}\n", own.display()));
+    write(&own.join("gitdir"), &format!("{}/.git\n", room.inside.display()));
+    let other = git.join("worktrees/other");
+    write(&room.outside.join("other/.git"), &format!("gitdir: {}\n", other.display()));
+    write(&other.join("gitdir"), &format!("{}/other/.git\n", room.outside.display()));
+    (room, git)
+}
+
+fn workspace(root: &Path) -> Workspace {
+    Workspace::builder().root(root, Access::Write).linked_worktrees().build().unwrap()
+}
+
+fn profile(room: &Room, exceptions: &[&str]) -> Profile {
+    let all = Capabilities::from([Capability::Filesystem]);
+    let profile = Profile::of(all, &workspace(&room.inside));
+    let exceptions = exceptions.iter().map(|name| (*name).to_owned()).collect();
+    Profile { exceptions, ..profile }
+}
+
+/// The scripts find the git directory of the repository in `$common`.
+const COMMON: &str = "common=$(realpath \"$(git rev-parse --git-common-dir)\")";
+const DENIED: Expected = Fails("ermission denied");
+const REBASE: &[&str] = &["./.git/rebase-merge", "./.git/rebase-apply"];
+
+const WORK: &[Row] = &[
+    row(
+        "branch -m and -d",
+        "",
+        "git branch new; git branch -m new newer; git branch -q -d newer 2>&1; git branch --list 'new*'",
+        Prints(""),
+    ),
+    row(
+        "status",
+        "echo x >> notes.txt",
+        "git status --porcelain; git log --format=%s",
+        Prints(" M notes.txt\nfirst\n"),
+    ),
+    row(
+        "commit",
+        "",
+        "echo x > x; git add x; git commit -q -m third; git commit -q --amend -m other; git log --format=%s",
+        Prints("other\nfirst\n"),
+    ),
+    row(
+        "branch",
+        "",
+        "git switch -q -c new; git commit -q --allow-empty -m new; git branch b; git branch -q -f b main; git tag v1; git tag -d v1 > /dev/null; git for-each-ref --format='%(refname:short)'",
+        Prints("b\nmain\nnew\nside\nthird\n"),
+    ),
+    row(
+        "delete a branch",
+        "git branch old; git pack-refs --all",
+        "git update-ref -d refs/heads/old; git branch --list old; git switch -q --detach; git switch -q side",
+        Prints(""),
+    ),
+    row(
+        "stash",
+        "echo x >> notes.txt",
+        "git stash -q; git status --porcelain; git stash pop -q; git status --porcelain",
+        Prints(" M notes.txt\n"),
+    ),
+    row("merge", "", "git merge -q main; git log -1 --format=%s", Prints("second\n")),
+    row(
+        "merge, conflict and abort",
+        "echo other > notes.txt; git commit -q -a -m other",
+        "git merge main > /dev/null 2>&1 || git merge --abort; git status --porcelain; cat notes.txt",
+        Prints("other\n"),
+    ),
+    row(
+        "cherry-pick",
+        "echo x > x; git add x; git commit -q -m x; git reset -q --hard main",
+        "git cherry-pick side@{1} > /dev/null; git revert --no-edit HEAD > /dev/null; git log -1 --format=%s",
+        Prints("Revert \"x\"\n"),
+    ),
+    // It works on the reflogs of all worktrees, and these are not the command's.
+    row("gc", "", "git gc -q", Fails("failed to run reflog")),
+    row(
+        "repack",
+        "",
+        "git repack -q -a -d; git prune; git pack-refs --all; git fsck --no-progress --no-dangling
+         git log --format=%s main",
+        Prints("second\nfirst\n"),
+    ),
+    row("worktree list", "", "git worktree list | wc -l", Prints("3\n")),
+    row(
+        "rebase refused",
+        "echo x > x; git add x; git commit -q -m x",
+        "git rebase -q main",
+        Fails("rebase-merge"),
+    ),
+    row(
+        "rebase",
+        "echo x > x; git add x; git commit -q -m x",
+        "git rebase -q main; git log --format=%s",
+        Prints("x\nsecond\nfirst\n"),
+    )
+    .with(REBASE),
+    row("config", "", "git config a.b c", Fails("could not write config file")),
+    row("config file", "", "echo x >> $common/config", DENIED),
+    row("new hook", "", "echo x > $common/hooks/pre-commit", DENIED),
+    row("hooks moved", "", "mv $common/hooks $common/old", Fails("")),
+    row("config.worktree", "", "echo x > $common/config.worktree", DENIED),
+    row("own config.worktree", "", "echo x > $(git rev-parse --git-dir)/config.worktree", DENIED),
+    row("own commondir", "", "echo x > $(git rev-parse --git-dir)/commondir", DENIED),
+    row("own gitdir", "", "rm $(git rev-parse --git-dir)/gitdir", Fails("")),
+    row("own directory moved", "", "mv $common/worktrees/inside $common/worktrees/x", Fails("")),
+    row("own rebase-merge", "", "mkdir $(git rev-parse --git-dir)/rebase-merge", DENIED),
+    row("other worktree", "", "echo x > $common/worktrees/other/HEAD", DENIED),
+    row("new worktree", "", "mkdir $common/worktrees/new", DENIED),
+    row("HEAD of the repository", "", "echo ref: refs/heads/side > $common/HEAD", DENIED),
+    row("index of the repository", "", "rm -f $common/index", Fails("")),
+    row(
+        "attributes",
+        "",
+        "mkdir -p $common/info; echo '* filter=x' > $common/info/attributes",
+        DENIED,
+    ),
+    row("symlink among the refs", "", "ln -s /etc/passwd $common/refs/heads/x", DENIED),
+    row("objects moved", "", "mv $common/objects $common/old", Fails("")),
+    row("new file at the top", "", "echo x > $common/new", DENIED),
+    row(
+        "file of the workspace moved to the top",
+        "",
+        "echo x > packed-refs; echo x > config; mv -f config $common/config",
+        Fails(""),
+    ),
+    row("working tree of the repository", "", "echo x > $common/../notes.txt", Fails("")),
+    row("other .git file", "", "rm -f .git; echo 'gitdir: /tmp/x' > .git", Fails("")),
+];
+
+/// What must be the same afterwards: all of the git directory but for what commits write.
+fn fixed(git: &Path, exceptions: &[&str]) -> Vec<(PathBuf, String)> {
+    let changes = |path: &Path| {
+        let below = path.strip_prefix(git).unwrap();
+        let first = below.iter().next().unwrap().to_string_lossy();
+        let is_own = below.starts_with("worktrees/inside")
+            && !["gitdir", "commondir"].iter().any(|name| below.ends_with(name));
+        is_own || ["objects", "refs", "logs", "packed-refs"].contains(&&*first)
+    };
+    let all = picture(git).into_iter().filter(|(path, _)| !changes(path));
+    let above = git.parent().unwrap().parent().unwrap();
+    all.chain(protected(above, exceptions)).collect()
+}
+
+#[tokio::test]
+async fn commits_work_in_a_linked_worktree_and_its_repository_keeps_its_configuration() {
+    if !has_git() {
+        return;
+    }
+    let mut wrong = Vec::new();
+    let (first, _) = linked();
+    for sandbox in sandboxes().await {
+        let level = sandbox.tier().level;
+        for row in WORK {
+            let (room, git) = copy(&first);
+            host(&room, &room.inside, row.setup);
+            let before = fixed(&git, row.exceptions);
+            let script = format!("{COMMON}\n{}", row.script);
+            let ended = inside(&sandbox, profile(&room, row.exceptions), &script).await;
+            if let Some(what) = compare(row.expected, &ended) {
+                wrong.push(format!("{} ({level}): {what} {:?}", row.name, ended.refused));
+            }
+            if before != fixed(&git, row.exceptions) {
+                wrong.push(format!("{} ({level}): the repository changed", row.name));
+            }
+            let fsck = "git fsck --no-dangling --no-progress 2>&1 || :";
+            let fsck = host(&room, &room.outside.join("repo"), fsck);
+            if !fsck.is_empty() {
+                wrong.push(format!("{} ({level}): fsck: {fsck}", row.name));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn read_only_command_reads_the_repository_of_a_linked_worktree_and_changes_nothing() {
+    if !has_git() {
+        return;
+    }
+    for sandbox in sandboxes().await {
+        let (room, git) = linked();
+        let before = picture(&git);
+        let mut profile = profile(&room, &[]).read_only();
+        profile.reads = haft_sandbox::Reads::Only(Vec::new());
+        let script = "export GIT_OPTIONAL_LOCKS=0; git status --porcelain; git log --format=%s main
+            git commit -q --allow-empty -m x 2> /dev/null || echo no";
+        let ended = inside(&sandbox, profile, script).await;
+        assert_eq!(out(&ended), "second\nfirst\nno\n", "{}", err(&ended));
+        assert_eq!(picture(&git), before);
+    }
+}
+
+#[test]
+fn workspace_of_an_ordinary_repository_gets_no_git_directory() {
+    if !has_git() {
+        return;
+    }
+    let room = super::matrix::repository();
+    let workspace = workspace(&room.inside);
+    assert!(workspace.git_notes().is_empty());
+    let profile = Profile::of(Capabilities::from([Capability::Filesystem]), &workspace);
+    assert_eq!((profile.roots.len(), profile.git_directories.len()), (1, 0));
+}
+
+#[test]
+fn git_file_is_followed_only_on_demand() {
+    if !has_git() {
+        return;
+    }
+    let (room, git) = linked();
+    assert_eq!(room.profile().roots.len(), 1);
+    let profile = profile(&room, &[]);
+    assert_eq!(profile.roots.last().map(|root| &root.path), Some(&git));
+    assert_eq!(profile.git_directories.len(), 1);
+}
+
+/// Writes over a file.
+fn write(path: &Path, text: &str) {
+    let _ = fs::remove_file(path);
+    put(path, text);
+}
+
+#[test]
+fn hostile_git_file_makes_nothing_writable() {
+    if !has_git() {
+        return;
+    }
+    type Attack = fn(&Room, &Path);
+    const ATTACKS: &[(&str, Attack)] = &[
+        ("names a directory that is no repository", |room, _| {
+            let there = room.outside.join("home2/worktrees/inside");
+            fs::create_dir_all(&there).unwrap();
+            write(&there.join("commondir"), "../..\n");
+            write(&there.join("gitdir"), &format!("{}/.git\n", room.inside.display()));
+            write(&room.inside.join(".git"), &format!("gitdir: {}\n", there.display()));
+        }),
+        ("names the repository itself", |room, git| {
+            write(&room.inside.join(".git"), &format!("gitdir: {}\n", git.display()));
+        }),
+        ("names the worktree of another directory", |room, git| {
+            let other = git.join("worktrees/other");
+            write(&room.inside.join(".git"), &format!("gitdir: {}\n", other.display()));
+        }),
+        ("names a directory that does not exist", |room, git| {
+            let none = git.join("worktrees/none");
+            write(&room.inside.join(".git"), &format!("gitdir: {}\n", none.display()));
+        }),
+        ("the repository names another directory", |_, git| {
+            write(&git.join("worktrees/inside/gitdir"), "/elsewhere/.git\n");
+        }),
+        ("the repository names another file", |room, git| {
+            let text = format!("{}/x\n", room.inside.display());
+            write(&git.join("worktrees/inside/gitdir"), &text);
+        }),
+        ("another common directory", |_, git| {
+            write(&git.join("worktrees/inside/commondir"), "../../../../..\n");
+        }),
+        ("objects lead elsewhere", |room, git| {
+            fs::rename(git.join("objects"), room.outside.join("objects")).unwrap();
+            symlink(room.outside.join("objects"), git.join("objects")).unwrap();
+        }),
+        ("refs lead elsewhere", |room, git| {
+            fs::rename(git.join("refs"), room.outside.join("refs")).unwrap();
+            symlink(room.outside.join("refs"), git.join("refs")).unwrap();
+        }),
+        ("worktree that is a symlink", |room, git| {
+            fs::rename(git.join("worktrees/inside"), room.outside.join("inside")).unwrap();
+            symlink(room.outside.join("inside"), git.join("worktrees/inside")).unwrap();
+        }),
+        ("no gitdir line", |room, _| write(&room.inside.join(".git"), "hello\n")),
+        ("two lines", |room, git| {
+            let own = git.join("worktrees/inside");
+            write(&room.inside.join(".git"), &format!("gitdir: {}\nx\n", own.display()));
+        }),
+        ("too long", |room, git| {
+            let own = git.join("worktrees/inside");
+            let path = format!("{}{}", own.display(), "/.".repeat(8 << 10));
+            write(&room.inside.join(".git"), &format!("gitdir: {path}\n"));
+        }),
+        ("symlink", |room, _| {
+            fs::rename(room.inside.join(".git"), room.inside.join("x")).unwrap();
+            symlink("x", room.inside.join(".git")).unwrap();
+        }),
+        ("FIFO", |room, _| {
+            fs::remove_file(room.inside.join(".git")).unwrap();
+            let made = std::process::Command::new("mkfifo").arg(room.inside.join(".git")).status();
+            assert!(made.unwrap().success());
+        }),
+    ];
+    let (first, _) = linked();
+    for (name, attack) in ATTACKS {
+        let (room, git) = copy(&first);
+        assert_eq!(profile(&room, &[]).git_directories.len(), 1, "{name}: before");
+        attack(&room, &git);
+        let workspace = workspace(&room.inside);
+        let profile = Profile::of(Capabilities::from([Capability::Filesystem]), &workspace);
+        let granted = (profile.roots.len(), profile.git_directories.len());
+        assert_eq!(granted, (1, 0), "{name}: {:?}", workspace.git_notes());
+    }
+}
+
+#[test]
+fn repository_of_another_owner_is_not_granted() {
+    use std::os::unix::fs::{MetadataExt as _, chown};
+    if !has_git() || fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return;
+    }
+    let (room, git) = linked();
+    chown(&git, Some(65_534), None).unwrap();
+    let workspace = workspace(&room.inside);
+    assert!(workspace.git_notes()[0].contains("another owner"), "{:?}", workspace.git_notes());
+    assert_eq!(Profile::of(Capabilities::NONE, &workspace).roots.len(), 1);
+}

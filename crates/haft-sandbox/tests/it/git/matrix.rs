@@ -1,0 +1,181 @@
+//! The table of git commands: what each one prints inside, in each tier, and what it leaves unchanged.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command as Host,
+};
+
+use haft_core::protected_names::{Protected, Standing};
+use haft_sandbox::{Command, Ended, Profile, Sandbox};
+
+use crate::kit::*;
+
+/// The configuration of git in the private home directory.
+pub(super) const CONFIG: &str = "[user]\n\tname = A Person\n\temail = a@example.com\n\
+                                 [safe]\n\tdirectory = *\n[protocol \"file\"]\n\tallow = always\n\
+                                 [advice]\n\tdetachedHead = false\n";
+
+/// One line of the table.
+#[derive(Clone, Copy)]
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    /// A script for the host, run in the repository before.
+    pub(super) setup: &'static str,
+    /// A script for the sandbox.
+    pub(super) script: &'static str,
+    /// Protected names that it may change.
+    pub(super) exceptions: &'static [&'static str],
+    /// How it ends, in each tier alike.
+    pub(super) expected: Expected,
+}
+
+/// How a script ends.
+#[derive(Clone, Copy)]
+pub(super) enum Expected {
+    /// With code 0, and this is its whole standard output.
+    Prints(&'static str),
+    /// With another code, and its standard error has this in it. No protected name has changed.
+    Fails(&'static str),
+}
+pub(super) use Expected::{Fails, Prints};
+
+/// A row that needs no exception.
+pub(super) const fn row(
+    name: &'static str,
+    setup: &'static str,
+    script: &'static str,
+    expected: Expected,
+) -> Row {
+    Row { name, setup, script, exceptions: &[], expected }
+}
+
+impl Row {
+    pub(super) const fn with(mut self, exceptions: &'static [&'static str]) -> Self {
+        self.exceptions = exceptions;
+        self
+    }
+}
+
+/// What every repository begins with: two commits, and a branch at the first.
+const BEGIN: &str = "git init -q -b main .
+    echo one > notes.txt; echo '*.log' > .gitignore; git add .; git commit -q -m first
+    echo two >> notes.txt; git commit -q -a -m second; git branch side HEAD~1";
+
+/// Runs a script on the host, with git configured as inside.
+pub(super) fn host(room: &Room, directory: &Path, script: &str) -> String {
+    let home = room.outside.join("home");
+    if !home.is_dir() {
+        fs::create_dir(&home).unwrap();
+        put(&home.join(".gitconfig"), CONFIG);
+    }
+    let output = Host::new("bash")
+        .args(["--noprofile", "--norc", "-e", "-c", script])
+        .current_dir(directory)
+        .env("HOME", home)
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "on the host: {script}: {error}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub(super) fn has_git() -> bool {
+    let is_there = Host::new("git").arg("--version").output().is_ok();
+    if !is_there {
+        eprintln!("NOT TESTED: there is no git here");
+    }
+    is_there
+}
+
+/// A workspace with a repository in it.
+pub(super) fn repository() -> Room {
+    let room = Room::new();
+    fs::remove_file(room.inside.join("notes.txt")).unwrap();
+    fs::remove_dir(room.inside.join("sub")).unwrap();
+    host(&room, &room.inside, BEGIN);
+    room
+}
+
+/// Copies a workspace, which takes less time than making its repository anew.
+fn copy(first: &Room) -> Room {
+    let room = Room::new();
+    fs::remove_dir_all(&room.inside).unwrap();
+    let script = format!("cp -a '{}' '{}'", first.inside.display(), room.inside.display());
+    host(&room, &room.outside, &script);
+    room
+}
+
+/// Everything below a directory that is protected, without what a row may change.
+pub(super) fn protected(directory: &Path, exceptions: &[&str]) -> BTreeMap<PathBuf, String> {
+    let names = Protected::new(Protected::standard().names().to_vec(), exceptions);
+    let all = picture(directory).into_iter();
+    all.filter(|(path, _)| {
+        let below = path.strip_prefix(directory).unwrap();
+        names.standing(below) == Standing::Protected && !is_of_module(below)
+    })
+    .collect()
+}
+
+/// Whether a path is what a commit in a submodule changes: not its configuration, not its hooks.
+fn is_of_module(below: &Path) -> bool {
+    const FIXED: &[&str] = &["config", "config.worktree", "hooks", "commondir", "modules"];
+    let mut parts = below.iter().map(|part| part.to_string_lossy());
+    parts.next().as_deref() == Some(".git")
+        && parts.next().as_deref() == Some("modules")
+        && !parts.take_while(|part| part != "refs").any(|part| FIXED.contains(&&*part))
+}
+
+pub(super) async fn inside(sandbox: &Sandbox, profile: Profile, script: &str) -> Ended {
+    let command = Command::shell(format!("set -e\n{script}")).home_file(".gitconfig", CONFIG);
+    let time = std::time::Duration::from_secs(60);
+    sandbox.run(command.deadline(time), profile).await.unwrap()
+}
+
+/// Compares how a command ended with what the table says. Returns what is wrong.
+pub(super) fn compare(expected: Expected, ended: &Ended) -> Option<String> {
+    let (text, error) = (out(ended), err(ended));
+    let is_right = match expected {
+        Prints(wanted) => ended.is_success() && text == wanted,
+        Fails(wanted) => !ended.is_success() && error.contains(wanted),
+    };
+    let shown = || format!("{:?}\nstdout: {text}\nstderr: {error}\n", ended.exit);
+    (!is_right).then(shown)
+}
+
+/// Runs each row in each tier, and reports all that are wrong at once.
+pub(super) async fn check(rows: &[Row]) {
+    if !has_git() {
+        return;
+    }
+    let first = repository();
+    let mut wrong = Vec::new();
+    for sandbox in sandboxes().await {
+        let level = sandbox.tier().level;
+        for row in rows {
+            let room = copy(&first);
+            host(&room, &room.inside, row.setup);
+            let before = protected(&room.inside, row.exceptions);
+            let all = protected(&room.inside, &[]);
+            assert!(all.keys().any(|path| path.ends_with(".git/config")), "{}", row.name);
+            let exceptions = row.exceptions.iter().map(|name| (*name).to_owned()).collect();
+            let profile = Profile { exceptions, ..room.profile() };
+            let ended = inside(&sandbox, profile, row.script).await;
+            let after = protected(&room.inside, row.exceptions);
+            let mut report = |what: String| wrong.push(format!("{} ({level}): {what}", row.name));
+            if let Some(what) = compare(row.expected, &ended) {
+                report(format!("{what}refused: {:?}", ended.refused));
+            }
+            if before != after {
+                report(format!("protected names changed: {before:?} became {after:?}"));
+            }
+            let fsck = host(&room, &room.inside, "git fsck --no-dangling --no-progress 2>&1 || :");
+            if !fsck.is_empty() {
+                report(format!("fsck: {fsck}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}

@@ -1,0 +1,39 @@
+//! Says which names the sandbox kept a command from changing, so that the model does not guess.
+
+use haft_core::protected_names::Refused;
+
+/// More names than this are counted and not listed.
+const MAX_LISTED: usize = 4;
+
+/// Returns a note about refused names, if there are any.
+pub(super) fn note(refused: &[Refused]) -> Option<String> {
+    if refused.is_empty() {
+        return None;
+    }
+    let line = |one: &Refused| format!("`{}` ({})", one.path.display(), one.reason);
+    let mut names: Vec<String> = refused.iter().take(MAX_LISTED).map(line).collect();
+    if let Some(more @ 1..) = refused.len().checked_sub(MAX_LISTED) {
+        names.push(format!("{more} more"));
+    }
+    Some(format!(
+        "note: the sandbox refused to change protected names: {}. Do not try to get around this; \
+         tell the user which change you need and why.",
+        names.join(", ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_names_are_listed_with_their_reason() {
+        assert_eq!(note(&[]), None);
+        let refused =
+            |n: usize| Refused { path: format!("/w/{n}").into(), reason: "why".to_owned() };
+        let one = note(&[refused(1)]).unwrap();
+        assert!(one.contains("names: `/w/1` (why). Do"), "{one}");
+        let six = note(&(1..=6).map(refused).collect::<Vec<_>>()).unwrap();
+        assert!(six.contains("`/w/4` (why), 2 more."), "{six}");
+    }
+}

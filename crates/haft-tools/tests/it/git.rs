@@ -1,0 +1,123 @@
+//! Real git through the `shell` tool.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "the helpers belong to the tests")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command as Host,
+};
+
+use haft::{AllowEverything, Call, Catalog, Runtime};
+use haft_sandbox::{Access, Helper, Workspace};
+use haft_tools::Hands;
+use serde_json::json;
+use tempfile::TempDir;
+
+fn helper() -> Helper {
+    let beside = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
+    let built = PathBuf::from(env!("CARGO_BIN_EXE_haft-tools-test-helper"));
+    Helper::At(if beside.is_file() { beside } else { built })
+}
+
+/// A repository with two commits, a branch `side`, and a linked worktree of it beside.
+struct Project {
+    repository: PathBuf,
+    worktree: PathBuf,
+    _folder: TempDir,
+}
+
+impl Project {
+    /// Nothing where there is no git.
+    fn new() -> Option<Self> {
+        if Host::new("git").arg("--version").output().is_err() {
+            eprintln!("NOT TESTED: there is no git here");
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        let (repository, worktree) = (base.join("repository"), base.join("worktree"));
+        fs::create_dir(&repository).unwrap();
+        let project = Self { repository, worktree, _folder: folder };
+        project.host(
+            &project.repository,
+            "git init -q -b main .; echo one > notes.txt; git add .; git commit -q -m first
+             echo two >> notes.txt; git commit -q -a -m second; git branch side HEAD~1
+             git worktree add -q ../worktree side; echo x > ../worktree/x",
+        );
+        Some(project)
+    }
+
+    fn host(&self, directory: &Path, script: &str) -> String {
+        let identity =
+            |who: &str| [(format!("GIT_{who}_NAME"), "x"), (format!("GIT_{who}_EMAIL"), "x@y")];
+        let output = Host::new("bash")
+            .args(["-e", "-c", script])
+            .current_dir(directory)
+            .env("HOME", "/nonexistent")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .envs(identity("AUTHOR"))
+            .envs(identity("COMMITTER"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+/// Runs a command of the `shell` tool that nothing but the sandbox restricts.
+async fn shell(root: &Path, command: &str) -> String {
+    let workspace =
+        Workspace::builder().root(root, Access::Write).linked_worktrees().build().unwrap();
+    let hands = Hands::new(workspace).helper(helper()).git_identity("A Person", "a@example.com");
+    let catalog = Catalog::builder().add(hands).build().unwrap();
+    let runtime = Runtime::builder().catalog(catalog).policy(AllowEverything).build().unwrap();
+    let run = runtime.run_builder().working_directory(root).start();
+    let call = Call::new("c", "shell", json!({"command": command}));
+    let answer = run.turn().await.unwrap().run(vec![call]).await.remove(0);
+    answer.text().into_owned()
+}
+
+#[tokio::test]
+async fn shell_commits_in_a_linked_worktree() {
+    let Some(project) = Project::new() else { return };
+    let config = fs::read(project.repository.join(".git/config")).unwrap();
+    let root = &project.worktree;
+    assert_eq!(shell(root, "git status --porcelain").await, "?? x\n");
+    assert_eq!(shell(root, "git log --format=%s main").await, "second\nfirst\n");
+    let command = "git add x && git commit -q -m third && git log -1 --format='%an <%ae> %s'";
+    assert_eq!(shell(root, command).await, "A Person <a@example.com> third\n");
+    assert_eq!(project.host(&project.repository, "git log -1 --format=%s side"), "third\n");
+    assert_eq!(project.host(&project.repository, "git fsck --no-progress"), "");
+    let refused = shell(root, "git config a.b c").await;
+    assert!(refused.contains("note: the sandbox refused to change protected names"), "{refused}");
+    assert_eq!(fs::read(project.repository.join(".git/config")).unwrap(), config);
+}
+
+#[tokio::test]
+async fn answer_names_what_the_sandbox_refused_and_why() {
+    let Some(project) = Project::new() else { return };
+    let root = &project.repository;
+    let rebase = shell(root, "git rebase -q side").await;
+    assert_eq!(rebase, "done; nothing was printed", "it is up to date");
+    for (command, name, reason) in [
+        (
+            "git rebase -q --force-rebase side",
+            ".git/rebase-merge",
+            "git runs the commands that are written in it",
+        ),
+        ("git config a.b c", ".git/config", "git runs the programs that it names"),
+        (
+            "echo x > .git/hooks/pre-commit",
+            ".git/hooks/pre-commit",
+            "git runs the programs that it names",
+        ),
+    ] {
+        let answer = shell(root, command).await;
+        let wanted = format!("{}` ({reason})", root.join(name).display());
+        assert!(answer.contains(&wanted), "{command}: {answer}");
+        assert!(!answer.starts_with("done"), "{command}: {answer}");
+    }
+    let names = project.host(root, "ls .git/hooks | grep -v sample || :; git config a.b || :");
+    assert_eq!(names, "");
+}
