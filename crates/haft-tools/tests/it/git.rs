@@ -1,6 +1,10 @@
 //! Real git through the `shell` tool.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "the helpers belong to the tests")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "the helpers belong to the tests, and a test that is left out says so"
+)]
 
 use std::{
     fs,

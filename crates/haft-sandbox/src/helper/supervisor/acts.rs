@@ -333,11 +333,14 @@ impl Act<'_, '_> {
         Ok(Answer::Done)
     }
 
-    /// Whether a rename would replace a protected file by one with the same text. `git branch -d` and
-    /// `-m` write `.git/config` anew, also where nothing in it changes; the source is then removed and
-    /// the protected file stays.
+    /// Whether a rename would replace a protected file by its lock with the same text. `git branch -d`
+    /// and `-m` write `.git/config` anew, also where nothing in it changes; the lock is then removed
+    /// and the protected file stays.
     fn changes_nothing(&self, from: &Entry, to: &Entry) -> bool {
-        !self.names.is_allowed(&to.path, Change::MoveTo)
+        let mut lock = to.path.clone().into_os_string();
+        lock.push(".lock");
+        from.path == Path::new(&lock)
+            && !self.names.is_allowed(&to.path, Change::MoveTo)
             && self.names.is_allowed(&from.path, Change::MoveFrom)
             && self.names.is_allowed(&from.path, Change::Remove)
             && is_same(from, to)

@@ -164,7 +164,8 @@ const WORK: &[Row] = &[
         "echo x > packed-refs; echo x > config; mv -f config $common/config",
         Fails(""),
     ),
-    row("working tree of the repository", "", "echo x > $common/../notes.txt", Fails("")),
+    // Where temporary directories are private it is written there, and not on the host.
+    row("working tree of the repository", "", "echo x > $common/../notes.txt; exit 1", Fails("")),
     row("other .git file", "", "rm -f .git; echo 'gitdir: /tmp/x' > .git", Fails("")),
 ];
 
@@ -178,8 +179,10 @@ fn fixed(git: &Path, exceptions: &[&str]) -> Vec<(PathBuf, String)> {
         is_own || ["objects", "refs", "logs", "packed-refs"].contains(&&*first)
     };
     let all = picture(git).into_iter().filter(|(path, _)| !changes(path));
-    let above = git.parent().unwrap().parent().unwrap();
-    all.chain(protected(above, exceptions)).collect()
+    let repository = git.parent().unwrap();
+    let notes = repository.join("notes.txt");
+    let notes = (notes.clone(), get(&notes));
+    all.chain(protected(repository.parent().unwrap(), exceptions)).chain([notes]).collect()
 }
 
 #[tokio::test]
