@@ -32,13 +32,16 @@ fn children(pid: i32) -> Vec<i32> {
     all
 }
 
-/// Finds the process whose command line begins with the shell of the marker.
-fn command_of(marker: &str) -> Option<i32> {
-    fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
+/// Finds the shell of the marker and its copies of this moment, without what they left behind.
+fn commands_of(marker: &str) -> Vec<i32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let shells = entries.filter_map(|entry| {
         let pid = entry.file_name().to_string_lossy().parse::<i32>().ok()?;
         let line = fs::read(entry.path().join("cmdline")).ok()?;
-        String::from_utf8_lossy(&line).contains(marker).then_some(pid)
-    })
+        let line = String::from_utf8_lossy(&line).into_owned();
+        (line.contains(marker) && line.contains("while")).then_some(pid)
+    });
+    shells.collect()
 }
 
 fn kill(pid: i32) {
@@ -60,7 +63,7 @@ async fn kill_once(sandbox: &Sandbox, room: &Room, victim: Victim, after: Durati
     tokio::time::sleep(after).await;
     let helper = i32::try_from(running.helper_id().unwrap()).unwrap();
     match victim {
-        Victim::Command => kill(command_of(&marker).unwrap_or_default()),
+        Victim::Command => commands_of(&marker).into_iter().for_each(kill),
         Victim::Helper => kill(helper),
         Victim::Below => children(helper).into_iter().for_each(kill),
     }
