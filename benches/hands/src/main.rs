@@ -10,6 +10,7 @@
 mod denied;
 mod files;
 mod launch;
+mod names;
 mod open;
 
 use std::time::{Duration, Instant};
@@ -26,6 +27,8 @@ pub(crate) struct Case {
     pub(crate) run: Box<dyn FnMut() -> Result<(), String>>,
     /// Whether ours should come near it. One that promises less is only there to be looked at.
     pub(crate) is_rival: bool,
+    /// Removes what a run has left. It is not measured.
+    pub(crate) clean: Box<dyn FnMut()>,
 }
 
 impl Case {
@@ -34,7 +37,12 @@ impl Case {
         name: impl Into<String>,
         run: impl FnMut() -> Result<(), String> + 'static,
     ) -> Self {
-        Self { name: name.into(), run: Box::new(run), is_rival: true }
+        Self { name: name.into(), run: Box::new(run), is_rival: true, clean: Box::new(|| ()) }
+    }
+
+    /// Does something after each run that is not measured.
+    pub(crate) fn cleaned(self, clean: impl FnMut() + 'static) -> Self {
+        Self { clean: Box::new(clean), ..self }
     }
 
     /// Makes one that promises less.
@@ -62,6 +70,9 @@ fn main() -> Result<(), String> {
     haft_sandbox::init();
     let (mut rounds, mut only) = (15_usize, None);
     let mut args = std::env::args().skip(1);
+    if std::env::args().nth(1).as_deref() == Some(names::WORK) {
+        return names::work(&args.nth(1).unwrap_or_default());
+    }
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("`{arg}` needs a value"));
         match arg.as_str() {
@@ -77,6 +88,9 @@ fn main() -> Result<(), String> {
     }
     if wants("denied") {
         groups.extend(denied::groups()?);
+    }
+    if wants("names") {
+        groups.extend(names::groups()?);
     }
     if wants("open") {
         groups.extend(open::groups()?);
@@ -108,6 +122,7 @@ fn measure(mut group: Group, rounds: usize) -> Result<(), String> {
         for place in 0..count {
             let case = (round + place) % count;
             let time = timed(&mut group.cases[case].run, group.rest)?;
+            (group.cases[case].clean)();
             // The first round fills the caches of all alike.
             if round > 0 {
                 times[case].push(time);
