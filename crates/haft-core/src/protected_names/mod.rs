@@ -342,10 +342,10 @@ impl Exception {
         let path: Vec<Component<'_>> = path.components().collect();
         let depths = if self.is_anchored { 1 } else { path.len() };
         (0..depths).filter_map(|depth| path.get(depth..)).any(|path| {
-            let is_same = |(wanted, part): (&Box<str>, &Component<'_>)| {
-                &**wanted == "*" || part.as_os_str() == &**wanted
+            let is_same = |(wanted, part): (&str, &Component<'_>)| {
+                wanted == "*" || part.as_os_str() == wanted
             };
-            fits(&self.parts, path) && self.parts.iter().zip(path).all(is_same)
+            fits(&self.parts, path) && self.parts.iter().map(|part| &**part).zip(path).all(is_same)
         })
     }
 }
