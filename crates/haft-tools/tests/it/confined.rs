@@ -281,14 +281,25 @@ async fn rules_go_before_the_confinement() {
 #[tokio::test]
 async fn files_that_a_rule_keeps_are_not_read_by_a_confined_command() {
     let room = Room::new();
-    let rule = |pattern: &str| format!("[[rule]]\nmatch = \"{pattern}\"\ndecision = \"deny\"\n");
-    for kept in ["Read(./keys/**)", "Read(k.txt)", "Read(./keys/k.txt)", "Read(//etc/passwd)"] {
-        let run = room.ruled(&rule(kept));
-        let answer = shell(&run, "sh check.sh").await;
-        assert_eq!(code(&answer), Some(Code::Denied), "{kept}: {}", answer.text());
+    let ruled = |pattern: &str, decision: &str| {
+        room.ruled(&format!("[[rule]]\nmatch = \"{pattern}\"\ndecision = \"{decision}\"\n"))
+    };
+    put(&room.work.join("read.sh"), "cat keys/k.txt; echo end\n");
+    let answer = shell(&room.run(), "sh read.sh").await;
+    assert!(answer.text().contains("the key"), "{}", answer.text());
+    for denied in ["Read(./keys/**)", "Read(k.txt)", "Read(./keys/k.txt)"] {
+        let answer = shell(&ruled(denied, "deny"), "sh read.sh").await;
+        let text = answer.text();
+        assert!(text.contains("Permission denied") && text.contains("end"), "{denied}: {text}");
+        // A question cannot be masked.
+        let answer = shell(&ruled(denied, "ask"), "sh read.sh").await;
+        assert_eq!(code(&answer), Some(Code::Denied), "{denied}: {}", answer.text());
     }
+    // Files of the system are not looked through, so a rule about them ends the confinement.
+    let answer = shell(&ruled("Read(//etc/passwd)", "deny"), "sh check.sh").await;
+    assert_eq!(code(&answer), Some(Code::Denied), "{}", answer.text());
     for elsewhere in ["Read(//srv/private/**)", "Read(*.pem)", "Bash(rm *)"] {
-        let run = room.ruled(&rule(elsewhere));
+        let run = ruled(elsewhere, "deny");
         let answer = shell(&run, "sh check.sh").await;
         assert_eq!(answer.text(), "checked\n", "{elsewhere}");
     }
