@@ -293,7 +293,7 @@ impl Shown {
         let roots: Vec<&PathBuf> =
             self.brings.iter().flat_map(|(_, brings)| &brings.roots).collect();
         json!({"allows": all(|b| &b.allows, "match"), "hooks": all(|b| &b.hooks, "hook"),
-            "tools": all(|b| &b.tools, "tool"), "roots": roots,
+            "tools": all(|b| &b.tools, "tool"), "sandbox": all(|b| &b.sandbox, "opens"), "roots": roots,
             "mode": self.brings.iter().find_map(|(_, brings)| brings.mode)})
     }
 }
@@ -306,6 +306,22 @@ fn state(why: &Uncovered) -> &'static str {
     }
 }
 
+/// Lists what `[sandbox]` opens to commands.
+fn widened(
+    sandbox: &haft::SandboxSettings,
+    at: &dyn Fn(&haft::RulePlace) -> String,
+) -> Vec<(String, String)> {
+    let shown = |what: &str, path: &Path| format!("{what} {}", path.display());
+    let read =
+        sandbox.read_only_roots.iter().map(|(path, place)| (at(place), shown("reads", path)));
+    let write =
+        sandbox.writable_roots.iter().map(|(path, place)| (at(place), shown("writes", path)));
+    let variables =
+        sandbox.pass_env.iter().map(|(name, place)| (at(place), format!("gets variable {name}")));
+    let cgroup = sandbox.cgroup.iter().map(|(path, place)| (at(place), shown("runs in", path)));
+    read.chain(write).chain(variables).chain(cgroup).collect()
+}
+
 /// What the files of one directory bring once it is trusted.
 #[derive(Default)]
 struct Brings {
@@ -313,6 +329,8 @@ struct Brings {
     hooks: Vec<(String, String)>,
     tools: Vec<(String, String)>,
     roots: Vec<PathBuf>,
+    /// What commands may touch besides the workspace.
+    sandbox: Vec<(String, String)>,
     mode: Option<Mode>,
     /// What a person should know about the hooks.
     notes: Vec<String>,
@@ -342,6 +360,7 @@ impl Brings {
                 .map(|tool| (at(&tool.place), format!("{}: {}", tool.spec.name, tool.shown())))
                 .collect(),
             notes: after.hooks.iter().filter_map(|hook| site.partial_note(hook)).collect(),
+            sandbox: widened(&after.sandbox, &|place| explain::at(place, &site.root)),
             roots: after.ground.roots,
             mode: (after.ground.mode != before.ground.mode).then_some(after.ground.mode),
             parts: files
@@ -356,7 +375,13 @@ impl Brings {
         let mut out = String::new();
         let runs = style::paint(WARN, "runs a hook ");
         let adds = style::paint(WARN, "adds a tool ");
-        let kinds = [("allows      ", &self.allows), (&runs, &self.hooks), (&adds, &self.tools)];
+        let opens = style::paint(WARN, "for commands");
+        let kinds = [
+            ("allows      ", &self.allows),
+            (&runs, &self.hooks),
+            (&adds, &self.tools),
+            (&opens, &self.sandbox),
+        ];
         for (kind, all) in kinds {
             for (place, what) in all {
                 let place = style::paint(NAME, place);

@@ -29,13 +29,15 @@ pub struct DeniedPathsUnknown {
     pub why: String,
     /// They were not known for this call before, so that a guard could ask about it.
     pub is_repeated: bool,
+    /// Those that were found before.
+    pub found: DeniedPaths,
 }
 
 impl DeniedPathsUnknown {
     /// Says what was in the way.
     #[must_use]
     pub fn new(why: impl Into<String>) -> Self {
-        Self { why: why.into(), is_repeated: false }
+        Self { why: why.into(), is_repeated: false, found: DeniedPaths::default() }
     }
 }
 

@@ -230,6 +230,14 @@ impl Filters {
             }
         };
         refused.insert(libc::SYS_socket, sockets);
+        // A pair of datagram sockets can send to any path, whatever it is connected to. The kernel
+        // takes a raw one for a datagram one.
+        let kind = |kind: libc::c_int| {
+            let value = u64::from(kind.unsigned_abs());
+            rule(vec![If::new(1, Len::Dword, Op::MaskedEq(0xf), value).map_err(text)?])
+        };
+        let pairs = vec![kind(libc::SOCK_DGRAM)?, kind(libc::SOCK_RAW)?];
+        refused.insert(libc::SYS_socketpair, pairs);
         let mut unknown: BTreeMap<i64, Vec<SeccompRule>> =
             UNKNOWN.iter().map(|call| (*call, Vec::new())).collect();
         if is_supervised {

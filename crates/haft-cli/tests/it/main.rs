@@ -1,6 +1,10 @@
 //! Runs the real command and reads what it says: exit code, stdout, stderr.
 
-#![expect(clippy::unwrap_used, reason = "the helpers belong to the tests")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "the helpers belong to the tests, and what is not tested is said loudly"
+)]
 
 mod calls;
 mod checks;

@@ -272,7 +272,8 @@ impl Protected {
                     Standing::Above | Standing::Free => {}
                 }
             }
-            is_in_git |= folded == ".git";
+            // Another spelling frees nothing.
+            is_in_git |= part == ".git";
             is_in_dependencies |= is_dependencies(part);
         }
         let name = above?;

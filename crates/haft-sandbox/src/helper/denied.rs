@@ -179,6 +179,13 @@ fn open(path: &Path, profile: &Profile) -> Result<Option<OwnedFd>, Trouble> {
     let is_in_root = || profile.writable().any(|root| path.starts_with(&root.path));
     match opened {
         Ok(target) => Ok(Some(target)),
+        // FAIL CLOSED: it was there when the rules were asked, and may be under another name now.
+        Err(Errno::NOENT | Errno::NOTDIR)
+            if profile.roots.iter().any(|root| path.starts_with(&root.path)) =>
+        {
+            let path = path.display();
+            Err(Trouble::transient(STEP, format!("the denied path `{path}` was moved; try again")))
+        }
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
         // The command is the same user or a weaker one, and can change nothing there.
         Err(Errno::ACCESS) if !is_in_root() => Ok(None),

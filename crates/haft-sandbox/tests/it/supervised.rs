@@ -272,3 +272,49 @@ async fn directory_prepared_elsewhere_does_not_bring_protected_names() {
         assert!(!all.iter().any(|(path, _)| path.ends_with("hooks")), "{all:?}");
     }
 }
+
+#[tokio::test]
+async fn no_repository_is_made_that_git_on_the_host_would_obey() {
+    const PARTS: &str = "mkdir -p $d/objects $d/refs; echo '[core]' > $d/config; echo ref > $d/HEAD; \
+                         mkdir $d/hooks; echo x > $d/commondir";
+    for sandbox in sandboxes().await {
+        for place in
+            [".git/y", "git~1/tools", ".GIT/t", ".git/refs/remotes/e", "plain", "sub/.git/refs/q"]
+        {
+            for order in ["", "echo x > $d/config;", "echo ref > $d/HEAD; mkdir $d/hooks;"] {
+                let room = Room::new();
+                fs::create_dir_all(room.inside.join(".git/objects")).unwrap();
+                let script = format!("d='{place}'; mkdir -p $d; {order} {PARTS}; exit 0");
+                run(&sandbox, &room, &script).await;
+                let has =
+                    |name: &str| room.inside.join(place).join(name).symlink_metadata().is_ok();
+                let is_repository =
+                    has("HEAD") && (has("commondir") || has("objects") && has("refs"));
+                let is_obeyed = has("config") || has("hooks") || has("commondir");
+                let level = sandbox.tier().level;
+                assert!(!(is_repository && is_obeyed), "{level}: {place}: {order}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn git_file_that_redirects_git_cannot_be_removed_or_replaced() {
+    for sandbox in sandboxes().await {
+        let room = Room::new();
+        put(&room.inside.join("sub/.git"), "gitdir: ../.git/modules/sub\n");
+        let script = "rm -f sub/.git; mkdir sub/.git; mv notes.txt sub/.git; exit 0";
+        run(&sandbox, &room, script).await;
+        assert_eq!(get(&room.inside.join("sub/.git")), "gitdir: ../.git/modules/sub\n");
+    }
+}
+
+#[tokio::test]
+async fn datagram_socket_pairs_cannot_be_made_and_streams_can() {
+    let script = "perl -MSocket -e 'for my $k (SOCK_STREAM, SOCK_DGRAM, SOCK_RAW) { print \
+                  socketpair(my $a, my $b, AF_UNIX, $k, 0) ? 1 : 0 }'";
+    for sandbox in sandboxes().await {
+        let room = Room::new();
+        assert_eq!(run(&sandbox, &room, script).await.0, "100", "{}", sandbox.tier().level);
+    }
+}

@@ -53,7 +53,8 @@ impl Settings {
         profile.roots.extend(more);
         // Without namespaces nothing can be hidden, and the user's own files are readable anyway.
         if level == Level::Namespaces {
-            profile.denied.read.extend(self.hidden.iter().cloned());
+            let is_there = |path: &&PathBuf| path.symlink_metadata().is_ok();
+            profile.denied.read.extend(self.hidden.iter().filter(is_there).cloned());
         }
         profile
     }
@@ -92,6 +93,21 @@ pub(super) fn confined(profile: Profile, programs: &Programs) -> Profile {
     profile.limits.resident = UNASKED_RESIDENT;
     profile.reads = Reads::Only(programs.directories().collect());
     profile
+}
+
+/// Subcommands of git that print no file of an earlier commit.
+const PLAIN_GIT: &[&str] =
+    &["status", "branch", "ls-files", "rev-parse", "remote", "tag", "describe", "version"];
+
+/// Returns whether a command may print files out of git's history, where masks do not reach.
+pub(super) fn prints_history(text: &str) -> bool {
+    let Ok(script) = haft_shell::parse(text) else { return true };
+    script.commands.iter().any(|command| {
+        let words: Option<Vec<&str>> = command.words.iter().map(|word| word.literal()).collect();
+        let Some(words) = words else { return text.contains("git") };
+        let is_git = words.iter().any(|word| word.rsplit('/').next() == Some("git"));
+        is_git && !matches!(words[..], ["git", name, ..] if PLAIN_GIT.contains(&name))
+    })
 }
 
 /// Returns the variables of a confined run: programs that would only refresh a file do not try to.

@@ -142,7 +142,7 @@ impl Body {
         self.declared.argv(arguments)?;
         self.boundary.get(cx).await?;
         folder(&self.workspace, self.declared.cwd.as_deref(), cx).await?;
-        denied::look(&self.workspace, &self.settings, cx).await
+        denied::look(&self.workspace, &self.settings, cx).await.map(drop)
     }
 
     async fn call(&self, arguments: &Value, cx: &Context) -> Result<Output, Failure> {
@@ -166,7 +166,8 @@ impl Body {
         if self.declared.spec.is_read_only() {
             profile = profile.read_only();
         }
-        let masked = denied::apply(&mut profile, level, &place.absolute(), cx).await?;
+        let roots = denied::roots(&self.workspace, &self.settings);
+        let masked = denied::apply(&mut profile, level, roots, &place.absolute(), cx).await?;
         let job = Job { sandbox, command, profile, masked, time: LONGEST };
         let (ended, masked) = run::run(job, cx).await?;
         let is_good = matches!(ended.exit, haft_sandbox::Exit::Code(code)

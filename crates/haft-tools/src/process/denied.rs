@@ -23,25 +23,28 @@ pub(super) struct Masked {
     edit: usize,
     /// The first of them, as seen from the workspace.
     paths: Vec<String>,
-    /// Why nothing was masked, where something is denied.
-    nothing: Option<String>,
+    /// Why not everything that is denied was masked.
+    missing: Option<String>,
 }
 
-/// Looks for denied paths before the call is judged, so that its guard need not block.
+/// Looks for denied paths before the call is judged, so that its guard need not block. Returns whether
+/// some may not be read.
 pub(super) async fn look(
     workspace: &Workspace,
     settings: &Settings,
     cx: &Context,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     let roots = roots(workspace, settings);
-    cx.block(move |cx| drop(cx.denied_paths(&roots))).await
+    // FAIL CLOSED: what is not known may be denied.
+    let look = move |cx: &Context| cx.denied_paths(&roots).map_or(true, |d| !d.read.is_empty());
+    cx.block(look).await
 }
 
-/// The roots of every command, in the order of its profile.
-fn roots(workspace: &Workspace, settings: &Settings) -> Vec<PathBuf> {
-    let profile = Profile { roots: workspace.roots(), ..Profile::default() };
-    let profile = settings.apply(profile, Level::Landlock);
-    profile.roots.into_iter().map(|root| root.path).collect()
+/// Where denied paths are looked for: where commands may write. Toolchains are large, and what rules
+/// spell out in them is found without a walk.
+pub(super) fn roots(workspace: &Workspace, settings: &Settings) -> Vec<PathBuf> {
+    let own = workspace.roots().into_iter().map(|root| root.path);
+    own.chain(settings.writable().map(Path::to_owned)).collect()
 }
 
 /// Asks about a command that cannot be kept away from what rules deny. `is_proven` says that it reads
@@ -77,30 +80,33 @@ fn count(n: usize) -> String {
 pub(super) async fn apply(
     profile: &mut Profile,
     level: Level,
+    roots: Vec<PathBuf>,
     start: &Path,
     cx: &Context,
 ) -> Result<Masked, Failure> {
-    let roots: Vec<PathBuf> = profile.roots.iter().map(|root| root.path.clone()).collect();
     let asked = roots.clone();
+    let mut missing = None;
     let denied = match cx.block(move |cx| cx.denied_paths(&asked)).await? {
-        Ok(denied) => denied,
-        // The guard asked, and the answer was yes.
+        Ok(denied) => DeniedPaths::clone(&denied),
+        // The guard asked, and the answer was yes. What was found is masked all the same.
         Err(unknown) if unknown.is_repeated => {
-            return Ok(Masked { nothing: Some(unknown.to_string()), ..Masked::default() });
+            missing = Some(unknown.to_string());
+            unknown.found
         }
         Err(unknown) => {
             return Err(Failure::new(Code::NotRun, unknown.to_string())
                 .with_next("call it again; it is asked about then"));
         }
     };
-    let DeniedPaths { mut read, mut edit, new } = DeniedPaths::clone(&denied);
+    let is_empty = denied.is_empty();
+    let DeniedPaths { mut read, mut edit, new } = denied;
     profile.denied.new = new;
     if level != Level::Namespaces {
-        let nothing = (!denied.is_empty()).then(|| {
+        let nothing = (!is_empty).then(|| {
             let paths = count(read.len() + edit.len());
             format!("rules deny {paths}, and Landlock without namespaces can mask none")
         });
-        return Ok(Masked { nothing, ..Masked::default() });
+        return Ok(Masked { missing: missing.or(nothing), ..Masked::default() });
     }
     let start = start.to_owned();
     let way = move |_: &Context| open_way(&mut read, &mut edit, &start).map(|()| (read, edit));
@@ -110,7 +116,7 @@ pub(super) async fn apply(
     })?;
     let named = read.iter().chain(&edit).take(MAX_NAMED);
     let paths = named.map(|path| seen_from(&roots, path)).collect();
-    let masked = Masked { read: read.len(), edit: edit.len(), paths, nothing: None };
+    let masked = Masked { read: read.len(), edit: edit.len(), paths, missing };
     profile.denied.read.extend(read);
     profile.denied.edit.extend(edit);
     Ok(masked)
@@ -141,15 +147,18 @@ fn seen_from(roots: &[PathBuf], path: &Path) -> String {
 impl Masked {
     /// Returns why what rules deny could not be masked, where something is denied.
     pub(super) fn missing(&self) -> Option<&str> {
-        self.nothing.as_deref()
+        self.missing.as_deref()
     }
 
     fn value(&self) -> Option<Value> {
-        if let Some(why) = &self.nothing {
-            return Some(json!({"read": 0, "edit": 0, "nothing": why}));
+        let mut value = json!({"read": self.read, "edit": self.edit});
+        if self.read + self.edit > 0 {
+            value["paths"] = json!(self.paths);
         }
-        (self.read + self.edit > 0)
-            .then(|| json!({"read": self.read, "edit": self.edit, "paths": self.paths}))
+        if let Some(why) = &self.missing {
+            value["missing"] = json!(why);
+        }
+        (self.read + self.edit > 0 || self.missing.is_some()).then_some(value)
     }
 
     /// Returns the tier for the record, with what was masked.

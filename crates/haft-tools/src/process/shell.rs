@@ -444,12 +444,16 @@ impl Tool for Shell {
         let asked = Asked::of(args)?;
         let sandbox = self.boundary.get(cx).await?;
         folder(&self.workspace, args.cwd.as_deref(), cx).await?;
+        let has_denied = denied::look(&self.workspace, &self.settings, cx).await?;
         let profile = self.whole_profile(sandbox.tier().level);
         cx.set_confinement(match asked.cannot_confine(args) {
             Some(why) => Err(why.to_owned()),
+            None if has_denied && confined::prints_history(&asked.text) => {
+                Err("rules deny files, and git could print them from its history".to_owned())
+            }
             None => self.settings.confinement(&sandbox, &profile, &self.programs()),
         });
-        denied::look(&self.workspace, &self.settings, cx).await
+        Ok(())
     }
 
     /// Asks where the command cannot be kept away from what rules deny.
@@ -475,7 +479,8 @@ impl Tool for Shell {
         if matches!(permission, Permission::Approved) {
             profile.exceptions = self.exceptions(&asked.text, &place, cx);
         }
-        let masked = denied::apply(&mut profile, level, &place.absolute(), cx).await?;
+        let roots = denied::roots(&self.workspace, &self.settings);
+        let masked = denied::apply(&mut profile, level, roots, &place.absolute(), cx).await?;
         // FAIL CLOSED: what runs unasked is kept from everything that rules deny.
         if let (Permission::Confined(_), Some(why)) = (&permission, masked.missing()) {
             return Err(Failure::new(Code::NotRun, why.to_owned())

@@ -194,13 +194,17 @@ async fn git_rebase_works_after_a_yes() {
 }
 
 #[tokio::test]
-async fn git_worktree_needs_no_question_of_its_own() {
+async fn git_worktree_works_after_a_yes() {
     let Some(project) = Project::new() else { return };
-    let rules = ["Bash(git *)"];
-    succeeded(&project.shell(&rules, None, "git worktree add -q -b topic wt/topic").await);
+    let (rules, add) = (["Bash(git *)"], "git worktree add -q -b topic wt/topic");
+    let answer = project.shell(&rules, None, add).await;
+    assert_eq!(answer.failure().map(Failure::code), Some(Code::Denied), "{}", answer.text());
+    let person = Person::default();
+    succeeded(&project.shell(&rules, Some(&person), add).await);
+    assert!(person.asked()[0].contains(".git/worktrees"));
     assert!(project.root.join("wt/topic/a.txt").exists());
     assert!(project.git(&["worktree", "list"]).contains("wt/topic"));
-    succeeded(&project.shell(&rules, None, "git worktree remove wt/topic").await);
+    succeeded(&project.shell(&rules, Some(&person), "git worktree remove wt/topic").await);
     assert!(!project.root.join("wt/topic").exists());
 }
 

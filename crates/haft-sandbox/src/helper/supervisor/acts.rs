@@ -362,7 +362,9 @@ impl Act<'_, '_> {
             let (_, kind) = look(&entry)?;
             return Err(if kind == FileType::Directory { Errno::ISDIR } else { Errno::NOTDIR });
         }
-        self.check_old(&entry, Change::Remove)?;
+        // A file `.git` redirects git; only an empty directory may go where protected names lie below.
+        let change = if is_directory { Change::Remove } else { Change::Write };
+        self.check_old(&entry, change)?;
         rustix::fs::unlinkat(&entry.parent, &entry.name, flags)?;
         Ok(Answer::Done)
     }

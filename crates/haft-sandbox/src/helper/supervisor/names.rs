@@ -114,6 +114,9 @@ impl Names {
             let Ok(below) = path.strip_prefix(root) else { continue };
             if let Some(git) = git {
                 self.judge_git(git, below, change)?;
+                if completes_repository(root, below, &Path::new(GIT).join(below), change) {
+                    return Err(BARE_REPOSITORY.into());
+                }
                 continue;
             }
             if let Err(refused) = self.protected.check(below, change) {
@@ -123,6 +126,10 @@ impl Names {
                 self.protected.check(&named, change).map_err(|refused| refused.reason)?;
             }
             if self.protected.beside_head(below).any(|directory| self.has_head(root, directory)) {
+                return Err(BARE_REPOSITORY.into());
+            }
+            let named = self.in_module(root, below);
+            if completes_repository(root, below, named.as_deref().unwrap_or(below), change) {
                 return Err(BARE_REPOSITORY.into());
             }
         }
@@ -260,6 +267,34 @@ fn exceptions(profile: &Profile) -> Vec<String> {
         all.extend(profile.git_directories.iter().map(own));
     }
     all
+}
+
+/// Names that make a directory a repository together, and names that git obeys in one.
+const REPOSITORY: [&str; 3] = ["HEAD", "objects", "refs"];
+const OBEYED: [&str; 4] = ["config", "config.worktree", "hooks", "commondir"];
+
+/// Whether a new name would make its directory a repository that git obeys, also inside of a `.git`
+/// directory: a symlink from elsewhere could lead there. Calls are answered one after the other, so
+/// that two names cannot complete it at once. `named` is the path as the protected names see it; in a
+/// git directory that git itself knows they hold already.
+fn completes_repository(root: &Path, below: &Path, named: &Path, change: Change) -> bool {
+    let (Some(name), Some(parent)) = (below.file_name(), below.parent()) else { return false };
+    let is_name = |known: &&str| name.eq_ignore_ascii_case(known);
+    let is_new = !matches!(change, Change::Remove | Change::MoveFrom);
+    if !is_new || !REPOSITORY.iter().chain(&OBEYED).any(is_name) {
+        return false;
+    }
+    let known: Vec<&OsStr> = named.iter().rev().skip(1).take(3).collect();
+    let is_known = known.first().is_some_and(|part| *part == GIT)
+        || known.get(1..) == Some(&["worktrees".as_ref(), GIT.as_ref()]);
+    if is_known {
+        return false;
+    }
+    let directory = root.join(parent);
+    let has = |known: &str| is_name(&known) || directory.join(known).symlink_metadata().is_ok();
+    has("HEAD")
+        && OBEYED.iter().any(|known| has(known))
+        && (has("commondir") || has("objects") && has("refs"))
 }
 
 /// Finds where the protected names at the top of each root lead, if they are symlinks. What another

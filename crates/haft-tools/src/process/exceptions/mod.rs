@@ -24,8 +24,6 @@ struct Exception {
     pattern: String,
     /// The path without links, for the claim and the question.
     file: PathBuf,
-    /// Whether it needs an answer or a rule of its own, besides the one for the command.
-    is_asked: bool,
 }
 
 /// One subcommand that changes protected files.
@@ -52,8 +50,6 @@ enum When {
 enum Changed {
     /// A path inside of the `.git` directory.
     InGit(&'static str),
-    /// The same, without a question of its own.
-    Unasked(&'static str),
     /// The `.git` of a repository that does not exist yet.
     NewRepository,
     /// The `.git` file of a worktree that the command names.
@@ -61,10 +57,12 @@ enum Changed {
     /// The `.git` file of a submodule that the command adds.
     Submodule,
 }
-use Changed::{InGit, NewRepository, Submodule, Unasked, Worktree};
+use Changed::{InGit, NewRepository, Submodule, Worktree};
 
 const OTHER_CONFIG: &[&str] = &["-f", "--file", "--global", "--system", "--blob", "-e", "--edit"];
 const REBASE: &[Changed] = &[InGit("rebase-merge"), InGit("rebase-apply")];
+const WORKTREE: &[Changed] =
+    &[InGit("worktrees/*/commondir"), InGit("worktrees/*/gitdir"), Worktree];
 const TRACK: &[&str] = &["-t", "--track"];
 const UPSTREAM: &[&str] =
     &["-u", "--set-upstream", "--set-upstream-to", "--unset-upstream", "-t", "--track"];
@@ -90,7 +88,7 @@ const GIT_WRITES: &[GitWrite] = &[
         &[InGit("modules"), InGit("config"), Submodule],
         &[],
     ),
-    write("worktree", When::Word(WORKTREES), &[Unasked("worktrees/*"), Worktree], &[]),
+    write("worktree", When::Word(WORKTREES), WORKTREE, &[]),
 ];
 
 /// Subcommands that may be in the same text: they start no program that the text names, and write no
@@ -164,7 +162,7 @@ impl Shell {
     pub(super) fn protected_effects(&self, text: &str, cwd: Option<&str>, cx: &Context) -> Effects {
         let start = super::find(&self.workspace, cx.working_directory(), cwd.unwrap_or("."));
         let Ok(start) = start else { return Effects::Undeclared };
-        let needed = self.needed(text, &start).into_iter().filter(|needed| needed.is_asked);
+        let needed = self.needed(text, &start).into_iter();
         let file = |needed: Exception| needed.file.into_os_string().into_string().ok();
         let files: Vec<Effect> = needed.filter_map(file).map(Effect::write).collect();
         if files.is_empty() { Effects::Undeclared } else { files.into() }
@@ -172,8 +170,7 @@ impl Shell {
 
     /// The protected names that this call may change: those that a person or a rule has allowed.
     pub(super) fn exceptions(&self, text: &str, start: &Place, cx: &Context) -> Vec<String> {
-        let is_allowed =
-            |needed: &Exception| !needed.is_asked || cx.may_change_protected(&needed.file);
+        let is_allowed = |needed: &Exception| cx.may_change_protected(&needed.file);
         let needed = self.needed(text, start).into_iter().filter(is_allowed);
         needed.map(|needed| needed.pattern).collect()
     }
@@ -334,11 +331,7 @@ impl Changed {
         match self {
             InGit(name) => {
                 let git = repository(here, workspace)?;
-                Some(vec![exception(&git, name, true, workspace)?])
-            }
-            Unasked(name) => {
-                let git = repository(here, workspace)?;
-                Some(vec![exception(&git, name, false, workspace)?])
+                Some(vec![exception(&git, name, workspace)?])
             }
             NewRepository => {
                 let directory = match git.subcommand {
@@ -356,17 +349,25 @@ impl Changed {
                 let place = git_entry(here, directory, workspace)?;
                 // A repository that exists has hooks already, and they are not made anew.
                 (!place.exists()).then_some(())?;
-                Some(vec![exception(&place, "", true, workspace)?])
+                Some(vec![exception(&place, "", workspace)?])
             }
             Worktree => {
                 let named = positional.get(1..).unwrap_or_default();
                 let last = if positional.first() == Some(&"move") { 2 } else { 1 };
+                // A worktree inside of a `.git` directory could bring files that git obeys.
+                let is_inside = |path: &&str| {
+                    let place = workspace.find_from(here, path);
+                    place.is_ok_and(|place| place.absolute().iter().any(|part| part == ".git"))
+                };
+                if named.iter().take(last).any(is_inside) {
+                    return None;
+                }
                 let places = named.iter().take(last).filter_map(|path| {
                     let place = git_entry(here, path, workspace)?;
                     let is_directory =
                         workspace.meta(&place).is_ok_and(|m| m.kind == FileKind::Folder);
                     // A directory `.git` is a repository of its own and no worktree.
-                    if is_directory { None } else { exception(&place, "", false, workspace) }
+                    if is_directory { None } else { exception(&place, "", workspace) }
                 });
                 Some(places.collect())
             }
@@ -378,7 +379,7 @@ impl Changed {
                 };
                 let place = git_entry(here, path, workspace)?;
                 (!place.exists()).then_some(())?;
-                Some(vec![exception(&place, "", true, workspace)?])
+                Some(vec![exception(&place, "", workspace)?])
             }
         }
     }
@@ -425,12 +426,7 @@ fn repository(here: &Place, workspace: &Workspace) -> Option<Place> {
 /// A `.git` file has one line.
 const MAX_GIT_FILE_BYTES: usize = 4_096;
 
-fn exception(
-    place: &Place,
-    below: &str,
-    is_asked: bool,
-    workspace: &Workspace,
-) -> Option<Exception> {
+fn exception(place: &Place, below: &str, workspace: &Workspace) -> Option<Exception> {
     let relative = place.relative().join(below);
     let file = place.absolute().join(below);
     // The pattern would free the same name in the other roots.
@@ -444,5 +440,5 @@ fn exception(
     }
     let text = relative.to_str()?.trim_end_matches('/');
     let has_wildcard = place.relative().to_str()?.split('/').any(|part| part == "*");
-    (!has_wildcard).then(|| Exception { pattern: format!("./{text}"), file, is_asked })
+    (!has_wildcard).then(|| Exception { pattern: format!("./{text}"), file })
 }

@@ -1,6 +1,6 @@
 use super::*;
 
-/// The patterns for a command in a workspace with a repository, and which of them are asked about.
+/// The patterns for a command in a workspace with a repository.
 fn patterns(text: &str) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
@@ -11,7 +11,7 @@ fn patterns(text: &str) -> Vec<String> {
     let start = workspace.find("sub").unwrap();
     let shown = |e: Exception| {
         assert!(e.file.starts_with(&root));
-        format!("{}{}", e.pattern, if e.is_asked { "" } else { " unasked" })
+        e.pattern
     };
     needed(text, &start, &workspace).into_iter().map(shown).collect()
 }
@@ -50,9 +50,13 @@ fn each_git_command_gets_the_files_that_it_changes() {
     assert_eq!(patterns("git submodule update"), ["./.git/modules", "./.git/config"]);
     assert_eq!(
         patterns("git worktree add -b topic ../wt/topic main"),
-        ["./.git/worktrees/* unasked", "./wt/topic/.git unasked"]
+        ["./.git/worktrees/*/commondir", "./.git/worktrees/*/gitdir", "./wt/topic/.git"]
     );
-    assert_eq!(patterns("git worktree prune"), ["./.git/worktrees/* unasked"]);
+    assert_eq!(
+        patterns("git worktree prune"),
+        ["./.git/worktrees/*/commondir", "./.git/worktrees/*/gitdir"]
+    );
+    assert!(patterns("git worktree add ../.git/worktrees/x main").is_empty());
 }
 
 #[test]

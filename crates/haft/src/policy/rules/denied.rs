@@ -89,8 +89,10 @@ impl Rules {
                 roots: &roots,
                 max_entries: self.max_entries,
             };
-            search.run(now, &mut denied)?;
-            Ok(denied)
+            match search.run(now, &mut denied) {
+                Ok(()) => Ok(denied),
+                Err(unknown) => Err(DeniedPathsUnknown { found: denied, ..unknown }),
+            }
         }
     }
 
