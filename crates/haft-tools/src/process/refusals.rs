@@ -16,8 +16,8 @@ pub(super) fn note(refused: &[Refused]) -> Option<String> {
         names.push(format!("{more} more"));
     }
     Some(format!(
-        "note: the sandbox refused to change protected names: {}. Do not try to get around this; \
-         tell the user which change you need and why.",
+        "note: the sandbox refused to change protected names: {}. Do not try to get around this. \
+         If the change is needed, call again with `may_change` and these paths; a person is asked.",
         names.join(", ")
     ))
 }

@@ -73,6 +73,10 @@ pub(super) struct Args {
     #[serde(default)]
     #[schemars(range(min = 1, max = 600_000))]
     timeout_ms: Option<u64>,
+    /// Protected files that the command changes, as in `[".github/workflows/ci.yml"]`. Each is asked
+    /// about. Without this the sandbox refuses to change them.
+    #[serde(default)]
+    may_change: Option<Vec<String>>,
     /// What the command reads on its standard input. Without it there is nothing to read.
     #[serde(default)]
     stdin: Option<String>,
@@ -89,6 +93,13 @@ pub(super) struct Args {
 enum Needs {
     /// It changes files or connects.
     Write,
+}
+
+impl Args {
+    /// The protected files that the call names.
+    fn named(&self) -> &[String] {
+        self.may_change.as_deref().unwrap_or_default()
+    }
 }
 
 /// Why a command runs, which decides what it may touch.
@@ -427,13 +438,15 @@ impl Tool for Shell {
             // It may do anything that the sandbox lets it; whether it destroys is not known. So may a
             // program of the workspace, whatever it is called.
             Kind::ReadOnly | Kind::Writes => {
-                let effects = self.protected_effects(&asked.text, args.cwd.as_deref(), cx);
+                let effects =
+                    self.protected_effects(&asked.text, args.named(), args.cwd.as_deref(), cx);
                 // What is known to change a protected file would only fail.
                 let confinable = confinable && effects == Effects::Undeclared;
                 Claim { class: Class::Unsafe, effects, confinable, ..declared }
             }
             Kind::Destructive => {
-                let effects = self.protected_effects(&asked.text, args.cwd.as_deref(), cx);
+                let effects =
+                    self.protected_effects(&asked.text, args.named(), args.cwd.as_deref(), cx);
                 Claim { class: Class::Unsafe, destructive: Some(true), effects, ..declared }
             }
             Kind::Unparseable => Claim::strictest(),
@@ -477,7 +490,7 @@ impl Tool for Shell {
         let level = sandbox.tier().level;
         let mut profile = self.profile(&asked, &place.absolute(), level, &permission);
         if matches!(permission, Permission::Approved) {
-            profile.exceptions = self.exceptions(&asked.text, &place, cx);
+            profile.exceptions = self.exceptions(&asked.text, args.named(), &place, cx);
         }
         let roots = denied::roots(&self.workspace, &self.settings);
         let masked = denied::apply(&mut profile, level, roots, &place.absolute(), cx).await?;

@@ -88,6 +88,15 @@ impl Project {
 
     /// Runs a command under rules, each an allow of this pattern.
     async fn shell(&self, allowed: &[&str], person: Option<&Person>, command: &str) -> Envelope {
+        self.call(allowed, person, json!({"command": command})).await
+    }
+
+    async fn call(
+        &self,
+        allowed: &[&str],
+        person: Option<&Person>,
+        arguments: serde_json::Value,
+    ) -> Envelope {
         let rule = |text: &&str| format!("[[rule]]\nmatch = \"{text}\"\ndecision = \"allow\"\n");
         let file = File {
             layer: Layer::Project,
@@ -108,7 +117,7 @@ impl Project {
             None => runtime,
         };
         let run = runtime.build().unwrap().run_builder().working_directory(&self.root).start();
-        let calls = vec![Call::new("c", "shell", json!({"command": command}))];
+        let calls = vec![Call::new("c", "shell", arguments)];
         run.turn().await.unwrap().run(calls).await.pop().unwrap()
     }
 }
@@ -218,4 +227,22 @@ async fn git_init_makes_a_repository_after_a_yes() {
     succeeded(&answer);
     assert!(project.root.join("sub/new/.git/config").exists());
     assert!(person.asked()[0].contains("`sub/new/.git`"));
+}
+
+#[tokio::test]
+async fn command_changes_the_protected_file_that_the_call_names_after_a_yes() {
+    let Some(project) = Project::new() else { return };
+    let rules = ["Bash(cp *)"];
+    let call = |paths: &[&str]| json!({"command": "cp a.txt .envrc", "may_change": paths});
+    let answer = project.call(&rules, None, call(&[".envrc"])).await;
+    assert_eq!(answer.failure().map(Failure::code), Some(Code::Denied), "{}", answer.text());
+    let person = Person::default();
+    // Another name frees nothing, and neither does a directory above.
+    for other in [&["a.txt"][..], &["."], &[]] {
+        project.call(&rules, Some(&person), call(other)).await;
+        assert!(!project.root.join(".envrc").exists(), "{other:?}");
+    }
+    succeeded(&project.call(&rules, Some(&person), call(&[".envrc"])).await);
+    assert!(project.root.join(".envrc").exists());
+    assert!(person.asked().last().unwrap().contains(".envrc"));
 }

@@ -11,7 +11,10 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-use haft_core::{Context, Effect, Effects};
+use haft_core::{
+    Context, Effect, Effects,
+    protected_names::{Protected, Standing},
+};
 use haft_sandbox::{Access, Kind as FileKind, Place, Workspace};
 use haft_shell::{Command, Kind, Word, classify};
 
@@ -158,21 +161,49 @@ const fn write(
 }
 
 impl Shell {
-    /// The protected files that a git command needs to change, so that the question names them.
-    pub(super) fn protected_effects(&self, text: &str, cwd: Option<&str>, cx: &Context) -> Effects {
+    /// The protected files that a git command needs to change and those that the call names, so that
+    /// the question names them.
+    pub(super) fn protected_effects(
+        &self,
+        text: &str,
+        named: &[String],
+        cwd: Option<&str>,
+        cx: &Context,
+    ) -> Effects {
         let start = super::find(&self.workspace, cx.working_directory(), cwd.unwrap_or("."));
         let Ok(start) = start else { return Effects::Undeclared };
-        let needed = self.needed(text, &start).into_iter();
+        let needed = self.needed(text, &start).into_iter().chain(self.named(named, &start));
         let file = |needed: Exception| needed.file.into_os_string().into_string().ok();
         let files: Vec<Effect> = needed.filter_map(file).map(Effect::write).collect();
         if files.is_empty() { Effects::Undeclared } else { files.into() }
     }
 
     /// The protected names that this call may change: those that a person or a rule has allowed.
-    pub(super) fn exceptions(&self, text: &str, start: &Place, cx: &Context) -> Vec<String> {
+    pub(super) fn exceptions(
+        &self,
+        text: &str,
+        named: &[String],
+        start: &Place,
+        cx: &Context,
+    ) -> Vec<String> {
         let is_allowed = |needed: &Exception| cx.may_change_protected(&needed.file);
-        let needed = self.needed(text, start).into_iter().filter(is_allowed);
+        let needed = self.needed(text, start).into_iter().chain(self.named(named, start));
+        let needed = needed.filter(is_allowed);
         needed.map(|needed| needed.pattern).collect()
+    }
+
+    /// The protected files that a call names itself. Other paths need no exception.
+    fn named<'a>(
+        &'a self,
+        paths: &'a [String],
+        start: &'a Place,
+    ) -> impl Iterator<Item = Exception> + 'a {
+        let places =
+            paths.iter().filter_map(|path| self.workspace.find_entry_from(start, path).ok());
+        let names = Protected::standard();
+        let listed =
+            places.filter(move |place| names.standing(place.relative()) == Standing::Protected);
+        listed.filter_map(|place| exception(&place, "", &self.workspace))
     }
 
     fn needed(&self, text: &str, start: &Place) -> Vec<Exception> {
