@@ -106,10 +106,10 @@ fn what_a_protected_name_would_lie_below_is_above() {
 
 #[test]
 fn head_is_protected_in_exactly_this_spelling_and_outside_of_git() {
-    for path in ["HEAD", "sub/HEAD", "HEAD/x", ".gitx/HEAD"] {
+    for path in ["HEAD", "sub/HEAD", "HEAD/x", ".gitx/HEAD", ".GIT/HEAD", "git~1/x/HEAD"] {
         assert_eq!(standing(path), Standing::Protected, "{path}");
     }
-    for path in ["head", "Head", ".git/HEAD", "a/.git/logs/HEAD", ".GIT/HEAD", "HEAD.md"] {
+    for path in ["head", "Head", ".git/HEAD", "a/.git/logs/HEAD", "HEAD.md"] {
         assert_eq!(standing(path), Standing::Free, "{path}");
     }
 }

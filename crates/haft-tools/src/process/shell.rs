@@ -569,6 +569,7 @@ mod tests {
             cwd: None,
             timeout_ms: None,
             stdin: None,
+            may_change: None,
             access: None,
         };
         for bad in [

@@ -264,7 +264,7 @@ async fn without_namespaces_the_command_asks_and_the_record_says_that_nothing_wa
     let answer = project.script(&run, "cat notes.txt").await;
     assert!(answer.text().contains("notes"), "{}", answer.text());
     assert!(person.0.lock().unwrap()[0].contains("cannot mask"), "{:?}", person.0);
-    let nothing = answer.tier().unwrap()["masked"]["nothing"].to_string();
+    let nothing = answer.tier().unwrap()["masked"]["missing"].to_string();
     assert!(nothing.contains("can mask none"), "{nothing}");
 }
 
@@ -288,7 +288,7 @@ async fn a_workspace_that_cannot_be_looked_through_asks() {
     let answer = project.script(&run, "echo ran > ran").await;
     assert!(!answer.is_error(), "{}", answer.text());
     assert_eq!(person.0.lock().unwrap().len(), 1, "one question for one command");
-    assert!(data(&answer)["masked"]["nothing"].to_string().contains("levels deep"));
+    assert!(data(&answer)["masked"]["missing"].to_string().contains("levels deep"));
 }
 
 /// Everything below a directory, itself left out.

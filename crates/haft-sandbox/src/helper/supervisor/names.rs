@@ -129,6 +129,10 @@ impl Names {
                 return Err(BARE_REPOSITORY.into());
             }
             let named = self.in_module(root, below);
+            // A submodule that is new can only be made by an exception, which is for all of it.
+            if named.is_none() && self.is_in_modules(below) {
+                continue;
+            }
             if completes_repository(root, below, named.as_deref().unwrap_or(below), change) {
                 return Err(BARE_REPOSITORY.into());
             }
@@ -199,6 +203,13 @@ impl Names {
                 _ => return Some(Path::new("module").join(GIT).join(PathBuf::from_iter(rest))),
             }
         }
+    }
+
+    /// Whether a path lies where git keeps submodules.
+    fn is_in_modules(&self, below: &Path) -> bool {
+        let parts: Vec<&OsStr> = below.iter().collect();
+        self.protected.names().iter().any(|name| name == MODULES)
+            && parts.windows(2).any(|pair| pair == [GIT, "modules"])
     }
 
     /// Returns the part of a submodule's git directory that a path lies in; files at its top are one

@@ -206,7 +206,7 @@ async fn nothing_is_moved_into_a_git_directory_or_out_of_it() {
     room.put(".git/notes", "inside");
     room.put("prepared/x", "outside");
     let person = Person::new(true);
-    for (from, to) in [(".git/notes", "notes"), ("prepared", ".git/objects")] {
+    for (from, to) in [(".git/notes", "notes"), ("prepared", ".git/refs")] {
         let arguments = json!({"from": from, "to": to});
         let answer = call(&room, &["Edit(./**)"], Some(&person), "move_path", arguments).await;
         let failure = answer.failure().unwrap_or_else(|| panic!("{from}"));
