@@ -72,7 +72,7 @@ pub enum Storage {
     ThisMachine,
     /// There are no files.
     Empty,
-    /// That is not known: whoever asks takes the strict side.
+    /// That is not known; the caller takes the strict side.
     Unknown,
 }
 

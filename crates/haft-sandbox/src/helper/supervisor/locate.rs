@@ -195,7 +195,7 @@ impl<'a, 'b> Locator<'a, 'b> {
                 false => Ok(Target::Path(target)),
             };
         }
-        // The text of these is about whoever reads it, and this must be the caller.
+        // The text of these depends on the process that reads it, and this must be the caller.
         let status = self.caller.status()?;
         match name {
             b"self" => Ok(Target::Path(status.tgid.to_string().into_bytes())),
