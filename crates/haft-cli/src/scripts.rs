@@ -273,7 +273,7 @@ impl Finder<'_> {
     fn add(&mut self, word: &str) {
         for directory in self.directories.clone() {
             let mut path = self.path(word, &directory);
-            // Python runs a directory by this file. An empty one may be a placeholder of the sandbox.
+            // Python runs a directory by this file, unless the directory is empty.
             if fs::read_dir(&path).is_ok_and(|mut all| all.next().is_some()) {
                 path.push("__main__.py");
             }

@@ -13,7 +13,7 @@ use crate::{Folder, Ran};
 
 const WORKSPACE: [&str; 2] = ["--workspace", "."];
 
-/// A home directory with a toolchain, and secrets in it and beside it.
+/// A home directory with a toolchain and with secrets, inside the toolchain and outside of it.
 fn at_home(name: &str, files: &[(&str, &str)]) -> Folder {
     let folder = Folder::trusted(name, files);
     let home = folder.0.join("home");

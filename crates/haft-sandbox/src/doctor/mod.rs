@@ -164,7 +164,6 @@ impl Sandbox {
             Expected::Allowed,
             !has_set_id_file(&stage.scene.inside),
         ));
-        // After the looks above: a killed helper leaves placeholders until the next command.
         findings.extend(outside::run(self, &profile, &stage.scene.inside).await);
         findings.extend(programs::run(self, stage.folder()).await?);
         findings.push(finding(

@@ -212,7 +212,7 @@ fn reached(steps: &[Step], path: &Path) -> u128 {
     at
 }
 
-/// Adds what is reached without a name: `**` also stands for none.
+/// Adds the steps that are reached without a name: `**` also matches no component.
 fn closed(steps: &[Step], mut at: u128) -> u128 {
     for n in 0..steps.len() {
         if at >> n & 1 == 1 && steps.get(n) == Some(&Step::Any) {

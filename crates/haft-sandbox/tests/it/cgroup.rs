@@ -65,8 +65,8 @@ async fn delegated_sandboxes(delegated: &Delegated) -> Vec<Sandbox> {
 }
 
 const LIMIT: u64 = 100 << 20;
-/// `nobody`, who owns nothing.
-const NOBODY: u32 = 65_534;
+/// An ordinary user that owns no files.
+const ORDINARY_USER: u32 = 65_534;
 /// The note with a directory that root delegated.
 const NOTE: &str = "haft-delegated-note";
 
@@ -81,7 +81,7 @@ fn an_ordinary_user_can_be_delegated_a_control_group() {
         eprintln!("NOT TESTED: with cgroup v2 the user must be below the delegated directory");
         return;
     }
-    chown(&delegated.0, Some(NOBODY), Some(NOBODY)).unwrap();
+    chown(&delegated.0, Some(ORDINARY_USER), Some(ORDINARY_USER)).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let test = folder.path().join("it");
     fs::copy(std::env::current_exe().unwrap(), &test).unwrap();
@@ -90,14 +90,14 @@ fn an_ordinary_user_can_be_delegated_a_control_group() {
     fs::create_dir(&own).unwrap();
     put(&own.join(NOTE), delegated.0.to_str().unwrap());
     for path in [folder.path(), &own] {
-        chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        chown(path, Some(ORDINARY_USER), Some(ORDINARY_USER)).unwrap();
     }
     let output = std::process::Command::new(&test)
         .args(["cgroup::", "--skip", "ordinary_user", "--nocapture", "--test-threads", "1"])
         .current_dir(&own)
         .env("TMPDIR", &own)
-        .uid(NOBODY)
-        .gid(NOBODY)
+        .uid(ORDINARY_USER)
+        .gid(ORDINARY_USER)
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned()

@@ -51,7 +51,7 @@ const FIRST_EMPTY: i32 = 8;
 /// No more files are denied one by one.
 const MAX_DENIED_FILES: usize = 1_000;
 
-/// What the helper tells the first process.
+/// What the helper sends to the first process.
 #[derive(Serialize, Deserialize)]
 struct Handover {
     orders: Orders,

@@ -234,7 +234,7 @@ fn push_parts(parts: &mut Vec<Vec<u8>>, path: &[u8]) {
     parts.extend(new.filter(|part| !part.is_empty()).map(<[u8]>::to_vec));
 }
 
-/// What stands at an entry, and its kind. Nothing is opened but a handle.
+/// Opens a handle of an entry (`O_PATH`), symlinks not followed, and returns its kind.
 pub(super) fn look(entry: &Entry) -> Result<(OwnedFd, FileType), Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(&entry.parent, &entry.name, flags, Mode::empty())?;
