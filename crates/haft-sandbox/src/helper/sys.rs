@@ -373,12 +373,25 @@ pub(crate) fn is_waiting(listener: BorrowedFd<'_>, id: u64) -> bool {
 
 /// Answers a call with a result or an error number.
 pub(crate) fn answer(listener: BorrowedFd<'_>, id: u64, result: Result<i64, i32>) {
-    let mut answer = libc::seccomp_notif_resp {
-        id,
-        val: result.unwrap_or_default(),
-        error: result.err().map_or(0, |errno| -errno),
-        flags: 0,
-    };
+    send(
+        listener,
+        libc::seccomp_notif_resp {
+            id,
+            val: result.unwrap_or_default(),
+            error: result.err().map_or(0, |errno| -errno),
+            flags: 0,
+        },
+    );
+}
+
+/// Lets the kernel go on with the caller's own call. Nothing that was read of the caller may have been
+/// checked for it: another thread could change that in between.
+pub(crate) fn let_continue(listener: BorrowedFd<'_>, id: u64) {
+    let flags = u32::try_from(libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE).unwrap_or_default();
+    send(listener, libc::seccomp_notif_resp { id, val: 0, error: 0, flags });
+}
+
+fn send(listener: BorrowedFd<'_>, mut answer: libc::seccomp_notif_resp) {
     // SAFETY: the kernel reads the structure that the pointer leads to. A caller that is gone needs no
     // answer.
     unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut answer) };

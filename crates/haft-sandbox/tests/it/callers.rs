@@ -99,3 +99,58 @@ async fn callers_that_are_full_stopped_many_or_oddly_named_get_their_answer() {
         assert_eq!(text, wanted, "{}", sandbox.tier().level);
     }
 }
+
+/// The supervisor remembers the umask of a process. It must learn of each change, also by another
+/// thread and by a child.
+#[tokio::test]
+async fn mode_of_a_new_file_follows_every_change_of_the_umask() {
+    const SCRIPT: &str = r#"
+        perl -e '
+            sub mode { my $n = shift; sysopen(my $f, $n, 0101, 0777) or die "$n: $!";
+                       my $m = (stat $n)[2] & 0777; unlink $n; $m }
+            my $bad = 0;
+            for (1..200) { for my $u (022, 077, 002) { umask $u; $bad++ if mode("a") != (0777 & ~$u) } }
+            for (1..50) { for my $u (077, 000) {
+                my $p = fork;
+                if (!$p) { mode("b"); umask $u; exit(mode("b") != (0777 & ~$u)) }
+                waitpid $p, 0; $bad++ if $?;
+            } }
+            print "bad $bad\n"'
+        perl -Mthreads -e 'print ""' 2>/dev/null || { echo threads 0; exit; }
+        perl -Mthreads -e '
+            sub mode { my $n = shift; sysopen(my $f, $n, 0101, 0777) or die "$n: $!";
+                       my $m = (stat $n)[2] & 0777; unlink $n; $m }
+            my $bad = 0; umask 022; mode("c");
+            for my $u ((077, 007, 027) x 20) {
+                threads->create(sub { umask $u })->join;
+                $bad++ if mode("c") != (0777 & ~$u);
+            }
+            print "threads $bad\n"'
+    "#;
+    for sandbox in sandboxes().await {
+        let room = Room::new();
+        let text = run(&sandbox, &room, SCRIPT).await;
+        assert_eq!(text, "bad 0\nthreads 0\n", "{}", sandbox.tier().level);
+    }
+}
+
+/// While a caller gets a descriptor it is kept on one processor. It never sees that.
+#[tokio::test]
+async fn caller_keeps_its_processors() {
+    const SCRIPT: &str = r#"
+        before=$(taskset -cp $$ | cut -d: -f2)
+        perl -e 'for my $n (1..300) {
+            open(my $f, ">", "file") or die; close $f;
+            my $now = `taskset -cp $$ | cut -d: -f2`; $seen{$now}++;
+        } print keys %seen' > seen
+        [ "$(cat seen)" = "$before" ] && echo same
+        taskset -c "$(echo $before | sed "s/[-,].*//")" sh -c 'for n in 1 2 3 4 5; do : > file; done
+            taskset -cp $$ | cut -d: -f2' > one
+        [ "$(cat one)" = " $(echo $before | sed "s/[-,].*//")" ] && echo one
+    "#;
+    for sandbox in sandboxes().await {
+        let room = Room::new();
+        let text = run(&sandbox, &room, SCRIPT).await;
+        assert_eq!(text, "same\none\n", "{}", sandbox.tier().level);
+    }
+}

@@ -24,6 +24,8 @@ use super::{
 /// What the caller gets.
 pub(super) enum Answer {
     Done,
+    /// The kernel goes on with the caller's own call. Only for one without a path.
+    Continue,
     Descriptor {
         fd: OwnedFd,
         is_closed_on_exec: bool,
@@ -75,7 +77,7 @@ impl Act<'_, '_> {
     }
 
     fn mode(&mut self, mode: u64) -> Result<Mode, Errno> {
-        rustix::process::umask(self.caller.status()?.umask);
+        rustix::process::umask(self.caller.umask()?);
         let mode = u32::try_from(mode & 0o7777).unwrap_or_default();
         Ok(Mode::from_raw_mode(mode & !SET_ID))
     }

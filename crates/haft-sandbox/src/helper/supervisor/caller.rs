@@ -7,12 +7,12 @@
 //! number may belong to another process by now.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
 };
 
 use rustix::{
-    fs::{Mode, OFlags},
+    fs::{AtFlags, Mode, OFlags},
     io::Errno,
 };
 
@@ -20,18 +20,28 @@ use super::super::sys::{self, Notification};
 
 /// No path is longer, its end included.
 const PATH_MAX: usize = 4096;
+/// Most paths are shorter, so a first read of this many bytes is nearly always enough.
+const SHORT_PATH: usize = 256;
 /// So many processes are remembered between calls.
 const REMEMBERED: usize = 64;
+/// So many processes that change their umask are remembered. With more, no umask is remembered.
+const MAX_CHANGING: usize = 1024;
 
 /// One process directory of `/proc`, which stays that of one process.
 struct Process {
     directory: OwnedFd,
     status: OwnedFd,
+    umask: Option<Mode>,
 }
 
 /// Directories of processes that made calls before. Opening them takes longer than asking them.
 #[derive(Default)]
-pub(super) struct Processes(HashMap<u32, Process>);
+pub(super) struct Processes {
+    known: HashMap<u32, Process>,
+    /// Processes (thread groups) that called `umask`. Theirs is read for each call: another of their
+    /// threads may be about to change it.
+    changing: HashSet<u32>,
+}
 
 /// The thread that waits for an answer.
 pub(super) struct Caller<'a> {
@@ -63,6 +73,13 @@ impl<'a> Caller<'a> {
 
     /// Copies a text that ends in NUL.
     pub(super) fn text(&self, address: u64) -> Result<Vec<u8>, Errno> {
+        let mut short = [0; SHORT_PATH];
+        let len = sys::read_memory(self.tid, address, &mut short).unwrap_or_default();
+        let read = short.get(..len).unwrap_or_default();
+        if let Some(end) = read.iter().position(|byte| *byte == 0) {
+            self.check()?;
+            return Ok(read.get(..end).unwrap_or_default().to_vec());
+        }
         let mut buffer = vec![0; PATH_MAX];
         let len = sys::read_memory(self.tid, address, &mut buffer).map_err(|e| {
             match e.raw_os_error() {
@@ -115,6 +132,38 @@ impl<'a> Caller<'a> {
         opened.map_err(|errno| if errno == Errno::NOENT { missing } else { errno })
     }
 
+    /// Returns the umask. It takes 10 µs to read, because the kernel writes the whole status for it.
+    pub(super) fn umask(&mut self) -> Result<Mode, Errno> {
+        if let Some(Process { directory, umask: Some(umask), .. }) =
+            self.processes.known.get(&self.tid)
+            // The directory of a process that ended gives nothing, also if its number is used again.
+            && rustix::fs::statat(directory, "cwd", AtFlags::SYMLINK_NOFOLLOW).is_ok()
+        {
+            let umask = *umask;
+            self.check()?;
+            return Ok(umask);
+        }
+        let status = self.status()?;
+        let Processes { known, changing } = &mut *self.processes;
+        let is_changing = changing.contains(&status.tgid) || changing.len() >= MAX_CHANGING;
+        if !is_changing && let Some(process) = known.get_mut(&self.tid) {
+            process.umask = Some(status.umask);
+        }
+        Ok(status.umask)
+    }
+
+    /// Remembers that the caller's process is about to change its umask, from now on at any time.
+    pub(super) fn changes_umask(&mut self) {
+        if let Ok(status) = self.status()
+            && self.processes.changing.len() < MAX_CHANGING
+        {
+            self.processes.changing.insert(status.tgid);
+        }
+        for process in self.processes.known.values_mut() {
+            process.umask = None;
+        }
+    }
+
     /// Reads the umask and the number of the process.
     pub(super) fn status(&mut self) -> Result<Status, Errno> {
         let mut text = [0; 256];
@@ -142,18 +191,18 @@ impl<'a> Caller<'a> {
         &mut self,
         mut what: impl FnMut(&Process) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        if let Some(process) = self.processes.0.get(&self.tid) {
+        if let Some(process) = self.processes.known.get(&self.tid) {
             match what(process) {
                 Err(Errno::NOENT | Errno::SRCH) => {}
                 result => return result,
             }
         }
-        if self.processes.0.len() >= REMEMBERED {
-            self.processes.0.clear();
+        if self.processes.known.len() >= REMEMBERED {
+            self.processes.known.clear();
         }
         let process = Process::open(self.tid)?;
         let result = what(&process);
-        self.processes.0.insert(self.tid, process);
+        self.processes.known.insert(self.tid, process);
         result
     }
 }
@@ -172,7 +221,7 @@ impl Process {
         let directory = rustix::fs::open(format!("/proc/{tid}"), flags, Mode::empty())?;
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let status = rustix::fs::openat(directory.as_fd(), "status", flags, Mode::empty())?;
-        Ok(Self { directory, status })
+        Ok(Self { directory, status, umask: None })
     }
 }
 

@@ -3,7 +3,8 @@
 //! The kernel hands each such call over (seccomp user notification) and the caller waits. The thread
 //! copies the path, finds the directory it leads to, compares the real path with the protected names
 //! and the denied patterns, and then does the call itself. It never lets the kernel go on with the
-//! caller's own call: another thread of the caller could change the path after the check (TOCTOU).
+//! caller's own call if that has a path: another thread of the caller could change the path after the
+//! check (TOCTOU).
 //!
 //! The thread has the user, the mounts and the Landlock rules of the command, so it can do no more than
 //! the command could: no confused deputy. It is outside the command's Landlock domain, which cannot
@@ -34,6 +35,8 @@ use rustix::{
         RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
         SendAncillaryMessage, SendFlags,
     },
+    process::Pid,
+    thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity},
 };
 
 use self::{
@@ -217,20 +220,28 @@ impl Supervisor {
         let answer = act.perform(call);
         match answer {
             Ok(Answer::Done) => sys::answer(listener, call.id, Ok(0)),
+            Ok(Answer::Continue) => sys::let_continue(listener, call.id),
             Ok(Answer::Descriptor { fd, is_closed_on_exec }) => {
-                give(listener, call.id, fd, is_closed_on_exec);
+                give(listener, call, fd, is_closed_on_exec);
             }
             Ok(Answer::Waits { file, flags, is_closed_on_exec }) => {
-                self.wait_for_fifo(call.id, file, flags, is_closed_on_exec);
+                self.wait_for_fifo(call, file, flags, is_closed_on_exec);
             }
             Err(errno) => sys::answer(listener, call.id, Err(errno.raw_os_error())),
         }
     }
 
     /// Opens a FIFO in a thread of its own, because that may take until the other end is opened.
-    fn wait_for_fifo(&self, id: u64, file: OwnedFd, flags: OFlags, is_closed_on_exec: bool) {
+    fn wait_for_fifo(
+        &self,
+        call: &Notification,
+        file: OwnedFd,
+        flags: OFlags,
+        is_closed_on_exec: bool,
+    ) {
+        let call = *call;
         let refuse = |errno: Errno| {
-            sys::answer(self.listener.as_fd(), id, Err(errno.raw_os_error()));
+            sys::answer(self.listener.as_fd(), call.id, Err(errno.raw_os_error()));
         };
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -238,9 +249,9 @@ impl Supervisor {
         }
         let (listener, waiting) = (Arc::clone(&self.listener), Arc::clone(&self.waiting));
         let thread = std::thread::Builder::new().spawn(move || {
-            match open_fifo(listener.as_fd(), id, &file, flags) {
-                Ok(fd) => give(listener.as_fd(), id, fd, is_closed_on_exec),
-                Err(errno) => sys::answer(listener.as_fd(), id, Err(errno.raw_os_error())),
+            match open_fifo(listener.as_fd(), call.id, &file, flags) {
+                Ok(fd) => give(listener.as_fd(), &call, fd, is_closed_on_exec),
+                Err(errno) => sys::answer(listener.as_fd(), call.id, Err(errno.raw_os_error())),
             }
             waiting.fetch_sub(1, Ordering::Relaxed);
         });
@@ -253,12 +264,51 @@ impl Supervisor {
 
 /// Gives the caller a descriptor. The supervisor closes its own before the caller goes on: a program
 /// that was just written could not be started while it is still open for writing here (`ETXTBSY`).
-fn give(listener: BorrowedFd<'_>, id: u64, fd: OwnedFd, is_closed_on_exec: bool) {
-    let added = sys::add_descriptor(listener, id, fd.as_fd(), is_closed_on_exec);
+fn give(listener: BorrowedFd<'_>, call: &Notification, fd: OwnedFd, is_closed_on_exec: bool) {
+    let pinned = PinnedCaller::new(call.tid);
+    let added = sys::add_descriptor(listener, call.id, fd.as_fd(), is_closed_on_exec);
     drop(fd);
+    drop(pinned);
     // A caller that has no room for another descriptor gets that error; one that is gone needs none.
     let result = added.map_err(|e| e.raw_os_error().unwrap_or(libc::EMFILE));
-    sys::answer(listener, id, result);
+    sys::answer(listener, call.id, result);
+}
+
+/// Keeps a waiting caller and the supervisor on one processor while a descriptor is handed over.
+///
+/// The kernel wakes the one and then the other for that, on an idle processor if there is one. Waking
+/// a sleeping processor costs up to 40 µs in a virtual machine, and a switch on the same one 2 µs. The
+/// caller runs no code of its own meanwhile, and gets its processors back before its call returns.
+struct PinnedCaller {
+    caller: Pid,
+    callers: CpuSet,
+    own: CpuSet,
+}
+
+impl PinnedCaller {
+    /// Returns `None` where nothing is to be gained, or where the kernel does not allow it.
+    fn new(tid: u32) -> Option<Self> {
+        let caller = Pid::from_raw(tid.cast_signed())?;
+        let callers = sched_getaffinity(Some(caller)).ok()?;
+        let own = sched_getaffinity(None).ok()?;
+        let here = sched_getcpu();
+        if here >= CpuSet::MAX_CPU || !callers.is_set(here) || callers.count() < 2 {
+            return None;
+        }
+        let mut only = CpuSet::new();
+        only.set(here);
+        sched_setaffinity(Some(caller), &only).ok()?;
+        let pinned = Self { caller, callers, own };
+        sched_setaffinity(None, &only).ok()?;
+        Some(pinned)
+    }
+}
+
+impl Drop for PinnedCaller {
+    fn drop(&mut self) {
+        let _ = sched_setaffinity(Some(self.caller), &self.callers);
+        let _ = sched_setaffinity(None, &self.own);
+    }
 }
 
 /// Waits for the reader of a FIFO that is opened to write. A blocking open would count as a writer
@@ -310,6 +360,10 @@ impl Act<'_, '_> {
             libc::SYS_renameat2 => self.rename((int(a), b), (int(c), d), e),
             libc::SYS_unlinkat => self.remove(int(a), b, c),
             libc::SYS_truncate => self.truncate(a, b),
+            libc::SYS_umask => {
+                self.caller.changes_umask();
+                Ok(Answer::Continue)
+            }
             libc::SYS_fchmod => self.change_open_mode(int(a), b),
             libc::SYS_fchmodat => self.change_mode(int(a), b, c),
             #[cfg(target_arch = "x86_64")]
