@@ -17,7 +17,7 @@ use rustix::{
 
 use super::{
     caller::Caller,
-    locate::{Entry, Located, Locator, look, own_link},
+    locate::{CallingThread as _, Entry, Located, Locator, look, own_link},
     names::Names,
 };
 

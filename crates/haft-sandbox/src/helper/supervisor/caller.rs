@@ -16,7 +16,10 @@ use rustix::{
     io::Errno,
 };
 
-use super::super::sys::{self, Notification};
+use super::{
+    super::sys::{self, Notification},
+    locate::CallingThread,
+};
 
 /// No path is longer, its end included.
 const PATH_MAX: usize = 4096;
@@ -47,7 +50,7 @@ pub(super) struct Processes {
 pub(super) struct Caller<'a> {
     listener: BorrowedFd<'a>,
     id: u64,
-    pub(super) tid: u32,
+    tid: u32,
     processes: &'a mut Processes,
 }
 
@@ -104,16 +107,6 @@ impl<'a> Caller<'a> {
     pub(super) fn path(&self, address: u64) -> Result<Vec<u8>, Errno> {
         let path = self.text(address)?;
         if path.is_empty() { Err(Errno::NOENT) } else { Ok(path) }
-    }
-
-    /// Opens the directory that a relative path starts in: the working directory, or a descriptor.
-    pub(super) fn directory(&mut self, fd: i32) -> Result<OwnedFd, Errno> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        match fd {
-            libc::AT_FDCWD => self.open("cwd", flags, Errno::NOENT),
-            fd if fd < 0 => Err(Errno::BADF),
-            fd => self.open(&format!("fd/{fd}"), flags, Errno::BADF),
-        }
     }
 
     /// Opens what one of the caller's descriptors leads to.
@@ -204,6 +197,25 @@ impl<'a> Caller<'a> {
         let result = what(&process);
         self.processes.known.insert(self.tid, process);
         result
+    }
+}
+
+impl CallingThread for Caller<'_> {
+    fn tid(&self) -> u32 {
+        self.tid
+    }
+
+    fn tgid(&mut self) -> Result<u32, Errno> {
+        Ok(self.status()?.tgid)
+    }
+
+    fn directory(&mut self, fd: i32) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match fd {
+            libc::AT_FDCWD => self.open("cwd", flags, Errno::NOENT),
+            fd if fd < 0 => Err(Errno::BADF),
+            fd => self.open(&format!("fd/{fd}"), flags, Errno::BADF),
+        }
     }
 }
 

@@ -21,12 +21,15 @@ use rustix::{
     io::Errno,
 };
 
-use super::caller::Caller;
+#[cfg(test)]
+mod tests;
 
 /// As many as the kernel follows.
 const MAX_SYMLINKS: u32 = 40;
 /// What `fstatfs` says of `/proc`.
 const PROC: u32 = 0x9fa0;
+/// The inode at the top of every `/proc`.
+const PROC_ROOT: u64 = 1;
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// A name in a directory that is held open.
@@ -48,14 +51,25 @@ pub(super) enum Located {
     Open(OwnedFd),
 }
 
+/// The thread whose paths are followed: where a relative path starts, and what `/proc/self` means.
+pub(super) trait CallingThread {
+    fn tid(&self) -> u32;
+
+    /// Returns the number of its process.
+    fn tgid(&mut self) -> Result<u32, Errno>;
+
+    /// Opens the directory that a relative path starts in: the working directory, or a descriptor.
+    fn directory(&mut self, fd: i32) -> Result<OwnedFd, Errno>;
+}
+
 /// Follows the paths of one call.
-pub(super) struct Locator<'a, 'b> {
-    caller: &'a mut Caller<'b>,
+pub(super) struct Locator<'a, T> {
+    caller: &'a mut T,
     symlinks: u32,
 }
 
-impl<'a, 'b> Locator<'a, 'b> {
-    pub(super) fn new(caller: &'a mut Caller<'b>) -> Self {
+impl<'a, T: CallingThread> Locator<'a, T> {
+    pub(super) fn new(caller: &'a mut T) -> Self {
         Self { caller, symlinks: 0 }
     }
 
@@ -95,7 +109,7 @@ impl<'a, 'b> Locator<'a, 'b> {
             let entry = match located {
                 Located::Directory(fd) | Located::Open(fd) => {
                     let path = real_path(fd.as_fd())?;
-                    refuse_own_process(&path)?;
+                    refuse_own_process(fd.as_fd(), &path)?;
                     return Ok((fd, path));
                 }
                 Located::Entry(entry) => entry,
@@ -122,7 +136,9 @@ impl<'a, 'b> Locator<'a, 'b> {
         let cut = whole.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
         let (above, name) = whole.split_at(cut);
         if matches!(name, b"" | b"." | b"..") {
-            return Ok(Located::Directory(self.directory(start, path)?));
+            let directory = self.directory(start, path)?;
+            refuse_own_process(directory.as_fd(), &real_path(directory.as_fd())?)?;
+            return Ok(Located::Directory(directory));
         }
         let parent = self.directory(start, above)?;
         entry(parent, name, is_directory)
@@ -149,10 +165,15 @@ impl<'a, 'b> Locator<'a, 'b> {
             Some(start) => rustix::fs::openat(start, ".", DIRECTORY, Mode::empty())?,
             None => root()?,
         };
-        // The next part is the last of the list.
+        // The next part is the last of the list. It has at most the parts of one path and of as many
+        // targets as symlinks are followed, each shorter than a page.
         let mut parts = Vec::new();
         push_parts(&mut parts, path);
         while let Some(part) = parts.pop() {
+            // The next part is looked for in the same directory, which must be searchable for that.
+            if part == b"." && !parts.is_empty() {
+                continue;
+            }
             if part == b".." {
                 here = rustix::fs::openat(&here, "..", DIRECTORY, Mode::empty())?;
                 continue;
@@ -177,11 +198,8 @@ impl<'a, 'b> Locator<'a, 'b> {
                 },
                 _ => return Err(Errno::NOTDIR),
             }
-            if parts.len() > 4096 {
-                return Err(Errno::NAMETOOLONG);
-            }
         }
-        refuse_own_process(&real_path(here.as_fd())?)?;
+        refuse_own_process(here.as_fd(), &real_path(here.as_fd())?)?;
         Ok(here)
     }
 
@@ -200,11 +218,11 @@ impl<'a, 'b> Locator<'a, 'b> {
             };
         }
         // The text of these depends on the process that reads it, and this must be the caller.
-        let status = self.caller.status()?;
+        let tgid = self.caller.tgid()?;
         match name {
-            b"self" => Ok(Target::Path(status.tgid.to_string().into_bytes())),
+            b"self" => Ok(Target::Path(tgid.to_string().into_bytes())),
             b"thread-self" => {
-                let path = format!("{}/task/{}", status.tgid, self.caller.tid);
+                let path = format!("{tgid}/task/{}", self.caller.tid());
                 Ok(Target::Path(path.into_bytes()))
             }
             _ if rustix::fs::readlinkat(parent, name, Vec::new())
@@ -215,7 +233,7 @@ impl<'a, 'b> Locator<'a, 'b> {
                 Ok(Target::Path(text.into_bytes()))
             }
             _ => {
-                refuse_own_process(&real_path(parent)?)?;
+                refuse_own_process(parent, &real_path(parent)?)?;
                 let flags = OFlags::PATH | OFlags::CLOEXEC;
                 Ok(Target::Open(rustix::fs::openat(parent, name, flags, Mode::empty())?))
             }
@@ -232,7 +250,8 @@ fn plain_name(path: &[u8]) -> Option<&[u8]> {
 /// Names something in a directory that is held open.
 fn entry(parent: OwnedFd, name: &[u8], is_directory: bool) -> Result<Located, Errno> {
     let mut path = real_path(parent.as_fd())?;
-    refuse_own_process(&path)?;
+    refuse_own_process(parent.as_fd(), &path)?;
+    refuse_own_directory(parent.as_fd(), OsStr::from_bytes(name))?;
     path.push(OsStr::from_bytes(name));
     let name = CString::new(name).map_err(|_| Errno::INVAL)?;
     Ok(Located::Entry(Entry { parent, name, is_directory, path }))
@@ -249,7 +268,7 @@ fn is_relative_proc_link(text: &[u8]) -> bool {
 
 fn push_parts(parts: &mut Vec<Vec<u8>>, path: &[u8]) {
     let new = path.split(|byte| *byte == b'/').rev();
-    // A `.` stays: only a directory that may be searched has one.
+    // A `.` stays: a path that ends in one needs a directory that may be searched.
     parts.extend(new.filter(|part| !part.is_empty()).map(<[u8]>::to_vec));
 }
 
@@ -288,28 +307,30 @@ pub(super) fn real_path(fd: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
 
 /// FAIL CLOSED: the supervisor's descriptors and memory are not the caller's to open, and the kernel
 /// would let the supervisor do so. Its threads have directories of their own. `/proc` may be mounted
-/// elsewhere too, so every component that is a number is compared.
-fn refuse_own_process(real: &Path) -> Result<(), Errno> {
-    let mut parts = real.iter();
-    while let Some(part) = parts.next() {
-        let Some(number) = part.to_str().and_then(|part| part.parse::<u32>().ok()) else {
-            continue;
-        };
-        if is_own(number) && is_in_proc(real, parts.as_path()) {
-            return Err(Errno::ACCESS);
-        }
-    }
-    Ok(())
+/// elsewhere too, so every component that is a number is compared. Whether it is one of `/proc` is asked
+/// of what is held open: the path may lead elsewhere by now, or may not be searched.
+fn refuse_own_process(fd: BorrowedFd<'_>, real: &Path) -> Result<(), Errno> {
+    let is_refused = real.iter().any(is_own) && is_in_proc(fd);
+    if is_refused { Err(Errno::ACCESS) } else { Ok(()) }
 }
 
-fn is_own(number: u32) -> bool {
-    number == std::process::id()
-        || rustix::fs::statat(CWD, format!("/proc/self/task/{number}"), AtFlags::empty()).is_ok()
+/// Refuses the supervisor's process directory itself. Only at the top of a `/proc` is a number a
+/// process: elsewhere it may be a descriptor of the caller, such as `/proc/self/fd/1`.
+fn refuse_own_directory(parent: BorrowedFd<'_>, name: &OsStr) -> Result<(), Errno> {
+    let is_top = || rustix::fs::fstat(parent).is_ok_and(|stat| stat.st_ino == PROC_ROOT);
+    let is_refused = is_own(name) && is_in_proc(parent) && is_top();
+    if is_refused { Err(Errno::ACCESS) } else { Ok(()) }
 }
 
-/// Whether the directory above the last `below` components is of a `/proc`.
-fn is_in_proc(real: &Path, below: &Path) -> bool {
-    let above = real.ancestors().nth(below.iter().count());
-    let file_system = above.map(rustix::fs::statfs);
-    !file_system.is_some_and(|it| it.is_ok_and(|it| u32::try_from(it.f_type) != Ok(PROC)))
+/// Whether a component is the number of the supervisor's process or of one of its threads.
+fn is_own(part: &OsStr) -> bool {
+    part.to_str().and_then(|part| part.parse::<u32>().ok()).is_some_and(|number| {
+        number == std::process::id()
+            || rustix::fs::statat(CWD, format!("/proc/self/task/{number}"), AtFlags::empty())
+                .is_ok()
+    })
+}
+
+fn is_in_proc(fd: BorrowedFd<'_>) -> bool {
+    rustix::fs::fstatfs(fd).map_or(true, |it| u32::try_from(it.f_type) == Ok(PROC))
 }
