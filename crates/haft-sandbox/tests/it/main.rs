@@ -17,6 +17,7 @@ mod race;
 mod callers;
 mod kills;
 mod places;
+mod case_folding;
 mod git;
 mod denied;
 mod disk;
