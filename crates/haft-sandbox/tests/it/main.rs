@@ -18,6 +18,7 @@ mod callers;
 mod kills;
 mod places;
 mod case_folding;
+mod home;
 mod git;
 mod denied;
 mod disk;
