@@ -16,6 +16,7 @@ mod twin;
 mod race;
 mod callers;
 mod kills;
+mod growth;
 mod places;
 mod case_folding;
 mod home;
