@@ -20,6 +20,7 @@ mod growth;
 mod places;
 mod case_folding;
 mod home;
+mod user_namespace;
 mod git;
 mod denied;
 mod disk;
