@@ -117,6 +117,70 @@ fn an_untrusted_project_shows_commands_nothing_more() {
     assert!(ran.err.contains("1 root of commands"), "{ran:?}");
 }
 
+/// Runs a command of the shell tool with the home directory as its workspace.
+fn shell_at_home(folder: &Folder, command: &str) -> Ran {
+    let home = folder.0.join("home");
+    let mut haft = folder.command();
+    haft.current_dir(&home).env("XDG_CONFIG_HOME", home.join(".config"));
+    haft.args(["call", "shell", &format!("command={command}")]).args(WORKSPACE).arg("--yes");
+    Ran::of(haft.output().unwrap())
+}
+
+#[test]
+fn a_home_directory_as_workspace_keeps_what_other_programs_obey() {
+    const KEPT: [&str; 10] = [
+        ".bashrc",
+        ".profile",
+        ".config/fish/config.fish",
+        ".config/systemd/user/a.service",
+        ".config/haft/haft.toml",
+        ".ssh/authorized_keys",
+        ".gitconfig",
+        ".cargo/config.toml",
+        ".cargo/bin/tool",
+        ".local/bin/tool",
+    ];
+    let folder = at_home("sandbox-home-workspace", &[]);
+    let home = folder.0.join("home");
+    let before: Vec<Option<Vec<u8>>> =
+        KEPT.iter().map(|name| fs::read(home.join(name)).ok()).collect();
+    for name in KEPT {
+        let parent = Path::new(name).parent().unwrap().display();
+        let write = format!("sh -c 'mkdir -p ./{parent}; echo bad > {name}'");
+        let ran = shell_at_home(&folder, &write);
+        assert!(format!("{ran:?}").contains("denied"), "{name}: {ran:?}");
+    }
+    let after: Vec<Option<Vec<u8>>> =
+        KEPT.iter().map(|name| fs::read(home.join(name)).ok()).collect();
+    assert_eq!(before, after);
+    let work = "sh -c 'mkdir -p Documents .config/app; echo text > Documents/a; \
+        echo s > .config/app/settings; cat Documents/a .config/app/settings'";
+    let ran = shell_at_home(&folder, work);
+    assert_eq!((ran.code, &*ran.out), (Some(0), "text\ns\n"), "{ran:?}");
+}
+
+#[test]
+fn git_works_in_a_home_directory_that_is_the_workspace() {
+    let folder = at_home("sandbox-home-git", &[]);
+    let home = folder.0.join("home");
+    let config = "[user]\n\tname = A\n\temail = a@example.com\n[safe]\n\tdirectory = *\n";
+    fs::write(home.join(".gitconfig"), config).unwrap();
+    let init = std::process::Command::new("git")
+        .args(["init", "-q"])
+        .current_dir(&home)
+        .env("HOME", &home)
+        .output();
+    if !init.is_ok_and(|output| output.status.success()) {
+        return eprintln!("NOT TESTED: there is no git here");
+    }
+    fs::write(home.join("notes.txt"), "text").unwrap();
+    let commit = "sh -c 'git add notes.txt && git commit -q -m first && git log --format=%an:%s'";
+    let ran = shell_at_home(&folder, commit);
+    assert_eq!((ran.code, &*ran.out), (Some(0), "A:first\n"), "{ran:?}");
+    let kept = fs::read(home.join(".gitconfig")).unwrap();
+    assert_eq!(String::from_utf8_lossy(&kept), config);
+}
+
 /// Runs a command with the home directory and the `PATH` of the person who runs the tests.
 fn with_real_home(folder: &Folder, words: &[&str]) -> Ran {
     let mut haft = folder.command();

@@ -291,6 +291,21 @@ impl Protected {
     }
 }
 
+/// Returns whether some file system takes a name for a known one: case, ignorable characters and what
+/// some systems cut off make no difference.
+///
+/// ```
+/// use haft_core::protected_names::is_spelling_of;
+///
+/// assert!(is_spelling_of("Head".as_ref(), "HEAD"));
+/// assert!(is_spelling_of("ref\u{17f}".as_ref(), "refs"));
+/// assert!(!is_spelling_of("ahead".as_ref(), "HEAD"));
+/// ```
+#[must_use]
+pub fn is_spelling_of(name: &OsStr, known: &str) -> bool {
+    fold(name) == fold(OsStr::new(known))
+}
+
 /// Returns whether a rename may carry an entry from one path to the other. What lies inside of a
 /// `.git` directory stays in it, nothing is moved into one, and nothing is moved out of a directory of
 /// dependencies: a directory that is prepared elsewhere would bring names that were never checked.

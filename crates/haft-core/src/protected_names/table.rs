@@ -26,6 +26,7 @@ const CI: &str = "a pipeline runs it, with its secrets";
 const SHELL: &str = "each new shell executes it";
 const LOGIN: &str = "it is executed at each login";
 const PROGRAM: &str = "a program executes it at its start";
+const SEARCH_PATH: &str = "programs in it are found by their name in each shell";
 const ACCOUNT: &str = "it holds credentials or names programs that fetch them";
 
 /// The names that are protected unless a host says otherwise: files that another program obeys or
@@ -226,6 +227,10 @@ pub const PROTECTED: &[ProtectedName] = &[
     name(".config/systemd", LOGIN),
     name(".config/environment.d", LOGIN),
     name(".local/share/systemd", LOGIN),
+    name(".local/bin", SEARCH_PATH),
+    name(".cargo/bin", SEARCH_PATH),
+    name(".cargo/env", SHELL),
+    name(".local/lib/*/site-packages", "Python executes it at its start"),
     name(".pam_environment", LOGIN),
     name(".xinitrc", LOGIN),
     name(".xprofile", LOGIN),

@@ -13,6 +13,7 @@ use std::{
     sync::Arc,
 };
 
+use haft_core::protected_names::is_spelling_of;
 use rustix::fs::{Mode, OFlags};
 
 use super::{
@@ -280,9 +281,8 @@ fn around_protected(rules: &mut Rules, root: &Path, profile: &Profile) -> Result
             let below: Vec<Vec<_>> = names
                 .iter()
                 .filter(|parts| {
-                    parts
-                        .first()
-                        .is_some_and(|part| *part == "*" || part.eq_ignore_ascii_case(&name))
+                    let is_one = |part: &str| part == "*" || is_spelling_of(&name, part);
+                    parts.first().and_then(|part| part.to_str()).is_some_and(is_one)
                 })
                 .map(|parts| parts[1..].to_vec())
                 .collect();

@@ -189,6 +189,28 @@ pub(super) fn give_output(identity: Identity) {
     }
 }
 
+/// Gives up all other groups. Root of a user namespace that an ordinary user made (`unshare -Ur`) may
+/// not: groups could be given up there to get around a file that is denied to them. That root is the
+/// user who made the namespace, and the command keeps the groups of that user, like any command of an
+/// ordinary user.
+///
+/// FAIL CLOSED: a command that becomes another user never keeps them.
+fn drop_groups(identity: Identity) -> Result<(), Trouble> {
+    let dropped = rustix::thread::set_thread_groups(&[]);
+    if dropped.is_err() && identity == Identity::BareRoot && are_groups_fixed() {
+        return Ok(());
+    }
+    dropped.map_err(Trouble::os("drop groups"))
+}
+
+/// Returns whether no process of this user namespace may change its groups.
+fn are_groups_fixed() -> bool {
+    let mut text = String::new();
+    let read =
+        File::open("/proc/self/setgroups").map(|file| file.take(16).read_to_string(&mut text));
+    read.is_ok_and(|read| read.is_ok()) && text.trim() == "deny"
+}
+
 /// Becomes somebody and gives up every capability, for good.
 pub(super) fn become_it(identity: Identity) -> Result<(), Trouble> {
     use rustix::thread::CapabilitiesSecureBits as Bits;
@@ -211,7 +233,7 @@ pub(super) fn become_it(identity: Identity) -> Result<(), Trouble> {
     };
     if let Some((uid, gid)) = to {
         let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
-        rustix::thread::set_thread_groups(&[]).map_err(Trouble::os("drop groups"))?;
+        drop_groups(identity)?;
         rustix::thread::set_thread_res_gid(gid, gid, gid).map_err(Trouble::os("drop group"))?;
         rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(Trouble::os("drop user"))?;
     }

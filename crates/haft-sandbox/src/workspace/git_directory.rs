@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use haft_core::protected_names::Change;
+use haft_core::protected_names::{Change, is_spelling_of};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use serde::{Deserialize, Serialize};
 
@@ -89,7 +89,7 @@ impl GitDirectory {
                 // The directory itself is there, and stays there.
                 None | Some(None) => false,
                 Some(Some(name)) => {
-                    !REDIRECTIONS.iter().any(|fixed| name.eq_ignore_ascii_case(fixed))
+                    !REDIRECTIONS.iter().any(|fixed| is_spelling_of(name, fixed))
                 }
             },
             _ => false,

@@ -30,8 +30,10 @@ fn everything_holds_for_an_ordinary_user_too() {
     for path in [folder.path(), &own] {
         chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     }
+    // What counts calls takes long, and does not depend on the user.
     let output = Command::new(&test)
-        .args(["--skip", "ordinary::", "--skip", "paths::the_tree", "--test-threads", "2"])
+        .args(["--skip", "ordinary::", "--skip", "paths::the_tree", "--skip", "growth::"])
+        .args(["--test-threads", "2"])
         .current_dir(&own)
         .env("TMPDIR", &own)
         .uid(NOBODY)

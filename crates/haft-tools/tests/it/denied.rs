@@ -53,7 +53,10 @@ struct Project {
 
 impl Project {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::of(tempfile::tempdir().unwrap())
+    }
+
+    fn of(folder: TempDir) -> Self {
         let root = folder.path().canonicalize().unwrap().join("w");
         let project = Self { root, _folder: folder };
         for (name, text) in [
@@ -289,6 +292,42 @@ async fn a_workspace_that_cannot_be_looked_through_asks() {
     assert!(!answer.is_error(), "{}", answer.text());
     assert_eq!(person.0.lock().unwrap().len(), 1, "one question for one command");
     assert!(data(&answer)["masked"]["missing"].to_string().contains("levels deep"));
+}
+
+#[tokio::test]
+async fn a_workspace_with_more_files_than_are_looked_at_asks() {
+    let Some(sandbox) = at(Level::Namespaces).await else { return };
+    let is_long = std::env::var_os("HAFT_LONG_TESTS").is_some();
+    // Just above the bound, or a million.
+    let directories = if is_long { 1_000 } else { 201 };
+    // Files in memory are made and removed in a second.
+    let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
+        eprintln!("NOT TESTED: /dev/shm takes no files here");
+        return;
+    };
+    let project = Project::of(folder);
+    for directory in 0..directories {
+        let directory = project.root.join(format!("many/{directory}"));
+        fs::create_dir_all(&directory).unwrap();
+        for file in 0..1_000 {
+            fs::File::create(directory.join(file.to_string())).unwrap();
+        }
+    }
+    let run = project.run(sandbox.clone(), None);
+    let answer = project.script(&run, "echo ran > ran").await;
+    assert_eq!(answer.failure().map(Failure::code), Some(Code::Denied), "{}", answer.text());
+    assert!(answer.text().contains("could be found"), "{}", answer.text());
+    assert!(!project.root.join("ran").exists());
+    let person = Person::default();
+    let run = project.run(sandbox, Some(person.clone()));
+    let answer = project.script(&run, "echo ran > ran").await;
+    assert!(!answer.is_error(), "{}", answer.text());
+    assert!(project.root.join("ran").exists());
+    assert_eq!(person.0.lock().unwrap().len(), 1, "one question for one command");
+    // Which bound is met first depends on the machine.
+    let missing = data(&answer)["masked"]["missing"].to_string();
+    let is_bound = missing.contains("more than 200000 files") || missing.contains("150 ms");
+    assert!(is_bound, "{missing}");
 }
 
 /// Everything below a directory, itself left out.

@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use haft_core::protected_names::{Change, Protected, is_move_allowed};
+use haft_core::protected_names::{Change, Protected, is_move_allowed, is_spelling_of};
 use rustix::io::Errno;
 
 use super::super::Trouble;
@@ -264,7 +264,7 @@ impl Names {
 fn is_nested(first: &OsStr, after: &[&OsStr]) -> bool {
     const STEERING: [&str; 4] = ["config", "config.worktree", "hooks", "commondir"];
     let is_branch = first == "refs" || first == "logs";
-    !is_branch && after.iter().any(|part| STEERING.iter().any(|s| part.eq_ignore_ascii_case(s)))
+    !is_branch && after.iter().any(|part| STEERING.iter().any(|s| is_spelling_of(part, s)))
 }
 
 /// Returns the exceptions. One inside of `.git` holds in the directory of a linked worktree too: that
@@ -286,11 +286,12 @@ const OBEYED: [&str; 4] = ["config", "config.worktree", "hooks", "commondir"];
 
 /// Whether a new name would make its directory a repository that git obeys, also inside of a `.git`
 /// directory: a symlink from elsewhere could lead there. Calls are answered one after the other, so
-/// that two names cannot complete it at once. `named` is the path as the protected names see it; in a
+/// that two names cannot complete it at once. Every spelling counts that a file system which folds case
+/// takes for the name. `named` is the path as the protected names see it; in a
 /// git directory that git itself knows they hold already.
 fn completes_repository(root: &Path, below: &Path, named: &Path, change: Change) -> bool {
     let (Some(name), Some(parent)) = (below.file_name(), below.parent()) else { return false };
-    let is_name = |known: &&str| name.eq_ignore_ascii_case(known);
+    let is_name = |known: &&str| is_spelling_of(name, known);
     let is_new = !matches!(change, Change::Remove | Change::MoveFrom);
     if !is_new || !REPOSITORY.iter().chain(&OBEYED).any(is_name) {
         return false;
