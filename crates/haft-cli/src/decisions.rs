@@ -52,6 +52,10 @@ impl<A: Approver> Approver for Recorded<A> {
         self.inner.name()
     }
 
+    fn is_person(&self) -> bool {
+        self.inner.is_person()
+    }
+
     fn closed(&self, question: &Question<'_>, by: &str) {
         self.inner.closed(question, by);
     }

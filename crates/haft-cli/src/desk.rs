@@ -347,6 +347,10 @@ impl Approver for Yes {
         "--yes"
     }
 
+    fn is_person(&self) -> bool {
+        false
+    }
+
     fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
         let answer = match &question.verdict.decision {
             Decision::NeedInput(name) => {
@@ -368,6 +372,10 @@ impl Approver for ProtectedNames {
         "protected names"
     }
 
+    fn is_person(&self) -> bool {
+        false
+    }
+
     fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
         match protected_file(question) {
             Some(why) => Box::pin(async { Ok(Answer::Deny(Some(why))) }),
@@ -386,8 +394,9 @@ fn protected_file(question: &Question<'_>) -> Option<String> {
         let here = &question.call.context().scope().working_directory;
         let shown = path.strip_prefix(here).unwrap_or(path).display();
         Some(format!(
-            "`{shown}` is protected: {reason}; it needs an answer to this very question, or a rule \
-             that names it, as in `Edit({shown})`"
+            "`{shown}` is protected: {reason}; a yes that was given in advance does not cover \
+             protected files. Answer the question at a terminal, or allow the file with the rule \
+             `Edit({shown})`"
         ))
     })
 }

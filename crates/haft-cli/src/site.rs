@@ -382,27 +382,9 @@ impl Site {
     }
 }
 
-/// Whether a marker of a project is there. The sandbox leaves empty directories where protected names
-/// are missing, which mark nothing.
+/// Whether a marker of a project is there; a symlink that leads nowhere is one.
 fn is_marker(path: &Path) -> bool {
-    match path.symlink_metadata() {
-        Ok(found) => !(found.is_dir() && is_placeholder(path, &found)),
-        Err(_) => false,
-    }
-}
-
-fn is_placeholder(path: &Path, found: &fs::Metadata) -> bool {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt as _;
-        let is_empty = || fs::read_dir(path).is_ok_and(|mut all| all.next().is_none());
-        found.mode() & 0o1777 == 0o1555 && is_empty()
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = (path, found);
-        false
-    }
+    path.symlink_metadata().is_ok()
 }
 
 /// The limit on files in `managed-settings.d`; more than any real organisation has.

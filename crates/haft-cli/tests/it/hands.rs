@@ -354,6 +354,9 @@ fn who_said_yes_is_not_told_to_say_it() {
     let ran = folder.run(write.into_iter().chain(["--yes"]));
     assert!(ran.code == Some(2) && ran.err.contains("`.envrc` is protected"), "{ran:?}");
     assert!(!ran.err.contains("--yes"), "{ran:?}");
+    assert!(ran.err.contains("a yes that was given in advance does not cover"), "{ran:?}");
+    assert!(ran.err.contains("with the rule `Edit(.envrc)`"), "{ran:?}");
+    assert!(!ran.err.contains("a person said no"), "no person was asked: {ran:?}");
 }
 
 #[test]

@@ -254,20 +254,6 @@ fn config_that_is_no_regular_file_or_too_large_is_an_error_that_says_so() {
 }
 
 #[test]
-fn placeholder_directory_of_the_sandbox_is_no_config_and_no_root() {
-    use std::os::unix::fs::PermissionsExt as _;
-    let folder = Folder::trusted("planted-placeholder", &[("haft.toml", ALLOWS_WRITE)]);
-    for name in ["haft.local.toml", ".claude"] {
-        let path = folder.work().join(name);
-        fs::create_dir(&path).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o1555)).unwrap();
-    }
-    let ran = run(&folder, &WRITE_NOTE);
-    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:?}");
-    assert_eq!(run(&folder, &["trust"]).code, Some(0), "nothing has changed");
-}
-
-#[test]
 fn symlink_to_config_outside_is_followed_and_covered_by_its_content() {
     let folder = Folder::new("planted-symlink", &[]);
     let target = folder.0.join("shared.toml");

@@ -46,10 +46,10 @@ fn hands_read_edit_search_and_run_and_leave_the_rest_of_the_machine_alone() {
       bread
       eggs
     shell({"command":"sort -o shop/list.txt shop/list.txt"})
-      asked: it does more than read, or nobody can tell
+      asked: its command is known to write
       done; nothing was printed
     shell({"command":"cp shop/list.txt /etc/list.txt 2> /dev/null || echo it stays here"})
-      asked: it does more than read, or nobody can tell
+      asked: its command is known to write
       it stays here
     read_file({"file_path":"shop/list.txt"})
       1	bread

@@ -155,7 +155,7 @@ fn heed(
     offer: Option<Offer>,
     answered: Answered,
 ) -> Result<Permit, Failure> {
-    let Answered { by, answer } = answered;
+    let Answered { by, answer, is_person } = answered;
     let (manners, tool) = (&turn.run.manners, call.tool().name().clone());
     if !matches!(answer, Answer::Deny(_)) {
         manners.forget_no(&tool);
@@ -185,6 +185,11 @@ fn heed(
             Ok(Permit::Again(again))
         }
         Answer::Instead(text) => Ok(Permit::Instead(text)),
+        Answer::Deny(comment) if !is_person => {
+            let why = comment.unwrap_or_else(|| format!("{by} said no"));
+            let source = format!("{by}: {}", judged.verdict);
+            Err(Failure::new(Code::Denied, why).with_next(NEXT).with_source(source))
+        }
         Answer::Deny(comment) => {
             let noes = manners.count_no(&tool);
             let failure = match comment {

@@ -6,6 +6,7 @@ use std::{
 };
 
 use haft_core::{Capability, Decision, Effects, Operation, Permission, Verdict};
+use haft_shell::{Kind, Known};
 
 use super::{
     Policy,
@@ -30,7 +31,7 @@ impl Policy for DefaultPolicy {
         if call.tool().traits().is_marked() {
             return judge(call, &Facts::of(call, &GROUND), &GROUND);
         }
-        or_confined(call, by_default(call, &GROUND, false))
+        or_confined(call, by_default(call, &GROUND, None))
     }
 }
 
@@ -70,8 +71,7 @@ pub(super) fn not_confined(call: &Admitted) -> Option<String> {
 }
 
 fn unconfined(call: &Admitted, facts: &Facts<'_>, ground: &Ground) -> Verdict {
-    let says_which = facts.parts.iter().any(|part| matches!(part, Part::Path { .. }));
-    let verdict = by_default(call, ground, says_which);
+    let verdict = by_default(call, ground, Some(facts));
     if verdict.decision != Decision::Allow || call.tool().spec().permission == Permission::None {
         return verdict;
     }
@@ -101,11 +101,11 @@ fn parts_ask(facts: &Facts<'_>, is_held: bool) -> Option<&'static str> {
     })
 }
 
-fn by_default(call: &Admitted, ground: &Ground, says_which: bool) -> Verdict {
+fn by_default(call: &Admitted, ground: &Ground, facts: Option<&Facts<'_>>) -> Verdict {
     if call.tool().spec().permission == Permission::None {
         return Verdict::allow("the tool says `permission = \"none\"`").by(SOURCE);
     }
-    match must_ask(call, ground, says_which) {
+    match must_ask(call, ground, facts) {
         Some(why) => ask(call, why),
         None => Verdict::allow("it only reads, without network or secrets").by(SOURCE),
     }
@@ -113,14 +113,28 @@ fn by_default(call: &Admitted, ground: &Ground, says_which: bool) -> Verdict {
 
 const OUTSIDE: &str = "it reads outside the workspace";
 
-fn must_ask(call: &Admitted, ground: &Ground, says_which: bool) -> Option<&'static str> {
+/// Says what is known about the effects of commands that are not taken for reading only.
+fn effects_of_commands(facts: Option<&Facts<'_>>) -> &'static str {
+    match facts.and_then(|facts| facts.effects_known) {
+        Some((Kind::Unparseable, _)) => "its command cannot be parsed",
+        Some((Kind::Destructive, _)) => "its command is known to be destructive",
+        Some((_, Known::Network)) => "its command is known to use the network",
+        Some((_, Known::Writes)) => "its command is known to write",
+        Some((_, Known::Unknown)) => "what its command does is not known",
+        // The words are those of a command that only reads, and the tool does not trust the program.
+        Some((_, Known::ReadOnly)) => "its program may be another one than its name says",
+        None => "it is not known to only read",
+    }
+}
+
+fn must_ask(call: &Admitted, ground: &Ground, facts: Option<&Facts<'_>>) -> Option<&'static str> {
+    let is_path = |part: &Part| matches!(part, Part::Path { .. });
+    let says_which = facts.is_some_and(|facts| facts.parts.iter().any(is_path));
     let claim = call.claim();
     let spec = call.tool().spec();
     if !claim.read_only {
         return Some(match spec.read_only {
-            None if spec.per_call.contains(&"read_only") => {
-                "it does more than read, or nobody can tell"
-            }
+            None if spec.per_call.contains(&"read_only") => effects_of_commands(facts),
             None => "it does not say that it only reads",
             Some(_) => "it does more than read",
         });

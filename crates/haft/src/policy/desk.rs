@@ -54,6 +54,8 @@ pub(crate) struct Seat<'a> {
 pub(crate) struct Answered {
     pub(crate) by: Arc<str>,
     pub(crate) answer: Answer,
+    /// Whether a person gave it.
+    pub(crate) is_person: bool,
 }
 
 impl Desk {
@@ -116,7 +118,8 @@ impl Desk {
                         // What an approver does when it is dropped is its own code as well.
                         let _ = caught(|| drop(open));
                         self.close(question, at, &broken, &name);
-                        return Ok(Answered { by: name, answer });
+                        let is_person = caught(|| self.approvers[at].is_person()).unwrap_or(true);
+                        return Ok(Answered { by: name, answer, is_person });
                     }
                     Err(misfit) => misfit,
                 },

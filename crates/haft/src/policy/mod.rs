@@ -336,6 +336,12 @@ pub trait Approver: Send + Sync + 'static {
         "the approver"
     }
 
+    /// Returns whether a person answers. A no of any other approver is told as `denied` with its
+    /// comment, and not as the no of a person.
+    fn is_person(&self) -> bool {
+        true
+    }
+
     /// Is told that a question was answered elsewhere, and by whom. The future of `ask` is dropped.
     fn closed(&self, _question: &Question<'_>, _by: &str) {}
 

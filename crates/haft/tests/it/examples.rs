@@ -241,7 +241,6 @@ fn rules_allow_ask_deny_and_say_why() {
     ask: shared branches are looked at first
       decided by  haft.toml:9 ask "Bash(git push *)"
       touches     run `git push origin main`
-                  may destroy
       has read    call haft-1 of `shell`
       check       admit        passed    the arguments fit
       check       deny rules   no match  none of 3 is about such a call

@@ -21,7 +21,7 @@ use std::{
 };
 
 use haft_core::{Capabilities, Capability, Effect, Effects, Operation, Scope};
-use haft_shell::{Command, RedirectKind, Word};
+use haft_shell::{Command, Kind, Known, RedirectKind, Word};
 use serde_json::Value;
 use smallvec::SmallVec;
 
@@ -60,6 +60,10 @@ pub(crate) struct Facts<'a> {
     pub(crate) read_only: bool,
     /// Whether judges must take it for destructive.
     pub(crate) destructive: bool,
+    /// Whether the tool says of these arguments that they delete or overwrite.
+    pub(crate) is_known_destructive: bool,
+    /// What is known about its commands, the strictest of each, unless the call only reads.
+    pub(crate) effects_known: Option<(Kind, Known)>,
     /// Whose run it is, and where it works.
     pub(crate) scope: &'a Arc<Scope>,
     /// What the run has read.
@@ -222,6 +226,8 @@ impl<'a> Facts<'a> {
             operations: SmallVec::new(),
             read_only: claim.read_only,
             destructive: claim.may_destroy(),
+            is_known_destructive: claim.destructive == Some(true),
+            effects_known: None,
             scope: call.context().scope(),
             seen: call.seen(),
             parts: SmallVec::new(),
@@ -596,6 +602,11 @@ impl<'a> Facts<'a> {
     }
 
     fn add_command(&mut self, text: &str) {
+        if !self.read_only {
+            let found = haft_shell::classify(text);
+            let (kind, known) = self.effects_known.unwrap_or((found.kind, found.known));
+            self.effects_known = Some((kind.max(found.kind), known.max(found.known)));
+        }
         let script = match haft_shell::parse(text) {
             Ok(script) => script,
             Err(e) => return self.add(Part::Unreadable(e.why)),

@@ -184,6 +184,8 @@ impl Sample {
             read_only: !self.operations.is_empty()
                 && self.operations.iter().all(|o| *o == Operation::Read),
             destructive: capabilities.is_none_or(|c| c.has(Capability::Destructive)),
+            is_known_destructive: capabilities.is_some_and(|c| c.has(Capability::Destructive)),
+            effects_known: None,
             scope: &self.scope,
             seen: &self.seen,
             parts: SmallVec::new(),

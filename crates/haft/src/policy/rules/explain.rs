@@ -218,7 +218,10 @@ fn risk(facts: &Facts<'_>) -> Vec<String> {
         .map(ToString::to_string)
         .collect();
     risk.extend(facts.parts.iter().filter_map(|part| super::labels::protection(part, facts)));
-    if facts.destructive {
+    // Judges take every unknown command for destructive. A person reads it of known ones only.
+    let is_command = |part: &Part| matches!(part, Part::Command(_) | Part::Unreadable(_));
+    let is_unknown = !facts.is_known_destructive && facts.parts.iter().any(is_command);
+    if facts.destructive && !is_unknown {
         risk.push("may destroy".to_owned());
     } else if facts.read_only {
         risk.push("only reads".to_owned());
