@@ -88,9 +88,7 @@ impl GitDirectory {
             "worktrees" => match below.strip_prefix(self.own()).ok().map(|own| own.iter().next()) {
                 // The directory itself is there, and stays there.
                 None | Some(None) => false,
-                Some(Some(name)) => {
-                    !REDIRECTIONS.iter().any(|fixed| is_spelling_of(name, fixed))
-                }
+                Some(Some(name)) => !REDIRECTIONS.iter().any(|fixed| is_spelling_of(name, fixed)),
             },
             _ => false,
         };

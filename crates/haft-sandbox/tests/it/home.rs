@@ -101,8 +101,7 @@ fn host_git(home: &Path, args: &[&str]) -> Option<String> {
 
 #[tokio::test]
 async fn git_works_in_a_home_directory_and_its_configuration_stays() {
-    const CONFIG: &str =
-        "[user]\n\tname = A\n\temail = a@example.com\n[safe]\n\tdirectory = *\n";
+    const CONFIG: &str = "[user]\n\tname = A\n\temail = a@example.com\n[safe]\n\tdirectory = *\n";
     for sandbox in sandboxes().await {
         let room = Room::new();
         put(&room.inside.join(".gitconfig"), CONFIG);
