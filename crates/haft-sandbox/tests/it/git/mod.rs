@@ -7,7 +7,7 @@ mod linked;
 mod special;
 mod matrix;
 
-use std::{path::Path, process::Command as Host};
+use std::process::Command as Host;
 
 use haft_sandbox::{Command, Ended, Sandbox};
 
@@ -15,19 +15,6 @@ use crate::kit::*;
 
 const CONFIG: &str =
     "[user]\n\tname = A Person\n\temail = a@example.com\n[safe]\n\tdirectory = *\n";
-
-fn host_git(directory: &Path, args: &[&str]) -> Option<String> {
-    let output = Host::new("git")
-        .args(["-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "safe.directory=*"])
-        .args(args)
-        .current_dir(directory)
-        .env("HOME", directory)
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .output()
-        .ok()?;
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    Some(String::from_utf8_lossy(&output.stdout).into_owned())
-}
 
 /// A repository with one commit, or nothing where there is no git.
 fn repository(room: &Room) -> Option<()> {
