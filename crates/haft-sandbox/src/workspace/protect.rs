@@ -13,7 +13,7 @@ impl Workspace {
         if self.is_granted(place) {
             return Standing::Free;
         }
-        match self.inner.protected.standing(&place.path) {
+        match self.inner.protected.at(&place.base).standing(&place.path) {
             Standing::Free if self.is_beside_head(place) => Standing::Protected,
             standing => standing,
         }
@@ -25,7 +25,10 @@ impl Workspace {
     pub fn protection(&self, place: &Place) -> Option<&str> {
         match self.standing(place) {
             Standing::Free => None,
-            _ => Some(self.inner.protected.reason(&place.path).unwrap_or(BARE_REPOSITORY)),
+            _ => {
+                let reason = self.inner.protected.at(&place.base).reason(&place.path);
+                Some(reason.unwrap_or(BARE_REPOSITORY))
+            }
         }
     }
 
@@ -33,7 +36,7 @@ impl Workspace {
     /// ask about them. A name that only this workspace protects is refused whatever a policy says.
     #[must_use]
     pub fn is_listed(&self, place: &Place) -> bool {
-        let pattern = self.inner.protected.pattern(&place.path);
+        let pattern = self.inner.protected.at(&place.base).pattern(&place.path);
         pattern.is_some_and(|pattern| PROTECTED.iter().any(|name| name.pattern == pattern))
     }
 

@@ -100,3 +100,39 @@ async fn confined_command_leaves_no_redirection_of_git_behind() {
         assert_eq!(host_git(&room.inside, &["status", "--porcelain"]).unwrap(), "");
     }
 }
+
+/// A root with a name of its own, and a profile that may write in it.
+fn named_root(name: &str) -> (tempfile::TempDir, std::path::PathBuf, haft_sandbox::Profile) {
+    use haft_core::{Capabilities, Capability};
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap().join(name);
+    std::fs::create_dir_all(&root).unwrap();
+    let access = haft_sandbox::Access::Write;
+    let workspace = haft_sandbox::Workspace::builder().root(&root, access).build().unwrap();
+    let profile =
+        haft_sandbox::Profile::of(Capabilities::from([Capability::Filesystem]), &workspace);
+    (folder, root, profile)
+}
+
+#[tokio::test]
+async fn workspace_with_a_protected_name_protects_what_is_inside() {
+    for sandbox in sandboxes().await {
+        for (name, refused, free) in [
+            (".github", "workflows/ci.yml", "README.md"),
+            (".git", "hooks/pre-commit", "description"),
+            (".config", "git/config", "app.toml"),
+            (".claude/worktrees/x", ".claude/settings.json", "main.rs"),
+        ] {
+            let (_folder, root, profile) = named_root(name);
+            let script = format!(
+                "mkdir -p $(dirname {refused}); echo x > {refused}; echo x > {free}; \
+                 mkdir d; mkdir d/workflows d/hooks d/git; mv d/* ."
+            );
+            let ended = sh(&sandbox, profile, script).await;
+            let level = sandbox.tier().level;
+            assert!(!root.join(refused).exists(), "{level} {name}: {}", err(&ended));
+            assert!(root.join(free).exists(), "{level} {name}: {}", err(&ended));
+            assert!(!ended.refused.is_empty(), "{level} {name}");
+        }
+    }
+}

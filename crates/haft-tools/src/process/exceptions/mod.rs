@@ -201,8 +201,9 @@ impl Shell {
         let places =
             paths.iter().filter_map(|path| self.workspace.find_entry_from(start, path).ok());
         let names = Protected::standard();
-        let listed =
-            places.filter(move |place| names.standing(place.relative()) == Standing::Protected);
+        let listed = places.filter(move |place| {
+            names.at(place.base()).standing(place.relative()) == Standing::Protected
+        });
         listed.filter_map(|place| exception(&place, "", &self.workspace))
     }
 
