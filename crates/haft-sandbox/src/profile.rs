@@ -196,7 +196,7 @@ impl Profile {
     pub fn of(capabilities: Capabilities, workspace: &Workspace) -> Self {
         let mut profile = Self {
             roots: workspace.roots(),
-            protected: workspace.protected_names(),
+            protected: workspace.names_at_launch(),
             ..Self::default()
         };
         for (directory, root) in workspace.git_directories() {

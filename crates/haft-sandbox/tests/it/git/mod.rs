@@ -136,3 +136,42 @@ async fn workspace_with_a_protected_name_protects_what_is_inside() {
         }
     }
 }
+
+#[tokio::test]
+async fn files_that_the_configuration_of_git_names_are_protected() {
+    for sandbox in sandboxes().await {
+        let room = Room::new();
+        if repository(&room).is_none() {
+            return;
+        }
+        for directory in ["tools/hooks", "conf"] {
+            std::fs::create_dir_all(room.inside.join(directory)).unwrap();
+        }
+        put(&room.inside.join("conf/more"), "[core]\n\tattributesFile = conf/attributes\n");
+        let monitor = room.inside.join("tools/monitor").display().to_string();
+        for (key, value) in [
+            ("core.hooksPath", "tools/hooks"),
+            ("include.path", "../conf/more"),
+            ("includeIf.gitdir:/nowhere/.path", "../conf/absent"),
+            ("core.fsmonitor", &*monitor),
+        ] {
+            host_git(&room.inside, &["config", key, value]).unwrap();
+        }
+        let named = ["tools/hooks/pre-commit", "conf/more", "conf/absent", "conf/attributes"];
+        let level = sandbox.tier().level;
+        for file in named.into_iter().chain(["tools/monitor"]) {
+            let before = room.inside.join(file).exists().then(|| get(&room.inside.join(file)));
+            let script = format!("echo x >> {file}; rm -f {file}; echo x > new; mv new {file}");
+            let ended = sh(&sandbox, room.profile(), script).await;
+            let after = room.inside.join(file).exists().then(|| get(&room.inside.join(file)));
+            assert_eq!(before, after, "{level} {file}: {}", err(&ended));
+            assert!(!ended.refused.is_empty(), "{level} {file}: {}", err(&ended));
+        }
+        let ended = sh(&sandbox, room.profile(), "echo x > tools/free && echo x > conf/free").await;
+        assert!(ended.is_success(), "{level}: {}", err(&ended));
+        // A hook that a command planted would run here.
+        put(&room.inside.join("notes.txt"), "changed");
+        host_git(&room.inside, &["-c", "core.fsmonitor=", "commit", "-q", "-a", "-m", "x"])
+            .unwrap();
+    }
+}
