@@ -74,7 +74,7 @@ impl Error {
     pub fn into_failure(self) -> Failure {
         let failure = match self.kind {
             ErrorKind::BadCommand => Failure::new(Code::InvalidValue, self.message.clone())
-                .with_next("name a program that is installed here"),
+                .with_next("use another program, or tell the user which one is missing"),
             ErrorKind::BadProfile => Failure::new(
                 Code::SandboxUnavailable,
                 "this workspace cannot be closed around the command",

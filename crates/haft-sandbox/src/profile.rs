@@ -5,7 +5,7 @@
 //!
 //! FAIL CLOSED: everything that is not named here is read-only, unreachable or absent.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use haft_core::{Capabilities, Capability};
 use serde::{Deserialize, Serialize};
@@ -196,7 +196,7 @@ impl Profile {
     pub fn of(capabilities: Capabilities, workspace: &Workspace) -> Self {
         let mut profile = Self {
             roots: workspace.roots(),
-            protected: workspace.protected_names(),
+            protected: workspace.names_at_launch(),
             ..Self::default()
         };
         for (directory, root) in workspace.git_directories() {
@@ -221,6 +221,21 @@ impl Profile {
     /// Returns what may change in a root that is the git directory of a linked worktree.
     pub(crate) fn git_directory(&self, root: &Root) -> Option<&GitDirectory> {
         self.git_directories.iter().find(|directory| directory.path == root.path)
+    }
+
+    /// Returns where a protected name lies below a root: as it is, and what is left of it where the
+    /// root's own name is its beginning.
+    pub(crate) fn names_below<'n>(
+        root: &Root,
+        name: &'n str,
+    ) -> impl Iterator<Item = &'n Path> + use<'n> {
+        let name = Path::new(name);
+        let path = root.path.clone();
+        let rest = name
+            .ancestors()
+            .skip(1)
+            .filter(move |begin| !begin.as_os_str().is_empty() && path.ends_with(begin));
+        std::iter::once(name).chain(rest.filter_map(|begin| name.strip_prefix(begin).ok()))
     }
 
     /// Goes through the roots that may be written to.

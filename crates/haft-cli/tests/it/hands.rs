@@ -364,8 +364,8 @@ fn a_program_that_is_not_there_is_told_in_one_sentence() {
     let folder = Folder::new("hands-no-program", &[]);
     let ran = folder.run(["call", "shell", "command=nosuchprogram", "--workspace", ".", "--yes"]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
-    let said = "error: invalid_value: there is no program `nosuchprogram` that can be started here\n\
-                hint: name a program that is installed here\n";
+    let said = "error: invalid_value: the program `nosuchprogram` is not installed, or the sandbox \
+                does not show it\nhint: use another program, or tell the user which one is missing\n";
     assert_eq!(ran.err, said);
 }
 

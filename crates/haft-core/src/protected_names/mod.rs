@@ -1,8 +1,8 @@
 //! Protected names: files that another program obeys or executes, so that changing one is more than
 //! an edit. One list and one matcher for the file tools, the sandbox and the rules.
 //!
-//! In: a path without symlinks, relative to a writable root. Out: whether a change is refused, and
-//! why. Matching is pure and errs on the strict side: case, ignorable characters and the short names
+//! In: a path without symlinks, relative to a writable root, and the path of the root. Out: whether a
+//! change is refused, and why. Matching is pure and errs on the strict side: case, ignorable characters and the short names
 //! of other systems make no difference. Exceptions are compared literally.
 //!
 //! INVARIANT: a path that any file system could take for a protected one is protected.
@@ -17,7 +17,7 @@ mod tests;
 use std::{
     collections::HashMap,
     ffi::OsStr,
-    path::{Component, Components, Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
@@ -191,23 +191,40 @@ impl Protected {
         }
     }
 
+    /// Compares paths below a root with the name of the root as well: in a root that is called
+    /// `.github` the directory `workflows` is protected.
+    ///
+    /// ```
+    /// use std::path::Path;
+    /// use haft_core::protected_names::{Protected, Standing};
+    ///
+    /// let names = Protected::standard();
+    /// let root = Path::new("/home/ada/site/.github");
+    /// assert_eq!(names.at(root).standing(Path::new("workflows/ci.yml")), Standing::Protected);
+    /// assert_eq!(names.at(root).standing(Path::new("README.md")), Standing::Free);
+    /// ```
+    #[must_use]
+    pub fn at<'p, 'r>(&'p self, root: &'r Path) -> ProtectedBelow<'p, 'r> {
+        ProtectedBelow { names: self, root }
+    }
+
     /// Says how a path relates to the names. They count at any depth: a repository inside the
     /// workspace has hooks too.
     #[must_use]
     pub fn standing(&self, path: &Path) -> Standing {
-        self.find(path).map_or(Standing::Free, |hit| hit.standing)
+        self.at(Path::new(NO_ROOT)).standing(path)
     }
 
     /// Returns why a path is protected, or why what lies below it is.
     #[must_use]
     pub fn reason(&self, path: &Path) -> Option<&str> {
-        self.find(path).map(|hit| hit.name.reason)
+        self.at(Path::new(NO_ROOT)).reason(path)
     }
 
     /// Returns the pattern of the name that protects a path, or something below it.
     #[must_use]
     pub fn pattern(&self, path: &Path) -> Option<&str> {
-        self.find(path).map(|hit| &*hit.name.pattern)
+        self.at(Path::new(NO_ROOT)).pattern(path)
     }
 
     /// Decides about one change.
@@ -217,16 +234,7 @@ impl Protected {
     /// made and an empty one removed; a file, a symlink or a moved directory there would get around
     /// the protection.
     pub fn check(&self, path: &Path, change: Change) -> Result<(), Refused> {
-        let Some(hit) = self.find(path) else { return Ok(()) };
-        let is_allowed = match hit.standing {
-            Standing::Free => true,
-            Standing::Above => matches!(change, Change::CreateDir | Change::Remove),
-            Standing::Protected => change == Change::CreateDir && self.leads_to_exception(path),
-        };
-        if is_allowed {
-            return Ok(());
-        }
-        Err(Refused { path: path.to_owned(), reason: hit.name.reason.to_owned() })
+        self.at(Path::new(NO_ROOT)).check(path, change)
     }
 
     /// Returns the directories that would make a path protected if they had a `HEAD`: git takes such
@@ -280,6 +288,37 @@ impl Protected {
         (!self.is_free(path)).then_some(Hit { name, standing: Standing::Above })
     }
 
+    /// Finds a name that begins in the path of the root and reaches into it: the last component of the
+    /// root is part of the match. A directory of dependencies above the root frees nothing.
+    fn find_from_root(&self, root: &Path, path: &Path) -> Option<Hit<'_>> {
+        let mut above = None;
+        let mut from = root.components();
+        for _ in 0..root.components().count() {
+            let part = from.next()?.as_os_str();
+            if self.wild.is_empty() && !self.lengths.may_have(part) {
+                continue;
+            }
+            let left = from.clone().count();
+            let folded = fold(part);
+            let begun = self.by_first.get(&*folded).map_or(&[][..], Vec::as_slice);
+            for name in begun.iter().chain(&self.wild).filter_map(|at| self.names.get(*at)) {
+                if name.rest.len() < left || name.scope == NameScope::OutsideGit {
+                    continue;
+                }
+                match name.compare(from.clone().chain(path.components())) {
+                    Standing::Protected if self.is_free(path) => return None,
+                    Standing::Protected => {
+                        return Some(Hit { name, standing: Standing::Protected });
+                    }
+                    Standing::Above if above.is_none() => above = Some(name),
+                    Standing::Above | Standing::Free => {}
+                }
+            }
+        }
+        let name = above?;
+        (!self.is_free(path)).then_some(Hit { name, standing: Standing::Above })
+    }
+
     /// Whether a path is an exception or lies below one.
     fn is_free(&self, path: &Path) -> bool {
         self.exceptions.iter().any(|exception| exception.covers(path))
@@ -306,6 +345,66 @@ pub fn is_spelling_of(name: &OsStr, known: &str) -> bool {
     fold(name) == fold(OsStr::new(known))
 }
 
+/// No root: paths are compared by themselves.
+const NO_ROOT: &str = "";
+
+/// The names as they count below one root. Made by [`Protected::at`].
+#[derive(Debug, Clone, Copy)]
+pub struct ProtectedBelow<'p, 'r> {
+    names: &'p Protected,
+    root: &'r Path,
+}
+
+impl<'p> ProtectedBelow<'p, '_> {
+    /// Says how a path below the root relates to the names.
+    #[must_use]
+    pub fn standing(self, path: &Path) -> Standing {
+        self.find(path).map_or(Standing::Free, |hit| hit.standing)
+    }
+
+    /// Returns why a path is protected, or why what lies below it is.
+    #[must_use]
+    pub fn reason(self, path: &Path) -> Option<&'p str> {
+        self.find(path).map(|hit| hit.name.reason)
+    }
+
+    /// Returns the pattern of the name that protects a path, or something below it.
+    #[must_use]
+    pub fn pattern(self, path: &Path) -> Option<&'p str> {
+        self.find(path).map(|hit| &*hit.name.pattern)
+    }
+
+    /// Decides about one change.
+    ///
+    /// # Errors
+    /// Refuses as [`Protected::check`] does.
+    pub fn check(self, path: &Path, change: Change) -> Result<(), Refused> {
+        let Some(hit) = self.find(path) else { return Ok(()) };
+        let is_allowed = match hit.standing {
+            Standing::Free => true,
+            Standing::Above => matches!(change, Change::CreateDir | Change::Remove),
+            Standing::Protected => {
+                change == Change::CreateDir && self.names.leads_to_exception(path)
+            }
+        };
+        if is_allowed {
+            return Ok(());
+        }
+        Err(Refused { path: path.to_owned(), reason: hit.name.reason.to_owned() })
+    }
+
+    /// Finds the strictest name.
+    fn find(self, path: &Path) -> Option<Hit<'p>> {
+        let own = self.names.find(path);
+        // The root itself is no entry of the workspace.
+        let is_settled = own.as_ref().is_some_and(|hit| hit.standing == Standing::Protected);
+        if is_settled || path.as_os_str().is_empty() {
+            return own;
+        }
+        self.names.find_from_root(self.root, path).or(own)
+    }
+}
+
 /// Returns whether a rename may carry an entry from one path to the other. What lies inside of a
 /// `.git` directory stays in it, nothing is moved into one, and nothing is moved out of a directory of
 /// dependencies: a directory that is prepared elsewhere would bring names that were never checked.
@@ -320,7 +419,7 @@ pub fn is_move_allowed(from: &Path, to: &Path) -> bool {
 
 impl Name {
     /// Compares the components behind the first one.
-    fn compare(&self, mut path: Components<'_>) -> Standing {
+    fn compare<'c>(&self, mut path: impl Iterator<Item = Component<'c>>) -> Standing {
         for wanted in &self.rest {
             match path.next() {
                 None => return Standing::Above,

@@ -365,3 +365,50 @@ fn names_of_projects_do_not_count_below_dependencies_and_cannot_leave_them() {
     assert!(!moves("node_modules", "old"));
     assert!(!moves("vendor/a", "node_modules/a"));
 }
+
+#[test]
+fn the_name_of_the_root_counts() {
+    let names = Protected::standard();
+    let standing = |root: &str, path: &str| names.at(Path::new(root)).standing(Path::new(path));
+    for (root, path) in [
+        ("/w/.claude", "settings.json"),
+        ("/w/.CLAUDE", "new/file"),
+        ("/w/.github", "workflows/ci.yml"),
+        ("/w/.config", "git/config"),
+        ("/w/.config/git", "config"),
+        ("/w/.git", "config"),
+        ("/w/.git", "hooks/pre-commit"),
+        ("/w/.git/hooks", "pre-commit"),
+        ("/w/.git/worktrees/x", "gitdir"),
+        ("/w/.git/objects/info", "alternates"),
+        ("/w/node_modules/x/.vscode", "tasks.json"),
+        ("/w/src", ".envrc"),
+    ] {
+        assert_eq!(standing(root, path), Standing::Protected, "{root} {path}");
+    }
+    assert_eq!(standing("/w/.git", "worktrees/x"), Standing::Above);
+    for (root, path) in [
+        ("/w/.github", "README.md"),
+        ("/w/.config", "app.toml"),
+        ("/w/.git", "refs/heads/main"),
+        ("/w/.claude/worktrees/x", "src/main.rs"),
+        ("/w/.github/x", "workflows/ci.yml"),
+        ("/w/.claude", ""),
+        ("/", "config"),
+        ("", "config"),
+    ] {
+        assert_eq!(standing(root, path), Standing::Free, "{root} {path}");
+    }
+}
+
+#[test]
+fn exceptions_hold_in_a_root_with_a_protected_name() {
+    let names = Protected::new([".git/config", ".claude"], ["./config", "./agents/a.md"]);
+    let git = names.at(Path::new("/w/.git"));
+    assert!(git.check(Path::new("config"), Change::Write).is_ok());
+    let claude = names.at(Path::new("/w/.claude"));
+    assert!(claude.check(Path::new("agents"), Change::CreateDir).is_ok(), "it leads to one");
+    assert!(claude.check(Path::new("agents/a.md"), Change::CreateFile).is_ok());
+    let refused = claude.check(Path::new("agents/b.md"), Change::CreateFile).unwrap_err();
+    assert_eq!(refused.path, Path::new("agents/b.md"));
+}

@@ -332,7 +332,7 @@ fn start(run: &Run, setting: &Setting) -> Trouble {
     let message = match last.raw_os_error() {
         // A folder of the search path that is hidden here gives the second, whatever is in it.
         Some(libc::ENOENT | libc::EACCES) if !name.contains('/') => {
-            format!("there is no program `{name}` that can be started here")
+            format!("the program `{name}` is not installed, or the sandbox does not show it")
         }
         _ => format!("`{name}`: {last}"),
     };

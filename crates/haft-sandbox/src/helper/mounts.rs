@@ -287,14 +287,15 @@ fn open_ways(profile: &Profile, user: u32) -> Result<(), Trouble> {
 /// mounts hold where it could be wrong. An exception is the supervisor's to judge.
 pub(super) fn held_names(profile: &Profile) -> Vec<(PathBuf, bool)> {
     let protected = Protected::new(&profile.protected, &profile.exceptions);
-    let is_kept = |name: &&String| protected.check(Path::new(name), Change::Write).is_err();
     let (mut known, mut all) = (BTreeSet::new(), Vec::new());
     for root in profile.writable().filter(|root| profile.git_directory(root).is_none()) {
         // Commits in a submodule write below `.git/modules`.
         let names = profile.protected.iter().filter(|name| *name != ".git/modules");
+        let names = names.flat_map(|name| Profile::names_below(root, name));
+        let is_kept = |name: &&Path| protected.at(&root.path).check(name, Change::Write).is_err();
         for name in names.filter(is_kept) {
             let mut path = root.path.clone();
-            let mut parts = Path::new(name).iter().peekable();
+            let mut parts = name.iter().peekable();
             while let Some(part) = parts.next() {
                 path.push(part);
                 let Ok(meta) = path.symlink_metadata() else { break };

@@ -11,6 +11,7 @@ mod refusal;
 mod name;
 mod protect;
 mod denied;
+mod git_config;
 mod git_directory;
 mod handle;
 mod resolve;

@@ -1,11 +1,11 @@
 //! Protected names of a workspace: the list and the matcher that rules and sandbox share.
 
-use std::path::Path;
+use std::{os::fd::AsFd as _, path::Path};
 
 pub use haft_core::protected_names::{PROTECTED, ProtectedName};
 pub(crate) use haft_core::protected_names::{Protected, Standing, is_move_allowed};
 
-use super::{Place, Workspace};
+use super::{Place, Workspace, git_config};
 
 impl Workspace {
     /// Says how a place relates to the protected names, unless it was granted.
@@ -13,7 +13,7 @@ impl Workspace {
         if self.is_granted(place) {
             return Standing::Free;
         }
-        match self.inner.protected.standing(&place.path) {
+        match self.inner.protected.at(&place.base).standing(&place.path) {
             Standing::Free if self.is_beside_head(place) => Standing::Protected,
             standing => standing,
         }
@@ -25,7 +25,10 @@ impl Workspace {
     pub fn protection(&self, place: &Place) -> Option<&str> {
         match self.standing(place) {
             Standing::Free => None,
-            _ => Some(self.inner.protected.reason(&place.path).unwrap_or(BARE_REPOSITORY)),
+            _ => {
+                let reason = self.inner.protected.at(&place.base).reason(&place.path);
+                Some(reason.unwrap_or(BARE_REPOSITORY))
+            }
         }
     }
 
@@ -33,8 +36,19 @@ impl Workspace {
     /// ask about them. A name that only this workspace protects is refused whatever a policy says.
     #[must_use]
     pub fn is_listed(&self, place: &Place) -> bool {
-        let pattern = self.inner.protected.pattern(&place.path);
+        let pattern = self.inner.protected.at(&place.base).pattern(&place.path);
         pattern.is_some_and(|pattern| PROTECTED.iter().any(|name| name.pattern == pattern))
+    }
+
+    /// Returns the protected names of a command that starts now: those of the workspace, and what the
+    /// configuration of its repositories names.
+    pub(crate) fn names_at_launch(&self) -> Vec<String> {
+        let mut names = self.protected_names();
+        for folder in self.inner.roots.iter() {
+            let more = git_config::named_files(&folder.path, folder.handle.as_fd());
+            names.extend(more.filter(|name| !names.contains(name)).collect::<Vec<_>>());
+        }
+        names
     }
 
     fn is_granted(&self, place: &Place) -> bool {

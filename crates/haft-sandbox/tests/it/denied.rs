@@ -268,19 +268,6 @@ async fn a_profile_that_cannot_be_masked_starts_nothing() {
     }
 }
 
-fn host_git(directory: &Path, args: &[&str]) -> Option<String> {
-    let output = Host::new("git")
-        .args(["-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "safe.directory=*"])
-        .args(args)
-        .current_dir(directory)
-        .env("HOME", directory)
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .output()
-        .ok()?;
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    Some(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
 #[tokio::test]
 async fn git_never_commits_a_masked_file_as_deleted_or_empty() {
     let Some(sandbox) = masking().await else { return };

@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Command as Host,
 };
 
 use haft_sandbox::{Access, Command, Ended, Helper, Level, Profile, Sandbox, Workspace};
@@ -82,6 +83,20 @@ pub(crate) fn out(ended: &Ended) -> String {
 
 pub(crate) fn err(ended: &Ended) -> String {
     String::from_utf8_lossy(ended.stderr.bytes()).into_owned()
+}
+
+/// Runs git on the host. Nothing where there is no git.
+pub(crate) fn host_git(directory: &Path, args: &[&str]) -> Option<String> {
+    let output = Host::new("git")
+        .args(["-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "safe.directory=*"])
+        .args(args)
+        .current_dir(directory)
+        .env("HOME", directory)
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .output()
+        .ok()?;
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// A text that no other process has in its command line.

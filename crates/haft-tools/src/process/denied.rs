@@ -194,10 +194,12 @@ impl Masked {
         }
         let more = (self.read + self.edit).saturating_sub(self.paths.len());
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let named: Vec<String> = self.paths.iter().map(|path| format!("`{path}`")).collect();
         Some(format!(
-            "note: rules deny {}{more}. Such files give access errors in commands. With git, add \
-             the files you mean by name.",
-            self.paths.join(", ")
+            "note: rules deny {}: {}{more}. Commands get access errors for them. With git, add the \
+             files you mean by name.",
+            count(self.read + self.edit),
+            named.join(", ")
         ))
     }
 }

@@ -246,3 +246,29 @@ async fn command_changes_the_protected_file_that_the_call_names_after_a_yes() {
     assert!(project.root.join(".envrc").exists());
     assert!(person.asked().last().unwrap().contains(".envrc"));
 }
+
+#[tokio::test]
+async fn redirection_changes_the_protected_file_that_it_names_after_a_yes() {
+    let Some(project) = Project::new() else { return };
+    let rules = ["Bash(echo *)"];
+    let answer = project.shell(&rules, None, "echo x > .envrc").await;
+    assert_eq!(answer.failure().map(Failure::code), Some(Code::Denied), "{}", answer.text());
+    let person = Person::default();
+    // Only a running shell knows these, or they are not where the command starts.
+    for command in ["F=.envrc; echo x > $F", "cd sub; echo x > .envrc", "echo x > .env?c"] {
+        project.shell(&rules, Some(&person), command).await;
+        assert!(!project.root.join(".envrc").exists(), "{command}");
+        assert!(!project.root.join("sub/.envrc").exists(), "{command}");
+    }
+    // The yes is about the file that the question names, and about no other one.
+    let both = "echo x > .envrc; cp a.txt .npmrc";
+    project.shell(&rules, Some(&person), both).await;
+    assert!(project.root.join(".envrc").exists());
+    assert!(!project.root.join(".npmrc").exists());
+    fs::remove_file(project.root.join(".envrc")).unwrap();
+    person.asked();
+    succeeded(&project.shell(&rules, Some(&person), "echo x > .envrc").await);
+    assert!(project.root.join(".envrc").exists());
+    let asked = person.asked();
+    assert!(asked.len() == 1 && asked[0].contains("protected file `.envrc`"), "{asked:?}");
+}

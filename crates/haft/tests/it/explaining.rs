@@ -21,7 +21,7 @@ fn long() -> (Value, Value) {
         "$defs": {"node": {"anyOf": forms}},
     });
     let item = json!({"kids": [{"x": 1}, {"x": 2}]});
-    (schema, json!({"node": {"n0": 1, "kids": vec![item; 12_000]}}))
+    (schema, json!({"node": {"n0": 1, "kids": vec![item; 2_000]}}))
 }
 
 fn echo(schema: &Value) -> DynTool {

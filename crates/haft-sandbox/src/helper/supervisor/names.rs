@@ -119,7 +119,7 @@ impl Names {
                 }
                 continue;
             }
-            if let Err(refused) = self.protected.check(below, change) {
+            if let Err(refused) = self.protected.at(root).check(below, change) {
                 let Some(named) = self.in_module(root, below) else {
                     return Err(refused.reason.into());
                 };
@@ -312,9 +312,11 @@ fn completes_repository(root: &Path, below: &Path, named: &Path, change: Change)
 /// Finds where the protected names at the top of each root lead, if they are symlinks. What another
 /// program obeys is the file that they lead to.
 fn targets(profile: &Profile) -> Vec<PathBuf> {
-    let names =
-        profile.writable().flat_map(|root| profile.protected.iter().map(move |n| (root, n)));
-    let leads_elsewhere = |(root, name): (&Root, &String)| {
+    let names = profile.writable().flat_map(|root| {
+        let below = profile.protected.iter().flat_map(|name| Profile::names_below(root, name));
+        below.map(move |name| (root, name))
+    });
+    let leads_elsewhere = |(root, name): (&Root, &Path)| {
         let path = root.path.join(name);
         path.canonicalize().ok().filter(|target| *target != path && *target != root.path)
     };

@@ -7,7 +7,7 @@ mod linked;
 mod special;
 mod matrix;
 
-use std::{path::Path, process::Command as Host};
+use std::process::Command as Host;
 
 use haft_sandbox::{Command, Ended, Sandbox};
 
@@ -15,19 +15,6 @@ use crate::kit::*;
 
 const CONFIG: &str =
     "[user]\n\tname = A Person\n\temail = a@example.com\n[safe]\n\tdirectory = *\n";
-
-fn host_git(directory: &Path, args: &[&str]) -> Option<String> {
-    let output = Host::new("git")
-        .args(["-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "safe.directory=*"])
-        .args(args)
-        .current_dir(directory)
-        .env("HOME", directory)
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .output()
-        .ok()?;
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    Some(String::from_utf8_lossy(&output.stdout).into_owned())
-}
 
 /// A repository with one commit, or nothing where there is no git.
 fn repository(room: &Room) -> Option<()> {
@@ -111,5 +98,80 @@ async fn confined_command_leaves_no_redirection_of_git_behind() {
             .await;
         assert!(room.inside.join(".git/commondir").symlink_metadata().is_err());
         assert_eq!(host_git(&room.inside, &["status", "--porcelain"]).unwrap(), "");
+    }
+}
+
+/// A root with a name of its own, and a profile that may write in it.
+fn named_root(name: &str) -> (tempfile::TempDir, std::path::PathBuf, haft_sandbox::Profile) {
+    use haft_core::{Capabilities, Capability};
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap().join(name);
+    std::fs::create_dir_all(&root).unwrap();
+    let access = haft_sandbox::Access::Write;
+    let workspace = haft_sandbox::Workspace::builder().root(&root, access).build().unwrap();
+    let profile =
+        haft_sandbox::Profile::of(Capabilities::from([Capability::Filesystem]), &workspace);
+    (folder, root, profile)
+}
+
+#[tokio::test]
+async fn workspace_with_a_protected_name_protects_what_is_inside() {
+    for sandbox in sandboxes().await {
+        for (name, refused, free) in [
+            (".github", "workflows/ci.yml", "README.md"),
+            (".git", "hooks/pre-commit", "description"),
+            (".config", "git/config", "app.toml"),
+            (".claude/worktrees/x", ".claude/settings.json", "main.rs"),
+        ] {
+            let (_folder, root, profile) = named_root(name);
+            let script = format!(
+                "mkdir -p $(dirname {refused}); echo x > {refused}; echo x > {free}; \
+                 mkdir d; mkdir d/workflows d/hooks d/git; mv d/* ."
+            );
+            let ended = sh(&sandbox, profile, script).await;
+            let level = sandbox.tier().level;
+            assert!(!root.join(refused).exists(), "{level} {name}: {}", err(&ended));
+            assert!(root.join(free).exists(), "{level} {name}: {}", err(&ended));
+            assert!(!ended.refused.is_empty(), "{level} {name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn files_that_the_configuration_of_git_names_are_protected() {
+    for sandbox in sandboxes().await {
+        let room = Room::new();
+        if repository(&room).is_none() {
+            return;
+        }
+        for directory in ["tools/hooks", "conf"] {
+            std::fs::create_dir_all(room.inside.join(directory)).unwrap();
+        }
+        put(&room.inside.join("conf/more"), "[core]\n\tattributesFile = conf/attributes\n");
+        let monitor = room.inside.join("tools/monitor").display().to_string();
+        for (key, value) in [
+            ("core.hooksPath", "tools/hooks"),
+            ("include.path", "../conf/more"),
+            ("includeIf.gitdir:/nowhere/.path", "../conf/absent"),
+            ("core.fsmonitor", &*monitor),
+        ] {
+            host_git(&room.inside, &["config", key, value]).unwrap();
+        }
+        let named = ["tools/hooks/pre-commit", "conf/more", "conf/absent", "conf/attributes"];
+        let level = sandbox.tier().level;
+        for file in named.into_iter().chain(["tools/monitor"]) {
+            let before = room.inside.join(file).exists().then(|| get(&room.inside.join(file)));
+            let script = format!("echo x >> {file}; rm -f {file}; echo x > new; mv new {file}");
+            let ended = sh(&sandbox, room.profile(), script).await;
+            let after = room.inside.join(file).exists().then(|| get(&room.inside.join(file)));
+            assert_eq!(before, after, "{level} {file}: {}", err(&ended));
+            assert!(!ended.refused.is_empty(), "{level} {file}: {}", err(&ended));
+        }
+        let ended = sh(&sandbox, room.profile(), "echo x > tools/free && echo x > conf/free").await;
+        assert!(ended.is_success(), "{level}: {}", err(&ended));
+        // A hook that a command planted would run here.
+        put(&room.inside.join("notes.txt"), "changed");
+        host_git(&room.inside, &["-c", "core.fsmonitor=", "commit", "-q", "-a", "-m", "x"])
+            .unwrap();
     }
 }

@@ -1,10 +1,12 @@
-//! Protected files that a git command is known to change: `git remote add` writes `.git/config`.
+//! Protected files that a command is known to change: `git remote add` writes `.git/config`, and
+//! `echo x > .envrc` writes the file that it names.
 //!
 //! In: the text of a command and where it starts. Out: the files, so that the question about the
 //! command names them, and the patterns that free exactly these in the sandbox.
 //!
 //! FAIL CLOSED: a text in which anything but git may write gets no exception, nor does a git command
 //! that is not literal, that takes its configuration from its options, or that runs another program.
+//! A redirection gets one for a literal target outside of `.git`, as it is named in the question.
 
 #[cfg(test)]
 mod tests;
@@ -16,7 +18,7 @@ use haft_core::{
     protected_names::{Protected, Standing},
 };
 use haft_sandbox::{Access, Kind as FileKind, Place, Workspace};
-use haft_shell::{Command, Kind, Word, classify};
+use haft_shell::{Command, Kind, RedirectKind, Word, classify};
 
 use super::shell::Shell;
 
@@ -161,8 +163,8 @@ const fn write(
 }
 
 impl Shell {
-    /// The protected files that a git command needs to change and those that the call names, so that
-    /// the question names them.
+    /// The protected files that a git command needs to change, those that redirections write and
+    /// those that the call names, so that the question names them.
     pub(super) fn protected_effects(
         &self,
         text: &str,
@@ -172,7 +174,7 @@ impl Shell {
     ) -> Effects {
         let start = super::find(&self.workspace, cx.working_directory(), cwd.unwrap_or("."));
         let Ok(start) = start else { return Effects::Undeclared };
-        let needed = self.needed(text, &start).into_iter().chain(self.named(named, &start));
+        let needed = self.all(text, named, &start).into_iter();
         let file = |needed: Exception| needed.file.into_os_string().into_string().ok();
         let files: Vec<Effect> = needed.filter_map(file).map(Effect::write).collect();
         if files.is_empty() { Effects::Undeclared } else { files.into() }
@@ -187,9 +189,24 @@ impl Shell {
         cx: &Context,
     ) -> Vec<String> {
         let is_allowed = |needed: &Exception| cx.may_change_protected(&needed.file);
-        let needed = self.needed(text, start).into_iter().chain(self.named(named, start));
-        let needed = needed.filter(is_allowed);
+        let needed = self.all(text, named, start).into_iter().filter(is_allowed);
         needed.map(|needed| needed.pattern).collect()
+    }
+
+    /// Every protected file that a command may need to change, each once.
+    fn all(&self, text: &str, named: &[String], start: &Place) -> Vec<Exception> {
+        let redirected = redirected(text);
+        let redirected: Vec<String> = redirected.into_iter().flatten().collect();
+        let mut all = self.needed(text, start);
+        // What git obeys in its directory is changed by git, or named by the call.
+        let is_in_git = |one: &Exception| one.file.iter().any(|p| p.eq_ignore_ascii_case(".git"));
+        let redirected = self.named(&redirected, start).filter(|one| !is_in_git(one));
+        for one in self.named(named, start).chain(redirected) {
+            if !all.contains(&one) {
+                all.push(one);
+            }
+        }
+        all
     }
 
     /// The protected files that a call names itself. Other paths need no exception.
@@ -201,8 +218,9 @@ impl Shell {
         let places =
             paths.iter().filter_map(|path| self.workspace.find_entry_from(start, path).ok());
         let names = Protected::standard();
-        let listed =
-            places.filter(move |place| names.standing(place.relative()) == Standing::Protected);
+        let listed = places.filter(move |place| {
+            names.at(place.base()).standing(place.relative()) == Standing::Protected
+        });
         listed.filter_map(|place| exception(&place, "", &self.workspace))
     }
 
@@ -222,6 +240,26 @@ struct Git<'a> {
     subcommand: &'a str,
     /// The words behind it.
     rest: Vec<&'a str>,
+}
+
+/// Commands that change where later redirections of the same text start.
+const MOVES: &[&str] = &["cd", "pushd", "popd", "eval", "source", ".", "builtin", "command"];
+
+/// Returns the files that the redirections of a text write, where they are literal. A relative path
+/// counts only where no command of the text changes the directory.
+fn redirected(text: &str) -> Option<Vec<String>> {
+    let script = haft_shell::parse(text).ok()?;
+    let stays = |command: &Command| match command.words.first() {
+        Some(word) => word.literal().is_some_and(|name| !MOVES.contains(&name)),
+        None => true,
+    };
+    let is_settled = script.commands.iter().all(stays);
+    let redirects = script.commands.iter().flat_map(|command| &command.redirects);
+    let writes = redirects
+        .filter(|redirect| matches!(redirect.kind, RedirectKind::Write | RedirectKind::ReadWrite));
+    let targets = writes.filter_map(|redirect| redirect.target.literal());
+    let known = targets.filter(|target| is_settled || target.starts_with('/'));
+    Some(known.map(str::to_owned).collect())
 }
 
 /// Finds the protected files that a command needs to change.
