@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn a_model_hears_whether_its_command_the_folder_or_the_machine_is_at_fault() {
         let told = |kind| Error::new(kind, "`x` in `/secret/place`").into_failure().to_string();
-        assert!(told(ErrorKind::BadCommand).contains("name a program"));
+        assert!(told(ErrorKind::BadCommand).contains("use another program"));
         let profile = told(ErrorKind::BadProfile);
         assert!(profile.contains("workspace") && profile.contains("only reads"), "{profile}");
         assert!(told(ErrorKind::Launch).contains("this machine"));
