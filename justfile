@@ -59,8 +59,8 @@ bench-peers *args:
     scripts/bench-peers {{ args }}
 
 # Search, reading, opening and launching beside rg, sed, a plain open, a plain spawn and bubblewrap. Installs rg and bubblewrap from Debian where they are missing.
-bench-hands *args:
-    scripts/bench-hands {{ args }}
+bench-builtin *args:
+    scripts/bench-builtin {{ args }}
 
 # A million calls through everything, with failures by chance: answered once, memory flat, nothing left behind. `just soak --calls 20000`.
 soak *args:

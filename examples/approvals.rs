@@ -13,8 +13,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use haft::{
-    Answer, Approver, BoxFuture, Call, Catalog, Failure, Lasting, Question, Runtime,
-    serde_json::json, tool,
+    ApprovalRequest, ApprovalResponse, ApprovalScope, Approver, BoxFuture, Failure, Runtime,
+    ToolCall, ToolRegistry, serde_json::json, tool,
 };
 
 /// Pays somebody.
@@ -24,14 +24,17 @@ async fn pay(to: String, amount: u32) -> String {
 }
 
 /// Stands for a person: says what it was told to say, one answer for each question.
-struct Script(Mutex<Vec<Answer>>);
+struct Script(Mutex<Vec<ApprovalResponse>>);
 
 impl Approver for Script {
     fn name(&self) -> &str {
         "the script"
     }
 
-    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+    fn ask<'a>(
+        &'a self,
+        question: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         Box::pin(async move {
             let call = question.call;
             let (tool, arguments) = (call.tool().name(), call.arguments());
@@ -48,16 +51,19 @@ impl Approver for Script {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
     let mut answers = vec![
-        Answer::Allow { lasting: Lasting::Once, comment: Some("the last one today".to_owned()) },
-        Answer::Edit(json!({"to": "Ada", "amount": 10})),
-        Answer::allow(),
-        Answer::Instead("already paid in cash".to_owned()),
-        Answer::Deny(Some("not on a Friday".to_owned())),
-        Answer::Allow { lasting: Lasting::Session, comment: None },
+        ApprovalResponse::Allow {
+            lasting: ApprovalScope::Once,
+            comment: Some("the last one today".to_owned()),
+        },
+        ApprovalResponse::Edit(json!({"to": "Ada", "amount": 10})),
+        ApprovalResponse::allow(),
+        ApprovalResponse::ReplaceResult("already paid in cash".to_owned()),
+        ApprovalResponse::Deny(Some("not on a Friday".to_owned())),
+        ApprovalResponse::Allow { lasting: ApprovalScope::Session, comment: None },
     ];
     answers.reverse();
     let runtime = Runtime::builder()
-        .catalog(Catalog::builder().add(Pay).build()?)
+        .registry(ToolRegistry::builder().add(PayTool).build()?)
         .approver(Script(Mutex::new(answers)))
         .build()?;
     let run = runtime.run();
@@ -72,7 +78,7 @@ async fn main() -> Result<(), Failure> {
         ("another amount: no answer is left, so it does not run", 8),
     ] {
         println!("{what}: pay Ada {amount}");
-        let call = Call::new("", "pay", json!({"to": "Ada", "amount": amount}));
+        let call = ToolCall::new("", "pay", json!({"to": "Ada", "amount": amount}));
         for answer in run.turn().await?.run([call]).await {
             println!("  model reads: {}", answer.text().replace('\n', "\n               "));
         }

@@ -12,15 +12,15 @@
 use std::time::Duration;
 
 use haft::{
-    Call, Catalog, Context, Event, Failure, Note, Output, Run, Runtime, Tickets,
+    CheckTask, Event, Failure, Output, Progress, Run, Runtime, ToolCall, ToolContext, ToolRegistry,
     serde_json::{Value, json},
     tool,
 };
 
 /// Builds a part of the project.
 #[tool(read_only, capabilities())]
-async fn build(part: String, cx: &Context) -> Result<Output, Failure> {
-    cx.later(format!("building {part}"), move |cx| async move {
+async fn build(part: String, cx: &ToolContext) -> Result<Output, Failure> {
+    cx.spawn_background(format!("building {part}"), move |cx| async move {
         cx.progress(0.1, "compiling");
         // Stands for work; a body that wants to end well when it is stopped waits for that too.
         tokio::select! {
@@ -34,7 +34,7 @@ async fn build(part: String, cx: &Context) -> Result<Output, Failure> {
 
 async fn call(run: &Run, name: &str, arguments: Value) -> Result<(), Failure> {
     println!("model calls {name}({arguments})");
-    for answer in run.turn().await?.run([Call::new("a", name, arguments)]).await {
+    for answer in run.turn().await?.run([ToolCall::new("a", name, arguments)]).await {
         println!("  reads: {}", answer.text());
     }
     Ok(())
@@ -43,10 +43,12 @@ async fn call(run: &Run, name: &str, arguments: Value) -> Result<(), Failure> {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
     let runtime = Runtime::builder()
-        .catalog(Catalog::builder().add(Build).add(Tickets).build()?)
+        .registry(ToolRegistry::builder().add(BuildTool).add(CheckTask).build()?)
         .observer(|event: &Event| match event {
-            Event::Noted { call, note: Note::Progress(_, what) } => println!("  {call}: {what}"),
-            Event::Resolved { ticket, failed, .. } => println!("  {ticket} ended: {failed:?}"),
+            Event::Progress { call, note: Progress::Progress(_, what) } => {
+                println!("  {call}: {what}")
+            }
+            Event::TaskFinished { ticket, failed, .. } => println!("  {ticket} ended: {failed:?}"),
             _ => {}
         })
         .build()?;

@@ -2,14 +2,15 @@
 //!
 //! What to notice:
 //! - The function is the tool: doc comments are what the model reads, types are the schema, and
-//!   `#[tool]` makes the unit struct `CountWords` beside it. The function stays callable as itself.
+//!   `#[tool]` makes the unit struct `CountWordsTool` beside it. The function stays callable as
+//!   itself.
 //! - `read_only, capabilities()` is what lets it run unasked. `erase_notes` says nothing about
 //!   itself, so it needs permission, and here is nobody to ask: the answer is a refusal, not a run.
 //! - Whatever a model gets wrong comes back as a failure it can act on: code, message, next step.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
-use haft::{Catalog, Failure, Runtime, serde_json::json, tool};
+use haft::{Failure, Runtime, ToolRegistry, serde_json::json, tool};
 
 /// Counts the words of a text.
 #[tool(read_only, capabilities())]
@@ -34,8 +35,8 @@ async fn erase_notes() -> &'static str {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
     // Everything that can be wrong with a definition or a setup is an error here, not later.
-    let catalog = Catalog::builder().add(CountWords).add(EraseNotes).build()?;
-    let runtime = Runtime::builder().catalog(catalog).build()?;
+    let registry = ToolRegistry::builder().add(CountWordsTool).add(EraseNotesTool).build()?;
+    let runtime = Runtime::builder().registry(registry).build()?;
 
     for (name, arguments) in [
         ("count_words", json!({"text": "a call leaves by one door"})),

@@ -11,8 +11,8 @@
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use haft::{
-    AllowEverything, Call, Catalog, Event, Failure, File, Form, Layer, Runtime, Setup, Where,
-    serde_json::json, tool,
+    AllowAll, ConfigFile, ConfigLayer, Event, Failure, FileFormat, LoadOptions, PolicyConfig,
+    Runtime, ToolCall, ToolRegistry, serde_json::json, tool,
 };
 use haft_hooks::{Hooks, ProjectDir};
 
@@ -49,21 +49,22 @@ on_error = "open"
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
-    let file = File {
-        layer: Layer::Project,
-        form: Form::Toml,
+    let file = ConfigFile {
+        layer: ConfigLayer::Project,
+        form: FileFormat::Toml,
         path: "haft.toml".into(),
         anchor: "/".into(),
         text: HAFT_TOML.to_owned(),
     };
-    let setup = Setup::read(&[file], &Where { trusted: true, ..Where::default() })?;
+    let setup =
+        PolicyConfig::read(&[file], &LoadOptions { trusted: true, ..LoadOptions::default() })?;
     let mut place = ProjectDir::new("/");
     place.variables.insert("PATH".to_owned(), "/usr/bin:/bin".to_owned());
     let hooks = Hooks::load(&setup.hooks, place)?;
 
     let runtime = Runtime::builder()
-        .catalog(Catalog::builder().add(Shell).build()?)
-        .policy(AllowEverything) // so that only the hooks have a say here
+        .registry(ToolRegistry::builder().add(ShellTool).build()?)
+        .policy(AllowAll) // so that only the hooks have a say here
         .observer(|event: &Event| {
             if let Event::HookFailedOpen { hook, .. } = event {
                 println!("  operator: {hook} FAILED OPEN");
@@ -72,7 +73,7 @@ async fn main() -> Result<(), Failure> {
     let runtime = hooks.add_to(runtime).build()?;
     for command in ["ls", "rm -r build", "git push origin main", "make all", "date +%F"] {
         println!("{command}");
-        let call = Call::new("", "shell", json!({"command": command}));
+        let call = ToolCall::new("", "shell", json!({"command": command}));
         for answer in runtime.run().turn().await?.run([call]).await {
             println!("  model reads: {}", answer.text().replace('\n', "\n               "));
         }

@@ -2,13 +2,13 @@
 //!
 //! What to notice:
 //! - The model gets a head and a tail that are valid JSON, and the words that say where all of it is.
-//! - `read_result` is added to the catalog like any tool; the notice names it only then.
+//! - `read_result` is added to the registry like any tool; the notice names it only then.
 //! - Another run asks for the same id and finds nothing. The operator holds the store and finds all.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use haft::{
-    ArtifactId, Call, Catalog, Failure, Raw, ReadResult, ResultQuery, Run, Runtime,
+    ArtifactId, Failure, Raw, ReadResult, ResultQuery, Run, Runtime, ToolCall, ToolRegistry,
     serde_json::{Value, json},
     tool,
 };
@@ -30,7 +30,7 @@ async fn ask(
     arguments: Value,
 ) -> Result<(String, Option<ArtifactId>), Failure> {
     let turn = run.turn().await?;
-    let answer = turn.run(vec![Call::new("c", name, arguments.clone())]).await.remove(0);
+    let answer = turn.run(vec![ToolCall::new("c", name, arguments.clone())]).await.remove(0);
     let kept = answer.cut().and_then(|cut| cut.kept);
     let id = kept.map(|id| id.to_string());
     let id = id.or_else(|| Some(arguments["id"].as_str()?.to_owned())).unwrap_or_default();
@@ -40,8 +40,8 @@ async fn ask(
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
-    let catalog = Catalog::builder().add(ListTrains).add(ReadResult).build()?;
-    let runtime = Runtime::builder().catalog(catalog).build()?;
+    let registry = ToolRegistry::builder().add(ListTrainsTool).add(ReadResult).build()?;
+    let runtime = Runtime::builder().registry(registry).build()?;
     let run = runtime.run();
 
     let (id, kept) = ask(&run, "list_trains", json!({})).await?;

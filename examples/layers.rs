@@ -12,8 +12,8 @@
 use std::time::Duration;
 
 use haft::{
-    Call, Catalog, Clock, Context, Event, Failure, ManualClock, Run, Runtime, serde_json::json,
-    tool,
+    Clock, Event, Failure, ManualClock, Run, Runtime, ToolCall, ToolContext, ToolRegistry,
+    serde_json::json, tool,
 };
 
 /// Returns the tide table of a harbour.
@@ -28,7 +28,7 @@ use haft::{
 async fn tides(
     /// Where, e.g. `Brest`.
     harbour: String,
-    cx: &Context,
+    cx: &ToolContext,
 ) -> Result<String, Failure> {
     if harbour == "Brest" && cx.attempt() == 1 {
         return Err(Failure::failed("the gauge does not answer"));
@@ -49,7 +49,7 @@ fn tell(event: &Event) {
 }
 
 /// Makes one call, and moves the clock whenever everybody waits for it.
-async fn ask(run: &Run, clock: &ManualClock, call: Call) -> Result<(), Failure> {
+async fn ask(run: &Run, clock: &ManualClock, call: ToolCall) -> Result<(), Failure> {
     let began = clock.now();
     println!("{}", call.id);
     let turn = run.turn().await?;
@@ -71,15 +71,15 @@ async fn ask(run: &Run, clock: &ManualClock, call: Call) -> Result<(), Failure> 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
     let clock = ManualClock::new();
-    let catalog = Catalog::builder().add(Tides).build()?;
+    let registry = ToolRegistry::builder().add(TidesTool).build()?;
     let runtime =
-        Runtime::builder().catalog(catalog).clock(clock.clone()).observer(tell).build()?;
-    for entry in runtime.catalog().own() {
+        Runtime::builder().registry(registry).clock(clock.clone()).observer(tell).build()?;
+    for entry in runtime.registry().own() {
         println!("{} stands behind", entry.name());
         runtime.layers_of(entry).iter().for_each(|layer| println!("  {layer}"));
     }
     let run = runtime.run();
-    let call = |id: &str, harbour: &str| Call::new(id, "tides", json!({"harbour": harbour}));
+    let call = |id: &str, harbour: &str| ToolCall::new(id, "tides", json!({"harbour": harbour}));
     ask(&run, &clock, call("Brest, which fails once", "Brest")).await?;
     ask(&run, &clock, call("Brest again", "Brest")).await?;
     ask(&run, &clock, call("Calais, behind the other two", "Calais")).await?;

@@ -11,8 +11,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use haft::{
-    Anchor, Answer, Approver, BoxFuture, Call, Catalog, Decision, Failure, Ground, Pattern,
-    Question, Rule, Rules, Runtime, State,
+    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, Decision, Failure, PathBase, Pattern,
+    PolicyContext, Rule, Rules, Runtime, State, ToolCall, ToolRegistry,
     serde_json::{Value, from_str, json},
     tool,
 };
@@ -60,19 +60,29 @@ async fn delete(file: String, world: State<World>) -> &'static str {
 struct Person;
 
 impl Approver for Person {
-    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+    fn ask<'a>(
+        &'a self,
+        question: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         println!("  asked: {}", question.verdict.reason);
-        Box::pin(async { Ok(Answer::Deny(None)) })
+        Box::pin(async { Ok(ApprovalResponse::Deny(None)) })
     }
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
     let world = World::default();
-    let everything = Rule::new(Decision::Allow, Pattern::parse("*", &Anchor::default())?);
+    let everything = Rule::new(Decision::Allow, Pattern::parse("*", &PathBase::default())?);
     let runtime = Runtime::builder()
-        .catalog(Catalog::builder().add(Fetch).add(Mail).add(Pay).add(Delete).build()?)
-        .policy(Rules::new(vec![everything], Ground::default())?)
+        .registry(
+            ToolRegistry::builder()
+                .add(FetchTool)
+                .add(MailTool)
+                .add(PayTool)
+                .add(DeleteTool)
+                .build()?,
+        )
+        .policy(Rules::new(vec![everything], PolicyContext::default())?)
         .approver(Person)
         .state(world.clone())
         .build()?;
@@ -84,7 +94,7 @@ async fn main() -> Result<(), Failure> {
         let calls = orders.drain(..).filter_map(|order| {
             let (tool, json) = order.strip_prefix("CALL ")?.split_once(' ')?;
             println!("model: {tool}({json})");
-            Some(Call::new("", tool, from_str::<Value>(json).ok()?))
+            Some(ToolCall::new("", tool, from_str::<Value>(json).ok()?))
         });
         for answer in turn.run(calls.collect::<Vec<_>>()).await {
             let text = answer.text();

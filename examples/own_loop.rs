@@ -12,7 +12,7 @@
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use haft::{
-    Catalog, Dialect, Failure, Nonces, Runtime,
+    Dialect, Failure, Nonces, Runtime, ToolRegistry,
     serde_json::{self, Value, json},
     tool,
 };
@@ -54,8 +54,8 @@ fn text(value: &Value) -> &str {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
-    let catalog = Catalog::builder().add(GetTemperature).add(SendMessage).build()?;
-    let runtime = Runtime::builder().catalog(catalog).nonces(Nonces::counting(0)).build()?;
+    let registry = ToolRegistry::builder().add(GetTemperatureTool).add(SendMessageTool).build()?;
+    let runtime = Runtime::builder().registry(registry).nonces(Nonces::counting(0)).build()?;
     let run = runtime.run();
 
     let mut model = serde_json::from_str::<Vec<Value>>(RECORDED)?.into_iter();

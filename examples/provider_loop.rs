@@ -2,7 +2,7 @@
 //!
 //! What to notice:
 //! - Per round it is three things: `turn.snapshot().export(..)` says what the request holds about
-//!   tools, `turn.listen_as(..)` or `turn.dispatch_as(..)` takes the response, and what they return
+//!   tools, `turn.stream_as(..)` or `turn.dispatch_as(..)` takes the response, and what they return
 //!   is appended. The loop itself knows only where a request keeps its conversation.
 //! - The exchanges are recorded, request and response. A request that differs from the recording
 //!   ends the program, so that ids, order and shapes are really checked.
@@ -14,7 +14,7 @@
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use haft::{
-    Catalog, Dialect, Failure, Nonces, Runtime,
+    Dialect, Failure, Nonces, Runtime, ToolRegistry,
     serde_json::{self, Value, json},
     tool,
 };
@@ -153,7 +153,7 @@ async fn converse(runtime: &Runtime, provider: &Provider) -> Result<(), Failure>
 
         let (message, answer, calls) = match response {
             Body::Streamed(events) => {
-                let mut listening = turn.listen_as(export);
+                let mut listening = turn.stream_as(export);
                 // The network cuts where it likes, also inside of a character.
                 for chunk in events.as_bytes().chunks(23) {
                     listening.feed(chunk);
@@ -243,8 +243,8 @@ fn indented(text: &str) -> String {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
     for provider in providers() {
-        let catalog = Catalog::builder().add(FindTrains).add(FindTrack).build()?;
-        let runtime = Runtime::builder().catalog(catalog).nonces(Nonces::counting(0)).build()?;
+        let registry = ToolRegistry::builder().add(FindTrainsTool).add(FindTrackTool).build()?;
+        let runtime = Runtime::builder().registry(registry).nonces(Nonces::counting(0)).build()?;
         println!("{}", provider.dialect);
         converse(&runtime, &provider).await?;
         println!();

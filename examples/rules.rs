@@ -11,7 +11,8 @@
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use haft::{
-    Call, Catalog, Failure, File, Form, Layer, Rules, Runtime, Setup, Where,
+    ConfigFile, ConfigLayer, Failure, FileFormat, LoadOptions, PolicyConfig, Rules, Runtime,
+    ToolCall, ToolRegistry,
     serde_json::{Value, json},
     tool,
 };
@@ -51,20 +52,26 @@ decision = "deny"
 reason = "nothing is deleted here, and secrets stay where they are"
 "#;
 
-fn read(text: &str) -> Result<Setup, haft::Error> {
+fn read(text: &str) -> Result<PolicyConfig, haft::Error> {
     let (path, anchor) = ("haft.toml".into(), "/project".into());
-    let file =
-        File { layer: Layer::Project, form: Form::Toml, path, anchor, text: text.to_owned() };
+    let file = ConfigFile {
+        layer: ConfigLayer::Project,
+        form: FileFormat::Toml,
+        path,
+        anchor,
+        text: text.to_owned(),
+    };
     // Whoever runs this program wrote the file, so what it allows counts.
-    Setup::read(&[file], &Where { trusted: true, ..Where::default() })
+    PolicyConfig::read(&[file], &LoadOptions { trusted: true, ..LoadOptions::default() })
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
     let setup = read(HAFT_TOML)?;
-    let catalog = Catalog::builder().add(Shell).add(ReadFile).add(FormatDisk).build()?;
+    let registry =
+        ToolRegistry::builder().add(ShellTool).add(ReadFileTool).add(FormatDiskTool).build()?;
     let rules = Rules::new(setup.rules, setup.ground)?;
-    let runtime = Runtime::builder().catalog(catalog).policy(rules).build()?;
+    let runtime = Runtime::builder().registry(registry).policy(rules).build()?;
     let run = runtime.run_builder().working_directory("/project").start();
 
     let turn = run.turn().await?;
@@ -80,7 +87,7 @@ async fn main() -> Result<(), Failure> {
         ("read_file", json!({"path": "src/../.env"})),
         ("format_disk", json!({})),
     ];
-    let asked = calls.iter().map(|(tool, arguments)| Call::new("", *tool, arguments.clone()));
+    let asked = calls.iter().map(|(tool, arguments)| ToolCall::new("", *tool, arguments.clone()));
     for ((tool, arguments), answer) in calls.iter().zip(turn.run(asked).await) {
         println!("{tool}({arguments})\n  {}", answer.text().replace('\n', "\n  "));
         if let Some(because) = answer.failure().and_then(Failure::cause) {
@@ -89,7 +96,7 @@ async fn main() -> Result<(), Failure> {
     }
 
     let (tool, arguments) = shell("git push origin main");
-    println!("\n{}", run.turn().await?.explain(Call::new("why", tool, arguments)).await);
+    println!("\n{}", run.turn().await?.explain(ToolCall::new("why", tool, arguments)).await);
 
     if let Err(slip) = read("[[rule]]\nmatch = \"Bash(git push *)\"\ndecison = \"ask\"\n") {
         println!("\n{slip}");

@@ -9,7 +9,7 @@
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
-use haft::{AllowEverything, Catalog, Context, Event, Failure, Runtime, serde_json::json, tool};
+use haft::{AllowAll, Event, Failure, Runtime, ToolContext, ToolRegistry, serde_json::json, tool};
 
 /// Sends a mail with the password it is given.
 #[tool(capabilities(secrets, email))]
@@ -19,7 +19,7 @@ async fn send_mail(to: String, password: String) -> String {
 
 /// Shows how the mail is set up.
 #[tool(read_only, capabilities(secrets))]
-async fn show_setup(cx: &Context) -> Result<String, Failure> {
+async fn show_setup(cx: &ToolContext) -> Result<String, Failure> {
     let password = cx.secret("mail")?;
     Ok(format!(
         "user=ada password={} basic=YWRhOmNvcnJlY3QgaG9yc2U= debug={password:?}",
@@ -34,7 +34,7 @@ async fn read_file(path: String) -> String {
 }
 
 fn tell(event: &Event) {
-    if let Event::Started { meant, arguments: Some(arguments), .. } = event {
+    if let Event::Started { tool_name: meant, arguments: Some(arguments), .. } = event {
         println!("{meant}({arguments})");
     }
 }
@@ -42,9 +42,15 @@ fn tell(event: &Event) {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
     let runtime = Runtime::builder()
-        .catalog(Catalog::builder().add(SendMail).add(ShowSetup).add(ReadFile).build()?)
+        .registry(
+            ToolRegistry::builder()
+                .add(SendMailTool)
+                .add(ShowSetupTool)
+                .add(ReadFileTool)
+                .build()?,
+        )
         // An example has nobody to ask; yours should.
-        .policy(AllowEverything)
+        .policy(AllowAll)
         .secret("mail", "correct horse")
         .secret_for("pay_*", "bank", "7KQ2-99XB-4410")
         .observer(tell)

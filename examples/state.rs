@@ -2,8 +2,9 @@
 //!
 //! What to notice:
 //! - `#[tools]` makes a tool of each marked method; they share one `Ledger`.
-//! - `State<Limit>` comes from the runtime and is checked when the runtime is built; `Side<User>`
-//!   comes from the run. Neither is in the schema, so a model cannot say who it is.
+//! - `State<Limit>` comes from the runtime and is checked when the runtime is built;
+//!   `RunState<User>` comes from the run. Neither is in the schema, so a model cannot say who it
+//!   is.
 //! - A run that supplies no user is not offered these tools, and calling one anyway is refused.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
@@ -11,7 +12,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use haft::{
-    Call, Catalog, Failure, Json, Run, Runtime, Side, State,
+    Failure, Json, Run, RunState, Runtime, State, ToolCall, ToolRegistry,
     serde_json::{Value, json},
     tools,
 };
@@ -35,7 +36,7 @@ impl Ledger {
         /// Whole euros; negative takes away.
         amount: i64,
         limit: State<Limit>,
-        user: Side<User>,
+        user: RunState<User>,
     ) -> Result<String, Failure> {
         if amount.unsigned_abs() > limit.0.unsigned_abs() {
             return Err(Failure::failed(format!("{amount} is more than {} at once", limit.0))
@@ -48,7 +49,7 @@ impl Ledger {
 
     /// Lists the bookings of the current user.
     #[tool(read_only, capabilities())]
-    async fn list(&self, user: Side<User>) -> Json<Vec<i64>> {
+    async fn list(&self, user: RunState<User>) -> Json<Vec<i64>> {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Json(entries.iter().filter(|(who, _)| who == user.0).map(|(_, amount)| *amount).collect())
     }
@@ -58,28 +59,28 @@ impl Ledger {
 async fn turn(run: &Run, calls: [(&str, Value); 2]) -> Result<(), Failure> {
     let turn = run.turn().await?;
     println!("{}: {} tools offered", run.id(), turn.snapshot().entries().count());
-    let calls = calls.into_iter().map(|(name, arguments)| Call::new("", name, arguments));
+    let calls = calls.into_iter().map(|(name, arguments)| ToolCall::new("", name, arguments));
     for answer in turn.run(calls).await {
-        println!("  {} {}", answer.called(), answer.text().replace('\n', "\n  "));
+        println!("  {} {}", answer.requested_name(), answer.text().replace('\n', "\n  "));
     }
     Ok(())
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
-    let tools = || Catalog::builder().add(Ledger::default()).build();
+    let tools = || ToolRegistry::builder().add(Ledger::default()).build();
     // A forgotten `State` is found before anything runs.
-    if let Err(error) = Runtime::builder().catalog(tools()?).build() {
+    if let Err(error) = Runtime::builder().registry(tools()?).build() {
         println!("without a limit: {error}");
     }
 
-    let runtime = Runtime::builder().catalog(tools()?).state(Limit(100)).build()?;
-    for entry in runtime.catalog().own() {
+    let runtime = Runtime::builder().registry(tools()?).state(Limit(100)).build()?;
+    for entry in runtime.registry().own() {
         println!("{} takes {}", entry.name(), entry.input_schema()["properties"]);
     }
 
-    let ada = runtime.run_builder().id("ada").side(User("Ada")).start();
-    let bob = runtime.run_builder().id("bob").side(User("Bob")).start();
+    let ada = runtime.run_builder().id("ada").run_state(User("Ada")).start();
+    let bob = runtime.run_builder().id("bob").run_state(User("Bob")).start();
     turn(&ada, [("ledger_book", json!({"amount": 40})), ("ledger_list", json!({}))]).await?;
     turn(&bob, [("ledger_book", json!({"amount": 4000})), ("ledger_list", json!({}))]).await?;
     let nobody = runtime.run_builder().id("nobody").start();

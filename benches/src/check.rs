@@ -6,7 +6,7 @@
 
 use std::{hint::black_box, rc::Rc};
 
-use haft::{Call, Catalog, DynTool, Runtime, Schema, Spec};
+use haft::{DynTool, Runtime, Schema, ToolCall, ToolRegistry, ToolSpec};
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ use crate::{
     toolbox::{self, Tool},
 };
 
-/// Enough schemas that they do not all lie in the nearest cache, as in a real catalog.
+/// Enough schemas that they do not all lie in the nearest cache, as in a real registry.
 const TOOLS: usize = 64;
 
 /// One tool with what judges its arguments.
@@ -78,18 +78,18 @@ pub(crate) fn add(bench: &mut Bench) {
         assert!(j.alone.is_valid(&value));
     });
     let tools = toolbox::tools(TOOLS).into_iter().map(|tool| {
-        let spec = Spec::new(tool.name.as_str(), tool.description.as_str()).read_only();
+        let spec = ToolSpec::new(tool.name.as_str(), tool.description.as_str()).read_only();
         DynTool::new(spec, tool.input, |_, _| async { Ok("done") })
     });
-    let runtime = Catalog::builder()
+    let runtime = ToolRegistry::builder()
         .add(tools.collect::<Vec<_>>())
         .build()
-        .and_then(|catalog| Runtime::builder().catalog(catalog).build())
+        .and_then(|registry| Runtime::builder().registry(registry).build())
         .unwrap_or_else(|e| panic!("{e}"));
     let turn = bench.wait(runtime.run().turn()).unwrap_or_else(|e| panic!("{e}"));
     bench.case("Turn::plan".to_owned(), units, move |_, units| {
         for j in judged.iter().cycle().take(units as usize) {
-            let call = Call::new("call", j.tool.name.as_str(), j.text.as_str());
+            let call = ToolCall::new("call", j.tool.name.as_str(), j.text.as_str());
             assert!(turn.plan([call])[0].refused.is_none());
         }
     });

@@ -1,11 +1,13 @@
 //! What showing tools to a provider costs, beside writing the same tools down as JSON.
 //!
-//! Every dialect shows the same set from nothing, as after a change of the catalog. `again` is what
-//! each further turn pays: asking an unchanged snapshot once more.
+//! Every dialect shows the same set from nothing, as after a change of the registry. `again` is
+//! what each further turn pays: asking an unchanged snapshot once more.
 
 use std::{hint::black_box, rc::Rc};
 
-use haft::{Catalog, Definition, Dialect, DynTool, Export, Options, Runtime, Spec};
+use haft::{
+    Dialect, DynTool, ExportOptions, Runtime, ToolDefinition, ToolExport, ToolRegistry, ToolSpec,
+};
 use serde_json::Value;
 
 use crate::{
@@ -43,11 +45,13 @@ fn sets(bench: &mut Bench, prefix: &str, tools: &Rc<Vec<Tool>>) {
     for dialect in Dialect::ALL.iter().copied() {
         let tools = Rc::clone(tools);
         bench.case(format!("{prefix}{dialect}"), count(&tools), move |_, _| {
-            let definitions: Vec<Definition<'_>> = tools
+            let definitions: Vec<ToolDefinition<'_>> = tools
                 .iter()
-                .map(|tool| Definition::new(&tool.name, &tool.description, &tool.input))
+                .map(|tool| ToolDefinition::new(&tool.name, &tool.description, &tool.input))
                 .collect();
-            black_box(Export::of(dialect, &definitions, &Options::default()).as_str().len());
+            black_box(
+                ToolExport::of(dialect, &definitions, &ExportOptions::default()).as_str().len(),
+            );
         });
     }
 }
@@ -55,15 +59,15 @@ fn sets(bench: &mut Bench, prefix: &str, tools: &Rc<Vec<Tool>>) {
 /// An unchanged snapshot, asked again.
 fn again(bench: &mut Bench, tools: &[Tool]) {
     let tool = |tool: &Tool| {
-        let spec = Spec::new(tool.name.as_str(), tool.description.as_str());
+        let spec = ToolSpec::new(tool.name.as_str(), tool.description.as_str());
         DynTool::new(spec, tool.input.clone(), |_, _| async { Ok("done") })
     };
     let tools: Vec<DynTool> = tools.iter().map(tool).collect();
     let units = u32::try_from(tools.len()).unwrap_or(u32::MAX).saturating_mul(LOOKUPS);
-    let runtime = Catalog::builder()
+    let runtime = ToolRegistry::builder()
         .add(tools)
         .build()
-        .and_then(|catalog| Runtime::builder().catalog(catalog).build())
+        .and_then(|registry| Runtime::builder().registry(registry).build())
         .unwrap_or_else(|e| panic!("{e}"));
     let turn = bench.wait(runtime.run().turn()).unwrap_or_else(|e| panic!("{e}"));
     let first = turn.snapshot().export(Dialect::Anthropic);

@@ -9,8 +9,8 @@
 use std::{cell::Cell, hint::black_box, rc::Rc, sync::Arc};
 
 use haft::{
-    Admitted, Anchor, Call, Capabilities, Capability, Catalog, Decision, DefaultPolicy, DynTool,
-    Ground, Pattern, Policy, Rule, Rules, Runtime, Spec, Verdict,
+    Capabilities, Capability, Decision, DefaultPolicy, DynTool, PathBase, Pattern, Policy,
+    PolicyContext, Rule, Rules, Runtime, ToolCall, ToolRegistry, ToolSpec, ValidatedCall, Verdict,
 };
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ use crate::harness::{Bench, Unit};
 struct Often<P>(Arc<P>, u32);
 
 impl<P: Policy> Policy for Often<P> {
-    fn judge(&self, call: &Admitted) -> Verdict {
+    fn judge(&self, call: &ValidatedCall) -> Verdict {
         for _ in 1..self.1 {
             black_box(self.0.judge(black_box(call)));
         }
@@ -32,7 +32,7 @@ impl<P: Policy> Policy for Often<P> {
 const OFTEN: u32 = 1_000;
 
 fn rule(decision: Decision, text: &str) -> Rule {
-    let pattern = Pattern::parse(text, &Anchor::default());
+    let pattern = Pattern::parse(text, &PathBase::default());
     let pattern = pattern.unwrap_or_else(|e| panic!("{text}: {}", e.message));
     Rule::new(decision, pattern)
 }
@@ -93,7 +93,7 @@ fn tool(name: &str, argument: &str, about: Option<&str>, reaches: &[Capability])
     }
     let schema = json!({"type": "object", "properties": {argument: property}});
     let capabilities: Capabilities = reaches.iter().copied().collect();
-    let spec = Spec::new(name, "Does nothing.").capabilities(capabilities);
+    let spec = ToolSpec::new(name, "Does nothing.").capabilities(capabilities);
     let spec = if about.is_none() { spec.read_only() } else { spec.effects(Vec::new()) };
     DynTool::new(spec, schema, |_, _| async { Ok("done") })
 }
@@ -105,8 +105,8 @@ const CALLS: [(&str, &str, &str); 4] = [
     ("shell_called", "command", "cargo build --release"),
 ];
 
-fn catalog() -> Catalog {
-    Catalog::builder()
+fn registry() -> ToolRegistry {
+    ToolRegistry::builder()
         .add(tool("plain_called", "to", None, &[]))
         .add(tool("write_called", "file", Some("write_path"), &[Capability::Filesystem]))
         .add(tool("fetch_called", "url", Some("url"), &[Capability::Network]))
@@ -123,14 +123,14 @@ fn case(
     units: u32,
 ) {
     let policy = Often(Arc::new(policy), OFTEN);
-    let runtime = Runtime::builder().catalog(catalog()).policy(policy).build();
+    let runtime = Runtime::builder().registry(registry()).policy(policy).build();
     let runtime = Rc::new(runtime.unwrap_or_else(|e| panic!("{e}")));
     let arguments: Value = json!({call.1: call.2});
     let tool = call.0.to_owned();
     let asked = Rc::new(Cell::new(0u32));
     bench.case(name, units.next_multiple_of(OFTEN), move |tokio, units| {
         for _ in 0..units / OFTEN {
-            let call = Call::new("1", tool.as_str(), arguments.clone());
+            let call = ToolCall::new("1", tool.as_str(), arguments.clone());
             let answers = tokio.block_on(async {
                 let turn = runtime.run().turn().await.unwrap_or_else(|e| panic!("{e}"));
                 turn.run([call]).await
@@ -142,7 +142,7 @@ fn case(
 }
 
 pub(crate) fn add(bench: &mut Bench) {
-    let ground = Ground::default;
+    let ground = PolicyContext::default;
     let rules = |rules| Rules::new(rules, ground()).unwrap_or_else(|e| panic!("{e}"));
     for call in CALLS {
         let group = match call.0 {

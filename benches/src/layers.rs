@@ -11,37 +11,38 @@ use std::{
 };
 
 use haft::{
-    After, Anchor, Arguments, Before, BoxFuture, Cache, Call, Catalog, Claim, Context, Decision,
-    Envelope, Event, Failure, Ground, Hook, Middleware, Next, Observer, Outcome, Output, Pattern,
-    Performed, Permitted, Rate, Retries, Rule, Rules, Run, Runtime, RuntimeBuilder, Spec, Tool,
+    Arguments, AuthorizedCall, BoxFuture, Cache, CallProfile, CompletedCall, Decision, Event,
+    Failure, Hook, Middleware, Next, Observer, Outcome, Output, PathBase, Pattern, PolicyContext,
+    PostCallResult, PreCallDecision, Rate, RetryPolicy, Rule, Rules, Run, Runtime, RuntimeBuilder,
+    Tool, ToolCall, ToolContext, ToolRegistry, ToolResult, ToolSpec,
 };
 
 use crate::{
     add::{FAN, NAME, Question},
     harness::{Bench, Subject, Unit},
-    ours::Add,
+    ours::AddTool,
 };
 
 /// The tool with more said about it.
-struct Dressed(fn(Spec) -> Spec);
+struct Dressed(fn(ToolSpec) -> ToolSpec);
 
 impl Tool for Dressed {
-    type Args = <Add as Tool>::Args;
-    type Output = <Add as Tool>::Output;
+    type Args = <AddTool as Tool>::Args;
+    type Output = <AddTool as Tool>::Output;
 
-    const CHECKS: bool = <Add as Tool>::CHECKS;
-    const GUARDS: bool = <Add as Tool>::GUARDS;
+    const CHECKS: bool = <AddTool as Tool>::CHECKS;
+    const GUARDS: bool = <AddTool as Tool>::GUARDS;
 
-    fn spec(&self) -> Spec {
-        (self.0)(Add.spec())
+    fn spec(&self) -> ToolSpec {
+        (self.0)(AddTool.spec())
     }
 
-    fn claim(&self, declared: Claim, args: &Self::Args, cx: &Context) -> Claim {
-        Add.claim(declared, args, cx)
+    fn profile(&self, declared: CallProfile, args: &Self::Args, cx: &ToolContext) -> CallProfile {
+        AddTool.profile(declared, args, cx)
     }
 
-    async fn call(&self, args: Self::Args, cx: &Context) -> Result<Self::Output, Failure> {
-        Add.call(args, cx).await
+    async fn call(&self, args: Self::Args, cx: &ToolContext) -> Result<Self::Output, Failure> {
+        AddTool.call(args, cx).await
     }
 }
 
@@ -56,9 +57,12 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    fn new(dress: fn(Spec) -> Spec, set_up: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder) -> Self {
-        let catalog = Catalog::builder().add(Dressed(dress)).build();
-        let runtime = catalog.and_then(|c| set_up(Runtime::builder().catalog(c)).build());
+    fn new(
+        dress: fn(ToolSpec) -> ToolSpec,
+        set_up: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder,
+    ) -> Self {
+        let registry = ToolRegistry::builder().add(Dressed(dress)).build();
+        let runtime = registry.and_then(|c| set_up(Runtime::builder().registry(c)).build());
         let run = runtime.unwrap_or_else(|e| panic!("{e}")).run();
         Self { run, asked: AtomicU64::new(0), step: 1, framed: false }
     }
@@ -82,21 +86,21 @@ impl Walk {
         Self { framed: true, ..all }
     }
 
-    fn call(&self, id: &str) -> (Call, u64) {
+    fn call(&self, id: &str) -> (ToolCall, u64) {
         let a = self.asked.fetch_add(self.step, Ordering::Relaxed);
         let b = a % 1_009;
-        (Call::new(id, NAME, Arguments::Text(format!(r#"{{"a":{a},"b":{b}}}"#))), a + b)
+        (ToolCall::new(id, NAME, Arguments::Text(format!(r#"{{"a":{a},"b":{b}}}"#))), a + b)
     }
 
     /// Makes a turn of these calls, and holds every answer against what it should be.
-    async fn turn(&self, calls: impl ExactSizeIterator<Item = Call>, sums: &[u64]) {
+    async fn turn(&self, calls: impl ExactSizeIterator<Item = ToolCall>, sums: &[u64]) {
         let turn = self.run.turn().await.unwrap_or_else(|e| panic!("{e}"));
         let answers = turn.run(calls).await;
         assert_eq!(answers.len(), sums.len());
         for (answer, sum) in answers.iter().zip(sums) {
             right(answer, *sum);
             if self.framed {
-                let shown = answer.shown();
+                let shown = answer.model_text();
                 assert!(shown.starts_with("[haft "), "{shown}");
             }
         }
@@ -105,7 +109,7 @@ impl Walk {
 
 /// Stops the run when an answer is wrong: a fast wrong answer is no result.
 #[track_caller]
-fn right(answer: &Envelope, sum: u64) {
+fn right(answer: &ToolResult, sum: u64) {
     assert_eq!(answer.text().parse(), Ok(sum), "{}", answer.text());
 }
 
@@ -117,28 +121,28 @@ impl Subject for Walk {
 
     async fn fan100(&self) {
         let calls = (0..FAN).map(|n| self.call(&format!("call_{n}")));
-        let (calls, sums): (Vec<Call>, Vec<u64>) = calls.unzip();
+        let (calls, sums): (Vec<ToolCall>, Vec<u64>) = calls.unzip();
         self.turn(calls.into_iter(), &sums).await;
     }
 }
 
-fn cached(spec: Spec) -> Spec {
+fn cached(spec: ToolSpec) -> ToolSpec {
     spec.cache(Cache { ttl: Duration::from_secs(300), scope: None })
 }
 
-fn rated(spec: Spec) -> Spec {
+fn rated(spec: ToolSpec) -> ToolSpec {
     // So many that nobody ever waits.
     spec.rate(Rate::parse("4000000000/second").unwrap_or_else(|e| panic!("{e}")))
 }
 
-fn retried(spec: Spec) -> Spec {
-    spec.retry(Retries::default())
+fn retried(spec: ToolSpec) -> ToolSpec {
+    spec.retry(RetryPolicy::default())
 }
 
 /// So many rules of all kinds, the last of which allows the tool.
 fn rules(count: usize) -> Rules {
     let rule = |decision, text: &str| {
-        let pattern = Pattern::parse(text, &Anchor::default());
+        let pattern = Pattern::parse(text, &PathBase::default());
         Rule::new(decision, pattern.unwrap_or_else(|e| panic!("{text}: {}", e.message)))
     };
     let mut all: Vec<Rule> = (1..count)
@@ -154,7 +158,7 @@ fn rules(count: usize) -> Rules {
         })
         .collect();
     all.push(rule(Decision::Allow, NAME));
-    Rules::new(all, Ground::default()).unwrap_or_else(|e| panic!("{e}"))
+    Rules::new(all, PolicyContext::default()).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// A hook that looks at every call before and after, and leaves it as it is.
@@ -165,16 +169,19 @@ impl Hook for Idle {
         "idle"
     }
 
-    fn before<'a>(&'a self, _: &'a haft::Admitted) -> BoxFuture<'a, Result<Before, Failure>> {
-        Box::pin(async { Ok(Before::proceed()) })
+    fn before<'a>(
+        &'a self,
+        _: &'a haft::ValidatedCall,
+    ) -> BoxFuture<'a, Result<PreCallDecision, Failure>> {
+        Box::pin(async { Ok(PreCallDecision::proceed()) })
     }
 
     fn after<'a>(
         &'a self,
-        _: &'a Performed,
+        _: &'a CompletedCall,
         outcome: Result<Output, Failure>,
-    ) -> BoxFuture<'a, After> {
-        Box::pin(async { After::from(outcome) })
+    ) -> BoxFuture<'a, PostCallResult> {
+        Box::pin(async { PostCallResult::from(outcome) })
     }
 }
 
@@ -186,7 +193,7 @@ impl Middleware for Through {
         "through"
     }
 
-    fn call<'a>(&'a self, _: &'a Permitted, next: Next<'a>) -> BoxFuture<'a, Outcome> {
+    fn call<'a>(&'a self, _: &'a AuthorizedCall, next: Next<'a>) -> BoxFuture<'a, Outcome> {
         next.run()
     }
 }

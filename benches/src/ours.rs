@@ -5,7 +5,7 @@
 //! down before and after, bounded and shaped. `Turn` is the way of an agent: one run, a turn per
 //! response. `Direct` is `Runtime::call`, a run of its own for each call.
 
-use haft::{Arguments, Call, Catalog, Run, Runtime, tool};
+use haft::{Arguments, Run, Runtime, ToolCall, ToolRegistry, tool};
 
 use crate::{
     add::{FAN, NAME, Question, questions},
@@ -19,9 +19,9 @@ pub(crate) async fn add(#[param(min = 0)] a: u64, #[param(min = 0)] b: u64) -> S
 }
 
 fn runtime() -> Runtime {
-    let catalog = Catalog::builder().add(Add).build();
-    catalog
-        .and_then(|catalog| Runtime::builder().catalog(catalog).build())
+    let registry = ToolRegistry::builder().add(AddTool).build();
+    registry
+        .and_then(|registry| Runtime::builder().registry(registry).build())
         .unwrap_or_else(|e| panic!("{e}"))
 }
 
@@ -34,14 +34,14 @@ impl Turn {
         Self { run: runtime().run() }
     }
 
-    async fn turn(&self, calls: impl IntoIterator<Item = Call>) -> Vec<haft::Envelope> {
+    async fn turn(&self, calls: impl IntoIterator<Item = ToolCall>) -> Vec<haft::ToolResult> {
         self.run.turn().await.unwrap_or_else(|e| panic!("{e}")).run(calls).await
     }
 }
 
 /// The call as a provider's response would bring it: an id, a name, and JSON text.
-fn call(id: &str, question: &Question) -> Call {
-    Call::new(id, NAME, Arguments::Text(question.arguments.clone()))
+fn call(id: &str, question: &Question) -> ToolCall {
+    ToolCall::new(id, NAME, Arguments::Text(question.arguments.clone()))
 }
 
 impl Subject for Turn {

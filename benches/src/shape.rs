@@ -11,8 +11,8 @@
 use std::{cell::RefCell, hint::black_box, rc::Rc, time::Duration};
 
 use haft::{
-    ArtifactLimits, Artifacts, Bound, Call, Capabilities, Catalog, Config, DynTool, Envelope,
-    Redactor, Runtime, Secrets, Spec, hygiene,
+    ArtifactLimits, Artifacts, Capabilities, Config, DynTool, Redactor, ResultLimit, Runtime,
+    Secrets, ToolCall, ToolRegistry, ToolResult, ToolSpec, sanitize,
 };
 use serde_json::json;
 
@@ -66,8 +66,8 @@ impl vte::Perform for Seen {
 }
 
 /// A runtime with one tool that gives the text.
-fn runtime(text: &Rc<String>, bound: Bound) -> Runtime {
-    let spec = Spec::new("show_log", "Shows the log.").read_only();
+fn runtime(text: &Rc<String>, bound: ResultLimit) -> Runtime {
+    let spec = ToolSpec::new("show_log", "Shows the log.").read_only();
     let spec = spec.capabilities(Capabilities::NONE).max_result(bound);
     let text = String::clone(text);
     let tool = DynTool::new(spec, json!({"type": "object"}), move |_, _| {
@@ -79,15 +79,15 @@ fn runtime(text: &Rc<String>, bound: Bound) -> Runtime {
     config.max_result = 4 * BYTES;
     // What was kept is gone by the next measurement, so that the store is never full.
     let limits = ArtifactLimits::default().expiry(Duration::from_millis(1));
-    let catalog = Catalog::builder().add(tool).build().unwrap_or_else(|e| panic!("{e}"));
-    let runtime = Runtime::builder().config(config).catalog(catalog);
+    let registry = ToolRegistry::builder().add(tool).build().unwrap_or_else(|e| panic!("{e}"));
+    let runtime = Runtime::builder().config(config).registry(registry);
     let runtime = runtime.artifacts(Artifacts::memory_with(limits)).secret("mail", "correct horse");
     runtime.build().unwrap_or_else(|e| panic!("{e}"))
 }
 
-async fn answered(runtime: &Runtime) -> Envelope {
+async fn answered(runtime: &Runtime) -> ToolResult {
     let turn = runtime.run().turn().await.unwrap_or_else(|e| panic!("{e}"));
-    let mut answers = turn.run([Call::new("1", "show_log", json!({}))]).await;
+    let mut answers = turn.run([ToolCall::new("1", "show_log", json!({}))]).await;
     match answers.pop() {
         Some(answer) if !answer.is_error() => answer,
         other => panic!("{other:?}"),
@@ -121,7 +121,7 @@ impl Over {
         let times = self.times;
         bench.case(name.to_owned(), self.units, move |tokio, _| {
             for _ in 0..times {
-                black_box(tokio.block_on(answered(&runtime)).shown());
+                black_box(tokio.block_on(answered(&runtime)).model_text());
             }
         });
     }
@@ -161,17 +161,17 @@ fn cases(bench: &mut Bench, group: &'static str, text: String) {
         black_box(seen.0);
     });
     bench.is_base();
-    over.case(bench, "hygiene", |text| drop(black_box(hygiene::clean(text))));
+    over.case(bench, "hygiene", |text| drop(black_box(sanitize::sanitize(text))));
     let known = redactor();
     over.case(bench, "redaction", move |text| drop(black_box(known.text(text))));
     let known = redactor();
     over.case(bench, "redaction in pieces", move |text| in_pieces(&known, text));
     // The frame stands around what is shown, so it is asked about an answer that shows everything.
-    let whole = runtime(&over.text, Bound::Unbounded);
+    let whole = runtime(&over.text, ResultLimit::Unbounded);
     let answer = bench.wait(answered(&whole));
-    over.case(bench, "frame", move |_| drop(black_box(answer.shown())));
+    over.case(bench, "frame", move |_| drop(black_box(answer.model_text())));
     over.call(bench, "call, all shown", whole);
-    over.call(bench, "call, bounded", runtime(&over.text, Bound::default()));
+    over.call(bench, "call, bounded", runtime(&over.text, ResultLimit::default()));
 }
 
 pub(crate) fn add(bench: &mut Bench) {

@@ -6,7 +6,7 @@
 
 use std::hint::black_box;
 
-use haft::{Dialect, Stop};
+use haft::{Dialect, StopReason};
 use serde_json::{Value, json};
 
 use crate::{
@@ -64,7 +64,11 @@ pub(crate) fn add(bench: &mut Bench) {
                 let mut stream = dialect.stream();
                 let calls: usize = body.chunks(CHUNK).map(|chunk| stream.feed(chunk).len()).sum();
                 let ended = stream.finish();
-                assert_eq!((calls + ended.calls.len(), ended.stop), (4, Stop::Done), "{dialect}");
+                assert_eq!(
+                    (calls + ended.calls.len(), ended.stop),
+                    (4, StopReason::Done),
+                    "{dialect}"
+                );
             }
         });
     }

@@ -4,14 +4,14 @@
 //! wider refuses nothing that the tool accepts. What the model sends is taken back first, as a call
 //! would be. Both are compared with one validator, so a quirk of the validator is on both sides.
 
-use haft::{Arguments, Call, Dialect, Export, Formats, LossKind, Schema, Shown};
+use haft::{Arguments, Dialect, ExportedTool, Formats, LossKind, Schema, ToolCall, ToolExport};
 use serde_json::{Map, Value, json};
 
 /// Says how an export and its source disagree about a value, if they do.
 ///
 /// # Errors
 /// Fails with a description of the disagreement.
-pub fn agrees(export: &Export, source: &Schema, values: &[Value]) -> Result<(), String> {
+pub fn agrees(export: &ToolExport, source: &Schema, values: &[Value]) -> Result<(), String> {
     let [shown] = export.shown() else { return Err("one tool is not one tool".to_owned()) };
     let Some(tool) = &shown.tool else { return Ok(()) };
     let exported = schema_of(export.dialect(), tool);
@@ -21,7 +21,7 @@ pub fn agrees(export: &Export, source: &Schema, values: &[Value]) -> Result<(), 
     for value in values {
         let Some(sent) = said(value, shown) else { continue };
         let sent = if shown.strict { filled(&sent, &exported, &exported, 40) } else { sent };
-        let call = Call::new("call", shown.name.as_str(), sent.clone());
+        let call = ToolCall::new("call", shown.name.as_str(), sent.clone());
         let Arguments::Json(back) = export.restore(call).arguments else { continue };
         let there = judge.is_valid(&sent);
         // What may be sent is judged by what arrives; what must be sayable, by what was meant.
@@ -81,7 +81,7 @@ fn json_schema(node: &Value) -> Value {
 }
 
 /// Says a value by the names that the model was shown; nothing when it uses one of those itself.
-fn said(value: &Value, shown: &Shown) -> Option<Value> {
+fn said(value: &Value, shown: &ExportedTool) -> Option<Value> {
     let mut map = value.as_object()?.clone();
     for (own, here) in shown.renamed() {
         if map.contains_key(here) {

@@ -5,7 +5,7 @@
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use haft::{
-    Arguments, Call, Capabilities, Catalog, Config, DynTool, Repairs, Run, Runtime, Schema, Spec,
+    Arguments, ToolCall, Capabilities, ToolRegistry, Config, DynTool, RepairPolicy, Run, Runtime, Schema, ToolSpec,
 };
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
@@ -80,19 +80,19 @@ static BENCHES: LazyLock<Vec<Bench>> = LazyLock::new(|| schemas().into_iter().ma
 fn bench(schema: Value) -> Bench {
     let got: Arc<Mutex<Option<Value>>> = Arc::default();
     let place = Arc::clone(&got);
-    let spec = Spec::new("tool", "Does it.").read_only().capabilities(Capabilities::NONE);
+    let spec = ToolSpec::new("tool", "Does it.").read_only().capabilities(Capabilities::NONE);
     let tool = DynTool::new(spec, schema.clone(), move |args, _| {
         *place.lock().unwrap_or_else(PoisonError::into_inner) = Some((*args).clone());
         async { Ok("done") }
     });
-    let runtimes = [Repairs::Off, Repairs::Lossless, Repairs::Python].map(|repair| {
+    let runtimes = [RepairPolicy::Off, RepairPolicy::Lossless, RepairPolicy::Python].map(|repair| {
         let mut config = Config::default();
         config.repair = repair;
-        let catalog = Catalog::builder().add(tool.clone()).build().unwrap();
-        Runtime::builder().config(config).catalog(catalog).build().unwrap()
+        let registry = ToolRegistry::builder().add(tool.clone()).build().unwrap();
+        Runtime::builder().config(config).registry(registry).build().unwrap()
     });
-    // The catalog may close an object that its author left open, so its own schema is what counts.
-    let entry = runtimes[0].catalog().own().next().unwrap();
+    // The registry may close an object that its author left open, so its own schema is what counts.
+    let entry = runtimes[0].registry().own().next().unwrap();
     let schema = Schema::compile(entry.input_schema()).unwrap();
     Bench { schema, got, runs: runtimes.iter().map(Runtime::run).collect() }
 }
@@ -163,7 +163,7 @@ fn asked(bench: &Bench, repair: usize, arguments: Arguments) -> Result<(Value, u
     take();
     let answers = RUNTIME.block_on(async {
         let turn = bench.runs[repair].turn().await.unwrap();
-        turn.run([Call::new("call", "tool", arguments)]).await
+        turn.run([ToolCall::new("call", "tool", arguments)]).await
     });
     assert_eq!(answers.len(), 1);
     let (arrived, said) = (take(), answers[0].text());

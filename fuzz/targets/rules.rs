@@ -3,29 +3,29 @@
 #![no_main]
 
 use haft::{
-    Anchor, Decision, File, Form, Ground, Layer, Lexical, Pattern, Rule, Rules, Setup, Where,
+    PathBase, Decision, ConfigFile, FileFormat, PolicyContext, ConfigLayer, LexicalResolver, Pattern, Rule, Rules, PolicyConfig, LoadOptions,
 };
 use libfuzzer_sys::fuzz_target;
 use std::{path::PathBuf, sync::Arc};
 
 /// Without a disk: what a path leads to is how it is written.
-fn ground() -> Ground {
-    let mut ground = Ground::default();
-    ground.world = Arc::new(Lexical);
+fn ground() -> PolicyContext {
+    let mut ground = PolicyContext::default();
+    ground.world = Arc::new(LexicalResolver);
     ground
 }
 
-fn read(text: &str, form: Form, trusted: bool) {
-    let file = File {
-        layer: Layer::Project,
+fn read(text: &str, form: FileFormat, trusted: bool) {
+    let file = ConfigFile {
+        layer: ConfigLayer::Project,
         form,
         path: "/w/haft.toml".into(),
         anchor: "/w".into(),
         text: text.to_owned(),
     };
-    let place = Where { home: Some("/home/u".into()), trusted, ..Where::default() };
+    let place = LoadOptions { home: Some("/home/u".into()), trusted, ..LoadOptions::default() };
     // A mistake has its place and its words.
-    let setup = match Setup::read(&[file], &place) {
+    let setup = match PolicyConfig::read(&[file], &place) {
         Ok(setup) => setup,
         Err(error) => return assert!(!error.to_string().is_empty()),
     };
@@ -37,7 +37,7 @@ fn read(text: &str, form: Form, trusted: bool) {
 }
 
 fn pattern(text: &str) {
-    let anchor = Anchor { folder: Some(PathBuf::from("/w")), home: Some("/home/u".into()) };
+    let anchor = PathBase { folder: Some(PathBuf::from("/w")), home: Some("/home/u".into()) };
     let pattern = match Pattern::parse(text, &anchor) {
         Ok(pattern) => pattern,
         Err(error) => {
@@ -66,9 +66,9 @@ fn pattern(text: &str) {
 
 fuzz_target!(|bytes: &[u8]| {
     let text = String::from_utf8_lossy(bytes);
-    read(&text, Form::Toml, true);
-    read(&text, Form::Toml, false);
-    read(&text, Form::Settings, true);
+    read(&text, FileFormat::Toml, true);
+    read(&text, FileFormat::Toml, false);
+    read(&text, FileFormat::Settings, true);
     pattern(&text);
     for line in text.lines().take(16) {
         pattern(line);

@@ -1,7 +1,7 @@
 //! Any schema is shown in every dialect without a panic, and what a report says is true.
 #![no_main]
 
-use haft::{Definition, Dialect, Export, Formats, Options, Schema, Strict};
+use haft::{Dialect, ExportOptions, Formats, Schema, StrictMode, ToolDefinition, ToolExport};
 use libfuzzer_sys::fuzz_target;
 
 /// Larger schemas are shown too, but their verdicts are not compared: a run should stay quick.
@@ -10,13 +10,13 @@ const COMPARED: usize = 4_000;
 fuzz_target!(|bytes: &[u8]| {
     let Some((input, values)) = haft_fuzz::case(bytes) else { return };
     let source = Schema::compile_with(&input, Formats::Remarked);
-    let definition = Definition::new("tool", "Does it.", &input);
+    let definition = ToolDefinition::new("tool", "Does it.", &input);
     for dialect in Dialect::ALL.iter().copied() {
-        for strict in [Strict::Off, Strict::Auto, Strict::On] {
-            if strict != Strict::Off && !dialect.has_strict() {
+        for strict in [StrictMode::Off, StrictMode::Auto, StrictMode::On] {
+            if strict != StrictMode::Off && !dialect.has_strict() {
                 continue;
             }
-            let options = Options::default().strict(strict);
+            let options = ExportOptions::default().strict(strict);
             let shown = dialect.show(&definition, &options);
             assert!(shown.tool.is_some() || !shown.report.is_empty(), "left out without a word");
             let Ok(source) = &source else {
@@ -26,7 +26,7 @@ fuzz_target!(|bytes: &[u8]| {
             if bytes.len() > COMPARED {
                 continue;
             }
-            let export = Export::of(dialect, std::slice::from_ref(&definition), &options);
+            let export = ToolExport::of(dialect, std::slice::from_ref(&definition), &options);
             if let Err(why) = haft_fuzz::agrees(&export, source, &values) {
                 panic!("{dialect}, strict {strict:?}: {why}");
             }

@@ -1,22 +1,22 @@
 //! However the bytes of a stream are cut, they say the same.
 #![no_main]
 
-use haft::{Call, Dialect, Stop};
+use haft::{Dialect, StopReason, ToolCall};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
 /// What a stream said: its calls, how it ended, its message, and what spoilt it.
 #[derive(Debug, PartialEq)]
 struct Said {
-    calls: Vec<Call>,
-    stop: Stop,
+    calls: Vec<ToolCall>,
+    stop: StopReason,
     message: Value,
     problem: Option<String>,
 }
 
 fn said<'a>(dialect: Dialect, pieces: impl Iterator<Item = &'a [u8]>) -> Said {
     let mut stream = dialect.stream();
-    let mut calls: Vec<Call> = pieces.flat_map(|piece| stream.feed(piece)).collect();
+    let mut calls: Vec<ToolCall> = pieces.flat_map(|piece| stream.feed(piece)).collect();
     let ended = stream.finish();
     calls.extend(ended.calls);
     Said {
@@ -52,7 +52,7 @@ fuzz_target!(|bytes: &[u8]| {
             assert_eq!(whole, single, "{dialect}, byte by byte");
         }
         assert!(
-            whole.problem.is_none() || whole.stop == Stop::Unknown,
+            whole.problem.is_none() || whole.stop == StopReason::Unknown,
             "{dialect}: spoilt, yet {:?}",
             whole.stop
         );

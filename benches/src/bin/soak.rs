@@ -7,7 +7,7 @@
 //!
 //! `cargo run --release -p haft-benches --bin soak [-- --calls 1000000] [--seed 1]`
 
-#[path = "../../../crates/haft/tests/it/soak/mod.rs"]
+#[path = "../../../crates/haft/tests/it/soak_support/mod.rs"]
 mod soak;
 
 use std::{

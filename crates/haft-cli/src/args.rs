@@ -8,7 +8,7 @@ use clap::{
     Args, Command, CommandFactory as _, Parser, Subcommand, ValueHint,
     builder::{PossibleValuesParser, TypedValueParser as _},
 };
-use haft::{Dialect, Keep, Search, Strict};
+use haft::{Dialect, PromptCacheTtl, StrictMode, ToolSearch};
 
 use crate::style;
 
@@ -273,15 +273,15 @@ pub(crate) struct Export {
     pub(crate) from: From,
     /// Whether the provider shall hold the model to the schemas
     #[arg(long, default_value = "auto", value_parser = words(&[
-        ("auto", Strict::Auto), ("on", Strict::On), ("off", Strict::Off),
+        ("auto", StrictMode::Auto), ("on", StrictMode::On), ("off", StrictMode::Off),
     ]))]
-    pub(crate) strict: Strict,
+    pub(crate) strict: StrictMode,
     /// Print everything a request says about tools, not the tools alone
     #[arg(long)]
     pub(crate) request: bool,
     /// Mark the tools for the provider's prompt cache
-    #[arg(long, value_parser = words(&[("5m", Keep::FiveMinutes), ("1h", Keep::OneHour)]))]
-    pub(crate) cache: Option<Keep>,
+    #[arg(long, value_parser = words(&[("5m", PromptCacheTtl::FiveMinutes), ("1h", PromptCacheTtl::OneHour)]))]
+    pub(crate) cache: Option<PromptCacheTtl>,
     /// Which tool the model shall call: auto, any, none or a name
     #[arg(long, value_name = "auto|any|none|NAME", requires = "request")]
     pub(crate) choice: Option<String>,
@@ -290,9 +290,9 @@ pub(crate) struct Export {
     pub(crate) parallel: Option<bool>,
     /// Leave deferred tools to a tool search
     #[arg(long, value_parser = words(&[
-        ("regex", Search::Regex), ("ranked", Search::Ranked), ("own", Search::Own),
+        ("regex", ToolSearch::Regex), ("ranked", ToolSearch::Ranked), ("own", ToolSearch::Own),
     ]))]
-    pub(crate) search: Option<Search>,
+    pub(crate) search: Option<ToolSearch>,
     /// Write schemas without `$ref`, `$defs` and `allOf`
     #[arg(long)]
     pub(crate) inline: bool,

@@ -13,14 +13,18 @@ use std::{
     },
 };
 
-use haft::{Call, Code, Decision, Entry, Envelope, Event, Failure, Runtime, Stop};
+use haft::{
+    Decision, Event, Failure, FailureCode, RegisteredTool, Runtime, StopReason, ToolCall,
+    ToolResult,
+};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    args, desk, hands, input,
+    args, builtin,
+    error::{Problem, complain},
+    input,
     live::{self, Live},
-    problem::{Problem, complain},
-    result, schema,
+    result, schema, session,
     setup::{Around, Setup},
     style, tools,
     trace::Trace,
@@ -32,10 +36,10 @@ const ID: &str = "call";
 pub(crate) fn run(args: &args::Call, setup: Setup, around: &Around) -> Result<ExitCode, Problem> {
     let asked = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&asked);
-    let person = desk::Person::here(&setup, args.yes);
-    let catalog = hands::catalog(&setup, &args.place, &person)?.build()?;
+    let person = session::Person::here(&setup, args.yes);
+    let registry = builtin::registry(&setup, &args.place, &person)?.build()?;
     let runtime =
-        setup.runtime(Runtime::builder()).catalog(catalog).observer(move |event: &Event| {
+        setup.runtime(Runtime::builder()).registry(registry).observer(move |event: &Event| {
             let asks = match event {
                 Event::Asked { .. } => true,
                 // Nobody was there to be asked.
@@ -54,16 +58,16 @@ pub(crate) fn run(args: &args::Call, setup: Setup, around: &Around) -> Result<Ex
     #[cfg(feature = "otlp")]
     let (runtime, sending) = crate::otlp::start(args.otlp.as_deref(), &setup, runtime)?;
     let runtime = result::keep(runtime, &args.artifacts, around)?;
-    let runtime = desk::seat(runtime, &setup, person, args.decisions.as_deref())?.build()?;
-    let entry = tools::find(runtime.catalog(), &args.tool);
+    let runtime = session::seat(runtime, &setup, person, args.decisions.as_deref())?.build()?;
+    let entry = tools::find(runtime.registry(), &args.tool);
     let arguments = arguments(&args.pairs, args.args_json.as_deref(), entry)?;
-    let call = Call::new(ID, args.tool.as_str(), arguments);
+    let call = ToolCall::new(ID, args.tool.as_str(), arguments);
     let run = setup.run(&runtime).start();
     let events = live::events(&runtime, !args.output.json && !args.rules.quiet);
-    let (answers, shown) = desk::work(async move {
+    let (answers, shown) = session::work(async move {
         let live = events.map(Live::start);
         let turn = run.turn().await?;
-        let (answers, _) = desk::run(turn, vec![call], Stop::Done).await;
+        let (answers, _) = session::run(turn, vec![call], StopReason::Done).await;
         Ok::<_, haft::Error>((answers, live::finish(live).await))
     })??;
     #[cfg(feature = "otlp")]
@@ -94,7 +98,7 @@ pub(crate) fn run(args: &args::Call, setup: Setup, around: &Around) -> Result<Ex
         if let Some(failure) = failure {
             // What was answered already needs no other answer.
             let asked = asked.load(Ordering::Relaxed) && !args.yes;
-            let missing = hands::missing(&args.tool, &args.place, &setup);
+            let missing = builtin::missing(&args.tool, &args.place, &setup);
             explain(answer, failure, asked, missing, shown.is_whole(ID));
         }
         if let Some(trace) = trace {
@@ -104,11 +108,11 @@ pub(crate) fn run(args: &args::Call, setup: Setup, around: &Around) -> Result<Ex
     Ok(failure.map_or(ExitCode::SUCCESS, |failure| ExitCode::from(failure.code().exit_code())))
 }
 
-fn as_json(answer: &Envelope) -> Value {
+fn as_json(answer: &ToolResult) -> Value {
     let mut whole = serde_json::to_value(answer).unwrap_or_default();
     let key = if answer.is_error() { "failure" } else { "output" };
     let mut told = json!({
-        "tool": answer.meant(),
+        "tool": answer.tool_name(),
         "ok": !answer.is_error(),
         key: whole.get_mut(key).map(Value::take),
     });
@@ -120,7 +124,7 @@ fn as_json(answer: &Envelope) -> Value {
 
 /// Tells a person what a model would have been told, and what only the operator may see.
 fn explain(
-    answer: &Envelope,
+    answer: &ToolResult,
     failure: &Failure,
     asked: bool,
     missing: Option<String>,
@@ -128,19 +132,19 @@ fn explain(
 ) {
     let mut hints = Vec::new();
     match failure.code() {
-        Code::UnknownTool if missing.is_some() => hints.extend(missing),
-        Code::Denied if asked => {
+        FailureCode::UnknownTool if missing.is_some() => hints.extend(missing),
+        FailureCode::Denied if asked => {
             hints.push("`--yes` answers for this one call".to_owned());
-            if answer.meant() == "shell" {
+            if answer.tool_name() == "shell" {
                 hints.push("`haft shell explain` says what is known of a command".to_owned());
             }
         }
         // What is left to a model to do is no help to a person.
-        Code::Denied => {}
-        Code::BadArguments | Code::UnparseableArguments => {
+        FailureCode::Denied => {}
+        FailureCode::BadArguments | FailureCode::UnparseableArguments => {
             hints.push(format!(
                 "`{}` lists the arguments",
-                hands::shown_by(answer.meant().as_str())
+                builtin::shown_by(answer.tool_name().as_str())
             ));
         }
         _ => hints.extend(failure.next().map(str::to_owned)),
@@ -167,7 +171,7 @@ fn explain(
 pub(crate) fn arguments(
     pairs: &[String],
     args_json: Option<&str>,
-    entry: Option<&Entry>,
+    entry: Option<&RegisteredTool>,
 ) -> Result<Value, Problem> {
     let mut all = match args_json {
         None => Map::new(),
@@ -199,7 +203,10 @@ fn whole(given: &str) -> Result<Value, Problem> {
 }
 
 /// Reads one `key=value` as a person types it.
-pub(crate) fn read_pair(pair: &str, entry: Option<&Entry>) -> Result<(String, Value), Problem> {
+pub(crate) fn read_pair(
+    pair: &str,
+    entry: Option<&RegisteredTool>,
+) -> Result<(String, Value), Problem> {
     let Some((key, value)) =
         pair.split_once('=').filter(|(key, _)| !key.trim_matches(':').is_empty())
     else {
@@ -220,7 +227,7 @@ pub(crate) fn read_pair(pair: &str, entry: Option<&Entry>) -> Result<(String, Va
             None => problem.hint(format!("it takes {}", names(known))),
         };
         return Err(problem
-            .hint(format!("`{}` lists the arguments", hands::shown_by(entry.name().as_str()))));
+            .hint(format!("`{}` lists the arguments", builtin::shown_by(entry.name().as_str()))));
     }
     let (text, from) = match value.strip_prefix('@') {
         Some(path) => (input::file(Path::new(path))?, format!("`{path}`")),
@@ -248,7 +255,7 @@ pub(crate) fn read_pair(pair: &str, entry: Option<&Entry>) -> Result<(String, Va
 }
 
 /// What is wrong with a word that is no pair, and how it was most likely meant.
-fn no_pair(pair: &str, entry: Option<&Entry>) -> Problem {
+fn no_pair(pair: &str, entry: Option<&RegisteredTool>) -> Problem {
     let problem = Problem::new(format!("`{pair}` is no argument"));
     if pair.trim_start().starts_with('{') {
         return problem.hint("one JSON object with all arguments comes behind `--args-json`");

@@ -10,15 +10,15 @@ use std::{
 };
 
 use anstyle::Style;
-use haft::{Catalog, Formats, Repair, Schema};
+use haft::{Formats, Repair, Schema, ToolRegistry};
 use serde_json::{Value, json};
 
 use crate::{
     args,
+    error::Problem,
     input::{Line, Lines},
-    problem::Problem,
-    shelf::{self, Item, Shelf},
     style::{self, BAD, DIM, NAME, Table},
+    tool_list::{self, Item, Shelf},
 };
 
 /// More rows than this are no table but a wall.
@@ -29,13 +29,13 @@ const GUESSES: usize = 200;
 const NAMES: usize = 2_000;
 const NAME_LENGTH: usize = 128;
 
-pub(crate) fn run(args: &args::Check, catalog: &Catalog) -> Result<(), Problem> {
+pub(crate) fn run(args: &args::Check, registry: &ToolRegistry) -> Result<(), Problem> {
     let formats = if args.formats { Formats::Asserted } else { Formats::Remarked };
     let stdin = Path::new("-");
     if args.calls == stdin && args.from.tools.as_deref() == Some(stdin) {
         return Err(Problem::new("stdin can give the tools or the calls, not both"));
     }
-    let shelf = Shelf::open(args.from.tools.as_deref(), catalog, formats)?;
+    let shelf = Shelf::open(args.from.tools.as_deref(), registry, formats)?;
     let mut judge = Judge { index: shelf.index(), shelf: &shelf, guesses: GUESSES };
     let mut out = style::lines();
     let mut summary = Summary::default();
@@ -79,7 +79,7 @@ impl Verdict {
     fn unjudged(schema_ref: Value, keyword: &str, message: String) -> Self {
         let tool = match schema_ref.is_null() {
             true => "-".to_owned(),
-            false => style::cell(&shelf::key(&schema_ref)),
+            false => style::cell(&tool_list::key(&schema_ref)),
         };
         let wrong = Wrong { pointer: String::new(), keyword: keyword.to_owned(), message };
         Self {
@@ -135,7 +135,7 @@ impl Judge<'_> {
                 format!("line {at} names no tool: a call has `schema_ref` and `arguments`");
             return Verdict::unjudged(Value::Null, "schema_ref", message);
         };
-        let key = shelf::key(&schema_ref);
+        let key = tool_list::key(&schema_ref);
         let Some(item) = self.index.get(&key) else {
             let near = self.near(&key).map(|near| format!("; did you mean `{near}`?"));
             let near = near.unwrap_or_default();
@@ -181,8 +181,11 @@ fn hold(
             return (Vec::new(), repairs, Some(arguments));
         }
     }
-    let wrong =
-        |p: haft::Problem| Wrong { pointer: p.pointer, keyword: p.keyword, message: p.message };
+    let wrong = |p: haft::ValidationError| Wrong {
+        pointer: p.pointer,
+        keyword: p.keyword,
+        message: p.message,
+    };
     let mut problems: Vec<Wrong> = schema.problems(&arguments).into_iter().map(wrong).collect();
     if problems.is_empty() {
         // The verdict stands, also where nobody finds words for it.

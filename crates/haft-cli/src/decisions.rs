@@ -11,12 +11,15 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use haft::{Answer, Approver, BoxFuture, Decided, Failure, Lasting, Question};
+use haft::{
+    ApprovalRequest, ApprovalResponse, ApprovalScope, Approver, BoxFuture, Failure,
+    RecordedDecision,
+};
 use serde_json::{Value, json};
 
 use crate::{
+    error::Problem,
     input::{self, Lines},
-    problem::Problem,
     schema,
 };
 
@@ -39,7 +42,11 @@ impl<A: Approver> Recorded<A> {
     }
 
     /// FAIL CLOSED: a yes that could not be written down is none.
-    fn write(&self, question: &Question<'_>, answer: &Answer) -> Result<(), Failure> {
+    fn write(
+        &self,
+        question: &ApprovalRequest<'_>,
+        answer: &ApprovalResponse,
+    ) -> Result<(), Failure> {
         let Some(line) = line(question, answer, self.inner.name()) else { return Ok(()) };
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         // One write, so that lines of two commands do not mix.
@@ -56,11 +63,14 @@ impl<A: Approver> Approver for Recorded<A> {
         self.inner.is_person()
     }
 
-    fn closed(&self, question: &Question<'_>, by: &str) {
+    fn closed(&self, question: &ApprovalRequest<'_>, by: &str) {
         self.inner.closed(question, by);
     }
 
-    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+    fn ask<'a>(
+        &'a self,
+        question: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         Box::pin(async {
             let answer = self.inner.ask(question).await?;
             self.write(question, &answer)?;
@@ -70,14 +80,14 @@ impl<A: Approver> Approver for Recorded<A> {
 }
 
 /// The line for an answer; nothing for one that asks again with other arguments.
-fn line(question: &Question<'_>, answer: &Answer, by: &str) -> Option<Value> {
+fn line(question: &ApprovalRequest<'_>, answer: &ApprovalResponse, by: &str) -> Option<Value> {
     let (decision, word) = match answer {
-        Answer::Allow { lasting: Lasting::Once, .. } => ("allow", "once"),
-        Answer::Allow { lasting: Lasting::Session, .. } => ("allow", "session"),
-        Answer::Allow { lasting: Lasting::Always, .. } => ("allow", "always"),
-        Answer::Grant(_) => ("allow", "grant"),
-        Answer::Instead(_) => ("deny", "instead"),
-        Answer::Deny(_) => ("deny", "no"),
+        ApprovalResponse::Allow { lasting: ApprovalScope::Once, .. } => ("allow", "once"),
+        ApprovalResponse::Allow { lasting: ApprovalScope::Session, .. } => ("allow", "session"),
+        ApprovalResponse::Allow { lasting: ApprovalScope::Always, .. } => ("allow", "always"),
+        ApprovalResponse::Grant(_) => ("allow", "grant"),
+        ApprovalResponse::ReplaceResult(_) => ("deny", "instead"),
+        ApprovalResponse::Deny(_) => ("deny", "no"),
         _ => return None,
     };
     let call = question.call;
@@ -103,7 +113,7 @@ fn line(question: &Question<'_>, answer: &Answer, by: &str) -> Option<Value> {
 }
 
 /// Reads decisions back. A line that is none stops the reading with its number.
-pub(crate) fn read(path: &Path) -> Result<Vec<Decided>, Problem> {
+pub(crate) fn read(path: &Path) -> Result<Vec<RecordedDecision>, Problem> {
     let mut decided = Vec::new();
     for line in Lines::open(path)? {
         let (at, bytes) = line?;
@@ -114,7 +124,8 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Decided>, Problem> {
         };
         let text = String::from_utf8_lossy(&bytes);
         let value = input::json(&text, &name)?;
-        let one: Decided = serde_json::from_value(value).map_err(|e| wrong(&e.to_string()))?;
+        let one: RecordedDecision =
+            serde_json::from_value(value).map_err(|e| wrong(&e.to_string()))?;
         if !matches!(one.decision.as_str(), "allow" | "deny") {
             return Err(wrong(&format!("`{}` is neither `allow` nor `deny`", one.decision)));
         }

@@ -13,15 +13,16 @@ use std::{
 
 use anstyle::Style;
 use haft::{
-    Answer, Approver, BoxFuture, Call, CallId, Config, Decision, Dialect, Envelope, Event, Failure,
-    Planned, Question, Runtime, Verdict,
+    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, CallId, Config, Decision, Dialect,
+    Event, Failure, PlannedCall, Runtime, ToolCall, ToolResult, Verdict,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    args, desk, input, kit,
-    problem::Problem,
+    args, demo_tools,
+    error::Problem,
+    input, session,
     style::{self, BAD, BOLD, DIM, GOOD, NAME, Table, WARN},
 };
 
@@ -32,9 +33,9 @@ const PACE: Duration = Duration::from_millis(60);
 
 /// Everything that happened.
 struct Played {
-    calls: Vec<Call>,
-    planned: Vec<Planned>,
-    answers: Vec<Envelope>,
+    calls: Vec<ToolCall>,
+    planned: Vec<PlannedCall>,
+    answers: Vec<ToolResult>,
     seen: Seen,
     took: Duration,
     is_interrupted: bool,
@@ -42,9 +43,9 @@ struct Played {
 
 pub(crate) fn run(output: args::Output, config: Config) -> Result<ExitCode, Problem> {
     let response = input::json(RESPONSE, "the recorded response")?;
-    let played = desk::work(play(response.clone(), config))??;
+    let played = session::work(play(response.clone(), config))??;
     if output.json {
-        let message = Dialect::Anthropic.answer(&played.answers);
+        let message = Dialect::Anthropic.render_results(&played.answers);
         let whole = json!({
             "plan": played.planned,
             "verdicts": played.verdicts(),
@@ -55,25 +56,25 @@ pub(crate) fn run(output: args::Output, config: Config) -> Result<ExitCode, Prob
     } else {
         style::say(played.page(&response))?;
     }
-    Ok(desk::exit(played.is_interrupted))
+    Ok(session::exit(played.is_interrupted))
 }
 
 async fn play(response: Value, config: Config) -> Result<Played, haft::Error> {
     let seen = Seen::default();
     let runtime = Runtime::builder()
         .config(config)
-        .catalog(kit::catalog(PACE)?)
+        .registry(demo_tools::registry(PACE)?)
         .approver(Script)
         .observer({
             let seen = seen.clone();
             move |event: &Event| seen.note(event)
         })
         .build()?;
-    let haft::Response { calls, stop, .. } = Dialect::Anthropic.parse(&response)?;
+    let haft::ModelResponse { calls, stop, .. } = Dialect::Anthropic.parse(&response)?;
     let turn = runtime.run().turn().await?;
     let planned = turn.plan(calls.clone());
     let began = Instant::now();
-    let (answers, is_interrupted) = desk::run(turn, calls.clone(), stop).await;
+    let (answers, is_interrupted) = session::run(turn, calls.clone(), stop).await;
     Ok(Played { calls, planned, answers, seen, took: began.elapsed(), is_interrupted })
 }
 
@@ -81,10 +82,13 @@ async fn play(response: Value, config: Config) -> Result<Played, haft::Error> {
 struct Script;
 
 impl Approver for Script {
-    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+    fn ask<'a>(
+        &'a self,
+        question: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         let answer = match question.call.tool().name().as_str() {
-            "write_note" | "fetch_page" => Answer::allow(),
-            _ => Answer::Deny(Some("not in a demonstration".to_owned())),
+            "write_note" | "fetch_page" => ApprovalResponse::allow(),
+            _ => ApprovalResponse::Deny(Some("not in a demonstration".to_owned())),
         };
         Box::pin(async { Ok(answer) })
     }
@@ -142,7 +146,7 @@ enum Judged {
 }
 
 impl Played {
-    fn judged(&self, answer: &Envelope) -> Judged {
+    fn judged(&self, answer: &ToolResult) -> Judged {
         let noted = self.seen.of(answer.id());
         let failure = answer.failure();
         let told = || failure.map(|f| f.message().to_owned()).unwrap_or_default();
@@ -158,12 +162,12 @@ impl Played {
         }
     }
 
-    fn is_refused(&self, answer: &Envelope) -> bool {
+    fn is_refused(&self, answer: &ToolResult) -> bool {
         self.planned.iter().any(|p| *answer.id() == p.id.as_str() && p.refused.is_some())
     }
 
     fn verdicts(&self) -> Vec<Value> {
-        let each = |answer: &Envelope| {
+        let each = |answer: &ToolResult| {
             let judged = match self.judged(answer) {
                 Judged::Allowed(verdict) => json!({"verdict": verdict}),
                 Judged::Asked(asked, Ok(verdict)) => json!({"asked": asked, "verdict": verdict}),
@@ -173,7 +177,7 @@ impl Played {
                 Judged::Denied(verdict) => json!({"verdict": verdict}),
                 Judged::Not(_) => return None,
             };
-            let mut row = json!({"call": answer.id(), "tool": answer.meant()});
+            let mut row = json!({"call": answer.id(), "tool": answer.tool_name()});
             if let (Some(row), Value::Object(judged)) = (row.as_object_mut(), judged) {
                 row.extend(judged);
             }
@@ -224,14 +228,14 @@ impl Played {
     }
 
     /// How long a batch took from its first start to its last end.
-    fn wall(&self, batch: &[Planned]) -> String {
+    fn wall(&self, batch: &[PlannedCall]) -> String {
         let noted: Vec<Noted> = batch.iter().map(|p| self.seen.of(&p.id.as_str().into())).collect();
         let began = noted.iter().filter_map(|n| n.began).min();
         let ended = noted.iter().filter_map(|n| n.ended).max();
         began.zip(ended).map_or_else(String::new, |(began, ended)| style::time(ended - began))
     }
 
-    fn call(&self, call: &Call, answer: &Envelope) -> String {
+    fn call(&self, call: &ToolCall, answer: &ToolResult) -> String {
         let written = match &call.arguments {
             haft::Arguments::Json(json) => style::arguments(json),
             haft::Arguments::Text(text) => style::visible(text),
@@ -240,7 +244,7 @@ impl Played {
         let mut out = format!(
             "  {} {}({written})  {}\n",
             style::paint(colour, mark),
-            style::paint(NAME, answer.called()),
+            style::paint(NAME, answer.requested_name()),
             style::paint(DIM, style::time(answer.elapsed())),
         );
         out += &format!("    {}\n", verdict(&self.judged(answer)));
@@ -252,7 +256,7 @@ impl Played {
 
     fn summary(&self) -> String {
         let failed = self.answers.iter().filter(|a| a.is_error()).count();
-        let apart: Duration = self.answers.iter().map(Envelope::elapsed).sum();
+        let apart: Duration = self.answers.iter().map(ToolResult::elapsed).sum();
         format!(
             "\n{}, {} in the model's order: {} worked, {} got words the model can act on. {}\n",
             style::paint(BOLD, style::count(self.calls.len(), "call")),

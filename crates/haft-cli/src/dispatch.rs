@@ -5,15 +5,16 @@
 use std::{io::IsTerminal as _, process::ExitCode};
 
 use anstyle::Style;
-use haft::{Code, Dialect, Envelope, Error, EventStream, Run, Runtime, Stop};
+use haft::{Dialect, Error, EventStream, FailureCode, Run, Runtime, StopReason, ToolResult};
 use serde_json::{Value, json};
 
 use crate::{
-    args, desk, hands, input,
+    args, builtin,
+    error::Problem,
+    input,
     live::{self, Live},
     plan::no_dialect,
-    problem::Problem,
-    result,
+    result, session,
     setup::{Around, Setup},
     style::{self, BAD, BOLD, DIM, GOOD, NAME, Table},
 };
@@ -23,11 +24,11 @@ pub(crate) fn run(
     setup: Setup,
     around: &Around,
 ) -> Result<ExitCode, Problem> {
-    let person = desk::Person::here(&setup, args.yes);
-    let catalog = hands::catalog(&setup, &args.place, &person)?.build()?;
-    let runtime = setup.runtime(Runtime::builder()).catalog(catalog);
+    let person = session::Person::here(&setup, args.yes);
+    let registry = builtin::registry(&setup, &args.place, &person)?.build()?;
+    let runtime = setup.runtime(Runtime::builder()).registry(registry);
     let runtime = result::keep(runtime, &args.artifacts, around)?;
-    let runtime = desk::seat(runtime, &setup, person, args.decisions.as_deref())?.build()?;
+    let runtime = session::seat(runtime, &setup, person, args.decisions.as_deref())?.build()?;
     let run = setup.run(&runtime).start();
     let events = live::events(&runtime, !args.output.json && !args.rules.quiet);
     match args.stream {
@@ -45,7 +46,7 @@ fn complete(
 ) -> Result<ExitCode, Problem> {
     let response = input::response(args.file.as_deref())?;
     let Some(dialect) = args.dialect else {
-        return Err(match Dialect::guess(&response) {
+        return Err(match Dialect::detect(&response) {
             Some(seems) => Problem::new("`--dialect` is missing")
                 .hint(format!("this looks like `--dialect {seems}`")),
             None => no_dialect("`--dialect` is missing"),
@@ -53,23 +54,23 @@ fn complete(
     };
     let mut said = dialect.parse(&response)?;
     let (calls, stop) = (std::mem::take(&mut said.calls), said.stop);
-    let (answers, is_interrupted) = desk::work(async move {
+    let (answers, is_interrupted) = session::work(async move {
         let live = events.map(Live::start);
         let turn = run.turn().await?;
         let export = turn.snapshot().export(dialect);
         let calls = calls.into_iter().map(|call| export.restore(call)).collect();
-        let answered = desk::run(turn, calls, stop).await;
+        let answered = session::run(turn, calls, stop).await;
         live::finish(live).await;
         Ok::<_, Error>(answered)
     })??;
-    let answer = said.answer(&answers);
+    let answer = said.render_results(&answers);
     let printed = match args.echo {
-        true => json!({"message": said.echo(&response, &answers), "answer": answer}),
+        true => json!({"message": said.assistant_message(&response, &answers), "answer": answer}),
         false => answer,
     };
     print(args, &printed, &answers)?;
     remark(args, &answers, setup, around);
-    Ok(desk::exit(is_interrupted))
+    Ok(session::exit(is_interrupted))
 }
 
 fn streamed(
@@ -81,10 +82,10 @@ fn streamed(
 ) -> Result<ExitCode, Problem> {
     let dialect = args.dialect.ok_or_else(|| no_dialect("`--dialect` is missing"))?;
     let body = input::body(args.file.as_deref())?;
-    let (heard, is_interrupted) = desk::work(async move {
+    let (heard, is_interrupted) = session::work(async move {
         let live = events.map(Live::start);
         let turn = run.turn().await?;
-        let heard = desk::listen(turn, dialect, body).await;
+        let heard = session::listen(turn, dialect, body).await;
         live::finish(live).await;
         Ok::<_, Error>(heard)
     })??;
@@ -95,14 +96,14 @@ fn streamed(
             return Err(problem.hint("without `--stream` a complete response is read"));
         }
         let _ = problem.tell(); // the calls that came are answered all the same
-    } else if heard.stop == Stop::Truncated && is_empty && !is_interrupted {
+    } else if heard.stop == StopReason::Truncated && is_empty && !is_interrupted {
         return Err(Problem::new(format!(
             "this is no whole {dialect} stream: it ended before any call and without its end mark"
         )));
-    } else if heard.stop != Stop::Done {
+    } else if heard.stop != StopReason::Done {
         let how = match heard.stop {
-            Stop::Truncated => "the stream was cut off",
-            Stop::Refused => "the message ended in a refusal",
+            StopReason::Truncated => "the stream was cut off",
+            StopReason::Refused => "the message ended in a refusal",
             _ => "the message ended for an unknown reason",
         };
         let note = style::paint(BOLD, "note:");
@@ -114,11 +115,11 @@ fn streamed(
     };
     print(args, &printed, &heard.envelopes)?;
     remark(args, &heard.envelopes, setup, around);
-    Ok(desk::exit(is_interrupted))
+    Ok(session::exit(is_interrupted))
 }
 
 /// Prints the message, and what became of each call for whoever sits there.
-fn print(args: &args::Dispatch, message: &Value, answers: &[Envelope]) -> Result<(), Problem> {
+fn print(args: &args::Dispatch, message: &Value, answers: &[ToolResult]) -> Result<(), Problem> {
     if std::io::stderr().is_terminal() {
         tell(answers);
     }
@@ -127,17 +128,17 @@ fn print(args: &args::Dispatch, message: &Value, answers: &[Envelope]) -> Result
 }
 
 /// Says what only the operator can mend: tools that are not there, results that could not be kept.
-fn remark(args: &args::Dispatch, answers: &[Envelope], setup: &Setup, around: &Around) {
-    let unknown = |answer: &&Envelope| {
-        answer.failure().is_some_and(|failure| failure.code() == Code::UnknownTool)
+fn remark(args: &args::Dispatch, answers: &[ToolResult], setup: &Setup, around: &Around) {
+    let unknown = |answer: &&ToolResult| {
+        answer.failure().is_some_and(|failure| failure.code() == FailureCode::UnknownTool)
     };
-    let names = answers.iter().filter(unknown).map(|answer| answer.called().as_str());
-    hands::remind(names, &args.place, setup);
+    let names = answers.iter().filter(unknown).map(|answer| answer.requested_name().as_str());
+    builtin::remind(names, &args.place, setup);
     result::tell_trouble(answers, &args.artifacts, around);
 }
 
 /// One line about each call.
-fn tell(answers: &[Envelope]) {
+fn tell(answers: &[ToolResult]) {
     let mut table = Table::new(0);
     for answer in answers {
         let (colour, mark, how) = match answer.failure() {
@@ -146,7 +147,7 @@ fn tell(answers: &[Envelope]) {
         };
         table.row([
             (colour, mark.to_owned()),
-            (NAME, style::visible(answer.called().as_str())),
+            (NAME, style::visible(answer.requested_name().as_str())),
             (Style::new(), how),
             (DIM, style::time(answer.elapsed())),
         ]);

@@ -10,12 +10,13 @@ use std::{
     process::ExitCode,
 };
 
-use haft_sandbox::{Expected, Finding, Findings, Helper, Observed, Obstacle, Sandbox, Tier};
+use haft_sandbox::{DoctorFinding, Expected, Findings, Helper, Observed, Obstacle, Sandbox, Tier};
 use serde_json::{Value, json};
 
 use crate::{
-    args, desk, hands,
-    problem::Problem,
+    args, builtin,
+    error::Problem,
+    session,
     setup::Around,
     style::{self, BAD, BOLD, DIM, GOOD, NAME, Table, WARN},
     toolchains,
@@ -29,7 +30,7 @@ const BAD_FINDING: u8 = 5;
 pub(crate) fn run(output: args::Output, around: &Around) -> Result<ExitCode, Problem> {
     let scene = Scene::make(around)?;
     let folder = scene.0.clone();
-    let tried = desk::work(async move {
+    let tried = session::work(async move {
         let sandbox = Sandbox::detect(Helper::ThisProgram).await?;
         let findings = sandbox.self_test(&folder).await?;
         Ok::<_, haft_sandbox::Error>(findings)
@@ -57,14 +58,14 @@ pub(crate) fn run(output: args::Output, around: &Around) -> Result<ExitCode, Pro
             } else {
                 style::say(remedies(&obstacles))?;
             }
-            let _ = hands::problem(error).tell();
+            let _ = builtin::problem(error).tell();
             Ok(ExitCode::from(NO_SANDBOX))
         }
     }
 }
 
 fn as_json(findings: &Findings) -> Value {
-    let line = |finding: &Finding| {
+    let line = |finding: &DoctorFinding| {
         let mut line = json!(finding);
         line["ok"] = finding.is_good().into();
         line
@@ -142,7 +143,7 @@ fn remedies(obstacles: &[Obstacle]) -> String {
     out
 }
 
-fn observed(finding: &Finding) -> String {
+fn observed(finding: &DoctorFinding) -> String {
     let should = match finding.expected {
         Expected::Refused => "must be refused",
         Expected::Allowed => "must work",

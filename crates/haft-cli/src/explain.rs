@@ -12,55 +12,56 @@ use std::{
 
 use anstyle::Style;
 use haft::{
-    Admitted, BoxFuture, Call, DeniedPaths, DeniedPathsUnknown, Explanation, Offer, Policy,
-    RulePlace, Runtime, Scope, Verdict,
+    BoxFuture, DeniedPaths, DeniedPathsUnknown, Explanation, Policy, Runtime, Scope,
+    SourceLocation, SuggestedRules, ToolCall, ValidatedCall, Verdict,
 };
 use serde_json::{Value, json};
 
 use crate::{
-    args, call, desk, hands,
-    problem::Problem,
+    args, builtin, call,
+    error::Problem,
+    session,
     setup::Setup,
-    standin,
+    stub_tools,
     style::{self, BAD, BOLD, DIM, GOOD, NAME, WARN},
     tools,
 };
 
 pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Problem> {
-    let every = || hands::all(setup, &args.place);
-    let mut catalog = every()?;
+    let every = || builtin::all(setup, &args.place);
+    let mut registry = every()?;
     let own = every()?.build()?;
     let mut name = args.tool.clone();
     let is_standin = tools::find(&own, &args.tool).is_none();
     if is_standin {
-        let Some(standin) = standin::find(&args.tool) else {
-            if let Some(hint) = hands::missing(&args.tool, &args.place, setup) {
+        let Some(standin) = stub_tools::find(&args.tool) else {
+            if let Some(hint) = builtin::missing(&args.tool, &args.place, setup) {
                 let problem = Problem::new(format!("there is no tool called `{}`", args.tool));
                 return Err(problem.hint(hint));
             }
-            let names = own.own().map(|e| e.name().as_str()).chain(standin::NAMES);
+            let names = own.own().map(|e| e.name().as_str()).chain(stub_tools::NAMES);
             let near = style::nearest(&args.tool, names).map(str::to_owned);
             return Err(Problem::new(format!("there is no tool called `{}`", args.tool))
                 .near(near.as_deref())
                 .hint("`haft tools list` lists them; `Bash`, `Read`, `Edit`, `Write`, `Glob`, `Grep`, `WebFetch` and `mcp__server__tool` can be explained too"));
         };
         name = standin.called.clone();
-        catalog = standin.add(catalog);
+        registry = standin.add(registry);
     }
     let past = Past::of(args);
     for tool in past.tools() {
-        catalog = catalog.add(tool);
+        registry = registry.add(tool);
     }
     let (policy, here) = (setup.policy(), setup.here().to_owned());
     let hidden = Arc::clone(&policy);
     let runtime = setup
         .runtime(Runtime::builder())
         .policy(Shown(policy))
-        .catalog(catalog.build()?)
+        .registry(registry.build()?)
         .build()?;
-    let entry = tools::find(runtime.catalog(), &name);
+    let entry = tools::find(runtime.registry(), &name);
     let arguments = call::arguments(&args.pairs, args.args_json.as_deref(), entry)?;
-    let call = Call::new("call", name.as_str(), arguments.clone());
+    let call = ToolCall::new("call", name.as_str(), arguments.clone());
     let mut run = runtime.run_builder().one_shot().working_directory(match &args.cwd {
         Some(cwd) => std::path::absolute(cwd)?,
         None => here.clone(),
@@ -71,7 +72,7 @@ pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Probl
     if let Some(said) = &args.user_said {
         run = run.user_said(said);
     }
-    let (explanation, withheld) = desk::work(async move {
+    let (explanation, withheld) = session::work(async move {
         let run = run.start();
         if !past.calls().is_empty() {
             run.turn().await?.run(past.calls()).await;
@@ -184,7 +185,7 @@ fn mark(said: &str) -> (Style, &'static str) {
 }
 
 /// A place of a rule, seen from a folder.
-pub(crate) fn at(place: &RulePlace, here: &Path) -> String {
+pub(crate) fn at(place: &SourceLocation, here: &Path) -> String {
     match &place.file {
         Some(file) => format!("{}:{}", short(file, here), place.line),
         None => place.to_string(),
@@ -204,7 +205,7 @@ pub(crate) fn short(path: &Path, here: &Path) -> String {
 struct Shown(Arc<dyn Policy>);
 
 impl Policy for Shown {
-    fn judge(&self, call: &Admitted) -> Verdict {
+    fn judge(&self, call: &ValidatedCall) -> Verdict {
         if Past::is_own(call) {
             return Verdict::allow("it stands for what the run has read");
         }
@@ -215,7 +216,7 @@ impl Policy for Shown {
         self.0.asks_about_protected()
     }
 
-    fn rewrite(&self, call: &Admitted) -> Option<Value> {
+    fn rewrite(&self, call: &ValidatedCall) -> Option<Value> {
         if Past::is_own(call) { None } else { self.0.rewrite(call) }
     }
 
@@ -227,8 +228,8 @@ impl Policy for Shown {
         self.0.revision()
     }
 
-    fn world(&self, call: &Admitted) -> String {
-        self.0.world(call)
+    fn state_fingerprint(&self, call: &ValidatedCall) -> String {
+        self.0.state_fingerprint(call)
     }
 
     fn denied_paths(
@@ -240,11 +241,11 @@ impl Policy for Shown {
         self.0.denied_paths(roots, scope, now)
     }
 
-    fn explain(&self, call: &Admitted) -> Explanation {
+    fn explain(&self, call: &ValidatedCall) -> Explanation {
         self.0.explain(call)
     }
 
-    fn offer(&self, call: &Admitted) -> Option<Offer> {
+    fn offer(&self, call: &ValidatedCall) -> Option<SuggestedRules> {
         self.0.offer(call)
     }
 }
@@ -263,14 +264,14 @@ impl Past {
         Self { untrusted: args.tainted.clone(), secret: args.secret }
     }
 
-    fn is_own(call: &Admitted) -> bool {
+    fn is_own(call: &ValidatedCall) -> bool {
         [UNTRUSTED, SECRET].iter().any(|name| *call.tool().name() == *name)
     }
 
     fn tools(&self) -> Vec<haft::DynTool> {
-        use haft::{Capabilities, Confidentiality, DynTool, Label, Spec, Trust};
+        use haft::{Capabilities, Confidentiality, DynTool, Label, ToolSpec, Trust};
         let tool = |name: &str, text: String, label: Label| {
-            let spec = Spec::new(name, "Stands for what the run has read.")
+            let spec = ToolSpec::new(name, "Stands for what the run has read.")
                 .read_only()
                 .capabilities(Capabilities::NONE)
                 .label(label);
@@ -288,8 +289,8 @@ impl Past {
         tools
     }
 
-    fn calls(&self) -> Vec<Call> {
-        let call = |name: &str| Call::new(name, name, json!({}));
+    fn calls(&self) -> Vec<ToolCall> {
+        let call = |name: &str| ToolCall::new(name, name, json!({}));
         let mut calls = Vec::new();
         calls.extend(self.untrusted.is_some().then(|| call(UNTRUSTED)));
         calls.extend(self.secret.then(|| call(SECRET)));

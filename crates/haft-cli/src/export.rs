@@ -3,20 +3,22 @@
 use std::io::Write as _;
 
 use anstyle::Style;
-use haft::{Catalog, Choice, Dialect, Export, Formats, LossKind, Options, Shown};
+use haft::{
+    Dialect, ExportOptions, ExportedTool, Formats, LossKind, ToolChoice, ToolExport, ToolRegistry,
+};
 use serde_json::{Value, json};
 
 use crate::{
     args,
+    error::Problem,
     plan::no_dialect,
-    problem::Problem,
-    shelf::{Item, Shelf},
     style::{self, BAD, BOLD, DIM, NAME, Table, WARN},
+    tool_list::{Item, Shelf},
 };
 
-pub(crate) fn run(args: &args::Export, catalog: &Catalog) -> Result<(), Problem> {
+pub(crate) fn run(args: &args::Export, registry: &ToolRegistry) -> Result<(), Problem> {
     let dialect = args.dialect.ok_or_else(|| no_dialect("`--dialect` is missing"))?;
-    let shelf = Shelf::open(args.from.tools.as_deref(), catalog, Formats::Remarked)?;
+    let shelf = Shelf::open(args.from.tools.as_deref(), registry, Formats::Remarked)?;
     let options = options(args, &shelf)?;
     match args.output.json && !args.request {
         true => {
@@ -31,19 +33,19 @@ pub(crate) fn run(args: &args::Export, catalog: &Catalog) -> Result<(), Problem>
 }
 
 /// The choices of the command line. A tool that is to be called must be there.
-fn options(args: &args::Export, shelf: &Shelf) -> Result<Options, Problem> {
-    let mut options = Options::default().strict(args.strict);
+fn options(args: &args::Export, shelf: &Shelf) -> Result<ExportOptions, Problem> {
+    let mut options = ExportOptions::default().strict(args.strict);
     options.cache = args.cache;
     options.search = args.search;
     options.parallel = args.parallel;
     options.inline = args.inline;
     options.choice = match args.choice.as_deref() {
         None => None,
-        Some("auto") => Some(Choice::Auto),
-        Some("any") => Some(Choice::Any),
-        Some("none") => Some(Choice::None),
+        Some("auto") => Some(ToolChoice::Auto),
+        Some("any") => Some(ToolChoice::Any),
+        Some("none") => Some(ToolChoice::None),
         Some(name) if shelf.items.iter().any(|item| item.name == name) => {
-            Some(Choice::Tool(name.to_owned()))
+            Some(ToolChoice::Tool(name.to_owned()))
         }
         Some(name) => {
             let names = shelf.items.iter().map(|item| item.name.as_str());
@@ -56,7 +58,7 @@ fn options(args: &args::Export, shelf: &Shelf) -> Result<Options, Problem> {
 }
 
 /// One line for each tool, as soon as it is made.
-fn lines(dialect: Dialect, shelf: &Shelf, options: &Options) -> Result<(), Problem> {
+fn lines(dialect: Dialect, shelf: &Shelf, options: &ExportOptions) -> Result<(), Problem> {
     let definitions = shelf.definitions();
     let mut out = style::lines();
     for (item, shown) in shelf.items.iter().zip(dialect.show_all(&definitions, options)) {
@@ -65,7 +67,7 @@ fn lines(dialect: Dialect, shelf: &Shelf, options: &Options) -> Result<(), Probl
     Ok(out.flush()?)
 }
 
-fn line(dialect: Dialect, item: &Item, shown: &Shown) -> Value {
+fn line(dialect: Dialect, item: &Item, shown: &ExportedTool) -> Value {
     let report = match &item.schema {
         Ok(_) => json!(shown.report),
         Err(trouble) => json!([{
@@ -88,15 +90,15 @@ fn request(
     args: &args::Export,
     dialect: Dialect,
     shelf: &Shelf,
-    options: &Options,
+    options: &ExportOptions,
 ) -> Result<(), Problem> {
     let definitions = shelf.definitions();
-    let export = Export::of(dialect, &definitions, options);
+    let export = ToolExport::of(dialect, &definitions, options);
     // Whatever changes nothing is told, so that nobody relies on it.
-    let without = |change: fn(&mut Options)| {
+    let without = |change: fn(&mut ExportOptions)| {
         let mut less = options.clone();
         change(&mut less);
-        Export::of(dialect, &definitions, &less).request() == export.request()
+        ToolExport::of(dialect, &definitions, &less).request() == export.request()
     };
     let mut idle = Vec::new();
     if options.cache.is_some() && without(|o| o.cache = None) {
@@ -123,7 +125,7 @@ fn request(
     if !table.is_empty() {
         style::talk(table.trim_end());
     }
-    let present = |shown: &&Shown| shown.tool.is_some();
+    let present = |shown: &&ExportedTool| shown.tool.is_some();
     let count = export.shown().iter().filter(present).count();
     style::talk(format_args!(
         "{} shown to {dialect}, {} strict, {} left out",
@@ -135,7 +137,7 @@ fn request(
 }
 
 /// What every tool lost. What is only said in other words is no loss.
-fn losses(shelf: &Shelf, shown: &[Shown]) -> Table {
+fn losses(shelf: &Shelf, shown: &[ExportedTool]) -> Table {
     let mut table = Table::new(0);
     for (item, shown) in shelf.items.iter().zip(shown) {
         let mut row = |kind: (Style, &str), place: &str, keyword: &str, note: &str| {

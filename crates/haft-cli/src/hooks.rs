@@ -4,12 +4,13 @@ use std::{io::IsTerminal as _, process::ExitCode};
 
 use anstyle::Style;
 use haft::{Handler, HookSpec};
-use haft_hooks::Tried;
+use haft_hooks::TrialResult;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    args, desk, explain, input,
-    problem::Problem,
+    args,
+    error::Problem,
+    explain, input, session,
     setup::{Around, Setup},
     style::{self, BAD, DIM, GOOD, NAME, Table, WARN},
 };
@@ -96,8 +97,8 @@ fn test(
     let (specs, place) = (setup.said.hooks.clone(), setup.project());
     let name = event.to_owned();
     let tried =
-        desk::work(async move { haft_hooks::try_out(&specs, &name, &fixture, &place).await })?;
-    let called: Vec<&Tried> = tried.iter().filter(|one| one.skipped.is_none()).collect();
+        session::work(async move { haft_hooks::try_out(&specs, &name, &fixture, &place).await })?;
+    let called: Vec<&TrialResult> = tried.iter().filter(|one| one.skipped.is_none()).collect();
     let stops = called.iter().any(|one| one.stops());
     if output.json {
         let whole = json!({"event": event, "passes": !stops, "hooks": tried});
@@ -188,7 +189,7 @@ fn fixture(event: &str, tool: Option<&str>) -> Result<Value, Problem> {
 }
 
 /// What came of one hook, to be read.
-fn account(one: &Tried, setup: &Setup) -> String {
+fn account(one: &TrialResult, setup: &Setup) -> String {
     let here = format!("{}/", setup.here().display());
     let name = style::visible(&one.hook.replace(&here, ""));
     if let Some(why) = &one.skipped {

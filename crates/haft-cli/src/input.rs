@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{problem::Problem, style};
+use crate::{error::Problem, style};
 
 /// More than any model writes; a larger file was pointed at by mistake.
 const LIMIT: u64 = 64 << 20;

@@ -10,9 +10,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use haft::File;
+use haft::ConfigFile;
 
-use crate::{problem::Problem, site};
+use crate::{error::Problem, site};
 
 /// The most directories that are searched.
 const MAX_DIRECTORIES: usize = 50_000;
@@ -27,7 +27,7 @@ const CACHE_MARKER: &str = "CACHEDIR.TAG";
 #[derive(Debug, Default)]
 pub(crate) struct Inventory {
     /// By the directory they configure.
-    pub(crate) files: BTreeMap<PathBuf, Vec<File>>,
+    pub(crate) files: BTreeMap<PathBuf, Vec<ConfigFile>>,
     /// What could not be read or searched. None of it becomes trusted.
     pub(crate) problems: Vec<String>,
 }

@@ -11,17 +11,17 @@ use std::{
 
 use anstyle::Style;
 use haft::{
-    Bound, Catalog, Class, Dialect, Effects, Entry, Exposure, Formats, Loss, LossKind, Operation,
-    Options, Schema, Shown,
+    ConcurrencyClass, Dialect, Effects, ExportOptions, ExportedTool, Exposure, Formats, Loss,
+    LossKind, Operation, RegisteredTool, ResultLimit, Schema, ToolRegistry,
 };
 use serde_json::{Map, Value, json};
 
 use crate::{
     args,
-    problem::Problem,
+    error::Problem,
     schema,
-    shelf::{self, Item, Shelf},
     style::{self, BOLD, DIM, NAME, Table, WARN},
+    tool_list::{self, Item, Shelf},
 };
 
 /// Findings are no wrong command, but a build that wants none must hear of them.
@@ -58,14 +58,14 @@ struct Finding {
     fix: String,
 }
 
-pub(crate) fn run(args: &args::Lint, catalog: &Catalog) -> Result<ExitCode, Problem> {
-    let shelf = Shelf::open(args.from.tools.as_deref(), catalog, Formats::Remarked)?;
+pub(crate) fn run(args: &args::Lint, registry: &ToolRegistry) -> Result<ExitCode, Problem> {
+    let shelf = Shelf::open(args.from.tools.as_deref(), registry, Formats::Remarked)?;
     let dialects = args.dialect.as_ref().map_or(Dialect::ALL, std::slice::from_ref);
     let (findings, sums) = look(&shelf, dialects);
     match args.output.json {
         true => style::say(format_args!("{}\n", data(&shelf, &findings, &sums)))?,
         false => {
-            let source = shelf::source(args.from.tools.as_deref());
+            let source = tool_list::source(args.from.tools.as_deref());
             style::say(page(&source, &shelf, &findings, &sums))?;
         }
     }
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &args::Lint, catalog: &Catalog) -> Result<ExitCode, Prob
 /// Looks at all tools, in themselves and as each provider is shown them.
 fn look(shelf: &Shelf, dialects: &[Dialect]) -> (Vec<Finding>, Vec<Sum>) {
     let definitions = shelf.definitions();
-    let options = Options::default();
+    let options = ExportOptions::default();
     let sums: Vec<Sum> = dialects
         .iter()
         .map(|dialect| Sum::new(*dialect, dialect.show_all(&definitions, &options)))
@@ -167,15 +167,15 @@ impl Findings {
         }
     }
 
-    /// What only a tool of a catalog declares.
-    fn look_at_entry(&mut self, item: &Item, entry: &Entry) {
+    /// What only a tool of a registry declares.
+    fn look_at_entry(&mut self, item: &Item, entry: &RegisteredTool) {
         let spec = entry.spec();
         let bound = match spec.max_result {
-            Bound::Unbounded => Some("a result may be as long as it likes".to_owned()),
-            bound if bound == Bound::default() => {
+            ResultLimit::Unbounded => Some("a result may be as long as it likes".to_owned()),
+            bound if bound == ResultLimit::default() => {
                 Some("how long a result may be is left to the default".to_owned())
             }
-            Bound::Chars(_) => None,
+            ResultLimit::Chars(_) => None,
         };
         if let Some(note) = bound {
             let fix = "declare `max_result` with what a model needs to read";
@@ -187,10 +187,11 @@ impl Findings {
                 .iter()
                 .any(|effect| matches!(effect.operation, Operation::Write | Operation::Execute)),
         };
-        let is_shared = spec.class == Some(Class::ReadOnly) && !spec.per_call.contains(&"class");
+        let is_shared =
+            spec.class == Some(ConcurrencyClass::ReadOnly) && !spec.per_call.contains(&"class");
         if is_shared && (writes || spec.read_only == Some(false) || spec.destructive == Some(true))
         {
-            let note = "every call shares the floor, but calls change things";
+            let note = "every call can run concurrently, but calls change things";
             let fix = "declare `class = WriteExclusive` with keys, or decide it per call";
             self.add(Some(item), "shared_write", "class", note, fix);
         }
@@ -293,7 +294,7 @@ const KINDS: [LossKind; 4] =
     [LossKind::Widened, LossKind::Narrowed, LossKind::Renamed, LossKind::Refused];
 
 impl Sum {
-    fn new(dialect: Dialect, all: impl Iterator<Item = Shown>) -> Self {
+    fn new(dialect: Dialect, all: impl Iterator<Item = ExportedTool>) -> Self {
         let mut sum =
             Self { dialect, tools: Vec::new(), losses: [0; KINDS.len()], strict: 0, left_out: 0 };
         for shown in all {
@@ -399,49 +400,52 @@ fn page(source: &str, shelf: &Shelf, findings: &[Finding], sums: &[Sum]) -> Stri
 
 #[cfg(test)]
 mod tests {
-    use haft::{Catalog, DynTool, Effect, Interrupt, Spec};
+    use haft::{DynTool, Effect, Interrupt, ToolRegistry, ToolSpec};
 
     use super::*;
 
     /// The findings about one tool that is fine but for what `change` does to it.
-    fn findings(change: impl Fn(Spec) -> Spec, count: usize) -> Vec<&'static str> {
-        let mut catalog = Catalog::builder();
+    fn findings(change: impl Fn(ToolSpec) -> ToolSpec, count: usize) -> Vec<&'static str> {
+        let mut registry = ToolRegistry::builder();
         for n in 0..count {
-            let spec = Spec::new(format!("count_words_{n}"), "Counts the words of a text.");
+            let spec = ToolSpec::new(format!("count_words_{n}"), "Counts the words of a text.");
             let spec = change(spec.max_result(100));
             let schema = json!({"type": "object", "additionalProperties": false});
-            catalog = catalog.add(DynTool::new(spec, schema, |_, _| async { Ok("3") }));
+            registry = registry.add(DynTool::new(spec, schema, |_, _| async { Ok("3") }));
         }
-        let shelf = Shelf::of(&catalog.build().unwrap(), Formats::Remarked);
+        let shelf = Shelf::of(&registry.build().unwrap(), Formats::Remarked);
         look(&shelf, &[Dialect::Anthropic]).0.iter().map(|finding| finding.name).collect()
     }
 
     #[test]
     fn what_a_tool_declares_is_looked_at() {
         assert_eq!(findings(|spec| spec, 1), [] as [&str; 0]);
-        assert_eq!(findings(|spec| spec.max_result(Bound::Unbounded), 1), ["no_max_result"]);
-        assert_eq!(findings(|spec| spec.max_result(Bound::default()), 1), ["no_max_result"]);
-        let shared = |spec: Spec| spec.class(Class::ReadOnly).effects([Effect::write("/tmp/x")]);
+        assert_eq!(findings(|spec| spec.max_result(ResultLimit::Unbounded), 1), ["no_max_result"]);
+        assert_eq!(findings(|spec| spec.max_result(ResultLimit::default()), 1), ["no_max_result"]);
+        let shared = |spec: ToolSpec| {
+            spec.class(ConcurrencyClass::ReadOnly).effects([Effect::write("/tmp/x")])
+        };
         assert_eq!(findings(shared, 1), ["shared_write"]);
-        let alone =
-            |spec: Spec| spec.class(Class::WriteExclusive).effects([Effect::write("/tmp/x")]);
+        let alone = |spec: ToolSpec| {
+            spec.class(ConcurrencyClass::WriteExclusive).effects([Effect::write("/tmp/x")])
+        };
         assert_eq!(findings(alone, 1), [] as [&str; 0]);
-        let long = |spec: Spec| spec.timeout(Duration::from_secs(60));
+        let long = |spec: ToolSpec| spec.timeout(Duration::from_secs(60));
         assert_eq!(findings(long, 1), ["interrupt_undecided"]);
-        let decided = |spec: Spec| long(spec).interrupt(Interrupt::Cancel);
+        let decided = |spec: ToolSpec| long(spec).interrupt(Interrupt::Cancel);
         assert_eq!(findings(decided, 1), [] as [&str; 0]);
     }
 
     #[test]
     fn many_tools_that_are_always_shown_are_one_finding() {
-        let always = |spec: Spec| spec.exposure(Exposure::Always);
+        let always = |spec: ToolSpec| spec.exposure(Exposure::Always);
         assert_eq!(findings(always, ALWAYS), [] as [&str; 0]);
         assert_eq!(findings(always, ALWAYS + 1), ["always_exposed"]);
     }
 
     #[test]
     fn a_tool_as_long_as_a_page_is_costly() {
-        let long = |mut spec: Spec| {
+        let long = |mut spec: ToolSpec| {
             spec.description = "Much to read. ".repeat(1_000);
             spec
         };

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use haft::{Event, EventStream, Note, Runtime, Told};
+use haft::{Event, EventStream, Progress, Runtime, StreamItem};
 use tokio::{
     sync::oneshot,
     task::JoinHandle,
@@ -109,11 +109,11 @@ fn write(page: &mut Page) {
     }
 }
 
-fn take(page: &mut Page, item: &Told) {
+fn take(page: &mut Page, item: &StreamItem) {
     page.advance(Instant::now());
     let (at, event) = match item {
-        Told::Event(item) => (Instant::from_std(item.at.time), &item.event),
-        Told::Missed(missed) => {
+        StreamItem::Event(item) => (Instant::from_std(item.at.time), &item.event),
+        StreamItem::Lagged(missed) => {
             if missed.notes > 0 {
                 page.miss();
             }
@@ -121,11 +121,11 @@ fn take(page: &mut Page, item: &Told) {
         }
     };
     match event {
-        Event::Started { call, meant, .. } => page.name_call(call, meant.as_str()),
+        Event::Started { call, tool_name: meant, .. } => page.name_call(call, meant.as_str()),
         // The event may have waited while a question was open.
         Event::Running { call } => page.start_call(call, at),
-        Event::Noted { call, note: Note::Partial(text) } => page.add(call, "stdout", text),
-        Event::Noted { call, note: Note::Keyed(key, text) } => page.add(call, key, text),
+        Event::Progress { call, note: Progress::Partial(text) } => page.add(call, "stdout", text),
+        Event::Progress { call, note: Progress::Keyed(key, text) } => page.add(call, key, text),
         Event::Finished { call, .. } => page.end_call(call),
         _ => {}
     }

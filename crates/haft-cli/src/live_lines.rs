@@ -13,7 +13,7 @@ use haft::{Block, CallId, Output};
 use tokio::time::Instant;
 
 use crate::{
-    sight,
+    escape,
     style::{self, BOLD, DIM},
 };
 
@@ -318,7 +318,7 @@ impl Page {
         let mut is_continued = std::mem::replace(&mut stream.is_continued, goes_on);
         let has_label = width >= MIN_LABEL_WIDTH;
         let room = if has_label { width - (LABEL_COLUMNS + 5) } else { width.saturating_sub(2) };
-        for row in sight::wrap(&sight::visible(&line).replace('\t', "    "), room.max(1)) {
+        for row in escape::wrap(&escape::visible(&line).replace('\t', "    "), room.max(1)) {
             let label = if is_continued { "" } else { label.as_str() };
             let prefix = match has_label {
                 true => format!("  {label:LABEL_COLUMNS$} │ "),
@@ -335,7 +335,7 @@ impl Page {
     fn add_gap_line(&mut self, at: usize) {
         if std::mem::take(&mut self.calls[at].has_gap) {
             let line = "output is left out here: there is more than a terminal shows";
-            for row in sight::wrap(line, self.width) {
+            for row in escape::wrap(line, self.width) {
                 self.text += &style::paint(DIM, row.trim_end());
                 self.text.push('\n');
             }
@@ -352,7 +352,7 @@ impl Page {
         if self.last.is_some() || running.count() > 1 {
             let line =
                 format!("output of {}, call {}", state.tool, style::cell(state.call.as_str()));
-            for row in sight::wrap(&line, self.width) {
+            for row in escape::wrap(&line, self.width) {
                 self.text += &style::paint(BOLD, row.trim_end());
                 self.text.push('\n');
             }

@@ -5,7 +5,7 @@
 mod args;
 mod demo;
 mod tools;
-mod shelf;
+mod tool_list;
 mod export;
 mod check;
 mod lint;
@@ -27,32 +27,32 @@ mod doctor;
 mod setup;
 mod site;
 mod scripts;
-mod desk;
+mod session;
 mod prompt;
 mod live;
 mod live_lines;
 mod screen;
 mod decisions;
-mod standin;
-mod kit;
-mod hands;
+mod stub_tools;
+mod demo_tools;
+mod builtin;
 mod toolchains;
 mod git;
 mod schema;
 mod input;
 mod style;
-mod sight;
-mod problem;
+mod escape;
+mod error;
 
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{CommandFactory as _, FromArgMatches as _};
-use haft::{Code, Config};
+use haft::{Config, FailureCode};
 use serde_json::{Value, json};
 
 use crate::{
     args::{Cli, Cmd},
-    problem::Problem,
+    error::Problem,
     setup::{Around, Setup},
 };
 
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     let matches = args::command().try_get_matches_from(std::env::args_os());
     let cli = match matches.and_then(|mut m| Cli::from_arg_matches_mut(&mut m)) {
         Ok(cli) => cli,
-        Err(error) => return problem::usage(&error),
+        Err(error) => return error::usage(&error),
     };
     keep_quiet_about_tools();
     run(&cli.command).unwrap_or_else(Problem::tell)
@@ -101,9 +101,9 @@ fn run(command: &Cmd) -> Result<ExitCode, Problem> {
             style::say(String::from_utf8_lossy(&script))?;
         }
         Cmd::ExitCodes { output } if output.json => {
-            let codes: Vec<Value> = Code::ALL
+            let codes: Vec<Value> = FailureCode::ALL
                 .iter()
-                .map(|c| json!({"code": c, "exit_code": c.exit_code(), "retry": c.retry(), "ran": c.ran()}))
+                .map(|c| json!({"code": c, "exit_code": c.exit_code(), "retry": c.retry(), "execution": c.execution()}))
                 .collect();
             style::say(format_args!("{}\n", Value::Array(codes)))?;
         }
@@ -164,7 +164,7 @@ fn keep_quiet_about_tools() {
         }
     });
     std::panic::set_hook(Box::new(move |panic| {
-        if std::thread::current().name() != Some(desk::THREAD) {
+        if std::thread::current().name() != Some(session::THREAD) {
             loud(panic);
         }
     }));

@@ -8,7 +8,7 @@ use haft::RuntimeBuilder;
 use haft_otel::Telemetry;
 
 use crate::{
-    problem::Problem,
+    error::Problem,
     setup::Setup,
     style::{self, WARN},
 };

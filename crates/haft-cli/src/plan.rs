@@ -1,27 +1,28 @@
 //! `haft plan`: in which batches the calls of a response would run, and why. Runs nothing.
 
 use anstyle::Style;
-use haft::{Dialect, Planned, Runtime};
+use haft::{Dialect, PlannedCall, Runtime};
 use serde_json::json;
 
 use crate::{
-    args, desk, hands, input,
-    problem::Problem,
+    args, builtin,
+    error::Problem,
+    input, session,
     setup::Setup,
     style::{self, BAD, BOLD, DIM, NAME, Table},
 };
 
 pub(crate) fn run(args: &args::Plan, setup: &Setup) -> Result<(), Problem> {
     let response = input::response(args.file.as_deref())?;
-    let dialect = match args.dialect.or_else(|| Dialect::guess(&response)) {
+    let dialect = match args.dialect.or_else(|| Dialect::detect(&response)) {
         Some(dialect) => dialect,
         None => return Err(no_dialect("this does not look like a provider's response")),
     };
-    let haft::Response { calls, stop, .. } = dialect.parse(&response)?;
-    let catalog = hands::all(setup, &args.place)?.build()?;
-    let runtime = setup.runtime(Runtime::builder()).catalog(catalog).build()?;
+    let haft::ModelResponse { calls, stop, .. } = dialect.parse(&response)?;
+    let registry = builtin::all(setup, &args.place)?.build()?;
+    let runtime = setup.runtime(Runtime::builder()).registry(registry).build()?;
     let run = setup.run(&runtime).start();
-    let planned = desk::work(async move {
+    let planned = session::work(async move {
         let turn = run.turn().await?;
         let export = turn.snapshot().export(dialect);
         let calls = calls.into_iter().map(|call| export.restore(call));
@@ -33,7 +34,7 @@ pub(crate) fn run(args: &args::Plan, setup: &Setup) -> Result<(), Problem> {
         style::say(page(&planned))?;
     }
     let refused = planned.iter().filter(|call| call.refused.is_some());
-    hands::remind(refused.map(|call| &*call.tool), &args.place, setup);
+    builtin::remind(refused.map(|call| &*call.tool), &args.place, setup);
     if let Some(why) = stop.why_not() {
         style::talk(format_args!("{} {why}", style::paint(BOLD, "note:")));
     } else if planned.is_empty() {
@@ -48,7 +49,7 @@ pub(crate) fn no_dialect(message: &str) -> Problem {
     Problem::new(message).hint(format!("say which with `--dialect`: {}", style::either(&names)))
 }
 
-fn page(planned: &[Planned]) -> String {
+fn page(planned: &[PlannedCall]) -> String {
     let mut table = Table::new(0);
     for (at, call) in planned.iter().enumerate() {
         let goes_on = at > 0 && planned[at - 1].batch == call.batch;

@@ -5,12 +5,13 @@
 use std::{collections::BTreeMap, path::Path, process::ExitCode};
 
 use anstyle::Style;
-use haft::{Decision, Rule, RulePlace, Rules, Tried};
+use haft::{Decision, ExampleResult, Rule, Rules, SourceLocation};
 use serde_json::{Value, json};
 
 use crate::{
-    args, decisions, explain,
-    problem::Problem,
+    args, decisions,
+    error::Problem,
+    explain,
     setup::{self, Around, Setup},
     site::Site,
     style::{self, BAD, BOLD, DIM, GOOD, NAME, Table},
@@ -124,7 +125,7 @@ fn check(setup: &Setup, deny: bool, output: args::Output) -> Result<ExitCode, Pr
 /// What is odd about rules that can be read: shadowed, never matching, contradictory. The tools
 /// that the rules will meet are not known here, so none is missed; remarks are left to `test`.
 fn findings(rules: &Rules, here: &Path) -> Vec<Value> {
-    let at = |place: &RulePlace| match &place.file {
+    let at = |place: &SourceLocation| match &place.file {
         Some(file) => format!("{}:{}", explain::short(file, here), place.line),
         None => place.to_string(),
     };
@@ -171,7 +172,7 @@ fn test(around: &Around, from: &args::Rules, output: args::Output) -> Result<Exi
     Ok(ExitCode::from(u8::from(failed > 0)))
 }
 
-fn row(one: &Tried, here: &Path) -> [(Style, String); 5] {
+fn row(one: &ExampleResult, here: &Path) -> [(Style, String); 5] {
     let call = match &one.call {
         Value::String(text) => text.clone(),
         other => other.to_string(),

@@ -15,18 +15,21 @@ use std::{
     },
 };
 
-use haft::{Answer, Approver, BoxFuture, CallId, Code, Decision, Failure, Lasting, Question};
+use haft::{
+    ApprovalRequest, ApprovalResponse, ApprovalScope, Approver, BoxFuture, CallId, Decision,
+    Failure, FailureCode,
+};
 use haft_tools::UserQuestion;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
 use crate::{
     call,
+    error::Problem,
+    escape,
     explain::{self, one_line},
-    problem::Problem,
     schema,
     screen::OpenQuestion,
-    sight,
     style::{self, BAD, BOLD, DIM, GOOD, NAME, WARN},
 };
 
@@ -87,7 +90,7 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
 
     /// Writes at once, folded to the terminal. If it cannot be read, it is not answered either.
     fn write(&self, text: &str) {
-        let text = sight::fold(text, self.width());
+        let text = escape::fold(text, self.width());
         let mut out = lock(&self.out);
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }
@@ -102,7 +105,11 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
         Ok(line.map(|line| line.trim().to_owned()))
     }
 
-    async fn hear(&self, keys: &mut K, question: &Question<'_>) -> Result<Answer, Failure> {
+    async fn hear(
+        &self,
+        keys: &mut K,
+        question: &ApprovalRequest<'_>,
+    ) -> Result<ApprovalResponse, Failure> {
         if let Decision::NeedInput(name) = &question.verdict.decision {
             return self.input(keys, question, name).await;
         }
@@ -117,12 +124,12 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
             };
             let mut said = || rest.clone().or_else(|| comment.take());
             let lasting = match key.to_ascii_lowercase().as_str() {
-                "y" | "yes" => Lasting::Once,
-                "s" | "session" if question.session => Lasting::Session,
-                "a" | "always" if always => Lasting::Always,
-                "" | "n" | "no" => return Ok(Answer::Deny(said())),
+                "y" | "yes" => ApprovalScope::Once,
+                "s" | "session" if question.session => ApprovalScope::Session,
+                "a" | "always" if always => ApprovalScope::Always,
+                "" | "n" | "no" => return Ok(ApprovalResponse::Deny(said())),
                 "e" | "edit" => match self.edit(keys, question).await? {
-                    Some(arguments) => return Ok(Answer::Edit(arguments)),
+                    Some(arguments) => return Ok(ApprovalResponse::Edit(arguments)),
                     None => continue,
                 },
                 "c" | "comment" => {
@@ -138,7 +145,7 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
                         None => self.line(keys, "  the model reads instead: ").await?,
                     };
                     match text.filter(|text| !text.is_empty()) {
-                        Some(text) => return Ok(Answer::Instead(text)),
+                        Some(text) => return Ok(ApprovalResponse::ReplaceResult(text)),
                         None => continue,
                     }
                 }
@@ -153,19 +160,19 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
                     continue;
                 }
             };
-            return Ok(Answer::Allow { lasting, comment: said() });
+            return Ok(ApprovalResponse::Allow { lasting, comment: said() });
         }
         self.write("  taken as a no\n");
-        Ok(Answer::Deny(comment))
+        Ok(ApprovalResponse::Deny(comment))
     }
 
     /// Asks for the value of an argument.
     async fn input(
         &self,
         keys: &mut K,
-        question: &Question<'_>,
+        question: &ApprovalRequest<'_>,
         name: &str,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<ApprovalResponse, Failure> {
         let known = schema::parameters(question.call.tool().input_schema());
         let argument = known.iter().find(|p| p.name == name);
         if let Some(argument) = argument {
@@ -177,20 +184,28 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
         }
         let small = format!("  {}: ", style::visible(name));
         loop {
-            let Some(line) = self.line(keys, &small).await? else { return Ok(Answer::Deny(None)) };
+            let Some(line) = self.line(keys, &small).await? else {
+                return Ok(ApprovalResponse::Deny(None));
+            };
             match line.as_str() {
-                "" => return Ok(Answer::Deny(None)),
+                "" => return Ok(ApprovalResponse::Deny(None)),
                 "?" => self.write(&indented(&explain::page(question.explanation, &self.here))),
                 text => {
                     let plain = || Value::String(text.to_owned());
-                    return Ok(Answer::Input(argument.map_or_else(plain, |p| p.read(text))));
+                    return Ok(ApprovalResponse::Input(
+                        argument.map_or_else(plain, |p| p.read(text)),
+                    ));
                 }
             }
         }
     }
 
     /// Asks for other arguments, and shows what they change.
-    async fn edit(&self, keys: &mut K, question: &Question<'_>) -> Result<Option<Value>, Failure> {
+    async fn edit(
+        &self,
+        keys: &mut K,
+        question: &ApprovalRequest<'_>,
+    ) -> Result<Option<Value>, Failure> {
         let small = "  change (key=text key:=json, or one JSON object; Enter goes back): ";
         let Some(line) = self.line(keys, small).await?.filter(|line| !line.is_empty()) else {
             return Ok(None);
@@ -221,7 +236,7 @@ impl<K: Keys, W: Write + Send + 'static> Approver for Prompt<K, W> {
         "the terminal"
     }
 
-    fn closed(&self, question: &Question<'_>, by: &str) {
+    fn closed(&self, question: &ApprovalRequest<'_>, by: &str) {
         let mut open = lock(&self.open);
         if open.as_ref() == Some(question.call.context().call_id()) {
             let _screen = OpenQuestion::new();
@@ -231,7 +246,10 @@ impl<K: Keys, W: Write + Send + 'static> Approver for Prompt<K, W> {
         }
     }
 
-    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+    fn ask<'a>(
+        &'a self,
+        question: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         Box::pin(async {
             let mut keys = self.keys.lock().await;
             let _screen = OpenQuestion::new();
@@ -265,7 +283,7 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
         stale.forget();
         let Some(line) = line else {
             return Err(Failure::new(
-                Code::NeedsInteraction,
+                FailureCode::NeedsInteraction,
                 "the user has gone without an answer",
             )
             .with_next("go on without it, or say in your answer what you would have asked"));
@@ -312,7 +330,7 @@ fn lock<T>(lock: &Lock<T>) -> MutexGuard<'_, T> {
 }
 
 /// The whole question, up to the keys.
-fn page(question: &Question<'_>, here: &Path, width: usize) -> String {
+fn page(question: &ApprovalRequest<'_>, here: &Path, width: usize) -> String {
     let (entry, arguments) = (question.call.tool(), question.call.shown());
     let explanation = question.explanation;
     let known = schema::parameters(entry.input_schema());
@@ -371,7 +389,7 @@ fn page(question: &Question<'_>, here: &Path, width: usize) -> String {
     }
     let shown = |(key, _): &(&String, &Value)| !is_secret(key);
     let texts = arguments.as_object().into_iter().flatten().filter(shown);
-    let mut warnings: Vec<String> = texts.flat_map(|(_, v)| sight::lookalikes(&text(v))).collect();
+    let mut warnings: Vec<String> = texts.flat_map(|(_, v)| escape::lookalikes(&text(v))).collect();
     warnings.dedup();
     for warning in warnings {
         out += &format!("  {}\n", style::paint(BAD, format_args!("! {warning}")));
@@ -382,19 +400,19 @@ fn page(question: &Question<'_>, here: &Path, width: usize) -> String {
 /// What would run, and beside it, or below it where it is long, what that touches.
 fn headline(head: &str, risk: &str, is_command: bool, width: usize) -> String {
     let shown = if is_command { BOLD } else { NAME.bold() };
-    let lines = sight::wrap(head, room(width, 5));
+    let lines = escape::wrap(head, room(width, 5));
     let mut out = String::new();
     for (at, line) in lines.iter().enumerate() {
         // Further lines have a bar, so that none of them can pass for a line of ours.
         out += &format!("  {}{}", if at == 0 { "" } else { "│ " }, style::paint(shown, line));
-        let fits = lines.len() == 1 && sight::columns(line) + sight::columns(risk) + 6 <= width;
+        let fits = lines.len() == 1 && escape::columns(line) + escape::columns(risk) + 6 <= width;
         if risk.is_empty() || at + 1 < lines.len() {
             out.push('\n');
         } else if fits {
             out += &format!("    {}\n", style::paint(WARN, risk));
         } else {
             out.push('\n');
-            for line in sight::wrap(risk, room(width, 2)) {
+            for line in escape::wrap(risk, room(width, 2)) {
                 out += &format!("  {}\n", style::paint(WARN, line));
             }
         }
@@ -415,7 +433,7 @@ fn argument(key: &str, value: &Value, is_secret: bool, width: usize) -> String {
         // Text of several lines is read best as it is, behind a bar.
         Value::String(text) if text.contains('\n') => {
             let mut out = format!("    {key}:\n");
-            for line in sight::wrap(&untabbed(&style::visible(text)), room(width, 9)) {
+            for line in escape::wrap(&untabbed(&style::visible(text)), room(width, 9)) {
                 out += &format!("      │ {line}\n");
             }
             return out;
@@ -423,7 +441,7 @@ fn argument(key: &str, value: &Value, is_secret: bool, width: usize) -> String {
         other => style::visible(&other.to_string()),
     };
     let mut out = String::new();
-    for (at, line) in sight::wrap(&format!("{key}: {shown}"), room(width, 7)).iter().enumerate() {
+    for (at, line) in escape::wrap(&format!("{key}: {shown}"), room(width, 7)).iter().enumerate() {
         out += &format!("    {}{line}\n", if at == 0 { "" } else { "│ " });
     }
     out
@@ -445,7 +463,7 @@ fn text(value: &Value) -> String {
 }
 
 /// Which values come from what the run has read.
-fn origins(question: &Question<'_>, is_secret: &dyn Fn(&str) -> bool) -> Vec<String> {
+fn origins(question: &ApprovalRequest<'_>, is_secret: &dyn Fn(&str) -> bool) -> Vec<String> {
     let arguments = question.call.arguments().as_object().into_iter().flatten();
     let open = arguments.filter(|(key, _)| !is_secret(key)).map(|(_, value)| value);
     let traced = question.call.seen().trace(open, usize::MAX);
@@ -465,7 +483,7 @@ fn origins(question: &Question<'_>, is_secret: &dyn Fn(&str) -> bool) -> Vec<Str
 }
 
 /// The keys that can be hit, and whether "always" is among them.
-fn choices(question: &Question<'_>, here: &Path, width: usize) -> (String, bool) {
+fn choices(question: &ApprovalRequest<'_>, here: &Path, width: usize) -> (String, bool) {
     let mut keys = vec!["[y] once".to_owned()];
     if question.session {
         keys.push("[s] this session".to_owned());
@@ -475,7 +493,7 @@ fn choices(question: &Question<'_>, here: &Path, width: usize) -> (String, bool)
         let file = explain::short(&offer.file, here);
         let label = format!("[a] always: {} → {file}", offer.rules.join(", "));
         let whole = style::visible(&label) == label && !label.contains('\n');
-        (whole && style::width(&label) <= WIDTH - 2 && sight::lookalikes(&label).is_empty())
+        (whole && style::width(&label) <= WIDTH - 2 && escape::lookalikes(&label).is_empty())
             .then_some(label)
     });
     let has_always = always.is_some();
@@ -485,7 +503,8 @@ fn choices(question: &Question<'_>, here: &Path, width: usize) -> (String, bool)
     // The last line ends in `  > `, and what is typed stands behind it.
     let mut lines = vec![String::new()];
     for key in keys {
-        let long = |line: &String| sight::columns(line) + sight::columns(&key) + 3 > room(width, 4);
+        let long =
+            |line: &String| escape::columns(line) + escape::columns(&key) + 3 > room(width, 4);
         if lines.last().is_some_and(long) {
             lines.push(String::new());
         }
@@ -498,7 +517,7 @@ fn choices(question: &Question<'_>, here: &Path, width: usize) -> (String, bool)
 }
 
 /// The arguments as a person changes them.
-fn changed(old: &Value, line: &str, question: &Question<'_>) -> Result<Value, Problem> {
+fn changed(old: &Value, line: &str, question: &ApprovalRequest<'_>) -> Result<Value, Problem> {
     if line.starts_with('{') {
         return crate::input::json(line, "what you typed");
     }
@@ -511,7 +530,7 @@ fn changed(old: &Value, line: &str, question: &Question<'_>) -> Result<Value, Pr
 }
 
 /// What would be another, line by line.
-fn changes(old: &Value, new: &Value, question: &Question<'_>, width: usize) -> String {
+fn changes(old: &Value, new: &Value, question: &ApprovalRequest<'_>, width: usize) -> String {
     let known = schema::parameters(question.call.tool().input_schema());
     let is_secret = |key: &str| known.iter().any(|p| p.name == key && p.is_secret());
     let none = serde_json::Map::new();
@@ -575,8 +594,8 @@ mod tests {
     use std::collections::VecDeque;
 
     use haft::{
-        Admitted, Call, Capabilities, Catalog, Cited, DynTool, Envelope, Explanation, Offer,
-        Policy, RulePlace, Runtime, Spec, Verdict,
+        Capabilities, DynTool, Explanation, Policy, RuleRef, Runtime, SourceLocation,
+        SuggestedRules, ToolCall, ToolRegistry, ToolResult, ToolSpec, ValidatedCall, Verdict,
     };
     use insta::assert_snapshot;
     use serde_json::json;
@@ -626,14 +645,14 @@ mod tests {
     /// Asks about everything, as if a rule had said so.
     #[derive(Default)]
     struct Asks {
-        offer: Option<Offer>,
+        offer: Option<SuggestedRules>,
         risk: &'static [&'static str],
         tainted_by: &'static [&'static str],
         needs: Option<&'static str>,
     }
 
     impl Policy for Asks {
-        fn judge(&self, call: &Admitted) -> Verdict {
+        fn judge(&self, call: &ValidatedCall) -> Verdict {
             let reason = "shared branches";
             let verdict = match self.needs {
                 Some(name) if call.arguments().get(name).is_none() => {
@@ -645,13 +664,13 @@ mod tests {
             verdict.by("haft.toml:14 ask \"Bash(git push *)\"")
         }
 
-        fn explain(&self, call: &Admitted) -> Explanation {
+        fn explain(&self, call: &ValidatedCall) -> Explanation {
             let mut said = Explanation::of(self.judge(call));
-            said.deciding = Some(Cited {
+            said.deciding = Some(RuleRef {
                 id: None,
                 decision: "ask".to_owned(),
                 pattern: "Bash(git push *)".to_owned(),
-                place: RulePlace {
+                place: SourceLocation {
                     file: Some(Arc::new("/notes/haft.toml".into())),
                     line: 14,
                     column: 1,
@@ -663,11 +682,11 @@ mod tests {
             said
         }
 
-        fn offer(&self, _: &Admitted) -> Option<Offer> {
+        fn offer(&self, _: &ValidatedCall) -> Option<SuggestedRules> {
             self.offer.clone()
         }
 
-        fn keep(&self, _: &Offer) -> Result<(), haft::Error> {
+        fn keep(&self, _: &SuggestedRules) -> Result<(), haft::Error> {
             Ok(())
         }
     }
@@ -676,7 +695,7 @@ mod tests {
     fn tool() -> DynTool {
         let text = || json!({"type": "string"});
         DynTool::new(
-            Spec::new("shell", "Runs a command.").capabilities(Capabilities::NONE),
+            ToolSpec::new("shell", "Runs a command.").capabilities(Capabilities::NONE),
             json!({
                 "type": "object",
                 "properties": {
@@ -691,12 +710,12 @@ mod tests {
     }
 
     /// Asks about one call, with these lines typed. Returns the screen and the answer to the model.
-    fn ask(policy: Asks, arguments: Value, typed: &[&'static str]) -> (String, Envelope) {
+    fn ask(policy: Asks, arguments: Value, typed: &[&'static str]) -> (String, ToolResult) {
         let screen = Screen::default();
         let script = Script(typed.iter().copied().collect(), screen.clone());
         let prompt = Prompt::new(script, screen.clone(), "/notes");
         let runtime = Runtime::builder()
-            .catalog(Catalog::builder().add(tool()).build().unwrap())
+            .registry(ToolRegistry::builder().add(tool()).build().unwrap())
             .policy(policy)
             .approver(prompt)
             .build()
@@ -704,9 +723,9 @@ mod tests {
         let work = async move {
             let run = runtime.run_builder().one_shot().start();
             let turn = run.turn().await.unwrap();
-            turn.run([Call::new("c1", "shell", arguments)]).await.pop().unwrap()
+            turn.run([ToolCall::new("c1", "shell", arguments)]).await.pop().unwrap()
         };
-        let answer = crate::desk::work(work).unwrap();
+        let answer = crate::session::work(work).unwrap();
         (screen.text(), answer)
     }
 
@@ -714,7 +733,7 @@ mod tests {
         json!({"command": "git push origin main"})
     }
 
-    fn told(answer: &Envelope) -> String {
+    fn told(answer: &ToolResult) -> String {
         answer.failure().map_or_else(
             || answer.output().unwrap().to_text(),
             |failure| format!("{}: {}", failure.code(), failure.message()),
@@ -760,7 +779,10 @@ mod tests {
     #[test]
     fn always_is_offered_only_where_the_whole_rule_can_be_read() {
         let offer = |rule: &str| {
-            Some(Offer { rules: vec![rule.to_owned()], file: "/notes/haft.local.toml".into() })
+            Some(SuggestedRules {
+                rules: vec![rule.to_owned()],
+                file: "/notes/haft.local.toml".into(),
+            })
         };
         let policy = Asks { offer: offer("Bash(git push origin main)"), ..Asks::default() };
         let (screen, answer) = ask(policy, push(), &["a"]);
@@ -882,7 +904,7 @@ mod tests {
         let prompt = Prompt::new(keys, screen.clone(), "/");
         let question = json!({"question": "Which colour?\nBlue is nice.", "choices": choices});
         let question = serde_json::from_value(question).unwrap();
-        let said = crate::desk::work(async move { prompt.ask_words(&question).await }).unwrap();
+        let said = crate::session::work(async move { prompt.ask_words(&question).await }).unwrap();
         let screen = String::from_utf8(lock(&screen.0).clone()).unwrap();
         (anstream::adapter::strip_str(&screen).to_string(), said)
     }
@@ -900,7 +922,7 @@ mod tests {
         }
         assert_eq!(answer(&[], &["1"]).1.unwrap(), "1", "there is nothing to choose");
         let gone = answer(&["red"], &[]).1.unwrap_err();
-        assert_eq!(gone.code(), Code::NeedsInteraction, "{gone}");
+        assert_eq!(gone.code(), FailureCode::NeedsInteraction, "{gone}");
     }
 
     /// A keyboard that nobody touches.
@@ -924,10 +946,13 @@ mod tests {
             "the console"
         }
 
-        fn ask<'a>(&'a self, _: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+        fn ask<'a>(
+            &'a self,
+            _: &'a ApprovalRequest<'a>,
+        ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
             Box::pin(async {
                 tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-                Ok(Answer::allow())
+                Ok(ApprovalResponse::allow())
             })
         }
     }
@@ -936,7 +961,7 @@ mod tests {
     fn a_question_that_was_answered_elsewhere_is_closed_and_what_was_half_typed_is_dropped() {
         let screen = Screen::default();
         let runtime = Runtime::builder()
-            .catalog(Catalog::builder().add(tool()).build().unwrap())
+            .registry(ToolRegistry::builder().add(tool()).build().unwrap())
             .policy(Asks::default())
             .approver(Prompt::new(Untouched, screen.clone(), "/notes"))
             .approver(Console)
@@ -945,10 +970,10 @@ mod tests {
         let work = async move {
             let run = runtime.run_builder().one_shot().start();
             let turn = run.turn().await.unwrap();
-            let call = |id: &str| Call::new(id, "shell", json!({"command": id}));
+            let call = |id: &str| ToolCall::new(id, "shell", json!({"command": id}));
             turn.run([call("first"), call("second")]).await
         };
-        let answers = crate::desk::work(work).unwrap();
+        let answers = crate::session::work(work).unwrap();
         assert!(answers.iter().all(|answer| !answer.is_error()), "{answers:?}");
         let screen = screen.text();
         assert!(screen.contains("  first    shell"), "{screen}");

@@ -11,14 +11,14 @@ use std::{
 
 use anstyle::Style;
 use haft::{
-    Artifact, ArtifactId, ArtifactLimits, Artifacts, Envelope, Event, Facts, ResultPage,
-    ResultPlace, ResultQuery, RuntimeBuilder, Unreadable,
+    Artifact, ArtifactId, ArtifactLimits, ArtifactMeta, Artifacts, Event, ReadArtifactError,
+    ResultPage, ResultPosition, ResultQuery, RuntimeBuilder, ToolResult,
 };
 use serde_json::{Value, json};
 
 use crate::{
     args,
-    problem::Problem,
+    error::Problem,
     setup::Around,
     style::{self, DIM, NAME, Table},
 };
@@ -35,14 +35,14 @@ pub(crate) fn run(args: &args::Result, around: &Around) -> Result<ExitCode, Prob
     if args.id == "list" {
         return list(&store, args.output.json);
     }
-    let id: ArtifactId = args.id.parse().map_err(|e: haft::NoId| {
+    let id: ArtifactId = args.id.parse().map_err(|e: haft::ParseArtifactIdError| {
         Problem::new(format!("`{}` is no id: {e}", args.id)).hint("`haft result list` shows all")
     })?;
     let artifact = store.open(id)?;
     match (query(args)?, args.output.json) {
         (None, false) => whole(&artifact)?,
         (None, true) => {
-            let everything = ResultQuery::Lines { from: ResultPlace::START, limit: u64::MAX };
+            let everything = ResultQuery::Lines { from: ResultPosition::START, limit: u64::MAX };
             answer(&artifact, &everything, true)?;
         }
         (Some(query), is_json) => answer(&artifact, &query, is_json)?,
@@ -82,7 +82,7 @@ fn lines_of(range: &str) -> Result<ResultQuery, Problem> {
     if first == 0 || last < first {
         return Err(wrong());
     }
-    let from = ResultPlace { line: first, column: 1 };
+    let from = ResultPosition { line: first, column: 1 };
     Ok(ResultQuery::Lines { from, limit: (last - first).saturating_add(1) })
 }
 
@@ -153,14 +153,14 @@ fn list(store: &Artifacts, is_json: bool) -> Result<ExitCode, Problem> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn size_of(facts: &Facts) -> String {
+fn size_of(facts: &ArtifactMeta) -> String {
     match (facts.chars, facts.lines) {
         (Some(chars), Some(lines)) => format!("{chars} characters on {lines} lines"),
         _ => format!("{} bytes", facts.bytes),
     }
 }
 
-fn facts_as_json(facts: &Facts) -> Value {
+fn facts_as_json(facts: &ArtifactMeta) -> Value {
     let mut all = serde_json::to_value(facts).unwrap_or_default();
     if let Some(map) = all.as_object_mut() {
         map.shift_remove("owner"); // how it is told apart is no concern of a reader's
@@ -168,12 +168,12 @@ fn facts_as_json(facts: &Facts) -> Value {
     all
 }
 
-fn unreadable(artifact: &Artifact, why: &Unreadable) -> Problem {
+fn unreadable(artifact: &Artifact, why: &ReadArtifactError) -> Problem {
     let id = artifact.facts().id;
     let problem = Problem::new(format!("`{id}`: {why}"));
     match why {
-        Unreadable::NoText => problem.hint(format!("`haft result {id} > file` writes it")),
-        Unreadable::NoJson(_) | Unreadable::NoTable => {
+        ReadArtifactError::NoText => problem.hint(format!("`haft result {id} > file` writes it")),
+        ReadArtifactError::NoJson(_) | ReadArtifactError::NoTable => {
             problem.hint(format!("`haft result {id} --range 1:40` shows its first lines"))
         }
         _ => problem,
@@ -187,8 +187,8 @@ fn default_folder(around: &Around) -> Option<PathBuf> {
 
 /// Says why a result could not be kept, where the folder is to blame. The model is told no more than
 /// that it was not.
-pub(crate) fn tell_trouble(answers: &[Envelope], args: &args::Artifacts, around: &Around) {
-    let is_lost = answers.iter().filter_map(Envelope::cut).any(|cut| cut.kept.is_none());
+pub(crate) fn tell_trouble(answers: &[ToolResult], args: &args::Artifacts, around: &Around) {
+    let is_lost = answers.iter().filter_map(ToolResult::cut).any(|cut| cut.kept.is_none());
     if !is_lost || args.folder.is_some() {
         return;
     }
@@ -215,7 +215,7 @@ pub(crate) fn keep(
         (None, None) => return Ok(runtime),
     };
     let runtime = runtime.artifacts(store).observer(|event: &Event| {
-        if let Event::KeptAside { facts, .. } = event {
+        if let Event::ResultOffloaded { facts, .. } = event {
             let (id, size) = (facts.id, size_of(facts));
             let text = format_args!("note: {size} kept aside; `haft result {id}` reads them");
             style::talk(style::paint(DIM, text));

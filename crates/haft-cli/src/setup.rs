@@ -13,13 +13,15 @@ use std::{
 };
 
 use haft::{
-    Config, Event, FileNote, Live, Policy, RuleWrite, Rules, RunBuilder, Runtime, RuntimeBuilder,
+    Config, Event, FileNote, Policy, ReloadableRules, RuleWrite, Rules, RunBuilder, Runtime,
+    RuntimeBuilder,
 };
 use haft_hooks::{Hooks, ProjectDir};
 
 use crate::{
-    args, explain,
-    problem::Problem,
+    args,
+    error::Problem,
+    explain,
     site::Site,
     style::{self, DIM},
 };
@@ -49,10 +51,10 @@ pub(crate) struct Around {
 pub(crate) struct Setup {
     pub(crate) site: Site,
     /// What the files say together.
-    pub(crate) said: haft::Setup,
+    pub(crate) said: haft::PolicyConfig,
     /// Whether trust covers every file of the project.
     pub(crate) is_trusted: bool,
-    live: Arc<Live>,
+    live: Arc<ReloadableRules>,
     config: Config,
     variables: BTreeMap<String, String>,
     is_quiet: bool,
@@ -70,7 +72,7 @@ impl Setup {
             tell(&notes);
         }
         let (loader, recorder) = (site.clone(), site.clone());
-        let live = Live::with_loader(move || loader.rules())?.with_recorder(
+        let live = ReloadableRules::with_loader(move || loader.rules())?.with_recorder(
             move |write: RuleWrite<'_>| recorder.record(write).map_err(|p| p.to_string()),
         );
         let mut limits = said.limits;

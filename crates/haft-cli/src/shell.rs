@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use crate::{
     args,
+    error::Problem,
     input::Lines,
-    problem::Problem,
     style::{self, BAD, BOLD, DIM, GOOD, Table, WARN},
 };
 

@@ -14,11 +14,12 @@ use std::{
 };
 
 use haft::{
-    File, Form, HookScript, HookSpec, Layer, RuleWrite, Rules, TrustBook, Uncovered, Where,
+    ConfigFile, ConfigLayer, FileFormat, HookScript, HookSpec, LoadOptions, RuleWrite, Rules,
+    TrustedDirs, Uncovered,
     config_files::{CONFIG_FILES, LOCAL_FILE},
 };
 
-use crate::{args, explain, input, problem::Problem, scripts, setup::Around, trust_file};
+use crate::{args, error::Problem, explain, input, scripts, setup::Around, trust_file};
 
 /// A directory and where the files are that count for it.
 #[derive(Debug, Clone)]
@@ -42,7 +43,7 @@ pub(crate) struct Site {
 /// What trust says about the files of a site.
 pub(crate) struct Covered {
     /// The site in the form that the library takes.
-    place: Where,
+    place: LoadOptions,
     /// Whether trust covers every file of the project.
     pub(crate) is_trusted: bool,
     /// What a person should know.
@@ -102,7 +103,7 @@ impl Site {
 
     /// Where the trusted directories are written down.
     pub(crate) fn trust_file(&self) -> Option<PathBuf> {
-        self.user.as_ref().map(|user| user.join(TrustBook::FILE))
+        self.user.as_ref().map(|user| user.join(TrustedDirs::FILE))
     }
 
     /// The files and directories of a person and an organisation that decide what counts: no command
@@ -116,7 +117,7 @@ impl Site {
 
     /// What the user's own files lead to where they are symlinks, as in a repository of dotfiles.
     fn linked_settings(&self) -> impl Iterator<Item = PathBuf> {
-        let own = ["config.toml", TrustBook::FILE].into_iter();
+        let own = ["config.toml", TrustedDirs::FILE].into_iter();
         let own = own.filter_map(|name| Some(self.user.as_ref()?.join(name)));
         let claude = self.home.iter().map(|home| home.join(".claude/settings.json"));
         let linked = own.chain(claude).filter(|path| path.is_symlink());
@@ -124,19 +125,20 @@ impl Site {
     }
 
     /// Reads every file that is there, strongest first.
-    pub(crate) fn files(&self) -> Result<Vec<File>, Problem> {
+    pub(crate) fn files(&self) -> Result<Vec<ConfigFile>, Problem> {
         let mut files = Vec::new();
-        let named = [(Layer::Managed, &self.managed), (Layer::CommandLine, &self.config)];
+        let named =
+            [(ConfigLayer::Managed, &self.managed), (ConfigLayer::CommandLine, &self.config)];
         for (layer, path) in named.into_iter().filter_map(|(l, p)| Some((l, p.as_ref()?))) {
             let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
             let is_settings = path.extension().is_some_and(|e| e == "json");
             let anchor = path.parent().unwrap_or(&self.here).to_owned();
-            if layer == Layer::Managed && is_settings {
+            if layer == ConfigLayer::Managed && is_settings {
                 files.extend(drop_ins(&path)?);
             }
-            let form = if is_settings { Form::Settings } else { Form::Toml };
+            let form = if is_settings { FileFormat::Settings } else { FileFormat::Toml };
             let text = input::named_config(&path)?;
-            files.push(File { layer, form, path, anchor, text });
+            files.push(ConfigFile { layer, form, path, anchor, text });
         }
         files.extend(drop_ins(&haft::managed_settings_file())?);
         let (user, home) = (self.user.as_deref(), self.home.as_deref());
@@ -151,10 +153,10 @@ impl Site {
     }
 
     /// Reads the files and what they say together.
-    pub(crate) fn read(&self) -> Result<(haft::Setup, Covered), Problem> {
+    pub(crate) fn read(&self) -> Result<(haft::PolicyConfig, Covered), Problem> {
         let files = self.files()?;
         let covered = self.covered(&files);
-        let mut said = haft::Setup::read(&files, &covered.place)?;
+        let mut said = haft::PolicyConfig::read(&files, &covered.place)?;
         let roots = said.ground.roots.clone();
         for hook in &mut said.hooks {
             hook.scripts = self.pinned_scripts(hook, &covered.scripts, &roots);
@@ -178,10 +180,10 @@ impl Site {
     }
 
     /// Says what trust covers of files that were read.
-    fn covered(&self, files: &[File]) -> Covered {
+    fn covered(&self, files: &[ConfigFile]) -> Covered {
         let home = self.home.clone();
         if let Some(trusted) = self.assumed {
-            let place = Where { home, trusted, ..Where::default() };
+            let place = LoadOptions { home, trusted, ..LoadOptions::default() };
             let scripts = BTreeMap::new();
             return Covered { place, is_trusted: trusted, notes: Vec::new(), scripts };
         }
@@ -209,19 +211,19 @@ impl Site {
         let is_trusted = local.is_some() && uncovered.is_empty();
         // An allow that is written to a file which trust does not cover would not count.
         let keep = local.filter(|local| !uncovered.contains_key(local));
-        let place = Where { home, trusted: true, uncovered, keep };
+        let place = LoadOptions { home, trusted: true, uncovered, keep };
         Covered { place, is_trusted, notes, scripts }
     }
 
     /// Reads the trust file. One that cannot be read trusts nothing, and is noted.
-    fn book(&self) -> (TrustBook, Vec<String>) {
+    fn book(&self) -> (TrustedDirs, Vec<String>) {
         let Some(path) = self.trust_file() else { return Default::default() };
         let (book, mut notes) = match trust_file::read(&path) {
             Ok(book) => (book, Vec::new()),
             Err(problem) => {
                 let note =
                     format!("the book of trusted folders cannot be read, so none is: {problem}");
-                (TrustBook::default(), vec![note])
+                (TrustedDirs::default(), vec![note])
             }
         };
         if book.is_outdated(&self.root) && self.trusted_directory(&book).is_none() {
@@ -236,7 +238,7 @@ impl Site {
 
     /// The outermost directory from the root down to the start that was trusted itself, else the root
     /// below one that was.
-    fn trusted_directory(&self, book: &TrustBook) -> Option<PathBuf> {
+    fn trusted_directory(&self, book: &TrustedDirs) -> Option<PathBuf> {
         let is_same = |directory: &Path, id| id == trust_file::identify(directory);
         let entries = book.entries_above(&self.here);
         let trusted: Vec<&Path> = entries
@@ -287,8 +289,8 @@ impl Site {
     /// they were read for that.
     fn covers(
         &self,
-        book: &TrustBook,
-        file: &File,
+        book: &TrustedDirs,
+        file: &ConfigFile,
     ) -> Result<BTreeMap<PathBuf, HookScript>, Uncovered> {
         book.covers(&file.path, file.text.as_bytes(), trust_file::identify)?;
         let mut covered = BTreeMap::new();
@@ -360,7 +362,7 @@ impl Site {
 
     /// Returns the scripts that the hooks of a file run, with what is in them; `None` where there is no
     /// such file. One that cannot be read can be neither trusted nor compared.
-    pub(crate) fn scripts_of(&self, file: &File) -> Vec<(PathBuf, ScriptContent)> {
+    pub(crate) fn scripts_of(&self, file: &ConfigFile) -> Vec<(PathBuf, ScriptContent)> {
         // Most files name no hook, and need not be read twice. A key may be written with escapes.
         if !file.text.contains("hooks") && !file.text.contains('\\') {
             return Vec::new();
@@ -376,9 +378,13 @@ impl Site {
     }
 
     /// Reads what a few files say by themselves, with or without trust.
-    pub(crate) fn said_by(&self, files: &[File], trusted: bool) -> Result<haft::Setup, Problem> {
-        let place = Where { home: self.home.clone(), trusted, ..Where::default() };
-        Ok(haft::Setup::read(files, &place)?)
+    pub(crate) fn said_by(
+        &self,
+        files: &[ConfigFile],
+        trusted: bool,
+    ) -> Result<haft::PolicyConfig, Problem> {
+        let place = LoadOptions { home: self.home.clone(), trusted, ..LoadOptions::default() };
+        Ok(haft::PolicyConfig::read(files, &place)?)
     }
 }
 
@@ -391,7 +397,7 @@ fn is_marker(path: &Path) -> bool {
 const MAX_DROP_INS: usize = 1_000;
 
 /// Reads the files beside an organisation's settings that are merged on top of them.
-fn drop_ins(settings: &Path) -> Result<Vec<File>, Problem> {
+fn drop_ins(settings: &Path) -> Result<Vec<ConfigFile>, Problem> {
     let directory = settings.with_extension("d");
     let cannot = |e: io::Error| {
         Problem::new(format!("cannot read the directory `{}`: {e}", directory.display()))
@@ -418,7 +424,7 @@ fn drop_ins(settings: &Path) -> Result<Vec<File>, Problem> {
 }
 
 /// Reads the configuration of one directory, for `haft trust`. Nothing of it counts by that.
-pub(crate) fn files_in(directory: &Path) -> Result<Vec<File>, Problem> {
+pub(crate) fn files_in(directory: &Path) -> Result<Vec<ConfigFile>, Problem> {
     let mut files = Vec::new();
     for candidate in haft::project_files(directory) {
         if let Some(text) = haft::read_config_file(&candidate.path)? {

@@ -10,10 +10,10 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
-use haft::{Class, Code, Decision};
+use haft::{ConcurrencyClass, Decision, FailureCode};
 use serde_json::Value;
 
-pub(crate) use crate::sight::visible;
+pub(crate) use crate::escape::visible;
 
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
@@ -41,11 +41,11 @@ pub(crate) fn decision(decision: &Decision) -> Style {
 }
 
 /// The word for a class.
-pub(crate) fn class(class: Class) -> &'static str {
+pub(crate) fn class(class: ConcurrencyClass) -> &'static str {
     match class {
-        Class::ReadOnly => "read_only",
-        Class::WriteExclusive => "write_exclusive",
-        Class::Unsafe => "unsafe",
+        ConcurrencyClass::ReadOnly => "read_only",
+        ConcurrencyClass::WriteExclusive => "write_exclusive",
+        ConcurrencyClass::Unsafe => "unsafe",
     }
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn exit_codes() -> String {
     let mut out = String::new();
     for (exit, meaning) in meanings {
         let codes: Vec<&str> =
-            Code::ALL.iter().filter(|c| c.exit_code() == exit).map(|c| c.as_str()).collect();
+            FailureCode::ALL.iter().filter(|c| c.exit_code() == exit).map(|c| c.as_str()).collect();
         out += &format!("{}  {meaning}\n", paint(BOLD, format_args!("{exit:>3}")));
         for line in codes.chunks(4) {
             out += &format!("     {}\n", paint(DIM, line.join(", ")));
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn every_failure_has_its_exit_code_in_the_list() {
         let list = exit_codes();
-        for code in Code::ALL {
+        for code in FailureCode::ALL {
             assert!(list.contains(code.as_str()), "{code}");
         }
     }

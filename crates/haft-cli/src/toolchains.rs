@@ -9,12 +9,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use haft::{RulePlace, SandboxSettings};
+use haft::{SandboxSettings, SourceLocation};
 use haft_sandbox::{Access, Environment};
-use haft_tools::Hands;
+use haft_tools::BuiltinTools;
 
 use crate::{
-    problem::Problem,
+    error::Problem,
     setup::{Around, Setup},
     style::{self, BOLD},
 };
@@ -133,7 +133,7 @@ fn existing(path: &Path, home: &Path) -> Result<PathBuf, String> {
 }
 
 /// Gives tools the roots and variables that the files name, and those of toolchains.
-pub(crate) fn configure(mut hands: Hands, setup: &Setup) -> Result<Hands, Problem> {
+pub(crate) fn configure(mut hands: BuiltinTools, setup: &Setup) -> Result<BuiltinTools, Problem> {
     let said = &setup.said.sandbox;
     hands = hands.confine_unasked(said.confine_unasked);
     if let Some((directory, _)) = &said.cgroup {
@@ -200,7 +200,7 @@ pub(crate) fn configure(mut hands: Hands, setup: &Setup) -> Result<Hands, Proble
     Ok(hands)
 }
 
-fn left_out(place: &RulePlace, path: &Path, why: &str) -> String {
+fn left_out(place: &SourceLocation, path: &Path, why: &str) -> String {
     format!("{place}: commands are not shown `{}`: {why}", path.display())
 }
 

@@ -4,13 +4,16 @@
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use anstyle::Style;
-use haft::{Capability, Catalog, Class, Effects, Entry, Manifest, Operation, Permission, Runtime};
+use haft::{
+    Capability, ConcurrencyClass, Effects, Manifest, Operation, Permission, RegisteredTool,
+    Runtime, ToolRegistry,
+};
 use serde_json::{Value, json};
 
 use crate::{
-    args, check, export, hands, kit, lint,
-    problem::Problem,
-    schema,
+    args, builtin, check, demo_tools,
+    error::Problem,
+    export, lint, schema,
     setup::Setup,
     style::{self, BAD, BOLD, DIM, GOOD, NAME, Table, WARN},
 };
@@ -22,38 +25,38 @@ pub(crate) fn run(
     open: impl FnOnce(&args::Place, &args::Rules) -> Result<Setup, Problem>,
 ) -> Result<ExitCode, Problem> {
     let mut missing = None;
-    let catalog = match args {
+    let registry = match args {
         args::Tools::List { place, rules, .. } => {
-            hands::all(&open(place, rules)?, place)?.build()?
+            builtin::all(&open(place, rules)?, place)?.build()?
         }
         args::Tools::Show { tool, place, rules, .. } => {
             let setup = open(place, rules)?;
-            missing = hands::missing(tool, place, &setup);
-            hands::all(&setup, place)?.build()?
+            missing = builtin::missing(tool, place, &setup);
+            builtin::all(&setup, place)?.build()?
         }
         args::Tools::Export(args::Export { from, .. })
         | args::Tools::Check(args::Check { from, .. })
         | args::Tools::Lint(args::Lint { from, .. }) => match &from.tools {
             // What a file lists has nothing to do with this folder.
-            Some(_) => kit::catalog(Duration::ZERO)?,
-            None => hands::all(&open(&from.place, &from.rules)?, &from.place)?.build()?,
+            Some(_) => demo_tools::registry(Duration::ZERO)?,
+            None => builtin::all(&open(&from.place, &from.rules)?, &from.place)?.build()?,
         },
     };
     match args {
-        args::Tools::Export(args) => export::run(args, &catalog)?,
-        args::Tools::Check(args) => check::run(args, &catalog)?,
-        args::Tools::Lint(args) => return lint::run(args, &catalog),
+        args::Tools::Export(args) => export::run(args, &registry)?,
+        args::Tools::Check(args) => check::run(args, &registry)?,
+        args::Tools::Lint(args) => return lint::run(args, &registry),
         args::Tools::List { output, .. } if output.json => {
-            let list: Vec<Value> = catalog.own().map(|e| brief(e)).collect();
+            let list: Vec<Value> = registry.own().map(|e| brief(e)).collect();
             style::say(format_args!("{}\n", Value::Array(list)))?;
         }
         args::Tools::List { .. } => {
             let mut table = Table::new(0);
-            for entry in catalog.own() {
+            for entry in registry.own() {
                 let manifest = entry.manifest();
                 let mut flags = flags(&manifest);
                 // The class has said so already.
-                flags.retain(|f| f != "read-only" || manifest.class != Class::ReadOnly);
+                flags.retain(|f| f != "read-only" || manifest.class != ConcurrencyClass::ReadOnly);
                 table.row([
                     (NAME, manifest.name),
                     (DIM, style::class(manifest.class).to_owned()),
@@ -64,8 +67,8 @@ pub(crate) fn run(
             style::say(table)?;
         }
         args::Tools::Show { tool, output, .. } => {
-            let Some(entry) = find(&catalog, tool) else {
-                let names = catalog.own().map(|e| e.name().as_str());
+            let Some(entry) = find(&registry, tool) else {
+                let names = registry.own().map(|e| e.name().as_str());
                 let problem = Problem::new(format!("there is no tool called `{tool}`"));
                 return Err(match missing {
                     Some(hint) => problem.hint(hint),
@@ -89,10 +92,11 @@ pub(crate) fn run(
 }
 
 /// Returns a tool by its name or an alias.
-pub(crate) fn find<'a>(catalog: &'a Catalog, name: &str) -> Option<&'a Entry> {
-    let is_called =
-        |e: &&Arc<Entry>| *e.name() == name || e.spec().aliases.iter().any(|alias| alias == name);
-    catalog.own().find(is_called).map(|entry| &**entry)
+pub(crate) fn find<'a>(registry: &'a ToolRegistry, name: &str) -> Option<&'a RegisteredTool> {
+    let is_called = |e: &&Arc<RegisteredTool>| {
+        *e.name() == name || e.spec().aliases.iter().any(|alias| alias == name)
+    };
+    registry.own().find(is_called).map(|entry| &**entry)
 }
 
 /// The first sentence of a description, on one line.
@@ -149,7 +153,7 @@ fn asks(manifest: &Manifest) -> bool {
             || reaches(Capability::Secrets))
 }
 
-fn brief(entry: &Entry) -> Value {
+fn brief(entry: &RegisteredTool) -> Value {
     let manifest = entry.manifest();
     json!({
         "name": manifest.name,
@@ -159,7 +163,7 @@ fn brief(entry: &Entry) -> Value {
     })
 }
 
-fn whole(entry: &Entry) -> Value {
+fn whole(entry: &RegisteredTool) -> Value {
     let mut whole = serde_json::to_value(entry.manifest()).unwrap_or_default();
     if let Some(map) = whole.as_object_mut() {
         map.insert("hash".to_owned(), Value::String(entry.hash()));
@@ -168,13 +172,13 @@ fn whole(entry: &Entry) -> Value {
 }
 
 /// What stands around the body of a tool, outermost first.
-fn layers(entry: &Entry) -> Result<Vec<String>, Problem> {
+fn layers(entry: &RegisteredTool) -> Result<Vec<String>, Problem> {
     let runtime = Runtime::builder().build()?;
     Ok(runtime.layers_of(entry))
 }
 
 /// Everything one tool declares, to be read.
-fn page(entry: &Entry, layers: &[String]) -> String {
+fn page(entry: &RegisteredTool, layers: &[String]) -> String {
     let manifest = entry.manifest();
     let flags = flags(&manifest);
     let mut out = format!(

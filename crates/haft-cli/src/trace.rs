@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use haft::{At, Event, Observer, Phase, Wait};
+use haft::{Event, EventMeta, Observer, Phase, WaitReason};
 use serde_json::{Value, json};
 
 use crate::style::{self, BOLD, DIM, NAME};
@@ -21,12 +21,12 @@ const MOST: usize = 10_000;
 
 /// Keeps the events of a call.
 #[derive(Clone, Default)]
-pub(crate) struct Trace(Arc<Mutex<Vec<(At, Event)>>>);
+pub(crate) struct Trace(Arc<Mutex<Vec<(EventMeta, Event)>>>);
 
 impl Observer for Trace {
     fn observe(&self, _: &Event) {}
 
-    fn observe_at(&self, at: &At, event: &Event) {
+    fn observe_at(&self, at: &EventMeta, event: &Event) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !event.is_note() && kept.len() < MOST {
             kept.push((at.clone(), event.clone()));
@@ -67,7 +67,7 @@ impl Trace {
 }
 
 /// Cuts the walk of a call into what lies between its events.
-fn stretches(events: &[(At, Event)], id: &str) -> Vec<Stretch> {
+fn stretches(events: &[(EventMeta, Event)], id: &str) -> Vec<Stretch> {
     let Some(began) = events.first().map(|(at, _)| at.time) else { return Vec::new() };
     let mut walk = Walk { began, mark: began, is_inside: false, out: Vec::new() };
     for (at, event) in events {
@@ -75,7 +75,7 @@ fn stretches(events: &[(At, Event)], id: &str) -> Vec<Stretch> {
         match event {
             Event::Planned { call, .. } if own(call) => walk.until(at, "admit"),
             Event::Started { call, .. } if own(call) => walk.until(at, "plan"),
-            Event::Passed { call, phase } if own(call) => walk.until(at, word(*phase)),
+            Event::PhaseFinished { call, phase } if own(call) => walk.until(at, word(*phase)),
             Event::Asked { call, .. } if own(call) => walk.until(at, "judge"),
             Event::Answered { call, .. } if own(call) => walk.until(at, "approval"),
             Event::Rewritten { call, .. }
@@ -89,14 +89,16 @@ fn stretches(events: &[(At, Event)], id: &str) -> Vec<Stretch> {
             Event::Running { call } if own(call) => {
                 walk.until(at, if walk.is_inside { "layers" } else { "journal" });
             }
-            Event::Ended { call, attempt, took, .. } if own(call) => {
+            Event::AttemptFinished { call, attempt, took, .. } if own(call) => {
                 let body = at.time.checked_sub(*took).unwrap_or(at.time);
                 walk.to(body, "layers");
                 walk.until(at, &format!("attempt {attempt}"));
             }
             Event::Finished { call, .. } if own(call) => walk.until(at, "settle"),
             // A call that the body made: where it was, beside what it was part of.
-            Event::Finished { call, meant, elapsed, .. } if call.is_within(&id.into()) => {
+            Event::Finished { call, tool_name: meant, elapsed, .. }
+                if call.is_within(&id.into()) =>
+            {
                 let from = at.time.checked_sub(*elapsed).unwrap_or(at.time);
                 let name = format!("> {}", style::cell(meant.as_str()));
                 walk.out.push(Stretch {
@@ -107,7 +109,7 @@ fn stretches(events: &[(At, Event)], id: &str) -> Vec<Stretch> {
             }
             Event::Waited { call, what, .. } if own(call) => {
                 walk.until(at, what.as_str());
-                walk.is_inside |= *what != Wait::Place;
+                walk.is_inside |= *what != WaitReason::Place;
             }
             Event::Cached { call, .. } if own(call) => {
                 walk.until(at, "cache");
@@ -129,7 +131,7 @@ struct Walk {
 }
 
 impl Walk {
-    fn until(&mut self, at: &At, name: &str) {
+    fn until(&mut self, at: &EventMeta, name: &str) {
         self.to(at.time, name);
     }
 

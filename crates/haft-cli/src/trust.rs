@@ -11,13 +11,14 @@ use std::{
     process::ExitCode,
 };
 
-use haft::{Decision, File, HookSpec, Mode, TrustBook, TrustEntry, Uncovered};
+use haft::{ConfigFile, Decision, HookSpec, Mode, TrustEntry, TrustedDirs, Uncovered};
 use serde_json::{Value, json};
 
 use crate::{
-    args, explain, hooks,
+    args,
+    error::Problem,
+    explain, hooks,
     inventory::Inventory,
-    problem::Problem,
     setup::Around,
     site::Site,
     style::{self, BOLD, DIM, NAME, WARN},
@@ -118,7 +119,7 @@ fn tell(
     Ok(ExitCode::SUCCESS)
 }
 
-fn list(book: &TrustBook, output: args::Output) -> Result<ExitCode, Problem> {
+fn list(book: &TrustedDirs, output: args::Output) -> Result<ExitCode, Problem> {
     let folders: Vec<&Path> = book.folders().collect();
     if output.json {
         style::say(format_args!("{}\n", json!(folders)))?;
@@ -159,7 +160,7 @@ impl Default for Shown {
 }
 
 impl Shown {
-    fn of(site: &Site, book: &TrustBook) -> Result<Self, Problem> {
+    fn of(site: &Site, book: &TrustedDirs) -> Result<Self, Problem> {
         let root = &site.root;
         let mut shown = Self {
             entry: TrustEntry::new(root, trust_file::identify(root)),
@@ -188,7 +189,7 @@ impl Shown {
     }
 
     /// Takes in a file that is shown, with the scripts that its hooks run.
-    fn add(&mut self, file: &File, site: &Site, book: &TrustBook) {
+    fn add(&mut self, file: &ConfigFile, site: &Site, book: &TrustedDirs) {
         let root = self.entry.directory.clone();
         let own = (file.path.clone(), Ok(Some(file.text.as_bytes().to_vec())));
         for (path, content) in std::iter::once(own).chain(site.scripts_of(file)) {
@@ -207,7 +208,7 @@ impl Shown {
             if let Err(why) = book.covers(&path, &content, trust_file::identify) {
                 self.uncovered.insert(name.to_owned(), why);
             }
-            self.entry.files.insert(name.to_owned(), TrustBook::digest(&content));
+            self.entry.files.insert(name.to_owned(), TrustedDirs::digest(&content));
         }
     }
 
@@ -217,7 +218,7 @@ impl Shown {
     }
 
     /// Takes what is gone out of a book.
-    fn forget(&self, book: &mut TrustBook) {
+    fn forget(&self, book: &mut TrustedDirs) {
         if !self.gone.is_empty() {
             // The same files and fewer: it was there, so it can be there.
             let _ = book.add(self.entry.clone());
@@ -309,7 +310,7 @@ fn state(why: &Uncovered) -> &'static str {
 /// Lists what `[sandbox]` opens to commands.
 fn widened(
     sandbox: &haft::SandboxSettings,
-    at: &dyn Fn(&haft::RulePlace) -> String,
+    at: &dyn Fn(&haft::SourceLocation) -> String,
 ) -> Vec<(String, String)> {
     let shown = |what: &str, path: &Path| format!("{what} {}", path.display());
     let read =
@@ -339,7 +340,7 @@ struct Brings {
 }
 
 impl Brings {
-    fn of(files: &[File], site: &Site) -> Result<Self, Problem> {
+    fn of(files: &[ConfigFile], site: &Site) -> Result<Self, Problem> {
         let (before, after) = (site.said_by(files, false)?, site.said_by(files, true)?);
         let at = |place| explain::at(place, &site.root);
         let allows =

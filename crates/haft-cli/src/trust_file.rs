@@ -6,15 +6,15 @@ use std::{
     path::Path,
 };
 
-use haft::{DirectoryId, TrustBook};
+use haft::{DirectoryId, TrustedDirs};
 
-use crate::problem::Problem;
+use crate::error::Problem;
 
 /// Reads the trusted directories. A file that is not there trusts nothing.
-pub(crate) fn read(path: &Path) -> Result<TrustBook, Problem> {
+pub(crate) fn read(path: &Path) -> Result<TrustedDirs, Problem> {
     Ok(match haft::read_config_file(path)? {
-        Some(text) => TrustBook::parse(&text)?,
-        None => TrustBook::default(),
+        Some(text) => TrustedDirs::parse(&text)?,
+        None => TrustedDirs::default(),
     })
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn identify(path: &Path) -> Option<DirectoryId> {
 /// other wrote. Nothing is written when the change fails or changes nothing.
 pub(crate) fn update<T>(
     path: &Path,
-    change: impl FnOnce(&mut TrustBook) -> Result<T, Problem>,
+    change: impl FnOnce(&mut TrustedDirs) -> Result<T, Problem>,
 ) -> Result<T, Problem> {
     let cannot = |e: io::Error| Problem::new(format!("cannot write `{}`: {e}", path.display()));
     let directory = path.parent().unwrap_or(Path::new("/"));

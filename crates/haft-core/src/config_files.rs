@@ -8,7 +8,7 @@
 /// One file of a project directory that configures haft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ConfigFile {
+pub struct ConfigFileInfo {
     /// Its path, relative to the project directory.
     pub path: &'static str,
     /// Whether it is one person's own and not shared with the project.
@@ -27,11 +27,11 @@ pub const LOCAL_FILE: &str = "haft.local.toml";
 ///
 /// assert!(CONFIG_FILES.iter().any(|file| file.path == "haft.local.toml" && file.is_local));
 /// ```
-pub const CONFIG_FILES: [ConfigFile; 4] = [
-    ConfigFile { path: LOCAL_FILE, is_local: true, is_settings: false },
-    ConfigFile { path: ".claude/settings.local.json", is_local: true, is_settings: true },
-    ConfigFile { path: "haft.toml", is_local: false, is_settings: false },
-    ConfigFile { path: ".claude/settings.json", is_local: false, is_settings: true },
+pub const CONFIG_FILES: [ConfigFileInfo; 4] = [
+    ConfigFileInfo { path: LOCAL_FILE, is_local: true, is_settings: false },
+    ConfigFileInfo { path: ".claude/settings.local.json", is_local: true, is_settings: true },
+    ConfigFileInfo { path: "haft.toml", is_local: false, is_settings: false },
+    ConfigFileInfo { path: ".claude/settings.json", is_local: false, is_settings: true },
 ];
 
 /// A directory name that is kept for haft's own configuration. Nothing is read from it yet; it is

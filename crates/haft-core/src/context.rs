@@ -26,62 +26,62 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, CallId, Claim, Code, Deferral, DeniedPaths, DeniedPathsUnknown, Effects, Failure,
-    HardLinked, Label, Left, Note, Operation, OtherNames, Output, Ran, RunId, Scope, Secret,
-    Shared, Side, State, ToolName,
+    BoxFuture, CallId, CallProfile, DeniedPaths, DeniedPathsUnknown, Effects, Execution, Failure,
+    FailureCode, HardLinked, Label, Operation, OtherNames, Output, Progress, RemainingBudget,
+    RunId, RunState, Scope, Secret, Shared, State, TaskSlot, ToolName,
 };
 
-/// What the runtime lends to a body. Authors meet it only through [`Context`].
+/// What the runtime lends to a body. Authors meet it only through [`ToolContext`].
 pub trait Host: Send + Sync + 'static {
     /// Returns the time, on the runtime's clock.
     fn now(&self) -> Instant;
     /// Walks a nested call, from admission to answer.
     fn call(
         self: Arc<Self>,
-        cx: Context,
+        cx: ToolContext,
         id: CallId,
         name: String,
         arguments: Value,
     ) -> BoxFuture<'static, Result<Output, Failure>>;
     /// Runs a job on a thread that may block; gives it back when no thread can be had.
-    fn block(&self, job: Box<dyn FnOnce() + Send>) -> Result<(), Failure>;
+    fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>) -> Result<(), Failure>;
     /// Passes on what a body tells.
-    fn tell(&self, cx: &Context, note: Note);
+    fn tell(&self, cx: &ToolContext, note: Progress);
     /// Returns how often a call may tell something; what comes sooner is held back and put together.
     fn note_every(&self) -> Duration {
         Duration::ZERO
     }
     /// Gives a ticket for work that goes on after the answer, as the answer and what keeps its place;
     /// nothing where nobody would hear of its end, so that it is better done at once.
-    fn defer(&self, _cx: &Context, _summary: &str) -> Result<Option<Deferral>, Failure> {
+    fn defer(&self, _cx: &ToolContext, _summary: &str) -> Result<Option<TaskSlot>, Failure> {
         Ok(None)
     }
     /// Returns what is left of the budget now.
-    fn left(&self, cx: &Context) -> Left {
+    fn remaining_budget(&self, cx: &ToolContext) -> RemainingBudget {
         cx.scope().left
     }
     /// Counts tokens and money that a body is about to spend; refuses what is more than is left.
-    fn charge(&self, _cx: &Context, _tokens: u64, _micros: u64) -> Result<(), Failure> {
+    fn charge(&self, _cx: &ToolContext, _tokens: u64, _micros: u64) -> Result<(), Failure> {
         Ok(())
     }
     /// Returns a secret that this call may use.
-    fn secret(&self, _cx: &Context, _name: &str) -> Result<Secret, Failure> {
-        Err(Failure::new(Code::Denied, "there are no secrets here"))
+    fn secret(&self, _cx: &ToolContext, _name: &str) -> Result<Secret, Failure> {
+        Err(Failure::new(FailureCode::Denied, "there are no secrets here"))
     }
     /// Returns whether a rule keeps this call from reading or writing a file, or wants somebody to be
     /// asked first.
-    fn keeps_from(&self, _cx: &Context, _doing: Operation, _file: &Path) -> bool {
+    fn is_path_denied(&self, _cx: &ToolContext, _doing: Operation, _file: &Path) -> bool {
         false
     }
     /// Returns whether a call that may run may change the protected names among its effects: the
     /// policy asks about them unless a rule names them.
-    fn asks_about_protected(&self, _cx: &Context) -> bool {
+    fn asks_about_protected(&self, _cx: &ToolContext) -> bool {
         false
     }
     /// Returns what rules say about the other names of an open file.
     fn other_names(
         &self,
-        _cx: &Context,
+        _cx: &ToolContext,
         _doing: Operation,
         _path: &Path,
         _file: &HardLinked,
@@ -91,13 +91,13 @@ pub trait Host: Send + Sync + 'static {
     /// Returns the paths that deny rules are about, below these directories and elsewhere.
     fn denied_paths(
         &self,
-        _cx: &Context,
+        _cx: &ToolContext,
         _roots: &[PathBuf],
     ) -> Result<DeniedPaths, DeniedPathsUnknown> {
         Ok(DeniedPaths::default())
     }
     /// Returns the most bytes of a result that are ever looked at.
-    fn cap(&self) -> usize {
+    fn max_result_bytes(&self) -> usize {
         8 << 20
     }
     /// Returns itself as what it is, for a runtime that looks for its own.
@@ -108,7 +108,7 @@ pub trait Host: Send + Sync + 'static {
 
 /// What a tool's body may know and touch.
 #[derive(Clone)]
-pub struct Context(Arc<Inner>);
+pub struct ToolContext(Arc<Inner>);
 
 struct Inner {
     scope: Arc<Scope>,
@@ -116,7 +116,7 @@ struct Inner {
     called: ToolName,
     meant: ToolName,
     stopped: AtomicBool,
-    why: OnceLock<(Code, String)>,
+    why: OnceLock<(FailureCode, String)>,
     heard: Mutex<Label>,
     /// Made when somebody asks for it: most bodies never do.
     token: OnceLock<CancellationToken>,
@@ -126,13 +126,13 @@ struct Inner {
     /// Made when it is needed: most calls tell nothing and defer nothing.
     extra: OnceLock<Box<telling::Extra>>,
     lease: Mutex<Lease>,
-    claim: OnceLock<Claim>,
+    claim: OnceLock<CallProfile>,
     /// Set by the host: whether the call was allowed only because its body confines it.
     confined: OnceLock<bool>,
     lend: OnceLock<Arc<Semaphore>>,
     nested: AtomicU32,
     /// The call that this is one attempt of; nothing for the call itself.
-    whole: Option<Context>,
+    whole: Option<ToolContext>,
     /// Where a journal has written the call down, so that it need not look for it.
     ticket: AtomicU64,
 }
@@ -148,7 +148,7 @@ struct Lease {
 
 /// Work of a call that may outlive its body: a blocking job, a nested call. While one lives, what
 /// the call held is kept.
-pub struct Busy(Context);
+pub struct Busy(ToolContext);
 
 impl Drop for Busy {
     fn drop(&mut self) {
@@ -166,7 +166,7 @@ impl fmt::Debug for Busy {
     }
 }
 
-impl Context {
+impl ToolContext {
     /// Makes the context of one call. For hosts.
     #[must_use]
     pub fn new(
@@ -268,13 +268,13 @@ impl Context {
 
     /// Returns the name the model called.
     #[must_use]
-    pub fn called(&self) -> &ToolName {
+    pub fn requested_name(&self) -> &ToolName {
         &self.0.called
     }
 
     /// Returns the name of the tool that was meant; it differs from `called` for an alias.
     #[must_use]
-    pub fn meant(&self) -> &ToolName {
+    pub fn tool_name(&self) -> &ToolName {
         &self.0.meant
     }
 
@@ -316,8 +316,8 @@ impl Context {
 
     /// Returns what is left of the budget, right now.
     #[must_use]
-    pub fn left(&self) -> Left {
-        self.0.host.left(self)
+    pub fn remaining_budget(&self) -> RemainingBudget {
+        self.0.host.remaining_budget(self)
     }
 
     /// Counts what the body is about to spend beyond its own price: tokens of a model it asks, money
@@ -343,8 +343,8 @@ impl Context {
     /// itself, as a search or the end of a folder does, asks here and leaves alone what it may not
     /// touch. The path is one without links.
     #[must_use]
-    pub fn keeps_from(&self, doing: Operation, file: &Path) -> bool {
-        self.0.host.keeps_from(self, doing, file)
+    pub fn is_path_denied(&self, doing: Operation, file: &Path) -> bool {
+        self.0.host.is_path_denied(self, doing, file)
     }
 
     /// Returns whether this call may change a [protected](crate::protected_names) file. It may if its
@@ -355,14 +355,14 @@ impl Context {
     /// path is one without links.
     #[must_use]
     pub fn may_change_protected(&self, file: &Path) -> bool {
-        let is_claimed = |claim: &Claim| match &claim.effects {
+        let is_claimed = |claim: &CallProfile| match &claim.effects {
             Effects::Declared(list) => list.iter().any(|effect| {
                 effect.operation == Operation::Write
                     && effect.target.as_deref().is_some_and(|target| Path::new(target) == file)
             }),
             Effects::Undeclared => false,
         };
-        self.0.host.asks_about_protected(self) && self.claim().is_none_or(is_claimed)
+        self.0.host.asks_about_protected(self) && self.profile().is_none_or(is_claimed)
     }
 
     /// Returns what rules say about the other names of a file that has more than one. A body that has
@@ -374,10 +374,10 @@ impl Context {
     }
 
     /// Returns the most bytes of a result that are ever looked at. A body that reads from something
-    /// without an end keeps no more, as [`Capped`](crate::Capped) does.
+    /// without an end keeps no more, as [`BoundedBuffer`](crate::BoundedBuffer) does.
     #[must_use]
-    pub fn cap(&self) -> usize {
-        self.0.host.cap()
+    pub fn max_result_bytes(&self) -> usize {
+        self.0.host.max_result_bytes()
     }
 
     /// Returns what runs this call, as what it is. For hosts.
@@ -405,8 +405,8 @@ impl Context {
     ///
     /// # Errors
     /// Fails when the host supplied none; a tool that declares its need is not offered then.
-    pub fn side<T: Send + Sync + 'static>(&self) -> Result<Side<T>, Failure> {
-        self.0.scope.side.get().map(Side).ok_or_else(|| missing::<T>("side"))
+    pub fn run_state<T: Send + Sync + 'static>(&self) -> Result<RunState<T>, Failure> {
+        self.0.scope.side.get().map(RunState).ok_or_else(|| missing::<T>("side"))
     }
 
     /// Returns when this call must have ended, on the host's clock; unset before permission.
@@ -455,7 +455,7 @@ impl Context {
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.stopped.load(Ordering::SeqCst)
-            || self.0.whole.as_ref().is_some_and(Context::is_cancelled)
+            || self.0.whole.as_ref().is_some_and(ToolContext::is_cancelled)
     }
 
     /// Waits until this call should stop.
@@ -490,12 +490,12 @@ impl Context {
     ///
     /// # Panics
     /// A panic of the work comes out here, where the walk turns it into a failure.
-    pub async fn block<T: Send + 'static>(
+    pub async fn spawn_blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Context) -> T + Send + 'static,
+        work: impl FnOnce(&ToolContext) -> T + Send + 'static,
     ) -> Result<T, Failure> {
         // Whoever asks is a body that runs, and may have changed something before.
-        self.block_whole(work).await.map_err(|failure| failure.with_ran(Ran::Yes))
+        self.block_whole(work).await.map_err(|failure| failure.with_execution(Execution::Completed))
     }
 
     /// The same for work that is the whole body: where no thread can be had, nothing of it ran. For
@@ -506,7 +506,7 @@ impl Context {
     #[doc(hidden)]
     pub async fn block_whole<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Context) -> T + Send + 'static,
+        work: impl FnOnce(&ToolContext) -> T + Send + 'static,
     ) -> Result<T, Failure> {
         const QUEUED: u8 = 0;
         const STARTED: u8 = 1;
@@ -524,7 +524,7 @@ impl Context {
         let stage = Arc::new(AtomicU8::new(QUEUED));
         let withdraw = Withdraw(Arc::clone(&stage));
         let cx = self.clone();
-        self.0.host.block(Box::new(move || {
+        self.0.host.spawn_blocking(Box::new(move || {
             // The count rises before the stage does, so that nobody misses a running job.
             let Some(busy) = cx.busy() else { return };
             if stage.compare_exchange(QUEUED, STARTED, Ordering::AcqRel, Ordering::Acquire).is_err()
@@ -540,12 +540,14 @@ impl Context {
         match received {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(panic)) => resume_unwind(panic),
-            Err(_) => Err(Failure::new(Code::NotRun, "the runtime stopped before the tool ran")),
+            Err(_) => {
+                Err(Failure::new(FailureCode::NotRun, "the runtime stopped before the tool ran"))
+            }
         }
     }
 
     /// Says that this call should stop, and why; of several reasons the first stays. For hosts.
-    pub fn stop(&self, code: Code, why: &str) {
+    pub fn stop(&self, code: FailureCode, why: &str) {
         let _ = self.0.why.set((code, why.to_owned()));
         self.0.stopped.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -556,7 +558,7 @@ impl Context {
 
     /// Returns why this call should stop, if it should.
     #[must_use]
-    pub fn why_stopped(&self) -> Option<(Code, &str)> {
+    pub fn why_stopped(&self) -> Option<(FailureCode, &str)> {
         let why = self.0.why.get().map(|(code, why)| (*code, why.as_str()));
         why.or_else(|| self.0.whole.as_ref()?.why_stopped())
     }
@@ -588,8 +590,8 @@ impl Context {
 
     /// Returns a handle that does not keep the context alive. For hosts.
     #[must_use]
-    pub fn downgrade(&self) -> WeakContext {
-        WeakContext(Arc::downgrade(&self.0))
+    pub fn downgrade(&self) -> WeakToolContext {
+        WeakToolContext(Arc::downgrade(&self.0))
     }
 
     /// Sets when the call must have ended. For hosts; the first value stays.
@@ -598,13 +600,13 @@ impl Context {
     }
 
     /// Sets what this call claims while it runs. For hosts; the first value stays.
-    pub fn set_claim(&self, claim: Claim) {
+    pub fn set_profile(&self, claim: CallProfile) {
         let _ = self.call_itself().claim.set(claim);
     }
 
     /// Returns what this call was judged to do; unset before the body runs.
     #[must_use]
-    pub fn claim(&self) -> Option<&Claim> {
+    pub fn profile(&self) -> Option<&CallProfile> {
         self.call_itself().claim.get()
     }
 
@@ -678,17 +680,17 @@ impl Context {
 
 /// A context that may be gone.
 #[derive(Clone)]
-pub struct WeakContext(Weak<Inner>);
+pub struct WeakToolContext(Weak<Inner>);
 
-impl WeakContext {
+impl WeakToolContext {
     /// Returns the context, if the call has not ended.
     #[must_use]
-    pub fn upgrade(&self) -> Option<Context> {
-        self.0.upgrade().map(Context)
+    pub fn upgrade(&self) -> Option<ToolContext> {
+        self.0.upgrade().map(ToolContext)
     }
 }
 
-impl fmt::Debug for WeakContext {
+impl fmt::Debug for WeakToolContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("WeakContext")
     }
@@ -699,9 +701,9 @@ fn missing<T>(what: &str) -> Failure {
     Failure::hidden(format!("the host supplied no {what} of type `{name}`"))
 }
 
-impl fmt::Debug for Context {
+impl fmt::Debug for ToolContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context")
+        f.debug_struct("ToolContext")
             .field("run", &self.0.scope.run)
             .field("call", &self.0.id)
             .field("tool", &self.0.meant)

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    BoxFuture, Claim, Code, Context, Failure, IntoOutput, Manifest, Output, Spec, Tool, Verdict,
-    schema,
+    BoxFuture, CallProfile, Failure, FailureCode, IntoOutput, Manifest, Output, Tool, ToolContext,
+    ToolSpec, Verdict, schema,
 };
 
 /// Decoded arguments, erased.
@@ -25,7 +25,7 @@ pub trait Body: Send + Sync + 'static {
     fn decode(&self, json: &Arc<Value>) -> Result<Args, Failure>;
 
     /// Says what this call would do.
-    fn claim(&self, declared: Claim, args: &Args, cx: &Context) -> Claim;
+    fn profile(&self, declared: CallProfile, args: &Args, cx: &ToolContext) -> CallProfile;
 
     /// Returns whether it does its work in a confined process, or not at all.
     fn is_isolated(&self) -> bool {
@@ -36,7 +36,11 @@ pub trait Body: Send + Sync + 'static {
     fn checks(&self) -> bool;
 
     /// Checks what a schema cannot say.
-    fn check<'a>(&'a self, args: &'a Args, cx: &'a Context) -> BoxFuture<'a, Result<(), Failure>>;
+    fn check<'a>(
+        &'a self,
+        args: &'a Args,
+        cx: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<(), Failure>>;
 
     /// Returns whether `guard` does something.
     fn guards(&self) -> bool;
@@ -45,11 +49,15 @@ pub trait Body: Send + Sync + 'static {
     fn guard<'a>(
         &'a self,
         args: &'a Args,
-        cx: &'a Context,
+        cx: &'a ToolContext,
     ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>>;
 
     /// Does the work.
-    fn call<'a>(&'a self, args: Args, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>>;
+    fn call<'a>(
+        &'a self,
+        args: Args,
+        cx: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<Output, Failure>>;
 }
 
 /// How often a value is decoded again to find the place that its type refuses.
@@ -125,7 +133,7 @@ impl<T: Tool> Body for Typed<T> {
                 let place = refused_place(json, &error, &refuses);
                 let place = if place.is_empty() { "/" } else { &place };
                 Err(Failure::new(
-                    Code::BadArguments,
+                    FailureCode::BadArguments,
                     format!("{place}: {}", expected_and_got(&error)),
                 )
                 .with_next("call it again with this fixed"))
@@ -133,10 +141,10 @@ impl<T: Tool> Body for Typed<T> {
         }
     }
 
-    fn claim(&self, declared: Claim, args: &Args, cx: &Context) -> Claim {
+    fn profile(&self, declared: CallProfile, args: &Args, cx: &ToolContext) -> CallProfile {
         match args.downcast_ref() {
-            Some(args) => self.0.claim(declared, args, cx),
-            None => Claim::strictest(),
+            Some(args) => self.0.profile(declared, args, cx),
+            None => CallProfile::strictest(),
         }
     }
 
@@ -148,7 +156,11 @@ impl<T: Tool> Body for Typed<T> {
         T::CHECKS
     }
 
-    fn check<'a>(&'a self, args: &'a Args, cx: &'a Context) -> BoxFuture<'a, Result<(), Failure>> {
+    fn check<'a>(
+        &'a self,
+        args: &'a Args,
+        cx: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
         match args.downcast_ref() {
             Some(args) => Box::pin(self.0.check(args, cx)),
             None => Box::pin(async { Err(foreign()) }),
@@ -162,7 +174,7 @@ impl<T: Tool> Body for Typed<T> {
     fn guard<'a>(
         &'a self,
         args: &'a Args,
-        cx: &'a Context,
+        cx: &'a ToolContext,
     ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
         match args.downcast_ref() {
             Some(args) => Box::pin(self.0.guard(args, cx)),
@@ -170,7 +182,11 @@ impl<T: Tool> Body for Typed<T> {
         }
     }
 
-    fn call<'a>(&'a self, args: Args, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
+    fn call<'a>(
+        &'a self,
+        args: Args,
+        cx: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<Output, Failure>> {
         match args.downcast::<T::Args>() {
             Ok(args) => {
                 Box::pin(async move { self.0.call(*args, cx).await?.into_output(cx).await })
@@ -181,15 +197,17 @@ impl<T: Tool> Body for Typed<T> {
 }
 
 fn foreign() -> Failure {
-    Failure::new(Code::NotRun, "the arguments were decoded for another tool")
+    Failure::new(FailureCode::NotRun, "the arguments were decoded for another tool")
 }
 
-type ClaimFn = Arc<dyn Fn(Claim, &Value, &Context) -> Claim + Send + Sync>;
-type CheckFn =
-    Arc<dyn for<'a> Fn(&'a Value, &'a Context) -> BoxFuture<'a, Result<(), Failure>> + Send + Sync>;
-type GuardFn = Arc<dyn Fn(&Value, &Context) -> Result<Option<Verdict>, Failure> + Send + Sync>;
-type CallFn =
-    Arc<dyn Fn(Arc<Value>, Context) -> BoxFuture<'static, Result<Output, Failure>> + Send + Sync>;
+type ClaimFn = Arc<dyn Fn(CallProfile, &Value, &ToolContext) -> CallProfile + Send + Sync>;
+type CheckFn = Arc<
+    dyn for<'a> Fn(&'a Value, &'a ToolContext) -> BoxFuture<'a, Result<(), Failure>> + Send + Sync,
+>;
+type GuardFn = Arc<dyn Fn(&Value, &ToolContext) -> Result<Option<Verdict>, Failure> + Send + Sync>;
+type CallFn = Arc<
+    dyn Fn(Arc<Value>, ToolContext) -> BoxFuture<'static, Result<Output, Failure>> + Send + Sync,
+>;
 
 #[derive(Clone)]
 struct Closures {
@@ -210,11 +228,11 @@ impl Body for Closures {
         Ok(Box::new(Arc::clone(json)))
     }
 
-    fn claim(&self, declared: Claim, args: &Args, cx: &Context) -> Claim {
+    fn profile(&self, declared: CallProfile, args: &Args, cx: &ToolContext) -> CallProfile {
         match (&self.claim, json(args)) {
             (Some(claim), Some(json)) => claim(declared, json, cx),
             (None, Some(_)) => declared,
-            (_, None) => Claim::strictest(),
+            (_, None) => CallProfile::strictest(),
         }
     }
 
@@ -226,7 +244,11 @@ impl Body for Closures {
         self.check.is_some()
     }
 
-    fn check<'a>(&'a self, args: &'a Args, cx: &'a Context) -> BoxFuture<'a, Result<(), Failure>> {
+    fn check<'a>(
+        &'a self,
+        args: &'a Args,
+        cx: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
         match (&self.check, json(args)) {
             (Some(check), Some(json)) => check(json, cx),
             (None, Some(_)) => Box::pin(async { Ok(()) }),
@@ -241,7 +263,7 @@ impl Body for Closures {
     fn guard<'a>(
         &'a self,
         args: &'a Args,
-        cx: &'a Context,
+        cx: &'a ToolContext,
     ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
         let verdict = match (&self.guard, json(args)) {
             (Some(guard), Some(json)) => guard(json, cx),
@@ -251,7 +273,11 @@ impl Body for Closures {
         Box::pin(std::future::ready(verdict))
     }
 
-    fn call<'a>(&'a self, args: Args, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
+    fn call<'a>(
+        &'a self,
+        args: Args,
+        cx: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<Output, Failure>> {
         match args.downcast::<Arc<Value>>() {
             Ok(json) => (self.call)(*json, cx.clone()),
             Err(_) => Box::pin(async { Err(foreign()) }),
@@ -259,14 +285,14 @@ impl Body for Closures {
     }
 }
 
-/// A tool, erased: what the catalog takes, whichever way it was written.
+/// A tool, erased: what the registry takes, whichever way it was written.
 ///
 /// ```
-/// use haft_core::{DynTool, Spec};
+/// use haft_core::{DynTool, ToolSpec};
 /// use serde_json::json;
 ///
 /// let echo = DynTool::new(
-///     Spec::new("echo", "Says it back.").read_only(),
+///     ToolSpec::new("echo", "Says it back.").read_only(),
 ///     json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}),
 ///     |args, _cx| async move { Ok(args["text"].as_str().unwrap_or_default().to_owned()) },
 /// );
@@ -274,7 +300,7 @@ impl Body for Closures {
 /// ```
 #[derive(Clone)]
 pub struct DynTool {
-    spec: Spec,
+    spec: ToolSpec,
     input: Value,
     output: Option<Value>,
     body: Arc<dyn Body>,
@@ -299,13 +325,13 @@ impl DynTool {
     /// Builds a tool from a schema known only at run time. The schema alone says what a call may
     /// look like; the closure gets the arguments with defaults written in.
     #[must_use]
-    pub fn new<F, R, O>(spec: Spec, input_schema: Value, call: F) -> Self
+    pub fn new<F, R, O>(spec: ToolSpec, input_schema: Value, call: F) -> Self
     where
-        F: Fn(Arc<Value>, Context) -> R + Send + Sync + 'static,
+        F: Fn(Arc<Value>, ToolContext) -> R + Send + Sync + 'static,
         R: Future<Output = Result<O, Failure>> + Send + 'static,
         O: IntoOutput,
     {
-        let call: CallFn = Arc::new(move |json, cx: Context| {
+        let call: CallFn = Arc::new(move |json, cx: ToolContext| {
             let work = call(json, cx.clone());
             Box::pin(async move { work.await?.into_output(&cx).await })
         });
@@ -322,9 +348,9 @@ impl DynTool {
 
     /// Decides per call what it would do.
     #[must_use]
-    pub fn with_claim(
+    pub fn with_profile(
         self,
-        claim: impl Fn(Claim, &Value, &Context) -> Claim + Send + Sync + 'static,
+        claim: impl Fn(CallProfile, &Value, &ToolContext) -> CallProfile + Send + Sync + 'static,
     ) -> Self {
         self.with(|c| c.claim = Some(Arc::new(claim)))
     }
@@ -333,7 +359,7 @@ impl DynTool {
     #[must_use]
     pub fn with_check(
         self,
-        check: impl for<'a> Fn(&'a Value, &'a Context) -> BoxFuture<'a, Result<(), Failure>>
+        check: impl for<'a> Fn(&'a Value, &'a ToolContext) -> BoxFuture<'a, Result<(), Failure>>
         + Send
         + Sync
         + 'static,
@@ -345,7 +371,7 @@ impl DynTool {
     #[must_use]
     pub fn with_guard(
         self,
-        guard: impl Fn(&Value, &Context) -> Result<Option<Verdict>, Failure> + Send + Sync + 'static,
+        guard: impl Fn(&Value, &ToolContext) -> Result<Option<Verdict>, Failure> + Send + Sync + 'static,
     ) -> Self {
         self.with(|c| c.guard = Some(Arc::new(guard)))
     }
@@ -363,10 +389,10 @@ impl DynTool {
     /// works in the first.
     ///
     /// ```
-    /// use haft_core::{DynTool, Spec};
+    /// use haft_core::{DynTool, ToolSpec};
     /// use serde_json::json;
     ///
-    /// let look = DynTool::new(Spec::new("look", "Looks."), json!({}), |_, _| async { Ok("nothing") });
+    /// let look = DynTool::new(ToolSpec::new("look", "Looks."), json!({}), |_, _| async { Ok("nothing") });
     /// assert!(look.roots().is_empty(), "it does not say");
     /// assert_eq!(look.within(["/srv/garden"]).roots().len(), 1);
     /// ```
@@ -385,7 +411,7 @@ impl DynTool {
 
     /// Returns a tool that is the same but for its spec.
     #[must_use]
-    pub fn with_spec(mut self, change: impl FnOnce(Spec) -> Spec) -> Self {
+    pub fn with_spec(mut self, change: impl FnOnce(ToolSpec) -> ToolSpec) -> Self {
         self.spec = change(self.spec);
         self
     }
@@ -409,7 +435,7 @@ impl DynTool {
 
     /// Returns what it declares.
     #[must_use]
-    pub fn spec(&self) -> &Spec {
+    pub fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
@@ -456,7 +482,7 @@ impl fmt::Debug for DynTool {
     }
 }
 
-/// What the catalog's `add` takes: a tool, an erased tool, or a struct with several (`#[tools]`).
+/// What the registry's `add` takes: a tool, an erased tool, or a struct with several (`#[tools]`).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` brings no tools",
     label = "brings no tools",

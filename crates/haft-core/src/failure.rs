@@ -18,7 +18,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Whether and when the same call may be tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Retry {
+pub enum RetryHint {
     /// With other arguments or another tool.
     Fix,
     /// The same call, after a while.
@@ -30,11 +30,11 @@ pub enum Retry {
 /// Whether the tool's body had started when the call failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ran {
+pub enum Execution {
     /// Nothing of the body ran.
-    No,
+    NotStarted,
     /// The body ran, and its end was observed.
-    Yes,
+    Completed,
     /// The body may still be running, or its end was not observed.
     Unknown,
 }
@@ -45,34 +45,34 @@ macro_rules! codes {
         /// them, and each has a page in `docs/errors/`.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
-        pub enum Code { $($(#[$doc])* $variant,)* }
+        pub enum FailureCode { $($(#[$doc])* $variant,)* }
 
-        impl Code {
+        impl FailureCode {
             /// Every code, in the order in which a call meets them.
-            pub const ALL: &'static [Code] = &[$(Code::$variant,)*];
+            pub const ALL: &'static [FailureCode] = &[$(FailureCode::$variant,)*];
 
             /// Returns the word for this code.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
-                match self { $(Code::$variant => $text,)* }
+                match self { $(FailureCode::$variant => $text,)* }
             }
 
             /// Returns the advice that goes with this code unless the failure says otherwise.
             #[must_use]
-            pub const fn retry(self) -> Retry {
-                match self { $(Code::$variant => Retry::$retry,)* }
+            pub const fn retry(self) -> RetryHint {
+                match self { $(FailureCode::$variant => RetryHint::$retry,)* }
             }
 
             /// Returns whether the body ran, unless the failure says otherwise.
             #[must_use]
-            pub const fn ran(self) -> Ran {
-                match self { $(Code::$variant => Ran::$ran,)* }
+            pub const fn execution(self) -> Execution {
+                match self { $(FailureCode::$variant => Execution::$ran,)* }
             }
 
             /// Returns the exit code of the `haft` command for this failure.
             #[must_use]
             pub const fn exit_code(self) -> u8 {
-                match self { $(Code::$variant => $exit,)* }
+                match self { $(FailureCode::$variant => $exit,)* }
             }
         }
     };
@@ -80,68 +80,68 @@ macro_rules! codes {
 
 codes! {
     /// The arguments are not one JSON object.
-    UnparseableArguments "unparseable_arguments" Fix No 1;
+    UnparseableArguments "unparseable_arguments" Fix NotStarted 1;
     /// The arguments have the wrong shape.
-    BadArguments "bad_arguments" Fix No 1;
+    BadArguments "bad_arguments" Fix NotStarted 1;
     /// The arguments have the right shape and the wrong meaning.
-    InvalidValue "invalid_value" Fix No 1;
+    InvalidValue "invalid_value" Fix NotStarted 1;
     /// No tool has this name.
-    UnknownTool "unknown_tool" Fix No 1;
+    UnknownTool "unknown_tool" Fix NotStarted 1;
     /// The tool exists and is not offered in this turn.
-    NotOffered "not_offered" Fix No 2;
+    NotOffered "not_offered" Fix NotStarted 2;
     /// A rule, a guard or the default said no.
-    Denied "denied" Never No 2;
+    Denied "denied" Never NotStarted 2;
     /// A person said no.
-    Declined "declined" Never No 2;
+    Declined "declined" Never NotStarted 2;
     /// Nobody answered in time.
-    ApprovalExpired "approval_expired" Later No 6;
+    ApprovalExpired "approval_expired" Later NotStarted 6;
     /// A guard could not decide.
-    GuardFailed "guard_failed" Never No 2;
+    GuardFailed "guard_failed" Never NotStarted 2;
     /// A hook stopped the call.
-    BlockedByHook "blocked_by_hook" Fix No 2;
+    BlockedByHook "blocked_by_hook" Fix NotStarted 2;
     /// A hook could not do its work.
-    HookFailed "hook_failed" Never No 2;
+    HookFailed "hook_failed" Never NotStarted 2;
     /// The tool needs a person and nobody is there.
-    NeedsInteraction "needs_interaction" Never No 2;
+    NeedsInteraction "needs_interaction" Never NotStarted 2;
     /// The run has used up what it was given.
-    BudgetExhausted "budget_exhausted" Never No 2;
+    BudgetExhausted "budget_exhausted" Never NotStarted 2;
     /// The tool is called more often than its rate allows.
-    RateLimited "rate_limited" Later No 4;
+    RateLimited "rate_limited" Later NotStarted 4;
     /// The tool failed so often that it is left alone for a while.
-    CircuitOpen "circuit_open" Later No 4;
+    CircuitOpen "circuit_open" Later NotStarted 4;
     /// One attempt took too long and was stopped.
-    TimedOut "timed_out" Later Yes 7;
+    TimedOut "timed_out" Later Completed 7;
     /// The call as a whole took too long.
-    DeadlinePassed "deadline_passed" Later No 7;
+    DeadlinePassed "deadline_passed" Later NotStarted 7;
     /// The call was cancelled and its end observed.
-    Cancelled "cancelled" Later Yes 130;
+    Cancelled "cancelled" Later Completed 130;
     /// A sibling in the same batch failed, and that cancelled this call.
-    SiblingAborted "sibling_aborted" Later No 130;
+    SiblingAborted "sibling_aborted" Later NotStarted 130;
     /// The body panicked.
-    Panicked "panicked" Never Yes 5;
+    Panicked "panicked" Never Completed 5;
     /// The body returned an error.
-    ToolFailed "tool_failed" Fix Yes 5;
+    ToolFailed "tool_failed" Fix Completed 5;
     /// The body returned something that does not match its own output schema.
-    BadOutput "bad_output" Never Yes 5;
+    BadOutput "bad_output" Never Completed 5;
     /// The call was never started.
-    NotRun "not_run" Later No 5;
+    NotRun "not_run" Later NotStarted 5;
     /// Nobody knows how the call ended.
     UnknownOutcome "unknown_outcome" Never Unknown 8;
     /// The call ended and its end could not be written down.
     Unrecorded "unrecorded" Never Unknown 8;
     /// A path or resource lies outside what the run may touch.
-    OutsideWorkspace "outside_workspace" Fix No 2;
+    OutsideWorkspace "outside_workspace" Fix NotStarted 2;
     /// The body needs an isolation that this machine cannot give.
-    SandboxUnavailable "sandbox_unavailable" Never No 2;
+    SandboxUnavailable "sandbox_unavailable" Never NotStarted 2;
 }
 
-impl fmt::Display for Code {
+impl fmt::Display for FailureCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl Serialize for Code {
+impl Serialize for FailureCode {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(self.as_str())
     }
@@ -152,25 +152,25 @@ impl Serialize for Code {
 /// It is deliberately no `std::error::Error`, so that `?` turns any error into one:
 ///
 /// ```
-/// use haft_core::{Code, Failure};
+/// use haft_core::{Failure, FailureCode};
 ///
 /// fn body(text: &str) -> Result<u16, Failure> {
 ///     Ok(text.parse::<u16>()?)
 /// }
 /// let failure = body("many").unwrap_err();
-/// assert_eq!(failure.code(), Code::ToolFailed);
+/// assert_eq!(failure.code(), FailureCode::ToolFailed);
 /// assert_eq!(failure.message(), "invalid digit found in string");
 /// ```
 pub struct Failure(Box<Inner>);
 
 // Boxed: a failure rides in every `Result` of the walk, and the good path should not carry it.
 struct Inner {
-    code: Code,
+    code: FailureCode,
     message: String,
     next: Option<String>,
     /// What the author said; silence means what the code says.
-    advice: Option<Retry>,
-    ran: Ran,
+    advice: Option<RetryHint>,
+    ran: Execution,
     after: Option<Duration>,
     error_type: Option<&'static str>,
     source: Option<BoxError>,
@@ -184,13 +184,13 @@ const CAUSES: usize = 64;
 impl Failure {
     /// Makes a failure with the advice that its code carries.
     #[must_use]
-    pub fn new(code: Code, message: impl Into<String>) -> Self {
+    pub fn new(code: FailureCode, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             code,
             message: bounded(message.into()),
             next: None,
             advice: None,
-            ran: code.ran(),
+            ran: code.execution(),
             after: None,
             error_type: None,
             source: None,
@@ -200,13 +200,13 @@ impl Failure {
     /// Says that the body failed, in words for the model.
     #[must_use]
     pub fn failed(message: impl Into<String>) -> Self {
-        Self::new(Code::ToolFailed, message)
+        Self::new(FailureCode::ToolFailed, message)
     }
 
     /// Says that an argument has the right shape and the wrong meaning.
     #[must_use]
     pub fn invalid(message: impl Into<String>) -> Self {
-        Self::new(Code::InvalidValue, message)
+        Self::new(FailureCode::InvalidValue, message)
     }
 
     /// Keeps an error from the model altogether; the operator still sees it.
@@ -220,7 +220,7 @@ impl Failure {
     /// ```
     #[must_use]
     pub fn hidden(source: impl Into<BoxError>) -> Self {
-        Self::new(Code::ToolFailed, "the tool failed; the details are kept for the operator")
+        Self::new(FailureCode::ToolFailed, "the tool failed; the details are kept for the operator")
             .with_source(source)
     }
 
@@ -247,31 +247,31 @@ impl Failure {
 
     /// Replaces the advice about retrying.
     #[must_use]
-    pub fn with_retry(mut self, retry: Retry) -> Self {
+    pub fn with_retry(mut self, retry: RetryHint) -> Self {
         self.0.advice = Some(retry);
         self
     }
 
     /// Says how long to wait before the same call is worth trying again, as a service's
-    /// `Retry-After` does. Unless something else was said, that is also the advice.
+    /// `RetryHint-PostCallResult` does. Unless something else was said, that is also the advice.
     ///
     /// ```
     /// use std::time::Duration;
-    /// use haft_core::{Failure, Retry};
+    /// use haft_core::{Failure, RetryHint};
     ///
     /// let busy = Failure::failed("the service is busy").with_retry_after(Duration::from_secs(7));
-    /// assert_eq!((busy.retry(), busy.retry_after()), (Retry::Later, Some(Duration::from_secs(7))));
+    /// assert_eq!((busy.retry(), busy.retry_after()), (RetryHint::Later, Some(Duration::from_secs(7))));
     /// ```
     #[must_use]
     pub fn with_retry_after(mut self, time: Duration) -> Self {
         self.0.after = Some(time);
-        self.0.advice.get_or_insert(Retry::Later);
+        self.0.advice.get_or_insert(RetryHint::Later);
         self
     }
 
     /// Replaces what is said about the body having run.
     #[must_use]
-    pub fn with_ran(mut self, ran: Ran) -> Self {
+    pub fn with_execution(mut self, ran: Execution) -> Self {
         self.0.ran = ran;
         self
     }
@@ -285,7 +285,7 @@ impl Failure {
 
     /// Returns the stable code.
     #[must_use]
-    pub fn code(&self) -> Code {
+    pub fn code(&self) -> FailureCode {
         self.0.code
     }
 
@@ -303,13 +303,13 @@ impl Failure {
 
     /// Returns whether the call may be tried again.
     #[must_use]
-    pub fn retry(&self) -> Retry {
+    pub fn retry(&self) -> RetryHint {
         self.0.advice.unwrap_or(self.0.code.retry())
     }
 
     /// Returns what was said about retrying; nothing where only the code speaks.
     #[must_use]
-    pub fn advice(&self) -> Option<Retry> {
+    pub fn advice(&self) -> Option<RetryHint> {
         self.0.advice
     }
 
@@ -327,7 +327,7 @@ impl Failure {
 
     /// Returns whether the body ran.
     #[must_use]
-    pub fn ran(&self) -> Ran {
+    pub fn execution(&self) -> Execution {
         self.0.ran
     }
 
@@ -446,7 +446,7 @@ impl fmt::Debug for Failure {
             .field("message", &self.0.message)
             .field("next", &self.0.next)
             .field("retry", &self.retry())
-            .field("ran", &self.0.ran)
+            .field("execution", &self.0.ran)
             .field("source", &self.0.source)
             .finish()
     }
@@ -462,7 +462,7 @@ impl Serialize for Failure {
         out.serialize_field("message", &self.0.message)?;
         out.serialize_field("next", &self.0.next)?;
         out.serialize_field("retry", &self.retry())?;
-        out.serialize_field("ran", &self.0.ran)?;
+        out.serialize_field("execution", &self.0.ran)?;
         if let Some(after) = self.0.after {
             out.serialize_field("retry_after_ms", &millis(after))?;
         }
@@ -477,7 +477,7 @@ mod tests {
     #[test]
     fn every_code_has_a_page() {
         let pages = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors");
-        for code in Code::ALL {
+        for code in FailureCode::ALL {
             let page = std::path::Path::new(pages).join(format!("{code}.md"));
             #[expect(clippy::disallowed_methods, reason = "the test reads the project's own docs")]
             let text = std::fs::read_to_string(&page)
@@ -486,7 +486,7 @@ mod tests {
             let table = format!(
                 "| {} | {} | {} |",
                 serde_json::to_value(code.retry()).unwrap().as_str().unwrap(),
-                serde_json::to_value(code.ran()).unwrap().as_str().unwrap(),
+                serde_json::to_value(code.execution()).unwrap().as_str().unwrap(),
                 code.exit_code()
             );
             assert!(text.contains(&table), "{code}: the page lacks the row `{table}`");
@@ -517,10 +517,10 @@ mod tests {
         let first = Failure::from(std::io::Error::other("down"))
             .with_next("wait")
             .with_retry_after(Duration::from_secs(7))
-            .with_ran(Ran::Unknown);
+            .with_execution(Execution::Unknown);
         let again = first.retold();
         assert_eq!(again.to_string(), first.to_string());
-        assert_eq!((again.ran(), again.advice()), (first.ran(), first.advice()));
+        assert_eq!((again.execution(), again.advice()), (first.execution(), first.advice()));
         assert_eq!(
             (again.retry_after(), again.error_type()),
             (first.retry_after(), first.error_type())
@@ -540,9 +540,13 @@ mod tests {
     fn a_failure_knows_its_error_and_what_was_said_about_retrying() {
         let failure: Failure = std::io::Error::other("down").into();
         assert_eq!(failure.error_type(), Some("std::io::error::Error"));
-        assert_eq!((failure.retry(), failure.advice()), (Retry::Fix, None), "only the code speaks");
-        let said = failure.with_retry(Retry::Never).with_retry_after(Duration::from_secs(2));
-        assert_eq!((said.advice(), said.retry()), (Some(Retry::Never), Retry::Never));
+        assert_eq!(
+            (failure.retry(), failure.advice()),
+            (RetryHint::Fix, None),
+            "only the code speaks"
+        );
+        let said = failure.with_retry(RetryHint::Never).with_retry_after(Duration::from_secs(2));
+        assert_eq!((said.advice(), said.retry()), (Some(RetryHint::Never), RetryHint::Never));
         let json = serde_json::to_value(&said).unwrap();
         assert_eq!(json["retry_after_ms"], 2_000);
         assert!(

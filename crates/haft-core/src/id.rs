@@ -83,7 +83,7 @@ id! {
 id! {
     /// The name of a tool, as registered or as a model wrote it.
     ///
-    /// Registered names are checked by the catalog; what a model writes may be any text.
+    /// Registered names are checked by the registry; what a model writes may be any text.
     ToolName
 }
 

@@ -4,15 +4,16 @@
 //! that and nothing that runs them: no async runtime, no validator, no provider's JSON. The
 //! runtime is the `haft` crate, which re-exports everything here.
 //!
-//! Read in this order: [`Tool`] is what authors write, [`Spec`] is what it declares, [`Claim`] is
-//! what one call would do, [`Context`] is what the body may touch, and [`Output`] or [`Failure`]
-//! is what it gives back. [`DynTool`] is the erased form that every way of writing a tool ends in.
+//! Read in this order: [`Tool`] is what authors write, [`ToolSpec`] is what it declares,
+//! [`CallProfile`] is what one call would do, [`ToolContext`] is what the body may touch, and
+//! [`Output`] or [`Failure`] is what it gives back. [`DynTool`] is the erased form that every way
+//! of writing a tool ends in.
 
 mod id;
 mod spec;
 mod option;
 mod capability;
-mod claim;
+mod profile;
 mod hard_link;
 mod denied_paths;
 mod label;
@@ -20,12 +21,12 @@ mod words;
 mod verdict;
 mod secret;
 mod context;
-mod notes;
-mod later;
+mod progress;
+mod background_task;
 mod scope;
 mod output;
 mod stream;
-mod capped;
+mod bounded_buffer;
 mod failure;
 mod tool;
 mod erased;
@@ -36,30 +37,30 @@ pub mod protected_names;
 #[doc(hidden)]
 pub mod private;
 
+pub use background_task::{BackgroundTask, TaskSlot};
+pub use bounded_buffer::BoundedBuffer;
 pub use capability::{Capabilities, Capability};
-pub use capped::Capped;
-pub use claim::{Claim, Class, Effect, Effects, Key, Operation};
-pub use context::{Busy, Confinement, Context, Host, WeakContext};
+pub use context::{Busy, Confinement, Host, ToolContext, WeakToolContext};
 pub use denied_paths::{DeniedPaths, DeniedPathsUnknown};
 pub use erased::{Args, Body, DynTool, IntoTools};
-pub use failure::{BoxError, Code, Failure, Ran, Retry};
+pub use failure::{BoxError, Execution, Failure, FailureCode, RetryHint};
 pub use haft_macros::{ToolCore as Tool, tool_core as tool, tools_core as tools};
 pub use hard_link::{HardLinked, OtherNames};
 pub use id::{CallId, RunId, ToolName};
 pub use label::{Confidentiality, Label, Trust};
-pub use later::{Deferral, Later};
 pub use manifest::Manifest;
-pub use notes::Note;
 pub use option::{
-    Backoff, Bound, Cache, Exposure, Interrupt, Isolation, Permission, Rate, Retries, Unknown,
-    Window, parse_duration,
+    Backoff, Cache, Exposure, Interrupt, Isolation, Permission, Rate, ResultLimit, RetryPolicy,
+    UnknownFields, Window, parse_duration,
 };
-pub use output::{Block, IntoOutput, Json, Output, Piece, Raw, Streamed};
+pub use output::{Block, IntoOutput, Json, Output, OutputChunk, Raw, StreamOutput};
 pub use private::{schemars, serde, serde_json};
-pub use scope::{Left, Scope, Shared, Side, State, Store};
+pub use profile::{CallProfile, ConcurrencyClass, Effect, Effects, Operation, ResourceKey};
+pub use progress::Progress;
+pub use scope::{RemainingBudget, RunState, Scope, Shared, State, Store};
 pub use secret::Secret;
-pub use spec::{Enabled, Need, NeedKind, Spec};
-pub use stream::{BlockPiece, Blocks, Keyed, KeyedPiece};
+pub use spec::{Dependency, DependencyKind, Enabled, ToolSpec};
+pub use stream::{BlockChunk, Blocks, KeyedChunk, KeyedStream};
 pub use tokio_util::sync::CancellationToken;
 pub use tool::Tool;
 pub use verdict::{Decision, IntoVerdict, Verdict};

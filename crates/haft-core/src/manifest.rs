@@ -6,14 +6,14 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    Bound, Cache, Capabilities, Class, Effects, Exposure, Interrupt, Isolation, Key, Label,
-    Permission, Rate, Retries, Spec, Unknown,
+    Cache, Capabilities, ConcurrencyClass, Effects, Exposure, Interrupt, Isolation, Label,
+    Permission, Rate, ResourceKey, ResultLimit, RetryPolicy, ToolSpec, UnknownFields,
 };
 
 /// What a tool declares, with silence already resolved where silence has one meaning.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "each field is the option of the same name, see `Spec`")]
+#[expect(missing_docs, reason = "each field is the option of the same name, see `ToolSpec`")]
 pub struct Manifest {
     pub name: String,
     pub title: Option<String>,
@@ -21,13 +21,13 @@ pub struct Manifest {
     pub aliases: Vec<String>,
     pub input_schema: Value,
     pub output_schema: Option<Value>,
-    pub class: Class,
+    pub class: ConcurrencyClass,
     pub read_only: bool,
     pub destructive: Option<bool>,
     pub idempotent: bool,
     pub open_world: bool,
     pub effects: Effects,
-    pub keys: Vec<Key>,
+    pub keys: Vec<ResourceKey>,
     pub capabilities: Option<Capabilities>,
     pub permission: Permission,
     pub interrupt: Interrupt,
@@ -41,10 +41,10 @@ pub struct Manifest {
     pub approval_timeout_ms: Option<u128>,
     pub rate: Option<Rate>,
     pub cache: Option<Cache>,
-    pub retry: Option<Retries>,
-    pub max_result: Bound,
+    pub retry: Option<RetryPolicy>,
+    pub max_result: ResultLimit,
     pub label: Label,
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
     pub examples: Vec<Value>,
     /// The values the host must supply, by type.
     pub needs: Vec<&'static str>,
@@ -55,8 +55,8 @@ pub struct Manifest {
 impl Manifest {
     /// Puts a spec and its schemas together.
     #[must_use]
-    pub fn new(spec: &Spec, input_schema: Value, output_schema: Option<Value>) -> Self {
-        let claim = spec.claim();
+    pub fn new(spec: &ToolSpec, input_schema: Value, output_schema: Option<Value>) -> Self {
+        let claim = spec.profile();
         Self {
             name: spec.name.clone(),
             title: spec.title.clone(),

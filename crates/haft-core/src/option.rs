@@ -56,7 +56,7 @@ pub enum Isolation {
 /// What happens to arguments the schema does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Unknown {
+pub enum UnknownFields {
     /// The call is refused, with the nearest valid name.
     #[default]
     Refuse,
@@ -69,21 +69,21 @@ pub enum Unknown {
 /// How large a result may be before the rest is kept aside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Bound {
+pub enum ResultLimit {
     /// At most so many characters.
     Chars(usize),
     /// No bound of its own; the runtime's hard cap still holds.
     Unbounded,
 }
 
-impl Default for Bound {
+impl Default for ResultLimit {
     /// About twelve thousand tokens: more than a model reads with care.
     fn default() -> Self {
         Self::Chars(50_000)
     }
 }
 
-impl From<usize> for Bound {
+impl From<usize> for ResultLimit {
     fn from(chars: usize) -> Self {
         Self::Chars(chars)
     }
@@ -260,7 +260,7 @@ pub struct Cache {
     /// `user`, `session`, `run` and `agent` mean the one that the call is for; where the host named
     /// none, nothing is kept. Any other word is a name of its own, and everybody shares under it.
     /// Silence means the same user, or calls without one; for a tool that is given values per run
-    /// (`Side`) it means the same run.
+    /// (`RunState`) it means the same run.
     pub scope: Option<String>,
 }
 
@@ -294,7 +294,7 @@ pub enum Backoff {
 
 /// How often and when a failed attempt is made again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Retries {
+pub struct RetryPolicy {
     /// Tries in all, the first included.
     pub max_attempts: u32,
     /// How the waiting grows.
@@ -312,7 +312,7 @@ pub struct Retries {
     pub retry_on: Vec<String>,
 }
 
-impl Retries {
+impl RetryPolicy {
     /// Returns how long to wait after the attempt with this number (from 1) has failed.
     ///
     /// `chance`, from 0 to 1, is where the wait falls between half and one and a half times its
@@ -320,9 +320,9 @@ impl Retries {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use haft_core::Retries;
+    /// use haft_core::RetryPolicy;
     ///
-    /// let retries = Retries { jitter: false, ..Retries::default() };
+    /// let retries = RetryPolicy { jitter: false, ..RetryPolicy::default() };
     /// assert_eq!(retries.delay(3, 0.5), Duration::from_secs(4));
     /// ```
     #[must_use]
@@ -344,7 +344,7 @@ impl Retries {
     }
 }
 
-impl Default for Retries {
+impl Default for RetryPolicy {
     /// Three tries within about three seconds: past that, somebody should look.
     fn default() -> Self {
         Self {
@@ -370,7 +370,7 @@ mod tests {
     #[test]
     fn waits_grow_as_they_are_told_to_and_never_past_the_longest() {
         let of = |backoff, failed| {
-            let retries = Retries { backoff, jitter: false, ..Retries::default() };
+            let retries = RetryPolicy { backoff, jitter: false, ..RetryPolicy::default() };
             retries.delay(failed, 0.0).as_secs()
         };
         let first = |backoff| [1, 2, 3, 4].map(|n| of(backoff, n));
@@ -381,7 +381,7 @@ mod tests {
             assert_eq!(of(backoff, 100), 60);
             assert_eq!(of(backoff, u32::MAX), 60);
         }
-        let spread = Retries::default();
+        let spread = RetryPolicy::default();
         let at = |chance| spread.delay(1, chance).as_millis();
         assert_eq!([0.0, 0.5, 1.0, f64::NAN, 7.0].map(at), [500, 1000, 1500, 1000, 1500]);
         assert_eq!(spread.delay(50, 1.0), spread.max_delay, "chance does not lift the longest");

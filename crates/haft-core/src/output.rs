@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{Capped, Code, Context, Failure, schema, stream::Paced};
+use crate::{BoundedBuffer, Failure, FailureCode, ToolContext, schema, stream::Paced};
 
 /// One piece of content.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -136,7 +136,7 @@ impl From<Block> for Output {
 }
 
 /// What a body may return. Implemented for text, `()`, [`Output`], blocks, [`Value`], [`Json`],
-/// [`Raw`] and [`Streamed`].
+/// [`Raw`] and [`StreamOutput`].
 pub trait IntoOutput: Send {
     /// Returns the schema of the structured part, where there is one.
     #[must_use]
@@ -145,7 +145,7 @@ pub trait IntoOutput: Send {
     }
 
     /// Turns the value into an output. Streams take their time here, and tell each piece.
-    fn into_output(self, cx: &Context) -> impl Future<Output = Result<Output, Failure>> + Send;
+    fn into_output(self, cx: &ToolContext) -> impl Future<Output = Result<Output, Failure>> + Send;
 }
 
 macro_rules! into_output {
@@ -153,7 +153,7 @@ macro_rules! into_output {
         impl IntoOutput for $type {
             fn into_output(
                 self,
-                _: &Context,
+                _: &ToolContext,
             ) -> impl Future<Output = Result<Output, Failure>> + Send {
                 let $value = self;
                 ready(Ok($make))
@@ -183,7 +183,7 @@ impl<T: Serialize + JsonSchema + Send> IntoOutput for Json<T> {
         Some(schema::of::<T>())
     }
 
-    async fn into_output(self, _: &Context) -> Result<Output, Failure> {
+    async fn into_output(self, _: &ToolContext) -> Result<Output, Failure> {
         let json = to_value(&self.0)?;
         Ok(Output { blocks: vec![Block::Json { json: json.clone() }], structured: Some(json) })
     }
@@ -194,49 +194,50 @@ impl<T: Serialize + JsonSchema + Send> IntoOutput for Json<T> {
 pub struct Raw<T>(pub T);
 
 impl<T: Serialize + Send> IntoOutput for Raw<T> {
-    async fn into_output(self, _: &Context) -> Result<Output, Failure> {
+    async fn into_output(self, _: &ToolContext) -> Result<Output, Failure> {
         Ok(Output::json(to_value(&self.0)?))
     }
 }
 
 fn to_value(data: &impl Serialize) -> Result<Value, Failure> {
     serde_json::to_value(data).map_err(|e| {
-        Failure::new(Code::BadOutput, "the tool's result cannot be written as JSON").with_source(e)
+        Failure::new(FailureCode::BadOutput, "the tool's result cannot be written as JSON")
+            .with_source(e)
     })
 }
 
 /// Text that arrives piece by piece: each piece is told at once, all of them are the result.
 #[derive(Debug, Clone, Copy)]
-pub struct Streamed<S>(pub S);
+pub struct StreamOutput<S>(pub S);
 
 /// One piece of a stream: text, or a failure that ends it.
-pub trait Piece: Send {
+pub trait OutputChunk: Send {
     /// Turns it into text.
     fn into_piece(self) -> Result<String, Failure>;
 }
 
-impl Piece for String {
+impl OutputChunk for String {
     fn into_piece(self) -> Result<String, Failure> {
         Ok(self)
     }
 }
 
-impl Piece for &str {
+impl OutputChunk for &str {
     fn into_piece(self) -> Result<String, Failure> {
         Ok(self.to_owned())
     }
 }
 
-impl<T: Into<String> + Send, E: Into<Failure> + Send> Piece for Result<T, E> {
+impl<T: Into<String> + Send, E: Into<Failure> + Send> OutputChunk for Result<T, E> {
     fn into_piece(self) -> Result<String, Failure> {
         self.map(Into::into).map_err(Into::into)
     }
 }
 
-impl<S: Stream<Item: Piece> + Send> IntoOutput for Streamed<S> {
-    async fn into_output(self, cx: &Context) -> Result<Output, Failure> {
+impl<S: Stream<Item: OutputChunk> + Send> IntoOutput for StreamOutput<S> {
+    async fn into_output(self, cx: &ToolContext) -> Result<Output, Failure> {
         // A stream may have no end; what nobody will look at is not held.
-        let mut all = Capped::new(cx.cap());
+        let mut all = BoundedBuffer::new(cx.max_result_bytes());
         let stream = pin!(self.0);
         let mut stream = Paced::new(stream);
         while let Some(piece) = stream.next().await {

@@ -14,8 +14,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    Code, Context, Failure, IntoOutput, IntoVerdict, Key, Need, Output, Raw, Side, Spec, State,
-    Verdict,
+    Dependency, Failure, FailureCode, IntoOutput, IntoVerdict, Output, Raw, ResourceKey, RunState,
+    State, ToolContext, ToolSpec, Verdict,
 };
 
 /// Unwraps a compile-time parse, with its message as the compile error.
@@ -43,7 +43,7 @@ pub struct Returned<T>(pub Option<T>);
 
 impl<T> Returned<T> {
     fn take(&mut self) -> Result<T, Failure> {
-        self.0.take().ok_or_else(|| Failure::new(Code::NotRun, "the answer was read twice"))
+        self.0.take().ok_or_else(|| Failure::new(FailureCode::NotRun, "the answer was read twice"))
     }
 }
 
@@ -54,11 +54,11 @@ macro_rules! reading {
         $(#[$doc])*
         #[doc(hidden)]
         pub trait $name {
-            fn read(&mut self, cx: &Context) -> impl Future<Output = Read> + Send;
+            fn read(&mut self, cx: &ToolContext) -> impl Future<Output = Read> + Send;
         }
 
         impl<$($generics)*> $name for $($amp)* Returned<$type> {
-            async fn read(&mut self, $cx: &Context) -> Read {
+            async fn read(&mut self, $cx: &ToolContext) -> Read {
                 let $value = self.take()?;
                 $body
             }
@@ -109,7 +109,7 @@ reading! {
 #[diagnostic::on_unimplemented(
     message = "a tool cannot give back `{Self}`",
     label = "not something a model can be given",
-    note = "give back text, `()`, `Json<T>`, `Raw<T>`, `Output`, `Streamed<S>` or anything that is `Serialize + Send`, or a `Result` of these"
+    note = "give back text, `()`, `Json<T>`, `Raw<T>`, `Output`, `StreamOutput<S>` or anything that is `Serialize + Send`, or a `Result` of these"
 )]
 pub trait Answer {}
 
@@ -119,7 +119,7 @@ pub trait Answer {}
     message = "the error `{Self}` cannot be told to a model, or what comes with it cannot be given back",
     label = "not something a model can be given",
     note = "use `Failure`, or an error that implements `std::error::Error` or `Display` and is `Send`",
-    note = "beside it give back text, `()`, `Json<T>`, `Raw<T>`, `Output`, `Streamed<S>` or anything that is `Serialize + Send`"
+    note = "beside it give back text, `()`, `Json<T>`, `Raw<T>`, `Output`, `StreamOutput<S>` or anything that is `Serialize + Send`"
 )]
 pub trait Told {}
 
@@ -128,11 +128,11 @@ pub trait Told {}
 pub trait ReadAnyResult {
     type Error;
     #[expect(async_fn_in_trait, reason = "it never runs")]
-    async fn read(&mut self, _: &Context) -> Read
+    async fn read(&mut self, _: &ToolContext) -> Read
     where
         Self::Error: Told,
     {
-        Err(Failure::new(Code::NotRun, "the answer cannot be read"))
+        Err(Failure::new(FailureCode::NotRun, "the answer cannot be read"))
     }
 }
 
@@ -145,11 +145,11 @@ impl<T, E> ReadAnyResult for &mut &mut &mut Returned<Result<T, E>> {
 pub trait ReadAnything {
     type Value;
     #[expect(async_fn_in_trait, reason = "it never runs")]
-    async fn read(&mut self, _: &Context) -> Read
+    async fn read(&mut self, _: &ToolContext) -> Read
     where
         Self::Value: Answer,
     {
-        Err(Failure::new(Code::NotRun, "the answer cannot be read"))
+        Err(Failure::new(FailureCode::NotRun, "the answer cannot be read"))
     }
 }
 
@@ -168,7 +168,7 @@ fn top_line(error: &impl Display) -> String {
 pub struct Returns<T>(pub PhantomData<T>);
 
 /// Names the return type of an async method that only the compiler can name.
-pub fn returns<A, F: Future>(_: impl Fn(A, &'static Context) -> F) -> Returns<F::Output> {
+pub fn returns<A, F: Future>(_: impl Fn(A, &'static ToolContext) -> F) -> Returns<F::Output> {
     Returns(PhantomData)
 }
 
@@ -210,16 +210,16 @@ impl<T> SchemaOfNothing for Returns<T> {
 
 /// Reads what a guard function said; an error is a refusal.
 pub fn verdict(said: impl IntoVerdict) -> Result<Option<Verdict>, Failure> {
-    said.into_verdict().map_err(|e| Failure::new(Code::GuardFailed, e))
+    said.into_verdict().map_err(|e| Failure::new(FailureCode::GuardFailed, e))
 }
 
 /// Collects what a `keys` function said.
-pub fn keys<K: Into<Key>>(said: impl IntoIterator<Item = K>) -> Vec<Key> {
+pub fn keys<K: Into<ResourceKey>>(said: impl IntoIterator<Item = K>) -> Vec<ResourceKey> {
     said.into_iter().map(Into::into).collect()
 }
 
 /// Parses the JSON text of an example. The macro has checked its form; what is no JSON after all
-/// stays text, which the catalog then refuses.
+/// stays text, which the registry then refuses.
 #[must_use]
 pub fn example(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
@@ -231,7 +231,7 @@ pub fn example(text: &str) -> Value {
     message = "a model cannot fill in `{Self}`",
     label = "not an argument",
     note = "an argument is text, a number, a list, or a type that derives `Deserialize` and `JsonSchema`",
-    note = "what the host supplies is `&Context`, `State<T>`, `Side<T>`, or marked `#[inject]`"
+    note = "what the host supplies is `&ToolContext`, `State<T>`, `RunState<T>`, or marked `#[inject]`"
 )]
 pub trait Argument {}
 
@@ -246,54 +246,54 @@ pub const fn argument<T: Argument>() {}
 #[diagnostic::on_unimplemented(
     message = "the host cannot supply `{Self}`",
     label = "cannot be injected",
-    note = "the host supplies `&Context`, `Context`, `State<T>` (also as `Arc<T>`) and `Side<T>`"
+    note = "the host supplies `&ToolContext`, `ToolContext`, `State<T>` (also as `Arc<T>`) and `RunState<T>`"
 )]
 pub trait Inject: Sized {
-    fn need() -> Option<Need>;
-    fn inject(cx: &Context) -> Result<Self, Failure>;
+    fn need() -> Option<Dependency>;
+    fn inject(cx: &ToolContext) -> Result<Self, Failure>;
 }
 
-impl Inject for Context {
-    fn need() -> Option<Need> {
+impl Inject for ToolContext {
+    fn need() -> Option<Dependency> {
         None
     }
 
-    fn inject(cx: &Context) -> Result<Self, Failure> {
+    fn inject(cx: &ToolContext) -> Result<Self, Failure> {
         Ok(cx.clone())
     }
 }
 
 impl<T: Send + Sync + 'static> Inject for State<T> {
-    fn need() -> Option<Need> {
-        Some(Need::state::<T>())
+    fn need() -> Option<Dependency> {
+        Some(Dependency::state::<T>())
     }
 
-    fn inject(cx: &Context) -> Result<Self, Failure> {
+    fn inject(cx: &ToolContext) -> Result<Self, Failure> {
         cx.state()
     }
 }
 
 impl<T: Send + Sync + 'static> Inject for Arc<T> {
-    fn need() -> Option<Need> {
-        Some(Need::state::<T>())
+    fn need() -> Option<Dependency> {
+        Some(Dependency::state::<T>())
     }
 
-    fn inject(cx: &Context) -> Result<Self, Failure> {
+    fn inject(cx: &ToolContext) -> Result<Self, Failure> {
         Ok(cx.state()?.0)
     }
 }
 
-impl<T: Send + Sync + 'static> Inject for Side<T> {
-    fn need() -> Option<Need> {
-        Some(Need::side::<T>())
+impl<T: Send + Sync + 'static> Inject for RunState<T> {
+    fn need() -> Option<Dependency> {
+        Some(Dependency::side::<T>())
     }
 
-    fn inject(cx: &Context) -> Result<Self, Failure> {
-        cx.side()
+    fn inject(cx: &ToolContext) -> Result<Self, Failure> {
+        cx.run_state()
     }
 }
 
 /// Declares what a parameter asks of the host, once.
-pub fn need<T: Inject>(spec: &mut Spec) {
+pub fn need<T: Inject>(spec: &mut ToolSpec) {
     spec.needs.extend(T::need().filter(|need| !spec.needs.contains(need)));
 }

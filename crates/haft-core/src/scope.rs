@@ -1,6 +1,6 @@
 //! What the host tells a run's tools: who, where, with what.
 //!
-//! A scope is made once per turn and shared by its calls. Tools read it through `Context` and
+//! A scope is made once per turn and shared by its calls. Tools read it through `ToolContext` and
 //! cannot change it, except for [`Shared`], which is safe under concurrency by construction.
 
 use std::{
@@ -45,7 +45,7 @@ pub struct Scope {
     /// The join of what the run has read so far.
     pub label: Label,
     /// What is left of the budget.
-    pub left: Left,
+    pub left: RemainingBudget,
     /// Values of the runtime.
     pub state: Arc<Store>,
     /// Values of this run.
@@ -68,7 +68,7 @@ impl Default for Scope {
             working_directory: Path::new(".").into(),
             metadata: Arc::default(),
             label: Label::CLEAN,
-            left: Left::default(),
+            left: RemainingBudget::default(),
             state: Arc::default(),
             side: Arc::default(),
             shared: Shared::default(),
@@ -78,7 +78,7 @@ impl Default for Scope {
 
 /// What is left of a run's budget. `None` means there is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-pub struct Left {
+pub struct RemainingBudget {
     /// Calls of tools.
     pub calls: Option<u64>,
     /// Calls of the tool that asks.
@@ -130,9 +130,9 @@ impl fmt::Debug for Store {
 #[derive(Debug)]
 pub struct State<T: ?Sized>(pub(crate) Arc<T>);
 
-/// A value the host supplies for one run, hidden from the model: `Side<CurrentUser>`.
+/// A value the host supplies for one run, hidden from the model: `RunState<CurrentUser>`.
 #[derive(Debug)]
-pub struct Side<T: ?Sized>(pub(crate) Arc<T>);
+pub struct RunState<T: ?Sized>(pub(crate) Arc<T>);
 
 macro_rules! shared_value {
     ($($name:ident)*) => {$(
@@ -165,7 +165,7 @@ macro_rules! shared_value {
         }
     )*};
 }
-shared_value!(State Side);
+shared_value!(State RunState);
 
 /// A map that all tools of a run share.
 ///

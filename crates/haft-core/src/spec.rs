@@ -8,26 +8,28 @@ use std::{any::TypeId, fmt, sync::Arc, time::Duration};
 use serde_json::Value;
 
 use crate::{
-    Bound, Cache, Capabilities, Capability, Claim, Class, Effects, Exposure, Interrupt, Isolation,
-    Key, Label, Permission, Rate, Retries, Scope, Unknown,
+    Cache, CallProfile, Capabilities, Capability, ConcurrencyClass, Effects, Exposure, Interrupt,
+    Isolation, Label, Permission, Rate, ResourceKey, ResultLimit, RetryPolicy, Scope,
+    UnknownFields,
 };
 
 /// Decides per turn whether a tool is offered.
 pub type Enabled = Arc<dyn Fn(&Scope) -> bool + Send + Sync>;
 
-/// Everything a tool declares. Build one with [`Spec::new`] and the methods named for the options.
+/// Everything a tool declares. Build one with [`ToolSpec::new`] and the methods named for the
+/// options.
 ///
 /// ```
-/// use haft_core::{Capabilities, Spec};
+/// use haft_core::{Capabilities, ToolSpec};
 ///
-/// let spec = Spec::new("get_time", "Returns the local time of a city.")
+/// let spec = ToolSpec::new("get_time", "Returns the local time of a city.")
 ///     .read_only()
 ///     .capabilities(Capabilities::NONE);
 /// assert!(spec.is_read_only() && spec.is_idempotent() && !spec.may_destroy());
 /// ```
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct Spec {
+pub struct ToolSpec {
     /// The name the model calls.
     pub name: String,
     /// What the tool does, for the model.
@@ -44,12 +46,12 @@ pub struct Spec {
     pub idempotent: Option<bool>,
     /// Reaches beyond a closed set of things.
     pub open_world: Option<bool>,
-    /// How its calls share the floor.
-    pub class: Option<Class>,
+    /// How its calls may run concurrently.
+    pub class: Option<ConcurrencyClass>,
     /// What its calls touch.
     pub effects: Effects,
     /// The resources its calls need for themselves.
-    pub keys: Vec<Key>,
+    pub keys: Vec<ResourceKey>,
     /// What kinds of things it may reach.
     pub capabilities: Option<Capabilities>,
     /// Whether silence of all judges means asking.
@@ -79,26 +81,26 @@ pub struct Spec {
     /// How long its results are kept.
     pub cache: Option<Cache>,
     /// How failed attempts are repeated.
-    pub retry: Option<Retries>,
+    pub retry: Option<RetryPolicy>,
     /// How large a result may be.
-    pub max_result: Bound,
+    pub max_result: ResultLimit,
     /// Where its results come from.
     pub label: Label,
     /// What happens to unknown arguments.
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
     /// Arguments that show how it is called.
     pub examples: Vec<Value>,
     /// What the host must supply.
-    pub needs: Vec<Need>,
+    pub needs: Vec<Dependency>,
     /// Options that a function over the arguments decides per call.
     pub per_call: Vec<&'static str>,
 }
 
 /// One value a tool wants from the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Need {
+pub struct Dependency {
     /// Runtime-wide or per run.
-    pub kind: NeedKind,
+    pub kind: DependencyKind,
     /// Its type.
     pub type_id: TypeId,
     /// Its type's name, for messages.
@@ -107,27 +109,27 @@ pub struct Need {
 
 /// Where a needed value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum NeedKind {
+pub enum DependencyKind {
     /// The runtime's state; missing is a build error.
     State,
     /// The run's side values; missing means the tool is not offered in that run.
     Side,
 }
 
-impl Need {
+impl Dependency {
     /// Says that a tool wants `State<T>`.
     #[must_use]
     pub fn state<T: Send + Sync + 'static>() -> Self {
-        Self::new::<T>(NeedKind::State)
+        Self::new::<T>(DependencyKind::State)
     }
 
-    /// Says that a tool wants `Side<T>`.
+    /// Says that a tool wants `RunState<T>`.
     #[must_use]
     pub fn side<T: Send + Sync + 'static>() -> Self {
-        Self::new::<T>(NeedKind::Side)
+        Self::new::<T>(DependencyKind::Side)
     }
 
-    fn new<T: 'static>(kind: NeedKind) -> Self {
+    fn new<T: 'static>(kind: DependencyKind) -> Self {
         Self { kind, type_id: TypeId::of::<T>(), type_name: std::any::type_name::<T>() }
     }
 }
@@ -143,7 +145,7 @@ macro_rules! setters {
     };
 }
 
-impl Spec {
+impl ToolSpec {
     /// Declares a name and a description, and nothing else.
     #[must_use]
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
@@ -174,9 +176,9 @@ impl Spec {
             rate: None,
             cache: None,
             retry: None,
-            max_result: Bound::default(),
+            max_result: ResultLimit::default(),
             label: Label::default(),
-            unknown: Unknown::Refuse,
+            unknown: UnknownFields::Refuse,
             examples: Vec::new(),
             needs: Vec::new(),
             per_call: Vec::new(),
@@ -213,7 +215,7 @@ impl Spec {
 
     /// Declares the resources its calls need for themselves.
     #[must_use]
-    pub fn keys<K: Into<Key>>(mut self, keys: impl IntoIterator<Item = K>) -> Self {
+    pub fn keys<K: Into<ResourceKey>>(mut self, keys: impl IntoIterator<Item = K>) -> Self {
         self.keys = keys.into_iter().map(Into::into).collect();
         self
     }
@@ -234,7 +236,7 @@ impl Spec {
 
     /// Sets how large a result may be.
     #[must_use]
-    pub fn max_result(mut self, bound: impl Into<Bound>) -> Self {
+    pub fn max_result(mut self, bound: impl Into<ResultLimit>) -> Self {
         self.max_result = bound.into();
         self
     }
@@ -248,7 +250,7 @@ impl Spec {
 
     /// Adds a value that the host must supply.
     #[must_use]
-    pub fn need(mut self, need: Need) -> Self {
+    pub fn need(mut self, need: Dependency) -> Self {
         self.needs.push(need);
         self
     }
@@ -260,8 +262,8 @@ impl Spec {
         idempotent: bool => idempotent Some;
         /// Says whether it reaches beyond a closed set of things.
         open_world: bool => open_world Some;
-        /// Sets how its calls share the floor.
-        class: Class => class Some;
+        /// Sets how its calls may run concurrently.
+        class: ConcurrencyClass => class Some;
         /// Sets whether silence of all judges means asking.
         permission: Permission => permission std::convert::identity;
         /// Sets what an interrupt does to it.
@@ -287,11 +289,11 @@ impl Spec {
         /// Sets how long its results are kept.
         cache: Cache => cache Some;
         /// Sets how failed attempts are repeated.
-        retry: Retries => retry Some;
+        retry: RetryPolicy => retry Some;
         /// Sets where its results come from.
         label: Label => label std::convert::identity;
         /// Sets what happens to unknown arguments.
-        unknown: Unknown => unknown std::convert::identity;
+        unknown: UnknownFields => unknown std::convert::identity;
     }
 
     /// Returns whether it leaves everything as it was. Silence: no.
@@ -303,7 +305,7 @@ impl Spec {
     /// Returns whether judges must take it for destructive. Silence: yes.
     #[must_use]
     pub fn may_destroy(&self) -> bool {
-        self.claim().may_destroy()
+        self.profile().may_destroy()
     }
 
     /// Returns whether running it twice is the same as running it once. Silence: no.
@@ -327,20 +329,24 @@ impl Spec {
     /// Returns what an interrupt does to a call of this class. Silence: block, and cancel for
     /// `Unsafe`, because a runaway call must be stoppable.
     #[must_use]
-    pub fn interrupt_of(&self, class: Class) -> Interrupt {
+    pub fn interrupt_of(&self, class: ConcurrencyClass) -> Interrupt {
         self.interrupt.unwrap_or(match class {
-            Class::Unsafe => Interrupt::Cancel,
-            Class::ReadOnly | Class::WriteExclusive => Interrupt::Block,
+            ConcurrencyClass::Unsafe => Interrupt::Cancel,
+            ConcurrencyClass::ReadOnly | ConcurrencyClass::WriteExclusive => Interrupt::Block,
         })
     }
 
     /// Returns the claim of a call that adds nothing to what is declared here.
     #[must_use]
-    pub fn claim(&self) -> Claim {
+    pub fn profile(&self) -> CallProfile {
         let read_only = self.is_read_only();
         let destroys = self.capabilities.is_some_and(|c| c.has(Capability::Destructive));
-        Claim {
-            class: self.class.unwrap_or(if read_only { Class::ReadOnly } else { Class::Unsafe }),
+        CallProfile {
+            class: self.class.unwrap_or(if read_only {
+                ConcurrencyClass::ReadOnly
+            } else {
+                ConcurrencyClass::Unsafe
+            }),
             read_only,
             destructive: if destroys {
                 Some(true)
@@ -375,7 +381,7 @@ impl Spec {
         say(
             self.is_read_only()
                 && matches!(&self.effects, Effects::Declared(_))
-                && !self.claim().read_only,
+                && !self.profile().read_only,
             "`read_only` contradicts an effect that writes or executes; keep one",
         );
         say(
@@ -397,14 +403,17 @@ impl Spec {
             limits.into_iter().flatten().any(|limit| limit.is_zero()),
             "a time limit of zero would let no call finish",
         );
-        say(self.max_result == Bound::Chars(0), "`max_result` of 0 would show the model nothing");
+        say(
+            self.max_result == ResultLimit::Chars(0),
+            "`max_result` of 0 would show the model nothing",
+        );
         found
     }
 }
 
-impl fmt::Debug for Spec {
+impl fmt::Debug for ToolSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Spec").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("ToolSpec").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -414,20 +423,20 @@ mod tests {
     use crate::{Confidentiality, Trust};
 
     // Silence is strict: one test for each row of the table of defaults.
-    fn silent() -> Spec {
-        Spec::new("t", "Does something.")
+    fn silent() -> ToolSpec {
+        ToolSpec::new("t", "Does something.")
     }
 
     #[test]
     fn silent_about_class_is_unsafe() {
-        assert_eq!(silent().claim().class, Class::Unsafe);
+        assert_eq!(silent().profile().class, ConcurrencyClass::Unsafe);
     }
 
     #[test]
     fn silent_about_flags_is_not_read_only_maybe_destructive_not_idempotent_open_world() {
         let spec = silent();
         assert!(!spec.is_read_only() && !spec.is_idempotent() && spec.is_open_world());
-        assert_eq!(spec.claim().destructive, None, "unknown");
+        assert_eq!(spec.profile().destructive, None, "unknown");
         assert!(spec.may_destroy(), "judged as yes");
     }
 
@@ -439,15 +448,15 @@ mod tests {
     #[test]
     fn silent_about_capabilities_and_effects_is_judged_as_all() {
         assert_eq!(silent().judged_capabilities(), Capabilities::ALL);
-        assert!(silent().claim().effects.may_change());
+        assert!(silent().profile().effects.may_change());
         assert!(silent().capabilities(Capabilities::NONE).judged_capabilities().is_empty());
     }
 
     #[test]
     fn silent_about_interrupt_blocks_and_unsafe_cancels() {
-        assert_eq!(silent().interrupt_of(Class::ReadOnly), Interrupt::Block);
-        assert_eq!(silent().interrupt_of(Class::WriteExclusive), Interrupt::Block);
-        assert_eq!(silent().interrupt_of(Class::Unsafe), Interrupt::Cancel);
+        assert_eq!(silent().interrupt_of(ConcurrencyClass::ReadOnly), Interrupt::Block);
+        assert_eq!(silent().interrupt_of(ConcurrencyClass::WriteExclusive), Interrupt::Block);
+        assert_eq!(silent().interrupt_of(ConcurrencyClass::Unsafe), Interrupt::Cancel);
     }
 
     #[test]
@@ -458,12 +467,12 @@ mod tests {
 
     #[test]
     fn silent_about_size_is_fifty_thousand_characters() {
-        assert_eq!(silent().max_result, Bound::Chars(50_000));
+        assert_eq!(silent().max_result, ResultLimit::Chars(50_000));
     }
 
     #[test]
     fn silent_about_unknown_arguments_refuses_them() {
-        assert_eq!(silent().unknown, Unknown::Refuse);
+        assert_eq!(silent().unknown, UnknownFields::Refuse);
     }
 
     #[test]
@@ -474,9 +483,12 @@ mod tests {
     #[test]
     fn read_only_implies_class_not_destructive_and_idempotent() {
         let spec = silent().read_only();
-        assert_eq!(spec.claim().class, Class::ReadOnly);
+        assert_eq!(spec.profile().class, ConcurrencyClass::ReadOnly);
         assert!(!spec.may_destroy() && spec.is_idempotent());
-        assert_eq!(spec.class(Class::WriteExclusive).claim().class, Class::WriteExclusive);
+        assert_eq!(
+            spec.class(ConcurrencyClass::WriteExclusive).profile().class,
+            ConcurrencyClass::WriteExclusive
+        );
     }
 
     #[test]
@@ -485,6 +497,6 @@ mod tests {
         assert!(silent().read_only().destructive(true).problems()[0].contains("contradict"));
         let cached = silent().cache(Cache { ttl: Duration::from_secs(1), scope: None });
         assert!(cached.problems()[0].contains("`cache` needs"));
-        assert!(Spec::new("t", " ").problems()[0].contains("no description"));
+        assert!(ToolSpec::new("t", " ").problems()[0].contains("no description"));
     }
 }

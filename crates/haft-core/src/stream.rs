@@ -13,28 +13,28 @@ use std::{
 
 use futures_core::Stream;
 
-use crate::{Block, Context, Failure, IntoOutput, Output, Streamed};
+use crate::{Block, Failure, IntoOutput, Output, StreamOutput, ToolContext};
 
 /// So many bytes of a stream are held for the result; more is a mistake, and would hurt the process.
 const MOST: usize = 16 << 20;
 /// What a key or a block costs beyond its text.
 const EACH: usize = 128;
 
-impl<S> Streamed<S> {
+impl<S> StreamOutput<S> {
     /// Makes a result of pieces that come under keys, such as the lines of several jobs. Each key
     /// becomes a paragraph, in the order in which they first came.
-    pub fn keyed(stream: S) -> Keyed<S> {
-        Keyed { stream, fold: paragraphs }
+    pub fn keyed(stream: S) -> KeyedStream<S> {
+        KeyedStream { stream, fold: paragraphs }
     }
 
     /// Makes a result of pieces that come under keys with a formatter of one's own. It is given each
     /// key with all its text, in the order in which the keys first came.
-    pub fn fold<T, F>(stream: S, fold: F) -> Keyed<S, F>
+    pub fn fold<T, F>(stream: S, fold: F) -> KeyedStream<S, F>
     where
         T: IntoOutput,
         F: FnOnce(Vec<(String, String)>) -> T + Send,
     {
-        Keyed { stream, fold }
+        KeyedStream { stream, fold }
     }
 
     /// Makes a result of blocks that come one by one: text, pictures, data. Texts that follow each
@@ -46,7 +46,7 @@ impl<S> Streamed<S> {
 
 /// Pieces that come under keys.
 #[derive(Debug, Clone, Copy)]
-pub struct Keyed<S, F = fn(Vec<(String, String)>) -> String> {
+pub struct KeyedStream<S, F = fn(Vec<(String, String)>) -> String> {
     stream: S,
     fold: F,
 }
@@ -56,7 +56,7 @@ pub struct Keyed<S, F = fn(Vec<(String, String)>) -> String> {
 pub struct Blocks<S>(S);
 
 /// One piece under a key, or a failure that ends the stream.
-pub trait KeyedPiece: Send {
+pub trait KeyedChunk: Send {
     /// Turns it into a key and a text.
     ///
     /// # Errors
@@ -64,13 +64,13 @@ pub trait KeyedPiece: Send {
     fn into_keyed(self) -> Result<(String, String), Failure>;
 }
 
-impl<K: Into<String> + Send, T: Into<String> + Send> KeyedPiece for (K, T) {
+impl<K: Into<String> + Send, T: Into<String> + Send> KeyedChunk for (K, T) {
     fn into_keyed(self) -> Result<(String, String), Failure> {
         Ok((self.0.into(), self.1.into()))
     }
 }
 
-impl<K: Into<String> + Send, T: Into<String> + Send, E: Into<Failure> + Send> KeyedPiece
+impl<K: Into<String> + Send, T: Into<String> + Send, E: Into<Failure> + Send> KeyedChunk
     for Result<(K, T), E>
 {
     fn into_keyed(self) -> Result<(String, String), Failure> {
@@ -79,9 +79,9 @@ impl<K: Into<String> + Send, T: Into<String> + Send, E: Into<Failure> + Send> Ke
     }
 }
 
-impl<S, F, T> IntoOutput for Keyed<S, F>
+impl<S, F, T> IntoOutput for KeyedStream<S, F>
 where
-    S: Stream<Item: KeyedPiece> + Send,
+    S: Stream<Item: KeyedChunk> + Send,
     F: FnOnce(Vec<(String, String)>) -> T + Send,
     T: IntoOutput,
 {
@@ -89,7 +89,7 @@ where
         T::schema()
     }
 
-    async fn into_output(self, cx: &Context) -> Result<Output, Failure> {
+    async fn into_output(self, cx: &ToolContext) -> Result<Output, Failure> {
         let mut all: Vec<(String, String)> = Vec::new();
         let mut places: HashMap<String, usize> = HashMap::new();
         let mut room = Room::new();
@@ -132,7 +132,7 @@ fn paragraphs(all: Vec<(String, String)>) -> String {
 }
 
 /// One block of a stream, or a failure that ends it.
-pub trait BlockPiece: Send {
+pub trait BlockChunk: Send {
     /// Turns it into a block.
     ///
     /// # Errors
@@ -140,20 +140,20 @@ pub trait BlockPiece: Send {
     fn into_block(self) -> Result<Block, Failure>;
 }
 
-impl BlockPiece for Block {
+impl BlockChunk for Block {
     fn into_block(self) -> Result<Block, Failure> {
         Ok(self)
     }
 }
 
-impl<E: Into<Failure> + Send> BlockPiece for Result<Block, E> {
+impl<E: Into<Failure> + Send> BlockChunk for Result<Block, E> {
     fn into_block(self) -> Result<Block, Failure> {
         self.map_err(Into::into)
     }
 }
 
-impl<S: Stream<Item: BlockPiece> + Send> IntoOutput for Blocks<S> {
-    async fn into_output(self, cx: &Context) -> Result<Output, Failure> {
+impl<S: Stream<Item: BlockChunk> + Send> IntoOutput for Blocks<S> {
+    async fn into_output(self, cx: &ToolContext) -> Result<Output, Failure> {
         let mut output = Output::default();
         let mut room = Room::new();
         let stream = pin!(self.0);

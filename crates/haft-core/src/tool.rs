@@ -1,17 +1,17 @@
 //! The trait that authors write a tool with.
 //!
-//! The attribute macro writes an implementation of it; a type of one's own may too. The catalog
+//! The attribute macro writes an implementation of it; a type of one's own may too. The registry
 //! stores one erased form (`DynTool`), made by one conversion.
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use crate::{Claim, Context, Failure, IntoOutput, Manifest, Spec, Verdict, schema};
+use crate::{CallProfile, Failure, IntoOutput, Manifest, ToolContext, ToolSpec, Verdict, schema};
 
 /// A tool with typed arguments.
 ///
 /// ```
-/// use haft_core::{Capabilities, Context, Failure, Spec, Tool};
+/// use haft_core::{Capabilities, Failure, Tool, ToolContext, ToolSpec};
 /// use haft_core::private::{schemars, serde};
 ///
 /// #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -25,11 +25,11 @@ use crate::{Claim, Context, Failure, IntoOutput, Manifest, Spec, Verdict, schema
 ///     type Args = Square;
 ///     type Output = String;
 ///
-///     fn spec(&self) -> Spec {
-///         Spec::new("square", "Squares a number.").read_only().capabilities(Capabilities::NONE)
+///     fn spec(&self) -> ToolSpec {
+///         ToolSpec::new("square", "Squares a number.").read_only().capabilities(Capabilities::NONE)
 ///     }
 ///
-///     async fn call(&self, args: Square, _: &Context) -> Result<String, Failure> {
+///     async fn call(&self, args: Square, _: &ToolContext) -> Result<String, Failure> {
 ///         Ok((args.n * args.n).to_string())
 ///     }
 /// }
@@ -58,12 +58,12 @@ pub trait Tool: Send + Sync + 'static {
     const ISOLATED: bool = false;
 
     /// Returns what the tool declares.
-    fn spec(&self) -> Spec;
+    fn spec(&self) -> ToolSpec;
 
     /// Returns what this call would do. `declared` is what the spec says, strictest where it is
     /// silent; change what the arguments decide. It must not act; an error here means the
     /// strictest claim.
-    fn claim(&self, declared: Claim, _args: &Self::Args, _cx: &Context) -> Claim {
+    fn profile(&self, declared: CallProfile, _args: &Self::Args, _cx: &ToolContext) -> CallProfile {
         declared
     }
 
@@ -71,7 +71,7 @@ pub trait Tool: Send + Sync + 'static {
     fn check(
         &self,
         _args: &Self::Args,
-        _cx: &Context,
+        _cx: &ToolContext,
     ) -> impl Future<Output = Result<(), Failure>> + Send {
         async { Ok(()) }
     }
@@ -80,7 +80,7 @@ pub trait Tool: Send + Sync + 'static {
     fn guard(
         &self,
         _args: &Self::Args,
-        _cx: &Context,
+        _cx: &ToolContext,
     ) -> impl Future<Output = Result<Option<Verdict>, Failure>> + Send {
         async { Ok(None) }
     }
@@ -89,7 +89,7 @@ pub trait Tool: Send + Sync + 'static {
     fn call(
         &self,
         args: Self::Args,
-        cx: &Context,
+        cx: &ToolContext,
     ) -> impl Future<Output = Result<Self::Output, Failure>> + Send;
 
     /// Returns everything declared, as data.

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use haft::{Answer, Approver, BoxFuture, Code, Failure, Question};
+use haft::{ApprovalRequest, ApprovalResponse, Approver, BoxFuture, Failure, FailureCode};
 use serde_json::{Map, Value, json};
 
 use crate::{input, line::Line, names::Names, ruling::Decision};
@@ -28,7 +28,7 @@ impl ExternalApprover {
         self
     }
 
-    async fn decide(&self, question: &Question<'_>) -> Result<Answer, Failure> {
+    async fn decide(&self, question: &ApprovalRequest<'_>) -> Result<ApprovalResponse, Failure> {
         let call = question.call;
         let names = Names::of(call.tool());
         let mut answer = None;
@@ -41,21 +41,21 @@ impl ExternalApprover {
                 return Err(line.refusal(&ruling));
             }
             if let Some(reason) = ruling.block {
-                return Ok(Answer::Deny(Some(reason)));
+                return Ok(ApprovalResponse::Deny(Some(reason)));
             }
             match ruling.decision {
-                Some((Decision::Deny, reason)) => return Ok(Answer::Deny(Some(reason))),
+                Some((Decision::Deny, reason)) => return Ok(ApprovalResponse::Deny(Some(reason))),
                 Some((Decision::Allow, _)) if answer.is_none() => {
                     answer = Some(match ruling.rewrite {
                         // The same arguments again are no edit; asking about them would not end.
                         Some(edited) => {
                             let edited = input::restored(edited, &call.shown(), call.arguments());
                             match edited == **call.arguments() {
-                                true => Answer::allow(),
-                                false => Answer::Edit(edited),
+                                true => ApprovalResponse::allow(),
+                                false => ApprovalResponse::Edit(edited),
                             }
                         }
-                        None => Answer::allow(),
+                        None => ApprovalResponse::allow(),
                     });
                 }
                 _ => {}
@@ -64,12 +64,12 @@ impl ExternalApprover {
         match (answer, &self.next) {
             (Some(answer), _) => Ok(answer),
             (None, Some(next)) => next.ask(question).await,
-            (None, None) => Err(Failure::new(Code::NeedsInteraction, "no hook decided")),
+            (None, None) => Err(Failure::new(FailureCode::NeedsInteraction, "no hook decided")),
         }
     }
 }
 
-fn told(line: &Line, question: &Question<'_>, names: &Names) -> Map<String, Value> {
+fn told(line: &Line, question: &ApprovalRequest<'_>, names: &Names) -> Map<String, Value> {
     let cx = question.call.context();
     let told = input::base(&line.place, cx.scope(), &line.event);
     // As any person who is asked: without secrets.
@@ -100,13 +100,16 @@ impl Approver for ExternalApprover {
         "the hooks"
     }
 
-    fn closed(&self, question: &Question<'_>, by: &str) {
+    fn closed(&self, question: &ApprovalRequest<'_>, by: &str) {
         if let Some(next) = &self.next {
             next.closed(question, by);
         }
     }
 
-    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+    fn ask<'a>(
+        &'a self,
+        question: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         Box::pin(self.decide(question))
     }
 }

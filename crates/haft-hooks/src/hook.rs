@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use haft::{
-    Admitted, After, Before, BoxFuture, Entry, Failure, Hook, Landed, Output, Performed, Said,
-    TurnFacts, Verdict,
+    AnsweredCall, BoxFuture, CompletedCall, Failure, Hook, HookEffects, Output, PostCallResult,
+    PreCallDecision, RegisteredTool, TurnInfo, ValidatedCall, Verdict,
 };
 use serde_json::{Map, Value, json};
 
@@ -49,16 +49,16 @@ impl ExternalHook {
         Some(Self { line, at })
     }
 
-    async fn before_call(&self, call: &Admitted) -> Result<Before, Failure> {
+    async fn before_call(&self, call: &ValidatedCall) -> Result<PreCallDecision, Failure> {
         if self.at != At::Before || !self.line.holds(call) {
-            return Ok(Before::proceed());
+            return Ok(PreCallDecision::proceed());
         }
         let cx = call.context();
         let told = input::base(&self.line.place, cx.scope(), &self.line.event);
         let names = Names::of(call.tool());
         let told = input::tool(told, &names, call.arguments(), cx.call_id().as_str());
         let ruling = self.line.call(told).await;
-        let mut before = Before::proceed();
+        let mut before = PreCallDecision::proceed();
         if ruling.is_refused(self.line.fails_closed) {
             return Err(self.line.refusal(&ruling));
         }
@@ -66,7 +66,7 @@ impl ExternalHook {
             before = before.with_problem(why);
         }
         if let Some(reason) = ruling.block {
-            before = Before::block(reason);
+            before = PreCallDecision::block(reason);
         } else if let Some((decision, reason)) = ruling.decision {
             before = before.with_verdict(match decision {
                 Decision::Allow => Verdict::allow(reason),
@@ -79,7 +79,7 @@ impl ExternalHook {
             before = before.with_rewrite(arguments);
         }
         if let Some(context) = ruling.context {
-            before = before.with_aside(context);
+            before = before.with_host_note(context);
         }
         if let Some(reason) = ruling.halt {
             before = before.with_halt(reason);
@@ -87,14 +87,18 @@ impl ExternalHook {
         Ok(before)
     }
 
-    async fn after_call(&self, call: &Performed, outcome: Result<Output, Failure>) -> After {
+    async fn after_call(
+        &self,
+        call: &CompletedCall,
+        outcome: Result<Output, Failure>,
+    ) -> PostCallResult {
         let is_due = match &outcome {
             Ok(_) => self.at == At::After,
             Err(_) => self.at == At::AfterFailure,
         };
         let names = Names::of(call.tool());
         if !is_due || !self.line.holds_for(&names.own, call.arguments()) {
-            return After::from(outcome);
+            return PostCallResult::from(outcome);
         }
         let cx = call.context();
         let told = input::base(&self.line.place, cx.scope(), &self.line.event);
@@ -114,23 +118,23 @@ impl ExternalHook {
         }
         let ruling = self.line.call(told).await;
         if ruling.is_refused(self.line.fails_closed) {
-            return After::from(Err(self.line.refusal(&ruling)));
+            return PostCallResult::from(Err(self.line.refusal(&ruling)));
         }
         let outcome = match (&ruling.output, outcome) {
             (Some(Value::String(text)), Ok(_)) => Ok(Output::text(text)),
             (Some(data), Ok(_)) => Ok(Output::json(data.clone())),
             (_, outcome) => outcome,
         };
-        After::from(outcome).with(said(ruling))
+        PostCallResult::from(outcome).with(said(ruling))
     }
 
     async fn after_answers(
         &self,
-        turn: &TurnFacts,
-        answers: &[Landed<'_>],
-    ) -> Result<Said, Failure> {
+        turn: &TurnInfo,
+        answers: &[AnsweredCall<'_>],
+    ) -> Result<HookEffects, Failure> {
         if self.at != At::AfterTurn || !self.line.is_first() {
-            return Ok(Said::nothing());
+            return Ok(HookEffects::nothing());
         }
         let mut told = input::base(&self.line.place, turn.scope(), &self.line.event);
         let calls: Vec<Value> = answers.iter().map(landed).collect();
@@ -143,9 +147,9 @@ impl ExternalHook {
         Ok(said(ruling))
     }
 
-    async fn start(&self, turn: &TurnFacts) -> Result<Said, Failure> {
+    async fn start(&self, turn: &TurnInfo) -> Result<HookEffects, Failure> {
         if self.at != At::Start || turn.cycle() != 1 || !self.line.is_about_word("startup") {
-            return Ok(Said::nothing());
+            return Ok(HookEffects::nothing());
         }
         let mut told = input::base(&self.line.place, turn.scope(), &self.line.event);
         told.insert("source".to_owned(), json!("startup"));
@@ -163,11 +167,11 @@ impl ExternalHook {
 }
 
 /// What a hook says when nothing can be stopped any more: an objection is for the model to read.
-fn said(ruling: Ruling) -> Said {
-    let mut said = Said::nothing();
+fn said(ruling: Ruling) -> HookEffects {
+    let mut said = HookEffects::nothing();
     let words: Vec<String> = ruling.block.into_iter().chain(ruling.context).collect();
     if !words.is_empty() {
-        said = said.with_aside(words.join("\n"));
+        said = said.with_host_note(words.join("\n"));
     }
     if let Some(reason) = ruling.halt {
         said = said.with_halt(reason);
@@ -178,10 +182,11 @@ fn said(ruling: Ruling) -> Said {
     said
 }
 
-fn landed(landed: &Landed<'_>) -> Value {
+fn landed(landed: &AnsweredCall<'_>) -> Value {
     let answer = landed.answer();
-    let names =
-        landed.tool().map_or_else(|| Names::plain(answer.meant().as_str()), |tool| Names::of(tool));
+    let names = landed
+        .tool()
+        .map_or_else(|| Names::plain(answer.tool_name().as_str()), |tool| Names::of(tool));
     let response = match answer.output() {
         Some(output) => input::response(output),
         None => Value::String(answer.text().into_owned()),
@@ -203,31 +208,37 @@ impl Hook for ExternalHook {
         Some(self.line.limit())
     }
 
-    fn applies_to(&self, tool: &Entry) -> bool {
+    fn applies_to(&self, tool: &RegisteredTool) -> bool {
         self.line.is_about(&Names::of(tool))
     }
 
-    fn before_turn<'a>(&'a self, turn: &'a TurnFacts) -> BoxFuture<'a, Result<Said, Failure>> {
+    fn before_turn<'a>(
+        &'a self,
+        turn: &'a TurnInfo,
+    ) -> BoxFuture<'a, Result<HookEffects, Failure>> {
         Box::pin(self.start(turn))
     }
 
-    fn before<'a>(&'a self, call: &'a Admitted) -> BoxFuture<'a, Result<Before, Failure>> {
+    fn before<'a>(
+        &'a self,
+        call: &'a ValidatedCall,
+    ) -> BoxFuture<'a, Result<PreCallDecision, Failure>> {
         Box::pin(self.before_call(call))
     }
 
     fn after<'a>(
         &'a self,
-        call: &'a Performed,
+        call: &'a CompletedCall,
         outcome: Result<Output, Failure>,
-    ) -> BoxFuture<'a, After> {
+    ) -> BoxFuture<'a, PostCallResult> {
         Box::pin(self.after_call(call, outcome))
     }
 
     fn after_turn<'a>(
         &'a self,
-        turn: &'a TurnFacts,
-        answers: &'a [Landed<'a>],
-    ) -> BoxFuture<'a, Result<Said, Failure>> {
+        turn: &'a TurnInfo,
+        answers: &'a [AnsweredCall<'a>],
+    ) -> BoxFuture<'a, Result<HookEffects, Failure>> {
         Box::pin(self.after_answers(turn, answers))
     }
 }

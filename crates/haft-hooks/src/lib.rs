@@ -58,7 +58,7 @@ pub use self::{
     matcher::Matcher,
     observer::ExternalObserver,
     place::ProjectDir,
-    trial::{Tried, try_out},
+    trial::{TrialResult, try_out},
 };
 
 // The programs of the page about hooks run as doc tests here, where both kinds of hooks are known.

@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use haft::{Admitted, Anchor, Code, Failure, Handler, HookScript, HookSpec, Match, Pattern};
+use haft::{
+    Failure, FailureCode, Handler, HookScript, HookSpec, PathBase, Pattern, Ternary, ValidatedCall,
+};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -65,7 +67,7 @@ impl Line {
             }
             _ => Arc::clone(place),
         };
-        let anchor = Anchor { folder: Some(place.path.clone()), home: place.ground.home.clone() };
+        let anchor = PathBase { folder: Some(place.path.clone()), home: place.ground.home.clone() };
         let only_if = spec.only_if.as_deref().map(|text| {
             Pattern::parse(text, &anchor).map_err(|error| {
                 let wrong = Error::new(
@@ -125,16 +127,16 @@ impl Line {
     }
 
     /// Returns whether its condition holds for a call. What cannot be told holds.
-    pub(crate) fn holds(&self, call: &Admitted) -> bool {
+    pub(crate) fn holds(&self, call: &ValidatedCall) -> bool {
         let is = self.only_if.as_ref().map(|pattern| pattern.is_about(call, &self.place.ground));
-        is != Some(Match::No)
+        is != Some(Ternary::No)
     }
 
     /// Returns whether its condition holds for a call that is only described.
     pub(crate) fn holds_for(&self, tool: &str, arguments: &Value) -> bool {
         let about =
             |pattern: &Pattern| pattern.is_about_example(tool, arguments, &self.place.ground);
-        self.only_if.as_ref().map(about) != Some(Match::No)
+        self.only_if.as_ref().map(about) != Some(Ternary::No)
     }
 
     /// Calls it and reads its answer.
@@ -191,8 +193,9 @@ impl Line {
         let why = ruling.problem.clone().unwrap_or_default();
         // Nothing that the hook said: the person has to see which script it is.
         if ruling.is_changed {
-            return Failure::new(Code::HookFailed, why);
+            return Failure::new(FailureCode::HookFailed, why);
         }
-        Failure::new(Code::HookFailed, "a check of the host could not be made").with_source(why)
+        Failure::new(FailureCode::HookFailed, "a check of the host could not be made")
+            .with_source(why)
     }
 }

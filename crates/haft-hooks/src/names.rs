@@ -1,6 +1,6 @@
 //! The names by which hooks know tools: those of the program the protocol comes from.
 
-use haft::Entry;
+use haft::RegisteredTool;
 
 /// Our own tools, and what the protocol calls such a tool.
 const KNOWN: [(&str, &str); 7] = [
@@ -24,7 +24,7 @@ pub(crate) struct Names {
 
 impl Names {
     /// Returns the names of a tool, whatever a view calls it.
-    pub(crate) fn of(tool: &Entry) -> Self {
+    pub(crate) fn of(tool: &RegisteredTool) -> Self {
         let own = tool.registered().as_str();
         let server = tool.source().strip_prefix("source `").and_then(|rest| rest.strip_suffix('`'));
         match server {

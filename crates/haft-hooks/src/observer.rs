@@ -81,7 +81,7 @@ impl ExternalObserver {
 impl Observer for ExternalObserver {
     fn observe(&self, event: &Event) {
         match event {
-            Event::Started { call, meant, arguments: Some(arguments), .. } => {
+            Event::Started { call, tool_name: meant, arguments: Some(arguments), .. } => {
                 let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
                 if calls.len() >= REMEMBERED {
                     calls.pop_front();

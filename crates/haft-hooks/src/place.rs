@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use haft::{Ground, Mode};
+use haft::{Mode, PolicyContext};
 
 /// Variables that a command gets where the host has them: none of them is a secret, and without
 /// them few programs start.
@@ -23,7 +23,7 @@ pub struct ProjectDir {
     /// Names of further variables that commands get.
     pub passed: Vec<String>,
     /// What the conditions of hooks are judged on, and the mode that hooks are told.
-    pub ground: Ground,
+    pub ground: PolicyContext,
     /// Where the conversation is written, if it is.
     pub transcript: Option<PathBuf>,
 }
@@ -36,7 +36,7 @@ impl ProjectDir {
             path: path.into(),
             variables: BTreeMap::new(),
             passed: Vec::new(),
-            ground: Ground::default(),
+            ground: PolicyContext::default(),
             transcript: None,
         }
     }

@@ -19,7 +19,7 @@ use crate::{
 /// What came of trying one hook.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
-pub struct Tried {
+pub struct TrialResult {
     /// The hook: its event and where it is written.
     pub hook: String,
     /// Why it was not called; nothing when it was.
@@ -51,7 +51,7 @@ pub struct Tried {
     pub fails_closed: bool,
 }
 
-impl Tried {
+impl TrialResult {
     fn new(spec: &HookSpec) -> Self {
         Self {
             hook: Line::name_of(spec),
@@ -88,7 +88,7 @@ pub async fn try_out(
     event: &str,
     fixture: &Value,
     place: &ProjectDir,
-) -> Vec<Tried> {
+) -> Vec<TrialResult> {
     let place = Arc::new(place.clone());
     let mut told = crate::input::base(&place, &haft::Scope::default(), event);
     told.insert("cwd".to_owned(), json!(place.path.to_string_lossy()));
@@ -98,7 +98,7 @@ pub async fn try_out(
     told.insert("hook_event_name".to_owned(), json!(event));
     let mut all = Vec::with_capacity(specs.len());
     for (at, spec) in specs.iter().enumerate() {
-        let mut tried = Tried::new(spec);
+        let mut tried = TrialResult::new(spec);
         let tool = told.get("tool_name").and_then(Value::as_str).map(Names::plain);
         if let Some(names) = &tool {
             told.insert("tool_name".to_owned(), json!(names.shown));
@@ -143,7 +143,7 @@ fn why_not(
     (!line.holds_for(&names.own, input)).then(|| "its condition does not hold".to_owned())
 }
 
-impl Tried {
+impl TrialResult {
     fn fill(&mut self, reply: Reply, ruling: Ruling, took: Duration) {
         match reply {
             Reply::Exit { code, .. } => self.exit_code = code,

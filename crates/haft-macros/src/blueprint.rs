@@ -53,7 +53,7 @@ impl Blueprint<'_> {
             async fn call(
                 &self,
                 __args: Self::Args,
-                __cx: &__haft::Context,
+                __cx: &__haft::ToolContext,
             ) -> ::core::result::Result<Self::Output, __haft::Failure>
         };
         quote! {
@@ -101,7 +101,7 @@ impl Blueprint<'_> {
 
                 fn into_output(
                     self,
-                    _: &__haft::Context,
+                    _: &__haft::ToolContext,
                 ) -> impl ::core::future::Future<
                     Output = ::core::result::Result<__haft::Output, __haft::Failure>,
                 > + ::core::marker::Send {
@@ -173,14 +173,14 @@ pub(crate) fn stand_in(krate: &Path, ident: &Ident, mistakes: &Mistakes) -> Toke
             type Args = __haft::private::serde_json::Value;
             type Output = __haft::Output;
 
-            fn spec(&self) -> __haft::Spec {
-                __haft::Spec::new("", "")
+            fn spec(&self) -> __haft::ToolSpec {
+                __haft::ToolSpec::new("", "")
             }
 
             async fn call(
                 &self,
                 _: Self::Args,
-                _: &__haft::Context,
+                _: &__haft::ToolContext,
             ) -> ::core::result::Result<Self::Output, __haft::Failure> {
                 ::core::result::Result::Ok(::core::default::Default::default())
             }

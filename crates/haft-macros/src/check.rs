@@ -1,6 +1,6 @@
 //! Finds options that contradict each other, and names that no provider takes.
 //!
-//! The catalog finds the same contradictions when a tool is added; here they are told earlier and
+//! The registry finds the same contradictions when a tool is added; here they are told earlier and
 //! at the word that is wrong.
 
 use proc_macro2::Span;

@@ -16,12 +16,6 @@ use crate::{
     signature,
 };
 
-/// Names that everybody has in scope; a tool of that name would hide them.
-const PRELUDE: [&str; 14] = [
-    "Box", "Clone", "Default", "Drop", "Err", "Fn", "None", "Ok", "Option", "Result", "Some",
-    "String", "ToString", "Vec",
-];
-
 /// Expands the attribute.
 pub(crate) fn expand(options: TokenStream, item: TokenStream, krate: Path) -> TokenStream {
     let mut function = match syn::parse2::<ItemFn>(item.clone()) {
@@ -70,7 +64,7 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream, krate: Path) -> To
     } else {
         quote! {
             #injections
-            let __value = __cx.block_whole(move |__cx: &__haft::Context| #call(#(#passes),*)).await?;
+            let __value = __cx.block_whole(move |__cx: &__haft::ToolContext| #call(#(#passes),*)).await?;
         }
     };
     let span = match &function.sig.output {
@@ -132,18 +126,15 @@ fn type_ident(options: &Options, function: &Ident, plain: &str, mistakes: &mut M
     if let Some(said) = &options.type_name {
         return said.clone();
     }
-    let name = names::pascal(plain);
-    let taken = name == plain || PRELUDE.contains(&name.as_str());
-    if taken || name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
+    let stem = names::pascal(plain);
+    let name = format!("{stem}Tool");
+    if stem.is_empty() || stem.starts_with(|c: char| c.is_ascii_digit()) {
         let message = format!(
-            "the tool's type would be called `{name}`, which is taken; give it another name with \
-             `type_name = \"…\"`"
+            "the tool's type would be called `{name}`, which is taken or no name; give it another \
+             name with `type_name = \"…\"`"
         );
         mistakes.at(function, message);
-        return Ident::new(
-            &format!("{name}Tool").replace(char::is_whitespace, ""),
-            function.span(),
-        );
+        return Ident::new("UnnamedTool", function.span());
     }
     Ident::new(&name, function.span())
 }

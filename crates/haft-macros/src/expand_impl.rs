@@ -191,7 +191,7 @@ impl Method<'_> {
                 #injections
                 let __this = ::std::sync::Arc::clone(&self.0);
                 let __value = __cx
-                    .block_whole(move |__cx: &__haft::Context| <#this>::#call(&*__this, #(#passes),*))
+                    .block_whole(move |__cx: &__haft::ToolContext| <#this>::#call(&*__this, #(#passes),*))
                     .await?;
             }
         };

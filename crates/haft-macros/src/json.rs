@@ -1,6 +1,6 @@
 //! Whether a text is one JSON object, so that a broken example is told at its literal.
 //!
-//! Only the form is checked here; the catalog checks examples against the schema.
+//! Only the form is checked here; the registry checks examples against the schema.
 
 /// Says what is wrong with the text of an example, if anything.
 pub(crate) fn mistake(text: &str) -> Option<String> {

@@ -42,9 +42,9 @@ fn haft_core() -> Path {
 
 /// Makes a tool of a function.
 ///
-/// `async fn get_time(city: String, cx: &Context) -> Result<String, Failure>` stays what it is and
-/// gets the unit struct `GetTime` beside it, which implements `Tool`. Its doc comment is the tool's
-/// description; the doc comments of its parameters describe the arguments.
+/// `async fn get_time(city: String, cx: &ToolContext) -> Result<String, Failure>` stays what it is
+/// and gets the unit struct `GetTime` beside it, which implements `Tool`. Its doc comment is the
+/// tool's description; the doc comments of its parameters describe the arguments.
 ///
 /// # Options
 ///
@@ -65,8 +65,8 @@ fn haft_core() -> Path {
 /// - `#[param(path)]`, `#[param(write_path)]`, `#[param(url)]`, `#[param(command)]` say that the text
 ///   (or each text of a list) is a file that is read, a file that is written, an address, a shell
 ///   command. Rules about paths, hosts and commands are about such arguments.
-/// - `&Context`, `State<T>` and `Side<T>`, or whatever is marked `#[inject]`, come from the host
-///   and stay out of the schema.
+/// - `&ToolContext`, `State<T>` and `RunState<T>`, or whatever is marked `#[inject]`, come from the
+///   host and stay out of the schema.
 #[proc_macro_attribute]
 pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
     expand_fn::expand(options.into(), item.into(), haft()).into()
@@ -95,7 +95,7 @@ pub fn tools_core(options: TokenStream, item: TokenStream) -> TokenStream {
     expand_impl::expand(options.into(), item.into(), haft_core()).into()
 }
 
-/// Makes a tool of an argument struct with an `async fn run(self, cx: &Context)`.
+/// Makes a tool of an argument struct with an `async fn run(self, cx: &ToolContext)`.
 ///
 /// The fields are the arguments, the struct's doc comment is the description, and `#[tool(…)]` on
 /// the struct takes the options of the attribute of that name. `Fetch::tool()` gives the tool.

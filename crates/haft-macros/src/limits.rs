@@ -63,7 +63,7 @@ pub(crate) fn retry(entry: &Entry, example: &str) -> syn::Result<TokenStream> {
         let count = values::count(entry, "retry = 3")
             .map_err(|_| values::wrong(entry, "a number of attempts, or a list", example))?;
         return Ok(quote! {
-            __haft::Retries { max_attempts: #count, ..::core::default::Default::default() }
+            __haft::RetryPolicy { max_attempts: #count, ..::core::default::Default::default() }
         });
     };
     let mut fields = Vec::new();
@@ -91,7 +91,7 @@ pub(crate) fn retry(entry: &Entry, example: &str) -> syn::Result<TokenStream> {
         fields.push(quote!(#field: #value));
         Ok(())
     })?;
-    Ok(quote!(__haft::Retries { #(#fields,)* ..::core::default::Default::default() }))
+    Ok(quote!(__haft::RetryPolicy { #(#fields,)* ..::core::default::Default::default() }))
 }
 
 /// Reads `max_result`.
@@ -102,12 +102,12 @@ pub(crate) fn max_result(entry: &Entry, example: &str) -> syn::Result<TokenStrea
         Value::Bare | Value::List(_) => None,
     };
     let bound = match text {
-        Some(text) if text.value() == "unbounded" => quote!(__haft::Bound::Unbounded),
+        Some(text) if text.value() == "unbounded" => quote!(__haft::ResultLimit::Unbounded),
         Some(_) => return Err(values::wrong(entry, TAKES, example)),
         None => {
             let count =
                 values::count(entry, example).map_err(|_| values::wrong(entry, TAKES, example))?;
-            quote!(__haft::Bound::Chars(#count))
+            quote!(__haft::ResultLimit::Chars(#count))
         }
     };
     Ok(bound)

@@ -236,7 +236,7 @@ impl Options {
                 self.set(quote!(label.confidentiality = __haft::Confidentiality::#word));
             }
             "unknown" => {
-                self.pick(entry, "Unknown", &[("refuse", "Refuse"), ("ignore", "Ignore")])?;
+                self.pick(entry, "UnknownFields", &[("refuse", "Refuse"), ("ignore", "Ignore")])?;
             }
             "examples" => {
                 for example in values::texts(entry, example)? {
@@ -273,7 +273,7 @@ impl Options {
         };
         if values::as_text(expr).is_some() {
             let word = values::choice(entry, &CLASSES)?;
-            self.set(quote!(class = Some(__haft::Class::#word)));
+            self.set(quote!(class = Some(__haft::ConcurrencyClass::#word)));
             return Ok(());
         }
         let path = values::as_path(expr).ok_or_else(|| values::wrong(entry, TAKES, example))?;
@@ -281,11 +281,16 @@ impl Options {
             return Err(values::wrong(entry, TAKES, example));
         };
         let of_class = path.segments.len() == 1
-            || path.segments.iter().rev().nth(1).is_some_and(|segment| segment.ident == "Class");
+            || path
+                .segments
+                .iter()
+                .rev()
+                .nth(1)
+                .is_some_and(|segment| segment.ident == "ConcurrencyClass");
         let variants = CLASSES.map(|(_, variant)| variant);
         let name = last.to_string();
         if of_class && variants.contains(&name.as_str()) {
-            self.set(quote!(class = Some(__haft::Class::#last)));
+            self.set(quote!(class = Some(__haft::ConcurrencyClass::#last)));
         } else if of_class && name.starts_with(char::is_uppercase) {
             let meant = names::meant(&name, &variants);
             let message = format!(
@@ -315,7 +320,7 @@ impl Options {
             }
             e
         })?;
-        self.set(quote!(keys = ::std::vec![#(__haft::Key::new(#keys)),*]));
+        self.set(quote!(keys = ::std::vec![#(__haft::ResourceKey::new(#keys)),*]));
         Ok(())
     }
 

@@ -124,7 +124,7 @@ pub(crate) fn check(params: &[Param], mistakes: &mut Mistakes) {
                     mistakes.at(&param.ident, "the context is asked for twice; once is enough");
                 }
             }
-            Kind::Injected(ty) if types::is_named(ty, "Context") => {
+            Kind::Injected(ty) if types::is_named(ty, "ToolContext") => {
                 contexts += 1;
                 if contexts == 2 {
                     mistakes.at(&param.ident, "the context is asked for twice; once is enough");
@@ -170,12 +170,14 @@ fn hidden(ty: &Type, injected: bool) -> Option<Kind> {
     match ty {
         Type::Reference(reference)
             if reference.mutability.is_none()
-                && (injected || types::is_named(&reference.elem, "Context")) =>
+                && (injected || types::is_named(&reference.elem, "ToolContext")) =>
         {
             Some(Kind::Context)
         }
         Type::Reference(_) => None,
-        _ if injected || ["Context", "State", "Side"].iter().any(|n| types::is_named(ty, n)) => {
+        _ if injected
+            || ["ToolContext", "State", "RunState"].iter().any(|n| types::is_named(ty, n)) =>
+        {
             Some(Kind::Injected(Box::new(ty.clone())))
         }
         _ => None,
@@ -227,7 +229,7 @@ fn field_type(ty: &Type, mistakes: &mut Mistakes) -> Option<(Type, bool)> {
             return Some((parse_quote!(::std::string::String), true));
         }
         let message = "a tool owns its arguments: take them by value, text also as `&str`; of all \
-                       references only `&Context` comes from the host";
+                       references only `&ToolContext` comes from the host";
         mistakes.at(ty, message);
         return None;
     }

@@ -1,4 +1,4 @@
-//! Writes `Tool::spec`, `Tool::claim` and `Tool::guard` from the options.
+//! Writes `Tool::spec`, `Tool::profile` and `Tool::guard` from the options.
 //!
 //! What is constant goes into the spec. What a function decides goes into the claim, which starts
 //! from the declared one, so silence stays strict.
@@ -28,7 +28,7 @@ pub(crate) fn write(
             async fn guard(
                 &self,
                 __args: &Self::Args,
-                __cx: &__haft::Context,
+                __cx: &__haft::ToolContext,
             ) -> ::core::result::Result<::core::option::Option<__haft::Verdict>, __haft::Failure> {
                 __haft::private::verdict(#call)
             }
@@ -61,9 +61,9 @@ fn spec(name: &str, description: &str, options: &Options, params: &[Param]) -> T
         Kind::Argument(_) | Kind::Context => None,
     });
     quote! {
-        fn spec(&self) -> __haft::Spec {
+        fn spec(&self) -> __haft::ToolSpec {
             use ::core::option::Option::{None, Some};
-            let mut __spec = __haft::Spec::new(#name, #description);
+            let mut __spec = __haft::ToolSpec::new(#name, #description);
             #(__spec.aliases.push(#aliases.into());)*
             #(#flags)*
             #(#settings)*
@@ -80,7 +80,8 @@ fn claim(options: &Options, params: &[Param]) -> Option<TokenStream> {
     let said_destructive = options.destructive.is_some() || options.can_destroy;
     if let Some(Said::PerCall(path)) = &options.read_only {
         let call = over_arguments(path, params);
-        let class = (!said_class).then(|| quote!(__claim.class = __haft::Class::ReadOnly;));
+        let class =
+            (!said_class).then(|| quote!(__claim.class = __haft::ConcurrencyClass::ReadOnly;));
         let destructive = (!said_destructive)
             .then(|| quote!(__claim.destructive = ::core::option::Option::Some(false);));
         steps.push(quote! {
@@ -106,12 +107,12 @@ fn claim(options: &Options, params: &[Param]) -> Option<TokenStream> {
     }
     (!steps.is_empty()).then(|| {
         quote! {
-            fn claim(
+            fn profile(
                 &self,
-                __declared: __haft::Claim,
+                __declared: __haft::CallProfile,
                 __args: &Self::Args,
-                __cx: &__haft::Context,
-            ) -> __haft::Claim {
+                __cx: &__haft::ToolContext,
+            ) -> __haft::CallProfile {
                 let mut __claim = __declared;
                 #(#steps)*
                 __claim.settled()

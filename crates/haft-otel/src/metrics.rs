@@ -4,7 +4,7 @@
 //! neither. Names that no tool has are the model's own text and would make a series each, so they
 //! share one.
 
-use haft::{At, Code, Event, Observer, telemetry};
+use haft::{Event, EventMeta, FailureCode, Observer, telemetry};
 use opentelemetry::{
     KeyValue,
     metrics::{Counter, Histogram, Meter},
@@ -48,9 +48,9 @@ impl Metrics {
 impl Observer for Metrics {
     fn observe(&self, _: &Event) {}
 
-    fn observe_at(&self, at: &At, event: &Event) {
+    fn observe_at(&self, at: &EventMeta, event: &Event) {
         match event {
-            Event::Ended { meant, failed, took, .. } => {
+            Event::AttemptFinished { tool_name: meant, failed, took, .. } => {
                 let mut attributes = attributes(meant.as_str(), *failed);
                 attributes.push(KeyValue::new(telemetry::TOOL_TYPE, "function"));
                 if let Some(agent) = at.who.agent_path.last() {
@@ -58,8 +58,9 @@ impl Observer for Metrics {
                 }
                 self.execute.record(took.as_secs_f64(), &attributes);
             }
-            Event::Finished { meant, failed, .. } => {
-                let is_tool = !matches!(failed, Some(Code::UnknownTool | Code::NotOffered));
+            Event::Finished { tool_name: meant, failed, .. } => {
+                let is_tool =
+                    !matches!(failed, Some(FailureCode::UnknownTool | FailureCode::NotOffered));
                 let name = if is_tool { meant.as_str() } else { NO_TOOL };
                 self.calls.add(1, &attributes(name, *failed));
             }
@@ -69,7 +70,7 @@ impl Observer for Metrics {
     }
 }
 
-fn attributes(tool: &str, failed: Option<Code>) -> Vec<KeyValue> {
+fn attributes(tool: &str, failed: Option<FailureCode>) -> Vec<KeyValue> {
     let mut attributes = vec![KeyValue::new(telemetry::TOOL_NAME, tool.to_owned())];
     attributes.extend(failed.map(|code| KeyValue::new(telemetry::ERROR_TYPE, code.as_str())));
     attributes

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use crate::{Environment, Place};
+use crate::{Environment, ResolvedPath};
 
 /// A command to be confined.
 #[derive(Debug, Clone)]
@@ -94,7 +94,7 @@ impl Command {
 
     /// Starts it in a folder of the workspace. Without one it starts in the first root.
     #[must_use]
-    pub fn folder(mut self, place: &Place) -> Self {
+    pub fn folder(mut self, place: &ResolvedPath) -> Self {
         self.folder = Some((place.base().to_path_buf(), place.relative().to_path_buf()));
         self
     }

@@ -1,10 +1,11 @@
 //! The one error of this crate: what the operator is told when a process cannot be confined.
 //!
-//! Refused paths are answers to the model and have a type of their own, [`Refusal`](crate::Refusal).
+//! Refused paths are answers to the model and have a type of their own,
+//! [`PathError`](crate::PathError).
 
 use std::fmt;
 
-use haft_core::{BoxError, Code, Failure};
+use haft_core::{BoxError, Failure, FailureCode};
 
 /// What kind of trouble it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -73,19 +74,19 @@ impl Error {
     #[must_use]
     pub fn into_failure(self) -> Failure {
         let failure = match self.kind {
-            ErrorKind::BadCommand => Failure::new(Code::InvalidValue, self.message.clone())
+            ErrorKind::BadCommand => Failure::new(FailureCode::InvalidValue, self.message.clone())
                 .with_next("use another program, or tell the user which one is missing"),
             ErrorKind::BadProfile => Failure::new(
-                Code::SandboxUnavailable,
+                FailureCode::SandboxUnavailable,
                 "this workspace cannot be closed around the command",
             )
             .with_next("use a command that only reads, or tell the user that the folder cannot be written or does not fit"),
             ErrorKind::Transient => Failure::new(
-                Code::SandboxUnavailable,
+                FailureCode::SandboxUnavailable,
                 format!("the command was not started: {}", self.message),
             )
             .with_next("try again once; if it fails again, tell the user which limit was reached"),
-            _ => Failure::new(Code::SandboxUnavailable, "this machine cannot isolate the command")
+            _ => Failure::new(FailureCode::SandboxUnavailable, "this machine cannot isolate the command")
                 .with_next("use tools that need no process, or tell the user"),
         };
         failure.with_source(self)

@@ -2,8 +2,8 @@
 //!
 //! Two things, which share their roots so that they cannot disagree:
 //!
-//! - A [`Workspace`] is a set of folders, held by handles. Paths lead to a [`Place`] inside it or are
-//!   refused; what is done at a place follows no link and touches nothing outside.
+//! - A [`Workspace`] is a set of folders, held by handles. Paths lead to a [`ResolvedPath`] inside
+//!   it or are refused; what is done at a place follows no link and touches nothing outside.
 //! - A [`Sandbox`] starts commands that can do what their [`Profile`] says: write in the workspace but
 //!   for its protected names, read the rest, reach no network unless it is named, use so much and no
 //!   more. Nothing they start outlives them. What is in force is a value, the [`Tier`].
@@ -71,17 +71,19 @@ pub use haft_core::protected_names::Refused;
 
 pub use self::{
     command::Command,
-    doctor::{Expected, Finding, Findings, Observed, Obstacle, ObstacleCause},
+    doctor::{DoctorFinding, Expected, Findings, Observed, Obstacle, ObstacleCause},
     environment::Environment,
     error::{Error, ErrorKind},
-    profile::{Denied, Limits, Network, Profile, Reads, Root},
-    running::{Ended, Exit, Facts, How, Piece, Running, Stream},
+    profile::{Denied, Network, ProcessLimits, Profile, Reads, Root},
+    running::{
+        Exit, ExitReason, ProcessChunk, ProcessFacts, ProcessResult, ProcessStream, Running,
+    },
     sandbox::{Helper, Sandbox},
     tier::{Level, Strength, Tier},
     workspace::{
-        Access, Bounds, Cause, DeniedNames, Done, Draft, Entry, Extent, GitDirectory, Kind, Meta,
-        Opened, PROTECTED, Place, ProtectedName, Refusal, Replace, Stamp, Walk, Workspace,
-        WorkspaceBuilder,
+        Access, AtomicWrite, Bounds, DeniedNames, Done, Entry, Extent, FileKind, GitDirectory,
+        Meta, OpenFile, PROTECTED, PathError, PathErrorKind, ProtectedName, Replace, ResolvedPath,
+        Stamp, Walk, Workspace, WorkspaceBuilder,
     },
 };
 

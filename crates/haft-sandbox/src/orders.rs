@@ -68,7 +68,7 @@ pub(crate) enum Report {
     /// The program and everything it started is gone, or will be before the helper is.
     Ended {
         exit: crate::Exit,
-        how: crate::How,
+        how: crate::ExitReason,
         cpu_us: u64,
         wall_us: u64,
         memory: u64,

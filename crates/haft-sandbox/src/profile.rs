@@ -42,7 +42,7 @@ pub struct Profile {
     pub environment: Vec<String>,
     /// Bounds on what is used.
     #[serde(default)]
-    pub limits: Limits,
+    pub limits: ProcessLimits,
 }
 
 /// Paths that rules deny. `read` and `edit` have no symlinks above their last component. They need
@@ -97,7 +97,7 @@ pub enum Network {
 /// Bounds on what one command uses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Limits {
+pub struct ProcessLimits {
     /// Seconds of processor time, each process.
     pub cpu_seconds: u64,
     /// Bytes of address space, each process. Programs reserve far more than they use.
@@ -115,7 +115,7 @@ pub struct Limits {
     pub scratch: u64,
 }
 
-impl Default for Limits {
+impl Default for ProcessLimits {
     fn default() -> Self {
         Self {
             cpu_seconds: 600,   // a build of a middling project; a busy loop ends all the same
@@ -163,7 +163,7 @@ impl Default for Profile {
             reads: Reads::default(),
             network: Network::default(),
             environment: default_environment(),
-            limits: Limits::default(),
+            limits: ProcessLimits::default(),
         }
     }
 }

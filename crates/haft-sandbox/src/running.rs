@@ -8,7 +8,7 @@
 
 use std::{io, time::Duration};
 
-use haft_core::Capped;
+use haft_core::BoundedBuffer;
 use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
@@ -36,7 +36,7 @@ pub enum Exit {
 /// Why it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum How {
+pub enum ExitReason {
     /// By itself, or by a limit that the kernel keeps.
     Itself,
     /// Its time was over.
@@ -57,17 +57,17 @@ pub enum How {
 /// What is known when everything is over.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Ended {
+pub struct ProcessResult {
     /// How its process ended.
     pub exit: Exit,
     /// Why.
-    pub how: How,
+    pub how: ExitReason,
     /// What was in force around it.
     pub tier: Tier,
     /// What it wrote on standard output: what was kept, and how much there was.
-    pub stdout: Capped,
+    pub stdout: BoundedBuffer,
     /// What it wrote on standard error.
-    pub stderr: Capped,
+    pub stderr: BoundedBuffer,
     /// Processor time it used, with everything it waited for.
     pub cpu: Duration,
     /// Time on the wall.
@@ -78,18 +78,18 @@ pub struct Ended {
     pub refused: Vec<Refused>,
 }
 
-impl Ended {
+impl ProcessResult {
     /// Returns whether it ended by itself and said that all was well.
     #[must_use]
     pub fn is_success(&self) -> bool {
-        self.how == How::Itself && self.exit == Exit::Code(0)
+        self.how == ExitReason::Itself && self.exit == Exit::Code(0)
     }
 
     /// Returns what a record keeps of it.
     #[must_use]
-    pub fn facts(&self) -> Facts {
+    pub fn facts(&self) -> ProcessFacts {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        Facts {
+        ProcessFacts {
             exit: self.exit,
             how: self.how,
             tier: self.tier.clone(),
@@ -107,11 +107,11 @@ impl Ended {
 
 /// What a record keeps of a command: everything but its output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[allow(missing_docs, reason = "the names are those of `Ended`")]
+#[allow(missing_docs, reason = "the names are those of `DecodedResponse`")]
 #[non_exhaustive]
-pub struct Facts {
+pub struct ProcessFacts {
     pub exit: Exit,
-    pub how: How,
+    pub how: ExitReason,
     pub tier: Tier,
     pub stdout_seen: u64,
     pub stdout_kept: u64,
@@ -127,7 +127,7 @@ pub struct Facts {
 /// Where a piece of output came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stream {
+pub enum ProcessStream {
     /// Standard output.
     Out,
     /// Standard error.
@@ -136,9 +136,9 @@ pub enum Stream {
 
 /// A piece of output as it came.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Piece {
+pub struct ProcessChunk {
     /// Where it came from.
-    pub stream: Stream,
+    pub stream: ProcessStream,
     /// What it is. Empty when there is no room for more: then it is only a sign of life.
     pub bytes: Vec<u8>,
 }
@@ -151,14 +151,14 @@ pub struct Running {
     pub(crate) heard: Vec<u8>,
     pub(crate) stdout: Option<ChildStdout>,
     pub(crate) stderr: Option<ChildStderr>,
-    pub(crate) kept: [Capped; 2],
+    pub(crate) kept: [BoundedBuffer; 2],
     pub(crate) tier: Tier,
     pub(crate) flood: u64,
     pub(crate) is_told: bool,
     pub(crate) is_flooded: bool,
     pub(crate) is_gone: bool,
     pub(crate) is_over: bool,
-    pub(crate) last: Option<(Exit, How, Duration, Duration, u64)>,
+    pub(crate) last: Option<(Exit, ExitReason, Duration, Duration, u64)>,
     pub(crate) refused: Vec<Refused>,
 }
 
@@ -190,11 +190,11 @@ impl Running {
 
     /// Waits for the next piece of output. Nothing comes after the end. A future that is dropped
     /// loses nothing.
-    pub async fn next(&mut self) -> Option<Piece> {
+    pub async fn next(&mut self) -> Option<ProcessChunk> {
         while !self.is_over {
             match self.moment().await {
-                Moment::Out(bytes) => return Some(self.took(Stream::Out, bytes)),
-                Moment::Err(bytes) => return Some(self.took(Stream::Err, bytes)),
+                Moment::Out(bytes) => return Some(self.took(ProcessStream::Out, bytes)),
+                Moment::Err(bytes) => return Some(self.took(ProcessStream::Err, bytes)),
                 Moment::OutEnded => self.stdout = None,
                 Moment::ErrEnded => self.stderr = None,
                 Moment::Heard => {}
@@ -207,19 +207,19 @@ impl Running {
     }
 
     /// Waits for the end. A future that is dropped loses nothing; ask again.
-    pub async fn wait(&mut self) -> Ended {
+    pub async fn wait(&mut self) -> ProcessResult {
         while self.next().await.is_some() {}
         self.ended()
     }
 
     /// Ends everything at once, and waits until that is so.
-    pub async fn stop(&mut self) -> Ended {
+    pub async fn stop(&mut self) -> ProcessResult {
         self.end_everything().await;
         self.wait().await
     }
 
     /// Asks the command to end by itself (`SIGTERM`), gives it some time, then ends everything.
-    pub async fn stop_gently(&mut self, grace: Duration) -> Ended {
+    pub async fn stop_gently(&mut self, grace: Duration) -> ProcessResult {
         let _ = self.control.write_all(&[PLEASE]).await;
         if tokio::time::timeout(grace, self.wait()).await.is_err() {
             self.end_everything().await;
@@ -276,9 +276,9 @@ impl Running {
         }
     }
 
-    fn took(&mut self, stream: Stream, mut bytes: Vec<u8>) -> Piece {
+    fn took(&mut self, stream: ProcessStream, mut bytes: Vec<u8>) -> ProcessChunk {
         let [out, err] = &mut self.kept;
-        let kept = if stream == Stream::Out { out } else { err };
+        let kept = if stream == ProcessStream::Out { out } else { err };
         let before = kept.bytes().len();
         kept.push(&bytes);
         bytes.truncate(kept.bytes().len() - before);
@@ -287,7 +287,7 @@ impl Running {
             // Not awaited: this is the way out, and the socket has nothing to wait for.
             let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Write);
         }
-        Piece { stream, bytes }
+        ProcessChunk { stream, bytes }
     }
 
     /// Takes in what the helper has said so far.
@@ -337,21 +337,21 @@ impl Running {
     }
 
     /// How it ended when no report of the end came.
-    fn unseen(&self) -> How {
+    fn unseen(&self) -> ExitReason {
         match self.tier.level {
             // The kernel ends everything with the first process of the pid namespace.
-            Level::Namespaces => How::Lost,
-            Level::Landlock | Level::None => How::Abandoned,
+            Level::Namespaces => ExitReason::Lost,
+            Level::Landlock | Level::None => ExitReason::Abandoned,
         }
     }
 
-    fn ended(&self) -> Ended {
+    fn ended(&self) -> ProcessResult {
         let (exit, how, cpu, wall, memory) =
             self.last.unwrap_or((Exit::Unknown, self.unseen(), Duration::ZERO, Duration::ZERO, 0));
         let [stdout, stderr] = self.kept.clone();
-        let how = if self.is_flooded { How::Flooded } else { how };
+        let how = if self.is_flooded { ExitReason::Flooded } else { how };
         let (tier, refused) = (self.tier.clone(), self.refused.clone());
-        Ended { exit, how, tier, stdout, stderr, cpu, wall, memory, refused }
+        ProcessResult { exit, how, tier, stdout, stderr, cpu, wall, memory, refused }
     }
 }
 

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use haft_core::Capped;
+use haft_core::BoundedBuffer;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::UnixStream,
@@ -270,7 +270,11 @@ impl Sandbox {
     ///
     /// # Errors
     /// Like [`start`](Self::start).
-    pub async fn run(&self, command: Command, profile: Profile) -> Result<crate::Ended, Error> {
+    pub async fn run(
+        &self,
+        command: Command,
+        profile: Profile,
+    ) -> Result<crate::ProcessResult, Error> {
         Ok(self.start(command, profile).await?.wait().await)
     }
 
@@ -325,7 +329,7 @@ impl Sandbox {
             helper: child,
             control,
             heard: Vec::new(),
-            kept: [Capped::new(keep), Capped::new(keep)],
+            kept: [BoundedBuffer::new(keep), BoundedBuffer::new(keep)],
             tier: Tier::none("not started"),
             flood,
             is_told: false,

@@ -1,7 +1,7 @@
 //! Looks at the whole script once more: what one command can do to the meaning of another.
 
 use crate::{
-    Command, Piece, Script, Unparseable, Word, no,
+    Command, Script, Unparseable, Word, WordPiece, no,
     reader::{Found, Notes},
 };
 
@@ -90,8 +90,8 @@ pub(crate) fn finish(found: Found) -> Result<(Script, Notes), Unparseable> {
 /// Returns whether text in a word would run if the word were computed.
 pub(crate) fn hides_a_command(word: &Word) -> bool {
     word.pieces.iter().any(|piece| match piece {
-        Piece::Text(text) => text.contains('[') && text.contains(['$', '`']),
-        Piece::Unknown => false,
+        WordPiece::Text(text) => text.contains('[') && text.contains(['$', '`']),
+        WordPiece::Unknown => false,
     })
 }
 
@@ -114,7 +114,9 @@ fn is_run_by_shells(name: &str) -> bool {
 
 fn text_before_equals(word: &Word) -> Option<&str> {
     match word.pieces.first() {
-        Some(Piece::Text(text)) => text.split_once('=').map(|(name, _)| name.trim_end_matches('+')),
+        Some(WordPiece::Text(text)) => {
+            text.split_once('=').map(|(name, _)| name.trim_end_matches('+'))
+        }
         _ => None,
     }
 }
@@ -146,7 +148,7 @@ fn sets_by_option(words: &[Word]) -> bool {
 /// a variable whose values are computed.
 fn computes_a_name(words: &[Word]) -> bool {
     let [first, rest @ ..] = words else { return false };
-    let unknown = |w: &Word| w.pieces.first() == Some(&Piece::Unknown);
+    let unknown = |w: &Word| w.pieces.first() == Some(&WordPiece::Unknown);
     let option = |letter: char| {
         move |w: &Word| w.literal().is_some_and(|t| t.starts_with('-') && t.contains(letter))
     };

@@ -7,7 +7,7 @@
 //! An option that is not in the table counts as one without a value. The caller is told so, because
 //! the next word may then be its value and not the script.
 
-use crate::{Command, Piece, Word};
+use crate::{Command, Word, WordPiece};
 
 /// Where an interpreter takes a program from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -248,7 +248,7 @@ pub(crate) fn of(command: &Command) -> Option<Runs> {
 /// Returns the word without its first bytes, all of which must be in its first piece.
 pub(crate) fn without(word: &Word, bytes: usize) -> Word {
     let mut word = word.clone();
-    if let Some(Piece::Text(text)) = word.pieces.first_mut() {
+    if let Some(WordPiece::Text(text)) = word.pieces.first_mut() {
         *text = text.get(bytes..).unwrap_or_default().to_owned();
         if text.is_empty() {
             word.pieces.remove(0);
@@ -276,7 +276,7 @@ impl Reading<'_> {
         let (mut takes_text, mut is_unclear, mut only_tells) = (false, false, false);
         while let Some(word) = self.words.get(self.at) {
             let start = match word.pieces.first() {
-                Some(Piece::Text(text)) => text.as_str(),
+                Some(WordPiece::Text(text)) => text.as_str(),
                 _ => break,
             };
             if start == "--" && word.literal().is_some() {
@@ -474,9 +474,9 @@ mod tests {
         let script = crate::parse(text).unwrap();
         let Some(runs) = of(&script.commands[0]) else { return "none".to_owned() };
         let word = |word: &Word| {
-            let piece = |piece: &Piece| match piece {
-                Piece::Text(text) => text.clone(),
-                Piece::Unknown => "…".to_owned(),
+            let piece = |piece: &WordPiece| match piece {
+                WordPiece::Text(text) => text.clone(),
+                WordPiece::Unknown => "…".to_owned(),
             };
             word.pieces.iter().map(piece).collect::<String>()
         };

@@ -94,7 +94,7 @@ pub struct Command {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Word {
     /// Its pieces, quotes taken away.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<WordPiece>,
     /// Whether it may turn out to be an option, or several words one of which is. A word that is known
     /// begins with `-` then; `data/*.csv` and `<(ls)` are not known, and are no options.
     pub may_be_option: bool,
@@ -102,7 +102,7 @@ pub struct Word {
 
 /// A piece of a word.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Piece {
+pub enum WordPiece {
     /// Exactly this text.
     Text(String),
     /// Something only a running shell knows: a variable, a substitution, a glob, a brace list.
@@ -164,7 +164,7 @@ impl Word {
         let text = text.into();
         let may_be_option = text.starts_with('-');
         Self {
-            pieces: if text.is_empty() { Vec::new() } else { vec![Piece::Text(text)] },
+            pieces: if text.is_empty() { Vec::new() } else { vec![WordPiece::Text(text)] },
             may_be_option,
         }
     }
@@ -172,13 +172,13 @@ impl Word {
     /// Makes a word of which nothing is known.
     #[must_use]
     pub fn unknown() -> Self {
-        Self { pieces: vec![Piece::Unknown], may_be_option: true }
+        Self { pieces: vec![WordPiece::Unknown], may_be_option: true }
     }
 
     /// Returns whether some of it is not known.
     #[must_use]
     pub fn has_unknown(&self) -> bool {
-        self.pieces.contains(&Piece::Unknown)
+        self.pieces.contains(&WordPiece::Unknown)
     }
 
     /// Returns the whole word, if all of it is known.
@@ -186,7 +186,7 @@ impl Word {
     pub fn literal(&self) -> Option<&str> {
         match &*self.pieces {
             [] => Some(""),
-            [Piece::Text(text)] => Some(text),
+            [WordPiece::Text(text)] => Some(text),
             _ => None,
         }
     }
@@ -254,8 +254,8 @@ impl fmt::Display for Command {
             }
             for piece in &word.pieces {
                 match piece {
-                    Piece::Text(text) => f.write_str(text)?,
-                    Piece::Unknown => f.write_str("…")?,
+                    WordPiece::Text(text) => f.write_str(text)?,
+                    WordPiece::Unknown => f.write_str("…")?,
                 }
             }
         }
@@ -294,7 +294,7 @@ impl Redirect {
     #[must_use]
     pub fn reaches(&self) -> Option<Word> {
         let opens = !matches!(self.kind, RedirectKind::Duplicate | RedirectKind::Here);
-        let Some(Piece::Text(first)) = self.target.pieces.first().filter(|_| opens) else {
+        let Some(WordPiece::Text(first)) = self.target.pieces.first().filter(|_| opens) else {
             return None;
         };
         let rest = first.strip_prefix("/dev/tcp/").or_else(|| first.strip_prefix("/dev/udp/"))?;

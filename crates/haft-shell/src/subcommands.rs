@@ -6,7 +6,7 @@
 //! An option that is not in the table may or may not take the next word, so both readings are views.
 //! Where there are too many readings, the view is the program with a word that is not known.
 
-use crate::{Piece, Word, wrappers::Inner};
+use crate::{Word, WordPiece, wrappers::Inner};
 
 /// A program, and its options that take the next word as their value.
 const TABLE: [(&str, &str); 13] = [
@@ -92,7 +92,7 @@ pub(crate) fn may_skip(name: &str, words: &[Word]) -> bool {
 
 /// An option, or the toolchain of `cargo +nightly build`.
 fn is_option(word: &Word) -> bool {
-    matches!(word.pieces.first(), Some(Piece::Text(text)) if text.starts_with(['-', '+']))
+    matches!(word.pieces.first(), Some(WordPiece::Text(text)) if text.starts_with(['-', '+']))
 }
 
 /// Returns the command without the version in its name. Else without the options before its
@@ -173,7 +173,7 @@ enum Value {
 }
 
 fn value(word: &Word, known: &str) -> Value {
-    let Some(Piece::Text(text)) = word.pieces.first() else { return Value::Maybe };
+    let Some(WordPiece::Text(text)) = word.pieces.first() else { return Value::Maybe };
     if text.contains('=') || text.starts_with('+') {
         return Value::None;
     }

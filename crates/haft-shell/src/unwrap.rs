@@ -7,7 +7,7 @@
 //! INVARIANT: at most [`MOST_VIEWS`] views; a wrapper beyond that gives an unknown one.
 
 use crate::{
-    Command, Piece, Redirect, RedirectKind, Word,
+    Command, Redirect, RedirectKind, Word, WordPiece,
     wrappers::{self, Inner},
 };
 
@@ -98,14 +98,14 @@ fn inside(view: &Unwrapped, how: Wrappers, follows: fn(&Inner) -> bool) -> Vec<U
 /// `$HOME/bin/rm` is `rm`, whatever the variable holds.
 fn unnamed(command: &Command, first: &Word) -> Vec<Unwrapped> {
     // What begins like a plain name is taken for one.
-    let plain = matches!(first.pieces.first(), Some(Piece::Text(text)) if !text.contains('/'));
+    let plain = matches!(first.pieces.first(), Some(WordPiece::Text(text)) if !text.contains('/'));
     let base = match first.pieces.last() {
-        Some(Piece::Unknown) | None if plain => return Vec::new(),
-        Some(Piece::Text(tail)) if plain && !tail.contains('/') => return Vec::new(),
-        Some(Piece::Text(tail)) => match tail.rsplit_once('/') {
+        Some(WordPiece::Unknown) | None if plain => return Vec::new(),
+        Some(WordPiece::Text(tail)) if plain && !tail.contains('/') => return Vec::new(),
+        Some(WordPiece::Text(tail)) => match tail.rsplit_once('/') {
             Some((_, base)) => Word::text(base),
             None => Word {
-                pieces: vec![Piece::Unknown, Piece::Text(tail.clone())],
+                pieces: vec![WordPiece::Unknown, WordPiece::Text(tail.clone())],
                 may_be_option: true,
             },
         },
@@ -184,19 +184,19 @@ pub(crate) fn replaced(word: &Word, text: &str) -> Word {
     let mut pieces = Vec::new();
     for piece in &word.pieces {
         match piece {
-            Piece::Text(whole) if !text.is_empty() => {
+            WordPiece::Text(whole) if !text.is_empty() => {
                 for (n, part) in whole.split(text).enumerate() {
                     if n > 0 {
-                        pieces.push(Piece::Unknown);
+                        pieces.push(WordPiece::Unknown);
                     }
                     if !part.is_empty() {
-                        pieces.push(Piece::Text(part.to_owned()));
+                        pieces.push(WordPiece::Text(part.to_owned()));
                     }
                 }
             }
             piece => pieces.push(piece.clone()),
         }
     }
-    pieces.dedup_by(|a, b| *a == Piece::Unknown && *b == Piece::Unknown);
+    pieces.dedup_by(|a, b| *a == WordPiece::Unknown && *b == WordPiece::Unknown);
     Word { pieces, may_be_option: true }
 }

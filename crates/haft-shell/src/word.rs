@@ -1,6 +1,6 @@
 //! Words: quotes are taken away, and what only a running shell knows becomes unknown.
 
-use crate::{Piece, Unparseable, Word, no, reader::Reader};
+use crate::{Unparseable, Word, WordPiece, no, reader::Reader};
 
 /// A character of a word, and whether it was quoted; or something unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -240,10 +240,10 @@ pub(crate) fn settled(elems: &[Elem]) -> Word {
     let mut word = Word { may_be_option: may_be_option(&elems), ..Word::default() };
     for elem in elems {
         match (elem, word.pieces.last_mut()) {
-            (Elem::Char(c, _), Some(Piece::Text(text))) => text.push(c),
-            (Elem::Char(c, _), _) => word.pieces.push(Piece::Text(c.to_string())),
-            (Elem::Unknown(_), Some(Piece::Unknown)) => {}
-            (Elem::Unknown(_), _) => word.pieces.push(Piece::Unknown),
+            (Elem::Char(c, _), Some(WordPiece::Text(text))) => text.push(c),
+            (Elem::Char(c, _), _) => word.pieces.push(WordPiece::Text(c.to_string())),
+            (Elem::Unknown(_), Some(WordPiece::Unknown)) => {}
+            (Elem::Unknown(_), _) => word.pieces.push(WordPiece::Unknown),
         }
     }
     word

@@ -485,7 +485,7 @@ fn from(words: &[Word], at: usize) -> Vec<Word> {
 /// Returns the first word from here on that is no `NAME=value`.
 pub(crate) fn past_assignments(words: &[Word], mut at: usize) -> usize {
     let assigns = |word: &Word| match word.pieces.first() {
-        Some(crate::Piece::Text(text)) => {
+        Some(crate::WordPiece::Text(text)) => {
             text.split_once('=').is_some_and(|(name, _)| !name.is_empty() && !name.contains('/'))
         }
         _ => false,

@@ -6,13 +6,13 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use haft_core::{
-    BoxFuture, Capabilities, Confidentiality, Context, DynTool, Effects, Failure, Interrupt, Label,
-    Spec, Tool, Trust,
+    BoxFuture, Capabilities, Confidentiality, DynTool, Effects, Failure, Interrupt, Label, Tool,
+    ToolContext, ToolSpec, Trust,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::Hands;
+use crate::BuiltinTools;
 
 /// How long a question may be, in characters: what fits on a screen.
 const LONG: usize = 2_000;
@@ -23,7 +23,7 @@ const MOST_CHOICES: usize = 20;
 const LONG_ANSWER: usize = 20_000;
 
 /// Returns the tools.
-pub(crate) fn tools(hands: &Hands) -> Vec<DynTool> {
+pub(crate) fn tools(hands: &BuiltinTools) -> Vec<DynTool> {
     hands.ask.iter().cloned().map(DynTool::of).collect()
 }
 
@@ -76,8 +76,8 @@ impl Tool for AskUser {
 
     const GUARDS: bool = false;
 
-    fn spec(&self) -> Spec {
-        Spec::new(
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new(
             "ask_user",
             "Asks the user one question and returns the answer. Use it when you cannot go on without \
              a decision or a fact that only the user has; give `choices` where the likely answers are \
@@ -96,11 +96,11 @@ impl Tool for AskUser {
         .label(Label { trust: Trust::Trusted, confidentiality: Confidentiality::Internal })
     }
 
-    async fn check(&self, args: &UserQuestion, _: &Context) -> Result<(), Failure> {
+    async fn check(&self, args: &UserQuestion, _: &ToolContext) -> Result<(), Failure> {
         sound(args)
     }
 
-    async fn call(&self, args: UserQuestion, _: &Context) -> Result<String, Failure> {
+    async fn call(&self, args: UserQuestion, _: &ToolContext) -> Result<String, Failure> {
         sound(&args)?;
         let answer = self.asks.ask(&args).await?;
         let answer = answer.trim();

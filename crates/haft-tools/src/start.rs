@@ -5,10 +5,10 @@
 
 use std::path::Path;
 
-use haft_sandbox::{Place, Workspace};
+use haft_sandbox::{ResolvedPath, Workspace};
 
 /// Finds the folder that the run works in, or nothing if the workspace does not hold it.
-pub(crate) fn start(workspace: &Workspace, here: &Path) -> Option<Place> {
-    let known = here.is_absolute().then(|| workspace.find(here).ok()).flatten();
-    known.or_else(|| workspace.find(here.canonicalize().ok()?).ok())
+pub(crate) fn start(workspace: &Workspace, here: &Path) -> Option<ResolvedPath> {
+    let known = here.is_absolute().then(|| workspace.resolve(here).ok()).flatten();
+    known.or_else(|| workspace.resolve(here.canonicalize().ok()?).ok())
 }

@@ -98,9 +98,9 @@ impl Clock for RuntimeClock {
 /// assert_eq!(clock.now() - before, Duration::from_secs(3600));
 /// ```
 #[derive(Clone)]
-pub struct ManualClock(Arc<Mutex<Hands>>);
+pub struct ManualClock(Arc<Mutex<ClockState>>);
 
-struct Hands {
+struct ClockState {
     now: Instant,
     wall: SystemTime,
     /// How many sleeps there were, so that those for one moment wake in the order they began.
@@ -113,7 +113,7 @@ impl ManualClock {
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "a moment can only be had from the machine")]
     pub fn new() -> Self {
-        Self(Arc::new(Mutex::new(Hands {
+        Self(Arc::new(Mutex::new(ClockState {
             now: Instant::now(),
             wall: SystemTime::UNIX_EPOCH,
             slept: 0,
@@ -150,7 +150,7 @@ impl ManualClock {
         Some(first.saturating_duration_since(hands.now))
     }
 
-    fn hands(&self) -> MutexGuard<'_, Hands> {
+    fn hands(&self) -> MutexGuard<'_, ClockState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
-use haft_core::{Rate, Retries};
+use haft_core::{Rate, RetryPolicy};
 
 use crate::{
     error::{Error, ErrorKind},
-    fit::Repairs,
     frame::Frame,
+    schema::RepairPolicy,
 };
 
 /// The runtime's limits.
@@ -61,7 +61,7 @@ pub struct Config {
     /// How often all tools together may run. It adds to what tools declare and replaces none of it.
     pub rate: Option<Rate>,
     /// How failed attempts are repeated, unless the tool says otherwise.
-    pub retry: Option<Retries>,
+    pub retry: Option<RetryPolicy>,
     /// When a tool that fails again and again is left alone; nothing for never.
     pub breaker: Option<Breaker>,
     /// How many bytes of results are kept for tools that declare `cache`.
@@ -71,7 +71,7 @@ pub struct Config {
     /// Whether arguments and results are put on spans, redacted. They may hold anything.
     pub trace_content: bool,
     /// What is repaired in arguments before they are refused.
-    pub repair: Repairs,
+    pub repair: RepairPolicy,
     /// Which results stand between marks when a model reads them.
     pub frame: Frame,
 }
@@ -151,7 +151,7 @@ impl Default for Config {
             // What people and tools say is nobody else's, until somebody decides so.
             trace_content: false,
             // Models slip often, and what is repaired loses nothing; asking again costs a turn.
-            repair: Repairs::Lossless,
+            repair: RepairPolicy::Lossless,
             // Thirty tokens are cheap, and a forged result costs more than all of them.
             frame: Frame::Always,
         }
@@ -163,11 +163,11 @@ impl Config {
     /// `HAFT_REPAIR`, one of `off`, `lossless` and `python`.
     ///
     /// ```
-    /// use haft::{Config, Repairs};
+    /// use haft::{Config, RepairPolicy};
     ///
     /// let vars = [("HAFT_MAX_CONCURRENCY", "4"), ("HAFT_REPAIR", "off")];
     /// let config = Config::from_env(vars).unwrap();
-    /// assert_eq!((config.max_concurrency, config.repair), (4, Repairs::Off));
+    /// assert_eq!((config.max_concurrency, config.repair), (4, RepairPolicy::Off));
     /// assert!(Config::from_env([("HAFT_MAX_CONCURRENCY", "many")]).is_err());
     /// assert!(Config::from_env([("HAFT_REPAIR", "some")]).is_err());
     /// ```
@@ -181,7 +181,7 @@ impl Config {
         for (name, value) in vars {
             if name.as_ref() == "HAFT_REPAIR" {
                 let word = value.as_ref().trim();
-                config.repair = Repairs::parse(word).ok_or_else(|| {
+                config.repair = RepairPolicy::parse(word).ok_or_else(|| {
                     Error::new(
                         ErrorKind::BadConfig,
                         format!(

@@ -4,28 +4,30 @@
 //! panics is left out for that event. Each event has its place among all events of the runtime, and
 //! says whose it is, because ids of calls repeat from run to run.
 
-mod stamp;
+mod meta;
 mod stream;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use haft_core::{CallId, Class, Code, Note, Ran, RunId, ToolName, Verdict};
+use haft_core::{
+    CallId, ConcurrencyClass, Execution, FailureCode, Progress, RunId, ToolName, Verdict,
+};
 use serde::Serialize;
 use serde_json::Value;
 
 use self::stream::{Hub, Numbered};
 pub use self::{
-    stamp::{At, Stamped, Who},
-    stream::{EventStream, Missed, Told},
+    meta::{EventMeta, EventRecord, EventSource},
+    stream::{EventStream, Lagged, StreamItem},
 };
 use crate::{
-    artifact::Facts,
+    artifact::ArtifactMeta,
     clock::{Clock, RuntimeClock},
-    fit::Repair,
-    layers::CacheUse,
+    layers::CacheStatus,
     policy::Explanation,
     redact::Redactor,
-    turn::Place,
+    schema::Repair,
+    turn::BatchSlot,
     watch::caught,
 };
 
@@ -56,22 +58,22 @@ pub enum Event {
         /// The call.
         call: CallId,
         /// The name the model wrote.
-        called: ToolName,
+        requested_name: ToolName,
         /// Its place in the plan.
-        place: Place,
+        place: BatchSlot,
     },
     /// A call begins its walk.
     Started {
         /// The call.
         call: CallId,
         /// The name the model wrote.
-        called: ToolName,
+        requested_name: ToolName,
         /// The tool it means.
-        meant: ToolName,
+        tool_name: ToolName,
         /// The frozen arguments, without secrets; nothing when they could not be admitted.
         arguments: Option<Arc<Value>>,
-        /// How it shares the floor; nothing when it could not be admitted.
-        class: Option<Class>,
+        /// How it may run concurrently; nothing when it could not be admitted.
+        class: Option<ConcurrencyClass>,
     },
     /// The arguments were changed so that they could be read or fit; told right after the start.
     Repaired {
@@ -138,7 +140,7 @@ pub enum Event {
         explanation: Arc<Explanation>,
     },
     /// The call has left a phase of its walk. Told only where nothing else marks the end of it.
-    Passed {
+    PhaseFinished {
         /// The call.
         call: CallId,
         /// The phase.
@@ -154,7 +156,7 @@ pub enum Event {
         /// The call.
         call: CallId,
         /// For what.
-        what: Wait,
+        what: WaitReason,
         /// How long.
         #[serde(rename = "time_us", serialize_with = "micros")]
         time: Duration,
@@ -166,7 +168,7 @@ pub enum Event {
         /// Which attempt comes next, from 2.
         attempt: u32,
         /// How the last one failed.
-        failed: Code,
+        failed: FailureCode,
         /// How long it waits before.
         #[serde(rename = "wait_us", serialize_with = "micros")]
         wait: Duration,
@@ -176,7 +178,7 @@ pub enum Event {
         /// The call.
         call: CallId,
         /// What it had to do with it.
-        how: CacheUse,
+        how: CacheStatus,
     },
     /// A tool failed so often that it is left alone for a while.
     CircuitOpened {
@@ -189,32 +191,32 @@ pub enum Event {
         cooldown: Duration,
     },
     /// An attempt at the body has ended. A call that is tried again has several of these.
-    Ended {
+    AttemptFinished {
         /// The call.
         call: CallId,
         /// The tool.
-        meant: ToolName,
+        tool_name: ToolName,
         /// Which attempt, from 1.
         attempt: u32,
         /// The failure's code; nothing for a success.
-        failed: Option<Code>,
+        failed: Option<FailureCode>,
         /// How long the body had it; no waiting is in this.
         #[serde(rename = "took_us", serialize_with = "micros")]
         took: Duration,
     },
     /// The body tells something.
-    Noted {
+    Progress {
         /// The call.
         call: CallId,
         /// What it tells.
-        note: Note,
+        note: Progress,
     },
     /// A result, or a part of it, was too large to show and is kept aside.
-    KeptAside {
+    ResultOffloaded {
         /// The call.
         call: CallId,
         /// What is known about what is kept: its id, its size, when it is gone.
-        facts: Arc<Facts>,
+        facts: Arc<ArtifactMeta>,
         /// How many characters of it are shown.
         shown: usize,
     },
@@ -223,13 +225,13 @@ pub enum Event {
         /// The call.
         call: CallId,
         /// The tool it meant.
-        meant: ToolName,
+        tool_name: ToolName,
         /// The failure's code; nothing for a success.
-        failed: Option<Code>,
+        failed: Option<FailureCode>,
         /// What is behind the failure, for the operator alone.
         cause: Option<String>,
         /// Whether the body ran.
-        ran: Ran,
+        execution: Execution,
         /// How long the whole walk took.
         #[serde(rename = "elapsed_us", serialize_with = "micros")]
         elapsed: Duration,
@@ -246,15 +248,15 @@ pub enum Event {
         summary: String,
     },
     /// Late work has ended, and its result waits to be heard of.
-    Resolved {
+    TaskFinished {
         /// The late work, as part of its call.
         call: CallId,
         /// The ticket.
         ticket: Arc<str>,
         /// The failure's code; nothing for a success.
-        failed: Option<Code>,
+        failed: Option<FailureCode>,
         /// Whether its end was observed.
-        ran: Ran,
+        execution: Execution,
         /// How long the work took.
         #[serde(rename = "elapsed_us", serialize_with = "micros")]
         elapsed: Duration,
@@ -291,7 +293,7 @@ pub enum Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Wait {
+pub enum WaitReason {
     /// Its place: a seat in the turn, the floor, its keys, a slot of its tool.
     Place,
     /// Its rate.
@@ -302,7 +304,7 @@ pub enum Wait {
     Flight,
 }
 
-impl Wait {
+impl WaitReason {
     /// Returns its word, as it is written in events and spans.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -344,7 +346,7 @@ impl Event {
     /// Returns whether this is something a body told on the way, of which there may be many.
     #[must_use]
     pub fn is_note(&self) -> bool {
-        matches!(self, Self::Noted { .. })
+        matches!(self, Self::Progress { .. })
     }
 }
 
@@ -360,7 +362,7 @@ pub trait Observer: Send + Sync + 'static {
 
     /// Takes note of something that happened, and of when and whose it was. Calls run side by side,
     /// so events may come in another order than they have numbers.
-    fn observe_at(&self, _at: &At, event: &Event) {
+    fn observe_at(&self, _at: &EventMeta, event: &Event) {
         self.observe(event);
     }
 }
@@ -399,13 +401,17 @@ impl Events {
     }
 
     /// Tells an event, without secrets; it is not even made when nobody listens.
-    pub(crate) fn tell(&self, who: impl FnOnce() -> Arc<Who>, event: impl FnOnce() -> Event) {
+    pub(crate) fn tell(
+        &self,
+        who: impl FnOnce() -> Arc<EventSource>,
+        event: impl FnOnce() -> Event,
+    ) {
         if self.is_heard() {
             self.pass_on(who(), event());
         }
     }
 
-    fn pass_on(&self, who: Arc<Who>, mut event: Event) {
+    fn pass_on(&self, who: Arc<EventSource>, mut event: Event) {
         self.redactor.event(&mut event);
         // Shared only where somebody keeps it.
         match self.hub.pass_on(&*self.clock, who, event) {
@@ -414,7 +420,7 @@ impl Events {
         }
     }
 
-    fn show(&self, at: &At, event: &Event) {
+    fn show(&self, at: &EventMeta, event: &Event) {
         for observer in &self.observers {
             let _ = caught(|| observer.observe_at(at, event));
         }

@@ -4,7 +4,7 @@
 //! each call may run, runs it, and answers it.
 //!
 //! ```
-//! use haft::{Catalog, Dialect, Failure, Runtime, serde_json::json, tool};
+//! use haft::{Dialect, Failure, Runtime, ToolRegistry, serde_json::json, tool};
 //!
 //! /// Counts the words of a text.
 //! #[tool(read_only, capabilities())]
@@ -18,8 +18,8 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Failure> {
 //! // Once: what there is, and on which terms it runs.
-//! let catalog = Catalog::builder().add(CountWords).build()?;
-//! let runtime = Runtime::builder().catalog(catalog).build()?;
+//! let registry = ToolRegistry::builder().add(CountWordsTool).build()?;
+//! let runtime = Runtime::builder().registry(registry).build()?;
 //! let run = runtime.run();
 //!
 //! // Per turn: show the tools, send the request, take the response.
@@ -47,21 +47,21 @@
 //! | to | look at |
 //! |---|---|
 //! | define a tool | [`tool`](macro@tool), [`tools`](macro@tools), [`Tool`](trait@Tool), [`DynTool`] |
-//! | say what can be called | [`Catalog`], [`Source`], [`View`] |
+//! | say what can be called | [`ToolRegistry`], [`ToolSource`], [`ToolView`] |
 //! | set up and run | [`Runtime`], [`Config`], [`Run`], [`Turn`] |
-//! | show tools to a provider | [`Snapshot::export`], [`Options`], [`Export`], [`Loss`] |
-//! | hear a provider | [`Turn::dispatch`], [`Turn::listen`], [`Dialect::parse`], [`Stream`] |
+//! | show tools to a provider | [`ToolSnapshot::export`], [`ExportOptions`], [`ToolExport`], [`Loss`] |
+//! | hear a provider | [`Turn::dispatch`], [`Turn::stream`], [`Dialect::parse`], [`ResponseDecoder`] |
 //! | move a conversation | [`Dialect::read_history`], [`Transcript`], [`history`] |
-//! | check values of your own | [`Schema`], [`Problem`], [`Repair`] |
-//! | decide what may run | [`Policy`], [`Guard`], and ready-made ones: [`NamePolicy`], [`PathGuard`], [`ConfirmDestructive`] |
-//! | write that down as rules | [`Setup::read`], [`Rules`], [`Live`], [`Pattern`] |
-//! | ask somebody | [`Approver`], [`Question`], [`Answer`], [`Grants`] |
+//! | check values of your own | [`Schema`], [`ValidationError`], [`Repair`] |
+//! | decide what may run | [`Policy`], [`Guard`], and ready-made ones: [`ToolNameGuard`], [`PathGuard`], [`ConfirmDestructive`] |
+//! | write that down as rules | [`PolicyConfig::read`], [`Rules`], [`ReloadableRules`], [`Pattern`] |
+//! | ask somebody | [`Approver`], [`ApprovalRequest`], [`ApprovalResponse`], [`GrantStore`] |
 //! | stand around calls | [`Hook`]; the crate `haft-hooks` has commands and HTTP |
-//! | stand around bodies, answer later | [`Middleware`], [`Context::later`], [`Tickets`] |
-//! | limit what a run uses, and know what it has read | [`Budget`], [`Label`], [`Seen`] |
+//! | stand around bodies, answer later | [`Middleware`], [`ToolContext::spawn_background`], [`CheckTask`] |
+//! | limit what a run uses, and know what it has read | [`Budget`], [`Label`], [`TaintTracker`] |
 //! | find out why | [`Turn::explain`], [`Explanation`] |
-//! | keep secrets | [`RuntimeBuilder::secret`], [`Secrets`], [`Context::secret`], [`Redactor`] |
-//! | know what the model reads | [`Envelope::shown`], [`Frame`], [`SYSTEM_TEXT`], [`hygiene`] |
+//! | keep secrets | [`RuntimeBuilder::secret`], [`Secrets`], [`ToolContext::secret`], [`Redactor`] |
+//! | know what the model reads | [`ToolResult::model_text`], [`Frame`], [`SYSTEM_TEXT`], [`hygiene`] |
 //! | see what happened | [`Runtime::events`], [`Event`], [`Observer`], [`Runtime::records`], [`Journal`] |
 //! | keep large results aside | [`Artifacts`], [`ReadResult`] |
 //! | read a failure | [`Failure`] for the model, [`Error`] for the operator |
@@ -72,8 +72,8 @@ mod near;
 mod clock;
 mod watch;
 mod weight;
-mod fit;
-mod catalog;
+mod schema;
+mod registry;
 mod export;
 mod runtime;
 mod run;
@@ -84,10 +84,10 @@ mod hooks;
 mod layers;
 mod background;
 mod redact;
-pub mod hygiene;
+pub mod sanitize;
 mod artifact;
 mod journal;
-mod envelope;
+mod tool_result;
 mod frame;
 mod event;
 pub mod telemetry;
@@ -96,49 +96,62 @@ pub use haft_core::*;
 pub use haft_macros::{Tool, tool, tools};
 
 pub use artifact::{
-    Artifact, ArtifactId, ArtifactLimits, Artifacts, Facts, NoId, Owner, Page as ResultPage,
-    Place as ResultPlace, Query as ResultQuery, ReadResult, Unreadable,
+    Artifact, ArtifactId, ArtifactLimits, ArtifactMeta, Artifacts, Owner, ParseArtifactIdError,
+    ReadArtifactError, ReadResult, ResultPage, ResultPosition, ResultQuery,
 };
-pub use background::{Late, Ticket, Tickets};
-pub use catalog::{Catalog, CatalogBuilder, Entry, Snapshot, Source, View, Withheld};
+pub use background::{BackgroundResult, CheckTask, TaskInfo};
 pub use clock::{Clock, ManualClock, RuntimeClock};
 pub use config::{Breaker, Config};
-pub use envelope::{Cut, Envelope, Origin};
 pub use error::{Error, ErrorKind};
-pub use event::{At, Event, EventStream, Missed, Observer, Phase, Stamped, Told, Wait, Who};
-pub use export::{
-    Asked, Choice, Definition, Dialect, Ended, Export, Hints, Keep, Loss, LossKind, Options,
-    Response, Search, Shown, Stream, Strict, Transcript, history,
+pub use event::{
+    Event, EventMeta, EventRecord, EventSource, EventStream, Lagged, Observer, Phase, StreamItem,
+    WaitReason,
 };
-pub use fit::{Formats, Problem, Repair, RepairKind, Repairs, Schema, strict_json};
+pub use export::{
+    DecodedResponse, Dialect, ExportOptions, ExportedTool, Loss, LossKind, ModelResponse,
+    PromptCacheTtl, ReplyContext, ResponseDecoder, StrictMode, ToolAnnotations, ToolChoice,
+    ToolDefinition, ToolExport, ToolSearch, Transcript, history,
+};
 pub use frame::{Frame, Nonces, SYSTEM_TEXT};
-pub use hooks::{After, Answered, Before, Hook, Landed, Performed, Said, TurnFacts};
-pub use hygiene::visible;
+pub use hooks::{
+    AnsweredCall, CompletedCall, Hook, HookAnswer, HookEffects, PostCallResult, PreCallDecision,
+    TurnInfo,
+};
 pub use journal::{
-    End, Intended, Intention, Journal, Judgement, MemoryJournal, Query, Record, Settled, Written,
+    CallIntent, CallOutcome, ExecutionRecord, IntentRecord, Journal, MemoryJournal, OutcomeRecord,
+    PolicyRecord, RecordQuery, WriteStatus,
 };
 #[cfg(feature = "tower")]
 pub use layers::tower;
-pub use layers::{CacheUse, Course, Middleware, Next, Outcome, middleware_fn};
-pub use lifecycle::Permitted;
+pub use layers::{CacheStatus, ExecutionStats, Middleware, Next, Outcome, middleware_fn};
+pub use lifecycle::AuthorizedCall;
 pub use policy::{
-    About, AllowAll, AllowEverything, Anchor, Answer, Approver, Binding, Budget, Candidate, Check,
-    Cited, ConfirmDestructive, Decided, Declared, DefaultPolicy, DenyAll, DirectoryId, Disk,
-    Example, Explanation, File, FileNote, Finding, FindingKind, Form, Grants, Ground, Guard,
-    Handler, HookScript, HookSpec, Lasting, Layer, Lexical, Limited, Limits, Live, Match, Mode,
-    NamePolicy, Near, Offer, Only, PathGuard, Pattern, PatternError, PatternErrorKind,
-    Place as RulePlace, Policy, Question, Refusal, Review, Reviewed, Reviewer, Rule, RuleWrite,
-    Rules, SandboxSettings, Seen, Setup, Storage, Subject, Suggestion, Taint, Traced, Tried,
-    TrustBook, TrustEntry, Uncovered, Where, World, files_from, files_of, managed_drop_ins,
-    managed_settings_file, project_files, project_root, read_config_file, read_regular_file,
-    tricks,
+    AllowAll, ApprovalDigest, ApprovalRequest, ApprovalResponse, ApprovalScope, Approver,
+    ArgumentKind, Budget, CallLimits, CheckStep, CommandTool, ConcurrencyLimit, ConfigFile,
+    ConfigLayer, ConfigPath, ConfirmDestructive, DefaultPolicy, DenyAll, DirectoryId, Example,
+    ExampleResult, Explanation, FileFormat, FileNote, Finding, FindingKind, ForTools,
+    FsPathResolver, GrantError, GrantStore, Guard, Handler, HookScript, HookSpec, LexicalResolver,
+    LoadOptions, Mode, NearMiss, NoObjection, PathBase, PathGuard, PathResolver, Pattern,
+    PatternError, PatternErrorKind, Policy, PolicyConfig, PolicyContext, Provenance,
+    RecordedDecision, ReloadableRules, Review, ReviewGuard, Reviewer, Rule, RuleRef, RuleWrite,
+    Rules, SandboxSettings, SourceLocation, Storage, Subject, SuggestedRules, Suggestion, Taint,
+    TaintTracker, Ternary, ToolNameGuard, TrustEntry, TrustedDirs, Uncovered, config_paths,
+    deceptive_chars, files_from, managed_drop_ins, managed_settings_file, project_files,
+    project_root, read_config_file, read_regular_file,
 };
 pub use redact::{Redactor, Secrets, StreamRedactor};
+pub use registry::{
+    HiddenReason, RegisteredTool, ToolRegistry, ToolRegistryBuilder, ToolSnapshot, ToolSource,
+    ToolView,
+};
 pub use run::{Run, RunBuilder};
 pub use runtime::{Runtime, RuntimeBuilder};
+pub use sanitize::escape_invisible;
+pub use schema::{Formats, Repair, RepairKind, RepairPolicy, Schema, ValidationError, strict_json};
+pub use tool_result::{Origin, ToolResult, Truncation};
 pub use turn::{
-    Admitted, Arguments, Call, Control, Heard, Intake, Listening, Place, Planned, Stop,
-    THREAD_NAME, Turn, Why,
+    Arguments, BatchReason, BatchSlot, CallScheduler, PlannedCall, StopReason, StreamingTurn,
+    THREAD_NAME, ToolCall, Turn, TurnHandle, TurnOutput, ValidatedCall,
 };
 
 // The programs in the documents run as doc tests, so that a page cannot say what is no longer true.
@@ -152,7 +165,7 @@ mod doctests {
     pub struct Turns;
     #[doc = include_str!("../../../docs/guide/arguments.md")]
     pub struct Arguments;
-    #[doc = include_str!("../../../docs/guide/judging.md")]
+    #[doc = include_str!("../../../docs/guide/authorization.md")]
     pub struct Judging;
     #[doc = include_str!("../../../docs/guide/rules.md")]
     pub struct RulesPage;
@@ -162,7 +175,7 @@ mod doctests {
     pub struct Running;
     #[doc = include_str!("../../../docs/guide/budgets-and-labels.md")]
     pub struct BudgetsAndLabels;
-    #[doc = include_str!("../../../docs/guide/layers.md")]
+    #[doc = include_str!("../../../docs/guide/caching-retries-limits.md")]
     pub struct Layers;
     #[doc = include_str!("../../../docs/guide/secrets.md")]
     pub struct SecretsPage;
@@ -174,6 +187,6 @@ mod doctests {
     pub struct Results;
     #[doc = include_str!("../../../docs/guide/history.md")]
     pub struct History;
-    #[doc = include_str!("../../../docs/guide/seeing.md")]
+    #[doc = include_str!("../../../docs/guide/observability.md")]
     pub struct Seeing;
 }

@@ -15,17 +15,19 @@ use std::{
     },
 };
 
-use haft_core::{Context, Label, Left, RunId, Scope, Shared, Store, ToolName, WeakContext};
+use haft_core::{
+    Label, RemainingBudget, RunId, Scope, Shared, Store, ToolContext, ToolName, WeakToolContext,
+};
 use serde_json::{Map, Value};
 
 use crate::{
-    background::{Late, Ticket},
-    catalog::{Shelf, Snapshot, View},
-    envelope::Envelope,
+    background::{BackgroundResult, TaskInfo},
     error::Error,
-    event::{Event, Who},
-    policy::{Budget, Ledger, Manners, Seen},
+    event::{Event, EventSource},
+    policy::{Budget, Ledger, Manners, TaintTracker},
+    registry::{Shelf, ToolSnapshot, ToolView},
     runtime::Inner,
+    tool_result::ToolResult,
     turn::{Floor, Turn, TurnCore},
 };
 
@@ -40,15 +42,15 @@ pub(crate) struct RunCore {
     base: Scope,
     /// Which run it is, and below which: `3.1` is the first below the third. Whatever it is called.
     pub(crate) line: String,
-    view: View,
+    view: ToolView,
     cycle: AtomicU32,
-    pub(crate) seen: Arc<Seen>,
+    pub(crate) seen: Arc<TaintTracker>,
     /// What the run may use; nothing where nothing is limited.
     pub(crate) ledger: Option<Arc<Ledger>>,
     /// The deepest that its calls may be nested, from the top of all.
     pub(crate) deepest: u32,
     /// The call that a sub-run works for: it hears what the sub-run reads.
-    works_for: Option<WeakContext>,
+    works_for: Option<WeakToolContext>,
     /// Whether somebody still has the run in hand, and it has more than one turn.
     handle: OnceLock<Weak<Handle>>,
     subs: Mutex<Vec<Weak<RunCore>>>,
@@ -57,7 +59,7 @@ pub(crate) struct RunCore {
     noted: Mutex<Weak<Shelf>>,
     pub(crate) slips: Slips,
     pub(crate) manners: Manners,
-    /// The last shelf seen through the view, so that an unchanged catalog costs nothing.
+    /// The last shelf seen through the view, so that an unchanged registry costs nothing.
     looked: Mutex<Option<(Arc<Shelf>, Arc<Shelf>)>>,
 }
 
@@ -89,17 +91,18 @@ impl RunCore {
     }
 
     /// Notes that the model has now read these answers.
-    pub(crate) fn hear(&self, answers: &[Envelope]) {
+    pub(crate) fn hear(&self, answers: &[ToolResult]) {
         answers.iter().for_each(|answer| self.seen.hear(answer));
-        if let Some(cx) = self.works_for.as_ref().and_then(WeakContext::upgrade) {
+        if let Some(cx) = self.works_for.as_ref().and_then(WeakToolContext::upgrade) {
             cx.heard(self.seen.label());
         }
     }
 
     /// Returns what is left now, for a call so deep, of this tool.
-    pub(crate) fn left(&self, depth: u32, tool: Option<&ToolName>) -> Left {
-        let left = self.ledger.as_ref().map_or_else(Left::default, |ledger| ledger.left(tool));
-        Left { depth: Some(self.deepest.saturating_sub(depth)), ..left }
+    pub(crate) fn left(&self, depth: u32, tool: Option<&ToolName>) -> RemainingBudget {
+        let left =
+            self.ledger.as_ref().map_or_else(RemainingBudget::default, |ledger| ledger.left(tool));
+        RemainingBudget { depth: Some(self.deepest.saturating_sub(depth)), ..left }
     }
 
     /// Notes how the tools are defined that somebody else brought.
@@ -134,7 +137,7 @@ impl RunCore {
     }
 
     /// Notes that the model reads what came later.
-    fn hear_late(&self, late: Late) -> Late {
+    fn hear_late(&self, late: BackgroundResult) -> BackgroundResult {
         self.hear(std::slice::from_ref(&late.answer));
         if let Some(ledger) = &self.ledger {
             ledger.showed(late.answer.text().len(), &self.inner.events);
@@ -247,8 +250,11 @@ impl Run {
     /// Fails when a source cannot be opened.
     pub async fn turn(&self) -> Result<Turn, Error> {
         let core = &self.0;
-        let (shelf, mut problems) =
-            core.inner.catalog.refresh(&*core.inner.clock, core.inner.config.judge_timeout).await?;
+        let (shelf, mut problems) = core
+            .inner
+            .registry
+            .refresh(&*core.inner.clock, core.inner.config.judge_timeout)
+            .await?;
         let shelf = core.look(shelf, &mut problems);
         core.note(&shelf);
         let events = &core.inner.events;
@@ -258,8 +264,9 @@ impl Run {
         scope.label = self.label();
         scope.left = core.left(scope.depth, None);
         let interactive = core.inner.desk.is_staffed();
-        let snapshot = Snapshot::take(shelf, &scope, &*core.inner.policy, interactive, problems);
-        let who = events.is_heard().then(|| Who::of(&scope));
+        let snapshot =
+            ToolSnapshot::take(shelf, &scope, &*core.inner.policy, interactive, problems);
+        let who = events.is_heard().then(|| EventSource::of(&scope));
         if let Some(who) = &who {
             for message in snapshot.problems() {
                 let (run, message) = (scope.run.clone(), message.clone());
@@ -304,7 +311,7 @@ impl Run {
 
     /// Returns what the run has read, and which results made it what it is.
     #[must_use]
-    pub fn seen(&self) -> &Arc<Seen> {
+    pub fn seen(&self) -> &Arc<TaintTracker> {
         &self.0.seen
     }
 
@@ -316,13 +323,13 @@ impl Run {
 
     /// Returns what is left of the budget, right now.
     #[must_use]
-    pub fn left(&self) -> Left {
+    pub fn remaining_budget(&self) -> RemainingBudget {
         self.0.left(self.0.base.depth, None)
     }
 
     /// Returns how many calls of a tool are left, where that is limited.
     #[must_use]
-    pub fn left_of(&self, tool: &ToolName) -> Option<u64> {
+    pub fn remaining_budget_of(&self, tool: &ToolName) -> Option<u64> {
         self.0.left(self.0.base.depth, Some(tool)).own_calls
     }
 
@@ -349,7 +356,7 @@ impl Run {
     /// [`sub_run`](Self::sub_run) says, one level below the call, and the call's result carries the
     /// label of all that the run has read. Nothing where the call is not this crate's.
     #[must_use]
-    pub fn below(cx: &Context) -> Option<RunBuilder> {
+    pub fn below(cx: &ToolContext) -> Option<RunBuilder> {
         let turn = cx.host()?.downcast::<TurnCore>().ok()?;
         Some(RunBuilder::under(&turn.run, cx.depth(), Some(cx)))
     }
@@ -357,20 +364,20 @@ impl Run {
     /// Takes the results that have come later, each once. From here on the run has read them: a loop
     /// that asks adds them to the conversation.
     #[must_use]
-    pub fn settled(&self) -> Vec<Late> {
+    pub fn settled(&self) -> Vec<BackgroundResult> {
         let all = self.0.inner.background.settled(&self.0);
         all.into_iter().map(|late| self.0.hear_late(late)).collect()
     }
 
     /// Waits for the next result that comes later, and takes it; nothing when none is outstanding.
-    pub async fn next_settled(&self) -> Option<Late> {
+    pub async fn next_settled(&self) -> Option<BackgroundResult> {
         let late = self.0.inner.background.next_settled(&self.0).await?;
         Some(self.0.hear_late(late))
     }
 
     /// Returns the tickets whose results have not been taken, oldest first.
     #[must_use]
-    pub fn tickets(&self) -> Vec<Ticket> {
+    pub fn tickets(&self) -> Vec<TaskInfo> {
         self.0.inner.background.tickets(&self.0)
     }
 
@@ -391,14 +398,14 @@ impl fmt::Debug for Run {
 pub struct RunBuilder {
     inner: Arc<Inner>,
     scope: Scope,
-    side: Store,
-    view: View,
+    run_state: Store,
+    view: ToolView,
     one_shot: bool,
     budget: Budget,
-    seen: Option<Seen>,
+    seen: Option<TaintTracker>,
     over: Option<Arc<RunCore>>,
     line: String,
-    works_for: Option<WeakContext>,
+    works_for: Option<WeakToolContext>,
 }
 
 impl RunBuilder {
@@ -410,8 +417,8 @@ impl RunBuilder {
         Self {
             inner: Arc::clone(inner),
             scope,
-            side: Store::default(),
-            view: View::all(),
+            run_state: Store::default(),
+            view: ToolView::all(),
             budget: inner.budget.clone(),
             seen: None,
             over: None,
@@ -422,7 +429,7 @@ impl RunBuilder {
     }
 
     /// Begins a run below one that is so deep.
-    fn under(over: &Arc<RunCore>, depth: u32, works_for: Option<&Context>) -> Self {
+    fn under(over: &Arc<RunCore>, depth: u32, works_for: Option<&ToolContext>) -> Self {
         let n = over.subs_so_far.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let scope = Scope {
             run: RunId::from(format!("{}.{n}", over.base.run)),
@@ -432,14 +439,14 @@ impl RunBuilder {
         };
         Self {
             inner: Arc::clone(&over.inner),
-            side: Store::clone(&scope.side),
+            run_state: Store::clone(&scope.side),
             view: over.view.clone(),
             scope,
             budget: Budget::default(),
-            seen: Some(Seen::under(&over.seen)),
+            seen: Some(TaintTracker::under(&over.seen)),
             over: Some(Arc::clone(over)),
             line: format!("{}.{n}", over.line),
-            works_for: works_for.map(Context::downgrade),
+            works_for: works_for.map(ToolContext::downgrade),
             one_shot: false,
         }
     }
@@ -490,14 +497,14 @@ impl RunBuilder {
         self
     }
 
-    /// Supplies a value for this run's tools (`Side<T>`).
-    pub fn side<T: Send + Sync + 'static>(mut self, value: T) -> Self {
-        self.side.insert(value);
+    /// Supplies a value for this run's tools (`RunState<T>`).
+    pub fn run_state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.run_state.insert(value);
         self
     }
 
-    /// Sets what the run sees of the catalog.
-    pub fn view(mut self, view: View) -> Self {
+    /// Sets what the run sees of the registry.
+    pub fn view(mut self, view: ToolView) -> Self {
         self.view = view;
         self
     }
@@ -524,7 +531,7 @@ impl RunBuilder {
     /// Starts the run. Its time begins now.
     #[must_use]
     pub fn start(mut self) -> Run {
-        self.scope.side = Arc::new(self.side);
+        self.scope.side = Arc::new(self.run_state);
         let above = self.over.as_ref().map_or(self.inner.config.max_depth, |over| over.deepest);
         let own = self.budget.depth.map(|levels| self.scope.depth.saturating_add(levels));
         let deepest = own.map_or(above, |own| own.min(above));
@@ -536,7 +543,7 @@ impl RunBuilder {
             Some(over) if too_deep => (Arc::clone(&over.seen), over.ledger.clone()),
             _ => {
                 let above = over.and_then(|over| over.ledger.clone());
-                let who = Who::run_of(&self.scope);
+                let who = EventSource::run_of(&self.scope);
                 let ledger = Ledger::open(who, self.budget, above, &self.inner.clock);
                 (Arc::new(self.seen.unwrap_or_default()), ledger)
             }

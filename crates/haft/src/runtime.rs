@@ -11,24 +11,24 @@ use std::{
     },
 };
 
-use haft_core::{Code, Failure, NeedKind, Output, RunId, Secret, Store};
+use haft_core::{DependencyKind, Failure, FailureCode, Output, RunId, Secret, Store};
 
 use crate::{
     artifact::{Artifacts, Shelf},
     background::Background,
-    catalog::{Catalog, Entry},
     clock::{Clock, RuntimeClock},
     config::Config,
     error::{Error, ErrorKind},
     event::{EventStream, Events, Observer},
     frame::{Frame, Nonces, SYSTEM_TEXT},
     hooks::{Hook, HookPlace, Placed, Seated},
-    journal::{Journal, MemoryJournal, Query, Record},
+    journal::{ExecutionRecord, Journal, MemoryJournal, RecordQuery},
     layers::{self, Around, AroundPlace, Middleware, RuntimeLayers},
-    policy::{Approver, Budget, DefaultPolicy, Desk, Grants, Guard, Only, Policy},
+    policy::{Approver, Budget, DefaultPolicy, Desk, ForTools, GrantStore, Guard, Policy},
     redact::{Redactor, Secrets},
+    registry::{RegisteredTool, ToolRegistry},
     run::{Run, RunBuilder},
-    turn::{Arguments, Call, Floor, Threads},
+    turn::{Arguments, Floor, Threads, ToolCall},
     watch,
 };
 
@@ -36,7 +36,7 @@ use crate::{
 pub(crate) struct Inner {
     pub(crate) config: Config,
     pub(crate) budget: Budget,
-    pub(crate) catalog: Catalog,
+    pub(crate) registry: ToolRegistry,
     /// Where a run works that says nothing.
     pub(crate) workspace: Option<Arc<Path>>,
     pub(crate) policy: Box<dyn Policy>,
@@ -60,7 +60,7 @@ pub(crate) struct Inner {
 
 impl Inner {
     /// Returns the names of the hooks that calls of a tool meet.
-    pub(crate) fn hook_names(&self, tool: &Entry) -> Vec<String> {
+    pub(crate) fn hook_names(&self, tool: &RegisteredTool) -> Vec<String> {
         // One that cannot even say whether it applies stops the call, so it is named.
         let meets = |hook: &&Placed| hook.applies_to(tool).unwrap_or(true);
         self.hooks.iter().filter(meets).map(|hook| hook.name().to_owned()).collect()
@@ -73,16 +73,16 @@ impl Inner {
 /// grace are measured there.
 ///
 /// ```
-/// use haft::{Catalog, DynTool, Runtime, Spec, Capabilities};
+/// use haft::{Capabilities, DynTool, Runtime, ToolRegistry, ToolSpec};
 /// use serde_json::json;
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// let double = DynTool::new(
-///     Spec::new("double", "Doubles a number.").read_only().capabilities(Capabilities::NONE),
+///     ToolSpec::new("double", "Doubles a number.").read_only().capabilities(Capabilities::NONE),
 ///     json!({"properties": {"n": {"type": "integer"}}, "required": ["n"]}),
 ///     |args, _cx| async move { Ok((args["n"].as_i64().unwrap_or(0) * 2).to_string()) },
 /// );
-/// let runtime = Runtime::builder().catalog(Catalog::builder().add(double).build()?).build()?;
+/// let runtime = Runtime::builder().registry(ToolRegistry::builder().add(double).build()?).build()?;
 /// let output = runtime.call("double", json!({"n": 21})).await.map_err(|f| f.to_string()).unwrap();
 /// assert_eq!(output.to_text(), "42");
 /// # Ok::<(), haft::Error>(())
@@ -97,7 +97,7 @@ impl Runtime {
         RuntimeBuilder {
             config: Config::default(),
             budget: Budget::default(),
-            catalog: None,
+            registry: None,
             policy: None,
             guards: Vec::new(),
             hooks: Vec::new(),
@@ -138,19 +138,19 @@ impl Runtime {
         arguments: impl Into<Arguments>,
     ) -> Result<Output, Failure> {
         let turn = self.run_builder().one_shot().start().turn().await.map_err(|e| {
-            Failure::new(Code::NotRun, "the tools could not be gathered").with_source(e)
+            Failure::new(FailureCode::NotRun, "the tools could not be gathered").with_source(e)
         })?;
-        let call = Call::new("call", name, arguments);
+        let call = ToolCall::new("call", name, arguments);
         match turn.run(vec![call]).await.pop() {
             Some(envelope) => envelope.into_outcome(),
-            None => Err(Failure::new(Code::UnknownOutcome, "the call was lost")),
+            None => Err(Failure::new(FailureCode::UnknownOutcome, "the call was lost")),
         }
     }
 
-    /// Returns the catalog.
+    /// Returns the registry.
     #[must_use]
-    pub fn catalog(&self) -> &Catalog {
-        &self.0.catalog
+    pub fn registry(&self) -> &ToolRegistry {
+        &self.0.registry
     }
 
     /// Returns the limits in force.
@@ -176,7 +176,7 @@ impl Runtime {
     /// Returns the records of calls that are wanted, the last 100 unless the query says otherwise.
     /// Empty where the journal cannot be asked; the one in memory, which is the default, can.
     #[must_use]
-    pub fn records(&self, query: &Query) -> Vec<Record> {
+    pub fn records(&self, query: &RecordQuery) -> Vec<ExecutionRecord> {
         watch::caught(|| self.0.journal.find(query)).ok().flatten().unwrap_or_default()
     }
 
@@ -204,14 +204,14 @@ impl Runtime {
 
     /// Lists what stands around the body of a tool, outermost first, in words.
     #[must_use]
-    pub fn layers_of(&self, tool: &Entry) -> Vec<String> {
+    pub fn layers_of(&self, tool: &RegisteredTool) -> Vec<String> {
         let around = self.middleware_of(tool).into_iter().map(|name| format!("middleware: {name}"));
         around.chain(layers::listed(tool, &self.0.config)).collect()
     }
 
     /// Returns the names of the middleware around calls of a tool, outermost first.
     #[must_use]
-    pub fn middleware_of(&self, tool: &Entry) -> Vec<&str> {
+    pub fn middleware_of(&self, tool: &RegisteredTool) -> Vec<&str> {
         let around = self.0.middleware.iter().filter(|own| own.applies_to(tool));
         around.map(Around::name).collect()
     }
@@ -223,13 +223,13 @@ impl Runtime {
         if self.0.background.any() {
             self.0.background.close(&self.0).await;
         }
-        self.0.catalog.close(&*self.0.clock).await;
+        self.0.registry.close(&*self.0.clock).await;
     }
 }
 
 impl fmt::Debug for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Runtime").field("catalog", &self.0.catalog).finish_non_exhaustive()
+        f.debug_struct("Runtime").field("registry", &self.0.registry).finish_non_exhaustive()
     }
 }
 
@@ -238,7 +238,7 @@ impl fmt::Debug for Runtime {
 pub struct RuntimeBuilder {
     config: Config,
     budget: Budget,
-    catalog: Option<Catalog>,
+    registry: Option<ToolRegistry>,
     policy: Option<Box<dyn Policy>>,
     guards: Vec<Box<dyn Guard>>,
     hooks: Vec<HookPlace>,
@@ -247,7 +247,7 @@ pub struct RuntimeBuilder {
     seed: Option<u64>,
     nonces: Nonces,
     approvers: Vec<Box<dyn Approver>>,
-    grants: Option<Arc<Grants>>,
+    grants: Option<Arc<GrantStore>>,
     journal: Option<Box<dyn Journal>>,
     secrets: Secrets,
     bad_secret: Option<Error>,
@@ -270,8 +270,8 @@ impl RuntimeBuilder {
     }
 
     /// Sets the tools.
-    pub fn catalog(mut self, catalog: Catalog) -> Self {
-        self.catalog = Some(catalog);
+    pub fn registry(mut self, registry: ToolRegistry) -> Self {
+        self.registry = Some(registry);
         self
     }
 
@@ -289,7 +289,7 @@ impl RuntimeBuilder {
 
     /// Adds a guard over the tools whose name matches a pattern with `*` and `?`.
     pub fn guard_for(self, pattern: &str, guard: impl Guard) -> Self {
-        self.guard(Only::new(pattern, guard))
+        self.guard(ForTools::new(pattern, guard))
     }
 
     /// Adds a hook around every call.
@@ -332,9 +332,9 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Adds a secret that every tool with `capabilities(secrets)` may have: as `secret://name` in its
-    /// arguments, or by [`Context::secret`](haft_core::Context::secret). Its value is taken out of
-    /// everything that is shown.
+    /// Adds a secret that every tool with `capabilities(secrets)` may have: as `secret://name` in
+    /// its arguments, or by [`ToolContext::secret`](haft_core::ToolContext::secret). Its value is
+    /// taken out of everything that is shown.
     pub fn secret(mut self, name: impl Into<String>, value: impl Into<Secret>) -> Self {
         let added = self.secrets.add(name, value);
         self.bad_secret = self.bad_secret.or(added.err());
@@ -376,7 +376,7 @@ impl RuntimeBuilder {
 
     /// Sets the book that approvals are signed in. Without one, the runtime opens its own, and what
     /// was signed ends with the process.
-    pub fn grants(mut self, grants: impl Into<Arc<Grants>>) -> Self {
+    pub fn grants(mut self, grants: impl Into<Arc<GrantStore>>) -> Self {
         self.grants = Some(grants.into());
         self
     }
@@ -417,16 +417,16 @@ impl RuntimeBuilder {
         if let Some(error) = self.bad_secret {
             return Err(error);
         }
-        let catalog = match self.catalog {
-            Some(catalog) => catalog,
-            None => Catalog::builder().build()?,
+        let registry = match self.registry {
+            Some(registry) => registry,
+            None => ToolRegistry::builder().build()?,
         };
-        for entry in catalog.own() {
+        for entry in registry.own() {
             let missing = entry
                 .spec()
                 .needs
                 .iter()
-                .find(|n| n.kind == NeedKind::State && !self.state.has(n.type_id));
+                .find(|n| n.kind == DependencyKind::State && !self.state.has(n.type_id));
             if let Some(need) = missing {
                 return Err(Error::new(
                     ErrorKind::MissingState,
@@ -444,7 +444,7 @@ impl RuntimeBuilder {
         });
         let grants = match self.grants {
             Some(grants) => grants,
-            None => Arc::new(Grants::new()?.on_clock(Arc::clone(&self.clock))),
+            None => Arc::new(GrantStore::new()?.on_clock(Arc::clone(&self.clock))),
         };
         let redactor = Redactor::new(self.secrets);
         redactor.prepare();
@@ -470,16 +470,16 @@ impl RuntimeBuilder {
             runs: AtomicU64::new(0),
             config: self.config,
             budget: self.budget,
-            workspace: workspace(&catalog),
-            catalog,
+            workspace: workspace(&registry),
+            registry,
             journal,
         })))
     }
 }
 
 /// Returns the folder that the tools keep to. Where they differ nobody is right.
-fn workspace(catalog: &Catalog) -> Option<Arc<Path>> {
-    let mut folders = catalog.own().filter_map(|entry| entry.roots().first());
+fn workspace(registry: &ToolRegistry) -> Option<Arc<Path>> {
+    let mut folders = registry.own().filter_map(|entry| entry.roots().first());
     let first = folders.next()?;
     folders.all(|folder| folder == first).then(|| first.as_path().into())
 }

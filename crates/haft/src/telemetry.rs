@@ -14,15 +14,15 @@
 
 use std::borrow::Cow;
 
-use haft_core::{Context, Decision, Failure, Verdict};
+use haft_core::{Decision, Failure, ToolContext, Verdict};
 use tracing::{Instrument as _, Level, Span, field::Empty, instrument::Instrumented};
 
 use crate::{
-    envelope::Envelope,
     event::Event,
-    layers::{CacheUse, Course, Outcome, Work},
+    layers::{CacheStatus, ExecutionStats, Outcome, Work},
     lifecycle::File,
     runtime::Inner,
+    tool_result::ToolResult,
 };
 
 /// The names are those of this version of the conventions.
@@ -69,7 +69,7 @@ pub(crate) fn is_traced() -> bool {
 }
 
 /// Makes the span of a walk; nothing where nobody wants it.
-pub(crate) fn call_span(cx: &Context) -> Span {
+pub(crate) fn call_span(cx: &ToolContext) -> Span {
     if !is_traced() {
         return Span::none();
     }
@@ -80,14 +80,14 @@ pub(crate) fn call_span(cx: &Context) -> Span {
         "otel.kind" = "internal",
         "otel.status_code" = Empty,
         // A name that no tool has is the model's own text, and may be as long as it likes.
-        "gen_ai.tool.name" = short(cx.meant().as_str()),
+        "gen_ai.tool.name" = short(cx.tool_name().as_str()),
         "gen_ai.tool.call.id" = short(cx.call_id().as_str()),
         "gen_ai.agent.name" = cx.agent_id(),
         "error.type" = Empty,
         "haft.run" = scope.run.as_str(),
         "haft.cycle" = scope.cycle,
         "haft.depth" = scope.depth,
-        "haft.ran" = Empty,
+        "haft.execution" = Empty,
         "haft.verdict" = Empty,
         "haft.rule" = Empty,
         "haft.answered_by" = Empty,
@@ -100,7 +100,7 @@ pub(crate) fn call_span(cx: &Context) -> Span {
 }
 
 /// Notes on the span of the walk how it ended.
-pub(crate) fn ended(envelope: &Envelope, course: &Course, file: Option<&File>) {
+pub(crate) fn ended(envelope: &ToolResult, course: &ExecutionStats, file: Option<&File>) {
     if !is_traced() {
         return;
     }
@@ -108,7 +108,7 @@ pub(crate) fn ended(envelope: &Envelope, course: &Course, file: Option<&File>) {
     if let Some(failure) = envelope.failure() {
         failed(&span, failure);
     }
-    span.record("haft.ran", ran(envelope));
+    span.record("haft.execution", ran(envelope));
     if let Some(file) = file {
         judged(&span, &file.verdict);
         span.record("haft.answered_by", file.answered_by.as_deref());
@@ -126,7 +126,7 @@ pub(crate) fn ended(envelope: &Envelope, course: &Course, file: Option<&File>) {
 pub(crate) fn dropped() {
     if is_traced() {
         let span = Span::current();
-        span.record("error.type", haft_core::Code::UnknownOutcome.as_str());
+        span.record("error.type", haft_core::FailureCode::UnknownOutcome.as_str());
         span.record("otel.status_code", "ERROR");
     }
 }
@@ -166,9 +166,9 @@ pub(crate) async fn watched(work: &Work<'_>, body: impl Future<Output = Outcome>
         Ok(_) => {}
     }
     drop(span);
-    work.turn.tell(|| Event::Ended {
+    work.turn.tell(|| Event::AttemptFinished {
         call: work.cx.call_id().clone(),
-        meant: work.cx.meant().clone(),
+        tool_name: work.cx.tool_name().clone(),
         attempt: work.cx.attempt(),
         failed: outcome.as_ref().err().map(Failure::code),
         took,
@@ -181,11 +181,11 @@ fn execute_span(work: &Work<'_>) -> Span {
     let span = tracing::info_span!(
         target: TARGET,
         "execute_tool",
-        "otel.name" = %format_args!("execute_tool {}", cx.meant()),
+        "otel.name" = %format_args!("execute_tool {}", cx.tool_name()),
         "otel.kind" = "internal",
         "otel.status_code" = Empty,
         "gen_ai.operation.name" = EXECUTE_TOOL,
-        "gen_ai.tool.name" = cx.meant().as_str(),
+        "gen_ai.tool.name" = cx.tool_name().as_str(),
         "gen_ai.tool.call.id" = cx.call_id().as_str(),
         "gen_ai.tool.description" = work.entry.spec().description.as_str(),
         "gen_ai.tool.type" = "function",
@@ -197,7 +197,7 @@ fn execute_span(work: &Work<'_>) -> Span {
         "haft.cycle" = scope.cycle,
         "haft.depth" = scope.depth,
         "haft.attempt" = cx.attempt(),
-        "haft.class" = class_word(work.permitted.admitted().claim().class),
+        "haft.class" = class_word(work.permitted.admitted().profile().class),
         "haft.verdict" = Empty,
         "haft.rule" = Empty,
     );
@@ -239,26 +239,26 @@ fn judged(span: &Span, verdict: &Verdict) {
     span.record("haft.rule", &*verdict.source);
 }
 
-fn ran(envelope: &Envelope) -> &'static str {
-    match envelope.ran() {
-        haft_core::Ran::No => "no",
-        haft_core::Ran::Yes => "yes",
-        haft_core::Ran::Unknown => "unknown",
+fn ran(envelope: &ToolResult) -> &'static str {
+    match envelope.execution() {
+        haft_core::Execution::NotStarted => "not_started",
+        haft_core::Execution::Completed => "completed",
+        haft_core::Execution::Unknown => "unknown",
     }
 }
 
-fn cache_word(cache: CacheUse) -> &'static str {
+fn cache_word(cache: CacheStatus) -> &'static str {
     match cache {
-        CacheUse::Hit => "hit",
-        CacheUse::Joined => "joined",
-        CacheUse::Miss => "miss",
+        CacheStatus::Hit => "hit",
+        CacheStatus::Joined => "joined",
+        CacheStatus::Miss => "miss",
     }
 }
 
-fn class_word(class: haft_core::Class) -> &'static str {
+fn class_word(class: haft_core::ConcurrencyClass) -> &'static str {
     match class {
-        haft_core::Class::ReadOnly => "read_only",
-        haft_core::Class::WriteExclusive => "write_exclusive",
-        haft_core::Class::Unsafe => "unsafe",
+        haft_core::ConcurrencyClass::ReadOnly => "read_only",
+        haft_core::ConcurrencyClass::WriteExclusive => "write_exclusive",
+        haft_core::ConcurrencyClass::Unsafe => "unsafe",
     }
 }

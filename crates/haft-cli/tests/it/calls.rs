@@ -32,7 +32,7 @@ fn json_tells_success_and_failure_alike_on_stdout() {
     assert_eq!((bad.code, bad.err.as_str()), (Some(5), ""));
     assert_eq!(bad.json()["ok"], false);
     assert_eq!(bad.json()["failure"]["code"], "tool_failed");
-    assert_eq!(bad.json()["failure"]["ran"], "yes");
+    assert_eq!(bad.json()["failure"]["execution"], "completed");
 }
 
 #[test]

@@ -10,7 +10,7 @@ fn the_demonstration_shows_every_kind_of_answer() {
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "no panic spills onto the terminal");
     for shown in [
         "list_notes + read_note + search_notes",
-        "reads share the floor",
+        "reads run concurrently",
         "ask it does more than read (the default) → allow (the approver, scripted here)",
         "│ bad_arguments: /limit: expected an integer from 1 to 50; got \"all\" (string)",
         "│ Next: did you mean `read_note`?",

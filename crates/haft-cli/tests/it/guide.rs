@@ -6,7 +6,7 @@ use crate::{Ran, at_home_nowhere, file};
 
 const GUIDE: &str = include_str!("../../../../docs/guide/command.md");
 #[cfg(target_os = "linux")]
-const HANDS: &str = include_str!("../../../../docs/guide/hands.md");
+const HANDS: &str = include_str!("../../../../docs/guide/builtin-tools.md");
 #[cfg(target_os = "linux")]
 const PROTECTED: &str = include_str!("../../../../docs/guide/protected-files.md");
 const README: &str = include_str!("../../../../README.md");

@@ -12,7 +12,7 @@ mod demo;
 mod explain;
 mod exports;
 mod guide;
-mod hands;
+mod builtin;
 mod hooks;
 mod lints;
 #[cfg(target_os = "linux")]

@@ -36,7 +36,7 @@ fn a_plan_says_what_runs_together_and_why() {
     exit 0
     --- stdout
     batch 1  toolu_1  read_note    read_only        first call
-             toolu_2  list_notes   read_only        reads share the floor
+             toolu_2  list_notes   read_only        reads run concurrently
     batch 2  toolu_3  write_note   write_exclusive  meets a resource of the batch before
     batch 3  toolu_4  red_note     -                not admitted: stands alone
                                                     unknown_tool: there is no tool called `red_note`

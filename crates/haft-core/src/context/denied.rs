@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::Context;
+use super::ToolContext;
 use crate::{DeniedPaths, DeniedPathsUnknown};
 
 /// So long an answer serves the same call. A person who is asked in between takes longer, and then
@@ -21,10 +21,10 @@ pub(super) struct Known {
     unknown: Option<DeniedPathsUnknown>,
 }
 
-impl Context {
+impl ToolContext {
     /// Returns the paths that deny rules are about: those below these directories, found by a bounded
     /// walk that follows no symlink, and those that a rule spells out elsewhere. A tool that starts a
-    /// process keeps it away from them. It blocks; use [`block`](Self::block).
+    /// process keeps it away from them. It blocks; use [`block`](Self::spawn_blocking).
     ///
     /// # Errors
     /// Fails where not all of them could be found. A guard must then ask about the call. Once this

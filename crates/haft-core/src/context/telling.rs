@@ -9,14 +9,16 @@ use std::{
 
 use serde_json::Value;
 
-use super::Context;
-use crate::{Deferral, Failure, IntoOutput, Later, Note, Output, Ran, notes::Notes};
+use super::ToolContext;
+use crate::{
+    BackgroundTask, Execution, Failure, IntoOutput, Output, Progress, TaskSlot, progress::Notes,
+};
 
 /// What most calls never need.
 #[derive(Default)]
 pub(super) struct Extra {
     notes: Notes,
-    later: Mutex<Option<Later>>,
+    later: Mutex<Option<BackgroundTask>>,
     tier: Mutex<Option<Arc<Value>>>,
     denied: Mutex<super::denied::Known>,
     confinement: Mutex<Option<Result<Confinement, String>>>,
@@ -39,7 +41,7 @@ impl Extra {
         &self.denied
     }
 
-    fn later(&self) -> MutexGuard<'_, Option<Later>> {
+    fn later(&self) -> MutexGuard<'_, Option<BackgroundTask>> {
         self.later.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -48,12 +50,12 @@ impl Extra {
     }
 }
 
-impl Context {
+impl ToolContext {
     /// Tells how far the body is, from 0 to 1. Of several reports in a short while only the last is
     /// told.
     pub fn progress(&self, fraction: f32, message: impl Into<String>) {
         let fraction = fraction.is_finite().then(|| fraction.clamp(0.0, 1.0));
-        self.note(Note::Progress(fraction, message.into()));
+        self.note(Progress::Progress(fraction, message.into()));
     }
 
     /// Tells a piece of output before the end. If the call is interrupted or fails, its answer keeps
@@ -61,14 +63,14 @@ impl Context {
     pub fn partial(&self, text: impl Into<String>) {
         let text = text.into();
         self.extra().notes.keep(None, &text);
-        self.note(Note::Partial(text));
+        self.note(Progress::Partial(text));
     }
 
     /// Tells a piece of output under a key, such as a line of one of several jobs.
     pub fn partial_of(&self, key: impl Into<String>, text: impl Into<String>) {
         let (key, text) = (key.into(), text.into());
         self.extra().notes.keep(Some(&key), &text);
-        self.note(Note::Keyed(key, text));
+        self.note(Progress::Keyed(key, text));
     }
 
     /// Returns the partial output told so far, bounded.
@@ -125,7 +127,7 @@ impl Context {
         self.call_itself().extra.get_or_init(Box::default)
     }
 
-    fn note(&self, note: Note) {
+    fn note(&self, note: Progress) {
         let host = &self.0.host;
         let every = host.note_every();
         match every.is_zero() {
@@ -158,12 +160,12 @@ impl Context {
     /// only this turn) the work is done at once and its result is returned.
     ///
     /// ```
-    /// use haft_core::{Context, Failure, Output, tool};
+    /// use haft_core::{ToolContext, Failure, Output, tool};
     ///
     /// /// Builds the project.
     /// #[tool]
-    /// async fn build(cx: &Context) -> Result<Output, Failure> {
-    ///     cx.later("building", |cx| async move {
+    /// async fn build(cx: &ToolContext) -> Result<Output, Failure> {
+    ///     cx.spawn_background("building", |cx| async move {
     ///         cx.progress(0.5, "linking");
     ///         Ok("built")
     ///     })
@@ -174,26 +176,27 @@ impl Context {
     /// # Errors
     /// Fails when too much is pending already, when this call has deferred something before, and,
     /// where the work is done at once, when it fails.
-    pub async fn later<T, F, W>(
+    pub async fn spawn_background<T, F, W>(
         &self,
         summary: impl Into<String>,
         work: W,
     ) -> Result<Output, Failure>
     where
-        W: FnOnce(Context) -> F + Send + 'static,
+        W: FnOnce(ToolContext) -> F + Send + 'static,
         F: Future<Output = Result<T, Failure>> + Send + 'static,
         T: IntoOutput + 'static,
     {
-        let work = move |cx: Context| async move { work(cx.clone()).await?.into_output(&cx).await };
+        let work =
+            move |cx: ToolContext| async move { work(cx.clone()).await?.into_output(&cx).await };
         if self.is_deferred() {
             return Err(Failure::failed("a call can put off one piece of work only"));
         }
         // Whoever asks is a body that runs, and may have changed something before.
         let deferred = self.0.host.defer(self, &summary.into());
-        match deferred.map_err(|failure| failure.with_ran(Ran::Yes))? {
+        match deferred.map_err(|failure| failure.with_execution(Execution::Completed))? {
             None => work(self.clone()).await,
-            Some(Deferral { ticket, place }) => {
-                *self.extra().later() = Some(Later::new(place, |cx| Box::pin(work(cx))));
+            Some(TaskSlot { ticket, place }) => {
+                *self.extra().later() = Some(BackgroundTask::new(place, |cx| Box::pin(work(cx))));
                 Ok(ticket)
             }
         }
@@ -207,7 +210,7 @@ impl Context {
 
     /// Gives out the work that the body has put off. For hosts.
     #[must_use]
-    pub fn take_later(&self) -> Option<Later> {
+    pub fn take_later(&self) -> Option<BackgroundTask> {
         self.call_itself().extra.get()?.later().take()
     }
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use haft_core::{Code, Context, DynTool, Failure, Scope, Side, State, Store, Tool, tool};
+use haft_core::{
+    DynTool, Failure, FailureCode, RunState, Scope, State, Store, Tool, ToolContext, tool,
+};
 use serde_json::json;
 
 use crate::host::{Quiet, call, call_in, cx, cx_of};
@@ -17,7 +19,7 @@ async fn get_time(
     city: String,
     /// IANA zone, when the name is ambiguous.
     zone: Option<String>,
-    cx: &Context,
+    cx: &ToolContext,
 ) -> Result<String, Failure> {
     let _ = cx.call_id();
     Ok(format!("{city} {}", zone.as_deref().unwrap_or("local")))
@@ -31,7 +33,7 @@ async fn the_function_stays_callable_as_itself() {
 
 #[test]
 fn name_description_and_schema_come_from_the_function() {
-    let manifest = GetTime.manifest();
+    let manifest = GetTimeTool.manifest();
     assert_eq!(manifest.name, "get_time");
     assert_eq!(
         manifest.description,
@@ -54,16 +56,16 @@ fn name_description_and_schema_come_from_the_function() {
 
 #[tokio::test]
 async fn an_async_tool_is_called_with_decoded_arguments() {
-    let tool = DynTool::of(GetTime);
+    let tool = DynTool::of(GetTimeTool);
     let output = call(&tool, json!({"city": "Rome", "zone": "Europe/Rome"})).await.unwrap();
     assert_eq!(output.to_text(), "Rome Europe/Rome");
     let failure = call(&tool, json!({"zone": "x"})).await.unwrap_err();
-    assert_eq!(failure.code(), Code::BadArguments);
+    assert_eq!(failure.code(), FailureCode::BadArguments);
 }
 
 /// Says where it runs.
 #[tool]
-fn where_am_i(prefix: &str, cx: Context) -> String {
+fn where_am_i(prefix: &str, cx: ToolContext) -> String {
     assert_eq!(*cx.call_id(), "call");
     format!("{prefix}{:?}", std::thread::current().id())
 }
@@ -71,7 +73,8 @@ fn where_am_i(prefix: &str, cx: Context) -> String {
 #[tokio::test]
 async fn a_sync_tool_runs_on_the_hosts_threads() {
     let here = format!("on {:?}", std::thread::current().id());
-    let output = call(&DynTool::of(WhereAmI), json!({"prefix": "on "})).await.unwrap().to_text();
+    let output =
+        call(&DynTool::of(WhereAmITool), json!({"prefix": "on "})).await.unwrap().to_text();
     assert!(output.starts_with("on ThreadId") && output != here);
 }
 
@@ -85,10 +88,10 @@ type Held<T> = State<T>;
 #[tool]
 async fn count_rows(
     db: State<Db>,
-    user: Side<User>,
+    user: RunState<User>,
     #[inject] aliased: Held<Db>,
     #[inject] shared: Arc<Db>,
-    #[inject] _: Context,
+    #[inject] _: ToolContext,
     table: &str,
 ) -> String {
     format!("{} {} {} {} in {table}", user.0, db.rows, aliased.rows, shared.rows)
@@ -96,12 +99,12 @@ async fn count_rows(
 
 /// Counts rows, slowly.
 #[tool]
-fn count_slowly(db: State<Db>, _: &Context, mut table: String) -> String {
+fn count_slowly(db: State<Db>, _: &ToolContext, mut table: String) -> String {
     table.push('!');
     format!("{} in {table}", db.rows)
 }
 
-fn supplied() -> Context {
+fn supplied() -> ToolContext {
     let mut state = Store::default();
     state.insert(Db { rows: 7 });
     let mut side = Store::default();
@@ -112,22 +115,22 @@ fn supplied() -> Context {
 
 #[tokio::test]
 async fn what_the_host_supplies_is_injected_and_hidden() {
-    let tool = DynTool::of(CountRows);
+    let tool = DynTool::of(CountRowsTool);
     let properties = tool.input_schema()["properties"].as_object().unwrap();
     assert_eq!(properties.keys().collect::<Vec<_>>(), ["table"]);
     let output = call_in(&tool, json!({"table": "t"}), &supplied()).await.unwrap();
     assert_eq!(output.to_text(), "ann 7 7 7 in t");
-    let tool = DynTool::of(CountSlowly);
+    let tool = DynTool::of(CountSlowlyTool);
     let output = call_in(&tool, json!({"table": "t"}), &supplied()).await.unwrap();
     assert_eq!(output.to_text(), "7 in t!");
 }
 
 #[tokio::test]
 async fn each_need_is_declared_once_and_a_missing_one_fails() {
-    let needs = CountRows.manifest().needs;
+    let needs = CountRowsTool.manifest().needs;
     assert_eq!(needs.len(), 2, "{needs:?}");
     assert!(needs[0].ends_with("::Db") && needs[1].ends_with("::User"));
-    let failure = call(&DynTool::of(CountRows), json!({"table": "t"})).await.unwrap_err();
+    let failure = call(&DynTool::of(CountRowsTool), json!({"table": "t"})).await.unwrap_err();
     assert!(failure.source().unwrap().to_string().contains("Db"));
 }
 
@@ -157,7 +160,7 @@ fn a_tool_may_be_made_inside_a_function() {
     async fn inner(n: u8) -> u8 {
         n
     }
-    let tool = DynTool::of(Inner);
+    let tool = DynTool::of(InnerTool);
     assert!(crate::host::claim(&tool, json!({"n": 1})).read_only);
 }
 
@@ -171,7 +174,7 @@ mod elsewhere {
 
 #[tokio::test]
 async fn visibility_follows_the_function_and_raw_names_are_plain() {
-    let tool = DynTool::of(elsewhere::Seen);
+    let tool = DynTool::of(elsewhere::SeenTool);
     assert!(tool.input_schema()["properties"].get("type").is_some());
     assert_eq!(call(&tool, json!({"type": "x"})).await.unwrap().to_text(), "x");
     assert_eq!(elsewhere::seen("y".into()).await, "y");

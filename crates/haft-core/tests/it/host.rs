@@ -6,14 +6,14 @@ use std::{
 };
 
 use haft_core::{
-    BoxFuture, CallId, Claim, Context, DynTool, Failure, Host, IntoTools, Note, Output, Scope,
-    ToolName, Verdict,
+    BoxFuture, CallId, CallProfile, DynTool, Failure, Host, IntoTools, Output, Progress, Scope,
+    ToolContext, ToolName, Verdict,
 };
 use serde_json::Value;
 
 #[derive(Default)]
 pub(crate) struct Quiet {
-    pub(crate) notes: Mutex<Vec<Note>>,
+    pub(crate) notes: Mutex<Vec<Progress>>,
 }
 
 impl Host for Quiet {
@@ -24,7 +24,7 @@ impl Host for Quiet {
 
     fn call(
         self: Arc<Self>,
-        _: Context,
+        _: ToolContext,
         _: CallId,
         name: String,
         _: Value,
@@ -33,24 +33,24 @@ impl Host for Quiet {
     }
 
     #[expect(clippy::disallowed_methods, reason = "the test needs another thread, and only one")]
-    fn block(&self, job: Box<dyn FnOnce() + Send>) -> Result<(), Failure> {
+    fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>) -> Result<(), Failure> {
         std::thread::spawn(job);
         Ok(())
     }
 
-    fn tell(&self, _: &Context, note: Note) {
+    fn tell(&self, _: &ToolContext, note: Progress) {
         self.notes.lock().unwrap().push(note);
     }
 }
 
 /// Makes the context of a call.
-pub(crate) fn cx() -> Context {
+pub(crate) fn cx() -> ToolContext {
     cx_of(Scope::default(), Arc::default())
 }
 
 /// Makes the context of a call in this scope.
-pub(crate) fn cx_of(scope: Scope, host: Arc<Quiet>) -> Context {
-    Context::new(
+pub(crate) fn cx_of(scope: Scope, host: Arc<Quiet>) -> ToolContext {
+    ToolContext::new(
         Arc::new(scope),
         CallId::from("call"),
         ToolName::from("tool"),
@@ -74,16 +74,16 @@ pub(crate) async fn call(tool: &DynTool, arguments: Value) -> Result<Output, Fai
 pub(crate) async fn call_in(
     tool: &DynTool,
     arguments: Value,
-    cx: &Context,
+    cx: &ToolContext,
 ) -> Result<Output, Failure> {
     let args = tool.body().decode(&Arc::new(arguments))?;
     tool.body().call(args, cx).await
 }
 
 /// Returns what the tool says of a call.
-pub(crate) fn claim(tool: &DynTool, arguments: Value) -> Claim {
+pub(crate) fn claim(tool: &DynTool, arguments: Value) -> CallProfile {
     let args = tool.body().decode(&Arc::new(arguments)).unwrap();
-    tool.body().claim(tool.spec().claim(), &args, &cx())
+    tool.body().profile(tool.spec().profile(), &args, &cx())
 }
 
 /// Returns what the tool's guard says of a call.

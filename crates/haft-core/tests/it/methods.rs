@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use haft_core::{Class, Context, DynTool, Failure, IntoTools, Json, private, tools};
+use haft_core::{ConcurrencyClass, DynTool, Failure, IntoTools, Json, ToolContext, private, tools};
 use private::{schemars::JsonSchema, serde::Serialize};
 use serde_json::json;
 
@@ -34,7 +34,7 @@ impl Counter {
         /// How much.
         #[default(Self::STEP)]
         by: u32,
-        cx: &Context,
+        cx: &ToolContext,
     ) -> Result<Json<Count>, Failure> {
         let _ = cx.call_id();
         Ok(Json(Count { count: self.count.fetch_add(by, Ordering::Relaxed) + by }))
@@ -50,8 +50,8 @@ impl Counter {
         self.count.load(Ordering::Relaxed)
     }
 
-    fn class_of(by: &u32) -> Class {
-        if *by == 0 { Class::ReadOnly } else { Class::WriteExclusive }
+    fn class_of(by: &u32) -> ConcurrencyClass {
+        if *by == 0 { ConcurrencyClass::ReadOnly } else { ConcurrencyClass::WriteExclusive }
     }
 
     fn judge(by: &u32) -> Option<haft_core::Verdict> {
@@ -86,8 +86,8 @@ async fn the_tools_of_a_block_share_one_instance() {
 #[tokio::test]
 async fn functions_of_the_type_decide_per_call() {
     let [add, _] = counter();
-    assert_eq!(claim(&add, json!({"by": 0})).class, Class::ReadOnly);
-    assert_eq!(claim(&add, json!({"by": 1})).class, Class::WriteExclusive);
+    assert_eq!(claim(&add, json!({"by": 0})).class, ConcurrencyClass::ReadOnly);
+    assert_eq!(claim(&add, json!({"by": 1})).class, ConcurrencyClass::WriteExclusive);
     assert!(guard(&add, json!({"by": 101})).await.unwrap().is_some());
     assert!(guard(&add, json!({"by": 1})).await.unwrap().is_none());
 }

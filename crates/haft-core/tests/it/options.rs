@@ -1,9 +1,9 @@
 //! Every option of `#[tool]`, seen in the manifest, the claim and the guard.
 
 use haft_core::{
-    Backoff, Bound, Capabilities, Capability, Class, Code, Confidentiality, Decision, DynTool,
-    Effect, Effects, Exposure, Interrupt, Isolation, Key, Permission, Rate, Retries, Scope, Tool,
-    Trust, Unknown, Verdict, Window, tool,
+    Backoff, Capabilities, Capability, ConcurrencyClass, Confidentiality, Decision, DynTool,
+    Effect, Effects, Exposure, FailureCode, Interrupt, Isolation, Permission, Rate, ResourceKey,
+    ResultLimit, RetryPolicy, Scope, Tool, Trust, UnknownFields, Verdict, Window, tool,
 };
 use serde_json::json;
 
@@ -68,8 +68,8 @@ fn every_constant_option_is_in_the_manifest() {
     assert_eq!(it.aliases, ["shout", "cry", "call"]);
     assert_eq!((it.read_only, it.destructive), (false, Some(true)));
     assert_eq!((it.idempotent, it.open_world), (true, false));
-    assert_eq!(it.class, Class::WriteExclusive);
-    assert_eq!(it.keys, [Key::new("file:/a"), Key::new("file:/b")]);
+    assert_eq!(it.class, ConcurrencyClass::WriteExclusive);
+    assert_eq!(it.keys, [ResourceKey::new("file:/a"), ResourceKey::new("file:/b")]);
     let effects = [
         Effect::read("/a"),
         Effect::write("/b"),
@@ -94,10 +94,10 @@ fn every_constant_option_is_in_the_manifest() {
     assert_eq!((retry.initial_delay.as_millis(), retry.max_delay.as_secs()), (100, 3_600));
     assert!(!retry.jitter);
     assert_eq!(retry.retry_on, ["rate_limited", "timed_out"]);
-    assert_eq!(it.max_result, Bound::Chars(20_000));
+    assert_eq!(it.max_result, ResultLimit::Chars(20_000));
     assert_eq!(it.label.trust, Trust::Workspace);
     assert_eq!(it.label.confidentiality, Confidentiality::Secret);
-    assert_eq!(it.unknown, Unknown::Ignore);
+    assert_eq!(it.unknown, UnknownFields::Ignore);
     assert_eq!(it.examples, [json!({"n": 1}), json!({"n": 2})]);
     assert!(it.per_call.is_empty());
     assert_eq!(Loud.spec().problems(), Vec::<String>::new());
@@ -131,17 +131,17 @@ async fn says_little() {}
 
 #[test]
 fn the_other_spellings_are_understood_too() {
-    let it = SaysLittle.manifest();
+    let it = SaysLittleTool.manifest();
     assert!(it.read_only && !it.idempotent && !it.abort_siblings);
-    assert_eq!((it.class, it.destructive), (Class::WriteExclusive, Some(false)));
+    assert_eq!((it.class, it.destructive), (ConcurrencyClass::WriteExclusive, Some(false)));
     assert_eq!(it.effects, Effects::none());
     assert_eq!(it.capabilities, Some(Capabilities::NONE));
     assert_eq!(it.cache.unwrap().ttl.as_secs(), 86_400);
-    assert_eq!(it.retry, Some(Retries { max_attempts: 2, ..Retries::default() }));
-    assert_eq!(it.max_result, Bound::Unbounded);
+    assert_eq!(it.retry, Some(RetryPolicy { max_attempts: 2, ..RetryPolicy::default() }));
+    assert_eq!(it.max_result, ResultLimit::Unbounded);
     assert_eq!(it.label.trust, Trust::Trusted);
     assert_eq!((it.exposure, it.interrupt), (Exposure::Always, Interrupt::Block));
-    let enabled = SaysLittle.spec().enabled.unwrap();
+    let enabled = SaysLittleTool.spec().enabled.unwrap();
     assert!(!enabled(&Scope::default()));
 }
 
@@ -151,23 +151,23 @@ async fn says_nothing() {}
 
 #[test]
 fn silence_is_strict() {
-    let it = SaysNothing.manifest();
-    assert_eq!((it.class, it.read_only, it.destructive), (Class::Unsafe, false, None));
+    let it = SaysNothingTool.manifest();
+    assert_eq!((it.class, it.read_only, it.destructive), (ConcurrencyClass::Unsafe, false, None));
     assert_eq!((it.capabilities, it.effects), (None, Effects::Undeclared));
     assert_eq!(it.permission, Permission::Required);
     assert!(it.cache.is_none() && it.retry.is_none() && it.timeout_ms.is_none());
-    assert!(SaysNothing.spec().enabled.is_none());
+    assert!(SaysNothingTool.spec().enabled.is_none());
 }
 
 mod judges {
     use super::*;
 
     // Over the arguments, by reference, in order; text comes as `&str` too.
-    pub(super) fn class(command: &str, timeout: &Option<u64>) -> Class {
+    pub(super) fn class(command: &str, timeout: &Option<u64>) -> ConcurrencyClass {
         match command {
-            "ls" if timeout.is_none() => Class::ReadOnly,
-            "touch" => Class::WriteExclusive,
-            _ => Class::Unsafe,
+            "ls" if timeout.is_none() => ConcurrencyClass::ReadOnly,
+            "touch" => ConcurrencyClass::WriteExclusive,
+            _ => ConcurrencyClass::Unsafe,
         }
     }
 
@@ -213,15 +213,21 @@ async fn bash(command: String, timeout: Option<u64>) -> String {
 
 #[test]
 fn functions_over_the_arguments_decide_per_call() {
-    let tool = DynTool::of(Bash);
+    let tool = DynTool::of(BashTool);
     let ls = claim(&tool, json!({"command": "ls"}));
-    assert_eq!((ls.class, ls.read_only, ls.destructive), (Class::ReadOnly, true, Some(false)));
-    assert_eq!(ls.keys, [Key::new("command:/ls")]);
+    assert_eq!(
+        (ls.class, ls.read_only, ls.destructive),
+        (ConcurrencyClass::ReadOnly, true, Some(false))
+    );
+    assert_eq!(ls.keys, [ResourceKey::new("command:/ls")]);
     assert_eq!(ls.effects, [Effect::read("/")].into());
     let slow = claim(&tool, json!({"command": "ls", "timeout": 3}));
-    assert_eq!(slow.class, Class::Unsafe);
+    assert_eq!(slow.class, ConcurrencyClass::Unsafe);
     let rm = claim(&tool, json!({"command": "rm"}));
-    assert_eq!((rm.class, rm.read_only, rm.destructive), (Class::Unsafe, false, Some(true)));
+    assert_eq!(
+        (rm.class, rm.read_only, rm.destructive),
+        (ConcurrencyClass::Unsafe, false, Some(true))
+    );
     let per_call = &tool.spec().per_call;
     for option in ["class", "read_only", "destructive", "keys", "effects", "guard"] {
         assert!(per_call.contains(&option), "{option}");
@@ -232,12 +238,12 @@ fn functions_over_the_arguments_decide_per_call() {
 
 #[tokio::test]
 async fn a_guard_judges_and_its_error_refuses() {
-    let tool = DynTool::of(Bash);
+    let tool = DynTool::of(BashTool);
     let verdict = guard(&tool, json!({"command": "rm"})).await.unwrap().unwrap();
     assert_eq!(verdict.decision, Decision::Deny);
     assert_eq!(guard(&tool, json!({"command": "ls"})).await.unwrap(), None);
     let failure = guard(&tool, json!({"command": "??"})).await.unwrap_err();
-    assert_eq!(failure.code(), Code::GuardFailed);
+    assert_eq!(failure.code(), FailureCode::GuardFailed);
 }
 
 fn small(n: &u8) -> bool {
@@ -251,18 +257,21 @@ async fn reads_small(n: u8) -> u8 {
 }
 
 /// Reads when the number is small, and takes the floor anyway.
-#[tool(read_only = small, class = Class::WriteExclusive, capabilities(destructive))]
+#[tool(read_only = small, class = ConcurrencyClass::WriteExclusive, capabilities(destructive))]
 async fn reads_small_alone(n: u8) -> u8 {
     n
 }
 
 #[test]
 fn a_call_that_only_reads_is_not_destructive_and_shares_unless_more_was_said() {
-    let tool = DynTool::of(ReadsSmall);
+    let tool = DynTool::of(ReadsSmallTool);
     let (yes, no) = (claim(&tool, json!({"n": 1})), claim(&tool, json!({"n": 11})));
-    assert_eq!((yes.class, yes.read_only, yes.destructive), (Class::ReadOnly, true, Some(false)));
-    assert_eq!((no.class, no.read_only, no.destructive), (Class::Unsafe, false, None));
-    let alone = claim(&DynTool::of(ReadsSmallAlone), json!({"n": 1}));
-    assert_eq!(alone.class, Class::WriteExclusive);
+    assert_eq!(
+        (yes.class, yes.read_only, yes.destructive),
+        (ConcurrencyClass::ReadOnly, true, Some(false))
+    );
+    assert_eq!((no.class, no.read_only, no.destructive), (ConcurrencyClass::Unsafe, false, None));
+    let alone = claim(&DynTool::of(ReadsSmallAloneTool), json!({"n": 1}));
+    assert_eq!(alone.class, ConcurrencyClass::WriteExclusive);
     assert_eq!((alone.destructive, alone.read_only), (Some(true), false), "the strict side");
 }

@@ -10,8 +10,8 @@ use std::{
 
 use futures_core::Stream;
 use haft_core::{
-    Block, Code, Context, DynTool, Failure, IntoTools, Json, Note, Output, Raw, Scope, Streamed,
-    private, tool,
+    Block, DynTool, Failure, FailureCode, IntoTools, Json, Output, Progress, Raw, Scope,
+    StreamOutput, ToolContext, private, tool,
 };
 use private::{schemars::JsonSchema, serde::Serialize};
 use serde_json::{Value, json};
@@ -106,14 +106,14 @@ async fn every_kind_of_value_is_read() {
     async fn read(tool: impl IntoTools) -> Output {
         call(&only(tool), json!({})).await.unwrap()
     }
-    assert_eq!(read(Text).await, Output::text("t"));
-    assert_eq!(read(Nothing).await, Output::text("done"));
-    assert_eq!(read(Blocks).await.to_text(), "a\nb");
-    assert_eq!(read(Whole).await, Output::text("w"));
+    assert_eq!(read(TextTool).await, Output::text("t"));
+    assert_eq!(read(NothingTool).await, Output::text("done"));
+    assert_eq!(read(BlocksTool).await.to_text(), "a\nb");
+    assert_eq!(read(WholeTool).await, Output::text("w"));
     assert_eq!(read(GetPoint).await.structured, Some(json!({"x": 1})));
     assert_eq!(read(GetRaw).await, Output::json(json!({"y": 2})));
-    assert_eq!(read(Wrapped).await, Output::json(json!({"y": 3})));
-    assert_eq!(read(WrappedReply).await, Output::json(json!([{"y": 4}])));
+    assert_eq!(read(WrappedTool).await, Output::json(json!({"y": 3})));
+    assert_eq!(read(WrappedReplyTool).await, Output::json(json!([{"y": 4}])));
     assert_eq!(read(GetValue).await, Output::json(json!({"v": 5})));
 }
 
@@ -125,12 +125,12 @@ async fn the_schema_of_json_is_exported_even_behind_an_alias() {
         "required": ["x"],
         "additionalProperties": false,
     });
-    for tool in [DynTool::of(GetPoint), DynTool::of(Aliased)] {
+    for tool in [DynTool::of(GetPoint), DynTool::of(AliasedTool)] {
         assert_eq!(tool.output_schema(), Some(&expected));
         assert_eq!(tool.manifest().output_schema.as_ref(), Some(&expected));
     }
-    assert_eq!(DynTool::of(Wrapped).output_schema(), None);
-    let tool = DynTool::of(Aliased);
+    assert_eq!(DynTool::of(WrappedTool).output_schema(), None);
+    let tool = DynTool::of(AliasedTool);
     assert_eq!(call(&tool, json!({"x": "7"})).await.unwrap().structured, Some(json!({"x": 7})));
     let failure = call(&tool, json!({"x": "seven"})).await.unwrap_err();
     assert_eq!(failure.message(), "invalid digit found in string");
@@ -172,17 +172,17 @@ async fn errors_become_failures() {
     async fn fail(tool: impl IntoTools, args: Value) -> Failure {
         call(&only(tool), args).await.unwrap_err()
     }
-    let failure = fail(ByQuestionMark, json!({"n": "x"})).await;
+    let failure = fail(ByQuestionMarkTool, json!({"n": "x"})).await;
     assert_eq!(
         (failure.code(), failure.message()),
-        (Code::ToolFailed, "invalid digit found in string")
+        (FailureCode::ToolFailed, "invalid digit found in string")
     );
     assert!(failure.source().is_some());
-    assert_eq!(fail(Shown, json!({})).await.message(), "top line");
-    assert_eq!(fail(ShownData, json!({})).await.message(), "top line");
-    assert_eq!(fail(Told, json!({})).await.message(), "no");
-    let failure = fail(OwnWords, json!({})).await;
-    assert_eq!((failure.code(), failure.next()), (Code::InvalidValue, Some("that")));
+    assert_eq!(fail(ShownTool, json!({})).await.message(), "top line");
+    assert_eq!(fail(ShownDataTool, json!({})).await.message(), "top line");
+    assert_eq!(fail(ToldTool, json!({})).await.message(), "no");
+    let failure = fail(OwnWordsTool, json!({})).await;
+    assert_eq!((failure.code(), failure.next()), (FailureCode::InvalidValue, Some("that")));
 }
 
 struct Pieces(VecDeque<String>);
@@ -197,24 +197,27 @@ impl Stream for Pieces {
 
 /// Streams.
 #[tool]
-async fn streams(words: Vec<String>, _: &Context) -> Streamed<impl Stream<Item = String> + use<>> {
-    Streamed(Pieces(words.into()))
+async fn streams(
+    words: Vec<String>,
+    _: &ToolContext,
+) -> StreamOutput<impl Stream<Item = String> + use<>> {
+    StreamOutput(Pieces(words.into()))
 }
 
 /// Streams, or fails.
 #[tool]
-fn streams_or_fails(words: Vec<String>) -> Reply<Streamed<Pieces>> {
-    Ok(Streamed(Pieces(words.into())))
+fn streams_or_fails(words: Vec<String>) -> Reply<StreamOutput<Pieces>> {
+    Ok(StreamOutput(Pieces(words.into())))
 }
 
 #[tokio::test]
 async fn streams_tell_each_piece_and_give_all() {
-    for tool in [DynTool::of(Streams), DynTool::of(StreamsOrFails)] {
+    for tool in [DynTool::of(StreamsTool), DynTool::of(StreamsOrFailsTool)] {
         let host = Arc::new(Quiet::default());
         let cx = cx_of(Scope::default(), host.clone());
         let output = call_in(&tool, json!({"words": ["a", "b"]}), &cx).await.unwrap();
         assert_eq!(output.to_text(), "ab");
         let notes = host.notes.lock().unwrap();
-        assert_eq!(*notes, [Note::Partial("a".into()), Note::Partial("b".into())]);
+        assert_eq!(*notes, [Progress::Partial("a".into()), Progress::Partial("b".into())]);
     }
 }

@@ -38,7 +38,7 @@ async fn search(
 
 #[test]
 fn refinements_and_defaults_are_in_the_schema() {
-    let tool = DynTool::of(Search);
+    let tool = DynTool::of(SearchTool);
     let schema = tool.input_schema();
     let of = |name: &str| &schema["properties"][name];
     assert_eq!(schema["required"], json!(["query"]));
@@ -80,7 +80,7 @@ async fn many_things(
 
 #[test]
 fn what_an_argument_is_about_is_in_the_schema() {
-    let tool = DynTool::of(ManyThings);
+    let tool = DynTool::of(ManyThingsTool);
     let about = |name: &str| tool.input_schema()["properties"][name].get("x-haft").cloned();
     assert_eq!(about("from"), Some(json!("read_path")));
     assert_eq!(about("to"), Some(json!("write_path")));
@@ -91,7 +91,7 @@ fn what_an_argument_is_about_is_in_the_schema() {
 
 #[tokio::test]
 async fn what_is_left_out_gets_its_default() {
-    let tool = DynTool::of(Search);
+    let tool = DynTool::of(SearchTool);
     let output = call(&tool, json!({"query": "a"})).await.unwrap().to_text();
     assert_eq!(output, r#"a 10 None false en [1, 2] Slow None"#);
     let said = json!({

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use haft_core::{
-    Class, Context, DynTool, Failure, IntoTools, Json, Scope, State, Store, Tool, private,
+    ConcurrencyClass, DynTool, Failure, IntoTools, Json, Scope, State, Store, Tool, ToolContext,
+    private,
 };
 use private::{schemars::JsonSchema, serde::Serialize};
 use serde_json::json;
@@ -17,8 +18,8 @@ struct Page {
     text: String,
 }
 
-fn class_of(url: &str, _limit: &u32) -> Class {
-    if url.starts_with("cache:") { Class::ReadOnly } else { Class::Unsafe }
+fn class_of(url: &str, _limit: &u32) -> ConcurrencyClass {
+    if url.starts_with("cache:") { ConcurrencyClass::ReadOnly } else { ConcurrencyClass::Unsafe }
 }
 
 /// Fetches a page.
@@ -35,7 +36,7 @@ struct HttpFetch {
 }
 
 impl HttpFetch {
-    async fn run(mut self, cx: &Context) -> Result<Json<Page>, Failure> {
+    async fn run(mut self, cx: &ToolContext) -> Result<Json<Page>, Failure> {
         let _ = cx.call_id();
         self.url.push('!');
         Ok(Json(Page { text: format!("{}{} {}", *self.base, self.url, self.limit) }))
@@ -48,7 +49,7 @@ impl HttpFetch {
 pub(crate) struct Ping;
 
 impl Ping {
-    async fn run(self, _: &Context) -> &'static str {
+    async fn run(self, _: &ToolContext) -> &'static str {
         "pong"
     }
 }
@@ -78,8 +79,8 @@ async fn every_call_runs_a_fresh_instance() {
         let output = call_in(&tool, json!({"url": "a:b"}), &cx).await.unwrap();
         assert_eq!(output.structured, Some(json!({"text": "> a:b! 10"})));
     }
-    assert_eq!(claim(&tool, json!({"url": "cache:x"})).class, Class::ReadOnly);
-    assert_eq!(claim(&tool, json!({"url": "http:x"})).class, Class::Unsafe);
+    assert_eq!(claim(&tool, json!({"url": "cache:x"})).class, ConcurrencyClass::ReadOnly);
+    assert_eq!(claim(&tool, json!({"url": "http:x"})).class, ConcurrencyClass::Unsafe);
 }
 
 #[tokio::test]

@@ -2,6 +2,6 @@ use haft_core::tool;
 
 /// Does it.
 #[tool]
-async fn option() {}
+async fn __() {}
 
 fn main() {}

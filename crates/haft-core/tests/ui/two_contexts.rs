@@ -1,7 +1,7 @@
-use haft_core::{Context, tool};
+use haft_core::{ToolContext, tool};
 
 /// Does it.
 #[tool]
-async fn f(_a: &Context, _b: &Context) {}
+async fn f(_a: &ToolContext, _b: &ToolContext) {}
 
 fn main() {}

@@ -1,8 +1,8 @@
-use haft_core::{Class, tool};
+use haft_core::{ConcurrencyClass, tool};
 
-fn class_of(n: &str) -> Class {
+fn class_of(n: &str) -> ConcurrencyClass {
     let _ = n;
-    Class::ReadOnly
+    ConcurrencyClass::ReadOnly
 }
 
 /// Does it.

@@ -1,6 +1,6 @@
 //! Commands after a body, after a batch, and at the start of a session.
 
-use haft::Call;
+use haft::ToolCall;
 use serde_json::{Value, json};
 
 use crate::kit::*;
@@ -39,7 +39,7 @@ async fn a_hook_after_the_body_is_told_no_secret() {
         let hook = closed(event, folder.script("a", "cat > told.json"));
         let builder = permissive().secret("door", "open sesame");
         let text = format!("open se\u{200b}same with {key}");
-        let calls = vec![Call::new("c1", "shell", json!({"x": text}))];
+        let calls = vec![ToolCall::new("c1", "shell", json!({"x": text}))];
         let seen = walk(&folder, &[hook], builder, calls).await;
         assert!(seen.text().contains("[REDACTED:secret/door:11]"), "{}", seen.text());
         let told = folder.read("told.json");
@@ -55,7 +55,7 @@ async fn a_broken_hook_after_the_body_fails_a_call_that_ran_or_says_that_it_fail
     let spec = closed("PostToolUse", broken.clone());
     let seen = call(&folder, &[spec], "shell", json!({"x": "raw"})).await;
     assert_eq!(seen.code(), Some("hook_failed"));
-    assert_eq!(seen.answers[0].ran(), haft::Ran::Yes);
+    assert_eq!(seen.answers[0].execution(), haft::Execution::Completed);
     let seen = call(&folder, &[open("PostToolUse", broken)], "shell", json!({"x": "raw"})).await;
     assert_eq!((seen.text().as_str(), seen.open.len()), ("raw", 1));
 }
@@ -80,9 +80,9 @@ async fn a_batch_is_told_whole_and_blocking_it_ends_the_run() {
     let folder = Folder::new();
     let hook = folder.script("batch", "cat > told.json; echo 'review first' >&2; exit 2");
     let calls = vec![
-        Call::new("c1", "shell", json!({"x": "a"})),
-        Call::new("c2", "fails", json!({})),
-        Call::new("c3", "missing", json!({})),
+        ToolCall::new("c1", "shell", json!({"x": "a"})),
+        ToolCall::new("c2", "fails", json!({})),
+        ToolCall::new("c3", "missing", json!({})),
     ];
     let seen = walk(&folder, &[closed("PostToolBatch", hook)], permissive(), calls).await;
     assert_eq!(seen.halted.as_deref(), Some("review first"));

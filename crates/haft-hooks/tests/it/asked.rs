@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use haft::{Answer, Approver, BoxFuture, Call, Failure, Question};
+use haft::{ApprovalRequest, ApprovalResponse, Approver, BoxFuture, Failure, ToolCall};
 use haft_hooks::Hooks;
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ async fn asked(folder: &Folder, bodies: &[&str], fails_closed: bool) -> Seen {
             spec
         })
         .collect();
-    walk(folder, &specs, strict(), vec![Call::new("c1", "shell", json!({"x": "a"}))]).await
+    walk(folder, &specs, strict(), vec![ToolCall::new("c1", "shell", json!({"x": "a"}))]).await
 }
 
 #[tokio::test]
@@ -58,8 +58,11 @@ async fn silence_and_trouble_allow_nothing() {
 struct Yes;
 
 impl Approver for Yes {
-    fn ask<'a>(&'a self, _: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
-        Box::pin(async { Ok(Answer::allow()) })
+    fn ask<'a>(
+        &'a self,
+        _: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
+        Box::pin(async { Ok(ApprovalResponse::allow()) })
     }
 }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use haft::{
-    AllowEverything, Call, Catalog, DynTool, Handler, HookScript, HookSpec, Runtime, Spec, View,
+    AllowAll, DynTool, Handler, HookScript, HookSpec, Runtime, ToolCall, ToolRegistry, ToolSpec,
+    ToolView,
 };
 use haft_hooks::Hooks;
 use serde_json::{Value, json};
@@ -163,14 +164,14 @@ async fn a_cancelled_turn_kills_the_hook_it_waits_for() {
     let hooks = Hooks::load(&[closed("PreToolUse", hook)], folder.place()).unwrap();
     let runtime = hooks.add_to(permissive()).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
-    let control = turn.control();
+    let control = turn.handle();
     let stop = async {
         while !folder.path("child").exists() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        control.force();
+        control.abort();
     };
-    let (answers, ()) = tokio::join!(turn.run(vec![Call::new("c1", "shell", json!({}))]), stop);
+    let (answers, ()) = tokio::join!(turn.run(vec![ToolCall::new("c1", "shell", json!({}))]), stop);
     assert_eq!(answers[0].failure().unwrap().code().as_str(), "cancelled");
     assert!(dies(&folder.read("child")).await);
 }
@@ -303,7 +304,7 @@ async fn a_deny_beats_an_allow_on_either_side_and_an_allow_stands_in_for_a_rule(
         let seen = call(&folder, &specs, "shell", json!({"x": "a"})).await;
         assert_eq!(seen.text(), DENIED);
     }
-    let calls = || vec![Call::new("c1", "shell", json!({"x": "a"}))];
+    let calls = || vec![ToolCall::new("c1", "shell", json!({"x": "a"}))];
     let specs = [closed("PreToolUse", allow())];
     let seen = walk(&folder, &specs, strict(), calls()).await;
     assert_eq!(seen.text(), "a", "without a rule the hook's allow counts");
@@ -379,7 +380,7 @@ async fn a_hook_that_failed_does_not_get_to_allow() {
     let folder = Folder::new();
     let allow = r#"echo '{"hookSpecificOutput": {"permissionDecision": "allow"}}'; exit 1"#;
     let specs = [open("PreToolUse", folder.script("allow", allow))];
-    let calls = || vec![Call::new("c1", "shell", json!({"x": "a"}))];
+    let calls = || vec![ToolCall::new("c1", "shell", json!({"x": "a"}))];
     let seen = walk(&folder, &specs, strict(), calls()).await;
     assert_eq!(seen.code(), Some("denied"), "the default still asks, and nobody is there");
     assert_eq!(seen.open.len(), 1);
@@ -418,26 +419,26 @@ async fn a_hook_is_about_whatever_a_rule_of_that_name_is_about() {
         spec.matcher = Some(matcher.to_owned());
         spec
     };
-    let run = async |spec: HookSpec, tool: &str, view: View| {
+    let run = async |spec: HookSpec, tool: &str, view: ToolView| {
         let terminal = DynTool::new(
-            Spec::new("terminal", "Runs commands."),
+            ToolSpec::new("terminal", "Runs commands."),
             json!({"properties": {"command": {"type": "string"}}}),
             |_, _| async { Ok("ran") },
         );
         let tools = vec![terminal, echo("shell"), echo("fetch_url")];
-        let catalog = Catalog::builder().add(tools).build().unwrap();
-        let builder = Runtime::builder().catalog(catalog).policy(AllowEverything);
+        let registry = ToolRegistry::builder().add(tools).build().unwrap();
+        let builder = Runtime::builder().registry(registry).policy(AllowAll);
         let hooks = Hooks::load(&[spec], folder.place()).unwrap();
         let runtime = hooks.add_to(builder).build().unwrap();
         let turn = runtime.run_builder().view(view).start().turn().await.unwrap();
-        let answers = turn.run([Call::new("c1", tool, json!({}))]).await;
+        let answers = turn.run([ToolCall::new("c1", tool, json!({}))]).await;
         answers[0].failure().map(|failure| failure.code().as_str())
     };
     let blocked = Some("blocked_by_hook");
-    assert_eq!(run(about("Bash"), "terminal", View::all()).await, blocked);
-    assert_eq!(run(about("WebFetch"), "fetch_url", View::all()).await, blocked);
-    assert_eq!(run(about("Bash"), "sh", View::all().rename("shell", "sh")).await, blocked);
-    assert_eq!(run(about("Bash"), "fetch_url", View::all()).await, None);
+    assert_eq!(run(about("Bash"), "terminal", ToolView::all()).await, blocked);
+    assert_eq!(run(about("WebFetch"), "fetch_url", ToolView::all()).await, blocked);
+    assert_eq!(run(about("Bash"), "sh", ToolView::all().rename("shell", "sh")).await, blocked);
+    assert_eq!(run(about("Bash"), "fetch_url", ToolView::all()).await, None);
 }
 
 #[tokio::test]

@@ -7,8 +7,8 @@ use std::{
 };
 
 use haft::{
-    AllowEverything, Call, Catalog, DynTool, Envelope, Event, Handler, HookSpec, Runtime,
-    RuntimeBuilder, Spec,
+    AllowAll, DynTool, Event, Handler, HookSpec, Runtime, RuntimeBuilder, ToolCall, ToolRegistry,
+    ToolResult, ToolSpec,
 };
 use haft_hooks::{Hooks, ProjectDir};
 use serde_json::{Value, json};
@@ -74,7 +74,7 @@ pub(crate) fn within(mut spec: HookSpec, millis: u64) -> HookSpec {
 /// A tool that says what it was called with.
 pub(crate) fn echo(name: &str) -> DynTool {
     DynTool::new(
-        Spec::new(name, "Echoes."),
+        ToolSpec::new(name, "Echoes."),
         json!({"properties": {"x": {"type": "string"}}}),
         |args, _| async move { Ok(args["x"].as_str().unwrap_or_default().to_owned()) },
     )
@@ -82,14 +82,14 @@ pub(crate) fn echo(name: &str) -> DynTool {
 
 /// A tool that fails.
 pub(crate) fn fails() -> DynTool {
-    DynTool::new(Spec::new("fails", "Fails."), json!({}), |_, _| async {
+    DynTool::new(ToolSpec::new("fails", "Fails."), json!({}), |_, _| async {
         Err::<(), _>(haft::Failure::failed("no luck"))
     })
 }
 
 /// What came of calling tools with hooks around them.
 pub(crate) struct Seen {
-    pub(crate) answers: Vec<Envelope>,
+    pub(crate) answers: Vec<ToolResult>,
     pub(crate) open: Vec<String>,
     pub(crate) halted: Option<String>,
 }
@@ -106,18 +106,18 @@ impl Seen {
 
 /// A builder over the tools of these tests that allows everything.
 pub(crate) fn permissive() -> RuntimeBuilder {
-    strict().policy(AllowEverything)
+    strict().policy(AllowAll)
 }
 
 /// The same with the rules there are without rules.
 pub(crate) fn strict() -> RuntimeBuilder {
     let tools = vec![echo("shell"), echo("other"), fails()];
-    Runtime::builder().catalog(Catalog::builder().add(tools).build().unwrap())
+    Runtime::builder().registry(ToolRegistry::builder().add(tools).build().unwrap())
 }
 
 /// Calls one tool with hooks around it.
 pub(crate) async fn call(folder: &Folder, specs: &[HookSpec], tool: &str, args: Value) -> Seen {
-    walk(folder, specs, permissive(), vec![Call::new("c1", tool, args)]).await
+    walk(folder, specs, permissive(), vec![ToolCall::new("c1", tool, args)]).await
 }
 
 /// Runs calls with hooks around them.
@@ -125,7 +125,7 @@ pub(crate) async fn walk(
     folder: &Folder,
     specs: &[HookSpec],
     builder: RuntimeBuilder,
-    calls: Vec<Call>,
+    calls: Vec<ToolCall>,
 ) -> Seen {
     let hooks = Hooks::load(specs, folder.place()).unwrap();
     let told: Arc<Mutex<Vec<String>>> = Arc::default();

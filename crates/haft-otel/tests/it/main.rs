@@ -6,8 +6,9 @@ mod receiver;
 use std::time::Duration;
 
 use haft::{
-    AllowEverything, Answer, Approver, Backoff, BoxFuture, Cache, Call, Capabilities, Catalog,
-    Config, DynTool, Failure, Question, Rate, Retries, Runtime, RuntimeBuilder, Spec, telemetry,
+    AllowAll, ApprovalRequest, ApprovalResponse, Approver, Backoff, BoxFuture, Cache, Capabilities,
+    Config, DynTool, Failure, Rate, RetryPolicy, Runtime, RuntimeBuilder, ToolCall, ToolRegistry,
+    ToolSpec, telemetry,
 };
 use haft_otel::Telemetry;
 use serde_json::json;
@@ -15,8 +16,8 @@ use tracing_subscriber::layer::SubscriberExt as _;
 
 use crate::receiver::{Received, Seen};
 
-fn spec(name: &str) -> Spec {
-    Spec::new(name, format!("Does {name}.")).read_only().capabilities(Capabilities::NONE)
+fn spec(name: &str) -> ToolSpec {
+    ToolSpec::new(name, format!("Does {name}.")).read_only().capabilities(Capabilities::NONE)
 }
 
 fn tools() -> Vec<DynTool> {
@@ -29,17 +30,22 @@ fn tools() -> Vec<DynTool> {
         DynTool::new(spec("broken"), schema(), |_, _| async {
             Err::<(), _>(Failure::failed("no luck"))
         }),
-        DynTool::new(Spec::new("change", "Changes things."), schema(), |_, _| async { Ok("done") }),
+        DynTool::new(ToolSpec::new("change", "Changes things."), schema(), |_, _| async {
+            Ok("done")
+        }),
     ]
 }
 
 struct Yes;
 
 impl Approver for Yes {
-    fn ask<'a>(&'a self, _: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+    fn ask<'a>(
+        &'a self,
+        _: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         Box::pin(async {
             tokio::task::yield_now().await;
-            Ok(Answer::allow())
+            Ok(ApprovalResponse::allow())
         })
     }
 }
@@ -50,7 +56,7 @@ fn exported(set_up: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder, names: &[&str
     let telemetry =
         Telemetry::otlp(address).service("test").header("x-key", "of-the-test").build().unwrap();
     let runtime = Runtime::builder()
-        .catalog(Catalog::builder().add(tools()).build().unwrap())
+        .registry(ToolRegistry::builder().add(tools()).build().unwrap())
         .observer(telemetry.observer());
     let runtime = set_up(runtime).build().unwrap();
     let subscriber = tracing_subscriber::registry().with(telemetry.layer());
@@ -59,7 +65,7 @@ fn exported(set_up: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder, names: &[&str
         tokio.block_on(async {
             let run = runtime.run_builder().agent("ada").start();
             for (n, name) in names.iter().enumerate() {
-                let call = Call::new(format!("c{n}"), *name, json!({"text": "words"}));
+                let call = ToolCall::new(format!("c{n}"), *name, json!({"text": "words"}));
                 run.turn().await.unwrap().run([call]).await;
             }
         });
@@ -81,7 +87,7 @@ fn parent<'a>(spans: &'a [Seen], of: &Seen) -> Option<&'a Seen> {
 
 #[test]
 fn a_tool_is_executed_in_a_span_with_the_names_of_the_conventions() {
-    let received = exported(|r| r.policy(AllowEverything), &["inner"]);
+    let received = exported(|r| r.policy(AllowAll), &["inner"]);
     let spans = received.spans();
     let seen = find(&spans, "execute_tool inner");
     for (name, value) in [
@@ -109,12 +115,12 @@ fn a_tool_is_executed_in_a_span_with_the_names_of_the_conventions() {
     let call = parent(&spans, seen).unwrap();
     assert_eq!(call.span.name, "haft.call");
     assert_eq!(call.get("haft.attempts"), Some("1"));
-    assert_eq!(call.get("haft.ran"), Some("yes"));
+    assert_eq!(call.get("haft.execution"), Some("completed"));
 }
 
 #[test]
 fn what_people_and_tools_say_is_exported_only_where_somebody_says_so() {
-    let received = exported(|r| r.policy(AllowEverything), &["outer"]);
+    let received = exported(|r| r.policy(AllowAll), &["outer"]);
     let spans = received.spans();
     for seen in &spans {
         assert_eq!(seen.get("gen_ai.tool.call.arguments"), None);
@@ -125,7 +131,7 @@ fn what_people_and_tools_say_is_exported_only_where_somebody_says_so() {
     }
     let mut config = Config::default();
     config.trace_content = true;
-    let received = exported(|r| r.policy(AllowEverything).config(config), &["outer"]);
+    let received = exported(|r| r.policy(AllowAll).config(config), &["outer"]);
     let spans = received.spans();
     let outer = find(&spans, "execute_tool outer");
     assert_eq!(outer.get("gen_ai.tool.call.arguments"), Some(r#"{"text":"words"}"#));
@@ -134,7 +140,7 @@ fn what_people_and_tools_say_is_exported_only_where_somebody_says_so() {
 
 #[test]
 fn a_nested_call_is_inside_the_body_that_made_it() {
-    let spans = exported(|r| r.policy(AllowEverything), &["outer"]).spans();
+    let spans = exported(|r| r.policy(AllowAll), &["outer"]).spans();
     let inner = find(&spans, "execute_tool inner");
     let call = parent(&spans, inner).unwrap();
     assert_eq!((call.span.name.as_str(), call.get("haft.depth")), ("haft.call", Some("1")));
@@ -162,12 +168,12 @@ fn every_wait_of_a_call_is_a_span_beside_its_attempts() {
     let telemetry = Telemetry::otlp(address).build().unwrap();
     let schema = || json!({"properties": {"n": {"type": "integer"}}});
     let wait = Duration::from_millis(20);
-    let retry = Retries {
+    let retry = RetryPolicy {
         max_attempts: 2,
         backoff: Backoff::Fixed,
         initial_delay: wait,
         jitter: false,
-        ..Retries::default()
+        ..RetryPolicy::default()
     };
     let again = DynTool::new(spec("again").retry(retry), schema(), |_, cx| async move {
         if cx.attempt() == 1 { Err(Failure::failed("not yet")) } else { Ok("now") }
@@ -185,8 +191,8 @@ fn every_wait_of_a_call_is_a_span_beside_its_attempts() {
             Ok("let through")
         });
     let runtime = Runtime::builder()
-        .catalog(Catalog::builder().add(vec![again, kept, held]).build().unwrap())
-        .policy(AllowEverything)
+        .registry(ToolRegistry::builder().add(vec![again, kept, held]).build().unwrap())
+        .policy(AllowAll)
         .observer(telemetry.observer())
         .build()
         .unwrap();
@@ -195,7 +201,7 @@ fn every_wait_of_a_call_is_a_span_beside_its_attempts() {
     tracing::subscriber::with_default(subscriber, || {
         tokio.block_on(async {
             for (tool, times) in [("again", 1), ("kept", 2), ("held", 3)] {
-                let call = |n: usize| Call::new(format!("{tool}{n}"), tool, json!({}));
+                let call = |n: usize| ToolCall::new(format!("{tool}{n}"), tool, json!({}));
                 let turn = runtime.run().turn().await.unwrap();
                 let answers = turn.run((0..times).map(call)).await;
                 assert!(answers.iter().all(|answer| answer.failure().is_none()));

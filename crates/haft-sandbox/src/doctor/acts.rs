@@ -24,7 +24,7 @@ use rustix::{
     process::{Pid, Resource, Rlimit},
 };
 
-use super::{Expected, Finding, Observed, Scene};
+use super::{DoctorFinding, Expected, Observed, Scene};
 use crate::{Level, Profile, helper::sys};
 
 use Expected::{Allowed, Refused};
@@ -213,7 +213,7 @@ pub(crate) fn run(scene: &Scene, _: &Profile, told: BorrowedFd<'_>) {
             Ok(sys::Side::Parent(pid)) => observe(pid),
             Err(e) => Observed::Skipped(e.to_string()),
         };
-        let finding = Finding {
+        let finding = DoctorFinding {
             name: act.name.to_owned(),
             group: act.group.to_owned(),
             tried: act.tried.to_owned(),

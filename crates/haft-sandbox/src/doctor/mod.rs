@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::obstacles::summary;
 pub use self::obstacles::{Obstacle, ObstacleCause};
 use crate::{
-    Access, Error, ErrorKind, Level, Limits, Profile, Sandbox, Tier, Workspace, orders::Act,
+    Access, Error, ErrorKind, Level, ProcessLimits, Profile, Sandbox, Tier, Workspace, orders::Act,
 };
 
 /// What is prepared outside for the acts to be tried on.
@@ -38,7 +38,7 @@ pub(crate) struct Scene {
     pub(crate) udp: u16,
     pub(crate) socket: PathBuf,
     pub(crate) abstract_name: String,
-    pub(crate) limits: crate::Limits,
+    pub(crate) limits: crate::ProcessLimits,
     pub(crate) level: Option<Level>,
 }
 
@@ -68,7 +68,7 @@ pub enum Observed {
 
 /// One act and what came of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
+pub struct DoctorFinding {
     /// A short name.
     pub name: String,
     /// What it is about: `files`, `network`, `processes` and so on.
@@ -81,7 +81,7 @@ pub struct Finding {
     pub observed: Observed,
 }
 
-impl Finding {
+impl DoctorFinding {
     /// Returns whether it went as it should.
     #[must_use]
     pub fn is_good(&self) -> bool {
@@ -103,17 +103,17 @@ pub struct Findings {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub obstacles: Vec<Obstacle>,
     /// One line for each act.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<DoctorFinding>,
 }
 
 impl Findings {
     /// Goes through what did not go as it should.
-    pub fn bad(&self) -> impl Iterator<Item = &Finding> {
+    pub fn bad(&self) -> impl Iterator<Item = &DoctorFinding> {
         self.findings.iter().filter(|finding| !finding.is_good())
     }
 
     /// Goes through what could not be tried.
-    pub fn skipped(&self) -> impl Iterator<Item = &Finding> {
+    pub fn skipped(&self) -> impl Iterator<Item = &DoctorFinding> {
         self.findings.iter().filter(|finding| matches!(finding.observed, Observed::Skipped(_)))
     }
 }
@@ -150,7 +150,7 @@ impl Sandbox {
         let mut running = self.launch(&orders, &[], 1 << 20, 16 << 20).await?;
         let ended = running.wait().await;
         let text = String::from_utf8_lossy(ended.stdout.bytes());
-        let mut findings: Vec<Finding> =
+        let mut findings: Vec<DoctorFinding> =
             text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         findings.push(finding(
             "untouched",
@@ -190,8 +190,8 @@ fn protected() -> Vec<String> {
     names
 }
 
-fn finding(name: &str, tried: &str, expected: Expected, is_so: bool) -> Finding {
-    Finding {
+fn finding(name: &str, tried: &str, expected: Expected, is_so: bool) -> DoctorFinding {
+    DoctorFinding {
         name: name.to_owned(),
         group: "afterwards".to_owned(),
         tried: tried.to_owned(),
@@ -201,7 +201,7 @@ fn finding(name: &str, tried: &str, expected: Expected, is_so: bool) -> Finding 
 }
 
 /// Small enough to be reached at once.
-const LIMITS: Limits = Limits {
+const LIMITS: ProcessLimits = ProcessLimits {
     cpu_seconds: 60,
     memory: 1 << 30,
     resident: 512 << 20,

@@ -3,8 +3,8 @@
 
 use std::{path::Path, time::Duration};
 
-use super::{Expected, Finding, Observed};
-use crate::{Command, How, Profile, Sandbox};
+use super::{DoctorFinding, Expected, Observed};
+use crate::{Command, ExitReason, Profile, Sandbox};
 
 /// Longer than any of these takes.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -14,8 +14,8 @@ const BEAT: Duration = Duration::from_millis(50);
 const RESIDENT: u64 = 64 << 20;
 
 /// Runs them in a workspace. `inside` is its root.
-pub(super) async fn run(sandbox: &Sandbox, profile: &Profile, inside: &Path) -> Vec<Finding> {
-    let finding = |name: &str, group: &str, tried: &str, observed| Finding {
+pub(super) async fn run(sandbox: &Sandbox, profile: &Profile, inside: &Path) -> Vec<DoctorFinding> {
+    let finding = |name: &str, group: &str, tried: &str, observed| DoctorFinding {
         name: name.to_owned(),
         group: group.to_owned(),
         tried: tried.to_owned(),
@@ -48,7 +48,7 @@ async fn take_memory(sandbox: &Sandbox, mut profile: Profile) -> Observed {
     // Without a line break `tail` keeps everything.
     let script = format!("head -c {} /dev/zero | tail -n 1 | wc -c", 3 * RESIDENT);
     match sandbox.run(Command::shell(script).deadline(DEADLINE), profile).await {
-        Ok(ended) if ended.how == How::OutOfMemory => Observed::Killed(9),
+        Ok(ended) if ended.how == ExitReason::OutOfMemory => Observed::Killed(9),
         Ok(ended) if ended.is_success() && ended.stderr.seen() == 0 => Observed::Allowed,
         Ok(ended) => skipped(String::from_utf8_lossy(ended.stderr.bytes())),
         Err(error) => skipped(error),

@@ -12,7 +12,7 @@ use std::{
 
 use haft_core::{Capabilities, Capability};
 
-use super::{Expected, Finding, Observed, has_set_id_file, put};
+use super::{DoctorFinding, Expected, Observed, has_set_id_file, put};
 use crate::{Access, Command, Error, Exit, Level, Profile, Sandbox, Workspace};
 
 /// Longer than any of these takes.
@@ -156,7 +156,7 @@ async fn host_git(directory: &Path, args: &[&str]) -> bool {
 }
 
 /// Runs everything below `folder`.
-pub(super) async fn run(sandbox: &Sandbox, folder: &Path) -> Result<Vec<Finding>, Error> {
+pub(super) async fn run(sandbox: &Sandbox, folder: &Path) -> Result<Vec<DoctorFinding>, Error> {
     let projects = Projects(folder.join("projects"));
     let mut findings = Vec::new();
     findings.extend(programs(sandbox, &projects).await?);
@@ -179,7 +179,7 @@ fn command(script: &str) -> Command {
     Command::shell(script).home_file(".gitconfig", GIT_CONFIG).deadline(DEADLINE)
 }
 
-async fn programs(sandbox: &Sandbox, projects: &Projects) -> Result<Vec<Finding>, Error> {
+async fn programs(sandbox: &Sandbox, projects: &Projects) -> Result<Vec<DoctorFinding>, Error> {
     let (root, has_git, profile) = workspace(projects, "programs").await?;
     let mut findings = Vec::new();
     let changed = fs::File::options().append(true).open(root.join("notes.txt"));
@@ -216,7 +216,7 @@ async fn programs(sandbox: &Sandbox, projects: &Projects) -> Result<Vec<Finding>
     Ok(findings)
 }
 
-async fn plants(sandbox: &Sandbox, projects: &Projects) -> Result<Vec<Finding>, Error> {
+async fn plants(sandbox: &Sandbox, projects: &Projects) -> Result<Vec<DoctorFinding>, Error> {
     let (root, _, profile) = workspace(projects, "planted").await?;
     let mut findings = Vec::new();
 
@@ -270,13 +270,13 @@ fn finding(
     tried: &str,
     expected: Expected,
     observed: Observed,
-) -> Finding {
+) -> DoctorFinding {
     let (name, group, tried) = (name.to_owned(), group.to_owned(), tried.to_owned());
-    Finding { name, group, tried, expected, observed }
+    DoctorFinding { name, group, tried, expected, observed }
 }
 
 /// A finding about the state of the host.
-fn state(name: &str, tried: &str, is_so: bool) -> Finding {
+fn state(name: &str, tried: &str, is_so: bool) -> DoctorFinding {
     let observed = if is_so { Observed::Allowed } else { Observed::Refused(0) };
     finding("planted", name, tried, Expected::Allowed, observed)
 }

@@ -2,10 +2,10 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::Limits;
+use crate::ProcessLimits;
 
 /// Sets the limits of this process, for good: the hard limit goes down with the soft one.
-pub(super) fn apply(limits: &Limits, others: u64) -> Result<(), String> {
+pub(super) fn apply(limits: &ProcessLimits, others: u64) -> Result<(), String> {
     let processes = limits.processes.saturating_add(others);
     let wanted = [
         (Resource::Core, 0),

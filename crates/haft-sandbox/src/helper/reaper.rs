@@ -152,7 +152,7 @@ fn watch_over(
 
 /// What is reported when nothing but the end is known.
 fn lost() -> Report {
-    let (exit, how) = (crate::Exit::Unknown, crate::How::Lost);
+    let (exit, how) = (crate::Exit::Unknown, crate::ExitReason::Lost);
     Report::Ended { exit, how, cpu_us: 0, wall_us: 0, memory: 0, refused: Vec::new() }
 }
 

@@ -17,7 +17,7 @@ use super::{
     sys::{self, Reaped},
 };
 use crate::{
-    Exit, How,
+    Exit, ExitReason,
     orders::{PLEASE, Report},
 };
 
@@ -36,7 +36,7 @@ pub(super) struct Watch<'a> {
 
 /// How it went.
 pub(super) struct Course {
-    pub(super) how: How,
+    pub(super) how: ExitReason,
     pub(super) exit: Exit,
     pub(super) cpu: Duration,
     pub(super) memory: u64,
@@ -70,7 +70,7 @@ impl Course {
 pub(super) fn watch(mut what: Watch<'_>, finish: impl FnOnce(&mut dyn FnMut(Reaped))) -> Course {
     let began = sys::now();
     let mut course = Course {
-        how: How::Itself,
+        how: ExitReason::Itself,
         exit: Exit::Unknown,
         cpu: Duration::ZERO,
         memory: 0,
@@ -92,17 +92,17 @@ pub(super) fn watch(mut what: Watch<'_>, finish: impl FnOnce(&mut dyn FnMut(Reap
         }
         if is_over {
             if what.memory.as_ref().is_some_and(Memory::has_killed) {
-                course.how = How::OutOfMemory;
+                course.how = ExitReason::OutOfMemory;
             }
             break;
         }
         let left = what.deadline.map(|deadline| deadline.saturating_sub(began.elapsed()));
         if left == Some(Duration::ZERO) {
-            course.how = How::TimedOut;
+            course.how = ExitReason::TimedOut;
             break;
         }
         if what.memory.as_ref().is_some_and(Memory::is_exceeded) {
-            course.how = How::OutOfMemory;
+            course.how = ExitReason::OutOfMemory;
             break;
         }
         let left = match what.memory {
@@ -122,7 +122,7 @@ pub(super) fn watch(mut what: Watch<'_>, finish: impl FnOnce(&mut dyn FnMut(Reap
 }
 
 /// Waits for something to happen. Returns why everything should end, if it should.
-fn wait(what: &mut Watch<'_>, left: Option<Duration>) -> Option<How> {
+fn wait(what: &mut Watch<'_>, left: Option<Duration>) -> Option<ExitReason> {
     let (has_word, is_orphan) = {
         let mut all = vec![
             PollFd::new(&what.control.0, PollFlags::IN | PollFlags::RDHUP),
@@ -135,14 +135,14 @@ fn wait(what: &mut Watch<'_>, left: Option<Duration>) -> Option<How> {
         match poll(&mut all, left.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             // FAIL CLOSED: who cannot watch must not let anything run.
-            Err(_) => return Some(How::Stopped),
+            Err(_) => return Some(ExitReason::Stopped),
         }
         (!all[0].revents().is_empty(), all.get(2).is_some_and(|fd| !fd.revents().is_empty()))
     };
     let mut news = [0; 256];
     while rustix::io::read(&what.children, &mut news).is_ok_and(|n| n > 0) {}
     if is_orphan {
-        return Some(How::Lost);
+        return Some(ExitReason::Lost);
     }
     if has_word {
         let mut word = [0];
@@ -153,7 +153,7 @@ fn wait(what: &mut Watch<'_>, left: Option<Duration>) -> Option<How> {
                 None
             }
             Err(e) if e.kind() == std::io::ErrorKind::Interrupted => None,
-            _ => Some(How::Stopped),
+            _ => Some(ExitReason::Stopped),
         };
     }
     None

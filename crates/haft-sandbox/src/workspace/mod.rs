@@ -1,13 +1,14 @@
 //! Files, through folder handles: what a tool may read and write, and nothing else.
 //!
-//! In: paths as a model writes them. Out: a [`Place`], which has no links and no steps up in it, and
-//! operations at places. There is no operation that takes a path of the host. What happens at a
-//! place follows no link, opens no special file, and replaces files instead of writing into them.
+//! In: paths as a model writes them. Out: a [`ResolvedPath`], which has no links and no steps up in
+//! it, and operations at places. There is no operation that takes a path of the host. What happens
+//! at a place follows no link, opens no special file, and replaces files instead of writing into
+//! them.
 //!
 //! INVARIANT: nothing outside the roots is read or changed, whoever swaps what in the meantime.
 //! INVARIANT: protected names are written only by a workspace that was granted them.
 
-mod refusal;
+mod path_error;
 mod name;
 mod protect;
 mod denied;
@@ -34,12 +35,12 @@ pub(crate) use self::handle::{SEARCH, open_below};
 pub use self::{
     denied::DeniedNames,
     git_directory::GitDirectory,
-    open::{Kind, Meta, Opened, Stamp},
+    open::{FileKind, Meta, OpenFile, Stamp},
+    path_error::{PathError, PathErrorKind},
     protect::{PROTECTED, ProtectedName},
-    refusal::{Cause, Refusal},
     tree::{Done, Extent},
     walk::{Bounds, Entry, Walk},
-    write::{Draft, Replace},
+    write::{AtomicWrite, Replace},
 };
 use self::{
     name::Step,
@@ -61,24 +62,24 @@ pub enum Access {
 /// Folders that a run may work in.
 ///
 /// ```
-/// use haft_sandbox::{Access, Cause, Replace, Workspace};
+/// use haft_sandbox::{Access, PathErrorKind, Replace, Workspace};
 ///
 /// let folder = tempfile::tempdir().unwrap();
 /// let workspace = Workspace::builder().root(folder.path(), Access::Write).build()?;
 ///
-/// let notes = workspace.find("notes.txt").unwrap();
+/// let notes = workspace.resolve("notes.txt").unwrap();
 /// workspace.write(&notes, b"hello", Replace::Never).unwrap();
 /// assert_eq!(workspace.read(&notes, 1_000).unwrap(), b"hello");
 ///
-/// assert_eq!(workspace.find("../up").unwrap_err().cause(), Cause::OutsideWorkspace);
-/// let hook = workspace.find(".git/hooks/pre-commit").unwrap();
-/// assert_eq!(workspace.write(&hook, b"", Replace::Never).unwrap_err().cause(), Cause::Protected);
+/// assert_eq!(workspace.resolve("../up").unwrap_err().cause(), PathErrorKind::OutsideWorkspace);
+/// let hook = workspace.resolve(".git/hooks/pre-commit").unwrap();
+/// assert_eq!(workspace.write(&hook, b"", Replace::Never).unwrap_err().cause(), PathErrorKind::Protected);
 /// # Ok::<(), haft_sandbox::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct Workspace {
     inner: Arc<Inner>,
-    granted: Arc<[Place]>,
+    granted: Arc<[ResolvedPath]>,
 }
 
 struct Inner {
@@ -107,17 +108,17 @@ impl Folder {
     }
 }
 
-/// Where a path leads, below one root. Made by [`Workspace::find`]; what is judged is this, and what
-/// is done is done here.
+/// Where a path leads, below one root. Made by [`Workspace::resolve`]; what is judged is this, and
+/// what is done is done here.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct ResolvedPath {
     root: usize,
     base: Arc<Path>,
     path: PathBuf,
     exists: bool,
 }
 
-impl Place {
+impl ResolvedPath {
     /// Returns the path below its root: no links, no steps up. Empty for the root itself.
     #[must_use]
     pub fn relative(&self) -> &Path {
@@ -154,19 +155,19 @@ impl Place {
 
     /// Returns the folder it is in. The root has none.
     #[must_use]
-    pub fn parent(&self) -> Option<Place> {
+    pub fn parent(&self) -> Option<ResolvedPath> {
         let path = self.path.parent()?.to_path_buf();
-        Some(Place { root: self.root, base: self.base.clone(), path, exists: self.exists })
+        Some(ResolvedPath { root: self.root, base: self.base.clone(), path, exists: self.exists })
     }
 
     /// Returns the place of another name in the same folder.
-    fn with_name(&self, name: &str) -> Result<Place, Refusal> {
+    fn with_name(&self, name: &str) -> Result<ResolvedPath, PathError> {
         let is_name = !name.is_empty() && name != "." && name != ".." && !name.contains('/');
         if !is_name || name::sound(Path::new(name)).is_err() {
-            return Err(self.refuse(Cause::NameInvalid));
+            return Err(self.refuse(PathErrorKind::NameInvalid));
         }
         let path = self.path.with_file_name(name);
-        Ok(Place { root: self.root, base: self.base.clone(), path, exists: true })
+        Ok(ResolvedPath { root: self.root, base: self.base.clone(), path, exists: true })
     }
 
     fn shown(&self) -> String {
@@ -177,25 +178,27 @@ impl Place {
         }
     }
 
-    fn refuse(&self, cause: Cause) -> Refusal {
-        Refusal::new(cause, self.shown())
+    fn refuse(&self, cause: PathErrorKind) -> PathError {
+        PathError::new(cause, self.shown())
     }
 
     /// What the system said while this place was read or written.
-    fn io(&self, error: std::io::Error) -> Refusal {
-        Refusal::io(&self.shown(), error)
+    fn io(&self, error: std::io::Error) -> PathError {
+        PathError::io(&self.shown(), error)
     }
 
     /// What the system said about this place. A link here was none when the place was found.
-    fn os(&self, errno: rustix::io::Errno) -> Refusal {
+    fn os(&self, errno: rustix::io::Errno) -> PathError {
         match errno {
-            rustix::io::Errno::LOOP | rustix::io::Errno::AGAIN => self.refuse(Cause::Changed),
-            errno => Refusal::os(&self.shown(), errno),
+            rustix::io::Errno::LOOP | rustix::io::Errno::AGAIN => {
+                self.refuse(PathErrorKind::Changed)
+            }
+            errno => PathError::os(&self.shown(), errno),
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ResolvedPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown())
     }
@@ -213,51 +216,59 @@ impl Workspace {
     ///
     /// # Errors
     /// Refuses what leads out of every root, circles of links, and what can be no path.
-    pub fn find(&self, path: impl AsRef<Path>) -> Result<Place, Refusal> {
+    pub fn resolve(&self, path: impl AsRef<Path>) -> Result<ResolvedPath, PathError> {
         resolve(self, None, path.as_ref(), Last::Follow)
     }
 
     /// Finds an entry itself: a link at the end is not followed. For moving and deleting.
     ///
     /// # Errors
-    /// Like [`find`](Self::find).
-    pub fn find_entry(&self, path: impl AsRef<Path>) -> Result<Place, Refusal> {
+    /// Like [`find`](Self::resolve).
+    pub fn resolve_entry(&self, path: impl AsRef<Path>) -> Result<ResolvedPath, PathError> {
         resolve(self, None, path.as_ref(), Last::Keep)
     }
 
     /// Finds where a path leads that starts at a place.
     ///
     /// # Errors
-    /// Like [`find`](Self::find).
-    pub fn find_from(&self, start: &Place, path: impl AsRef<Path>) -> Result<Place, Refusal> {
+    /// Like [`find`](Self::resolve).
+    pub fn resolve_from(
+        &self,
+        start: &ResolvedPath,
+        path: impl AsRef<Path>,
+    ) -> Result<ResolvedPath, PathError> {
         resolve(self, Some(start), path.as_ref(), Last::Follow)
     }
 
-    /// Like [`find_from`](Self::find_from), for the entry itself.
+    /// Like [`resolve_from`](Self::resolve_from), for the entry itself.
     ///
     /// # Errors
-    /// Like [`find`](Self::find).
-    pub fn find_entry_from(&self, start: &Place, path: impl AsRef<Path>) -> Result<Place, Refusal> {
+    /// Like [`find`](Self::resolve).
+    pub fn resolve_entry_from(
+        &self,
+        start: &ResolvedPath,
+        path: impl AsRef<Path>,
+    ) -> Result<ResolvedPath, PathError> {
         resolve(self, Some(start), path.as_ref(), Last::Keep)
     }
 
     /// Returns whether writing here needs a grant of its own that this workspace does not have.
     #[must_use]
-    pub fn is_protected(&self, place: &Place) -> bool {
+    pub fn is_protected(&self, place: &ResolvedPath) -> bool {
         self.standing(place) == Standing::Protected
     }
 
     /// Returns whether a file needs such a grant here. One in the place of a folder with protected names
     /// does too: a file `.git` says in which folder the hooks are.
     #[must_use]
-    pub fn is_protected_file(&self, place: &Place) -> bool {
+    pub fn is_protected_file(&self, place: &ResolvedPath) -> bool {
         self.standing(place) != Standing::Free
     }
 
     /// Returns a workspace that may also write at these places and below, protected or not. It
     /// shares everything else with this one, which stays as it is.
     #[must_use]
-    pub fn granting(&self, places: impl IntoIterator<Item = Place>) -> Workspace {
+    pub fn granting(&self, places: impl IntoIterator<Item = ResolvedPath>) -> Workspace {
         let granted = self.granted.iter().cloned().chain(places).collect();
         Workspace { inner: self.inner.clone(), granted }
     }
@@ -287,33 +298,33 @@ impl Workspace {
     }
 
     /// FAIL CLOSED: asked before anything is written at a place.
-    fn may_write(&self, place: &Place) -> Result<(), Refusal> {
+    fn may_write(&self, place: &ResolvedPath) -> Result<(), PathError> {
         let folder = self.folder(place)?;
         if folder.access != Access::Write {
-            return Err(place.refuse(Cause::ReadOnly));
+            return Err(place.refuse(PathErrorKind::ReadOnly));
         }
         if place.path.as_os_str().is_empty() {
-            return Err(place.refuse(Cause::IsAFolder));
+            return Err(place.refuse(PathErrorKind::IsAFolder));
         }
         match self.standing(place) {
-            Standing::Protected => Err(place.refuse(Cause::Protected)),
+            Standing::Protected => Err(place.refuse(PathErrorKind::Protected)),
             Standing::Above | Standing::Free => Ok(()),
         }
     }
 
     /// Asked before an entry is taken away or put in the place of another. What has protected names
     /// below it may not be moved: they would no longer be where they are looked for.
-    fn may_move(&self, place: &Place) -> Result<(), Refusal> {
+    fn may_move(&self, place: &ResolvedPath) -> Result<(), PathError> {
         self.may_write(place)?;
         match self.standing(place) {
             Standing::Free => Ok(()),
-            Standing::Above | Standing::Protected => Err(place.refuse(Cause::Protected)),
+            Standing::Above | Standing::Protected => Err(place.refuse(PathErrorKind::Protected)),
         }
     }
 
-    fn folder(&self, place: &Place) -> Result<&Folder, Refusal> {
+    fn folder(&self, place: &ResolvedPath) -> Result<&Folder, PathError> {
         let folder = self.inner.roots.get(place.root).filter(|folder| folder.path == place.base);
-        folder.ok_or_else(|| place.refuse(Cause::OutsideWorkspace))
+        folder.ok_or_else(|| place.refuse(PathErrorKind::OutsideWorkspace))
     }
 
     fn handle(&self, root: usize) -> Option<BorrowedFd<'_>> {

@@ -8,7 +8,7 @@ use std::{
     path::{Component, Path},
 };
 
-use super::Cause;
+use super::PathErrorKind;
 
 /// No system opens a longer path.
 pub(super) const LONG: usize = 4096;
@@ -27,16 +27,16 @@ pub(super) enum Step {
 }
 
 /// Checks what no path may be, whatever the disk has.
-pub(super) fn sound(path: &Path) -> Result<(), Cause> {
+pub(super) fn sound(path: &Path) -> Result<(), PathErrorKind> {
     let bytes = path.as_os_str().as_encoded_bytes();
     if bytes.is_empty() || bytes.contains(&0) || bytes.len() >= LONG {
-        return Err(Cause::NameInvalid);
+        return Err(PathErrorKind::NameInvalid);
     }
     let mut deep = 0;
     for part in path.components() {
         deep += 1;
         if part.as_os_str().len() > LONG_NAME || deep > DEEP {
-            return Err(Cause::NameInvalid);
+            return Err(PathErrorKind::NameInvalid);
         }
     }
     Ok(())
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn what_no_path_may_be_is_refused() {
         for bad in ["", "a\0b", &"x".repeat(5_000), &"x".repeat(256), &"a/".repeat(300)] {
-            assert_eq!(sound(Path::new(bad)), Err(Cause::NameInvalid), "{bad:.20}");
+            assert_eq!(sound(Path::new(bad)), Err(PathErrorKind::NameInvalid), "{bad:.20}");
         }
         assert_eq!(sound(Path::new("a/b.txt")), Ok(()));
     }

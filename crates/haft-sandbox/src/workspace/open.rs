@@ -14,12 +14,12 @@ use haft_core::HardLinked;
 use rustix::fs::{AtFlags, FileType, OFlags, Stat};
 use serde::Serialize;
 
-use super::{Cause, Place, Refusal, Workspace, handle::open_below};
+use super::{PathError, PathErrorKind, ResolvedPath, Workspace, handle::open_below};
 
 /// What an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum FileKind {
     /// A regular file.
     File,
     /// A folder.
@@ -30,13 +30,13 @@ pub enum Kind {
     Special,
 }
 
-impl From<FileType> for Kind {
+impl From<FileType> for FileKind {
     fn from(file_type: FileType) -> Self {
         match file_type {
-            FileType::RegularFile => Kind::File,
-            FileType::Directory => Kind::Folder,
-            FileType::Symlink => Kind::Link,
-            _ => Kind::Special,
+            FileType::RegularFile => FileKind::File,
+            FileType::Directory => FileKind::Folder,
+            FileType::Symlink => FileKind::Link,
+            _ => FileKind::Special,
         }
     }
 }
@@ -57,7 +57,7 @@ pub struct Stamp {
 #[non_exhaustive]
 pub struct Meta {
     /// What it is.
-    pub kind: Kind,
+    pub kind: FileKind,
     /// Bytes in it.
     pub size: u64,
     /// When its contents last changed.
@@ -76,7 +76,7 @@ impl Meta {
     #[must_use]
     pub fn hard_linked(&self) -> Option<HardLinked> {
         let Stamp { device, inode, changed, .. } = self.stamp;
-        let is_linked = self.kind == Kind::File && self.links > 1;
+        let is_linked = self.kind == FileKind::File && self.links > 1;
         is_linked.then_some(HardLinked { device, inode, links: self.links, changed })
     }
 }
@@ -108,7 +108,7 @@ pub(super) fn meta(stat: &Stat) -> Meta {
 
 /// A file that was opened for reading.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenFile {
     /// The file.
     pub file: File,
     /// What it is.
@@ -120,7 +120,7 @@ impl Workspace {
     ///
     /// # Errors
     /// Fails when nothing is there or it cannot be looked at.
-    pub fn meta(&self, place: &Place) -> Result<Meta, Refusal> {
+    pub fn meta(&self, place: &ResolvedPath) -> Result<Meta, PathError> {
         let folder = self.folder(place)?;
         let Some(name) = place.path.file_name() else {
             let stat = rustix::fs::fstat(&folder.handle).map_err(|errno| place.os(errno))?;
@@ -136,7 +136,7 @@ impl Workspace {
     ///
     /// # Errors
     /// Refuses folders, links, pipes, sockets and devices, and what the kernel makes up on reading.
-    pub fn open(&self, place: &Place) -> Result<Opened, Refusal> {
+    pub fn open(&self, place: &ResolvedPath) -> Result<OpenFile, PathError> {
         let folder = self.folder(place)?;
         let handle = open_below(folder.handle.as_fd(), &place.path, OFlags::RDONLY)
             .map_err(|errno| place.os(errno))?;
@@ -147,42 +147,50 @@ impl Workspace {
     ///
     /// # Errors
     /// Like [`open`](Self::open), and refuses what is larger. It never holds more than `cap` bytes.
-    pub fn read(&self, place: &Place, cap: usize) -> Result<Vec<u8>, Refusal> {
+    pub fn read(&self, place: &ResolvedPath, cap: usize) -> Result<Vec<u8>, PathError> {
         whole(self.open(place)?, place, cap)
     }
 }
 
 /// Reads all of a file that has at most so many bytes.
-pub(super) fn whole(opened: Opened, place: &Place, cap: usize) -> Result<Vec<u8>, Refusal> {
+pub(super) fn whole(
+    opened: OpenFile,
+    place: &ResolvedPath,
+    cap: usize,
+) -> Result<Vec<u8>, PathError> {
     if opened.meta.size > cap as u64 {
-        return Err(place.refuse(Cause::TooLarge));
+        return Err(place.refuse(PathErrorKind::TooLarge));
     }
     let mut bytes = Vec::new();
     // One more than may be: a file can grow while it is read.
     let mut limited = opened.file.take((cap as u64).saturating_add(1));
     limited.read_to_end(&mut bytes).map_err(|e| place.io(e))?;
     if bytes.len() > cap {
-        return Err(place.refuse(Cause::TooLarge));
+        return Err(place.refuse(PathErrorKind::TooLarge));
     }
     Ok(bytes)
 }
 
 /// Takes what was opened if it is a regular file. `device` is that of the root.
-pub(super) fn regular(handle: OwnedFd, place: &Place, device: u64) -> Result<Opened, Refusal> {
+pub(super) fn regular(
+    handle: OwnedFd,
+    place: &ResolvedPath,
+    device: u64,
+) -> Result<OpenFile, PathError> {
     let stat = rustix::fs::fstat(&handle).map_err(|errno| place.os(errno))?;
     let meta = meta(&stat);
     match meta.kind {
-        Kind::File => {}
-        Kind::Folder => return Err(place.refuse(Cause::IsAFolder)),
-        Kind::Link | Kind::Special => return Err(place.refuse(Cause::SpecialFile)),
+        FileKind::File => {}
+        FileKind::Folder => return Err(place.refuse(PathErrorKind::IsAFolder)),
+        FileKind::Link | FileKind::Special => return Err(place.refuse(PathErrorKind::SpecialFile)),
     }
     // A root may have something mounted in it; only then is a second look worth its time.
     if identity(&stat).0 != device && is_made_up(&handle) {
-        return Err(place.refuse(Cause::SpecialFile));
+        return Err(place.refuse(PathErrorKind::SpecialFile));
     }
     // Whoever reads expects to wait for the disk.
     let _ = rustix::fs::fcntl_setfl(&handle, OFlags::empty());
-    Ok(Opened { file: handle.into(), meta })
+    Ok(OpenFile { file: handle.into(), meta })
 }
 
 /// Returns whether the kernel makes the contents up: `proc`, `sysfs` and their kin.

@@ -5,11 +5,11 @@ use std::{os::fd::AsFd as _, path::Path};
 pub use haft_core::protected_names::{PROTECTED, ProtectedName};
 pub(crate) use haft_core::protected_names::{Protected, Standing, is_move_allowed};
 
-use super::{Place, Workspace, git_config};
+use super::{ResolvedPath, Workspace, git_config};
 
 impl Workspace {
     /// Says how a place relates to the protected names, unless it was granted.
-    pub(super) fn standing(&self, place: &Place) -> Standing {
+    pub(super) fn standing(&self, place: &ResolvedPath) -> Standing {
         if self.is_granted(place) {
             return Standing::Free;
         }
@@ -22,7 +22,7 @@ impl Workspace {
     /// Returns why a place needs a grant of its own that this workspace does not have: it is
     /// protected, or a protected name would lie below it.
     #[must_use]
-    pub fn protection(&self, place: &Place) -> Option<&str> {
+    pub fn protection(&self, place: &ResolvedPath) -> Option<&str> {
         match self.standing(place) {
             Standing::Free => None,
             _ => {
@@ -35,7 +35,7 @@ impl Workspace {
     /// Returns whether the name that protects a place is one of [`PROTECTED`]: policies know these and
     /// ask about them. A name that only this workspace protects is refused whatever a policy says.
     #[must_use]
-    pub fn is_listed(&self, place: &Place) -> bool {
+    pub fn is_listed(&self, place: &ResolvedPath) -> bool {
         let pattern = self.inner.protected.at(&place.base).pattern(&place.path);
         pattern.is_some_and(|pattern| PROTECTED.iter().any(|name| name.pattern == pattern))
     }
@@ -51,23 +51,23 @@ impl Workspace {
         names
     }
 
-    fn is_granted(&self, place: &Place) -> bool {
+    fn is_granted(&self, place: &ResolvedPath) -> bool {
         let covers =
-            |grant: &Place| grant.root == place.root && place.path.starts_with(&grant.path);
+            |grant: &ResolvedPath| grant.root == place.root && place.path.starts_with(&grant.path);
         self.granted.iter().any(covers)
     }
 
     /// Whether a place belongs to a bare repository: git obeys `config` and `hooks` beside a `HEAD`.
-    fn is_beside_head(&self, place: &Place) -> bool {
+    fn is_beside_head(&self, place: &ResolvedPath) -> bool {
         let has_head = |directory: &Path| {
-            let head = Place { path: directory.join("HEAD"), ..place.clone() };
+            let head = ResolvedPath { path: directory.join("HEAD"), ..place.clone() };
             self.meta(&head).is_ok()
         };
         self.inner.protected.beside_head(&place.path).any(has_head)
     }
 
     /// Whether a rename would carry something into a `.git` directory or out of it.
-    pub(super) fn crosses_git(&self, from: &Place, to: &Place) -> bool {
+    pub(super) fn crosses_git(&self, from: &ResolvedPath, to: &ResolvedPath) -> bool {
         let is_granted = self.is_granted(from) || self.is_granted(to);
         !is_granted && !is_move_allowed(&from.absolute(), &to.absolute())
     }

@@ -1,9 +1,9 @@
 //! Finds where a path leads: the same path without links and without steps up.
 //!
-//! In: text, and the folder it starts in. Out: a [`Place`]. A path without links is known by one call
-//! of the kernel. All others are walked: links are read here and followed on paper
-//! only; whatever is done at a place is done without following any, so that a link that is swapped
-//! in later gives an error and no escape.
+//! In: text, and the folder it starts in. Out: a [`ResolvedPath`]. A path without links is known by
+//! one call of the kernel. All others are walked: links are read here and followed on paper only;
+//! whatever is done at a place is done without following any, so that a link that is swapped in
+//! later gives an error and no escape.
 //!
 //! FAIL CLOSED: a link that leads out of every root, and a circle, are refused.
 
@@ -20,7 +20,7 @@ use rustix::{
 };
 
 use super::{
-    Cause, Place, Refusal, Workspace,
+    PathError, PathErrorKind, ResolvedPath, Workspace,
     handle::{SEARCH, leads_straight},
     name::{self, DEEP, Step},
 };
@@ -41,15 +41,15 @@ pub(super) enum Last {
 
 pub(super) fn resolve(
     workspace: &Workspace,
-    start: Option<&Place>,
+    start: Option<&ResolvedPath>,
     path: &Path,
     last: Last,
-) -> Result<Place, Refusal> {
+) -> Result<ResolvedPath, PathError> {
     let shown = path.to_string_lossy();
-    let refuse = |cause| Refusal::new(cause, &*shown);
+    let refuse = |cause| PathError::new(cause, &*shown);
     name::sound(path).map_err(refuse)?;
     if name::is_home(path) {
-        return Err(refuse(Cause::OutsideWorkspace));
+        return Err(refuse(PathErrorKind::OutsideWorkspace));
     }
     match straight(workspace, start, path) {
         Some(place) => Ok(place),
@@ -60,12 +60,12 @@ pub(super) fn resolve(
 /// Walks a path by handles, one part after the other, and follows links on paper.
 fn step_by_step(
     workspace: &Workspace,
-    start: Option<&Place>,
+    start: Option<&ResolvedPath>,
     path: &Path,
     last: Last,
-) -> Result<Place, Refusal> {
+) -> Result<ResolvedPath, PathError> {
     let shown = path.to_string_lossy();
-    let refuse = |cause| Refusal::new(cause, &*shown);
+    let refuse = |cause| PathError::new(cause, &*shown);
     // Who writes `link/` or `link/.` means what the link leads to.
     let last = if ends_in_folder(path) { Last::Follow } else { last };
     let (mut root, steps) = match name::steps(path) {
@@ -77,7 +77,7 @@ fn step_by_step(
             all.extend(steps);
             (start.map_or(0, |start| start.root), all)
         }
-        None => below(workspace, path).ok_or_else(|| refuse(Cause::OutsideWorkspace))?,
+        None => below(workspace, path).ok_or_else(|| refuse(PathErrorKind::OutsideWorkspace))?,
     };
     let mut rest: VecDeque<Step> = steps.into();
     let mut walk = Walk { workspace, root, stack: Vec::new() };
@@ -87,14 +87,14 @@ fn step_by_step(
     while let Some(step) = rest.pop_front() {
         taken += 1;
         if taken > STEPS || walk.stack.len() + missing.len() > DEEP {
-            return Err(refuse(Cause::NameInvalid));
+            return Err(refuse(PathErrorKind::NameInvalid));
         }
         let name = match step {
-            Step::Up if !missing.is_empty() => return Err(refuse(Cause::NotFound)),
+            Step::Up if !missing.is_empty() => return Err(refuse(PathErrorKind::NotFound)),
             Step::Up => match walk.stack.pop() {
                 Some((_, Some(_))) => continue,
-                Some((_, None)) => return Err(refuse(Cause::NotAFolder)),
-                None => return Err(refuse(Cause::OutsideWorkspace)),
+                Some((_, None)) => return Err(refuse(PathErrorKind::NotAFolder)),
+                None => return Err(refuse(PathErrorKind::OutsideWorkspace)),
             },
             Step::Down(name) => name,
         };
@@ -104,8 +104,8 @@ fn step_by_step(
         }
         let seen = walk.look(&name).map_err(|errno| match errno {
             // It was a link, or a folder, a moment ago.
-            Errno::AGAIN | Errno::INVAL => refuse(Cause::Changed),
-            errno => Refusal::os(&shown, errno),
+            Errno::AGAIN | Errno::INVAL => refuse(PathErrorKind::Changed),
+            errno => PathError::os(&shown, errno),
         });
         match seen? {
             Seen::Nothing => missing.push(name),
@@ -115,15 +115,15 @@ fn step_by_step(
             Seen::Link(target) => {
                 links += 1;
                 if links > LINKS {
-                    return Err(refuse(Cause::LinkLoop));
+                    return Err(refuse(PathErrorKind::LinkLoop));
                 }
                 // A link with a bad target leads nowhere that could be inside.
-                name::sound(&target).map_err(|_| refuse(Cause::OutsideWorkspace))?;
+                name::sound(&target).map_err(|_| refuse(PathErrorKind::OutsideWorkspace))?;
                 let steps = match name::steps(&target) {
                     Some(steps) => steps,
                     None => {
                         let (other, steps) = below(workspace, &target)
-                            .ok_or_else(|| refuse(Cause::OutsideWorkspace))?;
+                            .ok_or_else(|| refuse(PathErrorKind::OutsideWorkspace))?;
                         root = other;
                         walk = Walk { workspace, root, stack: Vec::new() };
                         steps
@@ -139,15 +139,19 @@ fn step_by_step(
     let names = walk.stack.into_iter().map(|(name, _)| name).chain(missing);
     let path: PathBuf = names.collect();
     if path.as_os_str().len() >= name::LONG {
-        return Err(refuse(Cause::NameInvalid));
+        return Err(refuse(PathErrorKind::NameInvalid));
     }
-    Ok(Place { root, base: workspace.base(root), path, exists })
+    Ok(ResolvedPath { root, base: workspace.base(root), path, exists })
 }
 
 /// Finds a path that exists and has neither links nor steps up in it, which is nearly every one: the
 /// kernel says so in one call, however deep it is. Everything else is for the walk, which also finds
 /// the words for what is wrong.
-fn straight(workspace: &Workspace, start: Option<&Place>, path: &Path) -> Option<Place> {
+fn straight(
+    workspace: &Workspace,
+    start: Option<&ResolvedPath>,
+    path: &Path,
+) -> Option<ResolvedPath> {
     let (root, mut whole, rest) = if path.is_absolute() {
         let (root, rest) = workspace.below(path)?;
         (root, PathBuf::new(), rest)
@@ -169,7 +173,12 @@ fn straight(workspace: &Workspace, start: Option<&Place>, path: &Path) -> Option
     }
     let is_straight =
         whole.as_os_str().is_empty() || leads_straight(workspace.handle(root)?, &whole);
-    is_straight.then(|| Place { root, base: workspace.base(root), path: whole, exists: true })
+    is_straight.then(|| ResolvedPath {
+        root,
+        base: workspace.base(root),
+        path: whole,
+        exists: true,
+    })
 }
 
 /// Finds the root an absolute path is in, and the steps from there.
@@ -250,7 +259,7 @@ mod tests {
         }
         let build = Workspace::builder().root(base.join("one"), Access::Write);
         let workspace = build.root(base.join("two"), Access::Read).build().unwrap();
-        let start = workspace.find("a").unwrap();
+        let start = workspace.resolve("a").unwrap();
         let deep = "a/".repeat(300);
         let mut paths: Vec<String> = [
             ".",

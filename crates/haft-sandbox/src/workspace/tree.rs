@@ -8,7 +8,8 @@ use std::{io::copy, os::fd::AsFd as _};
 use rustix::fs::{AtFlags, OFlags};
 
 use super::{
-    Bounds, Cause, Entry, Kind, Place, Refusal, Replace, Stamp, Workspace, handle::open_below,
+    Bounds, Entry, FileKind, PathError, PathErrorKind, Replace, ResolvedPath, Stamp, Workspace,
+    handle::open_below,
 };
 
 /// How much of a tree is meant.
@@ -34,8 +35,8 @@ pub struct Done {
 }
 
 struct Seen {
-    place: Place,
-    kind: Kind,
+    place: ResolvedPath,
+    kind: FileKind,
     size: u64,
 }
 
@@ -54,7 +55,7 @@ impl Workspace {
     /// # Errors
     /// Refuses protected names, also below; folders that are not empty, unless everything is meant;
     /// and what is beyond the bounds. Nothing has been touched then.
-    pub fn remove(&self, place: &Place, extent: Extent) -> Result<Done, Refusal> {
+    pub fn remove(&self, place: &ResolvedPath, extent: Extent) -> Result<Done, PathError> {
         self.remove_until(place, extent, &|| false)
     }
 
@@ -65,14 +66,14 @@ impl Workspace {
     /// Like [`remove`](Self::remove).
     pub fn remove_until(
         &self,
-        place: &Place,
+        place: &ResolvedPath,
         extent: Extent,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Done, Refusal> {
+    ) -> Result<Done, PathError> {
         self.may_move(place)?;
         let (folder, name) = self.parent_and_name(place)?;
         let what = self.meta(place)?.kind;
-        if what != Kind::Folder {
+        if what != FileKind::Folder {
             rustix::fs::unlinkat(&folder, &name, AtFlags::empty())
                 .map_err(|errno| place.os(errno))?;
             return Ok(Done { entries: 1, ..Done::default() });
@@ -82,7 +83,7 @@ impl Workspace {
             let all = self.survey(place, bounds)?;
             if let Some(Seen { place, .. }) = all.iter().find(|seen| self.is_protected(&seen.place))
             {
-                return Err(place.refuse(Cause::Protected));
+                return Err(place.refuse(PathErrorKind::Protected));
             }
             // What is below comes after its folder, so the other way round it comes before.
             for Seen { place, kind, .. } in all.iter().rev() {
@@ -90,7 +91,8 @@ impl Workspace {
                     done.left_over = all.len() - done.entries + 1;
                     return Ok(done);
                 }
-                let how = if *kind == Kind::Folder { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+                let how =
+                    if *kind == FileKind::Folder { AtFlags::REMOVEDIR } else { AtFlags::empty() };
                 let (folder, name) = self.parent_and_name(place)?;
                 rustix::fs::unlinkat(&folder, &name, how).map_err(|errno| place.os(errno))?;
                 done.entries += 1;
@@ -110,30 +112,30 @@ impl Workspace {
     /// Refuses protected names at the other end, a folder into itself, and what is beyond the bounds.
     pub fn copy(
         &self,
-        from: &Place,
-        to: &Place,
+        from: &ResolvedPath,
+        to: &ResolvedPath,
         replace: Replace,
         bounds: Bounds,
-    ) -> Result<Done, Refusal> {
+    ) -> Result<Done, PathError> {
         self.may_write(to)?;
         let mut done = Done::default();
-        if self.meta(from)?.kind != Kind::Folder {
+        if self.meta(from)?.kind != FileKind::Folder {
             self.copy_file(from, to, (replace, bounds, Kept::Place), &mut done)?;
             return Ok(done);
         }
         if to.root == from.root && to.path.starts_with(&from.path) {
-            return Err(to.refuse(Cause::NameInvalid));
+            return Err(to.refuse(PathErrorKind::NameInvalid));
         }
         let all = self.survey(from, bounds)?;
-        let other = |place: &Place| {
+        let other = |place: &ResolvedPath| {
             let rest = place.path.strip_prefix(&from.path).unwrap_or(&place.path);
-            Place { path: to.path.join(rest), ..to.clone() }
+            ResolvedPath { path: to.path.join(rest), ..to.clone() }
         };
         let mut bytes: u64 = 0;
         for seen in &all {
             bytes = bytes.saturating_add(seen.size);
             if bytes > bounds.bytes {
-                return Err(from.refuse(Cause::TooMany));
+                return Err(from.refuse(PathErrorKind::TooMany));
             }
             self.may_write(&other(&seen.place))?;
         }
@@ -141,15 +143,15 @@ impl Workspace {
         for seen in &all {
             let target = other(&seen.place);
             match seen.kind {
-                Kind::Folder => {
+                FileKind::Folder => {
                     self.make_folder(&target)?;
                     done.entries += 1;
                 }
-                Kind::File => {
+                FileKind::File => {
                     let how = (replace, bounds, Kept::Place);
                     self.copy_file(&seen.place, &target, how, &mut done)?;
                 }
-                Kind::Link | Kind::Special => done.left_out += 1,
+                FileKind::Link | FileKind::Special => done.left_out += 1,
             }
         }
         Ok(done)
@@ -162,21 +164,21 @@ impl Workspace {
     /// Refuses what [`rename`](Self::rename) refuses, folders and links, and what is beyond the bounds.
     pub fn carry(
         &self,
-        from: &Place,
-        to: &Place,
+        from: &ResolvedPath,
+        to: &ResolvedPath,
         replace: Replace,
         bounds: Bounds,
-    ) -> Result<Done, Refusal> {
+    ) -> Result<Done, PathError> {
         self.may_move(from)?;
         self.may_move(to)?;
-        if self.meta(from)?.kind != Kind::File {
-            return Err(from.refuse(Cause::OtherDisk));
+        if self.meta(from)?.kind != FileKind::File {
+            return Err(from.refuse(PathErrorKind::OtherDisk));
         }
         let mut done = Done::default();
         let copied = self.copy_file(from, to, (replace, bounds, Kept::File), &mut done)?;
         let (folder, name) = self.parent_and_name(from)?;
         if self.meta(from)?.stamp != copied {
-            return Err(from.refuse(Cause::Changed));
+            return Err(from.refuse(PathErrorKind::Changed));
         }
         rustix::fs::unlinkat(&folder, &name, AtFlags::empty()).map_err(|errno| from.os(errno))?;
         let _ = rustix::fs::fsync(&folder);
@@ -185,10 +187,10 @@ impl Workspace {
 
     /// Looks at a whole tree. Entries hold the handle of their folder, so they are not kept: a tree
     /// with many folders would use up the descriptors.
-    fn survey(&self, place: &Place, bounds: Bounds) -> Result<Vec<Seen>, Refusal> {
-        let look = |entry: Result<Entry, Refusal>| {
+    fn survey(&self, place: &ResolvedPath, bounds: Bounds) -> Result<Vec<Seen>, PathError> {
+        let look = |entry: Result<Entry, PathError>| {
             let entry = entry?;
-            let size = if entry.kind() == Kind::File { entry.meta()?.size } else { 0 };
+            let size = if entry.kind() == FileKind::File { entry.meta()?.size } else { 0 };
             Ok(Seen { place: entry.place().clone(), kind: entry.kind(), size })
         };
         self.walk(place, bounds)?.map(look).collect()
@@ -196,16 +198,16 @@ impl Workspace {
 
     fn copy_file(
         &self,
-        from: &Place,
-        to: &Place,
+        from: &ResolvedPath,
+        to: &ResolvedPath,
         (replace, bounds, kept): (Replace, Bounds, Kept),
         done: &mut Done,
-    ) -> Result<Stamp, Refusal> {
+    ) -> Result<Stamp, PathError> {
         use std::io::Read as _;
         let opened = self.open(from)?;
         let room = bounds.bytes.saturating_sub(done.bytes);
         if opened.meta.size > room {
-            return Err(from.refuse(Cause::TooLarge));
+            return Err(from.refuse(PathErrorKind::TooLarge));
         }
         let (stamp, meta) = (opened.meta.stamp, opened.meta);
         let mut draft = self.draft(to, replace)?;
@@ -215,7 +217,7 @@ impl Workspace {
         let copied = copy(&mut opened.file.take(room.saturating_add(1)), &mut draft)
             .map_err(|e| to.io(e))?;
         if copied > room {
-            return Err(from.refuse(Cause::TooLarge));
+            return Err(from.refuse(PathErrorKind::TooLarge));
         }
         draft.commit()?;
         done.entries += 1;
@@ -227,7 +229,7 @@ impl Workspace {
     ///
     /// # Errors
     /// Refuses what is no folder.
-    pub fn check_folder(&self, place: &Place) -> Result<(), Refusal> {
+    pub fn check_folder(&self, place: &ResolvedPath) -> Result<(), PathError> {
         let root = self.folder(place)?;
         open_below(root.handle.as_fd(), &place.path, OFlags::RDONLY | OFlags::DIRECTORY)
             .map(drop)

@@ -19,7 +19,7 @@ use rustix::{
 };
 
 use super::{
-    Cause, Kind, Meta, Opened, Place, Refusal, Workspace,
+    FileKind, Meta, OpenFile, PathError, PathErrorKind, ResolvedPath, Workspace,
     handle::open_below,
     open::{self, meta},
 };
@@ -56,8 +56,8 @@ impl Bounds {
 /// One entry on the way.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    place: Place,
-    kind: Kind,
+    place: ResolvedPath,
+    kind: FileKind,
     folder: Arc<Here>,
     level: usize,
 }
@@ -73,13 +73,13 @@ struct Here {
 impl Entry {
     /// Returns where it is.
     #[must_use]
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &ResolvedPath {
         &self.place
     }
 
     /// Returns what it was when its folder was read.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> FileKind {
         self.kind
     }
 
@@ -87,7 +87,7 @@ impl Entry {
     ///
     /// # Errors
     /// Fails when it is gone or cannot be looked at.
-    pub fn meta(&self) -> Result<Meta, Refusal> {
+    pub fn meta(&self) -> Result<Meta, PathError> {
         let stat = rustix::fs::statat(&self.folder.handle, self.name(), AtFlags::SYMLINK_NOFOLLOW);
         Ok(meta(&stat.map_err(|errno| self.place.os(errno))?))
     }
@@ -102,7 +102,7 @@ impl Entry {
     ///
     /// # Errors
     /// Refuses what is no regular file, also when it became so in the meantime.
-    pub fn open(&self) -> Result<Opened, Refusal> {
+    pub fn open(&self) -> Result<OpenFile, PathError> {
         let handle = open_below(self.folder.handle.as_fd(), self.name().as_ref(), OFlags::RDONLY);
         let handle = handle.map_err(|errno| self.place.os(errno))?;
         open::regular(handle, &self.place, self.folder.device)
@@ -112,7 +112,7 @@ impl Entry {
     ///
     /// # Errors
     /// Like [`open`](Self::open), and refuses what has more than `cap` bytes.
-    pub fn read_beside(&self, name: &str, cap: usize) -> Result<Option<Vec<u8>>, Refusal> {
+    pub fn read_beside(&self, name: &str, cap: usize) -> Result<Option<Vec<u8>>, PathError> {
         let place = self.place.with_name(name)?;
         match open_below(self.folder.handle.as_fd(), name.as_ref(), OFlags::RDONLY) {
             Err(Errno::NOENT) => Ok(None),
@@ -134,7 +134,7 @@ impl Workspace {
     ///
     /// # Errors
     /// Fails when the place is no folder or cannot be read.
-    pub fn walk(&self, place: &Place, bounds: Bounds) -> Result<Walk, Refusal> {
+    pub fn walk(&self, place: &ResolvedPath, bounds: Bounds) -> Result<Walk, PathError> {
         let root = self.folder(place)?;
         let how = OFlags::RDONLY | OFlags::DIRECTORY;
         let handle =
@@ -155,7 +155,7 @@ impl Workspace {
     ///
     /// # Errors
     /// Like [`walk`](Self::walk), and refuses a folder with more entries than `entries`.
-    pub fn list(&self, place: &Place, entries: usize) -> Result<Vec<Entry>, Refusal> {
+    pub fn list(&self, place: &ResolvedPath, entries: usize) -> Result<Vec<Entry>, PathError> {
         self.walk(place, Bounds { entries, ..Bounds::default() }.flat())?.collect()
     }
 }
@@ -168,14 +168,14 @@ pub struct Walk {
     bounds: Bounds,
     left: usize,
     /// The folder that was shown last, to be entered unless somebody says no.
-    next: Option<(Place, Arc<Here>)>,
+    next: Option<(ResolvedPath, Arc<Here>)>,
     /// What folders are read into.
     room: Room,
 }
 
 #[derive(Debug)]
 struct Level {
-    place: Place,
+    place: ResolvedPath,
     here: Arc<Here>,
     /// By name, last first.
     names: Vec<(OsString, FileType)>,
@@ -187,7 +187,7 @@ impl Walk {
         self.next = None;
     }
 
-    fn enter(&mut self, place: Place, handle: OwnedFd) -> Result<(), Refusal> {
+    fn enter(&mut self, place: ResolvedPath, handle: OwnedFd) -> Result<(), PathError> {
         let mut names: Vec<(OsString, FileType)> = Vec::new();
         let left = &mut self.left;
         let is_whole = names_of(&handle, &mut self.room, |name, kind| {
@@ -203,7 +203,7 @@ impl Walk {
             is_room
         });
         if !is_whole.map_err(|errno| place.os(errno))? {
-            return Err(place.refuse(Cause::TooMany));
+            return Err(place.refuse(PathErrorKind::TooMany));
         }
         names.sort_unstable_by(|(a, _), (b, _)| b.cmp(a));
         let here = Arc::new(Here { handle, device: self.device });
@@ -211,13 +211,13 @@ impl Walk {
         Ok(())
     }
 
-    fn step(&mut self) -> Result<Option<Entry>, Refusal> {
+    fn step(&mut self) -> Result<Option<Entry>, PathError> {
         if let Some((place, folder)) = self.next.take() {
             if self.stack.len() >= self.bounds.depth {
                 // One level alone was asked for: that is no bound that was met.
                 if self.bounds.depth > 1 {
                     self.stack.clear();
-                    return Err(place.refuse(Cause::TooMany));
+                    return Err(place.refuse(PathErrorKind::TooMany));
                 }
             } else {
                 let how = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -225,7 +225,7 @@ impl Walk {
                 let handle = open_below(folder.handle.as_fd(), name.as_ref(), how)
                     .map_err(|errno| place.os(errno))?;
                 self.enter(place, handle).inspect_err(|refusal| {
-                    if refusal.cause() == Cause::TooMany {
+                    if refusal.cause() == PathErrorKind::TooMany {
                         self.stack.clear();
                     }
                 })?;
@@ -239,7 +239,7 @@ impl Walk {
                 continue;
             };
             let (root, base, path) = (place.root, place.base.clone(), place.path.join(&name));
-            let place = Place { root, base, path, exists: true };
+            let place = ResolvedPath { root, base, path, exists: true };
             let kind = match kind {
                 // Some file systems do not say it with the name.
                 FileType::Unknown => {
@@ -250,7 +250,7 @@ impl Walk {
                 }
                 kind => kind.into(),
             };
-            if kind == Kind::Folder {
+            if kind == FileKind::Folder {
                 self.next = Some((place.clone(), here.clone()));
             }
             return Ok(Some(Entry { place, kind, folder: here.clone(), level }));
@@ -259,7 +259,7 @@ impl Walk {
 }
 
 impl Iterator for Walk {
-    type Item = Result<Entry, Refusal>;
+    type Item = Result<Entry, PathError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.step().transpose()
@@ -335,15 +335,15 @@ mod tests {
         put(base.join("folder/below"), "12345");
         symlink("folder", base.join("link")).unwrap();
         std::os::unix::net::UnixListener::bind(base.join("socket")).unwrap();
-        let all = workspace.walk(&workspace.find(".").unwrap(), Bounds::default()).unwrap();
+        let all = workspace.walk(&workspace.resolve(".").unwrap(), Bounds::default()).unwrap();
         let all: Vec<Entry> = all.map(Result::unwrap).collect();
         let seen: Vec<_> =
             all.iter().map(|entry| (entry.place().to_string(), entry.kind())).collect();
         let wanted = [
-            ("folder", Kind::Folder),
-            ("folder/below", Kind::File),
-            ("link", Kind::Link),
-            ("socket", Kind::Special),
+            ("folder", FileKind::Folder),
+            ("folder/below", FileKind::File),
+            ("link", FileKind::Link),
+            ("socket", FileKind::Special),
         ];
         assert_eq!(seen, wanted.map(|(path, kind)| (path.to_owned(), kind)));
         for entry in &all {
@@ -356,17 +356,17 @@ mod tests {
     fn a_file_that_became_something_else_since_its_folder_was_read_is_not_opened() {
         let (folder, workspace) = room();
         let path = folder.path().join("file");
-        let see = || workspace.list(&workspace.find(".").unwrap(), 10).unwrap().pop().unwrap();
+        let see = || workspace.list(&workspace.resolve(".").unwrap(), 10).unwrap().pop().unwrap();
         put(path.clone(), "text");
         let entry = see();
         fs::remove_file(&path).unwrap();
-        assert_eq!(entry.meta().unwrap_err().cause(), Cause::NotFound);
+        assert_eq!(entry.meta().unwrap_err().cause(), PathErrorKind::NotFound);
         symlink("/etc/passwd", &path).unwrap();
-        assert_eq!(entry.open().unwrap_err().cause(), Cause::Changed);
+        assert_eq!(entry.open().unwrap_err().cause(), PathErrorKind::Changed);
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        assert_eq!(entry.open().unwrap_err().cause(), Cause::IsAFolder);
-        assert_eq!(entry.kind(), Kind::File, "it is what it was");
+        assert_eq!(entry.open().unwrap_err().cause(), PathErrorKind::IsAFolder);
+        assert_eq!(entry.kind(), FileKind::File, "it is what it was");
     }
 
     #[test]
@@ -378,15 +378,15 @@ mod tests {
         put(base.join("sub/rules"), "*.log");
         put(base.join("outside"), "secret");
         symlink("../outside", base.join("sub/link")).unwrap();
-        let all = workspace.list(&workspace.find("sub").unwrap(), 10).unwrap();
+        let all = workspace.list(&workspace.resolve("sub").unwrap(), 10).unwrap();
         let read =
             |name: &str, cap| all[0].read_beside(name, cap).map_err(|refusal| refusal.cause());
         assert_eq!(read("rules", 100), Ok(Some(b"*.log".to_vec())));
-        assert_eq!(read("rules", 4), Err(Cause::TooLarge));
+        assert_eq!(read("rules", 4), Err(PathErrorKind::TooLarge));
         assert_eq!(read("gone", 100), Ok(None));
-        assert_eq!(read("link", 100), Err(Cause::Changed));
+        assert_eq!(read("link", 100), Err(PathErrorKind::Changed));
         for name in ["../outside", "..", ".", "", "/etc/passwd", "a\0b"] {
-            assert_eq!(read(name, 100), Err(Cause::NameInvalid), "{name:?}");
+            assert_eq!(read(name, 100), Err(PathErrorKind::NameInvalid), "{name:?}");
         }
     }
 }

@@ -18,7 +18,7 @@ use rustix::{
 };
 
 use super::{
-    Cause, Kind, Meta, Place, Refusal, Stamp, Workspace,
+    FileKind, Meta, PathError, PathErrorKind, ResolvedPath, Stamp, Workspace,
     handle::{SEARCH, open_below},
     name,
     open::meta,
@@ -37,8 +37,8 @@ pub enum Replace {
 
 /// A file that is being written and not yet in its place. Dropping it leaves nothing behind.
 #[derive(Debug)]
-pub struct Draft {
-    place: Place,
+pub struct AtomicWrite {
+    place: ResolvedPath,
     folder: OwnedFd,
     name: OsString,
     temporary: Option<OsString>,
@@ -55,31 +55,38 @@ impl Workspace {
     ///
     /// # Errors
     /// Refuses protected names, read-only roots, special files, and what `replace` forbids.
-    pub fn write(&self, place: &Place, bytes: &[u8], replace: Replace) -> Result<Meta, Refusal> {
+    pub fn write(
+        &self,
+        place: &ResolvedPath,
+        bytes: &[u8],
+        replace: Replace,
+    ) -> Result<Meta, PathError> {
         let mut draft = self.draft(place, replace)?;
         draft.write_all(bytes).map_err(|e| place.io(e))?;
         draft.commit()
     }
 
-    /// Starts a file that is written piece by piece, and put in its place by [`Draft::commit`].
+    /// Starts a file that is written piece by piece, and put in its place by
+    /// [`AtomicWrite::commit`].
     ///
     /// # Errors
     /// Like [`write`](Self::write).
-    pub fn draft(&self, place: &Place, replace: Replace) -> Result<Draft, Refusal> {
+    pub fn draft(&self, place: &ResolvedPath, replace: Replace) -> Result<AtomicWrite, PathError> {
         self.may_write(place)?;
         if self.is_protected_file(place) {
-            return Err(place.refuse(Cause::Protected));
+            return Err(place.refuse(PathErrorKind::Protected));
         }
         let (folder, name) = self.parent_and_name(place)?;
         let old = standing_there(&folder, &name, place)?;
         check_replace(place, old.as_ref(), replace)?;
         if old.is_none() && !name::may_be_made(&name) {
-            return Err(place.refuse(Cause::NameInvalid));
+            return Err(place.refuse(PathErrorKind::NameInvalid));
         }
         let (temporary, file) = temporary(&folder, place)?;
         let (place, replaces) = (place.clone(), old.is_some());
         let temporary = Some(temporary);
-        let draft = Draft { place, folder, name, temporary, file, replace, replaces, written: 0 };
+        let draft =
+            AtomicWrite { place, folder, name, temporary, file, replace, replaces, written: 0 };
         if let Some(old) = old {
             draft.look_like(&old);
         }
@@ -90,7 +97,7 @@ impl Workspace {
     ///
     /// # Errors
     /// Refuses protected names, read-only roots, and names of files.
-    pub fn make_folder(&self, place: &Place) -> Result<(), Refusal> {
+    pub fn make_folder(&self, place: &ResolvedPath) -> Result<(), PathError> {
         let root = self.folder(place)?;
         if place.path.as_os_str().is_empty() {
             return Ok(());
@@ -102,7 +109,7 @@ impl Workspace {
             let next = match open_below(from, Path::new(name), SEARCH) {
                 Err(Errno::NOENT) => {
                     if !name::may_be_made(name) {
-                        return Err(place.refuse(Cause::NameInvalid));
+                        return Err(place.refuse(PathErrorKind::NameInvalid));
                     }
                     match rustix::fs::mkdirat(from, name, Mode::from_raw_mode(0o777)) {
                         Ok(()) | Err(Errno::EXIST) => {}
@@ -123,21 +130,26 @@ impl Workspace {
     /// Refuses protected names at both ends, and folders that have one below them or would become
     /// one; what is there already, unless it may be replaced; and another disk, which only a file can be
     /// [carried](Self::carry) to.
-    pub fn rename(&self, from: &Place, to: &Place, replace: Replace) -> Result<(), Refusal> {
+    pub fn rename(
+        &self,
+        from: &ResolvedPath,
+        to: &ResolvedPath,
+        replace: Replace,
+    ) -> Result<(), PathError> {
         self.may_move(from)?;
         self.may_move(to)?;
         if self.crosses_git(from, to) {
-            return Err(to.refuse(Cause::Protected));
+            return Err(to.refuse(PathErrorKind::Protected));
         }
         if to.root == from.root && to.path.starts_with(&from.path) && to.path != from.path {
-            return Err(to.refuse(Cause::NameInvalid));
+            return Err(to.refuse(PathErrorKind::NameInvalid));
         }
         let (from_folder, from_name) = self.parent_and_name(from)?;
         let (to_folder, to_name) = self.parent_and_name(to)?;
         let old = standing_there(&to_folder, &to_name, to)?;
         check_replace(to, old.as_ref(), replace)?;
         if old.is_none() && !name::may_be_made(&to_name) {
-            return Err(to.refuse(Cause::NameInvalid));
+            return Err(to.refuse(PathErrorKind::NameInvalid));
         }
         let moved = match replace {
             Replace::Never => rename_new(&from_folder, &from_name, &to_folder, &to_name),
@@ -146,32 +158,35 @@ impl Workspace {
         moved.map_err(|errno| match errno {
             Errno::EXIST | Errno::NOTEMPTY | Errno::ISDIR | Errno::NOTDIR => to.os(errno),
             // Two disks, not a way out.
-            Errno::XDEV => to.refuse(Cause::OtherDisk).because(errno.into()),
+            Errno::XDEV => to.refuse(PathErrorKind::OtherDisk).because(errno.into()),
             errno => from.os(errno),
         })?;
         let _ = rustix::fs::fsync(&to_folder);
         Ok(())
     }
 
-    pub(super) fn open_parent(&self, place: &Place) -> Result<OwnedFd, Refusal> {
+    pub(super) fn open_parent(&self, place: &ResolvedPath) -> Result<OwnedFd, PathError> {
         let root = self.folder(place)?;
         let parent = place.path.parent().unwrap_or(Path::new(""));
         open_below(root.handle.as_fd(), parent, OFlags::RDONLY | OFlags::DIRECTORY)
             .map_err(|errno| place.os(errno))
     }
 
-    pub(super) fn parent_and_name(&self, place: &Place) -> Result<(OwnedFd, OsString), Refusal> {
-        let name = place.path.file_name().ok_or_else(|| place.refuse(Cause::IsAFolder))?;
+    pub(super) fn parent_and_name(
+        &self,
+        place: &ResolvedPath,
+    ) -> Result<(OwnedFd, OsString), PathError> {
+        let name = place.path.file_name().ok_or_else(|| place.refuse(PathErrorKind::IsAFolder))?;
         Ok((self.open_parent(place)?, name.to_owned()))
     }
 }
 
-impl Draft {
+impl AtomicWrite {
     /// Puts the file in its place. Returns what is there now.
     ///
     /// # Errors
     /// Fails when the disk does, or when what `replace` asked for no longer holds.
-    pub fn commit(mut self) -> Result<Meta, Refusal> {
+    pub fn commit(mut self) -> Result<Meta, PathError> {
         let os = |errno| self.place.os(errno);
         rustix::fs::fsync(&self.file).map_err(os)?;
         // Once more: much may have happened while the contents were made.
@@ -213,7 +228,7 @@ impl Draft {
     }
 }
 
-impl Write for Draft {
+impl Write for AtomicWrite {
     /// A write beyond `RLIMIT_FSIZE` would end the process by `SIGXFSZ`, so the limit is looked at
     /// first and answered as `EFBIG`.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -232,7 +247,7 @@ impl Write for Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for AtomicWrite {
     fn drop(&mut self) {
         if let Some(temporary) = self.temporary.take() {
             let _ = rustix::fs::unlinkat(&self.folder, &temporary, AtFlags::empty());
@@ -241,7 +256,11 @@ impl Drop for Draft {
 }
 
 /// Looks at what stands at a place that is about to be written. Only a file may be replaced.
-fn standing_there(folder: &OwnedFd, name: &OsStr, place: &Place) -> Result<Option<Meta>, Refusal> {
+fn standing_there(
+    folder: &OwnedFd,
+    name: &OsStr,
+    place: &ResolvedPath,
+) -> Result<Option<Meta>, PathError> {
     match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(meta(&stat))),
         Err(Errno::NOENT) => Ok(None),
@@ -249,26 +268,30 @@ fn standing_there(folder: &OwnedFd, name: &OsStr, place: &Place) -> Result<Optio
     }
 }
 
-fn check_replace(place: &Place, old: Option<&Meta>, replace: Replace) -> Result<(), Refusal> {
+fn check_replace(
+    place: &ResolvedPath,
+    old: Option<&Meta>,
+    replace: Replace,
+) -> Result<(), PathError> {
     match (old, replace) {
         (None, Replace::Never | Replace::Always) => Ok(()),
-        (None, Replace::If(_)) => Err(place.refuse(Cause::Changed)),
+        (None, Replace::If(_)) => Err(place.refuse(PathErrorKind::Changed)),
         (Some(old), replace) => match (old.kind, replace) {
-            (Kind::Folder, _) => Err(place.refuse(Cause::IsAFolder)),
-            (Kind::Special, _) => Err(place.refuse(Cause::SpecialFile)),
-            (_, Replace::Never) => Err(place.refuse(Cause::Exists)),
+            (FileKind::Folder, _) => Err(place.refuse(PathErrorKind::IsAFolder)),
+            (FileKind::Special, _) => Err(place.refuse(PathErrorKind::SpecialFile)),
+            (_, Replace::Never) => Err(place.refuse(PathErrorKind::Exists)),
             // The place was found without a link at its end; somebody put one there.
-            (Kind::Link, _) => Err(place.refuse(Cause::Changed)),
-            (Kind::File, Replace::If(stamp)) if stamp != old.stamp => {
-                Err(place.refuse(Cause::Changed))
+            (FileKind::Link, _) => Err(place.refuse(PathErrorKind::Changed)),
+            (FileKind::File, Replace::If(stamp)) if stamp != old.stamp => {
+                Err(place.refuse(PathErrorKind::Changed))
             }
-            (Kind::File, _) => Ok(()),
+            (FileKind::File, _) => Ok(()),
         },
     }
 }
 
 /// Makes a file that nobody else has, under a name that nobody can guess.
-fn temporary(folder: &OwnedFd, place: &Place) -> Result<(OsString, File), Refusal> {
+fn temporary(folder: &OwnedFd, place: &ResolvedPath) -> Result<(OsString, File), PathError> {
     let how = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     for turn in 0..16_u32 {
         let name: OsString = format!(".haft-{:016x}.tmp", RandomState::new().hash_one(turn)).into();
@@ -278,7 +301,7 @@ fn temporary(folder: &OwnedFd, place: &Place) -> Result<(OsString, File), Refusa
             Err(errno) => return Err(place.os(errno)),
         }
     }
-    Err(place.refuse(Cause::Failed))
+    Err(place.refuse(PathErrorKind::Failed))
 }
 
 /// Renames without replacing anything, in one step where the system can.

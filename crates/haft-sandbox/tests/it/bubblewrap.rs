@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use haft_sandbox::{Access, ErrorKind, Helper, How, Level, Network, Sandbox};
+use haft_sandbox::{Access, ErrorKind, ExitReason, Helper, Level, Network, Sandbox};
 
 use crate::kit::*;
 
@@ -117,14 +117,14 @@ async fn everything_ends_with_the_command_the_helper_or_the_deadline_through_bub
     let daemon = format!("setsid sleep 1000.{marker} & echo ready; sleep 1000.{marker}");
     let command = haft_sandbox::Command::shell(&daemon).deadline(Duration::from_millis(700));
     let ended = sandbox.run(command, room.profile()).await.unwrap();
-    assert_eq!(ended.how, How::TimedOut);
+    assert_eq!(ended.how, ExitReason::TimedOut);
     assert_eq!(settle(&marker, 0).await, 0);
 
     let command = haft_sandbox::Command::shell(&daemon);
     let mut running = sandbox.start(command.clone(), room.profile()).await.unwrap();
     assert!(running.next().await.is_some());
     running.kill_helper();
-    assert_eq!(running.wait().await.how, How::Lost);
+    assert_eq!(running.wait().await.how, ExitReason::Lost);
     assert_eq!(settle(&marker, 0).await, 0);
 
     let mut running = sandbox.start(command, room.profile()).await.unwrap();

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use haft_sandbox::{ErrorKind, Exit, How, Level, Sandbox};
+use haft_sandbox::{ErrorKind, Exit, ExitReason, Level, Sandbox};
 use rustix::fs::FlockOperation;
 
 use crate::kit::*;
@@ -118,18 +118,26 @@ async fn a_program_that_allocates_too_much_at_once_is_killed_by_the_kernel() {
         profile.limits.resident = LIMIT;
         let hungry = "perl -e 'my $x = \"a\" x (600 << 20); print length $x; sleep 20'";
         let ended = sh(&sandbox, profile.clone(), hungry).await;
-        assert_eq!((ended.how, ended.stdout.seen()), (How::OutOfMemory, 0), "{level}: {ended:?}");
+        assert_eq!(
+            (ended.how, ended.stdout.seen()),
+            (ExitReason::OutOfMemory, 0),
+            "{level}: {ended:?}"
+        );
         // Pages of libraries were paid for by others. Sampling lets it grow far beyond.
         assert!(ended.memory < LIMIT + (40 << 20), "{level}: {}", ended.memory);
         assert!(ended.wall < Duration::from_secs(15), "{level}: {:?}", ended.wall);
         // A shell that goes on after its child was killed is ended too.
         let ended = sh(&sandbox, profile.clone(), format!("{hungry}; sleep 20")).await;
-        assert_eq!(ended.how, How::OutOfMemory, "{level}: {ended:?}");
+        assert_eq!(ended.how, ExitReason::OutOfMemory, "{level}: {ended:?}");
         assert!(ended.wall < Duration::from_secs(15), "{level}: {:?}", ended.wall);
 
         let modest = "perl -e 'my $x = \"a\" x (20 << 20); print length $x'";
         let ended = sh(&sandbox, profile.clone(), modest).await;
-        assert_eq!((ended.how, ended.exit), (How::Itself, Exit::Code(0)), "{level}: {ended:?}");
+        assert_eq!(
+            (ended.how, ended.exit),
+            (ExitReason::Itself, Exit::Code(0)),
+            "{level}: {ended:?}"
+        );
         assert_eq!(out(&ended), (20 << 20).to_string());
         assert_eq!(delegated.groups(), Vec::<String>::new(), "{level}: groups are removed");
     }
@@ -147,7 +155,7 @@ async fn memory_that_no_process_has_mapped_counts_in_a_control_group() {
         profile.limits.resident = LIMIT;
         let ended =
             sh(&sandbox, profile, "head -c 300000000 /dev/zero > /tmp/large; sleep 2").await;
-        assert_eq!(ended.how, How::OutOfMemory, "{ended:?}");
+        assert_eq!(ended.how, ExitReason::OutOfMemory, "{ended:?}");
     }
 }
 

@@ -3,8 +3,8 @@
 use std::{net::TcpListener, process::Stdio, time::Duration};
 
 use haft_sandbox::{
-    Access, Command, Environment, ErrorKind, Exit, Helper, How, Level, Network, Profile, Reads,
-    Root, Sandbox, Stream, Workspace,
+    Access, Command, Environment, ErrorKind, Exit, ExitReason, Helper, Level, Network,
+    ProcessStream, Profile, Reads, Root, Sandbox, Workspace,
 };
 
 use crate::kit::*;
@@ -272,7 +272,7 @@ async fn it_starts_in_the_folder_it_was_given() {
     for sandbox in sandboxes().await {
         let room = Room::new();
         let workspace = room.workspace();
-        let command = Command::new("pwd").folder(&workspace.find("sub").unwrap());
+        let command = Command::new("pwd").folder(&workspace.resolve("sub").unwrap());
         assert_eq!(
             out(&sandbox.run(command, room.profile()).await.unwrap()).trim(),
             room.inside.join("sub").to_str().unwrap()
@@ -280,13 +280,13 @@ async fn it_starts_in_the_folder_it_was_given() {
         let ended = sh(&sandbox, room.profile(), "pwd").await;
         assert_eq!(out(&ended).trim(), room.inside.to_str().unwrap());
 
-        let gone = Command::new("pwd").folder(&workspace.find("gone").unwrap());
+        let gone = Command::new("pwd").folder(&workspace.resolve("gone").unwrap());
         assert_eq!(
             sandbox.start(gone, room.profile()).await.unwrap_err().kind(),
             ErrorKind::BadCommand
         );
         // It was a folder when it was judged.
-        let place = workspace.find("sub").unwrap();
+        let place = workspace.resolve("sub").unwrap();
         std::fs::remove_dir_all(room.inside.join("sub")).unwrap();
         std::os::unix::fs::symlink("/etc", room.inside.join("sub")).unwrap();
         let swapped = Command::new("pwd").folder(&place);
@@ -322,7 +322,7 @@ async fn output_is_kept_up_to_a_cap_and_counted_beyond_it() {
         let room = Room::new();
         let script = "head -c 10000000 /dev/zero; head -c 300000 /dev/zero >&2; exit 3";
         let ended = sandbox.run(Command::shell(script).keep(1_000), room.profile()).await.unwrap();
-        assert_eq!((ended.exit, ended.how), (Exit::Code(3), How::Itself));
+        assert_eq!((ended.exit, ended.how), (Exit::Code(3), ExitReason::Itself));
         assert_eq!((ended.stdout.bytes().len(), ended.stdout.seen()), (1_000, 10_000_000));
         assert_eq!((ended.stderr.bytes().len(), ended.stderr.seen()), (1_000, 300_000));
         let flood = Command::new("yes").keep(10).flood(1 << 20);
@@ -331,7 +331,7 @@ async fn output_is_kept_up_to_a_cap_and_counted_beyond_it() {
                 .await
                 .unwrap()
                 .unwrap();
-        assert_eq!(ended.how, How::Flooded);
+        assert_eq!(ended.how, ExitReason::Flooded);
         let facts = serde_json::to_value(ended.facts()).unwrap();
         assert_eq!((&facts["how"], &facts["stdout_kept"]), (&"flooded".into(), &10.into()));
     }
@@ -345,14 +345,17 @@ async fn pieces_come_as_they_are_written() {
             "echo one; while [ ! -e sub/go ]; do sleep 0.02; done; echo two >&2; echo three";
         let mut running = sandbox.start(Command::shell(script), room.profile()).await.unwrap();
         let first = running.next().await.unwrap();
-        assert_eq!((first.stream, &first.bytes[..]), (Stream::Out, &b"one\n"[..]));
+        assert_eq!((first.stream, &first.bytes[..]), (ProcessStream::Out, &b"one\n"[..]));
         put(&room.inside.join("sub/go"), "");
         let mut rest = Vec::new();
         while let Some(piece) = running.next().await {
             rest.push((piece.stream, String::from_utf8(piece.bytes).unwrap()));
         }
-        rest.sort_by_key(|(stream, _)| *stream == Stream::Out);
-        assert_eq!(rest, [(Stream::Err, "two\n".to_owned()), (Stream::Out, "three\n".to_owned())]);
+        rest.sort_by_key(|(stream, _)| *stream == ProcessStream::Out);
+        assert_eq!(
+            rest,
+            [(ProcessStream::Err, "two\n".to_owned()), (ProcessStream::Out, "three\n".to_owned())]
+        );
         assert!(running.wait().await.is_success());
     }
 }
@@ -442,7 +445,7 @@ async fn without_a_helper_nothing_runs_and_the_hint_says_why() {
     assert_eq!(error.kind(), ErrorKind::NoHelper);
     assert!(error.hint_text().unwrap().contains("haft_sandbox::init()"), "{error}");
     let failure = error.into_failure();
-    assert_eq!(failure.code(), haft_core::Code::SandboxUnavailable);
+    assert_eq!(failure.code(), haft_core::FailureCode::SandboxUnavailable);
     assert!(!failure.message().contains("init"), "the model hears nothing of how we are built");
 
     for not_a_helper in ["/bin/true", "/bin/cat", "/no/such/file"] {

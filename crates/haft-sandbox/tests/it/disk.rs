@@ -3,7 +3,7 @@
 use std::{fs, path::Path, process::Command as Host};
 
 use haft_core::Failure;
-use haft_sandbox::{Access, Cause, Replace, Workspace};
+use haft_sandbox::{Access, PathErrorKind, Replace, Workspace};
 
 use crate::kit::*;
 
@@ -21,7 +21,7 @@ async fn a_process_that_cannot_write_much() {
     let room = Path::new("room").canonicalize().unwrap();
     let workspace = Workspace::builder().root(&room, Access::Write).build().unwrap();
     let large = vec![b'x'; 300 << 10];
-    let place = workspace.find("large").unwrap();
+    let place = workspace.resolve("large").unwrap();
     let refusal = workspace.write(&place, &large, Replace::Never).unwrap_err();
     assert_eq!(refusal.cause().as_str(), expected, "{refusal}");
     let failure = Failure::from(refusal);
@@ -38,7 +38,7 @@ async fn a_process_that_cannot_write_much() {
 }
 
 /// Starts the test above by a shell, after some preparation there.
-fn inner(expected: Cause, prepare: &str) -> Option<(bool, String)> {
+fn inner(expected: PathErrorKind, prepare: &str) -> Option<(bool, String)> {
     let directory = tempfile::tempdir().unwrap();
     fs::create_dir(directory.path().join("room")).unwrap();
     put(&directory.path().join(NOTE), expected.as_str());
@@ -64,7 +64,7 @@ fn inner(expected: Cause, prepare: &str) -> Option<(bool, String)> {
 
 #[test]
 fn write_beyond_the_file_size_limit_is_an_error_and_leaves_no_temporary_file() {
-    if let Some((is_success, text)) = inner(Cause::SizeLimit, "ulimit -f 64") {
+    if let Some((is_success, text)) = inner(PathErrorKind::SizeLimit, "ulimit -f 64") {
         assert!(is_success, "{text}");
     }
 }
@@ -72,7 +72,7 @@ fn write_beyond_the_file_size_limit_is_an_error_and_leaves_no_temporary_file() {
 #[test]
 fn full_disk_is_named_and_leaves_no_temporary_file() {
     let prepare = "mount -t tmpfs -o size=128k tmpfs room";
-    if let Some((is_success, text)) = inner(Cause::NoSpace, prepare) {
+    if let Some((is_success, text)) = inner(PathErrorKind::NoSpace, prepare) {
         assert!(is_success, "{text}");
     }
 }

@@ -6,7 +6,7 @@ use std::{
     process::Command as Host,
 };
 
-use haft_sandbox::{Access, Command, Ended, Helper, Level, Profile, Sandbox, Workspace};
+use haft_sandbox::{Access, Command, Helper, Level, ProcessResult, Profile, Sandbox, Workspace};
 use tempfile::TempDir;
 
 /// The helper beside this program, where there is one: whoever runs it as another user has put it
@@ -73,15 +73,19 @@ pub(crate) fn get(path: &Path) -> String {
 }
 
 /// Runs a script to its end.
-pub(crate) async fn sh(sandbox: &Sandbox, profile: Profile, script: impl Into<String>) -> Ended {
+pub(crate) async fn sh(
+    sandbox: &Sandbox,
+    profile: Profile,
+    script: impl Into<String>,
+) -> ProcessResult {
     sandbox.run(Command::shell(script), profile).await.unwrap()
 }
 
-pub(crate) fn out(ended: &Ended) -> String {
+pub(crate) fn out(ended: &ProcessResult) -> String {
     String::from_utf8_lossy(ended.stdout.bytes()).into_owned()
 }
 
-pub(crate) fn err(ended: &Ended) -> String {
+pub(crate) fn err(ended: &ProcessResult) -> String {
     String::from_utf8_lossy(ended.stderr.bytes()).into_owned()
 }
 

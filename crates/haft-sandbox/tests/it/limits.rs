@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use haft_sandbox::{Command, ErrorKind, Exit, Helper, How, Level, Sandbox, Strength};
+use haft_sandbox::{Command, ErrorKind, Exit, ExitReason, Helper, Level, Sandbox, Strength};
 
 use crate::kit::*;
 
@@ -114,11 +114,11 @@ async fn resident_memory_of_the_process_tree_is_bounded() {
         // Perl holds some of these twice.
         let script = format!("{0} & {0} & {0} & {0} & wait", hold(40));
         let ended = sh(&sandbox, profile.clone(), script).await;
-        assert_eq!(ended.how, How::OutOfMemory, "{}: {ended:?}", sandbox.tier().level);
+        assert_eq!(ended.how, ExitReason::OutOfMemory, "{}: {ended:?}", sandbox.tier().level);
         assert!(ended.wall < Duration::from_secs(15), "{:?}", ended.wall);
         let script = hold(30).replace("sleep 20", "sleep 1");
         let ended = sh(&sandbox, profile, script).await;
-        assert_eq!((ended.how, out(&ended)), (How::Itself, (30 << 20).to_string()));
+        assert_eq!((ended.how, out(&ended)), (ExitReason::Itself, (30 << 20).to_string()));
     }
 }
 

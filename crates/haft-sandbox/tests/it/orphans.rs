@@ -3,7 +3,7 @@
 
 use std::{path::Path, time::Duration};
 
-use haft_sandbox::{Command, Exit, Helper, How, Level, Running, Sandbox};
+use haft_sandbox::{Command, Exit, ExitReason, Helper, Level, Running, Sandbox};
 
 use crate::kit::*;
 
@@ -34,7 +34,7 @@ async fn daemons_end_with_a_command_that_ends_by_itself() {
     for sandbox in sandboxes().await {
         let (room, marker) = (Room::new(), marker());
         let ended = sh(&sandbox, room.profile(), format!("{}; exit 7", daemons(&marker))).await;
-        assert_eq!((ended.exit, ended.how), (Exit::Code(7), How::Itself), "{}", err(&ended));
+        assert_eq!((ended.exit, ended.how), (Exit::Code(7), ExitReason::Itself), "{}", err(&ended));
         assert_eq!(survivors(&marker), 0, "{}", sandbox.tier().level);
         assert!(ended.wall < Duration::from_secs(20), "nobody waited for the pipes");
     }
@@ -47,7 +47,7 @@ async fn nothing_survives_the_deadline() {
         let script = format!("{}; sleep 1000.{marker}", daemons(&marker));
         let command = Command::shell(script).deadline(Duration::from_millis(900));
         let ended = sandbox.run(command, room.profile()).await.unwrap();
-        assert_eq!((ended.how, out(&ended).as_str()), (How::TimedOut, "ready\n"));
+        assert_eq!((ended.how, out(&ended).as_str()), (ExitReason::TimedOut, "ready\n"));
         assert_eq!(ended.exit, Exit::Signal(9));
         assert_eq!(survivors(&marker), 0, "{}", sandbox.tier().level);
     }
@@ -61,7 +61,7 @@ async fn nothing_survives_being_stopped() {
         // A wait that is given up loses nothing.
         assert!(tokio::time::timeout(Duration::from_millis(50), running.wait()).await.is_err());
         let ended = running.stop().await;
-        assert_eq!((ended.how, ended.exit), (How::Stopped, Exit::Signal(9)));
+        assert_eq!((ended.how, ended.exit), (ExitReason::Stopped, Exit::Signal(9)));
         assert_eq!(out(&ended), "ready\n");
         assert_eq!(survivors(&marker), 0);
     }
@@ -83,7 +83,7 @@ async fn a_command_that_is_asked_may_clean_up_first_and_one_that_does_not_listen
         let mut running = sandbox.start(Command::shell(deaf), room.profile()).await.unwrap();
         running.next().await.unwrap();
         let ended = running.stop_gently(Duration::from_millis(300)).await;
-        assert_eq!((ended.how, ended.exit), (How::Stopped, Exit::Signal(9)));
+        assert_eq!((ended.how, ended.exit), (ExitReason::Stopped, Exit::Signal(9)));
         assert_eq!(survivors(&marker), 0);
     }
 }
@@ -166,7 +166,7 @@ async fn nothing_survives_a_killed_helper_in_namespaces() {
     let mut running = begin(&sandbox, &room, &marker).await;
     running.kill_helper();
     let ended = tokio::time::timeout(Duration::from_secs(20), running.wait()).await.unwrap();
-    assert_eq!((ended.how, ended.exit), (How::Lost, Exit::Unknown));
+    assert_eq!((ended.how, ended.exit), (ExitReason::Lost, Exit::Unknown));
     assert_eq!(settle(&marker, 0).await, 0);
 }
 
@@ -209,7 +209,7 @@ async fn command_dies_with_a_killed_helper_in_tier_landlock() {
     let mut running = begin(&sandbox, &room, &marker).await;
     running.kill_helper();
     let ended = tokio::time::timeout(Duration::from_secs(20), running.wait()).await.unwrap();
-    assert_eq!((ended.how, ended.exit), (How::Lost, Exit::Signal(9)));
+    assert_eq!((ended.how, ended.exit), (ExitReason::Lost, Exit::Signal(9)));
     assert_eq!(survivors(&marker), 0, "`Lost` says that everything was ended");
 }
 
@@ -221,7 +221,7 @@ async fn command_dies_with_a_killed_watcher_in_tier_landlock() {
     let [watcher] = *children(running.helper_id().unwrap()) else { panic!("one watcher") };
     kill(watcher);
     let ended = tokio::time::timeout(Duration::from_secs(20), running.wait()).await.unwrap();
-    assert_eq!((ended.how, ended.exit), (How::Lost, Exit::Unknown));
+    assert_eq!((ended.how, ended.exit), (ExitReason::Lost, Exit::Unknown));
     assert_eq!(survivors(&marker), 0);
 }
 
@@ -243,7 +243,7 @@ async fn killing_helper_and_watcher_at_once_is_reported_as_abandoned() {
     kill(helper);
     kill(watcher);
     let ended = tokio::time::timeout(Duration::from_secs(20), running.wait()).await.unwrap();
-    assert_eq!((ended.how, ended.exit), (How::Abandoned, Exit::Unknown));
+    assert_eq!((ended.how, ended.exit), (ExitReason::Abandoned, Exit::Unknown));
     let pattern = format!("1000.{marker}");
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };

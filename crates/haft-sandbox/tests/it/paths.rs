@@ -8,7 +8,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use haft_sandbox::{Access, Bounds, Cause, Extent, Refusal, Replace, Workspace};
+use haft_sandbox::{Access, Bounds, Extent, PathError, PathErrorKind, Replace, Workspace};
 use proptest::prelude::*;
 use serde::Deserialize;
 
@@ -140,39 +140,41 @@ impl Trap {
 }
 
 /// Does one thing to a path.
-fn attempt(workspace: &Workspace, act: &str, path: &str) -> Result<(), Refusal> {
+fn attempt(workspace: &Workspace, act: &str, path: &str) -> Result<(), PathError> {
     let bounds = Bounds::default();
-    let spare = || workspace.find_entry("spare");
+    let spare = || workspace.resolve_entry("spare");
     match act {
-        "read" => workspace.read(&workspace.find(path)?, 1 << 20).map(drop),
-        "write" => workspace.write(&workspace.find(path)?, b"attack", Replace::Always).map(drop),
-        "make" => workspace.make_folder(&workspace.find(path)?),
-        "delete" => workspace.remove(&workspace.find_entry(path)?, Extent::Entry).map(drop),
+        "read" => workspace.read(&workspace.resolve(path)?, 1 << 20).map(drop),
+        "write" => workspace.write(&workspace.resolve(path)?, b"attack", Replace::Always).map(drop),
+        "make" => workspace.make_folder(&workspace.resolve(path)?),
+        "delete" => workspace.remove(&workspace.resolve_entry(path)?, Extent::Entry).map(drop),
         "delete_all" => {
-            workspace.remove(&workspace.find_entry(path)?, Extent::Everything(bounds)).map(drop)
+            workspace.remove(&workspace.resolve_entry(path)?, Extent::Everything(bounds)).map(drop)
         }
-        "rename_to" => workspace.rename(&spare()?, &workspace.find_entry(path)?, Replace::Always),
+        "rename_to" => {
+            workspace.rename(&spare()?, &workspace.resolve_entry(path)?, Replace::Always)
+        }
         "rename_from" => workspace.rename(
-            &workspace.find_entry(path)?,
-            &workspace.find_entry("moved")?,
+            &workspace.resolve_entry(path)?,
+            &workspace.resolve_entry("moved")?,
             Replace::Never,
         ),
         "rename_sub" => workspace.rename(
-            &workspace.find_entry("sub")?,
-            &workspace.find_entry(path)?,
+            &workspace.resolve_entry("sub")?,
+            &workspace.resolve_entry(path)?,
             Replace::Never,
         ),
         "copy_to" => {
-            workspace.copy(&spare()?, &workspace.find(path)?, Replace::Always, bounds).map(drop)
+            workspace.copy(&spare()?, &workspace.resolve(path)?, Replace::Always, bounds).map(drop)
         }
         "copy_from" => workspace
-            .copy(&workspace.find(path)?, &workspace.find("copied")?, Replace::Never, bounds)
+            .copy(&workspace.resolve(path)?, &workspace.resolve("copied")?, Replace::Never, bounds)
             .map(drop),
         "copy_sub" => workspace
-            .copy(&workspace.find("sub")?, &workspace.find(path)?, Replace::Never, bounds)
+            .copy(&workspace.resolve("sub")?, &workspace.resolve(path)?, Replace::Never, bounds)
             .map(drop),
-        "list" => workspace.list(&workspace.find(path)?, 1_000).map(drop),
-        "walk" => workspace.walk(&workspace.find(path)?, bounds)?.try_for_each(|entry| {
+        "list" => workspace.list(&workspace.resolve(path)?, 1_000).map(drop),
+        "walk" => workspace.walk(&workspace.resolve(path)?, bounds)?.try_for_each(|entry| {
             let entry = entry?;
             // Whatever is shown can be asked for, and nothing of it is outside.
             if let Ok(mut opened) = entry.open() {
@@ -182,7 +184,7 @@ fn attempt(workspace: &Workspace, act: &str, path: &str) -> Result<(), Refusal> 
             }
             Ok(())
         }),
-        "folder" => workspace.check_folder(&workspace.find(path)?),
+        "folder" => workspace.check_folder(&workspace.resolve(path)?),
         other => panic!("`{other}` is no act"),
     }
 }
@@ -246,7 +248,7 @@ fn every_attack_fails_in_a_root_that_may_only_be_read() {
 fn a_hard_link_is_broken_and_never_written_through() {
     let trap = Trap::set();
     let workspace = trap.room.workspace();
-    workspace.write(&workspace.find("hard").unwrap(), b"new", Replace::Always).unwrap();
+    workspace.write(&workspace.resolve("hard").unwrap(), b"new", Replace::Always).unwrap();
     assert_eq!(get(&trap.room.inside.join("hard")), "new");
     assert_eq!(get(&trap.room.outside.join("secret.txt")), "outside");
 }
@@ -278,7 +280,7 @@ fn whoever_swaps_a_folder_for_a_link_gets_nothing_out_and_nothing_in() {
                 break;
             }
             // Found once and used later, as a call that was judged and then runs.
-            let Ok(place) = workspace.find("d/file") else {
+            let Ok(place) = workspace.resolve("d/file") else {
                 refused += 1;
                 continue;
             };
@@ -291,7 +293,7 @@ fn whoever_swaps_a_folder_for_a_link_gets_nothing_out_and_nothing_in() {
             }
             if turn % 16 == 0 {
                 drop(workspace.write(&place, b"inside", Replace::Always));
-                let Ok(other) = workspace.find("d/other") else { continue };
+                let Ok(other) = workspace.resolve("d/other") else { continue };
                 if workspace.write(&other, b"x", Replace::Never).is_ok() {
                     let _ = workspace.remove(&other, Extent::Entry);
                 }
@@ -327,7 +329,7 @@ fn whoever_swaps_a_file_for_a_link_while_a_tree_is_walked_copied_or_deleted_gets
             }
         });
         for _ in 0..300 {
-            let sub = workspace.find("sub").unwrap();
+            let sub = workspace.resolve("sub").unwrap();
             for entry in workspace.walk(&sub, Bounds::default()).unwrap().flatten() {
                 if let Ok(mut opened) = entry.open() {
                     let mut text = String::new();
@@ -335,11 +337,11 @@ fn whoever_swaps_a_file_for_a_link_while_a_tree_is_walked_copied_or_deleted_gets
                     assert!(!text.contains("outside"), "{:?}", entry.place());
                 }
             }
-            let copied = workspace.find("copied").unwrap();
+            let copied = workspace.resolve("copied").unwrap();
             let _ = workspace.copy(&sub, &copied, Replace::Always, Bounds::default());
             assert!(!room.inside.join("copied/x/secret.txt").exists());
             let _ = workspace.remove(&copied, Extent::Everything(Bounds::default()));
-            if let Ok(x) = workspace.find_entry("sub/x") {
+            if let Ok(x) = workspace.resolve_entry("sub/x") {
                 let _ = workspace.remove(&x, Extent::Everything(Bounds::default()));
             }
         }
@@ -352,29 +354,32 @@ fn whoever_swaps_a_file_for_a_link_while_a_tree_is_walked_copied_or_deleted_gets
 fn a_grant_opens_one_protected_name_and_no_other() {
     let room = Room::new();
     let workspace = room.workspace();
-    let place = workspace.find(".envrc").unwrap();
+    let place = workspace.resolve(".envrc").unwrap();
     let granted = workspace.granting([place.clone()]);
     assert!(workspace.is_protected(&place) && !granted.is_protected(&place));
     granted.write(&place, b"export A=1", Replace::Never).unwrap();
     for other in [".haft/x", "haft.toml", "sub/.envrc", ".git/config"] {
-        let other = granted.find(other).unwrap();
+        let other = granted.resolve(other).unwrap();
         assert_eq!(
             granted.write(&other, b"", Replace::Always).unwrap_err().cause(),
-            Cause::Protected,
+            PathErrorKind::Protected,
             "{other}"
         );
     }
     assert_eq!(
         workspace.write(&place, b"", Replace::Always).unwrap_err().cause(),
-        Cause::Protected
+        PathErrorKind::Protected
     );
 }
 
 #[test]
 fn a_place_of_one_workspace_is_nothing_to_another() {
     let (one, two) = (Room::new(), Room::new());
-    let place = one.workspace().find("notes.txt").unwrap();
-    assert_eq!(two.workspace().read(&place, 100).unwrap_err().cause(), Cause::OutsideWorkspace);
+    let place = one.workspace().resolve("notes.txt").unwrap();
+    assert_eq!(
+        two.workspace().read(&place, 100).unwrap_err().cause(),
+        PathErrorKind::OutsideWorkspace
+    );
 }
 
 #[test]
@@ -386,14 +391,17 @@ fn several_roots_are_told_apart_and_links_between_them_are_followed() {
         .root(&two.inside, Access::Read)
         .build()
         .unwrap();
-    let over = workspace.find("over").unwrap();
+    let over = workspace.resolve("over").unwrap();
     assert_eq!((over.root(), workspace.read(&over, 100).unwrap()), (1, b"inside".to_vec()));
-    assert_eq!(workspace.write(&over, b"", Replace::Always).unwrap_err().cause(), Cause::ReadOnly);
-    let there = workspace.find(two.inside.join("sub")).unwrap();
-    assert_eq!(workspace.find_from(&there, "../notes.txt").unwrap(), over);
     assert_eq!(
-        workspace.find_from(&there, "../../outside/secret.txt").unwrap_err().cause(),
-        Cause::OutsideWorkspace
+        workspace.write(&over, b"", Replace::Always).unwrap_err().cause(),
+        PathErrorKind::ReadOnly
+    );
+    let there = workspace.resolve(two.inside.join("sub")).unwrap();
+    assert_eq!(workspace.resolve_from(&there, "../notes.txt").unwrap(), over);
+    assert_eq!(
+        workspace.resolve_from(&there, "../../outside/secret.txt").unwrap_err().cause(),
+        PathErrorKind::OutsideWorkspace
     );
 }
 
@@ -401,14 +409,17 @@ fn several_roots_are_told_apart_and_links_between_them_are_followed() {
 fn a_file_that_changed_since_it_was_read_is_not_replaced_and_a_draft_leaves_nothing_behind() {
     let room = Room::new();
     let workspace = room.workspace();
-    let place = workspace.find("notes.txt").unwrap();
+    let place = workspace.resolve("notes.txt").unwrap();
     let stamp = workspace.meta(&place).unwrap().stamp;
     workspace.write(&place, b"mine", Replace::If(stamp)).unwrap();
     assert_eq!(
         workspace.write(&place, b"late", Replace::If(stamp)).unwrap_err().cause(),
-        Cause::Changed
+        PathErrorKind::Changed
     );
-    assert_eq!(workspace.write(&place, b"new", Replace::Never).unwrap_err().cause(), Cause::Exists);
+    assert_eq!(
+        workspace.write(&place, b"new", Replace::Never).unwrap_err().cause(),
+        PathErrorKind::Exists
+    );
     drop(workspace.draft(&place, Replace::Always).unwrap());
     let names: Vec<_> =
         fs::read_dir(&room.inside).unwrap().flatten().map(|e| e.file_name()).collect();
@@ -423,7 +434,7 @@ fn modes_are_kept_and_privileges_in_them_are_not() {
     let workspace = room.workspace();
     let file = room.inside.join("notes.txt");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o6750)).unwrap();
-    workspace.write(&workspace.find("notes.txt").unwrap(), b"x", Replace::Always).unwrap();
+    workspace.write(&workspace.resolve("notes.txt").unwrap(), b"x", Replace::Always).unwrap();
     assert_eq!(file.metadata().unwrap().permissions().mode() & 0o7777, 0o750);
 }
 
@@ -440,27 +451,27 @@ fn bounds_hold_and_nothing_was_touched_when_one_is_met() {
         fs::create_dir(&deep).unwrap();
     }
     let before = picture(&room.inside);
-    let sub = workspace.find_entry("sub").unwrap();
+    let sub = workspace.resolve_entry("sub").unwrap();
     for bounds in
         [Bounds { entries: 10, ..Bounds::default() }, Bounds { depth: 5, ..Bounds::default() }]
     {
         let refused = workspace.remove(&sub, Extent::Everything(bounds)).unwrap_err();
-        assert_eq!(refused.cause(), Cause::TooMany);
-        let to = workspace.find("copied").unwrap();
+        assert_eq!(refused.cause(), PathErrorKind::TooMany);
+        let to = workspace.resolve("copied").unwrap();
         assert_eq!(
             workspace.copy(&sub, &to, Replace::Never, bounds).unwrap_err().cause(),
-            Cause::TooMany
+            PathErrorKind::TooMany
         );
     }
     let small = Bounds { bytes: 100, ..Bounds::default() };
-    let to = workspace.find("copied").unwrap();
+    let to = workspace.resolve("copied").unwrap();
     assert_eq!(
         workspace.copy(&sub, &to, Replace::Never, small).unwrap_err().cause(),
-        Cause::TooMany
+        PathErrorKind::TooMany
     );
-    assert_eq!(workspace.list(&sub, 10).unwrap_err().cause(), Cause::TooMany);
-    let notes = workspace.find("notes.txt").unwrap();
-    assert_eq!(workspace.read(&notes, 3).unwrap_err().cause(), Cause::TooLarge);
+    assert_eq!(workspace.list(&sub, 10).unwrap_err().cause(), PathErrorKind::TooMany);
+    let notes = workspace.resolve("notes.txt").unwrap();
+    assert_eq!(workspace.read(&notes, 3).unwrap_err().cause(), PathErrorKind::TooLarge);
     assert_eq!(picture(&room.inside), before);
     assert_eq!(workspace.list(&sub, 100).unwrap().len(), 51);
     let mut walk = workspace.walk(&sub, Bounds::default()).unwrap();
@@ -483,7 +494,7 @@ fn a_tree_with_more_folders_than_descriptors_is_copied_and_deleted() {
     }
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     assert!(limit.is_none_or(|limit| limit > 100));
-    let (sub, to) = (workspace.find("sub").unwrap(), workspace.find("copied").unwrap());
+    let (sub, to) = (workspace.resolve("sub").unwrap(), workspace.resolve("copied").unwrap());
     assert_eq!(
         workspace.copy(&sub, &to, Replace::Never, Bounds::default()).unwrap().entries,
         3_000
@@ -505,7 +516,7 @@ fn a_copy_over_a_file_leaves_who_may_use_it_as_it_was() {
         fs::File::create(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
     }
-    let find = |path: &str| workspace.find(path).unwrap();
+    let find = |path: &str| workspace.resolve(path).unwrap();
     let copy = |from: &str, to: &str| {
         workspace.copy(&find(from), &find(to), Replace::Always, Bounds::default()).unwrap();
     };
@@ -525,7 +536,7 @@ fn a_deletion_ends_between_two_entries_when_it_is_told_to() {
     for n in 0..10 {
         fs::create_dir(room.inside.join(format!("sub/{n}"))).unwrap();
     }
-    let sub = workspace.find("sub").unwrap();
+    let sub = workspace.resolve("sub").unwrap();
     let all = fs::read_dir(room.inside.join("sub")).unwrap().count();
     let asked = std::cell::Cell::new(0);
     let stop = || asked.replace(asked.get() + 1) == 4;

@@ -4,7 +4,7 @@
 //! read from the input; and small questions about commands that `flow` asks.
 
 use crate::{
-    Command, Piece, Redirect, RedirectKind, Word, Wrappers,
+    Command, Redirect, RedirectKind, Word, WordPiece, Wrappers,
     classify::tables,
     interpreters::{self, Language, Program},
     wrappers::{self, Inner},
@@ -26,7 +26,7 @@ pub(super) enum Code {
 /// not known is no secret, unless the text makes what stands before the name.
 pub(super) fn hides_name(word: &Word, is_made: bool) -> bool {
     match &*word.pieces {
-        [Piece::Unknown, Piece::Text(rest)] if !is_made => {
+        [WordPiece::Unknown, WordPiece::Text(rest)] if !is_made => {
             !rest.starts_with('/') || rest.ends_with('/')
         }
         _ => word.has_unknown(),
@@ -101,7 +101,7 @@ pub(super) fn codes(command: &Command) -> Vec<Code> {
 fn makefiles(words: &[Word]) -> Vec<Code> {
     let mut found = Vec::new();
     for (at, word) in words.iter().enumerate().skip(1) {
-        let Some(Piece::Text(text)) = word.pieces.first() else { continue };
+        let Some(WordPiece::Text(text)) = word.pieces.first() else { continue };
         let behind = if text.starts_with("--f") || text.starts_with("--mak") {
             text.find('=').map_or(text.len(), |equals| equals + 1)
         } else if text.starts_with('-') && !text.starts_with("--") {
@@ -136,7 +136,7 @@ fn joined(words: &[Word]) -> Word {
     let mut pieces = Vec::new();
     for (at, word) in words.iter().enumerate() {
         if at > 0 {
-            pieces.push(Piece::Text(" ".to_owned()));
+            pieces.push(WordPiece::Text(" ".to_owned()));
         }
         pieces.extend(word.pieces.iter().cloned());
     }
@@ -145,9 +145,9 @@ fn joined(words: &[Word]) -> Word {
 
 /// Returns a text for a shell in which what is not known is a variable: its plainest reading.
 pub(super) fn natural(word: &Word) -> String {
-    let piece = |piece: &Piece| match piece {
-        Piece::Text(text) => text.clone(),
-        Piece::Unknown => "${_}".to_owned(),
+    let piece = |piece: &WordPiece| match piece {
+        WordPiece::Text(text) => text.clone(),
+        WordPiece::Unknown => "${_}".to_owned(),
     };
     word.pieces.iter().map(piece).collect()
 }

@@ -1,6 +1,6 @@
 //! Commands that bring in something from the network, and the files that they leave.
 
-use crate::{Command, Piece, RedirectKind, Word, interpreters::without};
+use crate::{Command, RedirectKind, Word, WordPiece, interpreters::without};
 
 /// Programs that print or save what another machine sends.
 const FETCHERS: &str = "curl wget wget2 fetch aria2c axel GET lwp-request http https httpie xh curlie lynx \
@@ -31,7 +31,7 @@ pub(super) struct FileName(Option<String>);
 impl FileName {
     /// Returns the name of the file that a word names.
     pub(super) fn of(word: &Word) -> Self {
-        let Some(Piece::Text(last)) = word.pieces.last() else { return Self(None) };
+        let Some(WordPiece::Text(last)) = word.pieces.last() else { return Self(None) };
         match last.rsplit_once('/') {
             Some((_, base)) if !base.is_empty() => Self(Some(base.to_owned())),
             _ if word.pieces.len() == 1 && !last.is_empty() => Self(Some(last.clone())),
@@ -78,7 +78,7 @@ pub(super) fn saved(command: &Command) -> Vec<FileName> {
 /// More names than are saved do no harm: a name counts only where a file of this name is run.
 fn fetched(words: &[Word], found: &mut Vec<FileName>) {
     for (at, word) in words.iter().enumerate() {
-        let Some(Piece::Text(text)) = word.pieces.first() else { continue };
+        let Some(WordPiece::Text(text)) = word.pieces.first() else { continue };
         let value = |behind: usize| match without(word, behind) {
             attached if attached.pieces.is_empty() => words.get(at + 1).cloned(),
             attached => Some(attached),

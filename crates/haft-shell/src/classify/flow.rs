@@ -9,7 +9,7 @@
 //! that is hidden is unparseable.
 
 use crate::{
-    Command, Piece, Redirect, RedirectKind, Script, Word,
+    Command, Redirect, RedirectKind, Script, Word, WordPiece,
     classify::{
         Kind, classified,
         code::{
@@ -208,7 +208,7 @@ impl Flow<'_> {
 
     fn text(&self, name: &str, language: Language, text: &Word, at: usize) -> Option<Finding> {
         let comes_in = self.holds(at) || self.is_kept || self.is_fed(at);
-        let is_all_unknown = text.pieces == [Piece::Unknown];
+        let is_all_unknown = text.pieces == [WordPiece::Unknown];
         // A value within a script of `sed` is a value; the script around it can be read.
         let is_program = is_all_unknown || matches!(language, Language::Shell | Language::Other);
         if text.has_unknown() && is_program && comes_in {
@@ -286,7 +286,7 @@ impl Flow<'_> {
     /// Judges a file that is run: as a program, or by an interpreter.
     fn file(&self, name: &str, file: &Word, at: usize, is_program: bool) -> Option<Finding> {
         // A process substitution is a file that another command writes.
-        if file.pieces == [Piece::Unknown] && !file.may_be_option {
+        if file.pieces == [WordPiece::Unknown] && !file.may_be_option {
             return Some(match self.holds(at) {
                 true => from_network(name),
                 false => (Kind::Unparseable, format!("`{name}` runs what another command prints")),

@@ -7,7 +7,7 @@
 //!
 //! INVARIANT: a word that may be an option and is not in the grammar is a refusal.
 
-use crate::{Piece, Word};
+use crate::{Word, WordPiece};
 
 /// What a checker says: nothing, or why not.
 pub(super) type Checked = Result<(), String>;
@@ -192,7 +192,7 @@ impl Grammar {
 
     /// Checks an option of which only the beginning is known: `-n$N`.
     fn check_beginning(&self, word: &Word) -> Checked {
-        let Some(Piece::Text(text)) = word.pieces.first() else { return Ok(()) };
+        let Some(WordPiece::Text(text)) = word.pieces.first() else { return Ok(()) };
         let Some(letters) = text.strip_prefix('-').filter(|t| !t.is_empty()) else { return Ok(()) };
         match letters.strip_prefix('-') {
             Some(long) => match long.split_once('=') {

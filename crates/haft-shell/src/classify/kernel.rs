@@ -3,7 +3,7 @@
 //! Names are compared after `.`, `..` and doubled slashes are taken out. Nothing is looked up: a
 //! symlink elsewhere is not seen here, and the sandbox decides.
 
-use crate::{Command, Piece, RedirectKind, Word, classify::shown};
+use crate::{Command, RedirectKind, Word, WordPiece, classify::shown};
 
 /// What stands below these is no ordinary file.
 const ROOTS: [&str; 3] = ["dev", "proc", "sys"];
@@ -47,7 +47,7 @@ pub(super) fn says(file: &str) -> String {
 
 /// Returns whether a word names a device that keeps something.
 pub(super) fn is_device(word: &Word) -> bool {
-    matches!(word.pieces.first(), Some(Piece::Text(text)) if text.starts_with("/dev/"))
+    matches!(word.pieces.first(), Some(WordPiece::Text(text)) if text.starts_with("/dev/"))
         && is_special(word, &[])
 }
 
@@ -78,7 +78,7 @@ fn operands(command: &Command) -> Vec<Word> {
         return Vec::new();
     }
     let value = |(at, word): (usize, &Word)| {
-        let Some(Piece::Text(text)) = word.pieces.first() else { return None };
+        let Some(WordPiece::Text(text)) = word.pieces.first() else { return None };
         if matches!(&**text, "-o" | "-O" | "--output" | "--output-document") {
             return words.get(at + 1).cloned();
         }
@@ -96,7 +96,7 @@ fn operands(command: &Command) -> Vec<Word> {
 /// Returns a word without the first bytes of its first piece.
 fn cut(word: &Word, bytes: usize) -> Word {
     let mut word = word.clone();
-    if let Some(Piece::Text(text)) = word.pieces.first_mut() {
+    if let Some(WordPiece::Text(text)) = word.pieces.first_mut() {
         *text = text.get(bytes..).unwrap_or_default().to_owned();
     }
     word
@@ -104,7 +104,7 @@ fn cut(word: &Word, bytes: usize) -> Word {
 
 /// Returns whether a file is one of the kernel's, or a device that keeps something.
 fn is_special(file: &Word, directories: &[&str]) -> bool {
-    let Some(Piece::Text(start)) = file.pieces.first() else { return false };
+    let Some(WordPiece::Text(start)) = file.pieces.first() else { return false };
     let is_whole = file.pieces.len() == 1;
     if start.starts_with('/') {
         return leads_there(start, is_whole);

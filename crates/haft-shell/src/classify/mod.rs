@@ -30,7 +30,7 @@ use std::fmt;
 
 pub use self::{known::Known, names::reads};
 
-use crate::{Command, Piece, Word, reader::Notes};
+use crate::{Command, Word, WordPiece, reader::Notes};
 
 /// No longer text is called read-only, in bytes.
 const MOST_BYTES: usize = 8 * 1024;
@@ -189,9 +189,9 @@ fn part(command: &Command, found: Option<flow::Finding>, level: usize, deepest: 
 
 /// Shows a word: `…` stands for what only a running shell knows.
 fn shown(word: &Word) -> String {
-    let piece = |piece: &Piece| match piece {
-        Piece::Text(text) => text.clone(),
-        Piece::Unknown => "…".to_owned(),
+    let piece = |piece: &WordPiece| match piece {
+        WordPiece::Text(text) => text.clone(),
+        WordPiece::Unknown => "…".to_owned(),
     };
     word.pieces.iter().map(piece).collect()
 }

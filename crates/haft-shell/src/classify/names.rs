@@ -11,7 +11,7 @@
 //! what programs bring along; nothing else.
 
 use crate::{
-    Command, Piece, Redirect, RedirectKind, Word, Wrappers,
+    Command, Redirect, RedirectKind, Word, WordPiece, Wrappers,
     classify::{Kind, classify, grammar::Given, reads::plain_name, tables},
     wrappers::{self, Inner},
 };
@@ -224,15 +224,15 @@ impl Names {
     /// A pattern over names: the folder that the names are in.
     fn pattern(&mut self, word: &Word) -> Option<()> {
         let mut texts = word.pieces.iter().filter_map(|piece| match piece {
-            Piece::Text(text) => Some(text.as_str()),
-            Piece::Unknown => None,
+            WordPiece::Text(text) => Some(text.as_str()),
+            WordPiece::Unknown => None,
         });
         // `.*` may be `..`, and what climbs behind a pattern climbs from nobody knows where.
         if texts.any(|text| text.contains("..") || text == "." || text.ends_with("/.")) {
             return None;
         }
         let start = match word.pieces.first() {
-            Some(Piece::Text(text)) => text.as_str(),
+            Some(WordPiece::Text(text)) => text.as_str(),
             _ => "",
         };
         match start.rsplit_once('/') {

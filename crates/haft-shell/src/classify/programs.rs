@@ -5,7 +5,7 @@
 //! understood and may start something says so.
 
 use crate::{
-    Command, Piece, Word,
+    Command, Word, WordPiece,
     classify::code::{natural, only_prints},
     interpreters::{self, Language, Program},
     wrappers::Inner,
@@ -36,7 +36,7 @@ pub(crate) fn inner(command: &Command) -> Vec<Inner> {
     let mut found = Vec::new();
     for program in runs.programs {
         let Program::Text(text) = program else { continue };
-        if text.pieces == [Piece::Unknown] {
+        if text.pieces == [WordPiece::Unknown] {
             found.push(Inner::Opaque);
             continue;
         }

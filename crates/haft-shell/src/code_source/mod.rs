@@ -14,7 +14,7 @@ use self::{
     table::{Entry, IGNORES_DASHES, MODULES, TABLE, VARIABLE_PREFIXES, VARIABLES},
 };
 use crate::{
-    Command, Piece, Program, RedirectKind, Word, Wrappers,
+    Command, Program, RedirectKind, Word, WordPiece, Wrappers,
     interpreters::{self, Language, plain_name},
     wrappers::{self, Inner},
 };
@@ -199,12 +199,12 @@ impl Search {
     fn shell(&mut self, command: &Command, text: &[Word]) {
         let mut joined = Word::default();
         for (n, word) in text.iter().enumerate() {
-            let blank = (n > 0).then(|| Piece::Text(" ".to_owned()));
+            let blank = (n > 0).then(|| WordPiece::Text(" ".to_owned()));
             joined.pieces.extend(blank.into_iter().chain(word.pieces.iter().cloned()));
         }
         let parsed = joined.pieces.iter().map(|piece| match piece {
-            Piece::Text(text) => Some(&**text),
-            Piece::Unknown => None,
+            WordPiece::Text(text) => Some(&**text),
+            WordPiece::Unknown => None,
         });
         let parsed: Option<String> = parsed.collect();
         let program = command.words.first();
@@ -267,7 +267,7 @@ impl Search {
             return;
         }
         for word in words.iter().skip(1) {
-            let Some(Piece::Text(text)) = word.pieces.first() else { continue };
+            let Some(WordPiece::Text(text)) = word.pieces.first() else { continue };
             let variable = text.split_once('=').map(|(variable, _)| variable);
             if variable.is_some_and(is_code_variable) {
                 self.add(words.first(), CodeSource::Text(word.clone()));
@@ -328,8 +328,8 @@ impl Search {
         while let Some(word) = words.get(at) {
             at += 1;
             let start = match word.pieces.first() {
-                Some(Piece::Text(text)) => text.as_str(),
-                Some(Piece::Unknown) | None => "",
+                Some(WordPiece::Text(text)) => text.as_str(),
+                Some(WordPiece::Unknown) | None => "",
             };
             if only_operands || !start.starts_with('-') || start == "-" {
                 operands += 1;

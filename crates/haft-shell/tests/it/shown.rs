@@ -1,15 +1,15 @@
 //! Shows what was read, one short line for each command.
 
-use haft_shell::{Command, Piece, RedirectKind, Word};
+use haft_shell::{Command, RedirectKind, Word, WordPiece};
 
 /// Shows a word: what is not known is a `…`, and nothing at all is `''`.
 pub(crate) fn word(word: &Word) -> String {
     if word.pieces.is_empty() {
         return "''".to_owned();
     }
-    let piece = |piece: &Piece| match piece {
-        Piece::Text(text) => text.replace('\n', "⏎").replace('\t', "⇥"),
-        Piece::Unknown => "…".to_owned(),
+    let piece = |piece: &WordPiece| match piece {
+        WordPiece::Text(text) => text.replace('\n', "⏎").replace('\t', "⇥"),
+        WordPiece::Unknown => "…".to_owned(),
     };
     word.pieces.iter().map(piece).collect()
 }

@@ -6,7 +6,7 @@
 
 use std::{fmt, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
-use haft_core::{Code, Failure, Ran, Retry};
+use haft_core::{Execution, Failure, FailureCode, RetryHint};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::{
     Request, Response, StatusCode,
@@ -59,7 +59,7 @@ pub(super) struct Answer {
     pub(super) kind: Option<String>,
     /// `Location`, as it came.
     pub(super) location: Option<String>,
-    /// `Retry-After`, where it is a number of seconds.
+    /// `RetryHint-PostCallResult`, where it is a number of seconds.
     pub(super) after: Option<Duration>,
     /// `Content-Length`, where the body was not read.
     pub(super) announced: Option<u64>,
@@ -230,7 +230,7 @@ fn unreadable(target: &Target, error: hyper::Error) -> Failure {
 }
 
 fn slow(target: &Target, why: &str) -> Failure {
-    Failure::new(Code::TimedOut, format!("`{}` is too slow: {why}", target.host()))
-        .with_retry(Retry::Later)
-        .with_ran(Ran::Yes)
+    Failure::new(FailureCode::TimedOut, format!("`{}` is too slow: {why}", target.host()))
+        .with_retry(RetryHint::Later)
+        .with_execution(Execution::Completed)
 }

@@ -19,8 +19,8 @@ mod text;
 use std::{sync::Arc, time::Duration};
 
 use haft_core::{
-    Capabilities, Capability, Claim, Context, DynTool, Effect, Failure, Interrupt, Retry, Spec,
-    Tool,
+    CallProfile, Capabilities, Capability, DynTool, Effect, Failure, Interrupt, RetryHint, Tool,
+    ToolContext, ToolSpec,
 };
 use hyper::StatusCode;
 use schemars::JsonSchema;
@@ -34,7 +34,7 @@ pub use self::{
     resolve::{Resolve, SystemResolver},
     target::NotAHost,
 };
-use crate::Hands;
+use crate::BuiltinTools;
 
 /// So often a server may send us on.
 const MOST_HOPS: usize = 5;
@@ -46,7 +46,7 @@ const MOST_CHARS: usize = 45_000;
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
 /// Returns the tools.
-pub(crate) fn tools(hands: &Hands) -> Vec<DynTool> {
+pub(crate) fn tools(hands: &BuiltinTools) -> Vec<DynTool> {
     hands.fetch.iter().cloned().map(DynTool::of).collect()
 }
 
@@ -136,7 +136,7 @@ impl Fetch {
     async fn get(&self, mut target: Target, cap: usize) -> Result<Got, Failure> {
         let Some(client) = &self.client else {
             return Err(
-                Failure::failed("encryption could not be set up here").with_retry(Retry::Never)
+                Failure::failed("encryption could not be set up here").with_retry(RetryHint::Never)
             );
         };
         for _ in 0..=MOST_HOPS {
@@ -190,8 +190,8 @@ impl Tool for Fetch {
 
     const GUARDS: bool = false;
 
-    fn spec(&self) -> Spec {
-        let mut spec = Spec::new(
+    fn spec(&self) -> ToolSpec {
+        let mut spec = ToolSpec::new(
             "fetch_url",
             "Fetches a page of the public web and returns it as text: the main part of an HTML page \
              with its links, JSON in lines, other text as it is. Long pages come in pieces; go on \
@@ -211,23 +211,24 @@ impl Tool for Fetch {
         spec
     }
 
-    fn claim(&self, declared: Claim, args: &FetchArgs, _: &Context) -> Claim {
+    fn profile(&self, declared: CallProfile, args: &FetchArgs, _: &ToolContext) -> CallProfile {
         match Target::parse(&args.url, &self.sites) {
-            Ok(target) => {
-                Claim { effects: [Effect::external(target.host().to_string())].into(), ..declared }
-            }
+            Ok(target) => CallProfile {
+                effects: [Effect::external(target.host().to_string())].into(),
+                ..declared
+            },
             // What cannot be read is refused by `check`; until then it may be anything.
             Err(_) => declared,
         }
     }
 
-    async fn check(&self, args: &FetchArgs, _: &Context) -> Result<(), Failure> {
+    async fn check(&self, args: &FetchArgs, _: &ToolContext) -> Result<(), Failure> {
         Target::parse(&args.url, &self.sites).map(drop)
     }
 
-    async fn call(&self, args: FetchArgs, cx: &Context) -> Result<String, Failure> {
+    async fn call(&self, args: FetchArgs, cx: &ToolContext) -> Result<String, Failure> {
         let target = Target::parse(&args.url, &self.sites)?;
-        let cap = self.max_bytes.min(cx.cap());
+        let cap = self.max_bytes.min(cx.max_result_bytes());
         match self.get(target, cap).await? {
             Got::Elsewhere(from, to) => Ok(format!(
                 "{} sends on to another host:\n{}\nNothing was read there. To read it, fetch that \
@@ -236,7 +237,7 @@ impl Tool for Fetch {
                 to.url()
             )),
             Got::Page(target, answer) if answer.status.is_success() => {
-                cx.block(move |_| shown(&target, answer, &args)).await?
+                cx.spawn_blocking(move |_| shown(&target, answer, &args)).await?
             }
             Got::Page(target, answer) => Err(refused(&target, &answer)),
         }
@@ -255,7 +256,7 @@ fn refused(target: &Target, answer: &Answer) -> Failure {
     let failure = Failure::failed(format!("`{}` answers {status}", target.host()));
     let after = |failure: Failure| match answer.after {
         Some(after) => failure.with_retry_after(after.min(LONGEST_WAIT)),
-        None => failure.with_retry(Retry::Later),
+        None => failure.with_retry(RetryHint::Later),
     };
     match status {
         StatusCode::NOT_FOUND | StatusCode::GONE => {

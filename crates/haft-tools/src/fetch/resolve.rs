@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use haft_core::{BoxFuture, Failure, Retry};
+use haft_core::{BoxFuture, Failure, RetryHint};
 use url::Host;
 
 use super::target::{Sites, Target};
@@ -69,6 +69,6 @@ async fn looked_up(name: &str, resolver: &dyn Resolve) -> Result<Vec<IpAddr>, Fa
         Ok(Ok(found)) if !found.is_empty() => Ok(found),
         Ok(Ok(_)) => Err(unknown("it has no address")),
         Ok(Err(error)) => Err(unknown("nobody knows it").with_source(error)),
-        Err(_) => Err(unknown("no answer in time").with_retry(Retry::Later)),
+        Err(_) => Err(unknown("no answer in time").with_retry(RetryHint::Later)),
     }
 }

@@ -9,7 +9,7 @@
 
 use std::{fmt, net::IpAddr};
 
-use haft_core::{Code, Failure};
+use haft_core::{Failure, FailureCode};
 use url::{Host, Position, Url};
 
 use super::address::{self, Range, Reach};
@@ -251,7 +251,7 @@ fn bad(message: impl Into<String>) -> Failure {
 
 /// Refuses for good: another spelling of the same place is not worth a try.
 pub(super) fn denied(message: impl Into<String>) -> Failure {
-    Failure::new(Code::Denied, message)
+    Failure::new(FailureCode::Denied, message)
         .with_next("use a public http or https address, or tell the user what you would need")
 }
 

@@ -6,10 +6,10 @@
 use std::{borrow::Cow, io::Read as _};
 
 use haft_core::{
-    Claim, Class, Code, Context, Failure, Operation, Spec, Tool, schemars::JsonSchema,
-    serde::Deserialize,
+    CallProfile, ConcurrencyClass, Failure, FailureCode, Operation, Tool, ToolContext, ToolSpec,
+    schemars::JsonSchema, serde::Deserialize,
 };
-use haft_sandbox::{Cause, Refusal, Replace};
+use haft_sandbox::{PathError, PathErrorKind, Replace};
 use memchr::memmem;
 
 use super::{
@@ -51,47 +51,50 @@ impl Tool for EditFile {
 
     const GUARDS: bool = false;
 
-    fn spec(&self) -> Spec {
+    fn spec(&self) -> ToolSpec {
         touches(
             "edit_file",
             "Replaces a text in a file by another. The old text must stand there exactly, and only \
              once unless `all` is set.",
         )
         .destructive(false)
-        .class(Class::WriteExclusive)
+        .class(ConcurrencyClass::WriteExclusive)
     }
 
-    fn claim(&self, declared: Claim, args: &Args, cx: &Context) -> Claim {
+    fn profile(&self, declared: CallProfile, args: &Args, cx: &ToolContext) -> CallProfile {
         let place = self.0.find(&args.file_path, cx).ok();
         let touch = Touch { path: &args.file_path, operation: Operation::Write, place };
         place::claim(declared, &[touch])
     }
 
-    async fn check(&self, args: &Args, cx: &Context) -> Result<(), Failure> {
+    async fn check(&self, args: &Args, cx: &ToolContext) -> Result<(), Failure> {
         let place = self.0.find(&args.file_path, cx)?;
         self.0.existing_whole(place, cx).map_err(|refusal| match refusal.cause() {
-            Cause::NotFound => Failure::from(refusal)
+            PathErrorKind::NotFound => Failure::from(refusal)
                 .with_next("make it with write_file, or list the folder to see what exists"),
             _ => refusal.into(),
         })?;
         match args.old_text == args.new_text {
-            true => Err(Failure::new(Code::InvalidValue, "`old_text` and `new_text` are the same")
-                .with_next("say what the text should become")),
+            true => Err(Failure::new(
+                FailureCode::InvalidValue,
+                "`old_text` and `new_text` are the same",
+            )
+            .with_next("say what the text should become")),
             false => Ok(()),
         }
     }
 
-    async fn call(&self, args: Args, cx: &Context) -> Result<String, Failure> {
+    async fn call(&self, args: Args, cx: &ToolContext) -> Result<String, Failure> {
         let files = self.0.clone();
-        cx.block(move |cx| edit(&files, &args, cx)).await?
+        cx.spawn_blocking(move |cx| edit(&files, &args, cx)).await?
     }
 }
 
-fn edit(files: &Files, args: &Args, cx: &Context) -> Result<String, Failure> {
+fn edit(files: &Files, args: &Args, cx: &ToolContext) -> Result<String, Failure> {
     let place = files.judged(&args.file_path, cx)?;
     let opened = files.workspace().open(&place)?;
     place::check_other_names(&place, &opened.meta, Operation::Write, cx)?;
-    let too_large = || Failure::from(Refusal::new(Cause::TooLarge, place.to_string()));
+    let too_large = || Failure::from(PathError::new(PathErrorKind::TooLarge, place.to_string()));
     if opened.meta.size > LARGEST {
         return Err(too_large());
     }

@@ -3,10 +3,10 @@
 use std::{fmt::Write as _, sync::Arc};
 
 use haft_core::{
-    Bound, Claim, Context, Failure, Operation, OtherNames, Spec, Tool, schemars::JsonSchema,
-    serde::Deserialize,
+    CallProfile, Failure, Operation, OtherNames, ResultLimit, Tool, ToolContext, ToolSpec,
+    schemars::JsonSchema, serde::Deserialize,
 };
-use haft_sandbox::{Cause, Entry, Kind};
+use haft_sandbox::{Entry, FileKind, PathErrorKind};
 
 use super::{
     looks,
@@ -61,34 +61,34 @@ impl Tool for ListFiles {
 
     const GUARDS: bool = false;
 
-    fn spec(&self) -> Spec {
+    fn spec(&self) -> ToolSpec {
         looks(
             "list_files",
             "Lists a folder, or finds files by a pattern. Each line is a path, a tab and a size in \
              bytes; folders end with a slash. Hidden and ignored files are left out unless `all` is \
              set.",
         )
-        .max_result(Bound::Chars(ROOM + FOOTER))
+        .max_result(ResultLimit::Chars(ROOM + FOOTER))
     }
 
-    fn claim(&self, declared: Claim, args: &Args, cx: &Context) -> Claim {
+    fn profile(&self, declared: CallProfile, args: &Args, cx: &ToolContext) -> CallProfile {
         let place = self.0.find(args.path(), cx).ok();
         let touch = Touch { path: args.path(), operation: Operation::Read, place };
         place::claim(declared, &[touch])
     }
 
-    async fn check(&self, args: &Args, cx: &Context) -> Result<(), Failure> {
+    async fn check(&self, args: &Args, cx: &ToolContext) -> Result<(), Failure> {
         self.0.find(args.path(), cx)?;
         Ok(())
     }
 
-    async fn call(&self, args: Args, cx: &Context) -> Result<String, Failure> {
+    async fn call(&self, args: Args, cx: &ToolContext) -> Result<String, Failure> {
         let files = self.0.clone();
-        cx.block(move |cx| list(&files, &args, cx)).await?
+        cx.spawn_blocking(move |cx| list(&files, &args, cx)).await?
     }
 }
 
-fn list(files: &Files, args: &Args, cx: &Context) -> Result<String, Failure> {
+fn list(files: &Files, args: &Args, cx: &ToolContext) -> Result<String, Failure> {
     let start = files.judged(args.path(), cx)?;
     let mut wanted = Wanted::new(&start, args.pattern.as_slice(), None)?;
     wanted.all = args.all;
@@ -101,7 +101,7 @@ fn list(files: &Files, args: &Args, cx: &Context) -> Result<String, Failure> {
     let mut visit =
         Visit::new(files.workspace(), &start, Arc::clone(&wanted), cx).map_err(|refusal| {
             match refusal.cause() {
-                Cause::NotAFolder => Failure::from(refusal)
+                PathErrorKind::NotAFolder => Failure::from(refusal)
                     .with_next("name a folder, or read the file with read_file"),
                 _ => refusal.into(),
             }
@@ -112,7 +112,7 @@ fn list(files: &Files, args: &Args, cx: &Context) -> Result<String, Failure> {
         if cx.is_cancelled() {
             return Err(stopped());
         }
-        let is_folder = entry.kind() == Kind::Folder;
+        let is_folder = entry.kind() == FileKind::Folder;
         if !wanted.names(entry.place().relative(), is_folder) {
             continue;
         }
@@ -165,10 +165,10 @@ enum Written {
 }
 
 /// Writes one line.
-fn write_entry(text: &mut String, entry: &Entry, cx: &Context) -> Written {
+fn write_entry(text: &mut String, entry: &Entry, cx: &ToolContext) -> Written {
     let path = place::shown(entry.place());
     let _ = match entry.kind() {
-        Kind::File => match entry.meta() {
+        FileKind::File => match entry.meta() {
             Ok(meta) => {
                 let others = place::other_names(entry.place(), &meta, Operation::Read, cx);
                 if others == OtherNames::Kept {
@@ -178,9 +178,9 @@ fn write_entry(text: &mut String, entry: &Entry, cx: &Context) -> Written {
             }
             Err(_) => return Written::Gone,
         },
-        Kind::Folder => writeln!(text, "{path}/"),
-        Kind::Link => writeln!(text, "{path}\tlink"),
-        Kind::Special => writeln!(text, "{path}\tspecial file"),
+        FileKind::Folder => writeln!(text, "{path}/"),
+        FileKind::Link => writeln!(text, "{path}\tlink"),
+        FileKind::Special => writeln!(text, "{path}\tspecial file"),
     };
     Written::Line
 }

@@ -17,13 +17,13 @@ mod rules;
 mod list;
 mod search;
 
-use haft_core::{Capability, Confidentiality, DynTool, Label, Spec, Trust};
+use haft_core::{Capability, Confidentiality, DynTool, Label, ToolSpec, Trust};
 
 use self::place::Files;
-use crate::Hands;
+use crate::BuiltinTools;
 
 /// Returns the tools.
-pub(crate) fn tools(hands: &Hands) -> Vec<DynTool> {
+pub(crate) fn tools(hands: &BuiltinTools) -> Vec<DynTool> {
     let files = Files::new(hands.workspace.clone());
     vec![
         DynTool::of(read::ReadFile(files.clone())),
@@ -38,13 +38,13 @@ pub(crate) fn tools(hands: &Hands) -> Vec<DynTool> {
 }
 
 /// Declares a tool that only looks.
-fn looks(name: &str, description: &str) -> Spec {
+fn looks(name: &str, description: &str) -> ToolSpec {
     touches(name, description).read_only()
 }
 
 /// Declares a tool that works on files.
-fn touches(name: &str, description: &str) -> Spec {
-    let mut spec = Spec::new(name, description).capabilities([Capability::Filesystem]);
+fn touches(name: &str, description: &str) -> ToolSpec {
+    let mut spec = ToolSpec::new(name, description).capabilities([Capability::Filesystem]);
     spec.read_only = Some(false); // those that only read say so
     spec.open_world = Some(false);
     spec.label = Label { trust: Trust::Workspace, confidentiality: Confidentiality::Internal };

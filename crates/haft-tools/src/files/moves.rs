@@ -1,10 +1,10 @@
 //! `move_path` and `delete_path`: entries themselves, never what a link leads to.
 
 use haft_core::{
-    Capability, Claim, Class, Code, Context, Failure, Operation, Ran, Spec, Tool,
-    schemars::JsonSchema, serde::Deserialize,
+    CallProfile, Capability, ConcurrencyClass, Execution, Failure, FailureCode, Operation, Tool,
+    ToolContext, ToolSpec, schemars::JsonSchema, serde::Deserialize,
 };
-use haft_sandbox::{Bounds, Cause, Extent, Kind, Place, Refusal, Replace};
+use haft_sandbox::{Bounds, Extent, FileKind, PathError, PathErrorKind, Replace, ResolvedPath};
 
 use super::{
     place::{self, Files, Touch, count, stopped},
@@ -37,48 +37,48 @@ impl Tool for MovePath {
 
     const GUARDS: bool = false;
 
-    fn spec(&self) -> Spec {
+    fn spec(&self) -> ToolSpec {
         touches("move_path", "Moves or renames a file or folder. A link is moved itself.")
-            .class(Class::WriteExclusive)
+            .class(ConcurrencyClass::WriteExclusive)
     }
 
-    fn claim(&self, declared: Claim, args: &MoveArgs, cx: &Context) -> Claim {
+    fn profile(&self, declared: CallProfile, args: &MoveArgs, cx: &ToolContext) -> CallProfile {
         let to = self.0.find_entry(&args.to, cx).ok();
         let replaces = args.replace && to.as_ref().is_none_or(|place| place.exists());
         let from = self.0.find_entry(&args.from, cx).ok();
         let touch = |path, place| Touch { path, operation: Operation::Write, place };
         let touches = [touch(&args.from, from), touch(&args.to, to)];
-        Claim { destructive: Some(replaces), ..place::claim(declared, &touches) }
+        CallProfile { destructive: Some(replaces), ..place::claim(declared, &touches) }
     }
 
-    async fn check(&self, args: &MoveArgs, cx: &Context) -> Result<(), Failure> {
+    async fn check(&self, args: &MoveArgs, cx: &ToolContext) -> Result<(), Failure> {
         let from = self.0.find_entry(&args.from, cx)?;
         self.0.writable_whole(self.0.find_entry(&args.to, cx)?, cx)?;
         self.0.existing_whole(from, cx)?;
         Ok(())
     }
 
-    async fn call(&self, args: MoveArgs, cx: &Context) -> Result<String, Failure> {
+    async fn call(&self, args: MoveArgs, cx: &ToolContext) -> Result<String, Failure> {
         let files = self.0.clone();
-        cx.block(move |cx| move_entry(&files, &args, cx)).await?
+        cx.spawn_blocking(move |cx| move_entry(&files, &args, cx)).await?
     }
 }
 
-fn move_entry(files: &Files, args: &MoveArgs, cx: &Context) -> Result<String, Failure> {
+fn move_entry(files: &Files, args: &MoveArgs, cx: &ToolContext) -> Result<String, Failure> {
     let from = files.judged_entry(&args.from, cx)?;
     let to = files.judged_entry(&args.to, cx)?;
     let workspace = files.granted(&[&from, &to], cx)?;
-    if workspace.meta(&to).is_ok_and(|meta| meta.kind == Kind::Folder) {
-        return Err(Failure::from(Refusal::new(Cause::Exists, to.to_string()))
+    if workspace.meta(&to).is_ok_and(|meta| meta.kind == FileKind::Folder) {
+        return Err(Failure::from(PathError::new(PathErrorKind::Exists, to.to_string()))
             .with_next("give the new path with the name at its end"));
     }
-    let judged_new = cx.claim().is_some_and(|claim| claim.destructive == Some(false));
+    let judged_new = cx.profile().is_some_and(|claim| claim.destructive == Some(false));
     let replace = if args.replace && !judged_new { Replace::Always } else { Replace::Never };
     place::check_other_names(&from, &workspace.meta(&from)?, Operation::Write, cx)?;
     leave_alone(files, &from, cx)?;
     files.make_parents(&to, &workspace)?;
     match workspace.rename(&from, &to, replace) {
-        Err(refusal) if refusal.cause() == Cause::OtherDisk => {
+        Err(refusal) if refusal.cause() == PathErrorKind::OtherDisk => {
             let bytes = workspace.carry(&from, &to, replace, Bounds::default())?.bytes;
             let bytes = count(bytes, "byte");
             Ok(format!(
@@ -94,18 +94,18 @@ fn move_entry(files: &Files, args: &MoveArgs, cx: &Context) -> Result<String, Fa
 
 /// Refuses a folder with something in it that a rule keeps this call from: the call named the folder,
 /// and nobody judged what is inside.
-fn leave_alone(files: &Files, place: &Place, cx: &Context) -> Result<(), Failure> {
+fn leave_alone(files: &Files, place: &ResolvedPath, cx: &ToolContext) -> Result<(), Failure> {
     let workspace = files.workspace();
-    if workspace.meta(place)?.kind != Kind::Folder {
+    if workspace.meta(place)?.kind != FileKind::Folder {
         return Ok(());
     }
     for entry in workspace.walk(place, Bounds::default())? {
         if cx.is_cancelled() {
-            return Err(stopped().with_ran(Ran::Yes));
+            return Err(stopped().with_execution(Execution::Completed));
         }
-        if cx.keeps_from(Operation::Write, &entry?.place().absolute()) {
+        if cx.is_path_denied(Operation::Write, &entry?.place().absolute()) {
             let message = format!("something in `{place}` may not be changed; nothing was");
-            return Err(Failure::new(Code::Denied, message)
+            return Err(Failure::new(FailureCode::Denied, message)
                 .with_next("take the things in it one by one, and leave that one"));
         }
     }
@@ -135,34 +135,34 @@ impl Tool for DeletePath {
 
     const GUARDS: bool = false;
 
-    fn spec(&self) -> Spec {
+    fn spec(&self) -> ToolSpec {
         touches(
             "delete_path",
             "Deletes a file, a link or an empty folder; with `recursive` a folder and everything in \
              it. There is no way back.",
         )
         .capabilities([Capability::Filesystem, Capability::Destructive])
-        .class(Class::WriteExclusive)
+        .class(ConcurrencyClass::WriteExclusive)
     }
 
-    fn claim(&self, declared: Claim, args: &DeleteArgs, cx: &Context) -> Claim {
+    fn profile(&self, declared: CallProfile, args: &DeleteArgs, cx: &ToolContext) -> CallProfile {
         let place = self.0.find_entry(&args.path, cx).ok();
         let touch = Touch { path: &args.path, operation: Operation::Write, place };
-        Claim { destructive: Some(true), ..place::claim(declared, &[touch]) }
+        CallProfile { destructive: Some(true), ..place::claim(declared, &[touch]) }
     }
 
-    async fn check(&self, args: &DeleteArgs, cx: &Context) -> Result<(), Failure> {
+    async fn check(&self, args: &DeleteArgs, cx: &ToolContext) -> Result<(), Failure> {
         self.0.existing_whole(self.0.find_entry(&args.path, cx)?, cx)?;
         Ok(())
     }
 
-    async fn call(&self, args: DeleteArgs, cx: &Context) -> Result<String, Failure> {
+    async fn call(&self, args: DeleteArgs, cx: &ToolContext) -> Result<String, Failure> {
         let files = self.0.clone();
-        cx.block(move |cx| delete(&files, &args, cx)).await?
+        cx.spawn_blocking(move |cx| delete(&files, &args, cx)).await?
     }
 }
 
-fn delete(files: &Files, args: &DeleteArgs, cx: &Context) -> Result<String, Failure> {
+fn delete(files: &Files, args: &DeleteArgs, cx: &ToolContext) -> Result<String, Failure> {
     let place = files.judged_entry(&args.path, cx)?;
     let extent = match args.recursive {
         true => Extent::Everything(Bounds::default()),
@@ -175,7 +175,7 @@ fn delete(files: &Files, args: &DeleteArgs, cx: &Context) -> Result<String, Fail
     let done =
         workspace.remove_until(&place, extent, &|| cx.is_cancelled()).map_err(|refusal| {
             match refusal.cause() {
-                Cause::NotEmpty => Failure::from(refusal)
+                PathErrorKind::NotEmpty => Failure::from(refusal)
                     .with_next("set `recursive` if everything in it is to go, or empty it first"),
                 _ => refusal.into(),
             }

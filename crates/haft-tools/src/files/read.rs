@@ -3,10 +3,10 @@
 use std::io::{Cursor, Read as _};
 
 use haft_core::{
-    Bound, Claim, Code, Context, Failure, Operation, Spec, Tool, schemars::JsonSchema,
-    serde::Deserialize,
+    CallProfile, Failure, FailureCode, Operation, ResultLimit, Tool, ToolContext, ToolSpec,
+    schemars::JsonSchema, serde::Deserialize,
 };
-use haft_sandbox::{Cause, Refusal};
+use haft_sandbox::{PathError, PathErrorKind};
 
 use super::{
     binary,
@@ -49,34 +49,34 @@ impl Tool for ReadFile {
 
     const GUARDS: bool = false;
 
-    fn spec(&self) -> Spec {
+    fn spec(&self) -> ToolSpec {
         looks(
             "read_file",
             "Reads a text file. Each line comes with its number and a tab before it. Large files are \
              read in parts with `offset` and `limit`; the answer says how to go on. A file that is \
              no text is described.",
         )
-        .max_result(Bound::Chars(ROOM + FOOTER))
+        .max_result(ResultLimit::Chars(ROOM + FOOTER))
     }
 
-    fn claim(&self, declared: Claim, args: &Args, cx: &Context) -> Claim {
+    fn profile(&self, declared: CallProfile, args: &Args, cx: &ToolContext) -> CallProfile {
         let place = self.0.find(&args.file_path, cx).ok();
         let touch = Touch { path: &args.file_path, operation: Operation::Read, place };
         place::claim(declared, &[touch])
     }
 
-    async fn check(&self, args: &Args, cx: &Context) -> Result<(), Failure> {
+    async fn check(&self, args: &Args, cx: &ToolContext) -> Result<(), Failure> {
         self.0.find(&args.file_path, cx)?;
         Ok(())
     }
 
-    async fn call(&self, args: Args, cx: &Context) -> Result<String, Failure> {
+    async fn call(&self, args: Args, cx: &ToolContext) -> Result<String, Failure> {
         let files = self.0.clone();
-        cx.block(move |cx| read(&files, &args, cx)).await?
+        cx.spawn_blocking(move |cx| read(&files, &args, cx)).await?
     }
 }
 
-fn read(files: &Files, args: &Args, cx: &Context) -> Result<String, Failure> {
+fn read(files: &Files, args: &Args, cx: &ToolContext) -> Result<String, Failure> {
     let place = files.judged(&args.file_path, cx)?;
     let mut opened =
         files.workspace().open(&place).map_err(|refusal| explain(refusal, files, args, cx))?;
@@ -116,7 +116,7 @@ fn read(files: &Files, args: &Args, cx: &Context) -> Result<String, Failure> {
 }
 
 fn past_end(from: u64, has: &str, next: &str) -> Failure {
-    Failure::new(Code::InvalidValue, format!("`offset` is {from}, and the file {has}"))
+    Failure::new(FailureCode::InvalidValue, format!("`offset` is {from}, and the file {has}"))
         .with_next(next)
 }
 
@@ -150,10 +150,10 @@ fn shown(page: Page, path: &str, from: u64, is_wide: bool) -> String {
 }
 
 /// Adds the name that was meant, where one is close.
-fn explain(refusal: Refusal, files: &Files, args: &Args, cx: &Context) -> Failure {
+fn explain(refusal: PathError, files: &Files, args: &Args, cx: &ToolContext) -> Failure {
     match refusal.cause() {
-        Cause::IsAFolder => Failure::from(refusal).with_next("list it with list_files"),
-        Cause::NotFound => match files.similar(&args.file_path, cx) {
+        PathErrorKind::IsAFolder => Failure::from(refusal).with_next("list it with list_files"),
+        PathErrorKind::NotFound => match files.similar(&args.file_path, cx) {
             Some(path) => Failure::from(refusal).with_next(format!("did you mean `{path}`?")),
             None => refusal.into(),
         },

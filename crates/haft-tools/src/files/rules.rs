@@ -6,8 +6,10 @@
 
 use std::{path::Path, sync::Arc};
 
-use haft_core::{Context, Failure, Operation};
-use haft_sandbox::{Bounds, Cause, Entry, Kind, Place, Refusal, Walk, Workspace};
+use haft_core::{Failure, Operation, ToolContext};
+use haft_sandbox::{
+    Bounds, Entry, FileKind, PathError, PathErrorKind, ResolvedPath, Walk, Workspace,
+};
 use ignore::{
     gitignore::{Gitignore, GitignoreBuilder},
     overrides::{Override, OverrideBuilder},
@@ -42,7 +44,7 @@ pub(super) struct Wanted {
 impl Wanted {
     /// Reads the patterns of a call. They start at the folder that is gone through.
     pub(super) fn new(
-        start: &Place,
+        start: &ResolvedPath,
         globs: &[String],
         file_type: Option<&str>,
     ) -> Result<Self, Failure> {
@@ -87,7 +89,7 @@ pub(super) struct Visit {
     wanted: Arc<Wanted>,
     walk: Walk,
     /// The call, which is not told of files that rules keep from it.
-    cx: Context,
+    cx: ToolContext,
     /// What is left out at each level; those above the start come first. A folder's files are read
     /// when its first entry comes.
     ignores: Vec<Option<Ignores>>,
@@ -105,10 +107,10 @@ pub(super) struct Visit {
 impl Visit {
     pub(super) fn new(
         workspace: &Workspace,
-        start: &Place,
+        start: &ResolvedPath,
         wanted: Arc<Wanted>,
-        cx: &Context,
-    ) -> Result<Self, Refusal> {
+        cx: &ToolContext,
+    ) -> Result<Self, PathError> {
         let bounds = Bounds { entries: ENTRIES, ..Bounds::default() };
         let walk = workspace.walk(start, bounds)?;
         let mut ignores = Vec::new();
@@ -151,7 +153,7 @@ impl Visit {
             self.lines_left -= room - left;
         }
         let path = entry.place().relative();
-        let is_folder = entry.kind() == Kind::Folder;
+        let is_folder = entry.kind() == FileKind::Folder;
         let is_meant = self.is_meant(path, is_folder, entry.level());
         if is_folder {
             if !is_meant {
@@ -196,9 +198,11 @@ impl Iterator for Visit {
             match self.walk.next()? {
                 Ok(entry) => {
                     let is_meant = self.judge(&entry);
-                    if is_meant && self.cx.keeps_from(Operation::Read, &entry.place().absolute()) {
+                    if is_meant
+                        && self.cx.is_path_denied(Operation::Read, &entry.place().absolute())
+                    {
                         // A folder is kept with everything in it.
-                        if entry.kind() == Kind::Folder {
+                        if entry.kind() == FileKind::Folder {
                             self.walk.pass_by();
                         }
                         self.trouble += 1;
@@ -206,7 +210,7 @@ impl Iterator for Visit {
                         return Some(entry);
                     }
                 }
-                Err(refusal) if refusal.cause() == Cause::TooMany => self.is_cut = true,
+                Err(refusal) if refusal.cause() == PathErrorKind::TooMany => self.is_cut = true,
                 Err(_) => self.trouble += 1,
             }
         }
@@ -222,7 +226,7 @@ struct Ignores {
 
 impl Ignores {
     /// Reads them, as long as there is room for their lines.
-    fn of(workspace: &Workspace, folder: &Place, room: &mut usize) -> Self {
+    fn of(workspace: &Workspace, folder: &ResolvedPath, room: &mut usize) -> Self {
         let before = *room;
         let files = IGNORE_FILES.iter().filter_map(|name| read(workspace, folder, name, room));
         let files = files.collect();
@@ -246,8 +250,13 @@ impl Ignores {
 }
 
 /// Reads one ignore file. One that is a link, too large or unreadable says nothing.
-fn read(workspace: &Workspace, folder: &Place, name: &str, room: &mut usize) -> Option<Gitignore> {
-    let place = workspace.find_entry_from(folder, name).ok().filter(Place::exists)?;
+fn read(
+    workspace: &Workspace,
+    folder: &ResolvedPath,
+    name: &str,
+    room: &mut usize,
+) -> Option<Gitignore> {
+    let place = workspace.resolve_entry_from(folder, name).ok().filter(ResolvedPath::exists)?;
     rules(folder.relative(), &workspace.read(&place, IGNORE_FILE).ok()?, room)
 }
 

@@ -3,9 +3,10 @@
 //! A call that was judged to make a new file never replaces one that appeared in the meantime.
 
 use haft_core::{
-    Claim, Class, Context, Failure, Operation, Spec, Tool, schemars::JsonSchema, serde::Deserialize,
+    CallProfile, ConcurrencyClass, Failure, Operation, Tool, ToolContext, ToolSpec,
+    schemars::JsonSchema, serde::Deserialize,
 };
-use haft_sandbox::{Cause, Kind, Refusal, Replace};
+use haft_sandbox::{FileKind, PathError, PathErrorKind, Replace};
 
 use super::{
     place::{self, Files, Touch, count},
@@ -37,43 +38,43 @@ impl Tool for WriteFile {
 
     const GUARDS: bool = false;
 
-    fn spec(&self) -> Spec {
+    fn spec(&self) -> ToolSpec {
         touches(
             "write_file",
             "Writes a file: makes a new one, or replaces all of an old one. To change a part of a \
              file use edit_file.",
         )
         .idempotent(true)
-        .class(Class::WriteExclusive)
+        .class(ConcurrencyClass::WriteExclusive)
     }
 
-    fn claim(&self, declared: Claim, args: &WriteArgs, cx: &Context) -> Claim {
+    fn profile(&self, declared: CallProfile, args: &WriteArgs, cx: &ToolContext) -> CallProfile {
         let place = self.0.find(&args.file_path, cx).ok();
         // What stood there before is gone afterwards.
         let replaces = place.as_ref().is_none_or(|place| place.exists()) && !args.create_only;
         let touch = Touch { path: &args.file_path, operation: Operation::Write, place };
-        Claim { destructive: Some(replaces), ..place::claim(declared, &[touch]) }
+        CallProfile { destructive: Some(replaces), ..place::claim(declared, &[touch]) }
     }
 
-    async fn check(&self, args: &WriteArgs, cx: &Context) -> Result<(), Failure> {
+    async fn check(&self, args: &WriteArgs, cx: &ToolContext) -> Result<(), Failure> {
         let place = self.0.writable_whole(self.0.find(&args.file_path, cx)?, cx)?;
         match place.exists() && args.create_only {
-            true => Err(Refusal::new(Cause::Exists, place.to_string()).into()),
+            true => Err(PathError::new(PathErrorKind::Exists, place.to_string()).into()),
             false => Ok(()),
         }
     }
 
-    async fn call(&self, args: WriteArgs, cx: &Context) -> Result<String, Failure> {
+    async fn call(&self, args: WriteArgs, cx: &ToolContext) -> Result<String, Failure> {
         let files = self.0.clone();
-        cx.block(move |cx| write(&files, &args, cx)).await?
+        cx.spawn_blocking(move |cx| write(&files, &args, cx)).await?
     }
 }
 
-fn write(files: &Files, args: &WriteArgs, cx: &Context) -> Result<String, Failure> {
+fn write(files: &Files, args: &WriteArgs, cx: &ToolContext) -> Result<String, Failure> {
     let place = files.judged(&args.file_path, cx)?;
     let workspace = files.granted(&[&place], cx)?;
     let before = workspace.meta(&place).ok();
-    let judged_new = cx.claim().is_some_and(|claim| claim.destructive == Some(false));
+    let judged_new = cx.profile().is_some_and(|claim| claim.destructive == Some(false));
     let replace = if args.create_only || judged_new { Replace::Never } else { Replace::Always };
     files.make_parents(&place, &workspace)?;
     workspace.write(&place, args.content.as_bytes(), replace)?;
@@ -105,31 +106,33 @@ impl Tool for MakeDir {
 
     const GUARDS: bool = false;
 
-    fn spec(&self) -> Spec {
+    fn spec(&self) -> ToolSpec {
         touches("make_dir", "Makes a folder, and those above it. One that exists is left alone.")
             .idempotent(true)
             .destructive(false)
-            .class(Class::WriteExclusive)
+            .class(ConcurrencyClass::WriteExclusive)
     }
 
-    fn claim(&self, declared: Claim, args: &MakeArgs, cx: &Context) -> Claim {
+    fn profile(&self, declared: CallProfile, args: &MakeArgs, cx: &ToolContext) -> CallProfile {
         let place = self.0.find(&args.path, cx).ok();
         let touch = Touch { path: &args.path, operation: Operation::Write, place };
         place::claim(declared, &[touch])
     }
 
-    async fn check(&self, args: &MakeArgs, cx: &Context) -> Result<(), Failure> {
+    async fn check(&self, args: &MakeArgs, cx: &ToolContext) -> Result<(), Failure> {
         self.0.writable(self.0.find(&args.path, cx)?, cx)?;
         Ok(())
     }
 
-    async fn call(&self, args: MakeArgs, cx: &Context) -> Result<String, Failure> {
+    async fn call(&self, args: MakeArgs, cx: &ToolContext) -> Result<String, Failure> {
         let files = self.0.clone();
-        cx.block(move |cx| {
+        cx.spawn_blocking(move |cx| {
             let place = files.judged(&args.path, cx)?;
             match files.workspace().meta(&place).map(|meta| meta.kind) {
-                Ok(Kind::Folder) => return Ok(format!("`{place}` exists already")),
-                Ok(_) => return Err(Refusal::new(Cause::Exists, place.to_string()).into()),
+                Ok(FileKind::Folder) => return Ok(format!("`{place}` exists already")),
+                Ok(_) => {
+                    return Err(PathError::new(PathErrorKind::Exists, place.to_string()).into());
+                }
                 Err(_) => {}
             }
             let place = files.writable(place, cx)?;

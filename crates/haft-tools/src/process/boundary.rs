@@ -6,7 +6,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use haft_core::{Code, Context, Failure};
+use haft_core::{Failure, FailureCode, ToolContext};
 use haft_sandbox::{Error, ErrorKind, Helper, Level, Sandbox, Tier};
 use serde_json::json;
 use tokio::sync::OnceCell;
@@ -69,7 +69,7 @@ impl Boundary {
     }
 
     /// Returns the sandbox. Where there is none, that is what confines the call: nothing.
-    pub(crate) async fn get(&self, cx: &Context) -> Result<Sandbox, Failure> {
+    pub(crate) async fn get(&self, cx: &ToolContext) -> Result<Sandbox, Failure> {
         let none = |why: &str| {
             cx.set_tier(json!(Tier::none(why.lines().next().unwrap_or_default())));
         };
@@ -89,7 +89,7 @@ impl Boundary {
         match self {
             Self::Missing => Err(Missing::Known(Arc::from(
                 "these tools were given no sandbox, and start no process without one\nhint: call \
-                 `haft_sandbox::init()` first in `main`, then give `Hands` a `Sandbox` or a `Helper`",
+                 `haft_sandbox::init()` first in `main`, then give `BuiltinTools` a `Sandbox` or a `Helper`",
             ))),
             Self::Ready(sandbox) => Ok(Sandbox::clone(sandbox)),
             Self::Later(later) => {
@@ -114,7 +114,7 @@ impl Boundary {
 
 fn refused(why: &str) -> Failure {
     Failure::new(
-        Code::SandboxUnavailable,
+        FailureCode::SandboxUnavailable,
         "commands are run in a sandbox or not at all, and there is none here",
     )
     .with_next("use tools that need no process, or tell the user")

@@ -9,7 +9,9 @@
 use std::path::{Path, PathBuf};
 
 use haft_core::Confinement;
-use haft_sandbox::{Access, Ended, Environment, Level, Network, Profile, Reads, Root, Sandbox};
+use haft_sandbox::{
+    Access, Environment, Level, Network, ProcessResult, Profile, Reads, Root, Sandbox,
+};
 
 use super::programs::Programs;
 
@@ -133,7 +135,7 @@ const NETWORK_REFUSED: [&str; 8] = [
 const NOT_SHOWN: [&str; 3] = ["No such file or directory", "Permission denied", "EACCES"];
 
 /// Returns a note for the model where a confined command seems to have wanted more.
-pub(super) fn note(ended: &Ended, has_network: bool) -> Option<String> {
+pub(super) fn note(ended: &ProcessResult, has_network: bool) -> Option<String> {
     let err = String::from_utf8_lossy(ended.stderr.bytes());
     // With `2>&1` the messages are in the output. After a success it may be the text of any file.
     let out = match ended.is_success() {

@@ -5,9 +5,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use haft::Declared;
+use haft::CommandTool;
 use haft_core::{
-    Claim, Class, Code, Context, DynTool, Effect, Effects, Failure, Operation, Output,
+    CallProfile, ConcurrencyClass, DynTool, Effect, Effects, Failure, FailureCode, Operation,
+    Output, ToolContext,
 };
 use haft_sandbox::{Command, Environment, Profile, Workspace};
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ use super::{
     programs::Programs,
     run::{self, Job},
 };
-use crate::Hands;
+use crate::BuiltinTools;
 
 /// As long as the longest one may take; its own timeout and the runtime's hold besides.
 const LONGEST: Duration = Duration::from_secs(24 * 3_600);
@@ -28,7 +29,7 @@ const LONGEST: Duration = Duration::from_secs(24 * 3_600);
 const COMPLAINT: usize = 2_000;
 
 /// Makes a tool of one that was declared.
-pub(crate) fn tool(hands: &Hands, declared: Declared) -> DynTool {
+pub(crate) fn tool(hands: &BuiltinTools, declared: CommandTool) -> DynTool {
     let mut profile = Profile::of(declared.given(), &hands.workspace);
     if declared.spec.is_read_only() {
         profile = profile.read_only();
@@ -48,7 +49,7 @@ pub(crate) fn tool(hands: &Hands, declared: Declared) -> DynTool {
         let body = Arc::clone(&body);
         async move { body.call(&arguments, &cx).await }
     })
-    .with_claim(move |claim, arguments, cx| claimed.claim(claim, arguments, cx))
+    .with_profile(move |claim, arguments, cx| claimed.claim(claim, arguments, cx))
     .with_check(move |arguments, cx| {
         let body = Arc::clone(&checked);
         Box::pin(async move { body.check(arguments, cx).await })
@@ -61,7 +62,7 @@ pub(crate) fn tool(hands: &Hands, declared: Declared) -> DynTool {
 }
 
 struct Body {
-    declared: Declared,
+    declared: CommandTool,
     workspace: Arc<Workspace>,
     boundary: Boundary,
     environment: Environment,
@@ -73,11 +74,11 @@ struct Body {
 impl Body {
     /// Says which files a call names, as seen from the folder that the command starts in. Judges read
     /// them from where the run works, which is another place if the file says `cwd`.
-    fn claim(&self, mut claim: Claim, arguments: &Value, cx: &Context) -> Claim {
+    fn claim(&self, mut claim: CallProfile, arguments: &Value, cx: &ToolContext) -> CallProfile {
         // The file names a program of the system. One of the workspace may do anything.
         if claim.read_only && !self.starts_outside() {
             claim.read_only = false;
-            claim.class = Class::Unsafe;
+            claim.class = ConcurrencyClass::Unsafe;
         }
         if self.declared.cwd.is_none() {
             return claim;
@@ -111,7 +112,7 @@ impl Body {
     }
 
     /// Returns what is done to the files that arguments name.
-    fn files(&self, arguments: &Value, cx: &Context) -> Vec<Effect> {
+    fn files(&self, arguments: &Value, cx: &ToolContext) -> Vec<Effect> {
         let parameters = self.declared.input_schema.get("properties").and_then(Value::as_object);
         let cwd = self.declared.cwd.as_deref().unwrap_or(".");
         let folder = super::find(&self.workspace, cx.working_directory(), cwd).ok();
@@ -138,19 +139,19 @@ impl Body {
     }
 
     /// Refuses what cannot run before anybody is asked about it.
-    async fn check(&self, arguments: &Value, cx: &Context) -> Result<(), Failure> {
+    async fn check(&self, arguments: &Value, cx: &ToolContext) -> Result<(), Failure> {
         self.declared.argv(arguments)?;
         self.boundary.get(cx).await?;
         folder(&self.workspace, self.declared.cwd.as_deref(), cx).await?;
         denied::look(&self.workspace, &self.settings, cx).await.map(drop)
     }
 
-    async fn call(&self, arguments: &Value, cx: &Context) -> Result<Output, Failure> {
+    async fn call(&self, arguments: &Value, cx: &ToolContext) -> Result<Output, Failure> {
         let mut words = self.declared.argv(arguments)?.into_iter();
         let sandbox = self.boundary.get(cx).await?;
         let place = folder(&self.workspace, self.declared.cwd.as_deref(), cx).await?;
         // FAIL CLOSED: what was judged to only read finds no program of the workspace.
-        let is_judged_reading = cx.claim().is_none_or(|claim| claim.read_only);
+        let is_judged_reading = cx.profile().is_none_or(|claim| claim.read_only);
         let environment = match self.declared.spec.is_read_only() && is_judged_reading {
             true => self.programs().cleaned(&self.environment),
             false => self.environment.clone(),
@@ -185,7 +186,7 @@ impl Body {
                 Some(note) => format!("{message}\n{note}"),
                 None => message,
             };
-            return Err(Failure::new(Code::ToolFailed, message)
+            return Err(Failure::new(FailureCode::ToolFailed, message)
                 .with_next("mend the arguments if it complains about them, or tell the user"));
         }
         let mut output = run::output(ended, json!({}));

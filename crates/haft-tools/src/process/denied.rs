@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use haft_core::{Block, Code, Context, DeniedPaths, Failure, Output, Verdict};
+use haft_core::{Block, DeniedPaths, Failure, FailureCode, Output, ToolContext, Verdict};
 use haft_sandbox::{Level, Profile, Tier, Workspace};
 use serde_json::{Value, json};
 
@@ -32,12 +32,12 @@ pub(super) struct Masked {
 pub(super) async fn look(
     workspace: &Workspace,
     settings: &Settings,
-    cx: &Context,
+    cx: &ToolContext,
 ) -> Result<bool, Failure> {
     let roots = roots(workspace, settings);
     // FAIL CLOSED: what is not known may be denied.
-    let look = move |cx: &Context| cx.denied_paths(&roots).map_or(true, |d| !d.read.is_empty());
-    cx.block(look).await
+    let look = move |cx: &ToolContext| cx.denied_paths(&roots).map_or(true, |d| !d.read.is_empty());
+    cx.spawn_blocking(look).await
 }
 
 /// Where denied paths are looked for: where commands may write. Toolchains are large, and what rules
@@ -54,7 +54,7 @@ pub(super) fn guard(
     settings: &Settings,
     level: Option<Level>,
     is_proven: bool,
-    cx: &Context,
+    cx: &ToolContext,
 ) -> Option<Verdict> {
     let denied = match cx.denied_paths(&roots(workspace, settings)) {
         Ok(denied) => denied,
@@ -82,11 +82,11 @@ pub(super) async fn apply(
     level: Level,
     roots: Vec<PathBuf>,
     start: &Path,
-    cx: &Context,
+    cx: &ToolContext,
 ) -> Result<Masked, Failure> {
     let asked = roots.clone();
     let mut missing = None;
-    let denied = match cx.block(move |cx| cx.denied_paths(&asked)).await? {
+    let denied = match cx.spawn_blocking(move |cx| cx.denied_paths(&asked)).await? {
         Ok(denied) => DeniedPaths::clone(&denied),
         // The guard asked, and the answer was yes. What was found is masked all the same.
         Err(unknown) if unknown.is_repeated => {
@@ -94,7 +94,7 @@ pub(super) async fn apply(
             unknown.found
         }
         Err(unknown) => {
-            return Err(Failure::new(Code::NotRun, unknown.to_string())
+            return Err(Failure::new(FailureCode::NotRun, unknown.to_string())
                 .with_next("call it again; it is asked about then"));
         }
     };
@@ -109,9 +109,9 @@ pub(super) async fn apply(
         return Ok(Masked { missing: missing.or(nothing), ..Masked::default() });
     }
     let start = start.to_owned();
-    let way = move |_: &Context| open_way(&mut read, &mut edit, &start).map(|()| (read, edit));
-    let (read, edit) = cx.block(way).await?.map_err(|e| {
-        Failure::new(Code::NotRun, format!("the command starts in a denied directory: {e}"))
+    let way = move |_: &ToolContext| open_way(&mut read, &mut edit, &start).map(|()| (read, edit));
+    let (read, edit) = cx.spawn_blocking(way).await?.map_err(|e| {
+        Failure::new(FailureCode::NotRun, format!("the command starts in a denied directory: {e}"))
             .with_next("start it elsewhere")
     })?;
     let named = read.iter().chain(&edit).take(MAX_NAMED);

@@ -17,16 +17,16 @@ mod declared;
 
 use std::{path::Path, sync::Arc};
 
-use haft_core::{Context, DynTool, Failure};
-use haft_sandbox::{Cause, Kind, Place, Refusal, Workspace};
+use haft_core::{DynTool, Failure, ToolContext};
+use haft_sandbox::{FileKind, PathError, PathErrorKind, ResolvedPath, Workspace};
 
 pub(crate) use self::{
     boundary::Boundary, confined::Settings, declared::tool as declared, git::GitConfig,
 };
-use crate::{Hands, start::start};
+use crate::{BuiltinTools, start::start};
 
 /// Returns the tools.
-pub(crate) fn tools(hands: &Hands) -> Vec<DynTool> {
+pub(crate) fn tools(hands: &BuiltinTools) -> Vec<DynTool> {
     let shell = shell::Shell {
         workspace: Arc::clone(&hands.workspace),
         boundary: hands.boundary.clone(),
@@ -44,22 +44,22 @@ pub(crate) fn tools(hands: &Hands) -> Vec<DynTool> {
 async fn folder(
     workspace: &Arc<Workspace>,
     cwd: Option<&str>,
-    cx: &Context,
-) -> Result<Place, Failure> {
+    cx: &ToolContext,
+) -> Result<ResolvedPath, Failure> {
     let (workspace, cwd) = (Arc::clone(workspace), cwd.unwrap_or(".").to_owned());
     let here = cx.working_directory().to_owned();
-    cx.block(move |_| find(&workspace, &here, &cwd)).await?
+    cx.spawn_blocking(move |_| find(&workspace, &here, &cwd)).await?
 }
 
 /// Relative paths start where judges read them from: where the run works, or in the first root where
 /// that is no folder of the workspace.
-fn find(workspace: &Workspace, here: &Path, cwd: &str) -> Result<Place, Failure> {
+fn find(workspace: &Workspace, here: &Path, cwd: &str) -> Result<ResolvedPath, Failure> {
     let place = match start(workspace, here) {
-        Some(start) => workspace.find_from(&start, cwd)?,
-        None => workspace.find(cwd)?,
+        Some(start) => workspace.resolve_from(&start, cwd)?,
+        None => workspace.resolve(cwd)?,
     };
     match workspace.meta(&place)?.kind {
-        Kind::Folder => Ok(place),
-        _ => Err(Refusal::new(Cause::NotAFolder, cwd).into()),
+        FileKind::Folder => Ok(place),
+        _ => Err(PathError::new(PathErrorKind::NotAFolder, cwd).into()),
     }
 }

@@ -7,8 +7,11 @@
 
 use std::time::Duration;
 
-use haft_core::{Block, Busy, Code, Context, Failure, Output, Ran};
-use haft_sandbox::{Command, Ended, Exit, How, Limits, Profile, Running, Sandbox, Stream};
+use haft_core::{Block, Busy, Execution, Failure, FailureCode, Output, ToolContext};
+use haft_sandbox::{
+    Command, Exit, ExitReason, ProcessLimits, ProcessResult, ProcessStream, Profile, Running,
+    Sandbox,
+};
 use serde_json::{Value, json};
 
 use super::denied::Masked;
@@ -31,11 +34,14 @@ pub(super) struct Job {
 }
 
 /// Runs a command to its end, or ends it.
-pub(super) async fn run(job: Job, cx: &Context) -> Result<(Ended, Masked), Failure> {
+pub(super) async fn run(job: Job, cx: &ToolContext) -> Result<(ProcessResult, Masked), Failure> {
     let time = cx.time_left().map_or(job.time, |left| left.min(job.time));
-    let command = job.command.deadline(time).keep(cx.cap());
+    let command = job.command.deadline(time).keep(cx.max_result_bytes());
     let Some(busy) = cx.busy() else {
-        return Err(Failure::new(Code::NotRun, "the call was over before the command started"));
+        return Err(Failure::new(
+            FailureCode::NotRun,
+            "the call was over before the command started",
+        ));
     };
     // What would be in force, until it is known what is.
     cx.set_tier(job.masked.tier(job.sandbox.tier()));
@@ -47,33 +53,35 @@ pub(super) async fn run(job: Job, cx: &Context) -> Result<(Ended, Masked), Failu
     let (ended, is_stopped) = watched.finished(cx).await;
     match ended.how {
         // Whoever stopped it says why; that its end was seen is ours to say.
-        _ if is_stopped => Err(Failure::new(Code::Cancelled, "the command was stopped")),
-        How::Itself => Ok((ended, job.masked)),
-        How::TimedOut => Err(Failure::new(
-            Code::TimedOut,
+        _ if is_stopped => Err(Failure::new(FailureCode::Cancelled, "the command was stopped")),
+        ExitReason::Itself => Ok((ended, job.masked)),
+        ExitReason::TimedOut => Err(Failure::new(
+            FailureCode::TimedOut,
             format!("the command took longer than {} ms and was stopped", time.as_millis()),
         )
         .with_next("do less at once, or give it more time")),
-        How::Flooded => Err(Failure::failed("the command wrote without end and was stopped")
-            .with_next("write to a file, or filter the output, as with `head`")),
-        How::Stopped => Err(Failure::new(Code::Cancelled, "the command was stopped")),
-        How::OutOfMemory => Err(Failure::failed(format!(
+        ExitReason::Flooded => {
+            Err(Failure::failed("the command wrote without end and was stopped")
+                .with_next("write to a file, or filter the output, as with `head`"))
+        }
+        ExitReason::Stopped => Err(Failure::new(FailureCode::Cancelled, "the command was stopped")),
+        ExitReason::OutOfMemory => Err(Failure::failed(format!(
             "the command and its processes used more than {} MiB of memory and were stopped",
             resident >> 20
         ))
         .with_next("process less data at once, as with `head` or by reading in parts")),
-        How::Lost => Err(Failure::new(
-            Code::UnknownOutcome,
+        ExitReason::Lost => Err(Failure::new(
+            FailureCode::UnknownOutcome,
             "the process that watches over the command died, and the command with it",
         )
-        .with_ran(Ran::Unknown)
+        .with_execution(Execution::Unknown)
         .with_next("find out what happened before you do it again")),
-        How::Abandoned => Err(Failure::new(
-            Code::UnknownOutcome,
+        ExitReason::Abandoned => Err(Failure::new(
+            FailureCode::UnknownOutcome,
             "the processes that watch over the command were killed; processes that the command \
              started may still be running",
         )
-        .with_ran(Ran::Unknown)
+        .with_execution(Execution::Unknown)
         .with_next(
             "tell the user to look for processes of the command and to end them; find out what \
              happened before you do it again",
@@ -88,7 +96,7 @@ struct Watched {
 
 impl Watched {
     /// Tells output until the end. Says whether the end was brought about by a stop of the call.
-    async fn finished(&mut self, cx: &Context) -> (Ended, bool) {
+    async fn finished(&mut self, cx: &ToolContext) -> (ProcessResult, bool) {
         let mut texts = [Text::new("stdout"), Text::new("stderr")];
         let mut is_stopped = false;
         let ended = loop {
@@ -103,7 +111,7 @@ impl Watched {
                 piece = running.next() => match piece {
                     Some(piece) => {
                         let [out, err] = &mut texts;
-                        let text = if piece.stream == Stream::Out { out } else { err };
+                        let text = if piece.stream == ProcessStream::Out { out } else { err };
                         text.tell(&piece.bytes, cx);
                     }
                     None => break running.wait().await,
@@ -142,14 +150,14 @@ impl Text {
         Self { name, rest: Vec::new() }
     }
 
-    fn tell(&mut self, bytes: &[u8], cx: &Context) {
+    fn tell(&mut self, bytes: &[u8], cx: &ToolContext) {
         let text = self.take(bytes);
         if !text.is_empty() {
             cx.partial_of(self.name, text);
         }
     }
 
-    fn finish(&mut self, cx: &Context) {
+    fn finish(&mut self, cx: &ToolContext) {
         if !self.rest.is_empty() {
             let rest = std::mem::take(&mut self.rest);
             cx.partial_of(self.name, String::from_utf8_lossy(&rest).into_owned());
@@ -187,7 +195,7 @@ fn may_go_on(bytes: &[u8]) -> bool {
 }
 
 /// Says how a command ended, in words.
-pub(super) fn exit(ended: &Ended) -> String {
+pub(super) fn exit(ended: &ProcessResult) -> String {
     match ended.exit {
         Exit::Code(code) => format!("exit code {code}"),
         Exit::Signal(signal) => match name(signal) {
@@ -216,7 +224,7 @@ fn name(signal: i32) -> Option<&'static str> {
 
 /// Writes the result: what it printed if that is all there is to say, else how it ended first, so
 /// that nothing it printed can pass for that.
-pub(super) fn output(ended: Ended, about: Value) -> Output {
+pub(super) fn output(ended: ProcessResult, about: Value) -> Output {
     let (is_success, how, facts) = (ended.is_success(), exit(&ended), ended.facts());
     let refused = super::refusals::note(&ended.refused);
     let (out, err) = (ended.stdout.into_text(), ended.stderr.into_text());
@@ -236,7 +244,7 @@ pub(super) fn output(ended: Ended, about: Value) -> Output {
         }
     }
     if is_full {
-        let room = Limits::default().scratch >> 20;
+        let room = ProcessLimits::default().scratch >> 20;
         output.blocks.push(Block::text(format!(
             "note: no space left on device. Temporary files of a command (`$TMPDIR`, `/tmp`) have \
              {room} MiB at most; write large files into the workspace. If the workspace is full, \

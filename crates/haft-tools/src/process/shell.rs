@@ -1,10 +1,11 @@
 //! `shell`: a command as a list of words or as a text, in the sandbox.
 //!
 //! The classifier decides how a call is judged and how much the sandbox lets it touch: what only
-//! reads shares the floor and cannot write. A list of words, and a text that is nothing but words, is
-//! run as it is; only what needs a shell gets one. A command that only reads and names every file it
-//! reads says so, and is shown these, the workspace and the system, and no other file. Its programs are
-//! found outside the workspace; a command with a program of the workspace is not known to only read.
+//! reads can run concurrently and cannot write. A list of words, and a text that is nothing but
+//! words, is run as it is; only what needs a shell gets one. A command that only reads and names
+//! every file it reads says so, and is shown these, the workspace and the system, and no other
+//! file. Its programs are found outside the workspace; a command with a program of the workspace is
+//! not known to only read.
 //!
 //! INVARIANT: judging and running look at the same words. What a command is shown follows from these
 //! words alone, so that no link that was swapped since can widen it.
@@ -16,8 +17,8 @@ use std::{
 };
 
 use haft_core::{
-    Block, Capabilities, Capability, Claim, Class, Code, Context, Effect, Effects, Failure,
-    Interrupt, Isolation, Output, Spec, Tool, Verdict, schemars,
+    Block, CallProfile, Capabilities, Capability, ConcurrencyClass, Effect, Effects, Failure,
+    FailureCode, Interrupt, Isolation, Output, Tool, ToolContext, ToolSpec, Verdict, schemars,
 };
 use haft_sandbox::{Command, Environment, Level, Network, Profile, Reads, Workspace};
 use haft_shell::{Kind, Known, classify};
@@ -116,12 +117,12 @@ enum Permission<'a> {
 impl<'a> Permission<'a> {
     /// FAIL CLOSED: a call that is confined gets nothing else, whatever its words are, and so does one
     /// whose host says nothing.
-    fn of(asked: &Asked, programs: &'a Programs, cx: &Context) -> Self {
+    fn of(asked: &Asked, programs: &'a Programs, cx: &ToolContext) -> Self {
         if cx.is_confined() {
             return Self::Confined(programs);
         }
         // What was judged to only read finds no program of the workspace, whatever was put there since.
-        match cx.claim().is_none_or(|claim| claim.read_only) && asked.kind == Kind::ReadOnly {
+        match cx.profile().is_none_or(|claim| claim.read_only) && asked.kind == Kind::ReadOnly {
             true => Self::ReadOnly(programs),
             false => Self::Approved,
         }
@@ -192,7 +193,7 @@ impl Asked {
 }
 
 fn wrong(what: &str) -> Failure {
-    Failure::new(Code::BadArguments, what).with_next(
+    Failure::new(FailureCode::BadArguments, what).with_next(
         "give one of both: `command` as a text, as in \"ls -l\", or `argv` as words, as in \
          [\"ls\", \"-l\"]",
     )
@@ -310,7 +311,7 @@ impl Shell {
 
     /// What the sandbox lets it touch. What only reads has no need to write or to reach others, and
     /// what names its files has no need to see more.
-    fn profile(
+    fn sandbox_profile(
         &self,
         asked: &Asked,
         start: &Path,
@@ -358,7 +359,7 @@ impl Shell {
     ///
     /// A path that climbs is claimed twice. A program follows links before it climbs; a shell that
     /// changes folders, and what the sandbox shows, go by the letters.
-    fn effects(&self, asked: &Asked, args: &Args, cx: &Context) -> Effects {
+    fn effects(&self, asked: &Asked, args: &Args, cx: &ToolContext) -> Effects {
         let cwd = args.cwd.as_deref().unwrap_or(".");
         let start = find(&self.workspace, cx.working_directory(), cwd).map(|at| at.absolute());
         let files = start.ok().and_then(|start| asked.reads_from(&start));
@@ -393,10 +394,10 @@ impl Tool for Shell {
     const ISOLATED: bool = true;
     const GUARDS: bool = true;
 
-    fn spec(&self) -> Spec {
+    fn spec(&self) -> ToolSpec {
         // Whoever knows it does not try to install or to fetch something.
         let network = if self.network { "" } else { "no other machine can be reached, " };
-        let mut spec = Spec::new(
+        let mut spec = ToolSpec::new(
             "shell",
             format!(
                 "Runs a command in a sandbox and returns what it prints and how it ends. Files \
@@ -418,16 +419,16 @@ impl Tool for Shell {
         spec
     }
 
-    fn claim(&self, declared: Claim, args: &Args, cx: &Context) -> Claim {
-        let Ok(asked) = Asked::of(args) else { return Claim::strictest() };
+    fn profile(&self, declared: CallProfile, args: &Args, cx: &ToolContext) -> CallProfile {
+        let Ok(asked) = Asked::of(args) else { return CallProfile::strictest() };
         let confinable = asked.cannot_confine(args).is_none();
         match asked.kind {
             Kind::ReadOnly if self.only_reads(&asked) => {
                 let effects = self.effects(&asked, args, cx);
                 // One that names a file which it would not be shown would only fail.
                 let confinable = confinable && effects == Effects::Undeclared;
-                Claim {
-                    class: Class::ReadOnly,
+                CallProfile {
+                    class: ConcurrencyClass::ReadOnly,
                     read_only: true,
                     destructive: Some(false),
                     effects,
@@ -442,18 +443,23 @@ impl Tool for Shell {
                     self.protected_effects(&asked.text, args.named(), args.cwd.as_deref(), cx);
                 // What is known to change a protected file would only fail.
                 let confinable = confinable && effects == Effects::Undeclared;
-                Claim { class: Class::Unsafe, effects, confinable, ..declared }
+                CallProfile { class: ConcurrencyClass::Unsafe, effects, confinable, ..declared }
             }
             Kind::Destructive => {
                 let effects =
                     self.protected_effects(&asked.text, args.named(), args.cwd.as_deref(), cx);
-                Claim { class: Class::Unsafe, destructive: Some(true), effects, ..declared }
+                CallProfile {
+                    class: ConcurrencyClass::Unsafe,
+                    destructive: Some(true),
+                    effects,
+                    ..declared
+                }
             }
-            Kind::Unparseable => Claim::strictest(),
+            Kind::Unparseable => CallProfile::strictest(),
         }
     }
 
-    async fn check(&self, args: &Args, cx: &Context) -> Result<(), Failure> {
+    async fn check(&self, args: &Args, cx: &ToolContext) -> Result<(), Failure> {
         let asked = Asked::of(args)?;
         let sandbox = self.boundary.get(cx).await?;
         folder(&self.workspace, args.cwd.as_deref(), cx).await?;
@@ -470,13 +476,13 @@ impl Tool for Shell {
     }
 
     /// Asks where the command cannot be kept away from what rules deny.
-    async fn guard(&self, args: &Args, cx: &Context) -> Result<Option<Verdict>, Failure> {
-        let claim = self.claim(Claim::strictest(), args, cx);
+    async fn guard(&self, args: &Args, cx: &ToolContext) -> Result<Option<Verdict>, Failure> {
+        let claim = self.profile(CallProfile::strictest(), args, cx);
         let is_proven = claim.read_only && claim.effects != Effects::Undeclared;
         Ok(denied::guard(&self.workspace, &self.settings, self.boundary.level(), is_proven, cx))
     }
 
-    async fn call(&self, args: Args, cx: &Context) -> Result<Output, Failure> {
+    async fn call(&self, args: Args, cx: &ToolContext) -> Result<Output, Failure> {
         let asked = Asked::of(&args)?;
         let sandbox = self.boundary.get(cx).await?;
         let place = folder(&self.workspace, args.cwd.as_deref(), cx).await?;
@@ -488,7 +494,7 @@ impl Tool for Shell {
             Permission::Approved => self.environment.clone(),
         };
         let level = sandbox.tier().level;
-        let mut profile = self.profile(&asked, &place.absolute(), level, &permission);
+        let mut profile = self.sandbox_profile(&asked, &place.absolute(), level, &permission);
         if matches!(permission, Permission::Approved) {
             profile.exceptions = self.exceptions(&asked.text, args.named(), &place, cx);
         }
@@ -496,7 +502,7 @@ impl Tool for Shell {
         let masked = denied::apply(&mut profile, level, roots, &place.absolute(), cx).await?;
         // FAIL CLOSED: what runs unasked is kept from everything that rules deny.
         if let (Permission::Confined(_), Some(why)) = (&permission, masked.missing()) {
-            return Err(Failure::new(Code::NotRun, why.to_owned())
+            return Err(Failure::new(FailureCode::NotRun, why.to_owned())
                 .with_next("call again with `access: \"write\"`; a person may be asked"));
         }
         let mut words = asked.argv.into_iter();
@@ -582,7 +588,7 @@ mod tests {
         ] {
             assert_eq!(
                 Asked::of(&bad).err().map(|e| e.code()),
-                Some(Code::BadArguments),
+                Some(FailureCode::BadArguments),
                 "{bad:?}"
             );
         }
@@ -611,7 +617,7 @@ mod tests {
             let asked = Asked::of(&serde_json::from_value(args).unwrap()).unwrap();
             let programs = shell.programs();
             let permission = Permission::ReadOnly(&programs);
-            shell.profile(&asked, &root.join("sub"), Level::Namespaces, &permission)
+            shell.sandbox_profile(&asked, &root.join("sub"), Level::Namespaces, &permission)
         };
         let reading = profile("cat $X");
         assert_eq!((reading.writable().count(), reading.network), (0, Network::None));

@@ -6,8 +6,8 @@ use std::{
 };
 
 use haft::{
-    Answer, Approver, BoxFuture, Call, Catalog, DynTool, Envelope, Failure, Question, Runtime,
-    RuntimeBuilder, Trust,
+    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, DynTool, Failure, Runtime,
+    RuntimeBuilder, ToolCall, ToolRegistry, ToolResult, Trust,
 };
 use haft_tools::{AskUser, Asks, UserQuestion};
 use serde_json::{Value, json};
@@ -35,18 +35,21 @@ impl Asks for User {
 struct Present;
 
 impl Approver for Present {
-    fn ask<'a>(&'a self, _: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
-        Box::pin(async { Ok(Answer::Deny(None)) })
+    fn ask<'a>(
+        &'a self,
+        _: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
+        Box::pin(async { Ok(ApprovalResponse::Deny(None)) })
     }
 }
 
 fn over(tool: AskUser) -> RuntimeBuilder {
-    Runtime::builder().catalog(Catalog::builder().add(DynTool::of(tool)).build().unwrap())
+    Runtime::builder().registry(ToolRegistry::builder().add(DynTool::of(tool)).build().unwrap())
 }
 
-async fn ask(runtime: &Runtime, arguments: Value) -> Envelope {
+async fn ask(runtime: &Runtime, arguments: Value) -> ToolResult {
     let turn = runtime.run().turn().await.unwrap();
-    turn.run(vec![Call::new("c1", "ask_user", arguments)]).await.remove(0)
+    turn.run(vec![ToolCall::new("c1", "ask_user", arguments)]).await.remove(0)
 }
 
 #[tokio::test]

@@ -10,11 +10,12 @@ use std::{
 };
 
 use haft::{
-    Admitted, Answer, Approver, BoxFuture, Call, Catalog, Code, Envelope, Failure, File, Form,
-    Layer, Policy, Query, Question, Rules, Run, Runtime, RuntimeBuilder, Setup, Verdict, Where,
+    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, ConfigFile, ConfigLayer, Failure,
+    FailureCode, FileFormat, LoadOptions, Policy, PolicyConfig, RecordQuery, Rules, Run, Runtime,
+    RuntimeBuilder, ToolCall, ToolRegistry, ToolResult, ValidatedCall, Verdict,
 };
 use haft_sandbox::{Access, Helper, Level, Sandbox, Workspace};
-use haft_tools::Hands;
+use haft_tools::BuiltinTools;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -50,9 +51,9 @@ impl Room {
         Self { work, beside, _folder: folder }
     }
 
-    fn hands(&self) -> Hands {
+    fn hands(&self) -> BuiltinTools {
         let workspace = Workspace::builder().root(&self.work, Access::Write).build().unwrap();
-        Hands::new(workspace).helper(helper())
+        BuiltinTools::new(workspace).helper(helper())
     }
 
     /// No approver is there.
@@ -61,15 +62,15 @@ impl Room {
     }
 
     fn rules(&self, text: &str) -> Rules {
-        let file = File {
-            layer: Layer::Project,
-            form: Form::Toml,
+        let file = ConfigFile {
+            layer: ConfigLayer::Project,
+            form: FileFormat::Toml,
             path: "haft.toml".into(),
             anchor: self.work.clone(),
             text: text.to_owned(),
         };
-        let place = Where { trusted: true, ..Where::default() };
-        let setup = Setup::read(&[file], &place).unwrap();
+        let place = LoadOptions { trusted: true, ..LoadOptions::default() };
+        let setup = PolicyConfig::read(&[file], &place).unwrap();
         Rules::new(setup.rules, setup.ground).unwrap()
     }
 
@@ -78,8 +79,8 @@ impl Room {
     }
 }
 
-fn runtime(hands: Hands) -> RuntimeBuilder {
-    Runtime::builder().catalog(Catalog::builder().add(hands).build().unwrap())
+fn runtime(hands: BuiltinTools) -> RuntimeBuilder {
+    Runtime::builder().registry(ToolRegistry::builder().add(hands).build().unwrap())
 }
 
 fn put(path: &Path, text: &str) {
@@ -91,16 +92,16 @@ fn git(at: &Path, words: &[&str]) {
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
 }
 
-async fn call(run: &Run, arguments: Value) -> Envelope {
-    let mut answers = run.turn().await.unwrap().run([Call::new("c", "shell", arguments)]).await;
+async fn call(run: &Run, arguments: Value) -> ToolResult {
+    let mut answers = run.turn().await.unwrap().run([ToolCall::new("c", "shell", arguments)]).await;
     answers.remove(0)
 }
 
-async fn shell(run: &Run, command: &str) -> Envelope {
+async fn shell(run: &Run, command: &str) -> ToolResult {
     call(run, json!({"command": command})).await
 }
 
-fn code(answer: &Envelope) -> Option<Code> {
+fn code(answer: &ToolResult) -> Option<FailureCode> {
     answer.failure().map(Failure::code)
 }
 
@@ -229,7 +230,7 @@ async fn known_writers_and_known_network_programs_are_asked_about_at_once() {
         "echo 'no end",
     ] {
         let answer = shell(&run, command).await;
-        assert_eq!(code(&answer), Some(Code::Denied), "{command}: {}", answer.text());
+        assert_eq!(code(&answer), Some(FailureCode::Denied), "{command}: {}", answer.text());
     }
     assert!(!room.work.join("x").exists());
 }
@@ -238,8 +239,11 @@ async fn known_writers_and_known_network_programs_are_asked_about_at_once() {
 struct Yes;
 
 impl Approver for Yes {
-    fn ask<'a>(&'a self, _: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
-        Box::pin(async { Ok(Answer::allow()) })
+    fn ask<'a>(
+        &'a self,
+        _: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
+        Box::pin(async { Ok(ApprovalResponse::allow()) })
     }
 }
 
@@ -249,14 +253,14 @@ async fn access_write_skips_the_confinement_and_asks() {
     put(&room.work.join("write.sh"), "echo x > made.txt\n");
     let arguments = || json!({"command": "sh write.sh", "access": "write"});
     let answer = call(&room.run(), arguments()).await;
-    assert_eq!(code(&answer), Some(Code::Denied), "{}", answer.text());
+    assert_eq!(code(&answer), Some(FailureCode::Denied), "{}", answer.text());
     assert!(!room.work.join("made.txt").exists());
     let run = runtime(room.hands()).approver(Yes).build().unwrap().run();
     let answer = call(&run, arguments()).await;
     assert_eq!(code(&answer), None, "{}", answer.text());
     assert!(room.work.join("made.txt").exists(), "a person's answer gives the writable profile");
     let answer = call(&run, json!({"command": "sh write.sh", "access": "all"})).await;
-    assert_eq!(code(&answer), Some(Code::BadArguments));
+    assert_eq!(code(&answer), Some(FailureCode::BadArguments));
 }
 
 #[tokio::test]
@@ -269,7 +273,7 @@ async fn rules_go_before_the_confinement() {
     for decision in ["ask", "deny"] {
         let run = room.ruled(&rule("Bash(git status *)", decision));
         let answer = shell(&run, "git status --short").await;
-        assert_eq!(code(&answer), Some(Code::Denied), "{decision}: {}", answer.text());
+        assert_eq!(code(&answer), Some(FailureCode::Denied), "{decision}: {}", answer.text());
         assert_eq!(code(&shell(&run, "git log").await), None, "other commands run");
     }
     let run = room.ruled(&rule("Bash(sh write.sh)", "allow"));
@@ -293,11 +297,11 @@ async fn files_that_a_rule_keeps_are_not_read_by_a_confined_command() {
         assert!(text.contains("Permission denied") && text.contains("end"), "{denied}: {text}");
         // A question cannot be masked.
         let answer = shell(&ruled(denied, "ask"), "sh read.sh").await;
-        assert_eq!(code(&answer), Some(Code::Denied), "{denied}: {}", answer.text());
+        assert_eq!(code(&answer), Some(FailureCode::Denied), "{denied}: {}", answer.text());
     }
     // Files of the system are not looked through, so a rule about them ends the confinement.
     let answer = shell(&ruled("Read(//etc/passwd)", "deny"), "sh check.sh").await;
-    assert_eq!(code(&answer), Some(Code::Denied), "{}", answer.text());
+    assert_eq!(code(&answer), Some(FailureCode::Denied), "{}", answer.text());
     for elsewhere in ["Read(//srv/private/**)", "Read(*.pem)", "Bash(rm *)"] {
         let run = ruled(elsewhere, "deny");
         let answer = shell(&run, "sh check.sh").await;
@@ -309,20 +313,20 @@ async fn files_that_a_rule_keeps_are_not_read_by_a_confined_command() {
 async fn confinement_can_be_switched_off_and_is_off_without_namespaces() {
     let room = Room::new();
     let run = runtime(room.hands().confine_unasked(false)).build().unwrap().run();
-    assert_eq!(code(&shell(&run, "git status").await), Some(Code::Denied));
+    assert_eq!(code(&shell(&run, "git status").await), Some(FailureCode::Denied));
     let Ok(sandbox) = Sandbox::at(helper(), Level::Landlock).await else {
         eprintln!("SKIPPED: this machine has no Landlock");
         return;
     };
     let run = runtime(room.hands().sandbox(sandbox)).build().unwrap().run();
-    assert_eq!(code(&shell(&run, "git status").await), Some(Code::Denied));
+    assert_eq!(code(&shell(&run, "git status").await), Some(FailureCode::Denied));
 }
 
 /// Allows everything by confinement, also what no default would.
 struct ConfineEverything;
 
 impl Policy for ConfineEverything {
-    fn judge(&self, _: &Admitted) -> Verdict {
+    fn judge(&self, _: &ValidatedCall) -> Verdict {
         Verdict::allow("for the test").confine()
     }
 }
@@ -357,13 +361,13 @@ async fn records_and_explanations_say_that_a_call_was_confined_and_why_not() {
     let run = runtime.run();
     let answer = shell(&run, "git status --short").await;
     assert_eq!(code(&answer), None, "{}", answer.text());
-    let records = runtime.records(&Query::default());
+    let records = runtime.records(&RecordQuery::default());
     let record = json!(records[0]);
     assert_eq!(record["intent"]["verdict"]["source"], "confinement", "{record}");
     assert_eq!(record["intent"]["verdict"]["confined"], true, "{record}");
     let turn = run.turn().await.unwrap();
     let explain = async |command: &str| {
-        let call = Call::new("e", "shell", json!({"command": command}));
+        let call = ToolCall::new("e", "shell", json!({"command": command}));
         json!(turn.explain(call).await).to_string()
     };
     let said = explain("git status").await;

@@ -11,11 +11,12 @@ use std::{
 };
 
 use haft::{
-    Answer, Approver, BoxFuture, Call, Catalog, Clock as _, Code, Envelope, Failure, File, Form,
-    Layer, ManualClock, Operation, Policy as _, Question, Rules, Run, Runtime, Scope, Setup, Where,
+    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, Clock as _, ConfigFile, ConfigLayer,
+    Failure, FailureCode, FileFormat, LoadOptions, ManualClock, Operation, Policy as _,
+    PolicyConfig, Rules, Run, Runtime, Scope, ToolCall, ToolRegistry, ToolResult,
 };
 use haft_sandbox::{Access, Helper, Level, Sandbox, Workspace};
-use haft_tools::Hands;
+use haft_tools::BuiltinTools;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -86,15 +87,16 @@ impl Project {
         text
     }
 
-    fn setup(&self) -> Setup {
-        let file = File {
-            layer: Layer::Project,
-            form: Form::Toml,
+    fn setup(&self) -> PolicyConfig {
+        let file = ConfigFile {
+            layer: ConfigLayer::Project,
+            form: FileFormat::Toml,
             path: "haft.toml".into(),
             anchor: self.root.clone(),
             text: RULES.to_owned(),
         };
-        Setup::read(&[file], &Where { trusted: true, ..Where::default() }).unwrap()
+        PolicyConfig::read(&[file], &LoadOptions { trusted: true, ..LoadOptions::default() })
+            .unwrap()
     }
 
     fn rules(&self) -> Rules {
@@ -104,9 +106,9 @@ impl Project {
 
     fn run(&self, sandbox: Sandbox, approver: Option<Person>) -> Run {
         let workspace = Workspace::builder().root(&self.root, Access::Write).build().unwrap();
-        let hands = Hands::new(workspace).sandbox(sandbox).declared(self.setup().tools);
-        let catalog = Catalog::builder().add(hands).build().unwrap();
-        let runtime = Runtime::builder().catalog(catalog).policy(self.rules());
+        let hands = BuiltinTools::new(workspace).sandbox(sandbox).declared(self.setup().tools);
+        let registry = ToolRegistry::builder().add(hands).build().unwrap();
+        let runtime = Runtime::builder().registry(registry).policy(self.rules());
         let runtime = match approver {
             Some(person) => runtime.approver(person),
             None => runtime,
@@ -116,7 +118,7 @@ impl Project {
     }
 
     /// Runs a script that the classifier cannot look into.
-    async fn script(&self, run: &Run, script: &str) -> Envelope {
+    async fn script(&self, run: &Run, script: &str) -> ToolResult {
         self.put("run.sh", script);
         call(run, "shell", json!({"command": "sh run.sh"})).await
     }
@@ -127,14 +129,17 @@ impl Project {
 struct Person(Arc<std::sync::Mutex<Vec<String>>>);
 
 impl Approver for Person {
-    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+    fn ask<'a>(
+        &'a self,
+        question: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         self.0.lock().unwrap().push(question.verdict.reason.to_string());
-        Box::pin(async { Ok(Answer::allow()) })
+        Box::pin(async { Ok(ApprovalResponse::allow()) })
     }
 }
 
-async fn call(run: &Run, tool: &str, arguments: Value) -> Envelope {
-    let mut answers = run.turn().await.unwrap().run([Call::new("c", tool, arguments)]).await;
+async fn call(run: &Run, tool: &str, arguments: Value) -> ToolResult {
+    let mut answers = run.turn().await.unwrap().run([ToolCall::new("c", tool, arguments)]).await;
     answers.remove(0)
 }
 
@@ -145,7 +150,7 @@ async fn at(level: Level) -> Option<Sandbox> {
     Sandbox::at(helper, level).await.ok()
 }
 
-fn data(answer: &Envelope) -> &Value {
+fn data(answer: &ToolResult) -> &Value {
     answer.output().unwrap().structured.as_ref().unwrap()
 }
 
@@ -257,7 +262,7 @@ async fn without_namespaces_the_command_asks_and_the_record_says_that_nothing_wa
     let project = Project::new();
     let run = project.run(sandbox.clone(), None);
     let answer = project.script(&run, "echo ran > ran").await;
-    assert_eq!(answer.failure().map(Failure::code), Some(Code::Denied), "{}", answer.text());
+    assert_eq!(answer.failure().map(Failure::code), Some(FailureCode::Denied), "{}", answer.text());
     assert!(!project.root.join("ran").exists());
     // What names all that it reads is judged by that, and needs no question.
     let answer = call(&run, "shell", json!({"command": "cat notes.txt"})).await;
@@ -283,7 +288,7 @@ async fn a_workspace_that_cannot_be_looked_through_asks() {
     fs::create_dir_all(&deep).unwrap();
     let run = project.run(sandbox.clone(), None);
     let answer = project.script(&run, "echo ran > ran").await;
-    assert_eq!(answer.failure().map(Failure::code), Some(Code::Denied));
+    assert_eq!(answer.failure().map(Failure::code), Some(FailureCode::Denied));
     assert!(answer.text().contains("could be found"), "{}", answer.text());
     assert!(!project.root.join("ran").exists());
     let person = Person::default();
@@ -315,7 +320,7 @@ async fn a_workspace_with_more_files_than_are_looked_at_asks() {
     }
     let run = project.run(sandbox.clone(), None);
     let answer = project.script(&run, "echo ran > ran").await;
-    assert_eq!(answer.failure().map(Failure::code), Some(Code::Denied), "{}", answer.text());
+    assert_eq!(answer.failure().map(Failure::code), Some(FailureCode::Denied), "{}", answer.text());
     assert!(answer.text().contains("could be found"), "{}", answer.text());
     assert!(!project.root.join("ran").exists());
     let person = Person::default();
@@ -359,12 +364,12 @@ fn found_paths_are_those_that_file_tools_are_kept_from() {
     for path in tree(&project.root) {
         let is_read = covers(&denied.read, &path);
         let is_edit = is_read || covers(&denied.edit, &path);
-        assert_eq!(is_read, rules.keeps_from(Operation::Read, &path, &scope), "{path:?}");
-        assert_eq!(is_edit, rules.keeps_from(Operation::Write, &path, &scope), "{path:?}");
+        assert_eq!(is_read, rules.is_path_denied(Operation::Read, &path, &scope), "{path:?}");
+        assert_eq!(is_edit, rules.is_path_denied(Operation::Write, &path, &scope), "{path:?}");
     }
     let names = haft_sandbox::DeniedNames::new(&denied.new).unwrap();
     for path in tree(&project.root) {
-        if rules.keeps_from(Operation::Write, &path, &scope) {
+        if rules.is_path_denied(Operation::Write, &path, &scope) {
             assert!(names.matches(&path), "{path:?} {:?}", denied.new);
         }
     }

@@ -3,7 +3,8 @@
 use std::{path::Path, sync::Arc};
 
 use haft::{
-    Anchor, Decision, Ground, Lexical, Operation, Pattern, Policy as _, Rule, Rules, Scope,
+    Decision, LexicalResolver, Operation, PathBase, Pattern, Policy as _, PolicyContext, Rule,
+    Rules, Scope,
 };
 use haft_sandbox::DeniedNames;
 use proptest::prelude::*;
@@ -42,12 +43,12 @@ proptest! {
         let path = format!("/{}", names.join("/"));
         let (tool, doing) =
             if is_edit { ("Edit", Operation::Write) } else { ("Read", Operation::Read) };
-        let rule = Pattern::parse(&format!("{tool}(/{pattern})"), &Anchor::default()).unwrap();
-        let mut ground = Ground::default();
-        ground.world = Arc::new(Lexical);
+        let rule = Pattern::parse(&format!("{tool}(/{pattern})"), &PathBase::default()).unwrap();
+        let mut ground = PolicyContext::default();
+        ground.world = Arc::new(LexicalResolver);
         let rules = Rules::new(vec![Rule::new(Decision::Deny, rule)], ground).unwrap();
         let scope = Scope { working_directory: Path::new("/w").into(), ..Scope::default() };
-        let by_rules = rules.keeps_from(doing, Path::new(&path), &Arc::new(scope));
+        let by_rules = rules.is_path_denied(doing, Path::new(&path), &Arc::new(scope));
         let names = DeniedNames::new(std::slice::from_ref(&pattern)).unwrap();
         prop_assert_eq!(names.matches(Path::new(&path)), by_rules, "{} {}", pattern, path);
     }

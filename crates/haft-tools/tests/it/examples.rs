@@ -7,8 +7,9 @@ mod built;
 
 #[test]
 fn hands_read_edit_search_and_run_and_leave_the_rest_of_the_machine_alone() {
-    let ran =
-        Command::new(built::binary("haft-tools", "hands")).output().expect("the example runs");
+    let ran = Command::new(built::binary("haft-tools", "builtin_tools"))
+        .output()
+        .expect("the example runs");
     let talk = String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success() && talk.is_empty(), "{}\n{talk}", ran.status);
     let said = String::from_utf8_lossy(&ran.stdout);

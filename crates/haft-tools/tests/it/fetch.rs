@@ -11,14 +11,14 @@ use std::{
 };
 
 use haft::{
-    AllowEverything, Anchor, BoxFuture, Call, Catalog, Class, Decision, DynTool, Envelope, Ground,
-    Pattern, Ran, Retry, Rule, Rules, Runtime, Trust,
+    AllowAll, BoxFuture, ConcurrencyClass, Decision, DynTool, Execution, PathBase, Pattern,
+    PolicyContext, RetryHint, Rule, Rules, Runtime, ToolCall, ToolRegistry, ToolResult, Trust,
 };
 use haft_tools::{Fetch, Resolve};
 use serde_json::{Value, json};
 
 use crate::{
-    hostile,
+    regressions,
     server::{AUTHORITY, Server, Step, ok, on_to, with},
 };
 
@@ -54,20 +54,20 @@ fn opened(server: &Server) -> Fetch {
 }
 
 fn runtime(fetch: Fetch) -> Runtime {
-    let catalog = Catalog::builder().add(DynTool::of(fetch)).build().unwrap();
-    Runtime::builder().catalog(catalog).policy(AllowEverything).build().unwrap()
+    let registry = ToolRegistry::builder().add(DynTool::of(fetch)).build().unwrap();
+    Runtime::builder().registry(registry).policy(AllowAll).build().unwrap()
 }
 
-async fn call(fetch: Fetch, arguments: Value) -> Envelope {
+async fn call(fetch: Fetch, arguments: Value) -> ToolResult {
     let turn = runtime(fetch).run().turn().await.unwrap();
-    turn.run(vec![Call::new("c1", "fetch_url", arguments)]).await.remove(0)
+    turn.run(vec![ToolCall::new("c1", "fetch_url", arguments)]).await.remove(0)
 }
 
-async fn get(fetch: Fetch, url: &str) -> Envelope {
+async fn get(fetch: Fetch, url: &str) -> ToolResult {
     call(fetch, json!({"url": url})).await
 }
 
-fn code(answer: &Envelope) -> &'static str {
+fn code(answer: &ToolResult) -> &'static str {
     answer.failure().map_or("none", |failure| failure.code().as_str())
 }
 
@@ -156,29 +156,31 @@ async fn a_long_page_is_read_in_pieces() {
 
 #[tokio::test]
 async fn what_must_not_be_fetched_is_refused_before_anything_is_looked_up_or_reached() {
-    assert!(hostile::URLS.len() >= 100);
+    assert!(regressions::URLS.len() >= 100);
     let server = Server::saying(|_| ok("text/plain", "secret")).await;
     let names = Names::of(&[&["127.0.0.1"]]);
     let runtime = runtime(Fetch::new().resolver(names.clone()));
     let turn = runtime.run().turn().await.unwrap();
-    let urls: Vec<_> =
-        hostile::URLS.iter().map(|url| url.replace("{port}", &server.port.to_string())).collect();
+    let urls: Vec<_> = regressions::URLS
+        .iter()
+        .map(|url| url.replace("{port}", &server.port.to_string()))
+        .collect();
     let calls = urls
         .iter()
         .enumerate()
-        .map(|(at, url)| Call::new(format!("c{at}"), "fetch_url", json!({"url": url})));
+        .map(|(at, url)| ToolCall::new(format!("c{at}"), "fetch_url", json!({"url": url})));
     let answers = turn.run(calls.collect::<Vec<_>>()).await;
     assert_eq!(answers.len(), urls.len());
     for (url, answer) in urls.iter().zip(&answers) {
         assert!(matches!(code(answer), "denied" | "invalid_value"), "{url:?}: {}", answer.text());
-        assert_eq!(answer.ran(), Ran::No, "{url:?}");
+        assert_eq!(answer.execution(), Execution::NotStarted, "{url:?}");
     }
     assert_eq!((names.lookups(), server.connections()), (0, 0));
 }
 
 #[tokio::test]
 async fn a_name_that_leads_inside_is_refused_also_beside_public_addresses() {
-    for address in hostile::ADDRESSES {
+    for address in regressions::ADDRESSES {
         for answers in [&[*address][..], &["8.8.8.8", *address]] {
             let names = Names::of(&[answers]);
             let answer = get(Fetch::new().resolver(names.clone()), "http://page.example/").await;
@@ -267,7 +269,7 @@ async fn no_redirect_leads_where_a_first_address_could_not() {
     let port = inner.port;
     let server = Server::saying(move |path| {
         let at: usize = path.trim_start_matches('/').parse().unwrap_or(0);
-        on_to(&hostile::URLS[at].replace("{port}", &port.to_string()))
+        on_to(&regressions::URLS[at].replace("{port}", &port.to_string()))
     })
     .await;
     // Some are whole only for a model: in a redirect they are paths, or short for a plain address.
@@ -276,7 +278,7 @@ async fn no_redirect_leads_where_a_first_address_could_not() {
     let short =
         |url: &&str| ["http:example.com", "http:/example.com", ":", "//example.com/"].contains(url);
     let mut tried = 0;
-    for (at, url) in hostile::URLS.iter().enumerate() {
+    for (at, url) in regressions::URLS.iter().enumerate() {
         if !is_whole(url) || !carried(url) || short(url) {
             continue;
         }
@@ -364,8 +366,8 @@ async fn slow_servers_are_left() {
 async fn an_interrupt_does_not_wait_for_a_server() {
     let server = Server::start(|_| vec![Step::Wait(Duration::from_secs(60))]).await;
     let turn = runtime(opened(&server)).run().turn().await.unwrap();
-    let control = turn.control();
-    let calls = vec![Call::new("c1", "fetch_url", json!({"url": server.url("/")}))];
+    let control = turn.handle();
+    let calls = vec![ToolCall::new("c1", "fetch_url", json!({"url": server.url("/")}))];
     let stop = async {
         while server.requests().is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -465,12 +467,12 @@ async fn a_status_says_whether_trying_again_is_worth_it() {
     })
     .await;
     for (path, retry) in [
-        ("/404", Retry::Fix),
-        ("/403", Retry::Fix),
-        ("/429", Retry::Later),
-        ("/500", Retry::Later),
-        ("/503", Retry::Later),
-        ("/304", Retry::Fix),
+        ("/404", RetryHint::Fix),
+        ("/403", RetryHint::Fix),
+        ("/429", RetryHint::Later),
+        ("/500", RetryHint::Later),
+        ("/503", RetryHint::Later),
+        ("/304", RetryHint::Fix),
     ] {
         let answer = get(opened(&server), &server.url(path)).await;
         let failure = answer.failure().unwrap();
@@ -497,7 +499,7 @@ async fn fetches_share_the_floor_and_peoples_rules_are_about_their_hosts() {
     let rule = |decision, text: &str| {
         Rule::new(
             decision,
-            Pattern::parse(text, &Anchor::default()).unwrap_or_else(|_| panic!("{text}")),
+            Pattern::parse(text, &PathBase::default()).unwrap_or_else(|_| panic!("{text}")),
         )
     };
     let rules = Rules::new(
@@ -505,22 +507,26 @@ async fn fetches_share_the_floor_and_peoples_rules_are_about_their_hosts() {
             rule(Decision::Allow, "WebFetch(domain:127.0.0.1)"),
             rule(Decision::Deny, "WebFetch(domain:evil.example)"),
         ],
-        Ground::default(),
+        PolicyContext::default(),
     )
     .unwrap();
     let names = Names::of(&[&["127.0.0.1"]]);
     let fetch = opened(&server).resolver(names.clone());
-    let catalog = Catalog::builder().add(DynTool::of(fetch)).build().unwrap();
-    let runtime = Runtime::builder().catalog(catalog).policy(rules).build().unwrap();
+    let registry = ToolRegistry::builder().add(DynTool::of(fetch)).build().unwrap();
+    let runtime = Runtime::builder().registry(registry).policy(rules).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
     let calls = vec![
-        Call::new("a", "fetch_url", json!({"url": server.url("/a")})),
-        Call::new("b", "fetch_url", json!({"url": "https://evil.example/"})),
-        Call::new("c", "fetch_url", json!({"url": "https://unknown.example/"})),
+        ToolCall::new("a", "fetch_url", json!({"url": server.url("/a")})),
+        ToolCall::new("b", "fetch_url", json!({"url": "https://evil.example/"})),
+        ToolCall::new("c", "fetch_url", json!({"url": "https://unknown.example/"})),
     ];
     let planned = turn.plan(calls.clone());
     for planned in planned {
-        assert_eq!((planned.class, planned.batch), (Some(Class::ReadOnly), 0), "{planned:?}");
+        assert_eq!(
+            (planned.class, planned.batch),
+            (Some(ConcurrencyClass::ReadOnly), 0),
+            "{planned:?}"
+        );
     }
     let answers = turn.run(calls).await;
     assert!(answers[0].text().contains("served"), "{}", answers[0].text());

@@ -12,9 +12,9 @@ use std::{
     process::Command as Host,
 };
 
-use haft::{AllowEverything, Call, Catalog, Runtime};
+use haft::{AllowAll, Runtime, ToolCall, ToolRegistry};
 use haft_sandbox::{Access, Helper, Workspace};
-use haft_tools::Hands;
+use haft_tools::BuiltinTools;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -73,11 +73,12 @@ impl Project {
 async fn shell(root: &Path, command: &str) -> String {
     let workspace =
         Workspace::builder().root(root, Access::Write).linked_worktrees().build().unwrap();
-    let hands = Hands::new(workspace).helper(helper()).git_identity("A Person", "a@example.com");
-    let catalog = Catalog::builder().add(hands).build().unwrap();
-    let runtime = Runtime::builder().catalog(catalog).policy(AllowEverything).build().unwrap();
+    let hands =
+        BuiltinTools::new(workspace).helper(helper()).git_identity("A Person", "a@example.com");
+    let registry = ToolRegistry::builder().add(hands).build().unwrap();
+    let runtime = Runtime::builder().registry(registry).policy(AllowAll).build().unwrap();
     let run = runtime.run_builder().working_directory(root).start();
-    let call = Call::new("c", "shell", json!({"command": command}));
+    let call = ToolCall::new("c", "shell", json!({"command": command}));
     let answer = run.turn().await.unwrap().run(vec![call]).await.remove(0);
     answer.text().into_owned()
 }

@@ -11,11 +11,12 @@ use std::{
 };
 
 use haft::{
-    Answer, Approver, BoxFuture, Call, Catalog, Code, Envelope, Failure, File, Form, Layer,
-    Question, Rules, Runtime, Setup, Where,
+    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, ConfigFile, ConfigLayer, Failure,
+    FailureCode, FileFormat, LoadOptions, PolicyConfig, Rules, Runtime, ToolCall, ToolRegistry,
+    ToolResult,
 };
 use haft_sandbox::{Access, Helper, Workspace};
-use haft_tools::Hands;
+use haft_tools::BuiltinTools;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -36,10 +37,13 @@ impl Person {
 }
 
 impl Approver for Person {
-    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+    fn ask<'a>(
+        &'a self,
+        question: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         let touches = question.explanation.risk.join(" | ");
         self.0.lock().unwrap().push(format!("{}\n{touches}", question.verdict.reason));
-        Box::pin(async { Ok(Answer::allow()) })
+        Box::pin(async { Ok(ApprovalResponse::allow()) })
     }
 }
 
@@ -87,7 +91,7 @@ impl Project {
     }
 
     /// Runs a command under rules, each an allow of this pattern.
-    async fn shell(&self, allowed: &[&str], person: Option<&Person>, command: &str) -> Envelope {
+    async fn shell(&self, allowed: &[&str], person: Option<&Person>, command: &str) -> ToolResult {
         self.call(allowed, person, json!({"command": command})).await
     }
 
@@ -96,28 +100,30 @@ impl Project {
         allowed: &[&str],
         person: Option<&Person>,
         arguments: serde_json::Value,
-    ) -> Envelope {
+    ) -> ToolResult {
         let rule = |text: &&str| format!("[[rule]]\nmatch = \"{text}\"\ndecision = \"allow\"\n");
-        let file = File {
-            layer: Layer::Project,
-            form: Form::Toml,
+        let file = ConfigFile {
+            layer: ConfigLayer::Project,
+            form: FileFormat::Toml,
             path: "haft.toml".into(),
             anchor: self.root.clone(),
             text: allowed.iter().map(rule).collect(),
         };
-        let setup = Setup::read(&[file], &Where { trusted: true, ..Where::default() }).unwrap();
+        let setup =
+            PolicyConfig::read(&[file], &LoadOptions { trusted: true, ..LoadOptions::default() })
+                .unwrap();
         let rules = Rules::new(setup.rules, setup.ground).unwrap();
         let workspace = Workspace::builder().root(&self.root, Access::Write).build().unwrap();
         let hands =
-            Hands::new(workspace).helper(helper()).git_identity("A Person", "a@example.com");
-        let catalog = Catalog::builder().add(hands).build().unwrap();
-        let runtime = Runtime::builder().catalog(catalog).policy(rules);
+            BuiltinTools::new(workspace).helper(helper()).git_identity("A Person", "a@example.com");
+        let registry = ToolRegistry::builder().add(hands).build().unwrap();
+        let runtime = Runtime::builder().registry(registry).policy(rules);
         let runtime = match person {
             Some(person) => runtime.approver(person.clone()),
             None => runtime,
         };
         let run = runtime.build().unwrap().run_builder().working_directory(&self.root).start();
-        let calls = vec![Call::new("c", "shell", arguments)];
+        let calls = vec![ToolCall::new("c", "shell", arguments)];
         run.turn().await.unwrap().run(calls).await.pop().unwrap()
     }
 }
@@ -127,7 +133,7 @@ fn put(path: &Path, text: &str) {
     fs::File::create(path).unwrap().write_all(text.as_bytes()).unwrap();
 }
 
-fn succeeded(answer: &Envelope) {
+fn succeeded(answer: &ToolResult) {
     assert!(!answer.is_error(), "{}", answer.text());
     let text = answer.text();
     assert!(!text.contains("exit code") || text.contains("exit code 0"), "{text}");
@@ -141,7 +147,7 @@ async fn git_remote_asks_about_the_configuration_even_where_git_is_allowed() {
     let before = project.config();
     let answer = project.shell(&["Bash(git *)"], None, REMOTE).await;
     let failure = answer.failure().unwrap();
-    assert_eq!(failure.code(), Code::Denied, "{failure}");
+    assert_eq!(failure.code(), FailureCode::Denied, "{failure}");
     assert!(failure.message().contains(".git/config`: git runs the programs"), "{failure}");
     assert_eq!(project.config(), before);
 
@@ -165,7 +171,11 @@ async fn a_rule_that_names_the_file_replaces_the_question() {
     succeeded(&project.shell(&rules, None, REMOTE).await);
     assert!(project.config().contains("host.example"), "{}", project.config());
     let answer = project.shell(&["Bash(git *)", "Edit(./**)"], None, "git config a.b c").await;
-    assert_eq!(answer.failure().map(Failure::code), Some(Code::Denied), "a broad rule is none");
+    assert_eq!(
+        answer.failure().map(Failure::code),
+        Some(FailureCode::Denied),
+        "a broad rule is none"
+    );
 }
 
 #[tokio::test]
@@ -207,7 +217,7 @@ async fn git_worktree_works_after_a_yes() {
     let Some(project) = Project::new() else { return };
     let (rules, add) = (["Bash(git *)"], "git worktree add -q -b topic wt/topic");
     let answer = project.shell(&rules, None, add).await;
-    assert_eq!(answer.failure().map(Failure::code), Some(Code::Denied), "{}", answer.text());
+    assert_eq!(answer.failure().map(Failure::code), Some(FailureCode::Denied), "{}", answer.text());
     let person = Person::default();
     succeeded(&project.shell(&rules, Some(&person), add).await);
     assert!(person.asked()[0].contains(".git/worktrees"));
@@ -221,7 +231,7 @@ async fn git_worktree_works_after_a_yes() {
 async fn git_init_makes_a_repository_after_a_yes() {
     let Some(project) = Project::new() else { return };
     let answer = project.shell(&["Bash(git *)"], None, "git init -q sub/new").await;
-    assert_eq!(answer.failure().map(Failure::code), Some(Code::Denied), "{}", answer.text());
+    assert_eq!(answer.failure().map(Failure::code), Some(FailureCode::Denied), "{}", answer.text());
     let person = Person::default();
     let answer = project.shell(&["Bash(git *)"], Some(&person), "git init -q sub/new").await;
     succeeded(&answer);
@@ -235,7 +245,7 @@ async fn command_changes_the_protected_file_that_the_call_names_after_a_yes() {
     let rules = ["Bash(cp *)"];
     let call = |paths: &[&str]| json!({"command": "cp a.txt .envrc", "may_change": paths});
     let answer = project.call(&rules, None, call(&[".envrc"])).await;
-    assert_eq!(answer.failure().map(Failure::code), Some(Code::Denied), "{}", answer.text());
+    assert_eq!(answer.failure().map(Failure::code), Some(FailureCode::Denied), "{}", answer.text());
     let person = Person::default();
     // Another name frees nothing, and neither does a directory above.
     for other in [&["a.txt"][..], &["."], &[]] {
@@ -252,7 +262,7 @@ async fn redirection_changes_the_protected_file_that_it_names_after_a_yes() {
     let Some(project) = Project::new() else { return };
     let rules = ["Bash(echo *)"];
     let answer = project.shell(&rules, None, "echo x > .envrc").await;
-    assert_eq!(answer.failure().map(Failure::code), Some(Code::Denied), "{}", answer.text());
+    assert_eq!(answer.failure().map(Failure::code), Some(FailureCode::Denied), "{}", answer.text());
     let person = Person::default();
     // Only a running shell knows these, or they are not where the command starts.
     for command in ["F=.envrc; echo x > $F", "cd sub; echo x > .envrc", "echo x > .env?c"] {

@@ -5,11 +5,12 @@
 use std::{fs, io::Write as _, path::PathBuf};
 
 use haft::{
-    Answer, Approver, BoxFuture, Call, Catalog, Code, Disk, Envelope, Failure, File, Form, Layer,
-    PathGuard, Question, Rules, Run, Runtime, RuntimeBuilder, Setup, Where,
+    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, ConfigFile, ConfigLayer, Failure,
+    FailureCode, FileFormat, FsPathResolver, LoadOptions, PathGuard, PolicyConfig, Rules, Run,
+    Runtime, RuntimeBuilder, ToolCall, ToolRegistry, ToolResult,
 };
 use haft_sandbox::{Access, Helper, Workspace};
-use haft_tools::Hands;
+use haft_tools::BuiltinTools;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -49,19 +50,21 @@ impl Project {
         let helper = Helper::At(if beside.is_file() { beside } else { built });
         let root = self.base.join("w");
         let workspace = Workspace::builder().root(&root, Access::Write).build().unwrap();
-        let hands = Hands::new(workspace).helper(helper);
-        Runtime::builder().catalog(Catalog::builder().add(hands).build().unwrap())
+        let hands = BuiltinTools::new(workspace).helper(helper);
+        Runtime::builder().registry(ToolRegistry::builder().add(hands).build().unwrap())
     }
 
     fn ruled(&self, pattern: &str, decision: &str) -> RuntimeBuilder {
-        let file = File {
-            layer: Layer::Project,
-            form: Form::Toml,
+        let file = ConfigFile {
+            layer: ConfigLayer::Project,
+            form: FileFormat::Toml,
             path: "haft.toml".into(),
             anchor: self.base.join("w"),
             text: format!("[[rule]]\nmatch = \"{pattern}\"\ndecision = \"{decision}\"\n"),
         };
-        let setup = Setup::read(&[file], &Where { trusted: true, ..Where::default() }).unwrap();
+        let setup =
+            PolicyConfig::read(&[file], &LoadOptions { trusted: true, ..LoadOptions::default() })
+                .unwrap();
         self.plain().policy(Rules::new(setup.rules, setup.ground).unwrap())
     }
 
@@ -74,25 +77,28 @@ impl Project {
 struct Person;
 
 impl Approver for Person {
-    fn ask<'a>(&'a self, _: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
-        Box::pin(async { Ok(Answer::allow()) })
+    fn ask<'a>(
+        &'a self,
+        _: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
+        Box::pin(async { Ok(ApprovalResponse::allow()) })
     }
 }
 
-async fn call(run: &Run, tool: &str, arguments: Value) -> Envelope {
-    let mut answers = run.turn().await.unwrap().run([Call::new("c", tool, arguments)]).await;
+async fn call(run: &Run, tool: &str, arguments: Value) -> ToolResult {
+    let mut answers = run.turn().await.unwrap().run([ToolCall::new("c", tool, arguments)]).await;
     answers.remove(0)
 }
 
-async fn read(run: &Run, path: &str) -> Envelope {
+async fn read(run: &Run, path: &str) -> ToolResult {
     call(run, "read_file", json!({"file_path": path})).await
 }
 
-async fn shell(run: &Run, command: &str) -> Envelope {
+async fn shell(run: &Run, command: &str) -> ToolResult {
     call(run, "shell", json!({"command": command})).await
 }
 
-fn code(answer: &Envelope) -> Option<Code> {
+fn code(answer: &ToolResult) -> Option<FailureCode> {
     answer.failure().map(Failure::code)
 }
 
@@ -109,7 +115,7 @@ async fn hard_link_to_a_kept_file_is_neither_read_nor_searched_nor_shown_by_a_co
     ] {
         let run = project.run(pattern, decision);
         let answer = read(&run, "docs/pub").await;
-        assert_eq!(code(&answer), Some(Code::Denied), "{pattern} {decision}");
+        assert_eq!(code(&answer), Some(FailureCode::Denied), "{pattern} {decision}");
         assert!(answer.text().contains("hard link"), "{}", answer.text());
         for path in [".", "docs", "docs/pub"] {
             let found = call(&run, "search_files", json!({"pattern": "key", "path": path})).await;
@@ -119,7 +125,7 @@ async fn hard_link_to_a_kept_file_is_neither_read_nor_searched_nor_shown_by_a_co
         assert!(!listed.text().contains("pub"), "{pattern}: {}", listed.text());
         for command in ["cat docs/pub", "cat docs/*", "grep -r key docs", "head -1 < docs/pub"] {
             let answer = shell(&run, command).await;
-            assert_eq!(code(&answer), Some(Code::Denied), "{pattern} {command}");
+            assert_eq!(code(&answer), Some(FailureCode::Denied), "{pattern} {command}");
         }
         // What is not kept is read as before.
         assert_eq!(read(&run, "docs/a.txt").await.text(), "1\talpha");
@@ -134,10 +140,10 @@ async fn hard_link_to_a_kept_file_is_neither_edited_nor_moved() {
     let run = project.ruled("Read(./secrets/**)", "deny").approver(Person).build().unwrap().run();
     let edit = json!({"file_path": "docs/pub", "old_text": "x", "new_text": "y"});
     let answer = call(&run, "edit_file", edit).await;
-    assert_eq!(code(&answer), Some(Code::Denied), "{}", answer.text());
+    assert_eq!(code(&answer), Some(FailureCode::Denied), "{}", answer.text());
     assert!(!answer.text().contains("the key"), "{}", answer.text());
     let answer = call(&run, "move_path", json!({"from": "docs/pub", "to": "docs/moved"})).await;
-    assert_eq!(code(&answer), Some(Code::Denied), "{}", answer.text());
+    assert_eq!(code(&answer), Some(FailureCode::Denied), "{}", answer.text());
 }
 
 #[tokio::test]
@@ -147,14 +153,14 @@ async fn hard_link_made_after_the_first_look_is_caught() {
     let run = project.run("Read(secrets/**)", "deny");
     assert_eq!(read(&run, "docs/b.txt").await.text(), "1\talpha");
     project.link("w/vendor/secrets/key", "w/docs/pub");
-    assert_eq!(code(&read(&run, "docs/pub").await), Some(Code::Denied));
+    assert_eq!(code(&read(&run, "docs/pub").await), Some(FailureCode::Denied));
     // A kept file that did not exist before.
     project.put("w/secrets/new", "fresh\n");
     project.link("w/secrets/new", "w/docs/new");
-    assert_eq!(code(&read(&run, "docs/new").await), Some(Code::Denied));
+    assert_eq!(code(&read(&run, "docs/new").await), Some(FailureCode::Denied));
     // A file of which a second name is put where a rule holds.
     project.link("w/docs/a.txt", "w/secrets/a.txt");
-    assert_eq!(code(&read(&run, "docs/b.txt").await), Some(Code::Denied));
+    assert_eq!(code(&read(&run, "docs/b.txt").await), Some(FailureCode::Denied));
 }
 
 #[tokio::test]
@@ -184,7 +190,7 @@ async fn approved_file_with_two_names_is_read() {
     let run = project.ruled("Read(./secrets/**)", "ask").approver(Person).build().unwrap().run();
     assert_eq!(read(&run, "secrets/key").await.text(), "1\tthe key");
     // The name that no rule asks about brings no question, so it is refused.
-    assert_eq!(code(&read(&run, "docs/pub").await), Some(Code::Denied));
+    assert_eq!(code(&read(&run, "docs/pub").await), Some(FailureCode::Denied));
 }
 
 #[tokio::test]
@@ -193,11 +199,11 @@ async fn path_guard_denies_a_hard_link_to_a_denied_file() {
     project.link("w/secrets/key", "w/docs/pub");
     project.link("w/docs/a.txt", "w/b.txt");
     let root = project.base.join("w");
-    let guard = PathGuard::new(Disk).root(&root).deny(root.join("secrets"));
+    let guard = PathGuard::new(FsPathResolver).root(&root).deny(root.join("secrets"));
     let run = project.plain().guard(guard).build().unwrap().run();
-    assert_eq!(code(&read(&run, "docs/pub").await), Some(Code::Denied));
+    assert_eq!(code(&read(&run, "docs/pub").await), Some(FailureCode::Denied));
     for command in ["cat docs/pub", "grep -r key docs"] {
-        assert_eq!(code(&shell(&run, command).await), Some(Code::Denied), "{command}");
+        assert_eq!(code(&shell(&run, command).await), Some(FailureCode::Denied), "{command}");
     }
     assert_eq!(read(&run, "b.txt").await.text(), "1\talpha");
     assert_eq!(shell(&run, "cat b.txt").await.text(), "alpha\n");
@@ -210,21 +216,25 @@ async fn command_that_a_rule_allows_asks_about_a_hard_link_to_a_denied_file() {
     project.link("w/docs/a.txt", "w/docs/b.txt");
     let text = "[[rule]]\nmatch = \"Read(secrets/**)\"\ndecision = \"deny\"\n\n\
                 [[rule]]\nmatch = \"Bash(cat *)\"\ndecision = \"allow\"\n";
-    let file = File {
-        layer: Layer::User,
-        form: Form::Toml,
+    let file = ConfigFile {
+        layer: ConfigLayer::User,
+        form: FileFormat::Toml,
         path: "haft.toml".into(),
         anchor: project.base.join("w"),
         text: text.to_owned(),
     };
-    let setup = Setup::read(&[file], &Where::default()).unwrap();
+    let setup = PolicyConfig::read(&[file], &LoadOptions::default()).unwrap();
     let rules = Rules::new(setup.rules, setup.ground).unwrap();
     let run = project.plain().policy(rules).build().unwrap().run();
     let cat =
         async |path: &str| call(&run, "shell", json!({"command": format!("cat {path}")})).await;
     for path in ["secrets/key", "docs/n", "docs/../docs/n", "docs/a.txt docs/n"] {
         let answer = cat(path).await;
-        assert_eq!(answer.failure().map(Failure::code), Some(Code::Denied), "{path}: {answer:?}");
+        assert_eq!(
+            answer.failure().map(Failure::code),
+            Some(FailureCode::Denied),
+            "{path}: {answer:?}"
+        );
     }
     assert!(cat("docs/b.txt").await.text().contains("alpha"), "an ordinary hard link");
 }

@@ -4,11 +4,11 @@
 use std::{path::PathBuf, time::Duration};
 
 use haft::{
-    AllowEverything, Call, Catalog, Envelope, Event, EventStream, Note, Runtime, RuntimeBuilder,
-    Told,
+    AllowAll, Event, EventStream, Progress, Runtime, RuntimeBuilder, StreamItem, ToolCall,
+    ToolRegistry, ToolResult,
 };
 use haft_sandbox::{Access, Helper, Workspace};
-use haft_tools::Hands;
+use haft_tools::BuiltinTools;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -25,15 +25,15 @@ fn runtime() -> (RuntimeBuilder, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let base = folder.path().canonicalize().unwrap();
     let workspace = Workspace::builder().root(base, Access::Write).build().unwrap();
-    let tools = Hands::new(workspace).helper(helper());
-    let catalog = Catalog::builder().add(tools).build().unwrap();
-    (Runtime::builder().catalog(catalog).policy(AllowEverything), folder)
+    let tools = BuiltinTools::new(workspace).helper(helper());
+    let registry = ToolRegistry::builder().add(tools).build().unwrap();
+    (Runtime::builder().registry(registry).policy(AllowAll), folder)
 }
 
-async fn shell(runtime: &Runtime, folder: &TempDir, command: &str) -> Envelope {
+async fn shell(runtime: &Runtime, folder: &TempDir, command: &str) -> ToolResult {
     let base = folder.path().canonicalize().unwrap();
     let run = runtime.run_builder().working_directory(base).start();
-    let call = Call::new("c7", "shell", json!({"command": command}));
+    let call = ToolCall::new("c7", "shell", json!({"command": command}));
     run.turn().await.unwrap().run(vec![call]).await.remove(0)
 }
 
@@ -42,9 +42,9 @@ fn pieces(events: &mut EventStream) -> (Vec<(String, String, String)>, u64) {
     let (mut pieces, mut missed) = (Vec::new(), 0);
     while let Some(item) = events.try_next() {
         match item {
-            Told::Missed(gap) => missed += gap.notes,
-            Told::Event(item) => {
-                if let Event::Noted { call, note: Note::Keyed(stream, text) } = &item.event {
+            StreamItem::Lagged(gap) => missed += gap.notes,
+            StreamItem::Event(item) => {
+                if let Event::Progress { call, note: Progress::Keyed(stream, text) } = &item.event {
                     pieces.push((call.to_string(), stream.clone(), text.clone()));
                 }
             }

@@ -19,6 +19,6 @@ mod denied_names;
 mod fetch;
 mod ask;
 mod server;
-mod hostile;
+mod regressions;
 mod storm;
 mod examples;

@@ -10,11 +10,12 @@ use std::{
 };
 
 use haft::{
-    AllowEverything, Call, Catalog, Code, Envelope, Event, File, Form, Layer, Note, Query, Ran,
-    Rules, Run, Runtime, RuntimeBuilder, Setup, Trust, Where,
+    AllowAll, ConfigFile, ConfigLayer, Event, Execution, FailureCode, FileFormat, LoadOptions,
+    PolicyConfig, Progress, RecordQuery, Rules, Run, Runtime, RuntimeBuilder, ToolCall,
+    ToolRegistry, ToolResult, Trust,
 };
 use haft_sandbox::{Access, Helper, Sandbox, Workspace};
-use haft_tools::Hands;
+use haft_tools::BuiltinTools;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -45,18 +46,18 @@ impl Room {
         Self { inside, outside, _folder: folder }
     }
 
-    fn hands(&self) -> Hands {
+    fn hands(&self) -> BuiltinTools {
         let workspace = Workspace::builder().root(&self.inside, Access::Write).build().unwrap();
-        Hands::new(workspace)
+        BuiltinTools::new(workspace)
     }
 
     fn runtime(&self) -> There {
         self.with(self.hands().helper(helper()))
     }
 
-    fn with(&self, hands: Hands) -> There {
-        let catalog = Catalog::builder().add(hands).build().unwrap();
-        self.there(Runtime::builder().catalog(catalog).policy(AllowEverything))
+    fn with(&self, hands: BuiltinTools) -> There {
+        let registry = ToolRegistry::builder().add(hands).build().unwrap();
+        self.there(Runtime::builder().registry(registry).policy(AllowAll))
     }
 
     fn there(&self, runtime: RuntimeBuilder) -> There {
@@ -71,23 +72,23 @@ impl Room {
 
     /// The same, judged by the rules of the file.
     fn judging(&self, text: &str) -> There {
-        let Setup { tools, rules, ground, .. } = self.setup(text);
+        let PolicyConfig { tools, rules, ground, .. } = self.setup(text);
         let hands = self.hands().helper(helper()).declared(tools);
-        let catalog = Catalog::builder().add(hands).build().unwrap();
+        let registry = ToolRegistry::builder().add(hands).build().unwrap();
         let rules = Rules::new(rules, ground).unwrap();
-        self.there(Runtime::builder().catalog(catalog).policy(rules))
+        self.there(Runtime::builder().registry(registry).policy(rules))
     }
 
-    fn setup(&self, text: &str) -> Setup {
-        let file = File {
-            layer: Layer::Project,
-            form: Form::Toml,
+    fn setup(&self, text: &str) -> PolicyConfig {
+        let file = ConfigFile {
+            layer: ConfigLayer::Project,
+            form: FileFormat::Toml,
             path: "haft.toml".into(),
             anchor: self.inside.clone(),
             text: text.to_owned(),
         };
-        let place = Where { trusted: true, ..Where::default() };
-        Setup::read(&[file], &place).unwrap()
+        let place = LoadOptions { trusted: true, ..LoadOptions::default() };
+        PolicyConfig::read(&[file], &place).unwrap()
     }
 }
 
@@ -112,29 +113,29 @@ fn get(path: &Path) -> String {
     String::from_utf8(fs::read(path).unwrap()).unwrap()
 }
 
-async fn call(runtime: &There, tool: &str, arguments: Value) -> Envelope {
+async fn call(runtime: &There, tool: &str, arguments: Value) -> ToolResult {
     let turn = runtime.run().turn().await.unwrap();
-    let mut answers = turn.run(vec![Call::new("c1", tool, arguments)]).await;
+    let mut answers = turn.run(vec![ToolCall::new("c1", tool, arguments)]).await;
     assert_eq!(answers.len(), 1);
     answers.remove(0)
 }
 
-async fn shell(runtime: &There, command: &str) -> Envelope {
+async fn shell(runtime: &There, command: &str) -> ToolResult {
     call(runtime, "shell", json!({"command": command})).await
 }
 
-fn text(answer: &Envelope) -> String {
+fn text(answer: &ToolResult) -> String {
     match answer.failure() {
         Some(failure) => panic!("{failure} {:?}", failure.cause()),
         None => answer.output().unwrap().to_text(),
     }
 }
 
-fn data(answer: &Envelope) -> &Value {
+fn data(answer: &ToolResult) -> &Value {
     answer.output().unwrap().structured.as_ref().unwrap()
 }
 
-fn code(answer: &Envelope) -> Code {
+fn code(answer: &ToolResult) -> FailureCode {
     match answer.failure() {
         Some(failure) => failure.code(),
         None => panic!("it succeeded: {}", answer.output().unwrap().to_text()),
@@ -216,7 +217,7 @@ async fn no_machine_is_reached_without_the_network() {
     let open = room.with(room.hands().helper(helper()).network());
     assert_eq!(data(&shell(&open, &knock).await)["exit"]["code"], 0);
     let warns = |there: &There| {
-        let mut entries = there.runtime.catalog().own();
+        let mut entries = there.runtime.registry().own();
         let entry = entries.find(|entry| *entry.name() == "shell").unwrap();
         entry.spec().description.contains("no other machine can be reached")
     };
@@ -232,26 +233,36 @@ async fn a_path_outside_is_refused_and_nothing_runs() {
     for cwd in ["..", "../outside", &absolute, "/", "sub/../..", "way-out", "~"] {
         let answer =
             call(&runtime, "shell", json!({"command": "echo x > here.txt", "cwd": cwd})).await;
-        assert_eq!((code(&answer), answer.ran()), (Code::OutsideWorkspace, Ran::No), "{cwd}");
+        assert_eq!(
+            (code(&answer), answer.execution()),
+            (FailureCode::OutsideWorkspace, Execution::NotStarted),
+            "{cwd}"
+        );
     }
     assert!(!room.outside.join("here.txt").exists());
     let file = call(&runtime, "shell", json!({"command": "ls", "cwd": "notes.txt"})).await;
-    assert_eq!(code(&file), Code::InvalidValue);
+    assert_eq!(code(&file), FailureCode::InvalidValue);
     let neither = call(&runtime, "shell", json!({})).await;
-    assert_eq!((code(&neither), neither.ran()), (Code::BadArguments, Ran::No));
+    assert_eq!(
+        (code(&neither), neither.execution()),
+        (FailureCode::BadArguments, Execution::NotStarted)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_sandbox_nothing_is_started_and_the_operator_hears_what_to_do() {
     let room = Room::new();
     let answer = shell(&room.with(room.hands()), "touch made").await;
-    assert_eq!((code(&answer), answer.ran()), (Code::SandboxUnavailable, Ran::No));
+    assert_eq!(
+        (code(&answer), answer.execution()),
+        (FailureCode::SandboxUnavailable, Execution::NotStarted)
+    );
     let cause = answer.failure().unwrap().cause().unwrap();
     assert!(cause.contains("haft_sandbox::init()"), "{cause}");
     assert!(!answer.text().contains("haft_sandbox"), "the model cannot do anything about it");
     // A program that never called `init` is no helper, and is told so.
     let answer = shell(&room.with(room.hands().helper(Helper::ThisProgram)), "touch made").await;
-    assert_eq!(code(&answer), Code::SandboxUnavailable);
+    assert_eq!(code(&answer), FailureCode::SandboxUnavailable);
     assert!(answer.failure().unwrap().cause().unwrap().contains("haft_sandbox::init()"));
     assert!(!room.inside.join("made").exists());
 }
@@ -264,7 +275,7 @@ async fn a_command_that_takes_too_long_is_ended_with_everything_it_started() {
     let command = format!("echo begun; (setsid sleep {marker} &) ; sleep {marker}");
     let slow = json!({"command": command, "timeout_ms": 400});
     let answer = call(&runtime, "shell", slow).await;
-    assert_eq!((code(&answer), answer.ran()), (Code::TimedOut, Ran::Yes));
+    assert_eq!((code(&answer), answer.execution()), (FailureCode::TimedOut, Execution::Completed));
     assert!(answer.failure().unwrap().message().contains("400 ms"));
     assert!(answer.interrupted_output().contains("begun"), "{}", answer.text());
     assert_eq!(survivors(&marker), 0);
@@ -277,9 +288,9 @@ async fn a_stop_is_heard_and_cancelled_means_that_nothing_is_left() {
     let marker = marker();
     for how in ["interrupt", "cancel_call"] {
         let turn = runtime.run().turn().await.unwrap();
-        let control = turn.control();
+        let control = turn.handle();
         let command = format!("echo begun; (setsid sleep {marker} &) ; sleep {marker}");
-        let calls = vec![Call::new("c1", "shell", json!({"command": command}))];
+        let calls = vec![ToolCall::new("c1", "shell", json!({"command": command}))];
         let (answers, ()) = tokio::join!(turn.run(calls), async {
             // Counted once: a shell between two of its children is fewer for a moment.
             let mut runs = false;
@@ -297,9 +308,9 @@ async fn a_stop_is_heard_and_cancelled_means_that_nothing_is_left() {
             }
         });
         match code(&answers[0]) {
-            Code::Cancelled => assert_eq!(survivors(&marker), 0, "{how}"),
+            FailureCode::Cancelled => assert_eq!(survivors(&marker), 0, "{how}"),
             // A busy machine may need longer than the runtime waits; then nobody claims an end.
-            code => assert_eq!(code, Code::UnknownOutcome, "{how}"),
+            code => assert_eq!(code, FailureCode::UnknownOutcome, "{how}"),
         }
         for _ in 0..400 {
             if survivors(&marker) == 0 {
@@ -318,8 +329,8 @@ async fn what_confines_a_command_is_kept_however_it_ends() {
     for (arguments, ends) in [
         (json!({"command": "echo hi"}), None),
         (json!({"command": "exit 3"}), None),
-        (json!({"command": "sleep 30", "timeout_ms": 200}), Some(Code::TimedOut)),
-        (json!({"argv": ["no-such-program"]}), Some(Code::InvalidValue)),
+        (json!({"command": "sleep 30", "timeout_ms": 200}), Some(FailureCode::TimedOut)),
+        (json!({"argv": ["no-such-program"]}), Some(FailureCode::InvalidValue)),
     ] {
         let answer = call(&runtime, "shell", arguments.clone()).await;
         assert_eq!(answer.failure().map(|f| f.code()), ends, "{arguments}");
@@ -329,13 +340,13 @@ async fn what_confines_a_command_is_kept_however_it_ends() {
             "{level:?}"
         );
         assert!(!answer.text().contains("net_unix"), "the model does not read it");
-        let kept = runtime.runtime.records(&Query::default().limit(1)).remove(0).end.unwrap();
+        let kept = runtime.runtime.records(&RecordQuery::default().limit(1)).remove(0).end.unwrap();
         assert_eq!(kept.tier.as_deref(), answer.tier(), "{arguments}");
     }
     // A runtime that stops a command says so too.
     let turn = runtime.run().turn().await.unwrap();
-    let control = turn.control();
-    let calls = vec![Call::new("c1", "shell", json!({"command": "echo begun; sleep 30"}))];
+    let control = turn.handle();
+    let calls = vec![ToolCall::new("c1", "shell", json!({"command": "echo begun; sleep 30"}))];
     let (answers, ()) = tokio::join!(turn.run(calls), async {
         tokio::time::sleep(Duration::from_millis(300)).await;
         control.interrupt();
@@ -344,7 +355,7 @@ async fn what_confines_a_command_is_kept_however_it_ends() {
     // Where nothing confines, nothing ran, and that is kept as well.
     let bare = room.with(room.hands());
     let answer = shell(&bare, "echo hi").await;
-    assert_eq!(code(&answer), Code::SandboxUnavailable);
+    assert_eq!(code(&answer), FailureCode::SandboxUnavailable);
     assert_eq!(answer.tier().unwrap()["level"], "none");
     let files = call(&bare, "list_files", json!({})).await;
     assert!(files.tier().is_none(), "no process was to be started");
@@ -355,10 +366,10 @@ async fn output_is_told_as_it_comes_and_the_streams_are_told_apart() {
     let room = Room::new();
     let told: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
     let seen = Arc::clone(&told);
-    let catalog = Catalog::builder().add(room.hands().helper(helper())).build().unwrap();
-    let runtime = Runtime::builder().catalog(catalog).policy(AllowEverything);
+    let registry = ToolRegistry::builder().add(room.hands().helper(helper())).build().unwrap();
+    let runtime = Runtime::builder().registry(registry).policy(AllowAll);
     let runtime = room.there(runtime.observer(move |event: &Event| {
-        if let Event::Noted { note: Note::Keyed(key, text), .. } = event {
+        if let Event::Progress { note: Progress::Keyed(key, text), .. } = event {
             seen.lock().unwrap().push((key.clone(), text.clone()));
         }
     }));
@@ -379,7 +390,7 @@ async fn commands_that_only_read_share_the_floor_and_others_are_alone() {
     let calls = calls
         .iter()
         .enumerate()
-        .map(|(n, command)| Call::new(format!("c{n}"), "shell", json!({"command": command})));
+        .map(|(n, command)| ToolCall::new(format!("c{n}"), "shell", json!({"command": command})));
     let planned = turn.plan(calls);
     let batches: Vec<usize> = planned.iter().map(|call| call.batch).collect();
     assert_eq!(batches, [0, 0, 1, 2, 3]);
@@ -454,9 +465,12 @@ async fn a_declared_tool_gets_its_arguments_as_words_and_never_as_shell_text() {
     assert_eq!(text(&call(&runtime, "show", json!({"file": "notes.txt"})).await), "one\ntwo\n");
     assert_eq!(text(&call(&runtime, "upper", json!({"text": "a; b"})).await), "A; B");
     let option = call(&runtime, "show", json!({"file": "--help"})).await;
-    assert_eq!((code(&option), option.ran()), (Code::InvalidValue, Ran::No));
+    assert_eq!(
+        (code(&option), option.execution()),
+        (FailureCode::InvalidValue, Execution::NotStarted)
+    );
     let unknown = call(&runtime, "show", json!({"file": "notes.txt", "more": 1})).await;
-    assert_eq!(code(&unknown), Code::BadArguments);
+    assert_eq!(code(&unknown), FailureCode::BadArguments);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -464,14 +478,14 @@ async fn a_declared_tool_is_given_what_it_declares_and_no_more() {
     let room = Room::new();
     let runtime = room.declaring(TOOLS);
     let silent = call(&runtime, "silent", json!({"file": "made"})).await;
-    assert_eq!(code(&silent), Code::ToolFailed);
+    assert_eq!(code(&silent), FailureCode::ToolFailed);
     let message = silent.failure().unwrap().message();
     assert!(message.starts_with("`touch`: exit code 1\n"), "{message}");
     assert!(!room.inside.join("made").exists());
     text(&call(&runtime, "make", json!({"file": "made"})).await);
     assert!(room.inside.join("sub/made").exists(), "it starts where the file says");
     let up = room.outside.join("made").display().to_string();
-    assert_eq!(code(&call(&runtime, "make", json!({"file": up})).await), Code::ToolFailed);
+    assert_eq!(code(&call(&runtime, "make", json!({"file": up})).await), FailureCode::ToolFailed);
     assert!(!room.outside.join("made").exists());
 }
 
@@ -482,8 +496,12 @@ async fn a_declared_tool_keeps_its_time_and_its_own_idea_of_success() {
     let marker = marker();
     let slow = call(&runtime, "slow", json!({"time": marker})).await;
     // A busy machine may need longer than the runtime waits; then nobody claims an end.
-    assert!(matches!(code(&slow), Code::TimedOut | Code::UnknownOutcome), "{}", slow.text());
-    if code(&slow) == Code::TimedOut {
+    assert!(
+        matches!(code(&slow), FailureCode::TimedOut | FailureCode::UnknownOutcome),
+        "{}",
+        slow.text()
+    );
+    if code(&slow) == FailureCode::TimedOut {
         assert_eq!(survivors(&marker), 0);
     }
     let there = call(&runtime, "found", json!({"word": "two"})).await;
@@ -533,7 +551,7 @@ async fn the_files_of_a_declared_tool_are_judged_where_it_finds_them() {
     let runtime = room.judging(DEAR);
     for file in ["key", "./key", "../dear/key", "../sub/../dear/key"] {
         let answer = call(&runtime, "show", json!({"file": file})).await;
-        assert_eq!(code(&answer), Code::Denied, "{file}");
+        assert_eq!(code(&answer), FailureCode::Denied, "{file}");
     }
     let fine = call(&runtime, "show", json!({"file": "../notes.txt"})).await;
     assert_eq!(text(&fine), "one\ntwo\n");
@@ -566,7 +584,7 @@ async fn a_tool_that_reads_and_reaches_the_network_is_asked_about() {
     let file = json!({"file": "notes.txt"});
     assert_eq!(text(&call(&runtime, "look", file.clone()).await), "one\ntwo\n");
     let answer = call(&runtime, "send", file).await;
-    assert_eq!(code(&answer), Code::Denied, "what it names is not all that it reaches");
+    assert_eq!(code(&answer), FailureCode::Denied, "what it names is not all that it reaches");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -579,20 +597,20 @@ async fn a_command_starts_where_its_paths_were_judged() {
     for folder in [&room.outside, &PathBuf::from("."), &PathBuf::from("/")] {
         for (tool, arguments) in [("shell", read.clone()), ("show", json!({"file": "key"}))] {
             let run = runtime.run_builder().working_directory(folder).start();
-            let calls = vec![Call::new("c", tool, arguments)];
+            let calls = vec![ToolCall::new("c", tool, arguments)];
             let answer = run.turn().await.unwrap().run(calls).await.remove(0);
             let told = answer.failure().unwrap_or_else(|| panic!("{}", answer.text()));
-            assert_eq!(told.code(), Code::Denied, "{tool} {}", folder.display());
+            assert_eq!(told.code(), FailureCode::Denied, "{tool} {}", folder.display());
         }
         // It starts in the first root, and is judged there.
         let run = runtime.run_builder().working_directory(folder).start();
-        let calls = vec![Call::new("c", "shell", json!({"command": "cat notes.txt"}))];
+        let calls = vec![ToolCall::new("c", "shell", json!({"command": "cat notes.txt"}))];
         let answer = run.turn().await.unwrap().run(calls).await.remove(0);
         assert_eq!(text(&answer), "one\ntwo\n", "{}", folder.display());
     }
     let inside = There { runtime, inside: room.inside.join("sub") };
     assert_eq!(text(&shell(&inside, "cat ../notes.txt").await), "one\ntwo\n");
-    assert_eq!(code(&shell(&inside, "cat ../dear/key").await), Code::Denied);
+    assert_eq!(code(&shell(&inside, "cat ../dear/key").await), FailureCode::Denied);
 }
 
 #[tokio::test]
@@ -632,7 +650,10 @@ async fn a_cgroup_directory_that_cannot_hold_the_limit_refuses_commands() {
     let room = Room::new();
     let there = room.with(room.hands().helper(helper()).cgroup(&room.outside));
     let answer = call(&there, "shell", json!({"command": "echo x"})).await;
-    assert_eq!((code(&answer), answer.ran()), (Code::SandboxUnavailable, Ran::No));
+    assert_eq!(
+        (code(&answer), answer.execution()),
+        (FailureCode::SandboxUnavailable, Execution::NotStarted)
+    );
 }
 
 #[tokio::test]
@@ -664,7 +685,7 @@ async fn read_only_command_that_uses_too_much_memory_is_ended_and_the_answer_say
     let command = "head -c 900000000 /dev/zero | tail -n 1 | wc -c";
     let answer = call(&runtime, "shell", json!({"command": command})).await;
     let failure = answer.failure().unwrap();
-    assert_eq!(failure.code(), Code::ToolFailed, "{failure}");
+    assert_eq!(failure.code(), FailureCode::ToolFailed, "{failure}");
     assert!(failure.message().contains("more than 512 MiB of memory"), "{failure}");
     assert!(failure.next().is_some());
     let small =

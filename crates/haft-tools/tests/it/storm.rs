@@ -19,9 +19,12 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use haft::{AllowEverything, Call, Catalog, File, Form, Layer, Runtime, Setup, Where};
+use haft::{
+    AllowAll, ConfigFile, ConfigLayer, FileFormat, LoadOptions, PolicyConfig, Runtime, ToolCall,
+    ToolRegistry,
+};
 use haft_sandbox::{Access, Helper, Workspace};
-use haft_tools::Hands;
+use haft_tools::BuiltinTools;
 use serde_json::{Value, json};
 
 /// A seed to be tried again, or none.
@@ -283,22 +286,24 @@ impl Room {
     }
 
     fn runtime(&self) -> Runtime {
-        let file = File {
-            layer: Layer::Project,
-            form: Form::Toml,
+        let file = ConfigFile {
+            layer: ConfigLayer::Project,
+            form: FileFormat::Toml,
             path: "haft.toml".into(),
             anchor: self.inside.clone(),
             text: TOOLS.to_owned(),
         };
         let tools =
-            Setup::read(&[file], &Where { trusted: true, ..Where::default() }).unwrap().tools;
+            PolicyConfig::read(&[file], &LoadOptions { trusted: true, ..LoadOptions::default() })
+                .unwrap()
+                .tools;
         let workspace = Workspace::builder().root(&self.inside, Access::Write).build().unwrap();
         let helper = PathBuf::from(env!("CARGO_BIN_EXE_haft-tools-test-helper"));
         let beside = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
         let helper = Helper::At(if beside.is_file() { beside } else { helper });
-        let hands = Hands::new(workspace).helper(helper).declared(tools);
-        let catalog = Catalog::builder().add(hands).build().unwrap();
-        Runtime::builder().catalog(catalog).policy(AllowEverything).build().unwrap()
+        let hands = BuiltinTools::new(workspace).helper(helper).declared(tools);
+        let registry = ToolRegistry::builder().add(hands).build().unwrap();
+        Runtime::builder().registry(registry).policy(AllowAll).build().unwrap()
     }
 }
 
@@ -340,7 +345,7 @@ fn put_new(path: &Path, text: &str) {
     }
 }
 
-/// Runs calls in turns of several, so that those that may share the floor do. Returns how many did
+/// Runs calls in turns of several, so that those that may run concurrently do. Returns how many did
 /// what they were asked.
 async fn run(
     room: &Room,
@@ -358,8 +363,8 @@ async fn run(
         }
         let asked = turn
             .iter()
-            .map(|(id, tool, arguments)| Call::new(id.clone(), *tool, arguments.clone()));
-        let asked: Vec<Call> = asked.collect();
+            .map(|(id, tool, arguments)| ToolCall::new(id.clone(), *tool, arguments.clone()));
+        let asked: Vec<ToolCall> = asked.collect();
         let run = runtime.run_builder().working_directory(&room.inside).start();
         let answers = run.turn().await.unwrap().run(asked).await;
         let ids: Vec<&str> = answers.iter().map(|answer| answer.id().as_str()).collect();

@@ -11,12 +11,13 @@ use std::{
 };
 
 use haft::{
-    Answer, Approver, BoxFuture, Call, Capabilities, Capability, Catalog, Claim, Class, Code, Disk,
-    DynTool, Effect, Envelope, Failure, File, Form, Layer, PathGuard, Question, Rules, Run,
-    Runtime, Setup, Spec, Where,
+    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, CallProfile, Capabilities, Capability,
+    ConcurrencyClass, ConfigFile, ConfigLayer, DynTool, Effect, Failure, FailureCode, FileFormat,
+    FsPathResolver, LoadOptions, PathGuard, PolicyConfig, Rules, Run, Runtime, ToolCall,
+    ToolRegistry, ToolResult, ToolSpec,
 };
 use haft_sandbox::{Access, Helper, Workspace};
-use haft_tools::Hands;
+use haft_tools::BuiltinTools;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -58,14 +59,14 @@ impl Room {
         Self { base, _folder: folder }
     }
 
-    fn hands(&self) -> Hands {
+    fn hands(&self) -> BuiltinTools {
         let workspace = Workspace::builder()
             .root(self.base.join("one"), Access::Write)
             .root(self.base.join("two"), Access::Write)
             .build()
             .unwrap();
         // Here it is about what is proven to only read; `confined` is about the rest.
-        Hands::new(workspace).helper(helper()).confine_unasked(false)
+        BuiltinTools::new(workspace).helper(helper()).confine_unasked(false)
     }
 
     /// Nobody is there to be asked, and nobody says where the run works.
@@ -75,38 +76,38 @@ impl Room {
 
     /// The same with rules.
     fn ruled(&self, rules: &str) -> Run {
-        let file = File {
-            layer: Layer::Project,
-            form: Form::Toml,
+        let file = ConfigFile {
+            layer: ConfigLayer::Project,
+            form: FileFormat::Toml,
             path: "haft.toml".into(),
             anchor: self.base.join("one"),
             text: rules.to_owned(),
         };
-        let place = Where { trusted: true, ..Where::default() };
-        let setup = Setup::read(&[file], &place).unwrap();
+        let place = LoadOptions { trusted: true, ..LoadOptions::default() };
+        let setup = PolicyConfig::read(&[file], &place).unwrap();
         let rules = Rules::new(setup.rules, setup.ground).unwrap();
         runtime(self.hands()).policy(rules).build().unwrap().run()
     }
 }
 
-fn runtime(hands: Hands) -> haft::RuntimeBuilder {
-    Runtime::builder().catalog(Catalog::builder().add(hands).build().unwrap())
+fn runtime(hands: BuiltinTools) -> haft::RuntimeBuilder {
+    Runtime::builder().registry(ToolRegistry::builder().add(hands).build().unwrap())
 }
 
 fn put(path: &Path, text: &str) {
     fs::File::create(path).unwrap().write_all(text.as_bytes()).unwrap();
 }
 
-async fn call(run: &Run, tool: &str, arguments: Value) -> Envelope {
-    let mut answers = run.turn().await.unwrap().run([Call::new("c", tool, arguments)]).await;
+async fn call(run: &Run, tool: &str, arguments: Value) -> ToolResult {
+    let mut answers = run.turn().await.unwrap().run([ToolCall::new("c", tool, arguments)]).await;
     answers.remove(0)
 }
 
-async fn shell(run: &Run, command: &str) -> Envelope {
+async fn shell(run: &Run, command: &str) -> ToolResult {
     call(run, "shell", json!({"command": command})).await
 }
 
-fn code(answer: &Envelope) -> Option<Code> {
+fn code(answer: &ToolResult) -> Option<FailureCode> {
     answer.failure().map(Failure::code)
 }
 
@@ -138,7 +139,7 @@ async fn a_run_that_works_elsewhere_still_reads_what_its_hands_hold() {
     // Here the run's own folder is inside as well, but the hands do not reach it.
     let outside = room.base.join("out/secret.txt");
     let read = call(&run, "read_file", json!({"file_path": outside})).await;
-    assert_eq!(code(&read), Some(Code::OutsideWorkspace));
+    assert_eq!(code(&read), Some(FailureCode::OutsideWorkspace));
 }
 
 #[tokio::test]
@@ -188,7 +189,7 @@ async fn commands_that_read_inside_run_unasked_and_others_do_not() {
         "touch made",
         "rm a.txt",
     ] {
-        assert_eq!(code(&shell(&run, command).await), Some(Code::Denied), "{command}");
+        assert_eq!(code(&shell(&run, command).await), Some(FailureCode::Denied), "{command}");
     }
     assert!(!room.base.join("one/made").exists() && room.base.join("one/a.txt").exists());
 }
@@ -225,7 +226,11 @@ async fn what_a_rule_keeps_is_not_read_through_a_command_either() {
         let run = room.ruled(&rule);
         for kept in ["cat keys/k.txt", "grep -r key .", "grep -r key", "cat keys/*", "cat */k.txt"]
         {
-            assert_eq!(code(&shell(&run, kept).await), Some(Code::Denied), "{decision} {kept}");
+            assert_eq!(
+                code(&shell(&run, kept).await),
+                Some(FailureCode::Denied),
+                "{decision} {kept}"
+            );
         }
         assert_eq!(shell(&run, "cat a.txt").await.text(), "alpha\n", "{decision}");
         assert_eq!(shell(&run, "grep -rh e src").await.text(), "beta\n", "{decision}");
@@ -254,10 +259,18 @@ async fn relative_deny_keeps_nested_directories_and_leaves_other_commands_unaske
             "grep -r hidden .",
             "cat vendor/x/sec*/s.txt",
         ] {
-            assert_eq!(code(&shell(&run, kept).await), Some(Code::Denied), "{pattern} {kept}");
+            assert_eq!(
+                code(&shell(&run, kept).await),
+                Some(FailureCode::Denied),
+                "{pattern} {kept}"
+            );
         }
         let file = json!({"file_path": "vendor/x/secrets/s.txt"});
-        assert_eq!(code(&call(&run, "read_file", file).await), Some(Code::Denied), "{pattern}");
+        assert_eq!(
+            code(&call(&run, "read_file", file).await),
+            Some(FailureCode::Denied),
+            "{pattern}"
+        );
         for (free, says) in [
             ("cat a.txt", "alpha\n"),
             ("cat docs/*.txt", "open\n"),
@@ -278,7 +291,7 @@ async fn a_pattern_does_not_carry_a_command_out_of_the_workspace() {
         "grep -e /etc/host* a.txt",
         "find src -execdir cat /etc/hostname ';'",
     ] {
-        assert_eq!(code(&shell(&run, command).await), Some(Code::Denied), "{command}");
+        assert_eq!(code(&shell(&run, command).await), Some(FailureCode::Denied), "{command}");
     }
 }
 
@@ -317,20 +330,22 @@ async fn unasked_command_does_not_run_a_program_of_the_workspace() {
     assert_eq!(words.text(), "alpha\n");
     for command in ["lsd a.txt", "sum a.txt", "cat a.txt | sum", "find . -exec sum {} +"] {
         let answer = shell(&run, command).await;
-        assert_eq!(code(&answer), Some(Code::Denied), "{command}: {}", answer.text());
+        assert_eq!(code(&answer), Some(FailureCode::Denied), "{command}: {}", answer.text());
     }
     // Once a person has looked, it is the program that was meant.
     let run = runtime(hands()).approver(Person).build().unwrap().run();
     assert_eq!(shell(&run, "lsd a.txt").await.text(), "planted\n");
     // A rule that allows the command does not make it another program.
-    let file = File {
-        layer: Layer::Project,
-        form: Form::Toml,
+    let file = ConfigFile {
+        layer: ConfigLayer::Project,
+        form: FileFormat::Toml,
         path: "haft.toml".into(),
         anchor: one.clone(),
         text: "[[rule]]\nmatch = \"Bash(cat *)\"\ndecision = \"allow\"\n".to_owned(),
     };
-    let setup = Setup::read(&[file], &Where { trusted: true, ..Where::default() }).unwrap();
+    let setup =
+        PolicyConfig::read(&[file], &LoadOptions { trusted: true, ..LoadOptions::default() })
+            .unwrap();
     let rules = Rules::new(setup.rules, setup.ground).unwrap();
     let run = runtime(hands()).policy(rules).build().unwrap().run();
     assert_eq!(shell(&run, "cat a.txt").await.text(), "alpha\n");
@@ -358,7 +373,7 @@ async fn the_environment_is_not_told_unasked() {
         "set",
     ] {
         let answer = shell(&run, command).await;
-        assert_eq!(code(&answer), Some(Code::Denied), "{command}: {}", answer.text());
+        assert_eq!(code(&answer), Some(FailureCode::Denied), "{command}: {}", answer.text());
     }
     assert_eq!(shell(&run, "cat a.txt; echo $?").await.text(), "alpha\n0\n");
 }
@@ -380,7 +395,7 @@ async fn a_path_is_inside_only_if_its_letters_say_so_too() {
     {
         let answer = shell(&run, &command).await;
         assert!(!answer.text().contains(&what), "{command}: {}", answer.text());
-        assert_eq!(code(&answer), Some(Code::Denied), "{command}");
+        assert_eq!(code(&answer), Some(FailureCode::Denied), "{command}");
     }
 }
 
@@ -390,7 +405,7 @@ async fn a_run_that_works_elsewhere_does_not_take_a_command_there() {
     let runtime = runtime(room.hands()).build().unwrap();
     let run = runtime.run_builder().working_directory("/sys/devices").start();
     let answer = shell(&run, &format!("cat {ELSEWHERE}")).await;
-    assert_eq!(code(&answer), Some(Code::Denied), "{}", answer.text());
+    assert_eq!(code(&answer), Some(FailureCode::Denied), "{}", answer.text());
 }
 
 #[tokio::test]
@@ -419,14 +434,14 @@ async fn a_link_does_not_carry_a_command_to_what_a_rule_keeps() {
         "jq -n -f src/b.txt",
     ] {
         let answer = shell(&run, command).await;
-        assert_eq!(code(&answer), Some(Code::Denied), "{command}: {}", answer.text());
+        assert_eq!(code(&answer), Some(FailureCode::Denied), "{command}: {}", answer.text());
     }
     assert_eq!(shell(&run, "cat plain/*").await.text(), "alpha\n");
     // What is too much to look through is asked about.
     for n in 0..5_000 {
         fs::File::create(one.join(format!("wide/{n}"))).unwrap();
     }
-    assert_eq!(code(&shell(&run, "cat wide/1*").await), Some(Code::Denied));
+    assert_eq!(code(&shell(&run, "cat wide/1*").await), Some(FailureCode::Denied));
     assert_eq!(shell(&room.run(), "cat wide/1*").await.text(), "done; nothing was printed");
 }
 
@@ -436,17 +451,17 @@ async fn what_a_guard_keeps_is_not_read_through_a_command_either() {
     let one = room.base.join("one");
     fs::create_dir_all(one.join("docs")).unwrap();
     symlink("../keys/k.txt", one.join("docs/k")).unwrap();
-    let guard = PathGuard::new(Disk).root(&one).deny(one.join("keys"));
+    let guard = PathGuard::new(FsPathResolver).root(&one).deny(one.join("keys"));
     let runtime = runtime(room.hands()).guard(guard).build().unwrap();
     let elsewhere = runtime.run_builder().working_directory(room.base.join("out")).start();
     for run in [runtime.run(), elsewhere] {
         for command in ["grep -r key .", "cat keys/k.txt", "cat */k.txt", "cat docs/*"] {
             let answer = shell(&run, command).await;
-            assert_eq!(code(&answer), Some(Code::Denied), "{command}: {}", answer.text());
+            assert_eq!(code(&answer), Some(FailureCode::Denied), "{command}: {}", answer.text());
         }
         assert_eq!(shell(&run, "cat a.txt src/*").await.text(), "alpha\nbeta\n");
         let read = call(&run, "read_file", json!({"file_path": "keys/k.txt"})).await;
-        assert_eq!(code(&read), Some(Code::Denied), "judged where the body reads");
+        assert_eq!(code(&read), Some(FailureCode::Denied), "judged where the body reads");
         let read = call(&run, "read_file", json!({"file_path": "a.txt"})).await;
         assert_eq!(read.text(), "1\talpha");
     }
@@ -456,13 +471,13 @@ async fn what_a_guard_keeps_is_not_read_through_a_command_either() {
 async fn a_sandboxed_tool_without_a_command_is_judged_by_what_it_reads() {
     let room = Room::new();
     let key = room.base.join("one/keys/k.txt");
-    let spec = Spec::new("peek", "Looks at the key.")
+    let spec = ToolSpec::new("peek", "Looks at the key.")
         .capabilities(Capabilities::from([Capability::Filesystem]));
     let schema = json!({"type": "object", "properties": {}});
     let says = Effect::read(key.to_str().unwrap());
     let peek = DynTool::new(spec, schema, |_, _| async { Ok("the key") })
-        .with_claim(move |claim, _, _| Claim {
-            class: Class::ReadOnly,
+        .with_profile(move |claim, _, _| CallProfile {
+            class: ConcurrencyClass::ReadOnly,
             read_only: true,
             destructive: Some(false),
             effects: vec![says.clone()].into(),
@@ -470,28 +485,31 @@ async fn a_sandboxed_tool_without_a_command_is_judged_by_what_it_reads() {
         })
         .in_sandbox()
         .within([room.base.join("one")]);
-    let file = File {
-        layer: Layer::Project,
-        form: Form::Toml,
+    let file = ConfigFile {
+        layer: ConfigLayer::Project,
+        form: FileFormat::Toml,
         path: "haft.toml".into(),
         anchor: room.base.join("one"),
         text: "[[rule]]\nmatch = \"path=./keys/**\"\ndecision = \"deny\"\n".to_owned(),
     };
-    let place = Where { trusted: true, ..Where::default() };
-    let setup = Setup::read(&[file], &place).unwrap();
+    let place = LoadOptions { trusted: true, ..LoadOptions::default() };
+    let setup = PolicyConfig::read(&[file], &place).unwrap();
     let rules = Rules::new(setup.rules, setup.ground).unwrap();
-    let catalog = Catalog::builder().add(peek).build().unwrap();
-    let run = Runtime::builder().catalog(catalog).policy(rules).build().unwrap().run();
+    let registry = ToolRegistry::builder().add(peek).build().unwrap();
+    let run = Runtime::builder().registry(registry).policy(rules).build().unwrap().run();
     let answer = call(&run, "peek", json!({})).await;
-    assert_eq!(code(&answer), Some(Code::Denied), "{}", answer.text());
+    assert_eq!(code(&answer), Some(FailureCode::Denied), "{}", answer.text());
 }
 
 /// A person who says yes to everything.
 struct Person;
 
 impl Approver for Person {
-    fn ask<'a>(&'a self, _: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
-        Box::pin(async { Ok(Answer::allow()) })
+    fn ask<'a>(
+        &'a self,
+        _: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
+        Box::pin(async { Ok(ApprovalResponse::allow()) })
     }
 }
 

@@ -17,7 +17,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Artifact, ArtifactId, ArtifactLimits, Facts, NotKept, Store};
+use super::{Artifact, ArtifactId, ArtifactLimits, ArtifactMeta, NotKept, Store};
 
 /// A folder of artifacts. It is looked at before each use, so that it cannot be exchanged.
 pub(super) struct Folder {
@@ -50,7 +50,7 @@ impl Folder {
 
 #[cfg(not(unix))]
 impl Store for Folder {
-    fn put(&self, _: &Facts, _: &Arc<[u8]>, _: u64) -> Result<(), NotKept> {
+    fn put(&self, _: &ArtifactMeta, _: &Arc<[u8]>, _: u64) -> Result<(), NotKept> {
         let why = "whether others may look into it cannot be told on this system";
         Err(NotKept::Trouble(format!("{}: {why}", self.path.display())))
     }
@@ -59,7 +59,7 @@ impl Store for Folder {
         Ok(None)
     }
 
-    fn list(&self, _: u64) -> io::Result<Vec<Facts>> {
+    fn list(&self, _: u64) -> io::Result<Vec<ArtifactMeta>> {
         Ok(Vec::new())
     }
 
@@ -271,7 +271,9 @@ mod unix {
             let mut header = Vec::new();
             BufReader::new((&file).take(HEADER)).read_until(b'\n', &mut header)?;
             let start = header.len() as u64;
-            let Ok(facts) = serde_json::from_slice::<Facts>(&header) else { return Ok(None) };
+            let Ok(facts) = serde_json::from_slice::<ArtifactMeta>(&header) else {
+                return Ok(None);
+            };
             let is_whole = header.ends_with(b"\n")
                 && facts.id == id
                 && start.checked_add(facts.bytes) == Some(length);
@@ -279,7 +281,7 @@ mod unix {
                 .then_some(Artifact { facts, body: Body::File { file, start } }))
         }
 
-        fn write(&self, facts: &Facts, body: &[u8]) -> io::Result<u64> {
+        fn write(&self, facts: &ArtifactMeta, body: &[u8]) -> io::Result<u64> {
             let mut header = serde_json::to_vec(facts)?;
             header.push(b'\n');
             if header.len() as u64 > HEADER {
@@ -299,7 +301,7 @@ mod unix {
             written.map(|()| (header.len() + body.len()) as u64)
         }
 
-        fn take_in(&self, facts: &Facts, body: &[u8], now: u64) -> io::Result<bool> {
+        fn take_in(&self, facts: &ArtifactMeta, body: &[u8], now: u64) -> io::Result<bool> {
             let lock = self.locked()?;
             let mut index = self.index(&lock, now)?;
             // Counted before anything changes: whoever comes after a crash looks for themselves.
@@ -327,7 +329,7 @@ mod unix {
     }
 
     impl Store for Folder {
-        fn put(&self, facts: &Facts, body: &Arc<[u8]>, now: u64) -> Result<(), NotKept> {
+        fn put(&self, facts: &ArtifactMeta, body: &Arc<[u8]>, now: u64) -> Result<(), NotKept> {
             match self.take_in(facts, body, now) {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(NotKept::Full),
@@ -355,7 +357,7 @@ mod unix {
             Ok(found)
         }
 
-        fn list(&self, now: u64) -> io::Result<Vec<Facts>> {
+        fn list(&self, now: u64) -> io::Result<Vec<ArtifactMeta>> {
             match self.open_place(false) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
                 checked => checked?,

@@ -12,7 +12,7 @@ use serde_json::{
     ser::{Formatter, Serializer},
 };
 
-use crate::fit::parse::plain_values;
+use crate::schema::parse::plain_values;
 
 /// How many items a list, or fields an object, has.
 pub(crate) struct Items;

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::{Artifact, ArtifactId, Body, Facts, MOST, NotKept, OVERHEAD, Store};
+use super::{Artifact, ArtifactId, ArtifactMeta, Body, MOST, NotKept, OVERHEAD, Store};
 
 /// A shelf in memory.
 pub(super) struct Memory {
@@ -19,7 +19,7 @@ pub(super) struct Memory {
 
 #[derive(Default)]
 struct Kept {
-    all: HashMap<ArtifactId, (Facts, Arc<[u8]>)>,
+    all: HashMap<ArtifactId, (ArtifactMeta, Arc<[u8]>)>,
     /// In the order they expire.
     by_end: BTreeSet<(u64, ArtifactId)>,
     used: u64,
@@ -35,14 +35,14 @@ impl Memory {
     }
 }
 
-fn cost(facts: &Facts) -> u64 {
+fn cost(facts: &ArtifactMeta) -> u64 {
     facts.bytes.saturating_add(facts.weight()).saturating_add(OVERHEAD)
 }
 
 impl Kept {
     /// Takes out what has expired, to be freed without the lock. All live equally long, so what has
     /// expired stands first, and what a clock that was set back has left in the future stands last.
-    fn sweep(&mut self, now: u64) -> Vec<(Facts, Arc<[u8]>)> {
+    fn sweep(&mut self, now: u64) -> Vec<(ArtifactMeta, Arc<[u8]>)> {
         let mut gone = Vec::new();
         for next in [BTreeSet::first, BTreeSet::last] {
             while let Some(&(end, id)) = next(&self.by_end)
@@ -60,7 +60,7 @@ impl Kept {
 }
 
 impl Store for Memory {
-    fn put(&self, facts: &Facts, body: &Arc<[u8]>, now: u64) -> Result<(), NotKept> {
+    fn put(&self, facts: &ArtifactMeta, body: &Arc<[u8]>, now: u64) -> Result<(), NotKept> {
         let mut kept = self.kept();
         let gone = kept.sweep(now);
         let used = kept.used.saturating_add(cost(facts));
@@ -88,7 +88,7 @@ impl Store for Memory {
         Ok(found)
     }
 
-    fn list(&self, now: u64) -> io::Result<Vec<Facts>> {
+    fn list(&self, now: u64) -> io::Result<Vec<ArtifactMeta>> {
         let mut kept = self.kept();
         let gone = kept.sweep(now);
         let all = kept.all.values().map(|(facts, _)| facts.clone()).collect();

@@ -34,7 +34,7 @@ pub(crate) use self::{
     tool::NAME as READER,
 };
 pub use self::{
-    read::{Page, Place, Query, Unreadable},
+    read::{ReadArtifactError, ResultPage, ResultPosition, ResultQuery},
     tool::ReadResult,
 };
 use crate::{
@@ -78,15 +78,15 @@ impl fmt::Debug for ArtifactId {
 }
 
 impl FromStr for ArtifactId {
-    type Err = NoId;
+    type Err = ParseArtifactIdError;
 
-    fn from_str(text: &str) -> Result<Self, NoId> {
+    fn from_str(text: &str) -> Result<Self, ParseArtifactIdError> {
         // The length first: nothing long is looked at.
         if text.len() != 26 {
-            return Err(NoId);
+            return Err(ParseArtifactIdError);
         }
-        let bits = BASE32_DNSCURVE.decode(text.as_bytes()).map_err(|_| NoId)?;
-        bits.try_into().map(Self).map_err(|_| NoId)
+        let bits = BASE32_DNSCURVE.decode(text.as_bytes()).map_err(|_| ParseArtifactIdError)?;
+        bits.try_into().map(Self).map_err(|_| ParseArtifactIdError)
     }
 }
 
@@ -97,24 +97,24 @@ impl From<ArtifactId> for String {
 }
 
 impl TryFrom<String> for ArtifactId {
-    type Error = NoId;
+    type Error = ParseArtifactIdError;
 
-    fn try_from(text: String) -> Result<Self, NoId> {
+    fn try_from(text: String) -> Result<Self, ParseArtifactIdError> {
         text.parse()
     }
 }
 
 /// Says that a text is no [`ArtifactId`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoId;
+pub struct ParseArtifactIdError;
 
-impl fmt::Display for NoId {
+impl fmt::Display for ParseArtifactIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an id of a result is 26 lower-case letters and digits")
     }
 }
 
-impl std::error::Error for NoId {}
+impl std::error::Error for ParseArtifactIdError {}
 
 /// Whose an artifact is: a session's where there is one, else a run's, and one user's of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,7 +151,7 @@ impl Owner {
 /// What is known about an artifact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Facts {
+pub struct ArtifactMeta {
     /// Its name.
     pub id: ArtifactId,
     /// The tool that gave it.
@@ -178,7 +178,7 @@ pub struct Facts {
     pub expires: u64,
 }
 
-impl Facts {
+impl ArtifactMeta {
     /// Returns whether it is data that a JSON pointer leads into.
     #[must_use]
     pub fn is_json(&self) -> bool {
@@ -284,11 +284,11 @@ const OVERHEAD: u64 = 1_024;
 /// A place where artifacts are kept.
 trait Store: Send + Sync {
     /// Takes something in. What has expired goes first.
-    fn put(&self, facts: &Facts, body: &Arc<[u8]>, now: u64) -> Result<(), NotKept>;
+    fn put(&self, facts: &ArtifactMeta, body: &Arc<[u8]>, now: u64) -> Result<(), NotKept>;
     /// Finds something that is still there.
     fn open(&self, id: ArtifactId, now: u64) -> io::Result<Option<Artifact>>;
     /// Returns what is still there.
-    fn list(&self, now: u64) -> io::Result<Vec<Facts>>;
+    fn list(&self, now: u64) -> io::Result<Vec<ArtifactMeta>>;
     /// Returns whether it may wait for a disk.
     fn is_blocking(&self) -> bool;
 }
@@ -296,11 +296,11 @@ trait Store: Send + Sync {
 /// Where results are kept aside. Clones are the same place.
 ///
 /// ```
-/// use haft::{Artifacts, Catalog, ReadResult, Runtime};
+/// use haft::{Artifacts, ReadResult, Runtime, ToolRegistry};
 ///
 /// let artifacts = Artifacts::memory(16 << 20);
 /// let runtime = Runtime::builder()
-///     .catalog(Catalog::builder().add(ReadResult).build()?)
+///     .registry(ToolRegistry::builder().add(ReadResult).build()?)
 ///     .artifacts(artifacts)
 ///     .build()?;
 /// assert!(runtime.artifacts().list()?.is_empty());
@@ -377,7 +377,7 @@ impl Artifacts {
     ///
     /// # Errors
     /// Fails when the place cannot be read.
-    pub fn list(&self) -> Result<Vec<Facts>, Error> {
+    pub fn list(&self) -> Result<Vec<ArtifactMeta>, Error> {
         let mut all = self.store.list(self.now()).map_err(unreadable)?;
         all.sort_by_key(|facts| (facts.created, facts.id));
         Ok(all)
@@ -389,10 +389,10 @@ impl Artifacts {
     }
 
     /// Keeps something and returns what is known about it. May wait for a disk.
-    pub(crate) fn put(&self, draft: Draft) -> Result<Facts, NotKept> {
+    pub(crate) fn put(&self, draft: Draft) -> Result<ArtifactMeta, NotKept> {
         let now = self.now();
         let text = draft.is_text.then(|| str::from_utf8(&draft.body).ok()).flatten();
-        let facts = Facts {
+        let facts = ArtifactMeta {
             id: ArtifactId::random()?,
             tool: draft.tool,
             run: draft.run,
@@ -464,7 +464,7 @@ impl Shelf {
 
 /// An artifact that is open. It stays readable even if it expires meanwhile.
 pub struct Artifact {
-    facts: Facts,
+    facts: ArtifactMeta,
     body: Body,
 }
 
@@ -480,7 +480,7 @@ enum Body {
 impl Artifact {
     /// Returns what is known about it.
     #[must_use]
-    pub fn facts(&self) -> &Facts {
+    pub fn facts(&self) -> &ArtifactMeta {
         &self.facts
     }
 

@@ -20,11 +20,11 @@ use super::{
 
 /// What to look for in an artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Query {
+pub enum ResultQuery {
     /// Lines, from a place on.
     Lines {
         /// Where to start.
-        from: Place,
+        from: ResultPosition,
         /// How many lines at most.
         limit: u64,
     },
@@ -47,14 +47,14 @@ pub enum Query {
 
 /// A place in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct ResultPosition {
     /// The line, from 1.
     pub line: u64,
     /// The character in it, from 1.
     pub column: u64,
 }
 
-impl Place {
+impl ResultPosition {
     /// The first character.
     pub const START: Self = Self { line: 1, column: 1 };
 }
@@ -62,19 +62,19 @@ impl Place {
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Page {
+pub struct ResultPage {
     /// The text.
     pub text: String,
     /// What it is, in a line.
     pub what: String,
     /// Where to go on; nothing at the end.
-    pub next: Option<Place>,
+    pub next: Option<ResultPosition>,
 }
 
 /// Why nothing was found.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Unreadable {
+pub enum ReadArtifactError {
     /// It is a picture, or sound.
     NoText,
     /// The expression is none.
@@ -91,7 +91,7 @@ pub enum Unreadable {
     Io(io::Error),
 }
 
-impl fmt::Display for Unreadable {
+impl fmt::Display for ReadArtifactError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoText => f.write_str("it is no text"),
@@ -105,9 +105,9 @@ impl fmt::Display for Unreadable {
     }
 }
 
-impl std::error::Error for Unreadable {}
+impl std::error::Error for ReadArtifactError {}
 
-impl From<io::Error> for Unreadable {
+impl From<io::Error> for ReadArtifactError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
@@ -129,44 +129,44 @@ impl Artifact {
     ///
     /// # Errors
     /// Fails when it is no text, or does not have what is looked for.
-    pub fn read(&self, query: &Query, room: usize) -> Result<Page, Unreadable> {
+    pub fn read(&self, query: &ResultQuery, room: usize) -> Result<ResultPage, ReadArtifactError> {
         self.read_until(query, room, &|| false)
     }
 
     /// Does the same, and gives up when it is told to.
     pub(crate) fn read_until(
         &self,
-        query: &Query,
+        query: &ResultQuery,
         room: usize,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Page, Unreadable> {
+    ) -> Result<ResultPage, ReadArtifactError> {
         if self.facts.chars.is_none() {
-            return Err(Unreadable::NoText);
+            return Err(ReadArtifactError::NoText);
         }
         let reader = || Watched { from: self.reader(), stop };
         let text = || BufReader::with_capacity(CHUNK, reader());
         let read = match query {
-            Query::Lines { from, limit } => lines(text(), *from, *limit, room, self.lines()),
-            Query::Pattern { pattern, context, offset, limit } => {
+            ResultQuery::Lines { from, limit } => lines(text(), *from, *limit, room, self.lines()),
+            ResultQuery::Pattern { pattern, context, offset, limit } => {
                 let search = Search { context: (*context).min(20), offset: *offset, limit: *limit };
                 search.run(text(), &compiled(pattern)?, room)
             }
             // Data takes more room in memory than as text, and is cut again below.
-            Query::Pointer(pointer) => match json::point(text(), pointer, room * 4) {
+            ResultQuery::Pointer(pointer) => match json::point(text(), pointer, room * 4) {
                 Found::Value(value) => Ok(part(&value, pointer, room)),
-                Found::Nothing(why) => Err(Unreadable::Nowhere(why)),
-                Found::NoJson(why) => Err(Unreadable::NoJson(why)),
+                Found::Nothing(why) => Err(ReadArtifactError::Nowhere(why)),
+                Found::NoJson(why) => Err(ReadArtifactError::NoJson(why)),
             },
-            Query::Head(count) if self.facts.is_json() => {
+            ResultQuery::Head(count) if self.facts.is_json() => {
                 match json::rows(text(), (*count).clamp(1, 1_000), room * 4) {
                     Ok(Some(rows)) => Ok(json_head(&rows, room)),
-                    Ok(None) => Err(Unreadable::NoTable),
-                    Err(why) => Err(Unreadable::NoJson(why)),
+                    Ok(None) => Err(ReadArtifactError::NoTable),
+                    Err(why) => Err(ReadArtifactError::NoJson(why)),
                 }
             }
-            Query::Head(count) => self.text_head(text(), (*count).clamp(1, 1_000), room),
+            ResultQuery::Head(count) => self.text_head(text(), (*count).clamp(1, 1_000), room),
         };
-        if stop() { Err(Unreadable::Stopped) } else { read }
+        if stop() { Err(ReadArtifactError::Stopped) } else { read }
     }
 
     fn lines(&self) -> u64 {
@@ -174,8 +174,14 @@ impl Artifact {
     }
 
     /// The header of a table and its first rows.
-    fn text_head(&self, from: impl BufRead, rows: usize, room: usize) -> Result<Page, Unreadable> {
-        let page = lines(from, Place::START, rows as u64 + 1, room.saturating_sub(400), 0)?;
+    fn text_head(
+        &self,
+        from: impl BufRead,
+        rows: usize,
+        room: usize,
+    ) -> Result<ResultPage, ReadArtifactError> {
+        let page =
+            lines(from, ResultPosition::START, rows as u64 + 1, room.saturating_sub(400), 0)?;
         let first = page.text.lines().next().unwrap_or_default();
         let mark =
             ['\t', '|', ',', ';'].into_iter().max_by_key(|mark| first.matches(*mark).count());
@@ -186,7 +192,7 @@ impl Artifact {
         let names = shortened(&columns.join(" | "), 300);
         let shown = page.text.lines().count().saturating_sub(1);
         let of = self.lines().saturating_sub(1);
-        Ok(Page {
+        Ok(ResultPage {
             what: format!("{} columns ({names}), {shown} of {of} rows", columns.len()),
             text: page.text,
             next: page.next,
@@ -212,12 +218,12 @@ impl<R: io::Read> io::Read for Watched<'_, R> {
 /// Returns lines from a place on, as many as there is room for.
 fn lines(
     mut from: impl BufRead,
-    place: Place,
+    place: ResultPosition,
     limit: u64,
     room: usize,
     of: u64,
-) -> Result<Page, Unreadable> {
-    let start = Place { line: place.line.max(1), column: place.column.max(1) };
+) -> Result<ResultPage, ReadArtifactError> {
+    let start = ResultPosition { line: place.line.max(1), column: place.column.max(1) };
     skip_lines(&mut from, start.line - 1)?;
     skip_columns(&mut from, start.column - 1)?;
     let mut taken: Vec<u8> = Vec::new();
@@ -242,7 +248,7 @@ fn lines(
             used += 1;
             taken.push(byte);
             if byte == b'\n' {
-                at = Place { line: at.line + 1, column: 1 };
+                at = ResultPosition { line: at.line + 1, column: 1 };
                 border = Some((taken.len(), at));
                 if at.line - start.line >= limit {
                     break;
@@ -274,7 +280,7 @@ fn lines(
             format!("lines {} (from character {column}) to {last} of {of}", start.line)
         }
     };
-    Ok(Page { text, what, next })
+    Ok(ResultPage { text, what, next })
 }
 
 fn skip_lines(from: &mut impl BufRead, mut lines: u64) -> io::Result<()> {
@@ -325,14 +331,16 @@ fn skip_columns(from: &mut impl BufRead, mut columns: u64) -> io::Result<()> {
     Ok(())
 }
 
-fn compiled(pattern: &str) -> Result<Regex, Unreadable> {
+fn compiled(pattern: &str) -> Result<Regex, ReadArtifactError> {
     if pattern.len() > LONGEST_PATTERN {
-        return Err(Unreadable::BadPattern(format!("it is longer than {LONGEST_PATTERN} bytes")));
+        return Err(ReadArtifactError::BadPattern(format!(
+            "it is longer than {LONGEST_PATTERN} bytes"
+        )));
     }
     RegexBuilder::new(pattern)
         .size_limit(LARGEST_PROGRAM)
         .build()
-        .map_err(|e| Unreadable::BadPattern(last_line(&e.to_string())))
+        .map_err(|e| ReadArtifactError::BadPattern(last_line(&e.to_string())))
 }
 
 /// The last line of a parser's words says what is wrong; the ones before draw it.
@@ -348,7 +356,12 @@ struct Search {
 }
 
 impl Search {
-    fn run(&self, mut from: impl BufRead, regex: &Regex, room: usize) -> Result<Page, Unreadable> {
+    fn run(
+        &self,
+        mut from: impl BufRead,
+        regex: &Regex,
+        room: usize,
+    ) -> Result<ResultPage, ReadArtifactError> {
         skip_lines(&mut from, self.offset.saturating_sub(1))?;
         let mut number = self.offset.max(1);
         let (mut text, mut chars) = (String::new(), 0);
@@ -378,7 +391,7 @@ impl Search {
                 let more: usize = lines.iter().map(|line| line.chars().count() + 1).sum();
                 if shown == self.limit || chars + more > room {
                     // The rest of a line in pieces cannot be asked for; whoever goes on gets on.
-                    next = Some(Place { line: number.max(last_shown + 1), column: 1 });
+                    next = Some(ResultPosition { line: number.max(last_shown + 1), column: 1 });
                 } else {
                     chars += more;
                     lines.iter().for_each(|line| text.extend([line, "\n"]));
@@ -407,7 +420,7 @@ impl Search {
             0 | 1 => format!("{shown} of {found} matching lines"),
             from => format!("{shown} of {found} matching lines from line {from} on"),
         };
-        Ok(Page { text, what, next })
+        Ok(ResultPage { text, what, next })
     }
 }
 
@@ -423,7 +436,7 @@ fn around(line: &[u8], start: usize, end: usize) -> String {
 }
 
 /// A part of data as a page.
-fn part(value: &Value, pointer: &str, room: usize) -> Page {
+fn part(value: &Value, pointer: &str, room: usize) -> ResultPage {
     let size = preview::rendered_chars(value);
     let (text, what) = if size <= room {
         (value.to_string(), "all of it".to_owned())
@@ -438,11 +451,11 @@ fn part(value: &Value, pointer: &str, room: usize) -> Page {
     } else {
         format!("`{}`", shortened(pointer, 100))
     };
-    Page { text, what: format!("{at}: {what}"), next: None }
+    ResultPage { text, what: format!("{at}: {what}"), next: None }
 }
 
 /// The columns and the first rows of a list.
-fn json_head(found: &json::Rows, room: usize) -> Page {
+fn json_head(found: &json::Rows, room: usize) -> ResultPage {
     let mut columns: Vec<&str> = Vec::new();
     for name in found.rows.iter().filter_map(Value::as_object).flat_map(|row| row.keys()) {
         if columns.len() < 100 && !columns.contains(&name.as_str()) {
@@ -465,7 +478,7 @@ fn json_head(found: &json::Rows, room: usize) -> Page {
     let under = found.under.as_deref().map_or_else(String::new, |name| {
         format!(" under `/{}`", shortened(&name.replace('~', "~0").replace('/', "~1"), 60))
     });
-    Page { text, what: format!("{names}, {shown} of {} rows{under}", found.of), next: None }
+    ResultPage { text, what: format!("{names}, {shown} of {} rows{under}", found.of), next: None }
 }
 
 fn shortened(text: &str, most: usize) -> String {

@@ -381,12 +381,12 @@ mod reading {
         store.open(facts.id).unwrap()
     }
 
-    fn lines(line: u64, column: u64, limit: u64) -> Query {
-        Query::Lines { from: Place { line, column }, limit }
+    fn lines(line: u64, column: u64, limit: u64) -> ResultQuery {
+        ResultQuery::Lines { from: ResultPosition { line, column }, limit }
     }
 
-    fn find(pattern: &str, context: usize, offset: u64, limit: u64) -> Query {
-        Query::Pattern { pattern: pattern.to_owned(), context, offset, limit }
+    fn find(pattern: &str, context: usize, offset: u64, limit: u64) -> ResultQuery {
+        ResultQuery::Pattern { pattern: pattern.to_owned(), context, offset, limit }
     }
 
     #[test]
@@ -394,7 +394,7 @@ mod reading {
         let artifact = kept("a\nb\nc\nd\n", TEXT);
         let page = artifact.read(&lines(2, 1, 2), 100).unwrap();
         assert_eq!((page.text.as_str(), page.what.as_str()), ("b\nc\n", "lines 2 to 3 of 4"));
-        assert_eq!(page.next, Some(Place { line: 4, column: 1 }));
+        assert_eq!(page.next, Some(ResultPosition { line: 4, column: 1 }));
         let page = artifact.read(&lines(4, 1, 9), 100).unwrap();
         assert_eq!((page.text.as_str(), page.next), ("d\n", None));
         let page = artifact.read(&lines(9, 1, 9), 100).unwrap();
@@ -411,7 +411,7 @@ mod reading {
             "4- line 4\n5: line 5\n6- line 6\n--\n14- line 14\n15: line 15\n16- line 16\n"
         );
         assert_eq!(page.what, "2 of 10 matching lines");
-        assert_eq!(page.next, Some(Place { line: 25, column: 1 }));
+        assert_eq!(page.next, Some(ResultPosition { line: 25, column: 1 }));
         let page = artifact.read(&find("(?i)LINE 9\\d", 0, 96, 50), 1_000).unwrap();
         assert_eq!(page.what, "4 of 4 matching lines from line 96 on");
         assert_eq!(page.text.lines().count(), 4);
@@ -432,23 +432,26 @@ mod reading {
     #[test]
     fn heads_of_tables_and_of_lists_name_their_columns() {
         let table = "id,name\n1,a\n2,b\n3,c\n";
-        let page = kept(table, TEXT).read(&Query::Head(2), 1_000).unwrap();
+        let page = kept(table, TEXT).read(&ResultQuery::Head(2), 1_000).unwrap();
         assert_eq!(page.text, "id,name\n1,a\n2,b\n");
         assert_eq!(page.what, "2 columns (id | name), 2 of 3 rows");
         let list = r#"{"rows": [{"id": 1, "name": "a"}, {"id": 2, "tag": "b"}]}"#;
-        let page = kept(list, JSON).read(&Query::Head(1), 1_000).unwrap();
+        let page = kept(list, JSON).read(&ResultQuery::Head(1), 1_000).unwrap();
         assert_eq!(page.text, "{\"id\":1,\"name\":\"a\"}\n");
         assert_eq!(page.what, "2 columns (id | name), 1 of 2 rows under `/rows`");
-        assert!(matches!(kept("7", JSON).read(&Query::Head(1), 99), Err(Unreadable::NoTable)));
+        assert!(matches!(
+            kept("7", JSON).read(&ResultQuery::Head(1), 99),
+            Err(ReadArtifactError::NoTable)
+        ));
     }
 
     #[test]
     fn a_pointer_shows_a_part_or_what_fits_of_it() {
         let list: serde_json::Value = (0..10_000).collect();
         let artifact = kept(&list.to_string(), JSON);
-        let page = artifact.read(&Query::Pointer("/77".to_owned()), 100).unwrap();
+        let page = artifact.read(&ResultQuery::Pointer("/77".to_owned()), 100).unwrap();
         assert_eq!((page.text.as_str(), page.what.as_str()), ("77", "`/77`: all of it"));
-        let page = artifact.read(&Query::Pointer(String::new()), 200).unwrap();
+        let page = artifact.read(&ResultQuery::Pointer(String::new()), 200).unwrap();
         assert!(page.text.chars().count() <= 200 && page.text.contains("more items"));
         assert!(serde_json::from_str::<serde_json::Value>(&page.text).is_ok());
     }
@@ -458,14 +461,14 @@ mod reading {
         let store = Artifacts::memory(1 << 20);
         let draft = Draft { is_text: false, media: "image/png".to_owned(), ..draft("\u{1}") };
         let artifact = store.open(store.put(draft).unwrap().id).unwrap();
-        assert!(matches!(artifact.read(&lines(1, 1, 1), 10), Err(Unreadable::NoText)));
+        assert!(matches!(artifact.read(&lines(1, 1, 1), 10), Err(ReadArtifactError::NoText)));
     }
 
     #[test]
     fn reading_ends_when_somebody_wants_it_to() {
         let artifact = kept(&"x\n".repeat(1_000_000), TEXT);
         let read = artifact.read_until(&find("y", 0, 1, 1), 100, &|| true);
-        assert!(matches!(read, Err(Unreadable::Stopped | Unreadable::Io(_))));
+        assert!(matches!(read, Err(ReadArtifactError::Stopped | ReadArtifactError::Io(_))));
     }
 
     proptest! {
@@ -475,9 +478,9 @@ mod reading {
         ) {
             let artifact = kept(&text, TEXT);
             let mut all = String::new();
-            let mut from = Place::START;
+            let mut from = ResultPosition::START;
             for _ in 0..2_000 {
-                let page = artifact.read(&Query::Lines { from, limit }, room).unwrap();
+                let page = artifact.read(&ResultQuery::Lines { from, limit }, room).unwrap();
                 prop_assert!(page.text.chars().count() <= room);
                 all.push_str(&page.text);
                 match page.next {

@@ -4,11 +4,13 @@
 //! what was kept, no more. It is bounded by itself, so its own answers are never kept aside.
 
 use haft_core::{
-    Bound, Capabilities, Claim, Context, Effects, Failure, Label, Output, Permission, Spec, Tool,
-    schemars::JsonSchema, serde::Deserialize,
+    CallProfile, Capabilities, Effects, Failure, Label, Output, Permission, ResultLimit, Tool,
+    ToolContext, ToolSpec, schemars::JsonSchema, serde::Deserialize,
 };
 
-use super::{Artifact, ArtifactId, Owner, Page, Place, Query, Unreadable};
+use super::{
+    Artifact, ArtifactId, Owner, ReadArtifactError, ResultPage, ResultPosition, ResultQuery,
+};
 use crate::turn::TurnCore;
 
 /// The name that a model calls it by.
@@ -23,12 +25,12 @@ const LINES: u64 = 2_000;
 /// Matches of a search, unless more or fewer are asked for.
 const MATCHES: u64 = 50;
 
-/// The tool `read_result`. Add it to a catalog, and whatever is kept aside names it.
+/// The tool `read_result`. Add it to a registry, and whatever is kept aside names it.
 ///
 /// ```
-/// use haft::{Catalog, ReadResult};
+/// use haft::{ReadResult, ToolRegistry};
 ///
-/// let catalog = Catalog::builder().add(ReadResult).build()?;
+/// let registry = ToolRegistry::builder().add(ReadResult).build()?;
 /// # Ok::<(), haft::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
@@ -71,8 +73,8 @@ impl Tool for ReadResult {
     const CHECKS: bool = false;
     const GUARDS: bool = false;
 
-    fn spec(&self) -> Spec {
-        let mut spec = Spec::new(
+    fn spec(&self) -> ToolSpec {
+        let mut spec = ToolSpec::new(
             NAME,
             "Reads a result that was too large to show as a whole: some lines (`offset`, `limit`), \
              the lines that match a `pattern`, the part a JSON `pointer` leads to, or the `head` of \
@@ -81,7 +83,7 @@ impl Tool for ReadResult {
         .read_only()
         .effects(Effects::none())
         .capabilities(Capabilities::NONE)
-        .max_result(Bound::Chars(ROOM + FOOTER));
+        .max_result(ResultLimit::Chars(ROOM + FOOTER));
         spec.permission = Permission::None;
         spec.open_world = Some(false);
         // What it reads brings its own label; its own words are the runtime's.
@@ -89,11 +91,11 @@ impl Tool for ReadResult {
         spec
     }
 
-    fn claim(&self, declared: Claim, _: &ReadResultArgs, _: &Context) -> Claim {
+    fn profile(&self, declared: CallProfile, _: &ReadResultArgs, _: &ToolContext) -> CallProfile {
         declared
     }
 
-    async fn call(&self, args: ReadResultArgs, cx: &Context) -> Result<Output, Failure> {
+    async fn call(&self, args: ReadResultArgs, cx: &ToolContext) -> Result<Output, Failure> {
         let query = query_of(&args)?;
         let host = cx.host().and_then(|host| host.downcast::<TurnCore>().ok());
         let Some(turn) = host else {
@@ -105,8 +107,8 @@ impl Tool for ReadResult {
         let asker = Owner::of(cx.scope(), &shelf.mark, &turn.run.line);
         // Its own bound must not cut it, nor the one that holds for everything.
         let room = ROOM.min((turn.inner.config.max_result / 4).saturating_sub(FOOTER)).max(1);
-        let is_search = matches!(query, Query::Pattern { .. });
-        let work = move |cx: &Context| -> Result<Output, Failure> {
+        let is_search = matches!(query, ResultQuery::Pattern { .. });
+        let work = move |cx: &ToolContext| -> Result<Output, Failure> {
             let found = store.open_for(id, &asker).map_err(Failure::hidden)?;
             let Some(artifact) = found else { return Err(nothing(&id.to_string())) };
             // From here on even a failure may repeat words of what was kept.
@@ -119,14 +121,14 @@ impl Tool for ReadResult {
         };
         // A search may take its time wherever the text is.
         match shelf.store.is_blocking() || is_search {
-            true => cx.block(work).await?,
+            true => cx.spawn_blocking(work).await?,
             false => work(cx),
         }
     }
 }
 
 /// What is asked, if it is one thing.
-fn query_of(args: &ReadResultArgs) -> Result<Query, Failure> {
+fn query_of(args: &ReadResultArgs) -> Result<ResultQuery, Failure> {
     let asked = [args.pattern.is_some(), args.pointer.is_some(), args.head.is_some()];
     if asked.into_iter().filter(|is| *is).count() > 1 {
         return Err(Failure::invalid("`pattern`, `pointer` and `head` exclude each other")
@@ -134,35 +136,35 @@ fn query_of(args: &ReadResultArgs) -> Result<Query, Failure> {
     }
     let offset = args.offset.unwrap_or(1);
     Ok(match (&args.pattern, &args.pointer, args.head) {
-        (Some(pattern), _, _) => Query::Pattern {
+        (Some(pattern), _, _) => ResultQuery::Pattern {
             pattern: pattern.clone(),
             context: args.context.unwrap_or(0),
             offset,
             limit: args.limit.unwrap_or(MATCHES),
         },
-        (_, Some(pointer), _) => Query::Pointer(pointer.clone()),
-        (_, _, Some(rows)) => Query::Head(rows),
-        _ => Query::Lines {
-            from: Place { line: offset, column: args.column.unwrap_or(1) },
+        (_, Some(pointer), _) => ResultQuery::Pointer(pointer.clone()),
+        (_, _, Some(rows)) => ResultQuery::Head(rows),
+        _ => ResultQuery::Lines {
+            from: ResultPosition { line: offset, column: args.column.unwrap_or(1) },
             limit: args.limit.unwrap_or(LINES),
         },
     })
 }
 
 /// The page, and a line that says what it is and how to go on.
-fn shown(page: &Page, artifact: &Artifact, query: &Query) -> String {
+fn shown(page: &ResultPage, artifact: &Artifact, query: &ResultQuery) -> String {
     let id = artifact.facts().id;
     let end = if page.text.is_empty() || page.text.ends_with('\n') { "" } else { "\n" };
     let mut text = format!("{}{end}[{id}: {}", page.text, page.what);
     match (page.next, query) {
         (None, _) => {}
-        (Some(Place { line, .. }), Query::Pattern { .. }) => {
+        (Some(ResultPosition { line, .. }), ResultQuery::Pattern { .. }) => {
             text.push_str(&format!("; go on with the same pattern and offset {line}"));
         }
-        (Some(Place { line, column: 1 }), _) => {
+        (Some(ResultPosition { line, column: 1 }), _) => {
             text.push_str(&format!("; go on with offset {line}"));
         }
-        (Some(Place { line, column }), _) => {
+        (Some(ResultPosition { line, column }), _) => {
             text.push_str(&format!("; go on with offset {line}, column {column}"));
         }
     }
@@ -177,20 +179,20 @@ fn nothing(id: &str) -> Failure {
         .with_next("use an id from a result of this conversation, or call the tool again")
 }
 
-fn unreadable(why: &Unreadable, artifact: &Artifact) -> Failure {
+fn unreadable(why: &ReadArtifactError, artifact: &Artifact) -> Failure {
     let facts = artifact.facts();
     let failure = Failure::invalid(format!("`{}`: {why}", facts.id));
     match why {
-        Unreadable::NoText => Failure::invalid(format!(
+        ReadArtifactError::NoText => Failure::invalid(format!(
             "`{}` is {} of {} bytes, which cannot be read as text",
             facts.id, facts.media, facts.bytes
         )),
-        Unreadable::NoJson(_) | Unreadable::NoTable => {
+        ReadArtifactError::NoJson(_) | ReadArtifactError::NoTable => {
             failure.with_next("read it by lines with `offset` and `limit`, or search it")
         }
-        Unreadable::Nowhere(_) => failure.with_next("point to something that is there"),
-        Unreadable::BadPattern(_) => failure.with_next("write the pattern again"),
-        Unreadable::Io(e) => Failure::hidden(e.to_string()),
-        Unreadable::Stopped => Failure::failed("reading was stopped"),
+        ReadArtifactError::Nowhere(_) => failure.with_next("point to something that is there"),
+        ReadArtifactError::BadPattern(_) => failure.with_next("write the pattern again"),
+        ReadArtifactError::Io(e) => Failure::hidden(e.to_string()),
+        ReadArtifactError::Stopped => Failure::failed("reading was stopped"),
     }
 }

@@ -19,17 +19,17 @@ use std::{
     },
 };
 
-use haft_core::{CallId, Code, Context, Failure, Output, ToolName, WeakContext};
+use haft_core::{CallId, Failure, FailureCode, Output, ToolContext, ToolName, WeakToolContext};
 use serde::Serialize;
 use tokio::sync::Notify;
 
-pub use self::tool::Tickets;
+pub use self::tool::CheckTask;
 pub(crate) use self::work::begin;
 use crate::{
-    envelope::Envelope,
-    event::{Event, Who},
+    event::{Event, EventSource},
     run::RunCore,
     runtime::Inner,
+    tool_result::ToolResult,
     turn::TurnCore,
 };
 
@@ -41,7 +41,7 @@ const POLL_AFTER: u64 = 5;
 /// What a model is told of a result that comes later.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Ticket {
+pub struct TaskInfo {
     /// The ticket.
     pub ticket_id: String,
     /// The tool whose result it will be.
@@ -59,11 +59,11 @@ pub struct Ticket {
 /// A result that came later.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Late {
+pub struct BackgroundResult {
     /// The ticket that the call was answered with.
     pub ticket: String,
     /// What came of its work. Its id is the work's own, below that of the call.
-    pub answer: Envelope,
+    pub answer: ToolResult,
 }
 
 /// All tickets of a runtime.
@@ -84,9 +84,9 @@ pub(crate) struct Open {
     call: CallId,
     tool: ToolName,
     summary: String,
-    who: Arc<Who>,
+    who: Arc<EventSource>,
     run: Weak<RunCore>,
-    work: OnceLock<(Weak<TurnCore>, WeakContext)>,
+    work: OnceLock<(Weak<TurnCore>, WeakToolContext)>,
     state: Mutex<State>,
 }
 
@@ -100,7 +100,7 @@ struct State {
 
 enum Stage {
     Running,
-    Done(Box<Envelope>),
+    Done(Box<ToolResult>),
     Gone,
 }
 
@@ -132,7 +132,7 @@ impl Open {
     }
 
     /// Takes the result, if there is one.
-    fn take(&self) -> Option<Envelope> {
+    fn take(&self) -> Option<ToolResult> {
         let mut state = self.lock();
         match std::mem::replace(&mut state.stage, Stage::Gone) {
             Stage::Done(envelope) => Some(*envelope),
@@ -147,17 +147,17 @@ impl Open {
     fn stop(&self, why: &str) {
         let Some((turn, cx)) = self.work.get() else { return };
         if let (Some(turn), Some(cx)) = (turn.upgrade(), cx.upgrade()) {
-            turn.stop_body(&cx, Code::Cancelled, why);
+            turn.stop_body(&cx, FailureCode::Cancelled, why);
         }
     }
 
-    fn ticket(&self, asks: Option<&ToolName>) -> Ticket {
+    fn ticket(&self, asks: Option<&ToolName>) -> TaskInfo {
         let status = match &self.lock().stage {
             Stage::Done(envelope) if envelope.is_error() => "failed",
             Stage::Done(_) => "completed",
             Stage::Running | Stage::Gone => "running",
         };
-        Ticket {
+        TaskInfo {
             ticket_id: self.id.to_string(),
             tool_name: self.tool.clone(),
             status,
@@ -198,19 +198,19 @@ impl Background {
     }
 
     /// Takes the results of a run that are there.
-    pub(crate) fn settled(&self, run: &RunCore) -> Vec<Late> {
+    pub(crate) fn settled(&self, run: &RunCore) -> Vec<BackgroundResult> {
         self.of(run).iter().filter_map(|open| self.deliver(open)).collect()
     }
 
     /// Takes one result, once.
-    fn deliver(&self, open: &Arc<Open>) -> Option<Late> {
+    fn deliver(&self, open: &Arc<Open>) -> Option<BackgroundResult> {
         let answer = open.take()?;
         self.remove(open);
-        Some(Late { ticket: open.id.to_string(), answer })
+        Some(BackgroundResult { ticket: open.id.to_string(), answer })
     }
 
     /// Waits for the next result of a run; nothing when none is outstanding.
-    pub(crate) async fn next_settled(&self, run: &RunCore) -> Option<Late> {
+    pub(crate) async fn next_settled(&self, run: &RunCore) -> Option<BackgroundResult> {
         loop {
             let changed = self.changed.notified();
             let own = self.of(run);
@@ -225,7 +225,7 @@ impl Background {
     }
 
     /// Returns how a run's tickets stand.
-    pub(crate) fn tickets(&self, run: &RunCore) -> Vec<Ticket> {
+    pub(crate) fn tickets(&self, run: &RunCore) -> Vec<TaskInfo> {
         self.of(run).iter().map(|open| open.ticket(None)).collect()
     }
 
@@ -290,7 +290,7 @@ impl TurnCore {
     /// end.
     pub(crate) fn ticket(
         &self,
-        cx: &Context,
+        cx: &ToolContext,
         summary: &str,
     ) -> Result<Option<(Output, Place)>, Failure> {
         let background = &self.inner.background;
@@ -306,7 +306,7 @@ impl TurnCore {
         let mut all = background.lock();
         if all.len() >= most {
             return Err(Failure::new(
-                Code::NotRun,
+                FailureCode::NotRun,
                 format!("{most} results are outstanding already, and no more may be"),
             )
             .with_next("wait for one of them to end, or fetch those that have"));
@@ -315,9 +315,9 @@ impl TurnCore {
         let open = Arc::new(Open {
             id: format!("ticket-{n}").into(),
             call: cx.next_nested_id(),
-            tool: cx.meant().clone(),
+            tool: cx.tool_name().clone(),
             summary,
-            who: Who::of(&self.scope),
+            who: EventSource::of(&self.scope),
             run: Arc::downgrade(&self.run),
             work: OnceLock::new(),
             state: Mutex::new(State { stage: Stage::Running, announced: false, orphaned: false }),
@@ -332,7 +332,8 @@ impl TurnCore {
 
     /// Returns the name under which this turn offers the tool that asks for results.
     fn asks_with(&self) -> Option<&ToolName> {
-        let is_it = |entry: &&Arc<crate::catalog::Entry>| *entry.registered() == tool::NAME;
+        let is_it =
+            |entry: &&Arc<crate::registry::RegisteredTool>| *entry.registered() == tool::NAME;
         self.snapshot.entries().find(is_it).map(|entry| entry.name())
     }
 

@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use haft_core::{
-    Block, Capabilities, Code, Context, DynTool, Failure, IntoTools, Label, Output, Spec,
+    Block, Capabilities, DynTool, Failure, FailureCode, IntoTools, Label, Output, ToolContext,
+    ToolSpec,
 };
 use serde_json::{Value, json};
 
@@ -15,21 +16,21 @@ pub(super) const NAME: &str = "check_ticket";
 /// The longest a call waits for a result, in seconds: shorter than an attempt may take.
 const LONGEST: u64 = 60;
 
-/// Lets the model ask for results that come later: add it to the catalog beside tools that answer with
-/// a ticket.
+/// Lets the model ask for results that come later: add it to the registry beside tools that answer
+/// with a ticket.
 ///
 /// The tool is called `check_ticket`. Without a ticket it lists those of the run; with one it gives
 /// its result, once, or says that it is not there yet, after up to a minute's wait if the model likes.
 /// Tickets of other runs do not exist for it.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Tickets;
+pub struct CheckTask;
 
-impl IntoTools for Tickets {
+impl IntoTools for CheckTask {
     fn into_tools(self) -> Vec<DynTool> {
         let about = "Returns the result behind a ticket, or says that it is not there yet. \
                      Without a ticket, lists the tickets that are outstanding.";
         // What it passes on brings its own label along.
-        let spec = Spec::new(NAME, about)
+        let spec = ToolSpec::new(NAME, about)
             .read_only()
             .capabilities(Capabilities::NONE)
             .label(Label::CLEAN)
@@ -47,11 +48,11 @@ impl IntoTools for Tickets {
     }
 }
 
-async fn asked(args: &Value, cx: &Context) -> Result<Output, Failure> {
+async fn asked(args: &Value, cx: &ToolContext) -> Result<Output, Failure> {
     let turn = cx
         .host()
         .and_then(|host| host.downcast::<TurnCore>().ok())
-        .ok_or_else(|| Failure::new(Code::NotRun, "there are no tickets here"))?;
+        .ok_or_else(|| Failure::new(FailureCode::NotRun, "there are no tickets here"))?;
     let background = &turn.inner.background;
     let Some(id) = args["ticket_id"].as_str() else {
         return Ok(Output::json(json!({"tickets": background.tickets(&turn.run)})));
@@ -61,7 +62,7 @@ async fn asked(args: &Value, cx: &Context) -> Result<Output, Failure> {
     let wait = args["wait_s"].as_u64().unwrap_or(0).min(LONGEST);
     waited(&turn, background, &open, Duration::from_secs(wait)).await;
     if open.is_running() {
-        let ticket = open.ticket(Some(cx.meant()));
+        let ticket = open.ticket(Some(cx.tool_name()));
         return Ok(Output::json(serde_json::to_value(ticket).unwrap_or_default()));
     }
     let Some(late) = background.deliver(&open) else { return Err(unknown(id)) };

@@ -9,30 +9,35 @@
 use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Instant};
 
 use futures_util::FutureExt as _;
-use haft_core::{BoxFuture, Code, Context, Failure, Later, Ran};
+use haft_core::{BackgroundTask, BoxFuture, Execution, Failure, FailureCode, ToolContext};
 
 use super::{Open, Place, Stage};
 use crate::{
     event::Event,
-    hooks::Performed,
+    hooks::CompletedCall,
     layers::{Outcome, checked, outcome_of},
-    lifecycle::{self, Permitted},
+    lifecycle::{self, AuthorizedCall},
     turn::{TurnCore, gate::Kept, launch},
     watch::{after, timed},
 };
 
 /// Begins the work that a body has put off.
-pub(crate) fn begin(turn: &Arc<TurnCore>, permitted: &Permitted, kept: Kept, later: Later) {
+pub(crate) fn begin(
+    turn: &Arc<TurnCore>,
+    permitted: &AuthorizedCall,
+    kept: Kept,
+    later: BackgroundTask,
+) {
     let (place, work) = later.into_parts();
     let Some(open) = place.downcast::<Place>().ok().and_then(|mut place| place.open.take()) else {
         return;
     };
     let admitted = permitted.admitted();
     let outer = admitted.context();
-    let (called, meant) = (outer.called().clone(), outer.meant().clone());
+    let (called, meant) = (outer.requested_name().clone(), outer.tool_name().clone());
     let scope = Arc::clone(outer.scope());
-    let cx = Context::new(scope, open.call.clone(), called, meant, Arc::clone(turn) as _);
-    cx.set_claim(admitted.claim().clone());
+    let cx = ToolContext::new(scope, open.call.clone(), called, meant, Arc::clone(turn) as _);
+    cx.set_profile(admitted.profile().clone());
     cx.set_confined(permitted.verdict().confined);
     let _ = open.work.set((Arc::downgrade(turn), cx.downgrade()));
     turn.tell(|| Event::Deferred {
@@ -47,9 +52,9 @@ pub(crate) fn begin(turn: &Arc<TurnCore>, permitted: &Permitted, kept: Kept, lat
     }
     if !turn.run.listens() {
         open.lock().orphaned = true;
-        cx.stop(Code::Cancelled, "its run is over");
+        cx.stop(FailureCode::Cancelled, "its run is over");
     }
-    let performed = Performed {
+    let performed = CompletedCall {
         tool: Arc::clone(admitted.tool()),
         arguments: Arc::clone(admitted.arguments()),
         cx: cx.clone(),
@@ -62,7 +67,7 @@ pub(crate) fn begin(turn: &Arc<TurnCore>, permitted: &Permitted, kept: Kept, lat
 async fn carry_out(
     turn: Arc<TurnCore>,
     open: Arc<Open>,
-    performed: Performed,
+    performed: CompletedCall,
     kept: Kept,
     body: BoxFuture<'static, Outcome>,
 ) {
@@ -75,17 +80,17 @@ async fn carry_out(
     cx.tell_rest();
     let still_working = cx.is_busy();
     cx.close(kept, |_| ());
-    let outcome = outcome.map_err(|failure| match failure.ran() {
+    let outcome = outcome.map_err(|failure| match failure.execution() {
         _ if still_working => Failure::new(
-            Code::UnknownOutcome,
+            FailureCode::UnknownOutcome,
             "the work did not end when it was told to, and may still be going on",
         )
         .with_source(failure.to_string()),
-        Ran::No => failure.with_ran(Ran::Yes),
-        Ran::Yes | Ran::Unknown => failure,
+        Execution::NotStarted => failure.with_execution(Execution::Completed),
+        Execution::Completed | Execution::Unknown => failure,
     });
     let envelope = lifecycle::end_late(&turn, &performed, outcome, began).await;
-    let (failed, ran) = (envelope.failure().map(Failure::code), envelope.ran());
+    let (failed, ran) = (envelope.failure().map(Failure::code), envelope.execution());
     let (call, ticket) = (open.call.clone(), Arc::clone(&open.id));
     let elapsed = envelope.elapsed();
     // Nothing of the turn is needed from here on.
@@ -97,9 +102,10 @@ async fn carry_out(
         }
         state.orphaned
     };
-    inner
-        .events
-        .tell(|| Arc::clone(&open.who), || Event::Resolved { call, ticket, failed, ran, elapsed });
+    inner.events.tell(
+        || Arc::clone(&open.who),
+        || Event::TaskFinished { call, ticket, failed, execution: ran, elapsed },
+    );
     if orphaned {
         return inner.background.expire(&open, &inner);
     }
@@ -126,7 +132,7 @@ async fn carry_out(
 /// Takes the work to its end, or asks it to stop and waits a moment.
 async fn worked(
     turn: &TurnCore,
-    performed: &Performed,
+    performed: &CompletedCall,
     began: Instant,
     body: BoxFuture<'static, Outcome>,
 ) -> Outcome {
@@ -144,8 +150,8 @@ async fn worked(
             let outcome = outcome_of(ended).and_then(|output| checked(&performed.tool, output));
             return match outcome {
                 // Work that ends in an error because it was told to stop is stopped, not failed.
-                Err(own) if cx.is_cancelled() && own.ran() != Ran::Unknown => {
-                    Err(turn.why_stopped(cx).with_ran(Ran::Yes).with_source(own.to_string()))
+                Err(own) if cx.is_cancelled() && own.execution() != Execution::Unknown => {
+                    Err(turn.why_stopped(cx).with_execution(Execution::Completed).with_source(own.to_string()))
                 }
                 other => other,
             };
@@ -153,17 +159,17 @@ async fn worked(
         () = cx.cancelled() => turn.why_stopped(cx),
         never = turn.telling(cx) => match never {},
         () = clock.sleep_until(until) => Failure::new(
-            Code::DeadlinePassed,
+            FailureCode::DeadlinePassed,
             "the work took longer than its ticket lives, and was stopped",
         ),
     };
     turn.stop_body(cx, stop.code(), stop.message());
     let moments = if cx.nested_calls() > 0 { 2 } else { 1 };
-    let stop = stop.with_ran(Ran::Yes);
+    let stop = stop.with_execution(Execution::Completed);
     match timed(clock, inner.config.grace * moments, body.as_mut()).await {
         // It ended well after all: what is known is worth more than what was intended.
         Some(Ok(Ok(output))) => checked(&performed.tool, output),
-        Some(Ok(Err(own))) if own.ran() == Ran::Unknown => Err(own),
+        Some(Ok(Err(own))) if own.execution() == Execution::Unknown => Err(own),
         Some(ended) => {
             let own = outcome_of(ended).err().map(|own| own.to_string()).unwrap_or_default();
             Err(stop.with_source(own))

@@ -4,7 +4,7 @@
 //! and drops at most what its own event displaces. What a full queue lets go of: notes of bodies
 //! first, then whatever is oldest, and ends of calls last of all.
 //!
-//! INVARIANT: a reader sees numbers rise, and every number either as an event or in a `Missed`, in
+//! INVARIANT: a reader sees numbers rise, and every number either as an event or in a `Lagged`, in
 //! its place. What is missing is never written down: each event knows how many came before it.
 //!
 //! Memory: a queue holds at most `capacity` events, and notes of at most `MOST_TEXT` bytes. Events
@@ -22,13 +22,13 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use haft_core::Note;
+use haft_core::Progress;
 use serde::Serialize;
 use smallvec::SmallVec;
 
 use super::{
     Event,
-    stamp::{At, Stamped, Who},
+    meta::{EventMeta, EventRecord, EventSource},
 };
 use crate::clock::{Anchor, Clock};
 
@@ -38,20 +38,20 @@ const MOST_TEXT: usize = 1 << 20;
 /// What a reader is told.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
-pub enum Told {
+pub enum StreamItem {
     /// Something happened.
-    Event(Arc<Stamped>),
+    Event(Arc<EventRecord>),
     /// Some events are missing here, because the reader was too slow for them.
-    Missed(Missed),
+    Lagged(Lagged),
 }
 
-impl Told {
+impl StreamItem {
     /// Returns the event; nothing for a gap.
     #[must_use]
-    pub fn event(&self) -> Option<&Stamped> {
+    pub fn event(&self) -> Option<&EventRecord> {
         match self {
             Self::Event(told) => Some(told),
-            Self::Missed(_) => None,
+            Self::Lagged(_) => None,
         }
     }
 }
@@ -59,9 +59,9 @@ impl Told {
 /// What is missing between two events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Missed {
+pub struct Lagged {
     /// How many events.
-    #[serde(rename = "missed")]
+    #[serde(rename = "lagged")]
     pub count: u64,
     /// The number of the first of them.
     pub from_seq: u64,
@@ -92,9 +92,9 @@ impl Mark {
     }
 
     /// Returns what lies between two marks; nothing when they are the same.
-    fn missed(self, until: Mark) -> Option<Missed> {
+    fn missed(self, until: Mark) -> Option<Lagged> {
         let count = until.seq.saturating_sub(self.seq);
-        (count > 0).then(|| Missed {
+        (count > 0).then(|| Lagged {
             count,
             from_seq: self.seq + 1,
             to_seq: until.seq,
@@ -127,9 +127,9 @@ impl Rank {
 /// An event that has its number.
 pub(super) enum Numbered {
     /// Somebody reads along.
-    Kept(Arc<Stamped>),
+    Kept(Arc<EventRecord>),
     /// Nobody does, so nothing was made to keep it.
-    Alone(At, Event),
+    Alone(EventMeta, Event),
 }
 
 /// Numbers the events and hands them to the readers.
@@ -153,7 +153,12 @@ impl Hub {
     }
 
     /// Gives an event its number and its date, and to every reader.
-    pub(super) fn pass_on(&self, clock: &dyn Clock, who: Arc<Who>, event: Event) -> Numbered {
+    pub(super) fn pass_on(
+        &self,
+        clock: &dyn Clock,
+        who: Arc<EventSource>,
+        event: Event,
+    ) -> Numbered {
         let rank = Rank::of(&event);
         // Whatever a clock of the host's does, it does it outside of our locks.
         let time = clock.now();
@@ -170,11 +175,11 @@ impl Hub {
         let before = line.mark;
         line.mark.count(rank);
         let after = line.mark;
-        let at = At { seq: after.seq, time, anchor, who };
+        let at = EventMeta { seq: after.seq, time, anchor, who };
         if line.queues.is_empty() {
             return Numbered::Alone(at, event);
         }
-        let told = Arc::new(Stamped { at, event });
+        let told = Arc::new(EventRecord { at, event });
         let mut wakers: SmallVec<[Waker; 2]> = SmallVec::new();
         let mut gone: SmallVec<[Entry; 2]> = SmallVec::new();
         for queue in &line.queues {
@@ -248,7 +253,7 @@ struct Waiting {
 }
 
 struct Entry {
-    told: Arc<Stamped>,
+    told: Arc<EventRecord>,
     before: Mark,
     after: Mark,
 }
@@ -256,8 +261,10 @@ struct Entry {
 impl Entry {
     fn text(&self) -> usize {
         match &self.told.event {
-            Event::Noted { note: Note::Progress(_, text) | Note::Partial(text), .. } => text.len(),
-            Event::Noted { note: Note::Keyed(key, text), .. } => key.len() + text.len(),
+            Event::Progress {
+                note: Progress::Progress(_, text) | Progress::Partial(text), ..
+            } => text.len(),
+            Event::Progress { note: Progress::Keyed(key, text), .. } => key.len() + text.len(),
             _ => 0,
         }
     }
@@ -290,22 +297,22 @@ impl Waiting {
     }
 
     /// Returns what the reader is told next.
-    fn next(&mut self) -> Option<Told> {
+    fn next(&mut self) -> Option<StreamItem> {
         let front = |rank: &Rank| self.lanes[*rank as usize].front().map(|entry| entry.after.seq);
         let first = Rank::ALL.into_iter().filter(|rank| front(rank).is_some()).min_by_key(front);
         let Some(rank) = first else {
             let missed = self.read.missed(self.last);
             self.read = self.last;
-            return missed.map(Told::Missed);
+            return missed.map(StreamItem::Lagged);
         };
         let before = self.lanes[rank as usize].front()?.before;
         if let Some(missed) = self.read.missed(before) {
             self.read = before;
-            return Some(Told::Missed(missed));
+            return Some(StreamItem::Lagged(missed));
         }
         let entry = self.take(rank)?;
         self.read = entry.after;
-        Some(Told::Event(entry.told))
+        Some(StreamItem::Event(entry.told))
     }
 }
 
@@ -321,12 +328,12 @@ pub struct EventStream {
 
 impl EventStream {
     /// Waits for what comes next; nothing when nothing more will come.
-    pub async fn next(&mut self) -> Option<Told> {
+    pub async fn next(&mut self) -> Option<StreamItem> {
         poll_fn(|task| self.poll(task)).await
     }
 
     /// Returns what is there already; nothing when nothing is.
-    pub fn try_next(&mut self) -> Option<Told> {
+    pub fn try_next(&mut self) -> Option<StreamItem> {
         lock(&self.queue.0).next()
     }
 
@@ -336,7 +343,7 @@ impl EventStream {
         lock(&self.queue.0).lanes.iter().map(VecDeque::len).sum()
     }
 
-    fn poll(&mut self, task: &mut Context<'_>) -> Poll<Option<Told>> {
+    fn poll(&mut self, task: &mut Context<'_>) -> Poll<Option<StreamItem>> {
         let mut waiting = lock(&self.queue.0);
         match waiting.next() {
             Some(told) => Poll::Ready(Some(told)),
@@ -352,9 +359,9 @@ impl EventStream {
 }
 
 impl futures_util::Stream for EventStream {
-    type Item = Told;
+    type Item = StreamItem;
 
-    fn poll_next(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Told>> {
+    fn poll_next(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<StreamItem>> {
         self.get_mut().poll(task)
     }
 }

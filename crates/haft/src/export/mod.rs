@@ -1,27 +1,27 @@
 //! What a provider is shown, what it says, and what it wants to hear, in its own JSON.
 //!
 //! Three rooms, each with one file per provider; nothing outside this house knows a provider's
-//! shapes. `tools` shows a catalog, `wire` reads calls and writes answers, `history` carries a
+//! shapes. `tools` shows a registry, `wire` reads calls and writes answers, `history` carries a
 //! conversation from one provider to another. `schema` holds the passes that all of them share.
 
 mod options;
 mod report;
 mod schema;
-mod sheet;
+mod toolset;
 mod tools;
 mod wire;
 pub mod history;
 
 use std::{fmt, str::FromStr};
 
-pub(crate) use self::sheet::Exports;
+pub(crate) use self::toolset::Exports;
 pub use self::{
     history::Transcript,
-    options::{Choice, Keep, Options, Search, Strict},
+    options::{ExportOptions, PromptCacheTtl, StrictMode, ToolChoice, ToolSearch},
     report::{Loss, LossKind},
-    sheet::Export,
-    tools::{Definition, Hints, Shown},
-    wire::{Asked, Ended, Response, Stream},
+    tools::{ExportedTool, ToolAnnotations, ToolDefinition},
+    toolset::ToolExport,
+    wire::{DecodedResponse, ModelResponse, ReplyContext, ResponseDecoder},
 };
 use crate::{
     error::{Error, ErrorKind},

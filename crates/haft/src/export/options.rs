@@ -4,7 +4,7 @@ use super::Dialect;
 
 /// Whether the provider shall hold the model to the schemas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub enum Strict {
+pub enum StrictMode {
     /// Where the provider does it well and every meaning is kept. The one thing given up is that a
     /// model could send keys which an object neither names nor explicitly allows; the report says so.
     #[default]
@@ -17,7 +17,7 @@ pub enum Strict {
 
 /// How long a provider shall keep the tools in its prompt cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Keep {
+pub enum PromptCacheTtl {
     /// Five minutes after the last use.
     FiveMinutes,
     /// An hour after the last use.
@@ -26,7 +26,7 @@ pub enum Keep {
 
 /// How deferred tools are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Search {
+pub enum ToolSearch {
     /// By the provider, with regular expressions (Anthropic).
     Regex,
     /// By the provider, with ranked words.
@@ -37,7 +37,7 @@ pub enum Search {
 
 /// Which tool the model shall call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Choice {
+pub enum ToolChoice {
     /// The model decides.
     Auto,
     /// Any, but one.
@@ -51,15 +51,15 @@ pub enum Choice {
 /// What a host may choose about an export. The default is what a provider handles best.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub struct Options {
+pub struct ExportOptions {
     /// Whether the provider shall hold the model to the schemas.
-    pub strict: Strict,
+    pub strict: StrictMode,
     /// Whether the tools get a mark for the prompt cache (Anthropic, Bedrock).
-    pub cache: Option<Keep>,
+    pub cache: Option<PromptCacheTtl>,
     /// Whether deferred tools are left to the provider's tool search (Anthropic, Responses).
-    pub search: Option<Search>,
+    pub search: Option<ToolSearch>,
     /// Which tool the model shall call.
-    pub choice: Option<Choice>,
+    pub choice: Option<ToolChoice>,
     /// Whether the model may call several tools at once.
     pub parallel: Option<bool>,
     /// Whether the tools' examples are shown (Anthropic).
@@ -73,10 +73,10 @@ pub struct Options {
     pub inline: bool,
 }
 
-impl Default for Options {
+impl Default for ExportOptions {
     fn default() -> Self {
         Self {
-            strict: Strict::Auto,
+            strict: StrictMode::Auto,
             cache: None,
             search: None,
             choice: None,
@@ -89,31 +89,31 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl ExportOptions {
     /// Sets whether the provider shall hold the model to the schemas.
     #[must_use]
-    pub fn strict(mut self, strict: Strict) -> Self {
+    pub fn strict(mut self, strict: StrictMode) -> Self {
         self.strict = strict;
         self
     }
 
     /// Marks the tools for the provider's prompt cache.
     #[must_use]
-    pub fn cache(mut self, keep: Keep) -> Self {
+    pub fn cache(mut self, keep: PromptCacheTtl) -> Self {
         self.cache = Some(keep);
         self
     }
 
     /// Leaves deferred tools to a tool search.
     #[must_use]
-    pub fn search(mut self, search: Search) -> Self {
+    pub fn search(mut self, search: ToolSearch) -> Self {
         self.search = Some(search);
         self
     }
 
     /// Sets which tool the model shall call.
     #[must_use]
-    pub fn choice(mut self, choice: Choice) -> Self {
+    pub fn choice(mut self, choice: ToolChoice) -> Self {
         self.choice = Some(choice);
         self
     }
@@ -151,15 +151,15 @@ impl Options {
     /// few times and then cut, and the report says `widened`.
     ///
     /// ```
-    /// use haft::{Definition, Dialect, Options, serde_json::json};
+    /// use haft::{ToolDefinition, Dialect, ExportOptions, serde_json::json};
     ///
     /// let input = json!({
     ///     "type": "object",
     ///     "properties": {"to": {"$ref": "#/$defs/place"}},
     ///     "$defs": {"place": {"type": "string", "minLength": 1}},
     /// });
-    /// let tool = Definition::new("go", "Goes there.", &input);
-    /// let shown = Dialect::Mcp.show(&tool, &Options::default().inline());
+    /// let tool = ToolDefinition::new("go", "Goes there.", &input);
+    /// let shown = Dialect::Mcp.show(&tool, &ExportOptions::default().inline());
     /// assert_eq!(
     ///     shown.tool.unwrap()["inputSchema"],
     ///     json!({"type": "object", "properties": {"to": {"type": "string", "minLength": 1}}})
@@ -174,10 +174,10 @@ impl Options {
 
 impl Dialect {
     /// Returns the options that are set and that this dialect has no word for.
-    pub(super) fn unsaid(self, options: &Options) -> Vec<&'static str> {
+    pub(super) fn unsupported_options(self, options: &ExportOptions) -> Vec<&'static str> {
         let open_ai = matches!(self, Self::OpenAiResponses | Self::OpenAiChat);
         let unable = [
-            ("strict", options.strict == Strict::On, self.has_strict()),
+            ("strict", options.strict == StrictMode::On, self.has_strict()),
             ("cache", options.cache.is_some(), matches!(self, Self::Anthropic | Self::Bedrock)),
             (
                 "search",
@@ -189,7 +189,7 @@ impl Dialect {
                 options.choice.is_some(),
                 match self {
                     Self::Ollama | Self::Mcp => false,
-                    Self::Bedrock => options.choice != Some(Choice::None),
+                    Self::Bedrock => options.choice != Some(ToolChoice::None),
                     _ => true,
                 },
             ),
@@ -211,9 +211,12 @@ mod tests {
 
     #[test]
     fn what_a_dialect_cannot_say_is_told() {
-        let options = Options::default().choice(Choice::None).cache(Keep::OneHour).parallel(false);
-        assert_eq!(Dialect::Anthropic.unsaid(&options), [""; 0]);
-        assert_eq!(Dialect::Bedrock.unsaid(&options), ["choice", "parallel"]);
-        assert_eq!(Dialect::Ollama.unsaid(&options), ["cache", "choice", "parallel"]);
+        let options = ExportOptions::default()
+            .choice(ToolChoice::None)
+            .cache(PromptCacheTtl::OneHour)
+            .parallel(false);
+        assert_eq!(Dialect::Anthropic.unsupported_options(&options), [""; 0]);
+        assert_eq!(Dialect::Bedrock.unsupported_options(&options), ["choice", "parallel"]);
+        assert_eq!(Dialect::Ollama.unsupported_options(&options), ["cache", "choice", "parallel"]);
     }
 }

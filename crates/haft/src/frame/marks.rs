@@ -11,7 +11,7 @@ use std::{borrow::Cow, sync::LazyLock};
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
-use crate::hygiene::spell;
+use crate::sanitize::spell;
 
 /// Marks that are written just so; the first character is written out.
 const FIXED: &[&str] = &[

@@ -5,23 +5,23 @@
 //! run. Hooks run in the order they were added; rewrites compose. Transforms are hooks, because
 //! they change what comes out; observers are not, because they can change nothing.
 
-mod said;
+mod effects;
 mod silent;
 mod placed;
 
 use std::{sync::Arc, time::Duration};
 
-use haft_core::{BoxFuture, Context, Failure, Output, RunId, Scope};
+use haft_core::{BoxFuture, Failure, Output, RunId, Scope, ToolContext};
 use serde_json::Value;
 
+pub use self::effects::{HookAnswer, HookEffects, PostCallResult, PreCallDecision};
 pub(crate) use self::placed::{HookPlace, Placed, Seated, around_turn};
-pub use self::said::{After, Answered, Before, Said};
 use self::silent::silent;
 use crate::{
-    catalog::Entry,
-    envelope::Envelope,
     redact::Redactor,
-    turn::{Admitted, redactor_of},
+    registry::RegisteredTool,
+    tool_result::ToolResult,
+    turn::{ValidatedCall, redactor_of},
 };
 
 /// Code of the host around calls and turns. Every moment has a default that does nothing.
@@ -39,58 +39,64 @@ pub trait Hook: Send + Sync + 'static {
     }
 
     /// Returns whether it has to do with calls of this tool.
-    fn applies_to(&self, _tool: &Entry) -> bool {
+    fn applies_to(&self, _tool: &RegisteredTool) -> bool {
         true
     }
 
     /// Looks at a turn before the model is asked. An error refuses every call of the turn.
-    fn before_turn<'a>(&'a self, _turn: &'a TurnFacts) -> BoxFuture<'a, Result<Said, Failure>> {
+    fn before_turn<'a>(
+        &'a self,
+        _turn: &'a TurnInfo,
+    ) -> BoxFuture<'a, Result<HookEffects, Failure>> {
         silent()
     }
 
     /// Looks at calls that are about to start together, before any of their bodies runs, and may
     /// answer some of them itself. Each call is shown once; a call that an earlier hook answered is
     /// not shown. An error, an id that was not shown, or an id answered twice fails all of them.
-    fn preflight<'a>(
+    fn before_batch<'a>(
         &'a self,
-        _calls: &'a [&'a Admitted],
-    ) -> BoxFuture<'a, Result<Vec<Answered>, Failure>> {
+        _calls: &'a [&'a ValidatedCall],
+    ) -> BoxFuture<'a, Result<Vec<HookAnswer>, Failure>> {
         silent()
     }
 
     /// Looks at a call before it is judged. An error stops the call.
-    fn before<'a>(&'a self, _call: &'a Admitted) -> BoxFuture<'a, Result<Before, Failure>> {
+    fn before<'a>(
+        &'a self,
+        _call: &'a ValidatedCall,
+    ) -> BoxFuture<'a, Result<PreCallDecision, Failure>> {
         silent()
     }
 
     /// Transforms the outcome of a body, a failure as well as a success.
     fn after<'a>(
         &'a self,
-        _call: &'a Performed,
+        _call: &'a CompletedCall,
         outcome: Result<Output, Failure>,
-    ) -> BoxFuture<'a, After> {
-        Box::pin(async { After::from(outcome) })
+    ) -> BoxFuture<'a, PostCallResult> {
+        Box::pin(async { PostCallResult::from(outcome) })
     }
 
     /// Looks at all answers of a turn before the model reads them. It cannot change them any more;
     /// it may add a word or halt the run. An error halts the run.
     fn after_turn<'a>(
         &'a self,
-        _turn: &'a TurnFacts,
-        _answers: &'a [Landed<'a>],
-    ) -> BoxFuture<'a, Result<Said, Failure>> {
+        _turn: &'a TurnInfo,
+        _answers: &'a [AnsweredCall<'a>],
+    ) -> BoxFuture<'a, Result<HookEffects, Failure>> {
         silent()
     }
 }
 
 /// A turn, as hooks see it.
 #[derive(Debug, Clone)]
-pub struct TurnFacts {
+pub struct TurnInfo {
     scope: Arc<Scope>,
     tools: usize,
 }
 
-impl TurnFacts {
+impl TurnInfo {
     pub(crate) fn new(scope: Arc<Scope>, tools: usize) -> Self {
         Self { scope, tools }
     }
@@ -122,16 +128,16 @@ impl TurnFacts {
 
 /// A call whose body has ended, as hooks see it.
 #[derive(Debug)]
-pub struct Performed {
-    pub(crate) tool: Arc<Entry>,
+pub struct CompletedCall {
+    pub(crate) tool: Arc<RegisteredTool>,
     pub(crate) arguments: Arc<Value>,
-    pub(crate) cx: Context,
+    pub(crate) cx: ToolContext,
 }
 
-impl Performed {
+impl CompletedCall {
     /// Returns the tool that was called.
     #[must_use]
-    pub fn tool(&self) -> &Arc<Entry> {
+    pub fn tool(&self) -> &Arc<RegisteredTool> {
         &self.tool
     }
 
@@ -157,29 +163,29 @@ impl Performed {
 
     /// Returns the call's context.
     #[must_use]
-    pub fn context(&self) -> &Context {
+    pub fn context(&self) -> &ToolContext {
         &self.cx
     }
 }
 
 /// A call that has its answer, as hooks see it at the end of a turn.
 #[derive(Debug, Clone, Copy)]
-pub struct Landed<'a> {
-    pub(crate) answer: &'a Envelope,
-    pub(crate) tool: Option<&'a Arc<Entry>>,
+pub struct AnsweredCall<'a> {
+    pub(crate) answer: &'a ToolResult,
+    pub(crate) tool: Option<&'a Arc<RegisteredTool>>,
     pub(crate) redactor: &'a Redactor,
 }
 
-impl<'a> Landed<'a> {
+impl<'a> AnsweredCall<'a> {
     /// Returns the answer, as the model will read it.
     #[must_use]
-    pub fn answer(&self) -> &'a Envelope {
+    pub fn answer(&self) -> &'a ToolResult {
         self.answer
     }
 
     /// Returns the tool; nothing when the model called one that does not exist.
     #[must_use]
-    pub fn tool(&self) -> Option<&'a Arc<Entry>> {
+    pub fn tool(&self) -> Option<&'a Arc<RegisteredTool>> {
         self.tool
     }
 

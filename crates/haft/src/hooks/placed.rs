@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use haft_core::{BoxFuture, Failure, Verdict};
 
-use super::{Hook, Said};
+use super::{Hook, HookEffects};
 use crate::{
-    catalog::{Entry, glob},
     error::{Error, ErrorKind},
     policy::Guard,
+    registry::{RegisteredTool, glob},
     runtime::Inner,
-    turn::Admitted,
+    turn::ValidatedCall,
     watch::{caught, within},
 };
 
@@ -66,7 +66,7 @@ impl Placed {
     }
 
     /// Returns whether it has to do with calls of this tool, or the words of its panic.
-    pub(crate) fn applies_to(&self, tool: &Entry) -> Result<bool, String> {
+    pub(crate) fn applies_to(&self, tool: &RegisteredTool) -> Result<bool, String> {
         // A view's name for it is no way round.
         if let Some(tools) = &self.tools
             && !glob(tools, tool.name().as_str())
@@ -98,7 +98,7 @@ impl Seated {
     /// Lets it judge.
     pub(crate) fn judge<'a>(
         &'a self,
-        call: &'a Admitted,
+        call: &'a ValidatedCall,
     ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
         self.guard.judge(call)
     }
@@ -116,8 +116,8 @@ fn named(what: &str, name: impl FnOnce() -> String) -> Result<String, Error> {
 /// answer; that one's trouble comes last.
 pub(crate) async fn around_turn<'i: 'h, 'h>(
     inner: &'i Inner,
-    ask: impl Fn(&'i dyn Hook) -> BoxFuture<'h, Result<Said, Failure>>,
-) -> (Vec<(&'i str, Said)>, Option<(&'i str, String)>) {
+    ask: impl Fn(&'i dyn Hook) -> BoxFuture<'h, Result<HookEffects, Failure>>,
+) -> (Vec<(&'i str, HookEffects)>, Option<(&'i str, String)>) {
     let mut all = Vec::new();
     for placed in &inner.hooks {
         // Making the future runs the hook's code too, so it happens under the watch.

@@ -9,7 +9,7 @@ use std::{
 
 use haft_core::{BoxFuture, Failure};
 
-use super::said::{Answered, Before, Said};
+use super::effects::{HookAnswer, HookEffects, PreCallDecision};
 
 /// Says nothing, at once.
 struct Silent<T>(PhantomData<fn() -> T>);
@@ -33,19 +33,19 @@ pub(super) trait Nothing {
     fn nothing() -> Self;
 }
 
-impl Nothing for Said {
+impl Nothing for HookEffects {
     fn nothing() -> Self {
-        Said::nothing()
+        HookEffects::nothing()
     }
 }
 
-impl Nothing for Before {
+impl Nothing for PreCallDecision {
     fn nothing() -> Self {
-        Before::proceed()
+        PreCallDecision::proceed()
     }
 }
 
-impl Nothing for Vec<Answered> {
+impl Nothing for Vec<HookAnswer> {
     fn nothing() -> Self {
         Vec::new()
     }
@@ -57,8 +57,8 @@ mod tests {
 
     #[test]
     fn silence_takes_no_memory() {
-        assert_eq!(size_of::<Silent<Said>>(), 0);
-        assert_eq!(size_of::<Silent<Before>>(), 0);
-        assert_eq!(size_of::<Silent<Vec<Answered>>>(), 0);
+        assert_eq!(size_of::<Silent<HookEffects>>(), 0);
+        assert_eq!(size_of::<Silent<PreCallDecision>>(), 0);
+        assert_eq!(size_of::<Silent<Vec<HookAnswer>>>(), 0);
     }
 }

@@ -13,11 +13,13 @@ use std::{
     time::{Instant, SystemTime},
 };
 
-use haft_core::{Context, Failure};
+use haft_core::{Failure, ToolContext};
 
 use super::{
-    Intended, Journal, Settled, Written,
-    record::{End, Intention, Judgement, Query, Record, head, head_of},
+    CallIntent, CallOutcome, Journal, WriteStatus,
+    record::{
+        ExecutionRecord, IntentRecord, OutcomeRecord, PolicyRecord, RecordQuery, head, head_of,
+    },
 };
 use crate::{
     clock::{Anchor, Clock, RuntimeClock},
@@ -49,7 +51,7 @@ pub struct MemoryJournal {
 
 #[derive(Default)]
 struct Kept {
-    records: VecDeque<Record>,
+    records: VecDeque<ExecutionRecord>,
     /// How many have been let go of.
     gone: u64,
     bytes: usize,
@@ -97,7 +99,7 @@ impl MemoryJournal {
 
     /// Returns what is kept, oldest first, without secrets.
     #[must_use]
-    pub fn records(&self) -> Vec<Record> {
+    pub fn records(&self) -> Vec<ExecutionRecord> {
         let kept = self.lock();
         let found = kept.records.iter().cloned().collect();
         let redactors = kept.redactors.clone();
@@ -107,9 +109,9 @@ impl MemoryJournal {
 
     /// Returns the records that are wanted, without secrets.
     #[must_use]
-    pub fn find(&self, query: &Query) -> Vec<Record> {
+    pub fn find(&self, query: &RecordQuery) -> Vec<ExecutionRecord> {
         let kept = self.lock();
-        let wanted = |record: &&Record| query.matches(record);
+        let wanted = |record: &&ExecutionRecord| query.matches(record);
         let found = match query.is_oldest_first {
             true => kept.records.iter().filter(wanted).take(query.most()).cloned().collect(),
             false => kept.records.iter().rev().filter(wanted).take(query.most()).cloned().collect(),
@@ -125,7 +127,7 @@ impl MemoryJournal {
         self.lock().bytes
     }
 
-    fn keep<'a>(&'a self, mut kept: MutexGuard<'a, Kept>, record: Record) -> u64 {
+    fn keep<'a>(&'a self, mut kept: MutexGuard<'a, Kept>, record: ExecutionRecord) -> u64 {
         let place = kept.push(record);
         self.make_room(kept);
         place
@@ -166,15 +168,15 @@ impl MemoryJournal {
         (kept, anchor.date_of(moment))
     }
 
-    fn record(call: &Context, at: SystemTime) -> Record {
-        Record {
+    fn record(call: &ToolContext, at: SystemTime) -> ExecutionRecord {
+        ExecutionRecord {
             run: call.run_id().clone(),
             cycle: call.cycle(),
             depth: call.depth(),
             agent_path: Arc::clone(&call.scope().agent_path),
             call: call.call_id().clone(),
-            called: call.called().clone(),
-            meant: call.meant().clone(),
+            requested_name: call.requested_name().clone(),
+            tool_name: call.tool_name().clone(),
             at,
             intent: None,
             judged: None,
@@ -197,7 +199,7 @@ impl Kept {
     }
 
     /// Appends a record, and returns its place.
-    fn push(&mut self, record: Record) -> u64 {
+    fn push(&mut self, record: ExecutionRecord) -> u64 {
         self.bytes += record.weight();
         self.records.push_back(record);
         self.gone + self.records.len() as u64
@@ -209,7 +211,7 @@ impl Kept {
     }
 
     /// Takes out the oldest, if something must go.
-    fn surplus(&mut self, max: usize, max_bytes: usize) -> Option<Record> {
+    fn surplus(&mut self, max: usize, max_bytes: usize) -> Option<ExecutionRecord> {
         if !self.is_full(max, max_bytes) {
             return None;
         }
@@ -221,9 +223,9 @@ impl Kept {
 
     /// Finds the intent of a call. A ticket of this journal says where it is, or that it has been
     /// let go of; only a call that somebody else wrote down after us is looked for.
-    fn intent_of(&mut self, call: &Context, journal: u64) -> Option<&mut Record> {
+    fn intent_of(&mut self, call: &ToolContext, journal: u64) -> Option<&mut ExecutionRecord> {
         let ticket = call.ticket();
-        let is_its = |record: &Record| {
+        let is_its = |record: &ExecutionRecord| {
             record.end.is_none()
                 && record.call == *call.call_id()
                 && record.cycle == call.cycle()
@@ -242,7 +244,7 @@ impl Kept {
 }
 
 /// Takes secrets out of records, outside of the lock.
-fn redacted(mut records: Vec<Record>, redactors: &[Redactor]) -> Vec<Record> {
+fn redacted(mut records: Vec<ExecutionRecord>, redactors: &[Redactor]) -> Vec<ExecutionRecord> {
     for redactor in redactors {
         records.iter_mut().for_each(|record| redactor.record(record));
     }
@@ -250,11 +252,11 @@ fn redacted(mut records: Vec<Record>, redactors: &[Redactor]) -> Vec<Record> {
 }
 
 impl Journal for MemoryJournal {
-    fn intend(&self, intended: &Intended<'_>) -> Written<'_> {
+    fn intend(&self, intended: &CallIntent<'_>) -> WriteStatus<'_> {
         let weight = weight_of(intended.arguments, self.max_bytes);
         // What a schema marks as secret cannot be told later, so it is taken out now.
         let now = intended.tool.input().marks_secrets();
-        let mut intent = Intention {
+        let mut intent = IntentRecord {
             arguments: if now { intended.arguments() } else { Arc::clone(intended.arguments) },
             class: intended.class,
             verdict: intended.verdict.clone(),
@@ -266,15 +268,15 @@ impl Journal for MemoryJournal {
             intent.arguments = intended.arguments();
         }
         let record = Self::record(intended.call, at);
-        let place = self.keep(kept, Record { intent: Some(intent), ..record });
+        let place = self.keep(kept, ExecutionRecord { intent: Some(intent), ..record });
         intended.call.set_ticket(self.id | place);
-        Written::Now(Ok(()))
+        WriteStatus::Now(Ok(()))
     }
 
-    fn settle(&self, settled: &Settled<'_>) -> Written<'_> {
+    fn settle(&self, settled: &CallOutcome<'_>) -> WriteStatus<'_> {
         let answer = settled.answer;
         let failure = answer.failure();
-        let end = End {
+        let end = OutcomeRecord {
             failed: failure.map(Failure::code),
             error: failure.map(|f| head(f.message(), MOST_WORDS).to_owned()),
             cause: failure
@@ -283,13 +285,13 @@ impl Journal for MemoryJournal {
             output: answer.output().and_then(|output| head_of(output, self.output)),
             label: answer.label(),
             cut: answer.cut.clone(),
-            ran: answer.ran(),
+            execution: answer.execution(),
             tier: answer.tier.clone(),
             course: settled.course.clone(),
             elapsed: answer.elapsed(),
         };
         let judged = settled.verdict.zip(settled.explanation).map(|(verdict, explanation)| {
-            Box::new(Judgement {
+            Box::new(PolicyRecord {
                 verdict: verdict.clone(),
                 explanation: Arc::clone(explanation),
                 answered_by: settled.answered_by.map(Arc::from),
@@ -307,13 +309,13 @@ impl Journal for MemoryJournal {
             }
             None => {
                 let record = Self::record(settled.call, at);
-                self.keep(kept, Record { judged, end: Some(end), ..record });
+                self.keep(kept, ExecutionRecord { judged, end: Some(end), ..record });
             }
         }
-        Written::Now(Ok(()))
+        WriteStatus::Now(Ok(()))
     }
 
-    fn find(&self, query: &Query) -> Option<Vec<Record>> {
+    fn find(&self, query: &RecordQuery) -> Option<Vec<ExecutionRecord>> {
         Some(MemoryJournal::find(self, query))
     }
 }

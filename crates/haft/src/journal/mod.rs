@@ -13,22 +13,24 @@ use std::{
     time::Instant,
 };
 
-use haft_core::{BoxError, BoxFuture, Class, Code, Context, Failure, Ran, Verdict};
+use haft_core::{
+    BoxError, BoxFuture, ConcurrencyClass, Execution, Failure, FailureCode, ToolContext, Verdict,
+};
 use serde_json::Value;
 
 pub use self::{
     memory::MemoryJournal,
-    record::{End, Intention, Judgement, Query, Record},
+    record::{ExecutionRecord, IntentRecord, OutcomeRecord, PolicyRecord, RecordQuery},
 };
 use crate::{
-    catalog::Entry,
-    envelope::Envelope,
-    fit::Repair,
-    layers::Course,
-    lifecycle::{File, Permitted},
+    layers::ExecutionStats,
+    lifecycle::{AuthorizedCall, File},
     policy::Explanation,
     redact::Redactor,
+    registry::RegisteredTool,
     runtime::Inner,
+    schema::Repair,
+    tool_result::ToolResult,
     watch::{within, words},
 };
 
@@ -36,21 +38,21 @@ use crate::{
 /// taken out of what it takes.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Intended<'a> {
+pub struct CallIntent<'a> {
     /// The call: its run, its ids, its names.
-    pub call: &'a Context,
-    /// How it shares the floor.
-    pub class: Class,
+    pub call: &'a ToolContext,
+    /// How it may run concurrently.
+    pub class: ConcurrencyClass,
     /// When its walk began.
     pub began: Instant,
-    pub(crate) tool: &'a Entry,
+    pub(crate) tool: &'a RegisteredTool,
     pub(crate) arguments: &'a Arc<Value>,
     pub(crate) verdict: &'a Verdict,
     pub(crate) repairs: &'a [Repair],
     pub(crate) redactor: &'a Redactor,
 }
 
-impl Intended<'_> {
+impl CallIntent<'_> {
     /// Returns the frozen arguments, without secrets.
     #[must_use]
     pub fn arguments(&self) -> Arc<Value> {
@@ -73,11 +75,11 @@ impl Intended<'_> {
 /// A call that has ended, whether or not it ran.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Settled<'a> {
+pub struct CallOutcome<'a> {
     /// The call: its run, its ids, its names.
-    pub call: &'a Context,
+    pub call: &'a ToolContext,
     /// What it will be answered with, once this is written down.
-    pub answer: &'a Envelope,
+    pub answer: &'a ToolResult,
     /// What the judges came to; nothing for a call that the rules allowed unasked, or that never got
     /// so far.
     pub verdict: Option<&'a Verdict>,
@@ -86,24 +88,24 @@ pub struct Settled<'a> {
     /// Who was asked and answered.
     pub answered_by: Option<&'a str>,
     /// What happened on the way.
-    pub course: Course,
+    pub course: ExecutionStats,
     /// When its walk began.
     pub began: Instant,
 }
 
 /// The end of writing something down: now, for a journal in memory, or later.
-pub enum Written<'a> {
+pub enum WriteStatus<'a> {
     /// It is written, or it cannot be.
     Now(Result<(), BoxError>),
     /// It will be, when this ends.
     Later(BoxFuture<'a, Result<(), BoxError>>),
 }
 
-impl fmt::Debug for Written<'_> {
+impl fmt::Debug for WriteStatus<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Now(_) => "Written::Now",
-            Self::Later(_) => "Written::Later",
+            Self::Now(_) => "WriteStatus::Now",
+            Self::Later(_) => "WriteStatus::Later",
         })
     }
 }
@@ -111,14 +113,14 @@ impl fmt::Debug for Written<'_> {
 /// Where intents and outcomes are kept.
 pub trait Journal: Send + Sync + 'static {
     /// Writes down that a call is about to run. Until this ends, nothing runs.
-    fn intend(&self, intended: &Intended<'_>) -> Written<'_>;
+    fn intend(&self, intended: &CallIntent<'_>) -> WriteStatus<'_>;
 
     /// Writes down how a call ended. Until this ends, nobody is told.
-    fn settle(&self, settled: &Settled<'_>) -> Written<'_>;
+    fn settle(&self, settled: &CallOutcome<'_>) -> WriteStatus<'_>;
 
     /// Returns the records that are wanted; nothing where this journal cannot be asked. It must
     /// answer at once.
-    fn find(&self, _query: &Query) -> Option<Vec<Record>> {
+    fn find(&self, _query: &RecordQuery) -> Option<Vec<ExecutionRecord>> {
         None
     }
 }
@@ -139,29 +141,29 @@ impl Intent {
 /// Writes down the intent of a permitted call.
 pub(crate) async fn intend(
     inner: &Inner,
-    permitted: &Permitted,
+    permitted: &AuthorizedCall,
     began: Instant,
 ) -> Result<Intent, Failure> {
     let admitted = permitted.admitted();
-    let intended = Intended {
+    let intended = CallIntent {
         call: admitted.context(),
         tool: admitted.tool(),
         arguments: admitted.arguments(),
         redactor: &inner.redactor,
-        class: admitted.claim().class,
+        class: admitted.profile().class,
         verdict: permitted.verdict(),
         repairs: admitted.repairs(),
         began,
     };
     let started = catch_unwind(AssertUnwindSafe(|| inner.journal.intend(&intended)));
-    let took_time = matches!(started, Ok(Written::Later(_)));
+    let took_time = matches!(started, Ok(WriteStatus::Later(_)));
     match end(inner, started).await {
         Ok(()) => Ok(Intent { took_time }),
         Err(e) => Err(Failure::new(
-            Code::Unrecorded,
+            FailureCode::Unrecorded,
             "the call could not be written down beforehand, so it was not run",
         )
-        .with_ran(Ran::No)
+        .with_execution(Execution::NotStarted)
         .with_source(e)),
     }
 }
@@ -169,12 +171,12 @@ pub(crate) async fn intend(
 /// Writes down how a call ended.
 pub(crate) fn settle<'a>(
     inner: &'a Inner,
-    call: &Context,
-    answer: &Envelope,
+    call: &ToolContext,
+    answer: &ToolResult,
     file: Option<&File>,
-    (course, began): (Course, Instant),
+    (course, began): (ExecutionStats, Instant),
 ) -> impl Future<Output = Result<(), BoxError>> + use<'a> {
-    let settled = Settled {
+    let settled = CallOutcome {
         call,
         answer,
         verdict: file.map(|file| &file.verdict),
@@ -188,11 +190,11 @@ pub(crate) fn settle<'a>(
 
 /// Waits for the end of what was started under the watch, if there is something to wait for. What
 /// is written is not part of this future.
-async fn end(inner: &Inner, started: std::thread::Result<Written<'_>>) -> Result<(), BoxError> {
+async fn end(inner: &Inner, started: std::thread::Result<WriteStatus<'_>>) -> Result<(), BoxError> {
     let limit = inner.config.judge_timeout;
     match started {
-        Ok(Written::Now(written)) => written,
-        Ok(Written::Later(writing)) => {
+        Ok(WriteStatus::Now(written)) => written,
+        Ok(WriteStatus::Later(writing)) => {
             match Box::pin(within(&*inner.clock, limit, writing)).await {
                 Ok(written) => written,
                 Err(stopped) => Err(stopped.to_string().into()),

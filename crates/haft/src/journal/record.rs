@@ -8,16 +8,18 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use haft_core::{CallId, Class, Code, Label, Output, Ran, RunId, ToolName, Verdict};
+use haft_core::{
+    CallId, ConcurrencyClass, Execution, FailureCode, Label, Output, RunId, ToolName, Verdict,
+};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{envelope::Cut, fit::Repair, layers::Course, policy::Explanation};
+use crate::{layers::ExecutionStats, policy::Explanation, schema::Repair, tool_result::Truncation};
 
 /// What is kept of one call.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
-pub struct Record {
+pub struct ExecutionRecord {
     /// The run.
     pub run: RunId,
     /// Which turn of it.
@@ -30,22 +32,22 @@ pub struct Record {
     /// The call.
     pub call: CallId,
     /// The name the model wrote.
-    pub called: ToolName,
+    pub requested_name: ToolName,
     /// The tool it meant.
-    pub meant: ToolName,
+    pub tool_name: ToolName,
     /// When its walk began.
     #[serde(rename = "at_unix_us", serialize_with = "unix_micros")]
     pub at: SystemTime,
     /// What it was about to do; nothing for a call that was never to run.
-    pub intent: Option<Intention>,
+    pub intent: Option<IntentRecord>,
     /// What the judges came to: for a call that was refused or asked about.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub judged: Option<Box<Judgement>>,
+    pub judged: Option<Box<PolicyRecord>>,
     /// How it ended; nothing while it has not.
-    pub end: Option<End>,
+    pub end: Option<OutcomeRecord>,
 }
 
-impl Record {
+impl ExecutionRecord {
     /// Returns what the judges came to and who said so; nothing for a call that never came before
     /// them.
     #[must_use]
@@ -75,11 +77,11 @@ impl Record {
     /// Returns about how many bytes it takes.
     pub(super) fn weight(&self) -> usize {
         let intent = self.intent.as_ref().map_or(0, |intent| intent.weight);
-        let end = self.end.as_ref().map_or(0, End::weight);
+        let end = self.end.as_ref().map_or(0, OutcomeRecord::weight);
         let judged = self.judged.as_ref().map_or(0, |judged| judged.weight());
         // A model may make up a name or an id of any length. The name meant is the same text, or one
         // that a tool has.
-        let names = self.call.as_str().len() + self.called.as_str().len();
+        let names = self.call.as_str().len() + self.requested_name.as_str().len();
         size_of::<Self>() + names + intent + end + judged
     }
 }
@@ -87,7 +89,7 @@ impl Record {
 /// How a call was judged that was refused or asked about.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
-pub struct Judgement {
+pub struct PolicyRecord {
     /// What the judges came to.
     pub verdict: Verdict,
     /// The same in full.
@@ -97,7 +99,7 @@ pub struct Judgement {
     pub answered_by: Option<Arc<str>>,
 }
 
-impl Judgement {
+impl PolicyRecord {
     fn weight(&self) -> usize {
         let checks = &self.explanation.checks;
         // What an explanation says is a few lines for each check; counting letters would cost more
@@ -112,11 +114,11 @@ impl Judgement {
 /// What a call was about to do.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
-pub struct Intention {
+pub struct IntentRecord {
     /// The frozen arguments.
     pub arguments: Arc<Value>,
-    /// How it shares the floor.
-    pub class: Class,
+    /// How it may run concurrently.
+    pub class: ConcurrencyClass,
     /// Who allowed it, and why.
     pub verdict: Verdict,
     /// What was changed in the model's arguments so that they could be read or fit.
@@ -130,9 +132,9 @@ pub struct Intention {
 /// How a call ended.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
-pub struct End {
+pub struct OutcomeRecord {
     /// The failure's code; nothing for a success.
-    pub failed: Option<Code>,
+    pub failed: Option<FailureCode>,
     /// What the model was told of a failure, or the beginning of it.
     pub error: Option<String>,
     /// What is behind the failure, for the operator alone.
@@ -144,20 +146,20 @@ pub struct End {
     pub label: Label,
     /// How much of the result was not shown, if anything.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cut: Option<Box<Cut>>,
+    pub cut: Option<Box<Truncation>>,
     /// Whether the body ran.
-    pub ran: Ran,
+    pub execution: Execution,
     /// What confined its work, where the body has said so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tier: Option<Arc<Value>>,
     /// Attempts, cache, waits.
-    pub course: Course,
+    pub course: ExecutionStats,
     /// How long the walk took.
     #[serde(rename = "elapsed_us", serialize_with = "micros")]
     pub elapsed: Duration,
 }
 
-impl End {
+impl OutcomeRecord {
     fn weight(&self) -> usize {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::capacity);
         // A tier is a few words, and counting letters would cost more than it tells.
@@ -172,25 +174,25 @@ impl End {
 /// Which records are wanted, and how many. What is left out matches everything.
 ///
 /// ```
-/// use haft::{Code, Query};
+/// use haft::{FailureCode, RecordQuery};
 ///
-/// let refused = Query::default().code(Code::Denied).limit(10);
-/// let of_a_tool = Query::default().tool("fetch").failed(true).oldest_first();
+/// let refused = RecordQuery::default().code(FailureCode::Denied).limit(10);
+/// let of_a_tool = RecordQuery::default().tool("fetch").failed(true).oldest_first();
 /// ```
 #[derive(Debug, Clone)]
 #[must_use]
-pub struct Query {
+pub struct RecordQuery {
     run: Option<RunId>,
     call: Option<CallId>,
     tool: Option<ToolName>,
     failed: Option<bool>,
-    code: Option<Code>,
+    code: Option<FailureCode>,
     since: Option<SystemTime>,
     limit: usize,
     pub(super) is_oldest_first: bool,
 }
 
-impl Default for Query {
+impl Default for RecordQuery {
     fn default() -> Self {
         Self {
             run: None,
@@ -206,7 +208,7 @@ impl Default for Query {
     }
 }
 
-impl Query {
+impl RecordQuery {
     /// Wants calls of a run.
     pub fn run(mut self, run: impl Into<RunId>) -> Self {
         self.run = Some(run.into());
@@ -232,7 +234,7 @@ impl Query {
     }
 
     /// Wants calls that failed with this code.
-    pub fn code(mut self, code: Code) -> Self {
+    pub fn code(mut self, code: FailureCode) -> Self {
         self.code = Some(code);
         self
     }
@@ -264,11 +266,14 @@ impl Query {
 
     /// Returns whether a record is wanted.
     #[must_use]
-    pub fn matches(&self, record: &Record) -> bool {
+    pub fn matches(&self, record: &ExecutionRecord) -> bool {
         let end = record.end.as_ref();
         self.run.as_ref().is_none_or(|run| record.run == *run)
             && self.call.as_ref().is_none_or(|call| record.call == *call)
-            && self.tool.as_ref().is_none_or(|t| record.meant == *t || record.called == *t)
+            && self
+                .tool
+                .as_ref()
+                .is_none_or(|t| record.tool_name == *t || record.requested_name == *t)
             && self.failed.is_none_or(|f| end.is_some_and(|end| end.failed.is_some() == f))
             && self.code.is_none_or(|code| end.is_some_and(|end| end.failed == Some(code)))
             && self.since.is_none_or(|since| record.at >= since)

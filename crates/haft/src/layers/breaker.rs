@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use haft_core::{Code, Failure, Retry, Spec};
+use haft_core::{Failure, FailureCode, RetryHint, ToolSpec};
 
 use super::{Outcome, Work, in_words};
 use crate::{
@@ -135,9 +135,9 @@ pub(super) fn begin<'a>(work: &Work<'a>) -> Result<Option<Trial<'a>>, Failure> {
         return Ok(None);
     }
     circuit.begin(terms, work.turn.inner.clock.now()).map_err(|wait| {
-        let (tool, wait_words) = (work.cx.meant(), in_words(wait));
+        let (tool, wait_words) = (work.cx.tool_name(), in_words(wait));
         Failure::new(
-            Code::CircuitOpen,
+            FailureCode::CircuitOpen,
             format!("`{tool}` failed again and again and is left alone for a while"),
         )
         .with_next(format!("go on without it, or call it again in {wait_words}"))
@@ -169,17 +169,27 @@ pub(super) fn note(work: &Work<'_>, outcome: &Outcome, trial: Option<&Trial<'_>>
 ///
 /// A model that asks five times for a file that is not there has found out something about files,
 /// and nothing about the tool that reads them; refusing the sixth call would take the tool away for
-/// the model's mistakes. So an ordinary error of a body counts when the body says that other arguments
-/// would not help (`Later`, `Never`), or when it is passed on with `?` and speaks of a service. A tool
-/// that hangs, breaks, or cannot keep the form it declares is in trouble whatever it was asked. What
-/// was refused, stopped or kept waiting by us or by a person says nothing, and a service that asks for
-/// fewer calls is answered by waiting.
-fn is_trouble(spec: &Spec, failure: &Failure) -> bool {
+/// the model's mistakes. So an ordinary error of a body counts when the body says that other
+/// arguments would not help (`BackgroundTask`, `Never`), or when it is passed on with `?` and
+/// speaks of a service. A tool that hangs, breaks, or cannot keep the form it declares is in
+/// trouble whatever it was asked. What was refused, stopped or kept waiting by us or by a person
+/// says nothing, and a service that asks for fewer calls is answered by waiting.
+fn is_trouble(spec: &ToolSpec, failure: &Failure) -> bool {
     match (failure.code(), failure.advice()) {
-        (Code::TimedOut | Code::Panicked | Code::BadOutput | Code::UnknownOutcome, _) => true,
-        (Code::ToolFailed, Some(advice)) => matches!(advice, Retry::Later | Retry::Never),
+        (
+            FailureCode::TimedOut
+            | FailureCode::Panicked
+            | FailureCode::BadOutput
+            | FailureCode::UnknownOutcome,
+            _,
+        ) => true,
+        (FailureCode::ToolFailed, Some(advice)) => {
+            matches!(advice, RetryHint::Later | RetryHint::Never)
+        }
         // The chain behind an error is its author's code. What breaks when it is asked says nothing.
-        (Code::ToolFailed, None) => caught(|| is_a_service_s(spec, failure)).unwrap_or(false),
+        (FailureCode::ToolFailed, None) => {
+            caught(|| is_a_service_s(spec, failure)).unwrap_or(false)
+        }
         _ => false,
     }
 }
@@ -189,7 +199,7 @@ fn is_trouble(spec: &Spec, failure: &Failure) -> bool {
 /// A connection that cannot be had or breaks off is, in any tool. Of other types nobody knows; where
 /// the tool declares `retry` its author expects such errors to pass, and this one did not pass in all
 /// its attempts. What an operating system says about a path or a value is about the arguments.
-fn is_a_service_s(spec: &Spec, failure: &Failure) -> bool {
+fn is_a_service_s(spec: &ToolSpec, failure: &Failure) -> bool {
     use std::io::ErrorKind as Kind;
     if failure.error_type().is_none() {
         return false;
@@ -293,15 +303,25 @@ mod tests {
 
     #[test]
     fn only_what_says_something_about_the_tool_counts() {
-        let spec = Spec::new("t", "Tries.");
+        let spec = ToolSpec::new("t", "Tries.");
         let counts = |failure: Failure| is_trouble(&spec, &failure);
-        for code in [Code::TimedOut, Code::Panicked, Code::BadOutput, Code::UnknownOutcome] {
+        for code in [
+            FailureCode::TimedOut,
+            FailureCode::Panicked,
+            FailureCode::BadOutput,
+            FailureCode::UnknownOutcome,
+        ] {
             assert!(counts(Failure::new(code, "x")), "{code}");
         }
-        assert!(counts(Failure::failed("down").with_retry(Retry::Later)));
-        assert!(counts(Failure::failed("gone").with_retry(Retry::Never)));
+        assert!(counts(Failure::failed("down").with_retry(RetryHint::Later)));
+        assert!(counts(Failure::failed("gone").with_retry(RetryHint::Never)));
         assert!(!counts(Failure::failed("no such file")));
-        for code in [Code::InvalidValue, Code::Cancelled, Code::SiblingAborted, Code::RateLimited] {
+        for code in [
+            FailureCode::InvalidValue,
+            FailureCode::Cancelled,
+            FailureCode::SiblingAborted,
+            FailureCode::RateLimited,
+        ] {
             assert!(!counts(Failure::new(code, "x")), "{code}");
         }
     }
@@ -337,8 +357,8 @@ mod tests {
             }
         }
 
-        let plain = Spec::new("t", "Tries.");
-        let tried = Spec::new("t", "Tries.").retry(haft_core::Retries::default());
+        let plain = ToolSpec::new("t", "Tries.");
+        let tried = ToolSpec::new("t", "Tries.").retry(haft_core::RetryPolicy::default());
         let of = |kind: io::ErrorKind| io::Error::from(kind);
         let number = || Failure::from("x".parse::<u8>().unwrap_err());
         for (failure, counts, counts_when_tried) in [
@@ -349,8 +369,8 @@ mod tests {
             (Failure::from(io::Error::other("who knows")), false, true),
             (number(), false, true),
             (Failure::failed("words of the author's own"), false, false),
-            (number().with_retry(Retry::Fix), false, false),
-            (Failure::from(of(io::ErrorKind::TimedOut)).with_retry(Retry::Fix), false, false),
+            (number().with_retry(RetryHint::Fix), false, false),
+            (Failure::from(of(io::ErrorKind::TimedOut)).with_retry(RetryHint::Fix), false, false),
         ] {
             assert_eq!(is_trouble(&plain, &failure), counts, "{failure}");
             assert_eq!(is_trouble(&tried, &failure), counts_when_tried, "{failure}");

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use haft_core::{Block, BoxFuture, Code, Output, Ran};
+use haft_core::{Block, BoxFuture, Execution, FailureCode, Output};
 use serde_json::Value;
 
 use super::{Outcome, Work};
@@ -38,7 +38,7 @@ pub(super) enum Passed {
     /// compare, but a text can be changed where it stands, and another put in its place.
     Output(u64),
     /// A failure.
-    Failure(Code, Ran),
+    Failure(FailureCode, Execution),
 }
 
 impl Passed {
@@ -46,7 +46,7 @@ impl Passed {
     pub(super) fn of(outcome: &Outcome) -> Self {
         match outcome {
             Ok(output) => Self::Output(hash_of(output)),
-            Err(failure) => Self::Failure(failure.code(), failure.ran()),
+            Err(failure) => Self::Failure(failure.code(), failure.execution()),
         }
     }
 
@@ -195,7 +195,7 @@ impl Drop for Going<'_> {
     fn drop(&mut self) {
         let Some(way) = self.way.take().filter(|_| self.begun) else { return };
         let why = "code of the host around the tool no longer waited for it";
-        self.work.turn.stop_body(self.work.cx, Code::Cancelled, why);
+        self.work.turn.stop_body(self.work.cx, FailureCode::Cancelled, why);
         self.frame.leave(self.now());
         self.frame.lock().left = Some(way);
     }

@@ -13,25 +13,25 @@ use std::{
     time::Duration,
 };
 
-use haft_core::{Args, BoxFuture, Code, Failure, Output, Ran};
+use haft_core::{Args, BoxFuture, Execution, Failure, FailureCode, Output};
 
 use super::{
-    Course, Outcome, Work,
+    ExecutionStats, Outcome, Work,
     frame::{Frame, Going, Passed},
     inside,
     own_time::{Said, watched},
 };
 use crate::{
-    catalog::{Entry, glob},
     error::{Error, ErrorKind},
-    lifecycle::Permitted,
+    lifecycle::AuthorizedCall,
+    registry::{RegisteredTool, glob},
     watch::{caught, words},
 };
 
 /// Code around whole calls.
 ///
 /// ```
-/// use haft::{BoxFuture, Middleware, Next, Outcome, Output, Permitted};
+/// use haft::{AuthorizedCall, BoxFuture, Middleware, Next, Outcome, Output};
 ///
 /// /// Answers for the tool while it is being moved.
 /// struct Maintenance;
@@ -41,7 +41,7 @@ use crate::{
 ///         "maintenance"
 ///     }
 ///
-///     fn call<'a>(&'a self, call: &'a Permitted, next: Next<'a>) -> BoxFuture<'a, Outcome> {
+///     fn call<'a>(&'a self, call: &'a AuthorizedCall, next: Next<'a>) -> BoxFuture<'a, Outcome> {
 ///         Box::pin(async move {
 ///             match call.admitted().arguments().get("region").and_then(|r| r.as_str()) {
 ///                 Some("north") => Ok(Output::text("north is being moved; ask again tomorrow")),
@@ -62,7 +62,7 @@ pub trait Middleware: Send + Sync + 'static {
     }
 
     /// Performs the call, or does not.
-    fn call<'a>(&'a self, call: &'a Permitted, next: Next<'a>) -> BoxFuture<'a, Outcome>;
+    fn call<'a>(&'a self, call: &'a AuthorizedCall, next: Next<'a>) -> BoxFuture<'a, Outcome>;
 }
 
 /// Makes a middleware of a function.
@@ -80,19 +80,22 @@ pub trait Middleware: Send + Sync + 'static {
 /// ```
 pub fn middleware_fn<F>(name: impl Into<String>, call: F) -> impl Middleware
 where
-    F: for<'a> Fn(&'a Permitted, Next<'a>) -> BoxFuture<'a, Outcome> + Send + Sync + 'static,
+    F: for<'a> Fn(&'a AuthorizedCall, Next<'a>) -> BoxFuture<'a, Outcome> + Send + Sync + 'static,
 {
     struct Function<F>(String, F);
 
     impl<F> Middleware for Function<F>
     where
-        F: for<'a> Fn(&'a Permitted, Next<'a>) -> BoxFuture<'a, Outcome> + Send + Sync + 'static,
+        F: for<'a> Fn(&'a AuthorizedCall, Next<'a>) -> BoxFuture<'a, Outcome>
+            + Send
+            + Sync
+            + 'static,
     {
         fn name(&self) -> &str {
             &self.0
         }
 
-        fn call<'a>(&'a self, call: &'a Permitted, next: Next<'a>) -> BoxFuture<'a, Outcome> {
+        fn call<'a>(&'a self, call: &'a AuthorizedCall, next: Next<'a>) -> BoxFuture<'a, Outcome> {
             (self.1)(call, next)
         }
     }
@@ -159,7 +162,7 @@ impl Around {
     }
 
     /// Returns whether it stands around calls of this tool. A view's name for it is no way round.
-    pub(crate) fn applies_to(&self, tool: &Entry) -> bool {
+    pub(crate) fn applies_to(&self, tool: &RegisteredTool) -> bool {
         let Some(tools) = &self.tools else { return true };
         glob(tools, tool.name().as_str()) || glob(tools, tool.registered().as_str())
     }
@@ -192,17 +195,17 @@ impl fmt::Debug for Next<'_> {
 /// What all middleware of one call share.
 struct Trail<'a> {
     work: &'a Work<'a>,
-    course: Mutex<Course>,
+    course: Mutex<ExecutionStats>,
 }
 
 impl Trail<'_> {
-    fn course(&self) -> MutexGuard<'_, Course> {
+    fn course(&self) -> MutexGuard<'_, ExecutionStats> {
         self.course.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Takes a call through all middleware that stand around its tool.
-pub(super) async fn around(work: &Work<'_>, first: Args, course: &mut Course) -> Outcome {
+pub(super) async fn around(work: &Work<'_>, first: Args, course: &mut ExecutionStats) -> Outcome {
     let trail = Trail { work, course: Mutex::new(std::mem::take(course)) };
     let outcome = level(&work.turn.inner.middleware, &trail, first).await;
     *course = std::mem::take(&mut *trail.course());
@@ -223,7 +226,7 @@ fn level<'a>(around: &'a [Around], trail: &'a Trail<'a>, first: Args) -> BoxFutu
 
 /// Goes on to everything inside the middleware. What happened there is written back on every path.
 async fn innermost(trail: &Trail<'_>, first: Args) -> Outcome {
-    struct Writing<'a>(&'a Trail<'a>, Course);
+    struct Writing<'a>(&'a Trail<'a>, ExecutionStats);
     impl Drop for Writing<'_> {
         fn drop(&mut self) {
             *self.0.course() = std::mem::take(&mut self.1);
@@ -255,16 +258,16 @@ async fn stand<'a>(
     let passed = frame.passed();
     let attempts = trail.course().attempts;
     let ran = match passed {
-        _ if attempts == 0 => Ran::No,
-        Passed::Failure(_, Ran::Unknown) => Ran::Unknown,
-        _ => Ran::Yes,
+        _ if attempts == 0 => Execution::NotStarted,
+        Passed::Failure(_, Execution::Unknown) => Execution::Unknown,
+        _ => Execution::Completed,
     };
     let outcome = match said {
         Said::Ended(Ok(outcome)) if passed.is(&outcome) => return outcome,
-        Said::Ended(Ok(outcome)) => outcome.map_err(|failure| failure.with_ran(ran)),
+        Said::Ended(Ok(outcome)) => outcome.map_err(|failure| failure.with_execution(ran)),
         Said::Ended(Err(panic)) => Err(broken(own, ran, &format!("it panicked: {}", words(panic)))),
         Said::Late => Err(broken(own, ran, &format!("no answer within {:?}", own.limit))),
-        Said::Stopped(stop) => Err(stop.with_ran(ran)),
+        Said::Stopped(stop) => Err(stop.with_execution(ran)),
     };
     trail.course().answered_by = Some(own.name.clone());
     still_open(work, outcome)
@@ -276,7 +279,7 @@ fn still_open(work: &Work<'_>, outcome: Outcome) -> Outcome {
     match work.cx.is_busy() {
         false => Ok(output),
         true => Err(Failure::new(
-            Code::UnknownOutcome,
+            FailureCode::UnknownOutcome,
             "the tool did not end when it was told to, and may still be working",
         )
         .with_next("find out what happened before you do it again")),
@@ -284,12 +287,14 @@ fn still_open(work: &Work<'_>, outcome: Outcome) -> Outcome {
 }
 
 /// The failure of a call whose middleware could not do its work.
-fn broken(own: &Around, ran: Ran, why: &str) -> Failure {
+fn broken(own: &Around, ran: Execution, why: &str) -> Failure {
     let message = match ran {
-        Ran::No => "code of the host around the tool failed; the tool was not run",
-        Ran::Yes | Ran::Unknown => "the tool ran, but its result could not be passed on",
+        Execution::NotStarted => "code of the host around the tool failed; the tool was not run",
+        Execution::Completed | Execution::Unknown => {
+            "the tool ran, but its result could not be passed on"
+        }
     };
-    Failure::new(Code::HookFailed, message)
-        .with_ran(ran)
+    Failure::new(FailureCode::HookFailed, message)
+        .with_execution(ran)
         .with_source(format!("middleware `{}`: {why}", own.name))
 }

@@ -23,17 +23,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use haft_core::{Args, Code, Context, Failure, Output, Spec};
+use haft_core::{Args, Failure, FailureCode, Output, ToolContext, ToolSpec};
 use serde::Serialize;
 
 pub(crate) use self::middleware::{Around, AroundPlace};
 pub use self::middleware::{Middleware, Next, middleware_fn};
 pub(crate) use self::timeout::{checked, outcome as outcome_of};
 use crate::{
-    catalog::Entry,
     config::Config,
-    event::{Event, Wait, micros},
-    lifecycle::Permitted,
+    event::{Event, WaitReason, micros},
+    lifecycle::AuthorizedCall,
+    registry::RegisteredTool,
     telemetry,
     turn::{Limits, TurnCore},
 };
@@ -45,10 +45,10 @@ pub type Outcome = Result<Output, Failure>;
 #[derive(Clone, Copy)]
 pub(crate) struct Work<'a> {
     pub(crate) turn: &'a TurnCore,
-    pub(crate) permitted: &'a Permitted,
-    pub(crate) entry: &'a Arc<Entry>,
+    pub(crate) permitted: &'a AuthorizedCall,
+    pub(crate) entry: &'a Arc<RegisteredTool>,
     /// The call's context, or that of one attempt at it.
-    pub(crate) cx: &'a Context,
+    pub(crate) cx: &'a ToolContext,
     /// When the call must have ended: all attempts and waits.
     pub(crate) deadline: Instant,
 }
@@ -63,12 +63,12 @@ impl<'a> Work<'a> {
 /// What happened to a call on its way, for its record.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
-pub struct Course {
+pub struct ExecutionStats {
     /// How often the body was begun. None for a call that was answered from the cache, or never ran.
     pub attempts: u32,
     /// What the cache had to do with it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cache: Option<CacheUse>,
+    pub cache: Option<CacheStatus>,
     /// How long it waited between its permission and its end: for its place, for its rate, for
     /// another call's answer, between attempts.
     #[serde(rename = "waited_us", serialize_with = "micros")]
@@ -81,7 +81,7 @@ pub struct Course {
     was_hurried: bool,
 }
 
-impl Course {
+impl ExecutionStats {
     /// Returns the middleware that answered in place of the tool: nothing of the body ran.
     pub(crate) fn instead_by(&self) -> Option<Arc<str>> {
         let name = self.answered_by.as_ref().filter(|_| self.attempts == 0)?;
@@ -92,7 +92,7 @@ impl Course {
 /// What the cache had to do with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum CacheUse {
+pub enum CacheStatus {
     /// The answer was there.
     Hit,
     /// Another call was making the same answer, and this one waited for it.
@@ -111,7 +111,7 @@ pub(crate) struct ToolLayers {
 }
 
 impl ToolLayers {
-    pub(crate) fn of(spec: &Spec) -> Self {
+    pub(crate) fn of(spec: &ToolSpec) -> Self {
         Self {
             circuit: breaker::Circuit::default(),
             rate: spec.rate.map(rate::Line::new),
@@ -142,7 +142,7 @@ impl RuntimeLayers {
 
     /// Returns a number from 0 to 1 for one attempt at one call: always the same, and unlike that of
     /// any other.
-    fn chance(&self, cx: &Context, attempt: u32) -> f64 {
+    fn chance(&self, cx: &ToolContext, attempt: u32) -> f64 {
         let ids = [cx.run_id().as_str(), cx.call_id().as_str()];
         let mut mixed = mix(self.seed ^ u64::from(attempt));
         for byte in ids.iter().flat_map(|id| id.bytes().chain([0xff])) {
@@ -178,7 +178,7 @@ pub(crate) fn is_plain(work: &Work<'_>) -> bool {
 pub(crate) fn straight<'a>(
     work: &'a Work<'a>,
     first: Args,
-    course: &mut Course,
+    course: &mut ExecutionStats,
 ) -> impl Future<Output = Outcome> + Send + 'a {
     course.attempts += 1;
     timeout::made(work, first)
@@ -190,7 +190,7 @@ pub(crate) fn ended(work: &Work<'_>, outcome: &Outcome) {
 }
 
 /// Lets a call through all layers to its body.
-pub(crate) async fn through(work: &Work<'_>, first: Args, course: &mut Course) -> Outcome {
+pub(crate) async fn through(work: &Work<'_>, first: Args, course: &mut ExecutionStats) -> Outcome {
     let middleware = &work.turn.inner.middleware;
     if middleware.is_empty() || !middleware.iter().any(|own| own.applies_to(work.entry)) {
         return inside(work, first, course).await;
@@ -199,7 +199,7 @@ pub(crate) async fn through(work: &Work<'_>, first: Args, course: &mut Course) -
 }
 
 /// Lets a call through everything inside the middleware.
-async fn inside(work: &Work<'_>, first: Args, course: &mut Course) -> Outcome {
+async fn inside(work: &Work<'_>, first: Args, course: &mut ExecutionStats) -> Outcome {
     match &work.entry.spec().cache {
         Some(cache) => cache::through(work, cache, first, course).await,
         None => past_cache(work, first, course).await,
@@ -207,7 +207,7 @@ async fn inside(work: &Work<'_>, first: Args, course: &mut Course) -> Outcome {
 }
 
 /// What a call that the cache does not answer goes through.
-async fn past_cache(work: &Work<'_>, first: Args, course: &mut Course) -> Outcome {
+async fn past_cache(work: &Work<'_>, first: Args, course: &mut ExecutionStats) -> Outcome {
     let trial = breaker::begin(work)?;
     let outcome = retry::attempts(work, first, course).await;
     breaker::note(work, &outcome, trial.as_ref());
@@ -218,8 +218,8 @@ async fn past_cache(work: &Work<'_>, first: Args, course: &mut Course) -> Outcom
 /// never inside that of an attempt. What it took is told and on record, however it ends.
 async fn waiting<T: Send>(
     work: &Work<'_>,
-    course: &mut Course,
-    what: Wait,
+    course: &mut ExecutionStats,
+    what: WaitReason,
     wait: impl Future<Output = T> + Send,
 ) -> Result<T, Failure> {
     let clock = &*work.turn.inner.clock;
@@ -231,8 +231,8 @@ async fn waiting<T: Send>(
     work.turn.tell(|| Event::Waited { call: work.cx.call_id().clone(), what, time });
     waited.map_err(|stopped| match stopped.code() {
         // An attempt was made before, so it would be wrong to say that nothing was run.
-        Code::DeadlinePassed if course.attempts > 0 => Failure::new(
-            Code::DeadlinePassed,
+        FailureCode::DeadlinePassed if course.attempts > 0 => Failure::new(
+            FailureCode::DeadlinePassed,
             "the call's time ran out before it could be tried again",
         ),
         _ => stopped,
@@ -240,7 +240,7 @@ async fn waiting<T: Send>(
 }
 
 /// Notes that the body begins, and tells it the first time.
-fn begin_attempt(work: &Work<'_>, course: &mut Course) {
+fn begin_attempt(work: &Work<'_>, course: &mut ExecutionStats) {
     course.attempts += 1;
     if course.attempts == 1 {
         work.turn.tell(|| Event::Running { call: work.cx.call_id().clone() });
@@ -249,7 +249,7 @@ fn begin_attempt(work: &Work<'_>, course: &mut Course) {
 
 /// Lists what stands around the body of a tool, outermost first, in words. What the host put around
 /// it is the caller's to add.
-pub(crate) fn listed(entry: &Entry, config: &Config) -> Vec<String> {
+pub(crate) fn listed(entry: &RegisteredTool, config: &Config) -> Vec<String> {
     let spec = entry.spec();
     let mut all = Vec::new();
     if let Some(cache) = &spec.cache {

@@ -13,7 +13,7 @@ use std::{
 };
 
 use futures_util::FutureExt as _;
-use haft_core::{BoxFuture, Code, Failure};
+use haft_core::{BoxFuture, Failure, FailureCode};
 
 use super::{Outcome, Work, frame::Frame, timeout::yields_to_interrupt};
 use crate::watch::{after, once};
@@ -92,8 +92,8 @@ async fn stopped(work: &Work<'_>) -> Failure {
         () = turn.interrupted(cx), if yields_to_interrupt(work) => turn.why_stopped(cx),
         () = turn.inner.clock.sleep_until(*deadline) => {
             let late = "the call's time ran out and it was stopped";
-            turn.stop_body(cx, Code::DeadlinePassed, late);
-            Failure::new(Code::DeadlinePassed, late)
+            turn.stop_body(cx, FailureCode::DeadlinePassed, late);
+            Failure::new(FailureCode::DeadlinePassed, late)
         }
     }
 }

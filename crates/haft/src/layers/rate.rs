@@ -14,11 +14,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use haft_core::{Code, Failure, Rate};
+use haft_core::{Failure, FailureCode, Rate};
 use tokio::sync::Notify;
 
-use super::{Course, Work, in_words, waiting};
-use crate::{clock::Clock, event::Wait, watch::after};
+use super::{ExecutionStats, Work, in_words, waiting};
+use crate::{clock::Clock, event::WaitReason, watch::after};
 
 /// Threads that look at the clock one after the other may come here the other way round. Time that is
 /// counted only once cannot add up to more than its rate.
@@ -183,14 +183,14 @@ impl Drop for Place<'_> {
 }
 
 /// Takes one attempt through the runtime's line and the tool's own.
-pub(super) async fn pass(work: &Work<'_>, course: &mut Course) -> Result<(), Failure> {
+pub(super) async fn pass(work: &Work<'_>, course: &mut ExecutionStats) -> Result<(), Failure> {
     let all = work.turn.inner.layers.rate.as_ref();
     let own = work.entry.layers().rate.as_ref();
     if let Some(all) = all {
         stand(work, all, None, course).await?;
     }
     if let Some(own) = own {
-        let stood = stand(work, own, Some(work.cx.meant().as_str()), course).await;
+        let stood = stand(work, own, Some(work.cx.tool_name().as_str()), course).await;
         if let (Err(_), Some(all)) = (&stood, all) {
             all.give_back();
         }
@@ -203,13 +203,13 @@ async fn stand(
     work: &Work<'_>,
     line: &Line,
     tool: Option<&str>,
-    course: &mut Course,
+    course: &mut ExecutionStats,
 ) -> Result<(), Failure> {
     let clock = &*work.turn.inner.clock;
     match line.come(clock.now(), work.deadline) {
         Door::In => Ok(()),
         Door::TooLong(wait) => Err(refused(line.rate, tool, wait)),
-        Door::Wait(place) => waiting(work, course, Wait::Rate, place.wait(clock)).await,
+        Door::Wait(place) => waiting(work, course, WaitReason::Rate, place.wait(clock)).await,
     }
 }
 
@@ -221,7 +221,7 @@ fn refused(rate: Rate, tool: Option<&str>, wait: Duration) -> Failure {
     };
     let (per, wait_words) = (rate.per.as_str(), in_words(wait));
     Failure::new(
-        Code::RateLimited,
+        FailureCode::RateLimited,
         format!(
             "{who} may be called {often} per {per}; this call would have to wait {wait_words}, \
              longer than its time allows, so nothing was run"

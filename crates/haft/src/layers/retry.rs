@@ -10,11 +10,11 @@
 
 use std::time::Duration;
 
-use haft_core::{Args, Code, Failure, Ran, Retries, Retry};
+use haft_core::{Args, Execution, Failure, FailureCode, RetryHint, RetryPolicy};
 
-use super::{Course, Outcome, Work, begin_attempt, rate, timeout, waiting};
+use super::{ExecutionStats, Outcome, Work, begin_attempt, rate, timeout, waiting};
 use crate::{
-    event::{Event, Wait},
+    event::{Event, WaitReason},
     redact,
     watch::{after, caught},
 };
@@ -23,7 +23,7 @@ use crate::{
 const LONGEST_AFTER: Duration = Duration::from_secs(300);
 
 /// Makes attempts at the body until one succeeds or none may follow.
-pub(super) async fn attempts(work: &Work<'_>, first: Args, course: &mut Course) -> Outcome {
+pub(super) async fn attempts(work: &Work<'_>, first: Args, course: &mut ExecutionStats) -> Outcome {
     let inner = &work.turn.inner;
     let own = work.limits().and_then(|limits| limits.retry.as_ref());
     let retries = own.or(work.entry.spec().retry.as_ref()).or(inner.config.retry.as_ref());
@@ -38,7 +38,9 @@ pub(super) async fn attempts(work: &Work<'_>, first: Args, course: &mut Course) 
         match (rate::pass(work, course).await, last.take()) {
             (Ok(()), _) => {}
             // That the next attempt would come too late is no news; what came of the last one is.
-            (Err(refused), Some(last)) if refused.code() == Code::RateLimited => return Err(last),
+            (Err(refused), Some(last)) if refused.code() == FailureCode::RateLimited => {
+                return Err(last);
+            }
             (Err(failure), _) => return Err(failure),
         }
         let args = match args.take() {
@@ -72,12 +74,12 @@ pub(super) async fn attempts(work: &Work<'_>, first: Args, course: &mut Course) 
             wait,
         });
         let sleep = inner.clock.sleep_until(until);
-        let waited = waiting(work, course, Wait::Backoff, sleep).await;
+        let waited = waiting(work, course, WaitReason::Backoff, sleep).await;
         waited.map_err(|stopped| stopped.with_source(failure.to_string()))?;
         last = Some(failure);
     }
     // The last attempt always returns.
-    Err(last.unwrap_or_else(|| Failure::new(Code::NotRun, "no attempt was made")))
+    Err(last.unwrap_or_else(|| Failure::new(FailureCode::NotRun, "no attempt was made")))
 }
 
 /// Makes a fresh instance of the arguments. They were decoded before, so this fails only where the
@@ -88,7 +90,7 @@ fn decode(work: &Work<'_>) -> Result<Args, Failure> {
         return Ok(args);
     }
     let broken = |why: String| {
-        Failure::new(Code::BadArguments, "the arguments could not be decoded a second time")
+        Failure::new(FailureCode::BadArguments, "the arguments could not be decoded a second time")
             .with_source(why)
     };
     match caught(|| work.entry.body().decode(json)) {
@@ -99,14 +101,14 @@ fn decode(work: &Work<'_>) -> Result<Args, Failure> {
 }
 
 /// Returns whether the attempt may be made again.
-fn may_repeat(work: &Work<'_>, retries: &Retries, failure: &Failure) -> bool {
+fn may_repeat(work: &Work<'_>, retries: &RetryPolicy, failure: &Failure) -> bool {
     // A nested call that did not run says nothing about what its caller did before.
-    let never_ran = failure.ran() == Ran::No && work.cx.nested_calls() == 0;
+    let never_ran = failure.execution() == Execution::NotStarted && work.cx.nested_calls() == 0;
     let harmless = never_ran
-        || work.permitted.admitted().claim().read_only
+        || work.permitted.admitted().profile().read_only
         || work.entry.spec().idempotent == Some(true);
     harmless
-        && failure.ran() != Ran::Unknown
+        && failure.execution() != Execution::Unknown
         && !work.cx.is_busy()
         && !work.turn.is_stopped(work.cx)
         && is_worth_it(failure)
@@ -121,14 +123,16 @@ fn may_repeat(work: &Work<'_>, retries: &Retries, failure: &Failure) -> bool {
 /// taken at its word.
 fn is_worth_it(failure: &Failure) -> bool {
     match failure.code() {
-        Code::ToolFailed => !matches!(failure.advice(), Some(Retry::Fix | Retry::Never)),
-        Code::InvalidValue
-        | Code::Cancelled
-        | Code::SiblingAborted
-        | Code::DeadlinePassed
-        | Code::UnknownOutcome
-        | Code::Unrecorded => false,
-        _ => failure.retry() == Retry::Later,
+        FailureCode::ToolFailed => {
+            !matches!(failure.advice(), Some(RetryHint::Fix | RetryHint::Never))
+        }
+        FailureCode::InvalidValue
+        | FailureCode::Cancelled
+        | FailureCode::SiblingAborted
+        | FailureCode::DeadlinePassed
+        | FailureCode::UnknownOutcome
+        | FailureCode::Unrecorded => false,
+        _ => failure.retry() == RetryHint::Later,
     }
 }
 
@@ -137,7 +141,7 @@ fn is_worth_it(failure: &Failure) -> bool {
 fn is_wanted(words: &[String], failure: &Failure) -> bool {
     words.is_empty()
         || words.iter().any(|word| {
-            if Code::ALL.iter().any(|code| word.eq_ignore_ascii_case(code.as_str())) {
+            if FailureCode::ALL.iter().any(|code| word.eq_ignore_ascii_case(code.as_str())) {
                 return word.eq_ignore_ascii_case(failure.code().as_str());
             }
             let kind = failure.error_type().unwrap_or_default().to_lowercase();
@@ -156,19 +160,22 @@ mod tests {
     fn what_may_succeed_later_is_tried_again() {
         let worth = |failure: Failure| is_worth_it(&failure);
         assert!(worth(std::io::Error::other("down").into()), "nothing was said about it");
-        assert!(worth(Failure::failed("busy").with_retry(Retry::Later)));
-        assert!(!worth(Failure::failed("no such city").with_retry(Retry::Fix)));
-        assert!(!worth(Failure::failed("gone").with_retry(Retry::Never)));
-        assert!(!worth(Failure::invalid("no").with_retry(Retry::Later)), "the value stays wrong");
-        for code in Code::ALL {
+        assert!(worth(Failure::failed("busy").with_retry(RetryHint::Later)));
+        assert!(!worth(Failure::failed("no such city").with_retry(RetryHint::Fix)));
+        assert!(!worth(Failure::failed("gone").with_retry(RetryHint::Never)));
+        assert!(
+            !worth(Failure::invalid("no").with_retry(RetryHint::Later)),
+            "the value stays wrong"
+        );
+        for code in FailureCode::ALL {
             let expected = matches!(
                 code,
-                Code::ToolFailed
-                    | Code::TimedOut
-                    | Code::RateLimited
-                    | Code::CircuitOpen
-                    | Code::ApprovalExpired
-                    | Code::NotRun
+                FailureCode::ToolFailed
+                    | FailureCode::TimedOut
+                    | FailureCode::RateLimited
+                    | FailureCode::CircuitOpen
+                    | FailureCode::ApprovalExpired
+                    | FailureCode::NotRun
             );
             assert_eq!(worth(Failure::new(*code, "x")), expected, "{code}");
         }
@@ -187,7 +194,7 @@ mod tests {
         assert!(
             !wanted(&["timed_out"], &io()) && !wanted(&["parse"], &io()) && !wanted(&[""], &io())
         );
-        let late = Failure::new(Code::TimedOut, "x");
+        let late = Failure::new(FailureCode::TimedOut, "x");
         assert!(wanted(&["timed_out"], &late) && !wanted(&["io"], &late));
     }
 
@@ -199,16 +206,16 @@ mod tests {
         ]
     }
 
-    fn anything() -> impl Strategy<Value = Retries> {
+    fn anything() -> impl Strategy<Value = RetryPolicy> {
         let backoff =
             prop_oneof![Just(Backoff::Fixed), Just(Backoff::Linear), Just(Backoff::Exponential)];
         (backoff, times(), times(), any::<bool>()).prop_map(|(backoff, first, longest, jitter)| {
-            Retries {
+            RetryPolicy {
                 backoff,
                 initial_delay: first,
                 max_delay: longest,
                 jitter,
-                ..Retries::default()
+                ..RetryPolicy::default()
             }
         })
     }
@@ -220,7 +227,7 @@ mod tests {
             failed in prop_oneof![1u32..70, any::<u32>()],
             chance in prop_oneof![4 => 0.0..=1.0, 1 => any::<f64>()],
         ) {
-            let base = Retries { jitter: false, ..retries.clone() };
+            let base = RetryPolicy { jitter: false, ..retries.clone() };
             let wait = retries.delay(failed, chance);
             let plain = base.delay(failed, chance);
             // Bounds: never past the longest, and what is not spread does not know chance.

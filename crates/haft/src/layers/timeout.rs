@@ -14,11 +14,11 @@ use std::{
 };
 
 use futures_util::FutureExt as _;
-use haft_core::{Args, Code, Failure, Interrupt, Output, Ran};
+use haft_core::{Args, Execution, Failure, FailureCode, Interrupt, Output};
 
 use super::{Outcome, Work};
 use crate::{
-    catalog::Entry,
+    registry::RegisteredTool,
     telemetry,
     watch::{after, once, timed, words},
 };
@@ -66,16 +66,16 @@ pub(super) async fn made(work: &Work<'_>, args: Args) -> Outcome {
         Attempt::Yielded(Ok(Ok(output)), _) => result(work, output),
         Attempt::Yielded(ended, stop) => stopped(outcome(ended), stop),
         // An async body does nothing more once it is dropped.
-        Attempt::GivenUp(stop) => Err(stop.with_ran(Ran::Yes)),
+        Attempt::GivenUp(stop) => Err(stop.with_execution(Execution::Completed)),
     }
 }
 
 /// The failure of a body that ended after it was told to stop. What nobody knows stays unknown.
 fn stopped(ended: Outcome, stop: Failure) -> Outcome {
     match ended {
-        Err(own) if own.ran() == Ran::Unknown => Err(own),
-        Err(own) => Err(stop.with_ran(Ran::Yes).with_source(own.to_string())),
-        Ok(_) => Err(stop.with_ran(Ran::Yes)),
+        Err(own) if own.execution() == Execution::Unknown => Err(own),
+        Err(own) => Err(stop.with_execution(Execution::Completed).with_source(own.to_string())),
+        Ok(_) => Err(stop.with_execution(Execution::Completed)),
     }
 }
 
@@ -113,15 +113,15 @@ async fn tried(work: &Work<'_>, mut body: Pin<&mut impl Future<Output = Ended>>)
 
 fn late(by_timeout: bool) -> Failure {
     if by_timeout {
-        Failure::new(Code::TimedOut, "the tool took too long and was stopped")
+        Failure::new(FailureCode::TimedOut, "the tool took too long and was stopped")
             .with_next("ask for less at once, or try again later")
     } else {
-        Failure::new(Code::DeadlinePassed, "the call's time ran out and it was stopped")
+        Failure::new(FailureCode::DeadlinePassed, "the call's time ran out and it was stopped")
     }
 }
 
 fn is_late(stop: &Failure) -> bool {
-    matches!(stop.code(), Code::TimedOut | Code::DeadlinePassed)
+    matches!(stop.code(), FailureCode::TimedOut | FailureCode::DeadlinePassed)
 }
 
 /// The failure of a body that did all its work, but only after its time was over.
@@ -129,7 +129,7 @@ fn finished_late(stop: Failure) -> Failure {
     let message = "the tool finished its work too late; the result is not delivered";
     Failure::new(stop.code(), message)
         .with_next("see what it did before you repeat it; ask for less at once")
-        .with_ran(Ran::Yes)
+        .with_execution(Execution::Completed)
         .with_source("the body completed within the grace period after its time was over")
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn outcome(ended: Ended) -> Outcome {
     match ended {
         Ok(outcome) => outcome,
         // The words of a panic may hold anything; they are for the operator.
-        Err(panic) => Err(Failure::new(Code::Panicked, "the tool broke while it ran")
+        Err(panic) => Err(Failure::new(FailureCode::Panicked, "the tool broke while it ran")
             .with_next("do not repeat the same call; tell the user if you need it")
             .with_source(words(panic))),
     }
@@ -152,10 +152,10 @@ fn result(work: &Work<'_>, output: Output) -> Outcome {
 }
 
 /// Checks structured output against the schema it was declared with.
-pub(crate) fn checked(entry: &Entry, output: Output) -> Outcome {
+pub(crate) fn checked(entry: &RegisteredTool, output: Output) -> Outcome {
     let Some(schema) = entry.output() else { return Ok(output) };
     let wrong = |why: String| {
-        Failure::new(Code::BadOutput, "the tool's result does not have the form it declares")
+        Failure::new(FailureCode::BadOutput, "the tool's result does not have the form it declares")
             .with_source(why)
     };
     let problem = match &output.structured {
@@ -170,6 +170,6 @@ pub(crate) fn checked(entry: &Entry, output: Output) -> Outcome {
 
 /// Whether an interrupt of the turn stops this call once it runs.
 pub(super) fn yields_to_interrupt(work: &Work<'_>) -> bool {
-    let class = work.permitted.admitted().claim().class;
+    let class = work.permitted.admitted().profile().class;
     work.entry.spec().interrupt_of(class) == Interrupt::Cancel
 }

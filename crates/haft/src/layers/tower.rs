@@ -14,20 +14,20 @@ use std::{
     time::Duration,
 };
 
-use haft_core::{BoxError, BoxFuture, Code, Context, Failure, Output, Verdict};
+use haft_core::{BoxError, BoxFuture, Failure, FailureCode, Output, ToolContext, Verdict};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::{Middleware, Next, Outcome};
-use crate::{catalog::Entry, lifecycle::Permitted};
+use crate::{lifecycle::AuthorizedCall, registry::RegisteredTool};
 
 /// A permitted call, as layers see it. Nothing of it can be changed.
 pub struct Request {
-    tool: Arc<Entry>,
+    tool: Arc<RegisteredTool>,
     arguments: Arc<Value>,
-    cx: Context,
+    cx: ToolContext,
     verdict: Verdict,
     door: oneshot::Sender<oneshot::Sender<Outcome>>,
 }
@@ -35,7 +35,7 @@ pub struct Request {
 impl Request {
     /// Returns the tool.
     #[must_use]
-    pub fn tool(&self) -> &Entry {
+    pub fn tool(&self) -> &RegisteredTool {
         &self.tool
     }
 
@@ -47,7 +47,7 @@ impl Request {
 
     /// Returns the call: its run, its ids, its names.
     #[must_use]
-    pub fn context(&self) -> &Context {
+    pub fn context(&self) -> &ToolContext {
         &self.cx
     }
 
@@ -125,8 +125,11 @@ where
         timeout: None,
         service: Mutex::new(layer.layer(Door(()))),
         on_error: Box::new(|error| {
-            Failure::new(Code::HookFailed, "code of the host around the tool stopped the call")
-                .with_source(error)
+            Failure::new(
+                FailureCode::HookFailed,
+                "code of the host around the tool stopped the call",
+            )
+            .with_source(error)
         }),
     }
 }
@@ -175,7 +178,7 @@ where
         self.timeout
     }
 
-    fn call<'a>(&'a self, call: &'a Permitted, next: Next<'a>) -> BoxFuture<'a, Outcome> {
+    fn call<'a>(&'a self, call: &'a AuthorizedCall, next: Next<'a>) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
             let mut service = self.service.lock().unwrap_or_else(PoisonError::into_inner).clone();
             if let Err(error) = poll_fn(|task| service.poll_ready(task)).await {
@@ -202,7 +205,7 @@ where
     }
 }
 
-fn request(call: &Permitted, door: oneshot::Sender<oneshot::Sender<Outcome>>) -> Request {
+fn request(call: &AuthorizedCall, door: oneshot::Sender<oneshot::Sender<Outcome>>) -> Request {
     let admitted = call.admitted();
     Request {
         tool: Arc::clone(admitted.tool()),

@@ -5,24 +5,27 @@
 //!
 //! INVARIANT: whatever a transform says, a body that ran stays a body that ran.
 
-use haft_core::{Code, Failure, Output, Ran};
+use haft_core::{Execution, Failure, FailureCode, Output};
 
 use super::{beside::Beside, watch::within};
-use crate::{hooks::Performed, runtime::Inner};
+use crate::{hooks::CompletedCall, runtime::Inner};
 
 /// Runs the transforms.
 pub(super) async fn after(
     inner: &Inner,
-    call: &Performed,
+    call: &CompletedCall,
     mut outcome: Result<Output, Failure>,
     beside: &mut Beside,
 ) -> Result<Output, Failure> {
     for placed in &inner.hooks {
-        let ran = outcome.as_ref().map_or_else(Failure::ran, |_| Ran::Yes);
+        let ran = outcome.as_ref().map_or_else(Failure::execution, |_| Execution::Completed);
         let broken = |why: String| {
-            Failure::new(Code::HookFailed, "the tool ran, but its result could not be passed on")
-                .with_ran(ran)
-                .with_source(format!("hook `{}`: {why}", placed.name()))
+            Failure::new(
+                FailureCode::HookFailed,
+                "the tool ran, but its result could not be passed on",
+            )
+            .with_execution(ran)
+            .with_source(format!("hook `{}`: {why}", placed.name()))
         };
         match placed.applies_to(&call.tool) {
             Ok(true) => {}
@@ -36,9 +39,9 @@ pub(super) async fn after(
         outcome = match within(&*inner.clock, placed.limit(), work).await {
             Ok(after) => {
                 beside.take(placed.name(), after.said);
-                after.outcome.map_err(|failure| match (failure.ran(), ran) {
-                    (Ran::No, ran) => failure.with_ran(ran),
-                    (_, Ran::Unknown) => failure.with_ran(Ran::Unknown),
+                after.outcome.map_err(|failure| match (failure.execution(), ran) {
+                    (Execution::NotStarted, ran) => failure.with_execution(ran),
+                    (_, Execution::Unknown) => failure.with_execution(Execution::Unknown),
                     _ => failure,
                 })
             }

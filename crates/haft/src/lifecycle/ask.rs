@@ -8,7 +8,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use haft_core::{Code, Context, Decision, Failure, Retry, Verdict};
+use haft_core::{Decision, Failure, FailureCode, RetryHint, ToolContext, Verdict};
 use serde_json::Value;
 
 use super::{
@@ -18,15 +18,18 @@ use super::{
 };
 use crate::{
     event::Event,
-    policy::{Answer, Answered, Binding, Lasting, Offer, Question, Seat, in_words},
-    turn::{Admitted, Stop, TurnCore},
+    policy::{
+        Answered, ApprovalDigest, ApprovalRequest, ApprovalResponse, ApprovalScope, Seat,
+        SuggestedRules, in_words,
+    },
+    turn::{StopReason, TurnCore, ValidatedCall},
     watch::caught,
 };
 
 /// Asks whoever may be asked.
 pub(super) async fn ask(
     turn: &TurnCore,
-    call: Admitted,
+    call: ValidatedCall,
     judged: Judged,
     file: &mut Option<Box<File>>,
 ) -> Result<Permit, Failure> {
@@ -34,7 +37,7 @@ pub(super) async fn ask(
     let came = turn.inner.clock.now();
     let mut waited = false;
     // Nobody is bothered about a message that may yet turn out to be cut off.
-    if turn.end.get() != Some(Stop::Done) {
+    if turn.end.get() != Some(StopReason::Done) {
         message_end(turn, &cx).await?;
         waited = true;
     }
@@ -96,7 +99,7 @@ pub(super) async fn ask(
 const TOO_MANY: &str = "it must be asked about, and there are too many questions at once";
 
 /// Stands in line, as long as the call may.
-async fn seat<'a>(turn: &'a TurnCore, cx: &Context) -> Result<Option<Seat<'a>>, Failure> {
+async fn seat<'a>(turn: &'a TurnCore, cx: &ToolContext) -> Result<Option<Seat<'a>>, Failure> {
     tokio::select! {
         biased;
         seat = turn.inner.desk.seat() => Ok(seat),
@@ -108,10 +111,10 @@ async fn seat<'a>(turn: &'a TurnCore, cx: &Context) -> Result<Option<Seat<'a>>, 
 /// Opens the question and waits for its answer. Only this counts against the time a person has.
 async fn pose(
     turn: &TurnCore,
-    call: &Admitted,
+    call: &ValidatedCall,
     judged: &Judged,
-    binding: &Binding,
-    offer: Option<&Offer>,
+    binding: &ApprovalDigest,
+    offer: Option<&SuggestedRules>,
     file: &mut Option<Box<File>>,
 ) -> Result<Answered, Failure> {
     let verdict = &judged.verdict;
@@ -123,7 +126,7 @@ async fn pose(
         verdict: verdict.clone(),
         explanation: Arc::clone(&explanation),
     });
-    let question = Question {
+    let question = ApprovalRequest {
         call,
         verdict: &shown,
         explanation: &explanation,
@@ -139,7 +142,7 @@ async fn pose(
         Ok(answered) => answered,
         Err(Stopped::Cancelled(failure)) => Err(failure),
         Err(Stopped::TimedOut(_)) => {
-            Err(Failure::new(Code::ApprovalExpired, "nobody answered in time")
+            Err(Failure::new(FailureCode::ApprovalExpired, "nobody answered in time")
                 .with_source(verdict.to_string()))
         }
         Err(stopped) => Err(silent("the desk", &stopped.to_string())),
@@ -149,30 +152,30 @@ async fn pose(
 /// Does what the answer says.
 fn heed(
     turn: &TurnCore,
-    call: Admitted,
+    call: ValidatedCall,
     judged: &Judged,
-    binding: &Binding,
-    offer: Option<Offer>,
+    binding: &ApprovalDigest,
+    offer: Option<SuggestedRules>,
     answered: Answered,
 ) -> Result<Permit, Failure> {
     let Answered { by, answer, is_person } = answered;
     let (manners, tool) = (&turn.run.manners, call.tool().name().clone());
-    if !matches!(answer, Answer::Deny(_)) {
+    if !matches!(answer, ApprovalResponse::Deny(_)) {
         manners.forget_no(&tool);
     }
     match answer {
-        Answer::Allow { lasting, comment } => {
+        ApprovalResponse::Allow { lasting, comment } => {
             // Signed for the question, and held against the call as it is now.
             let grants = &turn.inner.desk.grants;
-            let token = grants.issue(binding, Lasting::Once, permit::MOMENT);
+            let token = grants.issue(binding, ApprovalScope::Once, permit::MOMENT);
             let yes = Yes { by, token, lasting: Some(lasting), comment };
             allow(turn, call, judged, offer, yes)
         }
-        Answer::Grant(token) => {
+        ApprovalResponse::Grant(token) => {
             allow(turn, call, judged, offer, Yes { by, token, lasting: None, comment: None })
         }
-        Answer::Edit(arguments) => edited(call, arguments).map(Permit::Again),
-        Answer::Input(value) => {
+        ApprovalResponse::Edit(arguments) => edited(call, arguments).map(Permit::Again),
+        ApprovalResponse::Input(value) => {
             let Decision::NeedInput(argument) = &judged.verdict.decision else {
                 return Err(silent(&by, "the answer does not fit the question"));
             };
@@ -184,19 +187,19 @@ fn heed(
             again.added_mut().supplied.push(argument.clone());
             Ok(Permit::Again(again))
         }
-        Answer::Instead(text) => Ok(Permit::Instead(text)),
-        Answer::Deny(comment) if !is_person => {
+        ApprovalResponse::ReplaceResult(text) => Ok(Permit::Instead(text)),
+        ApprovalResponse::Deny(comment) if !is_person => {
             let why = comment.unwrap_or_else(|| format!("{by} said no"));
             let source = format!("{by}: {}", judged.verdict);
-            Err(Failure::new(Code::Denied, why).with_next(NEXT).with_source(source))
+            Err(Failure::new(FailureCode::Denied, why).with_next(NEXT).with_source(source))
         }
-        Answer::Deny(comment) => {
+        ApprovalResponse::Deny(comment) => {
             let noes = manners.count_no(&tool);
             let failure = match comment {
                 Some(comment) => {
-                    Failure::new(Code::Declined, format!("a person said no: {comment}"))
+                    Failure::new(FailureCode::Declined, format!("a person said no: {comment}"))
                 }
-                None => Failure::new(Code::Declined, "a person said no, without a comment"),
+                None => Failure::new(FailureCode::Declined, "a person said no, without a comment"),
             };
             let failure = match noes >= turn.inner.config.max_refusals {
                 true => stop_asking(failure, tool.as_str(), noes),
@@ -212,16 +215,16 @@ struct Yes {
     by: Arc<str>,
     token: String,
     /// Nothing where the token says it.
-    lasting: Option<Lasting>,
+    lasting: Option<ApprovalScope>,
     comment: Option<String>,
 }
 
 /// Lets the call through if its grant covers it as it is now, and makes the yes last.
 fn allow(
     turn: &TurnCore,
-    call: Admitted,
+    call: ValidatedCall,
     judged: &Judged,
-    offer: Option<Offer>,
+    offer: Option<SuggestedRules>,
     yes: Yes,
 ) -> Result<Permit, Failure> {
     let by = &yes.by;
@@ -235,9 +238,9 @@ fn allow(
         Err(Unfit::Refused(failure)) => return Err(failure),
     };
     match yes.lasting.unwrap_or(lasting) {
-        Lasting::Once => {}
-        Lasting::Session => turn.run.manners.session.allow(in_session, Arc::clone(by)),
-        Lasting::Always => {
+        ApprovalScope::Once => {}
+        ApprovalScope::Session => turn.run.manners.session.allow(in_session, Arc::clone(by)),
+        ApprovalScope::Always => {
             let kept = caught(|| match &offer {
                 Some(offer) => turn.inner.policy.keep(offer).map_err(|e| e.to_string()),
                 None => Err("nothing was offered".to_owned()),
@@ -256,14 +259,14 @@ fn allow(
     Ok(Permit::Granted(permitted))
 }
 
-fn edited(mut call: Admitted, arguments: Value) -> Result<Admitted, Failure> {
+fn edited(mut call: ValidatedCall, arguments: Value) -> Result<ValidatedCall, Failure> {
     if call.asked().is_some() {
         // A person has looked at it.
         call.added_mut().asked = None;
     }
     permit::changed(call, arguments).map_err(|failure| {
         Failure::new(
-            Code::Declined,
+            FailureCode::Declined,
             "the answer changed the arguments into something the tool does not take",
         )
         .with_source(failure.to_string())
@@ -273,7 +276,7 @@ fn edited(mut call: Admitted, arguments: Value) -> Result<Admitted, Failure> {
 /// Tells and notes that a call is refused without a question, and returns its failure.
 fn unasked(
     turn: &TurnCore,
-    call: &Admitted,
+    call: &ValidatedCall,
     judged: &Judged,
     file: &mut Option<Box<File>>,
     why: String,
@@ -284,13 +287,13 @@ fn unasked(
     *file = Some(File::new(verdict.clone(), &explanation));
     let call = call.context().call_id().clone();
     turn.tell(|| Event::Refused { call, verdict, explanation });
-    Failure::new(Code::Denied, why).with_next(NEXT).with_source(judged.verdict.to_string())
+    Failure::new(FailureCode::Denied, why).with_next(NEXT).with_source(judged.verdict.to_string())
 }
 
 /// Refuses a tool that a person has said no to so often that asking on would only wear them down.
 fn is_tired(
     turn: &TurnCore,
-    call: &Admitted,
+    call: &ValidatedCall,
     judged: &Judged,
     file: &mut Option<Box<File>>,
 ) -> Result<(), Failure> {
@@ -301,21 +304,24 @@ fn is_tired(
     }
     let why = "a person said no to this tool again and again";
     let source = unasked(turn, call, judged, file, why.to_owned()).cause().unwrap_or_default();
-    Err(stop_asking(Failure::new(Code::Declined, why), tool.as_str(), noes).with_source(source))
+    Err(stop_asking(Failure::new(FailureCode::Declined, why), tool.as_str(), noes)
+        .with_source(source))
 }
 
 fn stop_asking(failure: Failure, tool: &str, noes: u32) -> Failure {
-    failure.with_retry(Retry::Never).with_next(format!(
+    failure.with_retry(RetryHint::Never).with_next(format!(
         "stop calling `{tool}`: a person said no {noes} times in a row; go on without it, or tell the user what you would have done"
     ))
 }
 
 /// What a person said beside their answer, for the event.
-fn comment(answer: &Answer) -> Option<&str> {
+fn comment(answer: &ApprovalResponse) -> Option<&str> {
     match answer {
-        Answer::Allow { comment, .. } | Answer::Deny(comment) => comment.as_deref(),
-        Answer::Instead(text) => Some(text),
-        Answer::Grant(_) | Answer::Edit(_) | Answer::Input(_) => None,
+        ApprovalResponse::Allow { comment, .. } | ApprovalResponse::Deny(comment) => {
+            comment.as_deref()
+        }
+        ApprovalResponse::ReplaceResult(text) => Some(text),
+        ApprovalResponse::Grant(_) | ApprovalResponse::Edit(_) | ApprovalResponse::Input(_) => None,
     }
 }
 

@@ -5,21 +5,21 @@
 //!
 //! INVARIANT: an allow speaks for the arguments its hook saw or made; a later change voids it.
 
-use haft_core::{Code, Decision, Failure};
+use haft_core::{Decision, Failure, FailureCode};
 
 use super::{
     beside::Beside,
     check::check,
     watch::{Stopped, watched},
 };
-use crate::turn::{Admitted, TurnCore};
+use crate::turn::{TurnCore, ValidatedCall};
 
 /// Runs the hooks in order.
 pub(crate) async fn before(
     turn: &TurnCore,
-    mut call: Admitted,
+    mut call: ValidatedCall,
     beside: &mut Beside,
-) -> Result<Admitted, Failure> {
+) -> Result<ValidatedCall, Failure> {
     // On another round the hooks are asked afresh, so what they said of the last one is void.
     call.forget_opinions();
     beside.forget();
@@ -42,13 +42,13 @@ pub(crate) async fn before(
         let halt = said.said.halt.clone();
         beside.take(placed.name(), said.said);
         if let Some(reason) = halt.or(said.block) {
-            return Err(Failure::new(Code::BlockedByHook, reason)
+            return Err(Failure::new(FailureCode::BlockedByHook, reason)
                 .with_source(format!("hook `{}`", placed.name())));
         }
         if let Some(arguments) = said.rewrite {
             call = call.again(arguments).map_err(|failure| {
                 Failure::new(
-                    Code::HookFailed,
+                    FailureCode::HookFailed,
                     "a hook changed the arguments into something the tool does not take",
                 )
                 .with_source(format!("hook `{}`: {failure}", placed.name()))
@@ -70,6 +70,9 @@ pub(crate) async fn before(
 }
 
 fn broken(hook: &str, why: &str) -> Failure {
-    Failure::new(Code::HookFailed, "a check of the host could not be made, so nothing was run")
-        .with_source(format!("hook `{hook}`: {why}"))
+    Failure::new(
+        FailureCode::HookFailed,
+        "a check of the host could not be made, so nothing was run",
+    )
+    .with_source(format!("hook `{hook}`: {why}"))
 }

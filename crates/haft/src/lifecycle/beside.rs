@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::{envelope::Envelope, hooks::Said, redact::Redactor};
+use crate::{hooks::HookEffects, redact::Redactor, tool_result::ToolResult};
 
 /// The model reads so much of what hosts say beside one result, in characters.
 const ROOM: usize = 10_000;
@@ -26,8 +26,8 @@ struct Inner {
 
 impl Beside {
     /// Takes in what a hook said.
-    pub(crate) fn take(&mut self, hook: &str, said: Said) {
-        if said == Said::nothing() {
+    pub(crate) fn take(&mut self, hook: &str, said: HookEffects) {
+        if said == HookEffects::nothing() {
             return;
         }
         let own = self.0.get_or_insert_default();
@@ -69,7 +69,7 @@ impl Beside {
 
     /// Puts what was said into the answer. Words are for the model, so code that made the call
     /// (`to_model` false) does not get them mixed into its result.
-    pub(super) fn put(self, envelope: &mut Envelope, to_model: bool, redactor: &Redactor) {
+    pub(super) fn put(self, envelope: &mut ToolResult, to_model: bool, redactor: &Redactor) {
         let Some(own) = self.0 else { return };
         if own.arguments.is_some() {
             envelope.left.get_or_insert_default().arguments = own.arguments;
@@ -82,7 +82,7 @@ impl Beside {
 
 /// Adds words of the host to an answer. They stand beside it, so that nothing in a result can pass
 /// for one of them.
-pub(crate) fn add_asides(envelope: &mut Envelope, asides: &[String], redactor: &Redactor) {
+pub(crate) fn add_asides(envelope: &mut ToolResult, asides: &[String], redactor: &Redactor) {
     // Before they are cut: half a secret is no longer known for one.
     let shown: Vec<String> = asides.iter().map(|text| redactor.text(text).into_owned()).collect();
     let words = words(&shown);

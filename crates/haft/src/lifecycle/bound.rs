@@ -7,17 +7,17 @@
 
 use std::sync::Arc;
 
-use haft_core::{Block, Bound, Context, Label, Output};
+use haft_core::{Block, Label, Output, ResultLimit, ToolContext};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::shape::{chars, json_size, washed_data, weight};
 use crate::{
-    artifact::{self, Draft, Ends, Facts, Items, NotKept, Owner, READER},
+    artifact::{self, ArtifactMeta, Draft, Ends, Items, NotKept, Owner, READER},
     config::Config,
-    envelope::Cut,
     layers::Outcome,
     runtime::Inner,
+    tool_result::Truncation,
     turn::TurnCore,
     watch::timed,
 };
@@ -30,15 +30,15 @@ const MOST_MEDIA: usize = 8;
 const BESIDE: usize = 8;
 
 /// Returns how many characters a result may have.
-pub(super) fn limit_of(bound: Bound, hard: usize) -> usize {
+pub(super) fn limit_of(bound: ResultLimit, hard: usize) -> usize {
     match bound {
-        Bound::Chars(chars) => chars,
-        Bound::Unbounded => hard,
+        ResultLimit::Chars(chars) => chars,
+        ResultLimit::Unbounded => hard,
     }
 }
 
 /// Returns whether a result is larger than it may be. The common case counts nothing.
-pub(super) fn is_over(outcome: &Outcome, bound: Option<Bound>, config: &Config) -> bool {
+pub(super) fn is_over(outcome: &Outcome, bound: Option<ResultLimit>, config: &Config) -> bool {
     let Ok(output) = outcome else { return false };
     let hard = config.max_result;
     let limit = limit_of(bound.unwrap_or_default(), hard);
@@ -56,18 +56,18 @@ pub(super) fn is_over(outcome: &Outcome, bound: Option<Bound>, config: &Config) 
 /// A result that was too large.
 pub(super) struct Aside {
     pub(super) output: Output,
-    pub(super) cut: Cut,
+    pub(super) cut: Truncation,
     /// What was kept, and how many characters of it are shown.
-    pub(super) kept: Vec<(Facts, usize)>,
+    pub(super) kept: Vec<(ArtifactMeta, usize)>,
 }
 
 /// Keeps a result aside and returns what is shown of it.
 pub(super) async fn set_aside(
     turn: &TurnCore,
-    cx: &Context,
+    cx: &ToolContext,
     label: Label,
     output: Output,
-    bound: Bound,
+    bound: ResultLimit,
 ) -> Aside {
     let hard = turn.inner.config.max_result;
     let bytes = output.blocks.iter().map(weight).sum::<usize>() + output.blocks.len();
@@ -78,7 +78,7 @@ pub(super) async fn set_aside(
     let keeper = Keeper { turn, cx, label };
     let mut aside = Aside {
         output: Output::default(),
-        cut: Cut { of: 0, shown: 0, kept: None },
+        cut: Truncation { of: 0, shown: 0, kept: None },
         kept: Vec::new(),
     };
     let (media, words): (Vec<Block>, Vec<Block>) = blocks
@@ -148,7 +148,7 @@ pub(super) async fn set_aside(
 /// Keeps things of one call.
 struct Keeper<'a> {
     turn: &'a TurnCore,
-    cx: &'a Context,
+    cx: &'a ToolContext,
     label: Label,
 }
 
@@ -158,11 +158,11 @@ impl Keeper<'_> {
         body: Arc<[u8]>,
         media: &str,
         items: Option<u64>,
-    ) -> Result<Facts, NotKept> {
+    ) -> Result<ArtifactMeta, NotKept> {
         let is_text = media == artifact::TEXT || media == artifact::JSON;
         let inner = &self.turn.inner;
         let draft = Draft {
-            tool: self.cx.meant().clone(),
+            tool: self.cx.tool_name().clone(),
             run: self.cx.run_id().clone(),
             owner: Owner::of(self.cx.scope(), &inner.artifacts.mark, &self.turn.run.line),
             label: self.label,
@@ -191,7 +191,7 @@ impl Keeper<'_> {
         }
     }
 
-    async fn keep_media(&self, block: &Block) -> Result<Facts, NotKept> {
+    async fn keep_media(&self, block: &Block) -> Result<ArtifactMeta, NotKept> {
         let (Block::Image { data, media_type } | Block::Audio { data, media_type }) = block else {
             return Err(NotKept::Full);
         };
@@ -268,7 +268,7 @@ impl Whole {
     fn shown(
         &self,
         room: usize,
-        kept: &Result<Facts, NotKept>,
+        kept: &Result<ArtifactMeta, NotKept>,
         reader: Option<&str>,
     ) -> (usize, Vec<Block>) {
         let notice = Notice { of: self.chars, kept, reader };
@@ -299,7 +299,7 @@ impl Whole {
 /// The words that say how much is where.
 struct Notice<'a> {
     of: usize,
-    kept: &'a Result<Facts, NotKept>,
+    kept: &'a Result<ArtifactMeta, NotKept>,
     reader: Option<&'a str>,
 }
 
@@ -398,7 +398,7 @@ impl Notice<'_> {
 }
 
 /// The size of what is kept, in the units one reads it by.
-fn size_of(facts: &Facts) -> String {
+fn size_of(facts: &ArtifactMeta) -> String {
     let lines = facts.lines.unwrap_or(0);
     match facts.items {
         Some(items) => format!("{items} items on {lines} lines"),
@@ -407,7 +407,7 @@ fn size_of(facts: &Facts) -> String {
 }
 
 /// What stands for a picture that is too large. Half a picture is no picture.
-fn media_note(block: &Block, size: usize, kept: &Result<Facts, NotKept>) -> String {
+fn media_note(block: &Block, size: usize, kept: &Result<ArtifactMeta, NotKept>) -> String {
     let what = if matches!(block, Block::Audio { .. }) { "sound" } else { "a picture" };
     match kept {
         Ok(facts) => {
@@ -420,7 +420,7 @@ fn media_note(block: &Block, size: usize, kept: &Result<Facts, NotKept>) -> Stri
     }
 }
 
-fn data_note(size: usize, kept: &Result<Facts, NotKept>, reader: Option<&str>) -> String {
+fn data_note(size: usize, kept: &Result<ArtifactMeta, NotKept>, reader: Option<&str>) -> String {
     match (kept, reader) {
         (Ok(facts), Some(reader)) => format!(
             "[the same as data ({size} characters) is kept as {id}; read parts with {reader} \

@@ -3,13 +3,13 @@
 //! It looks at the world, so it waits until earlier batches have changed it. A check that fails to
 //! answer is a no: the body does not run.
 
-use haft_core::{Code, Failure, Ran};
+use haft_core::{Execution, Failure, FailureCode};
 
 use super::watch::{Stopped, watched};
-use crate::turn::{Admitted, TurnCore};
+use crate::turn::{TurnCore, ValidatedCall};
 
 /// Runs the check.
-pub(crate) async fn check(turn: &TurnCore, call: &Admitted) -> Result<(), Failure> {
+pub(crate) async fn check(turn: &TurnCore, call: &ValidatedCall) -> Result<(), Failure> {
     let cx = call.context();
     let body = call.tool().body();
     if !body.checks() {
@@ -21,23 +21,23 @@ pub(crate) async fn check(turn: &TurnCore, call: &Admitted) -> Result<(), Failur
         Ok(said) => said.map_err(meaning),
         Err(Stopped::Cancelled(failure)) => Err(failure),
         Err(stopped) => Err(Failure::new(
-            Code::Panicked,
+            FailureCode::Panicked,
             "the tool's own check of the arguments broke, so it was not run",
         )
-        .with_ran(Ran::No)
+        .with_execution(Execution::NotStarted)
         .with_source(stopped.to_string())),
     }
 }
 
 /// An ordinary error in a check is about the meaning of the arguments, and nothing ran.
 fn meaning(failure: Failure) -> Failure {
-    if failure.code() == Code::ToolFailed {
+    if failure.code() == FailureCode::ToolFailed {
         let told = Failure::invalid(failure.message());
         match failure.next() {
             Some(next) => told.with_next(next),
             None => told,
         }
     } else {
-        failure.with_ran(Ran::No)
+        failure.with_execution(Execution::NotStarted)
     }
 }

@@ -14,14 +14,17 @@ use super::{
     unsettled,
 };
 use crate::{
-    fit::unexplained::Unexplained,
-    policy::{Check, Explanation},
-    turn::{Admitted, TurnCore},
+    policy::{CheckStep, Explanation},
+    schema::unexplained::Unexplained,
+    turn::{TurnCore, ValidatedCall},
     watch::caught,
 };
 
 /// Explains a call that was taken in, or why it was not.
-pub(crate) async fn explain(turn: &TurnCore, admitted: Result<Admitted, Failure>) -> Explanation {
+pub(crate) async fn explain(
+    turn: &TurnCore,
+    admitted: Result<ValidatedCall, Failure>,
+) -> Explanation {
     let (tool, arguments) = match &admitted {
         Ok(call) => (Some(Arc::clone(call.tool())), Some(Arc::clone(call.arguments()))),
         Err(_) => (None, None),
@@ -32,7 +35,7 @@ pub(crate) async fn explain(turn: &TurnCore, admitted: Result<Admitted, Failure>
     explanation
 }
 
-async fn raw(turn: &TurnCore, admitted: Result<Admitted, Failure>) -> Explanation {
+async fn raw(turn: &TurnCore, admitted: Result<ValidatedCall, Failure>) -> Explanation {
     let mut call = match admitted {
         Ok(call) => call,
         Err(failure) => {
@@ -75,7 +78,7 @@ async fn raw(turn: &TurnCore, admitted: Result<Admitted, Failure>) -> Explanatio
 }
 
 /// Says how many files a confined process would be kept away from.
-fn denied_paths(turn: &TurnCore, call: &Admitted) -> Option<Check> {
+fn denied_paths(turn: &TurnCore, call: &ValidatedCall) -> Option<CheckStep> {
     if !call.tool().body().is_isolated() {
         return None;
     }
@@ -105,7 +108,7 @@ pub(super) const HOOKS_CALLED: &str = "called";
 /// prompt, a record and whoever only wants to know.
 pub(super) fn explained(
     turn: &TurnCore,
-    call: &Admitted,
+    call: &ValidatedCall,
     judged: &Judged,
     hooks: &str,
 ) -> Explanation {
@@ -130,7 +133,7 @@ pub(super) fn explained(
 }
 
 /// What comes before the judges.
-fn beforehand(turn: &TurnCore, call: &Admitted, hooks: &str) -> Vec<Check> {
+fn beforehand(turn: &TurnCore, call: &ValidatedCall, hooks: &str) -> Vec<CheckStep> {
     let mut checks = vec![step("admit", "passed", admitted_words(call))];
     if call.tool().body().checks() {
         checks.push(step("check", "passed", "the tool's own check".to_owned()));
@@ -142,7 +145,7 @@ fn beforehand(turn: &TurnCore, call: &Admitted, hooks: &str) -> Vec<Check> {
     checks
 }
 
-fn refused(checks: Vec<Check>, what: &str, failure: &Failure) -> Explanation {
+fn refused(checks: Vec<CheckStep>, what: &str, failure: &Failure) -> Explanation {
     let verdict = Verdict::deny(failure.message().to_owned()).by(failure.code().to_string());
     let mut explanation = Explanation::of(verdict);
     explanation.checks = checks;
@@ -151,7 +154,7 @@ fn refused(checks: Vec<Check>, what: &str, failure: &Failure) -> Explanation {
     explanation
 }
 
-fn admitted_words(call: &Admitted) -> String {
+fn admitted_words(call: &ValidatedCall) -> String {
     match call.repairs().len() {
         0 => "the arguments fit".to_owned(),
         1 => "the arguments fit after one repair".to_owned(),
@@ -159,6 +162,6 @@ fn admitted_words(call: &Admitted) -> String {
     }
 }
 
-fn step(what: &str, said: &str, why: String) -> Check {
-    Check { what: what.to_owned(), said: said.to_owned(), why, place: None }
+fn step(what: &str, said: &str, why: String) -> CheckStep {
+    CheckStep { what: what.to_owned(), said: said.to_owned(), why, place: None }
 }

@@ -5,20 +5,20 @@ use std::time::Instant;
 
 use super::{after, beside::Beside, bound, heed, keep_aside, settle, shape};
 use crate::{
-    envelope::{Answer, Envelope, Origin},
     frame::Seal,
-    hooks::Performed,
-    layers::{Course, Outcome},
+    hooks::CompletedCall,
+    layers::{ExecutionStats, Outcome},
+    tool_result::{Answer, Origin, ToolResult},
     turn::TurnCore,
 };
 
 /// Makes the answer of late work, and writes it down.
 pub(crate) async fn end_late(
     turn: &TurnCore,
-    performed: &Performed,
+    performed: &CompletedCall,
     outcome: Outcome,
     began: Instant,
-) -> Envelope {
+) -> ToolResult {
     let (cx, tool, inner) = (&performed.cx, &performed.tool, &turn.inner);
     let mut beside = Beside::default();
     let outcome = match inner.hooks.is_empty() {
@@ -37,14 +37,14 @@ pub(crate) async fn end_late(
     let (outcome, cut) = shape::shape(outcome, cut, bound, None, cx, inner);
     seal.settle(label, matches!(outcome, Answer::Failure { .. }), altered);
     let effects =
-        cx.claim().map(|claim| inner.redactor.effects(&claim.effects)).unwrap_or_default();
-    let mut envelope = Envelope {
+        cx.profile().map(|claim| inner.redactor.effects(&claim.effects)).unwrap_or_default();
+    let mut envelope = ToolResult {
         id: cx.call_id().clone(),
-        called: cx.called().clone(),
-        meant: cx.meant().clone(),
+        requested_name: cx.requested_name().clone(),
+        tool_name: cx.tool_name().clone(),
         label,
         origin: Some(Origin {
-            tool: cx.meant().clone(),
+            tool: cx.tool_name().clone(),
             source: std::sync::Arc::clone(tool.shared_source()),
             effects,
         }),
@@ -58,6 +58,6 @@ pub(crate) async fn end_late(
         seal,
     };
     beside.put(&mut envelope, true, &inner.redactor);
-    settle(turn, cx, &mut envelope, None, (Course::default(), began)).await;
+    settle(turn, cx, &mut envelope, None, (ExecutionStats::default(), began)).await;
     envelope
 }

@@ -20,30 +20,33 @@ mod unexplained;
 use std::{sync::Arc, time::Instant};
 
 use futures_util::{FutureExt as _, future::Either};
-use haft_core::{Bound, Claim, Class, Code, Context, Failure, Label, Output, Ran};
+use haft_core::{
+    CallProfile, ConcurrencyClass, Execution, Failure, FailureCode, Label, Output, ResultLimit,
+    ToolContext,
+};
 use serde_json::Value;
 use tracing::Instrument as _;
 
 pub(crate) use self::beside::add_asides;
 pub(crate) use self::explain::explain;
 pub(crate) use self::late::end_late;
-pub use self::permit::Permitted;
+pub use self::permit::AuthorizedCall;
 pub(crate) use self::shape::most_bytes;
 use self::{
     beside::Beside,
     permit::{Judged, Permit},
 };
 use crate::{
-    envelope::{Answer, Cut, Envelope, Origin},
-    event::{Event, Phase, Wait},
-    fit::unexplained::Unexplained,
+    event::{Event, Phase, WaitReason},
     frame::Seal,
-    hooks::Performed,
+    hooks::CompletedCall,
     journal,
-    layers::{Course, Outcome},
+    layers::{ExecutionStats, Outcome},
     policy::{Explanation, Held},
+    schema::unexplained::Unexplained,
     telemetry,
-    turn::{Admitted, Stop, TurnCore, gate},
+    tool_result::{Answer, Origin, ToolResult, Truncation},
+    turn::{StopReason, TurnCore, ValidatedCall, gate},
 };
 
 /// A person's edit or a rule's rewrite goes round again; more often than this nobody agrees.
@@ -51,19 +54,19 @@ const MAX_ROUNDS: usize = 2;
 
 /// The call that a nested call is part of.
 pub(crate) struct Parent {
-    pub(crate) cx: Context,
-    pub(crate) claim: Claim,
+    pub(crate) cx: ToolContext,
+    pub(crate) claim: CallProfile,
     pub(crate) deadline: Option<Instant>,
 }
 
 /// Walks one call to its answer, in a span of its own where somebody wants one.
 pub(crate) fn walk(
     turn: Arc<TurnCore>,
-    admitted: Result<Admitted, Failure>,
-    cx: Context,
+    admitted: Result<ValidatedCall, Failure>,
+    cx: ToolContext,
     parent: Option<Box<Parent>>,
     held: Option<Box<Held>>,
-) -> impl Future<Output = Box<Envelope>> + Send {
+) -> impl Future<Output = Box<ToolResult>> + Send {
     let span = telemetry::call_span(&cx);
     let walk = walked(turn, admitted, cx, parent, held);
     // A span that nobody wants is not even carried.
@@ -78,22 +81,22 @@ pub(crate) fn walk(
 #[expect(clippy::manual_async_fn, reason = "an async function would keep its arguments twice")]
 fn walked(
     turn: Arc<TurnCore>,
-    admitted: Result<Admitted, Failure>,
-    cx: Context,
+    admitted: Result<ValidatedCall, Failure>,
+    cx: ToolContext,
     parent: Option<Box<Parent>>,
     mut held: Option<Box<Held>>,
-) -> impl Future<Output = Box<Envelope>> + Send {
+) -> impl Future<Output = Box<ToolResult>> + Send {
     async move {
         let began = turn.inner.clock.now();
         let mut seal = Seal::draw(turn.inner.config.frame, &turn.inner.nonces);
         turn.tell(|| Event::Started {
             call: cx.call_id().clone(),
-            called: cx.called().clone(),
-            meant: cx.meant().clone(),
+            requested_name: cx.requested_name().clone(),
+            tool_name: cx.tool_name().clone(),
             arguments: admitted.as_ref().ok().map(|a| shown(&turn, a)),
-            class: admitted.as_ref().ok().map(|a| a.claim().class),
+            class: admitted.as_ref().ok().map(|a| a.profile().class),
         });
-        let mut repairs = admitted.as_ref().ok().and_then(Admitted::shared_repairs);
+        let mut repairs = admitted.as_ref().ok().and_then(ValidatedCall::shared_repairs);
         if let Some(shown) = repairs.as_deref().and_then(|all| turn.inner.redactor.repairs(all)) {
             repairs = Some(shown.into());
         }
@@ -112,7 +115,7 @@ fn walked(
         let unfinished = Unfinished { turn: &turn, cx: &cx, began };
         let entry = admitted.as_ref().ok().map(|admitted| Arc::clone(admitted.tool()));
         let mut file: Option<Box<File>> = None;
-        let mut course = Course::default();
+        let mut course = ExecutionStats::default();
         let outcome = match admitted {
             Ok(admitted) => {
                 let way = Way { beside: &mut beside, file: &mut file, course: &mut course };
@@ -120,9 +123,10 @@ fn walked(
                 match std::panic::AssertUnwindSafe(work).catch_unwind().await {
                     Ok(outcome) => outcome,
                     // Bodies, judges and hooks are watched one by one; this is a mistake of ours.
-                    Err(_) => {
-                        Err(Failure::new(Code::UnknownOutcome, "the runtime itself panicked"))
-                    }
+                    Err(_) => Err(Failure::new(
+                        FailureCode::UnknownOutcome,
+                        "the runtime itself panicked",
+                    )),
                 }
             }
             Err(failure) if Unexplained::of(&failure).is_some() => {
@@ -135,7 +139,7 @@ fn walked(
         let bound = entry.as_ref().map(|entry| entry.spec().max_result);
         // A claim is set when the body begins. Before that, all there is to read is the host's or a
         // person's.
-        let ran = entry.zip(cx.claim());
+        let ran = entry.zip(cx.profile());
         let label = ran
             .as_ref()
             .map_or(Label::CLEAN, |(entry, _)| entry.spec().label.join(cx.heard_label()));
@@ -154,13 +158,13 @@ fn walked(
         }
         seal.settle(label, matches!(outcome, Answer::Failure { .. }), altered);
         // Boxed, because an answer is handed on several times before the caller has it.
-        let mut envelope = Box::new(Envelope {
+        let mut envelope = Box::new(ToolResult {
             id: cx.call_id().clone(),
-            called: cx.called().clone(),
-            meant: cx.meant().clone(),
+            requested_name: cx.requested_name().clone(),
+            tool_name: cx.tool_name().clone(),
             label,
             origin: ran.as_ref().map(|(entry, claim)| Origin {
-                tool: cx.meant().clone(),
+                tool: cx.tool_name().clone(),
                 source: Arc::clone(entry.shared_source()),
                 effects: turn.inner.redactor.effects(&claim.effects),
             }),
@@ -178,7 +182,7 @@ fn walked(
         settle(&turn, &cx, &mut envelope, file.as_deref(), (course.clone(), began)).await;
         telemetry::ended(&envelope, &course, file.as_deref());
         if let Some(held) = held {
-            held.settle(cx.claim().is_some(), shown, &turn.inner.events);
+            held.settle(cx.profile().is_some(), shown, &turn.inner.events);
         }
         std::mem::forget(unfinished);
         tell_finished(&turn, &cx, &envelope);
@@ -187,23 +191,23 @@ fn walked(
 }
 
 /// The arguments of a call as they may be shown.
-fn shown(turn: &TurnCore, call: &Admitted) -> Arc<Value> {
+fn shown(turn: &TurnCore, call: &ValidatedCall) -> Arc<Value> {
     turn.inner.redactor.arguments(call.tool(), call.arguments())
 }
 
 /// Keeps a result aside that is too large to show, and tells where it is.
 async fn keep_aside(
     turn: &TurnCore,
-    cx: &Context,
+    cx: &ToolContext,
     label: Label,
     outcome: Outcome,
-    bound: Option<Bound>,
-) -> (Outcome, Option<Box<Cut>>) {
+    bound: Option<ResultLimit>,
+) -> (Outcome, Option<Box<Truncation>>) {
     let Ok(output) = outcome else { return (outcome, None) };
     let aside = bound::set_aside(turn, cx, label, output, bound.unwrap_or_default()).await;
     for (facts, shown) in aside.kept {
         let call = cx.call_id().clone();
-        turn.tell(|| Event::KeptAside { call, shown, facts: Arc::new(facts) });
+        turn.tell(|| Event::ResultOffloaded { call, shown, facts: Arc::new(facts) });
     }
     (Ok(aside.output), Some(Box::new(aside.cut)))
 }
@@ -212,14 +216,14 @@ async fn keep_aside(
 struct Way<'a> {
     beside: &'a mut Beside,
     file: &'a mut Option<Box<File>>,
-    course: &'a mut Course,
+    course: &'a mut ExecutionStats,
 }
 
 /// From an admitted call to the outcome of its body, or to why there is none.
 #[expect(clippy::manual_async_fn, reason = "an async function would keep its arguments twice")]
 fn run<'a>(
     turn: &'a Arc<TurnCore>,
-    mut admitted: Admitted,
+    mut admitted: ValidatedCall,
     parent: Option<&'a Parent>,
     began: Instant,
     way: Way<'a>,
@@ -239,19 +243,19 @@ fn run<'a>(
             },
         };
         let admitted = permitted.admitted();
-        let (entry, claim, cx) = (admitted.tool(), admitted.claim(), admitted.context());
+        let (entry, claim, cx) = (admitted.tool(), admitted.profile(), admitted.context());
         beside.add(admitted.asides());
         let performed = (!turn.inner.hooks.is_empty()).then(|| {
             let arguments = Arc::clone(admitted.arguments());
             beside.note(&arguments);
-            Box::new(Performed { tool: Arc::clone(entry), arguments, cx: cx.clone() })
+            Box::new(CompletedCall { tool: Arc::clone(entry), arguments, cx: cx.clone() })
         });
         turn.tell(|| Event::Permitted {
             call: cx.call_id().clone(),
             verdict: permitted.verdict().clone(),
         });
         // Before the message has ended only plain reads may start.
-        if turn.end.get() != Some(Stop::Done) && claim.class != Class::ReadOnly {
+        if turn.end.get() != Some(StopReason::Done) && claim.class != ConcurrencyClass::ReadOnly {
             Box::pin(telemetry::waiting("message", message_end(turn, cx))).await?;
             turn.passed(cx, Phase::Message);
             from = turn.inner.clock.now();
@@ -278,7 +282,7 @@ fn run<'a>(
                 course.waited = time;
                 if !time.is_zero() {
                     let call = || cx.call_id().clone();
-                    turn.tell(|| Event::Waited { call: call(), what: Wait::Place, time });
+                    turn.tell(|| Event::Waited { call: call(), what: WaitReason::Place, time });
                 }
                 turn.passed(cx, Phase::Gate);
                 entered?
@@ -286,7 +290,7 @@ fn run<'a>(
         };
         // The message may have ended badly while the call waited; what has not begun does not begin.
         if parent.is_none()
-            && let Some(why) = turn.end.get().and_then(Stop::why_not)
+            && let Some(why) = turn.end.get().and_then(StopReason::why_not)
         {
             return Err(not_run(why));
         }
@@ -295,7 +299,7 @@ fn run<'a>(
             may_start(turn, cx)?;
             if turn.inner.clock.now() >= deadline {
                 return Err(Failure::new(
-                    Code::DeadlinePassed,
+                    FailureCode::DeadlinePassed,
                     "the call's time ran out while it was written down; nothing was run",
                 ));
             }
@@ -334,14 +338,14 @@ impl File {
 
 /// A call that is cleared: it may run, or a person has answered in its place.
 enum Cleared {
-    Permitted(Permitted),
+    Permitted(AuthorizedCall),
     Instead(String),
 }
 
 /// Check, hooks, judgement; a change goes round again, at most twice.
 async fn clear(
     turn: &TurnCore,
-    mut admitted: Admitted,
+    mut admitted: ValidatedCall,
     beside: &mut Beside,
     file: &mut Option<Box<File>>,
 ) -> Result<Cleared, Failure> {
@@ -387,14 +391,14 @@ async fn clear(
 /// The failure of a call about which nobody agrees.
 fn unsettled() -> Failure {
     Failure::new(
-        Code::Denied,
+        FailureCode::Denied,
         "the call was changed, or its grounds were, each time it was judged, so nothing was run",
     )
     .with_next(permit::NEXT)
 }
 
 /// Tells and notes that a call is refused, and why.
-fn refuse(turn: &TurnCore, call: &Admitted, judged: &Judged, file: &mut Option<Box<File>>) {
+fn refuse(turn: &TurnCore, call: &ValidatedCall, judged: &Judged, file: &mut Option<Box<File>>) {
     let verdict = judged.verdict.clone();
     let explanation = permit::explain(turn, call, judged);
     let verdict = turn.inner.redactor.verdict(verdict);
@@ -404,7 +408,7 @@ fn refuse(turn: &TurnCore, call: &Admitted, judged: &Judged, file: &mut Option<B
 }
 
 /// Tells what hooks could not look at, and halts the run if one wants that.
-fn heed(turn: &TurnCore, cx: &Context, beside: &mut Beside) {
+fn heed(turn: &TurnCore, cx: &ToolContext, beside: &mut Beside) {
     for (hook, why) in beside.problems() {
         turn.tell(|| Event::HookFailedOpen {
             run: cx.run_id().clone(),
@@ -419,18 +423,18 @@ fn heed(turn: &TurnCore, cx: &Context, beside: &mut Beside) {
 }
 
 /// Refuses a call that was stopped, or whose message ended badly, before its body begins.
-fn may_start(turn: &TurnCore, cx: &Context) -> Result<(), Failure> {
+fn may_start(turn: &TurnCore, cx: &ToolContext) -> Result<(), Failure> {
     if turn.is_stopped(cx) {
         return Err(turn.why_stopped(cx));
     }
-    match turn.end.get().and_then(Stop::why_not) {
+    match turn.end.get().and_then(StopReason::why_not) {
         Some(why) => Err(not_run(why)),
         None => Ok(()),
     }
 }
 
 /// Waits until the model's message has ended, and refuses if it ended badly.
-async fn message_end(turn: &TurnCore, cx: &Context) -> Result<(), Failure> {
+async fn message_end(turn: &TurnCore, cx: &ToolContext) -> Result<(), Failure> {
     let stop = tokio::select! {
         biased;
         stop = turn.end.wait() => stop,
@@ -445,25 +449,25 @@ async fn message_end(turn: &TurnCore, cx: &Context) -> Result<(), Failure> {
 
 /// The failure of a call whose message ended badly.
 pub(crate) fn not_run(why: &str) -> Failure {
-    Failure::new(Code::NotRun, why).with_next("make the calls again in a complete message")
+    Failure::new(FailureCode::NotRun, why).with_next("make the calls again in a complete message")
 }
 
 /// Writes down how the call ended; what cannot be written down is not told as if it were.
 async fn settle(
     turn: &TurnCore,
-    cx: &Context,
-    envelope: &mut Envelope,
+    cx: &ToolContext,
+    envelope: &mut ToolResult,
     file: Option<&File>,
-    (course, began): (Course, Instant),
+    (course, began): (ExecutionStats, Instant),
 ) {
-    let ran = envelope.ran();
+    let ran = envelope.execution();
     let written = journal::settle(&turn.inner, cx, envelope, file, (course, began)).await;
     let Err(error) = written else { return };
     let failure = Failure::new(
-        Code::Unrecorded,
+        FailureCode::Unrecorded,
         "the call ended, but its end could not be written down, so its result is withheld",
     )
-    .with_ran(ran)
+    .with_execution(ran)
     .with_source(error);
     let failure = turn.inner.redactor.failure(failure);
     envelope.outcome = Answer::Failure { failure, interrupted_output: String::new() };
@@ -471,25 +475,25 @@ async fn settle(
     envelope.seal.settle(envelope.label, true, 0);
 }
 
-fn tell_finished(turn: &TurnCore, cx: &Context, envelope: &Envelope) {
+fn tell_finished(turn: &TurnCore, cx: &ToolContext, envelope: &ToolResult) {
     turn.tell(|| Event::Finished {
         call: cx.call_id().clone(),
-        meant: cx.meant().clone(),
+        tool_name: cx.tool_name().clone(),
         failed: envelope.failure().map(Failure::code),
         cause: envelope.failure().and_then(Failure::cause),
-        ran: envelope.ran(),
+        execution: envelope.execution(),
         elapsed: envelope.elapsed,
     });
 }
 
 /// Tells the terminal event of a call that cannot even begin its walk.
-pub(crate) fn tell_unfinished(turn: &TurnCore, cx: &Context, failure: &Failure) {
+pub(crate) fn tell_unfinished(turn: &TurnCore, cx: &ToolContext, failure: &Failure) {
     turn.tell(|| Event::Finished {
         call: cx.call_id().clone(),
-        meant: cx.meant().clone(),
+        tool_name: cx.tool_name().clone(),
         failed: Some(failure.code()),
         cause: failure.cause(),
-        ran: failure.ran(),
+        execution: failure.execution(),
         elapsed: std::time::Duration::ZERO,
     });
 }
@@ -497,7 +501,7 @@ pub(crate) fn tell_unfinished(turn: &TurnCore, cx: &Context, failure: &Failure) 
 /// Tells the terminal event of a walk that is dropped, as when the async runtime shuts down.
 struct Unfinished<'a> {
     turn: &'a TurnCore,
-    cx: &'a Context,
+    cx: &'a ToolContext,
     began: Instant,
 }
 
@@ -506,10 +510,10 @@ impl Drop for Unfinished<'_> {
         telemetry::dropped();
         self.turn.tell(|| Event::Finished {
             call: self.cx.call_id().clone(),
-            meant: self.cx.meant().clone(),
-            failed: Some(Code::UnknownOutcome),
+            tool_name: self.cx.tool_name().clone(),
+            failed: Some(FailureCode::UnknownOutcome),
             cause: Some("the walk was dropped before its end".to_owned()),
-            ran: Ran::Unknown,
+            execution: Execution::Unknown,
             elapsed: self.turn.inner.clock.now().saturating_duration_since(self.began),
         });
     }

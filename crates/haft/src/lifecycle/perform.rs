@@ -1,17 +1,17 @@
 //! Performs a permitted call: lets it through the layers, and lets go of its place when it has ended.
 //!
-//! In: a `Permitted`, a journaled `Intent`, the place on the floor. Out: the outcome, and what
-//! happened on the way.
+//! In: an `AuthorizedCall`, a journaled `Intent`, the place on the floor. Out: the outcome, and
+//! what happened on the way.
 
 use std::{sync::Arc, time::Instant};
 
-use haft_core::{Code, Failure, Ran};
+use haft_core::{Execution, Failure, FailureCode};
 
-use super::permit::Permitted;
+use super::permit::AuthorizedCall;
 use crate::{
     background,
     journal::Intent,
-    layers::{self, Course, Outcome, Work},
+    layers::{self, ExecutionStats, Outcome, Work},
     redact,
     turn::{TurnCore, gate::Entered},
 };
@@ -19,11 +19,11 @@ use crate::{
 /// Performs the call. A plain function, so that its future holds each of these once.
 pub(super) fn perform<'a>(
     turn: &'a Arc<TurnCore>,
-    mut permitted: Permitted,
+    mut permitted: AuthorizedCall,
     _intent: Intent,
     mut entered: Entered<'a>,
     deadline: Instant,
-    course: &'a mut Course,
+    course: &'a mut ExecutionStats,
 ) -> impl Future<Output = Outcome> + Send + 'a {
     let first = permitted.take_args();
     async move {
@@ -34,7 +34,7 @@ pub(super) fn perform<'a>(
             Some(args) => args,
             None => first,
         };
-        cx.set_claim(admitted.claim().clone());
+        cx.set_profile(admitted.profile().clone());
         cx.set_confined(permitted.verdict().confined);
         let work = Work { turn, permitted: &permitted, entry, cx, deadline };
         let outcome = match layers::is_plain(&work) {
@@ -55,16 +55,18 @@ pub(super) fn perform<'a>(
         // Dropping this lets go of the place, unless some work of the call still lives.
         let still_working = cx.is_busy();
         drop(entered);
-        outcome.map_err(|failure| match failure.ran() {
+        outcome.map_err(|failure| match failure.execution() {
             _ if still_working => Failure::new(
-                Code::UnknownOutcome,
+                FailureCode::UnknownOutcome,
                 "the tool did not end when it was told to, and may still be working",
             )
             .with_next("find out what happened before you do it again")
             .with_source(failure.to_string()),
             // The body ran, whatever the failure it passes on says of a nested call.
-            Ran::No if course.attempts > 0 => failure.with_ran(Ran::Yes),
-            Ran::No | Ran::Yes | Ran::Unknown => failure,
+            Execution::NotStarted if course.attempts > 0 => {
+                failure.with_execution(Execution::Completed)
+            }
+            Execution::NotStarted | Execution::Completed | Execution::Unknown => failure,
         })
     }
 }

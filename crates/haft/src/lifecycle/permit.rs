@@ -1,20 +1,20 @@
 //! Judges a call: the rules, the tool's guard, the runtime's guards, and what people have granted.
 //!
-//! In: an admitted call. Out: a `Permitted`, or the call with a rule's change, or a question, or a
-//! no. The strictest verdict wins. From here on nothing can change the arguments.
+//! In: an admitted call. Out: an `AuthorizedCall`, or the call with a rule's change, or a question,
+//! or a no. The strictest verdict wins. From here on nothing can change the arguments.
 //!
-//! INVARIANT: this is the only place that makes a `Permitted`, and for a call that must be asked
-//! about it takes a grant that was spent on exactly this call.
+//! INVARIANT: this is the only place that makes an `AuthorizedCall`, and for a call that must be
+//! asked about it takes a grant that was spent on exactly this call.
 
 use std::{sync::Arc, time::Duration};
 
-use haft_core::{Args, Code, Decision, Failure, Verdict};
+use haft_core::{Args, Decision, Failure, FailureCode, Verdict};
 use serde_json::Value;
 
 use super::watch::{Stopped, watched};
 use crate::{
-    policy::{Binding, Check, Explanation, Lasting, Refusal, digest},
-    turn::{Admitted, TurnCore},
+    policy::{ApprovalDigest, ApprovalScope, CheckStep, Explanation, GrantError, digest},
+    turn::{TurnCore, ValidatedCall},
     watch::caught,
 };
 
@@ -22,18 +22,18 @@ pub(super) const OWN_GUARD: &str = "the tool's guard";
 
 /// A call that may run, exactly as it is. Nothing about it can be changed any more.
 #[derive(Debug)]
-pub struct Permitted(Admitted);
+pub struct AuthorizedCall(ValidatedCall);
 
-impl Permitted {
+impl AuthorizedCall {
     /// The verdict is kept with the call, which stands in a box: what may run is handed on often.
-    fn new(mut admitted: Admitted, verdict: Verdict) -> Self {
+    fn new(mut admitted: ValidatedCall, verdict: Verdict) -> Self {
         admitted.allow(verdict);
         Self(admitted)
     }
 
     /// Returns the call: its tool, its arguments, its claim, its context.
     #[must_use]
-    pub fn admitted(&self) -> &Admitted {
+    pub fn admitted(&self) -> &ValidatedCall {
         &self.0
     }
 
@@ -56,17 +56,17 @@ impl Permitted {
 
 /// What judgement comes to.
 pub(super) enum Permit {
-    Granted(Permitted),
+    Granted(AuthorizedCall),
     /// Somebody must be asked first.
-    Ask(Admitted, Judged),
+    Ask(ValidatedCall, Judged),
     /// A rule changed the arguments, so everything is looked at again.
-    Rewritten(Admitted),
+    Rewritten(ValidatedCall),
     /// A person changed the arguments, or what an answer rests on has changed.
-    Again(Admitted),
+    Again(ValidatedCall),
     /// A person answered in place of the tool.
     Instead(String),
     /// A judge said no.
-    Refused(Admitted, Judged),
+    Refused(ValidatedCall, Judged),
 }
 
 /// What all judges said, and what that comes to.
@@ -75,7 +75,7 @@ pub(super) struct Judged {
     /// Everyone who asks, not only the first.
     asks: Vec<Verdict>,
     /// What the guards said, for the explanation.
-    guards: Vec<Check>,
+    guards: Vec<CheckStep>,
 }
 
 /// What a model can always do instead.
@@ -83,12 +83,17 @@ pub(super) const NEXT: &str = "go on without it, or tell the user what you would
 
 /// The failure of a call that a judge refused. Who refused it is the operator's to know.
 pub(super) fn refused(verdict: &Verdict) -> Failure {
-    Failure::new(Code::Denied, &*verdict.reason).with_next(NEXT).with_source(verdict.to_string())
+    Failure::new(FailureCode::Denied, &*verdict.reason)
+        .with_next(NEXT)
+        .with_source(verdict.to_string())
 }
 
 /// Judges a call that nobody but the policy has a say in, and lets it through if the policy does.
 /// Everything else is given back, to be cleared step by step.
-pub(super) fn at_once(turn: &TurnCore, admitted: Admitted) -> Result<Permitted, Admitted> {
+pub(super) fn at_once(
+    turn: &TurnCore,
+    admitted: ValidatedCall,
+) -> Result<AuthorizedCall, ValidatedCall> {
     let inner = &turn.inner;
     let body = admitted.tool().body();
     if body.checks() || body.guards() || !inner.hooks.is_empty() || !inner.guards.is_empty() {
@@ -101,20 +106,20 @@ pub(super) fn at_once(turn: &TurnCore, admitted: Admitted) -> Result<Permitted, 
         is_final.then_some(verdict)
     });
     match judged {
-        Ok(Some(verdict)) => Ok(Permitted::new(admitted, verdict)),
+        Ok(Some(verdict)) => Ok(AuthorizedCall::new(admitted, verdict)),
         _ => Err(admitted),
     }
 }
 
 /// Judges the call, as the rules want it to be.
-pub(super) async fn permit(turn: &TurnCore, admitted: Admitted) -> Result<Permit, Failure> {
+pub(super) async fn permit(turn: &TurnCore, admitted: ValidatedCall) -> Result<Permit, Failure> {
     let admitted = match rewritten(turn, admitted)? {
         Rewrite::None(same) => same,
         Rewrite::Changed(again) => return Ok(Permit::Rewritten(again)),
     };
     let judged = judge(turn, &admitted, Guards::UntilDenied).await?;
     match &judged.verdict.decision {
-        Decision::Allow => Ok(Permit::Granted(Permitted::new(admitted, judged.verdict))),
+        Decision::Allow => Ok(Permit::Granted(AuthorizedCall::new(admitted, judged.verdict))),
         Decision::Deny => Ok(Permit::Refused(admitted, judged)),
         Decision::NeedInput(_) => Ok(Permit::Ask(admitted, judged)),
         Decision::Ask => allowed_before(turn, admitted, judged),
@@ -123,12 +128,12 @@ pub(super) async fn permit(turn: &TurnCore, admitted: Admitted) -> Result<Permit
 
 /// What the rules make of a call before it is judged.
 pub(super) enum Rewrite {
-    None(Admitted),
-    Changed(Admitted),
+    None(ValidatedCall),
+    Changed(ValidatedCall),
 }
 
 /// Gives a call the arguments that the rules want it to have.
-pub(super) fn rewritten(turn: &TurnCore, call: Admitted) -> Result<Rewrite, Failure> {
+pub(super) fn rewritten(turn: &TurnCore, call: ValidatedCall) -> Result<Rewrite, Failure> {
     let policy = &*turn.inner.policy;
     let rewritten = caught(|| {
         let arguments = policy.rewrites().then(|| policy.rewrite(&call)).flatten()?;
@@ -164,7 +169,7 @@ pub(super) enum Guards {
 /// what they say is true when it is used.
 pub(super) async fn judge(
     turn: &TurnCore,
-    call: &Admitted,
+    call: &ValidatedCall,
     guards: Guards,
 ) -> Result<Judged, Failure> {
     let cx = call.context();
@@ -200,7 +205,7 @@ pub(super) async fn judge(
     for (guard, said) in said {
         judged.hear(guard, said);
     }
-    judged.guards.extend(not_asked.into_iter().map(|guard| Check {
+    judged.guards.extend(not_asked.into_iter().map(|guard| CheckStep {
         what: format!("guard `{guard}`"),
         said: "not asked".to_owned(),
         why: "another guard denied the call before".to_owned(),
@@ -227,7 +232,7 @@ pub(super) async fn judge(
 
 impl Judged {
     /// Returns what the guards said.
-    pub(super) fn guards(&self) -> &[Check] {
+    pub(super) fn guards(&self) -> &[CheckStep] {
         &self.guards
     }
 
@@ -237,7 +242,7 @@ impl Judged {
             OWN_GUARD => guard.to_owned(),
             _ => format!("guard `{guard}`"),
         };
-        let check = |said: &str, why: &str| Check {
+        let check = |said: &str, why: &str| CheckStep {
             what: what.clone(),
             said: said.to_owned(),
             why: why.to_owned(),
@@ -291,14 +296,14 @@ fn opinion(
 /// The failure of a call that somebody should have judged and could not.
 pub(super) fn silent(who: &str, why: &str) -> Failure {
     Failure::new(
-        Code::GuardFailed,
+        FailureCode::GuardFailed,
         "whether this call is allowed could not be found out, so it is not",
     )
     .with_source(format!("{who}: {why}"))
 }
 
 /// Says why a call is judged as it is.
-pub(super) fn explain(turn: &TurnCore, call: &Admitted, judged: &Judged) -> Arc<Explanation> {
+pub(super) fn explain(turn: &TurnCore, call: &ValidatedCall, judged: &Judged) -> Arc<Explanation> {
     let hooks = super::explain::HOOKS_CALLED;
     let mut explanation = super::explain::explained(turn, call, judged, hooks);
     let own = (&**call.tool(), call.arguments());
@@ -307,25 +312,25 @@ pub(super) fn explain(turn: &TurnCore, call: &Admitted, judged: &Judged) -> Arc<
 }
 
 /// What an approval of the call rests on now.
-pub(super) fn bind(turn: &TurnCore, call: &Admitted) -> Result<Binding, Failure> {
-    if !turn.inner.catalog.still_has(call.tool()) {
+pub(super) fn bind(turn: &TurnCore, call: &ValidatedCall) -> Result<ApprovalDigest, Failure> {
+    if !turn.inner.registry.still_has(call.tool()) {
         return Err(redefined());
     }
-    caught(|| Binding::of(call, &*turn.inner.policy))
+    caught(|| ApprovalDigest::of(call, &*turn.inner.policy))
         .map_err(|panic| silent("the policy", &format!("it panicked: {panic}")))
 }
 
 fn redefined() -> Failure {
-    Failure::new(Code::Denied, "the tool was changed after it was shown, so nothing was run")
+    Failure::new(FailureCode::Denied, "the tool was changed after it was shown, so nothing was run")
         .with_next("look at the tool as it is now, and call it again if it still fits")
-        .with_source(Refusal::WrongDefinition.to_string())
+        .with_source(GrantError::WrongDefinition.to_string())
 }
 
 /// Long enough to be spent at once, short enough not to crowd the book.
 pub(super) const MOMENT: Duration = Duration::from_secs(5);
 
 /// Permits a call that a person has allowed for the session, if nothing about it differs.
-fn allowed_before(turn: &TurnCore, call: Admitted, judged: Judged) -> Result<Permit, Failure> {
+fn allowed_before(turn: &TurnCore, call: ValidatedCall, judged: Judged) -> Result<Permit, Failure> {
     let session = &turn.run.manners.session;
     if session.is_empty() {
         return Ok(Permit::Ask(call, judged));
@@ -335,7 +340,7 @@ fn allowed_before(turn: &TurnCore, call: Admitted, judged: Judged) -> Result<Per
         return Ok(Permit::Ask(call, judged));
     };
     let verdict = Verdict::allow(format!("allowed for this session by {by}")).by(by.to_string());
-    let token = turn.inner.desk.grants.issue(&binding, Lasting::Once, MOMENT);
+    let token = turn.inner.desk.grants.issue(&binding, ApprovalScope::Once, MOMENT);
     match under_grant(turn, call, &token, verdict) {
         Ok((permitted, _)) => Ok(Permit::Granted(permitted)),
         Err(Unfit::Changed(call)) => Ok(Permit::Ask(call, judged)),
@@ -346,28 +351,28 @@ fn allowed_before(turn: &TurnCore, call: Admitted, judged: Judged) -> Result<Per
 /// Why a grant does not permit a call.
 pub(super) enum Unfit {
     /// The rules or the world changed meanwhile; the call must be judged again.
-    Changed(Admitted),
+    Changed(ValidatedCall),
     Refused(Failure),
 }
 
 /// Permits a call under a grant, if the grant covers the call as it is now.
 pub(super) fn under_grant(
     turn: &TurnCore,
-    call: Admitted,
+    call: ValidatedCall,
     token: &str,
     verdict: Verdict,
-) -> Result<(Permitted, Lasting), Unfit> {
+) -> Result<(AuthorizedCall, ApprovalScope), Unfit> {
     let now = bind(turn, &call).map_err(Unfit::Refused)?;
     match turn.inner.desk.grants.spend(token, &now) {
-        Ok(lasting) => Ok((Permitted::new(call, verdict), lasting)),
+        Ok(lasting) => Ok((AuthorizedCall::new(call, verdict), lasting)),
         Err(refusal) if refusal.is_change() => Err(Unfit::Changed(call)),
-        Err(Refusal::WrongDefinition) => Err(Unfit::Refused(redefined())),
+        Err(GrantError::WrongDefinition) => Err(Unfit::Refused(redefined())),
         Err(refusal) => Err(Unfit::Refused(silent("the grant", &refusal.to_string()))),
     }
 }
 
 /// Admits other arguments for a call. A hook that spoke for it spoke for the old ones.
-pub(super) fn changed(mut call: Admitted, arguments: Value) -> Result<Admitted, Failure> {
+pub(super) fn changed(mut call: ValidatedCall, arguments: Value) -> Result<ValidatedCall, Failure> {
     if call.vouched().is_some() {
         call.added_mut().vouched = None;
     }

@@ -6,19 +6,19 @@
 
 use std::{cell::Cell, sync::Arc};
 
-use haft_core::{Block, Bound, Code, Context, Failure, Output, Ran};
+use haft_core::{Block, Execution, Failure, FailureCode, Output, ResultLimit, ToolContext};
 use serde_json::Value;
 
 use super::bound::limit_of;
 use crate::{
     artifact::nth_char,
-    envelope::{Answer, Cut},
     frame::Keys,
-    hygiene,
     layers::Outcome,
     policy::Held,
     redact::Redactor,
     runtime::Inner,
+    sanitize,
+    tool_result::{Answer, Truncation},
 };
 
 /// Takes out of an outcome what must not be shown, and says how many spots were cleaned.
@@ -47,7 +47,7 @@ pub(super) async fn washed_off_executor(outcome: Outcome, inner: &Arc<Inner>) ->
     let inner = Arc::clone(inner);
     // FAIL CLOSED: a result that was not looked at is not shown.
     let lost = |_| {
-        let failure = Failure::new(Code::UnknownOutcome, "the result could not be redacted");
+        let failure = Failure::new(FailureCode::UnknownOutcome, "the result could not be redacted");
         (Err(failure), 0)
     };
     Box::pin(executor.spawn_blocking(move || washed(outcome, &inner))).await.unwrap_or_else(lost)
@@ -99,12 +99,12 @@ pub(super) fn washed_data(data: &mut Value, inner: &Inner) {
 /// Shapes an outcome that is washed and within its bound; `cut` is what that took.
 pub(super) fn shape(
     outcome: Outcome,
-    mut cut: Option<Box<Cut>>,
-    bound: Option<Bound>,
+    mut cut: Option<Box<Truncation>>,
+    bound: Option<ResultLimit>,
     held: Option<&mut Held>,
-    cx: &Context,
+    cx: &ToolContext,
     inner: &Inner,
-) -> (Answer, Option<Box<Cut>>) {
+) -> (Answer, Option<Box<Truncation>>) {
     let config = &inner.config;
     match outcome {
         Ok(mut output) => {
@@ -118,7 +118,7 @@ pub(super) fn shape(
         Err(failure) => {
             let mut interrupted_output = String::new();
             // However it ended, what had come is worth having: a stream may stop, fail or break.
-            if failure.ran() != Ran::No {
+            if failure.execution() != Execution::NotStarted {
                 let told = partial(inner, cx);
                 let chars = limit_of(bound.unwrap_or_default(), config.max_result);
                 let room = held.and_then(|held| held.room(told.len())).unwrap_or(usize::MAX);
@@ -163,7 +163,7 @@ impl Wash<'_> {
         let read: usize = [Some(failure.message()), failure.next()]
             .into_iter()
             .flatten()
-            .map(|text| hygiene::clean(text))
+            .map(|text| sanitize::sanitize(text))
             .map(|cleaned| cleaned.stripped + cleaned.made_visible)
             .sum();
         self.altered.set(self.altered.get() + read);
@@ -259,7 +259,7 @@ fn take_apart(data: Value) {
 
 /// Returns what a body had told, as it may be shown. Where it was cut because it grew too long, what
 /// could be the beginning of a secret is left out.
-fn partial(inner: &Inner, cx: &Context) -> String {
+fn partial(inner: &Inner, cx: &ToolContext) -> String {
     let told = cx.partial_so_far();
     let mut washing = inner.redactor.washing();
     let text = washing.feed(&told);
@@ -289,7 +289,7 @@ fn told_within(text: String, chars: usize, bytes: usize, of: Option<u64>) -> Str
 }
 
 /// Returns the most bytes that a result with this bound can have.
-pub(crate) fn most_bytes(bound: Bound, hard: usize) -> usize {
+pub(crate) fn most_bytes(bound: ResultLimit, hard: usize) -> usize {
     // A character has up to four, and a cut adds a line.
     limit_of(bound, hard).saturating_mul(4).saturating_add(128).min(hard)
 }
@@ -316,7 +316,7 @@ fn bytes(output: &Output) -> usize {
 const NO_ROOM: &str = "\n[… cut: this run has no room for more …]\n";
 
 /// Cuts an output to so many bytes, with the line that says so where it fits.
-fn squeeze(output: &mut Output, room: usize, cut: Option<Cut>) -> Option<Cut> {
+fn squeeze(output: &mut Output, room: usize, cut: Option<Truncation>) -> Option<Truncation> {
     if output.structured.as_ref().is_some_and(|data| json_size(data) > room) {
         output.structured = None;
     }
@@ -358,7 +358,7 @@ fn squeeze(output: &mut Output, room: usize, cut: Option<Cut>) -> Option<Cut> {
         break;
     }
     output.blocks = kept;
-    Some(Cut { of, shown, kept: cut.and_then(|cut| cut.kept) })
+    Some(Truncation { of, shown, kept: cut.and_then(|cut| cut.kept) })
 }
 
 pub(super) fn chars(block: &Block) -> usize {

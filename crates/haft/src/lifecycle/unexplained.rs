@@ -5,11 +5,11 @@
 
 use std::{sync::Arc, time::Instant};
 
-use haft_core::{Context, Failure};
+use haft_core::{Failure, ToolContext};
 
 use super::Parent;
 use crate::{
-    fit::{stop::Stop, unexplained::Unexplained},
+    schema::{stop::Stop, unexplained::Unexplained},
     turn::TurnCore,
     watch::after,
 };
@@ -17,7 +17,7 @@ use crate::{
 /// Explains a failure until the timeout or the deadline of its call, or until the call is cancelled.
 pub(super) async fn explained(
     turn: &Arc<TurnCore>,
-    cx: &Context,
+    cx: &ToolContext,
     parent: Option<&Parent>,
     began: Instant,
     failure: Failure,

@@ -3,7 +3,7 @@
 use std::{panic::AssertUnwindSafe, pin::pin, task::Poll, time::Duration};
 
 use futures_util::FutureExt as _;
-use haft_core::Context;
+use haft_core::ToolContext;
 
 use crate::turn::TurnCore;
 pub(super) use crate::watch::{Stopped, after, once, within, words};
@@ -11,7 +11,7 @@ pub(super) use crate::watch::{Stopped, after, once, within, words};
 /// Watches a judge, a check or a hook of one call.
 pub(crate) async fn watched<T>(
     turn: &TurnCore,
-    cx: &Context,
+    cx: &ToolContext,
     limit: Duration,
     work: impl Future<Output = T>,
 ) -> Result<T, Stopped> {

@@ -11,10 +11,10 @@ use haft_shell::{Kind, Known};
 use super::{
     Policy,
     facts::{self, Facts, Part},
-    rules::Ground,
-    world::{is_inside, keeps_to, start},
+    path_resolver::{is_inside, keeps_to, start},
+    rules::PolicyContext,
 };
-use crate::turn::Admitted;
+use crate::turn::ValidatedCall;
 
 /// What holds when no rule matches: a read-only call without network or secrets, inside the
 /// workspace, is allowed; everything else asks.
@@ -23,10 +23,10 @@ pub struct DefaultPolicy;
 
 const SOURCE: &str = "the default";
 /// What stands where nobody has written rules.
-static GROUND: LazyLock<Ground> = LazyLock::new(Ground::default);
+static GROUND: LazyLock<PolicyContext> = LazyLock::new(PolicyContext::default);
 
 impl Policy for DefaultPolicy {
-    fn judge(&self, call: &Admitted) -> Verdict {
+    fn judge(&self, call: &ValidatedCall) -> Verdict {
         // Arguments that name files are looked at; most tools have none.
         if call.tool().traits().is_marked() {
             return judge(call, &Facts::of(call, &GROUND), &GROUND);
@@ -40,12 +40,12 @@ pub(super) const CONFINEMENT: &str = "confinement";
 
 /// Judges by the default alone, for rules that have nothing to say. What would be asked about is
 /// allowed where its body confines it.
-pub(super) fn judge(call: &Admitted, facts: &Facts<'_>, ground: &Ground) -> Verdict {
+pub(super) fn judge(call: &ValidatedCall, facts: &Facts<'_>, ground: &PolicyContext) -> Verdict {
     or_confined(call, unconfined(call, facts, ground))
 }
 
 /// Allows a call that would be asked about, where its body confines it.
-fn or_confined(call: &Admitted, verdict: Verdict) -> Verdict {
+fn or_confined(call: &ValidatedCall, verdict: Verdict) -> Verdict {
     if verdict.decision != Decision::Ask || not_confined(call).is_some() {
         return verdict;
     }
@@ -58,19 +58,21 @@ fn or_confined(call: &Admitted, verdict: Verdict) -> Verdict {
 ///
 /// FAIL CLOSED: the body must do its work in a sandbox, the claim must say of these arguments that they
 /// can be confined, and the check must have said so of this machine.
-pub(super) fn not_confined(call: &Admitted) -> Option<String> {
+pub(super) fn not_confined(call: &ValidatedCall) -> Option<String> {
     let secrets = call.tool().spec().judged_capabilities().has(Capability::Secrets);
     match call.context().confinement() {
         _ if !call.tool().body().is_isolated() => Some("the tool has no sandbox".to_owned()),
         _ if secrets => Some("the tool may read secrets".to_owned()),
         None => Some("the tool offers none".to_owned()),
         Some(Err(why)) => Some(why),
-        Some(Ok(_)) if !call.claim().confinable => Some("this call cannot be confined".to_owned()),
+        Some(Ok(_)) if !call.profile().confinable => {
+            Some("this call cannot be confined".to_owned())
+        }
         Some(Ok(_)) => None,
     }
 }
 
-fn unconfined(call: &Admitted, facts: &Facts<'_>, ground: &Ground) -> Verdict {
+fn unconfined(call: &ValidatedCall, facts: &Facts<'_>, ground: &PolicyContext) -> Verdict {
     let verdict = by_default(call, ground, Some(facts));
     if verdict.decision != Decision::Allow || call.tool().spec().permission == Permission::None {
         return verdict;
@@ -82,7 +84,7 @@ fn unconfined(call: &Admitted, facts: &Facts<'_>, ground: &Ground) -> Verdict {
 }
 
 /// Asks, unless a hook speaks for the call: it stands in for the rule that is missing.
-pub(super) fn ask(call: &Admitted, why: &'static str) -> Verdict {
+pub(super) fn ask(call: &ValidatedCall, why: &'static str) -> Verdict {
     call.vouched().cloned().unwrap_or_else(|| Verdict::ask(why).by(SOURCE))
 }
 
@@ -101,7 +103,7 @@ fn parts_ask(facts: &Facts<'_>, is_held: bool) -> Option<&'static str> {
     })
 }
 
-fn by_default(call: &Admitted, ground: &Ground, facts: Option<&Facts<'_>>) -> Verdict {
+fn by_default(call: &ValidatedCall, ground: &PolicyContext, facts: Option<&Facts<'_>>) -> Verdict {
     if call.tool().spec().permission == Permission::None {
         return Verdict::allow("the tool says `permission = \"none\"`").by(SOURCE);
     }
@@ -127,10 +129,14 @@ fn effects_of_commands(facts: Option<&Facts<'_>>) -> &'static str {
     }
 }
 
-fn must_ask(call: &Admitted, ground: &Ground, facts: Option<&Facts<'_>>) -> Option<&'static str> {
+fn must_ask(
+    call: &ValidatedCall,
+    ground: &PolicyContext,
+    facts: Option<&Facts<'_>>,
+) -> Option<&'static str> {
     let is_path = |part: &Part| matches!(part, Part::Path { .. });
     let says_which = facts.is_some_and(|facts| facts.parts.iter().any(is_path));
-    let claim = call.claim();
+    let claim = call.profile();
     let spec = call.tool().spec();
     if !claim.read_only {
         return Some(match spec.read_only {
@@ -180,7 +186,7 @@ struct Here<'a> {
     work: &'a Path,
     /// The folders that the tool keeps to.
     own: &'a [PathBuf],
-    ground: &'a Ground,
+    ground: &'a PolicyContext,
 }
 
 impl Here<'_> {
@@ -211,10 +217,10 @@ impl Here<'_> {
 /// Allows every call that no guard refuses. For hosts that judge elsewhere; it says so in every
 /// verdict, so that nobody overlooks it.
 #[derive(Debug, Clone, Copy)]
-pub struct AllowEverything;
+pub struct AllowAll;
 
-impl Policy for AllowEverything {
-    fn judge(&self, _: &Admitted) -> Verdict {
+impl Policy for AllowAll {
+    fn judge(&self, _: &ValidatedCall) -> Verdict {
         Verdict::allow("EVERYTHING IS ALLOWED by the host").by("allow everything")
     }
 }
@@ -224,7 +230,7 @@ mod tests {
     use super::*;
 
     fn inside(work: &Path, own: &[PathBuf], target: &str, files: bool) -> bool {
-        Here { work, own, ground: &Ground::default() }.holds(target, files)
+        Here { work, own, ground: &PolicyContext::default() }.holds(target, files)
     }
 
     #[test]

@@ -18,11 +18,11 @@ use std::{
 };
 
 use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
-use haft_core::{Code, Decision, Failure, Scope, ToolName};
+use haft_core::{Decision, Failure, FailureCode, Scope, ToolName};
 use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::{Answer, Approver, Grants, Lasting, Question};
+use super::{ApprovalRequest, ApprovalResponse, ApprovalScope, Approver, GrantStore};
 use crate::{
     config::Config,
     watch::{caught, words},
@@ -31,7 +31,7 @@ use crate::{
 /// Where people are asked.
 pub(crate) struct Desk {
     approvers: Vec<Box<dyn Approver>>,
-    pub(crate) grants: Arc<Grants>,
+    pub(crate) grants: Arc<GrantStore>,
     /// As many questions are open at once as there are seats; the others stand in line.
     seats: Semaphore,
     waiting: AtomicUsize,
@@ -53,7 +53,7 @@ pub(crate) struct Seat<'a> {
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) by: Arc<str>,
-    pub(crate) answer: Answer,
+    pub(crate) answer: ApprovalResponse,
     /// Whether a person gave it.
     pub(crate) is_person: bool,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Answered {
 impl Desk {
     pub(crate) fn new(
         approvers: Vec<Box<dyn Approver>>,
-        grants: Arc<Grants>,
+        grants: Arc<GrantStore>,
         config: &Config,
     ) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl Desk {
     /// Asks everyone at once. The first valid answer counts, the others are told whose it was. Those
     /// who cannot answer, or whose answer does not fit, are out; when all are, the last one's trouble
     /// is what is returned.
-    pub(crate) async fn pose(&self, question: &Question<'_>) -> Result<Answered, Failure> {
+    pub(crate) async fn pose(&self, question: &ApprovalRequest<'_>) -> Result<Answered, Failure> {
         let mut open: FuturesUnordered<_> = self
             .approvers
             .iter()
@@ -109,7 +109,7 @@ impl Desk {
             })
             .collect();
         let mut broken = Vec::new();
-        let mut trouble = Failure::new(Code::GuardFailed, NO_ANSWER);
+        let mut trouble = Failure::new(FailureCode::GuardFailed, NO_ANSWER);
         while let Some((at, said)) = open.next().await {
             let name = name(&*self.approvers[at]);
             let out = match said {
@@ -137,7 +137,7 @@ impl Desk {
         Err(trouble)
     }
 
-    fn close(&self, question: &Question<'_>, winner: usize, broken: &[usize], by: &str) {
+    fn close(&self, question: &ApprovalRequest<'_>, winner: usize, broken: &[usize], by: &str) {
         for (at, approver) in self.approvers.iter().enumerate() {
             if at != winner && !broken.contains(&at) {
                 let _ = caught(|| approver.closed(question, by));
@@ -179,11 +179,11 @@ impl Misfit {
     fn failure(self, who: &str, before: Option<String>) -> Failure {
         let (failure, why) = match self {
             Self::Wrong(why) | Self::Broken(why) => {
-                (Failure::new(Code::GuardFailed, NO_ANSWER), why)
+                (Failure::new(FailureCode::GuardFailed, NO_ANSWER), why)
             }
             Self::Unusable => (
                 Failure::new(
-                    Code::Declined,
+                    FailureCode::Declined,
                     "the answer changed the arguments into something the tool does not take",
                 ),
                 "the arguments do not fit".to_owned(),
@@ -197,34 +197,38 @@ impl Misfit {
 }
 
 /// Whether an answer is one to this question.
-fn fits(question: &Question<'_>, answer: &Answer, grants: &Grants) -> Result<(), Misfit> {
+fn fits(
+    question: &ApprovalRequest<'_>,
+    answer: &ApprovalResponse,
+    grants: &GrantStore,
+) -> Result<(), Misfit> {
     let wrong = |why: &str| Err(Misfit::Wrong(why.to_owned()));
     let is_need = matches!(question.verdict.decision, Decision::NeedInput(_));
     match answer {
         // An allow does not supply what was asked for, and an input does not allow.
-        Answer::Allow { .. } | Answer::Grant(_) if is_need => {
+        ApprovalResponse::Allow { .. } | ApprovalResponse::Grant(_) if is_need => {
             wrong("the answer does not fit the question: an argument was asked for")
         }
-        Answer::Allow { lasting, .. } => may_last(question, *lasting),
-        Answer::Grant(token) => match grants.look(token, question.binding) {
+        ApprovalResponse::Allow { lasting, .. } => may_last(question, *lasting),
+        ApprovalResponse::Grant(token) => match grants.look(token, question.binding) {
             Ok(lasting) => may_last(question, lasting),
             Err(refusal) => Err(Misfit::Wrong(format!("the grant does not hold: {refusal}"))),
         },
-        Answer::Input(value) => match input(question, value) {
+        ApprovalResponse::Input(value) => match input(question, value) {
             Some(arguments) => takes(question, &arguments),
             None => wrong("the answer does not fit the question: no argument was asked for"),
         },
-        Answer::Edit(arguments) => takes(question, arguments),
-        Answer::Instead(_) | Answer::Deny(_) => Ok(()),
+        ApprovalResponse::Edit(arguments) => takes(question, arguments),
+        ApprovalResponse::ReplaceResult(_) | ApprovalResponse::Deny(_) => Ok(()),
     }
 }
 
-fn may_last(question: &Question<'_>, lasting: Lasting) -> Result<(), Misfit> {
+fn may_last(question: &ApprovalRequest<'_>, lasting: ApprovalScope) -> Result<(), Misfit> {
     match lasting {
-        Lasting::Session if !question.session => {
+        ApprovalScope::Session if !question.session => {
             Err(Misfit::Wrong("there is no session that it could hold for".to_owned()))
         }
-        Lasting::Always if question.offer.is_none() => {
+        ApprovalScope::Always if question.offer.is_none() => {
             Err(Misfit::Wrong("there is no rule that could be kept".to_owned()))
         }
         _ => Ok(()),
@@ -232,7 +236,7 @@ fn may_last(question: &Question<'_>, lasting: Lasting) -> Result<(), Misfit> {
 }
 
 /// The arguments with the one that was asked for.
-fn input(question: &Question<'_>, value: &Value) -> Option<Value> {
+fn input(question: &ApprovalRequest<'_>, value: &Value) -> Option<Value> {
     let Decision::NeedInput(argument) = &question.verdict.decision else { return None };
     let mut arguments = Value::clone(question.call.arguments());
     arguments.as_object_mut()?.insert(argument.clone(), value.clone());
@@ -240,7 +244,7 @@ fn input(question: &Question<'_>, value: &Value) -> Option<Value> {
 }
 
 /// Whether the tool would take such arguments; they are admitted in full before anything runs.
-fn takes(question: &Question<'_>, arguments: &Value) -> Result<(), Misfit> {
+fn takes(question: &ApprovalRequest<'_>, arguments: &Value) -> Result<(), Misfit> {
     let entry = question.call.tool();
     let Value::Object(map) = arguments else { return Err(Misfit::Unusable) };
     let mut map = map.clone();
@@ -384,16 +388,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Returns an answer in one or two words, for events and records.
-pub(crate) fn in_words(answer: &Answer) -> &'static str {
+pub(crate) fn in_words(answer: &ApprovalResponse) -> &'static str {
     match answer {
-        Answer::Allow { lasting: Lasting::Once, .. } => "allow",
-        Answer::Allow { lasting: Lasting::Session, .. } => "allow for the session",
-        Answer::Allow { lasting: Lasting::Always, .. } => "allow always",
-        Answer::Grant(_) => "allow by grant",
-        Answer::Edit(_) => "edit",
-        Answer::Input(_) => "input",
-        Answer::Instead(_) => "answer instead",
-        Answer::Deny(_) => "deny",
+        ApprovalResponse::Allow { lasting: ApprovalScope::Once, .. } => "allow",
+        ApprovalResponse::Allow { lasting: ApprovalScope::Session, .. } => "allow for the session",
+        ApprovalResponse::Allow { lasting: ApprovalScope::Always, .. } => "allow always",
+        ApprovalResponse::Grant(_) => "allow by grant",
+        ApprovalResponse::Edit(_) => "edit",
+        ApprovalResponse::Input(_) => "input",
+        ApprovalResponse::ReplaceResult(_) => "answer instead",
+        ApprovalResponse::Deny(_) => "deny",
     }
 }
 
@@ -416,7 +420,7 @@ mod tests {
 
     #[test]
     fn questions_are_counted_over_a_minute() {
-        let desk = Desk::new(Vec::new(), Arc::new(Grants::new().unwrap()), &Config::default());
+        let desk = Desk::new(Vec::new(), Arc::new(GrantStore::new().unwrap()), &Config::default());
         let run = Manners::new(&desk, &Scope::default(), false);
         let clock = ManualClock::new();
         let may_ask = |most| run.may_ask(most, clock.now());
@@ -429,7 +433,7 @@ mod tests {
 
     #[test]
     fn noes_are_counted_in_a_row() {
-        let desk = Desk::new(Vec::new(), Arc::new(Grants::new().unwrap()), &Config::default());
+        let desk = Desk::new(Vec::new(), Arc::new(GrantStore::new().unwrap()), &Config::default());
         let run = Manners::new(&desk, &Scope::default(), false);
         let tool = ToolName::from("t");
         assert_eq!((run.count_no(&tool), run.count_no(&tool)), (1, 2));
@@ -439,7 +443,7 @@ mod tests {
 
     #[test]
     fn runs_of_one_session_and_user_share_what_was_allowed() {
-        let desk = Desk::new(Vec::new(), Arc::new(Grants::new().unwrap()), &Config::default());
+        let desk = Desk::new(Vec::new(), Arc::new(GrantStore::new().unwrap()), &Config::default());
         let of = |session: Option<&str>, user: Option<&str>| {
             let scope = Scope {
                 session: session.map(str::to_owned),
@@ -459,7 +463,7 @@ mod tests {
     #[tokio::test]
     async fn a_line_that_is_too_long_takes_nobody_in_and_forgets_who_leaves() {
         let config = Config { max_waiting_prompts: 1, ..Config::default() };
-        let desk = Desk::new(Vec::new(), Arc::new(Grants::new().unwrap()), &config);
+        let desk = Desk::new(Vec::new(), Arc::new(GrantStore::new().unwrap()), &config);
         let first = desk.seat().await.unwrap();
         assert!(!first.waited);
         let mut second = Box::pin(desk.seat());

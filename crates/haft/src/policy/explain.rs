@@ -8,7 +8,7 @@ use std::fmt;
 use haft_core::Verdict;
 use serde::Serialize;
 
-use super::rule::Place;
+use super::rule::SourceLocation;
 
 /// Why a call was judged as it was.
 #[derive(Debug, Clone, Serialize)]
@@ -17,11 +17,11 @@ pub struct Explanation {
     /// What came out.
     pub verdict: Verdict,
     /// The rule that decided, if one did.
-    pub deciding: Option<Cited>,
+    pub deciding: Option<RuleRef>,
     /// Every check, in the order it was made.
-    pub checks: Vec<Check>,
+    pub checks: Vec<CheckStep>,
     /// Rules that nearly decided, and what was missing.
-    pub near: Vec<Near>,
+    pub near: Vec<NearMiss>,
     /// The smallest change that would flip the verdict; for people only.
     pub flip: Option<String>,
     /// What the call would touch, in a few words each: `write ./a`, `network api.x.org`, `destructive`.
@@ -32,7 +32,7 @@ pub struct Explanation {
 
 /// One check.
 #[derive(Debug, Clone, Serialize)]
-pub struct Check {
+pub struct CheckStep {
     /// Who checked: `schema`, `guard …`, `deny rules`, `labels`, `the default`.
     pub what: String,
     /// What it said: `passed`, `no match`, `allow`, `ask`, `deny`, …
@@ -40,12 +40,12 @@ pub struct Check {
     /// Why.
     pub why: String,
     /// Where that is written.
-    pub place: Option<Place>,
+    pub place: Option<SourceLocation>,
 }
 
 /// A rule that is referred to.
 #[derive(Debug, Clone, Serialize)]
-pub struct Cited {
+pub struct RuleRef {
     /// Its name, or nothing.
     pub id: Option<String>,
     /// What it decides.
@@ -53,14 +53,14 @@ pub struct Cited {
     /// The pattern that matched, as written.
     pub pattern: String,
     /// Where it is written.
-    pub place: Place,
+    pub place: SourceLocation,
 }
 
 /// A rule that nearly decided.
 #[derive(Debug, Clone, Serialize)]
-pub struct Near {
+pub struct NearMiss {
     /// The rule.
-    pub rule: Cited,
+    pub rule: RuleRef,
     /// What was missing.
     pub missing: String,
 }
@@ -92,7 +92,7 @@ impl fmt::Display for Explanation {
         for (at, taint) in self.tainted_by.iter().enumerate() {
             write!(f, "\n  {}  {taint}", if at == 0 { "has read  " } else { "          " })?;
         }
-        let width = |of: fn(&Check) -> &str| {
+        let width = |of: fn(&CheckStep) -> &str| {
             self.checks.iter().map(|check| of(check).chars().count()).max().unwrap_or_default()
         };
         let (what, said) = (width(|check| &check.what), width(|check| &check.said));
@@ -109,7 +109,7 @@ impl fmt::Display for Explanation {
     }
 }
 
-impl fmt::Display for Cited {
+impl fmt::Display for RuleRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} \"{}\"", self.place, self.decision, self.pattern)
     }
@@ -124,7 +124,7 @@ mod tests {
         let mut said =
             Explanation::of(Verdict::ask("shared branches").by("haft.toml:14 ask \"x\""));
         said.risk = vec!["run `git push`".to_owned(), "may destroy".to_owned()];
-        let step = |what: &str, said: &str, why: &str| Check {
+        let step = |what: &str, said: &str, why: &str| CheckStep {
             what: what.to_owned(),
             said: said.to_owned(),
             why: why.to_owned(),

@@ -17,11 +17,11 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{Lasting, Policy};
+use super::{ApprovalScope, Policy};
 use crate::{
     clock::{Clock, RuntimeClock},
     error::{Error, ErrorKind},
-    turn::Admitted,
+    turn::ValidatedCall,
 };
 
 type Hash = [u8; 32];
@@ -30,7 +30,7 @@ type Hash = [u8; 32];
 ///
 /// Two bindings of the same call are equal as long as nothing has changed that an answer rests on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Binding {
+pub struct ApprovalDigest {
     definition: Hash,
     arguments: Hash,
     directory: Hash,
@@ -42,9 +42,9 @@ pub struct Binding {
     session: Hash,
 }
 
-impl Binding {
+impl ApprovalDigest {
     /// Looks at a call as it is now, under the rules as they are now.
-    pub(crate) fn of(call: &Admitted, policy: &dyn Policy) -> Self {
+    pub(crate) fn of(call: &ValidatedCall, policy: &dyn Policy) -> Self {
         let (cx, tool) = (call.context(), call.tool());
         let scope = cx.scope();
         let session = match &scope.session {
@@ -62,7 +62,7 @@ impl Binding {
             arguments: digest([canonical(call.arguments()).as_bytes()]),
             directory: digest([scope.working_directory.as_os_str().as_encoded_bytes()]),
             policy: policy.revision(),
-            world: digest([policy.world(call).as_bytes()]),
+            world: digest([policy.state_fingerprint(call).as_bytes()]),
             call: digest([
                 scope.run.as_str().as_bytes(),
                 &scope.cycle.to_be_bytes(),
@@ -92,10 +92,10 @@ impl Binding {
     }
 
     /// The call for one that holds once, the session for one that holds longer.
-    fn scope(&self, lasting: Lasting) -> &Hash {
+    fn scope(&self, lasting: ApprovalScope) -> &Hash {
         match lasting {
-            Lasting::Once => &self.call,
-            Lasting::Session | Lasting::Always => &self.session,
+            ApprovalScope::Once => &self.call,
+            ApprovalScope::Session | ApprovalScope::Always => &self.session,
         }
     }
 }
@@ -103,7 +103,7 @@ impl Binding {
 /// Why a grant does not cover a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum GrantError {
     /// It is no grant at all.
     Malformed,
     /// It was not signed with this key, or was changed since.
@@ -121,21 +121,21 @@ pub enum Refusal {
     /// It was given under other rules.
     WrongPolicy,
     /// What the call would touch, or what the run has read, is no longer what it was.
-    WorldChanged,
+    StateChanged,
     /// It was given for another call.
     WrongCall,
     /// So many grants were used of late that no more can be told apart from used ones.
     Full,
 }
 
-impl Refusal {
+impl GrantError {
     /// Returns whether looking again could help: the call is the same, what it rests on moved.
     pub(crate) fn is_change(self) -> bool {
-        matches!(self, Self::WrongPolicy | Self::WorldChanged)
+        matches!(self, Self::WrongPolicy | Self::StateChanged)
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for GrantError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Malformed => "it is no grant",
@@ -146,7 +146,7 @@ impl fmt::Display for Refusal {
             Self::WrongArguments => "it was given for other arguments",
             Self::WrongDirectory => "it was given for another folder",
             Self::WrongPolicy => "it was given under other rules",
-            Self::WorldChanged => "what it rests on has changed",
+            Self::StateChanged => "what it rests on has changed",
             Self::WrongCall => "it was given for another call",
             Self::Full => "too many grants were used of late",
         })
@@ -159,7 +159,7 @@ impl fmt::Display for Refusal {
 /// elsewhere, makes one with its own key and gives it to
 /// [`RuntimeBuilder::grants`](crate::RuntimeBuilder::grants).
 #[expect(missing_debug_implementations, reason = "whoever can print it could print the key")]
-pub struct Grants {
+pub struct GrantStore {
     key: Hmac<Sha256>,
     /// The first part of every nonce: two books with one key never make the same.
     seed: [u8; 10],
@@ -189,7 +189,7 @@ const _: () = assert!(WHOLE.is_multiple_of(3));
 const PREFIX: &str = "haft1.";
 const VERSION: u8 = 1;
 
-impl Grants {
+impl GrantStore {
     /// So many used grants are told apart: a few megabytes, and more than people can answer.
     pub const MOST_SPENT: usize = 100_000;
 
@@ -202,8 +202,9 @@ impl Grants {
     }
 
     /// Opens a book with a key that outlives the process. `now` is the time on a clock that does so
-    /// too, such as the time since 1970; what is signed expires by that clock. A host that keeps the
-    /// key keeps [`Grants::spent`] as well, or what was used before a restart could be used again.
+    /// too, such as the time since 1970; what is signed expires by that clock. A host that keeps
+    /// the key keeps [`GrantStore::spent`] as well, or what was used before a restart could be used
+    /// again.
     ///
     /// # Errors
     /// Fails where the machine has no randomness to give.
@@ -250,7 +251,12 @@ impl Grants {
 
     /// Signs a yes to exactly this, to be used within this time. The text is safe in an address.
     #[must_use]
-    pub fn issue(&self, binding: &Binding, lasting: Lasting, good_for: Duration) -> String {
+    pub fn issue(
+        &self,
+        binding: &ApprovalDigest,
+        lasting: ApprovalScope,
+        good_for: Duration,
+    ) -> String {
         let until = self.now().saturating_add(millis(good_for));
         let mut nonce = [0; NONCE];
         {
@@ -279,7 +285,11 @@ impl Grants {
     ///
     /// # Errors
     /// Says what differs. A grant that does not fit is not used up.
-    pub fn spend(&self, token: &str, binding: &Binding) -> Result<Lasting, Refusal> {
+    pub fn spend(
+        &self,
+        token: &str,
+        binding: &ApprovalDigest,
+    ) -> Result<ApprovalScope, GrantError> {
         let token = self.read(token)?;
         let now = self.now();
         let mut book = self.lock();
@@ -287,29 +297,39 @@ impl Grants {
         // Only what has expired is ever forgotten; it would be refused anyway.
         book.spent = book.spent.split_off(&(now.saturating_add(1), [0; NONCE]));
         if book.spent.len() >= Self::MOST_SPENT {
-            return Err(Refusal::Full);
+            return Err(GrantError::Full);
         }
         book.spent.insert((token.until, token.nonce));
         Ok(token.lasting)
     }
 
     /// Returns how long the yes of a grant would hold, without using it.
-    pub(crate) fn look(&self, token: &str, binding: &Binding) -> Result<Lasting, Refusal> {
+    pub(crate) fn look(
+        &self,
+        token: &str,
+        binding: &ApprovalDigest,
+    ) -> Result<ApprovalScope, GrantError> {
         let token = self.read(token)?;
         self.fits(&token, binding, self.now(), &self.lock())?;
         Ok(token.lasting)
     }
 
-    fn fits(&self, token: &Token, binding: &Binding, now: u64, book: &Book) -> Result<(), Refusal> {
+    fn fits(
+        &self,
+        token: &Token,
+        binding: &ApprovalDigest,
+        now: u64,
+        book: &Book,
+    ) -> Result<(), GrantError> {
         for (is_wrong, refusal) in [
-            (token.until <= now, Refusal::Expired),
-            (book.spent.contains(&(token.until, token.nonce)), Refusal::Spent),
-            (token.definition != binding.definition, Refusal::WrongDefinition),
-            (token.arguments != binding.arguments, Refusal::WrongArguments),
-            (token.directory != binding.directory, Refusal::WrongDirectory),
-            (token.scope != *binding.scope(token.lasting), Refusal::WrongCall),
-            (token.policy != binding.policy, Refusal::WrongPolicy),
-            (token.world != binding.world, Refusal::WorldChanged),
+            (token.until <= now, GrantError::Expired),
+            (book.spent.contains(&(token.until, token.nonce)), GrantError::Spent),
+            (token.definition != binding.definition, GrantError::WrongDefinition),
+            (token.arguments != binding.arguments, GrantError::WrongArguments),
+            (token.directory != binding.directory, GrantError::WrongDirectory),
+            (token.scope != *binding.scope(token.lasting), GrantError::WrongCall),
+            (token.policy != binding.policy, GrantError::WrongPolicy),
+            (token.world != binding.world, GrantError::StateChanged),
         ] {
             if is_wrong {
                 return Err(refusal);
@@ -319,13 +339,13 @@ impl Grants {
     }
 
     /// Reads a token and checks who signed it.
-    fn read(&self, token: &str) -> Result<Token, Refusal> {
-        let text = token.strip_prefix(PREFIX).ok_or(Refusal::Malformed)?;
-        let all = decode(text).ok_or(Refusal::Malformed)?;
+    fn read(&self, token: &str) -> Result<Token, GrantError> {
+        let text = token.strip_prefix(PREFIX).ok_or(GrantError::Malformed)?;
+        let all = decode(text).ok_or(GrantError::Malformed)?;
         let (body, mac) = all.split_at(BODY);
         // Compares in constant time: a guess learns nothing from how long it takes.
-        self.key.clone().chain_update(body).verify_slice(mac).map_err(|_| Refusal::Forged)?;
-        Token::of(body).ok_or(Refusal::Malformed)
+        self.key.clone().chain_update(body).verify_slice(mac).map_err(|_| GrantError::Forged)?;
+        Token::of(body).ok_or(GrantError::Malformed)
     }
 
     fn now(&self) -> u64 {
@@ -340,7 +360,7 @@ impl Grants {
 /// What a token says, once its signature is checked.
 #[derive(Clone, Copy)]
 struct Token {
-    lasting: Lasting,
+    lasting: ApprovalScope,
     nonce: Nonce,
     until: u64,
     definition: Hash,
@@ -355,7 +375,7 @@ impl Token {
     fn of(mut body: &[u8]) -> Option<Self> {
         let [version] = take(&mut body)?;
         let [lasting] = take(&mut body)?;
-        let lasting = [Lasting::Once, Lasting::Session, Lasting::Always]
+        let lasting = [ApprovalScope::Once, ApprovalScope::Session, ApprovalScope::Always]
             .into_iter()
             .find(|l| mark(*l) == lasting && version == VERSION)?;
         Some(Self {
@@ -378,11 +398,11 @@ fn take<const N: usize>(body: &mut &[u8]) -> Option<[u8; N]> {
     Some(*first)
 }
 
-fn mark(lasting: Lasting) -> u8 {
+fn mark(lasting: ApprovalScope) -> u8 {
     match lasting {
-        Lasting::Once => 1,
-        Lasting::Session => 2,
-        Lasting::Always => 3,
+        ApprovalScope::Once => 1,
+        ApprovalScope::Session => 2,
+        ApprovalScope::Always => 3,
     }
 }
 
@@ -515,9 +535,9 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(60);
 
-    fn binding() -> Binding {
+    fn binding() -> ApprovalDigest {
         let of = |word: &str| digest([word.as_bytes()]);
-        Binding {
+        ApprovalDigest {
             definition: of("definition"),
             arguments: of("arguments"),
             directory: of("directory"),
@@ -528,122 +548,123 @@ mod tests {
         }
     }
 
-    fn refused(change: impl FnOnce(&mut Binding)) -> Refusal {
-        let grants = Grants::new().unwrap();
-        let token = grants.issue(&binding(), Lasting::Once, SOON);
+    fn refused(change: impl FnOnce(&mut ApprovalDigest)) -> GrantError {
+        let grants = GrantStore::new().unwrap();
+        let token = grants.issue(&binding(), ApprovalScope::Once, SOON);
         let mut other = binding();
         change(&mut other);
         let refusal = grants.spend(&token, &other).unwrap_err();
         // What does not fit is not used up.
-        assert_eq!(grants.spend(&token, &binding()), Ok(Lasting::Once));
+        assert_eq!(grants.spend(&token, &binding()), Ok(ApprovalScope::Once));
         refusal
     }
 
     #[test]
     fn a_grant_covers_what_it_was_given_for_once() {
-        let grants = Grants::new().unwrap();
-        for lasting in [Lasting::Once, Lasting::Session, Lasting::Always] {
+        let grants = GrantStore::new().unwrap();
+        for lasting in [ApprovalScope::Once, ApprovalScope::Session, ApprovalScope::Always] {
             let token = grants.issue(&binding(), lasting, SOON);
             assert_eq!(grants.look(&token, &binding()), Ok(lasting));
             assert_eq!(grants.spend(&token, &binding()), Ok(lasting));
-            assert_eq!(grants.spend(&token, &binding()), Err(Refusal::Spent));
-            assert_eq!(grants.look(&token, &binding()), Err(Refusal::Spent));
+            assert_eq!(grants.spend(&token, &binding()), Err(GrantError::Spent));
+            assert_eq!(grants.look(&token, &binding()), Err(GrantError::Spent));
         }
     }
 
     #[test]
     fn what_is_no_grant_is_malformed() {
-        let grants = Grants::new().unwrap();
-        let good = grants.issue(&binding(), Lasting::Once, SOON);
+        let grants = GrantStore::new().unwrap();
+        let good = grants.issue(&binding(), ApprovalScope::Once, SOON);
         let longer = format!("{good}A");
         for token in ["", "haft1.", "haft1.é", &good[1..], &good[..good.len() - 1], &longer] {
-            assert_eq!(grants.spend(token, &binding()), Err(Refusal::Malformed), "{token}");
+            assert_eq!(grants.spend(token, &binding()), Err(GrantError::Malformed), "{token}");
         }
     }
 
     #[test]
     fn another_key_signs_nothing_here() {
-        let theirs = Grants::new().unwrap().issue(&binding(), Lasting::Once, SOON);
-        assert_eq!(Grants::new().unwrap().spend(&theirs, &binding()), Err(Refusal::Forged));
+        let theirs = GrantStore::new().unwrap().issue(&binding(), ApprovalScope::Once, SOON);
+        assert_eq!(GrantStore::new().unwrap().spend(&theirs, &binding()), Err(GrantError::Forged));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_grant_expires() {
-        let grants = Grants::new().unwrap();
-        let token = grants.issue(&binding(), Lasting::Once, SOON);
+        let grants = GrantStore::new().unwrap();
+        let token = grants.issue(&binding(), ApprovalScope::Once, SOON);
         tokio::time::advance(SOON - Duration::from_millis(1)).await;
-        assert_eq!(grants.look(&token, &binding()), Ok(Lasting::Once));
+        assert_eq!(grants.look(&token, &binding()), Ok(ApprovalScope::Once));
         tokio::time::advance(Duration::from_millis(1)).await;
-        assert_eq!(grants.spend(&token, &binding()), Err(Refusal::Expired));
+        assert_eq!(grants.spend(&token, &binding()), Err(GrantError::Expired));
     }
 
     #[test]
     fn another_definition_is_refused() {
-        assert_eq!(refused(|b| b.definition = [0; 32]), Refusal::WrongDefinition);
+        assert_eq!(refused(|b| b.definition = [0; 32]), GrantError::WrongDefinition);
     }
 
     #[test]
     fn other_arguments_are_refused() {
-        assert_eq!(refused(|b| b.arguments = [0; 32]), Refusal::WrongArguments);
+        assert_eq!(refused(|b| b.arguments = [0; 32]), GrantError::WrongArguments);
     }
 
     #[test]
     fn another_folder_is_refused() {
-        assert_eq!(refused(|b| b.directory = [0; 32]), Refusal::WrongDirectory);
+        assert_eq!(refused(|b| b.directory = [0; 32]), GrantError::WrongDirectory);
     }
 
     #[test]
     fn other_rules_are_refused() {
-        assert_eq!(refused(|b| b.policy = 8), Refusal::WrongPolicy);
+        assert_eq!(refused(|b| b.policy = 8), GrantError::WrongPolicy);
     }
 
     #[test]
     fn another_world_is_refused() {
-        assert_eq!(refused(|b| b.world = [0; 32]), Refusal::WorldChanged);
+        assert_eq!(refused(|b| b.world = [0; 32]), GrantError::StateChanged);
     }
 
     #[test]
     fn another_call_is_refused() {
-        assert_eq!(refused(|b| b.call = [0; 32]), Refusal::WrongCall);
+        assert_eq!(refused(|b| b.call = [0; 32]), GrantError::WrongCall);
     }
 
     #[test]
     fn a_yes_for_a_session_covers_its_next_call_and_no_other_session() {
-        let grants = Grants::new().unwrap();
-        let token = grants.issue(&binding(), Lasting::Session, SOON);
-        let elsewhere = Binding { session: [0; 32], ..binding() };
-        assert_eq!(grants.spend(&token, &elsewhere), Err(Refusal::WrongCall));
-        let next = Binding { call: [0; 32], ..binding() };
-        assert_eq!(grants.spend(&token, &next), Ok(Lasting::Session));
+        let grants = GrantStore::new().unwrap();
+        let token = grants.issue(&binding(), ApprovalScope::Session, SOON);
+        let elsewhere = ApprovalDigest { session: [0; 32], ..binding() };
+        assert_eq!(grants.spend(&token, &elsewhere), Err(GrantError::WrongCall));
+        let next = ApprovalDigest { call: [0; 32], ..binding() };
+        assert_eq!(grants.spend(&token, &next), Ok(ApprovalScope::Session));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_full_book_refuses_until_something_in_it_expires() {
-        let grants = Grants::new().unwrap();
-        let many = (0..Grants::MOST_SPENT as u64).map(|n| {
+        let grants = GrantStore::new().unwrap();
+        let many = (0..GrantStore::MOST_SPENT as u64).map(|n| {
             let mut nonce = [0; NONCE];
             nonce[..8].copy_from_slice(&n.to_be_bytes());
             (SOON, nonce)
         });
         let grants = grants.with_spent(many);
-        let token = grants.issue(&binding(), Lasting::Once, SOON * 2);
-        assert_eq!(grants.spend(&token, &binding()), Err(Refusal::Full));
+        let token = grants.issue(&binding(), ApprovalScope::Once, SOON * 2);
+        assert_eq!(grants.spend(&token, &binding()), Err(GrantError::Full));
         tokio::time::advance(SOON).await;
-        assert_eq!(grants.spend(&token, &binding()), Ok(Lasting::Once));
+        assert_eq!(grants.spend(&token, &binding()), Ok(ApprovalScope::Once));
         assert_eq!(grants.spent().len(), 1, "what has expired is let go");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_kept_key_knows_its_grants_after_a_restart_and_its_used_ones_too() {
         let day = Duration::from_secs(86_400);
-        let before = Grants::with_key([7; 32], day).unwrap();
-        let [open, used] = [(); 2].map(|()| before.issue(&binding(), Lasting::Once, SOON));
-        assert_eq!(before.spend(&used, &binding()), Ok(Lasting::Once));
-        let after = Grants::with_key([7; 32], day + SOON / 2).unwrap().with_spent(before.spent());
-        assert_eq!(after.spend(&used, &binding()), Err(Refusal::Spent));
-        assert_eq!(after.spend(&open, &binding()), Ok(Lasting::Once));
-        let late = Grants::with_key([7; 32], day + SOON).unwrap();
-        assert_eq!(late.spend(&open, &binding()), Err(Refusal::Expired));
+        let before = GrantStore::with_key([7; 32], day).unwrap();
+        let [open, used] = [(); 2].map(|()| before.issue(&binding(), ApprovalScope::Once, SOON));
+        assert_eq!(before.spend(&used, &binding()), Ok(ApprovalScope::Once));
+        let after =
+            GrantStore::with_key([7; 32], day + SOON / 2).unwrap().with_spent(before.spent());
+        assert_eq!(after.spend(&used, &binding()), Err(GrantError::Spent));
+        assert_eq!(after.spend(&open, &binding()), Ok(ApprovalScope::Once));
+        let late = GrantStore::with_key([7; 32], day + SOON).unwrap();
+        assert_eq!(late.spend(&open, &binding()), Err(GrantError::Expired));
     }
 
     #[test]
@@ -664,15 +685,15 @@ mod tests {
     proptest! {
         #[test]
         fn flipping_any_bit_of_a_token_is_refused(at in 0usize..310, bit in 0u8..7) {
-            let grants = Grants::new().unwrap();
-            let token = grants.issue(&binding(), Lasting::Once, SOON);
+            let grants = GrantStore::new().unwrap();
+            let token = grants.issue(&binding(), ApprovalScope::Once, SOON);
             prop_assert_eq!(token.len(), 310);
             let mut bytes = token.clone().into_bytes();
             bytes[at] ^= 1 << bit;
             let flipped = String::from_utf8(bytes).unwrap();
             let refusal = grants.spend(&flipped, &binding()).unwrap_err();
-            prop_assert!(matches!(refusal, Refusal::Malformed | Refusal::Forged));
-            prop_assert_eq!(grants.spend(&token, &binding()), Ok(Lasting::Once));
+            prop_assert!(matches!(refusal, GrantError::Malformed | GrantError::Forged));
+            prop_assert_eq!(grants.spend(&token, &binding()), Ok(ApprovalScope::Once));
         }
 
         #[test]

@@ -20,10 +20,10 @@ use super::{
     Guard,
     facts::is_held,
     glob::Glob,
-    world::{LOOKED_AT, World, led_to, start},
+    path_resolver::{LOOKED_AT, PathResolver, led_to, start},
 };
 use crate::{
-    turn::{Admitted, clock_of},
+    turn::{ValidatedCall, clock_of},
     watch::within,
 };
 
@@ -34,16 +34,16 @@ fn at_once<'a>(verdict: Option<Verdict>) -> Judged<'a> {
 }
 
 /// Says yes to every call, for records. It lifts nothing: a policy's ask stays an ask. For a host
-/// that really allows everything there is [`AllowEverything`](super::AllowEverything), a policy.
+/// that really allows everything there is [`AllowAll`](super::AllowAll), a policy.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct AllowAll;
+pub struct NoObjection;
 
-impl Guard for AllowAll {
+impl Guard for NoObjection {
     fn name(&self) -> &str {
         "allow all"
     }
 
-    fn judge<'a>(&'a self, _: &'a Admitted) -> Judged<'a> {
+    fn judge<'a>(&'a self, _: &'a ValidatedCall) -> Judged<'a> {
         at_once(Some(Verdict::allow("this guard has nothing against it")))
     }
 }
@@ -65,7 +65,7 @@ impl Guard for DenyAll {
         "deny all"
     }
 
-    fn judge<'a>(&'a self, _: &'a Admitted) -> Judged<'a> {
+    fn judge<'a>(&'a self, _: &'a ValidatedCall) -> Judged<'a> {
         at_once(Some(Verdict::deny(self.0.clone())))
     }
 }
@@ -73,12 +73,12 @@ impl Guard for DenyAll {
 /// A guard that is asked about so many calls at a time, first come, first served. Waiting for it is
 /// part of its answer: a call that waits longer than `judge_timeout` is refused.
 #[derive(Debug)]
-pub struct Limited<G> {
+pub struct ConcurrencyLimit<G> {
     guard: G,
     turns: Semaphore,
 }
 
-impl<G: Guard> Limited<G> {
+impl<G: Guard> ConcurrencyLimit<G> {
     /// Asks the guard about one call at a time.
     pub fn new(guard: G) -> Self {
         Self::at_a_time(guard, 1)
@@ -90,12 +90,12 @@ impl<G: Guard> Limited<G> {
     }
 }
 
-impl<G: Guard> Guard for Limited<G> {
+impl<G: Guard> Guard for ConcurrencyLimit<G> {
     fn name(&self) -> &str {
         self.guard.name()
     }
 
-    fn judge<'a>(&'a self, call: &'a Admitted) -> Judged<'a> {
+    fn judge<'a>(&'a self, call: &'a ValidatedCall) -> Judged<'a> {
         Box::pin(async move {
             // Fair: whoever waits longest is next.
             let _turn = self.turns.acquire().await.map_err(|_| Failure::failed("it is closed"))?;
@@ -106,24 +106,24 @@ impl<G: Guard> Guard for Limited<G> {
 
 /// A guard over some tools only: those whose name matches a pattern with `*` and `?`.
 #[derive(Debug)]
-pub struct Only<G> {
+pub struct ForTools<G> {
     names: Glob,
     guard: G,
 }
 
-impl<G: Guard> Only<G> {
+impl<G: Guard> ForTools<G> {
     /// Keeps a guard to the tools that match.
     pub fn new(pattern: impl Into<String>, guard: G) -> Self {
         Self { names: Glob::new(pattern), guard }
     }
 }
 
-impl<G: Guard> Guard for Only<G> {
+impl<G: Guard> Guard for ForTools<G> {
     fn name(&self) -> &str {
         self.guard.name()
     }
 
-    fn judge<'a>(&'a self, call: &'a Admitted) -> Judged<'a> {
+    fn judge<'a>(&'a self, call: &'a ValidatedCall) -> Judged<'a> {
         // A view's name for it is no way round.
         let tool = call.tool();
         match [tool.name(), tool.registered()].iter().any(|n| self.names.matches(n.as_str())) {
@@ -136,12 +136,12 @@ impl<G: Guard> Guard for Only<G> {
 /// Refuses tools by their names. A deny beats an allow; without any allow everything is allowed that
 /// is not denied; with one, only what it matches. Case counts.
 #[derive(Debug, Clone, Default)]
-pub struct NamePolicy {
+pub struct ToolNameGuard {
     allow: Vec<Glob>,
     deny: Vec<Glob>,
 }
 
-impl NamePolicy {
+impl ToolNameGuard {
     /// Refuses nothing yet.
     #[must_use]
     pub fn new() -> Self {
@@ -163,12 +163,12 @@ impl NamePolicy {
     }
 }
 
-impl Guard for NamePolicy {
+impl Guard for ToolNameGuard {
     fn name(&self) -> &str {
         "name policy"
     }
 
-    fn judge<'a>(&'a self, call: &'a Admitted) -> Judged<'a> {
+    fn judge<'a>(&'a self, call: &'a ValidatedCall) -> Judged<'a> {
         // A view's name for it neither hides what is denied nor stands for what is allowed.
         let (name, shown) = (call.tool().registered().as_str(), call.tool().name().as_str());
         let denied = self.deny.iter().find(|glob| glob.matches(name) || glob.matches(shown));
@@ -195,10 +195,10 @@ impl Guard for ConfirmDestructive {
         "confirm destructive"
     }
 
-    fn judge<'a>(&'a self, call: &'a Admitted) -> Judged<'a> {
+    fn judge<'a>(&'a self, call: &'a ValidatedCall) -> Judged<'a> {
         let declared = call.tool().spec().capabilities;
         let destroys = declared.is_some_and(|all| all.has(Capability::Destructive));
-        let ask = destroys || call.claim().may_destroy();
+        let ask = destroys || call.profile().may_destroy();
         at_once(ask.then(|| Verdict::ask("it may destroy something that cannot be brought back")))
     }
 }
@@ -208,7 +208,7 @@ impl Guard for ConfirmDestructive {
 /// leads cannot be told: no. Outside of the allowed folders: ask. It remembers nothing itself.
 #[derive(Debug, Clone)]
 pub struct PathGuard {
-    world: Arc<dyn World>,
+    world: Arc<dyn PathResolver>,
     roots: Vec<PathBuf>,
     denied: Vec<PathBuf>,
     arguments: Vec<String>,
@@ -222,7 +222,7 @@ const MOST_PATHS: usize = 1_000;
 
 impl PathGuard {
     /// Makes a guard that allows nothing yet, and asks this world where paths lead.
-    pub fn new(world: impl World) -> Self {
+    pub fn new(world: impl PathResolver) -> Self {
         let world = Arc::new(world);
         Self { world, roots: Vec::new(), denied: Vec::new(), arguments: Vec::new() }
     }
@@ -250,10 +250,10 @@ impl PathGuard {
     }
 
     /// Gathers what a call touches; a reason when that cannot be told.
-    fn paths<'a>(&self, call: &'a Admitted) -> Result<Vec<&'a str>, &'static str> {
+    fn paths<'a>(&self, call: &'a ValidatedCall) -> Result<Vec<&'a str>, &'static str> {
         let mut paths = Vec::new();
         let files = call.tool().spec().judged_capabilities().has(Capability::Filesystem);
-        if let Effects::Declared(effects) = &call.claim().effects {
+        if let Effects::Declared(effects) = &call.profile().effects {
             for effect in effects.iter().filter(|_| files) {
                 let target = effect.target.as_deref();
                 match effect.operation {
@@ -279,14 +279,14 @@ impl PathGuard {
         Ok(paths)
     }
 
-    fn look(&self, call: &Admitted) -> Option<Verdict> {
+    fn look(&self, call: &ValidatedCall) -> Option<Verdict> {
         let paths = match self.paths(call) {
             Ok(paths) => paths,
             Err(why) => return Some(Verdict::deny(why)),
         };
         if paths.is_empty() {
             let spec = call.tool().spec();
-            let silent = matches!(call.claim().effects, Effects::Undeclared)
+            let silent = matches!(call.profile().effects, Effects::Undeclared)
                 && spec.judged_capabilities().has(Capability::Filesystem);
             return silent.then(|| Verdict::ask("it does not say which files it touches"));
         }
@@ -309,7 +309,7 @@ impl PathGuard {
     /// Judges one path.
     fn one(
         &self,
-        call: &Admitted,
+        call: &ValidatedCall,
         path: &str,
         roots: &[PathBuf],
         denied: &[PathBuf],
@@ -425,7 +425,7 @@ impl Guard for PathGuard {
         "path guard"
     }
 
-    fn judge<'a>(&'a self, call: &'a Admitted) -> Judged<'a> {
+    fn judge<'a>(&'a self, call: &'a ValidatedCall) -> Judged<'a> {
         Box::pin(async move { Ok(self.look(call)) })
     }
 }
@@ -447,12 +447,12 @@ pub trait Reviewer: Send + Sync + 'static {
     fn name(&self) -> &str;
 
     /// Reviews one call.
-    fn review<'a>(&'a self, call: &'a Admitted) -> BoxFuture<'a, Result<Review, Failure>>;
+    fn review<'a>(&'a self, call: &'a ValidatedCall) -> BoxFuture<'a, Result<Review, Failure>>;
 }
 
 /// A guard that asks a reviewer. The reviewer only advises: safe is no opinion, risky asks, deny
 /// refuses. An error, a panic or silence counts as risky, never as safe.
-pub struct Reviewed<R> {
+pub struct ReviewGuard<R> {
     reviewer: R,
     limit: Duration,
 }
@@ -463,7 +463,7 @@ const REVIEW_TIME: Duration = Duration::from_secs(20);
 /// So much of a reviewer's reason is kept.
 const MOST_REASON: usize = 500;
 
-impl<R: Reviewer> Reviewed<R> {
+impl<R: Reviewer> ReviewGuard<R> {
     /// Asks a reviewer, who has twenty seconds.
     pub fn new(reviewer: R) -> Self {
         Self { reviewer, limit: REVIEW_TIME }
@@ -478,12 +478,12 @@ impl<R: Reviewer> Reviewed<R> {
     }
 }
 
-impl<R: Reviewer> Guard for Reviewed<R> {
+impl<R: Reviewer> Guard for ReviewGuard<R> {
     fn name(&self) -> &str {
         self.reviewer.name()
     }
 
-    fn judge<'a>(&'a self, call: &'a Admitted) -> Judged<'a> {
+    fn judge<'a>(&'a self, call: &'a ValidatedCall) -> Judged<'a> {
         Box::pin(async move {
             // Making the future runs the reviewer's code too, so it happens under the watch.
             let clock = clock_of(call.context());
@@ -506,9 +506,9 @@ fn bounded(why: &str) -> String {
     why.chars().take(MOST_REASON).collect()
 }
 
-impl<R: Reviewer> fmt::Debug for Reviewed<R> {
+impl<R: Reviewer> fmt::Debug for ReviewGuard<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reviewed")
+        f.debug_struct("ReviewGuard")
             .field("reviewer", &self.reviewer.name())
             .field("limit", &self.limit)
             .finish()

@@ -19,9 +19,9 @@ use std::{
 use haft_core::Decision;
 
 use super::{
-    Offer,
-    files::{self, File, Form, MAX_FILE, Setup, Symlinks, Where},
-    rule::{Layer, Rule, Subject},
+    SuggestedRules,
+    files::{self, ConfigFile, FileFormat, LoadOptions, MAX_FILE, PolicyConfig, Symlinks},
+    rule::{ConfigLayer, Rule, Subject},
 };
 use crate::error::{Error, ErrorKind};
 
@@ -86,7 +86,7 @@ pub(super) type Recorder = dyn Fn(RuleWrite<'_>) -> Result<(), Error> + Send + S
 
 /// Writes the rules of an offer to its file, if they are not there.
 pub(super) fn keep(
-    offer: &Offer,
+    offer: &SuggestedRules,
     home: Option<&Path>,
     recorder: Option<&Recorder>,
 ) -> Result<(), Error> {
@@ -124,7 +124,7 @@ pub(super) fn keep(
 /// Returns the text with the rules it lacks, or nothing when it has them all.
 fn appended(
     old: &str,
-    offer: &Offer,
+    offer: &SuggestedRules,
     folder: &Path,
     home: Option<&Path>,
 ) -> Result<Option<String>, Error> {
@@ -171,19 +171,20 @@ fn appended(
 /// Reads the rules of a text as those of the offer's file.
 fn rules(
     text: &str,
-    offer: &Offer,
+    offer: &SuggestedRules,
     folder: &Path,
     home: Option<&Path>,
 ) -> Result<Vec<Rule>, Error> {
-    let file = File {
-        layer: Layer::Local,
-        form: Form::Toml,
+    let file = ConfigFile {
+        layer: ConfigLayer::Local,
+        form: FileFormat::Toml,
         path: offer.file.clone(),
         anchor: folder.to_owned(),
         text: text.to_owned(),
     };
-    let place = Where { home: home.map(Path::to_owned), trusted: true, ..Where::default() };
-    Ok(Setup::read(&[file], &place)?.rules)
+    let place =
+        LoadOptions { home: home.map(Path::to_owned), trusted: true, ..LoadOptions::default() };
+    Ok(PolicyConfig::read(&[file], &place)?.rules)
 }
 
 /// Whether a rule allows exactly this, without conditions.
@@ -249,8 +250,8 @@ mod tests {
 
     use super::*;
 
-    fn offer(rules: &[&str]) -> Offer {
-        Offer {
+    fn offer(rules: &[&str]) -> SuggestedRules {
+        SuggestedRules {
             rules: rules.iter().map(|&rule| rule.to_owned()).collect(),
             file: "/w/haft.local.toml".into(),
         }

@@ -11,10 +11,10 @@ use serde::Serialize;
 
 use super::{
     pattern::{Key, Pattern, Sides},
-    rule::{Place, Rule, Subject},
-    rules::{About, Rules, names_protected},
+    rule::{Rule, SourceLocation, Subject},
+    rules::{ArgumentKind, Rules, names_protected},
 };
-use crate::catalog::Entry;
+use crate::registry::RegisteredTool;
 
 /// So many pairs of patterns are compared, which takes about a second. Enough for some thousand rules
 /// about the very same tool, and for any number about different ones.
@@ -28,7 +28,7 @@ const USUAL_PRIORITY: i32 = 100;
 #[non_exhaustive]
 pub struct Finding {
     /// Where the rule is written.
-    pub place: Place,
+    pub place: SourceLocation,
     /// What kind of finding it is.
     pub kind: FindingKind,
     /// What is wrong.
@@ -36,7 +36,7 @@ pub struct Finding {
     /// What would be right.
     pub hint: String,
     /// Another rule that has to do with it.
-    pub also: Option<Place>,
+    pub also: Option<SourceLocation>,
 }
 
 /// What kind of finding it is.
@@ -97,25 +97,25 @@ impl fmt::Display for Finding {
 }
 
 impl Rules {
-    /// Looks for rules that their author cannot have meant so. With the tools of a catalog it also
+    /// Looks for rules that their author cannot have meant so. With the tools of a registry it also
     /// finds those that are about none of them; an empty list means that the tools are not known.
     ///
     /// ```
-    /// use haft::{Anchor, Decision, FindingKind, Ground, Pattern, Rule, Rules};
+    /// use haft::{PathBase, Decision, FindingKind, PolicyContext, Pattern, Rule, Rules};
     ///
     /// let rule = |decision, text| {
-    ///     Rule::new(decision, Pattern::parse(text, &Anchor::default()).unwrap())
+    ///     Rule::new(decision, Pattern::parse(text, &PathBase::default()).unwrap())
     /// };
     /// let rules = vec![
     ///     rule(Decision::Deny, "Bash(git push *)"),
     ///     rule(Decision::Allow, "Bash(git push origin wip)"),
     /// ];
-    /// let found = Rules::new(rules, Ground::default())?.lint(&[]);
+    /// let found = Rules::new(rules, PolicyContext::default())?.lint(&[]);
     /// assert_eq!(found[0].kind, FindingKind::Shadowed);
     /// # Ok::<(), haft::Error>(())
     /// ```
     #[must_use]
-    pub fn lint(&self, tools: &[Arc<Entry>]) -> Vec<Finding> {
+    pub fn lint(&self, tools: &[Arc<RegisteredTool>]) -> Vec<Finding> {
         let mut lint = Lint {
             rules: self.rules(),
             drawers: HashMap::new(),
@@ -147,7 +147,7 @@ impl Rules {
 }
 
 impl Rule {
-    fn place_of(rule: Option<&Rule>) -> Place {
+    fn place_of(rule: Option<&Rule>) -> SourceLocation {
         rule.map(|rule| rule.place.clone()).unwrap_or_default()
     }
 }
@@ -156,9 +156,9 @@ struct Lint<'r> {
     rules: &'r [Rule],
     /// The patterns, by rule and number, under what they name.
     drawers: HashMap<String, Vec<(usize, usize)>>,
-    tools: Vec<&'r Entry>,
+    tools: Vec<&'r RegisteredTool>,
     /// What the ground says that arguments are about.
-    about: Vec<About>,
+    about: Vec<ArgumentKind>,
     home: Option<&'r Path>,
     /// How many pairs were compared.
     pairs: usize,
@@ -168,11 +168,11 @@ struct Lint<'r> {
 impl<'r> Lint<'r> {
     fn tell(
         &mut self,
-        place: &Place,
+        place: &SourceLocation,
         kind: FindingKind,
         message: String,
         hint: impl Into<String>,
-        also: Option<&Place>,
+        also: Option<&SourceLocation>,
     ) {
         let (place, hint, also) = (place.clone(), hint.into(), also.cloned());
         self.found.push(Finding { place, kind, message, hint, also });

@@ -4,9 +4,9 @@
 //! somebody. The strictest verdict wins, and silence or trouble in any of them is a no.
 
 mod texts;
-mod seen;
+mod taint;
 mod origin;
-mod world;
+mod path_resolver;
 mod rule;
 mod facts;
 pub(crate) mod pattern;
@@ -18,13 +18,13 @@ mod lint;
 mod budget;
 mod files;
 mod keep;
-mod live;
+mod reload;
 mod default;
 #[cfg(test)]
 mod testing;
 mod grant;
 mod desk;
-mod visible;
+mod deceptive;
 mod glob;
 mod guards;
 
@@ -48,47 +48,47 @@ pub(crate) use self::glob::Glob;
 pub(crate) use self::grant::canonical;
 pub use self::{
     budget::Budget,
-    default::{AllowEverything, DefaultPolicy},
-    explain::{Check, Cited, Explanation, Near},
+    deceptive::deceptive_chars,
+    default::{AllowAll, DefaultPolicy},
+    explain::{CheckStep, Explanation, NearMiss, RuleRef},
     files::{
-        Candidate, Declared, DirectoryId, File, Form, Handler, HookScript, HookSpec, Limits,
-        Note as FileNote, SandboxSettings, Setup, TrustBook, TrustEntry, Uncovered, Where,
-        files_from, files_of, managed_drop_ins, managed_settings_file, project_files, project_root,
-        read_config_file, read_regular_file,
+        CallLimits, CommandTool, ConfigFile, ConfigPath, DirectoryId, FileFormat, FileNote,
+        Handler, HookScript, HookSpec, LoadOptions, PolicyConfig, SandboxSettings, TrustEntry,
+        TrustedDirs, Uncovered, config_paths, files_from, managed_drop_ins, managed_settings_file,
+        project_files, project_root, read_config_file, read_regular_file,
     },
-    grant::{Binding, Grants, Refusal},
+    grant::{ApprovalDigest, GrantError, GrantStore},
     guards::{
-        AllowAll, ConfirmDestructive, DenyAll, Limited, NamePolicy, Only, PathGuard, Review,
-        Reviewed, Reviewer,
+        ConcurrencyLimit, ConfirmDestructive, DenyAll, ForTools, NoObjection, PathGuard, Review,
+        ReviewGuard, Reviewer, ToolNameGuard,
     },
     keep::RuleWrite,
     lint::{Finding, FindingKind},
-    live::Live,
-    pattern::{Anchor, Match, Pattern, PatternError, PatternErrorKind},
-    rule::{Example, Layer, Place, Rule, Subject},
-    rules::{About, Ground, Mode, Rules, Tried},
-    seen::{Seen, Taint, Traced},
-    suggest::{Decided, Suggestion},
-    visible::tricks,
-    world::{Disk, Lexical, Storage, World},
+    path_resolver::{FsPathResolver, LexicalResolver, PathResolver, Storage},
+    pattern::{PathBase, Pattern, PatternError, PatternErrorKind, Ternary},
+    reload::ReloadableRules,
+    rule::{ConfigLayer, Example, Rule, SourceLocation, Subject},
+    rules::{ArgumentKind, ExampleResult, Mode, PolicyContext, Rules},
+    suggest::{RecordedDecision, Suggestion},
+    taint::{Provenance, Taint, TaintTracker},
 };
 pub(crate) use self::{
     desk::{Answered, Desk, Manners, Seat, in_words},
     grant::digest,
 };
 use crate::{
-    catalog::Entry,
     error::{Error, ErrorKind},
-    turn::Admitted,
+    registry::RegisteredTool,
+    turn::ValidatedCall,
 };
 
 /// Judges calls by rules alone.
 pub trait Policy: Send + Sync + 'static {
     /// Judges one call.
-    fn judge(&self, call: &Admitted) -> Verdict;
+    fn judge(&self, call: &ValidatedCall) -> Verdict;
 
     /// Returns why a tool is refused whatever its arguments, so that it is not even offered.
-    fn hides(&self, _tool: &Entry, _scope: &Scope) -> Option<String> {
+    fn hides(&self, _tool: &RegisteredTool, _scope: &Scope) -> Option<String> {
         None
     }
 
@@ -99,7 +99,7 @@ pub trait Policy: Send + Sync + 'static {
 
     /// Returns whether a rule denies reading or writing a file, or wants to be asked about just such
     /// files. Asked about files that no call names, as those that a search comes upon.
-    fn keeps_from(&self, _doing: Operation, _file: &Path, _scope: &Arc<Scope>) -> bool {
+    fn is_path_denied(&self, _doing: Operation, _file: &Path, _scope: &Arc<Scope>) -> bool {
         false
     }
 
@@ -137,7 +137,7 @@ pub trait Policy: Send + Sync + 'static {
 
     /// Returns the arguments that a rule wants this call to have instead. They are admitted and
     /// judged again; nothing means that the call is as the rules want it.
-    fn rewrite(&self, _call: &Admitted) -> Option<Value> {
+    fn rewrite(&self, _call: &ValidatedCall) -> Option<Value> {
         None
     }
 
@@ -153,18 +153,18 @@ pub trait Policy: Send + Sync + 'static {
 
     /// Returns what the judgement of this call rests on besides its arguments: where its paths lead
     /// now, what the run has read. While it stays equal, an answer about the call stays good.
-    fn world(&self, _call: &Admitted) -> String {
+    fn state_fingerprint(&self, _call: &ValidatedCall) -> String {
         String::new()
     }
 
     /// Says why the call is judged as it is: every check in order.
-    fn explain(&self, call: &Admitted) -> Explanation {
+    fn explain(&self, call: &ValidatedCall) -> Explanation {
         Explanation::of(self.judge(call))
     }
 
     /// Returns the rules that "always" would write for this call, if they can be shown whole and
     /// would allow nothing that was not shown.
-    fn offer(&self, _call: &Admitted) -> Option<Offer> {
+    fn offer(&self, _call: &ValidatedCall) -> Option<SuggestedRules> {
         None
     }
 
@@ -172,18 +172,19 @@ pub trait Policy: Send + Sync + 'static {
     ///
     /// # Errors
     /// Fails when the file cannot be written or would no longer be a good one.
-    fn keep(&self, _offer: &Offer) -> Result<(), Error> {
+    fn keep(&self, _offer: &SuggestedRules) -> Result<(), Error> {
         Err(Error::new(ErrorKind::Unsupported, "this policy keeps no rules"))
     }
 }
 
-/// A policy that the host keeps a hand on, as with rules that are loaded again ([`Live`]).
+/// A policy that the host keeps a hand on, as with rules that are loaded again
+/// ([`ReloadableRules`]).
 impl<P: Policy + ?Sized> Policy for Arc<P> {
-    fn judge(&self, call: &Admitted) -> Verdict {
+    fn judge(&self, call: &ValidatedCall) -> Verdict {
         (**self).judge(call)
     }
 
-    fn hides(&self, tool: &Entry, scope: &Scope) -> Option<String> {
+    fn hides(&self, tool: &RegisteredTool, scope: &Scope) -> Option<String> {
         (**self).hides(tool, scope)
     }
 
@@ -191,8 +192,8 @@ impl<P: Policy + ?Sized> Policy for Arc<P> {
         (**self).hides_tools()
     }
 
-    fn keeps_from(&self, doing: Operation, file: &Path, scope: &Arc<Scope>) -> bool {
-        (**self).keeps_from(doing, file, scope)
+    fn is_path_denied(&self, doing: Operation, file: &Path, scope: &Arc<Scope>) -> bool {
+        (**self).is_path_denied(doing, file, scope)
     }
 
     fn asks_about_protected(&self) -> bool {
@@ -218,7 +219,7 @@ impl<P: Policy + ?Sized> Policy for Arc<P> {
         (**self).denied_paths(roots, scope, now)
     }
 
-    fn rewrite(&self, call: &Admitted) -> Option<Value> {
+    fn rewrite(&self, call: &ValidatedCall) -> Option<Value> {
         (**self).rewrite(call)
     }
 
@@ -230,26 +231,26 @@ impl<P: Policy + ?Sized> Policy for Arc<P> {
         (**self).revision()
     }
 
-    fn world(&self, call: &Admitted) -> String {
-        (**self).world(call)
+    fn state_fingerprint(&self, call: &ValidatedCall) -> String {
+        (**self).state_fingerprint(call)
     }
 
-    fn explain(&self, call: &Admitted) -> Explanation {
+    fn explain(&self, call: &ValidatedCall) -> Explanation {
         (**self).explain(call)
     }
 
-    fn offer(&self, call: &Admitted) -> Option<Offer> {
+    fn offer(&self, call: &ValidatedCall) -> Option<SuggestedRules> {
         (**self).offer(call)
     }
 
-    fn keep(&self, offer: &Offer) -> Result<(), Error> {
+    fn keep(&self, offer: &SuggestedRules) -> Result<(), Error> {
         (**self).keep(offer)
     }
 }
 
 /// What "always" would write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Offer {
+pub struct SuggestedRules {
     /// The literal rules, each as it would stand in `match`.
     pub rules: Vec<String>,
     /// The file they would go to.
@@ -262,25 +263,28 @@ pub trait Guard: Send + Sync + 'static {
     fn name(&self) -> &str;
 
     /// Judges one call; nothing means no opinion, an error refuses it.
-    fn judge<'a>(&'a self, call: &'a Admitted) -> BoxFuture<'a, Result<Option<Verdict>, Failure>>;
+    fn judge<'a>(
+        &'a self,
+        call: &'a ValidatedCall,
+    ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>>;
 }
 
 /// What somebody is asked.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Question<'a> {
+pub struct ApprovalRequest<'a> {
     /// The call.
-    pub call: &'a Admitted,
+    pub call: &'a ValidatedCall,
     /// Why it is asked about. For `need_input` it names the argument that is wanted.
     pub verdict: &'a Verdict,
     /// The same in full: every check, the rule with its place, what would flip it.
     pub explanation: &'a Explanation,
     /// What "always" would write; nothing when it must not be offered.
-    pub offer: Option<&'a Offer>,
+    pub offer: Option<&'a SuggestedRules>,
     /// Whether an answer can hold for a session: there is one, and it goes on after this call.
     pub session: bool,
-    /// What the answer will be bound to; [`Grants::issue`] signs a yes to it.
-    pub binding: &'a Binding,
+    /// What the answer will be bound to; [`GrantStore::issue`] signs a yes to it.
+    pub binding: &'a ApprovalDigest,
     /// How many other calls stand in line to be asked about.
     pub waiting: usize,
 }
@@ -288,11 +292,11 @@ pub struct Question<'a> {
 /// What somebody answered.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Answer {
+pub enum ApprovalResponse {
     /// Run it as it is.
     Allow {
         /// For how long the answer holds.
-        lasting: Lasting,
+        lasting: ApprovalScope,
         /// A remark that is told to the model beside the result.
         comment: Option<String>,
     },
@@ -303,23 +307,23 @@ pub enum Answer {
     /// The value of the argument that was asked for.
     Input(Value),
     /// Do not run it; the model gets this text as its result.
-    Instead(String),
+    ReplaceResult(String),
     /// Do not run it; the comment is told to the model.
     Deny(Option<String>),
 }
 
-impl Answer {
+impl ApprovalResponse {
     /// Says yes to this call, once.
     #[must_use]
     pub fn allow() -> Self {
-        Self::Allow { lasting: Lasting::Once, comment: None }
+        Self::Allow { lasting: ApprovalScope::Once, comment: None }
     }
 }
 
 /// For how long a yes holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Lasting {
+pub enum ApprovalScope {
     /// For this call.
     Once,
     /// For this very call again, as long as the session lasts.
@@ -343,8 +347,11 @@ pub trait Approver: Send + Sync + 'static {
     }
 
     /// Is told that a question was answered elsewhere, and by whom. The future of `ask` is dropped.
-    fn closed(&self, _question: &Question<'_>, _by: &str) {}
+    fn closed(&self, _question: &ApprovalRequest<'_>, _by: &str) {}
 
     /// Asks and waits for the answer.
-    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>>;
+    fn ask<'a>(
+        &'a self,
+        question: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>>;
 }

@@ -38,9 +38,9 @@ pub struct Rule {
     /// Whether it counts.
     pub enabled: bool,
     /// Where it is written.
-    pub place: Place,
+    pub place: SourceLocation,
     /// Whose file that is.
-    pub layer: Layer,
+    pub layer: ConfigLayer,
 }
 
 impl Rule {
@@ -59,8 +59,8 @@ impl Rule {
             rewrite: Map::new(),
             examples: Vec::new(),
             enabled: true,
-            place: Place::default(),
-            layer: Layer::Code,
+            place: SourceLocation::default(),
+            layer: ConfigLayer::Code,
         }
     }
 }
@@ -73,7 +73,7 @@ pub struct Example {
     /// Whether the rule applies to it (`test.<decision>`) or not (`test.skip`).
     pub applies: bool,
     /// Where it is written.
-    pub place: Place,
+    pub place: SourceLocation,
 }
 
 /// Which kind of call a rule is about.
@@ -96,7 +96,7 @@ pub enum Subject {
 /// Whose file a rule is from. Ordered: the first is the strongest where only one value can hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Layer {
+pub enum ConfigLayer {
     /// The organisation's.
     Managed,
     /// The host program's own.
@@ -113,7 +113,7 @@ pub enum Layer {
     User,
 }
 
-impl Layer {
+impl ConfigLayer {
     /// Returns whether a folder that somebody else wrote could have brought it along.
     #[must_use]
     pub fn comes_with_the_folder(self) -> bool {
@@ -123,7 +123,7 @@ impl Layer {
 
 /// Where something is written: a file, a line, a column.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize)]
-pub struct Place {
+pub struct SourceLocation {
     /// The file; nothing for what was written in code.
     pub file: Option<Arc<PathBuf>>,
     /// The line, from 1.
@@ -132,7 +132,7 @@ pub struct Place {
     pub column: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.file {
             Some(file) => write!(f, "{}:{}", file.display(), self.line),

@@ -12,9 +12,9 @@ use serde_json::Value;
 
 use super::{
     facts::{Parts, Sample},
-    pattern::{Anchor, Pattern, Side},
+    pattern::{PathBase, Pattern, Side},
     rule::Rule,
-    rules::{Ground, Rules},
+    rules::{PolicyContext, Rules},
 };
 
 /// Approvals below this are not a habit.
@@ -28,7 +28,7 @@ const OPEN_ENDED: &[&str] = &[
 
 /// One decision that a person made.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct Decided {
+pub struct RecordedDecision {
     /// The tool.
     pub tool: String,
     /// What it was called with.
@@ -52,7 +52,7 @@ pub struct Suggestion {
 impl Rules {
     /// Suggests rules for what was approved at least twice and is not allowed yet.
     #[must_use]
-    pub fn suggest(&self, decided: &[Decided]) -> Vec<Suggestion> {
+    pub fn suggest(&self, decided: &[RecordedDecision]) -> Vec<Suggestion> {
         let mut tools: BTreeMap<&str, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
         for one in decided {
             let lists = tools.entry(&one.tool).or_default();
@@ -87,8 +87,8 @@ impl Rules {
     }
 }
 
-fn covers(rule: &str, tool: &str, arguments: &Value, ground: &Ground) -> bool {
-    let Ok(pattern) = Pattern::parse(rule, &Anchor { folder: None, home: ground.home.clone() })
+fn covers(rule: &str, tool: &str, arguments: &Value, ground: &PolicyContext) -> bool {
+    let Ok(pattern) = Pattern::parse(rule, &PathBase { folder: None, home: ground.home.clone() })
     else {
         return false;
     };

@@ -3,16 +3,17 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use haft_core::{
-    BoxFuture, CallId, Context, DynTool, Failure, Host, Note, Output, Scope, Spec, ToolName,
+    BoxFuture, CallId, DynTool, Failure, Host, Output, Progress, Scope, ToolContext, ToolName,
+    ToolSpec,
 };
 use serde_json::Value;
 
-use super::{Ground, Lexical, Seen};
+use super::{LexicalResolver, PolicyContext, TaintTracker};
 use crate::{
-    catalog::Entry,
     clock::RuntimeClock,
-    fit::Repairs,
-    turn::{Admitted, Call, Terms, admit},
+    registry::RegisteredTool,
+    schema::RepairPolicy,
+    turn::{Terms, ToolCall, ValidatedCall, admit},
 };
 
 /// A host that does nothing.
@@ -26,7 +27,7 @@ impl Host for Idle {
 
     fn call(
         self: Arc<Self>,
-        _: Context,
+        _: ToolContext,
         _: CallId,
         _: String,
         _: Value,
@@ -34,15 +35,15 @@ impl Host for Idle {
         Box::pin(async { Err(Failure::failed("there is nobody to call")) })
     }
 
-    fn block(&self, _: Box<dyn FnOnce() + Send>) -> Result<(), Failure> {
+    fn spawn_blocking(&self, _: Box<dyn FnOnce() + Send>) -> Result<(), Failure> {
         Err(Failure::failed("there is no thread"))
     }
 
-    fn tell(&self, _: &Context, _: Note) {}
+    fn tell(&self, _: &ToolContext, _: Progress) {}
 }
 
 /// Returns a call of a tool, admitted, in the folder `/w`.
-pub(crate) fn call(spec: Spec, schema: Value, arguments: Value) -> Admitted {
+pub(crate) fn call(spec: ToolSpec, schema: Value, arguments: Value) -> ValidatedCall {
     call_in(at("/w"), None, spec, schema, arguments)
 }
 
@@ -55,35 +56,40 @@ pub(crate) fn at(folder: impl Into<PathBuf>) -> Scope {
 pub(crate) fn call_in(
     scope: Scope,
     source: Option<&str>,
-    spec: Spec,
+    spec: ToolSpec,
     schema: Value,
     arguments: Value,
-) -> Admitted {
+) -> ValidatedCall {
     let tool = DynTool::new(spec, schema, |_, _| async { Ok("ok") });
     let name = match source {
         Some(source) => ToolName::from(format!("{source}__{}", tool.spec().name)),
         None => ToolName::from(tool.spec().name.as_str()),
     };
-    let mut entry = Entry::freeze(name.clone(), &"a test".into(), &tool).unwrap();
+    let mut entry = RegisteredTool::freeze(name.clone(), &"a test".into(), &tool).unwrap();
     if let Some(source) = source {
         entry = entry.brought_by(source);
     }
-    let cx = Context::new(Arc::new(scope), "c1".into(), name.clone(), name.clone(), Arc::new(Idle));
-    let seen = Arc::new(Seen::default());
+    let cx =
+        ToolContext::new(Arc::new(scope), "c1".into(), name.clone(), name.clone(), Arc::new(Idle));
+    let seen = Arc::new(TaintTracker::default());
     let terms = Terms {
         seen: &seen,
         limit: 1 << 20,
-        repair: Repairs::Off,
+        repair: RepairPolicy::Off,
         timeout: Duration::MAX,
         deadline: Duration::MAX,
         clock: &RuntimeClock,
     };
-    admit(Arc::new(entry), Call::new("c1", name, arguments), cx, terms).unwrap()
+    admit(Arc::new(entry), ToolCall::new("c1", name, arguments), cx, terms).unwrap()
 }
 
 /// Returns a ground without a disk.
-pub(crate) fn ground() -> Ground {
-    Ground { world: Arc::new(Lexical), home: Some("/home/u".into()), ..Ground::default() }
+pub(crate) fn ground() -> PolicyContext {
+    PolicyContext {
+        world: Arc::new(LexicalResolver),
+        home: Some("/home/u".into()),
+        ..PolicyContext::default()
+    }
 }
 
 /// A folder that goes away with its value.

@@ -12,7 +12,7 @@ use std::{borrow::Cow, ops::Range, sync::LazyLock};
 
 use memchr::memmem::Finder;
 
-use crate::hygiene::{is_hidden, is_plain};
+use crate::sanitize::{is_hidden, is_plain};
 
 /// How a text is read.
 #[derive(Clone, Copy, PartialEq, Eq)]

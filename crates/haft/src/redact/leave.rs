@@ -4,11 +4,14 @@
 
 use std::sync::Arc;
 
-use haft_core::{Effect, Effects, Note, Verdict, Words};
+use haft_core::{Effect, Effects, Progress, Verdict, Words};
 use serde_json::Value;
 
 use super::Redactor;
-use crate::{catalog::Entry, event::Event, fit::Repair, journal::Record, policy::Explanation};
+use crate::{
+    event::Event, journal::ExecutionRecord, policy::Explanation, registry::RegisteredTool,
+    schema::Repair,
+};
 
 impl Redactor {
     fn wash(&self, text: &mut String) {
@@ -41,7 +44,7 @@ impl Redactor {
     pub(crate) fn explanation(
         &self,
         explanation: &mut Explanation,
-        call: Option<(&Entry, &Arc<Value>)>,
+        call: Option<(&RegisteredTool, &Arc<Value>)>,
     ) {
         let hidden =
             call.map(|(tool, arguments)| secret_texts(tool, arguments)).unwrap_or_default();
@@ -86,7 +89,7 @@ impl Redactor {
                 self.wash_shared(&mut verdict.source);
             }
             Event::Answered { comment, .. } => comment.iter_mut().for_each(|text| self.wash(text)),
-            Event::Noted { note: Note::Progress(_, text), .. }
+            Event::Progress { note: Progress::Progress(_, text), .. }
             | Event::Deferred { summary: text, .. } => self.wash(text),
             Event::Finished { cause, .. } => cause.iter_mut().for_each(|text| self.wash(text)),
             Event::Repaired { repairs, .. } => {
@@ -100,7 +103,7 @@ impl Redactor {
 
     /// Makes a record fit to be shown. Most of it was made so when it was given; a secret that was
     /// added since is taken out as well.
-    pub(crate) fn record(&self, record: &mut Record) {
+    pub(crate) fn record(&self, record: &mut ExecutionRecord) {
         if let Some(intent) = &mut record.intent {
             if let Some(shown) = self.json(&intent.arguments) {
                 intent.arguments = Arc::new(shown);
@@ -163,7 +166,7 @@ impl Redactor {
 
 /// The texts that the schema marks as secret, each with what stands for it. Short ones stand in too
 /// many words by chance.
-fn secret_texts(tool: &Entry, arguments: &Arc<Value>) -> Vec<(String, String)> {
+fn secret_texts(tool: &RegisteredTool, arguments: &Arc<Value>) -> Vec<(String, String)> {
     let found = std::cell::RefCell::new(Vec::new());
     let _ = tool.input().masked(arguments, &|value| {
         let mut open = vec![value];

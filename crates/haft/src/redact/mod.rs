@@ -33,7 +33,7 @@ use self::clean::Clean;
 pub(crate) use self::resolve::{for_body, resolve};
 pub(crate) use self::stream::Washing;
 pub use self::{secrets::Secrets, stream::StreamRedactor};
-use crate::{catalog::Entry, hygiene};
+use crate::{registry::RegisteredTool, sanitize};
 
 /// Knows what must not be shown. Clones know the same.
 ///
@@ -124,7 +124,7 @@ impl Redactor {
             true => self.text(text),
             false => Cow::Borrowed(text),
         };
-        let cleaned = hygiene::clean(&seen);
+        let cleaned = sanitize::sanitize(&seen);
         let altered = cleaned.stripped + cleaned.made_visible;
         let shown = match (self.text(&cleaned.text), &cleaned.text) {
             (Cow::Owned(text), _) => Some(text),
@@ -265,7 +265,7 @@ impl Redactor {
 
     /// Returns the arguments of a call as they may be shown: what the tool's schema marks as secret
     /// is taken out, whatever it looks like.
-    pub(crate) fn arguments(&self, tool: &Entry, arguments: &Arc<Value>) -> Arc<Value> {
+    pub(crate) fn arguments(&self, tool: &RegisteredTool, arguments: &Arc<Value>) -> Arc<Value> {
         let masked = tool.input().masked(arguments, &|value| {
             let len = match value {
                 Value::String(text) => text.len(),

@@ -8,11 +8,11 @@
 
 use std::sync::Arc;
 
-use haft_core::{Args, Capability, Code, Context, Failure, Ran, Secret};
+use haft_core::{Args, Capability, Execution, Failure, FailureCode, Secret, ToolContext};
 use serde_json::Value;
 
 use super::DEEPEST;
-use crate::{catalog::Entry, runtime::Inner};
+use crate::{registry::RegisteredTool, runtime::Inner};
 
 const SCHEME: &str = "secret://";
 
@@ -25,7 +25,7 @@ pub(super) fn name_of(text: &str) -> Option<&str> {
 /// attempt, because each has its own instance.
 pub(crate) fn resolve(
     inner: &Inner,
-    entry: &Entry,
+    entry: &RegisteredTool,
     json: &Arc<Value>,
 ) -> Result<Option<Args>, Failure> {
     // Without secrets a reference means nothing, unless the tool is there to use them.
@@ -40,33 +40,38 @@ pub(crate) fn resolve(
     match entry.body().decode(&Arc::new(whole)) {
         Ok(args) => Ok(Some(args)),
         // What the decoder says may show the value it could not take.
-        Err(failure) => Err(refusal(Code::InvalidValue, "a secret does not fit where it is used")
-            .with_source(inner.redactor.failure(failure).to_string())),
+        Err(failure) => {
+            Err(refusal(FailureCode::InvalidValue, "a secret does not fit where it is used")
+                .with_source(inner.redactor.failure(failure).to_string()))
+        }
     }
 }
 
 /// Returns a secret for a tool, if it may have it.
-fn secret(inner: &Inner, entry: &Entry, name: &str) -> Result<Secret, Failure> {
+fn secret(inner: &Inner, entry: &RegisteredTool, name: &str) -> Result<Secret, Failure> {
     if !may_use(entry) {
         return Err(refusal(
-            Code::Denied,
+            FailureCode::Denied,
             &format!("`{}` does not declare that it uses secrets, so it gets none", entry.name()),
         ));
     }
     inner.redactor.secrets.get(entry, name).ok_or_else(|| {
         let shown: String = name.chars().take(64).collect();
-        refusal(Code::InvalidValue, &format!("`{}` has no secret called `{shown}`", entry.name()))
-            .with_next("use the name of a secret that you were told of, or tell the user")
+        refusal(
+            FailureCode::InvalidValue,
+            &format!("`{}` has no secret called `{shown}`", entry.name()),
+        )
+        .with_next("use the name of a secret that you were told of, or tell the user")
     })
 }
 
 /// A no before anything has run.
-fn refusal(code: Code, message: &str) -> Failure {
-    Failure::new(code, message).with_ran(Ran::No)
+fn refusal(code: FailureCode, message: &str) -> Failure {
+    Failure::new(code, message).with_execution(Execution::NotStarted)
 }
 
 /// Silence is judged as everything, and gets nothing.
-fn may_use(entry: &Entry) -> bool {
+fn may_use(entry: &RegisteredTool) -> bool {
     entry.spec().capabilities.is_some_and(|all| all.has(Capability::Secrets))
 }
 
@@ -79,7 +84,12 @@ fn refers(data: &Value, depth: usize) -> bool {
     }
 }
 
-fn fill(inner: &Inner, entry: &Entry, data: &mut Value, depth: usize) -> Result<(), Failure> {
+fn fill(
+    inner: &Inner,
+    entry: &RegisteredTool,
+    data: &mut Value,
+    depth: usize,
+) -> Result<(), Failure> {
     match data {
         Value::String(text) => {
             if let Some(name) = name_of(text) {
@@ -100,13 +110,13 @@ fn fill(inner: &Inner, entry: &Entry, data: &mut Value, depth: usize) -> Result<
 /// Returns a secret to a body that asks for it by name.
 pub(crate) fn for_body(
     inner: &Inner,
-    entry: Option<&Arc<Entry>>,
-    cx: &Context,
+    entry: Option<&Arc<RegisteredTool>>,
+    cx: &ToolContext,
     name: &str,
 ) -> Result<Secret, Failure> {
     // A claim is set when the body begins: whoever only judges a call gets nothing.
     match entry {
-        Some(entry) if cx.claim().is_some() => secret(inner, entry, name),
-        _ => Err(refusal(Code::Denied, "only the body of a running tool gets a secret")),
+        Some(entry) if cx.profile().is_some() => secret(inner, entry, name),
+        _ => Err(refusal(FailureCode::Denied, "only the body of a running tool gets a secret")),
     }
 }

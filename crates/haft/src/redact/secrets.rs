@@ -25,9 +25,9 @@ use super::{
     mark, patterns, then,
 };
 use crate::{
-    catalog::Entry,
     error::{Error, ErrorKind},
     policy::Glob,
+    registry::RegisteredTool,
 };
 
 /// Shorter values are refused: they stand in too many texts by chance, and in their encoded forms
@@ -212,7 +212,7 @@ impl Secrets {
 
     /// Returns a secret for a tool that declares to use secrets; nothing when there is none that is
     /// meant for it.
-    pub(super) fn get(&self, tool: &Entry, name: &str) -> Option<Secret> {
+    pub(super) fn get(&self, tool: &RegisteredTool, name: &str) -> Option<Secret> {
         let known = self.known()?;
         let kept = known.list.iter().find(|kept| *kept.name == *name)?;
         let meant = match &kept.tools {

@@ -14,7 +14,7 @@ use super::{
     bare::{Breaks, ESCAPE, Reading, SHOWN, STROKE, WRITTEN, bare},
     patterns::{self, Past},
 };
-use crate::hygiene;
+use crate::sanitize;
 
 /// Redacts a text that comes piece by piece.
 ///
@@ -137,14 +137,14 @@ fn thin(held: &mut String, reading: Reading, longest: usize) {
 /// before and after it is cleaned.
 pub(crate) struct Washing {
     seen: StreamRedactor,
-    cleaned: hygiene::Stream,
+    cleaned: sanitize::StreamSanitizer,
     shown: StreamRedactor,
 }
 
 impl Washing {
     pub(super) fn new(redactor: &Redactor) -> Self {
         let (seen, shown) = (redactor.stream(), redactor.stream());
-        Self { seen, cleaned: hygiene::Stream::default(), shown }
+        Self { seen, cleaned: sanitize::StreamSanitizer::default(), shown }
     }
 
     pub(crate) fn feed(&mut self, piece: &str) -> String {

@@ -1,43 +1,49 @@
 //! Takes a call in: resolve the name, parse, repair, validate, settle defaults, decode, claim.
 //!
-//! In: what the model wrote. Out: an `Admitted`, or the failure that answers it. No I/O, no judgement.
-//! The clock only ends repairs that take too long. Everything after this room sees one frozen JSON.
+//! In: what the model wrote. Out: a `ValidatedCall`, or the failure that answers it. No I/O, no
+//! judgement. The clock only ends repairs that take too long. Everything after this room sees one
+//! frozen JSON.
 //!
-//! INVARIANT: an `Admitted` exists only for arguments that its entry's validator accepted.
+//! INVARIANT: a `ValidatedCall` exists only for arguments that its entry's validator accepted.
 
 use std::{sync::Arc, time::Duration};
 
-use haft_core::{Args, Claim, Code, Context, Failure, Output, Ran, ToolName, Verdict};
+use haft_core::{
+    Args, CallProfile, Execution, Failure, FailureCode, Output, ToolContext, ToolName, Verdict,
+};
 use serde_json::{Map, Value};
 
 use super::{
-    call::{Arguments, Call, Limits},
+    call::{Arguments, Limits, ToolCall},
     core::TurnCore,
 };
 use crate::{
-    catalog::{Entry, Found, Snapshot, Withheld},
     clock::{Clock, RuntimeClock},
-    fit::{Repair, Repairs, Schema, parse, problem, stop::Stop, syntax, unexplained::Unexplained},
-    policy::Seen,
+    policy::TaintTracker,
     redact::Redactor,
+    registry::{Found, HiddenReason, RegisteredTool, ToolSnapshot},
+    schema::{
+        Repair, RepairPolicy, Schema, parse, stop::Stop, syntax, unexplained::Unexplained,
+        validation_error,
+    },
     watch::{after, caught},
 };
 
 /// A call whose arguments are valid, decoded and frozen. Boxed, because it is handed through every
 /// phase and a copy of each field in each of them would cost more than the box.
-pub struct Admitted(Box<Parts>);
+pub struct ValidatedCall(Box<Parts>);
 
 /// What an admitted call is made of.
 pub(crate) struct Parts {
-    pub(crate) entry: Arc<Entry>,
+    pub(crate) entry: Arc<RegisteredTool>,
     pub(crate) json: Arc<Value>,
     pub(crate) args: Args,
-    pub(crate) claim: Claim,
-    pub(crate) cx: Context,
+    pub(crate) claim: CallProfile,
+    pub(crate) cx: ToolContext,
     /// What was changed in what the model wrote; most often nothing.
     pub(crate) repairs: Option<Arc<[Repair]>>,
     /// What the run has read.
-    pub(crate) seen: Arc<Seen>,
+    pub(crate) seen: Arc<TaintTracker>,
     /// What somebody has added to the call on its way; most often nothing.
     pub(crate) added: Option<Box<Added>>,
     /// Who allowed it, once somebody has. Until then, nobody.
@@ -65,7 +71,7 @@ pub(crate) struct Added {
 }
 
 /// What takes secrets out of texts about a call: the runtime's, where the call is one of ours.
-pub(crate) fn redactor_of(cx: &Context) -> Redactor {
+pub(crate) fn redactor_of(cx: &ToolContext) -> Redactor {
     match cx.host().and_then(|host| host.downcast::<TurnCore>().ok()) {
         Some(turn) => turn.inner.redactor.clone(),
         None => Redactor::default(),
@@ -76,21 +82,21 @@ pub(crate) fn redactor_of(cx: &Context) -> Redactor {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms<'a> {
     /// What the run has read.
-    pub(crate) seen: &'a Arc<Seen>,
+    pub(crate) seen: &'a Arc<TaintTracker>,
     /// The longest arguments that are read at all, in bytes.
     pub(crate) limit: usize,
     /// What is repaired.
-    pub(crate) repair: Repairs,
+    pub(crate) repair: RepairPolicy,
     /// The timeout and the deadline of a call where neither the call nor its tool has one.
     pub(crate) timeout: Duration,
     pub(crate) deadline: Duration,
     pub(crate) clock: &'a dyn Clock,
 }
 
-impl Admitted {
+impl ValidatedCall {
     /// Returns the tool that is called.
     #[must_use]
-    pub fn tool(&self) -> &Arc<Entry> {
+    pub fn tool(&self) -> &Arc<RegisteredTool> {
         &self.0.entry
     }
 
@@ -121,13 +127,13 @@ impl Admitted {
 
     /// Returns what this call would do.
     #[must_use]
-    pub fn claim(&self) -> &Claim {
+    pub fn profile(&self) -> &CallProfile {
         &self.0.claim
     }
 
     /// Returns the call's context.
     #[must_use]
-    pub fn context(&self) -> &Context {
+    pub fn context(&self) -> &ToolContext {
         &self.0.cx
     }
 
@@ -140,7 +146,7 @@ impl Admitted {
 
     /// Returns what the run has read when this call is judged.
     #[must_use]
-    pub fn seen(&self) -> &Arc<Seen> {
+    pub fn seen(&self) -> &Arc<TaintTracker> {
         &self.0.seen
     }
 
@@ -180,7 +186,7 @@ impl Admitted {
         self.0.added.as_ref().map_or(&[], |added| &added.asides)
     }
 
-    /// Notes who allowed it. Only judgement does, when it makes a `Permitted`.
+    /// Notes who allowed it. Only judgement does, when it makes an `AuthorizedCall`.
     pub(crate) fn allow(&mut self, verdict: Verdict) {
         self.0.verdict = verdict;
     }
@@ -202,7 +208,8 @@ impl Admitted {
         if added.answered.is_some() {
             return false;
         }
-        added.answered = Some(outcome.map_err(|failure| failure.with_ran(Ran::No)));
+        added.answered =
+            Some(outcome.map_err(|failure| failure.with_execution(Execution::NotStarted)));
         true
     }
 
@@ -234,10 +241,10 @@ impl Admitted {
     }
 
     /// Admits other arguments for the same call: a hook's rewrite, a person's edit.
-    pub(crate) fn again(self, arguments: Value) -> Result<Admitted, Failure> {
+    pub(crate) fn again(self, arguments: Value) -> Result<ValidatedCall, Failure> {
         let Value::Object(map) = arguments else {
             return Err(Failure::new(
-                Code::BadArguments,
+                FailureCode::BadArguments,
                 format!("the arguments must be an object, got {}", parse::kind(&arguments)),
             ));
         };
@@ -247,7 +254,7 @@ impl Admitted {
         let terms = Terms {
             seen: &seen,
             limit: usize::MAX,
-            repair: Repairs::Off,
+            repair: RepairPolicy::Off,
             timeout: Duration::MAX,
             deadline: Duration::MAX,
             clock: &RuntimeClock,
@@ -260,9 +267,9 @@ impl Admitted {
     }
 }
 
-impl std::fmt::Debug for Admitted {
+impl std::fmt::Debug for ValidatedCall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Admitted")
+        f.debug_struct("ValidatedCall")
             .field("tool", self.0.entry.name())
             .field("id", self.0.cx.call_id())
             .field("claim", &self.0.claim)
@@ -271,21 +278,24 @@ impl std::fmt::Debug for Admitted {
 }
 
 /// Finds the tool that a name means in this snapshot.
-pub(crate) fn resolve(snapshot: &Snapshot, name: &ToolName) -> Result<Arc<Entry>, Failure> {
+pub(crate) fn resolve(
+    snapshot: &ToolSnapshot,
+    name: &ToolName,
+) -> Result<Arc<RegisteredTool>, Failure> {
     match snapshot.find(name.as_str()) {
         Found::Entry(entry) => Ok(Arc::clone(entry)),
-        Found::Withheld(Withheld::NeedsInteraction) => Err(Failure::new(
-            Code::NeedsInteraction,
+        Found::Withheld(HiddenReason::NeedsInteraction) => Err(Failure::new(
+            FailureCode::NeedsInteraction,
             format!("`{name}` needs a person, and nobody can answer here"),
         )
         .with_next("go on without it, or say in your answer what you would have asked")),
         Found::Withheld(why) => {
-            Err(Failure::new(Code::NotOffered, format!("`{name}` is not offered: {why}"))
+            Err(Failure::new(FailureCode::NotOffered, format!("`{name}` is not offered: {why}"))
                 .with_next("use one of the tools you were given"))
         }
         Found::Nothing(near) => {
             let failure = Failure::new(
-                Code::UnknownTool,
+                FailureCode::UnknownTool,
                 format!("there is no tool called `{}`", clip(name.as_str())),
             );
             Err(match near {
@@ -300,11 +310,11 @@ pub(crate) fn resolve(snapshot: &Snapshot, name: &ToolName) -> Result<Arc<Entry>
 
 /// Takes a call in for a tool that is already resolved.
 pub(crate) fn admit(
-    entry: Arc<Entry>,
-    call: Call,
-    cx: Context,
+    entry: Arc<RegisteredTool>,
+    call: ToolCall,
+    cx: ToolContext,
     terms: Terms<'_>,
-) -> Result<Admitted, Failure> {
+) -> Result<ValidatedCall, Failure> {
     let Terms { limit, repair, .. } = terms;
     let mut repairs = Vec::new();
     let (shown, limits) = (call.shown, call.limits);
@@ -318,7 +328,7 @@ pub(crate) fn admit(
             let mut left = limit;
             if !map.iter().all(|(key, value)| fits(key, value, &mut left, MAX_DEPTH)) {
                 return Err(Failure::new(
-                    Code::UnparseableArguments,
+                    FailureCode::UnparseableArguments,
                     format!("the arguments are nested too deep, or longer than {limit} bytes"),
                 )
                 .with_next("send less at once"));
@@ -331,7 +341,7 @@ pub(crate) fn admit(
             let inside = other.as_str().and_then(|text| syntax::unwrapped(text, limit, repair));
             let Some((map, steps)) = inside else {
                 return Err(Failure::new(
-                    Code::UnparseableArguments,
+                    FailureCode::UnparseableArguments,
                     format!("the arguments must be a JSON object, got {}", parse::kind(&other)),
                 )
                 .with_next("send the arguments again as one JSON object"));
@@ -351,13 +361,13 @@ pub(crate) fn admit(
 }
 
 fn take_in(
-    entry: Arc<Entry>,
+    entry: Arc<RegisteredTool>,
     mut map: Map<String, Value>,
-    cx: Context,
+    cx: ToolContext,
     terms: Terms<'_>,
     mut repairs: Vec<Repair>,
     limits: Option<&Limits>,
-) -> Result<Admitted, Failure> {
+) -> Result<ValidatedCall, Failure> {
     entry.drop_unknown(&mut map);
     let mut json = Value::Object(map);
     let schema = entry.input();
@@ -368,7 +378,7 @@ fn take_in(
     if !schema.is_valid(&json) {
         // What may destroy is repaired only where there is nothing to interpret.
         let steps = match terms.repair {
-            Repairs::Off => Vec::new(),
+            RepairPolicy::Off => Vec::new(),
             _ => {
                 let time = timeout.unwrap_or(terms.timeout);
                 let time = time.min(deadline.unwrap_or(terms.deadline));
@@ -389,7 +399,7 @@ fn take_in(
     }
     let inexact = schema.settle_integers(&mut json);
     if !inexact.is_empty() {
-        return Err(problem::refused(&inexact, entry.name().as_str()));
+        return Err(validation_error::refused(&inexact, entry.name().as_str()));
     }
     let json = Arc::new(json);
     // Decoding and claiming run the author's code (a `Deserialize`, a claim function).
@@ -398,29 +408,45 @@ fn take_in(
         Ok(Ok(decoded)) => decoded,
         Ok(Err(failure)) => return Err(without_secret(schema, failure)),
         Err(_) => {
-            return Err(Failure::new(Code::BadArguments, "the arguments could not be decoded")
-                .with_next("try other values"));
+            return Err(Failure::new(
+                FailureCode::BadArguments,
+                "the arguments could not be decoded",
+            )
+            .with_next("try other values"));
         }
     };
-    let claimed = caught(|| entry.body().claim(entry.declared().clone(), &args, &cx));
+    let claimed = caught(|| entry.body().profile(entry.declared().clone(), &args, &cx));
     // FAIL CLOSED: a claim that panics is the strictest claim.
-    let claim = claimed.map(Claim::settled).unwrap_or_else(|_| Claim::strictest());
+    let claim = claimed.map(CallProfile::settled).unwrap_or_else(|_| CallProfile::strictest());
     let repairs = (!repairs.is_empty()).then(|| repairs.into());
     let seen = Arc::clone(terms.seen);
     let added = None;
     let verdict = Verdict::deny("nobody has judged this call yet");
-    Ok(Admitted(Box::new(Parts { entry, json, args, claim, cx, repairs, seen, added, verdict })))
+    Ok(ValidatedCall(Box::new(Parts {
+        entry,
+        json,
+        args,
+        claim,
+        cx,
+        repairs,
+        seen,
+        added,
+        verdict,
+    })))
 }
 
 /// A type that refuses a value shows it; what the schema marks as a secret is not shown back.
 fn without_secret(schema: &Schema, failure: Failure) -> Failure {
     let place = failure.message().split(": ").next().unwrap_or_default().trim_end_matches('/');
-    if failure.code() != Code::BadArguments || !schema.is_secret(place) {
+    if failure.code() != FailureCode::BadArguments || !schema.is_secret(place) {
         return failure;
     }
     let place = if place.is_empty() { "/" } else { place };
-    Failure::new(Code::BadArguments, format!("{place}: the tool does not take this hidden value"))
-        .with_next("call it again with another value")
+    Failure::new(
+        FailureCode::BadArguments,
+        format!("{place}: the tool does not take this hidden value"),
+    )
+    .with_next("call it again with another value")
 }
 
 /// Data is nested no deeper than text may be.

@@ -3,22 +3,22 @@
 //! FAIL CLOSED: a hook that cannot answer before a turn keeps its calls from running; one that
 //! cannot answer after a turn halts the run, because what ran has run.
 
-use haft_core::Code;
+use haft_core::FailureCode;
 use smallvec::SmallVec;
 
 use super::core::TurnCore;
 use crate::{
-    envelope::Envelope,
     event::Event,
-    hooks::{Landed, Said, TurnFacts, around_turn},
+    hooks::{AnsweredCall, HookEffects, TurnInfo, around_turn},
     lifecycle::add_asides,
+    tool_result::ToolResult,
 };
 
 const NOT_LOOKED: &str = "a check of the host could not be made";
 
 impl TurnCore {
-    fn facts(&self) -> TurnFacts {
-        TurnFacts::new(std::sync::Arc::clone(&self.scope), self.snapshot.entries().count())
+    fn facts(&self) -> TurnInfo {
+        TurnInfo::new(std::sync::Arc::clone(&self.scope), self.snapshot.entries().count())
     }
 
     /// Asks the hooks about a turn that begins.
@@ -29,21 +29,24 @@ impl TurnCore {
         self.keep_asides(asides);
         if let Some((hook, why)) = broken {
             self.problem(hook, "before the turn", &why);
-            self.bar(Code::HookFailed, format!("{NOT_LOOKED} before this turn, so nothing is run"));
+            self.bar(
+                FailureCode::HookFailed,
+                format!("{NOT_LOOKED} before this turn, so nothing is run"),
+            );
         }
     }
 
     /// Asks the hooks about a turn whose calls are all answered.
-    pub(crate) async fn after_turn(&self, answers: &mut [Envelope]) {
+    pub(crate) async fn after_turn(&self, answers: &mut [ToolResult]) {
         if answers.is_empty() {
             return;
         }
         let facts = self.facts();
-        let landed: SmallVec<[Landed<'_>; 4]> = answers
+        let landed: SmallVec<[AnsweredCall<'_>; 4]> = answers
             .iter()
-            .map(|answer| Landed {
+            .map(|answer| AnsweredCall {
                 answer,
-                tool: self.snapshot.get(answer.meant().as_str()),
+                tool: self.snapshot.get(answer.tool_name().as_str()),
                 redactor: &self.inner.redactor,
             })
             .collect();
@@ -64,7 +67,7 @@ impl TurnCore {
     }
 
     /// Tells and carries out what hooks said, and returns their words for the model.
-    fn heed(&self, said: Vec<(&str, Said)>) -> Vec<String> {
+    fn heed(&self, said: Vec<(&str, HookEffects)>) -> Vec<String> {
         let mut asides = Vec::new();
         for (hook, said) in said {
             asides.extend(said.aside);

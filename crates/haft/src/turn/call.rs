@@ -2,10 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use haft_core::{CallId, Retries, ToolName};
+use haft_core::{CallId, RetryPolicy, ToolName};
 use serde_json::Value;
 
-use crate::export::Export;
+use crate::export::ToolExport;
 
 /// The arguments of a call, as the provider carries them.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,7 +36,7 @@ impl From<&str> for Arguments {
 
 /// One call of a model's response.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Call {
+pub struct ToolCall {
     /// The provider's id; empty when it gives none.
     pub id: CallId,
     /// The name the model wrote.
@@ -56,13 +56,13 @@ pub(crate) struct Limits {
     pub(crate) timeout: Option<Duration>,
     pub(crate) deadline: Option<Duration>,
     pub(crate) approval_timeout: Option<Duration>,
-    pub(crate) retry: Option<Retries>,
+    pub(crate) retry: Option<RetryPolicy>,
 }
 
 /// The words of an export, to be undone once the arguments have been read.
 #[derive(Debug, Clone)]
 pub(crate) struct Wording {
-    pub(crate) export: Arc<Export>,
+    pub(crate) export: Arc<ToolExport>,
     pub(crate) tool: usize,
 }
 
@@ -72,7 +72,7 @@ impl PartialEq for Wording {
     }
 }
 
-impl Call {
+impl ToolCall {
     /// Makes a call.
     #[must_use]
     pub fn new(
@@ -114,7 +114,7 @@ impl Call {
     /// Sets how failed attempts at this call are repeated. What may have changed something is still
     /// not done twice.
     #[must_use]
-    pub fn retry(mut self, retries: Retries) -> Self {
+    pub fn retry(mut self, retries: RetryPolicy) -> Self {
         self.limits().retry = Some(retries);
         self
     }
@@ -126,7 +126,7 @@ impl Call {
 
 /// How the model's message ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Stop {
+pub enum StopReason {
     /// As it should: the calls are complete.
     Done,
     /// The message was cut off; its calls may be too.
@@ -137,7 +137,7 @@ pub enum Stop {
     Unknown,
 }
 
-impl Stop {
+impl StopReason {
     /// Returns why nothing of the message may run, unless it may.
     #[must_use]
     pub fn why_not(self) -> Option<&'static str> {

@@ -16,52 +16,52 @@ use std::{
 };
 
 use haft_core::{
-    BoxFuture, CallId, Code, Context, Deferral, DeniedPaths, DeniedPathsUnknown, Failure,
-    HardLinked, Host, Left, Note, Operation, OtherNames, Output, Ran, Retry, Scope, Secret,
-    ToolName, WeakContext,
+    BoxFuture, CallId, DeniedPaths, DeniedPathsUnknown, Execution, Failure, FailureCode,
+    HardLinked, Host, Operation, OtherNames, Output, Progress, RemainingBudget, RetryHint, Scope,
+    Secret, TaskSlot, ToolContext, ToolName, WeakToolContext,
 };
 use serde_json::Value;
 use smallvec::SmallVec;
 use tokio::sync::{Notify, Semaphore};
 
 use super::{
-    admit::{self, Admitted, Terms},
-    call::{Call, Stop},
+    admit::{self, Terms, ValidatedCall},
+    call::{StopReason, ToolCall},
     launch::launch,
 };
 use crate::{
-    catalog::Snapshot,
     clock::{Clock, RuntimeClock},
-    event::{Event, Phase, Who},
-    fit::{Repairs, problem},
+    event::{Event, EventSource, Phase},
     lifecycle,
     policy::{Held, too_deep},
     redact::{self, Washing},
+    registry::ToolSnapshot,
     run::RunCore,
     runtime::Inner,
+    schema::{RepairPolicy, validation_error},
 };
 
 /// What all calls of one turn share.
 pub(crate) struct TurnCore {
     pub(crate) inner: Arc<Inner>,
     pub(crate) run: Arc<RunCore>,
-    pub(crate) snapshot: Snapshot,
+    pub(crate) snapshot: ToolSnapshot,
     pub(crate) scope: Arc<Scope>,
     /// Whose events these are; made when somebody listens.
-    who: OnceLock<Arc<Who>>,
+    who: OnceLock<Arc<EventSource>>,
     pub(crate) seats: Semaphore,
     pub(crate) end: End,
     /// Why nothing of this turn runs: the run has no turn left.
     spent: Option<Failure>,
     forced: AtomicBool,
     /// Why no call of this turn may run.
-    barred: OnceLock<(Code, String)>,
+    barred: OnceLock<(FailureCode, String)>,
     /// What hooks said to the model before the turn.
     asides: OnceLock<Vec<String>>,
     interrupted: AtomicBool,
     told: Notify,
     calls: Mutex<SmallVec<[Taken; 1]>>,
-    nested: Mutex<Vec<(CallId, WeakContext)>>,
+    nested: Mutex<Vec<(CallId, WeakToolContext)>>,
     /// Calls that tell pieces of output to somebody, and what is held back of them.
     telling: Mutex<Vec<Telling>>,
     has_told: AtomicBool,
@@ -71,7 +71,7 @@ pub(crate) struct TurnCore {
 struct Taken {
     id: CallId,
     called: ToolName,
-    cx: WeakContext,
+    cx: WeakToolContext,
 }
 
 const CANCELLED: &str = "the turn was cancelled";
@@ -81,9 +81,9 @@ const TRIES: u32 = 3;
 impl TurnCore {
     pub(crate) fn new(
         run: &Arc<RunCore>,
-        snapshot: Snapshot,
+        snapshot: ToolSnapshot,
         scope: Arc<Scope>,
-        who: Option<Arc<Who>>,
+        who: Option<Arc<EventSource>>,
         spent: Option<Failure>,
     ) -> Arc<Self> {
         let core = Arc::new(Self {
@@ -115,8 +115,8 @@ impl TurnCore {
         id: CallId,
         called: ToolName,
         meant: ToolName,
-    ) -> Context {
-        Context::new(Arc::clone(&self.scope), id, called, meant, Arc::clone(self) as _)
+    ) -> ToolContext {
+        ToolContext::new(Arc::clone(&self.scope), id, called, meant, Arc::clone(self) as _)
     }
 
     /// Tells an event of this run; it is not even made when nobody listens.
@@ -124,13 +124,13 @@ impl TurnCore {
         self.inner.events.tell(|| Arc::clone(self.who()), event);
     }
 
-    fn who(&self) -> &Arc<Who> {
-        self.who.get_or_init(|| Who::of(&self.scope))
+    fn who(&self) -> &Arc<EventSource> {
+        self.who.get_or_init(|| EventSource::of(&self.scope))
     }
 
     /// Tells that a call has left a phase.
-    pub(crate) fn passed(&self, cx: &Context, phase: Phase) {
-        self.tell(|| Event::Passed { call: cx.call_id().clone(), phase });
+    pub(crate) fn passed(&self, cx: &ToolContext, phase: Phase) {
+        self.tell(|| Event::PhaseFinished { call: cx.call_id().clone(), phase });
     }
 
     /// On which terms calls are taken in. A message that ended badly is never repaired: what is
@@ -138,7 +138,7 @@ impl TurnCore {
     pub(crate) fn terms(&self) -> Terms<'_> {
         let config = &self.inner.config;
         let ended_badly = self.end.get().is_some_and(|stop| stop.why_not().is_some());
-        let repair = if ended_badly { Repairs::Off } else { config.repair };
+        let repair = if ended_badly { RepairPolicy::Off } else { config.repair };
         Terms {
             limit: config.max_arguments,
             repair,
@@ -153,23 +153,26 @@ impl TurnCore {
     /// example from the second on, and after a few tells the model to stop.
     pub(crate) fn learn(
         &self,
-        cx: &Context,
-        admitted: Result<Admitted, Failure>,
-    ) -> Result<Admitted, Failure> {
+        cx: &ToolContext,
+        admitted: Result<ValidatedCall, Failure>,
+    ) -> Result<ValidatedCall, Failure> {
         match admitted {
             Ok(admitted) => {
-                self.run.slips.forget(cx.meant());
+                self.run.slips.forget(cx.tool_name());
                 Ok(admitted)
             }
             Err(failure)
-                if matches!(failure.code(), Code::BadArguments | Code::UnparseableArguments) =>
+                if matches!(
+                    failure.code(),
+                    FailureCode::BadArguments | FailureCode::UnparseableArguments
+                ) =>
             {
-                let slips = self.run.slips.count(cx.meant(), cx.cycle());
+                let slips = self.run.slips.count(cx.tool_name(), cx.cycle());
                 if slips < 2 {
                     return Err(failure);
                 }
-                let failure = match self.snapshot.get(cx.meant().as_str()) {
-                    Some(entry) => problem::with_example(entry.input(), failure),
+                let failure = match self.snapshot.get(cx.tool_name().as_str()) {
+                    Some(entry) => validation_error::with_example(entry.input(), failure),
                     None => failure,
                 };
                 if slips <= TRIES {
@@ -178,9 +181,9 @@ impl TurnCore {
                 // It has had its tries; one more of the same would only cost time.
                 let next = format!(
                     "stop calling `{}`: it was called wrongly {slips} times in a row; go on without it, or say what you are missing",
-                    cx.meant()
+                    cx.tool_name()
                 );
-                Err(failure.with_retry(Retry::Never).with_next(next))
+                Err(failure.with_retry(RetryHint::Never).with_next(next))
             }
             Err(failure) => Err(failure),
         }
@@ -195,7 +198,7 @@ impl TurnCore {
     /// that start together has a size; what a nested call answers is not shown.
     pub(crate) fn hold(
         &self,
-        admitted: &mut Result<Admitted, Failure>,
+        admitted: &mut Result<ValidatedCall, Failure>,
         among: Option<usize>,
     ) -> Option<Box<Held>> {
         let Ok(call) = admitted else { return None };
@@ -230,14 +233,14 @@ impl TurnCore {
     }
 
     /// Makes a call of this turn stoppable.
-    pub(crate) fn take_in(&self, cx: &Context) {
+    pub(crate) fn take_in(&self, cx: &ToolContext) {
         lock(&self.calls).push(Taken {
             id: cx.call_id().clone(),
-            called: cx.called().clone(),
+            called: cx.requested_name().clone(),
             cx: cx.downgrade(),
         });
         if self.forced.load(Ordering::SeqCst) {
-            cx.stop(Code::Cancelled, CANCELLED);
+            cx.stop(FailureCode::Cancelled, CANCELLED);
         }
         if let Some((code, why)) = self.barred.get() {
             cx.stop(*code, why);
@@ -246,7 +249,7 @@ impl TurnCore {
     }
 
     /// Keeps the calls of this turn from running; of several reasons the first stays.
-    pub(crate) fn bar(&self, code: Code, why: String) {
+    pub(crate) fn bar(&self, code: FailureCode, why: String) {
         let _ = self.barred.set((code, why));
     }
 
@@ -262,17 +265,18 @@ impl TurnCore {
 
     /// Stops whatever has not begun, because the run is halted.
     pub(crate) fn halt(&self) {
-        let mut all: Vec<WeakContext> = lock(&self.calls).iter().map(|c| c.cx.clone()).collect();
+        let mut all: Vec<WeakToolContext> =
+            lock(&self.calls).iter().map(|c| c.cx.clone()).collect();
         all.extend(lock(&self.nested).iter().map(|(_, cx)| cx.clone()));
-        all.iter().filter_map(WeakContext::upgrade).for_each(|cx| self.heed_halt(&cx));
+        all.iter().filter_map(WeakToolContext::upgrade).for_each(|cx| self.heed_halt(&cx));
     }
 
     /// Stops a call that has not begun, if the run is halted. A claim is set when the body begins.
-    fn heed_halt(&self, cx: &Context) {
+    fn heed_halt(&self, cx: &ToolContext) {
         if let Some(reason) = self.run.halted()
-            && cx.claim().is_none()
+            && cx.profile().is_none()
         {
-            cx.stop(Code::BlockedByHook, reason);
+            cx.stop(FailureCode::BlockedByHook, reason);
         }
     }
 
@@ -285,9 +289,9 @@ impl TurnCore {
     pub(crate) fn force(&self) {
         self.forced.store(true, Ordering::SeqCst);
         self.interrupt();
-        let all: Vec<WeakContext> = lock(&self.calls).iter().map(|c| c.cx.clone()).collect();
-        for cx in all.iter().filter_map(WeakContext::upgrade) {
-            self.stop_body(&cx, Code::Cancelled, CANCELLED);
+        let all: Vec<WeakToolContext> = lock(&self.calls).iter().map(|c| c.cx.clone()).collect();
+        for cx in all.iter().filter_map(WeakToolContext::upgrade) {
+            self.stop_body(&cx, FailureCode::Cancelled, CANCELLED);
         }
     }
 
@@ -299,7 +303,7 @@ impl TurnCore {
 
     /// Waits until an interrupt of the turn reaches this call. A nested call hears of it only
     /// through the call it is part of: if that one blocks, it needs its nested calls to finish.
-    pub(crate) async fn interrupted(&self, cx: &Context) {
+    pub(crate) async fn interrupted(&self, cx: &ToolContext) {
         if cx.call_id().looks_nested() {
             return std::future::pending().await;
         }
@@ -315,8 +319,8 @@ impl TurnCore {
     /// Stops one call, and says whether it was there to be stopped.
     pub(crate) fn stop_call(&self, id: &str) -> bool {
         let found = lock(&self.calls).iter().find(|c| c.id == *id).map(|c| c.cx.clone());
-        if let Some(cx) = found.as_ref().and_then(WeakContext::upgrade) {
-            self.stop_body(&cx, Code::Cancelled, "this call was cancelled");
+        if let Some(cx) = found.as_ref().and_then(WeakToolContext::upgrade) {
+            self.stop_body(&cx, FailureCode::Cancelled, "this call was cancelled");
         }
         found.is_some()
     }
@@ -326,26 +330,26 @@ impl TurnCore {
         let cx = lock(&self.calls).get(at).and_then(|c| c.cx.upgrade());
         if let Some(cx) = cx {
             let why = format!("`{failed}` in the same batch failed, and that cancels its siblings");
-            self.stop_body(&cx, Code::SiblingAborted, &why);
+            self.stop_body(&cx, FailureCode::SiblingAborted, &why);
         }
     }
 
     /// Tells a body, and the nested calls it is waiting for, to stop.
-    pub(crate) fn stop_body(&self, cx: &Context, code: Code, why: &str) {
+    pub(crate) fn stop_body(&self, cx: &ToolContext, code: FailureCode, why: &str) {
         cx.stop(code, why);
         if cx.nested_calls() > 0 {
-            let below: Vec<WeakContext> = lock(&self.nested)
+            let below: Vec<WeakToolContext> = lock(&self.nested)
                 .iter()
                 .filter(|(id, _)| id.is_within(cx.call_id()))
                 .map(|(_, cx)| cx.clone())
                 .collect();
-            below.iter().filter_map(WeakContext::upgrade).for_each(|cx| cx.stop(code, why));
+            below.iter().filter_map(WeakToolContext::upgrade).for_each(|cx| cx.stop(code, why));
         }
     }
 
     /// Returns the nearest call of this tool that a call is nested in.
-    pub(crate) fn within(&self, cx: &Context, tool: &ToolName) -> Option<Context> {
-        let top: Vec<WeakContext> = lock(&self.calls)
+    pub(crate) fn within(&self, cx: &ToolContext, tool: &ToolName) -> Option<ToolContext> {
+        let top: Vec<WeakToolContext> = lock(&self.calls)
             .iter()
             .filter(|c| cx.call_id().is_within(&c.id))
             .map(|c| c.cx.clone())
@@ -357,14 +361,14 @@ impl TurnCore {
             .collect::<Vec<_>>();
         top.iter()
             .chain(&nested)
-            .filter_map(WeakContext::upgrade)
-            .filter(|outer| outer.meant() == tool)
+            .filter_map(WeakToolContext::upgrade)
+            .filter(|outer| outer.tool_name() == tool)
             .max_by_key(|outer| outer.call_id().as_str().len())
     }
 
     /// Takes a piece of output and returns what of it can be told; nothing while all of it may be the
     /// beginning of a secret. Pieces under one key belong together.
-    fn tell_piece(&self, cx: &Context, key: Option<&str>, piece: &str) -> Option<String> {
+    fn tell_piece(&self, cx: &ToolContext, key: Option<&str>, piece: &str) -> Option<String> {
         self.has_told.store(true, Ordering::Release);
         let call = cx.call_id();
         let mut telling = lock(&self.telling);
@@ -391,7 +395,7 @@ impl TurnCore {
     }
 
     /// Tells what was held back of a call's pieces: no more will come.
-    pub(crate) fn told_all(&self, cx: &Context) {
+    pub(crate) fn told_all(&self, cx: &ToolContext) {
         if !self.has_told.load(Ordering::Acquire) {
             return;
         }
@@ -407,26 +411,26 @@ impl TurnCore {
             return;
         }
         let note = match key {
-            Some(key) => Note::Keyed(self.inner.redactor.text(&key).into_owned(), rest),
-            None => Note::Partial(rest),
+            Some(key) => Progress::Keyed(self.inner.redactor.text(&key).into_owned(), rest),
+            None => Progress::Partial(rest),
         };
-        self.tell(|| Event::Noted { call, note });
+        self.tell(|| Event::Progress { call, note });
     }
 
     /// Returns whether this call must not start or go on.
-    pub(crate) fn is_stopped(&self, cx: &Context) -> bool {
+    pub(crate) fn is_stopped(&self, cx: &ToolContext) -> bool {
         cx.is_cancelled()
             || (self.interrupted.load(Ordering::SeqCst) && !cx.call_id().looks_nested())
     }
 
     /// Says why a call is stopped. Says that nothing ran; whoever knows better says better.
-    pub(crate) fn why_stopped(&self, cx: &Context) -> Failure {
-        let (code, why) = cx.why_stopped().unwrap_or((Code::Cancelled, CANCELLED));
-        Failure::new(code, why).with_ran(Ran::No)
+    pub(crate) fn why_stopped(&self, cx: &ToolContext) -> Failure {
+        let (code, why) = cx.why_stopped().unwrap_or((FailureCode::Cancelled, CANCELLED));
+        Failure::new(code, why).with_execution(Execution::NotStarted)
     }
 
     /// Tells what a body's notes hold back, as soon as it is due. Never ends.
-    pub(crate) async fn telling(&self, cx: &Context) -> Infallible {
+    pub(crate) async fn telling(&self, cx: &ToolContext) -> Infallible {
         let clock = &*self.inner.clock;
         loop {
             match cx.rest_due().await.filter(|due| *due > clock.now()) {
@@ -441,7 +445,7 @@ impl TurnCore {
     /// calls never wait and should not carry the room for it.
     pub(crate) fn waiting<'a, T: Send>(
         &'a self,
-        cx: &'a Context,
+        cx: &'a ToolContext,
         deadline: Instant,
         what: impl Future<Output = T> + Send + 'a,
     ) -> BoxFuture<'a, Result<T, Failure>> {
@@ -452,7 +456,7 @@ impl TurnCore {
                 () = cx.cancelled() => Err(self.why_stopped(cx)),
                 () = self.interrupted(cx) => Err(self.why_stopped(cx)),
                 () = self.inner.clock.sleep_until(deadline) => Err(Failure::new(
-                    Code::DeadlinePassed,
+                    FailureCode::DeadlinePassed,
                     "the call's time ran out while it waited for its turn; nothing was run",
                 )),
             }
@@ -483,21 +487,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Whether and how the model's message has ended.
 #[derive(Default)]
 pub(crate) struct End {
-    stop: OnceLock<Stop>,
+    stop: OnceLock<StopReason>,
     told: Notify,
 }
 
 impl End {
-    pub(crate) fn set(&self, stop: Stop) {
+    pub(crate) fn set(&self, stop: StopReason) {
         let _ = self.stop.set(stop);
         self.told.notify_waiters();
     }
 
-    pub(crate) fn get(&self) -> Option<Stop> {
+    pub(crate) fn get(&self) -> Option<StopReason> {
         self.stop.get().copied()
     }
 
-    pub(crate) async fn wait(&self) -> Stop {
+    pub(crate) async fn wait(&self) -> StopReason {
         loop {
             let told = self.told.notified();
             if let Some(stop) = self.get() {
@@ -515,19 +519,19 @@ impl Host for TurnCore {
 
     fn call(
         self: Arc<Self>,
-        cx: Context,
+        cx: ToolContext,
         id: CallId,
         name: String,
         arguments: Value,
     ) -> BoxFuture<'static, Result<Output, Failure>> {
-        Box::pin(nested(self, cx, Call::new(id, name, arguments)))
+        Box::pin(nested(self, cx, ToolCall::new(id, name, arguments)))
     }
 
-    fn block(&self, job: Box<dyn FnOnce() + Send>) -> Result<(), Failure> {
+    fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>) -> Result<(), Failure> {
         self.inner.threads.run(job)
     }
 
-    fn tell(&self, cx: &Context, note: Note) {
+    fn tell(&self, cx: &ToolContext, note: Progress) {
         // A body that could not be stopped may still talk; its call has had its last event.
         if cx.is_closed() {
             return;
@@ -536,56 +540,56 @@ impl Host for TurnCore {
             return;
         }
         let note = match note {
-            Note::Partial(piece) => match self.tell_piece(cx, None, &piece) {
-                Some(shown) => Note::Partial(shown),
+            Progress::Partial(piece) => match self.tell_piece(cx, None, &piece) {
+                Some(shown) => Progress::Partial(shown),
                 None => return,
             },
-            Note::Keyed(key, piece) => match self.tell_piece(cx, Some(&key), &piece) {
-                Some(shown) => Note::Keyed(self.inner.redactor.text(&key).into_owned(), shown),
+            Progress::Keyed(key, piece) => match self.tell_piece(cx, Some(&key), &piece) {
+                Some(shown) => Progress::Keyed(self.inner.redactor.text(&key).into_owned(), shown),
                 None => return,
             },
             // Its text is looked at like that of any other event.
-            Note::Progress(..) => note,
+            Progress::Progress(..) => note,
         };
-        self.tell(|| Event::Noted { call: cx.call_id().clone(), note });
+        self.tell(|| Event::Progress { call: cx.call_id().clone(), note });
     }
 
-    fn secret(&self, cx: &Context, name: &str) -> Result<Secret, Failure> {
-        redact::for_body(&self.inner, self.snapshot.get(cx.meant().as_str()), cx, name)
+    fn secret(&self, cx: &ToolContext, name: &str) -> Result<Secret, Failure> {
+        redact::for_body(&self.inner, self.snapshot.get(cx.tool_name().as_str()), cx, name)
     }
 
     fn note_every(&self) -> std::time::Duration {
         self.inner.config.progress_every
     }
 
-    fn defer(&self, cx: &Context, summary: &str) -> Result<Option<Deferral>, Failure> {
+    fn defer(&self, cx: &ToolContext, summary: &str) -> Result<Option<TaskSlot>, Failure> {
         let ticket = self.ticket(cx, summary)?;
-        Ok(ticket.map(|(ticket, place)| Deferral { ticket, place: Box::new(place) }))
+        Ok(ticket.map(|(ticket, place)| TaskSlot { ticket, place: Box::new(place) }))
     }
 
-    fn left(&self, cx: &Context) -> Left {
-        let tool = self.snapshot.get(cx.meant().as_str()).map(|entry| entry.registered());
-        self.run.left(cx.depth(), Some(tool.unwrap_or(cx.meant())))
+    fn remaining_budget(&self, cx: &ToolContext) -> RemainingBudget {
+        let tool = self.snapshot.get(cx.tool_name().as_str()).map(|entry| entry.registered());
+        self.run.left(cx.depth(), Some(tool.unwrap_or(cx.tool_name())))
     }
 
-    fn charge(&self, _: &Context, tokens: u64, micros: u64) -> Result<(), Failure> {
+    fn charge(&self, _: &ToolContext, tokens: u64, micros: u64) -> Result<(), Failure> {
         match &self.run.ledger {
             Some(ledger) => ledger.charge(tokens, micros, &self.inner.events),
             None => Ok(()),
         }
     }
 
-    fn keeps_from(&self, _cx: &Context, doing: Operation, file: &Path) -> bool {
-        self.inner.policy.keeps_from(doing, file, &self.scope)
+    fn is_path_denied(&self, _cx: &ToolContext, doing: Operation, file: &Path) -> bool {
+        self.inner.policy.is_path_denied(doing, file, &self.scope)
     }
 
-    fn asks_about_protected(&self, _cx: &Context) -> bool {
+    fn asks_about_protected(&self, _cx: &ToolContext) -> bool {
         self.inner.policy.asks_about_protected()
     }
 
     fn other_names(
         &self,
-        _cx: &Context,
+        _cx: &ToolContext,
         doing: Operation,
         path: &Path,
         file: &HardLinked,
@@ -595,14 +599,14 @@ impl Host for TurnCore {
 
     fn denied_paths(
         &self,
-        _cx: &Context,
+        _cx: &ToolContext,
         roots: &[PathBuf],
     ) -> Result<DeniedPaths, DeniedPathsUnknown> {
         let now = || self.inner.clock.now();
         self.inner.policy.denied_paths(roots, &self.scope, &now)
     }
 
-    fn cap(&self) -> usize {
+    fn max_result_bytes(&self) -> usize {
         self.inner.config.max_result
     }
 
@@ -612,7 +616,7 @@ impl Host for TurnCore {
 }
 
 /// Returns the clock that a call goes by: the runtime's, where the call is one of ours.
-pub(crate) fn clock_of(cx: &Context) -> Arc<dyn Clock> {
+pub(crate) fn clock_of(cx: &ToolContext) -> Arc<dyn Clock> {
     match cx.host().and_then(|host| host.downcast::<TurnCore>().ok()) {
         Some(turn) => Arc::clone(&turn.inner.clock),
         None => Arc::new(RuntimeClock),
@@ -620,9 +624,9 @@ pub(crate) fn clock_of(cx: &Context) -> Arc<dyn Clock> {
 }
 
 /// Walks a call that a body makes. It takes the whole walk, one level deeper.
-async fn nested(turn: Arc<TurnCore>, cx: Context, call: Call) -> Result<Output, Failure> {
-    let Some(claim) = cx.claim().cloned() else {
-        return Err(Failure::new(Code::NotRun, "only a running tool can call other tools"));
+async fn nested(turn: Arc<TurnCore>, cx: ToolContext, call: ToolCall) -> Result<Output, Failure> {
+    let Some(claim) = cx.profile().cloned() else {
+        return Err(Failure::new(FailureCode::NotRun, "only a running tool can call other tools"));
     };
     let depth = cx.depth().saturating_add(1);
     if depth > turn.run.deepest {
@@ -637,7 +641,8 @@ async fn nested(turn: Arc<TurnCore>, cx: Context, call: Call) -> Result<Output, 
     let meant = entry.as_ref().map_or_else(|_| call.name.clone(), |e| e.name().clone());
     let id = call.id.clone();
     let scope = Arc::new(scope);
-    let inner = Context::new(scope, id.clone(), call.name.clone(), meant, Arc::clone(&turn) as _);
+    let inner =
+        ToolContext::new(scope, id.clone(), call.name.clone(), meant, Arc::clone(&turn) as _);
     lock(&turn.nested).push((id.clone(), inner.downgrade()));
     let listed = Listed { turn: Arc::clone(&turn), id };
     // Stopped between the outer call's stop and our being listed: nobody would tell us.
@@ -667,17 +672,21 @@ async fn nested(turn: Arc<TurnCore>, cx: Context, call: Call) -> Result<Output, 
             turn.run.seen.hear(&envelope);
             envelope.into_outcome()
         }
-        None => Err(Failure::new(Code::UnknownOutcome, "the nested call was lost")),
+        None => Err(Failure::new(FailureCode::UnknownOutcome, "the nested call was lost")),
     }
 }
 
 /// Stops a nested call whose caller no longer waits for it.
-struct StopOnDrop(Option<(Arc<TurnCore>, Context)>);
+struct StopOnDrop(Option<(Arc<TurnCore>, ToolContext)>);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
         if let Some((turn, cx)) = self.0.take() {
-            turn.stop_body(&cx, Code::Cancelled, "the call it was made by no longer waits for it");
+            turn.stop_body(
+                &cx,
+                FailureCode::Cancelled,
+                "the call it was made by no longer waits for it",
+            );
         }
     }
 }

@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use haft_core::{Claim, Class, ToolName};
+use haft_core::{CallProfile, ConcurrencyClass, ToolName};
 use tokio::sync::oneshot;
 
 /// A floor. Locks are held for a scan of a short list, never across a wait.
@@ -26,7 +26,7 @@ struct State {
 
 struct Stand {
     ticket: u64,
-    claim: Claim,
+    claim: CallProfile,
     tool: ToolName,
     abandoned: bool,
 }
@@ -49,9 +49,9 @@ pub(crate) enum Door {
 
 impl Floor {
     /// Asks to come in.
-    pub(crate) fn enter(self: &Arc<Self>, claim: &Claim, tool: &ToolName) -> Door {
+    pub(crate) fn enter(self: &Arc<Self>, claim: &CallProfile, tool: &ToolName) -> Door {
         let mut state = self.lock();
-        if claim.class != Class::ReadOnly
+        if claim.class != ConcurrencyClass::ReadOnly
             && let Some(left) = state.here.iter().find(|s| s.abandoned && !s.claim.may_share(claim))
         {
             return Door::Blocked(left.tool.clone());
@@ -77,10 +77,11 @@ impl Floor {
 
 impl State {
     /// Whether a claim meets nobody here and none of the first `ahead` waiters.
-    fn free_for(&self, claim: &Claim, ahead: usize) -> bool {
+    fn free_for(&self, claim: &CallProfile, ahead: usize) -> bool {
         // A reader passes an abandoned body: it has waited long enough, and the record says so.
-        let lets =
-            |s: &Stand| s.claim.may_share(claim) || (s.abandoned && claim.class == Class::ReadOnly);
+        let lets = |s: &Stand| {
+            s.claim.may_share(claim) || (s.abandoned && claim.class == ConcurrencyClass::ReadOnly)
+        };
         self.here.iter().all(lets)
             && self.queue.iter().take(ahead).all(|(s, _)| s.claim.may_share(claim))
     }
@@ -112,7 +113,7 @@ impl Pass {
         // Those who wait for it must not wait for ever: they are told to ask again.
         let waiting = std::mem::take(&mut state.queue);
         for (stand, signal) in waiting {
-            let writes = stand.claim.class != Class::ReadOnly;
+            let writes = stand.claim.class != ConcurrencyClass::ReadOnly;
             let meets = |s: &Stand| s.abandoned && !s.claim.may_share(&stand.claim);
             if writes && state.here.iter().any(meets) {
                 drop(signal);
@@ -139,22 +140,26 @@ impl Drop for Pass {
 mod tests {
     use super::*;
 
-    fn claim(class: Class) -> Claim {
-        Claim { class, ..Claim::strictest() }
+    fn claim(class: ConcurrencyClass) -> CallProfile {
+        CallProfile { class, ..CallProfile::strictest() }
     }
 
-    fn enter(floor: &Arc<Floor>, class: Class) -> Door {
+    fn enter(floor: &Arc<Floor>, class: ConcurrencyClass) -> Door {
         floor.enter(&claim(class), &"t".into())
     }
 
     #[test]
     fn readers_share_and_a_writer_waits_for_all_of_them() {
         let floor = Arc::default();
-        let Door::In(one) = enter(&floor, Class::ReadOnly) else { panic!() };
-        let Door::In(two) = enter(&floor, Class::ReadOnly) else { panic!() };
-        let Door::Wait(writer, mut signal) = enter(&floor, Class::WriteExclusive) else { panic!() };
+        let Door::In(one) = enter(&floor, ConcurrencyClass::ReadOnly) else { panic!() };
+        let Door::In(two) = enter(&floor, ConcurrencyClass::ReadOnly) else { panic!() };
+        let Door::Wait(writer, mut signal) = enter(&floor, ConcurrencyClass::WriteExclusive) else {
+            panic!()
+        };
         // A reader behind a waiting writer waits too, so writers are not starved.
-        let Door::Wait(late, mut later) = enter(&floor, Class::ReadOnly) else { panic!() };
+        let Door::Wait(late, mut later) = enter(&floor, ConcurrencyClass::ReadOnly) else {
+            panic!()
+        };
         drop(one);
         assert!(signal.try_recv().is_err());
         drop(two);
@@ -169,9 +174,13 @@ mod tests {
     #[test]
     fn leaving_the_queue_lets_the_next_one_in() {
         let floor = Arc::default();
-        let Door::In(_one) = enter(&floor, Class::ReadOnly) else { panic!() };
-        let Door::Wait(writer, signal) = enter(&floor, Class::WriteExclusive) else { panic!() };
-        let Door::Wait(_late, mut later) = enter(&floor, Class::ReadOnly) else { panic!() };
+        let Door::In(_one) = enter(&floor, ConcurrencyClass::ReadOnly) else { panic!() };
+        let Door::Wait(writer, signal) = enter(&floor, ConcurrencyClass::WriteExclusive) else {
+            panic!()
+        };
+        let Door::Wait(_late, mut later) = enter(&floor, ConcurrencyClass::ReadOnly) else {
+            panic!()
+        };
         drop((writer, signal));
         assert!(later.try_recv().is_ok());
     }
@@ -179,13 +188,15 @@ mod tests {
     #[test]
     fn an_abandoned_writer_blocks_writers_and_lets_readers_pass() {
         let floor = Arc::default();
-        let Door::In(stuck) = enter(&floor, Class::WriteExclusive) else { panic!() };
-        let Door::Wait(_w, mut waiting) = enter(&floor, Class::WriteExclusive) else { panic!() };
+        let Door::In(stuck) = enter(&floor, ConcurrencyClass::WriteExclusive) else { panic!() };
+        let Door::Wait(_w, mut waiting) = enter(&floor, ConcurrencyClass::WriteExclusive) else {
+            panic!()
+        };
         stuck.abandon();
         assert!(matches!(waiting.try_recv(), Err(oneshot::error::TryRecvError::Closed)));
-        assert!(matches!(enter(&floor, Class::Unsafe), Door::Blocked(_)));
-        assert!(matches!(enter(&floor, Class::ReadOnly), Door::In(_)));
+        assert!(matches!(enter(&floor, ConcurrencyClass::Unsafe), Door::Blocked(_)));
+        assert!(matches!(enter(&floor, ConcurrencyClass::ReadOnly), Door::In(_)));
         drop(stuck);
-        assert!(matches!(enter(&floor, Class::Unsafe), Door::In(_)));
+        assert!(matches!(enter(&floor, ConcurrencyClass::Unsafe), Door::In(_)));
     }
 }

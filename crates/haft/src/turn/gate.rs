@@ -8,21 +8,21 @@
 
 use std::{sync::Arc, time::Instant};
 
-use haft_core::{Busy, Claim, Class, Code, Context, Failure};
+use haft_core::{Busy, CallProfile, ConcurrencyClass, Failure, FailureCode, ToolContext};
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 
 use super::{
     core::TurnCore,
     floor::{Door, Floor, Pass},
 };
-use crate::{catalog::Entry, lifecycle::Parent, watch::after};
+use crate::{lifecycle::Parent, registry::RegisteredTool, watch::after};
 
 /// Everything a call holds while it works. Leaving is dropping it, on every path: if some work of
 /// the call still lives then, it goes on holding the place.
 pub(crate) struct Entered<'t> {
     _seat: Option<SemaphorePermit<'t>>,
     holds: Holds,
-    cx: Context,
+    cx: ToolContext,
 }
 
 /// What a body that could not be stopped goes on holding.
@@ -75,9 +75,9 @@ impl Drop for Entered<'_> {
 /// Enters if nothing has to be waited for and nothing has to be looked into.
 pub(crate) fn at_once<'t>(
     turn: &'t TurnCore,
-    entry: &Entry,
-    claim: &Claim,
-    cx: &Context,
+    entry: &RegisteredTool,
+    claim: &CallProfile,
+    cx: &ToolContext,
     parent: Option<&Parent>,
 ) -> Option<Entered<'t>> {
     let plain = parent.is_none() && entry.slots().is_none() && claim.keys.is_empty();
@@ -85,7 +85,7 @@ pub(crate) fn at_once<'t>(
         return None;
     }
     let seat = turn.seats.try_acquire().ok()?;
-    match turn.run.floor.enter(claim, cx.meant()) {
+    match turn.run.floor.enter(claim, cx.tool_name()) {
         Door::In(pass) => {
             let holds = Holds { floor: Some(pass), ..Holds::default() };
             Some(Entered { _seat: Some(seat), holds, cx: cx.clone() })
@@ -97,9 +97,9 @@ pub(crate) fn at_once<'t>(
 /// Waits for everything the call needs.
 pub(crate) async fn enter<'t>(
     turn: &'t TurnCore,
-    entry: &Entry,
-    claim: &Claim,
-    cx: &Context,
+    entry: &RegisteredTool,
+    claim: &CallProfile,
+    cx: &ToolContext,
     parent: Option<&Parent>,
     deadline: Instant,
 ) -> Result<Entered<'t>, Failure> {
@@ -109,7 +109,10 @@ pub(crate) async fn enter<'t>(
     if let Some(parent) = parent {
         covered(&parent.claim, claim)?;
         let busy = parent.cx.busy().ok_or_else(|| {
-            Failure::new(Code::NotRun, "the call it was made by has ended, so nothing was run")
+            Failure::new(
+                FailureCode::NotRun,
+                "the call it was made by has ended, so nothing was run",
+            )
         })?;
         // A tool that calls itself works in the slot it already has, one nested call at a time.
         let lender = entry.slots().and_then(|_| turn.within(cx, entry.name()));
@@ -133,16 +136,16 @@ pub(crate) async fn enter<'t>(
         Err(_) => turn
             .waiting(cx, deadline, turn.seats.acquire())
             .await?
-            .map_err(|_| Failure::new(Code::NotRun, "the turn is over"))?,
+            .map_err(|_| Failure::new(FailureCode::NotRun, "the turn is over"))?,
     };
     let floor = stand(turn, &turn.run.floor, claim, cx, deadline).await?;
     let keys = match claim.keys.is_empty() {
         true => None,
         false => {
             // Across the runtime only keys exclude, so a gateway does not serialise its clients.
-            let keyed = Claim {
+            let keyed = CallProfile {
                 class: match claim.class {
-                    Class::Unsafe => Class::WriteExclusive,
+                    ConcurrencyClass::Unsafe => ConcurrencyClass::WriteExclusive,
                     other => other,
                 },
                 ..claim.clone()
@@ -160,8 +163,8 @@ pub(crate) async fn enter<'t>(
 
 async fn slot(
     turn: &TurnCore,
-    entry: &Entry,
-    cx: &Context,
+    entry: &RegisteredTool,
+    cx: &ToolContext,
     deadline: Instant,
 ) -> Result<Option<OwnedSemaphorePermit>, Failure> {
     let Some(slots) = entry.slots() else { return Ok(None) };
@@ -169,22 +172,22 @@ async fn slot(
         return Ok(Some(slot));
     }
     let slot = turn.waiting(cx, deadline, Arc::clone(slots).acquire_owned()).await?;
-    slot.map(Some).map_err(|_| Failure::new(Code::NotRun, "the tool is gone"))
+    slot.map(Some).map_err(|_| Failure::new(FailureCode::NotRun, "the tool is gone"))
 }
 
 async fn stand(
     turn: &TurnCore,
     floor: &Arc<Floor>,
-    claim: &Claim,
-    cx: &Context,
+    claim: &CallProfile,
+    cx: &ToolContext,
     deadline: Instant,
 ) -> Result<Pass, Failure> {
     loop {
-        match floor.enter(claim, cx.meant()) {
+        match floor.enter(claim, cx.tool_name()) {
             Door::In(pass) => return Ok(pass),
             Door::Blocked(tool) => {
                 return Err(Failure::new(
-                    Code::NotRun,
+                    FailureCode::NotRun,
                     format!(
                         "an earlier call of `{tool}` was given up on and may still be working, \
                          so nothing that writes is started"
@@ -204,22 +207,28 @@ async fn stand(
 }
 
 /// A nested call works under its parent's place, so it may do no more than the parent claimed.
-fn covered(parent: &Claim, claim: &Claim) -> Result<(), Failure> {
-    let alone = parent.class != Class::ReadOnly && parent.keys.is_empty();
+fn covered(parent: &CallProfile, claim: &CallProfile) -> Result<(), Failure> {
+    let alone = parent.class != ConcurrencyClass::ReadOnly && parent.keys.is_empty();
     let within = !claim.keys.is_empty()
         && claim.keys.iter().all(|key| parent.keys.iter().any(|own| own.covers(key)));
     let fits = match (parent.class, claim.class) {
-        (Class::Unsafe, _) | (Class::ReadOnly, Class::ReadOnly) => true,
-        (Class::WriteExclusive, Class::ReadOnly) => alone || claim.keys.is_empty() || within,
-        (Class::WriteExclusive, Class::WriteExclusive) => alone || within,
-        (Class::WriteExclusive, Class::Unsafe) => alone,
-        (Class::ReadOnly, Class::WriteExclusive | Class::Unsafe) => false,
+        (ConcurrencyClass::Unsafe, _)
+        | (ConcurrencyClass::ReadOnly, ConcurrencyClass::ReadOnly) => true,
+        (ConcurrencyClass::WriteExclusive, ConcurrencyClass::ReadOnly) => {
+            alone || claim.keys.is_empty() || within
+        }
+        (ConcurrencyClass::WriteExclusive, ConcurrencyClass::WriteExclusive) => alone || within,
+        (ConcurrencyClass::WriteExclusive, ConcurrencyClass::Unsafe) => alone,
+        (
+            ConcurrencyClass::ReadOnly,
+            ConcurrencyClass::WriteExclusive | ConcurrencyClass::Unsafe,
+        ) => false,
     };
     if fits {
         return Ok(());
     }
     Err(Failure::new(
-        Code::NotRun,
+        FailureCode::NotRun,
         "a nested call may not do more than the call it is part of has claimed",
     )
     .with_source("give the outer tool a class and keys that cover its nested calls"))
@@ -227,27 +236,31 @@ fn covered(parent: &Claim, claim: &Claim) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use haft_core::Key;
+    use haft_core::ResourceKey;
 
     use super::*;
 
-    fn claim(class: Class, keys: &[&str]) -> Claim {
-        Claim { class, keys: keys.iter().map(Key::new).collect(), ..Claim::strictest() }
+    fn claim(class: ConcurrencyClass, keys: &[&str]) -> CallProfile {
+        CallProfile {
+            class,
+            keys: keys.iter().map(ResourceKey::new).collect(),
+            ..CallProfile::strictest()
+        }
     }
 
     #[test]
     fn a_nested_call_may_do_no_more_than_its_parent_claimed() {
-        let reader = claim(Class::ReadOnly, &[]);
-        let writer = claim(Class::WriteExclusive, &[]);
-        let keyed = claim(Class::WriteExclusive, &["file:/a"]);
+        let reader = claim(ConcurrencyClass::ReadOnly, &[]);
+        let writer = claim(ConcurrencyClass::WriteExclusive, &[]);
+        let keyed = claim(ConcurrencyClass::WriteExclusive, &["file:/a"]);
         assert!(covered(&reader, &reader).is_ok());
         assert!(covered(&reader, &writer).is_err());
-        assert!(covered(&writer, &claim(Class::Unsafe, &[])).is_ok());
-        assert!(covered(&keyed, &claim(Class::WriteExclusive, &["file:/a/b"])).is_ok());
-        assert!(covered(&keyed, &claim(Class::WriteExclusive, &["file:/b"])).is_err());
+        assert!(covered(&writer, &claim(ConcurrencyClass::Unsafe, &[])).is_ok());
+        assert!(covered(&keyed, &claim(ConcurrencyClass::WriteExclusive, &["file:/a/b"])).is_ok());
+        assert!(covered(&keyed, &claim(ConcurrencyClass::WriteExclusive, &["file:/b"])).is_err());
         assert!(covered(&keyed, &writer).is_err());
         assert!(covered(&keyed, &reader).is_ok());
-        assert!(covered(&keyed, &claim(Class::ReadOnly, &["file:/a/b"])).is_ok());
-        assert!(covered(&keyed, &claim(Class::ReadOnly, &["file:/b"])).is_err());
+        assert!(covered(&keyed, &claim(ConcurrencyClass::ReadOnly, &["file:/a/b"])).is_ok());
+        assert!(covered(&keyed, &claim(ConcurrencyClass::ReadOnly, &["file:/b"])).is_err());
     }
 }

@@ -8,29 +8,32 @@
 use std::{collections::HashSet, fmt, sync::Arc};
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
-use haft_core::{BoxFuture, CallId, Class, Code, Context, Failure, Label, Ran, ToolName};
+use haft_core::{
+    BoxFuture, CallId, ConcurrencyClass, Execution, Failure, FailureCode, Label, ToolContext,
+    ToolName,
+};
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use super::{
-    admit::{self, Admitted},
-    call::{Call, Stop},
+    admit::{self, ValidatedCall},
+    call::{StopReason, ToolCall},
     core::TurnCore,
     launch::{Begun, Launched, begin, launch},
     plan::Planner,
     preflight::{self, Due, cleared, preflight},
 };
 use crate::{
-    envelope::{Answer, Envelope},
     event::Event,
     frame::Seal,
     lifecycle,
     policy::Held,
     runtime::Inner,
+    tool_result::{Answer, ToolResult},
 };
 
 /// Takes the calls of one response, one by one.
-pub struct Intake {
+pub struct CallScheduler {
     core: Arc<TurnCore>,
     abort_siblings: bool,
     guard: ForceOnDrop,
@@ -57,7 +60,7 @@ pub struct Intake {
 }
 
 /// The end of a call that is under way, with its row.
-type Landing = BoxFuture<'static, (usize, Option<Box<Envelope>>)>;
+type Landing = BoxFuture<'static, (usize, Option<Box<ToolResult>>)>;
 
 /// Up to here comparing is cheaper than hashing.
 const FEW: usize = 8;
@@ -71,13 +74,16 @@ struct Row {
 }
 
 enum State {
-    Waiting(Result<Admitted, Failure>, Context),
+    Waiting(Result<ValidatedCall, Failure>, ToolContext),
     Flying,
-    Done(Box<Envelope>),
+    Done(Box<ToolResult>),
 }
 
 /// Takes one call in: finds its tool, makes its context, admits it.
-pub(super) fn take_in(core: &Arc<TurnCore>, call: Call) -> (Context, Result<Admitted, Failure>) {
+pub(super) fn take_in(
+    core: &Arc<TurnCore>,
+    call: ToolCall,
+) -> (ToolContext, Result<ValidatedCall, Failure>) {
     let entry = admit::resolve(&core.snapshot, &call.name);
     let meant = entry.as_ref().map_or_else(|_| call.name.clone(), |e| e.name().clone());
     let cx = core.context(call.id.clone(), call.name.clone(), meant);
@@ -86,7 +92,7 @@ pub(super) fn take_in(core: &Arc<TurnCore>, call: Call) -> (Context, Result<Admi
     (cx, admitted)
 }
 
-impl Intake {
+impl CallScheduler {
     pub(super) fn new(core: Arc<TurnCore>, abort_siblings: bool) -> Self {
         Self {
             guard: ForceOnDrop(Some(Arc::clone(&core))),
@@ -108,7 +114,7 @@ impl Intake {
 
     /// Says beforehand how the message ended, for a message of about so many calls that is already
     /// complete.
-    pub(super) fn expect(&mut self, stop: Stop, calls: usize) {
+    pub(super) fn expect(&mut self, stop: StopReason, calls: usize) {
         self.core.end.set(stop);
         // A hint of an iterator is not a promise, so it does not get to reserve without bound.
         let calls = calls.min(1_024);
@@ -119,7 +125,7 @@ impl Intake {
     /// Takes a call. If it only reads and nobody needs to be asked, it starts as soon as its place
     /// allows; everything else waits for the end of the message. Must be called inside a tokio
     /// runtime, because the call may have to become a task.
-    pub fn push(&mut self, mut call: Call) {
+    pub fn push(&mut self, mut call: ToolCall) {
         let twice = self.name(&mut call);
         let (id, called) = (call.id.clone(), call.name.clone());
         let (cx, admitted) = take_in(&self.core, call);
@@ -127,14 +133,14 @@ impl Intake {
         self.core.take_in(&cx);
         if let Some(first) = twice {
             admitted = Err(Failure::new(
-                Code::NotRun,
+                FailureCode::NotRun,
                 format!(
                     "another call of this turn already has the id `{first}`; this one was not run"
                 ),
             )
             .with_next("give every call an id of its own"));
         }
-        let place = self.planner.place(admitted.as_ref().ok().map(Admitted::claim));
+        let place = self.planner.place(admitted.as_ref().ok().map(ValidatedCall::profile));
         if let Some((batch, tool)) = &self.aborted
             && *batch == place.batch
         {
@@ -142,7 +148,7 @@ impl Intake {
         }
         self.core.tell(|| Event::Planned {
             call: id.clone(),
-            called: called.clone(),
+            requested_name: called.clone(),
             place: place.clone(),
         });
         let state = State::Waiting(admitted, cx);
@@ -157,7 +163,7 @@ impl Intake {
     ///
     /// Ids that are given later are not known yet, so a new one looks like none that a provider
     /// writes: a call that comes with its own must not be refused for one that was made up.
-    fn name(&mut self, call: &mut Call) -> Option<CallId> {
+    fn name(&mut self, call: &mut ToolCall) -> Option<CallId> {
         // An id that looks like a nested call's is as good as none, but still the call's own.
         let is_odd = call.id.looks_nested();
         let is_twice = match is_odd {
@@ -191,7 +197,7 @@ impl Intake {
     /// Says how the message ended, runs what may run, and returns all answers in order.
     ///
     /// Dropping the future cancels the turn; its calls still end and are still recorded.
-    pub async fn finish(mut self, stop: Stop) -> Vec<Envelope> {
+    pub async fn finish(mut self, stop: StopReason) -> Vec<ToolResult> {
         let core = Arc::clone(&self.core);
         // The guard stays with the caller: when it stops waiting, the turn is stopped.
         let mut guard = std::mem::replace(&mut self.guard, ForceOnDrop(None));
@@ -236,7 +242,7 @@ impl Intake {
         }
     }
 
-    async fn drain(mut self) -> Vec<Envelope> {
+    async fn drain(mut self) -> Vec<ToolResult> {
         while let Some(flying) = &mut self.flying
             && let Some((at, envelope)) = flying.next().await
         {
@@ -246,7 +252,7 @@ impl Intake {
         self.answers()
     }
 
-    fn answers(mut self) -> Vec<Envelope> {
+    fn answers(mut self) -> Vec<ToolResult> {
         let rows = std::mem::take(&mut self.rows);
         let mut answers = Vec::with_capacity(rows.len());
         for row in rows {
@@ -312,7 +318,7 @@ impl Intake {
                 // have run anything that was not written as it should be.
                 self.core.end.get().is_some()
                     || admitted.as_ref().map_or(true, |a| {
-                        a.claim().class == Class::ReadOnly && a.repairs().is_empty()
+                        a.profile().class == ConcurrencyClass::ReadOnly && a.repairs().is_empty()
                     })
             }
             State::Flying | State::Done(_) => false,
@@ -343,7 +349,7 @@ impl Intake {
             return;
         }
         // What they stand by, should the check itself be lost or take its time.
-        let stand: SmallVec<[(usize, Context); 2]> =
+        let stand: SmallVec<[(usize, ToolContext); 2]> =
             due.iter().map(|call| (call.at, call.cx.clone())).collect();
         match begin(preflight(Arc::clone(&self.core), due)) {
             Begun::Done(due) => {
@@ -360,7 +366,7 @@ impl Intake {
         }
     }
 
-    fn set_off(&mut self, at: usize, admitted: Result<Admitted, Failure>, cx: Context) {
+    fn set_off(&mut self, at: usize, admitted: Result<ValidatedCall, Failure>, cx: ToolContext) {
         let held = self.rows[at].held.take();
         self.fly(at, lifecycle::walk(Arc::clone(&self.core), admitted, cx, None, held));
     }
@@ -368,7 +374,7 @@ impl Intake {
     /// Lets calls wait for the hooks, each of them stoppable.
     fn wait_for(
         &mut self,
-        stand: SmallVec<[(usize, Context); 2]>,
+        stand: SmallVec<[(usize, ToolContext); 2]>,
         check: BoxFuture<'static, Vec<Due>>,
     ) {
         let (tell, told): (Vec<_>, Vec<_>) = stand.iter().map(|_| oneshot::channel()).unzip();
@@ -388,7 +394,7 @@ impl Intake {
         }
     }
 
-    fn fly(&mut self, at: usize, walk: impl Future<Output = Box<Envelope>> + Send + 'static) {
+    fn fly(&mut self, at: usize, walk: impl Future<Output = Box<ToolResult>> + Send + 'static) {
         match launch(walk) {
             Launched::Done(envelope) => self.landed(at, Some(envelope)),
             flying => self
@@ -399,7 +405,7 @@ impl Intake {
     }
 
     /// Takes an answer in, and lets a failed body cancel its siblings where that is wanted.
-    fn landed(&mut self, at: usize, envelope: Option<Box<Envelope>>) {
+    fn landed(&mut self, at: usize, envelope: Option<Box<ToolResult>>) {
         self.open -= 1;
         let row = &self.rows[at];
         let envelope = envelope.unwrap_or_else(|| {
@@ -410,24 +416,26 @@ impl Intake {
         if !already && self.aborts_siblings(&envelope) {
             for (other, row) in self.rows.iter().enumerate() {
                 if row.batch == batch && other != at && !matches!(row.state, State::Done(_)) {
-                    self.core.stop_sibling(other, envelope.meant());
+                    self.core.stop_sibling(other, envelope.tool_name());
                 }
             }
-            self.aborted = Some((batch, envelope.meant().clone()));
+            self.aborted = Some((batch, envelope.tool_name().clone()));
         }
         self.rows[at].state = State::Done(envelope);
     }
 }
 
-impl Drop for Intake {
+impl Drop for CallScheduler {
     /// Answers what was taken in and never started, so that it too has its last event and record.
     fn drop(&mut self) {
         let rows = std::mem::take(&mut self.rows);
         for row in rows {
             let State::Waiting(_, cx) = row.state else { continue };
-            let never =
-                Failure::new(Code::Cancelled, "the turn was given up before this call began")
-                    .with_ran(Ran::No);
+            let never = Failure::new(
+                FailureCode::Cancelled,
+                "the turn was given up before this call began",
+            )
+            .with_execution(Execution::NotStarted);
             if tokio::runtime::Handle::try_current().is_ok() {
                 launch(lifecycle::walk(Arc::clone(&self.core), Err(never), cx, None, row.held));
             } else {
@@ -451,18 +459,18 @@ impl Drop for ForceOnDrop {
     }
 }
 
-impl Intake {
+impl CallScheduler {
     /// Whether this answer is the failure of a body that is wanted to cancel its siblings. Refused
     /// and invalid calls are not, and neither are calls that were themselves cancelled.
-    fn aborts_siblings(&self, envelope: &Envelope) -> bool {
+    fn aborts_siblings(&self, envelope: &ToolResult) -> bool {
         let Some(failure) = envelope.failure() else { return false };
-        failure.ran() != Ran::No
-            && !matches!(failure.code(), Code::Cancelled | Code::SiblingAborted)
+        failure.execution() != Execution::NotStarted
+            && !matches!(failure.code(), FailureCode::Cancelled | FailureCode::SiblingAborted)
             && (self.abort_siblings
                 || self
                     .core
                     .snapshot
-                    .get(envelope.meant().as_str())
+                    .get(envelope.tool_name().as_str())
                     .is_some_and(|entry| entry.spec().abort_siblings))
     }
 }
@@ -474,15 +482,15 @@ impl Row {
 }
 
 /// The answer to a call that our own code lost: nobody knows how it ended.
-fn lost(inner: &Inner, id: CallId, called: ToolName) -> Envelope {
+fn lost(inner: &Inner, id: CallId, called: ToolName) -> ToolResult {
     let mut seal = Seal::draw(inner.config.frame, &inner.nonces);
     seal.settle(Label::CLEAN, true, 0);
-    Envelope {
+    ToolResult {
         id,
-        meant: called.clone(),
-        called,
+        tool_name: called.clone(),
+        requested_name: called,
         outcome: Answer::Failure {
-            failure: Failure::new(Code::UnknownOutcome, "nobody knows how this call ended"),
+            failure: Failure::new(FailureCode::UnknownOutcome, "nobody knows how this call ended"),
             interrupted_output: String::new(),
         },
         label: Label::CLEAN,
@@ -497,8 +505,8 @@ fn lost(inner: &Inner, id: CallId, called: ToolName) -> Envelope {
     }
 }
 
-impl fmt::Debug for Intake {
+impl fmt::Debug for CallScheduler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Intake").field("calls", &self.rows.len()).finish_non_exhaustive()
+        f.debug_struct("CallScheduler").field("calls", &self.rows.len()).finish_non_exhaustive()
     }
 }

@@ -9,39 +9,39 @@ use std::{fmt, sync::Arc};
 
 use serde_json::Value;
 
-use super::{call::Stop, intake::Intake};
+use super::{call::StopReason, intake::CallScheduler};
 use crate::{
-    envelope::Envelope,
     error::Error,
-    export::{Ended, Export, Stream},
+    export::{DecodedResponse, ResponseDecoder, ToolExport},
+    tool_result::ToolResult,
 };
 
-/// A turn whose response is being written. Made by [`Turn::listen`](super::Turn::listen).
-pub struct Listening {
-    export: Arc<Export>,
-    stream: Stream,
-    intake: Intake,
+/// A turn whose response is being written. Made by [`Turn::stream`](super::Turn::stream).
+pub struct StreamingTurn {
+    export: Arc<ToolExport>,
+    stream: ResponseDecoder,
+    intake: CallScheduler,
 }
 
 /// What came of a response that was heard.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Heard {
+pub struct TurnOutput {
     /// The model's message, to be put into the history. Where the provider pairs by id and gave
     /// none, or one twice, it holds the ids that the answers are given under.
     pub message: Value,
     /// The message that answers all its calls, to be put after it.
     pub answer: Value,
     /// The answers, in the model's order.
-    pub envelopes: Vec<Envelope>,
+    pub envelopes: Vec<ToolResult>,
     /// How the message ended.
-    pub stop: Stop,
+    pub stop: StopReason,
     /// What spoilt the stream, if something did. Its calls are answered all the same.
     pub problem: Option<Error>,
 }
 
-impl Listening {
-    pub(super) fn new(export: Arc<Export>, intake: Intake) -> Self {
+impl StreamingTurn {
+    pub(super) fn new(export: Arc<ToolExport>, intake: CallScheduler) -> Self {
         Self { stream: export.dialect().stream(), export, intake }
     }
 
@@ -63,7 +63,7 @@ impl Listening {
     /// Ends the response, runs what may run, and returns the two messages to append.
     ///
     /// Dropping the future cancels the turn; its calls still end and are still recorded.
-    pub async fn finish(self) -> Heard {
+    pub async fn finish(self) -> TurnOutput {
         let Self { export, stream, mut intake } = self;
         let mut ended = stream.finish();
         let open = std::mem::take(&mut ended.calls);
@@ -73,15 +73,15 @@ impl Listening {
             intake.push(export.hear(call));
         }
         let envelopes = intake.finish(ended.stop).await;
-        let message = ended.echo(&envelopes);
-        let answer = ended.asked.answer(&envelopes);
-        let Ended { stop, problem, .. } = ended;
-        Heard { message, answer, envelopes, stop, problem }
+        let message = ended.assistant_message(&envelopes);
+        let answer = ended.asked.render_results(&envelopes);
+        let DecodedResponse { stop, problem, .. } = ended;
+        TurnOutput { message, answer, envelopes, stop, problem }
     }
 }
 
-impl fmt::Debug for Listening {
+impl fmt::Debug for StreamingTurn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listening").field("intake", &self.intake).finish_non_exhaustive()
+        f.debug_struct("StreamingTurn").field("intake", &self.intake).finish_non_exhaustive()
     }
 }

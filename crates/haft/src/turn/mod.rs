@@ -20,18 +20,18 @@ mod listen;
 
 use std::{fmt, sync::Arc};
 
-use haft_core::Class;
+use haft_core::ConcurrencyClass;
 use serde_json::Value;
 
 pub(crate) use self::admit::redactor_of;
 #[cfg(test)]
 pub(crate) use self::admit::{Terms, admit};
 pub use self::{
-    admit::Admitted,
-    call::{Arguments, Call, Stop},
-    intake::Intake,
-    listen::{Heard, Listening},
-    plan::{Place, Why},
+    admit::ValidatedCall,
+    call::{Arguments, StopReason, ToolCall},
+    intake::CallScheduler,
+    listen::{StreamingTurn, TurnOutput},
+    plan::{BatchReason, BatchSlot},
     threads::THREAD_NAME,
 };
 pub(crate) use self::{
@@ -42,13 +42,13 @@ pub(crate) use self::{
     threads::Threads,
 };
 use crate::{
-    catalog::Snapshot,
-    envelope::Envelope,
     error::Error,
-    export::{Dialect, Export},
-    fit::unexplained::Unexplained,
+    export::{Dialect, ToolExport},
     lifecycle,
     policy::Explanation,
+    registry::ToolSnapshot,
+    schema::unexplained::Unexplained,
+    tool_result::ToolResult,
 };
 
 /// One model response's worth of calls.
@@ -71,31 +71,31 @@ impl Turn {
 
     /// Returns the tools this turn offers.
     #[must_use]
-    pub fn snapshot(&self) -> &Snapshot {
+    pub fn snapshot(&self) -> &ToolSnapshot {
         &self.core.snapshot
     }
 
     /// Returns a handle that can stop the turn or one of its calls from elsewhere.
     #[must_use]
-    pub fn control(&self) -> Control {
-        Control(Arc::clone(&self.core))
+    pub fn handle(&self) -> TurnHandle {
+        TurnHandle(Arc::clone(&self.core))
     }
 
     /// Runs the calls of a complete response and answers each, in order.
     ///
     /// Dropping the future cancels the turn; its calls still end and are still recorded.
-    pub async fn run(self, calls: impl IntoIterator<Item = Call>) -> Vec<Envelope> {
-        self.run_stopped(calls, Stop::Done).await
+    pub async fn run(self, calls: impl IntoIterator<Item = ToolCall>) -> Vec<ToolResult> {
+        self.run_with_stop_reason(calls, StopReason::Done).await
     }
 
     /// Runs the calls of a response that ended in this way. Unless it ended well, nothing is run
     /// and everything is answered.
-    pub async fn run_stopped(
+    pub async fn run_with_stop_reason(
         self,
-        calls: impl IntoIterator<Item = Call>,
-        stop: Stop,
-    ) -> Vec<Envelope> {
-        let mut intake = self.open();
+        calls: impl IntoIterator<Item = ToolCall>,
+        stop: StopReason,
+    ) -> Vec<ToolResult> {
+        let mut intake = self.schedule();
         let calls = calls.into_iter();
         intake.expect(stop, calls.size_hint().0);
         for call in calls {
@@ -119,11 +119,15 @@ impl Turn {
     ///
     /// # Errors
     /// Fails when the response is not one of the export's dialect.
-    pub async fn dispatch_as(self, export: &Arc<Export>, response: &Value) -> Result<Value, Error> {
+    pub async fn dispatch_as(
+        self,
+        export: &Arc<ToolExport>,
+        response: &Value,
+    ) -> Result<Value, Error> {
         let mut said = export.dialect().parse(response)?;
         let calls = std::mem::take(&mut said.calls).into_iter().map(|call| export.hear(call));
-        let answers = self.run_stopped(calls, said.stop).await;
-        Ok(said.answer(&answers))
+        let answers = self.run_with_stop_reason(calls, said.stop).await;
+        Ok(said.render_results(&answers))
     }
 
     /// Reads a provider's complete response, runs its calls, and gives both messages to append: the
@@ -132,14 +136,14 @@ impl Turn {
     ///
     /// # Errors
     /// Fails when the response is not one of this dialect.
-    pub async fn hear(self, dialect: Dialect, response: &Value) -> Result<Heard, Error> {
+    pub async fn respond(self, dialect: Dialect, response: &Value) -> Result<TurnOutput, Error> {
         let export = self.snapshot().last_export(dialect);
         let mut said = dialect.parse(response)?;
         let calls = std::mem::take(&mut said.calls).into_iter().map(|call| export.hear(call));
-        let envelopes = self.run_stopped(calls, said.stop).await;
-        Ok(Heard {
-            message: said.echo(response, &envelopes),
-            answer: said.answer(&envelopes),
+        let envelopes = self.run_with_stop_reason(calls, said.stop).await;
+        Ok(TurnOutput {
+            message: said.assistant_message(response, &envelopes),
+            answer: said.render_results(&envelopes),
             envelopes,
             stop: said.stop,
             problem: None,
@@ -148,42 +152,42 @@ impl Turn {
 
     /// Reads a provider's response while it is being written, and runs its calls as they come.
     #[must_use]
-    pub fn listen(self, dialect: Dialect) -> Listening {
+    pub fn stream(self, dialect: Dialect) -> StreamingTurn {
         let export = self.snapshot().last_export(dialect);
-        self.listen_as(export)
+        self.stream_as(export)
     }
 
     /// Does the same for tools that were shown with choices of the host's.
     #[must_use]
-    pub fn listen_as(self, export: Arc<Export>) -> Listening {
-        Listening::new(export, self.open())
+    pub fn stream_as(self, export: Arc<ToolExport>) -> StreamingTurn {
+        StreamingTurn::new(export, self.schedule())
     }
 
     /// Takes calls one by one while the model is still writing.
     #[must_use]
-    pub fn open(self) -> Intake {
-        Intake::new(self.core, self.abort_siblings)
+    pub fn schedule(self) -> CallScheduler {
+        CallScheduler::new(self.core, self.abort_siblings)
     }
 
     /// Says what would become of a call and why, step by step, without asking anybody and without
     /// running it. Guards and the tool's own check are asked; hooks are named and not called.
-    pub async fn explain(&self, call: Call) -> Explanation {
+    pub async fn explain(&self, call: ToolCall) -> Explanation {
         let (_, admitted) = intake::take_in(&self.core, call);
         lifecycle::explain(&self.core, admitted).await
     }
 
     /// Says where each call would stand, and why, without running anything.
     #[must_use]
-    pub fn plan(&self, calls: impl IntoIterator<Item = Call>) -> Vec<Planned> {
+    pub fn plan(&self, calls: impl IntoIterator<Item = ToolCall>) -> Vec<PlannedCall> {
         let mut planner = plan::Planner::default();
         calls
             .into_iter()
             .map(|call| {
                 let (called, id) = (call.name.clone(), call.id.clone());
                 let admitted = intake::take_in(&self.core, call);
-                let claim = admitted.1.as_ref().ok().map(Admitted::claim);
+                let claim = admitted.1.as_ref().ok().map(ValidatedCall::profile);
                 let place = planner.place(claim);
-                Planned {
+                PlannedCall {
                     id: id.to_string(),
                     tool: called.to_string(),
                     batch: place.batch,
@@ -208,7 +212,7 @@ impl fmt::Debug for Turn {
 /// Where one call would stand.
 #[derive(Debug, Clone, serde::Serialize)]
 #[non_exhaustive]
-pub struct Planned {
+pub struct PlannedCall {
     /// The call's id.
     pub id: String,
     /// The name the model wrote.
@@ -217,8 +221,8 @@ pub struct Planned {
     pub batch: usize,
     /// Why it is there.
     pub why: String,
-    /// How it shares the floor; nothing when it is not admitted.
-    pub class: Option<Class>,
+    /// How it may run concurrently; nothing when it is not admitted.
+    pub class: Option<ConcurrencyClass>,
     /// The resources it names; nothing when it is not admitted.
     pub keys: Option<Vec<String>>,
     /// Why it is not admitted.
@@ -227,9 +231,9 @@ pub struct Planned {
 
 /// Stops a turn, or one of its calls, from elsewhere.
 #[derive(Clone)]
-pub struct Control(Arc<TurnCore>);
+pub struct TurnHandle(Arc<TurnCore>);
 
-impl Control {
+impl TurnHandle {
     /// Interrupts the turn: calls that yield stop at once, calls that block finish, calls that have
     /// not started do not.
     pub fn interrupt(&self) {
@@ -237,7 +241,7 @@ impl Control {
     }
 
     /// Stops every call of the turn, whatever its tool says.
-    pub fn force(&self) {
+    pub fn abort(&self) {
         self.0.force();
     }
 
@@ -247,7 +251,7 @@ impl Control {
     }
 }
 
-impl fmt::Debug for Control {
+impl fmt::Debug for TurnHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Control")
     }

@@ -4,26 +4,26 @@
 //! Out: for each call its batch, and why. Pure: no clock, no I/O, no tool code. Ordering lives
 //! here; exclusion lives in `gate`.
 //!
-//! INVARIANT: batches are consecutive ranges; calls of one batch may pairwise share the floor.
+//! INVARIANT: batches are consecutive ranges; calls of one batch may pairwise run concurrently.
 
 use std::fmt;
 
-use haft_core::{Claim, Class};
+use haft_core::{CallProfile, ConcurrencyClass};
 
 /// Where a call stands in the plan.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Place {
+pub struct BatchSlot {
     /// The batch, from 0.
     pub batch: usize,
     /// Why it is in this batch and not in the one before.
-    pub why: Why,
+    pub why: BatchReason,
 }
 
 /// Why a call joins a batch or starts one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Why {
+pub enum BatchReason {
     /// It is the first call.
     First,
     /// It only reads, and so does everything in the batch.
@@ -44,11 +44,11 @@ pub enum Why {
     NotAdmitted,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for BatchReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::First => "first call",
-            Self::ReadsShare => "reads share the floor",
+            Self::ReadsShare => "reads run concurrently",
             Self::KeysDisjoint => "its resources are its own",
             Self::UnsafeAlone => "unsafe: runs alone",
             Self::WriteAlone => "writes without naming resources: runs alone",
@@ -67,20 +67,20 @@ pub(crate) struct Planner {
     started: bool,
     /// The claims of the current batch, the first one apart so that a batch of one needs no list;
     /// none when an unadmitted call stands there alone.
-    first: Option<Claim>,
-    more: Vec<Claim>,
+    first: Option<CallProfile>,
+    more: Vec<CallProfile>,
 }
 
 impl Planner {
     /// Places the next call.
-    pub(crate) fn place(&mut self, claim: Option<&Claim>) -> Place {
+    pub(crate) fn place(&mut self, claim: Option<&CallProfile>) -> BatchSlot {
         let first = !std::mem::replace(&mut self.started, true);
         let why = match claim {
-            _ if first => Why::First,
-            None => Why::NotAdmitted,
+            _ if first => BatchReason::First,
+            None => BatchReason::NotAdmitted,
             Some(claim) => self.why(claim),
         };
-        let joins = matches!(why, Why::ReadsShare | Why::KeysDisjoint);
+        let joins = matches!(why, BatchReason::ReadsShare | BatchReason::KeysDisjoint);
         if !joins && !first {
             self.batch += 1;
         }
@@ -91,34 +91,42 @@ impl Planner {
         if let Some(claim) = claim {
             self.join(claim);
         }
-        Place { batch: self.batch, why }
+        BatchSlot { batch: self.batch, why }
     }
 
     /// Says whether a call joins the current batch, or why it does not.
-    fn why(&self, claim: &Claim) -> Why {
+    fn why(&self, claim: &CallProfile) -> BatchReason {
         if self.first.is_none() {
-            return Why::AfterExclusive;
+            return BatchReason::AfterExclusive;
         }
         let obstacle = self.members().find(|m| !m.may_share(claim));
         match obstacle {
-            None if self.members().chain([claim]).all(|m| m.class == Class::ReadOnly) => {
-                Why::ReadsShare
+            None if self
+                .members()
+                .chain([claim])
+                .all(|m| m.class == ConcurrencyClass::ReadOnly) =>
+            {
+                BatchReason::ReadsShare
             }
-            None => Why::KeysDisjoint,
-            Some(_) if claim.class == Class::Unsafe => Why::UnsafeAlone,
-            Some(before) if before.class == Class::Unsafe => Why::AfterExclusive,
+            None => BatchReason::KeysDisjoint,
+            Some(_) if claim.class == ConcurrencyClass::Unsafe => BatchReason::UnsafeAlone,
+            Some(before) if before.class == ConcurrencyClass::Unsafe => BatchReason::AfterExclusive,
             Some(before) => match (claim.keys.is_empty(), before.keys.is_empty()) {
-                (false, false) => Why::KeysMeet,
-                (true, _) if claim.class == Class::WriteExclusive => Why::WriteAlone,
-                (_, true) if before.class == Class::WriteExclusive => Why::AfterExclusive,
-                _ => Why::UnnamedMeets,
+                (false, false) => BatchReason::KeysMeet,
+                (true, _) if claim.class == ConcurrencyClass::WriteExclusive => {
+                    BatchReason::WriteAlone
+                }
+                (_, true) if before.class == ConcurrencyClass::WriteExclusive => {
+                    BatchReason::AfterExclusive
+                }
+                _ => BatchReason::UnnamedMeets,
             },
         }
     }
 
     /// Of many plain readers one stands for all: they differ in nothing that matters here.
-    fn join(&mut self, claim: &Claim) {
-        let plain = |m: &Claim| m.class == Class::ReadOnly && m.keys.is_empty();
+    fn join(&mut self, claim: &CallProfile) {
+        let plain = |m: &CallProfile| m.class == ConcurrencyClass::ReadOnly && m.keys.is_empty();
         if self.first.is_none() {
             self.first = Some(claim.clone());
         } else if !(plain(claim) && self.members().any(plain)) {
@@ -126,34 +134,37 @@ impl Planner {
         }
     }
 
-    fn members(&self) -> impl Iterator<Item = &Claim> {
+    fn members(&self) -> impl Iterator<Item = &CallProfile> {
         self.first.iter().chain(&self.more)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use haft_core::Key;
+    use haft_core::ResourceKey;
     use proptest::prelude::*;
 
     use super::*;
 
-    fn claims() -> impl Strategy<Value = Vec<Option<Claim>>> {
-        let class =
-            prop_oneof![Just(Class::ReadOnly), Just(Class::WriteExclusive), Just(Class::Unsafe)];
+    fn claims() -> impl Strategy<Value = Vec<Option<CallProfile>>> {
+        let class = prop_oneof![
+            Just(ConcurrencyClass::ReadOnly),
+            Just(ConcurrencyClass::WriteExclusive),
+            Just(ConcurrencyClass::Unsafe)
+        ];
         let keys = proptest::collection::vec(
             prop_oneof![Just("file:/a"), Just("file:/a/b"), Just("file:/c"), Just("table:/c")],
             0..3,
         );
-        let claim = (class, keys).prop_map(|(class, keys)| Claim {
+        let claim = (class, keys).prop_map(|(class, keys)| CallProfile {
             class,
-            keys: keys.iter().map(Key::new).collect(),
-            ..Claim::strictest()
+            keys: keys.iter().map(ResourceKey::new).collect(),
+            ..CallProfile::strictest()
         });
         proptest::collection::vec(proptest::option::weighted(0.9, claim), 0..24)
     }
 
-    fn plan(claims: &[Option<Claim>]) -> Vec<Place> {
+    fn plan(claims: &[Option<CallProfile>]) -> Vec<BatchSlot> {
         let mut planner = Planner::default();
         claims.iter().map(|c| planner.place(c.as_ref())).collect()
     }
@@ -178,7 +189,7 @@ mod tests {
                             return Err(TestCaseError::fail("an unadmitted call shares"));
                         };
                         prop_assert!(one.may_share(two));
-                        prop_assert!(one.class != Class::Unsafe && two.class != Class::Unsafe);
+                        prop_assert!(one.class != ConcurrencyClass::Unsafe && two.class != ConcurrencyClass::Unsafe);
                     }
                 }
             }
@@ -203,13 +214,14 @@ mod tests {
 
     #[test]
     fn reads_on_both_sides_of_a_write_do_not_merge() {
-        let of = |class| Some(Claim { class, ..Claim::strictest() });
-        let read = of(Class::ReadOnly);
-        let places = plan(&[read.clone(), read.clone(), of(Class::WriteExclusive), read]);
+        let of = |class| Some(CallProfile { class, ..CallProfile::strictest() });
+        let read = of(ConcurrencyClass::ReadOnly);
+        let places =
+            plan(&[read.clone(), read.clone(), of(ConcurrencyClass::WriteExclusive), read]);
         let batches: Vec<usize> = places.iter().map(|p| p.batch).collect();
         assert_eq!(batches, [0, 0, 1, 2]);
-        assert_eq!(places[1].why, Why::ReadsShare);
-        assert_eq!(places[2].why, Why::WriteAlone);
-        assert_eq!(places[3].why, Why::AfterExclusive);
+        assert_eq!(places[1].why, BatchReason::ReadsShare);
+        assert_eq!(places[2].why, BatchReason::WriteAlone);
+        assert_eq!(places[3].why, BatchReason::AfterExclusive);
     }
 }

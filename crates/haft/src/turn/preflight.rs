@@ -8,19 +8,19 @@
 
 use std::sync::Arc;
 
-use haft_core::{Code, Context, Failure};
+use haft_core::{Failure, FailureCode, ToolContext};
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
-use super::{admit::Admitted, core::TurnCore};
+use super::{admit::ValidatedCall, core::TurnCore};
 use crate::watch::within;
 
 /// A call that is about to start.
 pub(super) struct Due {
     /// Its row.
     pub(super) at: usize,
-    pub(super) admitted: Result<Admitted, Failure>,
-    pub(super) cx: Context,
+    pub(super) admitted: Result<ValidatedCall, Failure>,
+    pub(super) cx: ToolContext,
 }
 
 /// Why a batch does not start.
@@ -50,9 +50,9 @@ pub(super) fn lost() -> Failure {
 /// Waits until a call may start.
 pub(super) async fn cleared(
     turn: &TurnCore,
-    cx: &Context,
-    told: oneshot::Receiver<Result<Admitted, Failure>>,
-) -> Result<Admitted, Failure> {
+    cx: &ToolContext,
+    told: oneshot::Receiver<Result<ValidatedCall, Failure>>,
+) -> Result<ValidatedCall, Failure> {
     tokio::select! {
         biased;
         told = told => told.unwrap_or_else(|_| Err(lost())),
@@ -63,14 +63,14 @@ pub(super) async fn cleared(
 async fn ask(turn: &TurnCore, due: &mut [Due]) -> Result<(), Trouble> {
     for placed in &turn.inner.hooks {
         let broken = |why: String| Trouble::Broken(format!("hook `{}`: {why}", placed.name()));
-        let mut shown: SmallVec<[&Admitted; 4]> = SmallVec::new();
+        let mut shown: SmallVec<[&ValidatedCall; 4]> = SmallVec::new();
         for call in due.iter().filter_map(|call| call.admitted.as_ref().ok()) {
             if !call.is_answered() && placed.applies_to(call.tool()).map_err(broken)? {
                 shown.push(call);
             }
         }
         let Some(first) = shown.first() else { continue };
-        let work = async { placed.hook().preflight(&shown).await };
+        let work = async { placed.hook().before_batch(&shown).await };
         let work = within(&*turn.inner.clock, placed.limit(), work);
         let said = tokio::select! {
             biased;
@@ -107,7 +107,7 @@ async fn ask(turn: &TurnCore, due: &mut [Due]) -> Result<(), Trouble> {
 
 fn failed(why: &str) -> Failure {
     Failure::new(
-        Code::HookFailed,
+        FailureCode::HookFailed,
         "a check of the host over these calls could not be made, so none of them was run",
     )
     .with_source(why.to_owned())

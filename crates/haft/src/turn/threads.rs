@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use haft_core::{Code, Failure};
+use haft_core::{Failure, FailureCode};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -48,7 +48,7 @@ impl Threads {
         let mut state = self.0.lock();
         if state.jobs.len() >= QUEUE {
             return Err(Failure::new(
-                Code::NotRun,
+                FailureCode::NotRun,
                 "too many blocking tools are waiting for a thread",
             ));
         }
@@ -68,9 +68,8 @@ impl Threads {
                 // With other threads alive the job will be reached; without any it never would.
                 if state.threads == 0 {
                     state.jobs.pop_back();
-                    return Err(
-                        Failure::new(Code::NotRun, "no thread could be started").with_source(e)
-                    );
+                    return Err(Failure::new(FailureCode::NotRun, "no thread could be started")
+                        .with_source(e));
                 }
             }
         }

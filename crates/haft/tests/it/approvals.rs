@@ -9,10 +9,10 @@ use std::{
 };
 
 use haft::{
-    Admitted, Answer, Approver, Before, BoxError, BoxFuture, Catalog, Code, Config, Decision,
-    DynTool, Envelope, Error, Event, Explanation, Failure, Grants, Guard, Hook, Lasting,
-    MemoryJournal, Offer, Policy, Question, Ran, Run, Runtime, RuntimeBuilder, Source, Spec,
-    Verdict,
+    ApprovalRequest, ApprovalResponse, ApprovalScope, Approver, BoxError, BoxFuture, Config,
+    Decision, DynTool, Error, Event, Execution, Explanation, Failure, FailureCode, GrantStore,
+    Guard, Hook, MemoryJournal, Policy, PreCallDecision, Run, Runtime, RuntimeBuilder,
+    SuggestedRules, ToolRegistry, ToolResult, ToolSource, ToolSpec, ValidatedCall, Verdict,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -22,9 +22,10 @@ use crate::kit::*;
 const LONG: Duration = Duration::from_secs(10_000);
 
 /// What a person says to one question, when, and whether they are still there by then.
-type Says = dyn Fn(&Question<'_>) -> (Duration, Result<Answer, Failure>) + Send + Sync;
+type Says =
+    dyn Fn(&ApprovalRequest<'_>) -> (Duration, Result<ApprovalResponse, Failure>) + Send + Sync;
 
-type Replies = dyn Fn(&Question<'_>) -> Answer + Send + Sync;
+type Replies = dyn Fn(&ApprovalRequest<'_>) -> ApprovalResponse + Send + Sync;
 
 /// Somebody who is asked. Notes what they were asked, and what was settled without them.
 #[derive(Clone)]
@@ -37,7 +38,7 @@ struct Person {
 impl Person {
     fn new(
         name: &'static str,
-        says: impl Fn(&Question<'_>) -> Answer + Send + Sync + 'static,
+        says: impl Fn(&ApprovalRequest<'_>) -> ApprovalResponse + Send + Sync + 'static,
     ) -> Self {
         Self::after(name, Duration::ZERO, move |q| Ok(says(q)))
     }
@@ -45,13 +46,13 @@ impl Person {
     fn after(
         name: &'static str,
         time: Duration,
-        says: impl Fn(&Question<'_>) -> Result<Answer, Failure> + Send + Sync + 'static,
+        says: impl Fn(&ApprovalRequest<'_>) -> Result<ApprovalResponse, Failure> + Send + Sync + 'static,
     ) -> Self {
         Self { name, says: Arc::new(move |q| (time, says(q))), notes: Arc::default() }
     }
 
     fn yes(name: &'static str) -> Self {
-        Self::new(name, |_| Answer::allow())
+        Self::new(name, |_| ApprovalResponse::allow())
     }
 
     fn note(&self, text: String) {
@@ -68,11 +69,14 @@ impl Approver for Person {
         self.name
     }
 
-    fn closed(&self, question: &Question<'_>, by: &str) {
+    fn closed(&self, question: &ApprovalRequest<'_>, by: &str) {
         self.note(format!("{} answered by {by}", question.call.context().call_id()));
     }
 
-    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+    fn ask<'a>(
+        &'a self,
+        question: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         self.note(format!("asked {}", question.call.arguments()));
         Box::pin(async {
             let (time, answer) = (self.says)(question);
@@ -120,7 +124,7 @@ impl Rules {
 }
 
 impl Policy for Rules {
-    fn judge(&self, _: &Admitted) -> Verdict {
+    fn judge(&self, _: &ValidatedCall) -> Verdict {
         let decision = self.0.decision.lock().unwrap().clone();
         Verdict::new(decision, "somebody should look").by("haft.toml:3 `t(*)`")
     }
@@ -129,22 +133,23 @@ impl Policy for Rules {
         self.0.revision.load(Ordering::SeqCst)
     }
 
-    fn world(&self, _: &Admitted) -> String {
+    fn state_fingerprint(&self, _: &ValidatedCall) -> String {
         self.0.world.load(Ordering::SeqCst).to_string()
     }
 
-    fn explain(&self, call: &Admitted) -> Explanation {
+    fn explain(&self, call: &ValidatedCall) -> Explanation {
         let mut explanation = Explanation::of(self.judge(call));
         explanation.flip = Some("allow `t(*)`".to_owned());
         explanation
     }
 
-    fn offer(&self, _: &Admitted) -> Option<Offer> {
+    fn offer(&self, _: &ValidatedCall) -> Option<SuggestedRules> {
         let offers = self.0.offers.load(Ordering::SeqCst);
-        offers.then(|| Offer { rules: vec!["t".to_owned()], file: "haft.local.toml".into() })
+        offers
+            .then(|| SuggestedRules { rules: vec!["t".to_owned()], file: "haft.local.toml".into() })
     }
 
-    fn keep(&self, _: &Offer) -> Result<(), Error> {
+    fn keep(&self, _: &SuggestedRules) -> Result<(), Error> {
         if self.0.keeps.load(Ordering::SeqCst) {
             self.decide(Decision::Allow);
             return Ok(());
@@ -157,7 +162,7 @@ impl Policy for Rules {
         self.0.key.lock().unwrap().is_some()
     }
 
-    fn rewrite(&self, call: &Admitted) -> Option<Value> {
+    fn rewrite(&self, call: &ValidatedCall) -> Option<Value> {
         let key = (*self.0.key.lock().unwrap())?;
         let mut arguments = Value::clone(call.arguments());
         arguments["key"] = json!(key);
@@ -196,7 +201,7 @@ impl Scene {
         let events: Arc<Mutex<Vec<Event>>> = Arc::default();
         let seen = Arc::clone(&events);
         let mut builder = Runtime::builder()
-            .catalog(Catalog::builder().add(tool(&ran)).build().unwrap())
+            .registry(ToolRegistry::builder().add(tool(&ran)).build().unwrap())
             .policy(rules.clone())
             .journal(journal.clone())
             .observer(move |event: &Event| seen.lock().unwrap().push(event.clone()));
@@ -206,12 +211,12 @@ impl Scene {
         Self { runtime: more(builder).build().unwrap(), ran, journal, events }
     }
 
-    async fn call(&self, run: &Run, x: &str) -> Envelope {
+    async fn call(&self, run: &Run, x: &str) -> ToolResult {
         run.turn().await.unwrap().run(calls(&format!("t:{x}"))).await.pop().unwrap()
     }
 
     /// One call in a run of its own.
-    async fn once(&self) -> Envelope {
+    async fn once(&self) -> ToolResult {
         self.call(&self.runtime.run(), "a").await
     }
 
@@ -240,14 +245,16 @@ impl Scene {
     }
 }
 
-fn code(answer: &Envelope) -> Option<Code> {
+fn code(answer: &ToolResult) -> Option<FailureCode> {
     answer.failure().map(Failure::code)
 }
 
 #[tokio::test(start_paused = true)]
 async fn all_are_asked_at_once_and_the_first_answer_counts() {
-    let slow = Person::after("the console", Duration::from_secs(9), |_| Ok(Answer::Deny(None)));
-    let quick = Person::after("the terminal", Duration::from_secs(1), |_| Ok(Answer::allow()));
+    let slow =
+        Person::after("the console", Duration::from_secs(9), |_| Ok(ApprovalResponse::Deny(None)));
+    let quick =
+        Person::after("the terminal", Duration::from_secs(1), |_| Ok(ApprovalResponse::allow()));
     let scene = Scene::new(&Rules::new(Decision::Ask), &[&slow, &quick]);
     assert_eq!(code(&scene.once().await), None);
     assert_eq!(slow.notes(), [r#"asked {"x":"a"}"#, "c1 answered by the terminal"]);
@@ -259,25 +266,28 @@ async fn all_are_asked_at_once_and_the_first_answer_counts() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_does_not_fit_is_none_while_others_are_open() {
-    let grants = Arc::new(Grants::new().unwrap());
-    let foreign = Arc::new(Grants::new().unwrap());
+    let grants = Arc::new(GrantStore::new().unwrap());
+    let foreign = Arc::new(GrantStore::new().unwrap());
     let misfits: Vec<(&str, Box<Replies>)> = vec![
-        ("input", Box::new(|_| Answer::Input(json!("k")))),
-        ("no such edit", Box::new(|_| Answer::Edit(json!({"x": 1})))),
-        ("no object", Box::new(|_| Answer::Edit(json!(1)))),
-        ("no grant", Box::new(|_| Answer::Grant("haft1.nonsense".into()))),
+        ("input", Box::new(|_| ApprovalResponse::Input(json!("k")))),
+        ("no such edit", Box::new(|_| ApprovalResponse::Edit(json!({"x": 1})))),
+        ("no object", Box::new(|_| ApprovalResponse::Edit(json!(1)))),
+        ("no grant", Box::new(|_| ApprovalResponse::Grant("haft1.nonsense".into()))),
         (
             "foreign grant",
-            Box::new(move |q| Answer::Grant(foreign.issue(q.binding, Lasting::Once, LONG))),
+            Box::new(move |q| {
+                ApprovalResponse::Grant(foreign.issue(q.binding, ApprovalScope::Once, LONG))
+            }),
         ),
         (
             "always without an offer",
-            Box::new(|_| Answer::Allow { lasting: Lasting::Always, comment: None }),
+            Box::new(|_| ApprovalResponse::Allow { lasting: ApprovalScope::Always, comment: None }),
         ),
     ];
     for (what, says) in misfits {
         let wrong = Person::new("wrong", says);
-        let right = Person::after("right", Duration::from_secs(1), |_| Ok(Answer::allow()));
+        let right =
+            Person::after("right", Duration::from_secs(1), |_| Ok(ApprovalResponse::allow()));
         let rules = Rules::new(Decision::Ask);
         let both = Scene::with(&rules, &[&wrong, &right], |b| b.grants(Arc::clone(&grants)));
         assert_eq!(code(&both.once().await), None, "{what}");
@@ -285,11 +295,15 @@ async fn an_answer_that_does_not_fit_is_none_while_others_are_open() {
         let alone = Scene::with(&rules, &[&wrong], |b| b.grants(Arc::clone(&grants)));
         let answer = alone.once().await;
         let wanted = if what.starts_with("no ") && what != "no grant" {
-            Code::Declined
+            FailureCode::Declined
         } else {
-            Code::GuardFailed
+            FailureCode::GuardFailed
         };
-        assert_eq!((code(&answer), answer.ran()), (Some(wanted), Ran::No), "{what}");
+        assert_eq!(
+            (code(&answer), answer.execution()),
+            (Some(wanted), Execution::NotStarted),
+            "{what}"
+        );
         assert_eq!(alone.ran(), 0, "{what}");
     }
 }
@@ -298,26 +312,29 @@ async fn an_answer_that_does_not_fit_is_none_while_others_are_open() {
 async fn who_breaks_is_out_and_when_all_are_out_it_is_a_no() {
     let errs = Person::after("errs", Duration::ZERO, |_| Err(Failure::failed("gone")));
     let panics = Person::new("panics", |_| panic!("on purpose"));
-    let late = Person::after("late", Duration::from_secs(60), |_| Ok(Answer::allow()));
+    let late = Person::after("late", Duration::from_secs(60), |_| Ok(ApprovalResponse::allow()));
     let rules = Rules::new(Decision::Ask);
     let scene = Scene::new(&rules, &[&errs, &panics, &late]);
     assert_eq!(code(&scene.once().await), None, "one is enough");
     assert_eq!(errs.notes().len() + panics.notes().len(), 2, "who is out is told nothing more");
     let scene = Scene::new(&rules, &[&errs, &panics]);
     let answer = scene.once().await;
-    assert_eq!((code(&answer), scene.ran()), (Some(Code::GuardFailed), 0));
+    assert_eq!((code(&answer), scene.ran()), (Some(FailureCode::GuardFailed), 0));
     let cause = answer.failure().unwrap().cause().unwrap();
     assert!(cause.contains("errs: ") && cause.contains("panics: it panicked"), "{cause}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_yes_that_comes_too_late_is_not_heard() {
-    let late = Person::after("late", LONG, |_| Ok(Answer::allow()));
-    let hangs = Person::after("hangs", Duration::MAX, |_| Ok(Answer::allow()));
+    let late = Person::after("late", LONG, |_| Ok(ApprovalResponse::allow()));
+    let hangs = Person::after("hangs", Duration::MAX, |_| Ok(ApprovalResponse::allow()));
     let scene = Scene::new(&Rules::new(Decision::Ask), &[&late, &hangs]);
     let began = tokio::time::Instant::now();
     let answer = scene.once().await;
-    assert_eq!((code(&answer), answer.ran()), (Some(Code::ApprovalExpired), Ran::No));
+    assert_eq!(
+        (code(&answer), answer.execution()),
+        (Some(FailureCode::ApprovalExpired), Execution::NotStarted)
+    );
     assert_eq!(began.elapsed(), Config::default().approval_timeout);
     tokio::time::sleep(LONG * 2).await;
     assert_eq!(scene.ran(), 0);
@@ -327,7 +344,7 @@ async fn a_yes_that_comes_too_late_is_not_heard() {
 async fn nobody_there_is_a_no_with_its_reason_on_record() {
     let scene = Scene::new(&Rules::new(Decision::Ask), &[]);
     let answer = scene.once().await;
-    assert_eq!(code(&answer), Some(Code::Denied));
+    assert_eq!(code(&answer), Some(FailureCode::Denied));
     assert!(!answer.text().contains("haft.toml"), "the model is not told the rule");
     let record = &scene.journal.records()[0];
     let verdict = record.verdict().unwrap();
@@ -354,7 +371,7 @@ async fn a_refusal_tells_the_model_the_reason_and_the_record_the_rule() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_cancelled_while_it_is_asked_about_never_runs() {
-    let slow = Person::after("slow", Duration::from_secs(60), |_| Ok(Answer::allow()));
+    let slow = Person::after("slow", Duration::from_secs(60), |_| Ok(ApprovalResponse::allow()));
     let scene = Scene::new(&Rules::new(Decision::Ask), &[&slow]);
     for queued in [false, true] {
         let run = scene.runtime.run();
@@ -369,7 +386,10 @@ async fn a_call_that_is_cancelled_while_it_is_asked_about_never_runs() {
             run.cancel();
         };
         let (first, second, ()) = tokio::join!(first, second, cancel);
-        assert_eq!((code(&second), second.ran()), (Some(Code::Cancelled), Ran::No));
+        assert_eq!(
+            (code(&second), second.execution()),
+            (Some(FailureCode::Cancelled), Execution::NotStarted)
+        );
         assert_eq!(first, None, "the other one is not touched");
     }
     assert_eq!(scene.ran.lock().unwrap().as_slice(), [json!({"x": "first"})]);
@@ -379,7 +399,7 @@ async fn a_call_that_is_cancelled_while_it_is_asked_about_never_runs() {
 async fn an_answer_to_other_rules_is_judged_again() {
     for (now, wanted, asked) in [
         (Decision::Allow, None, 1),
-        (Decision::Deny, Some(Code::Denied), 1),
+        (Decision::Deny, Some(FailureCode::Denied), 1),
         (Decision::Ask, None, 2),
     ] {
         let rules = Rules::new(Decision::Ask);
@@ -389,7 +409,7 @@ async fn an_answer_to_other_rules_is_judged_again() {
             if once.swap(false, Ordering::SeqCst) {
                 changes.decide(then.clone());
             }
-            Answer::allow()
+            ApprovalResponse::allow()
         });
         let scene = Scene::new(&rules, &[&person]);
         assert_eq!(code(&scene.once().await), wanted, "{now:?}");
@@ -404,25 +424,28 @@ async fn a_link_that_moves_while_somebody_thinks_is_asked_about_again_and_not_fo
     let moves = rules.clone();
     let person = Person::new("somebody", move |_| {
         moves.move_world();
-        Answer::allow()
+        ApprovalResponse::allow()
     });
     let scene = Scene::new(&rules, &[&person]);
     let answer = scene.once().await;
-    assert_eq!((code(&answer), answer.ran()), (Some(Code::Denied), Ran::No));
+    assert_eq!(
+        (code(&answer), answer.execution()),
+        (Some(FailureCode::Denied), Execution::NotStarted)
+    );
     assert_eq!((person.notes().len(), scene.ran()), (3, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_changes_while_somebody_thinks_does_not_run() {
     struct Shifting(AtomicUsize);
-    impl Source for Shifting {
+    impl ToolSource for Shifting {
         fn name(&self) -> &str {
             "s"
         }
 
         fn tools(&self) -> BoxFuture<'_, Result<Vec<DynTool>, BoxError>> {
             let n = self.0.fetch_add(1, Ordering::SeqCst);
-            let spec = Spec::new("t", format!("Does something, as of {n}."));
+            let spec = ToolSpec::new("t", format!("Does something, as of {n}."));
             Box::pin(async { Ok(vec![quick(spec)]) })
         }
     }
@@ -431,10 +454,11 @@ async fn a_tool_that_changes_while_somebody_thinks_does_not_run() {
             f.write_str("Shifting")
         }
     }
-    let person = Person::after("somebody", Duration::from_secs(60), |_| Ok(Answer::allow()));
+    let person =
+        Person::after("somebody", Duration::from_secs(60), |_| Ok(ApprovalResponse::allow()));
     let source = Shifting(AtomicUsize::new(0));
     let runtime = Runtime::builder()
-        .catalog(Catalog::builder().source(source).build().unwrap())
+        .registry(ToolRegistry::builder().source(source).build().unwrap())
         .approver(person.clone())
         .build()
         .unwrap();
@@ -451,31 +475,37 @@ async fn a_tool_that_changes_while_somebody_thinks_does_not_run() {
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_is_good_for_its_call_and_only_once() {
-    let grants = Arc::new(Grants::new().unwrap());
+    let grants = Arc::new(GrantStore::new().unwrap());
     let last: Arc<Mutex<Option<String>>> = Arc::default();
     let signs = (Arc::clone(&grants), Arc::clone(&last));
     // Signs the first question, and hands in the same paper ever after.
     let replays = Person::new("replays", move |q| {
         let mut last = signs.1.lock().unwrap();
         let token =
-            last.get_or_insert_with(|| signs.0.issue(q.binding, Lasting::Once, LONG)).clone();
-        Answer::Grant(token)
+            last.get_or_insert_with(|| signs.0.issue(q.binding, ApprovalScope::Once, LONG)).clone();
+        ApprovalResponse::Grant(token)
     });
     let rules = Rules::new(Decision::Ask);
     let scene = Scene::with(&rules, &[&replays], |b| b.grants(Arc::clone(&grants)));
     let run = scene.runtime.run();
     assert_eq!(code(&scene.call(&run, "a").await), None);
-    assert_eq!(code(&scene.call(&run, "a").await), Some(Code::GuardFailed), "replay");
-    assert_eq!(code(&scene.call(&run, "b").await), Some(Code::GuardFailed), "other arguments");
-    assert_eq!(code(&scene.call(&scene.runtime.run(), "a").await), Some(Code::GuardFailed));
+    assert_eq!(code(&scene.call(&run, "a").await), Some(FailureCode::GuardFailed), "replay");
+    assert_eq!(
+        code(&scene.call(&run, "b").await),
+        Some(FailureCode::GuardFailed),
+        "other arguments"
+    );
+    assert_eq!(code(&scene.call(&scene.runtime.run(), "a").await), Some(FailureCode::GuardFailed));
     assert_eq!(scene.ran(), 1);
     assert_eq!(scene.told()[1], "replays: allow by grant");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_yes_for_the_session_covers_this_very_call_and_nothing_else() {
-    let person =
-        Person::new("somebody", |_| Answer::Allow { lasting: Lasting::Session, comment: None });
+    let person = Person::new("somebody", |_| ApprovalResponse::Allow {
+        lasting: ApprovalScope::Session,
+        comment: None,
+    });
     let rules = Rules::new(Decision::Ask);
     let scene = Scene::new(&rules, &[&person]);
     let asked = || person.notes().len();
@@ -495,14 +525,16 @@ async fn a_yes_for_the_session_covers_this_very_call_and_nothing_else() {
     scene.call(&run, "a").await;
     assert_eq!(asked(), 5, "other rules");
     rules.decide(Decision::Deny);
-    assert_eq!(code(&scene.call(&run, "a").await), Some(Code::Denied), "never over a deny");
+    assert_eq!(code(&scene.call(&run, "a").await), Some(FailureCode::Denied), "never over a deny");
     assert_eq!(asked(), 5);
 }
 
 #[tokio::test(start_paused = true)]
 async fn runs_of_one_session_share_its_answers_and_another_folder_does_not() {
-    let person =
-        Person::new("somebody", |_| Answer::Allow { lasting: Lasting::Session, comment: None });
+    let person = Person::new("somebody", |_| ApprovalResponse::Allow {
+        lasting: ApprovalScope::Session,
+        comment: None,
+    });
     let scene = Scene::new(&Rules::new(Decision::Ask), &[&person]);
     let start = |session: &str, folder: &str| {
         scene.runtime.run_builder().session(session).working_directory(folder).start()
@@ -523,14 +555,19 @@ async fn a_guard_that_asks_something_new_is_not_answered_by_an_old_yes() {
             "wary"
         }
 
-        fn judge<'a>(&'a self, _: &'a Admitted) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
+        fn judge<'a>(
+            &'a self,
+            _: &'a ValidatedCall,
+        ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
             let asks = self.0.load(Ordering::SeqCst);
             Box::pin(async move { Ok(asks.then(|| Verdict::ask("it is late"))) })
         }
     }
     let asks = Arc::new(AtomicBool::new(false));
-    let person =
-        Person::new("somebody", |_| Answer::Allow { lasting: Lasting::Session, comment: None });
+    let person = Person::new("somebody", |_| ApprovalResponse::Allow {
+        lasting: ApprovalScope::Session,
+        comment: None,
+    });
     let scene =
         Scene::with(&Rules::new(Decision::Ask), &[&person], |b| b.guard(Wary(Arc::clone(&asks))));
     let run = scene.runtime.run();
@@ -550,13 +587,13 @@ async fn a_call_of_its_own_has_no_session_to_hold_for() {
     let sees = Arc::clone(&offered);
     let person = Person::new("somebody", move |q| {
         sees.lock().unwrap().push(q.session);
-        Answer::Allow { lasting: Lasting::Session, comment: None }
+        ApprovalResponse::Allow { lasting: ApprovalScope::Session, comment: None }
     });
     let scene = Scene::new(&Rules::new(Decision::Ask), &[&person]);
     let alone = scene.runtime.call("t", json!({})).await.unwrap_err();
-    assert_eq!(alone.code(), Code::GuardFailed);
+    assert_eq!(alone.code(), FailureCode::GuardFailed);
     let shot = scene.runtime.run_builder().one_shot().start();
-    assert_eq!(code(&scene.call(&shot, "a").await), Some(Code::GuardFailed));
+    assert_eq!(code(&scene.call(&shot, "a").await), Some(FailureCode::GuardFailed));
     let within = scene.runtime.run_builder().one_shot().session("s").start();
     assert_eq!(code(&scene.call(&within, "a").await), None);
     assert_eq!(*offered.lock().unwrap(), [false, false, true]);
@@ -573,7 +610,7 @@ async fn one_always_answers_everyone_in_line() {
         says: Arc::new(move |q| {
             assert_eq!(q.offer.unwrap().rules, ["t"]);
             sees.lock().unwrap().push(q.waiting);
-            let answer = Answer::Allow { lasting: Lasting::Always, comment: None };
+            let answer = ApprovalResponse::Allow { lasting: ApprovalScope::Always, comment: None };
             (Duration::from_secs(1), Ok(answer))
         }),
         notes: Arc::default(),
@@ -591,8 +628,10 @@ async fn what_cannot_be_kept_is_told_and_the_yes_holds_once() {
     let rules = Rules::new(Decision::Ask);
     rules.0.offers.store(true, Ordering::SeqCst);
     rules.0.keeps.store(false, Ordering::SeqCst);
-    let person =
-        Person::new("somebody", |_| Answer::Allow { lasting: Lasting::Always, comment: None });
+    let person = Person::new("somebody", |_| ApprovalResponse::Allow {
+        lasting: ApprovalScope::Always,
+        comment: None,
+    });
     let scene = Scene::new(&rules, &[&person]);
     let run = scene.runtime.run();
     assert_eq!(code(&scene.call(&run, "a").await), None);
@@ -608,7 +647,7 @@ async fn questions_stand_in_line_and_waiting_is_not_thinking() {
     let counts = Arc::clone(&open);
     let person = Person::after("somebody", Duration::from_secs(200), move |_| {
         counts.fetch_add(1, Ordering::SeqCst);
-        Ok(Answer::allow())
+        Ok(ApprovalResponse::allow())
     });
     let scene = Scene::new(&Rules::new(Decision::Ask), &[&person]);
     let runs: Vec<_> = (0..4).map(|_| scene.runtime.run()).collect();
@@ -626,14 +665,14 @@ async fn questions_stand_in_line_and_waiting_is_not_thinking() {
 
 #[tokio::test(start_paused = true)]
 async fn a_storm_of_questions_ends_in_a_no() {
-    let slow = Person::after("slow", Duration::from_secs(1), |_| Ok(Answer::allow()));
+    let slow = Person::after("slow", Duration::from_secs(1), |_| Ok(ApprovalResponse::allow()));
     let mut config = Config::default();
     config.max_waiting_prompts = 2;
     let rules = Rules::new(Decision::Ask);
     let scene = Scene::with(&rules, &[&slow], |b| b.config(config));
     let runs: Vec<_> = (0..5).map(|_| scene.runtime.run()).collect();
     let answers = futures_util::future::join_all(runs.iter().map(|run| scene.call(run, "a"))).await;
-    let denied: Vec<_> = answers.iter().filter(|a| code(a) == Some(Code::Denied)).collect();
+    let denied: Vec<_> = answers.iter().filter(|a| code(a) == Some(FailureCode::Denied)).collect();
     assert_eq!((denied.len(), scene.ran()), (2, 3));
     assert!(denied[0].text().contains("too many questions at once"));
     assert!(scene.told().iter().any(|line| line.contains("too many questions at once")));
@@ -643,7 +682,7 @@ async fn a_storm_of_questions_ends_in_a_no() {
     let quick = Person::yes("quick");
     let scene = Scene::with(&rules, &[&quick], |b| b.config(config));
     let run = scene.runtime.run();
-    for wanted in [None, None, Some(Code::Denied)] {
+    for wanted in [None, None, Some(FailureCode::Denied)] {
         assert_eq!(code(&scene.call(&run, "a").await), wanted);
     }
     assert_eq!(code(&scene.call(&scene.runtime.run(), "a").await), None, "another run may ask");
@@ -654,13 +693,13 @@ async fn a_storm_of_questions_ends_in_a_no() {
 #[tokio::test(start_paused = true)]
 async fn who_said_no_so_often_is_left_in_peace() {
     let person = Person::new("somebody", |q| match q.call.arguments()["x"].as_str() {
-        Some("fine") => Answer::allow(),
-        _ => Answer::Deny(Some("not this".into())),
+        Some("fine") => ApprovalResponse::allow(),
+        _ => ApprovalResponse::Deny(Some("not this".into())),
     });
     let scene = Scene::new(&Rules::new(Decision::Ask), &[&person]);
     let run = scene.runtime.run();
     for x in ["a", "b", "c", "d", "fine", "a", "b", "c", "d"] {
-        let wanted = (x != "fine").then_some(Code::Declined);
+        let wanted = (x != "fine").then_some(FailureCode::Declined);
         let answer = scene.call(&run, x).await;
         assert_eq!(code(&answer), wanted);
         assert!(!answer.text().contains("stop calling"));
@@ -669,7 +708,7 @@ async fn who_said_no_so_often_is_left_in_peace() {
     assert!(fifth.text().contains("not this") && fifth.text().contains("stop calling `t`"));
     let asked = person.notes().len();
     let unasked = scene.call(&run, "fine").await;
-    assert_eq!(code(&unasked), Some(Code::Declined));
+    assert_eq!(code(&unasked), Some(FailureCode::Declined));
     assert!(unasked.text().contains("stop calling `t`"));
     assert_eq!(person.notes().len(), asked, "nobody was asked");
     assert_eq!(code(&scene.call(&scene.runtime.run(), "fine").await), None);
@@ -677,28 +716,31 @@ async fn who_said_no_so_often_is_left_in_peace() {
 
 #[tokio::test(start_paused = true)]
 async fn a_person_may_answer_in_place_of_the_tool() {
-    let person = Person::new("somebody", |_| Answer::Instead("it is 42".into()));
+    let person = Person::new("somebody", |_| ApprovalResponse::ReplaceResult("it is 42".into()));
     let scene = Scene::new(&Rules::new(Decision::Ask), &[&person]);
     let answer = scene.once().await;
     assert_eq!((&*answer.text(), answer.is_error()), ("it is 42", false));
-    assert_eq!((answer.ran(), answer.instead_by()), (Ran::No, Some("somebody")));
+    assert_eq!(
+        (answer.execution(), answer.instead_by()),
+        (Execution::NotStarted, Some("somebody"))
+    );
     assert_eq!(answer.label(), haft::Label::CLEAN, "nothing ran that could taint it");
     assert_eq!(scene.ran(), 0);
     assert_eq!(scene.told(), ["asked", "somebody: answer instead (it is 42)"]);
     let record = &scene.journal.records()[0];
     assert!(record.intent.is_none());
-    assert_eq!(record.end.as_ref().unwrap().ran, Ran::No);
+    assert_eq!(record.end.as_ref().unwrap().execution, Execution::NotStarted);
     assert_eq!(record.answered_by(), Some("somebody"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_input_goes_round_once_and_a_judge_that_insists_says_no() {
-    for (insists, wanted) in [(false, None), (true, Some(Code::Denied))] {
+    for (insists, wanted) in [(false, None), (true, Some(FailureCode::Denied))] {
         let guarded = quick(read("t")).with_guard(move |args, _| {
             let wants = insists || args.get("key").is_none();
             Ok(wants.then(|| Verdict::need_input("key", "which key?")))
         });
-        let person = Person::new("somebody", |_| Answer::Input(json!("k")));
+        let person = Person::new("somebody", |_| ApprovalResponse::Input(json!("k")));
         let runtime = permissive(vec![guarded]).approver(person.clone()).build().unwrap();
         let got = runtime.call("t", json!({})).await;
         assert_eq!(got.as_ref().err().map(Failure::code), wanted);
@@ -714,18 +756,24 @@ async fn an_edit_is_judged_as_itself_and_a_hook_that_vouched_did_not_vouch_for_i
             "vouches"
         }
 
-        fn before<'a>(&'a self, call: &'a Admitted) -> BoxFuture<'a, Result<Before, Failure>> {
+        fn before<'a>(
+            &'a self,
+            call: &'a ValidatedCall,
+        ) -> BoxFuture<'a, Result<PreCallDecision, Failure>> {
             let is_known = call.arguments()["x"] == "a";
-            let said =
-                if is_known { Before::judge(Verdict::allow("known")) } else { Before::proceed() };
+            let said = if is_known {
+                PreCallDecision::judge(Verdict::allow("known"))
+            } else {
+                PreCallDecision::proceed()
+            };
             Box::pin(async { Ok(said) })
         }
     }
     let person = Person::new("somebody", |q| match q.call.arguments()["x"].as_str() {
-        Some("a") => Answer::Edit(json!({"x": "b"})),
+        Some("a") => ApprovalResponse::Edit(json!({"x": "b"})),
         _ => {
             assert!(q.call.vouched().is_none());
-            Answer::allow()
+            ApprovalResponse::allow()
         }
     });
     let scene =
@@ -806,32 +854,39 @@ struct Whimsical {
 }
 
 impl Approver for Whimsical {
-    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+    fn ask<'a>(
+        &'a self,
+        question: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         Box::pin(async {
             let at = self.next.fetch_add(1, Ordering::SeqCst);
             let (whim, delay) = self.whims[at % self.whims.len()];
             tokio::time::sleep(Duration::from_secs(delay)).await;
             let yes = |lasting| {
                 self.yes.lock().unwrap().push(Value::clone(question.call.arguments()));
-                Ok(Answer::Allow { lasting, comment: None })
+                Ok(ApprovalResponse::Allow { lasting, comment: None })
             };
             match whim {
-                Whim::Yes => yes(Lasting::Once),
-                Whim::ForSession => yes(Lasting::Session),
-                Whim::Edit(n) => Ok(Answer::Edit(json!({"x": format!("e{n}")}))),
-                Whim::No => Ok(Answer::Deny(None)),
-                Whim::Instead => Ok(Answer::Instead("instead".into())),
-                Whim::Misfit => Ok(Answer::Input(json!(1))),
+                Whim::Yes => yes(ApprovalScope::Once),
+                Whim::ForSession => yes(ApprovalScope::Session),
+                Whim::Edit(n) => Ok(ApprovalResponse::Edit(json!({"x": format!("e{n}")}))),
+                Whim::No => Ok(ApprovalResponse::Deny(None)),
+                Whim::Instead => Ok(ApprovalResponse::ReplaceResult("instead".into())),
+                Whim::Misfit => Ok(ApprovalResponse::Input(json!(1))),
                 Whim::Forged => {
-                    let forger = Grants::with_key([0; 32], Duration::ZERO).unwrap();
-                    Ok(Answer::Grant(forger.issue(question.binding, Lasting::Once, LONG)))
+                    let forger = GrantStore::with_key([0; 32], Duration::ZERO).unwrap();
+                    Ok(ApprovalResponse::Grant(forger.issue(
+                        question.binding,
+                        ApprovalScope::Once,
+                        LONG,
+                    )))
                 }
                 Whim::Error => Err(Failure::failed("gone")),
                 Whim::Panic => panic!("on purpose"),
                 Whim::Hang => std::future::pending().await,
                 Whim::Meddle => {
                     self.rules.move_world();
-                    yes(Lasting::Once)
+                    yes(ApprovalScope::Once)
                 }
             }
         })
@@ -870,7 +925,7 @@ proptest! {
             let all = runs.iter().zip(names).map(|(run, x)| scene.call(run, x));
             let answers = futures_util::future::join_all(all).await;
             let ran = scene.ran.lock().unwrap().clone();
-            let succeeded = answers.iter().filter(|a| a.ran() == Ran::Yes).count();
+            let succeeded = answers.iter().filter(|a| a.execution() == Execution::Completed).count();
             assert_eq!(ran.len(), succeeded, "each body ran once, and only where the answer says so");
             // Every run took a yes of its own to exactly those arguments.
             let mut left = yes.lock().unwrap().clone();

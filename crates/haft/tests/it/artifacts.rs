@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use haft::{
-    Artifacts, Block, Bound, Call, Catalog, Code, Config, DynTool, Envelope, Event, Facts, Json,
-    Label, ManualClock, MemoryJournal, Output, ReadResult, Run, Runtime, RuntimeBuilder, Spec,
-    Streamed, Trust,
+    ArtifactMeta, Artifacts, Block, Config, DynTool, Event, FailureCode, Json, Label, ManualClock,
+    MemoryJournal, Output, ReadResult, ResultLimit, Run, Runtime, RuntimeBuilder, StreamOutput,
+    ToolCall, ToolRegistry, ToolResult, ToolSpec, Trust,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -13,20 +13,20 @@ use serde_json::{Value, json};
 use crate::kit::{calls, read, settled};
 
 /// A runtime over one tool that gives this, and `read_result`.
-fn giving(spec: Spec, output: Output) -> RuntimeBuilder {
+fn giving(spec: ToolSpec, output: Output) -> RuntimeBuilder {
     let tool = DynTool::new(spec, json!({}), move |_, _| {
         let output = output.clone();
         async move { Ok(output) }
     });
-    Runtime::builder().catalog(Catalog::builder().add(tool).add(ReadResult).build().unwrap())
+    Runtime::builder().registry(ToolRegistry::builder().add(tool).add(ReadResult).build().unwrap())
 }
 
-async fn first(run: &Run) -> Envelope {
+async fn first(run: &Run) -> ToolResult {
     run.turn().await.unwrap().run(calls("big")).await.pop().unwrap()
 }
 
-async fn ask(run: &Run, arguments: Value) -> Envelope {
-    let call = Call::new("r", "read_result", arguments);
+async fn ask(run: &Run, arguments: Value) -> ToolResult {
+    let call = ToolCall::new("r", "read_result", arguments);
     run.turn().await.unwrap().run(vec![call]).await.pop().unwrap()
 }
 
@@ -158,9 +158,9 @@ async fn wrong_gone_and_foreign_ids_get_one_answer() {
         .unwrap();
     let run = runtime.run();
     let id = first(&run).await.cut().unwrap().kept.unwrap();
-    let words = |answer: &Envelope| {
+    let words = |answer: &ToolResult| {
         let failure = answer.failure().unwrap();
-        assert_eq!(failure.code(), Code::InvalidValue);
+        assert_eq!(failure.code(), FailureCode::InvalidValue);
         failure.message().to_owned()
     };
     let foreign = words(&ask(&runtime.run(), json!({"id": id})).await);
@@ -175,7 +175,7 @@ async fn wrong_gone_and_foreign_ids_get_one_answer() {
 
 #[tokio::test]
 async fn a_page_is_bounded_and_never_kept_aside_itself() {
-    let seen: Arc<Mutex<Vec<Facts>>> = Arc::default();
+    let seen: Arc<Mutex<Vec<ArtifactMeta>>> = Arc::default();
     let kept = Arc::clone(&seen);
     let mut config = Config::default();
     config.max_result = 8_000;
@@ -184,8 +184,8 @@ async fn a_page_is_bounded_and_never_kept_aside_itself() {
         let kept = Arc::clone(&kept);
         let runtime = giving(read("big"), Output::text(text)).config(config.clone());
         let runtime = runtime.observer(move |event: &Event| {
-            if let Event::KeptAside { facts, .. } = event {
-                kept.lock().unwrap().push(Facts::clone(facts));
+            if let Event::ResultOffloaded { facts, .. } = event {
+                kept.lock().unwrap().push(ArtifactMeta::clone(facts));
             }
         });
         let run = runtime.build().unwrap().run();
@@ -276,7 +276,7 @@ async fn the_record_and_the_event_say_where_it_is() {
     let run = giving(read("big").max_result(500), Output::text(thousand_lines()))
         .journal(journal.clone())
         .observer(move |event: &Event| {
-            if let Event::KeptAside { call, facts, shown } = event {
+            if let Event::ResultOffloaded { call, facts, shown } = event {
                 tell.lock().unwrap().push((call.to_string(), facts.id, facts.chars, *shown));
             }
         })
@@ -305,8 +305,8 @@ async fn a_stream_without_an_end_in_sight_is_held_to_the_cap() {
             std::task::Poll::Ready((self.0 <= 1_000).then(|| "0123456789".repeat(100)))
         }
     }
-    let spec = read("big").max_result(Bound::Unbounded);
-    let tool = DynTool::new(spec, json!({}), |_, _| async { Ok(Streamed(Endless(0))) });
+    let spec = read("big").max_result(ResultLimit::Unbounded);
+    let tool = DynTool::new(spec, json!({}), |_, _| async { Ok(StreamOutput(Endless(0))) });
     let mut config = Config::default();
     config.max_result = 10_000;
     let runtime = crate::kit::permissive(vec![tool]).config(config).build().unwrap();
@@ -328,7 +328,7 @@ async fn every_dialect_carries_every_block() {
     let run = giving(read("big"), output).build().unwrap().run();
     for dialect in haft::Dialect::ALL {
         let answer = first(&run).await;
-        let message = dialect.answer(std::slice::from_ref(&answer)).to_string();
+        let message = dialect.render_results(std::slice::from_ref(&answer)).to_string();
         for part in ["words", "png", "file:///x"] {
             assert!(message.contains(part), "{dialect}: {message}");
         }

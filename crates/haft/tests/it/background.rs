@@ -10,8 +10,8 @@ use std::{
 };
 
 use haft::{
-    Budget, Catalog, Code, Config, Context, DynTool, Event, Failure, Label, MemoryJournal, Output,
-    Ran, Run, Spec, Tickets, Trust,
+    Budget, CheckTask, Config, DynTool, Event, Execution, Failure, FailureCode, Label,
+    MemoryJournal, Output, Run, ToolContext, ToolRegistry, ToolSpec, Trust,
 };
 use serde_json::{Value, json};
 
@@ -20,9 +20,9 @@ use crate::kit::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A tool that answers with a ticket and is done after so many seconds.
-fn later(spec: Spec, seconds: u32) -> DynTool {
+fn later(spec: ToolSpec, seconds: u32) -> DynTool {
     DynTool::new(spec, open_schema(), move |_, cx| async move {
-        cx.later("building the world", move |_| async move {
+        cx.spawn_background("building the world", move |_| async move {
             tokio::time::sleep(SECOND * seconds).await;
             Ok("built")
         })
@@ -31,13 +31,13 @@ fn later(spec: Spec, seconds: u32) -> DynTool {
 }
 
 /// A tool that answers with a ticket and does something else.
-fn defers<F>(work: impl Fn(Context) -> F + Clone + Send + Sync + 'static) -> DynTool
+fn defers<F>(work: impl Fn(ToolContext) -> F + Clone + Send + Sync + 'static) -> DynTool
 where
     F: Future<Output = Result<Output, Failure>> + Send + 'static,
 {
     DynTool::new(read("t"), open_schema(), move |_, cx| {
         let work = work.clone();
-        async move { cx.later("working", work).await }
+        async move { cx.spawn_background("working", work).await }
     })
 }
 
@@ -49,7 +49,7 @@ fn watch(lines: &Arc<Mutex<Vec<String>>>) -> impl Fn(&Event) + Send + Sync + 'st
             Event::Deferred { call, ticket, tool, .. } => {
                 format!("{call} {tool} deferred {ticket}")
             }
-            Event::Resolved { call, ticket, failed, ran, .. } => {
+            Event::TaskFinished { call, ticket, failed, execution: ran, .. } => {
                 let end = failed.map_or("ok", |code| code.as_str());
                 format!("{call} {ticket} resolved {end} ran {ran:?}")
             }
@@ -61,7 +61,7 @@ fn watch(lines: &Arc<Mutex<Vec<String>>>) -> impl Fn(&Event) + Send + Sync + 'st
     }
 }
 
-async fn call(run: &Run, words: &str) -> Vec<haft::Envelope> {
+async fn call(run: &Run, words: &str) -> Vec<haft::ToolResult> {
     run.turn().await.unwrap().run(calls(words)).await
 }
 
@@ -94,7 +94,7 @@ async fn a_ticket_is_a_success_and_its_result_comes_later_once() {
     assert!(run.next_settled().await.is_none() && run.settled().is_empty(), "once");
     assert_eq!(
         *lines.lock().unwrap(),
-        ["c1 build deferred ticket-1", "c1 finished", "c1>1 ticket-1 resolved ok ran Yes"]
+        ["c1 build deferred ticket-1", "c1 finished", "c1>1 ticket-1 resolved ok ran Completed"]
     );
     let ids: Vec<_> = settled(&journal).iter().map(|r| r.call.to_string()).collect();
     assert_eq!(ids, ["c1", "c1>1"], "its end is a record of its own");
@@ -106,17 +106,17 @@ async fn what_came_later_joins_the_run_when_the_model_hears_of_it() {
     let mut budget = Budget::default();
     budget.bytes = Some(10_000);
     let clean = DynTool::new(read("t").label(Label::CLEAN), open_schema(), |_, cx| async move {
-        cx.later("x", |cx| async move { cx.call("outside", json!({})).await }).await
+        cx.spawn_background("x", |cx| async move { cx.call("outside", json!({})).await }).await
     });
     let runtime = permissive(vec![clean, outside]).budget(budget).build().unwrap();
     let run = runtime.run();
     call(&run, "t").await;
-    let left = run.left().bytes.unwrap();
+    let left = run.remaining_budget().bytes.unwrap();
     let late = run.next_settled().await.unwrap();
     assert_eq!(late.answer.text(), "outside()");
     assert_eq!(late.answer.label().trust, Trust::Untrusted, "it passes on what it was told");
     assert_eq!(run.label().trust, Trust::Untrusted);
-    assert_eq!(left - run.left().bytes.unwrap(), 9, "the bytes it shows are counted");
+    assert_eq!(left - run.remaining_budget().bytes.unwrap(), 9, "the bytes it shows are counted");
 }
 
 #[tokio::test(start_paused = true)]
@@ -174,11 +174,11 @@ async fn work_is_stopped_when_its_time_is_over_and_a_result_nobody_wants_expires
     assert!(run.tickets().is_empty() && run.settled().is_empty());
     assert_eq!(
         lines.lock().unwrap()[2..],
-        ["c1>1 ticket-1 resolved deadline_passed ran Yes", "ticket-1 expired"]
+        ["c1>1 ticket-1 resolved deadline_passed ran Completed", "ticket-1 expired"]
     );
     call(&run, "t").await;
     let late = run.next_settled().await.unwrap();
-    assert_eq!(late.answer.failure().unwrap().code(), Code::DeadlinePassed);
+    assert_eq!(late.answer.failure().unwrap().code(), FailureCode::DeadlinePassed);
     assert_eq!(late.answer.interrupted_output(), "so far");
 }
 
@@ -187,15 +187,18 @@ async fn cancelling_the_run_stops_late_work_and_the_end_of_a_turn_does_not() {
     let runtime = permissive(vec![later(read("build"), 30)]).build().unwrap();
     let run = runtime.run();
     let turn = run.turn().await.unwrap();
-    let control = turn.control();
+    let control = turn.handle();
     turn.run(calls("build")).await;
-    control.force();
+    control.abort();
     tokio::time::sleep(SECOND).await;
     assert_eq!(run.tickets()[0].status, "running");
     run.cancel();
     let late = run.next_settled().await.unwrap();
     let failure = late.answer.failure().unwrap();
-    assert_eq!((failure.code(), failure.ran()), (Code::Cancelled, Ran::Yes));
+    assert_eq!(
+        (failure.code(), failure.execution()),
+        (FailureCode::Cancelled, Execution::Completed)
+    );
     assert_eq!(failure.message(), "the run was cancelled");
 }
 
@@ -208,7 +211,7 @@ async fn late_work_that_cannot_be_stopped_is_not_called_cancelled() {
     let tool = defers(move |cx| {
         let (wait, begins) = (Arc::clone(&wait), Arc::clone(&begins));
         async move {
-            cx.block(move |_| {
+            cx.spawn_blocking(move |_| {
                 begins.store(true, Ordering::SeqCst);
                 wait.lock().unwrap().recv().is_ok()
             })
@@ -225,8 +228,8 @@ async fn late_work_that_cannot_be_stopped_is_not_called_cancelled() {
     }
     run.cancel();
     let late = run.next_settled().await.unwrap();
-    assert_eq!(late.answer.failure().unwrap().code(), Code::UnknownOutcome);
-    assert_eq!(late.answer.ran(), Ran::Unknown);
+    assert_eq!(late.answer.failure().unwrap().code(), FailureCode::UnknownOutcome);
+    assert_eq!(late.answer.execution(), Execution::Unknown);
     drop(go);
 }
 
@@ -245,9 +248,9 @@ async fn a_run_that_is_let_go_of_stops_its_work_and_says_so() {
     assert_eq!(
         ends,
         [
-            "c2>1 ticket-2 resolved ok ran Yes",
+            "c2>1 ticket-2 resolved ok ran Completed",
             "ticket-2 expired",
-            "c1>1 ticket-1 resolved cancelled ran Yes",
+            "c1>1 ticket-1 resolved cancelled ran Completed",
             "ticket-1 expired"
         ]
     );
@@ -260,7 +263,7 @@ async fn a_panic_is_a_failure_and_a_flood_is_bounded() {
     let run = runtime.run();
     call(&run, "t").await;
     let late = run.next_settled().await.unwrap();
-    assert_eq!(late.answer.failure().unwrap().code(), Code::Panicked);
+    assert_eq!(late.answer.failure().unwrap().code(), FailureCode::Panicked);
     let floods = defers(|_| async { Ok(Output::text("x".repeat(1 << 20))) });
     let run = permissive(vec![floods]).build().unwrap().run();
     call(&run, "t").await;
@@ -282,16 +285,16 @@ async fn late_work_holds_its_slot_and_lets_the_run_go_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_asks_for_results_and_gets_each_once() {
-    let catalog =
-        Catalog::builder().add(later(read("build"), 30)).add(quick(read("t"))).add(Tickets);
-    let runtime = haft::Runtime::builder().catalog(catalog.build().unwrap()).build().unwrap();
+    let registry =
+        ToolRegistry::builder().add(later(read("build"), 30)).add(quick(read("t"))).add(CheckTask);
+    let runtime = haft::Runtime::builder().registry(registry.build().unwrap()).build().unwrap();
     let (run, other) = (runtime.run(), runtime.run());
     let answers = call(&run, "build").await;
     assert!(answers[0].text().contains("ask `check_ticket` for the result"));
     let ask = |run: &Run, arguments: Value| {
         let run = run.clone();
         async move {
-            let call = haft::Call::new("a", "check_ticket", arguments);
+            let call = haft::ToolCall::new("a", "check_ticket", arguments);
             run.turn().await.unwrap().run([call]).await.pop().unwrap()
         }
     };
@@ -299,7 +302,7 @@ async fn a_model_asks_for_results_and_gets_each_once() {
     assert!(ask(&run, json!({})).await.text().contains(r#""status":"running""#));
     assert!(ask(&run, own.clone()).await.text().contains(r#""status":"running""#));
     let stranger = ask(&other, own.clone()).await;
-    assert_eq!(stranger.failure().unwrap().code(), Code::InvalidValue, "it is not theirs");
+    assert_eq!(stranger.failure().unwrap().code(), FailureCode::InvalidValue, "it is not theirs");
     assert_eq!(ask(&other, json!({})).await.text(), r#"{"tickets":[]}"#);
     let began = tokio::time::Instant::now();
     tokio::time::sleep(SECOND * 31).await;
@@ -326,7 +329,7 @@ async fn closing_the_runtime_stops_late_work_and_sees_it_end() {
     runtime.close().await;
     assert!(began.elapsed() < SECOND);
     let late = run.settled().pop().unwrap();
-    assert_eq!(late.answer.failure().unwrap().code(), Code::Cancelled);
+    assert_eq!(late.answer.failure().unwrap().code(), FailureCode::Cancelled);
     assert_eq!(call(&run, "build").await[0].text(), "built", "no more is put off");
 
     let mut config = Config::default();
@@ -342,7 +345,7 @@ async fn closing_the_runtime_stops_late_work_and_sees_it_end() {
 async fn a_declared_form_is_asked_of_the_result_and_not_of_the_ticket() {
     let tool = |good: bool| {
         DynTool::new(read("t"), open_schema(), move |_, cx| async move {
-            cx.later("counting", move |_| async move {
+            cx.spawn_background("counting", move |_| async move {
                 let data = if good { json!({"n": 1}) } else { json!({"n": "one"}) };
                 Ok(Output { structured: Some(data.clone()), ..Output::json(data) })
             })
@@ -350,7 +353,7 @@ async fn a_declared_form_is_asked_of_the_result_and_not_of_the_ticket() {
         })
         .with_output_schema(json!({"type": "object", "properties": {"n": {"type": "integer"}}}))
     };
-    for (good, code) in [(true, None), (false, Some(Code::BadOutput))] {
+    for (good, code) in [(true, None), (false, Some(FailureCode::BadOutput))] {
         let run = permissive(vec![tool(good)]).build().unwrap().run();
         assert_eq!(ends(&call(&run, "t").await), ["c1 ok"]);
         let late = run.next_settled().await.unwrap();

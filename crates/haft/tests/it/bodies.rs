@@ -1,6 +1,6 @@
 //! Whole request bodies of every dialect, as a host would send them.
 //!
-//! Built with the real catalog, the real runtime and the real history, and written down as files;
+//! Built with the real registry, the real runtime and the real history, and written down as files;
 //! `scripts/vendor-types` reads them with the vendors' own types. What can be said without a vendor
 //! is asserted here: each body pairs its calls, names no tool twice, and is the same when it is
 //! built again.
@@ -8,9 +8,13 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use haft::{
-    AllowEverything, Block, Catalog, Choice, Definition, Dialect, DynTool, Export, Exposure, Keep,
-    Options, Output, Runtime, Search, Spec, Strict, Transcript,
-    history::{At, Ending, Media, Message, Part, PastCall, PastResult, Said as Past},
+    AllowAll, Block, Dialect, DynTool, ExportOptions, Exposure, Output, PromptCacheTtl, Runtime,
+    StrictMode, ToolChoice, ToolDefinition, ToolExport, ToolRegistry, ToolSearch, ToolSpec,
+    Transcript,
+    history::{
+        AssistantPart as Past, ContentPart, Ending, Media, MediaSource, Message, PastCall,
+        PastResult,
+    },
 };
 use serde_json::{Map, Value, json};
 
@@ -151,7 +155,7 @@ fn tools() -> Vec<DynTool> {
     // A description that is exactly as long as some hosts cut one.
     let long = "x".repeat(70);
     for name in ["seldom", "never_loaded"] {
-        let spec = Spec::new(name, long.clone()).exposure(Exposure::Deferred);
+        let spec = ToolSpec::new(name, long.clone()).exposure(Exposure::Deferred);
         tools.push(DynTool::new(
             spec,
             json!({"type": "object", "properties": {
@@ -163,27 +167,27 @@ fn tools() -> Vec<DynTool> {
 }
 
 fn runtime() -> Runtime {
-    let catalog = Catalog::builder().add(tools()).build().unwrap();
+    let registry = ToolRegistry::builder().add(tools()).build().unwrap();
     let nonces = haft::Nonces::counting(0);
-    Runtime::builder().catalog(catalog).policy(AllowEverything).nonces(nonces).build().unwrap()
+    Runtime::builder().registry(registry).policy(AllowAll).nonces(nonces).build().unwrap()
 }
 
 /// What a host may choose, by a name.
-fn choices() -> Vec<(&'static str, Options)> {
-    let default = Options::default;
+fn choices() -> Vec<(&'static str, ExportOptions)> {
+    let default = ExportOptions::default;
     vec![
         ("default", default()),
-        ("strict", default().strict(Strict::On)),
-        ("plain", default().strict(Strict::Off).without_examples()),
-        ("cache", default().cache(Keep::FiveMinutes)),
-        ("cache-hour", default().cache(Keep::OneHour).search(Search::Ranked)),
-        ("auto", default().choice(Choice::Auto).parallel(true)),
-        ("any", default().choice(Choice::Any).parallel(false)),
-        ("one", default().choice(Choice::Tool("warmth".into())).parallel(false)),
-        ("none", default().choice(Choice::None).parallel(false)),
+        ("strict", default().strict(StrictMode::On)),
+        ("plain", default().strict(StrictMode::Off).without_examples()),
+        ("cache", default().cache(PromptCacheTtl::FiveMinutes)),
+        ("cache-hour", default().cache(PromptCacheTtl::OneHour).search(ToolSearch::Ranked)),
+        ("auto", default().choice(ToolChoice::Auto).parallel(true)),
+        ("any", default().choice(ToolChoice::Any).parallel(false)),
+        ("one", default().choice(ToolChoice::Tool("warmth".into())).parallel(false)),
+        ("none", default().choice(ToolChoice::None).parallel(false)),
         ("one-at-a-time", default().parallel(false)),
-        ("search-regex", default().search(Search::Regex)),
-        ("search-own", default().search(Search::Own).strict(Strict::On)),
+        ("search-regex", default().search(ToolSearch::Regex)),
+        ("search-own", default().search(ToolSearch::Own).strict(StrictMode::On)),
         ("output", default().output().eager()),
     ]
 }
@@ -261,7 +265,7 @@ fn said() -> Vec<Said> {
     ]
 }
 
-/// Names that a catalog would refuse and a server may well have, some of them equal once they are
+/// Names that a registry would refuse and a server may well have, some of them equal once they are
 /// made fit. They have no description either.
 const ODD: &[&str] = &[
     "files.read",
@@ -285,8 +289,8 @@ async fn exports(bodies: &mut Bodies) {
         }
         let schemas = schemas();
         let odd = ODD.iter().zip(&schemas);
-        let odd: Vec<_> = odd.map(|(name, (_, s))| Definition::new(name, "", s)).collect();
-        let export = Export::of(dialect, &odd, &Options::default());
+        let odd: Vec<_> = odd.map(|(name, (_, s))| ToolDefinition::new(name, "", s)).collect();
+        let export = ToolExport::of(dialect, &odd, &ExportOptions::default());
         let body = body(dialect, conversation(dialect, []), export.request());
         bodies.insert(format!("{dialect}/odd-names"), body);
     }
@@ -307,7 +311,7 @@ async fn conversations(bodies: &mut Bodies) {
 
         let mut without = response.clone();
         forget_ids(&mut without);
-        let heard = runtime().run().turn().await.unwrap().hear(dialect, &without).await.unwrap();
+        let heard = runtime().run().turn().await.unwrap().respond(dialect, &without).await.unwrap();
         let whole = conversation(dialect, [heard.message, heard.answer]);
         bodies.insert(format!("{dialect}/without-ids"), body(dialect, whole, export.request()));
 
@@ -315,7 +319,7 @@ async fn conversations(bodies: &mut Bodies) {
         // Inside the arguments of a call, where the provider sends arguments in pieces.
         let cut = events.len() * 2 / 3;
         for (name, events) in [("listened", events.as_slice()), ("cut", &events[..cut])] {
-            let mut listening = runtime().run().turn().await.unwrap().listen(dialect);
+            let mut listening = runtime().run().turn().await.unwrap().stream(dialect);
             events.iter().for_each(|event| listening.event(event));
             let heard = listening.finish().await;
             assert!(heard.problem.is_none(), "{dialect}/{name}: {:?}", heard.problem);
@@ -345,38 +349,38 @@ fn forget_ids(response: &mut Value) {
 
 /// A conversation with everything that a transcript can hold and every provider has some form of.
 fn everything() -> Transcript {
-    let media = |media_type: &str, at: At, name: Option<&str>| Part::Media {
+    let media = |media_type: &str, at: MediaSource, name: Option<&str>| ContentPart::Media {
         media: Media { media_type: media_type.into(), at, name: name.map(Into::into) },
         own: None,
     };
-    let here = || At::Base64(PIXEL.into());
+    let here = || MediaSource::Base64(PIXEL.into());
     let mut pictured = PastResult::new("b", "two things");
     pictured.parts.push(media("image/png", here(), None));
-    pictured.parts.push(Part::Json(json!({"n": [1, 2.5, null]})));
+    pictured.parts.push(ContentPart::Json(json!({"n": [1, 2.5, null]})));
     let mut bare = PastResult::new("c", "");
     bare.parts.clear();
     Transcript {
         messages: vec![
-            Message::System(vec![Part::text("Be brief.")]),
+            Message::System(vec![ContentPart::text("Be brief.")]),
             Message::User(vec![
-                Part::text("What is this?"),
+                ContentPart::text("What is this?"),
                 media("image/png", here(), None),
-                media("image/jpeg", At::Url("https://example.com/a.jpg".into()), None),
-                media("application/pdf", At::Base64("JVBERi0xLjQK".into()), Some("a.pdf")),
-                media("audio/wav", At::Base64("UklGRg==".into()), None),
+                media("image/jpeg", MediaSource::Url("https://example.com/a.jpg".into()), None),
+                media("application/pdf", MediaSource::Base64("JVBERi0xLjQK".into()), Some("a.pdf")),
+                media("audio/wav", MediaSource::Base64("UklGRg==".into()), None),
             ]),
             Message::Assistant(vec![
-                Part::text("I look.").into(),
+                ContentPart::text("I look.").into(),
                 PastCall::new("a", "warmth", json!({"city": "Oslo"})).into(),
                 PastCall::new("b", "picture", json!({"city": "Oslo"})).into(),
                 Past::Call(PastCall::new("c", "a name with spaces", "{\"cut\": ")),
             ]),
             Message::Results(vec![PastResult::error("a", "no station"), pictured, bare]),
-            Message::User(vec![Part::text("And now?")]),
+            Message::User(vec![ContentPart::text("And now?")]),
             Message::Assistant(vec![PastCall::new("d", "silent", json!({})).into()]),
             Message::Results(vec![PastResult::new("d", "")]),
-            Message::Assistant(vec![Part::text("Nothing more.").into()]),
-            Message::User(vec![Part::text("Thanks.")]),
+            Message::Assistant(vec![ContentPart::text("Nothing more.").into()]),
+            Message::User(vec![ContentPart::text("Thanks.")]),
         ],
     }
 }

@@ -9,8 +9,8 @@ use std::{
 };
 
 use haft::{
-    Budget, Call, Code, Config, DynTool, Event, Failure, Left, Run, Runtime, RuntimeBuilder, Spec,
-    ToolName,
+    Budget, Config, DynTool, Event, Failure, FailureCode, RemainingBudget, Run, Runtime,
+    RuntimeBuilder, ToolCall, ToolName, ToolSpec,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -36,7 +36,7 @@ async fn answers(run: &Run, text: &str) -> Vec<String> {
 }
 
 /// A tool whose result is as long as its argument says.
-fn long(spec: Spec) -> DynTool {
+fn long(spec: ToolSpec) -> DynTool {
     DynTool::new(spec, open_schema(), |args, _| async move {
         Ok("x".repeat(args["x"].as_str().unwrap_or_default().parse().unwrap_or(0)))
     })
@@ -50,7 +50,7 @@ async fn the_first_calls_in_the_models_order_get_the_last_units() {
         answers(&run, "slow slow quick quick").await,
         ["c1 ok", "c2 ok", "c3 budget_exhausted", "c4 budget_exhausted"]
     );
-    assert_eq!(run.left().calls, Some(0));
+    assert_eq!(run.remaining_budget().calls, Some(0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -66,29 +66,29 @@ async fn a_refusal_says_what_is_left_and_where() {
     budget_exhausted: 9 of 10 calls are left for this run, none for `mail_send`
     Next: finish with what you have, and say what is missing
     ");
-    assert_eq!(run.left_of(&ToolName::from("mail_send")), Some(0));
-    assert_eq!(run.left_of(&ToolName::from("look")), None);
+    assert_eq!(run.remaining_budget_of(&ToolName::from("mail_send")), Some(0));
+    assert_eq!(run.remaining_budget_of(&ToolName::from("look")), None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_did_not_run_is_given_back_and_what_failed_is_not() {
     let slow_one = slow(read("late").timeout(Duration::from_millis(5)), 60_000);
     let run = run_with(vec![failing(read("fails")), slow_one, quick(read("look"))], of(4));
-    let bad = Call::new("bad", "look", json!({"x": 5.5}));
+    let bad = ToolCall::new("bad", "look", json!({"x": 5.5}));
     let all = run.turn().await.unwrap().run([bad]).await;
     assert_eq!(ends(&all), ["bad bad_arguments"]);
-    assert_eq!(run.left().calls, Some(4));
+    assert_eq!(run.remaining_budget().calls, Some(4));
     assert_eq!(
         answers(&run, "fails late unheard_of").await,
         ["c1 tool_failed", "c2 timed_out", "c3 unknown_tool"]
     );
-    assert_eq!(run.left().calls, Some(2), "a failed call and a late one count");
+    assert_eq!(run.remaining_budget().calls, Some(2), "a failed call and a late one count");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_denied_call_gives_its_share_back() {
-    let catalog = haft::Catalog::builder().add(quick(write("writes"))).build().unwrap();
-    let runtime = Runtime::builder().catalog(catalog).build().unwrap();
+    let registry = haft::ToolRegistry::builder().add(quick(write("writes"))).build().unwrap();
+    let runtime = Runtime::builder().registry(registry).build().unwrap();
     let run = runtime
         .run_builder()
         .budget(budget(|b| {
@@ -98,24 +98,28 @@ async fn a_denied_call_gives_its_share_back() {
             b.bytes = Some(10);
         }))
         .start();
-    let before = run.left();
+    let before = run.remaining_budget();
     assert_eq!(answers(&run, "writes").await, ["c1 denied"]);
-    assert_eq!(run.left(), before);
+    assert_eq!(run.remaining_budget(), before);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_ends_badly_gives_everything_back() {
     let run = run_with(vec![quick(read("look")), quick(write("change"))], of(5));
     let turn = run.turn().await.unwrap();
-    let all = turn.run_stopped(calls("look change"), haft::Stop::Truncated).await;
-    assert!(all.iter().all(|a| a.failure().unwrap().code() == Code::NotRun));
-    assert_eq!(run.left().calls, Some(5));
-    let mut intake = run.turn().await.unwrap().open();
+    let all = turn.run_with_stop_reason(calls("look change"), haft::StopReason::Truncated).await;
+    assert!(all.iter().all(|a| a.failure().unwrap().code() == FailureCode::NotRun));
+    assert_eq!(run.remaining_budget().calls, Some(5));
+    let mut intake = run.turn().await.unwrap().schedule();
     calls("change change").into_iter().for_each(|call| intake.push(call));
-    assert_eq!(run.left().calls, Some(4), "the first batch holds its share while the model writes");
+    assert_eq!(
+        run.remaining_budget().calls,
+        Some(4),
+        "the first batch holds its share while the model writes"
+    );
     drop(intake);
     tokio::task::yield_now().await;
-    assert_eq!(run.left().calls, Some(5));
+    assert_eq!(run.remaining_budget().calls, Some(5));
 }
 
 #[tokio::test(start_paused = true)]
@@ -128,10 +132,10 @@ async fn bytes_are_never_overshot_and_the_rest_is_given_back() {
     assert_eq!(all[0].text().len(), 100, "what fits is left alone");
     assert!(all[1].text().contains("no room for more"));
     assert_eq!(all[1].cut().unwrap().of, 5_000);
-    assert_eq!(run.left().bytes, Some(1_000 - shown as u64));
+    assert_eq!(run.remaining_budget().bytes, Some(1_000 - shown as u64));
     let all = run.turn().await.unwrap().run(calls("long:5000")).await;
     assert!(all[0].text().len() as u64 <= 1_000 - shown as u64);
-    assert_eq!(run.left().bytes, Some(0));
+    assert_eq!(run.remaining_budget().bytes, Some(0));
     let all = run.turn().await.unwrap().run(calls("long:1")).await;
     assert_eq!(all[0].failure().unwrap().message(), "no bytes of results are left for this run");
 }
@@ -141,7 +145,7 @@ async fn time_runs_from_the_start_of_the_run_and_cuts_deadlines() {
     let minute = budget(|b| b.wall = Some(Duration::from_secs(60)));
     let run = run_with(vec![slow(read("slow"), 600_000), quick(read("quick"))], minute);
     tokio::time::advance(Duration::from_secs(50)).await;
-    assert_eq!(run.left().wall, Some(Duration::from_secs(10)));
+    assert_eq!(run.remaining_budget().wall, Some(Duration::from_secs(10)));
     let began = tokio::time::Instant::now();
     assert_eq!(answers(&run, "slow").await, ["c1 deadline_passed"]);
     assert!(began.elapsed() < Duration::from_secs(11));
@@ -153,24 +157,24 @@ async fn time_runs_from_the_start_of_the_run_and_cuts_deadlines() {
 async fn what_the_host_spends_counts_even_past_the_limit() {
     let run = run_with(vec![quick(read("look"))], budget(|b| b.tokens = Some(100)));
     run.spend(99, 7);
-    assert_eq!((run.left().tokens, run.left().micros), (Some(1), None));
+    assert_eq!((run.remaining_budget().tokens, run.remaining_budget().micros), (Some(1), None));
     assert_eq!(answers(&run, "look").await, ["c1 ok"]);
     run.spend(50, 0);
-    assert_eq!(run.left().tokens, Some(0));
+    assert_eq!(run.remaining_budget().tokens, Some(0));
     assert_eq!(answers(&run, "look").await, ["c1 budget_exhausted"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_sees_what_is_left_and_is_refused_what_is_not() {
-    let seen = Arc::new(Mutex::new(Vec::<Left>::new()));
+    let seen = Arc::new(Mutex::new(Vec::<RemainingBudget>::new()));
     let kept = Arc::clone(&seen);
     let asks = DynTool::new(read("asks"), open_schema(), move |_, cx| {
         let kept = Arc::clone(&kept);
         async move {
             cx.charge(60, 0)?;
-            kept.lock().unwrap().push(cx.left());
+            kept.lock().unwrap().push(cx.remaining_budget());
             let refused = cx.charge(60, 0).unwrap_err();
-            kept.lock().unwrap().push(cx.left());
+            kept.lock().unwrap().push(cx.remaining_budget());
             Ok::<_, Failure>(refused.message().to_owned())
         }
     });
@@ -198,11 +202,11 @@ async fn a_turn_past_the_last_one_refuses_every_call() {
         all[0].failure().unwrap().message(),
         "1 of 1 turns are used, none is left for this run"
     );
-    assert_eq!(run.left().cycles, Some(0));
+    assert_eq!(run.remaining_budget().cycles, Some(0));
 }
 
 /// A tool that calls another as often as its argument is long, one after the other.
-fn nesting(spec: Spec, other: &'static str) -> DynTool {
+fn nesting(spec: ToolSpec, other: &'static str) -> DynTool {
     DynTool::new(spec, open_schema(), move |args, cx| async move {
         let mut ends = Vec::new();
         for _ in args["x"].as_str().unwrap_or_default().chars() {
@@ -224,7 +228,7 @@ async fn nested_calls_count_and_their_answers_are_not_shown() {
     let run = run_with(vec![nesting(read("outer"), "look"), quick(read("look"))], both);
     let all = run.turn().await.unwrap().run(calls("outer:abc")).await;
     assert_eq!(all[0].text(), "ok ok budget_exhausted");
-    assert_eq!(run.left().bytes, Some(1_000 - all[0].text().len() as u64));
+    assert_eq!(run.remaining_budget().bytes, Some(1_000 - all[0].text().len() as u64));
 }
 
 #[tokio::test(start_paused = true)]
@@ -233,28 +237,28 @@ async fn the_smaller_depth_holds() {
     let run = run_with(vec![nesting(read("outer"), "look"), quick(read("look"))], flat);
     let all = run.turn().await.unwrap().run(calls("outer:a")).await;
     assert_eq!(all[0].text(), "budget_exhausted");
-    assert_eq!(run.left().depth, Some(0));
+    assert_eq!(run.remaining_budget().depth, Some(0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_is_given_less_than_the_runtime_says_and_never_more() {
     let runtime = permissive(vec![quick(read("look"))]).budget(of(3)).build().unwrap();
-    assert_eq!(runtime.run().left().calls, Some(3));
-    assert_eq!(runtime.run_builder().budget(of(9)).start().left().calls, Some(3));
-    assert_eq!(runtime.run_builder().budget(of(2)).start().left().calls, Some(2));
+    assert_eq!(runtime.run().remaining_budget().calls, Some(3));
+    assert_eq!(runtime.run_builder().budget(of(9)).start().remaining_budget().calls, Some(3));
+    assert_eq!(runtime.run_builder().budget(of(2)).start().remaining_budget().calls, Some(2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_sub_run_draws_on_its_parent_and_on_its_own_share() {
     let run = run_with(vec![quick(read("look"))], of(4));
     let sub = run.sub_run().agent("helper").budget(of(1)).start();
-    assert_eq!(sub.left().calls, Some(1));
+    assert_eq!(sub.remaining_budget().calls, Some(1));
     assert_eq!(answers(&sub, "look look").await, ["c1 ok", "c2 budget_exhausted"]);
-    assert_eq!(run.left().calls, Some(3));
+    assert_eq!(run.remaining_budget().calls, Some(3));
     let free = run.sub_run().start();
     assert_eq!(answers(&free, "look look look look").await[3], "c4 budget_exhausted");
     assert_eq!(answers(&run, "look").await, ["c1 budget_exhausted"]);
-    assert_eq!(free.left().depth, Some(7));
+    assert_eq!(free.remaining_budget().depth, Some(7));
 }
 
 #[tokio::test(start_paused = true)]
@@ -325,7 +329,7 @@ async fn people_are_warned_once_for_each_kind() {
 struct Bodies(AtomicU64);
 
 fn crowd(bodies: &Arc<Bodies>) -> Vec<DynTool> {
-    let counted = |spec: Spec, work: &'static str| {
+    let counted = |spec: ToolSpec, work: &'static str| {
         let bodies = Arc::clone(bodies);
         DynTool::new(spec, open_schema(), move |args, cx| {
             bodies.0.fetch_add(1, Ordering::SeqCst);
@@ -414,15 +418,15 @@ async fn play(scene: Scene) {
         let stop_after = scene.stop_after;
         turns.spawn(async move {
             let turn = run.turn().await.unwrap();
-            let control = turn.control();
+            let control = turn.handle();
             let calls = batch.iter().enumerate().map(|(n, (name, x))| {
-                Call::new(format!("c{n}"), *name, json!({"x": x.to_string()}))
+                ToolCall::new(format!("c{n}"), *name, json!({"x": x.to_string()}))
             });
             let answers = turn.run(calls.collect::<Vec<_>>());
             let stop = async {
                 if let Some(after) = stop_after {
                     tokio::time::sleep(Duration::from_millis(after)).await;
-                    control.force();
+                    control.abort();
                 }
             };
             tokio::join!(answers, stop).0
@@ -431,7 +435,8 @@ async fn play(scene: Scene) {
     let all = turns.join_all().await;
     // A nested call that was told to stop may end a moment after the call it is part of.
     for _ in 0..400 {
-        if run.left().calls == scene.calls.checked_sub(bodies.0.load(Ordering::SeqCst)) {
+        if run.remaining_budget().calls == scene.calls.checked_sub(bodies.0.load(Ordering::SeqCst))
+        {
             break;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -444,7 +449,7 @@ async fn play(scene: Scene) {
         .map(|a| a.output().map_or(a.interrupted_output().len(), |o| o.to_text().len()))
         .sum();
     assert!(shown as u64 <= scene.bytes, "{shown} bytes shown of {}", scene.bytes);
-    let left = run.left();
+    let left = run.remaining_budget();
     assert_eq!(left.calls, Some(scene.calls - ran), "every body is counted, and nothing else");
     assert_eq!(left.bytes, Some(scene.bytes - shown as u64));
 }
@@ -483,5 +488,5 @@ async fn a_fan_out_of_sub_runs_does_not_overshoot_the_parent() {
     let ok: usize = tasks.join_all().await.into_iter().sum();
     assert_eq!(ok, 25, "all of it is used, and no more");
     assert_eq!(bodies.0.load(Ordering::SeqCst), 25);
-    assert_eq!(run.left().calls, Some(0));
+    assert_eq!(run.remaining_budget().calls, Some(0));
 }

@@ -7,8 +7,8 @@
 use std::{collections::HashSet, time::Duration};
 
 use haft::{
-    AllowEverything, Arguments, Call, Catalog, Class, Code, Config, DynTool, Failure, Interrupt,
-    MemoryJournal, Policy, Ran, Runtime, Stop,
+    AllowAll, Arguments, ConcurrencyClass, Config, DynTool, Execution, Failure, FailureCode,
+    Interrupt, MemoryJournal, Policy, Runtime, StopReason, ToolCall, ToolRegistry,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -41,7 +41,7 @@ struct Scene {
     act: Act,
     at: u64,
     stream: bool,
-    stop: Stop,
+    stop: StopReason,
     abort: bool,
     strict: bool,
 }
@@ -65,8 +65,7 @@ fn scene(names: &'static [&'static str]) -> impl Strategy<Value = Scene> {
         Act::Drop,
         Act::Nothing,
     ]);
-    let stop =
-        prop_oneof![4 => Just(Stop::Done), 1 => Just(Stop::Truncated), 1 => Just(Stop::Unknown)];
+    let stop = prop_oneof![4 => Just(StopReason::Done), 1 => Just(StopReason::Truncated), 1 => Just(StopReason::Unknown)];
     (
         prop::collection::vec((name, id, arguments), 0..16),
         act,
@@ -103,7 +102,7 @@ fn tools() -> Vec<DynTool> {
         hang(read("hangs").timeout(Duration::from_millis(20))),
         failing(read("fails")),
         DynTool::new(write("blocks"), open_schema(), |_, cx| async move {
-            cx.block(|_| ()).await?;
+            cx.spawn_blocking(|_| ()).await?;
             Ok("blocked")
         }),
         DynTool::new(read("nests"), open_schema(), |_, cx| async move {
@@ -113,9 +112,9 @@ fn tools() -> Vec<DynTool> {
             Ok(inner)
         }),
         slow(write("writes"), 3),
-        slow(haft::Spec::new("unsafe", "Does anything.").class(Class::Unsafe), 2),
+        slow(haft::ToolSpec::new("unsafe", "Does anything.").class(ConcurrencyClass::Unsafe), 2),
         failing(read("aborts").abort_siblings(true)),
-        quick(read("claims")).with_claim(|_, _, _| panic!("on purpose")),
+        quick(read("claims")).with_profile(|_, _, _| panic!("on purpose")),
         // Ignores its token and must be dropped.
         DynTool::new(read("deaf").timeout(Duration::from_millis(5)), open_schema(), |_, _| async {
             std::future::pending::<()>().await;
@@ -133,25 +132,25 @@ async fn play(scene: Scene, grace: Duration) -> Result<(), TestCaseError> {
     config.max_concurrency = 4;
     config.grace = grace;
     let builder = Runtime::builder()
-        .catalog(Catalog::builder().add(tools()).build().unwrap())
+        .registry(ToolRegistry::builder().add(tools()).build().unwrap())
         .config(config)
         .journal(journal.clone())
         .observer(transcript.observer());
     let runtime = match scene.strict {
         true => builder.build().unwrap(),
-        false => builder.policy(AllowEverything).build().unwrap(),
+        false => builder.policy(AllowAll).build().unwrap(),
     };
     let mut turn = runtime.run().turn().await.unwrap();
     if scene.abort {
         turn = turn.abort_siblings();
     }
-    let control = turn.control();
-    let calls: Vec<Call> = scene
+    let control = turn.handle();
+    let calls: Vec<ToolCall> = scene
         .calls
         .iter()
         .map(|(id, name, bytes)| {
             let text = String::from_utf8_lossy(bytes).into_owned();
-            Call::new(id.as_str(), name.as_str(), Arguments::Text(text))
+            ToolCall::new(id.as_str(), name.as_str(), Arguments::Text(text))
         })
         .collect();
     let wanted = calls.len();
@@ -159,9 +158,9 @@ async fn play(scene: Scene, grace: Duration) -> Result<(), TestCaseError> {
     let names: Vec<String> = calls.iter().map(|c| c.name.to_string()).collect();
     let work = async {
         if !scene.stream {
-            return turn.run_stopped(calls, scene.stop).await;
+            return turn.run_with_stop_reason(calls, scene.stop).await;
         }
-        let mut intake = turn.open();
+        let mut intake = turn.schedule();
         for call in calls {
             tokio::time::sleep(Duration::from_millis(1)).await;
             intake.push(call);
@@ -172,7 +171,7 @@ async fn play(scene: Scene, grace: Duration) -> Result<(), TestCaseError> {
         tokio::time::sleep(Duration::from_millis(scene.at)).await;
         match scene.act {
             Act::Interrupt => control.interrupt(),
-            Act::Force => control.force(),
+            Act::Force => control.abort(),
             Act::CancelOne => drop(control.cancel_call(&first)),
             Act::Drop | Act::Nothing => {}
         }
@@ -213,14 +212,14 @@ async fn play(scene: Scene, grace: Duration) -> Result<(), TestCaseError> {
     let ids: HashSet<&str> = answers.iter().map(|a| a.id().as_str()).collect();
     prop_assert_eq!(ids.len(), wanted, "each under an id of its own");
     for (answer, name) in answers.iter().zip(&names) {
-        prop_assert_eq!(answer.called().as_str(), name.as_str(), "in the model's order");
+        prop_assert_eq!(answer.requested_name().as_str(), name.as_str(), "in the model's order");
         prop_assert_eq!(transcript.ends_of(answer.id().as_str()), 1, "one terminal event");
         let records = settled(&journal).iter().filter(|s| s.call == *answer.id()).count();
         prop_assert_eq!(records, 1, "one record");
         let intended = intents(&journal).iter().any(|i| i.call == *answer.id());
         prop_assert_eq!(
             intended,
-            answer.ran() != Ran::No,
+            answer.execution() != Execution::NotStarted,
             "{} {:?}",
             answer.id(),
             answer.failure()
@@ -230,9 +229,13 @@ async fn play(scene: Scene, grace: Duration) -> Result<(), TestCaseError> {
                 .iter()
                 .find(|i| i.call == *answer.id())
                 .and_then(|i| i.intent.as_ref().map(|i| i.class));
-            prop_assert_eq!(class, Some(Class::ReadOnly), "nothing else is allowed by default");
+            prop_assert_eq!(
+                class,
+                Some(ConcurrencyClass::ReadOnly),
+                "nothing else is allowed by default"
+            );
         }
-        let lost = answer.failure().is_some_and(|f| f.code() == Code::UnknownOutcome);
+        let lost = answer.failure().is_some_and(|f| f.code() == FailureCode::UnknownOutcome);
         prop_assert!(!lost || name == "blocks", "{name} was lost: {:?}", answer.failure());
     }
     Ok(())
@@ -287,18 +290,18 @@ fn quiet() {
 async fn the_strict_scenes_really_refuse_something() {
     struct Never;
     impl Policy for Never {
-        fn judge(&self, _: &haft::Admitted) -> haft::Verdict {
+        fn judge(&self, _: &haft::ValidatedCall) -> haft::Verdict {
             haft::Verdict::deny("never")
         }
     }
     let journal = MemoryJournal::new(10);
     let runtime = Runtime::builder()
-        .catalog(Catalog::builder().add(tools()).build().unwrap())
+        .registry(ToolRegistry::builder().add(tools()).build().unwrap())
         .policy(Never)
         .journal(journal.clone())
         .build()
         .unwrap();
     let answers = runtime.run().turn().await.unwrap().run(calls("quick writes unsafe")).await;
-    assert!(answers.iter().all(|a| a.failure().is_some_and(|f| f.code() == Code::Denied)));
+    assert!(answers.iter().all(|a| a.failure().is_some_and(|f| f.code() == FailureCode::Denied)));
     assert!(intents(&journal).is_empty());
 }

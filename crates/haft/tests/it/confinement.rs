@@ -7,8 +7,9 @@ use std::sync::{
 };
 
 use haft::{
-    Answer, Approver, BoxFuture, Call, Capabilities, Capability, Catalog, Claim, Code, Confinement,
-    DynTool, Failure, Question, Runtime, RuntimeBuilder, Spec, Verdict,
+    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, CallProfile, Capabilities, Capability,
+    Confinement, DynTool, Failure, FailureCode, Runtime, RuntimeBuilder, ToolCall, ToolRegistry,
+    ToolSpec, Verdict,
 };
 use serde_json::json;
 
@@ -42,14 +43,14 @@ fn tool(says: Says, seen: &Seen) -> DynTool {
     if says.secrets {
         capabilities = capabilities.with(Capability::Secrets);
     }
-    let mut spec = Spec::new("work", "Works.").capabilities(capabilities);
+    let mut spec = ToolSpec::new("work", "Works.").capabilities(capabilities);
     spec.per_call = vec!["read_only"];
     let seen = seen.clone();
     let tool = DynTool::new(spec, json!({"type": "object"}), move |_, cx| {
         seen.0.store(if cx.is_confined() { 1 } else { 2 }, Ordering::SeqCst);
         async { Ok::<_, Failure>("done") }
     })
-    .with_claim(move |claim, _, _| Claim { confinable: says.confinable, ..claim })
+    .with_profile(move |claim, _, _| CallProfile { confinable: says.confinable, ..claim })
     .with_check(move |_, cx| {
         cx.set_confinement(match says.offered {
             true => Ok(Confinement::default()),
@@ -61,12 +62,12 @@ fn tool(says: Says, seen: &Seen) -> DynTool {
 }
 
 fn runtime(says: Says, seen: &Seen) -> RuntimeBuilder {
-    Runtime::builder().catalog(Catalog::builder().add(tool(says, seen)).build().unwrap())
+    Runtime::builder().registry(ToolRegistry::builder().add(tool(says, seen)).build().unwrap())
 }
 
-async fn call(runtime: RuntimeBuilder) -> Option<Code> {
+async fn call(runtime: RuntimeBuilder) -> Option<FailureCode> {
     let run = runtime.build().unwrap().run();
-    let answers = run.turn().await.unwrap().run([Call::new("c", "work", json!({}))]).await;
+    let answers = run.turn().await.unwrap().run([ToolCall::new("c", "work", json!({}))]).await;
     answers[0].failure().map(Failure::code)
 }
 
@@ -83,7 +84,7 @@ async fn everything_that_confinement_rests_on_must_hold() {
         let code = call(runtime(says, &seen)).await;
         match runs {
             true => assert_eq!((code, seen.word()), (None, "confined")),
-            false => assert_eq!((code, seen.word()), (Some(Code::Denied), "did not run")),
+            false => assert_eq!((code, seen.word()), (Some(FailureCode::Denied), "did not run")),
         }
     }
 }
@@ -91,8 +92,11 @@ async fn everything_that_confinement_rests_on_must_hold() {
 struct Yes;
 
 impl Approver for Yes {
-    fn ask<'a>(&'a self, _: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
-        Box::pin(async { Ok(Answer::allow()) })
+    fn ask<'a>(
+        &'a self,
+        _: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
+        Box::pin(async { Ok(ApprovalResponse::allow()) })
     }
 }
 
@@ -106,7 +110,7 @@ impl haft::Guard for Opinion {
 
     fn judge<'a>(
         &'a self,
-        _: &'a haft::Admitted,
+        _: &'a haft::ValidatedCall,
     ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
         Box::pin(async { Ok(Some(self.0.clone())) })
     }
@@ -119,7 +123,7 @@ async fn only_an_answer_lifts_the_confinement() {
     assert_eq!((call(allowed).await, seen.word()), (None, "confined"), "a guard lifts nothing");
     let seen = Seen::default();
     let asked = runtime(ALL, &seen).guard(Opinion(Verdict::ask("look")));
-    assert_eq!((call(asked).await, seen.word()), (Some(Code::Denied), "did not run"));
+    assert_eq!((call(asked).await, seen.word()), (Some(FailureCode::Denied), "did not run"));
     let seen = Seen::default();
     let answered = runtime(ALL, &seen).guard(Opinion(Verdict::ask("look"))).approver(Yes);
     assert_eq!((call(answered).await, seen.word()), (None, "free"));
@@ -128,5 +132,5 @@ async fn only_an_answer_lifts_the_confinement() {
     assert_eq!((call(unneeded).await, seen.word()), (None, "confined"), "no question is asked");
     let seen = Seen::default();
     let denied = runtime(ALL, &seen).guard(Opinion(Verdict::deny("no"))).approver(Yes);
-    assert_eq!((call(denied).await, seen.word()), (Some(Code::Denied), "did not run"));
+    assert_eq!((call(denied).await, seen.word()), (Some(FailureCode::Denied), "did not run"));
 }

@@ -1,8 +1,8 @@
 //! The four ways to define a tool, through the whole runtime and without serde in sight.
 
 use haft::{
-    AllowEverything, Capabilities, Catalog, Context, DynTool, Failure, Json, Runtime, Spec, State,
-    Tool, tool, tools,
+    AllowAll, Capabilities, DynTool, Failure, Json, Runtime, State, Tool, ToolContext,
+    ToolRegistry, ToolSpec, tool, tools,
 };
 use serde_json::json;
 
@@ -33,8 +33,8 @@ struct Greet {
 }
 
 impl Greet {
-    async fn run(self, cx: &Context) -> Result<String, Failure> {
-        Ok(format!("hello {} from {}", self.name, cx.meant()))
+    async fn run(self, cx: &ToolContext) -> Result<String, Failure> {
+        Ok(format!("hello {} from {}", self.name, cx.tool_name()))
     }
 }
 
@@ -61,11 +61,11 @@ impl Tool for Double {
     type Args = i64Args;
     type Output = String;
 
-    fn spec(&self) -> Spec {
-        Spec::new("double", "Doubles a number.").read_only().capabilities(Capabilities::NONE)
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("double", "Doubles a number.").read_only().capabilities(Capabilities::NONE)
     }
 
-    async fn call(&self, args: i64Args, _: &Context) -> Result<String, Failure> {
+    async fn call(&self, args: i64Args, _: &ToolContext) -> Result<String, Failure> {
         Ok((args.n * 2).to_string())
     }
 }
@@ -81,20 +81,20 @@ struct i64Args {
 #[tokio::test]
 async fn all_ways_end_in_the_same_walk() {
     let dynamic = DynTool::new(
-        Spec::new("echo", "Says it back.").read_only().capabilities(Capabilities::NONE),
+        ToolSpec::new("echo", "Says it back.").read_only().capabilities(Capabilities::NONE),
         json!({"properties": {"text": {"type": "string"}}, "required": ["text"]}),
         |args, _| async move { Ok(args["text"].as_str().unwrap_or_default().to_owned()) },
     );
-    let catalog = Catalog::builder()
-        .add(Add)
-        .add(Count)
+    let registry = ToolRegistry::builder()
+        .add(AddTool)
+        .add(CountTool)
         .add(Greet::tool())
         .add(Shelf(vec!["Emma", "Ulysses"]))
         .add(Double)
         .add(dynamic)
         .build()
         .unwrap();
-    let runtime = Runtime::builder().catalog(catalog).state("n=".to_owned()).build().unwrap();
+    let runtime = Runtime::builder().registry(registry).state("n=".to_owned()).build().unwrap();
     for (name, arguments, wanted) in [
         ("add", json!({"a": 1, "b": 2}), "3"),
         ("add", json!({"a": 1}), "11"),
@@ -123,9 +123,9 @@ fn sit() {
 
 #[tokio::test]
 async fn a_sync_function_that_outlives_its_timeout_is_an_unknown_outcome() {
-    let catalog = Catalog::builder().add(Sit).build().unwrap();
-    let runtime = Runtime::builder().catalog(catalog).policy(AllowEverything).build().unwrap();
+    let registry = ToolRegistry::builder().add(SitTool).build().unwrap();
+    let runtime = Runtime::builder().registry(registry).policy(AllowAll).build().unwrap();
     let failure = runtime.call("sit", json!({})).await.unwrap_err();
-    assert_eq!(failure.code(), haft::Code::UnknownOutcome);
+    assert_eq!(failure.code(), haft::FailureCode::UnknownOutcome);
     assert_eq!(failure.code().exit_code(), 8);
 }

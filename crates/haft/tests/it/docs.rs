@@ -1,6 +1,6 @@
 //! Reads every rule file that the documents show, so that no page shows one that would be refused.
 
-use haft::{File, Form, Layer, Rules, Setup, Where};
+use haft::{ConfigFile, ConfigLayer, FileFormat, LoadOptions, PolicyConfig, Rules};
 
 const PAGES: [(&str, &str); 8] = [
     ("README.md", include_str!("../../../../README.md")),
@@ -8,9 +8,9 @@ const PAGES: [(&str, &str); 8] = [
     ("approvals.md", include_str!("../../../../docs/guide/approvals.md")),
     ("hooks.md", include_str!("../../../../docs/guide/hooks.md")),
     ("budgets-and-labels.md", include_str!("../../../../docs/guide/budgets-and-labels.md")),
-    ("hands.md", include_str!("../../../../docs/guide/hands.md")),
+    ("builtin-tools.md", include_str!("../../../../docs/guide/builtin-tools.md")),
     ("sandbox.md", include_str!("../../../../docs/guide/sandbox.md")),
-    ("judging.md", include_str!("../../../../docs/guide/judging.md")),
+    ("authorization.md", include_str!("../../../../docs/guide/authorization.md")),
 ];
 
 /// Returns the blocks of a page that are marked as TOML, each with its first line.
@@ -40,15 +40,16 @@ fn every_rule_file_in_the_documents_loads_and_its_examples_hold() {
     let mut read = 0;
     for (page, text) in PAGES {
         for (line, text) in blocks(text) {
-            let file = File {
-                layer: Layer::Project,
-                form: Form::Toml,
+            let file = ConfigFile {
+                layer: ConfigLayer::Project,
+                form: FileFormat::Toml,
                 path: "haft.toml".into(),
                 anchor: "/project".into(),
                 text,
             };
-            let place = Where { home: Some("/me".into()), trusted: true, ..Where::default() };
-            let setup = Setup::read(&[file], &place)
+            let place =
+                LoadOptions { home: Some("/me".into()), trusted: true, ..LoadOptions::default() };
+            let setup = PolicyConfig::read(&[file], &place)
                 .unwrap_or_else(|error| panic!("{page}, block at line {line}: {error}"));
             assert!(setup.notes.is_empty(), "{page}, block at line {line}: {:?}", setup.notes);
             Rules::new(setup.rules, setup.ground)

@@ -273,7 +273,7 @@ fn whoever_is_asked_allows_edits_answers_and_declines() {
       model reads: paid 10 to Ada
     answered instead: pay Ada 30
       asked about pay({"to":"Ada","amount":30}): it does not say that it only reads
-      answered: Instead("already paid in cash")
+      answered: ReplaceResult("already paid in cash")
       model reads: already paid in cash
     declined: pay Ada 40
       asked about pay({"to":"Ada","amount":40}): it does not say that it only reads
@@ -351,7 +351,7 @@ fn secrets_reach_the_body_and_nobody_else() {
 
 #[test]
 fn a_slow_reader_misses_notes_and_no_end_and_records_say_the_rest() {
-    insta::assert_snapshot!(output("seeing"), @r"
+    insta::assert_snapshot!(output("observability"), @r"
     the stream
        1 to 47: missed 47, of them 40 notes and 0 ends
       48 run-1 turn 1: copy ok

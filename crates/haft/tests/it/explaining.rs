@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use haft::{Call, Code, Config, DynTool, Repairs, Schema};
+use haft::{Config, DynTool, FailureCode, RepairPolicy, Schema, ToolCall};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -42,13 +42,13 @@ async fn explanation_ends_at_the_timeout_of_its_call() {
     let whole = whole_time(&schema, &value);
     let runtime = permissive(vec![echo(&schema)]).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
-    let call = Call::new("c", "echo", value).timeout(Duration::from_millis(1));
+    let call = ToolCall::new("c", "echo", value).timeout(Duration::from_millis(1));
     let began = Instant::now();
     let answers = turn.run([call]).await;
     let took = began.elapsed();
     assert!(took < whole / 2, "{took:?} of {whole:?}");
     let failure = answers[0].failure().unwrap();
-    assert_eq!(failure.code(), Code::BadArguments);
+    assert_eq!(failure.code(), FailureCode::BadArguments);
     assert!(failure.message().contains(ENDED_EARLY), "{}", failure.message());
 }
 
@@ -57,7 +57,7 @@ async fn long_explanation_is_whole_and_leaves_the_executor_free() {
     let (schema, value) = long();
     let whole = whole_time(&schema, &value);
     let mut config = Config::default();
-    config.repair = Repairs::Off;
+    config.repair = RepairPolicy::Off;
     let runtime = permissive(vec![echo(&schema)]).config(config).build().unwrap();
     let mut longest = Duration::ZERO;
     let call = runtime.call("echo", value);
@@ -83,7 +83,7 @@ async fn a_plan_has_the_whole_of_a_long_explanation() {
     let (schema, value) = long();
     let runtime = permissive(vec![echo(&schema)]).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
-    let planned = turn.plan([Call::new("c", "echo", value)]);
+    let planned = turn.plan([ToolCall::new("c", "echo", value)]);
     let refused = planned[0].refused.as_deref().unwrap_or_default();
     assert!(refused.contains("/node/kids/0"), "{refused}");
 }

@@ -2,47 +2,50 @@
 
 use std::{fmt::Write, path::Path, time::Duration};
 
-use haft::{Config, Decision, File, Form, Handler, Layer, Mode, Setup, Uncovered, Where};
+use haft::{
+    Config, ConfigFile, ConfigLayer, Decision, FileFormat, Handler, LoadOptions, Mode,
+    PolicyConfig, Uncovered,
+};
 
-fn file(layer: Layer, form: Form, path: &str, text: &str) -> File {
+fn file(layer: ConfigLayer, form: FileFormat, path: &str, text: &str) -> ConfigFile {
     let anchor = match layer {
-        Layer::Local | Layer::Project => "/project",
+        ConfigLayer::Local | ConfigLayer::Project => "/project",
         _ => "/me/.claude",
     };
-    File { layer, form, path: path.into(), anchor: anchor.into(), text: text.to_owned() }
+    ConfigFile { layer, form, path: path.into(), anchor: anchor.into(), text: text.to_owned() }
 }
 
-fn project(text: &str) -> File {
-    file(Layer::Project, Form::Toml, "haft.toml", text)
+fn project(text: &str) -> ConfigFile {
+    file(ConfigLayer::Project, FileFormat::Toml, "haft.toml", text)
 }
 
-fn user(text: &str) -> File {
-    file(Layer::User, Form::Toml, "config.toml", text)
+fn user(text: &str) -> ConfigFile {
+    file(ConfigLayer::User, FileFormat::Toml, "config.toml", text)
 }
 
-fn settings(layer: Layer, text: &str) -> File {
-    file(layer, Form::Settings, "settings.json", text)
+fn settings(layer: ConfigLayer, text: &str) -> ConfigFile {
+    file(layer, FileFormat::Settings, "settings.json", text)
 }
 
-fn place(trusted: bool) -> Where {
-    Where {
+fn place(trusted: bool) -> LoadOptions {
+    LoadOptions {
         home: Some("/me".into()),
         trusted,
         keep: Some("/project/haft.local.toml".into()),
-        ..Where::default()
+        ..LoadOptions::default()
     }
 }
 
-fn trusted(files: &[File]) -> Setup {
-    Setup::read(files, &place(true)).unwrap()
+fn trusted(files: &[ConfigFile]) -> PolicyConfig {
+    PolicyConfig::read(files, &place(true)).unwrap()
 }
 
-fn untrusted(files: &[File]) -> Setup {
-    Setup::read(files, &place(false)).unwrap()
+fn untrusted(files: &[ConfigFile]) -> PolicyConfig {
+    PolicyConfig::read(files, &place(false)).unwrap()
 }
 
-fn mistakes(files: &[File]) -> String {
-    Setup::read(files, &place(true)).unwrap_err().to_string()
+fn mistakes(files: &[ConfigFile]) -> String {
+    PolicyConfig::read(files, &place(true)).unwrap_err().to_string()
 }
 
 #[test]
@@ -50,7 +53,7 @@ fn negated_deny_is_left_out_and_reported_once() {
     let text = r#"{"permissions": {
         "deny": ["Read(secrets/**)", "Read(!secrets/public/**)", "Edit(!a)"],
         "ask": ["Read(!b)", "Read(!c)"]}}"#;
-    let setup = trusted(&[settings(Layer::Project, text)]);
+    let setup = trusted(&[settings(ConfigLayer::Project, text)]);
     assert_eq!(setup.rules.len(), 1, "{}", shown(&setup));
     let [note] = &*setup.notes else { panic!("one note: {}", shown(&setup)) };
     for says in ["`Read(!secrets/public/**)`", "1 more", "`!` re-includes nothing"] {
@@ -69,7 +72,7 @@ fn negated_deny_is_left_out_and_reported_once() {
 }
 
 /// Says everything of a setup in a few lines.
-fn shown(setup: &Setup) -> String {
+fn shown(setup: &PolicyConfig) -> String {
     let mut out = format!("mode {:?}\n", setup.ground.mode);
     for root in &setup.ground.roots {
         writeln!(out, "root {}", root.display()).unwrap();
@@ -110,7 +113,7 @@ fn shown(setup: &Setup) -> String {
 #[test]
 fn documented_permissions_are_read_with_their_lines() {
     let text = include_str!("settings/permissions.json");
-    let setup = trusted(&[settings(Layer::Project, text)]);
+    let setup = trusted(&[settings(ConfigLayer::Project, text)]);
     insta::assert_snapshot!(shown(&setup), @r"
     mode Default
     root /shared
@@ -127,7 +130,7 @@ fn documented_permissions_are_read_with_their_lines() {
 
 #[test]
 fn a_documented_hook_is_read_and_says_that_it_fails_open() {
-    let setup = trusted(&[settings(Layer::Project, include_str!("settings/hooks.json"))]);
+    let setup = trusted(&[settings(ConfigLayer::Project, include_str!("settings/hooks.json"))]);
     insta::assert_snapshot!(shown(&setup), @r#"
     mode Default
     PreToolUse Bash|Edit if Bash(rm *): shell "./guard.sh", 30s, fails open at settings.json:3
@@ -137,7 +140,7 @@ fn a_documented_hook_is_read_and_says_that_it_fails_open() {
 
 #[test]
 fn every_kind_of_handler_is_read_or_noted() {
-    let setup = trusted(&[settings(Layer::Project, include_str!("settings/handlers.json"))]);
+    let setup = trusted(&[settings(ConfigLayer::Project, include_str!("settings/handlers.json"))]);
     insta::assert_snapshot!(shown(&setup), @r#"
     mode Default
     PreToolUse *: program "/bin/check" ["--fast", "a b"], 600s, fails open at settings.json:5
@@ -162,7 +165,7 @@ fn every_kind_of_handler_is_read_or_noted() {
 
 #[test]
 fn rules_that_count_for_nothing_there_count_for_nothing_here_and_are_noted() {
-    let setup = trusted(&[settings(Layer::Project, include_str!("settings/inert.json"))]);
+    let setup = trusted(&[settings(ConfigLayer::Project, include_str!("settings/inert.json"))]);
     insta::assert_snapshot!(shown(&setup), @r"
     mode Default
     allow mcp__git__* at settings.json:14
@@ -201,17 +204,17 @@ fn every_documented_mode_is_honoured_or_reported() {
         ("yolo", Mode::Default, 1),
     ] {
         let text = format!("{{\"permissions\": {{\"defaultMode\": \"{word}\"}}}}");
-        let setup = trusted(&[settings(Layer::Project, &text)]);
+        let setup = trusted(&[settings(ConfigLayer::Project, &text)]);
         assert_eq!((setup.ground.mode, setup.notes.len()), (mode, notes), "{word}");
     }
 }
 
 #[test]
 fn an_organisation_can_keep_allows_and_hooks_to_itself() {
-    let managed = settings(Layer::Managed, include_str!("settings/managed.json"));
+    let managed = settings(ConfigLayer::Managed, include_str!("settings/managed.json"));
     let setup = trusted(&[
-        settings(Layer::User, include_str!("settings/permissions.json")),
-        settings(Layer::Project, include_str!("settings/hooks.json")),
+        settings(ConfigLayer::User, include_str!("settings/permissions.json")),
+        settings(ConfigLayer::Project, include_str!("settings/hooks.json")),
         managed,
     ]);
     let shown = shown(&setup);
@@ -221,7 +224,7 @@ fn an_organisation_can_keep_allows_and_hooks_to_itself() {
     assert!(shown.contains("3 allow rules without effect"), "{shown}");
     assert!(shown.contains("1 hook without effect"), "{shown}");
     assert_eq!(setup.hooks.len(), 1);
-    assert_eq!(setup.hooks[0].layer, Layer::Managed);
+    assert_eq!(setup.hooks[0].layer, ConfigLayer::Managed);
 }
 
 #[test]
@@ -250,7 +253,7 @@ fn settings_that_cannot_be_read_are_refused_and_never_half_read() {
             "`timeout` must be a number of seconds",
         ),
     ] {
-        let said = mistakes(&[settings(Layer::User, text)]);
+        let said = mistakes(&[settings(ConfigLayer::User, text)]);
         assert!(said.contains(says), "{text}\n{said}");
     }
 }
@@ -360,7 +363,7 @@ variables = ["TOKEN"]
     assert_eq!((budget.bytes, budget.tokens), (Some(1_000), Some(2_000)));
     assert_eq!((budget.cycles, budget.depth, budget.warn_at), (Some(9), Some(2), Some(80)));
     assert_eq!(budget.wall, Some(Duration::from_secs(600)));
-    assert_eq!(setup.ground.about["upload"]["to"], haft::About::Url);
+    assert_eq!(setup.ground.about["upload"]["to"], haft::ArgumentKind::Url);
     assert_eq!(setup.ground.about["upload"].len(), 4);
     let config = setup.limits.apply(Config::default());
     assert_eq!(
@@ -486,7 +489,7 @@ fn all_mistakes_of_all_files_are_told_at_once() {
             "[defaults]\nmode = \"plna\"\ntimeot = \"5s\"\n\n[[rule]]\nmatch = \"x\"\ndecision = \"ask\"\ntest.allow = [\"x\"]\n",
         ),
         user("[budget\ncalls = 1\n"),
-        settings(Layer::User, "{\"permissions\": 1}"),
+        settings(ConfigLayer::User, "{\"permissions\": 1}"),
     ]);
     insta::assert_snapshot!(said, @r#"
     haft.toml:3:1: unknown key `timeot` in `[defaults]`
@@ -528,7 +531,7 @@ fn long_line_ends_and_a_byte_order_mark_change_nothing() {
     assert!(said.contains("haft.toml:2:8:") && said.contains("haft.toml:3:1:"), "{said}");
     let json = "\u{feff}{\r\n\"permissions\": {\"deny\": [\r\n\"Bash(a)\"]}}";
     assert_eq!(
-        trusted(&[settings(Layer::User, json)]).rules[0].place.to_string(),
+        trusted(&[settings(ConfigLayer::User, json)]).rules[0].place.to_string(),
         "settings.json:3"
     );
 }
@@ -557,7 +560,7 @@ fn twenty_thousand_rules_load_in_reasonable_time() {
     one_line.push_str("]}}");
     // tokio's clock, because this is about real time and the crate reads no other.
     let start = tokio::time::Instant::now();
-    let setup = trusted(&[project(&text), settings(Layer::User, &one_line)]);
+    let setup = trusted(&[project(&text), settings(ConfigLayer::User, &one_line)]);
     assert_eq!(setup.rules.len(), 40_000);
     assert_eq!(setup.rules[39_999].place.line, 1);
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
@@ -622,7 +625,7 @@ fn a_folder_that_nobody_trusts_may_deny_and_ask_and_loosen_nothing() {
     ");
     assert!(setup.rules.iter().all(|rule| rule.rewrite.is_empty()));
     assert!(setup.ground.about.is_empty());
-    assert_eq!(setup.limits, haft::Limits::default());
+    assert_eq!(setup.limits, haft::CallLimits::default());
     assert_eq!(setup.budget.calls, Some(10));
     assert_eq!(setup.ground.keep, None);
     let setup = trusted(&[project(GREEDY)]);
@@ -633,10 +636,10 @@ fn a_folder_that_nobody_trusts_may_deny_and_ask_and_loosen_nothing() {
 #[test]
 fn file_that_trust_does_not_cover_may_deny_and_ask_and_loosen_nothing() {
     let read = |why: Uncovered, text: &str| {
-        let covered = file(Layer::Local, Form::Toml, "haft.local.toml", MINE);
+        let covered = file(ConfigLayer::Local, FileFormat::Toml, "haft.local.toml", MINE);
         let mut place = place(true);
         place.uncovered.insert("haft.toml".into(), why);
-        Setup::read(&[project(text), covered], &place)
+        PolicyConfig::read(&[project(text), covered], &place)
     };
     let setup = read(Uncovered::Changed, GREEDY).unwrap();
     insta::assert_snapshot!(shown(&setup), @r"
@@ -647,7 +650,7 @@ fn file_that_trust_does_not_cover_may_deny_and_ask_and_loosen_nothing() {
     need_input mail_send at haft.toml:28
     note haft.toml:11: changed since it was trusted: 2 allow rules, 1 rewrite of arguments, 1 hook, 1 folder of the workspace, 1 statement about an argument, 2 limits, 1 mode do not count; to see the file and accept it, run `haft trust`
     ");
-    assert!(setup.ground.about.is_empty() && setup.limits == haft::Limits::default());
+    assert!(setup.ground.about.is_empty() && setup.limits == haft::CallLimits::default());
     let new = read(Uncovered::New, "[[rule]]\nmatch = \"x\"\ndecision = \"allow\"\n").unwrap();
     let said = "new since this directory was trusted: 1 allow rule does not count";
     assert!(new.notes[0].message.starts_with(said), "{:?}", new.notes);
@@ -670,7 +673,12 @@ const MINE: &str = "[[rule]]\nmatch = \"Bash(ls)\"\ndecision = \"allow\"\n";
 #[test]
 fn file_that_trust_does_not_cover_cannot_lift_the_mode_of_another() {
     let mode = |path: &str, word: &str| {
-        file(Layer::Project, Form::Toml, path, &format!("[defaults]\nmode = \"{word}\"\n"))
+        file(
+            ConfigLayer::Project,
+            FileFormat::Toml,
+            path,
+            &format!("[defaults]\nmode = \"{word}\"\n"),
+        )
     };
     // Strongest first: the planted file below comes before the one above it.
     for (below, above, is) in [
@@ -685,12 +693,12 @@ fn file_that_trust_does_not_cover_cannot_lift_the_mode_of_another() {
     let files = [mode("sub/haft.toml", "bypassPermissions"), mode("haft.toml", "plan")];
     let mut place = place(true);
     place.uncovered.insert("sub/haft.toml".into(), Uncovered::New);
-    assert_eq!(Setup::read(&files, &place).unwrap().ground.mode, Mode::Plan);
+    assert_eq!(PolicyConfig::read(&files, &place).unwrap().ground.mode, Mode::Plan);
 }
 
 #[test]
 fn settings_of_a_folder_that_nobody_trusts_are_held_the_same() {
-    for layer in [Layer::Local, Layer::Project] {
+    for layer in [ConfigLayer::Local, ConfigLayer::Project] {
         let setup = untrusted(&[
             settings(layer, include_str!("settings/permissions.json")),
             settings(layer, include_str!("settings/handlers.json")),
@@ -718,7 +726,7 @@ fn a_folder_that_nobody_trusts_may_tighten_the_mode_only() {
         let files = [user(&mode(own)), project(&mode(folder))];
         assert_eq!(untrusted(&files).ground.mode, is, "{own} {folder}");
     }
-    let managed = file(Layer::Managed, Form::Toml, "m.toml", &mode("acceptEdits"));
+    let managed = file(ConfigLayer::Managed, FileFormat::Toml, "m.toml", &mode("acceptEdits"));
     let setup = untrusted(&[managed, project(&mode("plan"))]);
     assert_eq!(
         setup.ground.mode,
@@ -737,8 +745,16 @@ fn the_strongest_file_says_what_only_one_can_say_and_rules_add_up() {
     let files = [
         user(&text("plan", "1s", "U")),
         project(&text("acceptEdits", "2s", "P")),
-        file(Layer::Local, Form::Toml, "haft.local.toml", "[defaults]\nmode = \"dontAsk\"\n"),
-        settings(Layer::Local, "{\"permissions\": {\"defaultMode\": \"plan\", \"deny\": [\"L\"]}}"),
+        file(
+            ConfigLayer::Local,
+            FileFormat::Toml,
+            "haft.local.toml",
+            "[defaults]\nmode = \"dontAsk\"\n",
+        ),
+        settings(
+            ConfigLayer::Local,
+            "{\"permissions\": {\"defaultMode\": \"plan\", \"deny\": [\"L\"]}}",
+        ),
     ];
     let setup = trusted(&files);
     assert_eq!(setup.ground.mode, Mode::DontAsk);
@@ -751,7 +767,7 @@ fn the_strongest_file_says_what_only_one_can_say_and_rules_add_up() {
 fn a_bypass_that_anybody_switched_off_stays_off() {
     let on = "[defaults]\nmode = \"bypassPermissions\"\n";
     let off = "{\"permissions\": {\"disableBypassPermissionsMode\": \"disable\"}}";
-    for layer in [Layer::Managed, Layer::User, Layer::Project] {
+    for layer in [ConfigLayer::Managed, ConfigLayer::User, ConfigLayer::Project] {
         let setup = trusted(&[project(on), settings(layer, off)]);
         assert_eq!(setup.ground.mode, Mode::Default, "{layer:?}");
         assert!(!setup.may_bypass);
@@ -782,7 +798,7 @@ fn of_two_budgets_the_tighter_one_holds_value_by_value() {
 
 #[test]
 fn one_line_makes_imported_hooks_fail_closed() {
-    let imported = settings(Layer::User, include_str!("settings/hooks.json"));
+    let imported = settings(ConfigLayer::User, include_str!("settings/hooks.json"));
     let guard = project("[hooks]\nmode = \"guard\"\n");
     let open = project(
         "[hooks]\nmode = \"open\"\n[[hooks.PreToolUse]]\ncommand = \"x\"\n[[hooks.PreToolUse]]\ncommand = \"y\"\non_error = \"block\"\n",
@@ -800,10 +816,10 @@ fn hooks_of_stronger_files_come_first() {
     let setup = trusted(&[
         user(&hook("user")),
         project(&hook("project")),
-        file(Layer::Managed, Form::Toml, "m.toml", &hook("managed")),
+        file(ConfigLayer::Managed, FileFormat::Toml, "m.toml", &hook("managed")),
     ]);
     let order: Vec<_> = setup.hooks.iter().map(|hook| hook.layer).collect();
-    assert_eq!(order, [Layer::Managed, Layer::Project, Layer::User]);
+    assert_eq!(order, [ConfigLayer::Managed, ConfigLayer::Project, ConfigLayer::User]);
 }
 
 #[test]
@@ -811,7 +827,7 @@ fn a_file_without_a_folder_cannot_name_a_relative_one() {
     let said = mistakes(&[user("[workspace]\nroots = [\"shared\"]\n")]);
     assert!(said.contains("config.toml:2:10: `shared` is no folder"), "{said}");
     let text = "{\"permissions\": {\"additionalDirectories\": [\"../shared\", \"~/x\"]}}";
-    let setup = trusted(&[settings(Layer::User, text)]);
+    let setup = trusted(&[settings(ConfigLayer::User, text)]);
     assert_eq!(setup.ground.roots, [Path::new("/me/x")]);
     assert!(setup.notes[0].message.contains("`../shared` does not count"), "{:?}", setup.notes);
 }

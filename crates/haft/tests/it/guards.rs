@@ -10,9 +10,10 @@ use std::{
 };
 
 use haft::{
-    Admitted, AllowAll, Answer, Approver, BoxFuture, Capabilities, Capability, Catalog, Code,
-    ConfirmDestructive, DenyAll, DynTool, Effect, Failure, Guard, Limited, NamePolicy, Only,
-    PathGuard, Question, Review, Reviewed, Reviewer, Runtime, RuntimeBuilder, Spec, Verdict, World,
+    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, Capabilities, Capability,
+    ConcurrencyLimit, ConfirmDestructive, DenyAll, DynTool, Effect, Failure, FailureCode, ForTools,
+    Guard, NoObjection, PathGuard, PathResolver, Review, ReviewGuard, Reviewer, Runtime,
+    RuntimeBuilder, ToolNameGuard, ToolRegistry, ToolSpec, ValidatedCall, Verdict,
 };
 use serde_json::{Value, json};
 
@@ -22,20 +23,20 @@ async fn outcome(builder: RuntimeBuilder) -> Result<(), Failure> {
     builder.build().unwrap().call("t", json!({})).await.map(|_| ())
 }
 
-async fn code(builder: RuntimeBuilder) -> Option<Code> {
+async fn code(builder: RuntimeBuilder) -> Option<FailureCode> {
     outcome(builder).await.err().map(|f| f.code())
 }
 
 #[tokio::test]
 async fn a_guards_yes_lifts_nothing_and_its_no_refuses_everything() {
-    assert_eq!(code(permissive(vec![quick(read("t"))]).guard(AllowAll)).await, None);
+    assert_eq!(code(permissive(vec![quick(read("t"))]).guard(NoObjection)).await, None);
     let strict = Runtime::builder()
-        .catalog(Catalog::builder().add(vec![quick(write("t"))]).build().unwrap())
-        .guard(AllowAll);
-    assert_eq!(code(strict).await, Some(Code::Denied), "the default still asks");
+        .registry(ToolRegistry::builder().add(vec![quick(write("t"))]).build().unwrap())
+        .guard(NoObjection);
+    assert_eq!(code(strict).await, Some(FailureCode::Denied), "the default still asks");
     let refused = permissive(vec![quick(read("t"))]).guard(DenyAll::new("we are closed"));
     let failure = outcome(refused).await.unwrap_err();
-    assert_eq!(failure.code(), Code::Denied);
+    assert_eq!(failure.code(), FailureCode::Denied);
     assert!(failure.message().contains("we are closed"));
 }
 
@@ -47,7 +48,10 @@ impl Guard for Counts {
         "counts"
     }
 
-    fn judge<'a>(&'a self, _: &'a Admitted) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
+    fn judge<'a>(
+        &'a self,
+        _: &'a ValidatedCall,
+    ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Box::pin(async { Ok(None) })
     }
@@ -67,7 +71,7 @@ async fn guard_after_a_denying_guard_is_not_called_but_explained() {
     assert!(failure.message().contains("we are closed"), "{failure}");
     assert_eq!((calls(&before), calls(&after)), (1, 0));
     let turn = runtime.run().turn().await.unwrap();
-    let explained = turn.explain(haft::Call::new("c", "t", json!({}))).await;
+    let explained = turn.explain(haft::ToolCall::new("c", "t", json!({}))).await;
     let said: Vec<&str> =
         explained.checks.iter().filter(|c| c.what == "guard `counts`").map(|c| &*c.said).collect();
     assert_eq!(said, ["no opinion", "no opinion"], "an explanation asks every guard");
@@ -86,7 +90,7 @@ async fn names_are_refused_by_pattern_and_the_model_does_not_learn_it() {
         (&[], &["READ_*"], "read_file", true),
         (&["x", "read_fil?"], &[], "read_file", true),
     ] {
-        let policy = NamePolicy::new().allow(allow.to_vec()).deny(deny.to_vec());
+        let policy = ToolNameGuard::new().allow(allow.to_vec()).deny(deny.to_vec());
         let runtime = permissive(vec![quick(read(name))]).guard(policy).build().unwrap();
         let got = runtime.call(name, json!({})).await;
         assert_eq!(got.is_ok(), wanted, "{allow:?} {deny:?} {name}");
@@ -107,16 +111,19 @@ async fn a_guard_for_some_tools_leaves_the_others_alone() {
     };
     let runtime = permissive(tools()).guard_for("mail_*", DenyAll::new("no mail")).build().unwrap();
     assert_eq!(answers(runtime).await, ["c1 denied", "c2 denied", "c3 ok"]);
-    let runtime = permissive(tools()).guard(Only::new("mail_send", DenyAll::new("no"))).build();
+    let runtime = permissive(tools()).guard(ForTools::new("mail_send", DenyAll::new("no"))).build();
     assert_eq!(answers(runtime.unwrap()).await, ["c1 denied", "c2 ok", "c3 ok"]);
 }
 
 struct Yes(Arc<AtomicUsize>);
 
 impl Approver for Yes {
-    fn ask<'a>(&'a self, _: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+    fn ask<'a>(
+        &'a self,
+        _: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         self.0.fetch_add(1, Ordering::SeqCst);
-        Box::pin(async { Ok(Answer::allow()) })
+        Box::pin(async { Ok(ApprovalResponse::allow()) })
     }
 }
 
@@ -131,7 +138,7 @@ async fn what_may_destroy_is_asked_about_and_refused_when_nobody_is_there() {
     ] {
         let shown = format!("{spec:?}");
         let alone = permissive(vec![quick(spec.clone())]).guard(ConfirmDestructive);
-        assert_eq!(code(alone).await, asks.then_some(Code::Denied), "{shown}");
+        assert_eq!(code(alone).await, asks.then_some(FailureCode::Denied), "{shown}");
         let asked = Arc::new(AtomicUsize::new(0));
         let person = Yes(Arc::clone(&asked));
         let with = permissive(vec![quick(spec)]).guard(ConfirmDestructive).approver(person);
@@ -153,7 +160,10 @@ impl Guard for Busy {
         "busy"
     }
 
-    fn judge<'a>(&'a self, call: &'a Admitted) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
+    fn judge<'a>(
+        &'a self,
+        call: &'a ValidatedCall,
+    ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
         Box::pin(async move {
             let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
             self.most.fetch_max(now, Ordering::SeqCst);
@@ -169,7 +179,7 @@ impl Guard for Busy {
 async fn a_limited_guard_is_asked_so_many_at_a_time_and_in_order() {
     for (limit, wanted) in [(1, 1), (3, 3), (0, 1), (usize::MAX, 6)] {
         let busy = Busy::default();
-        let guard = Limited::at_a_time(busy.clone(), limit);
+        let guard = ConcurrencyLimit::at_a_time(busy.clone(), limit);
         let runtime = permissive(vec![quick(read("t"))]).guard(guard).build().unwrap();
         let turn = runtime.run().turn().await.unwrap();
         let answers = turn.run(calls("t t t t t t")).await;
@@ -178,7 +188,7 @@ async fn a_limited_guard_is_asked_so_many_at_a_time_and_in_order() {
         assert_eq!(*busy.order.lock().unwrap(), ["c1", "c2", "c3", "c4", "c5", "c6"], "{limit}");
     }
     let busy = Busy::default();
-    let guard = Limited::new(busy.clone());
+    let guard = ConcurrencyLimit::new(busy.clone());
     let runtime = permissive(vec![quick(read("t"))]).guard(guard).build().unwrap();
     runtime.run().turn().await.unwrap().run(calls("t t t")).await;
     assert_eq!(busy.most.load(Ordering::SeqCst), 1);
@@ -188,7 +198,7 @@ async fn a_limited_guard_is_asked_so_many_at_a_time_and_in_order() {
 #[derive(Debug)]
 struct Small;
 
-impl World for Small {
+impl PathResolver for Small {
     fn resolve(&self, path: &Path) -> Result<PathBuf, String> {
         let mut real = PathBuf::new();
         for part in path.components() {
@@ -219,11 +229,11 @@ async fn paths(tool: DynTool, guard: PathGuard, arguments: Value) -> (&'static s
     let runtime = permissive(vec![tool]).guard(guard).build().unwrap();
     let run = runtime.run_builder().working_directory("/work").start();
     let turn = run.turn().await.unwrap();
-    let answers = turn.run(vec![haft::Call::new("c1", "t", arguments)]).await;
+    let answers = turn.run(vec![haft::ToolCall::new("c1", "t", arguments)]).await;
     match answers[0].failure() {
         None => ("ok", String::new()),
         Some(failure) => {
-            assert_eq!(failure.code(), Code::Denied);
+            assert_eq!(failure.code(), FailureCode::Denied);
             let asked = failure.message().contains("must be asked about");
             (if asked { "ask" } else { "deny" }, failure.to_string())
         }
@@ -262,7 +272,7 @@ async fn every_path_of_a_call_is_judged_by_where_it_leads() {
 #[tokio::test]
 async fn named_arguments_are_paths_too_one_or_many() {
     let schema = json!({"properties": {"path": {}, "deep": {"type": "object"}}});
-    let spec = Spec::new("t", "Does it.").read_only().capabilities(Capabilities::NONE);
+    let spec = ToolSpec::new("t", "Does it.").read_only().capabilities(Capabilities::NONE);
     let tool = DynTool::new(spec, schema, |_, _| async { Ok("done") });
     for (arguments, wanted) in [
         (json!({}), "ok"),
@@ -297,7 +307,7 @@ impl Reviewer for Opinion {
         "reviewer"
     }
 
-    fn review<'a>(&'a self, _: &'a Admitted) -> BoxFuture<'a, Result<Review, Failure>> {
+    fn review<'a>(&'a self, _: &'a ValidatedCall) -> BoxFuture<'a, Result<Review, Failure>> {
         Box::pin(async move { (self.0)() })
     }
 }
@@ -309,7 +319,7 @@ impl Reviewer for Silent {
         "silent"
     }
 
-    fn review<'a>(&'a self, _: &'a Admitted) -> BoxFuture<'a, Result<Review, Failure>> {
+    fn review<'a>(&'a self, _: &'a ValidatedCall) -> BoxFuture<'a, Result<Review, Failure>> {
         Box::pin(std::future::pending())
     }
 }
@@ -321,7 +331,7 @@ impl Reviewer for Panics {
         "panics"
     }
 
-    fn review<'a>(&'a self, _: &'a Admitted) -> BoxFuture<'a, Result<Review, Failure>> {
+    fn review<'a>(&'a self, _: &'a ValidatedCall) -> BoxFuture<'a, Result<Review, Failure>> {
         panic!("before there is a future")
     }
 }
@@ -330,7 +340,7 @@ impl Reviewer for Panics {
 async fn reviewed(reviewer: impl Reviewer) -> (usize, bool) {
     let asked = Arc::new(AtomicUsize::new(0));
     let builder = permissive(vec![quick(read("t"))])
-        .guard(Reviewed::new(reviewer))
+        .guard(ReviewGuard::new(reviewer))
         .approver(Yes(Arc::clone(&asked)));
     let ran = code(builder).await.is_none();
     (asked.load(Ordering::SeqCst), ran)
@@ -350,17 +360,17 @@ async fn a_reviewer_advises_and_its_trouble_counts_as_risky() {
 #[tokio::test(start_paused = true)]
 async fn a_reviewer_grants_nothing_and_without_a_person_its_doubt_is_a_no() {
     let safe = Runtime::builder()
-        .catalog(Catalog::builder().add(vec![quick(write("t"))]).build().unwrap())
-        .guard(Reviewed::new(Opinion(|| Ok(Review::Safe))));
-    assert_eq!(code(safe).await, Some(Code::Denied), "the default still asks");
+        .registry(ToolRegistry::builder().add(vec![quick(write("t"))]).build().unwrap())
+        .guard(ReviewGuard::new(Opinion(|| Ok(Review::Safe))));
+    assert_eq!(code(safe).await, Some(FailureCode::Denied), "the default still asks");
     for limit in [1, 10_000] {
         let late = permissive(vec![quick(read("t"))])
-            .guard(Reviewed::new(Silent).within(Duration::from_secs(limit)));
+            .guard(ReviewGuard::new(Silent).within(Duration::from_secs(limit)));
         let failure = outcome(late).await.unwrap_err();
-        let wanted = if limit == 1 { Code::Denied } else { Code::GuardFailed };
+        let wanted = if limit == 1 { FailureCode::Denied } else { FailureCode::GuardFailed };
         assert_eq!(failure.code(), wanted);
     }
     let long = permissive(vec![quick(read("t"))])
-        .guard(Reviewed::new(Opinion(|| Ok(Review::Deny("x".repeat(100_000))))));
+        .guard(ReviewGuard::new(Opinion(|| Ok(Review::Deny("x".repeat(100_000))))));
     assert!(outcome(long).await.unwrap_err().message().len() < 1_000);
 }

@@ -1,9 +1,10 @@
 //! One conversation in every dialect, carried from each to each; and what breaks on the way.
 
 use haft::{
-    Arguments, Definition, Dialect, ErrorKind, Export, Options, Transcript,
+    Arguments, Dialect, ErrorKind, ExportOptions, ToolDefinition, ToolExport, Transcript,
     history::{
-        At, Carried, Change, Ending, Media, Mend, Message, Own, Part, PastCall, PastResult, Said,
+        AssistantPart, Change, ContentPart, Converted, Ending, HistoryFix, Media, MediaSource,
+        Message, PastCall, PastResult, ProviderFields,
     },
 };
 use proptest::prelude::*;
@@ -123,11 +124,11 @@ fn weather(dialect: Dialect) -> Value {
     }
 }
 
-fn write(transcript: &Transcript, dialect: Dialect) -> Carried {
+fn write(transcript: &Transcript, dialect: Dialect) -> Converted {
     transcript.write(dialect).unwrap()
 }
 
-fn carry(history: &Value, from: Dialect, to: Dialect) -> Carried {
+fn carry(history: &Value, from: Dialect, to: Dialect) -> Converted {
     write(&from.read_history(history).unwrap(), to)
 }
 
@@ -339,19 +340,19 @@ fn what_only_one_provider_understands_goes_back_to_it_and_to_nobody_else() {
 
 #[test]
 fn pictures_go_where_they_can_and_are_told_where_not() {
-    let picture = Part::Media {
+    let picture = ContentPart::Media {
         media: Media {
             media_type: "image/png".into(),
-            at: At::Base64("iVBORw==".into()),
+            at: MediaSource::Base64("iVBORw==".into()),
             name: None,
         },
         own: None,
     };
     let result =
-        PastResult { parts: vec![Part::text("see"), picture], ..PastResult::new("c1", "") };
+        PastResult { parts: vec![ContentPart::text("see"), picture], ..PastResult::new("c1", "") };
     let transcript = Transcript {
         messages: vec![
-            Message::User(vec![Part::text("look")]),
+            Message::User(vec![ContentPart::text("look")]),
             Message::Assistant(vec![PastCall::new("c1", "shot", json!({})).into()]),
             Message::Results(vec![result]),
         ],
@@ -427,9 +428,9 @@ fn a_broken_history_is_mended_on_the_way_and_the_notes_say_so() {
     assert_eq!(
         carried.changes,
         [
-            Change::Mended(Mend::Unanswered { message: 1, id: "a".into() }),
-            Change::Mended(Mend::Orphan { message: 3, id: "z".into() }),
-            Change::Mended(Mend::Moved { message: 3, id: "b".into() }),
+            Change::Mended(HistoryFix::Unanswered { message: 1, id: "a".into() }),
+            Change::Mended(HistoryFix::Orphan { message: 3, id: "z".into() }),
+            Change::Mended(HistoryFix::Moved { message: 3, id: "b".into() }),
             Change::Open { id: "last".into() },
         ]
     );
@@ -448,10 +449,10 @@ fn a_broken_history_is_mended_on_the_way_and_the_notes_say_so() {
 fn blank_text_and_a_model_that_begins_are_made_fit() {
     let transcript = Transcript {
         messages: vec![
-            Message::Assistant(vec![Part::text("Hello!").into()]),
-            Message::User(vec![Part::text(" "), Part::text("")]),
-            Message::Assistant(vec![Part::text("Anyone?").into()]),
-            Message::System(vec![Part::text("Be kind.")]),
+            Message::Assistant(vec![ContentPart::text("Hello!").into()]),
+            Message::User(vec![ContentPart::text(" "), ContentPart::text("")]),
+            Message::Assistant(vec![ContentPart::text("Anyone?").into()]),
+            Message::System(vec![ContentPart::text("Be kind.")]),
         ],
     };
     for dialect in [Dialect::Anthropic, Dialect::Bedrock] {
@@ -533,7 +534,7 @@ fn answers_that_must_come_together_are_not_left_in_halves() {
 fn calls_without_ids_are_not_left_half_answered() {
     let transcript = Transcript {
         messages: vec![
-            Message::User(vec![Part::text("go")]),
+            Message::User(vec![ContentPart::text("go")]),
             Message::Assistant(vec![
                 PastCall::new("a", "f", json!({})).into(),
                 PastCall::new("b", "f", json!({})).into(),
@@ -546,13 +547,16 @@ fn calls_without_ids_are_not_left_half_answered() {
     assert_eq!(chat.changes, [Change::Open { id: "a".into() }]);
     let ollama = write(&transcript, Dialect::Ollama);
     assert_eq!(ollama.body["messages"][3]["content"], "B", "the answer of `b` stands second");
-    assert_eq!(ollama.changes, [Change::Mended(Mend::Unanswered { message: 1, id: "a".into() })]);
+    assert_eq!(
+        ollama.changes,
+        [Change::Mended(HistoryFix::Unanswered { message: 1, id: "a".into() })]
+    );
 }
 
 // Properties.
 
-fn own(dialect: Dialect, fields: Value) -> Own {
-    Own { dialect, fields: fields.as_object().unwrap().clone() }
+fn own(dialect: Dialect, fields: Value) -> ProviderFields {
+    ProviderFields { dialect, fields: fields.as_object().unwrap().clone() }
 }
 
 fn an_id() -> impl Strategy<Value = String> {
@@ -570,7 +574,7 @@ fn words() -> impl Strategy<Value = String> {
     prop_oneof![3 => "[a-zé]{1,6}", 1 => Just(String::new()), 1 => Just("two\nlines".to_owned())]
 }
 
-fn an_opaque() -> impl Strategy<Value = Part> {
+fn an_opaque() -> impl Strategy<Value = ContentPart> {
     prop::sample::select(vec![
         (Dialect::Anthropic, json!({"type": "thinking", "thinking": "hm", "signature": "s"})),
         (Dialect::OpenAiResponses, json!({"type": "reasoning", "id": "rs_1", "summary": []})),
@@ -578,23 +582,23 @@ fn an_opaque() -> impl Strategy<Value = Part> {
         (Dialect::Bedrock, json!({"reasoningContent": {"redactedContent": "eA=="}})),
         (Dialect::Mistral, json!({"type": "thinking", "thinking": []})),
     ])
-    .prop_map(|(dialect, value)| Part::Opaque { dialect, value })
+    .prop_map(|(dialect, value)| ContentPart::Opaque { dialect, value })
 }
 
-fn a_medium() -> impl Strategy<Value = Part> {
+fn a_medium() -> impl Strategy<Value = ContentPart> {
     prop::sample::select(vec![
-        ("image/png", At::Base64("iVBORw==".to_owned()), None),
-        ("image/*", At::Url("https://example.org/a.png".to_owned()), None),
-        ("application/pdf", At::Base64("JVBERg==".to_owned()), Some("a b.pdf".to_owned())),
-        ("audio/wav", At::Base64("UklG".to_owned()), None),
+        ("image/png", MediaSource::Base64("iVBORw==".to_owned()), None),
+        ("image/*", MediaSource::Url("https://example.org/a.png".to_owned()), None),
+        ("application/pdf", MediaSource::Base64("JVBERg==".to_owned()), Some("a b.pdf".to_owned())),
+        ("audio/wav", MediaSource::Base64("UklG".to_owned()), None),
     ])
-    .prop_map(|(media_type, at, name)| Part::Media {
+    .prop_map(|(media_type, at, name)| ContentPart::Media {
         media: Media { media_type: media_type.to_owned(), at, name },
         own: None,
     })
 }
 
-fn a_call() -> impl Strategy<Value = Said> {
+fn a_call() -> impl Strategy<Value = AssistantPart> {
     let arguments = prop::sample::select(vec![
         Arguments::Json(json!({})),
         Arguments::Json(json!({"n": 1, "deep": {"x": [null, "é"]}})),
@@ -609,9 +613,9 @@ fn a_call() -> impl Strategy<Value = Said> {
 
 fn a_result() -> impl Strategy<Value = PastResult> {
     let part = prop_oneof![
-        4 => words().prop_map(Part::text),
-        1 => Just(Part::Json(json!({"seen": 1}))),
-        1 => Just(Part::Json(json!([1]))),
+        4 => words().prop_map(ContentPart::text),
+        1 => Just(ContentPart::Json(json!({"seen": 1}))),
+        1 => Just(ContentPart::Json(json!([1]))),
         1 => a_medium(),
     ];
     (an_id(), prop::collection::vec(part, 0..3), any::<bool>())
@@ -620,11 +624,11 @@ fn a_result() -> impl Strategy<Value = PastResult> {
 
 /// Any list of messages, however broken.
 fn a_transcript() -> impl Strategy<Value = Transcript> {
-    let text = || words().prop_map(Part::text);
+    let text = || words().prop_map(ContentPart::text);
     let said = prop_oneof![
-        2 => text().prop_map(Said::Part),
+        2 => text().prop_map(AssistantPart::Part),
         3 => a_call(),
-        1 => an_opaque().prop_map(Said::Part),
+        1 => an_opaque().prop_map(AssistantPart::Part),
     ];
     let message = prop_oneof![
         1 => prop::collection::vec(text(), 0..2).prop_map(Message::System),
@@ -639,9 +643,9 @@ fn a_transcript() -> impl Strategy<Value = Transcript> {
 /// their arguments, and the answers.
 fn essence(transcript: &Transcript) -> Vec<String> {
     const ADDED: &[&str] = &["(the conversation goes on from here)", "(the results were read)"];
-    let text = |part: &Part| match part {
-        Part::Text { text, .. } if !ADDED.contains(&text.as_str()) => text.clone(),
-        Part::Json(value) => value.to_string(),
+    let text = |part: &ContentPart| match part {
+        ContentPart::Text { text, .. } if !ADDED.contains(&text.as_str()) => text.clone(),
+        ContentPart::Json(value) => value.to_string(),
         _ => String::new(),
     };
     let joined = |texts: Vec<String>| {
@@ -661,8 +665,8 @@ fn essence(transcript: &Transcript) -> Vec<String> {
                 let mut calls = Vec::new();
                 for said in said {
                     match said {
-                        Said::Part(part) => texts.push(text(part)),
-                        Said::Call(call) => {
+                        AssistantPart::Part(part) => texts.push(text(part)),
+                        AssistantPart::Call(call) => {
                             calls.push(format!("{}({:?})", call.name, call.arguments));
                         }
                     }
@@ -699,9 +703,9 @@ fn essence(transcript: &Transcript) -> Vec<String> {
 fn without_media(mut transcript: Transcript) -> Transcript {
     for message in &mut transcript.messages {
         match message {
-            Message::User(parts) => parts.retain(|p| !matches!(p, Part::Media { .. })),
+            Message::User(parts) => parts.retain(|p| !matches!(p, ContentPart::Media { .. })),
             Message::Results(results) => results.iter_mut().for_each(|result| {
-                result.parts.retain(|p| !matches!(p, Part::Media { .. }));
+                result.parts.retain(|p| !matches!(p, ContentPart::Media { .. }));
             }),
             _ => {}
         }
@@ -745,8 +749,8 @@ proptest! {
         for (index, message) in mended.messages.iter().enumerate() {
             let Message::Assistant(said) = message else { continue };
             let calls: Vec<_> = said.iter().filter_map(|said| match said {
-                Said::Call(call) => Some(call.id.clone()),
-                Said::Part(_) => None,
+                AssistantPart::Call(call) => Some(call.id.clone()),
+                AssistantPart::Part(_) => None,
             }).collect();
             for id in &calls {
                 prop_assert!(seen.insert(id.clone()), "one id, one call");
@@ -923,7 +927,7 @@ fn a_long_history_is_mended_in_one_pass() {
         .flat_map(|_| {
             [
                 Message::Assistant(vec![PastCall::new("x", "f", json!({})).into()]),
-                Message::User(vec![Part::text("go on")]),
+                Message::User(vec![ContentPart::text("go on")]),
             ]
         })
         .collect();
@@ -936,10 +940,10 @@ fn a_long_history_is_mended_in_one_pass() {
 
 #[test]
 fn the_name_of_a_tool_fits_the_dialect_and_is_the_one_that_an_export_gives() {
-    let call = |id: &str, name: &str| Said::Call(PastCall::new(id, name, json!({})));
+    let call = |id: &str, name: &str| AssistantPart::Call(PastCall::new(id, name, json!({})));
     let transcript = Transcript {
         messages: vec![
-            Message::User(vec![Part::text("Go.")]),
+            Message::User(vec![ContentPart::text("Go.")]),
             Message::Assistant(vec![call("a", "files.read"), call("b", "files.read")]),
             Message::Results(vec![PastResult::new("a", "1"), PastResult::new("b", "2")]),
             Message::Assistant(vec![call("c", "files_read"), call("d", "ok")]),
@@ -947,9 +951,10 @@ fn the_name_of_a_tool_fits_the_dialect_and_is_the_one_that_an_export_gives() {
         ],
     };
     let none = json!({});
-    let tools = ["files.read", "files_read", "ok"].map(|name| Definition::new(name, "d", &none));
+    let tools =
+        ["files.read", "files_read", "ok"].map(|name| ToolDefinition::new(name, "d", &none));
     for dialect in SPOKEN.iter().copied() {
-        let export = Export::of(dialect, &tools, &Options::default());
+        let export = ToolExport::of(dialect, &tools, &ExportOptions::default());
         let carried = write(&transcript, dialect);
         let again = dialect.read_history(&carried.body).unwrap();
         let names: Vec<&str> = again.calls().map(|call| call.name.as_str()).collect();

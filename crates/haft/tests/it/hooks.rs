@@ -9,9 +9,10 @@ use std::{
 };
 
 use haft::{
-    Admitted, After, Answer, Answered, Approver, Before, BoxFuture, Catalog, Code, DynTool, Entry,
-    Event, Failure, Guard, Hook, Landed, Output, Performed, Question, Ran, Runtime, Said, Spec,
-    Stop, TurnFacts, Verdict,
+    AnsweredCall, ApprovalRequest, ApprovalResponse, Approver, BoxFuture, CompletedCall, DynTool,
+    Event, Execution, Failure, FailureCode, Guard, Hook, HookAnswer, HookEffects, Output,
+    PostCallResult, PreCallDecision, RegisteredTool, Runtime, StopReason, ToolRegistry, ToolSpec,
+    TurnInfo, ValidatedCall, Verdict,
 };
 use serde_json::json;
 
@@ -24,11 +25,13 @@ struct Moments {
     name: &'static str,
     timeout: Option<Duration>,
     only: Option<&'static str>,
-    before: Option<fn(&Admitted) -> Result<Before, Failure>>,
-    preflight: Option<Box<dyn Fn(&[&Admitted]) -> Result<Vec<Answered>, Failure> + Send + Sync>>,
-    after: Option<fn(&Performed, Result<Output, Failure>) -> After>,
-    before_turn: Option<fn(&TurnFacts) -> Result<Said, Failure>>,
-    after_turn: Option<Box<dyn Fn(&[Landed<'_>]) -> Result<Said, Failure> + Send + Sync>>,
+    before: Option<fn(&ValidatedCall) -> Result<PreCallDecision, Failure>>,
+    preflight:
+        Option<Box<dyn Fn(&[&ValidatedCall]) -> Result<Vec<HookAnswer>, Failure> + Send + Sync>>,
+    after: Option<fn(&CompletedCall, Result<Output, Failure>) -> PostCallResult>,
+    before_turn: Option<fn(&TurnInfo) -> Result<HookEffects, Failure>>,
+    after_turn:
+        Option<Box<dyn Fn(&[AnsweredCall<'_>]) -> Result<HookEffects, Failure> + Send + Sync>>,
     hangs: bool,
 }
 
@@ -42,61 +45,70 @@ impl Hook for Moments {
         self.timeout
     }
 
-    fn applies_to(&self, tool: &Entry) -> bool {
+    fn applies_to(&self, tool: &RegisteredTool) -> bool {
         assert!(self.only != Some("panics"), "on purpose");
         self.only.is_none_or(|only| *tool.name() == only)
     }
 
-    fn before<'a>(&'a self, call: &'a Admitted) -> BoxFuture<'a, Result<Before, Failure>> {
+    fn before<'a>(
+        &'a self,
+        call: &'a ValidatedCall,
+    ) -> BoxFuture<'a, Result<PreCallDecision, Failure>> {
         Box::pin(async move {
             if self.hangs {
                 std::future::pending::<()>().await;
             }
-            self.before.map_or(Ok(Before::proceed()), |before| before(call))
+            self.before.map_or(Ok(PreCallDecision::proceed()), |before| before(call))
         })
     }
 
-    fn preflight<'a>(
+    fn before_batch<'a>(
         &'a self,
-        calls: &'a [&'a Admitted],
-    ) -> BoxFuture<'a, Result<Vec<Answered>, Failure>> {
+        calls: &'a [&'a ValidatedCall],
+    ) -> BoxFuture<'a, Result<Vec<HookAnswer>, Failure>> {
         Box::pin(async move { self.preflight.as_ref().map_or(Ok(Vec::new()), |f| f(calls)) })
     }
 
     fn after<'a>(
         &'a self,
-        call: &'a Performed,
+        call: &'a CompletedCall,
         outcome: Result<Output, Failure>,
-    ) -> BoxFuture<'a, After> {
+    ) -> BoxFuture<'a, PostCallResult> {
         Box::pin(async move {
             match self.after {
                 Some(after) => after(call, outcome),
-                None => After::from(outcome),
+                None => PostCallResult::from(outcome),
             }
         })
     }
 
-    fn before_turn<'a>(&'a self, turn: &'a TurnFacts) -> BoxFuture<'a, Result<Said, Failure>> {
-        Box::pin(async move { self.before_turn.map_or(Ok(Said::nothing()), |f| f(turn)) })
+    fn before_turn<'a>(
+        &'a self,
+        turn: &'a TurnInfo,
+    ) -> BoxFuture<'a, Result<HookEffects, Failure>> {
+        Box::pin(async move { self.before_turn.map_or(Ok(HookEffects::nothing()), |f| f(turn)) })
     }
 
     fn after_turn<'a>(
         &'a self,
-        _: &'a TurnFacts,
-        answers: &'a [Landed<'a>],
-    ) -> BoxFuture<'a, Result<Said, Failure>> {
-        Box::pin(
-            async move { self.after_turn.as_ref().map_or(Ok(Said::nothing()), |f| f(answers)) },
-        )
+        _: &'a TurnInfo,
+        answers: &'a [AnsweredCall<'a>],
+    ) -> BoxFuture<'a, Result<HookEffects, Failure>> {
+        Box::pin(async move {
+            self.after_turn.as_ref().map_or(Ok(HookEffects::nothing()), |f| f(answers))
+        })
     }
 }
 
-fn before(name: &'static str, before: fn(&Admitted) -> Result<Before, Failure>) -> Moments {
+fn before(
+    name: &'static str,
+    before: fn(&ValidatedCall) -> Result<PreCallDecision, Failure>,
+) -> Moments {
     Moments { name, before: Some(before), ..Moments::default() }
 }
 
 fn strict(tools: Vec<DynTool>) -> haft::RuntimeBuilder {
-    Runtime::builder().catalog(Catalog::builder().add(tools).build().unwrap())
+    Runtime::builder().registry(ToolRegistry::builder().add(tools).build().unwrap())
 }
 
 async fn call(builder: haft::RuntimeBuilder, x: &str) -> Result<String, Failure> {
@@ -107,17 +119,21 @@ async fn call(builder: haft::RuntimeBuilder, x: &str) -> Result<String, Failure>
 #[tokio::test]
 async fn a_hooks_opinion_is_joined_with_the_judges() {
     let allows = || permissive(vec![quick(read("t"))]);
-    let denied = call(allows().hook(before("h", |_| Ok(Before::judge(Verdict::deny("no"))))), "a");
+    let denied =
+        call(allows().hook(before("h", |_| Ok(PreCallDecision::judge(Verdict::deny("no"))))), "a");
     let denied = denied.await.unwrap_err();
-    assert_eq!((denied.code(), denied.ran()), (Code::Denied, Ran::No));
+    assert_eq!((denied.code(), denied.execution()), (FailureCode::Denied, Execution::NotStarted));
     assert!(denied.cause().unwrap().contains("hook `h`"), "{:?}", denied.cause());
-    let asked = call(allows().hook(before("h", |_| Ok(Before::judge(Verdict::ask("sure?"))))), "a");
-    assert_eq!(asked.await.unwrap_err().code(), Code::Denied, "nobody can be asked");
+    let asked = call(
+        allows().hook(before("h", |_| Ok(PreCallDecision::judge(Verdict::ask("sure?"))))),
+        "a",
+    );
+    assert_eq!(asked.await.unwrap_err().code(), FailureCode::Denied, "nobody can be asked");
     // A later hook's allow takes nothing back.
     let both = allows()
-        .hook(before("one", |_| Ok(Before::judge(Verdict::deny("no")))))
-        .hook(before("two", |_| Ok(Before::judge(Verdict::allow("yes")))));
-    assert_eq!(call(both, "a").await.unwrap_err().code(), Code::Denied);
+        .hook(before("one", |_| Ok(PreCallDecision::judge(Verdict::deny("no")))))
+        .hook(before("two", |_| Ok(PreCallDecision::judge(Verdict::allow("yes")))));
+    assert_eq!(call(both, "a").await.unwrap_err().code(), FailureCode::Denied);
 }
 
 struct Denies;
@@ -127,34 +143,38 @@ impl Guard for Denies {
         "denies"
     }
 
-    fn judge<'a>(&'a self, _: &'a Admitted) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
+    fn judge<'a>(
+        &'a self,
+        _: &'a ValidatedCall,
+    ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
         Box::pin(async { Ok(Some(Verdict::deny("no"))) })
     }
 }
 
-fn vouches(_: &Admitted) -> Result<Before, Failure> {
-    Ok(Before::judge(Verdict::allow("I know it")))
+fn vouches(_: &ValidatedCall) -> Result<PreCallDecision, Failure> {
+    Ok(PreCallDecision::judge(Verdict::allow("I know it")))
 }
 
 #[tokio::test]
 async fn a_hooks_allow_lifts_the_default_ask_and_nothing_else() {
     let writes = || strict(vec![quick(write("t"))]);
-    assert_eq!(call(writes(), "a").await.unwrap_err().code(), Code::Denied);
+    assert_eq!(call(writes(), "a").await.unwrap_err().code(), FailureCode::Denied);
     assert_eq!(call(writes().hook(before("h", vouches)), "a").await.unwrap(), "t(a)");
     let guarded = writes().hook(before("h", vouches)).guard(Denies);
-    assert_eq!(call(guarded, "a").await.unwrap_err().code(), Code::Denied);
+    assert_eq!(call(guarded, "a").await.unwrap_err().code(), FailureCode::Denied);
 }
 
 #[tokio::test]
 async fn an_allow_is_void_when_the_arguments_change_after_it() {
-    let rewrites = || before("rewrites", |_| Ok(Before::rewrite(json!({"x": "other"}))));
+    let rewrites = || before("rewrites", |_| Ok(PreCallDecision::rewrite(json!({"x": "other"}))));
     let writes = || strict(vec![quick(write("t"))]);
     let after = writes().hook(before("h", vouches)).hook(rewrites());
-    assert_eq!(call(after, "a").await.unwrap_err().code(), Code::Denied);
+    assert_eq!(call(after, "a").await.unwrap_err().code(), FailureCode::Denied);
     let earlier = writes().hook(rewrites()).hook(before("h", vouches));
     assert_eq!(call(earlier, "a").await.unwrap(), "t(other)");
     let own = writes().hook(before("h", |_| {
-        Ok(Before::judge(Verdict::allow("as I made it")).with_rewrite(json!({"x": "made"})))
+        Ok(PreCallDecision::judge(Verdict::allow("as I made it"))
+            .with_rewrite(json!({"x": "made"})))
     }));
     assert_eq!(call(own, "a").await.unwrap(), "t(made)");
 }
@@ -162,11 +182,18 @@ async fn an_allow_is_void_when_the_arguments_change_after_it() {
 struct Edits(Arc<AtomicUsize>);
 
 impl Approver for Edits {
-    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+    fn ask<'a>(
+        &'a self,
+        question: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         self.0.fetch_add(1, Ordering::SeqCst);
         let edited = question.call.arguments()["x"] == "edited";
         Box::pin(async move {
-            Ok(if edited { Answer::Deny(None) } else { Answer::Edit(json!({"x": "edited"})) })
+            Ok(if edited {
+                ApprovalResponse::Deny(None)
+            } else {
+                ApprovalResponse::Edit(json!({"x": "edited"}))
+            })
         })
     }
 }
@@ -178,20 +205,20 @@ async fn a_persons_edit_voids_an_allow_and_an_ask_that_was_about_other_arguments
     let builder = strict(vec![quick(write("t"))])
         .hook(before("vouches", |call| match call.arguments()["x"] == "a" {
             true => vouches(call),
-            false => Ok(Before::proceed()),
+            false => Ok(PreCallDecision::proceed()),
         }))
         .hook(before("asks", |call| match call.arguments()["x"] == "a" {
-            true => Ok(Before::judge(Verdict::ask("look at it"))),
-            false => Ok(Before::proceed()),
+            true => Ok(PreCallDecision::judge(Verdict::ask("look at it"))),
+            false => Ok(PreCallDecision::proceed()),
         }))
         .approver(Edits(Arc::clone(&asked)));
-    assert_eq!(call(builder, "a").await.unwrap_err().code(), Code::Declined);
+    assert_eq!(call(builder, "a").await.unwrap_err().code(), FailureCode::Declined);
     assert_eq!(asked.load(Ordering::SeqCst), 2, "the edited call asks again by the default");
 }
 
 #[tokio::test]
 async fn an_aside_stands_beside_the_result_and_below_a_failure() {
-    let aside = || before("h", |_| Ok(Before::proceed().with_aside("mind the gap")));
+    let aside = || before("h", |_| Ok(PreCallDecision::proceed().with_host_note("mind the gap")));
     let run = |builder: haft::RuntimeBuilder| async move {
         let runtime = builder.build().unwrap();
         runtime.run().turn().await.unwrap().run(calls("t:a")).await.remove(0)
@@ -203,10 +230,10 @@ async fn an_aside_stands_beside_the_result_and_below_a_failure() {
     // What an earlier hook said is told even when a later one blocks.
     let blocked = permissive(vec![quick(read("t"))])
         .hook(aside())
-        .hook(before("no", |_| Ok(Before::block("not now"))));
+        .hook(before("no", |_| Ok(PreCallDecision::block("not now"))));
     let answer = run(blocked).await;
     assert_eq!(answer.text(), "blocked_by_hook: not now\n[note from the host: mind the gap]");
-    let long = before("h", |_| Ok(Before::proceed().with_aside("é".repeat(20_000))));
+    let long = before("h", |_| Ok(PreCallDecision::proceed().with_host_note("é".repeat(20_000))));
     let answer = run(permissive(vec![quick(read("t"))]).hook(long)).await;
     assert_eq!(answer.text().matches('é').count(), 10_000);
     assert!(answer.text().ends_with("… cut]"));
@@ -225,8 +252,8 @@ async fn a_halt_refuses_what_has_not_begun_and_lets_the_rest_end() {
         }),
     ])
     .hook(before("h", |call| match call.arguments()["x"].as_str() {
-        Some("stop") => Ok(Before::proceed().with_halt("enough for today")),
-        _ => Ok(Before::proceed()),
+        Some("stop") => Ok(PreCallDecision::proceed().with_halt("enough for today")),
+        _ => Ok(PreCallDecision::proceed()),
     }));
     let runtime = builder.build().unwrap();
     let run = runtime.run();
@@ -252,7 +279,7 @@ async fn a_host_can_halt_a_run_without_any_hook() {
     run.halt("said later");
     let answers = run.turn().await.unwrap().run(calls("t")).await;
     assert_eq!(answers[0].failure().unwrap().message(), "the user left");
-    assert_eq!(answers[0].ran(), Ran::No);
+    assert_eq!(answers[0].execution(), Execution::NotStarted);
 }
 
 #[tokio::test(start_paused = true)]
@@ -260,9 +287,9 @@ async fn a_hook_has_its_own_time_and_its_own_tools() {
     let hangs = |timeout| Moments { name: "slow", hangs: true, timeout, ..Moments::default() };
     let began = tokio::time::Instant::now();
     let builder = permissive(vec![quick(read("t"))]).hook(hangs(Some(Duration::from_millis(300))));
-    assert_eq!(call(builder, "a").await.unwrap_err().code(), Code::HookFailed);
+    assert_eq!(call(builder, "a").await.unwrap_err().code(), FailureCode::HookFailed);
     assert_eq!(began.elapsed(), Duration::from_millis(300));
-    let blocks = || before("no", |_| Ok(Before::block("not this")));
+    let blocks = || before("no", |_| Ok(PreCallDecision::block("not this")));
     let two = || permissive(vec![quick(read("t")), quick(read("other"))]);
     let ends_of = |builder: haft::RuntimeBuilder| async move {
         let turn = builder.build().unwrap().run().turn().await.unwrap();
@@ -282,7 +309,10 @@ impl Guard for NamelessGuard {
         panic!("on purpose")
     }
 
-    fn judge<'a>(&'a self, _: &'a Admitted) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
+    fn judge<'a>(
+        &'a self,
+        _: &'a ValidatedCall,
+    ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
         Box::pin(async { Ok(None) })
     }
 }
@@ -312,7 +342,7 @@ fn preflight(
                 calls.iter().map(|call| call.context().call_id().to_string()).collect();
             shown.lock().unwrap().push(ids.clone());
             let answers = ids.iter().filter_map(|id| answer(id).map(|text| (id, text)));
-            Ok(answers.map(|(id, text)| Answered::new(&**id, Ok(Output::text(text)))).collect())
+            Ok(answers.map(|(id, text)| HookAnswer::new(&**id, Ok(Output::text(text)))).collect())
         })),
         ..Moments::default()
     }
@@ -344,27 +374,27 @@ async fn calls_that_start_while_the_model_still_writes_are_seen_once_each() {
         .hook(preflight(&shown, |_| None))
         .build()
         .unwrap();
-    let mut intake = runtime.run().turn().await.unwrap().open();
+    let mut intake = runtime.run().turn().await.unwrap().schedule();
     for call in calls("t:a t:b w:c t:d") {
         intake.push(call);
     }
     assert_eq!(*shown.lock().unwrap(), [vec!["c1"], vec!["c2"]], "the write waits");
-    let answers = intake.finish(Stop::Done).await;
+    let answers = intake.finish(StopReason::Done).await;
     assert_eq!(answers.iter().filter(|answer| !answer.is_error()).count(), 4);
     assert_eq!(shown.lock().unwrap().concat(), ["c1", "c2", "c3", "c4"]);
 }
 
 #[tokio::test]
 async fn a_preflight_that_breaks_or_answers_what_it_should_not_fails_its_batch() {
-    type Says = fn(&[&Admitted]) -> Result<Vec<Answered>, Failure>;
+    type Says = fn(&[&ValidatedCall]) -> Result<Vec<HookAnswer>, Failure>;
     let cases: [(&str, Says); 4] = [
         ("error", |_| Err(Failure::failed("no disk"))),
         ("panic", |_| panic!("on purpose")),
-        ("foreign", |_| Ok(vec![Answered::new("c9", Ok(Output::text("x")))])),
+        ("foreign", |_| Ok(vec![HookAnswer::new("c9", Ok(Output::text("x")))])),
         ("twice", |_| {
             Ok(vec![
-                Answered::new("c1", Ok(Output::text("x"))),
-                Answered::new("c1", Ok(Output::text("y"))),
+                HookAnswer::new("c1", Ok(Output::text("x"))),
+                HookAnswer::new("c1", Ok(Output::text("y"))),
             ])
         }),
     ];
@@ -382,7 +412,10 @@ async fn a_preflight_that_breaks_or_answers_what_it_should_not_fails_its_batch()
             permissive(vec![quick(read("t")), quick(write("w"))]).hook(hook).build().unwrap();
         let answers = runtime.run().turn().await.unwrap().run(calls("t t w")).await;
         assert_eq!(ends(&answers), ["c1 hook_failed", "c2 hook_failed", "c3 ok"], "{what}");
-        assert!(answers.iter().take(2).all(|answer| answer.ran() == Ran::No), "{what}");
+        assert!(
+            answers.iter().take(2).all(|answer| answer.execution() == Execution::NotStarted),
+            "{what}"
+        );
     }
 }
 
@@ -394,10 +427,10 @@ async fn a_preflight_that_waits_holds_its_batch_and_an_interrupt_ends_the_wait()
             "waits"
         }
 
-        fn preflight<'a>(
+        fn before_batch<'a>(
             &'a self,
-            _: &'a [&'a Admitted],
-        ) -> BoxFuture<'a, Result<Vec<Answered>, Failure>> {
+            _: &'a [&'a ValidatedCall],
+        ) -> BoxFuture<'a, Result<Vec<HookAnswer>, Failure>> {
             Box::pin(async {
                 tokio::time::sleep(Duration::from_secs(5)).await;
                 Ok(Vec::new())
@@ -410,7 +443,7 @@ async fn a_preflight_that_waits_holds_its_batch_and_an_interrupt_ends_the_wait()
     assert_eq!(ends(&answers), ["c1 ok", "c2 ok"]);
     assert_eq!(began.elapsed(), Duration::from_secs(5), "one wait for both");
     let turn = runtime.run().turn().await.unwrap();
-    let control = turn.control();
+    let control = turn.handle();
     let (answers, ()) = tokio::join!(turn.run(calls("t t")), async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         control.interrupt();
@@ -426,7 +459,7 @@ async fn a_turn_whose_hook_fails_runs_nothing_and_the_next_one_does() {
         name: "gate",
         before_turn: Some(|turn| match turn.cycle() {
             1 => Err(Failure::failed("not ready")),
-            _ => Ok(Said::nothing().with_aside("welcome back")),
+            _ => Ok(HookEffects::nothing().with_host_note("welcome back")),
         }),
         ..Moments::default()
     };
@@ -453,14 +486,14 @@ async fn the_answers_of_a_turn_are_seen_with_what_ran_and_a_broken_look_halts() 
     let write_down = Arc::clone(&seen);
     let looks = Moments {
         name: "looks",
-        before: Some(|_| Ok(Before::rewrite(json!({"x": "changed"})))),
+        before: Some(|_| Ok(PreCallDecision::rewrite(json!({"x": "changed"})))),
         after_turn: Some(Box::new(move |answers| {
             let mut seen = write_down.lock().unwrap();
             seen.extend(answers.iter().map(|landed| {
                 let arguments = landed.arguments().map_or("none".into(), |a| a.to_string());
                 format!("{} {arguments} {}", landed.answer().id(), landed.tool().is_some())
             }));
-            Ok(Said::nothing().with_aside("all seen"))
+            Ok(HookEffects::nothing().with_host_note("all seen"))
         })),
         ..Moments::default()
     };
@@ -486,8 +519,8 @@ async fn transforms_see_failures_and_cannot_unsay_that_a_body_ran() {
         name: "mends",
         after: Some(|call, outcome| {
             assert_eq!(call.arguments()["x"], "a");
-            After::from(outcome.or_else(|failure| Ok(Output::text(failure.message()))))
-                .with(Said::nothing().with_aside("mended"))
+            PostCallResult::from(outcome.or_else(|failure| Ok(Output::text(failure.message()))))
+                .with(HookEffects::nothing().with_host_note("mended"))
         }),
         ..Moments::default()
     };
@@ -496,12 +529,17 @@ async fn transforms_see_failures_and_cannot_unsay_that_a_body_ran() {
     assert_eq!(text, "no luck\n[note from the host: mended]");
     let denies = Moments {
         name: "denies",
-        after: Some(|_, _| After::from(Err(Failure::new(Code::BlockedByHook, "not for you")))),
+        after: Some(|_, _| {
+            PostCallResult::from(Err(Failure::new(FailureCode::BlockedByHook, "not for you")))
+        }),
         ..Moments::default()
     };
     let runtime = permissive(vec![quick(read("t"))]).hook(denies).build().unwrap();
     let failure = runtime.call("t", json!({})).await.unwrap_err();
-    assert_eq!((failure.code(), failure.ran()), (Code::BlockedByHook, Ran::Yes));
+    assert_eq!(
+        (failure.code(), failure.execution()),
+        (FailureCode::BlockedByHook, Execution::Completed)
+    );
 }
 
 #[tokio::test]
@@ -509,7 +547,7 @@ async fn a_hook_that_fails_open_is_told_each_time() {
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
     let write_down = Arc::clone(&told);
     let runtime = permissive(vec![quick(read("t"))])
-        .hook(before("lax", |_| Ok(Before::proceed().with_problem("could not look"))))
+        .hook(before("lax", |_| Ok(PreCallDecision::proceed().with_problem("could not look"))))
         .observer(move |event: &Event| {
             if let Event::HookFailedOpen { call, hook, why, .. } = event {
                 write_down.lock().unwrap().push(format!("{call:?} {hook} {why}"));
@@ -524,11 +562,11 @@ async fn a_hook_that_fails_open_is_told_each_time() {
 
 #[tokio::test]
 async fn a_nested_calls_caller_does_not_get_the_hosts_words_in_its_result() {
-    let outer = DynTool::new(Spec::new("outer", "Calls."), open_schema(), |_, cx| async move {
+    let outer = DynTool::new(ToolSpec::new("outer", "Calls."), open_schema(), |_, cx| async move {
         Ok(format!("<{}>", cx.call("t", json!({"x": "in"})).await?.to_text()))
     });
     let runtime = permissive(vec![quick(read("t")), outer])
-        .hook_for("t", before("h", |_| Ok(Before::proceed().with_aside("psst"))))
+        .hook_for("t", before("h", |_| Ok(PreCallDecision::proceed().with_host_note("psst"))))
         .build()
         .unwrap();
     assert_eq!(runtime.call("outer", json!({})).await.unwrap().to_text(), "<t(in)>");

@@ -3,19 +3,19 @@
 use std::sync::{Arc, Mutex};
 
 use haft::{
-    AllowEverything, Call, Capabilities, Catalog, Class, DynTool, Envelope, Event, Failure,
-    MemoryJournal, Nonces, Record, Runtime, RuntimeBuilder, Spec,
+    AllowAll, Capabilities, ConcurrencyClass, DynTool, Event, ExecutionRecord, Failure,
+    MemoryJournal, Nonces, Runtime, RuntimeBuilder, ToolCall, ToolRegistry, ToolResult, ToolSpec,
 };
 use serde_json::{Value, json};
 
 /// Returns a spec that is allowed without asking.
-pub(crate) fn read(name: &str) -> Spec {
-    Spec::new(name, "Reads something.").read_only().capabilities(Capabilities::NONE)
+pub(crate) fn read(name: &str) -> ToolSpec {
+    ToolSpec::new(name, "Reads something.").read_only().capabilities(Capabilities::NONE)
 }
 
 /// Returns a spec that writes and runs alone.
-pub(crate) fn write(name: &str) -> Spec {
-    Spec::new(name, "Writes something.").class(Class::WriteExclusive)
+pub(crate) fn write(name: &str) -> ToolSpec {
+    ToolSpec::new(name, "Writes something.").class(ConcurrencyClass::WriteExclusive)
 }
 
 /// Returns a schema with one optional text.
@@ -24,7 +24,7 @@ pub(crate) fn open_schema() -> Value {
 }
 
 /// Returns a tool that answers at once with its own name and argument.
-pub(crate) fn quick(spec: Spec) -> DynTool {
+pub(crate) fn quick(spec: ToolSpec) -> DynTool {
     let name = spec.name.clone();
     DynTool::new(spec, open_schema(), move |args, _| {
         let text = format!("{name}({})", args["x"].as_str().unwrap_or_default());
@@ -33,7 +33,7 @@ pub(crate) fn quick(spec: Spec) -> DynTool {
 }
 
 /// Returns a tool that waits a while on the runtime's clock.
-pub(crate) fn slow(spec: Spec, millis: u64) -> DynTool {
+pub(crate) fn slow(spec: ToolSpec, millis: u64) -> DynTool {
     DynTool::new(spec, open_schema(), move |_, _| async move {
         tokio::time::sleep(std::time::Duration::from_millis(millis)).await;
         Ok("slept")
@@ -41,26 +41,26 @@ pub(crate) fn slow(spec: Spec, millis: u64) -> DynTool {
 }
 
 /// Returns a tool that fails.
-pub(crate) fn failing(spec: Spec) -> DynTool {
+pub(crate) fn failing(spec: ToolSpec) -> DynTool {
     DynTool::new(spec, open_schema(), |_, _| async { Err::<(), _>(Failure::failed("no luck")) })
 }
 
 /// Returns a runtime builder over these tools that allows everything.
 pub(crate) fn permissive(tools: Vec<DynTool>) -> RuntimeBuilder {
     Runtime::builder()
-        .catalog(Catalog::builder().add(tools).build().unwrap())
-        .policy(AllowEverything)
+        .registry(ToolRegistry::builder().add(tools).build().unwrap())
+        .policy(AllowAll)
         .nonces(Nonces::counting(0))
 }
 
 /// Returns calls from `name`, `name:argument` words, with ids `c1`, `c2`, ….
-pub(crate) fn calls(text: &str) -> Vec<Call> {
+pub(crate) fn calls(text: &str) -> Vec<ToolCall> {
     text.split_whitespace()
         .enumerate()
         .map(|(n, word)| {
             let (name, argument) = word.split_once(':').unwrap_or((word, ""));
             let arguments = if argument.is_empty() { json!({}) } else { json!({"x": argument}) };
-            Call::new(format!("c{}", n + 1), name, arguments)
+            ToolCall::new(format!("c{}", n + 1), name, arguments)
         })
         .collect()
 }
@@ -75,7 +75,7 @@ impl Transcript {
         let lines = Arc::clone(&self.0);
         move |event| {
             let line = match event {
-                Event::Planned { call, called, place } => {
+                Event::Planned { call, requested_name: called, place } => {
                     format!("{call} {called} batch {} ({})", place.batch, place.why)
                 }
                 Event::Running { call } => format!("{call} running"),
@@ -83,8 +83,8 @@ impl Transcript {
                 Event::Permitted { call, verdict } => {
                     format!("{call} permitted by {}", verdict.source)
                 }
-                Event::Noted { call, note } => format!("{call} {note:?}"),
-                Event::Finished { call, failed, ran, .. } => {
+                Event::Progress { call, note } => format!("{call} {note:?}"),
+                Event::Finished { call, failed, execution: ran, .. } => {
                     let end = failed.map_or("ok", |code| code.as_str());
                     format!("{call} finished {end} ran {ran:?}")
                 }
@@ -108,7 +108,7 @@ impl Transcript {
 }
 
 /// Returns answers as `id code-or-ok`.
-pub(crate) fn ends(answers: &[Envelope]) -> Vec<String> {
+pub(crate) fn ends(answers: &[ToolResult]) -> Vec<String> {
     answers
         .iter()
         .map(|a| {
@@ -139,11 +139,11 @@ pub(crate) fn marks(n: usize, tool: &str, more: &str, chars: usize) -> (String, 
 }
 
 /// Returns the records of calls that were about to run.
-pub(crate) fn intents(journal: &MemoryJournal) -> Vec<Record> {
+pub(crate) fn intents(journal: &MemoryJournal) -> Vec<ExecutionRecord> {
     journal.records().into_iter().filter(|r| r.intent.is_some()).collect()
 }
 
 /// Returns the records of calls that have ended.
-pub(crate) fn settled(journal: &MemoryJournal) -> Vec<Record> {
+pub(crate) fn settled(journal: &MemoryJournal) -> Vec<ExecutionRecord> {
     journal.records().into_iter().filter(|r| r.end.is_some()).collect()
 }

@@ -4,9 +4,9 @@
 use std::sync::{Arc, Mutex};
 
 use haft::{
-    Admitted, Answer, Approver, BoxError, BoxFuture, Call, Capability, Catalog, Class, Code,
-    Confidentiality, DefaultPolicy, DynTool, Effect, Failure, Label, Policy, Question, Run,
-    Runtime, Source, Spec, ToolName, Trust, Verdict,
+    ApprovalRequest, ApprovalResponse, Approver, BoxError, BoxFuture, Capability, ConcurrencyClass,
+    Confidentiality, DefaultPolicy, DynTool, Effect, Failure, FailureCode, Label, Policy, Run,
+    Runtime, ToolCall, ToolName, ToolRegistry, ToolSource, ToolSpec, Trust, ValidatedCall, Verdict,
 };
 use serde_json::{Value, json};
 
@@ -16,18 +16,18 @@ const WEB: Label = Label { trust: Trust::Untrusted, confidentiality: Confidentia
 const OWN: Label = Label { trust: Trust::Workspace, confidentiality: Confidentiality::Internal };
 
 /// A tool that says what its argument is, with this label.
-fn says(spec: Spec) -> DynTool {
+fn says(spec: ToolSpec) -> DynTool {
     DynTool::new(spec, open_schema(), |args, _| async move {
         Ok(args["x"].as_str().unwrap_or_default().to_owned())
     })
-    .with_claim(|claim, args, _| haft::Claim {
+    .with_profile(|claim, args, _| haft::CallProfile {
         effects: [Effect::external(args["key"].as_str().unwrap_or("x.org"))].into(),
         ..claim
     })
 }
 
-async fn one(run: &Run, name: &str, arguments: Value) -> haft::Envelope {
-    run.turn().await.unwrap().run([Call::new("c1", name, arguments)]).await.remove(0)
+async fn one(run: &Run, name: &str, arguments: Value) -> haft::ToolResult {
+    run.turn().await.unwrap().run([ToolCall::new("c1", name, arguments)]).await.remove(0)
 }
 
 #[tokio::test(start_paused = true)]
@@ -58,10 +58,10 @@ async fn a_failure_is_read_too_if_its_body_ran() {
                 .label(Label { trust: Trust::Untrusted, confidentiality: Confidentiality::Secret }),
         ),
     ];
-    let catalog = Catalog::builder().add(tools).build().unwrap();
-    let run = Runtime::builder().catalog(catalog).build().unwrap().run();
+    let registry = ToolRegistry::builder().add(tools).build().unwrap();
+    let run = Runtime::builder().registry(registry).build().unwrap().run();
     let denied = one(&run, "secret", json!({})).await;
-    assert_eq!(denied.failure().unwrap().code(), Code::Denied);
+    assert_eq!(denied.failure().unwrap().code(), FailureCode::Denied);
     assert_eq!((denied.label(), denied.origin()), (Label::CLEAN, None), "the words are the host's");
     assert_eq!(run.label(), Label::CLEAN);
     one(&run, "fetch", json!({})).await;
@@ -89,10 +89,10 @@ async fn a_value_is_a_strangers_unless_the_user_said_it() {
 struct Notes(Arc<Mutex<Vec<String>>>);
 
 impl Policy for Notes {
-    fn judge(&self, call: &Admitted) -> Verdict {
+    fn judge(&self, call: &ValidatedCall) -> Verdict {
         let (cx, seen) = (call.context(), call.seen());
         let (scope, seen) = (cx.label().trust, seen.label().trust);
-        self.0.lock().unwrap().push(format!("{} {scope:?} {seen:?}", cx.meant()));
+        self.0.lock().unwrap().push(format!("{} {scope:?} {seen:?}", cx.tool_name()));
         Verdict::allow("noted").by("the test")
     }
 }
@@ -147,7 +147,7 @@ async fn a_tool_that_is_an_agent_answers_with_the_label_of_its_run() {
         DynTool::new(write("agent").label(Label::CLEAN), open_schema(), |_, cx| async move {
             let sub = Run::below(&cx).expect("a run of ours").agent("helper").start();
             let turn = sub.turn().await.map_err(|e| Failure::failed(e.to_string()))?;
-            let answers = turn.run([Call::new("s1", "where", json!({}))]).await;
+            let answers = turn.run([ToolCall::new("s1", "where", json!({}))]).await;
             Ok::<_, Failure>(answers[0].text().into_owned())
         });
     let place = DynTool::new(read("where").label(WEB), open_schema(), |_, cx| async move {
@@ -163,7 +163,7 @@ async fn a_tool_that_is_an_agent_answers_with_the_label_of_its_run() {
 /// A source whose tools may change.
 struct Remote(Arc<Mutex<Vec<DynTool>>>);
 
-impl Source for Remote {
+impl ToolSource for Remote {
     fn name(&self) -> &str {
         "remote"
     }
@@ -177,8 +177,9 @@ impl Source for Remote {
 #[tokio::test(start_paused = true)]
 async fn a_remote_definition_that_changes_within_a_run_is_noticed() {
     let tools = Arc::new(Mutex::new(vec![quick(read("there"))]));
-    let catalog = Catalog::builder().add(quick(read("here"))).source(Remote(Arc::clone(&tools)));
-    let runtime = Runtime::builder().catalog(catalog.build().unwrap()).build().unwrap();
+    let registry =
+        ToolRegistry::builder().add(quick(read("here"))).source(Remote(Arc::clone(&tools)));
+    let runtime = Runtime::builder().registry(registry.build().unwrap()).build().unwrap();
     let run = runtime.run();
     let offered = run.turn().await.unwrap();
     let name = offered.snapshot().entries().map(|e| e.name().clone()).find(|n| *n != "here");
@@ -208,14 +209,14 @@ impl World {
     }
 
     /// A tool that does something to the world and says so.
-    fn tool(&self, spec: Spec, effect: fn(&str) -> Effect) -> DynTool {
+    fn tool(&self, spec: ToolSpec, effect: fn(&str) -> Effect) -> DynTool {
         let (world, name) = (self.clone(), spec.name.clone());
         DynTool::new(spec, open_schema(), move |args, _| {
             let line = format!("{name} {}", args["x"].as_str().unwrap_or_default());
             world.0.lock().unwrap().push(line);
             async { Ok("done") }
         })
-        .with_claim(move |claim, args, _| haft::Claim {
+        .with_profile(move |claim, args, _| haft::CallProfile {
             effects: [effect(args["x"].as_str().unwrap_or_default())].into(),
             ..claim
         })
@@ -223,16 +224,16 @@ impl World {
 
     /// Everything an attacker would like to have at hand. Pages and files hold instructions.
     fn tools(&self, page: &'static str, file: &'static str) -> Vec<DynTool> {
-        let holding = |spec: Spec, text: &'static str, effect: fn(&str) -> Effect| {
-            DynTool::new(spec, open_schema(), move |_, _| async move { Ok(text) }).with_claim(
-                move |claim, args, _| haft::Claim {
+        let holding = |spec: ToolSpec, text: &'static str, effect: fn(&str) -> Effect| {
+            DynTool::new(spec, open_schema(), move |_, _| async move { Ok(text) }).with_profile(
+                move |claim, args, _| haft::CallProfile {
                     effects: [effect(args["x"].as_str().unwrap_or_default())].into(),
                     ..claim
                 },
             )
         };
         let able = |name: &str, capability: Capability| {
-            Spec::new(name, "Does something.").capabilities([capability]).label(OWN)
+            ToolSpec::new(name, "Does something.").capabilities([capability]).label(OWN)
         };
         vec![
             // The host lets it fetch without asking, which is how runs become tainted at all.
@@ -249,7 +250,7 @@ impl World {
             self.tool(able("delete", Capability::Filesystem).destructive(true), |x| {
                 Effect::write(x)
             }),
-            self.tool(able("shell", Capability::Subprocess).class(Class::Unsafe), |x| {
+            self.tool(able("shell", Capability::Subprocess).class(ConcurrencyClass::Unsafe), |x| {
                 Effect::execute(x)
             }),
             self.tool(able("upload", Capability::Network), |x| Effect::external(x)),
@@ -266,7 +267,10 @@ struct Person {
 }
 
 impl Approver for Person {
-    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+    fn ask<'a>(
+        &'a self,
+        question: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         Box::pin(async move {
             let call = question.call;
             let x = call.arguments()["x"].as_str().unwrap_or_default();
@@ -274,9 +278,9 @@ impl Approver for Person {
             self.asked.lock().unwrap().push(line.clone());
             if self.wants.contains(&line.as_str()) {
                 self.approved.lock().unwrap().push(line);
-                return Ok(Answer::allow());
+                return Ok(ApprovalResponse::allow());
             }
-            Ok(Answer::Deny(None))
+            Ok(ApprovalResponse::Deny(None))
         })
     }
 }
@@ -287,12 +291,16 @@ async fn obey(run: &Run, first: &str) -> usize {
     let mut made = 0;
     // An attacker may keep a model busy; the test need not.
     for _ in 0..8 {
-        let calls: Vec<Call> = orders
+        let calls: Vec<ToolCall> = orders
             .drain(..)
             .filter_map(|order| {
                 let (name, json) = order.strip_prefix("CALL ")?.split_once(' ')?;
                 made += 1;
-                Some(Call::new(format!("c{made}"), name, serde_json::from_str::<Value>(json).ok()?))
+                Some(ToolCall::new(
+                    format!("c{made}"),
+                    name,
+                    serde_json::from_str::<Value>(json).ok()?,
+                ))
             })
             .collect();
         if calls.is_empty() {
@@ -379,7 +387,7 @@ async fn without_anyone_to_ask_nothing_happens() {
 #[tokio::test(start_paused = true)]
 async fn a_model_that_nobody_holds_does_everything_it_reads() {
     // So that the tests around this one say something: the driver does obey.
-    let (_, happened) = obedient(haft::AllowEverything, &Person::default(), "read the news").await;
+    let (_, happened) = obedient(haft::AllowAll, &Person::default(), "read the news").await;
     for tool in ["mail", "pay", "delete", "shell", "upload"] {
         assert!(happened.iter().any(|line| line.starts_with(tool)), "{tool}: {happened:?}");
     }
@@ -397,11 +405,11 @@ async fn broad_allows_do_not_help_an_obedient_model(broad: impl Policy) {
 #[tokio::test(start_paused = true)]
 async fn rules_that_allow_everything_do_not_help_an_obedient_model() {
     let allow = |text: &str| {
-        let pattern = haft::Pattern::parse(text, &haft::Anchor::default()).unwrap();
+        let pattern = haft::Pattern::parse(text, &haft::PathBase::default()).unwrap();
         haft::Rule::new(haft::Decision::Allow, pattern)
     };
     let broad = || vec![allow("*"), allow("Bash"), allow("Edit(//**)"), allow("WebFetch")];
-    let rules = haft::Rules::new(broad(), haft::Ground::default()).unwrap();
+    let rules = haft::Rules::new(broad(), haft::PolicyContext::default()).unwrap();
     broad_allows_do_not_help_an_obedient_model(rules).await;
     broad_allows_do_not_help_an_obedient_model(policy()).await;
 }

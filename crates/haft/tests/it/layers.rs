@@ -9,10 +9,11 @@ use std::{
 };
 
 use haft::{
-    Answer, Approver, Backoff, BoxFuture, Breaker, Cache, Call, Catalog, Clock, Code, Config,
-    Context, Course, DynTool, Event, Failure, Intended, Journal, ManualClock, Middleware, Next,
-    Outcome, Permitted, Question, Ran, Rate, Retries, Retry, Runtime, RuntimeBuilder, Settled,
-    Spec, Written, tool,
+    ApprovalRequest, ApprovalResponse, Approver, AuthorizedCall, Backoff, BoxFuture, Breaker,
+    Cache, CallIntent, CallOutcome, Clock, Config, DynTool, Event, Execution, ExecutionStats,
+    Failure, FailureCode, Journal, ManualClock, Middleware, Next, Outcome, Rate, RetryHint,
+    RetryPolicy, Runtime, RuntimeBuilder, ToolCall, ToolContext, ToolRegistry, ToolSpec,
+    WriteStatus, tool,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -23,28 +24,28 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// A journal that keeps nothing but what happened on the way.
 #[derive(Clone, Default)]
-pub(crate) struct Courses(Arc<Mutex<Vec<Course>>>);
+pub(crate) struct Courses(Arc<Mutex<Vec<ExecutionStats>>>);
 
 impl Courses {
-    pub(crate) fn all(&self) -> Vec<Course> {
+    pub(crate) fn all(&self) -> Vec<ExecutionStats> {
         self.0.lock().unwrap().clone()
     }
 }
 
 impl Journal for Courses {
-    fn intend(&self, _: &Intended<'_>) -> Written<'_> {
-        Written::Now(Ok(()))
+    fn intend(&self, _: &CallIntent<'_>) -> WriteStatus<'_> {
+        WriteStatus::Now(Ok(()))
     }
 
-    fn settle(&self, settled: &Settled<'_>) -> Written<'_> {
+    fn settle(&self, settled: &CallOutcome<'_>) -> WriteStatus<'_> {
         self.0.lock().unwrap().push(settled.course.clone());
-        Written::Now(Ok(()))
+        WriteStatus::Now(Ok(()))
     }
 }
 
 /// A tool that fails so often with what it is given, and then answers with its attempt.
 fn flaky(
-    spec: Spec,
+    spec: ToolSpec,
     times: usize,
     fail: impl Fn() -> Failure + Send + Sync + 'static,
 ) -> (DynTool, Arc<AtomicUsize>) {
@@ -59,15 +60,15 @@ fn flaky(
 }
 
 fn down() -> Failure {
-    Failure::failed("the service is down").with_retry(Retry::Later)
+    Failure::failed("the service is down").with_retry(RetryHint::Later)
 }
 
-fn evenly(max_attempts: u32) -> Retries {
-    Retries { max_attempts, backoff: Backoff::Fixed, jitter: false, ..Retries::default() }
+fn evenly(max_attempts: u32) -> RetryPolicy {
+    RetryPolicy { max_attempts, backoff: Backoff::Fixed, jitter: false, ..RetryPolicy::default() }
 }
 
 /// Runs calls of one turn and returns how they end and how long they took.
-async fn timed(runtime: &Runtime, list: Vec<Call>) -> (Vec<String>, Duration) {
+async fn timed(runtime: &Runtime, list: Vec<ToolCall>) -> (Vec<String>, Duration) {
     let began = tokio::time::Instant::now();
     let answers = runtime.run().turn().await.unwrap().run(list).await;
     (ends(&answers), began.elapsed())
@@ -81,8 +82,8 @@ async fn look() -> &'static str {
 
 #[tokio::test(start_paused = true)]
 async fn a_rate_works_from_the_attribute_alone_and_holds_across_runs() {
-    let catalog = Catalog::builder().add(Look).build().unwrap();
-    let runtime = Runtime::builder().catalog(catalog).build().unwrap();
+    let registry = ToolRegistry::builder().add(LookTool).build().unwrap();
+    let runtime = Runtime::builder().registry(registry).build().unwrap();
     let (ends, took) = timed(&runtime, calls("look look look look")).await;
     assert_eq!(ends, ["c1 ok", "c2 ok", "c3 ok", "c4 ok"]);
     assert_eq!(took, SECOND, "two at once, then one each half second");
@@ -100,8 +101,8 @@ async fn look_up(word: String, #[default(1)] page: u32) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn a_cache_works_from_the_attribute_alone_and_knows_defaults_and_order() {
-    let catalog = Catalog::builder().add(LookUp).build().unwrap();
-    let runtime = Runtime::builder().catalog(catalog).build().unwrap();
+    let registry = ToolRegistry::builder().add(LookUpTool).build().unwrap();
+    let runtime = Runtime::builder().registry(registry).build().unwrap();
     let first = runtime.call("look_up", json!({"word": "a"})).await.unwrap();
     let again = runtime.call("look_up", r#"{"page": 1, "word": "a"}"#).await.unwrap();
     assert_eq!(first, again);
@@ -119,7 +120,7 @@ static TRIED: AtomicUsize = AtomicUsize::new(0);
     capabilities(),
     retry(max_attempts = 3, backoff = "linear", initial_delay = "2s", jitter = false)
 )]
-async fn ask(cx: &Context) -> Result<String, std::io::Error> {
+async fn ask(cx: &ToolContext) -> Result<String, std::io::Error> {
     match TRIED.fetch_add(1, Ordering::SeqCst) {
         0 | 1 => Err(std::io::Error::other("not there")),
         _ => Ok(format!("attempt {} as {}", cx.attempt(), cx.idempotency_key())),
@@ -128,8 +129,8 @@ async fn ask(cx: &Context) -> Result<String, std::io::Error> {
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_works_from_the_attribute_alone() {
-    let catalog = Catalog::builder().add(Ask).build().unwrap();
-    let runtime = Runtime::builder().catalog(catalog).build().unwrap();
+    let registry = ToolRegistry::builder().add(AskTool).build().unwrap();
+    let runtime = Runtime::builder().registry(registry).build().unwrap();
     let began = tokio::time::Instant::now();
     let output = runtime.call("ask", json!({})).await.unwrap();
     assert_eq!(output.to_text(), "attempt 3 as run-1/1/0/call");
@@ -145,9 +146,9 @@ async fn dawdle() -> &'static str {
 
 #[tokio::test(start_paused = true)]
 async fn a_timeout_works_from_the_attribute_and_the_call_s_own_beats_it() {
-    let catalog = Catalog::builder().add(Dawdle).build().unwrap();
-    let runtime = Runtime::builder().catalog(catalog).build().unwrap();
-    let call = || Call::new("c1", "dawdle", json!({}));
+    let registry = ToolRegistry::builder().add(DawdleTool).build().unwrap();
+    let runtime = Runtime::builder().registry(registry).build().unwrap();
+    let call = || ToolCall::new("c1", "dawdle", json!({}));
     let (ends, took) = timed(&runtime, vec![call()]).await;
     assert_eq!(ends, ["c1 timed_out"]);
     assert!(took < SECOND / 2);
@@ -162,11 +163,17 @@ async fn attempt_timeout_call_then_tool_then_runtime() {
     config.grace = Duration::from_millis(1);
     let tools = vec![slow(read("own").timeout(SECOND * 20), 90_000), slow(read("silent"), 90_000)];
     let runtime = permissive(tools).config(config).build().unwrap();
-    let took = |call: Call| timed(&runtime, vec![call]);
-    assert_eq!(took(Call::new("c", "silent", json!({}))).await.1.as_secs(), 30);
-    assert_eq!(took(Call::new("c", "own", json!({}))).await.1.as_secs(), 20);
-    assert_eq!(took(Call::new("c", "own", json!({})).timeout(SECOND * 10)).await.1.as_secs(), 10);
-    assert_eq!(took(Call::new("c", "own", json!({})).timeout(SECOND * 40)).await.1.as_secs(), 40);
+    let took = |call: ToolCall| timed(&runtime, vec![call]);
+    assert_eq!(took(ToolCall::new("c", "silent", json!({}))).await.1.as_secs(), 30);
+    assert_eq!(took(ToolCall::new("c", "own", json!({}))).await.1.as_secs(), 20);
+    assert_eq!(
+        took(ToolCall::new("c", "own", json!({})).timeout(SECOND * 10)).await.1.as_secs(),
+        10
+    );
+    assert_eq!(
+        took(ToolCall::new("c", "own", json!({})).timeout(SECOND * 40)).await.1.as_secs(),
+        40
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,19 +187,22 @@ async fn deadline_call_then_tool_then_runtime_and_the_body_sees_it() {
     };
     let tools = vec![tell(read("own").deadline(SECOND * 20)), tell(read("silent"))];
     let runtime = permissive(tools).config(config).build().unwrap();
-    let left = async |call: Call| {
+    let left = async |call: ToolCall| {
         runtime.run().turn().await.unwrap().run([call]).await[0].text().to_string()
     };
-    assert_eq!(left(Call::new("c", "silent", json!({}))).await, "30");
-    assert_eq!(left(Call::new("c", "own", json!({}))).await, "20");
-    assert_eq!(left(Call::new("c", "own", json!({})).deadline(SECOND * 50)).await, "50");
+    assert_eq!(left(ToolCall::new("c", "silent", json!({}))).await, "30");
+    assert_eq!(left(ToolCall::new("c", "own", json!({}))).await, "20");
+    assert_eq!(left(ToolCall::new("c", "own", json!({})).deadline(SECOND * 50)).await, "50");
 }
 
 /// Somebody who never answers.
 struct Silent;
 
 impl Approver for Silent {
-    fn ask<'a>(&'a self, _: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+    fn ask<'a>(
+        &'a self,
+        _: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         Box::pin(std::future::pending())
     }
 }
@@ -207,13 +217,14 @@ async fn asked_about() -> &'static str {
 async fn approval_timeout_call_then_tool_then_runtime() {
     let mut config = Config::default();
     config.approval_timeout = SECOND * 30;
-    let catalog = Catalog::builder().add(AskedAbout).add(quick(write("silent"))).build().unwrap();
+    let registry =
+        ToolRegistry::builder().add(AskedAboutTool).add(quick(write("silent"))).build().unwrap();
     let runtime =
-        Runtime::builder().catalog(catalog).config(config).approver(Silent).build().unwrap();
+        Runtime::builder().registry(registry).config(config).approver(Silent).build().unwrap();
     for (call, expected) in [
-        (Call::new("c", "silent", json!({})), 30),
-        (Call::new("c", "asked_about", json!({})), 20),
-        (Call::new("c", "asked_about", json!({})).approval_timeout(SECOND * 40), 40),
+        (ToolCall::new("c", "silent", json!({})), 30),
+        (ToolCall::new("c", "asked_about", json!({})), 20),
+        (ToolCall::new("c", "asked_about", json!({})).approval_timeout(SECOND * 40), 40),
     ] {
         let (ends, took) = timed(&runtime, vec![call]).await;
         assert_eq!((ends[0].as_str(), took.as_secs()), ("c approval_expired", expected));
@@ -237,9 +248,9 @@ async fn retry_call_then_tool_then_runtime() {
 
 #[tokio::test(start_paused = true)]
 async fn what_may_have_changed_something_is_not_done_twice() {
-    let late = || Failure::new(Code::TimedOut, "too slow");
-    let unknown = || down().with_ran(Ran::Unknown);
-    let not_begun = || down().with_ran(Ran::No);
+    let late = || Failure::new(FailureCode::TimedOut, "too slow");
+    let unknown = || down().with_execution(Execution::Unknown);
+    let not_begun = || down().with_execution(Execution::NotStarted);
     let wrong = || Failure::invalid("no such city");
     for (spec, fail, expected) in [
         (write("t"), late as fn() -> Failure, 1),
@@ -248,7 +259,7 @@ async fn what_may_have_changed_something_is_not_done_twice() {
         (write("t"), not_begun, 3),
         (read("t"), late, 3),
         (read("t"), || Failure::failed("no word about it"), 3),
-        (read("t"), || Failure::failed("other words").with_retry(Retry::Fix), 1),
+        (read("t"), || Failure::failed("other words").with_retry(RetryHint::Fix), 1),
         (read("t"), unknown, 1),
         (read("t"), wrong, 1),
     ] {
@@ -287,7 +298,7 @@ async fn an_attempt_that_timed_out_is_stopped_and_the_next_is_fresh() {
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_call_stops_waiting_at_once_and_stops_the_attempt_it_is_at() {
     let (waiting, ran) =
-        flaky(read("t").retry(Retries { initial_delay: SECOND * 50, ..evenly(3) }), 99, down);
+        flaky(read("t").retry(RetryPolicy { initial_delay: SECOND * 50, ..evenly(3) }), 99, down);
     let stuck = DynTool::new(read("stuck").retry(evenly(3)), json!({}), |_, cx| async move {
         cx.cancelled().await;
         Err::<(), _>(Failure::failed("heard it"))
@@ -295,14 +306,14 @@ async fn a_cancelled_call_stops_waiting_at_once_and_stops_the_attempt_it_is_at()
     let runtime = permissive(vec![waiting, stuck]).build().unwrap();
     for name in ["t", "stuck"] {
         let turn = runtime.run().turn().await.unwrap();
-        let control = turn.control();
+        let control = turn.handle();
         let began = tokio::time::Instant::now();
         let (answers, ()) = tokio::join!(turn.run(calls(name)), async {
             tokio::time::sleep(SECOND * 5).await;
-            control.force();
+            control.abort();
         });
         assert_eq!(ends(&answers), ["c1 cancelled"]);
-        assert_eq!((began.elapsed().as_secs(), answers[0].ran()), (5, Ran::Yes));
+        assert_eq!((began.elapsed().as_secs(), answers[0].execution()), (5, Execution::Completed));
     }
     assert_eq!(ran.load(Ordering::SeqCst), 1);
 }
@@ -326,7 +337,7 @@ async fn retry_after_is_heeded_up_to_its_limit_and_not_waited_for_in_vain() {
 #[tokio::test(start_paused = true)]
 async fn waits_between_attempts_are_spread_and_a_seed_repeats_them() {
     let took = async |seed: u64| {
-        let retry = Retries { max_attempts: 4, ..Retries::default() };
+        let retry = RetryPolicy { max_attempts: 4, ..RetryPolicy::default() };
         let (tool, _) = flaky(read("t").retry(retry), 3, down);
         let runtime = permissive(vec![tool]).seed(seed).build().unwrap();
         timed(&runtime, calls("t")).await.1
@@ -353,7 +364,10 @@ async fn a_wait_for_the_rate_that_does_not_fit_is_refused_and_costs_nothing() {
         ["c1 ok", "c2 ok", "c3 rate_limited", "c4 rate_limited", "c5 ok", "c6 ok", "c7 ok"]
     );
     let failure = answers[2].failure().unwrap();
-    assert_eq!((failure.ran(), failure.retry_after()), (Ran::No, Some(SECOND * 120)));
+    assert_eq!(
+        (failure.execution(), failure.retry_after()),
+        (Execution::NotStarted, Some(SECOND * 120))
+    );
     assert_eq!(
         failure.to_string(),
         "rate_limited: `t` may be called once per minute; this call would have to wait 2 minutes, \
@@ -374,14 +388,17 @@ async fn a_tool_in_trouble_is_left_alone_and_then_tried_once() {
     let runtime = permissive(vec![tool]).observer(observer).build().unwrap();
     let code = async || runtime.call("t", json!({})).await.err().map(|failure| failure.code());
     for _ in 0..5 {
-        assert_eq!(code().await, Some(Code::ToolFailed));
+        assert_eq!(code().await, Some(FailureCode::ToolFailed));
     }
     let refused = runtime.call("t", json!({})).await.unwrap_err();
-    assert_eq!((refused.code(), refused.ran()), (Code::CircuitOpen, Ran::No));
+    assert_eq!(
+        (refused.code(), refused.execution()),
+        (FailureCode::CircuitOpen, Execution::NotStarted)
+    );
     assert_eq!(refused.retry_after(), Some(SECOND * 30));
     tokio::time::sleep(SECOND * 30).await;
-    assert_eq!(code().await, Some(Code::ToolFailed), "tried, and still down");
-    assert_eq!(code().await, Some(Code::CircuitOpen));
+    assert_eq!(code().await, Some(FailureCode::ToolFailed), "tried, and still down");
+    assert_eq!(code().await, Some(FailureCode::CircuitOpen));
     tokio::time::sleep(SECOND * 30).await;
     assert_eq!((code().await, code().await), (None, None), "it works again");
     assert_eq!((ran.load(Ordering::SeqCst), opened.load(Ordering::SeqCst)), (8, 2));
@@ -397,8 +414,11 @@ async fn a_model_s_own_mistakes_open_no_circuit_and_a_runtime_may_have_none() {
     config.breaker = None;
     let none = tools(bad).config(config).build().unwrap();
     for _ in 0..20 {
-        assert_eq!(runtime.call("wrong", json!({})).await.unwrap_err().code(), Code::ToolFailed);
-        assert_eq!(none.call("bad", json!({})).await.unwrap_err().code(), Code::ToolFailed);
+        assert_eq!(
+            runtime.call("wrong", json!({})).await.unwrap_err().code(),
+            FailureCode::ToolFailed
+        );
+        assert_eq!(none.call("bad", json!({})).await.unwrap_err().code(), FailureCode::ToolFailed);
     }
 }
 
@@ -410,7 +430,7 @@ impl Middleware for Notes {
         "notes"
     }
 
-    fn call<'a>(&'a self, call: &'a Permitted, next: Next<'a>) -> BoxFuture<'a, Outcome> {
+    fn call<'a>(&'a self, call: &'a AuthorizedCall, next: Next<'a>) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
             let id = call.admitted().context().call_id();
             self.0.lock().unwrap().push(format!("{id} middleware"));
@@ -424,7 +444,7 @@ fn everything(clock: &ManualClock) -> (RuntimeBuilder, Arc<Mutex<Vec<String>>>) 
     let lines = Arc::new(Mutex::new(Vec::new()));
     let spec = read("t")
         .cache(Cache::new(SECOND * 60))
-        .retry(Retries { initial_delay: SECOND / 2, ..evenly(2) })
+        .retry(RetryPolicy { initial_delay: SECOND / 2, ..evenly(2) })
         .rate(Rate::parse("1/second").unwrap())
         .timeout(SECOND * 3);
     let (body, ticking) = (Arc::clone(&lines), clock.clone());
@@ -472,7 +492,7 @@ async fn there_is_one_order() {
     for (id, x) in
         [("miss", "a"), ("hit", "a"), ("again", "flaky"), ("late", "hang"), ("open", "b")]
     {
-        let call = Call::new(id, "t", json!({"x": x}));
+        let call = ToolCall::new(id, "t", json!({"x": x}));
         let turn = runtime.run().turn().await.unwrap();
         let mut walk = Box::pin(turn.run([call]));
         // Nothing here waits for anything but the clock, so it is moved whenever nobody can go on.
@@ -539,18 +559,18 @@ async fn an_attempt_that_has_made_a_nested_call_is_not_taken_for_harmless() {
     // It writes, and then passes on the failure of something that never began.
     let outer = DynTool::new(write("outer").retry(evenly(3)), open_schema(), |_, cx| async move {
         cx.call("inner", json!({})).await?;
-        Err::<String, _>(down().with_ran(Ran::No))
+        Err::<String, _>(down().with_execution(Execution::NotStarted))
     });
     let runtime = permissive(vec![inner, outer]).build().unwrap();
     let failure = runtime.call("outer", json!({})).await.unwrap_err();
-    assert_eq!((failure.ran(), wrote.load(Ordering::SeqCst)), (Ran::Yes, 1));
+    assert_eq!((failure.execution(), wrote.load(Ordering::SeqCst)), (Execution::Completed, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_ticket_is_not_kept_for_the_next_one_who_asks() {
     let spec = read("late").cache(Cache::new(SECOND * 60));
     let late = DynTool::new(spec, open_schema(), |_, cx| async move {
-        cx.later("working", |_| async { Ok("done") }).await
+        cx.spawn_background("working", |_| async { Ok("done") }).await
     });
     let runtime = permissive(vec![late]).build().unwrap();
     let mut tickets = Vec::new();
@@ -572,7 +592,9 @@ async fn what_the_host_refuses_a_body_in_the_middle_does_not_make_it_harmless() 
     // It changes something first, and is then told that there is no ticket for the rest.
     let tool = DynTool::new(write("t").retry(evenly(3)), open_schema(), move |_, cx| {
         let n = counted.fetch_add(1, Ordering::SeqCst);
-        async move { cx.later(format!("part {n}"), |_| std::future::pending::<Outcome>()).await }
+        async move {
+            cx.spawn_background(format!("part {n}"), |_| std::future::pending::<Outcome>()).await
+        }
     });
     let runtime = permissive(vec![tool]).config(config).build().unwrap();
     let run = runtime.run();
@@ -580,14 +602,18 @@ async fn what_the_host_refuses_a_body_in_the_middle_does_not_make_it_harmless() 
     assert_eq!(ends(&first), ["c1 ok"]);
     let second = run.turn().await.unwrap().run(calls("t")).await;
     assert_eq!(ends(&second), ["c1 not_run"]);
-    assert_eq!((second[0].ran(), wrote.load(Ordering::SeqCst)), (Ran::Yes, 2), "not tried again");
+    assert_eq!(
+        (second[0].execution(), wrote.load(Ordering::SeqCst)),
+        (Execution::Completed, 2),
+        "not tried again"
+    );
 }
 
 #[tokio::test]
 async fn a_time_that_runs_out_before_another_attempt_does_not_say_that_nothing_ran() {
     let clock = ManualClock::new();
     let spec = read("t")
-        .retry(Retries { initial_delay: SECOND, ..evenly(3) })
+        .retry(RetryPolicy { initial_delay: SECOND, ..evenly(3) })
         .rate(Rate::parse("1/minute").unwrap())
         .deadline(SECOND * 500);
     let (tool, ran) = flaky(spec, 99, down);
@@ -608,10 +634,18 @@ async fn a_time_that_runs_out_before_another_attempt_does_not_say_that_nothing_r
     let answers = walk.await;
     let late: Vec<_> = answers.iter().filter_map(|answer| answer.failure()).collect();
     let began = ran.load(Ordering::SeqCst);
-    assert!(late.iter().any(|failure| failure.code() == Code::DeadlinePassed), "{late:?} {began}");
+    assert!(
+        late.iter().any(|failure| failure.code() == FailureCode::DeadlinePassed),
+        "{late:?} {began}"
+    );
     for (failure, answer) in late.iter().zip(&answers) {
         let says_nothing_ran = failure.message().contains("nothing was run");
-        assert_eq!(says_nothing_ran, answer.ran() == Ran::No, "{failure} {:?}", answer.ran());
+        assert_eq!(
+            says_nothing_ran,
+            answer.execution() == Execution::NotStarted,
+            "{failure} {:?}",
+            answer.execution()
+        );
     }
 }
 
@@ -620,15 +654,18 @@ async fn a_cache_is_listed_with_those_who_share_it() {
     let cache = || Cache::new(SECOND * 60);
     let tools = [
         (read("all").cache(cache()), "for one user"),
-        (read("side").cache(cache()).need(haft::Need::side::<u8>()), "for one run"),
+        (read("side").cache(cache()).need(haft::Dependency::side::<u8>()), "for one run"),
         (read("named").cache(cache().within("session")), "for one session"),
         (read("word").cache(cache().within("rates")), "for all, as `rates`"),
-        (read("both").cache(cache().within("user")).need(haft::Need::side::<u8>()), "for one user"),
+        (
+            read("both").cache(cache().within("user")).need(haft::Dependency::side::<u8>()),
+            "for one user",
+        ),
     ];
     let list = tools.iter().map(|(spec, _)| quick(spec.clone())).collect();
     let runtime = permissive(list).build().unwrap();
     for (spec, who) in tools {
-        let entry = runtime.catalog().own().find(|e| *e.name() == *spec.name).unwrap();
+        let entry = runtime.registry().own().find(|e| *e.name() == *spec.name).unwrap();
         let listed = runtime.layers_of(entry);
         assert_eq!(listed[0], format!("cache: 1 minute, {who}"), "{}", spec.name);
     }
@@ -640,12 +677,15 @@ async fn a_service_that_is_down_opens_the_circuit_though_the_body_only_says_so_w
     let refused = || Failure::from(std::io::Error::from(std::io::ErrorKind::ConnectionRefused));
     let missing = || Failure::from(std::io::Error::from(std::io::ErrorKind::NotFound));
     for (fail, expected) in
-        [(refused as fn() -> Failure, Code::CircuitOpen), (missing, Code::ToolFailed)]
+        [(refused as fn() -> Failure, FailureCode::CircuitOpen), (missing, FailureCode::ToolFailed)]
     {
         let (tool, _) = flaky(read("t"), 99, fail);
         let runtime = permissive(vec![tool]).build().unwrap();
         for _ in 0..5 {
-            assert_eq!(runtime.call("t", json!({})).await.unwrap_err().code(), Code::ToolFailed);
+            assert_eq!(
+                runtime.call("t", json!({})).await.unwrap_err().code(),
+                FailureCode::ToolFailed
+            );
         }
         assert_eq!(runtime.call("t", json!({})).await.unwrap_err().code(), expected);
     }
@@ -665,11 +705,11 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let backoff = [Backoff::Fixed, Backoff::Linear, Backoff::Exponential][kind];
-        let retries = Retries {
+        let retries = RetryPolicy {
             max_attempts: attempts,
             backoff,
             initial_delay: Duration::from_millis(first),
-            ..Retries::default()
+            ..RetryPolicy::default()
         };
         let deadline = Duration::from_millis(deadline);
         let mut spec = read("t").retry(retries).deadline(deadline);
@@ -701,7 +741,7 @@ proptest! {
         prop_assert!(began.iter().all(|at| *at < deadline), "{began:?} within {deadline:?}");
         prop_assert!(!began.is_empty() && began.len() <= attempts as usize);
         prop_assert!(took < deadline, "a wait that cannot end in time is not begun");
-        prop_assert_eq!(code, Code::ToolFailed, "what came of the last attempt is the answer");
+        prop_assert_eq!(code, FailureCode::ToolFailed, "what came of the last attempt is the answer");
         for pair in began.windows(2) {
             let least = Duration::from_millis(asks.unwrap_or(first / 2));
             prop_assert!(pair[1] - pair[0] >= least, "{began:?}");

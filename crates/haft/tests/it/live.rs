@@ -6,7 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use haft::{Error, File, Form, Layer, Live, Offer, Policy, RuleWrite, Rules, Setup, Where};
+use haft::{
+    ConfigFile, ConfigLayer, Error, FileFormat, LoadOptions, Policy, PolicyConfig, ReloadableRules,
+    RuleWrite, Rules, SuggestedRules,
+};
 
 /// A folder of one test's own.
 struct Folder(PathBuf);
@@ -32,26 +35,30 @@ impl Folder {
     }
 
     /// Rules that are read from the file, which is also where answers go.
-    fn live(&self) -> Live {
+    fn live(&self) -> ReloadableRules {
         let path = self.file();
-        Live::with_loader(move || -> Result<Rules, Error> {
+        ReloadableRules::with_loader(move || -> Result<Rules, Error> {
             let text = fs::read(&path).map(|bytes| String::from_utf8(bytes).unwrap());
-            let file = File {
-                layer: Layer::Local,
-                form: Form::Toml,
+            let file = ConfigFile {
+                layer: ConfigLayer::Local,
+                form: FileFormat::Toml,
                 path: path.clone(),
                 anchor: path.parent().unwrap().to_owned(),
                 text: text.unwrap_or_default(),
             };
-            let place = Where { trusted: true, keep: Some(path.clone()), ..Where::default() };
-            let setup = Setup::read(&[file], &place)?;
+            let place =
+                LoadOptions { trusted: true, keep: Some(path.clone()), ..LoadOptions::default() };
+            let setup = PolicyConfig::read(&[file], &place)?;
             Rules::new(setup.rules, setup.ground)
         })
         .unwrap()
     }
 
-    fn offer(&self, rules: &[&str]) -> Offer {
-        Offer { rules: rules.iter().map(|&rule| rule.to_owned()).collect(), file: self.file() }
+    fn offer(&self, rules: &[&str]) -> SuggestedRules {
+        SuggestedRules {
+            rules: rules.iter().map(|&rule| rule.to_owned()).collect(),
+            file: self.file(),
+        }
     }
 }
 
@@ -121,7 +128,8 @@ fn a_file_that_is_bad_or_would_become_bad_is_not_written() {
     }
     folder.write(DENY);
     assert!(live.keep(&folder.offer(&["Bash(a\u{202}\nb)"])).is_err());
-    let elsewhere = Offer { file: folder.0.join("other.toml"), ..folder.offer(&["Bash(ls)"]) };
+    let elsewhere =
+        SuggestedRules { file: folder.0.join("other.toml"), ..folder.offer(&["Bash(ls)"]) };
     let said = live.keep(&elsewhere).unwrap_err().to_string();
     assert!(said.contains("is not the file that rules are kept in"), "{said}");
     assert_eq!(folder.text(), DENY);
@@ -177,9 +185,12 @@ fn fifo_in_the_place_of_the_local_file_is_refused_at_once() {
 
 #[test]
 fn rules_from_no_file_can_be_replaced_but_keep_nothing() {
-    let live = Live::new(Rules::new(Vec::new(), haft::Ground::default()).unwrap());
+    let live =
+        ReloadableRules::new(Rules::new(Vec::new(), haft::PolicyContext::default()).unwrap());
     assert!(live.reload().is_err());
-    assert!(live.keep(&Offer { rules: vec!["x".to_owned()], file: "/x.toml".into() }).is_err());
-    let failed = Live::with_loader(|| Err::<Rules, _>("no such folder"));
+    assert!(
+        live.keep(&SuggestedRules { rules: vec!["x".to_owned()], file: "/x.toml".into() }).is_err()
+    );
+    let failed = ReloadableRules::with_loader(|| Err::<Rules, _>("no such folder"));
     assert_eq!(failed.unwrap_err().to_string(), "no such folder");
 }

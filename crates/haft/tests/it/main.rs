@@ -9,9 +9,9 @@ mod built;
 mod kit;
 mod turns;
 mod artifacts;
-mod fit;
+mod validation;
 mod explaining;
-mod judging;
+mod authorization;
 mod confinement;
 mod patterns;
 mod rules;
@@ -23,8 +23,8 @@ mod budgets;
 mod labels;
 mod guards;
 mod layers;
-mod leaks;
-mod keeping;
+mod redaction;
+mod cache;
 mod secrets;
 mod stopping;
 mod streams;
@@ -32,9 +32,9 @@ mod running;
 mod background;
 mod middleware;
 mod tower_layers;
-mod worst;
-mod seeing;
-mod shown;
+mod faulty_host_code;
+mod events;
+mod export;
 mod suite;
 mod nesting;
 mod schemas;
@@ -50,14 +50,14 @@ mod wire_odd;
 mod history;
 mod bodies;
 mod chaos;
-mod hostile;
-mod siege;
+mod regressions;
+mod policy_bypass;
 #[allow(
     dead_code,
     unused_imports,
     reason = "shared with the soak of the benches, which uses all of it"
 )]
+mod soak_support;
 mod soak;
-mod soaked;
 mod define;
 mod examples;

@@ -10,8 +10,8 @@ use std::{
 };
 
 use haft::{
-    BoxFuture, Code, Config, DynTool, Envelope, Event, Middleware, Next, Outcome, Output,
-    Permitted, Ran, Runtime, RuntimeBuilder, Trust, View, middleware_fn,
+    AuthorizedCall, BoxFuture, Config, DynTool, Event, Execution, FailureCode, Middleware, Next,
+    Outcome, Output, Runtime, RuntimeBuilder, ToolResult, ToolView, Trust, middleware_fn,
 };
 use serde_json::json;
 
@@ -48,7 +48,7 @@ where
         Some(self.0)
     }
 
-    fn call<'a>(&'a self, _: &'a Permitted, next: Next<'a>) -> BoxFuture<'a, Outcome> {
+    fn call<'a>(&'a self, _: &'a AuthorizedCall, next: Next<'a>) -> BoxFuture<'a, Outcome> {
         (self.1)(next)
     }
 }
@@ -60,14 +60,14 @@ where
     Timed(Duration::from_secs(seconds), call)
 }
 
-async fn one(builder: RuntimeBuilder) -> Envelope {
+async fn one(builder: RuntimeBuilder) -> ToolResult {
     let turn = builder.build().unwrap().run().turn().await.unwrap();
     turn.run(calls("t:x")).await.pop().unwrap()
 }
 
-fn code(answer: &Envelope) -> (Code, Ran) {
+fn code(answer: &ToolResult) -> (FailureCode, Execution) {
     let failure = answer.failure().unwrap();
-    (failure.code(), failure.ran())
+    (failure.code(), failure.execution())
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn the_first_added_is_the_outermost_and_a_tool_s_own_take_their_place_amon
         .middleware(tells("inner", &lines))
         .build()
         .unwrap();
-    let entry = |name: &str| runtime.catalog().own().find(|e| *e.name() == name).unwrap().clone();
+    let entry = |name: &str| runtime.registry().own().find(|e| *e.name() == name).unwrap().clone();
     assert_eq!(runtime.middleware_of(&entry("mail_send")), ["all", "mail", "inner"]);
     assert_eq!(runtime.middleware_of(&entry("t")), ["all", "inner"]);
     let run = runtime.run();
@@ -99,7 +99,7 @@ async fn a_view_s_name_for_a_tool_is_no_way_round_its_middleware() {
         .middleware_for("mail_*", tells("mail", &lines))
         .build()
         .unwrap();
-    let view = View::all().rename("mail_send", "post");
+    let view = ToolView::all().rename("mail_send", "post");
     let run = runtime.run_builder().view(view).start();
     let answers = run.turn().await.unwrap().run(calls("post:x")).await;
     assert_eq!(ends(&answers), ["c1 ok"]);
@@ -119,7 +119,7 @@ fn a_middleware_has_a_name_of_its_own() {
         fn name(&self) -> &str {
             panic!("no name")
         }
-        fn call<'a>(&'a self, _: &'a Permitted, next: Next<'a>) -> BoxFuture<'a, Outcome> {
+        fn call<'a>(&'a self, _: &'a AuthorizedCall, next: Next<'a>) -> BoxFuture<'a, Outcome> {
             next.run()
         }
     }
@@ -144,12 +144,15 @@ async fn who_skips_the_body_is_named_and_nothing_claims_to_have_run() {
     let run = runtime.run();
     let answer = run.turn().await.unwrap().run(calls("t:x")).await.pop().unwrap();
     assert_eq!(answer.text(), "from elsewhere");
-    assert_eq!((answer.ran(), answer.instead_by()), (Ran::No, Some("middleware `stand-in`")));
+    assert_eq!(
+        (answer.execution(), answer.instead_by()),
+        (Execution::NotStarted, Some("middleware `stand-in`"))
+    );
     assert_eq!(run.label().trust, Trust::Untrusted, "it may be what the tool said before");
     let refuses =
         middleware_fn("no", |_, _| Box::pin(async { Err(haft::Failure::failed("not today")) }));
     let answer = one(permissive(vec![tool()]).middleware(refuses)).await;
-    assert_eq!(code(&answer), (Code::ToolFailed, Ran::No));
+    assert_eq!(code(&answer), (FailureCode::ToolFailed, Execution::NotStarted));
     assert_eq!(ran.load(Ordering::SeqCst), 0);
 }
 
@@ -163,15 +166,15 @@ async fn what_replaces_an_outcome_is_bounded_like_one_and_a_body_that_ran_stays_
     });
     let answer = one(permissive(vec![quick(read("t"))]).middleware(floods)).await;
     assert!(answer.cut().is_some() && answer.text().len() < 1 << 19);
-    assert_eq!((answer.ran(), answer.instead_by()), (Ran::Yes, None));
+    assert_eq!((answer.execution(), answer.instead_by()), (Execution::Completed, None));
     let spoils = middleware_fn("spoils", |_, next| {
         Box::pin(async move {
             next.run().await?;
-            Err(haft::Failure::new(Code::Denied, "not for you"))
+            Err(haft::Failure::new(FailureCode::Denied, "not for you"))
         })
     });
     let answer = one(permissive(vec![quick(read("t"))]).middleware(spoils)).await;
-    assert_eq!(code(&answer), (Code::Denied, Ran::Yes));
+    assert_eq!(code(&answer), (FailureCode::Denied, Execution::Completed));
 }
 
 #[tokio::test(start_paused = true)]
@@ -197,7 +200,10 @@ async fn its_own_time_runs_before_and_after_the_body_and_not_meanwhile() {
             next.run().await
         })
     });
-    assert_eq!(code(&one(slow().middleware(before)).await), (Code::HookFailed, Ran::No));
+    assert_eq!(
+        code(&one(slow().middleware(before)).await),
+        (FailureCode::HookFailed, Execution::NotStarted)
+    );
     // Two spans of three seconds are more than five.
     let after = timed(5, move |next| {
         Box::pin(async move {
@@ -208,7 +214,7 @@ async fn its_own_time_runs_before_and_after_the_body_and_not_meanwhile() {
         })
     });
     let answer = one(slow().middleware(after)).await;
-    assert_eq!(code(&answer), (Code::HookFailed, Ran::Yes));
+    assert_eq!(code(&answer), (FailureCode::HookFailed, Execution::Completed));
     assert_eq!(begun.elapsed().as_secs(), 104 + 5 + 55);
 }
 
@@ -216,7 +222,7 @@ async fn its_own_time_runs_before_and_after_the_body_and_not_meanwhile() {
 async fn a_panic_is_a_failure_that_says_whether_the_body_ran() {
     let before = middleware_fn("x", |_, _| panic!("before"));
     let answer = one(permissive(vec![quick(read("t"))]).middleware(before)).await;
-    assert_eq!(code(&answer), (Code::HookFailed, Ran::No));
+    assert_eq!(code(&answer), (FailureCode::HookFailed, Execution::NotStarted));
     let after = middleware_fn("x", |_, next| {
         Box::pin(async move {
             let _ = next.run().await;
@@ -224,7 +230,7 @@ async fn a_panic_is_a_failure_that_says_whether_the_body_ran() {
         })
     });
     let answer = one(permissive(vec![quick(read("t"))]).middleware(after)).await;
-    assert_eq!(code(&answer), (Code::HookFailed, Ran::Yes));
+    assert_eq!(code(&answer), (FailureCode::HookFailed, Execution::Completed));
     assert_eq!(answer.failure().unwrap().cause().unwrap(), "middleware `x`: it panicked: after");
     assert!(!answer.text().contains("panicked"), "the operator's to know");
 }
@@ -258,7 +264,7 @@ async fn a_body_that_is_no_longer_waited_for_is_told_and_seen_to_its_end() {
     let answer = one(permissive(vec![tool]).middleware(impatient())).await;
     assert_eq!(answer.text(), "too slow; here is yesterday's");
     assert!(ended.load(Ordering::SeqCst), "the answer came after the body's end");
-    assert_eq!((answer.ran(), answer.instead_by()), (Ran::Yes, None));
+    assert_eq!((answer.execution(), answer.instead_by()), (Execution::Completed, None));
 }
 
 #[tokio::test(start_paused = true)]
@@ -270,11 +276,11 @@ async fn no_answer_stands_for_a_body_that_still_works() {
     let tool = DynTool::new(read("t"), open_schema(), move |_, cx| {
         let (wait, begins) = (Arc::clone(&wait), Arc::clone(&begins));
         async move {
-            let job = move |_: &haft::Context| {
+            let job = move |_: &haft::ToolContext| {
                 begins.store(true, Ordering::SeqCst);
                 wait.lock().unwrap().recv().is_ok()
             };
-            cx.block(job).await.map(|_| "done")
+            cx.spawn_blocking(job).await.map(|_| "done")
         }
     });
     let leaves = middleware_fn("leaves", move |_, next| {
@@ -292,7 +298,7 @@ async fn no_answer_stands_for_a_body_that_still_works() {
         })
     });
     let answer = one(permissive(vec![tool]).middleware(leaves)).await;
-    assert_eq!(code(&answer), (Code::UnknownOutcome, Ran::Unknown));
+    assert_eq!(code(&answer), (FailureCode::UnknownOutcome, Execution::Unknown));
     drop(go);
 }
 
@@ -306,13 +312,13 @@ async fn cancelling_reaches_a_middleware_that_hangs() {
     });
     let runtime = permissive(vec![quick(read("t"))]).middleware(hangs).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
-    let control = turn.control();
+    let control = turn.handle();
     let began = tokio::time::Instant::now();
     let (answers, ()) = tokio::join!(turn.run(calls("t:x")), async {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        control.force();
+        control.abort();
     });
-    assert_eq!(code(&answers[0]), (Code::Cancelled, Ran::No));
+    assert_eq!(code(&answers[0]), (FailureCode::Cancelled, Execution::NotStarted));
     assert!(began.elapsed() < Duration::from_secs(2));
 }
 
@@ -332,8 +338,8 @@ async fn a_middleware_that_begins_the_body_and_forgets_it_ends_with_the_call_s_t
     let tool = slow(read("t"), 5_000);
     let began = tokio::time::Instant::now();
     let answer = one(permissive(vec![tool]).config(config).middleware(forgets)).await;
-    assert_eq!(answer.failure().unwrap().code(), Code::DeadlinePassed);
-    assert_eq!(answer.ran(), Ran::Yes);
+    assert_eq!(answer.failure().unwrap().code(), FailureCode::DeadlinePassed);
+    assert_eq!(answer.execution(), Execution::Completed);
     assert!(began.elapsed() < Duration::from_secs(25));
 }
 

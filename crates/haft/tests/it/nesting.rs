@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use haft::{Code, DynTool, Spec};
+use haft::{DynTool, FailureCode, ToolSpec};
 use serde_json::json;
 
 use crate::kit::*;
 
 /// A tool that calls another and passes its answer on.
-fn calling(spec: Spec, other: &'static str) -> DynTool {
+fn calling(spec: ToolSpec, other: &'static str) -> DynTool {
     DynTool::new(spec, open_schema(), move |args, cx| async move {
         let inner = cx.call(other, json!({"x": args["x"]})).await?;
         Ok(format!("{} at depth {}", inner.to_text(), cx.depth()))
@@ -31,7 +31,7 @@ async fn a_reader_may_not_write_through_a_nested_call() {
     let tools = vec![calling(read("outer"), "inner"), quick(write("inner"))];
     let runtime = permissive(tools).build().unwrap();
     let failure = runtime.call("outer", json!({"x": "a"})).await.unwrap_err();
-    assert_eq!(failure.code(), Code::NotRun);
+    assert_eq!(failure.code(), FailureCode::NotRun);
 }
 
 #[tokio::test(start_paused = true)]
@@ -52,7 +52,7 @@ async fn exclusive_calls_nest_without_waiting_for_themselves() {
 async fn nesting_has_an_end() {
     let runtime = permissive(vec![calling(read("loops"), "loops")]).build().unwrap();
     let failure = runtime.call("loops", json!({"x": "a"})).await.unwrap_err();
-    assert_eq!(failure.code(), Code::BudgetExhausted);
+    assert_eq!(failure.code(), FailureCode::BudgetExhausted);
 }
 
 #[tokio::test(start_paused = true)]
@@ -62,23 +62,23 @@ async fn a_nested_call_ends_with_its_parent() {
         permissive(vec![calling(outer, "inner"), slow(read("inner"), 60_000)]).build().unwrap();
     let began = tokio::time::Instant::now();
     let failure = runtime.call("outer", json!({"x": "a"})).await.unwrap_err();
-    assert_eq!(failure.code(), Code::TimedOut);
+    assert_eq!(failure.code(), FailureCode::TimedOut);
     assert!(began.elapsed() < Duration::from_secs(3));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_nested_call_may_be_refused_like_any_other() {
-    let catalog = haft::Catalog::builder()
+    let registry = haft::ToolRegistry::builder()
         .add(calling(read("outer"), "inner"))
         .add(quick(write("inner")))
         .build()
         .unwrap();
-    let runtime = haft::Runtime::builder().catalog(catalog).build().unwrap();
+    let runtime = haft::Runtime::builder().registry(registry).build().unwrap();
     let failure = runtime.call("outer", json!({"x": "a"})).await.unwrap_err();
-    assert_eq!(failure.code(), Code::Denied);
+    assert_eq!(failure.code(), FailureCode::Denied);
     let unknown = permissive(vec![calling(read("outer"), "innr")]).build().unwrap();
     let failure = unknown.call("outer", json!({"x": "a"})).await.unwrap_err();
-    assert_eq!(failure.code(), Code::UnknownTool);
+    assert_eq!(failure.code(), FailureCode::UnknownTool);
 }
 
 #[tokio::test(start_paused = true)]

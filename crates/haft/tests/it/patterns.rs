@@ -2,26 +2,27 @@
 //! let through must not get through here.
 
 use haft::{
-    Anchor, BoxError, BoxFuture, Call, Capability, Catalog, Decision, Definition, Dialect, DynTool,
-    Effect, Ground, Options, Pattern, Rule, Rules, Runtime, Source, Spec,
+    BoxError, BoxFuture, Capability, Decision, Dialect, DynTool, Effect, ExportOptions, PathBase,
+    Pattern, PolicyContext, Rule, Rules, Runtime, ToolCall, ToolDefinition, ToolRegistry,
+    ToolSource, ToolSpec,
 };
 use serde_json::{Value, json};
 
 use crate::kit::ends;
 
 fn rule(decision: Decision, text: &str) -> Rule {
-    let anchor = Anchor::default();
+    let anchor = PathBase::default();
     Rule::new(decision, Pattern::parse(text, &anchor).unwrap_or_else(|e| panic!("{text}: {e}")))
 }
 
 fn rules(list: &[(Decision, &str)]) -> Rules {
     let list = list.iter().map(|(decision, text)| rule(decision.clone(), text)).collect();
-    Rules::new(list, Ground::default()).unwrap()
+    Rules::new(list, PolicyContext::default()).unwrap()
 }
 
 fn runtime(tools: Vec<DynTool>, rules: Rules) -> Runtime {
     Runtime::builder()
-        .catalog(Catalog::builder().add(tools).build().unwrap())
+        .registry(ToolRegistry::builder().add(tools).build().unwrap())
         .policy(rules)
         .build()
         .unwrap()
@@ -30,7 +31,7 @@ fn runtime(tools: Vec<DynTool>, rules: Rules) -> Runtime {
 /// Whether a call ran, in the folder `work`.
 async fn ran(runtime: &Runtime, work: &str, name: &str, arguments: Value) -> bool {
     let run = runtime.run_builder().working_directory(work).start();
-    let answers = run.turn().await.unwrap().run([Call::new("c1", name, arguments)]).await;
+    let answers = run.turn().await.unwrap().run([ToolCall::new("c1", name, arguments)]).await;
     match ends(&answers).as_slice() {
         [one] if one == "c1 ok" => true,
         [one] if one == "c1 denied" => false,
@@ -45,7 +46,7 @@ fn copy() -> DynTool {
         "cwd": {"type": "string", "x-haft": "read_path"},
         "target": {"type": "string", "x-haft": "write_path"},
     }});
-    let spec = Spec::new("copy", "Copies.").capabilities([Capability::Filesystem]).effects([]);
+    let spec = ToolSpec::new("copy", "Copies.").capabilities([Capability::Filesystem]).effects([]);
     DynTool::new(spec, schema, |_, _| async { Ok("copied") })
 }
 
@@ -79,7 +80,8 @@ async fn a_folder_is_compared_by_components_and_by_where_it_leads() {
     std::os::unix::fs::symlink("../secret", root.join("W/link")).unwrap();
     let work = root.join("W").display().to_string();
     let look = |target: &str| {
-        let spec = Spec::new("look", "Looks.").read_only().capabilities([Capability::Filesystem]);
+        let spec =
+            ToolSpec::new("look", "Looks.").read_only().capabilities([Capability::Filesystem]);
         let spec = spec.effects([Effect::read(target.to_owned())]);
         runtime(vec![DynTool::new(spec, json!({}), |_, _| async { Ok("seen") })], rules(&[]))
     };
@@ -97,14 +99,14 @@ async fn a_folder_is_compared_by_components_and_by_where_it_leads() {
 
 struct Remote;
 
-impl Source for Remote {
+impl ToolSource for Remote {
     fn name(&self) -> &str {
         "github"
     }
 
     fn tools(&self) -> BoxFuture<'_, Result<Vec<DynTool>, BoxError>> {
         let tool = |name| {
-            let spec = Spec::new(name, "Does it.");
+            let spec = ToolSpec::new(name, "Does it.");
             DynTool::new(spec, json!({}), |_, _| async { Ok("done") })
         };
         Box::pin(async move { Ok(vec![tool("get_issue"), tool("delete_repo")]) })
@@ -114,7 +116,7 @@ impl Source for Remote {
 #[tokio::test]
 async fn a_deny_with_a_glob_hides_a_tool_and_refuses_it_when_called_anyway() {
     let runtime = Runtime::builder()
-        .catalog(Catalog::builder().source(Remote).build().unwrap())
+        .registry(ToolRegistry::builder().source(Remote).build().unwrap())
         .policy(rules(&[
             (Decision::Deny, "mcp__github__delete_*"),
             (Decision::Allow, "mcp__github"),
@@ -126,7 +128,7 @@ async fn a_deny_with_a_glob_hides_a_tool_and_refuses_it_when_called_anyway() {
     assert_eq!(names, ["github__get_issue"]);
     let calls = ["github__get_issue", "github__delete_repo"];
     let calls =
-        calls.iter().enumerate().map(|(n, name)| Call::new(format!("c{n}"), *name, json!({})));
+        calls.iter().enumerate().map(|(n, name)| ToolCall::new(format!("c{n}"), *name, json!({})));
     let answers = turn.run(calls).await;
     assert!(answers[0].failure().is_none());
     assert!(answers[1].failure().is_some(), "hidden is not harmless");
@@ -139,7 +141,8 @@ async fn nothing_passes_because_of_what_its_argument_is_called_or_how_it_is_writ
         "target": {"x-haft": "write_path"},
         "urls": {"type": "array", "items": {"type": "string", "x-haft": "url"}},
     }});
-    let tool = DynTool::new(Spec::new("do_it", "Does it."), schema, |_, _| async { Ok("done") });
+    let tool =
+        DynTool::new(ToolSpec::new("do_it", "Does it."), schema, |_, _| async { Ok("done") });
     let runtime = runtime(
         vec![tool],
         rules(&[
@@ -172,10 +175,10 @@ fn no_provider_is_told_what_arguments_are_about() {
         "a": {"type": "string", "x-haft": "read_path"},
         "b": {"allOf": [{"type": "string", "x-haft": "url"}, {"x-haft": "command", "minLength": 1}]},
     }});
-    let definition = Definition::new("t", "Does it.", &schema);
+    let definition = ToolDefinition::new("t", "Does it.", &schema);
     // MCP is no provider: whoever serves our tools may tell what they touch.
     for dialect in Dialect::ALL.iter().filter(|dialect| **dialect != Dialect::Mcp) {
-        let shown = dialect.show(&definition, &Options::default());
+        let shown = dialect.show(&definition, &ExportOptions::default());
         let text = shown.tool.as_ref().unwrap().to_string();
         assert!(!text.contains("x-haft"), "{dialect:?}: {text}");
         assert!(!shown.report.iter().any(|loss| loss.keyword == "x-haft"), "{dialect:?}");

@@ -3,14 +3,15 @@
 use std::sync::{Arc, Mutex};
 
 use haft::{
-    Anchor, Answer, Approver, BoxFuture, Call, Capabilities, Capability, Catalog, Code, Decision,
-    DynTool, Effect, Envelope, Explanation, Failure, Ground, Label, Mode, Pattern, Question, Rule,
-    Rules, Runtime, Spec, Subject, Trust,
+    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, Capabilities, Capability, Decision,
+    DynTool, Effect, Explanation, Failure, FailureCode, Label, Mode, PathBase, Pattern,
+    PolicyContext, Rule, Rules, Runtime, Subject, ToolCall, ToolRegistry, ToolResult, ToolSpec,
+    Trust,
 };
 use serde_json::{Value, json};
 
 fn rule(decision: Decision, text: &str) -> Rule {
-    let pattern = Pattern::parse(text, &Anchor::default());
+    let pattern = Pattern::parse(text, &PathBase::default());
     Rule::new(decision, pattern.unwrap_or_else(|e| panic!("{text}: {}", e.message)))
 }
 
@@ -27,31 +28,31 @@ fn deny(text: &str) -> Rule {
 }
 
 fn rules(rules: Vec<Rule>) -> Rules {
-    Rules::new(rules, Ground::default()).unwrap()
+    Rules::new(rules, PolicyContext::default()).unwrap()
 }
 
 fn in_mode(mode: Mode, list: Vec<Rule>) -> Rules {
-    let mut ground = Ground::default();
+    let mut ground = PolicyContext::default();
     ground.mode = mode;
     Rules::new(list, ground).unwrap()
 }
 
-fn tool(name: &str, argument: Value, spec: impl FnOnce(Spec) -> Spec) -> DynTool {
+fn tool(name: &str, argument: Value, spec: impl FnOnce(ToolSpec) -> ToolSpec) -> DynTool {
     let schema = json!({"type": "object", "properties": argument});
     let shown = name.to_owned();
-    DynTool::new(spec(Spec::new(name, "Does something.")), schema, move |args, _| {
+    DynTool::new(spec(ToolSpec::new(name, "Does something.")), schema, move |args, _| {
         let text = format!("{shown} {args}");
         async move { Ok(text) }
     })
 }
 
 /// A shell, a writer of files, a reader of them, a fetcher, a mailer, something that computes.
-fn kit() -> Catalog {
+fn kit() -> ToolRegistry {
     let text = || json!({"type": "string"});
     let about = |about: &str| json!({"type": "string", "x-haft": about});
     let fetched = Label { trust: Trust::Untrusted, confidentiality: haft::Confidentiality::Public };
     let own = Label { trust: Trust::Workspace, confidentiality: haft::Confidentiality::Internal };
-    Catalog::builder()
+    ToolRegistry::builder()
         .add(tool("shell", json!({"command": about("command")}), |s| {
             s.capabilities([Capability::Subprocess])
                 .effects(Vec::new())
@@ -74,7 +75,7 @@ fn kit() -> Catalog {
                 .label(own)
         }))
         .add(DynTool::new(
-            Spec::new("fetch_url", "Fetches a page.")
+            ToolSpec::new("fetch_url", "Fetches a page.")
                 .read_only()
                 .capabilities([Capability::Network])
                 .effects(Vec::new())
@@ -93,12 +94,12 @@ fn kit() -> Catalog {
 }
 
 fn runtime(rules: Rules) -> Runtime {
-    Runtime::builder().catalog(kit()).policy(rules).build().unwrap()
+    Runtime::builder().registry(kit()).policy(rules).build().unwrap()
 }
 
 async fn explain(rules: Rules, tool: &str, arguments: Value) -> Explanation {
     let turn = runtime(rules).run().turn().await.unwrap();
-    turn.explain(Call::new("c", tool, arguments)).await
+    turn.explain(ToolCall::new("c", tool, arguments)).await
 }
 
 async fn decided(list: Vec<Rule>, tool: &str, arguments: Value) -> Decision {
@@ -155,18 +156,19 @@ async fn what_cannot_be_evaluated_counts_as_the_strict_answer() {
         Decision::Deny
     );
     // A tool that says nothing may do what the rule is about.
-    let silent = DynTool::new(Spec::new("silent", "?"), json!({}), |_, _| async { Ok("") });
-    let catalog = Catalog::builder().add(silent).build().unwrap();
+    let silent = DynTool::new(ToolSpec::new("silent", "?"), json!({}), |_, _| async { Ok("") });
+    let registry = ToolRegistry::builder().add(silent).build().unwrap();
     let list = rules(vec![allow("silent"), deny("capability=payment")]);
-    let runtime = Runtime::builder().catalog(catalog).policy(list).build().unwrap();
+    let runtime = Runtime::builder().registry(registry).policy(list).build().unwrap();
     let failure = runtime.call("silent", json!({})).await.unwrap_err();
-    assert_eq!(failure.code(), Code::Denied);
+    assert_eq!(failure.code(), FailureCode::Denied);
 }
 
 #[tokio::test]
 async fn an_exception_takes_out_its_own_part_and_no_other() {
     let mut push = ask("Bash(git push *)");
-    push.except = vec![Pattern::parse("Bash(git push origin wip/*)", &Anchor::default()).unwrap()];
+    push.except =
+        vec![Pattern::parse("Bash(git push origin wip/*)", &PathBase::default()).unwrap()];
     let list = || vec![allow("Bash(git *)"), push.clone()];
     assert_eq!(shell(list(), "git push origin main").await, Decision::Ask);
     assert_eq!(shell(list(), "git push origin wip/x").await, Decision::Allow);
@@ -175,7 +177,7 @@ async fn an_exception_takes_out_its_own_part_and_no_other() {
     // Whether it is the excepted branch cannot be told.
     assert_eq!(shell(list(), "git push origin $BRANCH").await, Decision::Ask);
     let mut but = allow("Bash(git *)");
-    but.except = vec![Pattern::parse("Bash(git push *)", &Anchor::default()).unwrap()];
+    but.except = vec![Pattern::parse("Bash(git push *)", &PathBase::default()).unwrap()];
     assert_eq!(shell(vec![but.clone()], "git status").await, Decision::Allow);
     assert_eq!(shell(vec![but.clone()], "git push x").await, Decision::Ask);
     assert_eq!(shell(vec![but], "git $X").await, Decision::Ask);
@@ -228,7 +230,7 @@ async fn a_deny_of_a_path_holds_for_the_commands_that_read_and_write_files() {
 #[tokio::test]
 async fn a_tool_that_reaches_somewhere_and_does_not_say_where_meets_every_deny_about_it() {
     let vague = |capability| {
-        let spec = Spec::new("vague", "?").capabilities([capability]).destructive(false);
+        let spec = ToolSpec::new("vague", "?").capabilities([capability]).destructive(false);
         DynTool::new(spec, json!({}), |_, _| async { Ok("") })
     };
     for (capability, text) in [
@@ -237,11 +239,11 @@ async fn a_tool_that_reaches_somewhere_and_does_not_say_where_meets_every_deny_a
         (Capability::Filesystem, "Read(./.env)"),
         (Capability::Filesystem, "Edit(./.env)"),
     ] {
-        let catalog = Catalog::builder().add(vague(capability)).build().unwrap();
+        let registry = ToolRegistry::builder().add(vague(capability)).build().unwrap();
         let list = rules(vec![allow("vague"), deny(text)]);
-        let runtime = Runtime::builder().catalog(catalog).policy(list).build().unwrap();
+        let runtime = Runtime::builder().registry(registry).policy(list).build().unwrap();
         let failure = runtime.call("vague", json!({})).await.unwrap_err();
-        assert_eq!(failure.code(), Code::Denied, "{text}");
+        assert_eq!(failure.code(), FailureCode::Denied, "{text}");
     }
     let fetch = |url: &str| json!({"url": url});
     let list = || vec![allow("fetch_url"), deny("WebFetch(domain:evil.example)")];
@@ -260,8 +262,12 @@ async fn a_deny_of_a_whole_tool_hides_it_and_refuses_it_all_the_same() {
         let turn = runtime.run().turn().await.unwrap();
         assert!(turn.snapshot().get("mail_send").is_none(), "{text}");
         assert!(turn.snapshot().get("shell").is_some());
-        let answers = turn.run([Call::new("c", "mail_send", json!({}))]).await;
-        assert_eq!(answers[0].failure().map(Failure::code), Some(Code::NotOffered), "{text}");
+        let answers = turn.run([ToolCall::new("c", "mail_send", json!({}))]).await;
+        assert_eq!(
+            answers[0].failure().map(Failure::code),
+            Some(FailureCode::NotOffered),
+            "{text}"
+        );
         assert!(!answers[0].text().contains("mail_*"), "the model is not told the rule");
     }
     let runtime = runtime(rules(vec![deny("mail_send arg.to=bob@x.org")]));
@@ -270,19 +276,22 @@ async fn a_deny_of_a_whole_tool_hides_it_and_refuses_it_all_the_same() {
 }
 
 /// Answers every question in the same way and keeps what was shown.
-struct Desk(Answer, Arc<Mutex<Vec<String>>>);
+struct Desk(ApprovalResponse, Arc<Mutex<Vec<String>>>);
 
 impl Approver for Desk {
-    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+    fn ask<'a>(
+        &'a self,
+        question: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         self.1.lock().unwrap().push(question.explanation.to_string());
         Box::pin(async { Ok(self.0.clone()) })
     }
 }
 
-fn with_desk(rules: Rules, answer: Answer) -> (Runtime, Arc<Mutex<Vec<String>>>) {
+fn with_desk(rules: Rules, answer: ApprovalResponse) -> (Runtime, Arc<Mutex<Vec<String>>>) {
     let shown = Arc::new(Mutex::new(Vec::new()));
     let desk = Desk(answer, Arc::clone(&shown));
-    let builder = Runtime::builder().catalog(kit()).policy(rules).approver(desk);
+    let builder = Runtime::builder().registry(kit()).policy(rules).approver(desk);
     (builder.build().unwrap(), shown)
 }
 
@@ -298,13 +307,17 @@ async fn a_rule_rewrites_arguments_and_what_runs_is_what_was_judged() {
     limited.rewrite = json!({"limit": "many"}).as_object().cloned().unwrap();
     let failure =
         self::runtime(rules(vec![limited])).call("add", json!({"a": 1})).await.unwrap_err();
-    assert_eq!(failure.ran(), haft::Ran::No, "a rewrite that does not fit runs nothing");
+    assert_eq!(
+        failure.execution(),
+        haft::Execution::NotStarted,
+        "a rewrite that does not fit runs nothing"
+    );
 }
 
 #[tokio::test]
 async fn a_rule_that_needs_input_is_satisfied_once() {
     let list = rules(vec![allow("mail_send"), rule(Decision::NeedInput("to".into()), "mail_send")]);
-    let (runtime, shown) = with_desk(list, Answer::Input(json!("bob@x.org")));
+    let (runtime, shown) = with_desk(list, ApprovalResponse::Input(json!("bob@x.org")));
     let output = runtime.call("mail_send", json!({"body": "hi"})).await.unwrap();
     assert_eq!(output.to_text(), r#"mail_send {"body":"hi","to":"bob@x.org"}"#);
     assert_eq!(shown.lock().unwrap().len(), 1);
@@ -370,21 +383,21 @@ async fn a_rule_about_another_kind_of_call_does_not_apply() {
 }
 
 /// Reads a page, and then makes a call in the next turn.
-async fn after_reading(runtime: &Runtime, tool: &str, arguments: Value) -> Envelope {
+async fn after_reading(runtime: &Runtime, tool: &str, arguments: Value) -> ToolResult {
     let run = runtime.run();
-    let page = Call::new("page", "fetch_url", json!({"url": "https://evil.example/x"}));
+    let page = ToolCall::new("page", "fetch_url", json!({"url": "https://evil.example/x"}));
     let read = run.turn().await.unwrap().run([page]).await;
     assert!(!read[0].is_error(), "{}", read[0].text());
-    let call = Call::new("next", tool, arguments);
+    let call = ToolCall::new("next", tool, arguments);
     run.turn().await.unwrap().run([call]).await.pop().unwrap()
 }
 
 #[tokio::test]
 async fn a_tainted_run_is_asked_about_even_where_a_rule_allows() {
     let broad = || vec![allow("WebFetch"), allow("mail_send"), allow("shell"), allow("write_file")];
-    let (runtime, shown) = with_desk(rules(broad()), Answer::Deny(None));
+    let (runtime, shown) = with_desk(rules(broad()), ApprovalResponse::Deny(None));
     let answer = after_reading(&runtime, "mail_send", json!({"to": "bob@x.org"})).await;
-    assert_eq!(answer.failure().map(Failure::code), Some(Code::Declined));
+    assert_eq!(answer.failure().map(Failure::code), Some(FailureCode::Declined));
     let shown = shown.lock().unwrap().join("\n");
     assert!(shown.contains("call page of `fetch_url`"), "the prompt names the result: {shown}");
     // A clean run is not asked about.
@@ -392,7 +405,8 @@ async fn a_tainted_run_is_asked_about_even_where_a_rule_allows() {
     // Nor is one whose rule says so.
     let mut even = allow("mail_send");
     even.even_tainted = true;
-    let (runtime, _) = with_desk(rules(vec![allow("WebFetch"), even]), Answer::Deny(None));
+    let (runtime, _) =
+        with_desk(rules(vec![allow("WebFetch"), even]), ApprovalResponse::Deny(None));
     let answer = after_reading(&runtime, "mail_send", json!({"to": "bob@x.org"})).await;
     assert!(!answer.is_error(), "{}", answer.text());
 }
@@ -400,10 +414,10 @@ async fn a_tainted_run_is_asked_about_even_where_a_rule_allows() {
 #[tokio::test]
 async fn a_value_from_untrusted_text_is_asked_about_and_its_origin_is_shown() {
     let broad = || vec![allow("WebFetch"), allow("write_file")];
-    let (runtime, shown) = with_desk(rules(broad()), Answer::Deny(None));
+    let (runtime, shown) = with_desk(rules(broad()), ApprovalResponse::Deny(None));
     let text = json!({"file_path": "a", "text": "mallory@evil.example"});
     let answer = after_reading(&runtime, "write_file", text).await;
-    assert_eq!(answer.failure().map(Failure::code), Some(Code::Declined));
+    assert_eq!(answer.failure().map(Failure::code), Some(FailureCode::Declined));
     assert!(shown.lock().unwrap().join("\n").contains("mallory@evil.example"));
     let own = json!({"file_path": "notes.md", "text": "nothing of the kind"});
     let answer = after_reading(&runtime, "write_file", own).await;
@@ -428,7 +442,8 @@ async fn protected_names_ask_unless_the_rule_names_them() {
 #[tokio::test]
 async fn an_explanation_names_the_rule_what_nearly_decided_and_what_would_flip_it() {
     let mut push = ask("Bash(git push *)");
-    push.place = haft::RulePlace { file: Some(Arc::new("haft.toml".into())), line: 14, column: 1 };
+    push.place =
+        haft::SourceLocation { file: Some(Arc::new("haft.toml".into())), line: 14, column: 1 };
     let list = rules(vec![push, deny("Bash(git reset *)"), allow("Bash(git *)")]);
     let said = explain(list, "shell", json!({"command": "git push origin main"})).await;
     assert_eq!(said.verdict.decision, Decision::Ask);
@@ -481,14 +496,14 @@ async fn the_model_hears_the_reason_and_never_the_rule() {
 
 #[tokio::test]
 async fn effects_of_a_claim_are_parts_too() {
-    let spec = Spec::new("save", "Saves.")
+    let spec = ToolSpec::new("save", "Saves.")
         .capabilities([Capability::Filesystem])
         .destructive(false)
         .effects([Effect::write("out/a.txt")]);
     let save = DynTool::new(spec, json!({}), |_, _| async { Ok("saved") });
     let build = |list: Vec<Rule>| {
-        let catalog = Catalog::builder().add(save.clone()).build().unwrap();
-        Runtime::builder().catalog(catalog).policy(rules(list)).build().unwrap()
+        let registry = ToolRegistry::builder().add(save.clone()).build().unwrap();
+        Runtime::builder().registry(registry).policy(rules(list)).build().unwrap()
     };
     assert!(build(vec![allow("Edit(./out/**)")]).call("save", json!({})).await.is_ok());
     assert!(build(vec![allow("Edit(./src/**)")]).call("save", json!({})).await.is_err());

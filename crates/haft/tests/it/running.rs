@@ -9,8 +9,8 @@ use std::{
 
 use futures_util::Stream;
 use haft::{
-    Block, Code, Config, DynTool, Envelope, Event, Failure, Interrupt, IntoOutput, Note, Ran,
-    RuntimeBuilder, Streamed,
+    Block, Config, DynTool, Event, Execution, Failure, FailureCode, Interrupt, IntoOutput,
+    Progress, RuntimeBuilder, StreamOutput, ToolResult,
 };
 
 use crate::kit::*;
@@ -45,7 +45,7 @@ impl<T: Unpin> Stream for Pieces<T> {
     }
 }
 
-fn streams<O>(make: impl Fn() -> O + Send + Sync + 'static, spec: haft::Spec) -> DynTool
+fn streams<O>(make: impl Fn() -> O + Send + Sync + 'static, spec: haft::ToolSpec) -> DynTool
 where
     O: IntoOutput + 'static,
 {
@@ -56,15 +56,15 @@ where
     })
 }
 
-type Notes = Arc<Mutex<Vec<(u64, Note)>>>;
+type Notes = Arc<Mutex<Vec<(u64, Progress)>>>;
 
 /// Runs one call and returns its answer and what was told, with the tenths of a second.
-async fn told(builder: RuntimeBuilder) -> (Envelope, Vec<(u64, Note)>) {
+async fn told(builder: RuntimeBuilder) -> (ToolResult, Vec<(u64, Progress)>) {
     let notes = Notes::default();
     let (keep, began) = (Arc::clone(&notes), tokio::time::Instant::now());
     let runtime = builder
         .observer(move |event: &Event| {
-            if let Event::Noted { note, .. } = event {
+            if let Event::Progress { note, .. } = event {
                 let at = began.elapsed().as_millis() / 100;
                 keep.lock().unwrap().push((u64::try_from(at).unwrap(), note.clone()));
             }
@@ -77,13 +77,13 @@ async fn told(builder: RuntimeBuilder) -> (Envelope, Vec<(u64, Note)>) {
     (answer, notes)
 }
 
-fn partial(text: &str) -> Note {
-    Note::Partial(text.to_owned())
+fn partial(text: &str) -> Progress {
+    Progress::Partial(text.to_owned())
 }
 
 #[tokio::test(start_paused = true)]
 async fn pieces_are_told_in_order_close_ones_as_one_and_all_are_the_result() {
-    let tool = streams(|| Streamed(pieces(vec!["1 ", "2 ", "3 ", "4 ", "5 "], 40)), read("t"));
+    let tool = streams(|| StreamOutput(pieces(vec!["1 ", "2 ", "3 ", "4 ", "5 "], 40)), read("t"));
     let (answer, notes) = told(permissive(vec![tool])).await;
     assert_eq!(answer.text(), "1 2 3 4 5 ");
     assert_eq!(notes, [(0, partial("1 ")), (1, partial("2 3 ")), (2, partial("4 5 "))]);
@@ -91,14 +91,14 @@ async fn pieces_are_told_in_order_close_ones_as_one_and_all_are_the_result() {
 
 #[tokio::test(start_paused = true)]
 async fn what_could_begin_a_secret_waits_for_the_next_piece_and_none_is_lost() {
-    let tool = streams(|| Streamed(pieces(vec!["x a", "b ", "c a"], 200)), read("t"));
+    let tool = streams(|| StreamOutput(pieces(vec!["x a", "b ", "c a"], 200)), read("t"));
     let (answer, notes) = told(permissive(vec![tool])).await;
     assert_eq!(answer.text(), "x ab c a");
     let all: String = notes
         .iter()
         .map(|(_, note)| match note {
-            Note::Partial(text) => text.as_str(),
-            Note::Progress(..) | Note::Keyed(..) => "",
+            Progress::Partial(text) => text.as_str(),
+            Progress::Progress(..) | Progress::Keyed(..) => "",
         })
         .collect();
     assert_eq!(all, "x ab c a");
@@ -119,7 +119,7 @@ async fn what_is_held_back_is_told_while_the_body_goes_on() {
     let said: Vec<(u64, &str)> = notes
         .iter()
         .map(|(at, note)| match note {
-            Note::Progress(_, text) => (*at, text.as_str()),
+            Progress::Progress(_, text) => (*at, text.as_str()),
             _ => (*at, "?"),
         })
         .collect();
@@ -139,14 +139,14 @@ async fn a_flood_of_progress_is_a_trickle_and_its_last_word_is_told() {
     });
     let (_, notes) = told(permissive(vec![tool])).await;
     assert!(notes.len() <= 7, "{}", notes.len());
-    assert_eq!(notes.last().unwrap().1, Note::Progress(Some(0.0), "9999".to_owned()));
+    assert_eq!(notes.last().unwrap().1, Progress::Progress(Some(0.0), "9999".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_a_pace_every_note_is_told_as_it_comes() {
     let mut config = Config::default();
     config.progress_every = Duration::ZERO;
-    let tool = streams(|| Streamed(pieces(vec!["1 ", "2 "], 1)), read("t"));
+    let tool = streams(|| StreamOutput(pieces(vec!["1 ", "2 "], 1)), read("t"));
     let (_, notes) = told(permissive(vec![tool]).config(config)).await;
     assert_eq!(notes, [(0, partial("1 ")), (0, partial("2 "))]);
 }
@@ -154,16 +154,16 @@ async fn without_a_pace_every_note_is_told_as_it_comes() {
 #[tokio::test(start_paused = true)]
 async fn keyed_pieces_are_told_with_their_key_and_folded() {
     let all = || pieces(vec![("a", "1"), ("b", "2"), ("a", "3")], 200);
-    let tool = streams(move || Streamed::keyed(all()), read("t"));
+    let tool = streams(move || StreamOutput::keyed(all()), read("t"));
     let (answer, notes) = told(permissive(vec![tool])).await;
     assert_eq!(answer.text(), "a:\n13\n\nb:\n2");
-    let keyed = |key: &str, text: &str| Note::Keyed(key.to_owned(), text.to_owned());
+    let keyed = |key: &str, text: &str| Progress::Keyed(key.to_owned(), text.to_owned());
     assert_eq!(notes, [(2, keyed("a", "1")), (4, keyed("b", "2")), (6, keyed("a", "3"))]);
 
     let fold = |all: Vec<(String, String)>| {
         all.into_iter().map(|(k, t)| format!("{k}={t}")).collect::<Vec<_>>().join(" ")
     };
-    let tool = streams(move || Streamed::fold(all(), fold), read("t"));
+    let tool = streams(move || StreamOutput::fold(all(), fold), read("t"));
     assert_eq!(told(permissive(vec![tool])).await.0.text(), "a=13 b=2");
 }
 
@@ -171,15 +171,15 @@ async fn keyed_pieces_are_told_with_their_key_and_folded() {
 async fn blocks_of_a_stream_keep_their_kind_and_texts_become_one() {
     let image = Block::Image { data: "aGk=".to_owned(), media_type: "image/png".to_owned() };
     let all = vec![Block::text("one "), Block::text("2 "), image.clone(), Block::text("three")];
-    let tool = streams(move || Streamed::blocks(pieces(all.clone(), 200)), read("t"));
+    let tool = streams(move || StreamOutput::blocks(pieces(all.clone(), 200)), read("t"));
     let (answer, notes) = told(permissive(vec![tool])).await;
     assert_eq!(answer.blocks(), [Block::text("one 2 "), image, Block::text("three")]);
     assert_eq!(notes[2].1, partial("[image image/png, 4 base64 bytes]\n"));
 }
 
 /// A stream that never ends by itself.
-fn endless(spec: haft::Spec) -> DynTool {
-    let make = || Streamed(Pieces { hangs: true, ..pieces(vec!["so ", "far"], 10) });
+fn endless(spec: haft::ToolSpec) -> DynTool {
+    let make = || StreamOutput(Pieces { hangs: true, ..pieces(vec!["so ", "far"], 10) });
     streams(make, spec)
 }
 
@@ -191,10 +191,10 @@ async fn however_a_stream_is_stopped_the_answer_keeps_what_had_come() {
     let stopped = |force: bool| async move {
         let tool = endless(read("t").interrupt(Interrupt::Cancel));
         let turn = permissive(vec![tool]).build().unwrap().run().turn().await.unwrap();
-        let control = turn.control();
+        let control = turn.handle();
         let (mut answers, ()) = tokio::join!(turn.run(calls("t")), async {
             tokio::time::sleep(secs(1)).await;
-            if force { control.force() } else { control.interrupt() }
+            if force { control.abort() } else { control.interrupt() }
         });
         answers.pop().unwrap()
     };
@@ -208,14 +208,14 @@ async fn however_a_stream_is_stopped_the_answer_keeps_what_had_come() {
     let turn = permissive(tools).build().unwrap().run().turn().await.unwrap();
     let aborted = turn.run(calls("t fails")).await.remove(0);
     for (answer, code) in [
-        (timed, Code::TimedOut),
-        (late, Code::DeadlinePassed),
-        (stopped(false).await, Code::Cancelled),
-        (stopped(true).await, Code::Cancelled),
-        (aborted, Code::SiblingAborted),
+        (timed, FailureCode::TimedOut),
+        (late, FailureCode::DeadlinePassed),
+        (stopped(false).await, FailureCode::Cancelled),
+        (stopped(true).await, FailureCode::Cancelled),
+        (aborted, FailureCode::SiblingAborted),
     ] {
         let failure = answer.failure().unwrap();
-        assert_eq!((failure.code(), failure.ran()), (code, Ran::Yes));
+        assert_eq!((failure.code(), failure.execution()), (code, Execution::Completed));
         assert_eq!(answer.interrupted_output(), "so far", "{code}");
     }
 }
@@ -223,7 +223,7 @@ async fn however_a_stream_is_stopped_the_answer_keeps_what_had_come() {
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_fails_or_breaks_in_the_middle_keeps_what_had_come() {
     let all = || vec![Ok("so "), Ok("far"), Err(Failure::failed("the line went dead"))];
-    let tool = streams(move || Streamed(pieces(all(), 10)), read("t"));
+    let tool = streams(move || StreamOutput(pieces(all(), 10)), read("t"));
     let (answer, _) = told(permissive(vec![tool])).await;
     assert_eq!(
         answer.text(),
@@ -237,7 +237,7 @@ async fn a_stream_that_fails_or_breaks_in_the_middle_keeps_what_had_come() {
         Ok("never")
     });
     let (answer, notes) = told(permissive(vec![tool])).await;
-    assert_eq!(answer.failure().unwrap().code(), Code::Panicked);
+    assert_eq!(answer.failure().unwrap().code(), FailureCode::Panicked);
     assert_eq!((answer.interrupted_output(), notes.len()), ("1 to 5 ", 1));
 }
 
@@ -256,9 +256,9 @@ impl<T: Clone + Unpin> Stream for Flood<T> {
 async fn a_flood_without_end_runs_out_of_time_like_anything_else() {
     let time = Duration::from_millis(50);
     let spec = || read("t").timeout(time);
-    let text = streams(|| Streamed(Flood("x")), spec());
-    let keyed = streams(|| Streamed::keyed(Flood(("key", "x"))), spec());
-    let blocks = streams(|| Streamed::blocks(Flood(haft::Block::text("x"))), spec());
+    let text = streams(|| StreamOutput(Flood("x")), spec());
+    let keyed = streams(|| StreamOutput::keyed(Flood(("key", "x"))), spec());
+    let blocks = streams(|| StreamOutput::blocks(Flood(haft::Block::text("x"))), spec());
     for tool in [text, keyed, blocks] {
         let runtime = permissive(vec![tool]).build().unwrap();
         let answers = runtime.run().turn().await.unwrap().run(calls("t")).await;

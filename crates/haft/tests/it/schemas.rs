@@ -1,6 +1,8 @@
 //! Random schemas and values, carried into every dialect.
 
-use haft::{Arguments, Call, Definition, Dialect, Export, LossKind, Options, Strict};
+use haft::{
+    Arguments, Dialect, ExportOptions, LossKind, StrictMode, ToolCall, ToolDefinition, ToolExport,
+};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -155,9 +157,9 @@ fn tool() -> impl Strategy<Value = Value> {
     )
 }
 
-fn modes() -> Vec<(Dialect, Strict)> {
-    let strict = Dialect::ALL.iter().filter(|d| d.has_strict()).map(|d| (*d, Strict::On));
-    Dialect::ALL.iter().map(|d| (*d, Strict::Off)).chain(strict).collect()
+fn modes() -> Vec<(Dialect, StrictMode)> {
+    let strict = Dialect::ALL.iter().filter(|d| d.has_strict()).map(|d| (*d, StrictMode::On));
+    Dialect::ALL.iter().map(|d| (*d, StrictMode::Off)).chain(strict).collect()
 }
 
 /// A reference that leads back to itself at the same place never ends for any value.
@@ -221,16 +223,16 @@ proptest! {
         let values: Vec<Value> =
             values.into_iter().map(|pairs| Value::Object(pairs.into_iter().collect())).collect();
         for (dialect, strict) in modes() {
-            let definition = Definition::new("t", "Does it.", &source);
-            let shown = dialect.show(&definition, &Options::default().strict(strict));
+            let definition = ToolDefinition::new("t", "Does it.", &source);
+            let shown = dialect.show(&definition, &ExportOptions::default().strict(strict));
             let Some(tool) = &shown.tool else {
                 for value in &values {
                     prop_assert!(!own.is_valid(value), "{dialect} leaves out what accepts {value}");
                 }
                 continue;
             };
-            let options = Options::default().strict(strict);
-            let export = Export::of(dialect, std::slice::from_ref(&definition), &options);
+            let options = ExportOptions::default().strict(strict);
+            let export = ToolExport::of(dialect, std::slice::from_ref(&definition), &options);
             let schema = schema_of(dialect, tool);
             let sent_schema = judge(&schema);
             prop_assert!(sent_schema.is_some(), "{dialect} sends no schema: {schema}\n{source}");
@@ -240,7 +242,7 @@ proptest! {
                 let data = renamed(value.clone(), &shown);
                 let sent = if shown.strict { fill(&data, &schema, &schema) } else { data };
                 // What the tool would get: its own names, and no nulls that only strict mode wanted.
-                let call = Call::new("c", shown.name.as_str(), sent.clone());
+                let call = ToolCall::new("c", shown.name.as_str(), sent.clone());
                 let Arguments::Json(got) = export.restore(call).arguments else { unreachable!() };
                 let right = match (own.is_valid(value), sent_schema.is_valid(&sent)) {
                     (true, false) => has(LossKind::Narrowed),
@@ -262,8 +264,8 @@ proptest! {
     fn no_json_breaks_an_export(input in value(), schema in schema()) {
         for (dialect, strict) in modes() {
             for source in [&input, &schema] {
-                let definition = Definition::new("t", "", source);
-                let shown = dialect.show(&definition, &Options::default().strict(strict));
+                let definition = ToolDefinition::new("t", "", source);
+                let shown = dialect.show(&definition, &ExportOptions::default().strict(strict));
                 prop_assert!(shown.tool.is_some() || shown.report.iter().any(|l| l.kind == LossKind::Refused));
             }
         }
@@ -281,10 +283,10 @@ fn a_place_without_possible_objects_still_takes_other_values() {
         },
         "additionalProperties": false,
     });
-    let definition = Definition::new("t", "Does it.", &source);
+    let definition = ToolDefinition::new("t", "Does it.", &source);
     for dialect in Dialect::ALL {
-        for strict in [Strict::Off, Strict::On] {
-            let shown = dialect.show(&definition, &Options::default().strict(strict));
+        for strict in [StrictMode::Off, StrictMode::On] {
+            let shown = dialect.show(&definition, &ExportOptions::default().strict(strict));
             let schema = schema_of(*dialect, shown.tool.as_ref().unwrap());
             let export = judge(&schema).unwrap();
             let good = json!({"x": "text", "y": null});
@@ -311,8 +313,8 @@ fn a_form_that_is_no_object_does_not_become_one() {
     });
     for dialect in Dialect::ALL {
         for (source, value) in [(&source, json!({"a": 1})), (&other, json!({"a": 1}))] {
-            let definition = Definition::new("t", "Does it.", source);
-            let shown = dialect.show(&definition, &Options::default());
+            let definition = ToolDefinition::new("t", "Does it.", source);
+            let shown = dialect.show(&definition, &ExportOptions::default());
             let Some(tool) = &shown.tool else { continue };
             let export = judge(&schema_of(*dialect, tool)).unwrap();
             let is_wider = shown.report.iter().any(|loss| loss.kind == LossKind::Widened);
@@ -338,8 +340,12 @@ fn mentions(node: &Value, word: &str) -> bool {
     }
 }
 
-fn shown_with(dialect: Dialect, source: &Value, options: &Options) -> (Value, haft::Shown) {
-    let shown = dialect.show(&Definition::new("t", "Does it.", source), options);
+fn shown_with(
+    dialect: Dialect,
+    source: &Value,
+    options: &ExportOptions,
+) -> (Value, haft::ExportedTool) {
+    let shown = dialect.show(&ToolDefinition::new("t", "Does it.", source), options);
     (schema_of(dialect, shown.tool.as_ref().unwrap()), shown)
 }
 
@@ -367,9 +373,9 @@ fn inline_option_leaves_no_reference_and_no_all_of_in_any_dialect() {
             .fold(json!({"value": "leaf"}), |inner, _| json!({"value": "x", "children": [inner]}))
     };
     for dialect in Dialect::ALL.iter().copied() {
-        for strict in [Strict::Off, Strict::Auto, Strict::On] {
+        for strict in [StrictMode::Off, StrictMode::Auto, StrictMode::On] {
             let (schema, shown) =
-                shown_with(dialect, &source, &Options::default().strict(strict).inline());
+                shown_with(dialect, &source, &ExportOptions::default().strict(strict).inline());
             for word in ["$ref", "$defs", "allOf"] {
                 assert!(!mentions(&schema, word), "{dialect} {strict:?}: {word} in {schema}");
             }
@@ -397,7 +403,7 @@ fn inline_option_keeps_what_a_schema_without_recursion_accepts() {
         "required": ["to"],
         "$defs": {"place": {"type": "string", "minLength": 2}},
     });
-    let (schema, shown) = shown_with(Dialect::Mcp, &source, &Options::default().inline());
+    let (schema, shown) = shown_with(Dialect::Mcp, &source, &ExportOptions::default().inline());
     assert!(shown.is_exact(), "{:?}", shown.report);
     assert_eq!(
         schema["properties"]["to"],
@@ -418,8 +424,11 @@ fn inline_option_never_refuses_what_a_part_that_is_left_out_described() {
     let value = json!({"x": {"a": "1", "b": "2"}, "y": {"a": "1", "b": "2"}});
     assert!(judge(&source).unwrap().is_valid(&value));
     for dialect in Dialect::ALL.iter().copied() {
-        let (schema, shown) =
-            shown_with(dialect, &source, &Options::default().strict(Strict::Off).inline());
+        let (schema, shown) = shown_with(
+            dialect,
+            &source,
+            &ExportOptions::default().strict(StrictMode::Off).inline(),
+        );
         assert!(!mentions(&schema, "allOf"), "{dialect}: {schema}");
         assert!(judge(&schema).unwrap().is_valid(&value), "{dialect}: {schema}");
         let lost = |loss: &haft::Loss| loss.kind == LossKind::Widened && loss.keyword == "allOf";
@@ -438,7 +447,8 @@ fn inline_option_is_bounded_on_definitions_that_refer_to_many_others() {
     definitions.insert("d40".into(), json!({"type": "string"}));
     let source = json!({"type": "object", "properties": {"x": {"$ref": "#/$defs/d20"}}, "$defs": definitions});
     for dialect in Dialect::ALL.iter().copied() {
-        let shown = dialect.show(&Definition::new("t", "", &source), &Options::default().inline());
+        let shown = dialect
+            .show(&ToolDefinition::new("t", "", &source), &ExportOptions::default().inline());
         // A schema that unfolds into so much is refused, or shown small with a loss.
         let Some(tool) = &shown.tool else { continue };
         let schema = schema_of(dialect, tool);
@@ -458,7 +468,8 @@ fn openai_objects_have_properties_and_anything_is_an_empty_schema() {
         },
     });
     for dialect in Dialect::ALL.iter().copied() {
-        let (schema, _) = shown_with(dialect, &source, &Options::default().strict(Strict::Off));
+        let (schema, _) =
+            shown_with(dialect, &source, &ExportOptions::default().strict(StrictMode::Off));
         let properties = schema["properties"].as_object().unwrap();
         for (name, property) in properties {
             assert!(property.is_object(), "{dialect}: {name} is {property}");
@@ -478,7 +489,7 @@ fn openai_objects_have_properties_and_anything_is_an_empty_schema() {
         let (schema, _) = shown_with(
             dialect,
             &json!({"type": "object"}),
-            &Options::default().strict(Strict::Off),
+            &ExportOptions::default().strict(StrictMode::Off),
         );
         assert_eq!(schema, json!({"type": "object", "properties": {}}), "{dialect}");
     }
@@ -516,8 +527,8 @@ fn strict_schema_has_no_format_that_is_not_documented() {
             "$defs": {"t": text},
         });
         for dialect in [Dialect::OpenAiResponses, Dialect::OpenAiChat] {
-            for options in [Options::default(), Options::default().inline()] {
-                let (schema, shown) = shown_with(dialect, &source, &options.strict(Strict::On));
+            for options in [ExportOptions::default(), ExportOptions::default().inline()] {
+                let (schema, shown) = shown_with(dialect, &source, &options.strict(StrictMode::On));
                 assert!(shown.strict, "{dialect}: {:?}", shown.not_strict);
                 let mut found = Vec::new();
                 formats(&schema, &mut found);
@@ -547,7 +558,8 @@ fn open_object_is_closed_only_with_its_own_entry_in_the_report() {
         "$defs": {"open": open(json!({"type": "string"}))},
     });
     for dialect in Dialect::ALL.iter().copied().filter(|dialect| dialect.has_strict()) {
-        let (_, shown) = shown_with(dialect, &source, &Options::default().strict(Strict::On));
+        let (_, shown) =
+            shown_with(dialect, &source, &ExportOptions::default().strict(StrictMode::On));
         assert!(shown.strict, "{dialect}: {:?}", shown.not_strict);
         let mut told: Vec<&str> = shown
             .report
@@ -577,7 +589,7 @@ fn open_object_is_closed_only_with_its_own_entry_in_the_report() {
         source["additionalProperties"] = more.clone();
         for dialect in Dialect::ALL.iter().copied() {
             let (schema, shown) =
-                shown_with(dialect, &source, &Options::default().strict(Strict::On));
+                shown_with(dialect, &source, &ExportOptions::default().strict(StrictMode::On));
             assert!(!shown.strict, "{dialect}: {more}");
             assert_ne!(schema.get("additionalProperties"), Some(&json!(false)), "{dialect}");
         }

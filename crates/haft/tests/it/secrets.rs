@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use haft::{
-    Answer, Approver, BoxFuture, Call, Capability, Catalog, Code, DynTool, Event, Failure,
-    MemoryJournal, Note, Question, Ran, Runtime, Secrets, Spec, tool,
+    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, Capability, DynTool, Event, Execution,
+    Failure, FailureCode, MemoryJournal, Progress, Runtime, Secrets, ToolCall, ToolRegistry,
+    ToolSpec, tool,
 };
 use serde_json::{Value, json};
 
@@ -12,8 +13,8 @@ use crate::kit::{open_schema, permissive, read};
 
 const VALUE: &str = "s3sam/öpen+42";
 
-fn with_secrets(name: &str) -> Spec {
-    Spec::new(name, "Uses a secret.").read_only().capabilities([Capability::Secrets])
+fn with_secrets(name: &str) -> ToolSpec {
+    ToolSpec::new(name, "Uses a secret.").read_only().capabilities([Capability::Secrets])
 }
 
 /// Every event as text, with all that is in it.
@@ -24,7 +25,7 @@ fn listener() -> (Arc<Mutex<Vec<String>>>, impl Fn(&Event) + Send + Sync + 'stat
 }
 
 /// Says what it is given, back to front as well, so that a test can tell that it had the value.
-fn echo(spec: Spec) -> DynTool {
+fn echo(spec: ToolSpec) -> DynTool {
     DynTool::new(spec, open_schema(), |args, _| async move {
         let text = args["x"].as_str().unwrap_or_default().to_owned();
         let back: String = text.chars().rev().collect();
@@ -95,8 +96,8 @@ async fn a_body_gets_a_secret_by_name_and_cannot_leak_it_in_any_form() {
 
 #[tokio::test]
 async fn a_tool_gets_only_what_is_meant_for_it_and_is_not_told_of_the_rest() {
-    let ask = |spec: Spec| {
-        DynTool::new(spec, open_schema(), |args, cx: haft::Context| async move {
+    let ask = |spec: ToolSpec| {
+        DynTool::new(spec, open_schema(), |args, cx: haft::ToolContext| async move {
             let name = args["key"].as_str().unwrap_or("door").to_owned();
             cx.secret(&name).map(|_| "has it")
         })
@@ -105,7 +106,7 @@ async fn a_tool_gets_only_what_is_meant_for_it_and_is_not_told_of_the_rest() {
         echo(with_secrets("mail_send")),
         echo(with_secrets("pay")),
         echo(read("look")),
-        echo(Spec::new("silent", "Says nothing of secrets.")),
+        echo(ToolSpec::new("silent", "Says nothing of secrets.")),
         ask(with_secrets("ask_mail")),
         ask(read("ask_none")),
     ];
@@ -130,20 +131,25 @@ async fn a_tool_gets_only_what_is_meant_for_it_and_is_not_told_of_the_rest() {
             Ok(_) => format!("{tool}: ok"),
             Err(failure) => {
                 assert!(!failure.to_string().contains("other"), "{failure}");
-                format!("{tool}: {} {:?}: {}", failure.code(), failure.ran(), failure.message())
+                format!(
+                    "{tool}: {} {:?}: {}",
+                    failure.code(),
+                    failure.execution(),
+                    failure.message()
+                )
             }
         });
     }
     insta::assert_snapshot!(said.join("\n"), @"
     mail_send: ok
-    pay: invalid_value No: `pay` has no secret called `door`
-    pay: invalid_value No: `pay` has no secret called `window`
-    look: denied No: `look` does not declare that it uses secrets, so it gets none
-    silent: denied No: `silent` does not declare that it uses secrets, so it gets none
+    pay: invalid_value NotStarted: `pay` has no secret called `door`
+    pay: invalid_value NotStarted: `pay` has no secret called `window`
+    look: denied NotStarted: `look` does not declare that it uses secrets, so it gets none
+    silent: denied NotStarted: `silent` does not declare that it uses secrets, so it gets none
     look: ok
     ask_mail: ok
-    ask_mail: invalid_value Yes: `ask_mail` has no secret called `window`
-    ask_none: denied Yes: `ask_none` does not declare that it uses secrets, so it gets none
+    ask_mail: invalid_value Completed: `ask_mail` has no secret called `window`
+    ask_none: denied Completed: `ask_none` does not declare that it uses secrets, so it gets none
     ");
 }
 
@@ -168,15 +174,18 @@ async fn a_secret_that_does_not_fit_is_not_shown_by_the_decoder() {
         }
     }
     let runtime = Runtime::builder()
-        .catalog(Catalog::builder().add(Knock).build().unwrap())
-        .policy(haft::AllowEverything)
+        .registry(ToolRegistry::builder().add(KnockTool).build().unwrap())
+        .policy(haft::AllowAll)
         .secret("door", VALUE)
         .build()
         .unwrap();
     let turn = runtime.run().turn().await.unwrap();
-    let answers = turn.run([Call::new("c1", "knock", json!({"port": "secret://door"}))]).await;
+    let answers = turn.run([ToolCall::new("c1", "knock", json!({"port": "secret://door"}))]).await;
     let failure = answers[0].failure().unwrap();
-    assert_eq!((failure.code(), failure.ran()), (Code::InvalidValue, Ran::No));
+    assert_eq!(
+        (failure.code(), failure.execution()),
+        (FailureCode::InvalidValue, Execution::NotStarted)
+    );
     assert_eq!(failure.message(), "a secret does not fit where it is used");
     let cause = failure.cause().unwrap();
     assert!(cause.contains("is no port") && !cause.contains(VALUE), "{cause}");
@@ -212,7 +221,7 @@ async fn pieces_of_output_do_not_hide_a_secret_at_their_borders() {
     let runtime = permissive(vec![stream])
         .secret("door", VALUE)
         .observer(move |event: &Event| {
-            if let Event::Noted { note, .. } = event {
+            if let Event::Progress { note, .. } = event {
                 kept.lock().unwrap().push(note.clone());
             }
         })
@@ -223,15 +232,17 @@ async fn pieces_of_output_do_not_hide_a_secret_at_their_borders() {
     let text: String = told
         .iter()
         .filter_map(|note| match note {
-            Note::Partial(text) => Some(text.as_str()),
-            Note::Progress(..) | Note::Keyed(..) => None,
+            Progress::Partial(text) => Some(text.as_str()),
+            Progress::Progress(..) | Progress::Keyed(..) => None,
         })
         .collect();
     assert_eq!(
         text,
         "it is [REDACTED:secret/door:14], the key is [REDACTED:github-token:40] end pas"
     );
-    assert!(told.contains(&Note::Progress(Some(0.5), "at [REDACTED:secret/door:14]".to_owned())));
+    assert!(
+        told.contains(&Progress::Progress(Some(0.5), "at [REDACTED:secret/door:14]".to_owned()))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -248,7 +259,7 @@ async fn what_was_told_before_an_interruption_is_shown_without_secrets() {
     };
     let runtime = permissive(vec![stuck]).config(config).secret("door", VALUE).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
-    let answers = turn.run([Call::new("c1", "stuck", json!({}))]).await;
+    let answers = turn.run([ToolCall::new("c1", "stuck", json!({}))]).await;
     let text = answers[0].text();
     assert!(!text.contains(VALUE), "{text}");
     if answers[0].is_error() {
@@ -264,10 +275,13 @@ impl Approver for Person {
         "a person"
     }
 
-    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+    fn ask<'a>(
+        &'a self,
+        question: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         let shown = format!("{}\n{}", question.call.shown(), question.explanation);
         self.0.lock().unwrap().push(shown);
-        Box::pin(async { Ok(Answer::allow()) })
+        Box::pin(async { Ok(ApprovalResponse::allow()) })
     }
 }
 
@@ -286,7 +300,7 @@ async fn an_argument_that_is_marked_as_secret_is_shown_to_nobody() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let journal = MemoryJournal::new(10);
     let runtime = Runtime::builder()
-        .catalog(Catalog::builder().add(Login).build().unwrap())
+        .registry(ToolRegistry::builder().add(LoginTool).build().unwrap())
         .approver(Person(Arc::clone(&asked)))
         .journal(journal.clone())
         .observer(observer)
@@ -323,7 +337,7 @@ async fn a_key_that_the_model_wrote_itself_is_not_written_down() {
         .unwrap();
     let run = runtime.run();
     let turn = run.turn().await.unwrap();
-    turn.run([Call::new("c1", "look", json!({"x": key}))]).await;
+    turn.run([ToolCall::new("c1", "look", json!({"x": key}))]).await;
     let told = events.lock().unwrap().join("\n") + &format!("{:?}", journal.records());
     assert!(told.contains("[REDACTED:github-token:40]") && !told.contains(&key), "{told}");
 }
@@ -382,7 +396,7 @@ async fn a_secret_that_is_cut_in_two_by_what_nobody_sees_is_found_in_a_failure_t
     let runtime = permissive(vec![broken]).secret("door", VALUE).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
     let answer = turn.run(crate::kit::calls("broken")).await.pop().unwrap();
-    for text in [answer.text().into_owned(), answer.shown()] {
+    for text in [answer.text().into_owned(), answer.model_text()] {
         assert!(!text.contains(VALUE) && !text.contains(tail), "{text}");
         assert!(text.contains("[REDACTED:secret/door:14]"), "{text}");
     }
@@ -402,7 +416,7 @@ async fn panic_in_a_body_prints_no_secret_to_stderr() {
     secrets.add("door", VALUE).unwrap();
     let key = format!("ghp_{}", "a1B2".repeat(9));
     let words = format!("cannot open with {VALUE} or {key}\x1b[2J");
-    let breaks = DynTool::new(Spec::new("breaks", "Panics."), open_schema(), move |_, _| {
+    let breaks = DynTool::new(ToolSpec::new("breaks", "Panics."), open_schema(), move |_, _| {
         let words = words.clone();
         async move {
             if !words.is_empty() {
@@ -413,7 +427,7 @@ async fn panic_in_a_body_prints_no_secret_to_stderr() {
     });
     let runtime = permissive(vec![breaks]).secrets(secrets).build().unwrap();
     let failure = runtime.call("breaks", json!({})).await.unwrap_err();
-    assert_eq!(failure.code(), Code::Panicked);
+    assert_eq!(failure.code(), FailureCode::Panicked);
     let told = told.lock().unwrap().clone();
     let own = told.iter().find(|text| text.contains("cannot open with")).expect("it was printed");
     assert!(own.contains("panicked at ") && own.contains("secrets.rs"), "{own}");
@@ -426,7 +440,7 @@ async fn large_result_is_redacted_off_the_executor() {
     use futures_util::FutureExt as _;
 
     let says = |name: &str, text: String| {
-        DynTool::new(Spec::new(name, "Says.").read_only(), open_schema(), move |_, _| {
+        DynTool::new(ToolSpec::new(name, "Says.").read_only(), open_schema(), move |_, _| {
             let text = text.clone();
             async move { Ok(text) }
         })
@@ -436,7 +450,7 @@ async fn large_result_is_redacted_off_the_executor() {
     let runtime = permissive(tools).build().unwrap();
     // A call that waits for nothing ends where it is first polled; this one waits for a thread.
     let turn = runtime.run().turn().await.unwrap();
-    let mut large = Box::pin(turn.run([Call::new("a", "large", json!({}))]));
+    let mut large = Box::pin(turn.run([ToolCall::new("a", "large", json!({}))]));
     assert!((&mut large).now_or_never().is_none(), "it was looked at in place");
     assert!(!large.await[0].is_error());
     let small = runtime.call("small", json!({})).await.unwrap();

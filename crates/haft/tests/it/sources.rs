@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use haft::{
-    AllowEverything, BoxError, BoxFuture, Catalog, DynTool, Runtime, Side, Source, Spec, View,
+    AllowAll, BoxError, BoxFuture, DynTool, RunState, Runtime, ToolRegistry, ToolSource, ToolSpec,
+    ToolView,
 };
 use serde_json::json;
 
@@ -35,7 +36,7 @@ impl Remote {
     }
 }
 
-impl Source for Remote {
+impl ToolSource for Remote {
     fn name(&self) -> &str {
         self.name
     }
@@ -57,8 +58,8 @@ impl Source for Remote {
     }
 }
 
-fn runtime(builder: haft::CatalogBuilder) -> Runtime {
-    Runtime::builder().catalog(builder.build().unwrap()).policy(AllowEverything).build().unwrap()
+fn runtime(builder: haft::ToolRegistryBuilder) -> Runtime {
+    Runtime::builder().registry(builder.build().unwrap()).policy(AllowAll).build().unwrap()
 }
 
 fn names(turn: &haft::Turn) -> Vec<String> {
@@ -70,9 +71,12 @@ async fn own_tools_come_first_then_each_source_sorted_and_prefixed() {
     let log = Log::default();
     let b = Remote::new("beta", &log, vec![quick(read("z")), quick(read("a"))]);
     let a = Remote::new("alpha", &log, vec![quick(read("m"))]);
-    let catalog =
-        Catalog::builder().source(b).source(a).add(quick(read("own2"))).add(quick(read("own1")));
-    let runtime = runtime(catalog);
+    let registry = ToolRegistry::builder()
+        .source(b)
+        .source(a)
+        .add(quick(read("own2")))
+        .add(quick(read("own1")));
+    let runtime = runtime(registry);
     let run = runtime.run();
     let turn = run.turn().await.unwrap();
     assert_eq!(names(&turn), ["own1", "own2", "beta__a", "beta__z", "alpha__m"]);
@@ -89,11 +93,11 @@ async fn what_opened_is_closed_in_reverse_when_a_later_source_does_not_open() {
     let log = Log::default();
     let mut third = Remote::new("c", &log, vec![]);
     third.opens = false;
-    let catalog = Catalog::builder()
+    let registry = ToolRegistry::builder()
         .source(Remote::new("a", &log, vec![]))
         .source(Remote::new("b", &log, vec![]))
         .source(third);
-    let error = runtime(catalog).run().turn().await.unwrap_err();
+    let error = runtime(registry).run().turn().await.unwrap_err();
     assert!(error.to_string().contains("source `c` did not open: no route"), "{error}");
     assert_eq!(log.said(), ["open a", "open b", "open c", "close b", "close a"]);
 }
@@ -101,7 +105,7 @@ async fn what_opened_is_closed_in_reverse_when_a_later_source_does_not_open() {
 #[tokio::test]
 async fn dropping_the_runtime_closes_its_sources() {
     let log = Log::default();
-    let runtime = runtime(Catalog::builder().source(Remote::new("a", &log, vec![])));
+    let runtime = runtime(ToolRegistry::builder().source(Remote::new("a", &log, vec![])));
     runtime.run().turn().await.unwrap();
     drop(runtime);
     for _ in 0..100 {
@@ -115,7 +119,7 @@ async fn a_change_takes_effect_between_turns_and_never_within_one() {
     let log = Log::default();
     let remote = Remote::new("r", &log, vec![quick(read("t"))]);
     let tools = Arc::clone(&remote.tools);
-    let runtime = runtime(Catalog::builder().source(remote));
+    let runtime = runtime(ToolRegistry::builder().source(remote));
     let run = runtime.run();
     let turn = run.turn().await.unwrap();
     let changed = DynTool::new(read("t").title("new"), json!({}), |_, _| async { Ok("new body") });
@@ -135,7 +139,7 @@ async fn a_source_in_trouble_keeps_what_it_last_said_and_a_bad_tool_spoils_nothi
     let bad = DynTool::new(read("bad"), json!({"type": "nonsense"}), |_, _| async { Ok(()) });
     let remote = Remote::new("r", &log, vec![quick(read("t")), bad]);
     let tools = Arc::clone(&remote.tools);
-    let runtime = runtime(Catalog::builder().source(remote));
+    let runtime = runtime(ToolRegistry::builder().source(remote));
     let run = runtime.run();
     let turn = run.turn().await.unwrap();
     assert_eq!(names(&turn), ["r__t"]);
@@ -150,8 +154,8 @@ async fn a_source_in_trouble_keeps_what_it_last_said_and_a_bad_tool_spoils_nothi
 async fn aliases_answer_for_own_tools_only() {
     let log = Log::default();
     let remote = Remote::new("r", &log, vec![quick(read("t").alias("theirs"))]);
-    let catalog = Catalog::builder().add(quick(read("own").alias("ours"))).source(remote);
-    let runtime = runtime(catalog);
+    let registry = ToolRegistry::builder().add(quick(read("own").alias("ours"))).source(remote);
+    let runtime = runtime(registry);
     let answers = runtime.run().turn().await.unwrap().run(calls("ours:1 theirs:2")).await;
     assert_eq!(ends(&answers), ["c1 ok", "c2 unknown_tool"]);
 }
@@ -160,25 +164,26 @@ async fn aliases_answer_for_own_tools_only() {
 async fn a_view_does_not_let_a_source_take_over_an_alias() {
     let log = Log::default();
     let remote = Remote::new("r", &log, vec![quick(read("t").alias("ours"))]);
-    let catalog = Catalog::builder().add(quick(read("own").alias("ours"))).source(remote);
-    let run = runtime(catalog).run_builder().view(View::all().hide("nothing")).start();
+    let registry = ToolRegistry::builder().add(quick(read("own").alias("ours"))).source(remote);
+    let run = runtime(registry).run_builder().view(ToolView::all().hide("nothing")).start();
     let answers = run.turn().await.unwrap().run(calls("ours:1")).await;
-    assert_eq!((answers[0].meant().as_str(), &*answers[0].text()), ("own", "own(1)"));
+    assert_eq!((answers[0].tool_name().as_str(), &*answers[0].text()), ("own", "own(1)"));
 }
 
 #[tokio::test]
 async fn a_source_s_tool_without_its_state_is_not_offered() {
     let log = Log::default();
-    let remote = Remote::new("r", &log, vec![quick(read("t").need(haft::Need::state::<User>()))]);
-    let turn = runtime(Catalog::builder().source(remote)).run().turn().await.unwrap();
+    let remote =
+        Remote::new("r", &log, vec![quick(read("t").need(haft::Dependency::state::<User>()))]);
+    let turn = runtime(ToolRegistry::builder().source(remote)).run().turn().await.unwrap();
     assert!(names(&turn).is_empty());
 }
 
 #[tokio::test]
 async fn a_view_filters_renames_and_hides_and_refuses_what_it_hides() {
     let tools = vec![quick(read("look")), quick(read("debug_x")), quick(write("change"))];
-    let runtime = runtime(Catalog::builder().add(tools));
-    let view = View::all().filter(Spec::is_read_only).hide("debug_*").prefix("fs_");
+    let runtime = runtime(ToolRegistry::builder().add(tools));
+    let view = ToolView::all().filter(ToolSpec::is_read_only).hide("debug_*").prefix("fs_");
     let run = runtime.run_builder().view(view).start();
     let turn = run.turn().await.unwrap();
     assert_eq!(names(&turn), ["fs_look"]);
@@ -190,15 +195,18 @@ struct User(&'static str);
 
 #[tokio::test]
 async fn what_a_tool_needs_decides_whether_it_is_offered() {
-    let needs =
-        DynTool::new(read("who").need(haft::Need::side::<User>()), json!({}), |_, cx| async move {
-            let user: Side<User> = cx.side()?;
+    let needs = DynTool::new(
+        read("who").need(haft::Dependency::side::<User>()),
+        json!({}),
+        |_, cx| async move {
+            let user: RunState<User> = cx.run_state()?;
             Ok(user.0)
-        });
+        },
+    );
     let off = quick(read("off").enabled(|scope| scope.user.is_some()));
     let panics = quick(read("panics").enabled(|_| panic!("on purpose")));
     let person = quick(read("person").requires_user_interaction(true));
-    let runtime = runtime(Catalog::builder().add(vec![needs, off, panics, person]));
+    let runtime = runtime(ToolRegistry::builder().add(vec![needs, off, panics, person]));
     let turn = runtime.run().turn().await.unwrap();
     assert!(names(&turn).is_empty());
     assert_eq!(turn.snapshot().withheld().count(), 4);
@@ -207,7 +215,7 @@ async fn what_a_tool_needs_decides_whether_it_is_offered() {
         ends(&answers),
         ["c1 not_offered", "c2 not_offered", "c3 not_offered", "c4 needs_interaction"]
     );
-    let run = runtime.run_builder().side(User("ada")).user("u1").start();
+    let run = runtime.run_builder().run_state(User("ada")).user("u1").start();
     let turn = run.turn().await.unwrap();
     assert_eq!(names(&turn), ["off", "who"]);
     assert_eq!(turn.run(calls("who")).await[0].text(), "ada");
@@ -215,18 +223,18 @@ async fn what_a_tool_needs_decides_whether_it_is_offered() {
 
 #[tokio::test]
 async fn missing_state_is_a_build_error_naming_tool_and_type() {
-    let tool = quick(read("t").need(haft::Need::state::<User>()));
-    let catalog = || Catalog::builder().add(tool.clone()).build().unwrap();
-    let error = Runtime::builder().catalog(catalog()).build().unwrap_err();
+    let tool = quick(read("t").need(haft::Dependency::state::<User>()));
+    let registry = || ToolRegistry::builder().add(tool.clone()).build().unwrap();
+    let error = Runtime::builder().registry(registry()).build().unwrap_err();
     assert!(error.to_string().contains("tool `t` needs a `State<"), "{error}");
     assert!(error.to_string().contains("User"), "{error}");
-    assert!(Runtime::builder().catalog(catalog()).state(User("x")).build().is_ok());
+    assert!(Runtime::builder().registry(registry()).state(User("x")).build().is_ok());
 }
 
 /// What a hostile source may do instead of listing its tools.
 struct Hostile(&'static str);
 
-impl Source for Hostile {
+impl ToolSource for Hostile {
     fn name(&self) -> &str {
         "hostile"
     }
@@ -243,8 +251,8 @@ impl Source for Hostile {
 #[tokio::test(start_paused = true)]
 async fn a_source_that_hangs_or_panics_keeps_no_turn_from_starting() {
     for way in ["panics at once", "panics later", "hangs"] {
-        let catalog = Catalog::builder().add(quick(read("own"))).source(Hostile(way));
-        let turn = runtime(catalog).run().turn().await.unwrap();
+        let registry = ToolRegistry::builder().add(quick(read("own"))).source(Hostile(way));
+        let turn = runtime(registry).run().turn().await.unwrap();
         assert_eq!(names(&turn), ["own"], "{way}");
         assert!(turn.snapshot().problems()[0].contains("`hostile`"), "{way}");
     }
@@ -252,8 +260,8 @@ async fn a_source_that_hangs_or_panics_keeps_no_turn_from_starting() {
 
 #[tokio::test]
 async fn a_filter_that_panics_hides_the_tool() {
-    let runtime = runtime(Catalog::builder().add(quick(read("t"))));
-    let run = runtime.run_builder().view(View::all().filter(|_| panic!("on purpose"))).start();
+    let runtime = runtime(ToolRegistry::builder().add(quick(read("t"))));
+    let run = runtime.run_builder().view(ToolView::all().filter(|_| panic!("on purpose"))).start();
     assert!(names(&run.turn().await.unwrap()).is_empty());
 }
 
@@ -263,7 +271,7 @@ async fn what_a_failing_source_brought_before_may_not_clash_either() {
     let late = Remote::new("a", &log, vec![]);
     let early = Remote::new("a__b", &log, vec![quick(read("c"))]);
     let (late_tools, early_tools) = (Arc::clone(&late.tools), Arc::clone(&early.tools));
-    let runtime = runtime(Catalog::builder().source(late).source(early));
+    let runtime = runtime(ToolRegistry::builder().source(late).source(early));
     let run = runtime.run();
     assert_eq!(names(&run.turn().await.unwrap()), ["a__b__c"]);
     *late_tools.lock().unwrap() = Ok(vec![quick(read("b__c"))]);

@@ -9,13 +9,13 @@ use std::{
     time::Duration,
 };
 
-use haft::{Code, Config, DynTool, Interrupt, MemoryJournal, Ran, Spec};
+use haft::{Config, DynTool, Execution, FailureCode, Interrupt, MemoryJournal, ToolSpec};
 use serde_json::json;
 
 use crate::kit::*;
 
 /// A tool that never ends by itself and tells whether its future was dropped.
-fn hanging(spec: Spec, dropped: &Arc<AtomicBool>) -> DynTool {
+fn hanging(spec: ToolSpec, dropped: &Arc<AtomicBool>) -> DynTool {
     struct Tells(Arc<AtomicBool>);
     impl Drop for Tells {
         fn drop(&mut self) {
@@ -43,13 +43,16 @@ async fn a_timeout_stops_the_body_and_keeps_what_it_had_told() {
     let answers = runtime.run().turn().await.unwrap().run(calls("t")).await;
     assert!(began.elapsed() < Duration::from_secs(6));
     let failure = answers[0].failure().unwrap();
-    assert_eq!((failure.code(), failure.ran()), (Code::TimedOut, Ran::Yes));
+    assert_eq!(
+        (failure.code(), failure.execution()),
+        (FailureCode::TimedOut, Execution::Completed)
+    );
     assert!(answers[0].text().ends_with("Output before the interruption (6 characters):\nso far"));
     assert!(dropped.load(Ordering::SeqCst));
 }
 
 /// A tool that hears that it should stop, and then finishes all the same.
-fn finishes_late(spec: Spec) -> DynTool {
+fn finishes_late(spec: ToolSpec) -> DynTool {
     DynTool::new(spec, open_schema(), |_, cx| async move {
         cx.cancelled().await;
         Ok("all of it")
@@ -62,13 +65,19 @@ async fn body_that_completes_in_the_grace_period_after_its_timeout_is_timed_out(
     let runtime = permissive(vec![tool]).build().unwrap();
     let answers = runtime.run().turn().await.unwrap().run(calls("t")).await;
     let failure = answers[0].failure().unwrap();
-    assert_eq!((failure.code(), failure.ran()), (Code::TimedOut, Ran::Yes));
+    assert_eq!(
+        (failure.code(), failure.execution()),
+        (FailureCode::TimedOut, Execution::Completed)
+    );
     assert!(failure.message().contains("too late"), "{failure}");
     assert!(failure.source().unwrap().to_string().contains("completed"), "{failure:?}");
     assert!(!answers[0].text().contains("all of it"), "{}", answers[0].text());
     let tool = finishes_late(write("t").deadline(Duration::from_secs(5)));
     let failure = permissive(vec![tool]).build().unwrap().call("t", json!({})).await.unwrap_err();
-    assert_eq!((failure.code(), failure.ran()), (Code::DeadlinePassed, Ran::Yes));
+    assert_eq!(
+        (failure.code(), failure.execution()),
+        (FailureCode::DeadlinePassed, Execution::Completed)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,7 +88,7 @@ async fn silence_about_time_means_the_runtime_s_limits_and_never_none() {
     let runtime = permissive(vec![hanging(read("t"), &Arc::default())]).build().unwrap();
     let began = tokio::time::Instant::now();
     let failure = runtime.call("t", json!({})).await.unwrap_err();
-    assert_eq!(failure.code(), Code::TimedOut);
+    assert_eq!(failure.code(), FailureCode::TimedOut);
     assert_eq!(began.elapsed().as_secs(), 120);
 }
 
@@ -101,7 +110,7 @@ async fn the_deadline_counts_waiting_and_is_visible_to_the_tool() {
     let (first, second) = tokio::join!(one.run(calls("t")), two.run(calls("t")));
     assert_eq!(ends(&first), ["c1 ok"]);
     assert_eq!(ends(&second), ["c1 deadline_passed"]);
-    assert_eq!(second[0].ran(), Ran::Yes);
+    assert_eq!(second[0].execution(), Execution::Completed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,7 +123,7 @@ async fn a_deadline_that_passes_while_waiting_means_nothing_ran() {
     let (one, two) = (run.turn().await.unwrap(), run.turn().await.unwrap());
     let (_, second) = tokio::join!(one.run(calls("long")), two.run(calls("short")));
     assert_eq!(ends(&second), ["c1 deadline_passed"]);
-    assert_eq!(second[0].ran(), Ran::No);
+    assert_eq!(second[0].execution(), Execution::NotStarted);
     assert_eq!(intents(&journal).len(), 1);
 }
 
@@ -125,13 +134,16 @@ async fn an_interrupt_stops_what_yields_and_lets_the_rest_finish() {
     let later = quick(write("later"));
     let runtime = permissive(vec![yields, blocks, later]).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
-    let control = turn.control();
+    let control = turn.handle();
     let (answers, ()) = tokio::join!(turn.run(calls("yields blocks later")), async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         control.interrupt();
     });
     assert_eq!(ends(&answers), ["c1 cancelled", "c2 ok", "c3 cancelled"]);
-    assert_eq!((answers[0].ran(), answers[2].ran()), (Ran::Yes, Ran::No));
+    assert_eq!(
+        (answers[0].execution(), answers[2].execution()),
+        (Execution::Completed, Execution::NotStarted)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -139,15 +151,15 @@ async fn force_stops_everything_and_one_call_can_be_stopped_alone() {
     let tools = || vec![slow(read("a"), 50_000), slow(read("b"), 50_000)];
     let runtime = permissive(tools()).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
-    let control = turn.control();
+    let control = turn.handle();
     let (answers, ()) = tokio::join!(turn.run(calls("a b")), async {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        control.force();
+        control.abort();
     });
     assert_eq!(ends(&answers), ["c1 cancelled", "c2 cancelled"]);
 
     let turn = runtime.run().turn().await.unwrap();
-    let control = turn.control();
+    let control = turn.handle();
     let (answers, ()) = tokio::join!(turn.run(calls("a b")), async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(control.cancel_call("c1"));
@@ -168,7 +180,7 @@ async fn a_run_can_be_cancelled_as_a_whole() {
     });
     assert_eq!(ends(&answers), ["c1 cancelled", "c2 cancelled"]);
     let answers = run.turn().await.unwrap().run(calls("a")).await;
-    assert_eq!(answers[0].ran(), Ran::No);
+    assert_eq!(answers[0].execution(), Execution::NotStarted);
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,7 +205,7 @@ async fn siblings_are_isolated_unless_a_failing_body_may_abort_them() {
     let runtime = permissive(tools(true)).build().unwrap();
     let answers = runtime.run().turn().await.unwrap().run(words.clone()).await;
     assert_eq!(ends(&answers), aborted, "the next batch still runs");
-    assert_eq!(answers[0].ran(), Ran::Yes, "it says that it had started");
+    assert_eq!(answers[0].execution(), Execution::Completed, "it says that it had started");
     assert!(answers[0].text().contains("`fails` in the same batch failed"));
 
     let runtime = permissive(tools(false)).build().unwrap();
@@ -218,7 +230,7 @@ async fn siblings_that_wait_for_a_seat_say_that_they_had_not_started() {
     let runtime = permissive(tools).config(config).build().unwrap();
     let answers = runtime.run().turn().await.unwrap().run(calls("fails slow")).await;
     assert_eq!(ends(&answers), ["c1 tool_failed", "c2 sibling_aborted"]);
-    assert_eq!(answers[1].ran(), Ran::No);
+    assert_eq!(answers[1].execution(), Execution::NotStarted);
 }
 
 #[tokio::test]
@@ -235,10 +247,10 @@ async fn a_panic_is_a_failure_whose_words_stay_with_the_operator() {
         });
     let runtime = permissive(vec![tool, early]).build().unwrap();
     let failure = runtime.call("t", json!({})).await.unwrap_err();
-    assert_eq!(failure.code(), Code::Panicked);
+    assert_eq!(failure.code(), FailureCode::Panicked);
     assert!(!failure.to_string().contains("secret words"));
     assert_eq!(failure.source().unwrap().to_string(), "secret words");
-    assert_eq!(runtime.call("early", json!({})).await.unwrap_err().code(), Code::Panicked);
+    assert_eq!(runtime.call("early", json!({})).await.unwrap_err().code(), FailureCode::Panicked);
 }
 
 #[tokio::test]
@@ -259,17 +271,20 @@ async fn dropping_the_dispatch_cancels_the_turn_and_still_records_every_call() {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let codes: Vec<_> =
-        settled(&journal).into_iter().filter_map(|r| r.end).map(|e| (e.failed, e.ran)).collect();
-    assert_eq!(codes[0], (Some(Code::Cancelled), Ran::Yes));
-    assert_eq!(codes[1..], [(Some(Code::Cancelled), Ran::No); 2]);
+    let codes: Vec<_> = settled(&journal)
+        .into_iter()
+        .filter_map(|r| r.end)
+        .map(|e| (e.failed, e.execution))
+        .collect();
+    assert_eq!(codes[0], (Some(FailureCode::Cancelled), Execution::Completed));
+    assert_eq!(codes[1..], [(Some(FailureCode::Cancelled), Execution::NotStarted); 2]);
     for id in ["c1", "c2", "c3"] {
         assert_eq!(transcript.ends_of(id), 1, "{id}");
     }
 }
 
 /// A tool with a blocking body that waits for a signal.
-fn blocking(spec: Spec) -> (DynTool, mpsc::Sender<()>, Arc<AtomicUsize>) {
+fn blocking(spec: ToolSpec) -> (DynTool, mpsc::Sender<()>, Arc<AtomicUsize>) {
     let (send, receive) = mpsc::channel::<()>();
     let receive = Arc::new(std::sync::Mutex::new(receive));
     let ran = Arc::new(AtomicUsize::new(0));
@@ -277,7 +292,7 @@ fn blocking(spec: Spec) -> (DynTool, mpsc::Sender<()>, Arc<AtomicUsize>) {
     let tool = DynTool::new(spec, open_schema(), move |_, cx| {
         let (receive, ran) = (Arc::clone(&receive), Arc::clone(&counted));
         async move {
-            cx.block(move |_| {
+            cx.spawn_blocking(move |_| {
                 ran.fetch_add(1, Ordering::SeqCst);
                 let _ = receive.lock().unwrap().recv_timeout(Duration::from_secs(20));
             })
@@ -298,7 +313,7 @@ async fn a_blocking_body_that_outlives_its_timeout_is_an_unknown_outcome_and_hol
     let run = runtime.run();
     let answers = run.turn().await.unwrap().run(calls("stuck write read")).await;
     assert_eq!(ends(&answers), ["c1 unknown_outcome", "c2 not_run", "c3 ok"]);
-    assert_eq!(answers[0].ran(), Ran::Unknown);
+    assert_eq!(answers[0].execution(), Execution::Unknown);
     assert!(answers[1].text().contains("`stuck` was given up on"), "{}", answers[1].text());
     // Another run is not held up: classes exclude within a run only.
     let answers = runtime.run().turn().await.unwrap().run(calls("write")).await;
@@ -320,7 +335,7 @@ async fn a_blocking_body_that_listens_is_observed_to_end() {
         write("t").timeout(Duration::from_millis(20)),
         json!({}),
         |_, cx| async move {
-            cx.block(|cx| {
+            cx.spawn_blocking(|cx| {
                 while !cx.is_cancelled() {
                     std::thread::yield_now();
                 }
@@ -331,7 +346,10 @@ async fn a_blocking_body_that_listens_is_observed_to_end() {
     );
     let runtime = permissive(vec![tool]).build().unwrap();
     let failure = runtime.call("t", json!({})).await.unwrap_err();
-    assert_eq!((failure.code(), failure.ran()), (Code::TimedOut, Ran::Yes));
+    assert_eq!(
+        (failure.code(), failure.execution()),
+        (FailureCode::TimedOut, Execution::Completed)
+    );
 }
 
 #[tokio::test]
@@ -353,7 +371,7 @@ async fn a_turn_that_was_planned_can_still_be_stopped() {
     let runtime = permissive(vec![slow(read("a"), 50_000), slow(read("b"), 50)]).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
     assert_eq!(turn.plan(calls("a b")).len(), 2);
-    let control = turn.control();
+    let control = turn.handle();
     let (answers, ()) = tokio::join!(turn.run(calls("a b")), async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(control.cancel_call("c1"));
@@ -370,13 +388,13 @@ async fn a_body_that_ends_because_it_was_told_to_is_cancelled_and_not_failed() {
         });
     let runtime = permissive(vec![polite, slow(read("other"), 5_000)]).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
-    let control = turn.control();
+    let control = turn.handle();
     let (answers, ()) = tokio::join!(turn.run(calls("polite other")), async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         control.cancel_call("c1");
     });
     assert_eq!(ends(&answers), ["c1 cancelled", "c2 ok"], "and it aborts nobody");
-    assert_eq!(answers[0].ran(), Ran::Yes);
+    assert_eq!(answers[0].execution(), Execution::Completed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -389,7 +407,7 @@ async fn a_token_asked_for_late_is_already_cancelled() {
     });
     let runtime = permissive(vec![late]).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
-    let control = turn.control();
+    let control = turn.handle();
     let (answers, ()) = tokio::join!(turn.run(calls("late")), async {
         tokio::time::sleep(Duration::from_millis(50)).await;
         control.cancel_call("c1");
@@ -402,7 +420,7 @@ async fn dropping_an_open_stream_stops_what_it_started() {
     let journal = MemoryJournal::new(10);
     let runtime =
         permissive(vec![slow(read("t"), 60_000)]).journal(journal.clone()).build().unwrap();
-    let mut intake = runtime.run().turn().await.unwrap().open();
+    let mut intake = runtime.run().turn().await.unwrap().schedule();
     for call in calls("t t") {
         intake.push(call);
     }

@@ -9,7 +9,7 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
-use haft::{Definition, Dialect, LossKind, Options, Shown, Strict};
+use haft::{Dialect, ExportOptions, ExportedTool, LossKind, StrictMode, ToolDefinition};
 use serde_json::{Value, json};
 
 /// Where the corpora are, if they are here.
@@ -167,7 +167,7 @@ pub(crate) fn fill(value: &Value, schema: &Value, root: &Value) -> Value {
 }
 
 /// Says the properties by the names that the model was shown.
-pub(crate) fn renamed(mut data: Value, shown: &Shown) -> Value {
+pub(crate) fn renamed(mut data: Value, shown: &ExportedTool) -> Value {
     for (own, here) in shown.renamed() {
         if let Some(value) = data.as_object_mut().unwrap().shift_remove(own) {
             data[here] = value;
@@ -185,7 +185,7 @@ pub(crate) fn judge(schema: &Value) -> Option<jsonschema::Validator> {
         .ok()
 }
 
-fn has(shown: &Shown, kind: LossKind) -> bool {
+fn has(shown: &ExportedTool, kind: LossKind) -> bool {
     shown.report.iter().any(|loss| loss.kind == kind)
 }
 
@@ -206,15 +206,15 @@ fn the_official_suite_keeps_its_verdicts_in_every_dialect() {
     let mut tallies = BTreeMap::new();
     let mut refused = BTreeMap::new();
     for dialect in Dialect::ALL {
-        for strict in [Strict::Off, Strict::On] {
-            if strict == Strict::On && !dialect.has_strict() {
+        for strict in [StrictMode::Off, StrictMode::On] {
+            if strict == StrictMode::On && !dialect.has_strict() {
                 continue;
             }
             let tally: &mut Tally = tallies.entry((*dialect, strict)).or_default();
             for group in &groups {
                 let (source, wrapped) = as_tool(&group.schema);
-                let definition = Definition::new("t", "Does it.", &source);
-                let shown = dialect.show(&definition, &Options::default().strict(strict));
+                let definition = ToolDefinition::new("t", "Does it.", &source);
+                let shown = dialect.show(&definition, &ExportOptions::default().strict(strict));
                 let Some(tool) = &shown.tool else {
                     tally.refused += 1;
                     refused.entry(group.name.clone()).or_insert(shown.report[0].note.clone());
@@ -313,12 +313,12 @@ fn every_real_tool_is_shown_and_no_valid_call_is_lost() {
     }
     let mut wrong = Vec::new();
     for dialect in Dialect::ALL {
-        for strict in [Strict::Auto, Strict::Off, Strict::On] {
+        for strict in [StrictMode::Auto, StrictMode::Off, StrictMode::On] {
             let (mut shown_tools, mut strict_tools) = (0, 0);
             let mut losses: BTreeMap<String, usize> = BTreeMap::new();
             for tool in tools.iter().filter(|tool| tool.usable) {
-                let definition = Definition::new(&tool.name, &tool.description, &tool.input);
-                let shown = dialect.show(&definition, &Options::default().strict(strict));
+                let definition = ToolDefinition::new(&tool.name, &tool.description, &tool.input);
+                let shown = dialect.show(&definition, &ExportOptions::default().strict(strict));
                 let Some(json) = &shown.tool else {
                     wrong
                         .push(format!("{dialect}: {} is not shown: {:?}", tool.name, shown.report));

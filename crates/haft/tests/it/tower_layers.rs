@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use haft::{Code, DynTool, Failure, Output, Ran, tower::adapt};
+use haft::{DynTool, Execution, Failure, FailureCode, Output, tower::adapt};
 use tower::{limit::ConcurrencyLimitLayer, timeout::TimeoutLayer, util::MapResponseLayer};
 
 use crate::kit::*;
@@ -47,17 +47,21 @@ async fn a_layer_that_holds_a_call_back_for_longer_than_its_time_stops_it_before
     let runtime = permissive(vec![slow(read("t"), 10_000)]).middleware(layer).build().unwrap();
     let answers = runtime.run().turn().await.unwrap().run(calls("t t")).await;
     assert_eq!(ends(&answers), ["c1 ok", "c2 hook_failed"]);
-    assert_eq!(answers[1].ran(), Ran::No);
+    assert_eq!(answers[1].execution(), Execution::NotStarted);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_layer_that_gives_up_stops_the_body_and_its_error_can_be_read() {
-    let layer = adapt("patience", TimeoutLayer::new(Duration::from_secs(3)))
-        .on_error(|e| Failure::new(Code::TimedOut, "nobody waited any longer").with_source(e));
+    let layer = adapt("patience", TimeoutLayer::new(Duration::from_secs(3))).on_error(|e| {
+        Failure::new(FailureCode::TimedOut, "nobody waited any longer").with_source(e)
+    });
     let runtime = permissive(vec![slow(read("t"), 10_000)]).middleware(layer).build().unwrap();
     let answers = runtime.run().turn().await.unwrap().run(calls("t")).await;
     let failure = answers[0].failure().unwrap();
-    assert_eq!((failure.code(), failure.ran()), (Code::TimedOut, Ran::Yes));
+    assert_eq!(
+        (failure.code(), failure.execution()),
+        (FailureCode::TimedOut, Execution::Completed)
+    );
     assert_eq!(failure.cause().unwrap(), "request timed out");
 }
 

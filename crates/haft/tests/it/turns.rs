@@ -9,8 +9,8 @@ use std::{
 };
 
 use haft::{
-    Arguments, Bound, Call, Claim, Class, Code, Config, DynTool, Key, MemoryJournal, Ran, Spec,
-    Stop,
+    Arguments, CallProfile, ConcurrencyClass, Config, DynTool, Execution, FailureCode,
+    MemoryJournal, ResourceKey, ResultLimit, StopReason, ToolCall, ToolSpec,
 };
 use serde_json::json;
 
@@ -30,22 +30,22 @@ async fn reads_on_both_sides_of_a_write_do_not_merge() {
         transcript.lines().into_iter().filter(|l| !l.contains("permitted")).collect();
     insta::assert_snapshot!(lines.join("\n"), @r"
     c1 search batch 0 (first call)
-    c2 search batch 0 (reads share the floor)
+    c2 search batch 0 (reads run concurrently)
     c3 write batch 1 (writes without naming resources: runs alone)
     c4 search batch 2 (waits for the call before it, which stands alone)
     c1 running
     c2 running
-    c1 finished ok ran Yes
-    c2 finished ok ran Yes
+    c1 finished ok ran Completed
+    c2 finished ok ran Completed
     c3 running
-    c3 finished ok ran Yes
+    c3 finished ok ran Completed
     c4 running
-    c4 finished ok ran Yes
+    c4 finished ok ran Completed
     ");
 }
 
 /// A tool that counts how many of its calls are at work at once.
-fn counting(spec: Spec, most: &Arc<AtomicUsize>) -> DynTool {
+fn counting(spec: ToolSpec, most: &Arc<AtomicUsize>) -> DynTool {
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::clone(most));
     DynTool::new(spec, open_schema(), move |_, _| {
         let (now, most) = (Arc::clone(&now), Arc::clone(&most));
@@ -58,7 +58,7 @@ fn counting(spec: Spec, most: &Arc<AtomicUsize>) -> DynTool {
     })
 }
 
-async fn most_at_once(spec: Spec, config: Config, count: usize) -> usize {
+async fn most_at_once(spec: ToolSpec, config: Config, count: usize) -> usize {
     let most = Arc::new(AtomicUsize::new(0));
     let runtime = permissive(vec![counting(spec, &most)]).config(config).build().unwrap();
     let words = vec!["t"; count].join(" ");
@@ -83,8 +83,8 @@ async fn a_tool_may_limit_itself() {
 #[tokio::test(start_paused = true)]
 async fn writers_of_different_resources_share_and_of_one_do_not() {
     let most = Arc::new(AtomicUsize::new(0));
-    let tool = counting(write("edit"), &most).with_claim(|declared, args, _| Claim {
-        keys: vec![Key::new(format!("file:/{}", args["x"].as_str().unwrap_or_default()))],
+    let tool = counting(write("edit"), &most).with_profile(|declared, args, _| CallProfile {
+        keys: vec![ResourceKey::new(format!("file:/{}", args["x"].as_str().unwrap_or_default()))],
         ..declared
     });
     let runtime = permissive(vec![tool]).build().unwrap();
@@ -102,17 +102,21 @@ async fn writers_of_different_resources_share_and_of_one_do_not() {
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_panics_is_the_strictest_one() {
-    let tool = quick(read("t")).with_claim(|_, _, _| panic!("on purpose"));
+    let tool = quick(read("t")).with_profile(|_, _, _| panic!("on purpose"));
     let runtime = permissive(vec![tool, quick(read("other"))]).build().unwrap();
     let plan = runtime.run().turn().await.unwrap().plan(calls("t other"));
-    assert_eq!((plan[0].class, plan[0].batch, plan[1].batch), (Some(Class::Unsafe), 0, 1));
+    assert_eq!(
+        (plan[0].class, plan[0].batch, plan[1].batch),
+        (Some(ConcurrencyClass::Unsafe), 0, 1)
+    );
 }
 
 #[tokio::test]
 async fn bad_input_is_answered_and_siblings_still_run() {
     let runtime = permissive(vec![quick(read("search"))]).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
-    let text = |id: &str, name: &str, text: &str| Call::new(id, name, Arguments::Text(text.into()));
+    let text =
+        |id: &str, name: &str, text: &str| ToolCall::new(id, name, Arguments::Text(text.into()));
     let answers = turn
         .run(vec![
             text("a", "search", "{\"x\": \"fine\"}"),
@@ -122,7 +126,7 @@ async fn bad_input_is_answered_and_siblings_still_run() {
             text("e", "search", ""),
             text("a", "search", "{}"),
             text("", "search", "{}"),
-            Call::new("f", "search", json!([1])),
+            ToolCall::new("f", "search", json!([1])),
         ])
         .await;
     let told: Vec<String> =
@@ -141,11 +145,11 @@ async fn bad_input_is_answered_and_siblings_still_run() {
 
 #[tokio::test]
 async fn a_message_that_ended_badly_runs_nothing_and_answers_everything() {
-    for stop in [Stop::Truncated, Stop::Refused, Stop::Unknown] {
+    for stop in [StopReason::Truncated, StopReason::Refused, StopReason::Unknown] {
         let journal = MemoryJournal::new(10);
         let runtime = permissive(vec![quick(read("t"))]).journal(journal.clone()).build().unwrap();
         let turn = runtime.run().turn().await.unwrap();
-        let answers = turn.run_stopped(calls("t t nosuch"), stop).await;
+        let answers = turn.run_with_stop_reason(calls("t t nosuch"), stop).await;
         assert_eq!(ends(&answers), ["c1 not_run", "c2 not_run", "c3 not_run"]);
         assert!(intents(&journal).is_empty());
         assert_eq!(settled(&journal).len(), 3, "refused calls are recorded too");
@@ -168,9 +172,10 @@ async fn a_result_is_bounded_as_a_whole_and_says_so() {
     let big = DynTool::new(read("big").max_result(100), json!({}), |_, _| async {
         Ok("é".repeat(10_000))
     });
-    let free = DynTool::new(read("free").max_result(Bound::Unbounded), json!({}), |_, _| async {
-        Ok("x".repeat(20_000))
-    });
+    let free =
+        DynTool::new(read("free").max_result(ResultLimit::Unbounded), json!({}), |_, _| async {
+            Ok("x".repeat(20_000))
+        });
     let mut config = Config::default();
     config.max_result = 1_000;
     let runtime = permissive(vec![big, free]).config(config).build().unwrap();
@@ -198,13 +203,13 @@ async fn output_is_checked_against_its_own_schema() {
     bad.structured = Some(json!({}));
     for (output, code) in [
         (good, None),
-        (bad, Some(Code::BadOutput)),
-        (haft::Output::text("x"), Some(Code::BadOutput)),
+        (bad, Some(FailureCode::BadOutput)),
+        (haft::Output::text("x"), Some(FailureCode::BadOutput)),
     ] {
         let runtime = permissive(vec![tool(output)]).build().unwrap();
         let outcome = runtime.call("t", json!({})).await;
         assert_eq!(outcome.as_ref().err().map(|f| f.code()), code);
-        assert!(outcome.err().is_none_or(|f| f.ran() == Ran::Yes));
+        assert!(outcome.err().is_none_or(|f| f.execution() == Execution::Completed));
     }
 }
 
@@ -222,13 +227,22 @@ async fn a_run_carries_the_join_of_what_it_has_read() {
 #[tokio::test]
 async fn ids_in_the_context_tell_called_from_meant() {
     let tool = DynTool::new(read("search").alias("find"), json!({}), |_, cx| async move {
-        Ok(format!("{} {} {} {}", cx.called(), cx.meant(), cx.cycle(), cx.idempotency_key()))
+        Ok(format!(
+            "{} {} {} {}",
+            cx.requested_name(),
+            cx.tool_name(),
+            cx.cycle(),
+            cx.idempotency_key()
+        ))
     });
     let runtime = permissive(vec![tool]).build().unwrap();
     let run = runtime.run_builder().id("r").start();
     let answers = run.turn().await.unwrap().run(calls("find")).await;
     assert_eq!(answers[0].text(), "find search 1 r/1/0/c1");
-    assert_eq!((answers[0].called().as_str(), answers[0].meant().as_str()), ("find", "search"));
+    assert_eq!(
+        (answers[0].requested_name().as_str(), answers[0].tool_name().as_str()),
+        ("find", "search")
+    );
 }
 
 #[tokio::test]

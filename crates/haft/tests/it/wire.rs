@@ -1,6 +1,8 @@
 //! Whole exchanges with every provider: what it says, complete and streamed, and what it hears.
 
-use haft::{Block, Call, Dialect, DynTool, Envelope, ErrorKind, MemoryJournal, Output, Stop};
+use haft::{
+    Block, Dialect, DynTool, ErrorKind, MemoryJournal, Output, StopReason, ToolCall, ToolResult,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -41,13 +43,13 @@ async fn exchange(dialect: Dialect, said: &[Said]) -> (Value, Value) {
     let turn = runtime().run().turn().await.unwrap();
     let answer = turn.dispatch(dialect, &complete(dialect, said, ending)).await.unwrap();
 
-    let mut listening = runtime().run().turn().await.unwrap().listen(dialect);
+    let mut listening = runtime().run().turn().await.unwrap().stream(dialect);
     for chunk in body(dialect, &events(dialect, said, ending, 5)).chunks(7) {
         listening.feed(chunk);
     }
     let heard = listening.finish().await;
     assert_eq!(heard.answer, answer, "{dialect}: the stream is answered as the response is");
-    assert_eq!(heard.stop, Stop::Done);
+    assert_eq!(heard.stop, StopReason::Done);
     assert!(heard.problem.is_none());
     (heard.message, answer)
 }
@@ -337,7 +339,7 @@ async fn what_was_cut_off_is_answered_and_not_run() {
         let journal = MemoryJournal::new(100);
         let tools = vec![quick(write("write"))];
         let runtime = permissive(tools).journal(journal.clone()).build().unwrap();
-        let mut listening = runtime.run().turn().await.unwrap().listen(dialect);
+        let mut listening = runtime.run().turn().await.unwrap().stream(dialect);
         let mut events = events(dialect, &said, endings(dialect)[0], 4);
         // Without what follows the last call: its end mark.
         let is_end = |event: &Value| {
@@ -353,7 +355,7 @@ async fn what_was_cut_off_is_answered_and_not_run() {
             listening.event(event);
         }
         let heard = listening.finish().await;
-        assert_eq!(heard.stop, Stop::Truncated, "{dialect}");
+        assert_eq!(heard.stop, StopReason::Truncated, "{dialect}");
         assert_eq!(ends(&heard.envelopes).len(), 2, "{dialect}: both are answered");
         assert!(heard.envelopes.iter().all(|e| e.text().starts_with("not_run")), "{dialect}");
         assert_eq!(intents(&journal).len(), 0, "{dialect}: nothing was run");
@@ -365,7 +367,7 @@ async fn a_read_is_done_before_the_message_is() {
     let transcript = Transcript::default();
     let tools = vec![slow(read("read"), 10), quick(write("write"))];
     let runtime = permissive(tools).observer(transcript.observer()).build().unwrap();
-    let mut listening = runtime.run().turn().await.unwrap().listen(Dialect::Anthropic);
+    let mut listening = runtime.run().turn().await.unwrap().stream(Dialect::Anthropic);
     let said = [call("c1", "read", json!({})), call("c2", "write", json!({}))];
     let events = events(Dialect::Anthropic, &said, "tool_use", 4);
     let (last, before) = events.split_last().unwrap();
@@ -420,13 +422,13 @@ async fn ids_that_are_missing_or_taken_are_the_same_in_echo_and_answer() {
 #[tokio::test]
 async fn the_shorthand_shows_no_minted_id_where_none_is_needed() {
     let turn = runtime().run().turn().await.unwrap();
-    let calls = [Call::new("", "search", json!({})), Call::new("g", "search", json!({}))];
-    let answers: Vec<Envelope> = turn.run(calls).await;
-    let message = Dialect::Gemini.answer(&answers);
+    let calls = [ToolCall::new("", "search", json!({})), ToolCall::new("g", "search", json!({}))];
+    let answers: Vec<ToolResult> = turn.run(calls).await;
+    let message = Dialect::Gemini.render_results(&answers);
     assert_eq!(message["parts"][0]["functionResponse"].get("id"), None);
     assert_eq!(message["parts"][1]["functionResponse"]["id"], "g");
-    assert_eq!(Dialect::OpenAiChat.answer(&answers)[0]["tool_call_id"], "haft-1");
-    assert_eq!(Dialect::Ollama.answer(&answers)[0].get("tool_call_id"), None);
+    assert_eq!(Dialect::OpenAiChat.render_results(&answers)[0]["tool_call_id"], "haft-1");
+    assert_eq!(Dialect::Ollama.render_results(&answers)[0].get("tool_call_id"), None);
 }
 
 #[tokio::test]
@@ -463,7 +465,7 @@ fn thinking_signatures_and_citations_are_echoed_as_they_came() {
     let start = |index: u32, block: Value| json!({"type": "content_block_start", "index": index, "content_block": block});
     let delta = |index: u32, delta: Value| json!({"type": "content_block_delta", "index": index, "delta": delta});
     let stop = |index: u32| json!({"type": "content_block_stop", "index": index});
-    let given: Vec<Call> = [
+    let given: Vec<ToolCall> = [
         start(0, json!({"type": "thinking", "thinking": "", "signature": ""})),
         delta(0, json!({"type": "thinking_delta", "thinking": "hm"})),
         delta(0, json!({"type": "thinking_delta", "thinking": "m"})),
@@ -489,9 +491,9 @@ fn thinking_signatures_and_citations_are_echoed_as_they_came() {
     .iter()
     .flat_map(|event| stream.event(event))
     .collect();
-    assert_eq!(given, [Call::new("t", "x", "{\"a\": tru")]);
+    assert_eq!(given, [ToolCall::new("t", "x", "{\"a\": tru")]);
     let ended = stream.finish();
-    assert_eq!(ended.stop, Stop::Done);
+    assert_eq!(ended.stop, StopReason::Done);
     assert_eq!(
         ended.message,
         json!({"role": "assistant", "content": [
@@ -561,7 +563,7 @@ fn the_last_word_about_arguments_counts() {
                "arguments": arguments, "status": status})
     };
     let mut stream = Dialect::OpenAiResponses.stream();
-    let given: Vec<Call> = [
+    let given: Vec<ToolCall> = [
         json!({"type": "response.output_item.added", "output_index": 0,
                "item": item("{\"a\":1}", "in_progress")}),
         json!({"type": "response.function_call_arguments.delta", "output_index": 0,
@@ -575,15 +577,15 @@ fn the_last_word_about_arguments_counts() {
     .iter()
     .flat_map(|event| stream.event(event))
     .collect();
-    assert_eq!(given, [Call::new("c", "x", "{\"a\":2}")]);
-    assert_eq!(stream.finish().stop, Stop::Done);
+    assert_eq!(given, [ToolCall::new("c", "x", "{\"a\":2}")]);
+    assert_eq!(stream.finish().stop, StopReason::Done);
 
     // A server that says nothing before the end.
     let mut stream = Dialect::OpenAiResponses.stream();
     let whole = json!({"status": "completed", "output": [item("{}", "completed")]});
     let given = stream.event(&json!({"type": "response.completed", "response": whole}));
-    assert_eq!(given, [Call::new("c", "x", "{}")]);
-    assert_eq!(stream.finish().stop, Stop::Done);
+    assert_eq!(given, [ToolCall::new("c", "x", "{}")]);
+    assert_eq!(stream.finish().stop, StopReason::Done);
 }
 
 #[test]
@@ -620,11 +622,11 @@ fn a_complete_response_is_no_stream() {
         assert!(stream.feed(whole.as_bytes()).is_empty());
         let ended = stream.finish();
         assert!(ended.problem.unwrap().message().contains("`Dialect::parse`"), "{dialect}");
-        assert_eq!(ended.stop, Stop::Unknown);
+        assert_eq!(ended.stop, StopReason::Unknown);
     }
     let mut stream = Dialect::Bedrock.stream();
     assert!(stream.feed(&[0, 0, 1, 18, 0, 0, 0, 91]).is_empty());
-    assert!(stream.finish().problem.unwrap().hints()[0].contains("`Stream::event`"));
+    assert!(stream.finish().problem.unwrap().hints()[0].contains("`ResponseDecoder::event`"));
 }
 
 #[test]
@@ -638,11 +640,11 @@ fn a_response_is_known_by_its_shape() {
             Dialect::Mistral => Dialect::OpenAiChat,
             other => other,
         };
-        assert_eq!(Dialect::guess(&response), Some(wanted));
+        assert_eq!(Dialect::detect(&response), Some(wanted));
     }
     let mut response = complete(Dialect::Mistral, &said, "stop");
     response["model"] = json!("mistral-large-latest");
-    assert_eq!(Dialect::guess(&response), Some(Dialect::Mistral));
+    assert_eq!(Dialect::detect(&response), Some(Dialect::Mistral));
     for nothing in [
         json!(null),
         json!([]),
@@ -651,7 +653,7 @@ fn a_response_is_known_by_its_shape() {
         json!({"content": [], "isError": false}),
         json!({"role": "assistant", "content": [{"toolUse": {}}]}),
     ] {
-        assert_eq!(Dialect::guess(&nothing), None, "{nothing}");
+        assert_eq!(Dialect::detect(&nothing), None, "{nothing}");
     }
 }
 

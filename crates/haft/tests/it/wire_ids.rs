@@ -125,7 +125,7 @@ async fn both_messages(dialect: Dialect, wanted: &[Id], streamed: bool) -> (Valu
     let turn = runtime.run().turn().await.unwrap();
     let ending = endings(dialect)[0];
     let heard = if streamed {
-        let mut listening = turn.listen(dialect);
+        let mut listening = turn.stream(dialect);
         for mut event in events(dialect, &said, ending, 4) {
             with_ids(&mut event, wanted);
             listening.event(&event);
@@ -134,7 +134,7 @@ async fn both_messages(dialect: Dialect, wanted: &[Id], streamed: bool) -> (Valu
     } else {
         let mut response = complete(dialect, &said, ending);
         with_ids(&mut response, wanted);
-        turn.hear(dialect, &response).await.unwrap()
+        turn.respond(dialect, &response).await.unwrap()
     };
     assert!(heard.problem.is_none(), "{dialect}: {:?}", heard.problem);
     (heard.message, heard.answer)
@@ -190,7 +190,7 @@ async fn call_of_a_provider_tool_does_not_shift_minted_ids() {
     ]}}});
     let runtime = permissive(vec![quick(read("search"))]).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
-    let heard = turn.hear(Dialect::Bedrock, &response).await.unwrap();
+    let heard = turn.respond(Dialect::Bedrock, &response).await.unwrap();
     assert_eq!(heard.message["content"][0]["toolUse"]["toolUseId"], "s");
     assert_eq!(heard.message["content"][1]["toolUse"]["toolUseId"], "haft-1");
     assert_eq!(heard.answer["content"][0]["toolResult"]["toolUseId"], "haft-1");
@@ -229,7 +229,7 @@ async fn echo_of_a_whole_response_has_arguments_in_the_form_of_a_request() {
         ),
     ] {
         let turn = runtime.run().turn().await.unwrap();
-        let heard = turn.hear(dialect, &response).await.unwrap();
+        let heard = turn.respond(dialect, &response).await.unwrap();
         assert_eq!(heard.message.pointer(place), Some(&wanted), "{dialect}: {}", heard.message);
     }
 }

@@ -1,7 +1,7 @@
 //! Streams as bad servers write them, and as bad networks cut them: nothing that only half arrived
 //! runs, nothing runs twice, and the worst ending wins.
 
-use haft::{Call, Dialect, Heard, Stop};
+use haft::{Dialect, StopReason, ToolCall, TurnOutput};
 use serde_json::{Value, json};
 
 use crate::kit::*;
@@ -10,23 +10,23 @@ fn runtime() -> haft::Runtime {
     permissive(vec![quick(read("get")), quick(write("put")), quick(write("rm"))]).build().unwrap()
 }
 
-async fn heard(dialect: Dialect, events: &[Value]) -> Heard {
-    let mut listening = runtime().run().turn().await.unwrap().listen(dialect);
+async fn heard(dialect: Dialect, events: &[Value]) -> TurnOutput {
+    let mut listening = runtime().run().turn().await.unwrap().stream(dialect);
     for event in events {
         listening.event(event);
     }
     listening.finish().await
 }
 
-async fn fed(dialect: Dialect, body: &[u8]) -> Heard {
-    let mut listening = runtime().run().turn().await.unwrap().listen(dialect);
+async fn fed(dialect: Dialect, body: &[u8]) -> TurnOutput {
+    let mut listening = runtime().run().turn().await.unwrap().stream(dialect);
     listening.feed(body);
     listening.finish().await
 }
 
 /// What came of each call: the answer of a success, the code of a failure.
-fn told(heard: &Heard) -> Vec<String> {
-    let one = |answer: &haft::Envelope| match answer.failure() {
+fn told(heard: &TurnOutput) -> Vec<String> {
+    let one = |answer: &haft::ToolResult| match answer.failure() {
         Some(failure) => failure.code().as_str().to_owned(),
         None => answer.text().into_owned(),
     };
@@ -55,7 +55,7 @@ fn piece(index: Option<u64>, id: &str, name: &str, arguments: Value) -> Value {
     piece
 }
 
-async fn chatted(pieces: &[Value]) -> Heard {
+async fn chatted(pieces: &[Value]) -> TurnOutput {
     heard(Dialect::OpenAiChat, &chat(pieces, &["tool_calls"])).await
 }
 
@@ -116,7 +116,7 @@ async fn ids_tell_calls_apart_where_there_is_no_index() {
     ])
     .await;
     assert_eq!(told(&heard), ["put(1)", "put(2)"]);
-    assert_eq!(heard.stop, Stop::Done);
+    assert_eq!(heard.stop, StopReason::Done);
 }
 
 #[tokio::test]
@@ -177,7 +177,7 @@ async fn an_echo_of_chat_has_a_kind_and_arguments_as_text() {
     let call = json!({"id": "a", "function": {"name": "put", "arguments": {"x": "1"}}});
     let message = json!({"role": "assistant", "tool_calls": [call]});
     let whole = json!({"choices": [{"message": message, "finish_reason": "tool_calls"}]});
-    let echo = Dialect::OpenAiChat.parse(&whole).unwrap().echo(&whole, &[]);
+    let echo = Dialect::OpenAiChat.parse(&whole).unwrap().assistant_message(&whole, &[]);
     assert_eq!(echo["tool_calls"][0]["function"]["arguments"], "{\"x\":\"1\"}");
 }
 
@@ -194,7 +194,10 @@ async fn a_reason_in_every_piece_ends_nothing_before_the_last() {
         event["choices"][0]["finish_reason"] = json!("stop");
     }
     let said = heard(Dialect::OpenAiChat, &events).await;
-    assert_eq!((told(&said), said.stop), (vec!["get(1)".into(), "put(2)".into()], Stop::Done));
+    assert_eq!(
+        (told(&said), said.stop),
+        (vec!["get(1)".into(), "put(2)".into()], StopReason::Done)
+    );
     events[3]["choices"][0]["finish_reason"] = json!(null);
     assert_eq!(told(&heard(Dialect::OpenAiChat, &events).await)[1], "not_run");
 }
@@ -203,20 +206,20 @@ async fn a_reason_in_every_piece_ends_nothing_before_the_last() {
 async fn of_several_endings_the_worst_counts() {
     let put = piece(Some(0), "a", "put", json!("{}"));
     for (ends, wanted) in [
-        (["tool_calls", "content_filter"], Stop::Refused),
-        (["tool_calls", "length"], Stop::Truncated),
-        (["length", "tool_calls"], Stop::Truncated),
-        (["tool_calls", "stop"], Stop::Done),
+        (["tool_calls", "content_filter"], StopReason::Refused),
+        (["tool_calls", "length"], StopReason::Truncated),
+        (["length", "tool_calls"], StopReason::Truncated),
+        (["tool_calls", "stop"], StopReason::Done),
     ] {
         let heard = heard(Dialect::OpenAiChat, &chat(std::slice::from_ref(&put), &ends)).await;
         assert_eq!(heard.stop, wanted, "{ends:?}");
-        assert_eq!(told(&heard)[0] == "put()", wanted == Stop::Done);
+        assert_eq!(told(&heard)[0] == "put()", wanted == StopReason::Done);
     }
     for (ends, wanted) in [
-        (["SAFETY", "STOP"], Stop::Refused),
-        (["MAX_TOKENS", "STOP"], Stop::Truncated),
-        (["STOP", "MAX_TOKENS"], Stop::Truncated),
-        (["FINISH_REASON_UNSPECIFIED", "STOP"], Stop::Done),
+        (["SAFETY", "STOP"], StopReason::Refused),
+        (["MAX_TOKENS", "STOP"], StopReason::Truncated),
+        (["STOP", "MAX_TOKENS"], StopReason::Truncated),
+        (["FINISH_REASON_UNSPECIFIED", "STOP"], StopReason::Done),
     ] {
         let chunk = |reason: &str| {
             json!({"candidates": [{"finishReason": reason, "content":
@@ -233,7 +236,7 @@ async fn of_several_endings_the_worst_counts() {
     };
     for ends in [["max_tokens", "tool_use"], ["tool_use", "max_tokens"]] {
         let heard = heard(Dialect::Anthropic, &anthropic(ends)).await;
-        assert_eq!((heard.stop, told(&heard)), (Stop::Truncated, vec!["not_run".into()]));
+        assert_eq!((heard.stop, told(&heard)), (StopReason::Truncated, vec!["not_run".into()]));
     }
     let mut events = bedrock_call(0, "A", "put", json!("{}"));
     events.push(json!({"messageStop": {"stopReason": "tool_use"}}));
@@ -303,10 +306,14 @@ async fn a_body_that_breaks_off_inside_an_event_is_cut_off() {
         format!("[{put}"),
     ] {
         let heard = fed(Dialect::Gemini, body.as_bytes()).await;
-        assert_eq!((told(&heard), heard.stop), (vec!["not_run".into()], Stop::Truncated), "{body}");
+        assert_eq!(
+            (told(&heard), heard.stop),
+            (vec!["not_run".into()], StopReason::Truncated),
+            "{body}"
+        );
     }
     let heard = fed(Dialect::Gemini, format!("data: {put}\n\n: ali").as_bytes()).await;
-    assert_eq!(heard.stop, Stop::Done, "a comment holds no call");
+    assert_eq!(heard.stop, StopReason::Done, "a comment holds no call");
 }
 
 #[tokio::test]
@@ -363,8 +370,8 @@ async fn a_made_up_id_is_one_that_the_provider_takes() {
         // The shorthand has nothing but the answers; an id of theirs may be any.
         let turn = runtime().run().turn().await.unwrap();
         let id = "y z".repeat(30);
-        let answers = turn.run([Call::new(&*id, "get", json!({}))]).await;
-        assert_eq!(dialect.answer(&answers).to_string().matches(&*id).count(), 1);
+        let answers = turn.run([ToolCall::new(&*id, "get", json!({}))]).await;
+        assert_eq!(dialect.render_results(&answers).to_string().matches(&*id).count(), 1);
     }
 }
 
@@ -381,7 +388,7 @@ async fn a_message_with_too_many_calls_runs_none_of_them() {
     let mut stream = Dialect::Ollama.stream();
     assert!(stream.event(&whole(200_000)).is_empty());
     let ended = stream.finish();
-    assert_eq!((ended.calls.len(), ended.stop), (0, Stop::Unknown));
+    assert_eq!((ended.calls.len(), ended.stop), (0, StopReason::Unknown));
     assert!(ended.problem.unwrap().message().contains("more than 4096 calls"));
 
     let chat =
@@ -395,7 +402,7 @@ async fn a_message_with_too_many_calls_runs_none_of_them() {
         given += stream.event(&start).len();
     }
     let ended = stream.finish();
-    assert_eq!((given, ended.calls.len(), ended.stop), (0, 4_096, Stop::Unknown));
+    assert_eq!((given, ended.calls.len(), ended.stop), (0, 4_096, StopReason::Unknown));
 }
 
 #[tokio::test]
@@ -448,7 +455,7 @@ async fn only_the_first_of_several_messages_is_heard() {
 #[tokio::test]
 async fn an_id_that_looks_nested_is_still_not_taken_twice() {
     let turn = runtime().run().turn().await.unwrap();
-    let calls = ["a>1", "a>1", "a>2"].map(|id| Call::new(id, "put", json!({})));
+    let calls = ["a>1", "a>1", "a>2"].map(|id| ToolCall::new(id, "put", json!({})));
     let answers = turn.run(calls).await;
     assert_eq!(ends(&answers), ["haft-1 ok", "haft-2 not_run", "haft-3 ok"]);
 }
@@ -530,13 +537,16 @@ async fn calls_keep_the_order_of_the_message_however_they_end() {
         vec![done(3, a()), done(5, b()), completed(&[])],
     ] {
         let heard = heard(Dialect::OpenAiResponses, &events).await;
-        assert_eq!((told(&heard), heard.stop), (wanted.map(String::from).to_vec(), Stop::Done));
+        assert_eq!(
+            (told(&heard), heard.stop),
+            (wanted.map(String::from).to_vec(), StopReason::Done)
+        );
         let ids = |of: &Value| [of[0]["call_id"].clone(), of[1]["call_id"].clone()];
         assert_eq!(ids(&heard.message), ids(&heard.answer));
         assert_eq!(ids(&heard.answer), [json!("A"), json!("B")]);
     }
     let open = heard(Dialect::OpenAiResponses, &[a_starts, done(1, b()), completed(&[])]).await;
-    assert_eq!((told(&open), open.stop), (vec!["not_run".into(); 2], Stop::Truncated));
+    assert_eq!((told(&open), open.stop), (vec!["not_run".into(); 2], StopReason::Truncated));
 
     for dialect in [Dialect::Anthropic, Dialect::Bedrock] {
         let (mut events, end) = match dialect {
@@ -559,7 +569,11 @@ async fn calls_keep_the_order_of_the_message_however_they_end() {
         let open: Vec<Value> = events.into_iter().chain(end).collect();
         let open = heard(dialect, &open).await;
         let ids: Vec<_> = open.envelopes.iter().map(|answer| answer.id().to_string()).collect();
-        assert_eq!((ids, open.stop), (vec!["A".into(), "B".into()], Stop::Truncated), "{dialect}");
+        assert_eq!(
+            (ids, open.stop),
+            (vec!["A".into(), "B".into()], StopReason::Truncated),
+            "{dialect}"
+        );
         assert_eq!(told(&open), ["not_run", "not_run"]);
     }
 }
@@ -611,7 +625,7 @@ async fn items_of_responses_are_known_by_their_ids_and_by_what_they_say() {
     let said = heard(Dialect::OpenAiResponses, &[done(0, failed.clone()), completed(&[])]).await;
     assert_eq!(told(&said), ["not_run"]);
     let whole = json!({"status": "completed", "output": [failed]});
-    assert_eq!(Dialect::OpenAiResponses.parse(&whole).unwrap().stop, Stop::Truncated);
+    assert_eq!(Dialect::OpenAiResponses.parse(&whole).unwrap().stop, StopReason::Truncated);
 
     let said = heard(Dialect::OpenAiResponses, &[done(0, a()), completed(&[b()])]).await;
     assert_eq!(told(&said)[0], "not_run", "the end knows nothing of it");
@@ -649,7 +663,7 @@ async fn a_key_that_stands_twice_runs_nothing() {
         (Dialect::Ollama, format!("{ollama}\n")),
     ] {
         let heard = fed(dialect, body.as_bytes()).await;
-        assert_eq!((heard.envelopes.len(), heard.stop), (0, Stop::Unknown), "{body}");
+        assert_eq!((heard.envelopes.len(), heard.stop), (0, StopReason::Unknown), "{body}");
         assert!(heard.problem.unwrap().message().contains("twice"));
     }
 }
@@ -691,7 +705,7 @@ async fn a_body_of_another_kind_is_told_so() {
             let mut stream = dialect.stream();
             assert!(stream.feed(&body).is_empty());
             let ended = stream.finish();
-            assert_eq!(ended.stop, Stop::Unknown, "{dialect}");
+            assert_eq!(ended.stop, StopReason::Unknown, "{dialect}");
             let problem = ended.problem.unwrap().to_string();
             assert!(problem.contains("neither like events nor like JSON"), "{problem}");
         }

@@ -3,14 +3,14 @@
 
 use std::collections::VecDeque;
 
-use haft::{Arguments, Call, Dialect, Stop};
+use haft::{Arguments, Dialect, StopReason, ToolCall};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use crate::script::{Said, body, call, complete, endings, events, text};
 
 /// Calls with their arguments as data, however they came.
-fn plain(calls: &[Call]) -> Vec<(String, String, Value)> {
+fn plain(calls: &[ToolCall]) -> Vec<(String, String, Value)> {
     let data = |arguments: &Arguments| match arguments {
         Arguments::Json(data) => data.clone(),
         Arguments::Text(text) if text.is_empty() => json!({}),
@@ -108,7 +108,7 @@ proptest! {
             prop_assert_eq!(plain(&calls), plain(&whole.calls), "{}", dialect);
             prop_assert_eq!(ended.stop, whole.stop, "{}", dialect);
             let mut decoded = dialect.stream();
-            let heard: Vec<Call> = events.iter().flat_map(|event| decoded.event(event)).collect();
+            let heard: Vec<ToolCall> = events.iter().flat_map(|event| decoded.event(event)).collect();
             prop_assert_eq!(&heard, &calls, "{}: events say what bytes say", dialect);
             prop_assert_eq!(&decoded.finish().message, &ended.message, "{}", dialect);
 
@@ -134,7 +134,7 @@ proptest! {
             let whole = dialect.parse(&complete(dialect, &said, ending)).unwrap();
             let events = mixed(events(dialect, &said, ending, size), &picks, any_start);
             let mut stream = dialect.stream();
-            let calls: Vec<Call> = events.iter().flat_map(|event| stream.event(event)).collect();
+            let calls: Vec<ToolCall> = events.iter().flat_map(|event| stream.event(event)).collect();
             let ended = stream.finish();
             prop_assert!(ended.problem.is_none(), "{dialect}: {:?}", ended.problem);
             prop_assert_eq!(plain(&calls), plain(&whole.calls), "{}", dialect);
@@ -156,7 +156,7 @@ proptest! {
             calls.extend(stream.feed(&bytes));
             let ended = stream.finish();
             prop_assert_eq!(calls.len() + ended.calls.len(), 0);
-            prop_assert!(ended.stop != Stop::Done || *dialect == Dialect::Mcp);
+            prop_assert!(ended.stop != StopReason::Done || *dialect == Dialect::Mcp);
         }
     }
 
@@ -187,7 +187,7 @@ proptest! {
             let ended = stream.finish();
             // In chat nothing but the end says that a call with broken arguments has ended.
             let is_chat = matches!(dialect, Dialect::OpenAiChat | Dialect::Mistral);
-            if ended.stop == Stop::Done && !is_chat {
+            if ended.stop == StopReason::Done && !is_chat {
                 prop_assert!(ended.calls.is_empty(), "{dialect}: an open call is no good end");
             }
             prop_assert!(given + ended.calls.len() <= 2 * events.len());
@@ -258,7 +258,7 @@ fn a_body_that_stops_anywhere_before_its_end_mark_is_not_done() {
             let calls = stream.feed(&bytes[..at]);
             let ended = stream.finish();
             assert!(ended.problem.is_none(), "{dialect} at {at}: {:?}", ended.problem);
-            if ended.stop == Stop::Done {
+            if ended.stop == StopReason::Done {
                 first_done.get_or_insert(at);
                 assert_eq!(calls.len() + ended.calls.len(), 2, "{dialect} at {at}");
             } else {
@@ -279,8 +279,8 @@ fn a_reason_to_stop_is_not_the_end_mark() {
     let mut events = events(Dialect::Anthropic, &said, "tool_use", 4);
     assert_eq!(events.pop().unwrap()["type"], "message_stop");
     let mut stream = Dialect::Anthropic.stream();
-    let calls: Vec<Call> = events.iter().flat_map(|event| stream.event(event)).collect();
-    assert_eq!((calls.len(), stream.finish().stop), (1, Stop::Truncated));
+    let calls: Vec<ToolCall> = events.iter().flat_map(|event| stream.event(event)).collect();
+    assert_eq!((calls.len(), stream.finish().stop), (1, StopReason::Truncated));
 }
 
 #[test]
@@ -300,10 +300,10 @@ fn a_call_that_is_never_closed_is_open_and_spoils_a_good_end() {
             end["response"]["output"] = json!([]);
         }
         let mut stream = dialect.stream();
-        let calls: Vec<Call> = events.iter().flat_map(|event| stream.event(event)).collect();
+        let calls: Vec<ToolCall> = events.iter().flat_map(|event| stream.event(event)).collect();
         let ended = stream.finish();
         assert_eq!((calls.len(), ended.calls.len()), (1, 1), "{dialect}");
-        assert_eq!(ended.stop, Stop::Truncated, "{dialect}");
+        assert_eq!(ended.stop, StopReason::Truncated, "{dialect}");
     }
 }
 
@@ -312,7 +312,7 @@ fn a_cut_off_request_of_mcp_is_not_done() {
     let bytes = body(Dialect::Mcp, &events(Dialect::Mcp, &[call("a", "x", json!({}))], "", 1));
     let mut stream = Dialect::Mcp.stream();
     assert!(stream.feed(&bytes[..bytes.len() / 2]).is_empty());
-    assert_eq!(stream.finish().stop, Stop::Truncated);
+    assert_eq!(stream.finish().stop, StopReason::Truncated);
 }
 
 #[test]
@@ -329,7 +329,7 @@ fn a_stream_takes_no_more_than_its_limit() {
     assert!(stream.feed(format!("{{\"x\":\"{}", "y".repeat(20 << 20)).as_bytes()).is_empty());
     assert!(stream.feed(b"\"}").is_empty());
     let ended = stream.finish();
-    assert_eq!(ended.stop, Stop::Unknown);
+    assert_eq!(ended.stop, StopReason::Unknown);
     assert!(ended.problem.unwrap().message().contains("one event is longer"));
 }
 
@@ -347,7 +347,7 @@ fn what_cannot_be_read_spoils_a_stream_with_a_reason() {
             let mut stream = dialect.stream();
             assert!(stream.feed(bytes).is_empty());
             let ended = stream.finish();
-            assert_eq!(ended.stop, Stop::Unknown);
+            assert_eq!(ended.stop, StopReason::Unknown);
             let problem = ended.problem.unwrap();
             assert!(problem.message().contains(says), "{dialect}: {problem}");
         }
@@ -366,10 +366,10 @@ fn an_error_of_the_provider_ends_the_stream() {
         let events = events(dialect, &said, endings(dialect)[0], 5);
         let mut stream = dialect.stream();
         assert!(stream.event(&error).is_empty());
-        let later: Vec<Call> = events.iter().flat_map(|event| stream.event(event)).collect();
+        let later: Vec<ToolCall> = events.iter().flat_map(|event| stream.event(event)).collect();
         assert_eq!(later, [], "{dialect}: nothing more is given out");
         let ended = stream.finish();
-        assert_eq!(ended.stop, Stop::Unknown, "{dialect}");
+        assert_eq!(ended.stop, StopReason::Unknown, "{dialect}");
         assert!(ended.problem.unwrap().message().ends_with("with an error: busy"), "{dialect}");
     }
     for (dialect, body) in [
@@ -387,7 +387,7 @@ fn an_error_of_the_provider_ends_the_stream() {
         let mut stream = dialect.stream();
         assert!(stream.feed(body.as_bytes()).is_empty());
         let ended = stream.finish();
-        assert_eq!(ended.stop, Stop::Unknown, "{dialect}");
+        assert_eq!(ended.stop, StopReason::Unknown, "{dialect}");
         assert!(ended.problem.unwrap().message().ends_with("busy"), "{dialect}");
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use haft_core::protected_names::{Protected, Standing};
-use haft_sandbox::{Command, Ended, Profile, Sandbox};
+use haft_sandbox::{Command, ProcessResult, Profile, Sandbox};
 
 use crate::kit::*;
 
@@ -128,14 +128,14 @@ fn is_of_module(below: &Path) -> bool {
         && !parts.take_while(|part| part != "refs").any(|part| FIXED.contains(&&*part))
 }
 
-pub(super) async fn inside(sandbox: &Sandbox, profile: Profile, script: &str) -> Ended {
+pub(super) async fn inside(sandbox: &Sandbox, profile: Profile, script: &str) -> ProcessResult {
     let command = Command::shell(format!("set -e\n{script}")).home_file(".gitconfig", CONFIG);
     let time = std::time::Duration::from_secs(60);
     sandbox.run(command.deadline(time), profile).await.unwrap()
 }
 
 /// Compares how a command ended with what the table says. Returns what is wrong.
-pub(super) fn compare(expected: Expected, ended: &Ended) -> Option<String> {
+pub(super) fn compare(expected: Expected, ended: &ProcessResult) -> Option<String> {
     let (text, error) = (out(ended), err(ended));
     let is_right = match expected {
         Prints(wanted) => ended.is_success() && text == wanted,

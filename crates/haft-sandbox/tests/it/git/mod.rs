@@ -9,7 +9,7 @@ mod matrix;
 
 use std::process::Command as Host;
 
-use haft_sandbox::{Command, Ended, Sandbox};
+use haft_sandbox::{Command, ProcessResult, Sandbox};
 
 use crate::kit::*;
 
@@ -28,7 +28,7 @@ fn repository(room: &Room) -> Option<()> {
     host_git(&room.inside, &["commit", "-q", "-m", "first"]).map(drop)
 }
 
-async fn git(sandbox: &Sandbox, room: &Room, script: &str) -> Ended {
+async fn git(sandbox: &Sandbox, room: &Room, script: &str) -> ProcessResult {
     let command = Command::shell(script).home_file(".gitconfig", CONFIG);
     sandbox.run(command, room.profile()).await.unwrap()
 }

@@ -14,8 +14,8 @@ use std::{
 use futures_util::future::join_all;
 use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder};
-use haft_core::{Context, Failure, Operation, OtherNames, Output};
-use haft_sandbox::{Entry, Kind, Opened, Place, Refusal};
+use haft_core::{Failure, Operation, OtherNames, Output, ToolContext};
+use haft_sandbox::{Entry, FileKind, OpenFile, PathError, ResolvedPath};
 
 use super::{
     Args, LIMIT, ROOM, Start,
@@ -49,18 +49,19 @@ impl Hunt {
         Self { files, args, matcher, limit }
     }
 
-    pub(super) async fn run(self, cx: &Context) -> Result<Output, Failure> {
+    pub(super) async fn run(self, cx: &ToolContext) -> Result<Output, Failure> {
         let hunt = Arc::new(self);
         let first = Arc::clone(&hunt);
-        let start = cx.block(move |cx| Start::find(&first.files, &first.args, cx)).await??;
+        let start =
+            cx.spawn_blocking(move |cx| Start::find(&first.files, &first.args, cx)).await??;
         match start {
-            Start::File(place) => cx.block(move |cx| hunt.one(&place, cx)).await?,
+            Start::File(place) => cx.spawn_blocking(move |cx| hunt.one(&place, cx)).await?,
             Start::Folder(place) => hunt.folder(place, cx).await,
         }
     }
 
     /// Searches one file.
-    fn one(&self, place: &Place, cx: &Context) -> Result<Output, Failure> {
+    fn one(&self, place: &ResolvedPath, cx: &ToolContext) -> Result<Output, Failure> {
         let opened = self.files.workspace().open(place)?;
         check_other_names(place, &opened.meta, Operation::Read, cx)?;
         let found = self.search(&mut self.searcher(), Ok(opened), place, cx);
@@ -74,9 +75,13 @@ impl Hunt {
 }
 
 impl Hunt {
-    async fn folder(self: Arc<Self>, start: Place, cx: &Context) -> Result<Output, Failure> {
+    async fn folder(
+        self: Arc<Self>,
+        start: ResolvedPath,
+        cx: &ToolContext,
+    ) -> Result<Output, Failure> {
         let hunt = Arc::clone(&self);
-        let ready = cx.block(move |cx| -> Result<_, Failure> {
+        let ready = cx.spawn_blocking(move |cx| -> Result<_, Failure> {
             let wanted = Arc::new(wanted(&start, &hunt.args)?);
             Ok(Visit::new(hunt.files.workspace(), &start, wanted, cx)?)
         });
@@ -87,7 +92,7 @@ impl Hunt {
         });
         let searcher = |_| {
             let (hunt, field) = (Arc::clone(&self), Arc::clone(&field));
-            cx.block(move |cx| hunt.search_batches(&field, cx))
+            cx.spawn_blocking(move |cx| hunt.search_batches(&field, cx))
         };
         for ended in join_all((0..searchers()).map(searcher)).await {
             ended?;
@@ -101,7 +106,7 @@ impl Hunt {
         Ok(report.finish(&self.args.pattern, walked))
     }
 
-    fn search_batches(&self, field: &Field, cx: &Context) {
+    fn search_batches(&self, field: &Field, cx: &ToolContext) {
         let mut searcher = self.searcher();
         while !field.enough.load(Ordering::Relaxed) && !cx.is_cancelled() {
             let Some((batch, entries)) = lock(&field.way).next() else { return };
@@ -133,13 +138,13 @@ impl Hunt {
     fn search(
         &self,
         searcher: &mut Searcher,
-        opened: Result<Opened, Refusal>,
-        place: &Place,
-        cx: &Context,
+        opened: Result<OpenFile, PathError>,
+        place: &ResolvedPath,
+        cx: &ToolContext,
     ) -> Found {
         let mut found = Found::default();
         let stop = || cx.is_cancelled();
-        let other_names = |opened: &Opened| other_names(place, &opened.meta, Operation::Read, cx);
+        let other_names = |opened: &OpenFile| other_names(place, &opened.meta, Operation::Read, cx);
         let searched = match opened {
             Err(_) => Err(io::Error::other("it was refused")),
             Ok(opened) if other_names(&opened) != OtherNames::Clear => {
@@ -197,7 +202,7 @@ struct Way {
 
 impl Way {
     fn next(&mut self) -> Option<(usize, Vec<Entry>)> {
-        let files = self.visit.by_ref().filter(|entry| entry.kind() == Kind::File);
+        let files = self.visit.by_ref().filter(|entry| entry.kind() == FileKind::File);
         let entries: Vec<Entry> = files.take(BATCH).collect();
         if entries.is_empty() {
             return None;

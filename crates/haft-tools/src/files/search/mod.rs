@@ -9,10 +9,10 @@ mod report;
 
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use haft_core::{
-    Bound, Claim, Code, Context, Failure, Operation, Output, Spec, Tool, schemars::JsonSchema,
-    serde::Deserialize,
+    CallProfile, Failure, FailureCode, Operation, Output, ResultLimit, Tool, ToolContext, ToolSpec,
+    schemars::JsonSchema, serde::Deserialize,
 };
-use haft_sandbox::{Kind, Place};
+use haft_sandbox::{FileKind, ResolvedPath};
 
 use self::hunt::Hunt;
 use super::{
@@ -97,28 +97,28 @@ impl Tool for SearchFiles {
 
     const GUARDS: bool = false;
 
-    fn spec(&self) -> Spec {
+    fn spec(&self) -> ToolSpec {
         looks(
             "search_files",
             "Searches files for a regular expression. Below the path of each file come its matching \
              lines, as `number:text`. Hidden, ignored and binary files are left out; `all` brings \
              back the first two. Narrow the search with `path`, `globs` or `type`.",
         )
-        .max_result(Bound::Chars(ROOM + FOOTER))
+        .max_result(ResultLimit::Chars(ROOM + FOOTER))
     }
 
-    fn claim(&self, declared: Claim, args: &Args, cx: &Context) -> Claim {
+    fn profile(&self, declared: CallProfile, args: &Args, cx: &ToolContext) -> CallProfile {
         let place = self.0.find(args.path(), cx).ok();
         let touch = Touch { path: args.path(), operation: Operation::Read, place };
         place::claim(declared, &[touch])
     }
 
-    async fn check(&self, args: &Args, cx: &Context) -> Result<(), Failure> {
+    async fn check(&self, args: &Args, cx: &ToolContext) -> Result<(), Failure> {
         self.0.find(args.path(), cx)?;
         Ok(())
     }
 
-    async fn call(&self, args: Args, cx: &Context) -> Result<Output, Failure> {
+    async fn call(&self, args: Args, cx: &ToolContext) -> Result<Output, Failure> {
         let matcher = compiled(&args)?;
         let hunt = Hunt::new(self.0.clone(), args, matcher);
         hunt.run(cx).await
@@ -127,21 +127,21 @@ impl Tool for SearchFiles {
 
 /// Where a search starts.
 enum Start {
-    File(Place),
-    Folder(Place),
+    File(ResolvedPath),
+    Folder(ResolvedPath),
 }
 
 impl Start {
-    fn find(files: &Files, args: &Args, cx: &Context) -> Result<Self, Failure> {
+    fn find(files: &Files, args: &Args, cx: &ToolContext) -> Result<Self, Failure> {
         let place = files.judged(args.path(), cx)?;
         match files.workspace().meta(&place)?.kind {
-            Kind::Folder => Ok(Self::Folder(place)),
+            FileKind::Folder => Ok(Self::Folder(place)),
             _ => Ok(Self::File(place)),
         }
     }
 }
 
-fn wanted(start: &Place, args: &Args) -> Result<Wanted, Failure> {
+fn wanted(start: &ResolvedPath, args: &Args) -> Result<Wanted, Failure> {
     let mut wanted = Wanted::new(start, &args.globs, args.file_type.as_deref())?;
     wanted.all = args.all;
     Ok(wanted)
@@ -159,7 +159,7 @@ fn compiled(args: &Args) -> Result<RegexMatcher, Failure> {
         let why = e.to_string();
         // What stands before it shows the expression as the searcher wraps it, which nobody wrote.
         let why = why.rsplit("error: ").next().unwrap_or_default().trim();
-        Failure::new(Code::InvalidValue, format!("`pattern` cannot be searched for: {why}"))
+        Failure::new(FailureCode::InvalidValue, format!("`pattern` cannot be searched for: {why}"))
             .with_next("write it again, or set `literal` to search for plain text; a pattern is matched within one line, without look-around or back-references")
     })
 }

@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use haft_core::{Block, Context, Output};
+use haft_core::{Block, Output, ToolContext};
 use serde_json::json;
 
 use super::{
@@ -68,7 +68,7 @@ impl Report {
         batch: usize,
         files: u64,
         found: Vec<Found>,
-        cx: &Context,
+        cx: &ToolContext,
     ) -> bool {
         self.searched += files;
         for found in &found {

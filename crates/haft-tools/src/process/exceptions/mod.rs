@@ -14,10 +14,10 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use haft_core::{
-    Context, Effect, Effects,
+    Effect, Effects, ToolContext,
     protected_names::{Protected, Standing},
 };
-use haft_sandbox::{Access, Kind as FileKind, Place, Workspace};
+use haft_sandbox::{Access, FileKind, ResolvedPath, Workspace};
 use haft_shell::{Command, Kind, RedirectKind, Word, classify};
 
 use super::shell::Shell;
@@ -170,7 +170,7 @@ impl Shell {
         text: &str,
         named: &[String],
         cwd: Option<&str>,
-        cx: &Context,
+        cx: &ToolContext,
     ) -> Effects {
         let start = super::find(&self.workspace, cx.working_directory(), cwd.unwrap_or("."));
         let Ok(start) = start else { return Effects::Undeclared };
@@ -185,8 +185,8 @@ impl Shell {
         &self,
         text: &str,
         named: &[String],
-        start: &Place,
-        cx: &Context,
+        start: &ResolvedPath,
+        cx: &ToolContext,
     ) -> Vec<String> {
         let is_allowed = |needed: &Exception| cx.may_change_protected(&needed.file);
         let needed = self.all(text, named, start).into_iter().filter(is_allowed);
@@ -194,7 +194,7 @@ impl Shell {
     }
 
     /// Every protected file that a command may need to change, each once.
-    fn all(&self, text: &str, named: &[String], start: &Place) -> Vec<Exception> {
+    fn all(&self, text: &str, named: &[String], start: &ResolvedPath) -> Vec<Exception> {
         let redirected = redirected(text);
         let redirected: Vec<String> = redirected.into_iter().flatten().collect();
         let mut all = self.needed(text, start);
@@ -213,10 +213,10 @@ impl Shell {
     fn named<'a>(
         &'a self,
         paths: &'a [String],
-        start: &'a Place,
+        start: &'a ResolvedPath,
     ) -> impl Iterator<Item = Exception> + 'a {
         let places =
-            paths.iter().filter_map(|path| self.workspace.find_entry_from(start, path).ok());
+            paths.iter().filter_map(|path| self.workspace.resolve_entry_from(start, path).ok());
         let names = Protected::standard();
         let listed = places.filter(move |place| {
             names.at(place.base()).standing(place.relative()) == Standing::Protected
@@ -224,7 +224,7 @@ impl Shell {
         listed.filter_map(|place| exception(&place, "", &self.workspace))
     }
 
-    fn needed(&self, text: &str, start: &Place) -> Vec<Exception> {
+    fn needed(&self, text: &str, start: &ResolvedPath) -> Vec<Exception> {
         // FAIL CLOSED: a program of the workspace that is called `git` gets nothing.
         match self.programs().has("git") {
             true => needed(text, start, &self.workspace),
@@ -263,11 +263,11 @@ fn redirected(text: &str) -> Option<Vec<String>> {
 }
 
 /// Finds the protected files that a command needs to change.
-fn needed(text: &str, start: &Place, workspace: &Workspace) -> Vec<Exception> {
+fn needed(text: &str, start: &ResolvedPath, workspace: &Workspace) -> Vec<Exception> {
     find(text, start, workspace).unwrap_or_default()
 }
 
-fn find(text: &str, start: &Place, workspace: &Workspace) -> Option<Vec<Exception>> {
+fn find(text: &str, start: &ResolvedPath, workspace: &Workspace) -> Option<Vec<Exception>> {
     let script = haft_shell::parse(text).ok()?;
     let mut found = Vec::new();
     for command in &script.commands {
@@ -295,7 +295,7 @@ fn find(text: &str, start: &Place, workspace: &Workspace) -> Option<Vec<Exceptio
             return None;
         }
         let here = match git.directory {
-            Some(directory) => workspace.find_from(start, directory).ok()?,
+            Some(directory) => workspace.resolve_from(start, directory).ok()?,
             None => start.clone(),
         };
         for change in entry.changes {
@@ -393,7 +393,7 @@ impl Changed {
     fn exceptions(
         &self,
         git: &Git<'_>,
-        here: &Place,
+        here: &ResolvedPath,
         workspace: &Workspace,
     ) -> Option<Vec<Exception>> {
         let positional = git.positional();
@@ -425,7 +425,7 @@ impl Changed {
                 let last = if positional.first() == Some(&"move") { 2 } else { 1 };
                 // A worktree inside of a `.git` directory could bring files that git obeys.
                 let is_inside = |path: &&str| {
-                    let place = workspace.find_from(here, path);
+                    let place = workspace.resolve_from(here, path);
                     place.is_ok_and(|place| place.absolute().iter().any(|part| part == ".git"))
                 };
                 if named.iter().take(last).any(is_inside) {
@@ -463,16 +463,16 @@ fn last_name(url: &str) -> Option<&str> {
 }
 
 /// The entry `.git` of a directory.
-fn git_entry(here: &Place, directory: &str, workspace: &Workspace) -> Option<Place> {
-    let directory = workspace.find_from(here, directory).ok()?;
-    workspace.find_entry_from(&directory, ".git").ok()
+fn git_entry(here: &ResolvedPath, directory: &str, workspace: &Workspace) -> Option<ResolvedPath> {
+    let directory = workspace.resolve_from(here, directory).ok()?;
+    workspace.resolve_entry_from(&directory, ".git").ok()
 }
 
 /// Finds the `.git` directory that git would use, in the workspace. A file `.git` leads to it.
-fn repository(here: &Place, workspace: &Workspace) -> Option<Place> {
+fn repository(here: &ResolvedPath, workspace: &Workspace) -> Option<ResolvedPath> {
     let mut here = Some(here.clone());
     while let Some(directory) = here {
-        let git = workspace.find_entry_from(&directory, ".git").ok()?;
+        let git = workspace.resolve_entry_from(&directory, ".git").ok()?;
         match workspace.meta(&git).ok().map(|meta| meta.kind) {
             Some(FileKind::Folder) => return Some(git),
             Some(FileKind::File) => {
@@ -481,7 +481,7 @@ fn repository(here: &Place, workspace: &Workspace) -> Option<Place> {
                 let leads = directory.absolute().join(text.strip_prefix("gitdir:")?.trim());
                 // The configuration is that of the main repository: `…/.git/worktrees/name`.
                 let main = leads.ancestors().find(|path| path.ends_with(".git"))?;
-                let git = workspace.find_entry(main).ok()?;
+                let git = workspace.resolve_entry(main).ok()?;
                 let is_directory = workspace.meta(&git).ok()?.kind == FileKind::Folder;
                 return is_directory.then_some(git);
             }
@@ -495,12 +495,12 @@ fn repository(here: &Place, workspace: &Workspace) -> Option<Place> {
 /// A `.git` file has one line.
 const MAX_GIT_FILE_BYTES: usize = 4_096;
 
-fn exception(place: &Place, below: &str, workspace: &Workspace) -> Option<Exception> {
+fn exception(place: &ResolvedPath, below: &str, workspace: &Workspace) -> Option<Exception> {
     let relative = place.relative().join(below);
     let file = place.absolute().join(below);
     // The pattern would free the same name in the other roots.
     let is_elsewhere = |path: &Path| {
-        let found = workspace.find_entry(path.join(place.relative()));
+        let found = workspace.resolve_entry(path.join(place.relative()));
         found.is_ok_and(|found| found.root() != place.root() && found.exists())
     };
     let mut writable = workspace.roots().into_iter().filter(|root| root.access == Access::Write);

@@ -8,7 +8,7 @@ fn patterns(text: &str) -> Vec<String> {
         std::fs::create_dir_all(root.join(directory)).unwrap();
     }
     let workspace = Workspace::builder().root(&root, Access::Write).build().unwrap();
-    let start = workspace.find("sub").unwrap();
+    let start = workspace.resolve("sub").unwrap();
     let shown = |e: Exception| {
         assert!(e.file.starts_with(&root));
         e.pattern
@@ -119,7 +119,7 @@ fn a_worktree_uses_the_configuration_of_its_repository() {
         std::fs::File::create(&git_file).unwrap().write_all(text.as_bytes()).unwrap();
     };
     let workspace = Workspace::builder().root(&root, Access::Write).build().unwrap();
-    let start = workspace.find("t/src").unwrap();
+    let start = workspace.resolve("t/src").unwrap();
     write(format!("gitdir: {}\n", root.join(".git/worktrees/t").display()));
     let found = needed("git config a.b c", &start, &workspace);
     assert_eq!(found[0].pattern, "./.git/config");

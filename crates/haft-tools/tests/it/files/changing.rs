@@ -10,11 +10,11 @@ use std::{
 };
 
 use haft::{
-    Admitted, Anchor, Call, Catalog, Code, Control, Decision, Ground, Operation, Pattern, Policy,
-    Rule, Rules, Runtime, Scope, Verdict, serde_json::json,
+    Decision, FailureCode, Operation, PathBase, Pattern, Policy, PolicyContext, Rule, Rules,
+    Runtime, Scope, ToolCall, ToolRegistry, TurnHandle, ValidatedCall, Verdict, serde_json::json,
 };
 use haft_sandbox::{Access, Workspace};
-use haft_tools::Hands;
+use haft_tools::BuiltinTools;
 
 use super::Room;
 
@@ -34,7 +34,7 @@ async fn a_file_is_made_with_its_folders_and_replaced_as_a_whole() {
     assert_eq!(room.get(path), "x");
     let only_new = json!({"file_path": path, "content": "y", "create_only": true});
     let (code, told) = room.fails("write_file", only_new).await;
-    assert_eq!((code, room.get(path).as_str()), (Code::InvalidValue, "x"), "{told}");
+    assert_eq!((code, room.get(path).as_str()), (FailureCode::InvalidValue, "x"), "{told}");
     let left: Vec<_> = fs::read_dir(room.inside.join("new/deep")).unwrap().collect();
     assert_eq!(left.len(), 1, "no temporary file is left");
 }
@@ -49,7 +49,7 @@ async fn an_edit_replaces_exactly_one_place_or_all() {
         "changed 1 place in `a.rs`, at line 2"
     );
     let (code, told) = room.fails("edit_file", edit("let", "const", false)).await;
-    assert_eq!(code, Code::InvalidValue);
+    assert_eq!(code, FailureCode::InvalidValue);
     assert_eq!(
         told,
         "`old_text` stands 2 times in `a.rs`: at lines 1, 2 | add lines around it until it is \
@@ -70,7 +70,7 @@ async fn an_edit_without_a_match_shows_the_nearest_text_and_how_it_differs() {
     let arguments =
         json!({"file_path": "a.py", "old_text": "    if x:\n        return 1", "new_text": ""});
     let (code, told) = room.fails("edit_file", arguments).await;
-    assert_eq!(code, Code::InvalidValue);
+    assert_eq!(code, FailureCode::InvalidValue);
     assert!(told.contains("begins at line 2 and differs in white space alone"), "{told}");
     assert!(told.contains("\"\\t\\treturn 1\""), "the file's own words: {told}");
     let nothing = json!({"file_path": "a.py", "old_text": "SELECT *", "new_text": "x"});
@@ -111,7 +111,7 @@ async fn many_edits_of_one_file_in_one_turn_all_count() {
         let path = ["a.txt", "./a.txt", "alias.txt"][n % 3];
         let (old, new) = (format!("line {n};"), format!("LINE {n};"));
         let arguments = json!({"file_path": path, "old_text": old, "new_text": new});
-        haft::Call::new(format!("c{n}"), "edit_file", arguments)
+        haft::ToolCall::new(format!("c{n}"), "edit_file", arguments)
     };
     for envelope in room.all((0..20).map(edit).collect()).await {
         assert!(!envelope.is_error(), "{}", envelope.text());
@@ -126,7 +126,7 @@ async fn an_entry_is_moved_and_replaces_only_when_that_is_said() {
     room.put("a.txt", "a");
     room.put("b.txt", "b");
     let (code, _) = room.fails("move_path", json!({"from": "a.txt", "to": "b.txt"})).await;
-    assert_eq!((code, room.get("b.txt").as_str()), (Code::InvalidValue, "b"));
+    assert_eq!((code, room.get("b.txt").as_str()), (FailureCode::InvalidValue, "b"));
     room.says("move_path", json!({"from": "a.txt", "to": "b.txt", "replace": true})).await;
     assert_eq!(room.get("b.txt"), "a");
     assert_eq!(
@@ -145,7 +145,7 @@ async fn a_folder_with_things_in_it_is_deleted_only_when_that_is_said() {
     room.put("old/b/c.txt", "c");
     room.link(&room.outside, "old/way_out");
     let (code, told) = room.fails("delete_path", json!({"path": "old"})).await;
-    assert_eq!(code, Code::InvalidValue);
+    assert_eq!(code, FailureCode::InvalidValue);
     assert!(told.contains("set `recursive`"), "{told}");
     assert_eq!(room.get("old/a.txt"), "a");
     let before = room.outside_as_it_is();
@@ -163,7 +163,7 @@ async fn a_folder_is_made_with_those_above_it() {
     assert_eq!(room.says("make_dir", json!({"path": "a/b"})).await, "made the folder `a/b`");
     assert_eq!(room.says("make_dir", json!({"path": "a/b"})).await, "`a/b` exists already");
     room.put("file", "");
-    assert_eq!(room.fails("make_dir", json!({"path": "file"})).await.0, Code::InvalidValue);
+    assert_eq!(room.fails("make_dir", json!({"path": "file"})).await.0, FailureCode::InvalidValue);
 }
 
 #[tokio::test]
@@ -173,7 +173,7 @@ async fn a_folder_does_not_take_along_what_a_rule_keeps() {
         room.put(path, "x");
     }
     let rule = |decision, text: &str| {
-        Rule::new(decision, Pattern::parse(text, &Anchor::default()).unwrap())
+        Rule::new(decision, Pattern::parse(text, &PathBase::default()).unwrap())
     };
     let rules = [
         rule(Decision::Deny, "Edit(./top/secrets/**)"),
@@ -181,20 +181,20 @@ async fn a_folder_does_not_take_along_what_a_rule_keeps() {
         rule(Decision::Allow, "move_path"),
     ];
     let workspace = Workspace::builder().root(&room.inside, Access::Write).build().unwrap();
-    let catalog = Catalog::builder().add(Hands::new(workspace)).build().unwrap();
-    let rules = Rules::new(rules.into(), Ground::default()).unwrap();
-    let runtime = Runtime::builder().catalog(catalog).policy(rules).build().unwrap();
+    let registry = ToolRegistry::builder().add(BuiltinTools::new(workspace)).build().unwrap();
+    let rules = Rules::new(rules.into(), PolicyContext::default()).unwrap();
+    let runtime = Runtime::builder().registry(registry).policy(rules).build().unwrap();
     let run = runtime.run_builder().working_directory(&room.inside).start();
     let calls = [
-        Call::new("1", "delete_path", json!({"path": "top", "recursive": true})),
-        Call::new("2", "move_path", json!({"from": "top", "to": "elsewhere"})),
-        Call::new("3", "delete_path", json!({"path": "other", "recursive": true})),
-        Call::new("4", "delete_path", json!({"path": "top/a.txt"})),
+        ToolCall::new("1", "delete_path", json!({"path": "top", "recursive": true})),
+        ToolCall::new("2", "move_path", json!({"from": "top", "to": "elsewhere"})),
+        ToolCall::new("3", "delete_path", json!({"path": "other", "recursive": true})),
+        ToolCall::new("4", "delete_path", json!({"path": "top/a.txt"})),
     ];
     let answers = run.turn().await.unwrap().run(calls).await;
     for answer in &answers[..2] {
         let code = answer.failure().map(haft::Failure::code);
-        assert_eq!(code, Some(Code::Denied), "{}", answer.text());
+        assert_eq!(code, Some(FailureCode::Denied), "{}", answer.text());
     }
     assert_eq!(room.get("top/secrets/k.txt"), "x");
     for answer in &answers[2..] {
@@ -224,9 +224,8 @@ async fn a_file_goes_to_another_disk_and_a_folder_or_a_link_says_how_it_could() 
         .root(&other, Access::Write)
         .build()
         .unwrap();
-    let catalog = Catalog::builder().add(Hands::new(workspace)).build().unwrap();
-    room.runtime =
-        Runtime::builder().catalog(catalog).policy(haft::AllowEverything).build().unwrap();
+    let registry = ToolRegistry::builder().add(BuiltinTools::new(workspace)).build().unwrap();
+    room.runtime = Runtime::builder().registry(registry).policy(haft::AllowAll).build().unwrap();
     room.put("run.sh", "echo hi\n");
     fs::set_permissions(room.inside.join("run.sh"), fs::Permissions::from_mode(0o750)).unwrap();
     let there = other.join("new/run.sh");
@@ -239,7 +238,7 @@ async fn a_file_goes_to_another_disk_and_a_folder_or_a_link_says_how_it_could() 
     room.put("again.txt", "new");
     let there = other.join("new/run.sh");
     let (code, why) = room.fails("move_path", json!({"from": "again.txt", "to": there})).await;
-    assert_eq!(code, Code::InvalidValue, "{why}");
+    assert_eq!(code, FailureCode::InvalidValue, "{why}");
     assert!(why.starts_with("exists: "), "{why}");
     room.says("move_path", json!({"from": "again.txt", "to": there, "replace": true})).await;
     assert_eq!(fs::read(&there).unwrap(), b"new");
@@ -261,17 +260,17 @@ async fn a_file_goes_to_another_disk_and_a_folder_or_a_link_says_how_it_could() 
 struct Stopping {
     after: usize,
     looked_at: AtomicUsize,
-    control: Arc<OnceLock<Control>>,
+    control: Arc<OnceLock<TurnHandle>>,
 }
 
 impl Policy for Stopping {
-    fn judge(&self, _: &Admitted) -> Verdict {
+    fn judge(&self, _: &ValidatedCall) -> Verdict {
         Verdict::allow("it is a test")
     }
 
-    fn keeps_from(&self, _: Operation, _: &Path, _: &Arc<Scope>) -> bool {
+    fn is_path_denied(&self, _: Operation, _: &Path, _: &Arc<Scope>) -> bool {
         if self.looked_at.fetch_add(1, Ordering::Relaxed) + 1 == self.after {
-            self.control.get().unwrap().force();
+            self.control.get().unwrap().abort();
         }
         false
     }
@@ -290,11 +289,11 @@ async fn a_deletion_that_is_stopped_says_how_far_it_got() {
     let policy =
         Stopping { after: 20, looked_at: AtomicUsize::new(0), control: Arc::clone(&control) };
     let workspace = Workspace::builder().root(&room.inside, Access::Write).build().unwrap();
-    let catalog = Catalog::builder().add(Hands::new(workspace)).build().unwrap();
-    let runtime = Runtime::builder().catalog(catalog).policy(policy).build().unwrap();
+    let registry = ToolRegistry::builder().add(BuiltinTools::new(workspace)).build().unwrap();
+    let runtime = Runtime::builder().registry(registry).policy(policy).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
-    control.set(turn.control()).ok().unwrap();
-    let calls = [Call::new("c", "delete_path", json!({"path": "many", "recursive": true}))];
+    control.set(turn.handle()).ok().unwrap();
+    let calls = [ToolCall::new("c", "delete_path", json!({"path": "many", "recursive": true}))];
     let answer = turn.run(calls).await.remove(0);
     assert!(answer.is_error(), "{}", answer.text());
     assert!(answer.text().contains("stopped: 0 things in `many` deleted"), "{}", answer.text());
@@ -309,14 +308,14 @@ async fn whoever_races_a_deletion_is_told_what_is_left() {
         room.put(&format!("many/{n}"), "");
     }
     let turn = room.runtime.run().turn().await.unwrap();
-    let control = turn.control();
-    let calls = [Call::new("c", "delete_path", json!({"path": "many", "recursive": true}))];
+    let control = turn.handle();
+    let calls = [ToolCall::new("c", "delete_path", json!({"path": "many", "recursive": true}))];
     let count = || fs::read_dir(room.inside.join("many")).map_or(0, Iterator::count);
     let (answers, ()) = tokio::join!(turn.run(calls), async {
         while count() == 20_000 {
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
-        control.force();
+        control.abort();
     });
     let (answer, left) = (&answers[0], count());
     // Whichever was quicker, the answer is what happened.

@@ -3,20 +3,20 @@
 use std::fs;
 
 use haft::{
-    Call, Catalog, Class, Code, Runtime,
+    ConcurrencyClass, FailureCode, Runtime, ToolCall, ToolRegistry,
     serde_json::{Value, json},
 };
 use haft_sandbox::{Access, Workspace};
-use haft_tools::Hands;
+use haft_tools::BuiltinTools;
 
 use super::Room;
 
 async fn batches(room: &Room, calls: &[(&str, Value)]) -> Vec<usize> {
     let run = room.runtime.run_builder().working_directory(&room.inside).start();
     let call = |(n, (tool, arguments)): (usize, &(&str, Value))| {
-        Call::new(format!("c{n}"), *tool, arguments.clone())
+        ToolCall::new(format!("c{n}"), *tool, arguments.clone())
     };
-    let calls: Vec<Call> = calls.iter().enumerate().map(call).collect();
+    let calls: Vec<ToolCall> = calls.iter().enumerate().map(call).collect();
     run.turn().await.unwrap().plan(calls).into_iter().map(|planned| planned.batch).collect()
 }
 
@@ -58,22 +58,22 @@ async fn what_a_call_would_do_is_told_from_its_arguments() {
     let run = room.runtime.run_builder().working_directory(&room.inside).start();
     let turn = run.turn().await.unwrap();
     let claim = async |tool: &str, arguments: Value| {
-        let planned = turn.plan([Call::new("c", tool, arguments)]).pop().unwrap();
+        let planned = turn.plan([ToolCall::new("c", tool, arguments)]).pop().unwrap();
         (planned.class.unwrap(), planned.keys.unwrap())
     };
     let key = |path: &str| format!("file:{}", room.inside.join(path).display());
     assert_eq!(
         claim("read_file", json!({"file_path": "x/../a.txt"})).await,
-        (Class::ReadOnly, vec!["file:/".to_owned()]),
+        (ConcurrencyClass::ReadOnly, vec!["file:/".to_owned()]),
         "what leads nowhere shares with nobody"
     );
     assert_eq!(
         claim("list_files", json!({})).await,
-        (Class::ReadOnly, vec![format!("file:{}", room.inside.display())])
+        (ConcurrencyClass::ReadOnly, vec![format!("file:{}", room.inside.display())])
     );
     assert_eq!(
         claim("move_path", json!({"from": "a.txt", "to": "b.txt"})).await,
-        (Class::WriteExclusive, vec![key("a.txt"), key("b.txt")])
+        (ConcurrencyClass::WriteExclusive, vec![key("a.txt"), key("b.txt")])
     );
 }
 
@@ -97,7 +97,7 @@ async fn nothing_outside_is_read_or_changed_by_any_tool() {
             ("search_files", json!({"pattern": "nobody", "path": path})),
         ] {
             let (code, told) = room.fails(tool, arguments).await;
-            assert_eq!(code, Code::OutsideWorkspace, "{tool} {path}: {told}");
+            assert_eq!(code, FailureCode::OutsideWorkspace, "{tool} {path}: {told}");
             assert!(!told.contains("nobody may read"), "{told}");
         }
     }
@@ -107,7 +107,11 @@ async fn nothing_outside_is_read_or_changed_by_any_tool() {
             ("move_path", json!({"from": path, "to": "mine"})),
             ("move_path", json!({"from": "a.txt", "to": path, "replace": true})),
         ] {
-            assert_eq!(room.fails(tool, arguments).await.0, Code::OutsideWorkspace, "{tool}");
+            assert_eq!(
+                room.fails(tool, arguments).await.0,
+                FailureCode::OutsideWorkspace,
+                "{tool}"
+            );
         }
     }
     assert_eq!(room.outside_as_it_is(), before);
@@ -129,13 +133,13 @@ async fn protected_names_are_refused_by_every_tool_that_changes_something() {
             ("move_path", json!({"from": "a.txt", "to": path})),
         ] {
             let (code, told) = room.fails(tool, arguments).await;
-            assert_eq!(code, Code::Denied, "{tool} {path}: {told}");
+            assert_eq!(code, FailureCode::Denied, "{tool} {path}: {told}");
             assert!(told.starts_with("protected"), "{tool} {path}: {told}");
         }
     }
     assert_eq!(room.get(".git/config"), "[core]\n");
     let (code, _) = room.fails("delete_path", json!({"path": ".git", "recursive": true})).await;
-    assert_eq!(code, Code::Denied, "nor what they lie below");
+    assert_eq!(code, FailureCode::Denied, "nor what they lie below");
     assert!(!room.inside.join("sub").exists(), "not even a folder on the way was made");
 }
 
@@ -145,12 +149,12 @@ async fn a_root_that_may_only_be_read_is_not_written() {
     let base = home.path().canonicalize().unwrap();
     fs::File::create(base.join("a.txt")).unwrap();
     let workspace = Workspace::builder().root(&base, Access::Read).build().unwrap();
-    let catalog = Catalog::builder().add(Hands::new(workspace)).build().unwrap();
-    let runtime = Runtime::builder().catalog(catalog).policy(haft::AllowEverything);
+    let registry = ToolRegistry::builder().add(BuiltinTools::new(workspace)).build().unwrap();
+    let runtime = Runtime::builder().registry(registry).policy(haft::AllowAll);
     let run = runtime.build().unwrap().run_builder().working_directory(&base).start();
-    let call = Call::new("c", "write_file", json!({"file_path": "a.txt", "content": "x"}));
+    let call = ToolCall::new("c", "write_file", json!({"file_path": "a.txt", "content": "x"}));
     let answer = run.turn().await.unwrap().run(vec![call]).await.pop().unwrap();
-    assert_eq!(answer.failure().unwrap().code(), Code::Denied);
+    assert_eq!(answer.failure().unwrap().code(), FailureCode::Denied);
     assert_eq!(fs::metadata(base.join("a.txt")).unwrap().len(), 0);
 }
 
@@ -160,8 +164,8 @@ async fn without_rules_reading_is_allowed_and_changing_is_not() {
     let base = home.path().canonicalize().unwrap();
     super::put(&base.join("a.txt"), "word\n");
     let workspace = Workspace::builder().root(&base, Access::Write).build().unwrap();
-    let catalog = Catalog::builder().add(Hands::new(workspace)).build().unwrap();
-    let runtime = Runtime::builder().catalog(catalog).build().unwrap();
+    let registry = ToolRegistry::builder().add(BuiltinTools::new(workspace)).build().unwrap();
+    let runtime = Runtime::builder().registry(registry).build().unwrap();
     let run = runtime.run_builder().working_directory(&base).start();
     let calls = [
         ("read_file", json!({"file_path": "a.txt"}), true),
@@ -172,7 +176,7 @@ async fn without_rules_reading_is_allowed_and_changing_is_not() {
         ("delete_path", json!({"path": "a.txt"}), false),
     ];
     for (tool, arguments, is_fine) in calls {
-        let call = Call::new("c", tool, arguments);
+        let call = ToolCall::new("c", tool, arguments);
         let answer = run.turn().await.unwrap().run(vec![call]).await.pop().unwrap();
         assert_eq!(!answer.is_error(), is_fine, "{tool}: {}", answer.text());
     }
@@ -209,7 +213,7 @@ async fn no_file_takes_the_place_of_a_folder_with_protected_names() {
             ("move_path", json!({"from": "pointer", "to": path, "replace": true})),
         ] {
             let (code, told) = room.fails(tool, arguments).await;
-            assert_eq!(code, Code::Denied, "{tool} {path}: {told}");
+            assert_eq!(code, FailureCode::Denied, "{tool} {path}: {told}");
         }
     }
     assert_eq!(room.get("module/.git"), "gitdir: ../real\n");
@@ -224,9 +228,9 @@ async fn meanwhile(
     tool: &str,
     arguments: Value,
     act: impl Fn() + Send + Sync + Clone + 'static,
-) -> haft::Envelope {
+) -> haft::ToolResult {
     let workspace = Workspace::builder().root(&room.inside, Access::Write).build().unwrap();
-    let catalog = Catalog::builder().add(Hands::new(workspace)).build().unwrap();
+    let registry = ToolRegistry::builder().add(BuiltinTools::new(workspace)).build().unwrap();
     let acts = haft::middleware_fn("meanwhile", move |_, next| {
         let act = act.clone();
         Box::pin(async move {
@@ -234,10 +238,10 @@ async fn meanwhile(
             next.run().await
         })
     });
-    let runtime = Runtime::builder().catalog(catalog).policy(haft::AllowEverything);
+    let runtime = Runtime::builder().registry(registry).policy(haft::AllowAll);
     let runtime = runtime.middleware(acts).build().unwrap();
     let run = runtime.run_builder().working_directory(&room.inside).start();
-    let call = Call::new("c", tool, arguments);
+    let call = ToolCall::new("c", tool, arguments);
     run.turn().await.unwrap().run(vec![call]).await.pop().unwrap()
 }
 
@@ -298,9 +302,9 @@ async fn a_path_that_led_nowhere_when_it_was_judged_leads_nowhere_later() {
         room.link(&room.outside, "way");
         room.link("dear", "other");
         let turn = vec![
-            Call::new("d", "delete_path", json!({"path": "way"})),
-            Call::new("a", "move_path", json!({"from": "other", "to": "way"})),
-            Call::new("b", tool, arguments),
+            ToolCall::new("d", "delete_path", json!({"path": "way"})),
+            ToolCall::new("a", "move_path", json!({"from": "other", "to": "way"})),
+            ToolCall::new("b", tool, arguments),
         ];
         let answers = room.all(turn).await;
         assert!(!answers[1].is_error(), "{}", answers[1].text());

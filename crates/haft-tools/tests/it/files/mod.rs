@@ -16,9 +16,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use haft::{AllowEverything, Call, Catalog, Code, Envelope, Runtime, serde_json::Value};
+use haft::{AllowAll, FailureCode, Runtime, ToolCall, ToolRegistry, ToolResult, serde_json::Value};
 use haft_sandbox::{Access, Workspace};
-use haft_tools::Hands;
+use haft_tools::BuiltinTools;
 use tempfile::TempDir;
 
 /// A workspace with a folder outside it, and a runtime that allows everything.
@@ -38,8 +38,8 @@ impl Room {
         fs::create_dir(&outside).unwrap();
         put(&outside.join("secret.txt"), "nobody may read this\n");
         let workspace = Workspace::builder().root(&inside, Access::Write).build().unwrap();
-        let catalog = Catalog::builder().add(Hands::new(workspace)).build().unwrap();
-        let runtime = Runtime::builder().catalog(catalog).policy(AllowEverything).build().unwrap();
+        let registry = ToolRegistry::builder().add(BuiltinTools::new(workspace)).build().unwrap();
+        let runtime = Runtime::builder().registry(registry).policy(AllowAll).build().unwrap();
         Self { _home: home, inside, outside, runtime }
     }
 
@@ -55,11 +55,11 @@ impl Room {
         std::os::unix::fs::symlink(target, self.inside.join(path)).unwrap();
     }
 
-    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Envelope {
-        self.all(vec![Call::new("c", tool, arguments)]).await.pop().unwrap()
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> ToolResult {
+        self.all(vec![ToolCall::new("c", tool, arguments)]).await.pop().unwrap()
     }
 
-    pub(crate) async fn all(&self, calls: Vec<Call>) -> Vec<Envelope> {
+    pub(crate) async fn all(&self, calls: Vec<ToolCall>) -> Vec<ToolResult> {
         let run = self.runtime.run_builder().working_directory(&self.inside).start();
         run.turn().await.unwrap().run(calls).await
     }
@@ -72,7 +72,7 @@ impl Room {
     }
 
     /// Why a call fails.
-    pub(crate) async fn fails(&self, tool: &str, arguments: Value) -> (Code, String) {
+    pub(crate) async fn fails(&self, tool: &str, arguments: Value) -> (FailureCode, String) {
         let envelope = self.call(tool, arguments).await;
         let failure = envelope.failure().unwrap_or_else(|| panic!("{}", envelope.text()));
         let next = failure.next().unwrap_or_default();

@@ -7,12 +7,13 @@ use std::{
 };
 
 use haft::{
-    Answer, Approver, BoxFuture, Call, Catalog, Code, Envelope, Failure, File, Form, Layer,
-    Question, Rules, Runtime, Setup, Where,
+    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, ConfigFile, ConfigLayer, Failure,
+    FailureCode, FileFormat, LoadOptions, PolicyConfig, Rules, Runtime, ToolCall, ToolRegistry,
+    ToolResult,
     serde_json::{Value, json},
 };
 use haft_sandbox::{Access, Workspace};
-use haft_tools::Hands;
+use haft_tools::BuiltinTools;
 
 use super::Room;
 
@@ -38,10 +39,14 @@ impl Approver for Person {
         "a person"
     }
 
-    fn ask<'a>(&'a self, question: &'a Question<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+    fn ask<'a>(
+        &'a self,
+        question: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         let touches = question.explanation.risk.join(" | ");
         self.asked.lock().unwrap().push(format!("{}\n{touches}", question.verdict.reason));
-        let answer = if self.says_yes { Answer::allow() } else { Answer::Deny(None) };
+        let answer =
+            if self.says_yes { ApprovalResponse::allow() } else { ApprovalResponse::Deny(None) };
         Box::pin(async { Ok(answer) })
     }
 }
@@ -53,30 +58,32 @@ async fn call(
     person: Option<&Person>,
     tool: &str,
     arguments: Value,
-) -> Envelope {
+) -> ToolResult {
     let rule = |pattern: &&str| format!("[[rule]]\nmatch = \"{pattern}\"\ndecision = \"allow\"\n");
-    let file = File {
-        layer: Layer::Project,
-        form: Form::Toml,
+    let file = ConfigFile {
+        layer: ConfigLayer::Project,
+        form: FileFormat::Toml,
         path: "haft.toml".into(),
         anchor: room.inside.clone(),
         text: allowed.iter().map(rule).collect(),
     };
-    let setup = Setup::read(&[file], &Where { trusted: true, ..Where::default() }).unwrap();
+    let setup =
+        PolicyConfig::read(&[file], &LoadOptions { trusted: true, ..LoadOptions::default() })
+            .unwrap();
     let rules = Rules::new(setup.rules, setup.ground).unwrap();
     let workspace = Workspace::builder()
         .root(&room.inside, Access::Write)
         .protect(["own.cfg"])
         .build()
         .unwrap();
-    let catalog = Catalog::builder().add(Hands::new(workspace)).build().unwrap();
-    let runtime = Runtime::builder().catalog(catalog).policy(rules);
+    let registry = ToolRegistry::builder().add(BuiltinTools::new(workspace)).build().unwrap();
+    let runtime = Runtime::builder().registry(registry).policy(rules);
     let runtime = match person {
         Some(person) => runtime.approver(person.clone()),
         None => runtime,
     };
     let run = runtime.build().unwrap().run_builder().working_directory(&room.inside).start();
-    let calls = vec![Call::new("c", tool, arguments)];
+    let calls = vec![ToolCall::new("c", tool, arguments)];
     run.turn().await.unwrap().run(calls).await.pop().unwrap()
 }
 
@@ -90,7 +97,7 @@ async fn a_person_is_asked_about_a_protected_file_and_the_reason_is_shown() {
     room.put(".git/config", "[core]\n");
     let (yes, no) = (Person::new(true), Person::new(false));
     let answer = call(&room, &["Edit(./**)"], Some(&no), "write_file", write(".git/config")).await;
-    assert_eq!(answer.failure().map(Failure::code), Some(Code::Declined));
+    assert_eq!(answer.failure().map(Failure::code), Some(FailureCode::Declined));
     assert_eq!(room.get(".git/config"), "[core]\n");
     let asked = no.asked().join("\n");
     let reason = "it changes the protected file `.git/config`: git runs the programs that it names";
@@ -113,7 +120,7 @@ async fn without_a_person_a_protected_file_stays_as_it_is() {
         let answer =
             call(&room, &["Edit(./**)", "write_file"], None, "write_file", write(path)).await;
         let failure = answer.failure().unwrap_or_else(|| panic!("{path}"));
-        assert_eq!(failure.code(), Code::Denied, "{path}");
+        assert_eq!(failure.code(), FailureCode::Denied, "{path}");
         assert!(failure.message().contains("protected"), "{path}: {failure}");
         assert!(!room.inside.join(path).exists(), "{path}");
     }
@@ -144,7 +151,7 @@ async fn only_a_rule_that_names_the_protected_file_allows_it() {
     for (path, rule) in broad {
         let room = Room::new();
         let answer = call(&room, &[rule], None, "write_file", write(path)).await;
-        assert_eq!(answer.failure().map(Failure::code), Some(Code::Denied), "{path} {rule}");
+        assert_eq!(answer.failure().map(Failure::code), Some(FailureCode::Denied), "{path} {rule}");
         assert!(!room.inside.join(path).exists(), "{path}");
     }
 }
@@ -156,7 +163,7 @@ async fn directories_above_protected_names_are_moved_and_deleted_after_a_yes() {
     room.put("sub/.github/workflows/ci.yml", "on: push\n");
     let away = json!({"from": "sub/.github", "to": "kept"});
     let answer = call(&room, &["Edit(./**)"], None, "move_path", away.clone()).await;
-    assert_eq!(answer.failure().map(Failure::code), Some(Code::Denied));
+    assert_eq!(answer.failure().map(Failure::code), Some(FailureCode::Denied));
     let answer = call(&room, &["Edit(./**)"], Some(&person), "move_path", away).await;
     assert!(!answer.is_error(), "{}", answer.text());
     assert_eq!(room.get("kept/workflows/ci.yml"), "on: push\n");

@@ -1,6 +1,6 @@
 //! `read_file` and `list_files`.
 
-use haft::{Code, Trust, serde_json::json};
+use haft::{FailureCode, Trust, serde_json::json};
 
 use super::Room;
 
@@ -41,10 +41,10 @@ async fn an_offset_below_one_is_bad_arguments_and_one_behind_the_end_names_the_r
     for offset in [0, -3] {
         let (code, _) =
             room.fails("read_file", json!({"file_path": "a.txt", "offset": offset})).await;
-        assert_eq!(code, Code::BadArguments, "{offset}");
+        assert_eq!(code, FailureCode::BadArguments, "{offset}");
     }
     let (code, told) = room.fails("read_file", json!({"file_path": "a.txt", "offset": 9})).await;
-    assert_eq!(code, Code::InvalidValue);
+    assert_eq!(code, FailureCode::InvalidValue);
     assert_eq!(told, "`offset` is 9, and the file has 2 lines | use an `offset` from 1 to 2");
 }
 
@@ -91,7 +91,7 @@ async fn what_is_missing_or_a_folder_gets_a_next_step() {
     let room = Room::new();
     room.put("src/main.rs", "fn main() {}\n");
     let (code, told) = room.fails("read_file", json!({"file_path": "src/mian.rs"})).await;
-    assert_eq!(code, Code::InvalidValue);
+    assert_eq!(code, FailureCode::InvalidValue);
     assert!(told.ends_with("did you mean `src/main.rs`?"), "{told}");
     let (_, told) = room.fails("read_file", json!({"file_path": "src"})).await;
     assert!(told.ends_with("list it with list_files"), "{told}");
@@ -153,7 +153,7 @@ async fn files_are_found_by_a_pattern_at_any_depth_or_from_the_folder_on() {
         "[.: nothing matches `*.py`]"
     );
     let (code, told) = room.fails("list_files", json!({"pattern": "a{b"})).await;
-    assert_eq!(code, Code::InvalidValue, "{told}");
+    assert_eq!(code, FailureCode::InvalidValue, "{told}");
 }
 
 #[tokio::test]
@@ -172,7 +172,7 @@ async fn relative_paths_start_in_the_working_folder_of_the_run() {
     let room = Room::new();
     room.put("sub/a.txt", "below");
     let run = room.runtime.run_builder().working_directory(room.inside.join("sub")).start();
-    let call = haft::Call::new("c", "read_file", json!({"file_path": "a.txt"}));
+    let call = haft::ToolCall::new("c", "read_file", json!({"file_path": "a.txt"}));
     let answer = run.turn().await.unwrap().run(vec![call]).await.pop().unwrap();
     assert_eq!(answer.text(), "1\tbelow");
 }

@@ -1,11 +1,11 @@
 //! `search_files`.
 
 use haft::{
-    Anchor, Call, Catalog, Code, Decision, Event, Ground, Note, Pattern, Rule, Rules, Runtime,
-    serde_json::json,
+    Decision, Event, FailureCode, PathBase, Pattern, PolicyContext, Progress, Rule, Rules, Runtime,
+    ToolCall, ToolRegistry, serde_json::json,
 };
 use haft_sandbox::{Access, Workspace};
-use haft_tools::Hands;
+use haft_tools::BuiltinTools;
 
 use super::Room;
 
@@ -133,7 +133,7 @@ async fn an_expression_that_is_none_or_cannot_be_linear_is_refused_in_words() {
     let room = room();
     for bad in ["(", "a(?=b)", r"(a)\1", "a{1000}{1000}{1000}"] {
         let (code, told) = room.fails("search_files", json!({"pattern": bad})).await;
-        assert_eq!(code, Code::InvalidValue, "{bad}");
+        assert_eq!(code, FailureCode::InvalidValue, "{bad}");
         assert!(told.starts_with("`pattern` cannot be searched for"), "{told}");
     }
     let (_, told) = room.fails("search_files", json!({"pattern": "x", "type": "klingon"})).await;
@@ -154,7 +154,7 @@ async fn no_link_is_followed_and_no_ignore_file_is_read_through_one() {
     let told = room.says("search_files", json!({"pattern": "word|nobody", "all": false})).await;
     assert_eq!(told, "a.txt\n1:word\n\nsub/b.txt\n1:word\n\n[2 matching lines in 2 files]");
     let through = json!({"pattern": "nobody", "path": "way_out"});
-    assert_eq!(room.fails("search_files", through).await.0, Code::OutsideWorkspace);
+    assert_eq!(room.fails("search_files", through).await.0, FailureCode::OutsideWorkspace);
 }
 
 #[tokio::test]
@@ -164,7 +164,7 @@ async fn what_is_found_is_told_while_the_search_goes_on() {
     let mut events = room.runtime.events(1_000);
     let answer = room.says("search_files", json!({"pattern": "TODO"})).await;
     while let Some(news) = events.try_next() {
-        if let Some(Event::Noted { note: Note::Partial(text), .. }) =
+        if let Some(Event::Progress { note: Progress::Partial(text), .. }) =
             news.event().map(|stamped| &stamped.event)
         {
             told.push_str(text);
@@ -180,7 +180,7 @@ async fn what_a_rule_keeps_from_reading_is_kept_from_a_search_and_a_list() {
         room.put(path, "key = 1\n");
     }
     let rule = |decision, text: &str| {
-        Rule::new(decision, Pattern::parse(text, &Anchor::default()).unwrap())
+        Rule::new(decision, Pattern::parse(text, &PathBase::default()).unwrap())
     };
     let rules = [
         rule(Decision::Deny, "Read(./secrets/**)"),
@@ -191,17 +191,17 @@ async fn what_a_rule_keeps_from_reading_is_kept_from_a_search_and_a_list() {
         rule(Decision::Allow, "list_files"),
     ];
     let workspace = Workspace::builder().root(&room.inside, Access::Write).build().unwrap();
-    let catalog = Catalog::builder().add(Hands::new(workspace)).build().unwrap();
-    let rules = Rules::new(rules.into(), Ground::default()).unwrap();
-    let runtime = Runtime::builder().catalog(catalog).policy(rules).build().unwrap();
+    let registry = ToolRegistry::builder().add(BuiltinTools::new(workspace)).build().unwrap();
+    let rules = Rules::new(rules.into(), PolicyContext::default()).unwrap();
+    let runtime = Runtime::builder().registry(registry).policy(rules).build().unwrap();
     let run = runtime.run_builder().working_directory(&room.inside).start();
     let calls = [
-        Call::new(
+        ToolCall::new(
             "search",
             "search_files",
             json!({"pattern": "key", "all": true, "mode": "files"}),
         ),
-        Call::new("list", "list_files", json!({"depth": 5, "all": true})),
+        ToolCall::new("list", "list_files", json!({"depth": 5, "all": true})),
     ];
     let answers = run.turn().await.unwrap().run(calls).await;
     for answer in &answers {

@@ -2,20 +2,20 @@
 
 use std::{sync::atomic::AtomicBool, task::Wake, time::Duration};
 
-use haft_core::{CallId, Ran, RunId};
+use haft_core::{CallId, Execution, RunId};
 use proptest::prelude::*;
 
 use super::*;
 
 impl Hub {
     fn say(&self, event: Event) {
-        let who = Who::of(&haft_core::Scope::default());
+        let who = EventSource::of(&haft_core::Scope::default());
         let _told = self.pass_on(&crate::clock::ManualClock::new(), who, event);
     }
 }
 
 fn note(text: &str) -> Event {
-    Event::Noted { call: CallId::from("c"), note: Note::Partial(text.to_owned()) }
+    Event::Progress { call: CallId::from("c"), note: Progress::Partial(text.to_owned()) }
 }
 
 fn plain() -> Event {
@@ -25,10 +25,10 @@ fn plain() -> Event {
 fn end() -> Event {
     Event::Finished {
         call: CallId::from("c"),
-        meant: "t".into(),
+        tool_name: "t".into(),
         failed: None,
         cause: None,
-        ran: Ran::Yes,
+        execution: Execution::Completed,
         elapsed: Duration::ZERO,
     }
 }
@@ -37,8 +37,8 @@ fn end() -> Event {
 fn read(stream: &mut EventStream) -> Vec<String> {
     std::iter::from_fn(|| stream.try_next())
         .map(|told| match told {
-            Told::Event(told) => told.at.seq.to_string(),
-            Told::Missed(m) => {
+            StreamItem::Event(told) => told.at.seq.to_string(),
+            StreamItem::Lagged(m) => {
                 format!("{}-{} ({} notes, {} ends)", m.from_seq, m.to_seq, m.notes, m.ends)
             }
         })
@@ -124,7 +124,7 @@ fn a_waiting_reader_is_woken_by_an_event_and_by_the_end() {
     assert!(stream.poll(&mut task).is_pending());
     hub.say(plain());
     assert!(woken.0.swap(false, Ordering::SeqCst));
-    assert!(matches!(stream.poll(&mut task), Poll::Ready(Some(Told::Event(_)))));
+    assert!(matches!(stream.poll(&mut task), Poll::Ready(Some(StreamItem::Event(_)))));
     assert!(stream.poll(&mut task).is_pending());
     hub.close();
     assert!(woken.0.load(Ordering::SeqCst));
@@ -174,7 +174,7 @@ proptest! {
     #[test]
     fn every_reader_can_account_for_every_event(steps in steps(), capacity in 1..8usize) {
         let hub = Arc::new(Hub::default());
-        let mut readers: Vec<(EventStream, Vec<Told>)> =
+        let mut readers: Vec<(EventStream, Vec<StreamItem>)> =
             (0..3).map(|n| (hub.open(capacity + n), Vec::new())).collect();
         let mut kinds = Vec::new();
         for step in steps {
@@ -199,11 +199,11 @@ proptest! {
             let mut next = 1;
             for told in told {
                 match told {
-                    Told::Event(told) => {
+                    StreamItem::Event(told) => {
                         prop_assert_eq!(told.at.seq, next);
                         next += 1;
                     }
-                    Told::Missed(missed) => {
+                    StreamItem::Lagged(missed) => {
                         prop_assert_eq!(missed.from_seq, next);
                         prop_assert_eq!(missed.to_seq - missed.from_seq + 1, missed.count);
                         let range = usize::try_from(next - 1).unwrap()
@@ -228,7 +228,7 @@ fn an_event_is_written_with_its_stamp_on_one_level() {
     let json = serde_json::to_value(stream.try_next().unwrap()).unwrap();
     let expected = serde_json::json!({
         "at": {"seq": 1, "unix_us": 0, "run": "run", "cycle": 1},
-        "event": "noted",
+        "event": "progress",
         "call": "c",
         "note": {"partial": "half"},
     });
@@ -237,6 +237,6 @@ fn an_event_is_written_with_its_stamp_on_one_level() {
     hub.say(plain());
     let json = serde_json::to_value(stream.try_next().unwrap()).unwrap();
     let expected =
-        serde_json::json!({"missed": 1, "from_seq": 2, "to_seq": 2, "notes": 0, "ends": 0});
+        serde_json::json!({"lagged": 1, "from_seq": 2, "to_seq": 2, "notes": 0, "ends": 0});
     assert_eq!(json, expected);
 }

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    At, Media, Message, Part, PastResult, Said, Transcript,
+    AssistantPart, ContentPart, Media, MediaSource, Message, PastResult, Transcript,
     read::{Reader, Spot, arguments_json},
     write::{Desk, Turns},
 };
@@ -78,21 +78,23 @@ fn blocks<'a>(content: &Spot<'a>) -> Result<Vec<Spot<'a>>, Error> {
     if content.value.is_string() { Ok(vec![content.clone()]) } else { content.items() }
 }
 
-fn parts(content: &Spot<'_>) -> Result<Vec<Part>, Error> {
+fn parts(content: &Spot<'_>) -> Result<Vec<ContentPart>, Error> {
     blocks(content)?.iter().map(part).collect()
 }
 
-fn part(block: &Spot<'_>) -> Result<Part, Error> {
+fn part(block: &Spot<'_>) -> Result<ContentPart, Error> {
     if let Some(text) = block.value.as_str() {
-        return Ok(Part::text(text));
+        return Ok(ContentPart::text(text));
     }
     match block.word("type") {
-        Some("text") => Ok(Part::Text {
+        Some("text") => Ok(ContentPart::Text {
             text: block.need("text")?.text()?.to_owned(),
             own: block.own(&["type", "text"]),
         }),
         Some("image" | "document") => Ok(match media(block) {
-            Some(media) => Part::Media { media, own: block.own(&["type", "source", "title"]) },
+            Some(media) => {
+                ContentPart::Media { media, own: block.own(&["type", "source", "title"]) }
+            }
             None => block.opaque(),
         }),
         Some(_) => Ok(block.opaque()),
@@ -107,12 +109,12 @@ fn media(block: &Spot<'_>) -> Option<Media> {
     match source.word("type")? {
         "base64" => Some(Media {
             media_type: source.word("media_type")?.to_owned(),
-            at: At::Base64(source.word("data")?.to_owned()),
+            at: MediaSource::Base64(source.word("data")?.to_owned()),
             name,
         }),
         "url" => Some(Media {
             media_type: if is_image { "image/*" } else { "application/pdf" }.to_owned(),
-            at: At::Url(source.word("url")?.to_owned()),
+            at: MediaSource::Url(source.word("url")?.to_owned()),
             name,
         }),
         _ => None,
@@ -149,12 +151,12 @@ fn text(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
 
-fn spoken(desk: &mut Desk, said: &Said) -> Option<Value> {
+fn spoken(desk: &mut Desk, said: &AssistantPart) -> Option<Value> {
     match said {
         // A model sends no pictures here.
-        Said::Part(Part::Media { media, .. }) => Some(text(&desk.told(media))),
-        Said::Part(part) => block(desk, part),
-        Said::Call(call) => {
+        AssistantPart::Part(ContentPart::Media { media, .. }) => Some(text(&desk.told(media))),
+        AssistantPart::Part(part) => block(desk, part),
+        AssistantPart::Call(call) => {
             let mut block = json!({
                 "type": "tool_use",
                 "id": desk.id(&call.id),
@@ -189,19 +191,19 @@ fn answer(desk: &mut Desk, result: &PastResult) -> Value {
 }
 
 /// Makes a block of a result: what cannot stand there is named.
-fn inner(desk: &mut Desk, part: &Part) -> Option<Value> {
+fn inner(desk: &mut Desk, part: &ContentPart) -> Option<Value> {
     match part {
-        Part::Opaque { dialect: super::Dialect::Anthropic, .. }
-        | Part::Text { .. }
-        | Part::Media { .. }
-        | Part::Fields(_) => block(desk, part),
-        Part::Json(_) | Part::Opaque { .. } => Some(text(&desk.plain_result(part))),
+        ContentPart::Opaque { dialect: super::Dialect::Anthropic, .. }
+        | ContentPart::Text { .. }
+        | ContentPart::Media { .. }
+        | ContentPart::Fields(_) => block(desk, part),
+        ContentPart::Json(_) | ContentPart::Opaque { .. } => Some(text(&desk.plain_result(part))),
     }
 }
 
-fn block(desk: &mut Desk, part: &Part) -> Option<Value> {
+fn block(desk: &mut Desk, part: &ContentPart) -> Option<Value> {
     match part {
-        Part::Text { text: words, own } => {
+        ContentPart::Text { text: words, own } => {
             let fields = own.as_ref();
             if desk.is_blank(words) {
                 return None;
@@ -210,28 +212,28 @@ fn block(desk: &mut Desk, part: &Part) -> Option<Value> {
             desk.add_own(fields, &mut block);
             Some(block)
         }
-        Part::Media { media, own } => {
+        ContentPart::Media { media, own } => {
             let mut block = carried(media).unwrap_or_else(|| text(&desk.told(media)));
             desk.add_own(own.as_ref(), &mut block);
             Some(block)
         }
-        Part::Opaque { dialect, value } => desk.opaque(*dialect, value),
-        Part::Json(_) | Part::Fields(_) => desk.plain(part).map(|words| text(&words)),
+        ContentPart::Opaque { dialect, value } => desk.opaque(*dialect, value),
+        ContentPart::Json(_) | ContentPart::Fields(_) => desk.plain(part).map(|words| text(&words)),
     }
 }
 
 fn carried(media: &Media) -> Option<Value> {
     let kind = match media.media_type.as_str() {
         "image/png" | "image/jpeg" | "image/gif" | "image/webp" => "image",
-        "image/*" if matches!(media.at, At::Url(_)) => "image",
+        "image/*" if matches!(media.at, MediaSource::Url(_)) => "image",
         "application/pdf" => "document",
         _ => return None,
     };
     let source = match &media.at {
-        At::Base64(data) => {
+        MediaSource::Base64(data) => {
             json!({"type": "base64", "media_type": media.media_type, "data": data})
         }
-        At::Url(url) => json!({"type": "url", "url": url}),
+        MediaSource::Url(url) => json!({"type": "url", "url": url}),
     };
     let mut block = json!({"type": kind, "source": source});
     if let (Some(name), "document") = (&media.name, kind) {

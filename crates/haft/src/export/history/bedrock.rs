@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    At, Dialect, Media, Message, Part, PastResult, Said, Transcript,
+    AssistantPart, ContentPart, Dialect, Media, MediaSource, Message, PastResult, Transcript,
     read::{Reader, Spot, arguments_json},
     write::{Desk, Turns},
 };
@@ -102,16 +102,16 @@ fn blocks<'a>(content: &Spot<'a>) -> Result<Vec<Spot<'a>>, Error> {
     if content.value.is_string() { Ok(vec![content.clone()]) } else { content.items() }
 }
 
-fn part(block: &Spot<'_>) -> Result<Part, Error> {
+fn part(block: &Spot<'_>) -> Result<ContentPart, Error> {
     if let Some(text) = block.value.as_str() {
-        return Ok(Part::text(text));
+        return Ok(ContentPart::text(text));
     }
     block.object()?;
     if let Some(text) = block.get("text") {
-        return Ok(Part::text(text.text()?));
+        return Ok(ContentPart::text(text.text()?));
     }
     if let Some(json) = block.value.get("json") {
-        return Ok(Part::Json(json.clone()));
+        return Ok(ContentPart::Json(json.clone()));
     }
     let (kinds, inner) = match (block.get("image"), block.get("document")) {
         (Some(image), _) => (IMAGES, image),
@@ -123,12 +123,12 @@ fn part(block: &Spot<'_>) -> Result<Part, Error> {
         let (_, media_type) = kinds.iter().find(|(short, _)| *short == format)?;
         Some(Media {
             media_type: (*media_type).to_owned(),
-            at: At::Base64(inner.get("source")?.word("bytes")?.to_owned()),
+            at: MediaSource::Base64(inner.get("source")?.word("bytes")?.to_owned()),
             name: inner.word("name").map(str::to_owned),
         })
     };
     Ok(match media() {
-        Some(media) => Part::Media { media, own: inner.own(&["format", "source", "name"]) },
+        Some(media) => ContentPart::Media { media, own: inner.own(&["format", "source", "name"]) },
         None => block.opaque(),
     })
 }
@@ -163,12 +163,12 @@ fn text(text: &str) -> Value {
     json!({"text": text})
 }
 
-fn spoken(desk: &mut Desk, said: &Said) -> Option<Value> {
+fn spoken(desk: &mut Desk, said: &AssistantPart) -> Option<Value> {
     match said {
         // A model sends no pictures here.
-        Said::Part(Part::Media { media, .. }) => Some(text(&desk.told(media))),
-        Said::Part(part) => block(desk, part),
-        Said::Call(call) => {
+        AssistantPart::Part(ContentPart::Media { media, .. }) => Some(text(&desk.told(media))),
+        AssistantPart::Part(part) => block(desk, part),
+        AssistantPart::Call(call) => {
             let mut inner = json!({
                 "toolUseId": desk.id(&call.id),
                 "name": desk.called(call),
@@ -186,12 +186,14 @@ fn answer(desk: &mut Desk, result: &PastResult) -> Value {
         .iter()
         .filter_map(|part| match part {
             // Only objects are admitted as data.
-            Part::Json(Value::Object(object)) => Some(json!({"json": object})),
-            Part::Opaque { dialect: Dialect::Bedrock, .. }
-            | Part::Text { .. }
-            | Part::Media { .. }
-            | Part::Fields(_) => block(desk, part),
-            Part::Json(_) | Part::Opaque { .. } => Some(text(&desk.plain_result(part))),
+            ContentPart::Json(Value::Object(object)) => Some(json!({"json": object})),
+            ContentPart::Opaque { dialect: Dialect::Bedrock, .. }
+            | ContentPart::Text { .. }
+            | ContentPart::Media { .. }
+            | ContentPart::Fields(_) => block(desk, part),
+            ContentPart::Json(_) | ContentPart::Opaque { .. } => {
+                Some(text(&desk.plain_result(part)))
+            }
         })
         .collect();
     // Blank text is refused, and so is no content at all.
@@ -207,26 +209,26 @@ fn answer(desk: &mut Desk, result: &PastResult) -> Value {
     json!({"toolResult": inner})
 }
 
-fn block(desk: &mut Desk, part: &Part) -> Option<Value> {
+fn block(desk: &mut Desk, part: &ContentPart) -> Option<Value> {
     match part {
-        Part::Text { text: words, own } => {
+        ContentPart::Text { text: words, own } => {
             desk.own(own.as_ref());
             (!desk.is_blank(words)).then(|| text(words))
         }
-        Part::Media { media, own } => Some(match carried(media) {
+        ContentPart::Media { media, own } => Some(match carried(media) {
             Some((key, mut inner)) => {
                 desk.add_own(own.as_ref(), &mut inner);
                 json!({key: inner})
             }
             None => text(&desk.told(media)),
         }),
-        Part::Opaque { dialect, value } => desk.opaque(*dialect, value),
-        Part::Json(_) | Part::Fields(_) => desk.plain(part).map(|words| text(&words)),
+        ContentPart::Opaque { dialect, value } => desk.opaque(*dialect, value),
+        ContentPart::Json(_) | ContentPart::Fields(_) => desk.plain(part).map(|words| text(&words)),
     }
 }
 
 fn carried(media: &Media) -> Option<(&'static str, Value)> {
-    let At::Base64(data) = &media.at else { return None };
+    let MediaSource::Base64(data) = &media.at else { return None };
     let short = |kinds: &[(&'static str, &str)]| {
         kinds.iter().find(|(_, long)| *long == media.media_type).map(|(short, _)| *short)
     };

@@ -8,7 +8,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    At, Dialect, Media, Message, Part, PastResult, Said, Transcript,
+    AssistantPart, ContentPart, Dialect, Media, MediaSource, Message, PastResult, Transcript,
     read::{Reader, Spot, arguments_json},
     write::{Desk, Turns, joined},
 };
@@ -83,9 +83,9 @@ fn read_response(reader: &mut Reader, response: &Spot<'_>) -> Result<(), Error> 
             only if only.len() == 1 => match (only.get("output"), only.get("error")) {
                 (Some(output), _) => (vec![value(output)], false),
                 (_, Some(error)) => (vec![value(error)], true),
-                _ => (vec![Part::Json(held.value.clone())], false),
+                _ => (vec![ContentPart::Json(held.value.clone())], false),
             },
-            _ => (vec![Part::Json(held.value.clone())], false),
+            _ => (vec![ContentPart::Json(held.value.clone())], false),
         },
     };
     if let Some(more) = response.get("parts") {
@@ -98,10 +98,10 @@ fn read_response(reader: &mut Reader, response: &Spot<'_>) -> Result<(), Error> 
     Ok(())
 }
 
-fn value(value: &Value) -> Part {
+fn value(value: &Value) -> ContentPart {
     match value {
-        Value::String(text) => Part::text(text.as_str()),
-        other => Part::Json(other.clone()),
+        Value::String(text) => ContentPart::text(text.as_str()),
+        other => ContentPart::Json(other.clone()),
     }
 }
 
@@ -116,14 +116,14 @@ fn parts<'a>(content: &Spot<'a>) -> Result<Vec<Spot<'a>>, Error> {
     if parts.value.is_object() { Ok(vec![parts]) } else { parts.items() }
 }
 
-fn part(spot: &Spot<'_>) -> Result<Part, Error> {
+fn part(spot: &Spot<'_>) -> Result<ContentPart, Error> {
     if let Some(text) = spot.value.as_str() {
-        return Ok(Part::text(text));
+        return Ok(ContentPart::text(text));
     }
     spot.object()?;
     let is_thought = spot.value.get("thought") == Some(&Value::Bool(true));
     if let Some(text) = spot.get("text").filter(|_| !is_thought) {
-        return Ok(Part::Text { text: text.text()?.to_owned(), own: spot.own(&["text"]) });
+        return Ok(ContentPart::Text { text: text.text()?.to_owned(), own: spot.own(&["text"]) });
     }
     let inline = spot.either(["inlineData", "inline_data"]);
     let file = spot.either(["fileData", "file_data"]);
@@ -131,15 +131,15 @@ fn part(spot: &Spot<'_>) -> Result<Part, Error> {
         let held = inline.as_ref().or(file.as_ref())?;
         let word = |keys: [&str; 2]| held.either(keys)?.value.as_str().map(str::to_owned);
         let at = match &inline {
-            Some(inline) => At::Base64(inline.word("data")?.to_owned()),
-            None => At::Url(word(["fileUri", "file_uri"])?),
+            Some(inline) => MediaSource::Base64(inline.word("data")?.to_owned()),
+            None => MediaSource::Url(word(["fileUri", "file_uri"])?),
         };
         let media_type = word(["mimeType", "mime_type"])?;
         Some(Media { media_type, at, name: word(["displayName", "display_name"]) })
     };
     let named = ["inlineData", "inline_data", "fileData", "file_data"];
     Ok(match media() {
-        Some(media) if !is_thought => Part::Media { media, own: spot.own(&named) },
+        Some(media) if !is_thought => ContentPart::Media { media, own: spot.own(&named) },
         _ => spot.opaque(),
     })
 }
@@ -174,10 +174,10 @@ fn text(text: &str) -> Value {
     json!({"text": text})
 }
 
-fn spoken(desk: &mut Desk, said: &Said) -> Option<Value> {
+fn spoken(desk: &mut Desk, said: &AssistantPart) -> Option<Value> {
     let call = match said {
-        Said::Part(part) => return carried(desk, part),
-        Said::Call(call) => call,
+        AssistantPart::Part(part) => return carried(desk, part),
+        AssistantPart::Call(call) => call,
     };
     let mut inner = Map::new();
     if let Some(id) = desk.given_id(&call.id) {
@@ -195,10 +195,10 @@ fn answer(desk: &mut Desk, result: &PastResult) -> Value {
     let mut more = Vec::new();
     for part in &result.parts {
         match part {
-            Part::Media { media, .. } if !media.media_type.contains('*') => {
+            ContentPart::Media { media, .. } if !media.media_type.contains('*') => {
                 more.extend(carried(desk, part));
             }
-            Part::Opaque { dialect: Dialect::Gemini, value } => more.push(value.clone()),
+            ContentPart::Opaque { dialect: Dialect::Gemini, value } => more.push(value.clone()),
             other => texts.push(desk.plain_result(other)),
         }
     }
@@ -206,7 +206,7 @@ fn answer(desk: &mut Desk, result: &PastResult) -> Value {
         .parts
         .iter()
         .filter_map(|part| match part {
-            Part::Json(value) => Some(value),
+            ContentPart::Json(value) => Some(value),
             _ => None,
         })
         .collect();
@@ -240,19 +240,19 @@ fn is_ours(object: &Map<String, Value>) -> bool {
     object.len() == 1 && (object.contains_key("output") || object.contains_key("error"))
 }
 
-fn carried(desk: &mut Desk, part: &Part) -> Option<Value> {
+fn carried(desk: &mut Desk, part: &ContentPart) -> Option<Value> {
     match part {
-        Part::Text { text: words, own } => {
+        ContentPart::Text { text: words, own } => {
             let mut part = text(words);
             desk.add_own(own.as_ref(), &mut part);
             // Empty text may hold a signature.
             let is_bare = part.as_object().is_some_and(|part| part.len() == 1);
             (!words.is_empty() || !is_bare).then_some(part)
         }
-        Part::Media { media, own } if !media.media_type.contains('*') => {
+        ContentPart::Media { media, own } if !media.media_type.contains('*') => {
             let (key, place, at) = match &media.at {
-                At::Base64(data) => ("inlineData", "data", data),
-                At::Url(url) => ("fileData", "fileUri", url),
+                MediaSource::Base64(data) => ("inlineData", "data", data),
+                MediaSource::Url(url) => ("fileData", "fileUri", url),
             };
             let mut held = json!({"mimeType": media.media_type, place: at});
             if let Some(name) = &media.name {
@@ -262,8 +262,8 @@ fn carried(desk: &mut Desk, part: &Part) -> Option<Value> {
             desk.add_own(own.as_ref(), &mut part);
             Some(part)
         }
-        Part::Opaque { dialect, value } => desk.opaque(*dialect, value),
-        Part::Media { .. } | Part::Json(_) | Part::Fields(_) => {
+        ContentPart::Opaque { dialect, value } => desk.opaque(*dialect, value),
+        ContentPart::Media { .. } | ContentPart::Json(_) | ContentPart::Fields(_) => {
             desk.plain(part).map(|words| text(&words))
         }
     }

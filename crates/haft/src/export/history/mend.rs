@@ -15,7 +15,7 @@ use std::{
 
 use haft_core::CallId;
 
-use super::{Message, PastCall, PastResult, Said, Transcript};
+use super::{AssistantPart, Message, PastCall, PastResult, Transcript};
 use crate::error::{Error, ErrorKind};
 
 /// What a call without a result is answered with.
@@ -37,7 +37,7 @@ pub enum Ending {
 /// One thing that was repaired. Messages are counted from 0, as they stood before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Mend {
+pub enum HistoryFix {
     /// A message of the model went on in the next one; they are one now.
     Joined {
         /// The second message.
@@ -82,7 +82,7 @@ pub enum Mend {
     },
 }
 
-impl Mend {
+impl HistoryFix {
     fn message(&self) -> usize {
         match self {
             Self::Joined { message }
@@ -95,7 +95,7 @@ impl Mend {
     }
 }
 
-impl fmt::Display for Mend {
+impl fmt::Display for HistoryFix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "message {}: ", self.message())?;
         match self {
@@ -118,7 +118,7 @@ impl Transcript {
     /// without a call is dropped, and so is a second result of one call. A call without a result
     /// gets one that says that nobody knows what became of it; with [`Ending::Open`], the calls of
     /// the last message are left alone. Of two calls with one id the second gets its own.
-    pub fn mend(&mut self, ending: Ending) -> Vec<Mend> {
+    pub fn mend(&mut self, ending: Ending) -> Vec<HistoryFix> {
         let plan = Plan::of(self, ending);
         if plan.is_idle() {
             return Vec::new();
@@ -129,7 +129,7 @@ impl Transcript {
     }
 
     /// Returns the transcript with its pairs repaired.
-    pub(super) fn mended(&self, ending: Ending) -> (Cow<'_, Self>, Vec<Mend>) {
+    pub(super) fn mended(&self, ending: Ending) -> (Cow<'_, Self>, Vec<HistoryFix>) {
         if Plan::of(self, ending).is_idle() {
             return (Cow::Borrowed(self), Vec::new());
         }
@@ -147,7 +147,7 @@ impl Transcript {
         if mends.is_empty() {
             return Ok(());
         }
-        let mut lines: Vec<String> = mends.iter().take(NAMED).map(Mend::to_string).collect();
+        let mut lines: Vec<String> = mends.iter().take(NAMED).map(HistoryFix::to_string).collect();
         if mends.len() > NAMED {
             lines.push(format!("and {} more", mends.len() - NAMED));
         }
@@ -163,7 +163,7 @@ impl Transcript {
 /// be taken apart while it is carried out.
 #[derive(Debug)]
 struct Plan {
-    mends: Vec<Mend>,
+    mends: Vec<HistoryFix>,
     /// Whether something changes that is worth no word: an empty message, one list in two.
     is_untidy: bool,
     /// For each message of the model, the message it belongs to: itself, or the one it continues.
@@ -197,7 +197,7 @@ impl Plan {
         plan.find_moved(messages, &owners);
         plan.tell_apart();
         plan.close(ending, plan.tail(messages));
-        plan.mends.sort_by_key(Mend::message);
+        plan.mends.sort_by_key(HistoryFix::message);
         plan
     }
 
@@ -226,7 +226,7 @@ impl Plan {
                 Message::Assistant(said) => {
                     let (head, had_calls) = match behind {
                         Some((head, true, false)) => {
-                            self.mends.push(Mend::Joined { message: index });
+                            self.mends.push(HistoryFix::Joined { message: index });
                             (head, true)
                         }
                         _ => (index, false),
@@ -279,11 +279,11 @@ impl Plan {
         for (message, nth, id) in left {
             let id = id.clone();
             match only.get(&id) {
-                None => self.mends.push(Mend::Orphan { message, id }),
+                None => self.mends.push(HistoryFix::Orphan { message, id }),
                 Some(Some(call)) if self.calls[*call].answer.is_none() => {
                     self.calls[*call].answer = Some((message, nth));
                 }
-                Some(_) => self.mends.push(Mend::Duplicate { message, id }),
+                Some(_) => self.mends.push(HistoryFix::Duplicate { message, id }),
             }
         }
     }
@@ -305,7 +305,7 @@ impl Plan {
                 if owners[message] == Some(self.calls[at].head) && latest < Some(at) {
                     latest = Some(at);
                 } else {
-                    self.mends.push(Mend::Moved { message, id: result.id.clone() });
+                    self.mends.push(HistoryFix::Moved { message, id: result.id.clone() });
                 }
             }
         }
@@ -329,7 +329,7 @@ impl Plan {
                 }
             };
             let id = std::mem::replace(&mut call.id, to.clone());
-            self.mends.push(Mend::Renamed { message: call.message, id, to });
+            self.mends.push(HistoryFix::Renamed { message: call.message, id, to });
         }
     }
 
@@ -345,12 +345,12 @@ impl Plan {
             call.is_closed = ending == Ending::Closed || Some(call.head) != tail;
             if call.is_closed {
                 let (message, id) = (call.message, call.id.clone());
-                self.mends.push(Mend::Unanswered { message, id });
+                self.mends.push(HistoryFix::Unanswered { message, id });
             }
         }
     }
 
-    fn carry_out(self, messages: Vec<Message>) -> (Vec<Message>, Vec<Mend>) {
+    fn carry_out(self, messages: Vec<Message>) -> (Vec<Message>, Vec<HistoryFix>) {
         let mut whole: Vec<Message> = Vec::with_capacity(messages.len());
         let mut results: HashMap<(usize, usize), PastResult> = HashMap::new();
         let mut rest = Vec::with_capacity(messages.len());
@@ -409,17 +409,17 @@ fn take(waiting: &mut Vec<(usize, VecDeque<usize>)>) -> Option<usize> {
     None
 }
 
-fn calls(said: &[Said]) -> impl Iterator<Item = &PastCall> {
+fn calls(said: &[AssistantPart]) -> impl Iterator<Item = &PastCall> {
     said.iter().filter_map(|said| match said {
-        Said::Call(call) => Some(call),
-        Said::Part(_) => None,
+        AssistantPart::Call(call) => Some(call),
+        AssistantPart::Part(_) => None,
     })
 }
 
-fn call_mut(said: &mut Said) -> Option<&mut PastCall> {
+fn call_mut(said: &mut AssistantPart) -> Option<&mut PastCall> {
     match said {
-        Said::Call(call) => Some(call),
-        Said::Part(_) => None,
+        AssistantPart::Call(call) => Some(call),
+        AssistantPart::Part(_) => None,
     }
 }
 
@@ -428,7 +428,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::export::history::Part;
+    use crate::export::history::ContentPart;
 
     fn ask(ids: &[&str]) -> Message {
         Message::Assistant(
@@ -441,7 +441,7 @@ mod tests {
     }
 
     fn user(text: &str) -> Message {
-        Message::User(vec![Part::text(text)])
+        Message::User(vec![ContentPart::text(text)])
     }
 
     fn mended(messages: Vec<Message>, ending: Ending) -> (Vec<Message>, Vec<String>) {
@@ -449,7 +449,7 @@ mod tests {
         let mends = transcript.mend(ending);
         transcript.check(ending).expect("a mended transcript is whole");
         assert_eq!(transcript.mend(ending), []);
-        (transcript.messages, mends.iter().map(Mend::to_string).collect())
+        (transcript.messages, mends.iter().map(HistoryFix::to_string).collect())
     }
 
     #[test]

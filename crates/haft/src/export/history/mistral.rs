@@ -7,7 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    At, Media, Message, Part, PastCall, PastResult,
+    ContentPart, Media, MediaSource, Message, PastCall, PastResult,
     openai_chat::{plain, spoken},
     write::{Desk, joined, url},
 };
@@ -52,7 +52,7 @@ pub(super) fn write(desk: &mut Desk, messages: &[Message]) -> Value {
 }
 
 fn carried(media: &Media) -> Option<Value> {
-    let is_held = matches!(media.at, At::Base64(_));
+    let is_held = matches!(media.at, MediaSource::Base64(_));
     match media.media_type.as_str() {
         kind if kind.starts_with("image/") && (!is_held || !kind.contains('*')) => {
             Some(json!({"type": "image_url", "image_url": url(media)}))
@@ -84,7 +84,7 @@ fn answer(desk: &mut Desk, result: &PastResult) -> Value {
     message.insert("tool_call_id".to_owned(), Value::String(desk.id(&result.id)));
     message.insert("name".to_owned(), Value::String(desk.name(result)));
     let has_picture = result.parts.iter().any(|part| match part {
-        Part::Media { media, .. } => carried(media).is_some(),
+        ContentPart::Media { media, .. } => carried(media).is_some(),
         _ => false,
     });
     let content = if has_picture { chunks(desk, result) } else { desk.result_text(result).into() };
@@ -99,7 +99,7 @@ fn chunks(desk: &mut Desk, result: &PastResult) -> Value {
     let text = |text: String| json!({"type": "text", "text": text});
     let mark = result.is_error.then(|| text(super::write::marked(true, String::new())));
     let parts = result.parts.iter().filter_map(|part| match part {
-        Part::Media { media, .. } if carried(media).is_some() => carried(media),
+        ContentPart::Media { media, .. } if carried(media).is_some() => carried(media),
         other => Some(desk.plain_result(other)).filter(|words| !words.is_empty()).map(text),
     });
     mark.into_iter().chain(parts).collect()

@@ -27,8 +27,8 @@ use serde_json::{Map, Value};
 
 use self::{ids::Ids, read::Spot, write::Desk};
 pub use self::{
-    mend::{Ending, Mend},
-    write::{Carried, Change},
+    mend::{Ending, HistoryFix},
+    write::{Change, Converted},
 };
 use super::Dialect;
 use crate::{
@@ -47,33 +47,33 @@ pub struct Transcript {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Message {
     /// What the model was told to be.
-    System(Vec<Part>),
+    System(Vec<ContentPart>),
     /// What the user said.
-    User(Vec<Part>),
+    User(Vec<ContentPart>),
     /// What the model said.
-    Assistant(Vec<Said>),
+    Assistant(Vec<AssistantPart>),
     /// What the tools answered.
     Results(Vec<PastResult>),
 }
 
 /// A piece of a message of the model.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Said {
+pub enum AssistantPart {
     /// Something that is not a call.
-    Part(Part),
+    Part(ContentPart),
     /// A call of a tool.
     Call(PastCall),
 }
 
 /// A piece of a message.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Part {
+pub enum ContentPart {
     /// Text.
     Text {
         /// The text.
         text: String,
         /// What only its provider understands of it.
-        own: Option<Own>,
+        own: Option<ProviderFields>,
     },
     /// Data; tools answer with it.
     Json(Value),
@@ -82,7 +82,7 @@ pub enum Part {
         /// What it is and where.
         media: Media,
         /// What only its provider understands of it.
-        own: Option<Own>,
+        own: Option<ProviderFields>,
     },
     /// A whole block that only its provider understands: thinking, reasoning, a server's tool.
     Opaque {
@@ -93,12 +93,12 @@ pub enum Part {
     },
     /// Fields that stand beside the content of the whole message, and that only its provider
     /// understands.
-    Fields(Own),
+    Fields(ProviderFields),
 }
 
 /// Fields that only one provider understands. They go back to it unchanged, and to nobody else.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Own {
+pub struct ProviderFields {
     /// Whose they are.
     pub dialect: Dialect,
     /// The fields.
@@ -111,14 +111,14 @@ pub struct Media {
     /// What kind of thing it is, such as `image/png`. A star says that nobody knows: `image/*`.
     pub media_type: String,
     /// Where it is.
-    pub at: At,
+    pub at: MediaSource,
     /// What it is called.
     pub name: Option<String>,
 }
 
 /// Where a picture, a sound or a document is.
 #[derive(Debug, Clone, PartialEq)]
-pub enum At {
+pub enum MediaSource {
     /// Here, in base64.
     Base64(String),
     /// Elsewhere.
@@ -135,7 +135,7 @@ pub struct PastCall {
     /// With what. Text stays text when reading it as JSON would lose something, or fails.
     pub arguments: Arguments,
     /// What only its provider understands of it.
-    pub own: Option<Own>,
+    pub own: Option<ProviderFields>,
 }
 
 /// What a tool answered.
@@ -146,27 +146,27 @@ pub struct PastResult {
     /// Which tool answered, where the provider says so.
     pub name: Option<ToolName>,
     /// The answer.
-    pub parts: Vec<Part>,
+    pub parts: Vec<ContentPart>,
     /// Whether the call failed.
     pub is_error: bool,
     /// What only its provider understands of it.
-    pub own: Option<Own>,
+    pub own: Option<ProviderFields>,
 }
 
-impl Part {
+impl ContentPart {
     /// Makes a piece of text.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into(), own: None }
     }
 }
 
-impl From<Part> for Said {
-    fn from(part: Part) -> Self {
+impl From<ContentPart> for AssistantPart {
+    fn from(part: ContentPart) -> Self {
         Self::Part(part)
     }
 }
 
-impl From<PastCall> for Said {
+impl From<PastCall> for AssistantPart {
     fn from(call: PastCall) -> Self {
         Self::Call(call)
     }
@@ -199,7 +199,7 @@ impl PastResult {
         Self {
             id: id.into(),
             name: None,
-            parts: vec![Part::text(text)],
+            parts: vec![ContentPart::text(text)],
             is_error: false,
             own: None,
         }
@@ -222,8 +222,8 @@ impl Transcript {
             })
             .flatten()
             .filter_map(|said| match said {
-                Said::Call(call) => Some(call),
-                Said::Part(_) => None,
+                AssistantPart::Call(call) => Some(call),
+                AssistantPart::Part(_) => None,
             })
     }
 
@@ -259,7 +259,7 @@ impl Transcript {
     ///
     /// # Errors
     /// Fails for a dialect that has no conversation.
-    pub fn write(&self, dialect: Dialect) -> Result<Carried, Error> {
+    pub fn write(&self, dialect: Dialect) -> Result<Converted, Error> {
         let (mut whole, mut mends) = self.mended(Ending::Open);
         let is_one =
             matches!(dialect.family(), Dialect::Anthropic | Dialect::Bedrock | Dialect::Gemini);
@@ -278,7 +278,7 @@ impl Transcript {
             Dialect::Ollama => ollama::write(&mut desk, messages),
             Dialect::Mcp => return Err(no_conversation(dialect)),
         };
-        Ok(Carried { body, changes: desk.into_changes() })
+        Ok(Converted { body, changes: desk.into_changes() })
     }
 
     /// Returns whether a history of this dialect has calls that only their order pairs.

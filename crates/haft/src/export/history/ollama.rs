@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    At, Message, Part, PastCall, PastResult, Said,
+    AssistantPart, ContentPart, MediaSource, Message, PastCall, PastResult,
     write::{Desk, joined, marked},
 };
 
@@ -26,13 +26,13 @@ pub(super) fn write(desk: &mut Desk, messages: &[Message]) -> Value {
     json!({"messages": written})
 }
 
-fn spoken(desk: &mut Desk, said: &[Said]) -> Option<Value> {
+fn spoken(desk: &mut Desk, said: &[AssistantPart]) -> Option<Value> {
     let mut parts = Vec::new();
     let mut calls = Vec::new();
     for said in said {
         match said {
-            Said::Part(part) => parts.push(part),
-            Said::Call(call) => calls.push(written_call(desk, call)),
+            AssistantPart::Part(part) => parts.push(part),
+            AssistantPart::Call(call) => calls.push(written_call(desk, call)),
         }
     }
     plain(desk, "assistant", parts.into_iter(), &calls)
@@ -49,7 +49,7 @@ fn written_call(desk: &mut Desk, call: &PastCall) -> Value {
 fn plain<'a>(
     desk: &mut Desk,
     role: &str,
-    parts: impl Iterator<Item = &'a Part>,
+    parts: impl Iterator<Item = &'a ContentPart>,
     calls: &[Value],
 ) -> Option<Value> {
     let mut texts = Vec::new();
@@ -58,7 +58,7 @@ fn plain<'a>(
     for part in parts {
         match (part, picture(part)) {
             (_, Some(data)) => images.push(data),
-            (Part::Fields(own), _) => {
+            (ContentPart::Fields(own), _) => {
                 for (key, value) in desk.own(Some(own)).into_iter().flatten() {
                     fields.entry(key.clone()).or_insert_with(|| value.clone());
                 }
@@ -105,12 +105,14 @@ fn answer(desk: &mut Desk, result: &PastResult) -> Value {
 }
 
 /// Returns the bytes of a picture.
-fn picture(part: &Part) -> Option<&str> {
+fn picture(part: &ContentPart) -> Option<&str> {
     match part {
-        Part::Media { media, .. } if media.media_type.starts_with("image/") => match &media.at {
-            At::Base64(data) => Some(data),
-            At::Url(_) => None,
-        },
+        ContentPart::Media { media, .. } if media.media_type.starts_with("image/") => {
+            match &media.at {
+                MediaSource::Base64(data) => Some(data),
+                MediaSource::Url(_) => None,
+            }
+        }
         _ => None,
     }
 }

@@ -8,7 +8,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    At, Dialect, Media, Message, Own, Part, PastCall, PastResult, Said, Transcript,
+    AssistantPart, ContentPart, Dialect, Media, MediaSource, Message, PastCall, PastResult,
+    ProviderFields, Transcript,
     read::{Reader, Spot, arguments, media, sniffed, unmarked},
     write::{Desk, joined, url},
 };
@@ -42,8 +43,8 @@ fn read_assistant(reader: &mut Reader, message: &Spot<'_>) -> Result<(), Error> 
     }
     if let Some(refusal) = message.word("refusal") {
         let fields = Map::from_iter([("type".to_owned(), Value::from("refusal"))]);
-        let own = Own { dialect: message.dialect, fields };
-        reader.say(Part::Text { text: refusal.to_owned(), own: Some(own) });
+        let own = ProviderFields { dialect: message.dialect, fields };
+        reader.say(ContentPart::Text { text: refusal.to_owned(), own: Some(own) });
     }
     if let Some(calls) = message.get("tool_calls") {
         for call in calls.items()? {
@@ -82,12 +83,12 @@ fn read_result(reader: &mut Reader, message: &Spot<'_>) -> Result<(), Error> {
     let mut answer = Vec::new();
     for part in parts(message, &named)? {
         match part {
-            Part::Fields(fields) => own = Some(fields),
+            ContentPart::Fields(fields) => own = Some(fields),
             other => answer.push(other),
         }
     }
     let mut is_error = false;
-    if let Some(Part::Text { text, .. }) = answer.first_mut() {
+    if let Some(ContentPart::Text { text, .. }) = answer.first_mut() {
         let (failed, rest) = unmarked(text);
         is_error = failed;
         *text = rest.to_owned();
@@ -98,12 +99,14 @@ fn read_result(reader: &mut Reader, message: &Spot<'_>) -> Result<(), Error> {
 }
 
 /// Reads the content of a message, its pictures, and the fields that nobody named.
-fn parts(message: &Spot<'_>, named: &[&str]) -> Result<Vec<Part>, Error> {
+fn parts(message: &Spot<'_>, named: &[&str]) -> Result<Vec<ContentPart>, Error> {
     let mut parts = Vec::new();
     let named: Vec<&str> = named.iter().copied().chain(["content", "images"]).collect();
-    parts.extend(message.own(&named).map(Part::Fields));
+    parts.extend(message.own(&named).map(ContentPart::Fields));
     match message.get("content") {
-        Some(Spot { value: Value::String(text), .. }) => parts.push(Part::text(text.as_str())),
+        Some(Spot { value: Value::String(text), .. }) => {
+            parts.push(ContentPart::text(text.as_str()))
+        }
         Some(content) => {
             for spot in content.items()? {
                 parts.push(part(&spot)?);
@@ -115,25 +118,25 @@ fn parts(message: &Spot<'_>, named: &[&str]) -> Result<Vec<Part>, Error> {
         for image in images.items()? {
             let data = image.text()?;
             let media_type = sniffed(data).to_owned();
-            let media = Media { media_type, at: At::Base64(data.to_owned()), name: None };
-            parts.push(Part::Media { media, own: None });
+            let media = Media { media_type, at: MediaSource::Base64(data.to_owned()), name: None };
+            parts.push(ContentPart::Media { media, own: None });
         }
     }
     Ok(parts)
 }
 
-fn part(spot: &Spot<'_>) -> Result<Part, Error> {
+fn part(spot: &Spot<'_>) -> Result<ContentPart, Error> {
     if let Some(text) = spot.value.as_str() {
-        return Ok(Part::text(text));
+        return Ok(ContentPart::text(text));
     }
     let found = match spot.word("type") {
         Some("text") => {
             let text = spot.need("text")?.text()?.to_owned();
-            return Ok(Part::Text { text, own: spot.own(&["type", "text"]) });
+            return Ok(ContentPart::Text { text, own: spot.own(&["type", "text"]) });
         }
         Some("refusal") => {
             let text = spot.need("refusal")?.text()?.to_owned();
-            return Ok(Part::Text { text, own: spot.own(&["refusal"]) });
+            return Ok(ContentPart::Text { text, own: spot.own(&["refusal"]) });
         }
         Some("image_url") => spot.get("image_url").and_then(|image| {
             let url = image.value.as_str().or_else(|| image.word("url"))?;
@@ -148,14 +151,14 @@ fn part(spot: &Spot<'_>) -> Result<Part, Error> {
         }),
         Some("input_audio") => spot.get("input_audio").and_then(|audio| {
             let media_type = format!("audio/{}", audio.word("format")?);
-            let at = At::Base64(audio.word("data")?.to_owned());
+            let at = MediaSource::Base64(audio.word("data")?.to_owned());
             Some((Media { media_type, at, name: None }, None))
         }),
         Some(_) => None,
         None => return Err(spot.wrong("a part with a `type`")),
     };
     Ok(match found {
-        Some((media, own)) => Part::Media { media, own },
+        Some((media, own)) => ContentPart::Media { media, own },
         None => spot.opaque(),
     })
 }
@@ -182,7 +185,7 @@ pub(super) fn write(desk: &mut Desk, messages: &[Message]) -> Value {
 pub(super) fn plain(
     desk: &mut Desk,
     role: &str,
-    parts: &[Part],
+    parts: &[ContentPart],
     media: fn(&Media) -> Option<Value>,
 ) -> Option<Value> {
     let draft = Draft::of(desk, parts.iter(), media);
@@ -193,21 +196,21 @@ pub(super) fn plain(
 /// the server wants there.
 pub(super) fn spoken(
     desk: &mut Desk,
-    said: &[Said],
+    said: &[AssistantPart],
     nothing: Value,
     call: fn(&mut Desk, &PastCall) -> Value,
 ) -> Option<Value> {
     let parts = said.iter().filter_map(|said| match said {
-        Said::Part(part) => Some(part),
-        Said::Call(_) => None,
+        AssistantPart::Part(part) => Some(part),
+        AssistantPart::Call(_) => None,
     });
     // A model sends no pictures here.
     let draft = Draft::of(desk, parts, |_| None);
     let calls: Vec<Value> = said
         .iter()
         .filter_map(|said| match said {
-            Said::Call(of) => Some(call(desk, of)),
-            Said::Part(_) => None,
+            AssistantPart::Call(of) => Some(call(desk, of)),
+            AssistantPart::Part(_) => None,
         })
         .collect();
     if draft.blocks.is_empty() && calls.is_empty() {
@@ -225,13 +228,13 @@ struct Draft {
 impl Draft {
     fn of<'a>(
         desk: &mut Desk,
-        parts: impl Iterator<Item = &'a Part>,
+        parts: impl Iterator<Item = &'a ContentPart>,
         media: fn(&Media) -> Option<Value>,
     ) -> Self {
         let mut draft = Self { blocks: Vec::new(), fields: Map::new() };
         for part in parts {
             match part {
-                Part::Fields(own) => {
+                ContentPart::Fields(own) => {
                     for (key, value) in desk.own(Some(own)).into_iter().flatten() {
                         draft.fields.entry(key.clone()).or_insert_with(|| value.clone());
                     }
@@ -271,10 +274,10 @@ impl Draft {
     }
 }
 
-fn block(desk: &mut Desk, part: &Part, media: fn(&Media) -> Option<Value>) -> Option<Value> {
+fn block(desk: &mut Desk, part: &ContentPart, media: fn(&Media) -> Option<Value>) -> Option<Value> {
     let text = |text: String| json!({"type": "text", "text": text});
     match part {
-        Part::Text { text: words, own } => {
+        ContentPart::Text { text: words, own } => {
             let fields = desk.own(own.as_ref());
             let is_refusal = fields.is_some_and(|fields| fields.contains_key("type"));
             let mut block = if is_refusal {
@@ -287,7 +290,7 @@ fn block(desk: &mut Desk, part: &Part, media: fn(&Media) -> Option<Value>) -> Op
             }
             (!words.is_empty()).then_some(block)
         }
-        Part::Media { media: of, own } => {
+        ContentPart::Media { media: of, own } => {
             let Some(mut block) = media(of) else { return desk.plain(part).map(text) };
             if let Some(Value::Object(image)) = block.get_mut("image_url") {
                 for (key, value) in desk.own(own.as_ref()).into_iter().flatten() {
@@ -296,22 +299,22 @@ fn block(desk: &mut Desk, part: &Part, media: fn(&Media) -> Option<Value>) -> Op
             }
             Some(block)
         }
-        Part::Opaque { dialect, value } => desk.opaque(*dialect, value),
-        Part::Json(_) | Part::Fields(_) => desk.plain(part).map(text),
+        ContentPart::Opaque { dialect, value } => desk.opaque(*dialect, value),
+        ContentPart::Json(_) | ContentPart::Fields(_) => desk.plain(part).map(text),
     }
 }
 
 fn carried(media: &Media) -> Option<Value> {
-    let is_held = matches!(media.at, At::Base64(_));
+    let is_held = matches!(media.at, MediaSource::Base64(_));
     match (media.media_type.as_str(), &media.at) {
         (kind, _) if kind.starts_with("image/") && (!is_held || !kind.contains('*')) => {
             Some(json!({"type": "image_url", "image_url": {"url": url(media)}}))
         }
-        ("audio/wav" | "audio/mp3", At::Base64(data)) => {
+        ("audio/wav" | "audio/mp3", MediaSource::Base64(data)) => {
             let format = media.media_type.trim_start_matches("audio/");
             Some(json!({"type": "input_audio", "input_audio": {"data": data, "format": format}}))
         }
-        ("application/pdf", At::Base64(_)) => {
+        ("application/pdf", MediaSource::Base64(_)) => {
             let name = media.name.as_deref().unwrap_or("document.pdf");
             Some(json!({"type": "file", "file": {"file_data": url(media), "filename": name}}))
         }

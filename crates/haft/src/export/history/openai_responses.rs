@@ -7,7 +7,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    At, Dialect, Media, Message, Own, Part, PastCall, PastResult, Said, Transcript,
+    AssistantPart, ContentPart, Dialect, Media, MediaSource, Message, PastCall, PastResult,
+    ProviderFields, Transcript,
     read::{Reader, Spot, arguments, media, unmarked},
     write::{Desk, joined, marked, url},
 };
@@ -20,14 +21,14 @@ pub(super) fn read(root: &Spot<'_>) -> Result<Transcript, Error> {
     let mut reader = Reader::default();
     if let Some(instructions) = root.get("instructions") {
         match instructions.value {
-            Value::String(text) => reader.system(vec![Part::text(text.as_str())]),
+            Value::String(text) => reader.system(vec![ContentPart::text(text.as_str())]),
             // A stored prompt gives its items.
             _ => read_items(&mut reader, instructions.items()?)?,
         }
     }
     match root.get("input") {
         Some(Spot { value: Value::String(text), .. }) => {
-            reader.user(vec![Part::text(text.as_str())]);
+            reader.user(vec![ContentPart::text(text.as_str())]);
         }
         _ => read_items(&mut reader, root.list("input")?)?,
     }
@@ -97,7 +98,7 @@ fn read_output(reader: &mut Reader, item: &Spot<'_>) -> Result<(), Error> {
         None => Vec::new(),
     };
     let mut is_error = false;
-    if let Some(Part::Text { text, .. }) = parts.first_mut() {
+    if let Some(ContentPart::Text { text, .. }) = parts.first_mut() {
         let (failed, rest) = unmarked(text);
         is_error = failed;
         *text = rest.to_owned();
@@ -114,26 +115,26 @@ fn contents<'a>(content: &Spot<'a>) -> Result<Vec<Spot<'a>>, Error> {
     if content.value.is_string() { Ok(vec![content.clone()]) } else { content.items() }
 }
 
-fn part(spot: &Spot<'_>, item: Option<&Map<String, Value>>) -> Result<Part, Error> {
+fn part(spot: &Spot<'_>, item: Option<&Map<String, Value>>) -> Result<ContentPart, Error> {
     let own = |named: &[&str]| {
         let mut fields = spot.own(named).map(|own| own.fields).unwrap_or_default();
         if let Some(item) = item {
             fields.insert(ITEM.to_owned(), Value::Object(item.clone()));
         }
-        (!fields.is_empty()).then_some(Own { dialect: Dialect::OpenAiResponses, fields })
+        (!fields.is_empty()).then_some(ProviderFields { dialect: Dialect::OpenAiResponses, fields })
     };
     if let Some(text) = spot.value.as_str() {
-        return Ok(Part::Text { text: text.to_owned(), own: own(&[]) });
+        return Ok(ContentPart::Text { text: text.to_owned(), own: own(&[]) });
     }
     match spot.word("type") {
         Some("input_text" | "output_text" | "text") => {
             let text = spot.need("text")?.text()?.to_owned();
-            Ok(Part::Text { text, own: own(&["type", "text"]) })
+            Ok(ContentPart::Text { text, own: own(&["type", "text"]) })
         }
         // A refusal is text with a name; the name goes back with it.
         Some("refusal") => {
             let text = spot.need("refusal")?.text()?.to_owned();
-            Ok(Part::Text { text, own: own(&["refusal"]) })
+            Ok(ContentPart::Text { text, own: own(&["refusal"]) })
         }
         Some("input_image") if spot.word("image_url").is_some() => {
             let url = spot.word("image_url").unwrap_or_default();
@@ -143,13 +144,13 @@ fn part(spot: &Spot<'_>, item: Option<&Map<String, Value>>) -> Result<Part, Erro
                 Some("auto") => &["type", "image_url", "detail"],
                 _ => &["type", "image_url"],
             };
-            Ok(Part::Media { media, own: own(named) })
+            Ok(ContentPart::Media { media, own: own(named) })
         }
         Some("input_file") => {
             let name = spot.word("filename");
             let address = spot.word("file_data").or_else(|| spot.word("file_url"));
             Ok(match address {
-                Some(url) => Part::Media {
+                Some(url) => ContentPart::Media {
                     media: media(url, "application/pdf", name),
                     own: own(&["type", "file_data", "file_url", "filename"]),
                 },
@@ -185,7 +186,7 @@ pub(super) fn write(desk: &mut Desk, messages: &[Message]) -> Value {
             Message::User(parts) => write_message(desk, "user", parts, &mut items),
             Message::Assistant(said) => {
                 for said in said {
-                    if let Said::Call(call) = said
+                    if let AssistantPart::Call(call) = said
                         && is_custom(call)
                     {
                         custom.insert(&call.id);
@@ -245,11 +246,11 @@ impl Draft {
     }
 }
 
-fn write_message(desk: &mut Desk, role: &str, parts: &[Part], items: &mut Vec<Value>) {
+fn write_message(desk: &mut Desk, role: &str, parts: &[ContentPart], items: &mut Vec<Value>) {
     let mut draft = Draft::default();
     for part in parts {
         // A whole item stands for itself; a part of a message stands in one.
-        if let Part::Opaque { dialect: Dialect::OpenAiResponses, value } = part
+        if let ContentPart::Opaque { dialect: Dialect::OpenAiResponses, value } = part
             && !holds_part(value)
         {
             draft.flush(role, items);
@@ -261,15 +262,15 @@ fn write_message(desk: &mut Desk, role: &str, parts: &[Part], items: &mut Vec<Va
     draft.flush(role, items);
 }
 
-fn write_said(desk: &mut Desk, said: &[Said], items: &mut Vec<Value>) {
+fn write_said(desk: &mut Desk, said: &[AssistantPart], items: &mut Vec<Value>) {
     let mut draft = Draft::default();
     for said in said {
         match said {
-            Said::Call(call) => {
+            AssistantPart::Call(call) => {
                 draft.flush("assistant", items);
                 items.push(written_call(desk, call));
             }
-            Said::Part(Part::Opaque { dialect, value }) => {
+            AssistantPart::Part(ContentPart::Opaque { dialect, value }) => {
                 if let Some(value) = desk.opaque(*dialect, value) {
                     if holds_part(&value) {
                         draft.add("assistant", None, value, items);
@@ -279,8 +280,8 @@ fn write_said(desk: &mut Desk, said: &[Said], items: &mut Vec<Value>) {
                     }
                 }
             }
-            Said::Part(Part::Text { text, .. }) if text.is_empty() => {}
-            Said::Part(Part::Text { text, own }) => match desk.own(own.as_ref()) {
+            AssistantPart::Part(ContentPart::Text { text, .. }) if text.is_empty() => {}
+            AssistantPart::Part(ContentPart::Text { text, own }) => match desk.own(own.as_ref()) {
                 Some(fields) => {
                     let part = output_text(text, fields);
                     draft.add("assistant", fields.get(ITEM), part, items);
@@ -290,7 +291,7 @@ fn write_said(desk: &mut Desk, said: &[Said], items: &mut Vec<Value>) {
                     items.push(easy(text));
                 }
             },
-            Said::Part(part) => {
+            AssistantPart::Part(part) => {
                 if let Some(text) = desk.plain(part) {
                     draft.flush("assistant", items);
                     items.push(easy(&text));
@@ -349,8 +350,8 @@ fn written_call(desk: &mut Desk, call: &PastCall) -> Value {
 
 fn output(desk: &mut Desk, result: &PastResult, is_custom: bool) -> Value {
     let has_media = result.parts.iter().any(|part| match part {
-        Part::Media { media, .. } => carried(media).is_some(),
-        Part::Opaque { dialect, .. } => *dialect == Dialect::OpenAiResponses,
+        ContentPart::Media { media, .. } => carried(media).is_some(),
+        ContentPart::Opaque { dialect, .. } => *dialect == Dialect::OpenAiResponses,
         _ => false,
     });
     let output = if has_media {
@@ -359,7 +360,7 @@ fn output(desk: &mut Desk, result: &PastResult, is_custom: bool) -> Value {
             parts.push(json!({"type": "input_text", "text": marked(true, String::new())}));
         }
         for part in &result.parts {
-            let is_foreign = matches!(part, Part::Opaque { dialect, .. }
+            let is_foreign = matches!(part, ContentPart::Opaque { dialect, .. }
                 if *dialect != Dialect::OpenAiResponses);
             if is_foreign {
                 let text = desk.plain_result(part);
@@ -379,15 +380,19 @@ fn output(desk: &mut Desk, result: &PastResult, is_custom: bool) -> Value {
 }
 
 /// Makes a part that is sent to the model, and returns the fields of the item it stood in.
-fn input<'a>(desk: &mut Desk, part: &'a Part) -> Option<(Value, Option<&'a Value>)> {
+fn input<'a>(desk: &mut Desk, part: &'a ContentPart) -> Option<(Value, Option<&'a Value>)> {
     let (mut written, own) = match part {
-        Part::Text { text, own } => (json!({"type": "input_text", "text": text}), own.as_ref()),
-        Part::Media { media, own } => match carried(media) {
+        ContentPart::Text { text, own } => {
+            (json!({"type": "input_text", "text": text}), own.as_ref())
+        }
+        ContentPart::Media { media, own } => match carried(media) {
             Some(part) => (part, own.as_ref()),
             None => (json!({"type": "input_text", "text": desk.told(media)}), None),
         },
-        Part::Opaque { dialect, value } => return Some((desk.opaque(*dialect, value)?, None)),
-        Part::Json(_) | Part::Fields(_) => {
+        ContentPart::Opaque { dialect, value } => {
+            return Some((desk.opaque(*dialect, value)?, None));
+        }
+        ContentPart::Json(_) | ContentPart::Fields(_) => {
             let text = desk.plain(part)?;
             (json!({"type": "input_text", "text": text}), None)
         }
@@ -396,13 +401,13 @@ fn input<'a>(desk: &mut Desk, part: &'a Part) -> Option<(Value, Option<&'a Value
     for (key, value) in fields.into_iter().flatten().filter(|(key, _)| *key != ITEM) {
         written[key] = value.clone();
     }
-    let is_empty = matches!(part, Part::Text { text, .. } if text.is_empty());
+    let is_empty = matches!(part, ContentPart::Text { text, .. } if text.is_empty());
     (!is_empty).then_some((written, fields.and_then(|fields| fields.get(ITEM))))
 }
 
 fn carried(media: &Media) -> Option<Value> {
     if media.media_type.starts_with("image/") {
-        let is_known = !media.media_type.contains('*') || matches!(media.at, At::Url(_));
+        let is_known = !media.media_type.contains('*') || matches!(media.at, MediaSource::Url(_));
         let image = || json!({"type": "input_image", "image_url": url(media), "detail": "auto"});
         return is_known.then(image);
     }
@@ -410,10 +415,10 @@ fn carried(media: &Media) -> Option<Value> {
         return None;
     }
     let mut part = match &media.at {
-        At::Url(url) => json!({"type": "input_file", "file_url": url}),
-        At::Base64(_) => json!({"type": "input_file", "file_data": url(media)}),
+        MediaSource::Url(url) => json!({"type": "input_file", "file_url": url}),
+        MediaSource::Base64(_) => json!({"type": "input_file", "file_data": url(media)}),
     };
-    if matches!(media.at, At::Base64(_)) {
+    if matches!(media.at, MediaSource::Base64(_)) {
         part["filename"] = Value::from(media.name.as_deref().unwrap_or("document.pdf"));
     }
     Some(part)

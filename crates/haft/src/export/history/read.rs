@@ -8,10 +8,13 @@ use std::collections::{HashMap, VecDeque};
 use haft_core::{CallId, ToolName};
 use serde_json::{Map, Value};
 
-use super::{At, Dialect, Media, Message, Own, Part, PastCall, PastResult, Said, Transcript, ids};
+use super::{
+    AssistantPart, ContentPart, Dialect, Media, MediaSource, Message, PastCall, PastResult,
+    ProviderFields, Transcript, ids,
+};
 use crate::{
     error::{Error, ErrorKind},
-    fit::parse,
+    schema::parse,
     turn::Arguments,
 };
 
@@ -90,7 +93,7 @@ impl<'a> Spot<'a> {
     }
 
     /// Returns the fields that this reader did not name. Empty ones say nothing.
-    pub(super) fn own(&self, named: &[&str]) -> Option<Own> {
+    pub(super) fn own(&self, named: &[&str]) -> Option<ProviderFields> {
         let says = |value: &Value| match value {
             Value::Null => false,
             Value::Array(items) => !items.is_empty(),
@@ -104,12 +107,12 @@ impl<'a> Spot<'a> {
             .filter(|(key, value)| !named.contains(&key.as_str()) && says(value))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect();
-        (!fields.is_empty()).then(|| Own { dialect: self.dialect.family(), fields })
+        (!fields.is_empty()).then(|| ProviderFields { dialect: self.dialect.family(), fields })
     }
 
     /// Returns the whole value as a part that only its provider understands.
-    pub(super) fn opaque(&self) -> Part {
-        Part::Opaque { dialect: self.dialect.family(), value: self.value.clone() }
+    pub(super) fn opaque(&self) -> ContentPart {
+        ContentPart::Opaque { dialect: self.dialect.family(), value: self.value.clone() }
     }
 
     pub(super) fn wrong(&self, wanted: &str) -> Error {
@@ -155,11 +158,11 @@ impl Reader {
         Transcript { messages: self.messages }
     }
 
-    pub(super) fn system(&mut self, parts: Vec<Part>) {
+    pub(super) fn system(&mut self, parts: Vec<ContentPart>) {
         self.messages.push(Message::System(parts));
     }
 
-    pub(super) fn user(&mut self, parts: Vec<Part>) {
+    pub(super) fn user(&mut self, parts: Vec<ContentPart>) {
         self.messages.push(Message::User(parts));
     }
 
@@ -170,8 +173,8 @@ impl Reader {
     }
 
     /// Goes on with the message of the model, or starts one.
-    pub(super) fn say(&mut self, part: Part) {
-        self.push(Said::Part(part));
+    pub(super) fn say(&mut self, part: ContentPart) {
+        self.push(AssistantPart::Part(part));
     }
 
     /// Adds a call to the message of the model. Without an id it gets one from its place.
@@ -180,7 +183,7 @@ impl Reader {
         id: Option<&str>,
         name: &str,
         arguments: Arguments,
-        own: Option<Own>,
+        own: Option<ProviderFields>,
     ) {
         if !matches!(self.messages.last(), Some(Message::Assistant(_))) {
             self.assistant();
@@ -189,10 +192,10 @@ impl Reader {
         let id = id.map_or_else(|| ids::placed(place, self.open.ids.len()), CallId::from);
         let name = ToolName::from(name);
         self.open.add(id.clone(), name.clone());
-        self.push(Said::Call(PastCall { id, name, arguments, own }));
+        self.push(AssistantPart::Call(PastCall { id, name, arguments, own }));
     }
 
-    fn push(&mut self, said: Said) {
+    fn push(&mut self, said: AssistantPart) {
         match self.messages.last_mut() {
             Some(Message::Assistant(list)) => list.push(said),
             _ => {
@@ -208,9 +211,9 @@ impl Reader {
         &mut self,
         id: Option<&str>,
         name: Option<&str>,
-        parts: Vec<Part>,
+        parts: Vec<ContentPart>,
         is_error: bool,
-        own: Option<Own>,
+        own: Option<ProviderFields>,
     ) {
         let id = match id {
             Some(id) => {
@@ -310,10 +313,12 @@ pub(super) fn media(url: &str, fallback: &str, name: Option<&str>) -> Media {
     match held {
         Some((kind, data)) => Media {
             media_type: if kind.is_empty() { fallback } else { kind }.to_owned(),
-            at: At::Base64(data.to_owned()),
+            at: MediaSource::Base64(data.to_owned()),
             name,
         },
-        None => Media { media_type: fallback.to_owned(), at: At::Url(url.to_owned()), name },
+        None => {
+            Media { media_type: fallback.to_owned(), at: MediaSource::Url(url.to_owned()), name }
+        }
     }
 }
 

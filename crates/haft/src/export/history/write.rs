@@ -11,7 +11,8 @@ use haft_core::{CallId, ToolName};
 use serde_json::{Map, Value, json};
 
 use super::{
-    At, Dialect, Media, Mend, Message, Own, Part, PastCall, PastResult, Transcript,
+    ContentPart, Dialect, HistoryFix, Media, MediaSource, Message, PastCall, PastResult,
+    ProviderFields, Transcript,
     ids::{self, Ids},
     read::{FAILED, UNPARSED},
 };
@@ -26,7 +27,7 @@ const HOUSEKEEPING: &[&str] = &["id", "status", "type", "index", "role", "item"]
 /// A conversation in one dialect.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Carried {
+pub struct Converted {
     /// The keys of a request that hold the conversation, such as `system` and `messages`.
     pub body: Value,
     /// What is not as it was.
@@ -34,12 +35,12 @@ pub struct Carried {
 }
 
 /// One thing that is not as it was. Messages are counted from 0, in the mended transcript; only a
-/// [`Mend`] counts as they stood before.
+/// [`HistoryFix`] counts as they stood before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
     /// A pair was broken.
-    Mended(Mend),
+    Mended(HistoryFix),
     /// The dialect does not admit this id.
     Renamed {
         /// The id in the transcript.
@@ -144,7 +145,7 @@ impl Desk {
         dialect: Dialect,
         transcript: &Transcript,
         ids: Ids,
-        mends: Vec<Mend>,
+        mends: Vec<HistoryFix>,
     ) -> Self {
         let mut changes: Vec<Change> = mends.into_iter().map(Change::Mended).collect();
         let answered: HashSet<&CallId> = transcript
@@ -209,7 +210,7 @@ impl Desk {
     pub(super) fn hoisted(
         &mut self,
         messages: &[Message],
-        block: fn(&mut Self, &Part) -> Option<Value>,
+        block: fn(&mut Self, &ContentPart) -> Option<Value>,
     ) -> Vec<Value> {
         let mut blocks = Vec::new();
         let mut is_front = true;
@@ -228,7 +229,10 @@ impl Desk {
     }
 
     /// Returns fields that the target understands; those of another provider are left out.
-    pub(super) fn own<'a>(&mut self, own: Option<&'a Own>) -> Option<&'a Map<String, Value>> {
+    pub(super) fn own<'a>(
+        &mut self,
+        own: Option<&'a ProviderFields>,
+    ) -> Option<&'a Map<String, Value>> {
         let own = own?;
         if own.dialect.family() == self.dialect {
             return Some(&own.fields);
@@ -246,7 +250,7 @@ impl Desk {
     }
 
     /// Adds fields that the target understands. What is already there stays.
-    pub(super) fn add_own(&mut self, own: Option<&Own>, into: &mut Value) {
+    pub(super) fn add_own(&mut self, own: Option<&ProviderFields>, into: &mut Value) {
         if let (Some(fields), Value::Object(into)) = (self.own(own), into) {
             for (key, value) in fields {
                 into.entry(key.clone()).or_insert_with(|| value.clone());
@@ -281,8 +285,8 @@ impl Desk {
         let media_type = media.media_type.clone();
         let name = media.name.as_ref().map(|name| format!(" `{name}`")).unwrap_or_default();
         let text = match &media.at {
-            At::Url(url) => format!("[{media_type}{name} at {url}]"),
-            At::Base64(_) => format!("[{media_type}{name}, left out]"),
+            MediaSource::Url(url) => format!("[{media_type}{name} at {url}]"),
+            MediaSource::Base64(_) => format!("[{media_type}{name}, left out]"),
         };
         self.changes.push(Change::Told { message: self.message, media_type });
         text
@@ -290,22 +294,22 @@ impl Desk {
 
     /// Returns a part as text. What is opaque is left out, or, with the target's own, cannot stand
     /// in text either.
-    pub(super) fn plain(&mut self, part: &Part) -> Option<String> {
+    pub(super) fn plain(&mut self, part: &ContentPart) -> Option<String> {
         match part {
-            Part::Text { text, own } => {
+            ContentPart::Text { text, own } => {
                 self.own(own.as_ref());
                 Some(text.clone())
             }
-            Part::Json(value) => Some(value.to_string()),
-            Part::Media { media, own } => {
+            ContentPart::Json(value) => Some(value.to_string()),
+            ContentPart::Media { media, own } => {
                 self.own(own.as_ref());
                 Some(self.told(media))
             }
-            Part::Opaque { dialect, value } => {
+            ContentPart::Opaque { dialect, value } => {
                 self.leave_out(*dialect, described(value));
                 None
             }
-            Part::Fields(own) => {
+            ContentPart::Fields(own) => {
                 self.own(Some(own));
                 None
             }
@@ -313,9 +317,9 @@ impl Desk {
     }
 
     /// Returns a part of a result as text. What is left out is named, so that the model knows.
-    pub(super) fn plain_result(&mut self, part: &Part) -> String {
+    pub(super) fn plain_result(&mut self, part: &ContentPart) -> String {
         match part {
-            Part::Opaque { dialect, value } => {
+            ContentPart::Opaque { dialect, value } => {
                 let what = described(value);
                 let text = format!("[{what} of {dialect}, left out]");
                 self.leave_out(*dialect, what);
@@ -434,8 +438,8 @@ pub(super) fn marked(is_error: bool, text: String) -> String {
 /// Returns the address of a picture or file, with its bytes if it has them.
 pub(super) fn url(media: &Media) -> String {
     match &media.at {
-        At::Url(url) => url.clone(),
-        At::Base64(data) => format!("data:{};base64,{data}", media.media_type),
+        MediaSource::Url(url) => url.clone(),
+        MediaSource::Base64(data) => format!("data:{};base64,{data}", media.media_type),
     }
 }
 

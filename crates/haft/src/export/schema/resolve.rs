@@ -16,7 +16,7 @@ use jsonschema::Draft;
 use serde_json::{Map, Value, json};
 
 use super::keywords::{self, MAPS};
-use crate::fit::draft;
+use crate::schema::draft;
 
 /// Deeper than any honest schema.
 const DEEPEST: usize = 128;

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Dressed, common_key, describe, looks_straight};
 use crate::export::{
-    options::{Choice, Keep, Options, Search},
+    options::{ExportOptions, PromptCacheTtl, ToolChoice, ToolSearch},
     schema::{Limits, References, Rules, Subset, Typing, Values, Words},
 };
 
@@ -71,7 +71,7 @@ fn plain_pattern(pattern: &str) -> bool {
     looks_straight(pattern) && escapes && counts
 }
 
-pub(super) fn tool(dressed: Dressed<'_>, options: &Options) -> Value {
+pub(super) fn tool(dressed: Dressed<'_>, options: &ExportOptions) -> Value {
     let mut tool = Map::new();
     tool.insert("name".into(), json!(dressed.name));
     describe(&mut tool, &dressed.description);
@@ -93,7 +93,7 @@ pub(super) fn tool(dressed: Dressed<'_>, options: &Options) -> Value {
 
 pub(super) fn request(
     mut tools: Vec<Value>,
-    options: &Options,
+    options: &ExportOptions,
     named: &dyn Fn(&str) -> String,
 ) -> Map<String, Value> {
     if let Some(keep) = options.cache
@@ -101,16 +101,20 @@ pub(super) fn request(
             tools.iter_mut().rev().find(|tool| tool.get("defer_loading").is_none())
     {
         let mark = match keep {
-            Keep::FiveMinutes => json!({"type": "ephemeral"}),
-            Keep::OneHour => json!({"type": "ephemeral", "ttl": "1h"}),
+            PromptCacheTtl::FiveMinutes => json!({"type": "ephemeral"}),
+            PromptCacheTtl::OneHour => json!({"type": "ephemeral", "ttl": "1h"}),
         };
         last.insert("cache_control".into(), mark);
     }
     let search = match options.search {
-        Some(Search::Regex) => Some(("tool_search_tool_regex_20251119", "tool_search_tool_regex")),
-        Some(Search::Ranked) => Some(("tool_search_tool_bm25_20251119", "tool_search_tool_bm25")),
+        Some(ToolSearch::Regex) => {
+            Some(("tool_search_tool_regex_20251119", "tool_search_tool_regex"))
+        }
+        Some(ToolSearch::Ranked) => {
+            Some(("tool_search_tool_bm25_20251119", "tool_search_tool_bm25"))
+        }
         // A tool of the host's searches, and answers with references to tools.
-        Some(Search::Own) | None => None,
+        Some(ToolSearch::Own) | None => None,
     };
     if let Some((kind, name)) = search
         && tools.iter().any(|tool| tool.get("defer_loading").is_some())
@@ -121,17 +125,17 @@ pub(super) fn request(
     request.insert("tools".into(), Value::Array(tools));
     let mut choice = match &options.choice {
         None => Map::new(),
-        Some(Choice::Auto) => said("auto"),
-        Some(Choice::Any) => said("any"),
-        Some(Choice::None) => said("none"),
-        Some(Choice::Tool(name)) => {
+        Some(ToolChoice::Auto) => said("auto"),
+        Some(ToolChoice::Any) => said("any"),
+        Some(ToolChoice::None) => said("none"),
+        Some(ToolChoice::Tool(name)) => {
             let mut choice = said("tool");
             choice.insert("name".into(), json!(named(name)));
             choice
         }
     };
     if let Some(parallel) = options.parallel
-        && options.choice != Some(Choice::None)
+        && options.choice != Some(ToolChoice::None)
     {
         choice.entry("type").or_insert_with(|| json!("auto"));
         choice.insert("disable_parallel_tool_use".into(), json!(!parallel));

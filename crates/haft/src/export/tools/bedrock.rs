@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Dressed, anthropic, describe, holding};
 use crate::export::{
-    options::{Choice, Keep, Options},
+    options::{ExportOptions, PromptCacheTtl, ToolChoice},
     schema::Rules,
 };
 
@@ -24,25 +24,25 @@ pub(super) fn tool(dressed: Dressed<'_>) -> Value {
 
 pub(super) fn request(
     mut tools: Vec<Value>,
-    options: &Options,
+    options: &ExportOptions,
     named: &dyn Fn(&str) -> String,
 ) -> Map<String, Value> {
     if let Some(keep) = options.cache
         && !tools.is_empty()
     {
         tools.push(match keep {
-            Keep::FiveMinutes => json!({"cachePoint": {"type": "default"}}),
-            Keep::OneHour => json!({"cachePoint": {"type": "default", "ttl": "1h"}}),
+            PromptCacheTtl::FiveMinutes => json!({"cachePoint": {"type": "default"}}),
+            PromptCacheTtl::OneHour => json!({"cachePoint": {"type": "default", "ttl": "1h"}}),
         });
     }
     let mut config = Map::new();
     config.insert("tools".into(), Value::Array(tools));
     let choice = match &options.choice {
         // There is no word for "none": whoever wants none sends no tools.
-        None | Some(Choice::None) => None,
-        Some(Choice::Auto) => Some(json!({"auto": {}})),
-        Some(Choice::Any) => Some(json!({"any": {}})),
-        Some(Choice::Tool(name)) => Some(json!({"tool": {"name": named(name)}})),
+        None | Some(ToolChoice::None) => None,
+        Some(ToolChoice::Auto) => Some(json!({"auto": {}})),
+        Some(ToolChoice::Any) => Some(json!({"any": {}})),
+        Some(ToolChoice::Tool(name)) => Some(json!({"tool": {"name": named(name)}})),
     };
     config.extend(choice.map(|choice| ("toolChoice".to_owned(), choice)));
     let mut request = Map::new();

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Dressed, describe, holding, looks_straight};
 use crate::export::{
-    options::{Choice, Options},
+    options::{ExportOptions, ToolChoice},
     schema::{Limits, References, Rules, Subset, Typing, Values, Words},
 };
 
@@ -119,7 +119,7 @@ fn declaration(dressed: Dressed<'_>, field: &str) -> Value {
 
 pub(super) fn request(
     tools: Vec<Value>,
-    options: &Options,
+    options: &ExportOptions,
     named: &dyn Fn(&str) -> String,
 ) -> Map<String, Value> {
     let mut request = Map::new();
@@ -127,10 +127,10 @@ pub(super) fn request(
     request.insert("tools".into(), Value::Array(vec![declared]));
     let calling = match &options.choice {
         None => None,
-        Some(Choice::Auto) => Some(json!({"mode": "AUTO"})),
-        Some(Choice::Any) => Some(json!({"mode": "ANY"})),
-        Some(Choice::None) => Some(json!({"mode": "NONE"})),
-        Some(Choice::Tool(name)) => {
+        Some(ToolChoice::Auto) => Some(json!({"mode": "AUTO"})),
+        Some(ToolChoice::Any) => Some(json!({"mode": "ANY"})),
+        Some(ToolChoice::None) => Some(json!({"mode": "NONE"})),
+        Some(ToolChoice::Tool(name)) => {
             Some(json!({"mode": "ANY", "allowedFunctionNames": [named(name)]}))
         }
     };

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Dressed, openai};
 use crate::export::{
-    options::{Choice, Options},
+    options::{ExportOptions, ToolChoice},
     schema::{Limits, References, Rules},
 };
 
@@ -24,17 +24,17 @@ pub(super) fn tool(dressed: Dressed<'_>) -> Value {
 
 pub(super) fn request(
     tools: Vec<Value>,
-    options: &Options,
+    options: &ExportOptions,
     named: &dyn Fn(&str) -> String,
 ) -> Map<String, Value> {
     let mut request = Map::new();
     request.insert("tools".into(), Value::Array(tools));
     let choice = match &options.choice {
         None => None,
-        Some(Choice::Auto) => Some(json!("auto")),
-        Some(Choice::Any) => Some(json!("any")),
-        Some(Choice::None) => Some(json!("none")),
-        Some(Choice::Tool(name)) => {
+        Some(ToolChoice::Auto) => Some(json!("auto")),
+        Some(ToolChoice::Any) => Some(json!("any")),
+        Some(ToolChoice::None) => Some(json!("none")),
+        Some(ToolChoice::Tool(name)) => {
             Some(json!({"type": "function", "function": {"name": named(name)}}))
         }
     };

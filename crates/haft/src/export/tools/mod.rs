@@ -18,19 +18,19 @@ use serde_json::{Map, Value, json};
 pub(super) use self::names::Names;
 use super::{
     Dialect,
-    options::{Options, Strict},
+    options::{ExportOptions, StrictMode},
     report::{Loss, LossKind},
     schema::{self, Document, Lowered, Rules},
 };
 use crate::{
-    catalog::Entry,
-    fit::{Formats, Schema},
+    registry::RegisteredTool,
+    schema::{Formats, Schema},
 };
 
 /// What a tool says about itself, as far as a provider is told.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Definition<'a> {
+pub struct ToolDefinition<'a> {
     /// Its own name.
     pub name: &'a str,
     /// A name for people.
@@ -46,20 +46,20 @@ pub struct Definition<'a> {
     /// Whether it is found by search rather than always shown.
     pub deferred: bool,
     /// What it says it does to the world, if anything is known of it.
-    pub hints: Option<Hints>,
+    pub hints: Option<ToolAnnotations>,
 }
 
 /// What a tool says it does to the world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each field is the option of the same name, see `Spec`")]
-pub struct Hints {
+#[expect(missing_docs, reason = "each field is the option of the same name, see `ToolSpec`")]
+pub struct ToolAnnotations {
     pub read_only: bool,
     pub destructive: bool,
     pub idempotent: bool,
     pub open_world: bool,
 }
 
-impl<'a> Definition<'a> {
+impl<'a> ToolDefinition<'a> {
     /// Describes a tool of which only the usual three things are known.
     #[must_use]
     pub fn new(name: &'a str, description: &'a str, input: &'a Value) -> Self {
@@ -75,9 +75,9 @@ impl<'a> Definition<'a> {
         }
     }
 
-    /// Describes a tool of a catalog.
+    /// Describes a tool of a registry.
     #[must_use]
-    pub fn of(entry: &'a Entry) -> Self {
+    pub fn of(entry: &'a RegisteredTool) -> Self {
         let spec = entry.spec();
         Self {
             name: entry.name().as_str(),
@@ -87,7 +87,7 @@ impl<'a> Definition<'a> {
             output: entry.output_schema(),
             examples: &spec.examples,
             deferred: spec.exposure == haft_core::Exposure::Deferred,
-            hints: Some(Hints {
+            hints: Some(ToolAnnotations {
                 read_only: spec.is_read_only(),
                 destructive: spec.may_destroy(),
                 idempotent: spec.is_idempotent(),
@@ -100,7 +100,7 @@ impl<'a> Definition<'a> {
 /// One tool as a provider is shown it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Shown {
+pub struct ExportedTool {
     /// The tool's own name.
     pub original: String,
     /// The name the provider is given.
@@ -117,7 +117,7 @@ pub struct Shown {
     pub(crate) renamed: Vec<(String, String)>,
 }
 
-impl Shown {
+impl ExportedTool {
     /// Returns whether the provider's schema accepts exactly what the tool's own accepts.
     #[must_use]
     pub fn is_exact(&self) -> bool {
@@ -149,7 +149,7 @@ impl Shown {
 
 /// A schema in a dialect's words, ready to be put into a tool.
 pub(super) struct Dressed<'a> {
-    pub(super) definition: &'a Definition<'a>,
+    pub(super) definition: &'a ToolDefinition<'a>,
     pub(super) name: &'a str,
     pub(super) description: String,
     pub(super) schema: Map<String, Value>,
@@ -195,7 +195,7 @@ impl Dialect {
         matches!(self, Self::OpenAiResponses | Self::OpenAiChat)
     }
 
-    fn dress(self, dressed: Dressed<'_>, options: &Options) -> Value {
+    fn dress(self, dressed: Dressed<'_>, options: &ExportOptions) -> Value {
         match self {
             Self::Anthropic => anthropic::tool(dressed, options),
             Self::OpenAiResponses => openai::responses(dressed, options),
@@ -210,7 +210,11 @@ impl Dialect {
     }
 
     /// Puts the tools of a request where the request has them.
-    pub(super) fn request(self, shown: &[&Shown], options: &Options) -> Map<String, Value> {
+    pub(super) fn request(
+        self,
+        shown: &[&ExportedTool],
+        options: &ExportOptions,
+    ) -> Map<String, Value> {
         let tools: Vec<Value> = shown.iter().filter_map(|s| s.tool.clone()).collect();
         let named = |name: &str| {
             let found = shown.iter().find(|s| s.original == name || s.name == name);
@@ -230,27 +234,27 @@ impl Dialect {
 
     /// Shows one tool, by itself. A schema that no call could be checked against is refused.
     #[must_use]
-    pub fn show(self, definition: &Definition<'_>, options: &Options) -> Shown {
+    pub fn show(self, definition: &ToolDefinition<'_>, options: &ExportOptions) -> ExportedTool {
         let name = Names::new(self).give(definition.name);
         let shown = self.show_as(definition, &name, options);
         match Schema::compile_with(definition.input, Formats::Remarked) {
             Err(e) if shown.tool.is_some() => {
                 let loss = Loss::new(LossKind::Refused, "", "", e.to_string());
-                Shown::refused(definition.name, name, loss)
+                ExportedTool::refused(definition.name, name, loss)
             }
             _ => shown,
         }
     }
 
     /// Shows tools one after another, each by itself. Their names differ, as in a request; what a
-    /// request may hold in all does not count, which is what [`Export::of`] is for.
+    /// request may hold in all does not count, which is what [`ToolExport::of`] is for.
     ///
-    /// [`Export::of`]: crate::Export::of
+    /// [`ToolExport::of`]: crate::Export::of
     pub fn show_all<'a>(
         self,
-        definitions: &'a [Definition<'a>],
-        options: &'a Options,
-    ) -> impl Iterator<Item = Shown> + 'a {
+        definitions: &'a [ToolDefinition<'a>],
+        options: &'a ExportOptions,
+    ) -> impl Iterator<Item = ExportedTool> + 'a {
         let mut names = Names::new(self).reserve(definitions.iter().map(|d| d.name));
         definitions
             .iter()
@@ -260,13 +264,13 @@ impl Dialect {
     /// Shows one tool under a name that was chosen for it.
     pub(super) fn show_as(
         self,
-        definition: &Definition<'_>,
+        definition: &ToolDefinition<'_>,
         name: &str,
-        options: &Options,
-    ) -> Shown {
+        options: &ExportOptions,
+    ) -> ExportedTool {
         let refused = |pointer: &str, keyword: &str, why: &str| {
             let loss = Loss::new(LossKind::Refused, pointer, keyword, why);
-            Shown::refused(definition.name, name.to_owned(), loss)
+            ExportedTool::refused(definition.name, name.to_owned(), loss)
         };
         if !definition.input.is_object() {
             return refused("", "", "a tool's schema must be a JSON object");
@@ -277,16 +281,16 @@ impl Dialect {
         };
         let mut not_strict = None;
         let wants = match options.strict {
-            Strict::On => true,
-            Strict::Auto => self.prefers_strict(),
-            Strict::Off => false,
+            StrictMode::On => true,
+            StrictMode::Auto => self.prefers_strict(),
+            StrictMode::Off => false,
         };
         if wants {
             match self.strict() {
                 None => not_strict = Some("this dialect has no strict mode".to_owned()),
                 Some(rules) => {
                     let rules = chosen(rules, options);
-                    match schema::lower(&document, &rules, options.strict == Strict::On) {
+                    match schema::lower(&document, &rules, options.strict == StrictMode::On) {
                         Ok(lowered) => {
                             return self.shown(definition, name, lowered, true, None, options);
                         }
@@ -309,13 +313,13 @@ impl Dialect {
 
     fn shown(
         self,
-        definition: &Definition<'_>,
+        definition: &ToolDefinition<'_>,
         name: &str,
         lowered: Lowered,
         strict: bool,
         not_strict: Option<String>,
-        options: &Options,
-    ) -> Shown {
+        options: &ExportOptions,
+    ) -> ExportedTool {
         let Lowered { schema, losses, told, renamed } = lowered;
         let mut report = losses;
         if name != definition.name {
@@ -335,7 +339,7 @@ impl Dialect {
         }
         let dressed = Dressed { definition: &own, name, description, schema, strict };
         let tool = self.dress(dressed, options);
-        Shown {
+        ExportedTool {
             original: definition.name.to_owned(),
             name: name.to_owned(),
             tool: Some(tool),
@@ -348,7 +352,7 @@ impl Dialect {
 }
 
 /// The rules of a dialect under the choices of the host.
-fn chosen(rules: &Rules, options: &Options) -> Rules {
+fn chosen(rules: &Rules, options: &ExportOptions) -> Rules {
     if options.inline { rules.inlined() } else { *rules }
 }
 

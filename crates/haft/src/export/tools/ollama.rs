@@ -22,7 +22,7 @@ pub(super) fn request(tools: Vec<Value>) -> Map<String, Value> {
 mod tests {
     use serde_json::json;
 
-    use crate::export::{Definition, Dialect, Options};
+    use crate::export::{Dialect, ExportOptions, ToolDefinition};
 
     #[test]
     fn a_property_is_always_an_object() {
@@ -31,7 +31,8 @@ mod tests {
             "properties": false,
             "deep": {"type": "object", "properties": {"any": true}},
         }});
-        let shown = Dialect::Ollama.show(&Definition::new("t", "", &input), &Options::default());
+        let shown =
+            Dialect::Ollama.show(&ToolDefinition::new("t", "", &input), &ExportOptions::default());
         assert!(shown.is_exact(), "{:?}", shown.report);
         let properties = &shown.tool.unwrap()["function"]["parameters"]["properties"];
         assert_eq!(properties["any"], json!({}));

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Dressed, describe, looks_straight};
 use crate::export::{
-    options::{Choice, Options, Search},
+    options::{ExportOptions, ToolChoice, ToolSearch},
     schema::{Limits, References, Rules, Subset, Typing, Values, Words},
 };
 
@@ -72,7 +72,7 @@ pub(super) const STRICT: Rules = Rules {
     ..Rules::PLAIN
 };
 
-pub(super) fn responses(dressed: Dressed<'_>, options: &Options) -> Value {
+pub(super) fn responses(dressed: Dressed<'_>, options: &ExportOptions) -> Value {
     let mut tool = Map::new();
     tool.insert("type".into(), json!("function"));
     tool.insert("name".into(), json!(dressed.name));
@@ -119,23 +119,25 @@ pub(super) fn function(dressed: Dressed<'_>) -> Map<String, Value> {
 
 pub(super) fn request(
     mut tools: Vec<Value>,
-    options: &Options,
+    options: &ExportOptions,
     named: &dyn Fn(&str) -> String,
     flat: bool,
 ) -> Map<String, Value> {
     if flat && tools.iter().any(|tool| tool.get("defer_loading").is_some()) {
-        let execution = if options.search == Some(Search::Own) { "client" } else { "server" };
+        let execution = if options.search == Some(ToolSearch::Own) { "client" } else { "server" };
         tools.push(json!({"type": "tool_search", "execution": execution}));
     }
     let mut request = Map::new();
     request.insert("tools".into(), Value::Array(tools));
     let choice = match &options.choice {
         None => None,
-        Some(Choice::Auto) => Some(json!("auto")),
-        Some(Choice::Any) => Some(json!("required")),
-        Some(Choice::None) => Some(json!("none")),
-        Some(Choice::Tool(name)) if flat => Some(json!({"type": "function", "name": named(name)})),
-        Some(Choice::Tool(name)) => {
+        Some(ToolChoice::Auto) => Some(json!("auto")),
+        Some(ToolChoice::Any) => Some(json!("required")),
+        Some(ToolChoice::None) => Some(json!("none")),
+        Some(ToolChoice::Tool(name)) if flat => {
+            Some(json!({"type": "function", "name": named(name)}))
+        }
+        Some(ToolChoice::Tool(name)) => {
             Some(json!({"type": "function", "function": {"name": named(name)}}))
         }
     };

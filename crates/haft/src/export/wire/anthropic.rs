@@ -9,7 +9,7 @@ use haft_core::Block;
 use serde_json::{Value, json};
 
 use super::{
-    Dialect, Response,
+    Dialect, ModelResponse,
     asked::{Reply, Spoken},
     content::{self, Piece},
     json,
@@ -18,10 +18,10 @@ use super::{
 };
 use crate::{
     error::Error,
-    turn::{Arguments, Call, Stop},
+    turn::{Arguments, StopReason, ToolCall},
 };
 
-pub(super) fn parse(response: &Value) -> Result<Response, Error> {
+pub(super) fn parse(response: &Value) -> Result<ModelResponse, Error> {
     let Some(content) = response.get("content").and_then(Value::as_array) else {
         return Err(unreadable(Dialect::Anthropic, response, "it has no `content` array"));
     };
@@ -30,7 +30,7 @@ pub(super) fn parse(response: &Value) -> Result<Response, Error> {
         spoken(block, Arguments::Json(input))
     });
     let stop = stop(response.get("stop_reason"));
-    Response::new(Dialect::Anthropic, spoken, stop)
+    ModelResponse::new(Dialect::Anthropic, spoken, stop)
 }
 
 fn is_call(block: &Value) -> bool {
@@ -38,17 +38,17 @@ fn is_call(block: &Value) -> bool {
 }
 
 fn spoken(block: &Value, arguments: Arguments) -> Spoken {
-    let call = Call::new(json::text(block, "id"), json::text(block, "name"), arguments);
+    let call = ToolCall::new(json::text(block, "id"), json::text(block, "name"), arguments);
     // A call out of a provider-defined set of tools is answered with the name of the set.
     Spoken::new(call).with(block, &["toolset_name"])
 }
 
-fn stop(reason: Option<&Value>) -> Stop {
+fn stop(reason: Option<&Value>) -> StopReason {
     match reason.and_then(Value::as_str) {
-        Some("tool_use" | "end_turn" | "stop_sequence" | "pause_turn") => Stop::Done,
-        Some("max_tokens" | "model_context_window_exceeded") => Stop::Truncated,
-        Some("refusal") => Stop::Refused,
-        Some(_) | None => Stop::Unknown,
+        Some("tool_use" | "end_turn" | "stop_sequence" | "pause_turn") => StopReason::Done,
+        Some("max_tokens" | "model_context_window_exceeded") => StopReason::Truncated,
+        Some("refusal") => StopReason::Refused,
+        Some(_) | None => StopReason::Unknown,
     }
 }
 
@@ -104,7 +104,7 @@ pub(super) struct Listener {
     /// holds back those behind it.
     next: usize,
     /// The worst ending that was named.
-    end: Option<Stop>,
+    end: Option<StopReason>,
     is_ended: bool,
 }
 
@@ -290,8 +290,8 @@ impl Ear for Listener {
                 self.given.push(at);
             }
         }
-        let stop = self.is_ended.then(|| match self.end.unwrap_or(Stop::Unknown) {
-            Stop::Done if !open.is_empty() => Stop::Truncated,
+        let stop = self.is_ended.then(|| match self.end.unwrap_or(StopReason::Unknown) {
+            StopReason::Done if !open.is_empty() => StopReason::Truncated,
             stop => stop,
         });
         // Blocks that are left out move the others up.
@@ -313,21 +313,21 @@ mod tests {
     #[test]
     fn every_documented_ending_has_its_meaning() {
         for (reason, wanted) in [
-            ("end_turn", Stop::Done),
-            ("tool_use", Stop::Done),
-            ("stop_sequence", Stop::Done),
-            ("pause_turn", Stop::Done),
-            ("max_tokens", Stop::Truncated),
-            ("model_context_window_exceeded", Stop::Truncated),
-            ("refusal", Stop::Refused),
-            ("compaction", Stop::Unknown),
-            ("something_new", Stop::Unknown),
+            ("end_turn", StopReason::Done),
+            ("tool_use", StopReason::Done),
+            ("stop_sequence", StopReason::Done),
+            ("pause_turn", StopReason::Done),
+            ("max_tokens", StopReason::Truncated),
+            ("model_context_window_exceeded", StopReason::Truncated),
+            ("refusal", StopReason::Refused),
+            ("compaction", StopReason::Unknown),
+            ("something_new", StopReason::Unknown),
         ] {
             let response = json!({"content": [], "stop_reason": reason});
             assert_eq!(parse(&response).unwrap().stop, wanted, "{reason}");
         }
         let response = json!({"content": [], "stop_reason": null});
-        assert_eq!(parse(&response).unwrap().stop, Stop::Unknown);
+        assert_eq!(parse(&response).unwrap().stop, StopReason::Unknown);
     }
 
     #[test]
@@ -338,6 +338,6 @@ mod tests {
             {"type": "tool_use", "id": "t", "name": "ours", "input": {}},
         ]});
         let calls = parse(&response).unwrap().calls;
-        assert_eq!(calls, [Call::new("t", "ours", json!({}))]);
+        assert_eq!(calls, [ToolCall::new("t", "ours", json!({}))]);
     }
 }

@@ -11,11 +11,11 @@ use std::{borrow::Cow, collections::HashSet};
 use serde_json::{Map, Value};
 
 use super::{Dialect, MAX_CALLS};
-use crate::{envelope::Envelope, turn::Call};
+use crate::{tool_result::ToolResult, turn::ToolCall};
 
 /// What a provider waits for, so that it can be answered in its own terms.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Asked {
+pub struct ReplyContext {
     dialect: Dialect,
     calls: Vec<Expected>,
     is_batch: bool,
@@ -49,13 +49,13 @@ pub(super) enum Form {
 /// A call as it stood on the wire.
 #[derive(Debug)]
 pub(super) struct Spoken {
-    pub(super) call: Call,
+    pub(super) call: ToolCall,
     pub(super) expected: Expected,
 }
 
 impl Spoken {
     /// Makes one whose id is text, and is none when it is empty.
-    pub(super) fn new(call: Call) -> Self {
+    pub(super) fn new(call: ToolCall) -> Self {
         let id = Some(call.id.as_str()).filter(|id| !id.is_empty()).map(Value::from);
         let name = call.name.as_str().to_owned();
         Self { expected: Expected { id, name, ..Expected::default() }, call }
@@ -74,7 +74,7 @@ impl Spoken {
 
 /// One answer beside what its provider waits for.
 pub(super) struct Reply<'a> {
-    pub(super) answer: &'a Envelope,
+    pub(super) answer: &'a ToolResult,
     pub(super) expected: &'a Expected,
     /// The id that is answered under, and echoed.
     shown: Cow<'a, str>,
@@ -95,7 +95,7 @@ impl Reply<'_> {
     }
 }
 
-impl Asked {
+impl ReplyContext {
     pub(super) fn new(dialect: Dialect) -> Self {
         Self { dialect, calls: Vec::new(), is_batch: false }
     }
@@ -107,7 +107,7 @@ impl Asked {
     }
 
     /// Writes down what a call's provider waits for, and hands the call on.
-    pub(super) fn note(&mut self, spoken: Spoken) -> Call {
+    pub(super) fn note(&mut self, spoken: Spoken) -> ToolCall {
         self.calls.push(spoken.expected);
         spoken.call
     }
@@ -124,7 +124,7 @@ impl Asked {
     /// Makes the message that answers all calls of the turn; the nth answer is the nth call's. More
     /// answers than calls are not this provider's business.
     #[must_use]
-    pub fn answer(&self, answers: &[Envelope]) -> Value {
+    pub fn render_results(&self, answers: &[ToolResult]) -> Value {
         self.dialect.render(&self.replies(answers), self.is_batch)
     }
 
@@ -132,7 +132,7 @@ impl Asked {
     /// known: the runtime mints one when its call comes, before it can know the later ones.
     ///
     /// INVARIANT: no two replies show the same id, and a new id is one that the provider takes.
-    fn replies<'a>(&'a self, answers: &'a [Envelope]) -> Vec<Reply<'a>> {
+    fn replies<'a>(&'a self, answers: &'a [ToolResult]) -> Vec<Reply<'a>> {
         let given = |expected: &'a Expected| expected.id.as_ref().and_then(Value::as_str);
         let all: HashSet<&str> = self.calls.iter().filter_map(given).collect();
         let mut seen = HashSet::new();
@@ -161,7 +161,7 @@ impl Asked {
 
     /// Writes the ids that the answers are given under into the message that is echoed, where the
     /// provider pairs by id: a call without one, and the second of two with the same.
-    pub(super) fn settle(&self, answers: &[Envelope], places: &[String], message: &mut Value) {
+    pub(super) fn settle(&self, answers: &[ToolResult], places: &[String], message: &mut Value) {
         for (reply, place) in self.replies(answers).iter().zip(places) {
             if reply.is_new {
                 put(message, place, Value::from(reply.id()));
@@ -170,13 +170,13 @@ impl Asked {
     }
 
     /// Guesses from the answers alone what was waited for. An id that looks minted counts as none.
-    pub(super) fn guessed(dialect: Dialect, answers: &[Envelope]) -> Self {
+    pub(super) fn guessed(dialect: Dialect, answers: &[ToolResult]) -> Self {
         let calls = answers.iter().map(|answer| {
             let id = answer.id().as_str();
             let minted = id.strip_prefix("haft-").is_some_and(|n| n.parse::<usize>().is_ok());
             Expected {
                 id: (!minted).then(|| Value::from(id)),
-                name: answer.called().as_str().to_owned(),
+                name: answer.requested_name().as_str().to_owned(),
                 ..Expected::default()
             }
         });

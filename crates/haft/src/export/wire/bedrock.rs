@@ -9,7 +9,7 @@ use haft_core::Block;
 use serde_json::{Value, json};
 
 use super::{
-    Dialect, Response,
+    Dialect, ModelResponse,
     asked::{Reply, Spoken},
     content::{self, Piece},
     json,
@@ -19,10 +19,10 @@ use super::{
 use crate::{
     error::Error,
     frame::Framed,
-    turn::{Arguments, Call, Stop},
+    turn::{Arguments, StopReason, ToolCall},
 };
 
-pub(super) fn parse(response: &Value) -> Result<Response, Error> {
+pub(super) fn parse(response: &Value) -> Result<ModelResponse, Error> {
     let Some(content) = response.pointer("/output/message/content").and_then(Value::as_array)
     else {
         let wanted = "it has no `output.message.content` array";
@@ -33,7 +33,7 @@ pub(super) fn parse(response: &Value) -> Result<Response, Error> {
         spoken(call, Arguments::Json(input))
     });
     let stop = stop(response.get("stopReason"));
-    Response::new(Dialect::Bedrock, spoken, stop)
+    ModelResponse::new(Dialect::Bedrock, spoken, stop)
 }
 
 /// The call that a block holds. One with a type runs at the provider and is not ours.
@@ -42,16 +42,16 @@ pub(super) fn call_of(block: &Value) -> Option<&Value> {
 }
 
 fn spoken(call: &Value, arguments: Arguments) -> Spoken {
-    Spoken::new(Call::new(json::text(call, "toolUseId"), json::text(call, "name"), arguments))
+    Spoken::new(ToolCall::new(json::text(call, "toolUseId"), json::text(call, "name"), arguments))
 }
 
-fn stop(reason: Option<&Value>) -> Stop {
+fn stop(reason: Option<&Value>) -> StopReason {
     match reason.and_then(Value::as_str) {
-        Some("tool_use" | "end_turn" | "stop_sequence") => Stop::Done,
-        Some("max_tokens" | "model_context_window_exceeded") => Stop::Truncated,
-        Some("guardrail_intervened" | "content_filtered") => Stop::Refused,
+        Some("tool_use" | "end_turn" | "stop_sequence") => StopReason::Done,
+        Some("max_tokens" | "model_context_window_exceeded") => StopReason::Truncated,
+        Some("guardrail_intervened" | "content_filtered") => StopReason::Refused,
         // Among them `malformed_tool_use` and `malformed_model_output`.
-        Some(_) | None => Stop::Unknown,
+        Some(_) | None => StopReason::Unknown,
     }
 }
 
@@ -100,7 +100,7 @@ pub(super) struct Listener {
     given: Vec<usize>,
     /// The first block that may still be given out; a call that is open holds back those behind it.
     next: usize,
-    stop: Option<Stop>,
+    stop: Option<StopReason>,
 }
 
 #[derive(Debug)]
@@ -306,7 +306,7 @@ impl Ear for Listener {
             }
         }
         let stop = self.stop.map(|stop| match stop {
-            Stop::Done if !open.is_empty() => Stop::Truncated,
+            StopReason::Done if !open.is_empty() => StopReason::Truncated,
             stop => stop,
         });
         let mut content = Vec::new();
@@ -328,16 +328,16 @@ mod tests {
     #[test]
     fn every_documented_ending_has_its_meaning() {
         for (reason, wanted) in [
-            ("end_turn", Stop::Done),
-            ("tool_use", Stop::Done),
-            ("stop_sequence", Stop::Done),
-            ("max_tokens", Stop::Truncated),
-            ("model_context_window_exceeded", Stop::Truncated),
-            ("guardrail_intervened", Stop::Refused),
-            ("content_filtered", Stop::Refused),
-            ("malformed_model_output", Stop::Unknown),
-            ("malformed_tool_use", Stop::Unknown),
-            ("something_new", Stop::Unknown),
+            ("end_turn", StopReason::Done),
+            ("tool_use", StopReason::Done),
+            ("stop_sequence", StopReason::Done),
+            ("max_tokens", StopReason::Truncated),
+            ("model_context_window_exceeded", StopReason::Truncated),
+            ("guardrail_intervened", StopReason::Refused),
+            ("content_filtered", StopReason::Refused),
+            ("malformed_model_output", StopReason::Unknown),
+            ("malformed_tool_use", StopReason::Unknown),
+            ("something_new", StopReason::Unknown),
         ] {
             let response = json!({"output": {"message": {"content": []}}, "stopReason": reason});
             assert_eq!(parse(&response).unwrap().stop, wanted, "{reason}");
@@ -351,6 +351,6 @@ mod tests {
             {"toolUse": {"toolUseId": "t", "name": "ours", "input": {"a": 1}}},
         ]}}});
         let calls = parse(&response).unwrap().calls;
-        assert_eq!(calls, [Call::new("t", "ours", json!({"a": 1}))]);
+        assert_eq!(calls, [ToolCall::new("t", "ours", json!({"a": 1}))]);
     }
 }

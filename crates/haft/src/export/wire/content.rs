@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use haft_core::{Block, Output};
 
 use crate::{
-    envelope::Envelope,
     frame::{Framed, clip},
+    tool_result::ToolResult,
 };
 
 /// Returns the short name of a kind of picture that every provider with eyes takes.
@@ -24,7 +24,7 @@ pub(super) fn picture(media_type: &str) -> Option<&'static str> {
 }
 
 /// Returns the blocks of a success; a failure has none.
-pub(super) fn blocks(answer: &Envelope) -> &[Block] {
+pub(super) fn blocks(answer: &ToolResult) -> &[Block] {
     answer.output().map(|output| output.blocks.as_slice()).unwrap_or_default()
 }
 
@@ -34,7 +34,7 @@ pub(super) fn is_picture(block: &Block) -> bool {
 }
 
 /// Whether the answer holds a picture that can be shown.
-pub(super) fn has_picture(answer: &Envelope) -> bool {
+pub(super) fn has_picture(answer: &ToolResult) -> bool {
     blocks(answer).iter().any(is_picture)
 }
 
@@ -53,7 +53,7 @@ pub(super) fn described(block: &Block) -> Cow<'_, str> {
 
 /// Returns the whole answer as text, between its marks, in no more than so many characters. A
 /// failure's code opens its text, so that a provider without an error flag hears of it too.
-pub(super) fn plain(answer: &Envelope, limit: usize) -> String {
+pub(super) fn plain(answer: &ToolResult, limit: usize) -> String {
     let framed = Framed::new(answer);
     let body = match (framed.failure(), blocks(answer)) {
         (Some(failure), _) => Cow::Owned(failure),
@@ -64,7 +64,7 @@ pub(super) fn plain(answer: &Envelope, limit: usize) -> String {
 }
 
 /// Returns the text of all blocks that are not in `shown`, between its marks.
-pub(super) fn text_beside(answer: &Envelope, shown: impl Fn(&Block) -> bool) -> String {
+pub(super) fn text_beside(answer: &ToolResult, shown: impl Fn(&Block) -> bool) -> String {
     let texts = blocks(answer).iter().filter(|block| !shown(block)).map(described);
     Framed::new(answer).around(&texts.collect::<Vec<_>>().join("\n"), usize::MAX)
 }
@@ -80,7 +80,7 @@ pub(super) enum Piece<'a> {
 /// Returns the answer piece by piece: the mark, the blocks, the mark. Blocks that are not the
 /// provider's `own` are texts of no more than so many characters.
 pub(super) fn pieces(
-    answer: &Envelope,
+    answer: &ToolResult,
     limit: usize,
     own: impl Fn(&Block) -> bool,
 ) -> Vec<Piece<'_>> {

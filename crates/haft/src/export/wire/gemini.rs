@@ -10,7 +10,7 @@ use haft_core::Block;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Dialect, MAX_CALLS, Response,
+    Dialect, MAX_CALLS, ModelResponse,
     asked::{Reply, Spoken},
     content, json,
     stream::{Closing, Ear},
@@ -19,10 +19,10 @@ use super::{
 use crate::{
     error::Error,
     frame::Framed,
-    turn::{Arguments, Call, Stop},
+    turn::{Arguments, StopReason, ToolCall},
 };
 
-pub(super) fn parse(dialect: Dialect, response: &Value) -> Result<Response, Error> {
+pub(super) fn parse(dialect: Dialect, response: &Value) -> Result<ModelResponse, Error> {
     let candidates = response.get("candidates").and_then(Value::as_array);
     let blocked = is_blocked(response);
     if candidates.is_none() && !blocked {
@@ -31,11 +31,11 @@ pub(super) fn parse(dialect: Dialect, response: &Value) -> Result<Response, Erro
     let first = candidates.and_then(|candidates| first(candidates));
     let spoken = first.map(parts).unwrap_or_default().iter().filter_map(call_of).map(spoken);
     let stop = match first {
-        _ if blocked => Stop::Refused,
+        _ if blocked => StopReason::Refused,
         Some(candidate) => stop(reason(candidate)),
-        None => Stop::Unknown,
+        None => StopReason::Unknown,
     };
-    Response::new(dialect, spoken, stop)
+    ModelResponse::new(dialect, spoken, stop)
 }
 
 /// Whether the prompt itself was refused; there are no candidates then.
@@ -68,17 +68,17 @@ fn call_of(part: &Value) -> Option<&Value> {
 
 fn spoken(call: &Value) -> Spoken {
     let arguments = call.get("args").cloned().unwrap_or(Value::Null);
-    Spoken::new(Call::new(
+    Spoken::new(ToolCall::new(
         json::text(call, "id"),
         json::text(call, "name"),
         Arguments::Json(arguments),
     ))
 }
 
-fn stop(reason: Option<&str>) -> Stop {
+fn stop(reason: Option<&str>) -> StopReason {
     match reason {
-        Some("STOP") => Stop::Done,
-        Some("MAX_TOKENS" | "CONTINUATION") => Stop::Truncated,
+        Some("STOP") => StopReason::Done,
+        Some("MAX_TOKENS" | "CONTINUATION") => StopReason::Truncated,
         Some(
             "SAFETY"
             | "RECITATION"
@@ -89,9 +89,9 @@ fn stop(reason: Option<&str>) -> Stop {
             | "IMAGE_SAFETY"
             | "IMAGE_PROHIBITED_CONTENT"
             | "IMAGE_RECITATION",
-        ) => Stop::Refused,
+        ) => StopReason::Refused,
         // Among them `MALFORMED_FUNCTION_CALL`, `UNEXPECTED_TOOL_CALL` and `TOO_MANY_TOOL_CALLS`.
-        Some(_) | None => Stop::Unknown,
+        Some(_) | None => StopReason::Unknown,
     }
 }
 
@@ -142,9 +142,9 @@ pub(super) struct Listener {
     /// The call whose arguments come value by value.
     partial: Option<Partial>,
     /// How the last chunk with a reason ended; nothing when parts came after it.
-    end: Option<Stop>,
+    end: Option<StopReason>,
     /// The worst ending so far. A good one may be taken back by going on, a bad one may not.
-    worst: Stop,
+    worst: StopReason,
     is_blocked: bool,
 }
 
@@ -160,7 +160,7 @@ struct Partial {
 impl Default for Listener {
     fn default() -> Self {
         let (parts, partial) = (Vec::new(), None);
-        Self { parts, partial, end: None, worst: Stop::Done, is_blocked: false }
+        Self { parts, partial, end: None, worst: StopReason::Done, is_blocked: false }
     }
 }
 
@@ -381,9 +381,9 @@ impl Ear for Listener {
             self.parts.push(part);
         }
         let stop = match self.end {
-            _ if self.is_blocked => Some(Stop::Refused),
+            _ if self.is_blocked => Some(StopReason::Refused),
             None => None,
-            Some(_) if !open.is_empty() => Some(worse(self.worst, Stop::Truncated)),
+            Some(_) if !open.is_empty() => Some(worse(self.worst, StopReason::Truncated)),
             Some(_) => Some(self.worst),
         };
         // An empty text is refused, unless it is there to carry a signature.
@@ -401,33 +401,33 @@ mod tests {
     #[test]
     fn every_documented_ending_has_its_meaning() {
         for (reason, wanted) in [
-            ("STOP", Stop::Done),
-            ("MAX_TOKENS", Stop::Truncated),
-            ("CONTINUATION", Stop::Truncated),
-            ("SAFETY", Stop::Refused),
-            ("RECITATION", Stop::Refused),
-            ("LANGUAGE", Stop::Refused),
-            ("BLOCKLIST", Stop::Refused),
-            ("PROHIBITED_CONTENT", Stop::Refused),
-            ("SPII", Stop::Refused),
-            ("IMAGE_SAFETY", Stop::Refused),
-            ("IMAGE_PROHIBITED_CONTENT", Stop::Refused),
-            ("IMAGE_RECITATION", Stop::Refused),
-            ("FINISH_REASON_UNSPECIFIED", Stop::Unknown),
-            ("OTHER", Stop::Unknown),
-            ("MALFORMED_FUNCTION_CALL", Stop::Unknown),
-            ("UNEXPECTED_TOOL_CALL", Stop::Unknown),
-            ("TOO_MANY_TOOL_CALLS", Stop::Unknown),
-            ("NO_IMAGE", Stop::Unknown),
-            ("IMAGE_OTHER", Stop::Unknown),
-            ("MALFORMED_RESPONSE", Stop::Unknown),
-            ("SOMETHING_NEW", Stop::Unknown),
+            ("STOP", StopReason::Done),
+            ("MAX_TOKENS", StopReason::Truncated),
+            ("CONTINUATION", StopReason::Truncated),
+            ("SAFETY", StopReason::Refused),
+            ("RECITATION", StopReason::Refused),
+            ("LANGUAGE", StopReason::Refused),
+            ("BLOCKLIST", StopReason::Refused),
+            ("PROHIBITED_CONTENT", StopReason::Refused),
+            ("SPII", StopReason::Refused),
+            ("IMAGE_SAFETY", StopReason::Refused),
+            ("IMAGE_PROHIBITED_CONTENT", StopReason::Refused),
+            ("IMAGE_RECITATION", StopReason::Refused),
+            ("FINISH_REASON_UNSPECIFIED", StopReason::Unknown),
+            ("OTHER", StopReason::Unknown),
+            ("MALFORMED_FUNCTION_CALL", StopReason::Unknown),
+            ("UNEXPECTED_TOOL_CALL", StopReason::Unknown),
+            ("TOO_MANY_TOOL_CALLS", StopReason::Unknown),
+            ("NO_IMAGE", StopReason::Unknown),
+            ("IMAGE_OTHER", StopReason::Unknown),
+            ("MALFORMED_RESPONSE", StopReason::Unknown),
+            ("SOMETHING_NEW", StopReason::Unknown),
         ] {
             let response = json!({"candidates": [{"finishReason": reason}]});
             assert_eq!(parse(Dialect::Gemini, &response).unwrap().stop, wanted, "{reason}");
         }
         let blocked = json!({"promptFeedback": {"blockReason": "SAFETY"}});
-        assert_eq!(parse(Dialect::Gemini, &blocked).unwrap().stop, Stop::Refused);
+        assert_eq!(parse(Dialect::Gemini, &blocked).unwrap().stop, StopReason::Refused);
     }
 
     #[test]
@@ -453,9 +453,9 @@ mod tests {
         assert_eq!(given, []);
         given.extend(said(json!({}), Some("STOP")));
         let args = json!({"to": [{"name": "Ann"}, {"odd key": true}], "n": 3, "none": null});
-        assert_eq!(given, [Call::new("g1", "send", args.clone())]);
+        assert_eq!(given, [ToolCall::new("g1", "send", args.clone())]);
         let ended = stream.finish();
-        assert_eq!(ended.stop, Stop::Done);
+        assert_eq!(ended.stop, StopReason::Done);
         let part = json!({"functionCall": {"id": "g1", "name": "send", "args": args}});
         assert_eq!(ended.message, json!({"role": "model", "parts": [part]}));
     }
@@ -474,7 +474,7 @@ mod tests {
             assert!(stream.event(&event).is_empty());
             let ended = stream.finish();
             assert!(ended.problem.unwrap().message().contains("makes no sense"), "{path}");
-            assert_eq!((ended.stop, ended.calls.len()), (Stop::Unknown, 1));
+            assert_eq!((ended.stop, ended.calls.len()), (StopReason::Unknown, 1));
         }
     }
 }

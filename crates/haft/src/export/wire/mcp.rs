@@ -7,11 +7,11 @@
 
 use std::collections::HashSet;
 
-use haft_core::{Block, Code};
+use haft_core::{Block, FailureCode};
 use serde_json::{Value, json};
 
 use super::{
-    Dialect, MAX_CALLS, Response,
+    Dialect, MAX_CALLS, ModelResponse,
     asked::{Reply, Spoken},
     content::{self, Piece},
     json,
@@ -21,24 +21,25 @@ use super::{
 use crate::{
     error::Error,
     frame::Framed,
-    hygiene::visible,
-    turn::{Arguments, Call, Stop},
+    sanitize::escape_invisible,
+    turn::{Arguments, StopReason, ToolCall},
 };
 
 /// The JSON-RPC code for parameters that make no sense, such as the name of an unknown tool.
 const INVALID_PARAMS: i64 = -32602;
 
-pub(super) fn parse(request: &Value) -> Result<Response, Error> {
+pub(super) fn parse(request: &Value) -> Result<ModelResponse, Error> {
     if let Some(batch) = request.as_array() {
         if batch.is_empty() || batch.iter().any(|one| one.get("jsonrpc").is_none()) {
             let wanted = "it is no batch of JSON-RPC messages";
             return Err(unreadable(Dialect::Mcp, request, wanted));
         }
-        let response = Response::new(Dialect::Mcp, wanted(batch).filter_map(spoken), Stop::Done)?;
+        let response =
+            ModelResponse::new(Dialect::Mcp, wanted(batch).filter_map(spoken), StopReason::Done)?;
         return Ok(response.batch());
     }
     match spoken(request) {
-        Some(spoken) => Response::new(Dialect::Mcp, [spoken], Stop::Done),
+        Some(spoken) => ModelResponse::new(Dialect::Mcp, [spoken], StopReason::Done),
         None => {
             let wanted = "it is no JSON-RPC request for `tools/call` with an `id`";
             Err(unreadable(Dialect::Mcp, request, wanted))
@@ -76,7 +77,7 @@ fn spoken(request: &Value) -> Option<Spoken> {
     };
     let params = request.get("params").unwrap_or(&Value::Null);
     let arguments = params.get("arguments").cloned().unwrap_or(Value::Null);
-    let call = Call::new(known, json::text(params, "name"), Arguments::Json(arguments));
+    let call = ToolCall::new(known, json::text(params, "name"), Arguments::Json(arguments));
     let mut spoken = Spoken::new(call);
     spoken.expected.id = Some(id.clone());
     Some(spoken)
@@ -99,10 +100,12 @@ fn response(reply: &Reply<'_>) -> Value {
     let failed = reply.answer.failure();
     // To a client, a tool that is not offered to it does not exist.
     let framed = Framed::new(reply.answer);
-    if failed.is_some_and(|f| matches!(f.code(), Code::UnknownTool | Code::NotOffered)) {
+    if failed
+        .is_some_and(|f| matches!(f.code(), FailureCode::UnknownTool | FailureCode::NotOffered))
+    {
         let error = json!({
             "code": INVALID_PARAMS,
-            "message": format!("Unknown tool: {}", framed.body(&visible(&reply.expected.name))),
+            "message": format!("Unknown tool: {}", framed.body(&escape_invisible(&reply.expected.name))),
             "data": content::plain(reply.answer, usize::MAX),
         });
         return json!({"jsonrpc": "2.0", "id": id, "error": error});
@@ -179,7 +182,7 @@ impl Ear for Listener {
     fn close(self: Box<Self>) -> Closing {
         Closing {
             open: Vec::new(),
-            stop: Some(if self.is_cancelled { Stop::Unknown } else { Stop::Done }),
+            stop: Some(if self.is_cancelled { StopReason::Unknown } else { StopReason::Done }),
             message: Value::Array(self.requests),
             places: Vec::new(),
         }
@@ -198,8 +201,8 @@ mod tests {
     #[test]
     fn a_request_and_a_batch_are_read() {
         let one = parse(&request(json!(7))).unwrap();
-        assert_eq!(one.calls, [Call::new("7", "search", json!({"x": "a"}))]);
-        assert_eq!(one.stop, Stop::Done);
+        assert_eq!(one.calls, [ToolCall::new("7", "search", json!({"x": "a"}))]);
+        assert_eq!(one.stop, StopReason::Done);
         let listing = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
         let batch = json!([request(json!("a")), listing, request(json!(null))]);
         assert_eq!(parse(&batch).unwrap().calls.len(), 1, "only what is a call and is waited for");

@@ -6,20 +6,20 @@
 
 use serde_json::{Value, json};
 
-use super::{Dialect, Response, asked::Reply, content, openai_chat};
-use crate::{error::Error, turn::Stop};
+use super::{Dialect, ModelResponse, asked::Reply, content, openai_chat};
+use crate::{error::Error, turn::StopReason};
 
-pub(super) fn parse(response: &Value) -> Result<Response, Error> {
+pub(super) fn parse(response: &Value) -> Result<ModelResponse, Error> {
     let (spoken, reason, _) = openai_chat::read(Dialect::Mistral, response)?;
-    Response::new(Dialect::Mistral, spoken, stop(reason.as_str()))
+    ModelResponse::new(Dialect::Mistral, spoken, stop(reason.as_str()))
 }
 
-pub(super) fn stop(reason: Option<&str>) -> Stop {
+pub(super) fn stop(reason: Option<&str>) -> StopReason {
     match reason {
-        Some("stop" | "tool_calls") => Stop::Done,
-        Some("length" | "model_length") => Stop::Truncated,
+        Some("stop" | "tool_calls") => StopReason::Done,
+        Some("length" | "model_length") => StopReason::Truncated,
         // Among them `error`.
-        Some(_) | None => Stop::Unknown,
+        Some(_) | None => StopReason::Unknown,
     }
 }
 
@@ -40,17 +40,17 @@ pub(super) fn answer(replies: &[Reply<'_>]) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::turn::Call;
+    use crate::turn::ToolCall;
 
     #[test]
     fn every_documented_ending_has_its_meaning() {
         for (reason, wanted) in [
-            ("stop", Stop::Done),
-            ("tool_calls", Stop::Done),
-            ("length", Stop::Truncated),
-            ("model_length", Stop::Truncated),
-            ("error", Stop::Unknown),
-            ("something_new", Stop::Unknown),
+            ("stop", StopReason::Done),
+            ("tool_calls", StopReason::Done),
+            ("length", StopReason::Truncated),
+            ("model_length", StopReason::Truncated),
+            ("error", StopReason::Unknown),
+            ("something_new", StopReason::Unknown),
         ] {
             let choice = json!({"index": 0, "finish_reason": reason, "message": {}});
             assert_eq!(parse(&json!({"choices": [choice]})).unwrap().stop, wanted, "{reason}");
@@ -65,7 +65,7 @@ mod tests {
         ]}}]});
         let calls = parse(&response).unwrap().calls;
         let wanted =
-            [Call::new("", "a", json!({"x": 1})), Call::new("AbCdEf123", "b", "{\"x\":1}")];
+            [ToolCall::new("", "a", json!({"x": 1})), ToolCall::new("AbCdEf123", "b", "{\"x\":1}")];
         assert_eq!(calls, wanted);
     }
 }

@@ -26,8 +26,8 @@ use serde_json::Value;
 
 pub(super) use self::json::INVALID;
 pub use self::{
-    asked::Asked,
-    stream::{Ended, Stream},
+    asked::ReplyContext,
+    stream::{DecodedResponse, ResponseDecoder},
 };
 use self::{
     asked::{Reply, Spoken},
@@ -35,9 +35,9 @@ use self::{
 };
 use super::Dialect;
 use crate::{
-    envelope::Envelope,
     error::{Error, ErrorKind},
-    turn::{Call, Stop},
+    tool_result::ToolResult,
+    turn::{StopReason, ToolCall},
 };
 
 /// The most calls that one message may have. No model means more, and each is answered.
@@ -46,25 +46,25 @@ const MAX_CALLS: usize = 4_096;
 /// What a response asks for.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Response {
+pub struct ModelResponse {
     /// The calls, in the model's order.
-    pub calls: Vec<Call>,
+    pub calls: Vec<ToolCall>,
     /// How the message ended.
-    pub stop: Stop,
+    pub stop: StopReason,
     /// What the provider waits for, call by call.
-    pub asked: Asked,
+    pub asked: ReplyContext,
 }
 
-impl Response {
+impl ModelResponse {
     /// FAIL CLOSED: with more calls than are taken, none is.
     fn new(
         dialect: Dialect,
         spoken: impl IntoIterator<Item = Spoken>,
-        stop: Stop,
+        stop: StopReason,
     ) -> Result<Self, Error> {
-        let mut asked = Asked::new(dialect);
+        let mut asked = ReplyContext::new(dialect);
         let spoken = spoken.into_iter().take(MAX_CALLS + 1);
-        let calls: Vec<Call> = spoken.map(|spoken| asked.note(spoken)).collect();
+        let calls: Vec<ToolCall> = spoken.map(|spoken| asked.note(spoken)).collect();
         if calls.len() > MAX_CALLS {
             let why = format!("this {dialect} response is not taken: {}", too_many());
             return Err(Error::new(ErrorKind::BadResponse, why));
@@ -81,7 +81,7 @@ impl Response {
     /// are answered: with the ids that haft minted wherever the provider pairs by id and gave none, or
     /// gave one twice. `response` is what this was read from.
     #[must_use]
-    pub fn echo(&self, response: &Value, answers: &[Envelope]) -> Value {
+    pub fn assistant_message(&self, response: &Value, answers: &[ToolResult]) -> Value {
         let (mut message, places) = echo::message(self.asked.dialect(), response);
         self.asked.settle(answers, &places, &mut message);
         message
@@ -89,13 +89,13 @@ impl Response {
 
     /// Makes the message that answers this response; the nth answer is the nth call's.
     ///
-    /// Of two calls with the same id the second is not run. Anthropic, both of OpenAI, Bedrock and Mistral
-    /// pair by id, so its answer has the new id that the call was given, and the response should be
-    /// echoed with that id too ([`echo`](Self::echo) does so). Gemini, Ollama and MCP pair by order
-    /// or by request, so its answer repeats the id that was given.
+    /// Of two calls with the same id the second is not run. Anthropic, both of OpenAI, Bedrock and
+    /// Mistral pair by id, so its answer has the new id that the call was given, and the response
+    /// should be echoed with that id too ([`echo`](Self::assistant_message) does so). Gemini,
+    /// Ollama and MCP pair by order or by request, so its answer repeats the id that was given.
     #[must_use]
-    pub fn answer(&self, answers: &[Envelope]) -> Value {
-        self.asked.answer(answers)
+    pub fn render_results(&self, answers: &[ToolResult]) -> Value {
+        self.asked.render_results(answers)
     }
 }
 
@@ -105,7 +105,7 @@ impl Dialect {
     /// # Errors
     /// Fails when it is not a response of this dialect. Calls that make no sense are no error; they
     /// are calls that will be answered so.
-    pub fn parse(self, response: &Value) -> Result<Response, Error> {
+    pub fn parse(self, response: &Value) -> Result<ModelResponse, Error> {
         match self {
             Self::Anthropic => anthropic::parse(response),
             Self::OpenAiResponses => openai_responses::parse(response),
@@ -120,7 +120,7 @@ impl Dialect {
 
     /// Begins to read a response that is still being written.
     #[must_use]
-    pub fn stream(self) -> Stream {
+    pub fn stream(self) -> ResponseDecoder {
         let ear: Box<dyn Ear> = match self {
             Self::Anthropic => Box::new(anthropic::Listener::default()),
             Self::OpenAiResponses => Box::new(openai_responses::Listener::default()),
@@ -130,18 +130,19 @@ impl Dialect {
             Self::Ollama => Box::new(ollama::Listener::default()),
             Self::Mcp => Box::new(mcp::Listener::default()),
         };
-        Stream::new(self, ear)
+        ResponseDecoder::new(self, ear)
     }
 
     /// Makes the message that answers all calls of a turn, from the answers alone.
     ///
-    /// This is enough where a call's id and name say everything. [`Response::answer`] and
-    /// [`Ended::asked`] know more: what the provider wrote beside them, the type of a JSON-RPC id,
+    /// This is enough where a call's id and name say everything. [`ModelResponse::render_results`]
+    /// and
+    /// [`DecodedResponse::asked`] know more: what the provider wrote beside them, the type of a JSON-RPC id,
     /// that a call had no id. Without them an id of the form `haft-1` counts as one that haft minted,
     /// and is not shown to a provider that pairs without ids.
     #[must_use]
-    pub fn answer(self, answers: &[Envelope]) -> Value {
-        Asked::guessed(self, answers).answer(answers)
+    pub fn render_results(self, answers: &[ToolResult]) -> Value {
+        ReplyContext::guessed(self, answers).render_results(answers)
     }
 
     fn render(self, replies: &[Reply<'_>], is_batch: bool) -> Value {
@@ -162,7 +163,7 @@ impl Dialect {
     /// The two forms of Gemini differ only in what is shown to the model, so a response of either
     /// is taken for [`Gemini`](Self::Gemini).
     #[must_use]
-    pub fn guess(response: &Value) -> Option<Dialect> {
+    pub fn detect(response: &Value) -> Option<Dialect> {
         let is_list = |key| response.get(key).is_some_and(Value::is_array);
         let is_map = |key| response.get(key).is_some_and(Value::is_object);
         let is_batch = |list: &Vec<Value>| {
@@ -197,12 +198,12 @@ fn too_many() -> String {
 }
 
 /// Returns the worse of two endings: the one that lets less happen, and says more about why.
-fn worse(one: Stop, other: Stop) -> Stop {
+fn worse(one: StopReason, other: StopReason) -> StopReason {
     let badness = |stop| match stop {
-        Stop::Done => 0,
-        Stop::Unknown => 1,
-        Stop::Truncated => 2,
-        Stop::Refused => 3,
+        StopReason::Done => 0,
+        StopReason::Unknown => 1,
+        StopReason::Truncated => 2,
+        StopReason::Refused => 3,
     };
     if badness(other) > badness(one) { other } else { one }
 }
@@ -234,7 +235,7 @@ fn unreadable(dialect: Dialect, response: &Value, wanted: &str) -> Error {
     if is_event(response) {
         return error.hint("it is one event of a stream; give the events to `Dialect::stream`");
     }
-    match Dialect::guess(response) {
+    match Dialect::detect(response) {
         Some(other) if other != dialect => error.hint(format!("it looks like {other}")),
         _ => error,
     }

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Dialect, MAX_CALLS, Response,
+    Dialect, MAX_CALLS, ModelResponse,
     asked::{Reply, Spoken},
     content, json,
     stream::{Closing, Ear},
@@ -12,17 +12,17 @@ use super::{
 };
 use crate::{
     error::Error,
-    turn::{Arguments, Call, Stop},
+    turn::{Arguments, StopReason, ToolCall},
 };
 
-pub(super) fn parse(response: &Value) -> Result<Response, Error> {
+pub(super) fn parse(response: &Value) -> Result<ModelResponse, Error> {
     let Some(message) = response.get("message").filter(|message| message.is_object()) else {
         return Err(unreadable(Dialect::Ollama, response, "it has no `message`"));
     };
     let spoken = json::list(message, "tool_calls").iter().map(spoken);
     // One piece of a stream looks like a response that is not done.
-    let stop = stop(response).unwrap_or(Stop::Truncated);
-    Response::new(Dialect::Ollama, spoken, stop)
+    let stop = stop(response).unwrap_or(StopReason::Truncated);
+    ModelResponse::new(Dialect::Ollama, spoken, stop)
 }
 
 fn spoken(call: &Value) -> Spoken {
@@ -32,19 +32,19 @@ fn spoken(call: &Value) -> Spoken {
         Some(data) => Arguments::Json(data.clone()),
         None => Arguments::Json(Value::Null),
     };
-    Spoken::new(Call::new(json::text(call, "id"), json::text(function, "name"), arguments))
+    Spoken::new(ToolCall::new(json::text(call, "id"), json::text(function, "name"), arguments))
 }
 
 /// How the message ended; nothing while it has not.
-fn stop(response: &Value) -> Option<Stop> {
+fn stop(response: &Value) -> Option<StopReason> {
     if response.get("done") == Some(&Value::Bool(false)) {
         return None;
     }
     match response.get("done_reason").and_then(Value::as_str) {
-        Some("stop") => Some(Stop::Done),
-        Some("length") => Some(Stop::Truncated),
+        Some("stop") => Some(StopReason::Done),
+        Some("length") => Some(StopReason::Truncated),
         // Among them `load` and `unload`, which end no message.
-        _ => Some(Stop::Unknown),
+        _ => Some(StopReason::Unknown),
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) fn answer(replies: &[Reply<'_>]) -> Value {
 pub(super) struct Listener {
     said: Map<String, Value>,
     calls: Vec<Value>,
-    stop: Option<Stop>,
+    stop: Option<StopReason>,
 }
 
 impl Ear for Listener {
@@ -143,18 +143,18 @@ mod tests {
     #[test]
     fn every_documented_ending_has_its_meaning() {
         for (reason, wanted) in [
-            ("stop", Stop::Done),
-            ("length", Stop::Truncated),
-            ("load", Stop::Unknown),
-            ("unload", Stop::Unknown),
-            ("something_new", Stop::Unknown),
+            ("stop", StopReason::Done),
+            ("length", StopReason::Truncated),
+            ("load", StopReason::Unknown),
+            ("unload", StopReason::Unknown),
+            ("something_new", StopReason::Unknown),
         ] {
             let response = json!({"message": {}, "done": true, "done_reason": reason});
             assert_eq!(parse(&response).unwrap().stop, wanted, "{reason}");
         }
         let piece = json!({"message": {}, "done": false});
-        assert_eq!(parse(&piece).unwrap().stop, Stop::Truncated);
-        assert_eq!(parse(&json!({"message": {}, "done": true})).unwrap().stop, Stop::Unknown);
+        assert_eq!(parse(&piece).unwrap().stop, StopReason::Truncated);
+        assert_eq!(parse(&json!({"message": {}, "done": true})).unwrap().stop, StopReason::Unknown);
     }
 
     #[test]

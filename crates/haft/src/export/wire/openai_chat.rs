@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Dialect, MAX_CALLS, Response,
+    Dialect, MAX_CALLS, ModelResponse,
     asked::{Form, Reply, Spoken},
     content,
     json::{self, Outline},
@@ -20,16 +20,16 @@ use super::{
 };
 use crate::{
     error::Error,
-    turn::{Arguments, Call, Stop},
+    turn::{Arguments, StopReason, ToolCall},
 };
 
 /// The longest text that a message may have, in characters.
 const MAX_OUTPUT: usize = 10_485_760;
 
-pub(super) fn parse(response: &Value) -> Result<Response, Error> {
+pub(super) fn parse(response: &Value) -> Result<ModelResponse, Error> {
     let (spoken, reason, message) = read(Dialect::OpenAiChat, response)?;
     let stop = stop(reason.as_str(), message);
-    Response::new(Dialect::OpenAiChat, spoken, stop)
+    ModelResponse::new(Dialect::OpenAiChat, spoken, stop)
 }
 
 /// Reads what all copies share: the calls of the first choice, its ending, and its message.
@@ -66,16 +66,16 @@ fn spoken(dialect: Dialect, call: &Value) -> Spoken {
     let id = given_id(dialect, call).unwrap_or_default();
     if let Some(custom) = json::some(call, "custom") {
         let arguments = json!({"input": json::text(custom, "input")});
-        let mut spoken = Spoken::new(Call::new(id, json::text(custom, "name"), arguments));
+        let mut spoken = Spoken::new(ToolCall::new(id, json::text(custom, "name"), arguments));
         spoken.expected.form = Form::Custom;
         return spoken;
     }
     let function = call.get("function").unwrap_or(&Value::Null);
-    Spoken::new(Call::new(id, json::text(function, "name"), arguments(function)))
+    Spoken::new(ToolCall::new(id, json::text(function, "name"), arguments(function)))
 }
 
 fn legacy(call: &Value) -> Spoken {
-    let mut spoken = Spoken::new(Call::new("", json::text(call, "name"), arguments(call)));
+    let mut spoken = Spoken::new(ToolCall::new("", json::text(call, "name"), arguments(call)));
     spoken.expected.form = Form::Legacy;
     spoken
 }
@@ -94,14 +94,14 @@ fn given_id(dialect: Dialect, call: &Value) -> Option<&str> {
     call.get("id").and_then(Value::as_str).filter(|id| !none(id))
 }
 
-pub(super) fn stop(reason: Option<&str>, message: &Value) -> Stop {
+pub(super) fn stop(reason: Option<&str>, message: &Value) -> StopReason {
     let refused = !json::text(message, "refusal").is_empty();
     match reason {
-        Some("stop" | "tool_calls" | "function_call") if refused => Stop::Refused,
-        Some("stop" | "tool_calls" | "function_call") => Stop::Done,
-        Some("length") => Stop::Truncated,
-        Some("content_filter") => Stop::Refused,
-        Some(_) | None => Stop::Unknown,
+        Some("stop" | "tool_calls" | "function_call") if refused => StopReason::Refused,
+        Some("stop" | "tool_calls" | "function_call") => StopReason::Done,
+        Some("length") => StopReason::Truncated,
+        Some("content_filter") => StopReason::Refused,
+        Some(_) | None => StopReason::Unknown,
     }
 }
 
@@ -223,7 +223,7 @@ impl Growing {
             (Pieces::Text(text, _), Form::Function | Form::Legacy) => Arguments::Text(text.clone()),
             (Pieces::Data(data), _) => Arguments::Json(data.clone()),
         };
-        let mut spoken = Spoken::new(Call::new(&*self.id, &*self.name, arguments));
+        let mut spoken = Spoken::new(ToolCall::new(&*self.id, &*self.name, arguments));
         spoken.expected.form = self.form;
         spoken
     }
@@ -513,7 +513,7 @@ impl Ear for Listener {
             message[key] = value;
         }
         let stop = reason.map(|reason| match dialect {
-            _ if is_late => Stop::Unknown,
+            _ if is_late => StopReason::Unknown,
             Dialect::Mistral => super::mistral::stop(Some(&reason)),
             _ => stop(Some(&reason), &message),
         });
@@ -555,24 +555,24 @@ mod tests {
     #[test]
     fn every_documented_ending_has_its_meaning() {
         for (reason, wanted) in [
-            ("stop", Stop::Done),
-            ("tool_calls", Stop::Done),
-            ("function_call", Stop::Done),
-            ("length", Stop::Truncated),
-            ("content_filter", Stop::Refused),
-            ("something_new", Stop::Unknown),
+            ("stop", StopReason::Done),
+            ("tool_calls", StopReason::Done),
+            ("function_call", StopReason::Done),
+            ("length", StopReason::Truncated),
+            ("content_filter", StopReason::Refused),
+            ("something_new", StopReason::Unknown),
         ] {
             let choice = json!({"index": 0, "finish_reason": reason, "message": {}});
             let response = json!({"choices": [choice]});
             assert_eq!(parse(&response).unwrap().stop, wanted, "{reason}");
         }
         let refused = json!({"choices": [{"finish_reason": "stop", "message": {"refusal": "no"}}]});
-        assert_eq!(parse(&refused).unwrap().stop, Stop::Refused);
+        assert_eq!(parse(&refused).unwrap().stop, StopReason::Refused);
         let open = json!({"choices": [{"finish_reason": null, "message": {}}]});
-        assert_eq!(parse(&open).unwrap().stop, Stop::Unknown);
+        assert_eq!(parse(&open).unwrap().stop, StopReason::Unknown);
     }
 
-    fn heard(deltas: &[Value]) -> (Vec<Vec<Call>>, super::super::Ended) {
+    fn heard(deltas: &[Value]) -> (Vec<Vec<ToolCall>>, super::super::DecodedResponse) {
         let mut stream = Dialect::OpenAiChat.stream();
         let chunk = |delta: &Value| json!({"choices": [{"index": 0, "delta": delta}]});
         let mut calls: Vec<_> = deltas.iter().map(|delta| stream.event(&chunk(delta))).collect();
@@ -597,7 +597,8 @@ mod tests {
 
     #[test]
     fn every_habit_of_the_copies_gives_the_same_calls() {
-        let wanted = [Call::new("a", "read", "{\"x\":1}"), Call::new("b", "read", "{\"x\":2}")];
+        let wanted =
+            [ToolCall::new("a", "read", "{\"x\":1}"), ToolCall::new("b", "read", "{\"x\":2}")];
         let as_documented = [
             piece(Some(0), Some("a"), Some("read"), ""),
             piece(Some(0), None, None, "{\"x\""),
@@ -647,7 +648,7 @@ mod tests {
         ] {
             let (calls, ended) = heard(deltas);
             assert_eq!(calls.concat(), wanted, "{deltas:?}");
-            assert_eq!((ended.stop, ended.calls), (Stop::Done, vec![]), "{deltas:?}");
+            assert_eq!((ended.stop, ended.calls), (StopReason::Done, vec![]), "{deltas:?}");
         }
         let (calls, _) = heard(&as_documented);
         assert_eq!(calls[3].len(), 1, "the first is given out when the second begins");
@@ -660,7 +661,7 @@ mod tests {
             piece(Some(1), Some("b"), Some("read"), "{}"),
             piece(Some(0), None, None, "{}"),
         ]);
-        assert_eq!(ended.stop, Stop::Unknown);
+        assert_eq!(ended.stop, StopReason::Unknown);
         assert!(ended.problem.unwrap().message().contains("goes on"));
     }
 
@@ -672,6 +673,6 @@ mod tests {
         assert!(stream.event(&end).is_empty());
         assert!(stream.event(&json!({"choices": [{"delta": late}]})).is_empty());
         let ended = stream.finish();
-        assert_eq!((ended.calls.len(), ended.stop), (1, Stop::Unknown));
+        assert_eq!((ended.calls.len(), ended.stop), (1, StopReason::Unknown));
     }
 }

@@ -11,7 +11,7 @@ use haft_core::Block;
 use serde_json::{Value, json};
 
 use super::{
-    Dialect, MAX_CALLS, Response,
+    Dialect, MAX_CALLS, ModelResponse,
     asked::{Form, Reply, Spoken},
     content::{self, Piece},
     json,
@@ -20,19 +20,19 @@ use super::{
 };
 use crate::{
     error::Error,
-    turn::{Arguments, Call, Stop},
+    turn::{Arguments, StopReason, ToolCall},
 };
 
 /// The longest text that an output may have, in characters.
 const MAX_OUTPUT: usize = 10_485_760;
 
-pub(super) fn parse(response: &Value) -> Result<Response, Error> {
+pub(super) fn parse(response: &Value) -> Result<ModelResponse, Error> {
     let Some(items) = response.get("output").and_then(Value::as_array) else {
         return Err(unreadable(Dialect::OpenAiResponses, response, "it has no `output` array"));
     };
     let spoken = items.iter().filter_map(spoken);
     let stop = stop(response, items.iter());
-    Response::new(Dialect::OpenAiResponses, spoken, stop)
+    ModelResponse::new(Dialect::OpenAiResponses, spoken, stop)
 }
 
 /// The call that an item is, if it is one of ours.
@@ -51,7 +51,7 @@ fn spoken(item: &Value) -> Option<Spoken> {
         }
         _ => return None,
     };
-    let call = Call::new(json::text(item, "call_id"), json::text(item, "name"), arguments);
+    let call = ToolCall::new(json::text(item, "call_id"), json::text(item, "name"), arguments);
     let mut spoken = Spoken::new(call).with(item, &["caller"]);
     spoken.expected.form = form;
     Some(spoken)
@@ -62,7 +62,7 @@ fn is_whole(item: &Value) -> bool {
     matches!(json::text(item, "status"), "completed" | "")
 }
 
-fn stop<'a>(response: &Value, items: impl Iterator<Item = &'a Value>) -> Stop {
+fn stop<'a>(response: &Value, items: impl Iterator<Item = &'a Value>) -> StopReason {
     let mut cut = false;
     let mut refused = false;
     for item in items {
@@ -79,12 +79,12 @@ fn stop<'a>(response: &Value, items: impl Iterator<Item = &'a Value>) -> Stop {
     }
     let reason = response.pointer("/incomplete_details/reason").and_then(Value::as_str);
     match response.get("status").and_then(Value::as_str) {
-        Some("incomplete") if reason == Some("content_filter") => Stop::Refused,
-        _ if cut => Stop::Truncated,
-        _ if refused => Stop::Refused,
-        Some("completed") => Stop::Done,
-        Some("incomplete") => Stop::Truncated,
-        Some(_) | None => Stop::Unknown,
+        Some("incomplete") if reason == Some("content_filter") => StopReason::Refused,
+        _ if cut => StopReason::Truncated,
+        _ if refused => StopReason::Refused,
+        Some("completed") => StopReason::Done,
+        Some("incomplete") => StopReason::Truncated,
+        Some(_) | None => StopReason::Unknown,
     }
 }
 
@@ -489,7 +489,7 @@ impl Ear for Listener {
         }
         let stop = self.end.as_ref().map(|end| {
             match stop(end, self.items.iter().map(|growing| &growing.item)) {
-                Stop::Done if !open.is_empty() => Stop::Truncated,
+                StopReason::Done if !open.is_empty() => StopReason::Truncated,
                 stop => stop,
             }
         });
@@ -512,17 +512,17 @@ mod tests {
     #[test]
     fn every_documented_ending_has_its_meaning() {
         for (status, reason, wanted) in [
-            ("completed", None, Stop::Done),
-            ("incomplete", None, Stop::Truncated),
-            ("incomplete", Some("max_output_tokens"), Stop::Truncated),
-            ("incomplete", Some("max_messages"), Stop::Truncated),
-            ("incomplete", Some("steered"), Stop::Truncated),
-            ("incomplete", Some("content_filter"), Stop::Refused),
-            ("failed", None, Stop::Unknown),
-            ("cancelled", None, Stop::Unknown),
-            ("queued", None, Stop::Unknown),
-            ("in_progress", None, Stop::Unknown),
-            ("something_new", None, Stop::Unknown),
+            ("completed", None, StopReason::Done),
+            ("incomplete", None, StopReason::Truncated),
+            ("incomplete", Some("max_output_tokens"), StopReason::Truncated),
+            ("incomplete", Some("max_messages"), StopReason::Truncated),
+            ("incomplete", Some("steered"), StopReason::Truncated),
+            ("incomplete", Some("content_filter"), StopReason::Refused),
+            ("failed", None, StopReason::Unknown),
+            ("cancelled", None, StopReason::Unknown),
+            ("queued", None, StopReason::Unknown),
+            ("in_progress", None, StopReason::Unknown),
+            ("something_new", None, StopReason::Unknown),
         ] {
             let details = reason.map(|reason| json!({"reason": reason}));
             let response = json!({"output": [], "status": status, "incomplete_details": details});
@@ -531,7 +531,7 @@ mod tests {
         for status in ["incomplete", "in_progress"] {
             let item = json!({"type": "function_call", "status": status});
             let response = json!({"output": [item], "status": "completed"});
-            assert_eq!(parse(&response).unwrap().stop, Stop::Truncated, "a call was cut off");
+            assert_eq!(parse(&response).unwrap().stop, StopReason::Truncated, "a call was cut off");
         }
     }
 
@@ -544,6 +544,6 @@ mod tests {
             {"type": "shell_call", "id": "s", "call_id": "s"},
         ]});
         let calls = parse(&response).unwrap().calls;
-        assert_eq!(calls, [Call::new("c", "sql", json!({"input": "select 1"}))]);
+        assert_eq!(calls, [ToolCall::new("c", "sql", json!({"input": "select 1"}))]);
     }
 }

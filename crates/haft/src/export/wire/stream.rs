@@ -13,16 +13,16 @@ use std::fmt;
 use serde_json::Value;
 
 use super::{
-    Asked, Dialect, MAX_CALLS,
+    Dialect, MAX_CALLS, ReplyContext,
     asked::Spoken,
     cut::{Cutter, MAX_EVENT, Piece, Spoilt},
     json, worse,
 };
 use crate::{
-    envelope::Envelope,
     error::{Error, ErrorKind},
-    fit::parse,
-    turn::{Call, Stop},
+    schema::parse,
+    tool_result::ToolResult,
+    turn::{StopReason, ToolCall},
 };
 
 /// The longest body that is read.
@@ -43,7 +43,7 @@ pub(super) struct Closing {
     /// The calls that were not given out.
     pub(super) open: Vec<Spoken>,
     /// How the message ended; nothing when its end mark never came.
-    pub(super) stop: Option<Stop>,
+    pub(super) stop: Option<StopReason>,
     /// The message to echo.
     pub(super) message: Value,
     /// Where the id of each call stands in that message; empty where ids are not paired.
@@ -53,7 +53,7 @@ pub(super) struct Closing {
 /// A response that is being read while the model writes it. Made by [`Dialect::stream`].
 ///
 /// ```
-/// use haft::{Dialect, Stop};
+/// use haft::{Dialect, StopReason};
 ///
 /// let mut stream = Dialect::Ollama.stream();
 /// let calls = stream.feed(
@@ -63,13 +63,13 @@ pub(super) struct Closing {
 /// assert_eq!(calls[0].name, "now");
 /// let more = stream.feed(br#"{"message":{"content":""},"done":true,"done_reason":"stop"}"#);
 /// assert!(more.is_empty());
-/// assert_eq!(stream.finish().stop, Stop::Done);
+/// assert_eq!(stream.finish().stop, StopReason::Done);
 /// ```
 #[derive(Debug)]
-pub struct Stream {
+pub struct ResponseDecoder {
     cutter: Cutter,
     ear: Box<dyn Ear>,
-    asked: Asked,
+    asked: ReplyContext,
     /// How much was taken so far.
     taken: usize,
     problem: Option<Error>,
@@ -78,37 +78,37 @@ pub struct Stream {
 /// How a stream ended.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Ended {
+pub struct DecodedResponse {
     /// The calls that had not been given out. They must be answered like all others, and may run
     /// only if the message ended as it should; one that was cut off never lets it.
-    pub calls: Vec<Call>,
+    pub calls: Vec<ToolCall>,
     /// How the message ended.
-    pub stop: Stop,
+    pub stop: StopReason,
     /// The model's message, to be put into the history before the answers.
     pub message: Value,
     /// What the provider waits for, over all calls of the stream.
-    pub asked: Asked,
+    pub asked: ReplyContext,
     /// What spoilt the stream, if something did.
     pub problem: Option<Error>,
     places: Vec<String>,
 }
 
-impl Ended {
+impl DecodedResponse {
     /// Returns the message to echo, once the calls are answered: as [`message`](Self::message), with
     /// the ids that haft minted wherever the provider pairs calls and answers by id and gave none, or
     /// gave one twice.
     #[must_use]
-    pub fn echo(&self, answers: &[Envelope]) -> Value {
+    pub fn assistant_message(&self, answers: &[ToolResult]) -> Value {
         let mut message = self.message.clone();
         self.asked.settle(answers, &self.places, &mut message);
         message
     }
 }
 
-impl Stream {
+impl ResponseDecoder {
     pub(super) fn new(dialect: Dialect, ear: Box<dyn Ear>) -> Self {
         // Whoever streams requests is answered with a list of responses.
-        let asked = Asked::new(dialect).batch();
+        let asked = ReplyContext::new(dialect).batch();
         Self { cutter: Cutter::default(), ear, asked, taken: 0, problem: None }
     }
 
@@ -117,7 +117,7 @@ impl Stream {
     /// Server-sent events and JSON objects one after another are both read. What cannot be read
     /// spoils the stream: nothing more is taken, and [`finish`](Self::finish) says why.
     #[must_use = "the calls that are complete are in what this returns"]
-    pub fn feed(&mut self, bytes: &[u8]) -> Vec<Call> {
+    pub fn feed(&mut self, bytes: &[u8]) -> Vec<ToolCall> {
         let mut give = Vec::new();
         if !self.takes(bytes.len()) {
             return give;
@@ -139,7 +139,7 @@ impl Stream {
             }
             Spoilt::NotJson => return self.spoil("it holds something that is no JSON"),
             Spoilt::Binary => {
-                ("it is binary", "decode the events and give each to `Stream::event`")
+                ("it is binary", "decode the events and give each to `ResponseDecoder::event`")
             }
             Spoilt::Strange => (
                 "it begins neither like events nor like JSON",
@@ -154,7 +154,7 @@ impl Stream {
 
     /// Takes one event that a client has decoded already, and returns the calls that it completes.
     #[must_use = "the calls that are complete are in what this returns"]
-    pub fn event(&mut self, event: &Value) -> Vec<Call> {
+    pub fn event(&mut self, event: &Value) -> Vec<ToolCall> {
         let mut give = Vec::new();
         match json::weight(event) {
             None => self.spoil("an event is nested too deep"),
@@ -169,7 +169,7 @@ impl Stream {
 
     /// Ends the stream: nothing more will come.
     #[must_use]
-    pub fn finish(mut self) -> Ended {
+    pub fn finish(mut self) -> DecodedResponse {
         let mut calls = Vec::new();
         let (last, mut is_part) = match std::mem::take(&mut self.cutter).end() {
             Ok(end) => end,
@@ -199,13 +199,13 @@ impl Stream {
         }
         calls.extend(open.into_iter().map(|spoken| asked.note(spoken)));
         let stop = match stop {
-            _ if problem.is_some() => Stop::Unknown,
+            _ if problem.is_some() => StopReason::Unknown,
             // What broke off inside an event may have lost a call, whatever was said before.
-            Some(stop) if is_part => worse(stop, Stop::Truncated),
+            Some(stop) if is_part => worse(stop, StopReason::Truncated),
             Some(stop) => stop,
-            None => Stop::Truncated,
+            None => StopReason::Truncated,
         };
-        Ended { calls, stop, message, asked, problem, places }
+        DecodedResponse { calls, stop, message, asked, problem, places }
     }
 
     /// Counts what comes, and says whether it is still taken.
@@ -220,7 +220,7 @@ impl Stream {
         self.problem.is_none()
     }
 
-    fn piece(&mut self, piece: &Piece, give: &mut Vec<Call>) {
+    fn piece(&mut self, piece: &Piece, give: &mut Vec<ToolCall>) {
         if self.problem.is_some() || is_done_mark(&piece.data) {
             return;
         }
@@ -243,7 +243,7 @@ impl Stream {
     }
 
     /// Hears an event whose name stands outside of its data.
-    fn named(&mut self, name: &str, event: Value, give: &mut Vec<Call>) {
+    fn named(&mut self, name: &str, event: Value, give: &mut Vec<ToolCall>) {
         if name == "error" {
             return self.fail(&event);
         }
@@ -258,7 +258,7 @@ impl Stream {
         }
     }
 
-    fn hear(&mut self, event: &Value, give: &mut Vec<Call>) {
+    fn hear(&mut self, event: &Value, give: &mut Vec<ToolCall>) {
         let has_error = json::some(event, "error").is_some();
         if json::text(event, "type") == "error"
             || (has_error && self.asked.dialect() != Dialect::Mcp)

@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use haft_core::{CallId, Context, Failure, Label, RunId};
+use haft_core::{CallId, Failure, Label, RunId, ToolContext};
 use tokio::sync::Semaphore;
 
 use super::shelf::Known;
@@ -55,7 +55,7 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    pub(super) fn of(cx: &Context) -> Self {
+    pub(super) fn of(cx: &ToolContext) -> Self {
         Self { run: cx.run_id().clone(), cycle: cx.cycle(), call: cx.call_id().clone() }
     }
 

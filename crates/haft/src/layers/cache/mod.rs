@@ -21,19 +21,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use haft_core::{Args, Cache, CallId, Code, Failure, Label, NeedKind, Output, Spec};
+use haft_core::{
+    Args, Cache, CallId, DependencyKind, Failure, FailureCode, Label, Output, ToolSpec,
+};
 
 use self::{
     flight::{Caller, Ended, Flights, Joining, Leave, Making, Part, lock},
     shelf::{Known, Shelf, weigh},
 };
 use super::{
-    CacheUse, Course, Outcome, Work,
+    CacheStatus, ExecutionStats, Outcome, Work,
     key::{Asked, Key},
     past_cache, waiting,
 };
 use crate::{
-    event::{Event, Wait},
+    event::{Event, WaitReason},
     watch::{after, timed},
 };
 
@@ -176,7 +178,7 @@ pub(super) async fn through(
     work: &Work<'_>,
     cache: &Cache,
     first: Args,
-    course: &mut Course,
+    course: &mut ExecutionStats,
 ) -> Outcome {
     let inner = &work.turn.inner;
     let Some(asked) = asked(work, cache) else { return past_cache(work, first, course).await };
@@ -188,9 +190,9 @@ pub(super) async fn through(
         _ => Joining::Never,
     };
     let seat = match inner.layers.pantry.find(&key, inner.clock.now(), joining) {
-        Found::Known(known) => return Ok(hand_out(work, &known, CacheUse::Hit, course)),
+        Found::Known(known) => return Ok(hand_out(work, &known, CacheStatus::Hit, course)),
         Found::Alone => {
-            tell(work, CacheUse::Miss, course);
+            tell(work, CacheStatus::Miss, course);
             return past_cache(work, first, course).await;
         }
         Found::Missing(seat) => seat,
@@ -201,22 +203,22 @@ pub(super) async fn through(
             Some(joined) => joined,
             None => {
                 seat.no_longer_waits();
-                tell(work, CacheUse::Miss, course);
+                tell(work, CacheStatus::Miss, course);
                 return past_cache(work, first, course).await;
             }
         },
     };
     let leave = match leave {
         Ok(leave) => leave,
-        Err(Ended::Made(known)) => return Ok(hand_out(work, &known, CacheUse::Joined, course)),
+        Err(Ended::Made(known)) => return Ok(hand_out(work, &known, CacheStatus::Joined, course)),
         Err(Ended::Failed(failure, heard)) => {
             work.cx.heard(heard);
-            tell(work, CacheUse::Joined, course);
+            tell(work, CacheStatus::Joined, course);
             return Err(failure.retold());
         }
     };
     seat.make(caller);
-    tell(work, CacheUse::Miss, course);
+    tell(work, CacheStatus::Miss, course);
     let outcome = past_cache(work, first, course).await;
     match &outcome {
         // A body that was told to stop may have given what it had; that is not the whole answer. And
@@ -237,14 +239,14 @@ pub(super) async fn through(
 async fn joined<'a>(
     work: &Work<'_>,
     seat: &'a Seat<'_>,
-    course: &mut Course,
+    course: &mut ExecutionStats,
 ) -> Result<Option<Result<Leave<'a>, Ended>>, Failure> {
     let inner = &work.turn.inner;
     match &seat.nested {
-        None => waiting(work, course, Wait::Flight, seat.wait()).await.map(Some),
+        None => waiting(work, course, WaitReason::Flight, seat.wait()).await.map(Some),
         Some(_) => {
             let wait = timed(&*inner.clock, inner.config.judge_timeout, seat.wait());
-            waiting(work, course, Wait::Flight, wait).await
+            waiting(work, course, WaitReason::Flight, wait).await
         }
     }
 }
@@ -256,22 +258,27 @@ fn is_the_body_s(work: &Work<'_>, failure: &Failure) -> bool {
     !is_own
         && matches!(
             failure.code(),
-            Code::ToolFailed
-                | Code::InvalidValue
-                | Code::Panicked
-                | Code::BadOutput
-                | Code::TimedOut
+            FailureCode::ToolFailed
+                | FailureCode::InvalidValue
+                | FailureCode::Panicked
+                | FailureCode::BadOutput
+                | FailureCode::TimedOut
         )
 }
 
-fn hand_out(work: &Work<'_>, known: &Known, how: CacheUse, course: &mut Course) -> Output {
+fn hand_out(
+    work: &Work<'_>,
+    known: &Known,
+    how: CacheStatus,
+    course: &mut ExecutionStats,
+) -> Output {
     // Whoever reads it reads what the first call had heard.
     work.cx.heard(known.heard);
     tell(work, how, course);
     known.output.clone()
 }
 
-fn tell(work: &Work<'_>, how: CacheUse, course: &mut Course) {
+fn tell(work: &Work<'_>, how: CacheStatus, course: &mut ExecutionStats) {
     course.cache = Some(how);
     work.turn.tell(|| Event::Cached { call: work.cx.call_id().clone(), how });
 }
@@ -281,7 +288,7 @@ fn asked(work: &Work<'_>, cache: &Cache) -> Option<Asked> {
     let (entry, cx) = (work.entry, work.cx);
     let admitted = work.permitted.admitted();
     // FAIL CLOSED: what this one call would change happens each time, whatever the tool declares.
-    if !admitted.claim().read_only && entry.spec().idempotent != Some(true) {
+    if !admitted.profile().read_only && entry.spec().idempotent != Some(true) {
         return None;
     }
     let (kind, whose) = match cache.scope.as_deref() {
@@ -308,8 +315,8 @@ fn asked(work: &Work<'_>, cache: &Cache) -> Option<Asked> {
 
 /// Returns whether results of a tool that names no scope stay within their run: what the host supplies
 /// per run may be somebody's account.
-pub(super) fn is_per_run(spec: &Spec) -> bool {
-    spec.needs.iter().any(|need| need.kind == NeedKind::Side)
+pub(super) fn is_per_run(spec: &ToolSpec) -> bool {
+    spec.needs.iter().any(|need| need.kind == DependencyKind::Side)
 }
 
 #[cfg(test)]

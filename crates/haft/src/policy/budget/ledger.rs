@@ -12,20 +12,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use haft_core::{Code, Failure, Left, ToolName};
+use haft_core::{Failure, FailureCode, RemainingBudget, ToolName};
 use smallvec::SmallVec;
 
 use super::{Budget, least};
 use crate::{
     clock::Clock,
-    event::{Event, Events, Who},
+    event::{Event, EventSource, Events},
 };
 
 /// Counts what a run uses.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     /// Whose it is.
-    who: Arc<Who>,
+    who: Arc<EventSource>,
     budget: Budget,
     clock: Arc<dyn Clock>,
     began: Instant,
@@ -76,7 +76,7 @@ type Chain<'a> = SmallVec<[(&'a Ledger, MutexGuard<'a, Used>); 2]>;
 impl Ledger {
     /// Opens the ledger of a run; nothing where there is nothing to count.
     pub(crate) fn open(
-        who: Arc<Who>,
+        who: Arc<EventSource>,
         budget: Budget,
         over: Option<Arc<Ledger>>,
         clock: &Arc<dyn Clock>,
@@ -207,10 +207,10 @@ impl Ledger {
     }
 
     /// Returns what is left, here and above; for one tool, what is left of its own calls as well.
-    pub(crate) fn left(&self, tool: Option<&ToolName>) -> Left {
+    pub(crate) fn left(&self, tool: Option<&ToolName>) -> RemainingBudget {
         let chain = self.lock_all();
         let wall = self.until.map(|until| until.saturating_duration_since(self.clock.now()));
-        Left {
+        RemainingBudget {
             calls: least_left(&chain, |l, used| {
                 l.budget.calls.map(|n| n.saturating_sub(used.calls))
             }),
@@ -323,7 +323,7 @@ impl Ledger {
     }
 
     /// Adds the warnings that are due, and notes them as told.
-    fn low(&self, used: &mut Used, due: &mut Vec<(Arc<Who>, Event)>) {
+    fn low(&self, used: &mut Used, due: &mut Vec<(Arc<EventSource>, Event)>) {
         let budget = &self.budget;
         let at = u128::from(budget.warn_at.unwrap_or(WARN_AT));
         let mut look = |kind: usize, name: &dyn Fn() -> String, spent: u64, limit: Option<u64>| {
@@ -364,7 +364,7 @@ impl Ledger {
     }
 
     /// Warns of bytes: only what was shown counts, since a call holds far more than it shows.
-    fn low_bytes(&self, used: &mut Used, due: &mut Vec<(Arc<Who>, Event)>) {
+    fn low_bytes(&self, used: &mut Used, due: &mut Vec<(Arc<EventSource>, Event)>) {
         let Some(of) = self.budget.bytes else { return };
         let at = u128::from(self.budget.warn_at.unwrap_or(WARN_AT));
         if u128::from(used.bytes) * 100 >= u128::from(of) * at && !used.told.contains(&BYTES) {
@@ -452,14 +452,14 @@ fn warn(mut chain: Chain<'_>, events: &Events) {
 }
 
 fn exhausted(what: impl Into<String>) -> Failure {
-    Failure::new(Code::BudgetExhausted, what)
+    Failure::new(FailureCode::BudgetExhausted, what)
         .with_next("finish with what you have, and say what is missing")
 }
 
 /// The failure of a call that is nested too deep.
 pub(crate) fn too_deep(depth: u32) -> Failure {
     Failure::new(
-        Code::BudgetExhausted,
+        FailureCode::BudgetExhausted,
         format!("calls are nested {depth} deep already; no more is allowed"),
     )
 }
@@ -489,7 +489,7 @@ mod tests {
     }
 
     fn open(budget: Budget, over: Option<Arc<Ledger>>) -> Arc<Ledger> {
-        Ledger::open(Who::of(&Scope::default()), budget, over, &clock()).unwrap()
+        Ledger::open(EventSource::of(&Scope::default()), budget, over, &clock()).unwrap()
     }
 
     fn silent() -> Events {
@@ -499,7 +499,9 @@ mod tests {
     #[test]
     fn without_a_limit_there_is_no_ledger() {
         let unlimited = Budget { depth: Some(3), warn_at: Some(1), ..Budget::default() };
-        assert!(Ledger::open(Who::of(&Scope::default()), unlimited, None, &clock()).is_none());
+        assert!(
+            Ledger::open(EventSource::of(&Scope::default()), unlimited, None, &clock()).is_none()
+        );
     }
 
     #[test]

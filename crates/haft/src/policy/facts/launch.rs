@@ -10,10 +10,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use haft_shell::{Command, Piece, Program, RedirectKind, Script, Word, Wrappers};
+use haft_shell::{Command, Program, RedirectKind, Script, Word, WordPiece, Wrappers};
 use smallvec::SmallVec;
 
-use crate::policy::world::{World, tidy};
+use crate::policy::path_resolver::{PathResolver, tidy};
 
 /// More directories than this are too many to follow.
 const MOST_DIRECTORIES: usize = 8;
@@ -41,13 +41,13 @@ impl Launch {
     }
 
     /// Returns where each of its files leads, symlinks followed.
-    pub(crate) fn leads(&self, world: &dyn World) -> &[Result<PathBuf, String>] {
+    pub(crate) fn leads(&self, world: &dyn PathResolver) -> &[Result<PathBuf, String>] {
         self.leads.get_or_init(|| self.files.iter().map(|file| world.resolve(file)).collect())
     }
 
     /// Returns the name of the file without its directory, if it is known.
     pub(crate) fn name(&self) -> Option<&str> {
-        let Some(Piece::Text(last)) = self.program.pieces.last() else { return None };
+        let Some(WordPiece::Text(last)) = self.program.pieces.last() else { return None };
         match last.rsplit_once('/') {
             Some((_, name)) => Some(name).filter(|name| !name.is_empty()),
             None => (self.program.pieces.len() == 1).then_some(last),
@@ -117,7 +117,7 @@ impl Directories {
 }
 
 fn starts_with(word: &Word, text: &str) -> bool {
-    matches!(word.pieces.first(), Some(Piece::Text(first)) if first.starts_with(text))
+    matches!(word.pieces.first(), Some(WordPiece::Text(first)) if first.starts_with(text))
 }
 
 /// Returns whether a command says where programs are looked for.
@@ -182,7 +182,8 @@ fn launches(views: &[Cow<'_, Command>], directories: Option<&[PathBuf]>) -> Vec<
     for view in views {
         let words = &view.words;
         let Some(first) = words.first() else { continue };
-        let has_slash = |piece: &Piece| matches!(piece, Piece::Text(text) if text.contains('/'));
+        let has_slash =
+            |piece: &WordPiece| matches!(piece, WordPiece::Text(text) if text.contains('/'));
         if first.pieces.iter().any(has_slash) {
             found.push(launch(first, words.get(1..), false, directories));
         }

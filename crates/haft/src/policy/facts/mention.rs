@@ -5,7 +5,7 @@
 //! program does with its arguments only the program knows, and the sandbox is the boundary.
 
 use haft_core::Operation;
-use haft_shell::{Command, Piece, Word, Wrappers};
+use haft_shell::{Command, Word, WordPiece, Wrappers};
 
 /// Programs that read the files they are given.
 const READERS: &[&str] = &[
@@ -128,13 +128,13 @@ fn mention(word: &Word, operation: Operation) -> Option<Mention> {
         Some("") => None,
         Some(text) => Some(Mention::Path(operation, text.to_owned())),
         None => match word.pieces.first() {
-            Some(Piece::Text(text)) if text.starts_with('-') => None,
-            Some(Piece::Text(text)) => Some(Mention::Beginning(operation, text.clone())),
+            Some(WordPiece::Text(text)) if text.starts_with('-') => None,
+            Some(WordPiece::Text(text)) => Some(Mention::Beginning(operation, text.clone())),
             _ => Some(Mention::Unknown(operation)),
         },
     }
 }
 
 fn starts_with(word: &Word, text: &str) -> bool {
-    matches!(word.pieces.first(), Some(Piece::Text(first)) if first.starts_with(text))
+    matches!(word.pieces.first(), Some(WordPiece::Text(first)) if first.starts_with(text))
 }

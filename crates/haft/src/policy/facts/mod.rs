@@ -28,14 +28,14 @@ use smallvec::SmallVec;
 use self::{launch::Directories, mention::Mention, traits::Mark};
 pub(crate) use self::{launch::Launch, sample::Sample, traits::Traits};
 use super::{
+    path_resolver::{LOOKED_AT, led_to, start, tidy},
     rule::Subject,
-    rules::{About, Ground},
-    seen::Seen,
-    world::{LOOKED_AT, led_to, start, tidy},
+    rules::{ArgumentKind, PolicyContext},
+    taint::TaintTracker,
 };
 use crate::{
-    catalog::{Entry, glob},
-    turn::Admitted,
+    registry::{RegisteredTool, glob},
+    turn::ValidatedCall,
 };
 
 /// More files than this in one command are too many to judge.
@@ -54,7 +54,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) capabilities: Capabilities,
     /// Whether it said what it may reach.
     pub(crate) declared: bool,
-    /// What it does to its targets; silence is `Unknown`.
+    /// What it does to its targets; silence is `UnknownFields`.
     pub(crate) operations: SmallVec<[Operation; 2]>,
     /// Whether it leaves everything as it was.
     pub(crate) read_only: bool,
@@ -67,7 +67,7 @@ pub(crate) struct Facts<'a> {
     /// Whose run it is, and where it works.
     pub(crate) scope: &'a Arc<Scope>,
     /// What the run has read.
-    pub(crate) seen: &'a Arc<Seen>,
+    pub(crate) seen: &'a Arc<TaintTracker>,
     /// Its parts, at most [`Parts::MOST`]; `overflow` says that there were more.
     pub(crate) parts: SmallVec<[Part; 2]>,
     /// There are more parts than can be judged: whoever asks takes the strict side.
@@ -91,7 +91,7 @@ pub(crate) struct Facts<'a> {
     /// The folders that the tool keeps to, if it says so.
     pub(crate) roots: &'a [PathBuf],
     /// What the rules stand on.
-    pub(crate) ground: &'a Ground,
+    pub(crate) ground: &'a PolicyContext,
     /// Where relative paths start, found out when it is first needed.
     base: OnceCell<Result<PathBuf, String>>,
     /// Where that leads.
@@ -127,7 +127,7 @@ pub(crate) struct Names<'a> {
 
 impl<'a> Names<'a> {
     /// Returns the names of a tool.
-    pub(crate) fn of(tool: &'a Entry) -> Self {
+    pub(crate) fn of(tool: &'a RegisteredTool) -> Self {
         Self {
             own: tool.registered().as_str(),
             remote: tool.remote(),
@@ -208,10 +208,10 @@ impl Parts {
 
 impl<'a> Facts<'a> {
     /// Gathers what is known about a call.
-    pub(crate) fn of(call: &'a Admitted, ground: &'a Ground) -> Self {
+    pub(crate) fn of(call: &'a ValidatedCall, ground: &'a PolicyContext) -> Self {
         let tool = call.tool();
         let spec = tool.spec();
-        let claim = call.claim();
+        let claim = call.profile();
         let traits = tool.traits();
         let mut facts = Self {
             names: Names::of(tool),
@@ -420,7 +420,7 @@ impl<'a> Facts<'a> {
     }
 
     /// Adds what the schema says its arguments are about.
-    fn add_marked(&mut self, tool: &Entry, traits: &Traits) {
+    fn add_marked(&mut self, tool: &RegisteredTool, traits: &Traits) {
         let arguments = self.arguments;
         let starts_elsewhere = |(name, mark): &(String, Mark)| {
             let folder = arguments.get(name).filter(|_| *mark == Mark::Folder);
@@ -477,7 +477,7 @@ impl<'a> Facts<'a> {
         match mark {
             Mark::About(about) => self.add_about(value, about),
             Mark::Words => self.add_words(value),
-            Mark::Folder => self.add_about(value, About::ReadPath),
+            Mark::Folder => self.add_about(value, ArgumentKind::ReadPath),
             Mark::Agent => {}
             // FAIL CLOSED: a mark of a later version may mean anything.
             Mark::Unknown => self.add_doubt("its schema says `x-haft` with an unknown word"),
@@ -485,17 +485,17 @@ impl<'a> Facts<'a> {
     }
 
     /// Adds one value, or each of a list.
-    fn add_about(&mut self, value: &Value, about: About) {
+    fn add_about(&mut self, value: &Value, about: ArgumentKind) {
         match value {
             Value::Null => {}
             Value::String(text) => {
                 self.does(traits::operation(about));
                 match about {
-                    About::ReadPath | About::WritePath => {
+                    ArgumentKind::ReadPath | ArgumentKind::WritePath => {
                         self.add_path(traits::operation(about), text);
                     }
-                    About::Url => self.add(Part::Host(host::host(text))),
-                    About::Command => self.add_command(text),
+                    ArgumentKind::Url => self.add(Part::Host(host::host(text))),
+                    ArgumentKind::Command => self.add_command(text),
                 }
             }
             Value::Array(list) if list.iter().all(Value::is_string) => {
@@ -503,7 +503,7 @@ impl<'a> Facts<'a> {
                     self.add_about(value, about);
                 }
                 // A list may be commands, or the words of one: it is judged as both.
-                if about == About::Command && list.len() > 1 {
+                if about == ArgumentKind::Command && list.len() > 1 {
                     let words = list.iter().filter_map(Value::as_str).map(Word::text).collect();
                     self.add(Part::Command(Command { words, ..Command::default() }));
                 }
@@ -524,39 +524,44 @@ impl<'a> Facts<'a> {
                 self.does(Operation::Execute);
                 self.add_command(&haft_shell::quoted(words));
             }
-            None => self.add_unknown(About::Command, "it is no list of texts"),
+            None => self.add_unknown(ArgumentKind::Command, "it is no list of texts"),
         }
     }
 
-    fn add_unknown(&mut self, about: About, why: &str) {
+    fn add_unknown(&mut self, about: ArgumentKind, why: &str) {
         let operation = traits::operation(about);
         self.does(operation);
         self.add(match about {
-            About::ReadPath | About::WritePath => {
+            ArgumentKind::ReadPath | ArgumentKind::WritePath => {
                 let resolved = Err(why.to_owned());
                 Part::Path { operation, spelled: PathBuf::new(), resolved }
             }
-            About::Url => Part::Host(Err(why.to_owned())),
-            About::Command => Part::Unreadable(why.to_owned()),
+            ArgumentKind::Url => Part::Host(Err(why.to_owned())),
+            ArgumentKind::Command => Part::Unreadable(why.to_owned()),
         });
     }
 
     /// Adds a part of every kind that nobody can look into.
     fn add_doubt(&mut self, why: &str) {
-        for about in [About::ReadPath, About::WritePath, About::Url, About::Command] {
+        for about in [
+            ArgumentKind::ReadPath,
+            ArgumentKind::WritePath,
+            ArgumentKind::Url,
+            ArgumentKind::Command,
+        ] {
             self.add_unknown(about, why);
         }
     }
 
     /// Adds what a tool of this name must touch, where nothing was said about it.
-    fn add_silent(&mut self, silent: &[About]) {
+    fn add_silent(&mut self, silent: &[ArgumentKind]) {
         for about in silent {
             let said = self.parts.iter().any(|part| {
                 matches!(
                     (part, about),
-                    (Part::Command(_) | Part::Unreadable(_), About::Command)
-                        | (Part::Path { .. }, About::ReadPath | About::WritePath)
-                        | (Part::Host(_), About::Url)
+                    (Part::Command(_) | Part::Unreadable(_), ArgumentKind::Command)
+                        | (Part::Path { .. }, ArgumentKind::ReadPath | ArgumentKind::WritePath)
+                        | (Part::Host(_), ArgumentKind::Url)
                 )
             });
             if !said {
@@ -713,8 +718,8 @@ impl<'a> Facts<'a> {
             }
             let Some(target) = redirect.target.literal() else {
                 let about = match operation {
-                    Operation::Read => About::ReadPath,
-                    _ => About::WritePath,
+                    Operation::Read => ArgumentKind::ReadPath,
+                    _ => ArgumentKind::WritePath,
                 };
                 self.add_unknown(about, "only a running shell knows which file that is");
                 continue;
@@ -761,8 +766,8 @@ impl<'a> Facts<'a> {
 ///
 /// It must be said of this call. A tool of which every call only reads has said nothing about what a
 /// command or the network may do in it.
-pub(crate) fn is_held(call: &Admitted) -> bool {
-    let claim = call.claim();
+pub(crate) fn is_held(call: &ValidatedCall) -> bool {
+    let claim = call.profile();
     call.tool().body().is_isolated()
         && call.tool().spec().read_only.is_none()
         && claim.read_only

@@ -18,8 +18,8 @@ use crate::{
     near::nearest,
     policy::{
         rule::{Rule, Subject},
-        rules::{About, Ground},
-        seen::Seen,
+        rules::{ArgumentKind, PolicyContext},
+        taint::TaintTracker,
     },
 };
 
@@ -29,7 +29,7 @@ pub(crate) struct Sample {
     pub(crate) tool: String,
     pub(crate) arguments: Value,
     pub(crate) scope: Arc<Scope>,
-    pub(crate) seen: Arc<Seen>,
+    pub(crate) seen: Arc<TaintTracker>,
     /// The source and the name there, for a tool that somebody else brought.
     remote: Option<(String, String)>,
     /// What it may reach, where the example says so.
@@ -80,17 +80,18 @@ impl Sample {
 
     /// Makes the call of a run that reads one file, or does more to it.
     pub(crate) fn touching(doing: Operation, file: &str, scope: Arc<Scope>) -> Self {
-        let about = if doing == Operation::Read { About::ReadPath } else { About::WritePath };
+        let about =
+            if doing == Operation::Read { ArgumentKind::ReadPath } else { ArgumentKind::WritePath };
         Self { scope, ..Self::about(about, file) }
     }
 
     /// The tool and the argument that a command, a path or an address stands for.
-    fn about(about: About, text: &str) -> Self {
+    fn about(about: ArgumentKind, text: &str) -> Self {
         let (tool, argument) = match about {
-            About::Command => ("shell", "command"),
-            About::ReadPath => ("read_file", "path"),
-            About::WritePath => ("edit_file", "path"),
-            About::Url => ("fetch_url", "url"),
+            ArgumentKind::Command => ("shell", "command"),
+            ArgumentKind::ReadPath => ("read_file", "path"),
+            ArgumentKind::WritePath => ("edit_file", "path"),
+            ArgumentKind::Url => ("fetch_url", "url"),
         };
         Self::new(tool, Value::Object(Map::from_iter([(argument.to_owned(), text.into())])))
     }
@@ -159,7 +160,7 @@ impl Sample {
     }
 
     /// Gathers what is known about it.
-    pub(crate) fn facts<'a>(&'a self, ground: &'a Ground) -> Facts<'a> {
+    pub(crate) fn facts<'a>(&'a self, ground: &'a PolicyContext) -> Facts<'a> {
         let own = OTHERS.iter().find(|(_, own, _)| *own == self.tool && self.remote.is_none());
         let capabilities = self.capabilities.or(own.map(|(.., reach)| [*reach].into()));
         let remote = self.remote.as_ref().map(|(source, tool)| (&**source, &**tool));

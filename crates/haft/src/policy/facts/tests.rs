@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use haft_core::{Decision, Effect, Spec};
+use haft_core::{Decision, Effect, ToolSpec};
 use serde_json::json;
 
 use super::*;
 use crate::policy::{
-    pattern::{Anchor, Pattern},
+    pattern::{PathBase, Pattern},
     rule::Rule,
     testing::{at, call, call_in, ground},
 };
@@ -30,12 +30,12 @@ fn parts(facts: &Facts<'_>) -> Vec<String> {
     facts.parts.iter().map(short).collect()
 }
 
-fn of(spec: Spec, schema: Value, arguments: Value) -> Vec<String> {
+fn of(spec: ToolSpec, schema: Value, arguments: Value) -> Vec<String> {
     parts(&Facts::of(&call(spec, schema, arguments), &ground()))
 }
 
-fn spec() -> Spec {
-    Spec::new("t", "Does it.")
+fn spec() -> ToolSpec {
+    ToolSpec::new("t", "Does it.")
 }
 
 #[test]
@@ -106,14 +106,14 @@ fn arguments_are_what_their_schema_says_and_not_what_they_are_called() {
 fn the_ground_may_say_what_arguments_are_about() {
     let about = |key: &str| {
         let about = BTreeMap::from([
-            ("file".to_owned(), About::ReadPath),
-            ("to.host".to_owned(), About::Url),
+            ("file".to_owned(), ArgumentKind::ReadPath),
+            ("to.host".to_owned(), ArgumentKind::Url),
         ]);
-        Ground { about: BTreeMap::from([(key.to_owned(), about)]), ..ground() }
+        PolicyContext { about: BTreeMap::from([(key.to_owned(), about)]), ..ground() }
     };
     let schema = json!({"additionalProperties": true});
     let arguments = json!({"file": ["a", "b"], "to": {"host": "x.org"}});
-    let call = call_in(at("/w"), Some("fs"), Spec::new("get", "Gets."), schema, arguments);
+    let call = call_in(at("/w"), Some("fs"), ToolSpec::new("get", "Gets."), schema, arguments);
     let named = ["read /w/a", "read /w/b", "host x.org", "call"];
     for key in ["fs__get", "fs__*", "mcp__fs", "mcp__fs__get", "mcp__fs__g*", "*"] {
         assert_eq!(parts(&Facts::of(&call, &about(key))), named, "{key}");
@@ -125,7 +125,7 @@ fn the_ground_may_say_what_arguments_are_about() {
 
 #[test]
 fn redirections_are_files_and_network_files_are_hosts() {
-    let shell = || Spec::new("shell", "Runs.").capabilities([Capability::Subprocess]);
+    let shell = || ToolSpec::new("shell", "Runs.").capabilities([Capability::Subprocess]);
     let run = |text: &str| of(shell().effects([Effect::execute(text)]), json!({}), json!({}));
     assert_eq!(run("ls > out 2>/dev/null"), ["write /w/out", "run ls"]);
     assert_eq!(run("cat < in 2>&1"), ["read /w/in", "run cat"]);
@@ -139,7 +139,7 @@ fn redirections_are_files_and_network_files_are_hosts() {
 #[test]
 fn a_tool_called_as_everybody_calls_it_says_what_it_touches_or_leaves_doubt() {
     let text = |name: &str| json!({"properties": {name: {"type": "string"}}});
-    let named = |name: &str| Spec::new(name, "Does it.");
+    let named = |name: &str| ToolSpec::new(name, "Does it.");
     assert_eq!(of(named("read_file"), text("path"), json!({"path": "a"})), ["read /w/a", "call"]);
     assert_eq!(
         of(named("fetch_url"), text("url"), json!({"url": "x.org"})),
@@ -158,7 +158,7 @@ fn a_tool_called_as_everybody_calls_it_says_what_it_touches_or_leaves_doubt() {
 #[test]
 fn names_are_those_a_tool_was_registered_by() {
     let known = |name: &str| {
-        let call = call(Spec::new(name, "Does it."), json!({}), json!({}));
+        let call = call(ToolSpec::new(name, "Does it."), json!({}), json!({}));
         Names::of(call.tool()).known_as.to_vec()
     };
     assert_eq!(known("shell"), ["Bash"]);
@@ -169,7 +169,8 @@ fn names_are_those_a_tool_was_registered_by() {
     assert_eq!((known("read_file"), known("list_files")), (vec!["Read"], vec!["Glob"]));
     assert_eq!(known("search_files"), ["Grep"]);
     assert_eq!(known("t"), [""; 0]);
-    let remote = call_in(at("/w"), Some("s"), Spec::new("shell", "Runs."), json!({}), json!({}));
+    let remote =
+        call_in(at("/w"), Some("s"), ToolSpec::new("shell", "Runs."), json!({}), json!({}));
     let names = Names::of(remote.tool());
     assert_eq!((names.own, names.remote), ("s__shell", Some(("s", "shell"))));
     assert!(names.known_as.is_empty(), "a source does not bring our shell");
@@ -192,14 +193,14 @@ fn more_parts_than_can_be_told_apart_are_said_to_be_more() {
 fn a_relative_working_directory_is_made_absolute_by_the_world() {
     let read = spec().capabilities([Capability::Filesystem]).effects([Effect::read("a")]);
     let call = call_in(at("."), None, read, json!({}), json!({}));
-    let disk = Ground::default();
+    let disk = PolicyContext::default();
     let facts = Facts::of(&call, &disk);
     let [Part::Path { spelled, resolved: Ok(resolved), .. }] = &*facts.parts else { panic!() };
     assert!(spelled.is_absolute() && resolved.is_absolute() && spelled.ends_with("a"));
 }
 
 fn sample(example: Value, rule: &str) -> Result<Vec<String>, String> {
-    let pattern = Pattern::parse(rule, &Anchor::default()).unwrap();
+    let pattern = Pattern::parse(rule, &PathBase::default()).unwrap();
     let sample = Sample::read(&example, &Rule::new(Decision::Ask, pattern))?;
     let ground = ground();
     let facts = sample.facts(&ground);
@@ -239,7 +240,7 @@ fn examples_are_read_as_people_write_them() {
 
 #[test]
 fn arguments_of_an_example_are_json_where_they_can_be() {
-    let pattern = Pattern::parse("t", &Anchor::default()).unwrap();
+    let pattern = Pattern::parse("t", &PathBase::default()).unwrap();
     let rule = Rule::new(Decision::Ask, pattern);
     let text = r#"mail_send(to=bob@x.org, n=5, list=["a, b"], note="x, y", plain=a b)"#;
     let sample = Sample::read(&json!(text), &rule).unwrap();
@@ -257,7 +258,7 @@ fn a_command_as_a_list_is_judged_like_its_text_and_a_folder_makes_relative_paths
         "cwd": {"type": "string", "x-haft": "folder"},
     }});
     let shell = || {
-        let spec = Spec::new("shell", "Runs it.");
+        let spec = ToolSpec::new("shell", "Runs it.");
         spec.capabilities([Capability::Subprocess, Capability::Filesystem])
     };
     let text = of(shell(), schema.clone(), json!({"command": "git log -1"}));

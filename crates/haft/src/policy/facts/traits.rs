@@ -9,7 +9,7 @@ use haft_core::{Capability, Operation};
 use serde_json::{Map, Value};
 use smallvec::SmallVec;
 
-use crate::{catalog::Entry, policy::rules::About};
+use crate::{policy::rules::ArgumentKind, registry::RegisteredTool};
 
 /// What rules need to know of a tool's definition.
 #[derive(Debug, Clone, Default)]
@@ -23,7 +23,7 @@ pub(crate) struct Traits {
     /// It hands work to another agent.
     pub(super) delegates: bool,
     /// By its name it must have arguments about these, and none is marked or called so.
-    pub(super) silent: SmallVec<[About; 2]>,
+    pub(super) silent: SmallVec<[ArgumentKind; 2]>,
 }
 
 impl Traits {
@@ -39,18 +39,18 @@ impl Traits {
 
     /// Returns whether calls of a tool may have parts of this kind. What a tool reaches without
     /// saying so is a doubt, and so a yes, except for remote ones: those have only their arguments.
-    pub(crate) fn may_be_about(tool: &Entry, about: About) -> bool {
+    pub(crate) fn may_be_about(tool: &RegisteredTool, about: ArgumentKind) -> bool {
         let traits = tool.traits();
         let reaches = match about {
-            About::ReadPath | About::WritePath => Capability::Filesystem,
-            About::Url => Capability::Network,
-            About::Command => Capability::Subprocess,
+            ArgumentKind::ReadPath | ArgumentKind::WritePath => Capability::Filesystem,
+            ArgumentKind::Url => Capability::Network,
+            ArgumentKind::Command => Capability::Subprocess,
         };
         let claims = tool.remote().is_none() && tool.spec().judged_capabilities().has(reaches);
         let marked = |(_, mark): &(String, Mark)| match mark {
             Mark::About(own) => *own == about,
-            Mark::Words => about == About::Command,
-            Mark::Folder => about == About::ReadPath,
+            Mark::Words => about == ArgumentKind::Command,
+            Mark::Folder => about == ArgumentKind::ReadPath,
             Mark::Agent => false,
             Mark::Unknown => true,
         };
@@ -62,7 +62,7 @@ impl Traits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
     /// A rule, a person or the tool's author said so.
-    About(About),
+    About(ArgumentKind),
     /// The words of one command, as a list.
     Words,
     /// The folder that commands start in.
@@ -89,13 +89,13 @@ const KNOWN: [(&str, &[&str]); 11] = [
 ];
 
 /// The arguments that such tools have, where their schema does not say what they are about.
-const USUAL: [(&str, &[&str], About); 6] = [
-    ("Bash", &["command"], About::Command),
-    ("Read", &["path", "file_path"], About::ReadPath),
-    ("Edit", &["path", "file_path"], About::WritePath),
-    ("WebFetch", &["url"], About::Url),
-    ("Glob", &["path"], About::ReadPath),
-    ("Grep", &["path"], About::ReadPath),
+const USUAL: [(&str, &[&str], ArgumentKind); 6] = [
+    ("Bash", &["command"], ArgumentKind::Command),
+    ("Read", &["path", "file_path"], ArgumentKind::ReadPath),
+    ("Edit", &["path", "file_path"], ArgumentKind::WritePath),
+    ("WebFetch", &["url"], ArgumentKind::Url),
+    ("Glob", &["path"], ArgumentKind::ReadPath),
+    ("Grep", &["path"], ArgumentKind::ReadPath),
 ];
 
 /// More nodes than this about one value are not looked at.
@@ -109,13 +109,13 @@ pub(super) fn known_as(name: &str) -> &'static [&'static str] {
 }
 
 /// Returns what the usual arguments of such a tool are about.
-pub(super) fn usual(known: &str) -> Option<(&'static [&'static str], About)> {
+pub(super) fn usual(known: &str) -> Option<(&'static [&'static str], ArgumentKind)> {
     let known = if known == "Write" { "Edit" } else { known };
     USUAL.iter().find(|(name, ..)| *name == known).map(|(_, names, about)| (*names, *about))
 }
 
 impl Traits {
-    pub(crate) fn of(entry: &Entry) -> Self {
+    pub(crate) fn of(entry: &RegisteredTool) -> Self {
         let schema = entry.input_schema();
         let mut traits = Self::default();
         let properties = schema.get("properties").and_then(Value::as_object);
@@ -161,10 +161,10 @@ impl Traits {
 /// Reads a mark; a word that is not known is not nothing.
 fn mark(value: &Value) -> Mark {
     match value.as_str() {
-        Some("read_path") => Mark::About(About::ReadPath),
-        Some("write_path") => Mark::About(About::WritePath),
-        Some("url") => Mark::About(About::Url),
-        Some("command") => Mark::About(About::Command),
+        Some("read_path") => Mark::About(ArgumentKind::ReadPath),
+        Some("write_path") => Mark::About(ArgumentKind::WritePath),
+        Some("url") => Mark::About(ArgumentKind::Url),
+        Some("command") => Mark::About(ArgumentKind::Command),
         Some("words") => Mark::Words,
         Some("folder") => Mark::Folder,
         Some("agent") => Mark::Agent,
@@ -173,12 +173,12 @@ fn mark(value: &Value) -> Mark {
 }
 
 /// Returns what is done to what such an argument names.
-pub(super) fn operation(about: About) -> Operation {
+pub(super) fn operation(about: ArgumentKind) -> Operation {
     match about {
-        About::ReadPath => Operation::Read,
-        About::WritePath => Operation::Write,
-        About::Url => Operation::External,
-        About::Command => Operation::Execute,
+        ArgumentKind::ReadPath => Operation::Read,
+        ArgumentKind::WritePath => Operation::Write,
+        ArgumentKind::Url => Operation::External,
+        ArgumentKind::Command => Operation::Execute,
     }
 }
 
@@ -352,11 +352,11 @@ mod tests {
         assert_eq!(
             found,
             [
-                ("a".to_owned(), Mark::About(About::WritePath)),
-                ("b".to_owned(), Mark::About(About::WritePath)),
-                ("x".to_owned(), Mark::About(About::Command)),
-                ("y".to_owned(), Mark::About(About::Command)),
-                ("https://x.org".to_owned(), Mark::About(About::Url)),
+                ("a".to_owned(), Mark::About(ArgumentKind::WritePath)),
+                ("b".to_owned(), Mark::About(ArgumentKind::WritePath)),
+                ("x".to_owned(), Mark::About(ArgumentKind::Command)),
+                ("y".to_owned(), Mark::About(ArgumentKind::Command)),
+                ("https://x.org".to_owned(), Mark::About(ArgumentKind::Url)),
             ]
         );
         let lost = json!({"properties": {"a": {"$ref": "#anchor"}}});

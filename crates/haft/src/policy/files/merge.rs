@@ -9,18 +9,18 @@
 
 use haft_core::Decision;
 
-use super::{Limits, Note, Setup, Uncovered, Where, said::Said};
+use super::{CallLimits, FileNote, LoadOptions, PolicyConfig, Uncovered, said::Said};
 use crate::policy::{
     budget::Budget,
-    rule::{Layer, Place},
+    rule::{ConfigLayer, SourceLocation},
     rules::Mode,
 };
 
 /// Puts together what the files say.
-pub(super) fn merge(mut files: Vec<Said>, place: &Where) -> Setup {
+pub(super) fn merge(mut files: Vec<Said>, place: &LoadOptions) -> PolicyConfig {
     // Of two files of one layer our own comes first.
     files.sort_by_key(|said| (said.layer, said.imported));
-    let mut setup = Setup::default();
+    let mut setup = PolicyConfig::default();
     distrust(&mut files, &mut setup.notes);
     only_managed(&mut files, &mut setup.notes);
     mode(&files, &mut setup);
@@ -50,14 +50,14 @@ pub(super) fn merge(mut files: Vec<Said>, place: &Where) -> Setup {
                         "the tool `{}` is declared at {} as well, and that one counts",
                         known.spec.name, known.place
                     );
-                    setup.notes.push(Note { place: tool.place, message });
+                    setup.notes.push(FileNote { place: tool.place, message });
                 }
             }
         }
         setup.sandbox.add(said.sandbox);
         setup.rules.extend(said.rules);
         setup.notes.extend(said.notes);
-        let mut open: Option<(Place, usize)> = None;
+        let mut open: Option<(SourceLocation, usize)> = None;
         for hook in said.hooks {
             let mut spec = hook.spec;
             let usual = guard || !said.imported && said.hooks_guard != Some(false);
@@ -73,14 +73,14 @@ pub(super) fn merge(mut files: Vec<Said>, place: &Where) -> Setup {
                  goes on; `[hooks] mode = \"guard\"` in haft.toml makes them refuse instead",
                 counted(count, "hook"),
             );
-            setup.notes.push(Note { place, message });
+            setup.notes.push(FileNote { place, message });
         }
     }
     setup
 }
 
 /// Takes from the files that trust does not cover whatever could loosen something.
-fn distrust(files: &mut [Said], notes: &mut Vec<Note>) {
+fn distrust(files: &mut [Said], notes: &mut Vec<FileNote>) {
     let mut untrusted = Ignored::default();
     for said in files {
         match said.uncovered.clone() {
@@ -138,23 +138,23 @@ fn strip(said: &mut Said, ignored: &mut Ignored) {
         for _ in 0..said.limits.count() {
             ignored.add("limit", &place);
         }
-        said.limits = Limits::default();
+        said.limits = CallLimits::default();
     }
 }
 
 /// What was ignored: in words, how often, and where first.
 #[derive(Default)]
-struct Ignored(Vec<(&'static str, usize, Place)>);
+struct Ignored(Vec<(&'static str, usize, SourceLocation)>);
 
 impl Ignored {
-    fn add(&mut self, what: &'static str, place: &Place) {
+    fn add(&mut self, what: &'static str, place: &SourceLocation) {
         match self.0.iter_mut().find(|(known, ..)| *known == what) {
             Some((_, count, _)) => *count += 1,
             None => self.0.push((what, 1, place.clone())),
         }
     }
 
-    fn tell(self, notes: &mut Vec<Note>) {
+    fn tell(self, notes: &mut Vec<FileNote>) {
         for (what, count, place) in self.0 {
             let verb = if count == 1 { "does" } else { "do" };
             let message = format!(
@@ -162,12 +162,12 @@ impl Ignored {
                  `haft trust`",
                 counted(count, what)
             );
-            notes.push(Note { place, message });
+            notes.push(FileNote { place, message });
         }
     }
 
     /// Says of a file that is new or has changed what does not count until it was shown.
-    fn tell_of_file(self, why: &Uncovered, file: &Place, notes: &mut Vec<Note>) {
+    fn tell_of_file(self, why: &Uncovered, file: &SourceLocation, notes: &mut Vec<FileNote>) {
         let why = match why {
             // Said even where nothing is ignored: it may have denied something before.
             Uncovered::Changed => "changed since it was trusted",
@@ -187,7 +187,7 @@ impl Ignored {
             _ => format!(": {} do not count", what.join(", ")),
         };
         let message = format!("{why}{effect}; to see the file and accept it, run `haft trust`");
-        notes.push(Note { place, message });
+        notes.push(FileNote { place, message });
     }
 }
 
@@ -203,11 +203,11 @@ fn counted(count: usize, what: &str) -> String {
 }
 
 /// Leaves out what an organisation keeps to itself.
-fn only_managed(files: &mut [Said], notes: &mut Vec<Note>) {
+fn only_managed(files: &mut [Said], notes: &mut Vec<FileNote>) {
     let rules = files.iter().any(|said| said.only_managed_rules);
     let hooks = files.iter().any(|said| said.only_managed_hooks);
     let mut left_out = Ignored::default();
-    for said in files.iter_mut().filter(|said| said.layer != Layer::Managed) {
+    for said in files.iter_mut().filter(|said| said.layer != ConfigLayer::Managed) {
         if rules {
             said.rules.retain(|rule| {
                 let strict = rule.decision != Decision::Allow;
@@ -228,14 +228,14 @@ fn only_managed(files: &mut [Said], notes: &mut Vec<Note>) {
             "{} without effect: the organisation's settings let only its own count",
             counted(count, what)
         );
-        notes.push(Note { place, message });
+        notes.push(FileNote { place, message });
     }
 }
 
 /// Finds the mode: the strongest file's, unless it is a loosening that nobody may make.
-fn mode(files: &[Said], setup: &mut Setup) {
-    let mut found: Option<(Mode, Place)> = None;
-    let mut uncovered: Vec<(Mode, Place, bool)> = Vec::new();
+fn mode(files: &[Said], setup: &mut PolicyConfig) {
+    let mut found: Option<(Mode, SourceLocation)> = None;
+    let mut uncovered: Vec<(Mode, SourceLocation, bool)> = Vec::new();
     for said in files {
         match (&said.mode, &said.uncovered) {
             (None, _) => {}
@@ -260,7 +260,7 @@ fn mode(files: &[Said], setup: &mut Setup) {
                  run `haft trust`",
                 word(mode)
             );
-            setup.notes.push(Note { place: at, message });
+            setup.notes.push(FileNote { place: at, message });
         }
     }
     setup.may_bypass = !files.iter().any(|said| said.no_bypass);
@@ -273,7 +273,7 @@ fn mode(files: &[Said], setup: &mut Setup) {
             setup.ground.mode = Mode::Default;
             "mode `bypassPermissions` is switched off here; judged as `default`"
         };
-        setup.notes.push(Note { place: at, message: message.to_owned() });
+        setup.notes.push(FileNote { place: at, message: message.to_owned() });
     }
 }
 

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use crate::{
     error::{Error, ErrorKind},
-    policy::rule::Place,
+    policy::rule::SourceLocation,
 };
 
 /// Nobody reads more, and a hostile file could make any number.
@@ -22,14 +22,18 @@ pub(super) struct Mistakes {
 
 #[derive(Debug)]
 struct Mistake {
-    place: Place,
+    place: SourceLocation,
     message: String,
     hint: Option<String>,
 }
 
 impl Mistakes {
     /// Notes one more. The words are only found if there is room for them.
-    pub(super) fn add(&mut self, place: Place, words: impl FnOnce() -> (String, Option<String>)) {
+    pub(super) fn add(
+        &mut self,
+        place: SourceLocation,
+        words: impl FnOnce() -> (String, Option<String>),
+    ) {
         if self.list.len() == MOST {
             self.more += 1;
             return;
@@ -54,7 +58,7 @@ impl Mistakes {
             if !text.is_empty() {
                 text.push('\n');
             }
-            let Place { line, column, .. } = mistake.place;
+            let SourceLocation { line, column, .. } = mistake.place;
             match &mistake.place.file {
                 Some(file) => {
                     let _ = write!(text, "{}:{line}:{column}: {}", file.display(), mistake.message);

@@ -14,10 +14,10 @@ mod open;
 mod toml;
 mod settings;
 mod template;
-mod declared;
+mod command_tool;
 mod sandbox;
 mod merge;
-mod place;
+mod config_path;
 mod trust;
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
@@ -27,20 +27,20 @@ use serde_json::Value;
 
 pub(super) use self::open::{Symlinks, read};
 pub use self::{
-    declared::Declared,
-    open::{read_config_file, read_regular_file},
-    place::{
-        Candidate, files_from, files_of, managed_drop_ins, managed_settings_file, project_files,
-        project_root,
+    command_tool::CommandTool,
+    config_path::{
+        ConfigPath, config_paths, files_from, managed_drop_ins, managed_settings_file,
+        project_files, project_root,
     },
+    open::{read_config_file, read_regular_file},
     sandbox::SandboxSettings,
-    trust::{DirectoryId, TrustBook, TrustEntry, Uncovered},
+    trust::{DirectoryId, TrustEntry, TrustedDirs, Uncovered},
 };
 use self::{mistake::Mistakes, source::Source};
 use super::{
     budget::Budget,
-    rule::{Layer, Place, Rule},
-    rules::Ground,
+    rule::{ConfigLayer, Rule, SourceLocation},
+    rules::PolicyContext,
 };
 use crate::{config::Config, error::Error};
 
@@ -51,11 +51,11 @@ const MAX_RULES: usize = 20_000;
 
 /// One file, as it was found.
 #[derive(Debug, Clone)]
-pub struct File {
+pub struct ConfigFile {
     /// Whose it is.
-    pub layer: Layer,
+    pub layer: ConfigLayer,
     /// In which language it is written.
-    pub form: Form,
+    pub form: FileFormat,
     /// Where it lies.
     pub path: PathBuf,
     /// The folder that its `/…` patterns start from.
@@ -66,7 +66,7 @@ pub struct File {
 
 /// In which language a file is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Form {
+pub enum FileFormat {
     /// `haft.toml` and its kin.
     Toml,
     /// Settings of Claude Code.
@@ -75,7 +75,7 @@ pub enum Form {
 
 /// What is known about a place before its files are read.
 #[derive(Debug, Clone, Default)]
-pub struct Where {
+pub struct LoadOptions {
     /// What `~` means.
     pub home: Option<PathBuf>,
     /// Whether the person trusts the folder: without that its allows, hooks and roots do not count.
@@ -90,53 +90,53 @@ pub struct Where {
 /// Everything that the files say together.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
-pub struct Setup {
+pub struct PolicyConfig {
     /// The rules of all files.
     pub rules: Vec<Rule>,
     /// What they stand on.
-    pub ground: Ground,
+    pub ground: PolicyContext,
     /// The hooks of all files, in order.
     pub hooks: Vec<HookSpec>,
     /// The tools that files declare as commands.
-    pub tools: Vec<Declared>,
+    pub tools: Vec<CommandTool>,
     /// What a run may use.
     pub budget: Budget,
     /// The runtime's limits, where the files name them.
-    pub limits: Limits,
+    pub limits: CallLimits,
     /// What commands may touch besides the workspace.
     pub sandbox: SandboxSettings,
     /// Whether the mode may be `bypassPermissions`, wherever it is set.
     pub may_bypass: bool,
     /// What counts for nothing, or is judged differently here.
-    pub notes: Vec<Note>,
+    pub notes: Vec<FileNote>,
 }
 
-impl Setup {
+impl PolicyConfig {
     /// Reads all files together.
     ///
     /// # Errors
     /// Fails with every mistake in every file, in one error with one hint line each.
     ///
     /// ```
-    /// use haft::{File, Form, Layer, Setup, Where};
+    /// use haft::{ConfigFile, FileFormat, ConfigLayer, PolicyConfig, LoadOptions};
     ///
-    /// let file = |text: &str| File {
-    ///     layer: Layer::Project,
-    ///     form: Form::Toml,
+    /// let file = |text: &str| ConfigFile {
+    ///     layer: ConfigLayer::Project,
+    ///     form: FileFormat::Toml,
     ///     path: "haft.toml".into(),
     ///     anchor: "/notes".into(),
     ///     text: text.to_owned(),
     /// };
     /// let rule = file("[[rule]]\nmatch = \"Bash(git push *)\"\ndecision = \"ask\"\n");
-    /// let setup = Setup::read(&[rule], &Where::default())?;
+    /// let setup = PolicyConfig::read(&[rule], &LoadOptions::default())?;
     /// assert_eq!(setup.rules[0].place.to_string(), "haft.toml:2");
     ///
     /// let slip = file("[defaults]\ntimeot = \"5s\"\n");
-    /// let error = Setup::read(&[slip], &Where::default()).unwrap_err();
+    /// let error = PolicyConfig::read(&[slip], &LoadOptions::default()).unwrap_err();
     /// assert!(error.message().starts_with("haft.toml:2:1: unknown key `timeot`"));
     /// # Ok::<(), haft::Error>(())
     /// ```
-    pub fn read(files: &[File], place: &Where) -> Result<Self, Error> {
+    pub fn read(files: &[ConfigFile], place: &LoadOptions) -> Result<Self, Error> {
         let mut mistakes = Mistakes::default();
         let mut said = Vec::with_capacity(files.len());
         for file in files {
@@ -149,8 +149,8 @@ impl Setup {
                 continue;
             }
             let mut one = match file.form {
-                Form::Toml => toml::read(file, place, &mut mistakes),
-                Form::Settings => settings::read(file, place, &mut mistakes),
+                FileFormat::Toml => toml::read(file, place, &mut mistakes),
+                FileFormat::Settings => settings::read(file, place, &mut mistakes),
             };
             one.locate(file, place);
             if let Some(Uncovered::Script(script)) = &one.uncovered {
@@ -176,7 +176,7 @@ impl Setup {
 /// Limits of the runtime that files name. Nothing said leaves a limit as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Limits {
+pub struct CallLimits {
     /// How long one attempt may take.
     pub timeout: Option<Duration>,
     /// How long a call may take in all.
@@ -191,7 +191,7 @@ pub struct Limits {
     pub concurrency: Option<usize>,
 }
 
-impl Limits {
+impl CallLimits {
     /// Returns a configuration with these limits in place of its own.
     #[must_use]
     pub fn apply(&self, mut config: Config) -> Config {
@@ -226,9 +226,9 @@ impl Limits {
 
 /// Something a person should know about a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Note {
+pub struct FileNote {
     /// Where.
-    pub place: Place,
+    pub place: SourceLocation,
     /// What.
     pub message: String,
 }
@@ -250,9 +250,9 @@ pub struct HookSpec {
     /// Whether the call is refused when the hook cannot answer.
     pub fails_closed: bool,
     /// Where it is written.
-    pub place: Place,
+    pub place: SourceLocation,
     /// Whose file that is.
-    pub layer: Layer,
+    pub layer: ConfigLayer,
     /// The directory of the file that names it, where that is a project's: commands start there.
     /// `None` means the project's root.
     pub directory: Option<PathBuf>,
@@ -267,7 +267,7 @@ pub struct HookSpec {
 pub struct HookScript {
     /// Its path, as the hook opens it: a symlink is followed when it is compared.
     pub path: PathBuf,
-    /// Its digest ([`TrustBook::digest`]); `None` means that there was no such file.
+    /// Its digest ([`TrustedDirs::digest`]); `None` means that there was no such file.
     pub digest: Option<String>,
 }
 
@@ -278,7 +278,7 @@ impl HookScript {
     /// Makes a script with the digest of its content; `None` where there is no such file.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>, content: Option<&[u8]>) -> Self {
-        Self { path: path.into(), digest: content.map(TrustBook::digest) }
+        Self { path: path.into(), digest: content.map(TrustedDirs::digest) }
     }
 
     /// Returns whether the file is now as it was. A missing file is a difference, and so is
@@ -286,7 +286,7 @@ impl HookScript {
     #[must_use]
     pub fn is_unchanged(&self) -> bool {
         let found = read_regular_file(&self.path, Self::MAX_BYTES);
-        found.is_ok_and(|now| now.as_deref().map(TrustBook::digest) == self.digest)
+        found.is_ok_and(|now| now.as_deref().map(TrustedDirs::digest) == self.digest)
     }
 }
 
@@ -363,8 +363,8 @@ impl HookSpec {
             handler,
             timeout: Duration::from_secs(600),
             fails_closed: true,
-            place: Place::default(),
-            layer: Layer::Code,
+            place: SourceLocation::default(),
+            layer: ConfigLayer::Code,
             directory: None,
             scripts: Vec::new(),
         }
@@ -428,7 +428,7 @@ impl Handler {
 
 /// Whether a text has no visible character.
 fn is_blank(text: &str) -> bool {
-    text.chars().all(|c| c.is_whitespace() || c.is_control() || crate::hygiene::is_hidden(c))
+    text.chars().all(|c| c.is_whitespace() || c.is_control() || crate::sanitize::is_hidden(c))
 }
 
 /// Whether a shell is given a script without a command: `sh -c ''`, `env bash -lc '# x'`.

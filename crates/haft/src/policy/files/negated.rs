@@ -3,7 +3,7 @@
 //! Such a pattern in a deny or an ask is left out and reported once for its file. That makes no other
 //! rule weaker, so it is no reason to stop.
 
-use super::{Note, node::Reader};
+use super::{FileNote, node::Reader};
 
 /// So many patterns are named in the report.
 const NAMED: usize = 3;
@@ -27,7 +27,7 @@ impl Negated {
     }
 
     /// Returns the report, if there is something to report.
-    pub(super) fn note(self, reader: &Reader<'_>) -> Option<Note> {
+    pub(super) fn note(self, reader: &Reader<'_>) -> Option<FileNote> {
         let place = reader.place(self.first?);
         let names = self.named.join(", ");
         let more = match self.count - self.named.len() {
@@ -38,6 +38,6 @@ impl Negated {
             "{names}{more}: left out. `!` re-includes nothing, because the strictest rule holds; \
              narrow the other rule, or add an `except` to it in `haft.toml`"
         );
-        Some(Note { place, message })
+        Some(FileNote { place, message })
     }
 }

@@ -11,8 +11,8 @@ use super::{mistake::Mistakes, negated::Negated, source::Source};
 use crate::{
     near::nearest,
     policy::{
-        pattern::{Anchor, Pattern, PatternErrorKind},
-        rule::Place,
+        pattern::{PathBase, Pattern, PatternErrorKind},
+        rule::SourceLocation,
     },
 };
 
@@ -96,7 +96,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    pub(super) fn place(&self, at: usize) -> Place {
+    pub(super) fn place(&self, at: usize) -> SourceLocation {
         self.source.place(at)
     }
 
@@ -282,7 +282,7 @@ impl Reader<'_> {
         &mut self,
         text: &str,
         at: usize,
-        anchor: &Anchor,
+        anchor: &PathBase,
         negated: &mut Negated,
     ) -> Option<Pattern> {
         match Pattern::parse(text, anchor) {
@@ -295,7 +295,7 @@ impl Reader<'_> {
     }
 
     /// Takes a pattern of the rules.
-    pub(super) fn pattern(&mut self, text: &str, at: usize, anchor: &Anchor) -> Option<Pattern> {
+    pub(super) fn pattern(&mut self, text: &str, at: usize, anchor: &PathBase) -> Option<Pattern> {
         match Pattern::parse(text, anchor) {
             Ok(pattern) => Some(pattern),
             Err(e) => {

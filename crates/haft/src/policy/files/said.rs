@@ -2,34 +2,37 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use super::{Declared, File, HookSpec, Limits, Note, Uncovered, Where, sandbox::SandboxSaid};
+use super::{
+    CallLimits, CommandTool, ConfigFile, FileNote, HookSpec, LoadOptions, Uncovered,
+    sandbox::SandboxSaid,
+};
 use crate::policy::{
     budget::Budget,
-    rule::{Layer, Place, Rule},
-    rules::{About, Mode},
+    rule::{ConfigLayer, Rule, SourceLocation},
+    rules::{ArgumentKind, Mode},
 };
 
 /// What one file says.
 #[derive(Debug)]
 pub(super) struct Said {
-    pub(super) layer: Layer,
+    pub(super) layer: ConfigLayer,
     /// Whether it is the file of another program.
     pub(super) imported: bool,
     /// The file itself.
-    pub(super) place: Place,
+    pub(super) place: SourceLocation,
     /// Why trust does not cover it; such a file may only tighten.
     pub(super) uncovered: Option<Uncovered>,
-    pub(super) mode: Option<(Mode, Place)>,
+    pub(super) mode: Option<(Mode, SourceLocation)>,
     /// Nobody may lift all questions.
     pub(super) no_bypass: bool,
-    pub(super) limits: Limits,
-    pub(super) limits_place: Option<Place>,
-    pub(super) roots: Vec<(PathBuf, Place)>,
+    pub(super) limits: CallLimits,
+    pub(super) limits_place: Option<SourceLocation>,
+    pub(super) roots: Vec<(PathBuf, SourceLocation)>,
     pub(super) rules: Vec<Rule>,
     pub(super) budget: Budget,
-    pub(super) about: BTreeMap<String, BTreeMap<String, About>>,
-    pub(super) about_place: Option<Place>,
-    pub(super) tools: Vec<Declared>,
+    pub(super) about: BTreeMap<String, BTreeMap<String, ArgumentKind>>,
+    pub(super) about_place: Option<SourceLocation>,
+    pub(super) tools: Vec<CommandTool>,
     pub(super) sandbox: SandboxSaid,
     pub(super) hooks: Vec<Hooked>,
     /// Whether hooks that do not say for themselves refuse the call when they cannot answer.
@@ -38,7 +41,7 @@ pub(super) struct Said {
     pub(super) only_managed_rules: bool,
     /// Only the organisation's own hooks count.
     pub(super) only_managed_hooks: bool,
-    pub(super) notes: Vec<Note>,
+    pub(super) notes: Vec<FileNote>,
 }
 
 /// A hook, and what it says itself about failing.
@@ -50,16 +53,16 @@ pub(super) struct Hooked {
 
 impl Said {
     /// A file that says nothing yet.
-    pub(super) fn nothing(layer: Layer, imported: bool) -> Self {
+    pub(super) fn nothing(layer: ConfigLayer, imported: bool) -> Self {
         Self {
             layer,
             imported,
-            place: Place::default(),
+            place: SourceLocation::default(),
             // FAIL CLOSED: a file is covered once `locate` has said so.
             uncovered: layer.comes_with_the_folder().then_some(Uncovered::Untrusted),
             mode: None,
             no_bypass: false,
-            limits: Limits::default(),
+            limits: CallLimits::default(),
             limits_place: None,
             roots: Vec::new(),
             rules: Vec::new(),
@@ -77,8 +80,8 @@ impl Said {
     }
 
     /// Takes in what is known of the file itself: whether trust covers it, and where its hooks start.
-    pub(super) fn locate(&mut self, file: &File, place: &Where) {
-        self.place = Place { file: Some(Arc::new(file.path.clone())), line: 1, column: 1 };
+    pub(super) fn locate(&mut self, file: &ConfigFile, place: &LoadOptions) {
+        self.place = SourceLocation { file: Some(Arc::new(file.path.clone())), line: 1, column: 1 };
         if !file.layer.comes_with_the_folder() {
             return;
         }

@@ -6,8 +6,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{File, node::Node, node::Reader, said::Said, toml::folder};
-use crate::policy::{pattern::Anchor, rule::Place};
+use super::{ConfigFile, node::Node, node::Reader, said::Said, toml::folder};
+use crate::policy::{pattern::PathBase, rule::SourceLocation};
 
 const KEYS: &[&str] =
     &["confine_unasked", "toolchains", "read_only_roots", "writable_roots", "pass_env", "cgroup"];
@@ -21,13 +21,13 @@ pub struct SandboxSettings {
     /// Whether toolchains in the home directory whose programs are in `PATH` are readable.
     pub toolchains: bool,
     /// Directories outside the workspace that commands may read.
-    pub read_only_roots: Vec<(PathBuf, Place)>,
+    pub read_only_roots: Vec<(PathBuf, SourceLocation)>,
     /// Directories outside the workspace that commands may write, where they may write at all.
-    pub writable_roots: Vec<(PathBuf, Place)>,
+    pub writable_roots: Vec<(PathBuf, SourceLocation)>,
     /// Names of variables that commands are given. A trailing `*` matches any ending.
-    pub pass_env: Vec<(String, Place)>,
+    pub pass_env: Vec<(String, SourceLocation)>,
     /// A delegated cgroup directory that keeps the memory limit of commands. The last file counts.
-    pub cgroup: Option<(PathBuf, Place)>,
+    pub cgroup: Option<(PathBuf, SourceLocation)>,
 }
 
 impl Default for SandboxSettings {
@@ -116,15 +116,15 @@ impl SandboxSettings {
 pub(super) struct SandboxSaid {
     confine_unasked: Option<bool>,
     toolchains: Option<bool>,
-    read_only_roots: Vec<(PathBuf, Place)>,
-    writable_roots: Vec<(PathBuf, Place)>,
-    pass_env: Vec<(String, Place)>,
-    cgroup: Option<(PathBuf, Place)>,
+    read_only_roots: Vec<(PathBuf, SourceLocation)>,
+    writable_roots: Vec<(PathBuf, SourceLocation)>,
+    pass_env: Vec<(String, SourceLocation)>,
+    cgroup: Option<(PathBuf, SourceLocation)>,
 }
 
 impl SandboxSaid {
     /// Takes away what would let commands touch more, and tells of each.
-    pub(super) fn strip(&mut self, mut ignored: impl FnMut(&'static str, &Place)) {
+    pub(super) fn strip(&mut self, mut ignored: impl FnMut(&'static str, &SourceLocation)) {
         for (_, place) in self.read_only_roots.drain(..).chain(self.writable_roots.drain(..)) {
             ignored("root of commands", &place);
         }
@@ -141,8 +141,8 @@ impl SandboxSaid {
 pub(super) fn read(
     reader: &mut Reader<'_>,
     node: &Node,
-    file: &File,
-    anchor: &Anchor,
+    file: &ConfigFile,
+    anchor: &PathBase,
     said: &mut Said,
 ) {
     let Some(fields) = reader.table(node, "`[sandbox]`", KEYS) else { return };
@@ -180,9 +180,9 @@ fn roots(
     reader: &mut Reader<'_>,
     node: &Node,
     what: &str,
-    file: &File,
-    anchor: &Anchor,
-) -> Vec<(PathBuf, Place)> {
+    file: &ConfigFile,
+    anchor: &PathBase,
+) -> Vec<(PathBuf, SourceLocation)> {
     let mut found = Vec::new();
     for (text, at) in reader.texts(node, what) {
         match folder(text, file, anchor) {
@@ -204,7 +204,7 @@ fn roots(
     found
 }
 
-fn names(reader: &mut Reader<'_>, node: &Node) -> Vec<(String, Place)> {
+fn names(reader: &mut Reader<'_>, node: &Node) -> Vec<(String, SourceLocation)> {
     let mut found = Vec::new();
     for (text, at) in reader.texts(node, "`pass_env`") {
         let name = text.strip_suffix('*').unwrap_or(text);
@@ -226,16 +226,16 @@ fn names(reader: &mut Reader<'_>, node: &Node) -> Vec<(String, Place)> {
 mod tests {
     use super::{super::*, *};
 
-    fn read(text: &str, layer: Layer, trusted: bool) -> Result<Setup, Error> {
-        let file = File {
+    fn read(text: &str, layer: ConfigLayer, trusted: bool) -> Result<PolicyConfig, Error> {
+        let file = ConfigFile {
             layer,
-            form: Form::Toml,
+            form: FileFormat::Toml,
             path: "haft.toml".into(),
             anchor: "/me/work".into(),
             text: text.to_owned(),
         };
-        let place = Where { home: Some("/me".into()), trusted, ..Where::default() };
-        Setup::read(&[file], &place)
+        let place = LoadOptions { home: Some("/me".into()), trusted, ..LoadOptions::default() };
+        PolicyConfig::read(&[file], &place)
     }
 
     const ALL: &str = "[sandbox]\nconfine_unasked = false\nread_only_roots = [\"~/.rustup\", \"/srv/x\"]\n\
@@ -243,8 +243,8 @@ mod tests {
 
     #[test]
     fn roots_and_variables_of_a_trusted_file_count() {
-        let setup = read(ALL, Layer::Project, true).unwrap().sandbox;
-        let paths = |list: &[(PathBuf, Place)]| -> Vec<String> {
+        let setup = read(ALL, ConfigLayer::Project, true).unwrap().sandbox;
+        let paths = |list: &[(PathBuf, SourceLocation)]| -> Vec<String> {
             list.iter().map(|(path, _)| path.display().to_string()).collect()
         };
         assert_eq!(paths(&setup.read_only_roots), ["/me/.rustup", "/srv/x"]);
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn an_untrusted_project_can_turn_things_off_and_widens_nothing() {
-        let setup = read(ALL, Layer::Project, false).unwrap();
+        let setup = read(ALL, ConfigLayer::Project, false).unwrap();
         let SandboxSettings { read_only_roots, writable_roots, pass_env, .. } = &setup.sandbox;
         assert!(read_only_roots.is_empty() && writable_roots.is_empty() && pass_env.is_empty());
         assert!(setup.sandbox.cgroup.is_none());
@@ -293,7 +293,7 @@ mod tests {
         ] {
             for key in ["read_only_roots", "writable_roots"] {
                 let text = format!("[sandbox]\n{key} = [\"{root}\"]\n");
-                let error = read(&text, Layer::User, true).unwrap_err().to_string();
+                let error = read(&text, ConfigLayer::User, true).unwrap_err().to_string();
                 assert!(error.contains(why) && error.contains("haft.toml:2"), "{root}: {error}");
             }
         }
@@ -305,7 +305,7 @@ mod tests {
             ("read_only_roots = [\"\"]", "it is empty"),
             ("read_only_roots = [3]", "read_only_roots"),
         ] {
-            let error = read(&format!("[sandbox]\n{bad}\n"), Layer::User, true).unwrap_err();
+            let error = read(&format!("[sandbox]\n{bad}\n"), ConfigLayer::User, true).unwrap_err();
             assert!(error.to_string().contains(why), "{bad}: {error}");
         }
     }

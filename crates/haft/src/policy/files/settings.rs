@@ -13,7 +13,7 @@ use std::time::Duration;
 use haft_core::Decision;
 
 use super::{
-    File, Handler, HookSpec, MAX_RULES, Note, Where, json,
+    ConfigFile, FileNote, Handler, HookSpec, LoadOptions, MAX_RULES, json,
     mistake::Mistakes,
     negated::Negated,
     node::{Entry, Fields, Kind, Node, Reader},
@@ -22,7 +22,7 @@ use super::{
     toml::folder,
 };
 use crate::policy::{
-    pattern::{Anchor, Pattern},
+    pattern::{PathBase, Pattern},
     rule::Rule,
     rules::Mode,
 };
@@ -33,7 +33,7 @@ const PROMPT_TIMEOUT: Duration = Duration::from_secs(30);
 const AGENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Reads one file.
-pub(super) fn read(file: &File, place: &Where, mistakes: &mut Mistakes) -> Said {
+pub(super) fn read(file: &ConfigFile, place: &LoadOptions, mistakes: &mut Mistakes) -> Said {
     let source = Source::new(&file.path, &file.text);
     let mut said = Said::nothing(file.layer, true);
     let root = match json::parse(&file.text) {
@@ -50,7 +50,7 @@ pub(super) fn read(file: &File, place: &Where, mistakes: &mut Mistakes) -> Said 
     let mut settings = Settings {
         reader,
         file,
-        anchor: Anchor { folder: Some(file.anchor.clone()), home: place.home.clone() },
+        anchor: PathBase { folder: Some(file.anchor.clone()), home: place.home.clone() },
         said: &mut said,
         negated: Negated::default(),
     };
@@ -63,8 +63,8 @@ pub(super) fn read(file: &File, place: &Where, mistakes: &mut Mistakes) -> Said 
 /// One file under way.
 struct Settings<'a, 's> {
     reader: Reader<'a>,
-    file: &'a File,
-    anchor: Anchor,
+    file: &'a ConfigFile,
+    anchor: PathBase,
     said: &'s mut Said,
     negated: Negated,
 }
@@ -72,11 +72,11 @@ struct Settings<'a, 's> {
 impl Settings<'_, '_> {
     fn note(&mut self, at: usize, message: impl Into<String>) {
         let place = self.reader.place(at);
-        self.said.notes.push(Note { place, message: message.into() });
+        self.said.notes.push(FileNote { place, message: message.into() });
     }
 
     fn file(&mut self, fields: &Fields<'_>) {
-        let managed = self.file.layer == crate::policy::rule::Layer::Managed;
+        let managed = self.file.layer == crate::policy::rule::ConfigLayer::Managed;
         let mut passed = Vec::new();
         for entry in fields.iter() {
             match &*entry.key {

@@ -5,7 +5,7 @@
 
 use std::{path::Path, path::PathBuf, sync::Arc};
 
-use crate::policy::rule::Place;
+use crate::policy::rule::SourceLocation;
 
 /// Characters are counted once up to every so many bytes.
 const STEP: usize = 1024;
@@ -40,11 +40,11 @@ impl<'a> Source<'a> {
     }
 
     /// Returns where an offset is.
-    pub(super) fn place(&self, at: usize) -> Place {
+    pub(super) fn place(&self, at: usize) -> SourceLocation {
         let at = at.min(self.text.len());
         let line = self.lines.partition_point(|start| *start <= at).max(1);
         let start = self.lines.get(line - 1).copied().unwrap_or(0);
-        Place {
+        SourceLocation {
             file: Some(Arc::clone(&self.path)),
             line,
             column: self.characters(at) - self.characters(start) + 1,

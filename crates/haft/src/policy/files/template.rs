@@ -8,7 +8,7 @@
 
 mod code;
 
-use haft_core::{Code, Failure};
+use haft_core::{Failure, FailureCode};
 use serde_json::Value;
 
 /// The longest value of one hole; the system takes no word beyond 128 KiB.
@@ -187,7 +187,7 @@ impl Template {
         }
         if length > LONGEST {
             return Err(Failure::new(
-                Code::InvalidValue,
+                FailureCode::InvalidValue,
                 format!("the arguments have {length} bytes; a command takes {LONGEST}"),
             )
             .with_next("pass less at once, or a file that has it"));
@@ -306,7 +306,7 @@ impl Word {
 fn option(name: &str) -> Failure {
     let shown: String = name.chars().take(60).collect();
     Failure::new(
-        Code::InvalidValue,
+        FailureCode::InvalidValue,
         format!("`{shown}` begins with `-`, and the program could take it for an option"),
     )
     .with_next("write it differently: a file as `./-name`, a text with something before the `-`")
@@ -320,7 +320,7 @@ fn text(name: &str, value: &Value) -> Result<String, Failure> {
         Value::Bool(flag) => flag.to_string(),
         Value::Null | Value::Array(_) | Value::Object(_) => {
             let message = format!("`{name}` must be a text, a number, or true or false");
-            return Err(Failure::new(Code::BadArguments, message));
+            return Err(Failure::new(FailureCode::BadArguments, message));
         }
     };
     let wrong = if text.contains('\0') {
@@ -330,7 +330,7 @@ fn text(name: &str, value: &Value) -> Result<String, Failure> {
     } else {
         return Ok(text);
     };
-    Err(Failure::new(Code::InvalidValue, format!("`{name}` {wrong}"))
+    Err(Failure::new(FailureCode::InvalidValue, format!("`{name}` {wrong}"))
         .with_next("pass a shorter, plain text"))
 }
 

@@ -10,11 +10,11 @@ use ::toml::de::{DeTable, DeValue};
 use haft_core::Decision;
 
 use super::{
-    File, Handler, HookSpec, MAX_RULES, Where, declared,
+    ConfigFile, Handler, HookSpec, LoadOptions, MAX_RULES, command_tool,
+    config_path::tidy,
     mistake::Mistakes,
     negated::Negated,
     node::{Entry, Fields, Kind, Node, Reader},
-    place::tidy,
     said::{Hooked, Said},
     sandbox,
     source::Source,
@@ -22,9 +22,9 @@ use super::{
 use crate::policy::{
     budget::Budget,
     facts::Sample,
-    pattern::Anchor,
+    pattern::PathBase,
     rule::{Example, Rule, Subject},
-    rules::{About, Mode},
+    rules::{ArgumentKind, Mode},
 };
 
 /// As long as a judge may take, unless it says otherwise.
@@ -61,7 +61,7 @@ const MODES: &[(&str, Mode)] = &[
 ];
 
 /// Reads one file.
-pub(super) fn read(file: &File, place: &Where, mistakes: &mut Mistakes) -> Said {
+pub(super) fn read(file: &ConfigFile, place: &LoadOptions, mistakes: &mut Mistakes) -> Said {
     let source = Source::new(&file.path, &file.text);
     let mut said = Said::nothing(file.layer, false);
     let Some(root) = parse(&source, mistakes) else { return said };
@@ -70,7 +70,7 @@ pub(super) fn read(file: &File, place: &Where, mistakes: &mut Mistakes) -> Said 
     let mut toml = Toml {
         reader,
         file,
-        anchor: Anchor { folder: Some(file.anchor.clone()), home: place.home.clone() },
+        anchor: PathBase { folder: Some(file.anchor.clone()), home: place.home.clone() },
         said: &mut said,
         negated: Negated::default(),
     };
@@ -158,8 +158,8 @@ fn node(value: DeValue<'_>, at: usize) -> Node {
 /// One file under way.
 struct Toml<'a, 's> {
     reader: Reader<'a>,
-    file: &'a File,
-    anchor: Anchor,
+    file: &'a ConfigFile,
+    anchor: PathBase,
     said: &'s mut Said,
     negated: Negated,
 }
@@ -190,7 +190,7 @@ impl Toml<'_, '_> {
         };
         limits.max_result = whole("max_result");
         limits.concurrency = whole("concurrency");
-        if *limits != super::Limits::default() {
+        if *limits != super::CallLimits::default() {
             self.said.limits_place = Some(reader.place(node.at));
         }
     }
@@ -518,15 +518,15 @@ impl Toml<'_, '_> {
         let Some(tools) = reader.any_table(&entry.value, "`[tool.NAME]`") else { return };
         for tool in tools.iter() {
             let what = format!("`[tool.{}]`", tool.key);
-            let Some(fields) = reader.table(&tool.value, &what, declared::TOOL_KEYS) else {
+            let Some(fields) = reader.table(&tool.value, &what, command_tool::TOOL_KEYS) else {
                 continue;
             };
             if fields.get("command").is_some() {
-                let declared = declared::read(reader, tool, &fields, self.file.layer);
+                let declared = command_tool::read(reader, tool, &fields, self.file.layer);
                 self.said.tools.extend(declared);
             } else if let Some(other) = fields
                 .iter()
-                .find(|entry| entry.key != "args" && declared::TOOL_KEYS.contains(&&*entry.key))
+                .find(|entry| entry.key != "args" && command_tool::TOOL_KEYS.contains(&&*entry.key))
             {
                 reader.wrong(
                     other.at,
@@ -539,10 +539,10 @@ impl Toml<'_, '_> {
             let Some(args) = reader.any_table(args, "`args`") else { continue };
             for arg in args.iter() {
                 let words = [
-                    ("read_path", About::ReadPath),
-                    ("write_path", About::WritePath),
-                    ("url", About::Url),
-                    ("command", About::Command),
+                    ("read_path", ArgumentKind::ReadPath),
+                    ("write_path", ArgumentKind::WritePath),
+                    ("url", ArgumentKind::Url),
+                    ("command", ArgumentKind::Command),
                 ];
                 let what = format!("what the argument `{}` is about", arg.key);
                 if let Some(about) = reader.choice(&arg.value, &what, &words) {
@@ -684,7 +684,11 @@ impl Toml<'_, '_> {
 }
 
 /// Reads a folder that a file names: absolute, below home, or relative to the file's own folder.
-pub(super) fn folder(text: &str, file: &File, anchor: &Anchor) -> Result<PathBuf, &'static str> {
+pub(super) fn folder(
+    text: &str,
+    file: &ConfigFile,
+    anchor: &PathBase,
+) -> Result<PathBuf, &'static str> {
     let below_home = match text {
         "~" => Some(""),
         _ => text.strip_prefix("~/"),

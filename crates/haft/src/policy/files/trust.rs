@@ -43,12 +43,12 @@ use crate::{
 /// ```
 /// use std::path::Path;
 ///
-/// use haft::{TrustBook, TrustEntry, Uncovered};
+/// use haft::{TrustEntry, TrustedDirs, Uncovered};
 ///
 /// let text = "[[rule]]\nmatch = \"Bash(make *)\"\ndecision = \"allow\"\n";
 /// let mut entry = TrustEntry::new("/home/me/work", None);
-/// entry.files.insert("haft.toml".to_owned(), TrustBook::digest(text.as_bytes()));
-/// let mut book = TrustBook::default();
+/// entry.files.insert("haft.toml".to_owned(), TrustedDirs::digest(text.as_bytes()));
+/// let mut book = TrustedDirs::default();
 /// book.add(entry)?;
 ///
 /// let file = Path::new("/home/me/work/haft.toml");
@@ -57,11 +57,11 @@ use crate::{
 /// assert_eq!(book.covers(file, b"# other", identify), Err(Uncovered::Changed));
 /// let below = Path::new("/home/me/work/sub/haft.toml");
 /// assert_eq!(book.covers(below, text.as_bytes(), identify), Err(Uncovered::New));
-/// assert_eq!(TrustBook::parse(&book.to_text())?, book);
+/// assert_eq!(TrustedDirs::parse(&book.to_text())?, book);
 /// # Ok::<(), haft::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct TrustBook {
+pub struct TrustedDirs {
     /// By directory.
     entries: BTreeMap<String, TrustEntry>,
     /// Directories of an older format, which did not record what was trusted.
@@ -118,7 +118,7 @@ const MAX_ENTRIES: usize = 10_000;
 
 const ENTRY_KEYS: &[&str] = &["directory", "device", "inode", "files"];
 
-impl TrustBook {
+impl TrustedDirs {
     /// The name of its file.
     pub const FILE: &'static str = "trust.toml";
 
@@ -132,8 +132,8 @@ impl TrustBook {
     /// Reads a book. An empty text is an empty book.
     ///
     /// # Errors
-    /// Fails with every mistake. A host that goes on without it goes on with `TrustBook::default()`,
-    /// which trusts nothing.
+    /// Fails with every mistake. A host that goes on without it goes on with
+    /// `TrustedDirs::default()`, which trusts nothing.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let source = Source::new(Path::new(Self::FILE), text);
         let mut mistakes = Mistakes::default();
@@ -402,13 +402,13 @@ mod tests {
     fn entry(folder: &str, files: &[(&str, &str)]) -> TrustEntry {
         let mut entry = TrustEntry::new(folder, Some(ID));
         for (name, text) in files {
-            entry.files.insert((*name).to_owned(), TrustBook::digest(text.as_bytes()));
+            entry.files.insert((*name).to_owned(), TrustedDirs::digest(text.as_bytes()));
         }
         entry
     }
 
-    fn book(folders: &[&str]) -> TrustBook {
-        let mut book = TrustBook::default();
+    fn book(folders: &[&str]) -> TrustedDirs {
+        let mut book = TrustedDirs::default();
         for folder in folders {
             book.add(entry(folder, &[("haft.toml", "a"), ("sub/haft.toml", "b")])).unwrap();
         }
@@ -475,18 +475,18 @@ mod tests {
     fn a_book_survives_being_written_and_read() {
         let mut book = book(&["/a \"b\"\\c", "/ü/ö", "/a"]);
         book.add(TrustEntry::new("/none", None)).unwrap();
-        assert_eq!(TrustBook::parse(&book.to_text()).unwrap(), book);
-        assert_eq!(TrustBook::parse("").unwrap(), TrustBook::default());
+        assert_eq!(TrustedDirs::parse(&book.to_text()).unwrap(), book);
+        assert_eq!(TrustedDirs::parse("").unwrap(), TrustedDirs::default());
     }
 
     #[test]
     fn an_older_book_trusts_nothing_and_is_known_as_such() {
-        let mut book = TrustBook::parse("trusted = [\"/a\", \"/b\"]\n").unwrap();
+        let mut book = TrustedDirs::parse("trusted = [\"/a\", \"/b\"]\n").unwrap();
         assert!(book.trusted_by(Path::new("/a"), same).is_none());
         assert!(book.is_outdated(Path::new("/a/deep")) && !book.is_outdated(Path::new("/c")));
         book.add(entry("/a", &[])).unwrap();
         assert!(!book.is_outdated(Path::new("/a")) && book.is_outdated(Path::new("/b")));
-        assert_eq!(TrustBook::parse(&book.to_text()).unwrap(), book);
+        assert_eq!(TrustedDirs::parse(&book.to_text()).unwrap(), book);
     }
 
     #[test]
@@ -500,7 +500,7 @@ mod tests {
 
     #[test]
     fn what_cannot_stand_in_a_book_is_refused() {
-        let mut book = TrustBook::default();
+        let mut book = TrustedDirs::default();
         for folder in ["/", "", "a", "./a", "/a/../b", "/a\nb"] {
             assert!(book.add(entry(folder, &[])).is_err(), "{folder:?}");
         }
@@ -509,22 +509,22 @@ mod tests {
         assert!(book.add(odd).is_err());
         let mut long = entry("/a", &[]);
         for n in 0..9_999 {
-            long.files.insert(format!("{n}/{}", "x".repeat(100)), TrustBook::digest(b""));
+            long.files.insert(format!("{n}/{}", "x".repeat(100)), TrustedDirs::digest(b""));
         }
         assert!(book.add(long).is_err(), "it could not be read again");
-        assert_eq!(book, TrustBook::default());
+        assert_eq!(book, TrustedDirs::default());
     }
 
     #[test]
     fn a_bad_book_is_an_error_with_every_mistake() {
-        let error = TrustBook::parse("trusted = [\n 1,\n \"x\",\n]\ntrust = []\n").unwrap_err();
+        let error = TrustedDirs::parse("trusted = [\n 1,\n \"x\",\n]\ntrust = []\n").unwrap_err();
         let text = error.to_string();
         assert!(text.contains("trust.toml:2:2: a trusted directory must be a table"), "{text}");
         assert!(text.contains("trust.toml:3:2: `x` is not the whole path"), "{text}");
         assert!(text.contains("trust.toml:5:1: unknown key `trust`"), "{text}");
-        assert!(TrustBook::parse("trusted = [").is_err());
+        assert!(TrustedDirs::parse("trusted = [").is_err());
         let entry = "[[trusted]]\ndirectory = \"/a\"\ndevice = \"x\"\n[trusted.files]\nf = \"1\"\n";
-        let text = TrustBook::parse(entry).unwrap_err().to_string();
+        let text = TrustedDirs::parse(entry).unwrap_err().to_string();
         assert!(text.contains("`device` is no number"), "{text}");
     }
 }

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use haft_core::{Capability, Decision, DynTool, Spec, ToolName};
+use haft_core::{Capability, Decision, DynTool, ToolName, ToolSpec};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::policy::{Anchor, File, Form, Ground, Layer, Setup, Where, testing::ground};
+use crate::policy::{
+    ConfigFile, ConfigLayer, FileFormat, LoadOptions, PathBase, PolicyConfig, PolicyContext,
+    testing::ground,
+};
 
 fn rule(decision: Decision, text: &str) -> Rule {
-    let anchor = Anchor { folder: Some("/w".into()), home: Some("/home/u".into()) };
+    let anchor = PathBase { folder: Some("/w".into()), home: Some("/home/u".into()) };
     Rule::new(decision, Pattern::parse(text, &anchor).unwrap_or_else(|e| panic!("{text}: {e}")))
 }
 
@@ -31,11 +34,11 @@ fn except(mut rule: Rule, text: &str) -> Rule {
 }
 
 /// Which rules are found, by their number, and what for.
-fn found(mut rules: Vec<Rule>, tools: &[Arc<Entry>]) -> Vec<(usize, &'static str)> {
+fn found(mut rules: Vec<Rule>, tools: &[Arc<RegisteredTool>]) -> Vec<(usize, &'static str)> {
     for (at, rule) in rules.iter_mut().enumerate() {
         rule.place.line = at + 1;
     }
-    let rules = Rules::new(rules, Ground::default()).unwrap();
+    let rules = Rules::new(rules, PolicyContext::default()).unwrap();
     rules.lint(tools).iter().map(|f| (f.place.line, f.kind.as_str())).collect()
 }
 
@@ -43,10 +46,10 @@ fn kinds(rules: Vec<Rule>) -> Vec<(usize, &'static str)> {
     found(rules, &[])
 }
 
-fn entry(source: Option<&str>, spec: Spec, schema: Value) -> Arc<Entry> {
+fn entry(source: Option<&str>, spec: ToolSpec, schema: Value) -> Arc<RegisteredTool> {
     let tool = DynTool::new(spec, schema, |_, _| async { Ok("ok") });
     let name = ToolName::from(tool.spec().name.as_str());
-    let entry = Entry::freeze(name, &"a test".into(), &tool).unwrap();
+    let entry = RegisteredTool::freeze(name, &"a test".into(), &tool).unwrap();
     Arc::new(match source {
         Some(source) => entry.brought_by(source),
         None => entry,
@@ -54,14 +57,18 @@ fn entry(source: Option<&str>, spec: Spec, schema: Value) -> Arc<Entry> {
 }
 
 /// A shell, a tool that sends mail and touches nothing else, and one of a source.
-fn tools() -> Vec<Arc<Entry>> {
+fn tools() -> Vec<Arc<RegisteredTool>> {
     let text = |name: &str| {
         json!({"type": "object", "properties": {name: {"type": "string"}},
             "additionalProperties": false})
     };
     vec![
-        entry(None, Spec::new("mail_send", "Sends.").capabilities([Capability::Email]), text("to")),
-        entry(Some("github"), Spec::new("get_issue", "Gets."), text("id")),
+        entry(
+            None,
+            ToolSpec::new("mail_send", "Sends.").capabilities([Capability::Email]),
+            text("to"),
+        ),
+        entry(Some("github"), ToolSpec::new("get_issue", "Gets."), text("id")),
     ]
 }
 
@@ -125,7 +132,7 @@ fn a_pattern_that_nothing_can_match_is_found() {
     let far = format!("Read(./{})", "x".repeat(300));
     assert_eq!(kinds(vec![deny(&far)]), [(1, "never_matches")]);
     let homeless =
-        |decision| Rule::new(decision, Pattern::parse("Read(~/x)", &Anchor::default()).unwrap());
+        |decision| Rule::new(decision, Pattern::parse("Read(~/x)", &PathBase::default()).unwrap());
     assert_eq!(kinds(vec![homeless(Decision::Allow)]), [(1, "never_matches")]);
     assert_eq!(kinds(vec![homeless(Decision::Deny)]), []);
     for text in ["Bash(echo 'a && b')", "Bash(git commit -m \"x; y\")", "Bash(echo a\\;b)"] {
@@ -157,9 +164,9 @@ fn a_pattern_about_no_tool_of_the_catalog_is_found() {
     {
         assert_eq!(found(vec![deny(text)], &tools), [], "{text}");
     }
-    let silent = [entry(None, Spec::new("anything", "Does it."), json!({"type": "object"}))];
+    let silent = [entry(None, ToolSpec::new("anything", "Does it."), json!({"type": "object"}))];
     assert_eq!(found(vec![deny("Read(./a)"), deny("Bash(x)")], &silent), []);
-    let rules = Rules::new(vec![deny("mail_sent")], Ground::default()).unwrap();
+    let rules = Rules::new(vec![deny("mail_sent")], PolicyContext::default()).unwrap();
     assert_eq!(rules.lint(&tools)[0].hint, "did you mean `mail_send`?");
 }
 
@@ -287,16 +294,16 @@ test.deny = [{ tool = "mail_send", args = { to = "bob@evil.org" } }]
 "#;
 
 fn read(text: &str) -> Rules {
-    let file = File {
-        layer: Layer::Project,
-        form: Form::Toml,
+    let file = ConfigFile {
+        layer: ConfigLayer::Project,
+        form: FileFormat::Toml,
         path: "/w/haft.toml".into(),
         anchor: "/w".into(),
         text: text.to_owned(),
     };
-    let place = Where { trusted: true, ..Where::default() };
-    let setup = Setup::read(&[file], &place).unwrap_or_else(|e| panic!("{e}"));
-    Rules::new(setup.rules, Ground::default()).unwrap_or_else(|e| panic!("{e}"))
+    let place = LoadOptions { trusted: true, ..LoadOptions::default() };
+    let setup = PolicyConfig::read(&[file], &place).unwrap_or_else(|e| panic!("{e}"));
+    Rules::new(setup.rules, PolicyContext::default()).unwrap_or_else(|e| panic!("{e}"))
 }
 
 #[test]
@@ -339,15 +346,15 @@ proptest::proptest! {
             let to = text.floor_char_boundary((from + len).min(text.len())).max(from);
             text.replace_range(from..to, &with);
         }
-        for form in [Form::Toml, Form::Settings] {
-            let file = File {
-                layer: Layer::Project,
+        for form in [FileFormat::Toml, FileFormat::Settings] {
+            let file = ConfigFile {
+                layer: ConfigLayer::Project,
                 form,
                 path: "/w/haft.toml".into(),
                 anchor: "/w".into(),
                 text: text.clone(),
             };
-            let Ok(setup) = Setup::read(&[file], &Where::default()) else { continue };
+            let Ok(setup) = PolicyConfig::read(&[file], &LoadOptions::default()) else { continue };
             if let Ok(rules) = Rules::new(setup.rules, ground()) {
                 for finding in rules.lint(&tools()) {
                     proptest::prop_assert!(!finding.to_string().is_empty());

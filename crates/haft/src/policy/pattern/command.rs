@@ -8,9 +8,9 @@
 //! ends in a match it is possible, if all do it is certain. The cost is at most the product of the
 //! two lengths, and just the length of the text where everything is known.
 
-use haft_shell::{Command, Piece, Unwrapped, Word, Wrappers};
+use haft_shell::{Command, Unwrapped, Word, WordPiece, Wrappers};
 
-use super::Match;
+use super::Ternary;
 
 /// On whose side doubt is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -209,7 +209,7 @@ impl CommandPattern {
     }
 
     /// Returns whether a command matches.
-    pub(crate) fn matches(&self, command: &Command, side: Side) -> Match {
+    pub(crate) fn matches(&self, command: &Command, side: Side) -> Ternary {
         match side {
             Side::Allow => self.allows(command),
             Side::Restrict => self.restricts(command),
@@ -217,7 +217,7 @@ impl CommandPattern {
     }
 
     /// Any view that matches counts, whatever the command sets before it.
-    pub(super) fn restricts(&self, command: &Command) -> Match {
+    pub(super) fn restricts(&self, command: &Command) -> Ternary {
         if self.assigns {
             return self.compare(command, true);
         }
@@ -228,18 +228,18 @@ impl CommandPattern {
         let mut doubt = None;
         for view in command.unwrapped(Wrappers::All) {
             match self.compare(&view.command, false) {
-                Match::Yes => return Match::Yes,
-                Match::No => {}
-                Match::Unknown(why) => doubt = doubt.or(Some(why)),
+                Ternary::Yes => return Ternary::Yes,
+                Ternary::No => {}
+                Ternary::Unknown(why) => doubt = doubt.or(Some(why)),
             }
         }
-        doubt.map_or(Match::No, Match::Unknown)
+        doubt.map_or(Ternary::No, Ternary::Unknown)
     }
 
     /// Only what is run in the end counts, and nothing that could make it another command.
-    fn allows(&self, command: &Command) -> Match {
+    fn allows(&self, command: &Command) -> Ternary {
         if self.is_everything() {
-            return Match::Yes;
+            return Ternary::Yes;
         }
         if self.assigns {
             // The assignments must be written out: a `*` among them could set anything.
@@ -253,7 +253,7 @@ impl CommandPattern {
         // `'git status' x` starts something that is called so, and no `git`.
         let name = command.words.first().and_then(Word::literal);
         if name.is_some_and(|name| name.contains(' ')) {
-            return Match::No;
+            return Ternary::No;
         }
         let answer = match command.may_wrap(Wrappers::Harmless) {
             true => self.allows_wrapped(command),
@@ -266,11 +266,11 @@ impl CommandPattern {
     }
 
     /// What runs in the end must match; or the wrapper too, if the pattern names it.
-    fn allows_wrapped(&self, command: &Command) -> Match {
+    fn allows_wrapped(&self, command: &Command) -> Ternary {
         let views = command.unwrapped(Wrappers::Harmless);
         let mut answer = match views.last() {
             Some(last) => self.cautious(&last.command, self.compare(&last.command, false)),
-            None => Match::No,
+            None => Ternary::No,
         };
         // A pattern may name the wrapper, if it also names what is wrapped.
         let last_at = views.last().and_then(|view| view.at);
@@ -282,16 +282,16 @@ impl CommandPattern {
                 false => doubtful(matched, "the rule does not say what the wrapper may start"),
             };
             answer = match (answer, matched) {
-                (Match::Yes, _) | (_, Match::Yes) => Match::Yes,
-                (Match::Unknown(why), _) | (_, Match::Unknown(why)) => Match::Unknown(why),
-                (Match::No, Match::No) => Match::No,
+                (Ternary::Yes, _) | (_, Ternary::Yes) => Ternary::Yes,
+                (Ternary::Unknown(why), _) | (_, Ternary::Unknown(why)) => Ternary::Unknown(why),
+                (Ternary::No, Ternary::No) => Ternary::No,
             };
         }
         answer
     }
 
     /// Takes back a yes for commands that do more than their beginning says.
-    fn cautious(&self, command: &Command, matched: Match) -> Match {
+    fn cautious(&self, command: &Command, matched: Ternary) -> Ternary {
         if self.is_exact() {
             return matched;
         }
@@ -344,17 +344,21 @@ impl CommandPattern {
         starts || !self.assigns && self.first.is_none() && self.text.contains('/')
     }
 
-    pub(super) fn compare(&self, command: &Command, with_assignments: bool) -> Match {
+    pub(super) fn compare(&self, command: &Command, with_assignments: bool) -> Ternary {
         let known = command.words.iter().all(|word| !word.has_unknown());
         if known && !with_assignments {
-            return if self.machine.accepts_words(&command.words) { Match::Yes } else { Match::No };
+            return if self.machine.accepts_words(&command.words) {
+                Ternary::Yes
+            } else {
+                Ternary::No
+            };
         }
         let (possible, certain) = self.machine.walk(&steps(command, with_assignments));
         match (possible, certain) {
-            (true, true) => Match::Yes,
-            (false, _) => Match::No,
+            (true, true) => Ternary::Yes,
+            (false, _) => Ternary::No,
             (true, false) => {
-                Match::Unknown("a part of the command is only known when it runs".to_owned())
+                Ternary::Unknown("a part of the command is only known when it runs".to_owned())
             }
         }
     }
@@ -433,10 +437,10 @@ fn is_assignment(word: &str) -> bool {
     })
 }
 
-fn doubtful(matched: Match, why: &str) -> Match {
+fn doubtful(matched: Ternary, why: &str) -> Ternary {
     match matched {
-        Match::Yes | Match::Unknown(_) => Match::Unknown(why.to_owned()),
-        Match::No => Match::No,
+        Ternary::Yes | Ternary::Unknown(_) => Ternary::Unknown(why.to_owned()),
+        Ternary::No => Ternary::No,
     }
 }
 
@@ -476,8 +480,8 @@ fn steps(command: &Command, with_assignments: bool) -> Vec<Step> {
         }
         for piece in word.pieces.iter().filter(|_| !vanishes) {
             match piece {
-                Piece::Text(text) => steps.extend(text.chars().map(Step::Char)),
-                Piece::Unknown => steps.push(Step::Any),
+                WordPiece::Text(text) => steps.extend(text.chars().map(Step::Char)),
+                WordPiece::Unknown => steps.push(Step::Any),
             }
         }
         // After a first word that may vanish, the next one may begin the text.
@@ -577,7 +581,7 @@ impl Machine {
                 state = self.step(state, ' ');
             }
             for piece in &word.pieces {
-                let Piece::Text(text) = piece else { return false };
+                let WordPiece::Text(text) = piece else { return false };
                 for c in text.chars() {
                     state = self.step(state, c);
                     if matches!(state, State::Won | State::Lost) {
@@ -726,17 +730,17 @@ mod tests {
     use super::*;
 
     /// Matches a pattern against the one command of a text.
-    fn one(pattern: &str, text: &str, side: Side) -> Match {
+    fn one(pattern: &str, text: &str, side: Side) -> Ternary {
         let script = haft_shell::parse(text).unwrap();
         assert_eq!(script.commands.len(), 1, "{text}");
         CommandPattern::parse(pattern).unwrap().matches(&script.commands[0], side)
     }
 
-    fn short(matched: &Match) -> &'static str {
+    fn short(matched: &Ternary) -> &'static str {
         match matched {
-            Match::Yes => "yes",
-            Match::No => "no",
-            Match::Unknown(_) => "unknown",
+            Ternary::Yes => "yes",
+            Ternary::No => "no",
+            Ternary::Unknown(_) => "unknown",
         }
     }
 
@@ -854,7 +858,7 @@ mod tests {
         match haft_shell::parse(text) {
             Err(_) => true,
             Ok(script) => {
-                script.commands.iter().any(|c| pattern.matches(c, Side::Restrict) != Match::No)
+                script.commands.iter().any(|c| pattern.matches(c, Side::Restrict) != Ternary::No)
             }
         }
     }
@@ -863,7 +867,7 @@ mod tests {
     fn allowed(pattern: &str, text: &str) -> bool {
         let pattern = CommandPattern::parse(pattern).unwrap();
         haft_shell::parse(text).is_ok_and(|script| {
-            script.commands.iter().all(|c| pattern.matches(c, Side::Allow) == Match::Yes)
+            script.commands.iter().all(|c| pattern.matches(c, Side::Allow) == Ternary::Yes)
         })
     }
 
@@ -996,8 +1000,8 @@ mod tests {
             let words = text.split(' ').map(Word::text).collect();
             let command = Command { words, ..Command::default() };
             let got = CommandPattern::parse(&pattern).unwrap().matches(&command, Side::Restrict);
-            prop_assert_eq!(got == Match::Yes, plainly(&pattern, &text));
-            prop_assert!(!matches!(got, Match::Unknown(_)));
+            prop_assert_eq!(got == Ternary::Yes, plainly(&pattern, &text));
+            prop_assert!(!matches!(got, Ternary::Unknown(_)));
         }
 
         #[test]
@@ -1008,8 +1012,8 @@ mod tests {
         ) {
             let unknown = |w: &String| Word {
                 pieces: w.chars().map(|c| match c {
-                    '?' => Piece::Unknown,
-                    c => Piece::Text(c.to_string()),
+                    '?' => WordPiece::Unknown,
+                    c => WordPiece::Text(c.to_string()),
                 }).collect(),
                 may_be_option: true,
             };
@@ -1022,9 +1026,9 @@ mod tests {
                 filled.replace_range(at..=at, values.next().map_or("", |v| v));
             }
             match got {
-                Match::Yes => prop_assert!(plainly(&pattern, &filled), "{}", filled),
-                Match::No => prop_assert!(!plainly(&pattern, &filled), "{}", filled),
-                Match::Unknown(_) => {}
+                Ternary::Yes => prop_assert!(plainly(&pattern, &filled), "{}", filled),
+                Ternary::No => prop_assert!(!plainly(&pattern, &filled), "{}", filled),
+                Ternary::Unknown(_) => {}
             }
         }
     }

@@ -40,8 +40,8 @@ pub(crate) use self::{
 use self::{glob::Glob, host::HostPattern, path::PathPattern, select::Selector, tool::Tools};
 use super::{
     facts::{Facts, Names, Part, Parts, find},
-    rules::About,
-    world::World,
+    path_resolver::PathResolver,
+    rules::ArgumentKind,
 };
 
 const NO_FILE: &str = "it does not say which files it touches";
@@ -49,7 +49,7 @@ const NO_HOST: &str = "it does not say which hosts it reaches";
 
 /// Whether something matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Match {
+pub enum Ternary {
     /// It does.
     Yes,
     /// It does not.
@@ -190,7 +190,7 @@ struct Written {
 
 /// Where the path patterns of a file start.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Anchor {
+pub struct PathBase {
     /// What `/…` starts from: the folder of the file's project.
     pub folder: Option<PathBuf>,
     /// What `~/…` starts from.
@@ -247,7 +247,7 @@ impl Pattern {
     ///
     /// # Errors
     /// Fails when the text is no pattern, and says where and what would be right.
-    pub fn parse(text: &str, anchor: &Anchor) -> Result<Self, PatternError> {
+    pub fn parse(text: &str, anchor: &PathBase) -> Result<Self, PatternError> {
         let (head, selectors) = parse::pattern(text, anchor)?;
         Ok(Self { text: text.to_owned(), head, selectors })
     }
@@ -280,15 +280,15 @@ impl Pattern {
                 }
                 named = true;
                 match parameter(facts, name, value, side) {
-                    Match::No => return Hits::default(),
-                    Match::Unknown(why) => doubt = Some(why),
-                    Match::Yes => {}
+                    Ternary::No => return Hits::default(),
+                    Ternary::Unknown(why) => doubt = Some(why),
+                    Ternary::Yes => {}
                 }
             }
             Some(Head::Agent(glob)) => match select::delegates_to(glob, facts, side) {
-                Match::No => return Hits::default(),
-                Match::Unknown(why) => doubt = Some(why),
-                Match::Yes => named = true,
+                Ternary::No => return Hits::default(),
+                Ternary::Unknown(why) => doubt = Some(why),
+                Ternary::Yes => named = true,
             },
             Some(Head::Command(_) | Head::Read(_) | Head::Edit(_) | Head::Host(_)) => {}
         }
@@ -297,9 +297,9 @@ impl Pattern {
         }
         for written in &self.selectors {
             match written.selector.holds(facts, side) {
-                Match::No => return Hits::default(),
-                Match::Unknown(why) => doubt = Some(why),
-                Match::Yes => {}
+                Ternary::No => return Hits::default(),
+                Ternary::Unknown(why) => doubt = Some(why),
+                Ternary::Yes => {}
             }
         }
         let mut hits = match self.asks_about_parts() {
@@ -357,9 +357,9 @@ impl Pattern {
             let found = &mut found[kind];
             found.there = found.there.with(at);
             match self.part(part, facts, side) {
-                Match::No => {}
-                Match::Yes => found.yes = found.yes.with(at),
-                Match::Unknown(reason) => {
+                Ternary::No => {}
+                Ternary::Yes => found.yes = found.yes.with(at),
+                Ternary::Unknown(reason) => {
                     found.unknown = found.unknown.with(at);
                     why.get_or_insert(reason);
                 }
@@ -388,9 +388,9 @@ impl Pattern {
             for (at, part) in &facts.mentions {
                 let found = &mut found[1];
                 match self.part(part, facts, side) {
-                    Match::No => {}
-                    Match::Yes => found.yes = found.yes.with(*at),
-                    Match::Unknown(reason) => {
+                    Ternary::No => {}
+                    Ternary::Yes => found.yes = found.yes.with(*at),
+                    Ternary::Unknown(reason) => {
                         found.unknown = found.unknown.with(*at);
                         why.get_or_insert(reason);
                     }
@@ -450,11 +450,11 @@ impl Pattern {
     }
 
     /// Compares one part with all that is said about its kind.
-    fn part(&self, part: &Part, facts: &Facts<'_>, side: Side) -> Match {
+    fn part(&self, part: &Part, facts: &Facts<'_>, side: Side) -> Ternary {
         let head = match (&self.head, part) {
             (Some(Head::Command(pattern)), Part::Command(command)) => {
                 let words = pattern.matches(command, side);
-                match words == Match::Yes || side == Side::Allow {
+                match words == Ternary::Yes || side == Side::Allow {
                     true => words,
                     // Another spelling of the program is no way round a rule about it.
                     false => {
@@ -464,22 +464,22 @@ impl Pattern {
                     }
                 }
             }
-            (Some(Head::Command(_)), Part::Unreadable(why)) => Match::Unknown(why.clone()),
+            (Some(Head::Command(_)), Part::Unreadable(why)) => Ternary::Unknown(why.clone()),
             (Some(Head::Host(pattern)), Part::Host(host)) => is_host(pattern, host),
             (Some(Head::Read(path)), Part::Path { operation, spelled, resolved }) => {
                 // What must not be read must not be overwritten either.
                 match *operation == Operation::Read || side == Side::Restrict {
                     true => path.matches(spelled, resolved, facts, side),
-                    false => Match::No,
+                    false => Ternary::No,
                 }
             }
             (Some(Head::Edit(path)), Part::Path { operation, spelled, resolved }) => {
                 match *operation != Operation::Read {
                     true => path.matches(spelled, resolved, facts, side),
-                    false => Match::No,
+                    false => Ternary::No,
                 }
             }
-            _ => Match::Yes,
+            _ => Ternary::Yes,
         };
         let selected = self.selectors.iter().map(|written| match (&written.selector, part) {
             (Selector::Path(paths), Part::Path { spelled, resolved, .. }) => {
@@ -488,12 +488,12 @@ impl Pattern {
             (Selector::Host(hosts), Part::Host(host)) => {
                 either(hosts.iter().map(|pattern| is_host(pattern, host)))
             }
-            _ => Match::Yes,
+            _ => Ternary::Yes,
         });
-        std::iter::once(head).chain(selected).fold(Match::Yes, |all, one| match (all, one) {
-            (Match::No, _) | (_, Match::No) => Match::No,
-            (Match::Unknown(why), _) | (_, Match::Unknown(why)) => Match::Unknown(why),
-            (Match::Yes, Match::Yes) => Match::Yes,
+        std::iter::once(head).chain(selected).fold(Ternary::Yes, |all, one| match (all, one) {
+            (Ternary::No, _) | (_, Ternary::No) => Ternary::No,
+            (Ternary::Unknown(why), _) | (_, Ternary::Unknown(why)) => Ternary::Unknown(why),
+            (Ternary::Yes, Ternary::Yes) => Ternary::Yes,
         })
     }
 
@@ -557,7 +557,7 @@ impl Pattern {
 
     /// Returns whether its key may miss calls that it matches, because the beginning of its path leads
     /// elsewhere than it says. `work` is where relative paths start. Such a rule is asked always.
-    pub(crate) fn strays(&self, world: &dyn World, work: &Path) -> bool {
+    pub(crate) fn strays(&self, world: &dyn PathResolver, work: &Path) -> bool {
         let head = match &self.head {
             Some(Head::Read(path) | Head::Edit(path)) => Some(path),
             _ => None,
@@ -586,7 +586,8 @@ impl Pattern {
     /// Returns what it says about paths, from the root on. Nothing for a pattern that is not about
     /// paths, or whose other selectors do not hold for such a call; `None` where a start is unknown.
     pub(crate) fn absolute(&self, facts: &Facts<'_>) -> Option<Vec<AbsolutePattern>> {
-        let holds = |written: &Written| written.selector.holds(facts, Side::Restrict) != Match::No;
+        let holds =
+            |written: &Written| written.selector.holds(facts, Side::Restrict) != Ternary::No;
         if !self.selectors.iter().all(holds) {
             return Some(Vec::new());
         }
@@ -611,16 +612,16 @@ impl Pattern {
 
     /// Returns what a text is that stands for a call under this pattern: a command, a path, an
     /// address.
-    pub(crate) fn about(&self) -> Option<About> {
+    pub(crate) fn about(&self) -> Option<ArgumentKind> {
         match &self.head {
-            Some(Head::Command(_) | Head::Kind(Kind::Bash)) => Some(About::Command),
-            Some(Head::Read(_) | Head::Kind(Kind::Read)) => Some(About::ReadPath),
-            Some(Head::Edit(_) | Head::Kind(Kind::Edit)) => Some(About::WritePath),
-            Some(Head::Host(_) | Head::Kind(Kind::WebFetch)) => Some(About::Url),
+            Some(Head::Command(_) | Head::Kind(Kind::Bash)) => Some(ArgumentKind::Command),
+            Some(Head::Read(_) | Head::Kind(Kind::Read)) => Some(ArgumentKind::ReadPath),
+            Some(Head::Edit(_) | Head::Kind(Kind::Edit)) => Some(ArgumentKind::WritePath),
+            Some(Head::Host(_) | Head::Kind(Kind::WebFetch)) => Some(ArgumentKind::Url),
             Some(_) => None,
             None => self.selectors.iter().find_map(|written| match &written.selector {
-                Selector::Path(_) => Some(About::ReadPath),
-                Selector::Host(_) => Some(About::Url),
+                Selector::Path(_) => Some(ArgumentKind::ReadPath),
+                Selector::Host(_) => Some(ArgumentKind::Url),
                 _ => None,
             }),
         }
@@ -675,7 +676,7 @@ impl Pattern {
                     return None;
                 }
                 fits = true;
-                if parameter(facts, name, value, side) == Match::No {
+                if parameter(facts, name, value, side) == Ternary::No {
                     let is = match find(facts.arguments, name).first() {
                         Some(value) => format!("is {}", shown(&value.to_string())),
                         None => "is left out".to_owned(),
@@ -688,7 +689,7 @@ impl Pattern {
                     return None;
                 }
                 match select::delegates_to(glob, facts, side) {
-                    Match::No => missing.push("it is another agent".to_owned()),
+                    Ternary::No => missing.push("it is another agent".to_owned()),
                     _ => fits = true,
                 }
             }
@@ -696,7 +697,7 @@ impl Pattern {
                 match facts
                     .parts
                     .iter()
-                    .any(|part| self.part(part, facts, side) != Match::No && self.is_for(part))
+                    .any(|part| self.part(part, facts, side) != Ternary::No && self.is_for(part))
                 {
                     true => fits = true,
                     false => missing.push(facts.parts.iter().find_map(|part| self.differs(part))?),
@@ -712,18 +713,18 @@ impl Pattern {
                     };
                     let mut parts = facts.parts.iter().filter(of).peekable();
                     match parts.peek().is_none() {
-                        true => Match::No,
-                        false if parts.any(|p| self.part(p, facts, side) != Match::No) => {
-                            Match::Yes
+                        true => Ternary::No,
+                        false if parts.any(|p| self.part(p, facts, side) != Ternary::No) => {
+                            Ternary::Yes
                         }
-                        false => Match::No,
+                        false => Ternary::No,
                     }
                 }
                 selector => selector.holds(facts, side),
             };
             match answer {
-                Match::No if written.selector.is_about_the_tool() => return None,
-                Match::No => missing.push(written.selector.missing(&written.text)),
+                Ternary::No if written.selector.is_about_the_tool() => return None,
+                Ternary::No => missing.push(written.selector.missing(&written.text)),
                 _ => fits = true,
             }
         }
@@ -799,21 +800,21 @@ fn select_parts(facts: &Facts<'_>, is: impl Fn(&Part) -> bool) -> Parts {
     each.fold(Parts::NONE, |all, (at, _)| all.with(at))
 }
 
-fn is_host(pattern: &HostPattern, host: &Result<String, String>) -> Match {
+fn is_host(pattern: &HostPattern, host: &Result<String, String>) -> Ternary {
     match host {
-        Ok(host) if pattern.matches(host) => Match::Yes,
-        Ok(_) => Match::No,
-        Err(why) => Match::Unknown(why.clone()),
+        Ok(host) if pattern.matches(host) => Ternary::Yes,
+        Ok(_) => Ternary::No,
+        Err(why) => Ternary::Unknown(why.clone()),
     }
 }
 
 /// One of several: a yes counts, then a doubt.
-fn either(mut answers: impl Iterator<Item = Match>) -> Match {
-    let mut doubt = Match::No;
+fn either(mut answers: impl Iterator<Item = Ternary>) -> Ternary {
+    let mut doubt = Ternary::No;
     answers
         .find_map(|answer| match answer {
-            Match::Yes => Some(Match::Yes),
-            Match::No => None,
+            Ternary::Yes => Some(Ternary::Yes),
+            Ternary::No => None,
             unknown => {
                 doubt = unknown;
                 None
@@ -824,10 +825,10 @@ fn either(mut answers: impl Iterator<Item = Match>) -> Match {
 
 /// `Tool(parameter:value)`: a plain value at the top of the arguments. A parameter that is left out
 /// never matches.
-fn parameter(facts: &Facts<'_>, name: &str, value: &Glob, side: Side) -> Match {
+fn parameter(facts: &Facts<'_>, name: &str, value: &Glob, side: Side) -> Ternary {
     match facts.arguments.get(name) {
         Some(own) => select::values(&[own], std::slice::from_ref(value), side),
-        None => Match::No,
+        None => Ternary::No,
     }
 }
 

@@ -3,7 +3,7 @@
 use haft_core::{Capability, Operation};
 
 use super::{
-    Anchor, CommandPattern, Head, Kind, PatternError, PatternErrorKind, Written,
+    CommandPattern, Head, Kind, PathBase, PatternError, PatternErrorKind, Written,
     glob::{Glob, Style},
     host::HostPattern,
     path::{PathPattern, is_negated},
@@ -52,7 +52,7 @@ const PRIMARY: [(&str, &str); 5] = [
 type Parsed<T> = Result<T, PatternError>;
 
 /// Reads a whole pattern.
-pub(super) fn pattern(text: &str, anchor: &Anchor) -> Parsed<(Option<Head>, Vec<Written>)> {
+pub(super) fn pattern(text: &str, anchor: &PathBase) -> Parsed<(Option<Head>, Vec<Written>)> {
     if text.len() > LONG {
         return bad(LONG, format!("the pattern is longer than {LONG} bytes"), "split it up");
     }
@@ -115,7 +115,7 @@ fn inert<T>(at: usize, message: impl Into<String>, hint: impl Into<String>) -> P
 struct Reader<'t> {
     text: &'t str,
     at: usize,
-    anchor: &'t Anchor,
+    anchor: &'t PathBase,
 }
 
 impl<'t> Reader<'t> {

@@ -26,13 +26,13 @@ use std::{
 use smallvec::SmallVec;
 
 use super::{
-    Anchor, Key, Match, Side,
+    Key, PathBase, Side, Ternary,
     glob::{Glob, Style},
     subsume::lines_up,
 };
 use crate::policy::{
     facts::Facts,
-    world::{World, tidy},
+    path_resolver::{PathResolver, tidy},
 };
 
 pub(crate) use self::absolute::{AbsolutePattern, Search, States};
@@ -88,7 +88,7 @@ impl Step {
 
 impl PathPattern {
     /// Reads a pattern; fails with the place, what is wrong and what would be right.
-    pub(super) fn parse(text: &str, anchor: &Anchor) -> Result<Self, (usize, String, String)> {
+    pub(super) fn parse(text: &str, anchor: &PathBase) -> Result<Self, (usize, String, String)> {
         let wrong =
             |at: usize, message: &str, hint: &str| Err((at, message.to_owned(), hint.to_owned()));
         if text.is_empty() {
@@ -216,7 +216,7 @@ impl PathPattern {
 
     /// Returns whether its literal beginning leads elsewhere than it says, so that its key does not
     /// find all it matches.
-    pub(super) fn strays(&self, world: &dyn World, work: &Path) -> bool {
+    pub(super) fn strays(&self, world: &dyn PathResolver, work: &Path) -> bool {
         let strays_from = |base: &Path| {
             let start = self.start(base);
             world.resolve(&start).is_ok_and(|leads| leads != start)
@@ -308,23 +308,23 @@ impl PathPattern {
         resolved: &Result<PathBuf, String>,
         facts: &Facts<'_>,
         side: Side,
-    ) -> Match {
+    ) -> Ternary {
         let base = self.base(facts);
         if side == Side::Allow {
             return match (base, resolved) {
-                (Err(why), _) => Match::Unknown(why),
-                (_, Err(why)) => Match::Unknown(why.clone()),
+                (Err(why), _) => Ternary::Unknown(why),
+                (_, Err(why)) => Ternary::Unknown(why.clone()),
                 (Ok(base), Ok(resolved)) => self.allows(&base, resolved, facts),
             };
         }
         let mut answer = match base {
             Ok(base) => self.restricts(&base, spelled, resolved, facts),
-            Err(why) => Match::Unknown(why),
+            Err(why) => Ternary::Unknown(why),
         };
         for base in self.further_bases(facts) {
             match self.restricts(base, spelled, resolved, facts) {
-                Match::Yes => return Match::Yes,
-                doubt @ Match::Unknown(_) if answer == Match::No => answer = doubt,
+                Ternary::Yes => return Ternary::Yes,
+                doubt @ Ternary::Unknown(_) if answer == Ternary::No => answer = doubt,
                 _ => {}
             }
         }
@@ -349,14 +349,14 @@ impl PathPattern {
 
     /// An allow: where the path leads, from where the base leads. The pattern's own steps are not
     /// followed, or a link in the workspace could point an allow to anywhere.
-    fn allows(&self, base: &Path, resolved: &Path, facts: &Facts<'_>) -> Match {
+    fn allows(&self, base: &Path, resolved: &Path, facts: &Facts<'_>) -> Ternary {
         let base = match (&self.base, self.up) {
             (Base::Root, _) => Ok(Cow::Borrowed(base)),
             (Base::Work, 0) => facts.root().map(Cow::Borrowed).map_err(str::to_owned),
             _ => facts.ground.world.resolve(&self.up_from(base)).map(Cow::Owned),
         };
         match base {
-            Err(why) => Match::Unknown(why),
+            Err(why) => Ternary::Unknown(why),
             Ok(base) => self.below(&base, &self.steps, resolved, Side::Allow),
         }
     }
@@ -367,13 +367,13 @@ impl PathPattern {
         spelled: &Path,
         resolved: &Result<PathBuf, String>,
         facts: &Facts<'_>,
-    ) -> Match {
+    ) -> Ternary {
         let both = |base: &Path, steps: &[Step]| {
             let first = self.below(base, steps, spelled, Side::Restrict);
             match resolved {
-                Ok(resolved) if first != Match::Yes => {
+                Ok(resolved) if first != Ternary::Yes => {
                     match self.below(base, steps, resolved, Side::Restrict) {
-                        Match::No => first,
+                        Ternary::No => first,
                         other => other,
                     }
                 }
@@ -383,12 +383,12 @@ impl PathPattern {
         let start = tidy(&self.up_from(base));
         let steps = self.steps_on(Side::Restrict);
         let mut answer = both(&start, steps);
-        if answer == Match::No
+        if answer == Ternary::No
             && let Ok(leads) = facts.ground.world.resolve(&self.start(base))
         {
             answer = both(&leads, &self.steps[self.literal..]);
         }
-        if answer == Match::No
+        if answer == Ternary::No
             && self.floating.is_some()
             && let Ok(leads) = facts.ground.world.resolve(&self.up_from(base))
             && leads != start
@@ -396,7 +396,7 @@ impl PathPattern {
             answer = both(&leads, steps);
         }
         match (answer, resolved) {
-            (Match::No, Err(why)) => Match::Unknown(why.clone()),
+            (Ternary::No, Err(why)) => Ternary::Unknown(why.clone()),
             (answer, _) => answer,
         }
     }
@@ -466,7 +466,7 @@ impl PathPattern {
         }
         let is_hit = |path: &Path| {
             let hits = |(start, steps): &(PathBuf, &[Step])| {
-                self.below(start, steps, path, Side::Restrict) != Match::No
+                self.below(start, steps, path, Side::Restrict) != Ternary::No
             };
             starts.iter().flatten().any(hits)
         };
@@ -502,15 +502,15 @@ impl PathPattern {
     }
 
     /// Whether a path lies below a folder and its rest fits.
-    fn below(&self, folder: &Path, steps: &[Step], path: &Path, side: Side) -> Match {
+    fn below(&self, folder: &Path, steps: &[Step], path: &Path, side: Side) -> Ternary {
         let fold = FOLDS && side == Side::Restrict;
         if path.is_absolute() != folder.is_absolute() {
-            return Match::Unknown("where relative paths start is not known".to_owned());
+            return Ternary::Unknown("where relative paths start is not known".to_owned());
         }
         let mut own = path.components();
         for part in folder.components() {
             if !own.next().is_some_and(|own| same(own, part, fold)) {
-                return Match::No;
+                return Ternary::No;
             }
         }
         let mut names: SmallVec<[&str; 12]> = SmallVec::new();
@@ -518,17 +518,17 @@ impl PathPattern {
             match part {
                 Component::Normal(name) => match name.to_str() {
                     Some(name) => names.push(name),
-                    None => return Match::Unknown("the path is no UTF-8".to_owned()),
+                    None => return Ternary::Unknown("the path is no UTF-8".to_owned()),
                 },
-                _ => return Match::Unknown("the path climbs out of what is known".to_owned()),
+                _ => return Ternary::Unknown("the path climbs out of what is known".to_owned()),
             }
         }
         // Below a name there may be more; below a `*` an allow does not go.
         let more =
             side == Side::Restrict || steps.last().is_none_or(|last| last.literal().is_some());
         match fits(steps, &names, more, fold) {
-            true => Match::Yes,
-            false => Match::No,
+            true => Ternary::Yes,
+            false => Ternary::No,
         }
     }
 }

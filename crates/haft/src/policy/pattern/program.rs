@@ -5,27 +5,27 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use haft_shell::{Command, Piece, Word};
+use haft_shell::{Command, Word, WordPiece};
 
-use super::{CommandPattern, Match};
+use super::{CommandPattern, Ternary};
 use crate::policy::{
     facts::{Facts, Launch},
-    world::tidy,
+    path_resolver::tidy,
 };
 
 const UNCLEAR: &str = "it cannot be told which file runs";
 
 /// Returns whether a command that launches this is one that the pattern means.
-pub(super) fn matches(pattern: &CommandPattern, launch: &Launch, facts: &Facts<'_>) -> Match {
+pub(super) fn matches(pattern: &CommandPattern, launch: &Launch, facts: &Facts<'_>) -> Ternary {
     // A script counts by its name as well: `bash deploy.sh` is `deploy.sh`.
     if let (true, Some(name)) = (launch.is_script, launch.name()) {
         let found = pattern.restricts(&command(Word::text(name), launch));
-        if found != Match::No {
+        if found != Ternary::No {
             return found;
         }
     }
     if !pattern.names_a_path() {
-        return Match::No;
+        return Ternary::No;
     }
     let mut answers = Vec::new();
     for (spelled, leads) in launch.spelled().zip(launch.leads(&*facts.ground.world)) {
@@ -37,12 +37,12 @@ pub(super) fn matches(pattern: &CommandPattern, launch: &Launch, facts: &Facts<'
     if !launch.is_certain && answers.is_empty() {
         return unclear(pattern, launch);
     }
-    let all_match = !answers.is_empty() && answers.iter().all(|answer| *answer == Match::Yes);
-    let any_may = answers.iter().any(|answer| *answer != Match::No);
+    let all_match = !answers.is_empty() && answers.iter().all(|answer| *answer == Ternary::Yes);
+    let any_may = answers.iter().any(|answer| *answer != Ternary::No);
     match (all_match && launch.is_certain, any_may) {
-        (true, _) => Match::Yes,
-        (false, true) => Match::Unknown(UNCLEAR.to_owned()),
-        (false, false) => Match::No,
+        (true, _) => Ternary::Yes,
+        (false, true) => Ternary::Unknown(UNCLEAR.to_owned()),
+        (false, false) => Ternary::No,
     }
 }
 
@@ -53,7 +53,7 @@ fn one(
     spelled: &Path,
     leads: &Path,
     facts: &Facts<'_>,
-) -> Match {
+) -> Ternary {
     let base = facts.base().ok();
     let root = facts.root().ok();
     let home = facts.ground.home.as_deref();
@@ -67,12 +67,12 @@ fn one(
             return pattern.compare(&command(Word::text(first), launch), false);
         }
     }
-    let mut doubt = Match::No;
+    let mut doubt = Ternary::No;
     for (file, base) in [(spelled, base), (leads, root), (leads, base)] {
         for name in names(file, base, home) {
             match pattern.compare(&command(Word::text(name), launch), false) {
-                Match::Yes => return Match::Yes,
-                Match::No => {}
+                Ternary::Yes => return Ternary::Yes,
+                Ternary::No => {}
                 unknown => doubt = unknown,
             }
         }
@@ -106,25 +106,25 @@ fn relative(file: &Path, base: &Path) -> Option<PathBuf> {
 }
 
 /// Compares where it is not known which file that is: its name is all there is to compare.
-fn unclear(pattern: &CommandPattern, launch: &Launch) -> Match {
+fn unclear(pattern: &CommandPattern, launch: &Launch) -> Ternary {
     let name = launch.name();
     let own = pattern.first_word().and_then(|word| word.rsplit('/').next());
     if let (Some(name), Some(own)) = (name, own)
         && name != own
     {
-        return Match::No;
+        return Ternary::No;
     }
     let word = match pattern.first_word() {
         Some(first) => Word::text(first),
         None => {
-            let name = name.map(|name| Piece::Text(format!("/{name}")));
-            let pieces = [Piece::Unknown].into_iter().chain(name).collect();
+            let name = name.map(|name| WordPiece::Text(format!("/{name}")));
+            let pieces = [WordPiece::Unknown].into_iter().chain(name).collect();
             Word { pieces, may_be_option: true }
         }
     };
     match pattern.compare(&command(word, launch), false) {
-        Match::No => Match::No,
-        Match::Yes | Match::Unknown(_) => Match::Unknown(UNCLEAR.to_owned()),
+        Ternary::No => Ternary::No,
+        Ternary::Yes | Ternary::Unknown(_) => Ternary::Unknown(UNCLEAR.to_owned()),
     }
 }
 

@@ -6,7 +6,7 @@
 use haft_core::{Capability, Confidentiality, Operation, Trust};
 use serde_json::Value;
 
-use super::{Match, Side, glob::Glob, host::HostPattern, path::PathPattern, tool::Tools};
+use super::{Side, Ternary, glob::Glob, host::HostPattern, path::PathPattern, tool::Tools};
 use crate::policy::{
     facts::{Facts, find},
     rule::Subject,
@@ -69,9 +69,9 @@ impl Selector {
     }
 
     /// Returns whether it holds. Those about paths and hosts are about parts, and hold here.
-    pub(super) fn holds(&self, facts: &Facts<'_>, side: Side) -> Match {
+    pub(super) fn holds(&self, facts: &Facts<'_>, side: Side) -> Ternary {
         match self {
-            Self::Path(_) | Self::Host(_) => Match::Yes,
+            Self::Path(_) | Self::Host(_) => Ternary::Yes,
             Self::Tool(tools) => yes(tools.iter().any(|t| t.matches(&facts.names, side))),
             Self::Source(sources) => {
                 let is = |source: &str| sources.iter().any(|glob| glob.matches(source, false));
@@ -80,7 +80,7 @@ impl Selector {
             Self::Effect(wanted) => effects(wanted, facts, side),
             Self::Capability(wanted) => {
                 if !facts.declared {
-                    return Match::Unknown("the tool does not say what it reaches".to_owned());
+                    return Ternary::Unknown("the tool does not say what it reaches".to_owned());
                 }
                 let mut own = facts.capabilities.iter();
                 yes(match side {
@@ -98,7 +98,7 @@ impl Selector {
                     None => {
                         match name.split_once('.').and_then(|(a, b)| Some((metadata.get(a)?, b))) {
                             Some((value, rest)) => values(&find(value, rest), globs, side),
-                            None => Match::No,
+                            None => Ternary::No,
                         }
                     }
                 }
@@ -145,32 +145,32 @@ impl Selector {
     }
 }
 
-fn yes(is: bool) -> Match {
-    if is { Match::Yes } else { Match::No }
+fn yes(is: bool) -> Ternary {
+    if is { Ternary::Yes } else { Ternary::No }
 }
 
-fn effects(wanted: &[Operation], facts: &Facts<'_>, side: Side) -> Match {
+fn effects(wanted: &[Operation], facts: &Facts<'_>, side: Side) -> Ternary {
     let own = &facts.operations;
     let fits = |o: &Operation| wanted.contains(o);
     let silent = own.contains(&Operation::Unknown);
     match side {
-        _ if own.is_empty() => Match::No,
-        Side::Restrict if own.iter().any(fits) => Match::Yes,
-        Side::Allow if own.iter().all(fits) => Match::Yes,
+        _ if own.is_empty() => Ternary::No,
+        Side::Restrict if own.iter().any(fits) => Ternary::Yes,
+        Side::Allow if own.iter().all(fits) => Ternary::Yes,
         // What leaves everything as it was neither writes nor starts anything.
         _ if silent
             && facts.read_only
             && !wanted.iter().any(|o| matches!(o, Operation::Read | Operation::External)) =>
         {
-            Match::No
+            Ternary::No
         }
-        _ if silent => Match::Unknown("the call does not say what it does".to_owned()),
-        _ => Match::No,
+        _ if silent => Ternary::Unknown("the call does not say what it does".to_owned()),
+        _ => Ternary::No,
     }
 }
 
 /// Compares the values of an argument; one that is not there never matches.
-pub(super) fn values(values: &[&Value], globs: &[Glob], side: Side) -> Match {
+pub(super) fn values(values: &[&Value], globs: &[Glob], side: Side) -> Ternary {
     let mut leaves = Vec::new();
     for value in values {
         match value {
@@ -181,33 +181,33 @@ pub(super) fn values(values: &[&Value], globs: &[Glob], side: Side) -> Match {
     }
     let mut answers = leaves.iter().map(|leaf| one(leaf, globs));
     match side {
-        Side::Restrict => answers.fold(Match::No, |all, one| match (all, one) {
-            (Match::Yes, _) | (_, Match::Yes) => Match::Yes,
-            (Match::Unknown(why), _) | (_, Match::Unknown(why)) => Match::Unknown(why),
-            (Match::No, Match::No) => Match::No,
+        Side::Restrict => answers.fold(Ternary::No, |all, one| match (all, one) {
+            (Ternary::Yes, _) | (_, Ternary::Yes) => Ternary::Yes,
+            (Ternary::Unknown(why), _) | (_, Ternary::Unknown(why)) => Ternary::Unknown(why),
+            (Ternary::No, Ternary::No) => Ternary::No,
         }),
-        Side::Allow if leaves.is_empty() => Match::No,
-        Side::Allow => answers.find(|one| *one != Match::Yes).unwrap_or(Match::Yes),
+        Side::Allow if leaves.is_empty() => Ternary::No,
+        Side::Allow => answers.find(|one| *one != Ternary::Yes).unwrap_or(Ternary::Yes),
     }
 }
 
-fn one(value: &Value, globs: &[Glob]) -> Match {
+fn one(value: &Value, globs: &[Glob]) -> Ternary {
     if globs.iter().any(Glob::is_any) {
-        return Match::Yes;
+        return Ternary::Yes;
     }
     let is = |text: &str| match text.len() > LONG && globs.iter().any(|g| g.literal().is_none()) {
-        true => Match::Unknown("the value is too long to be compared".to_owned()),
+        true => Ternary::Unknown("the value is too long to be compared".to_owned()),
         false => yes(globs.iter().any(|glob| glob.matches(text, false))),
     };
     match value {
         Value::String(text) => is(text),
         Value::Number(number) => match (is(&value.to_string()), whole(number)) {
-            (Match::No, Some(whole)) => is(&whole),
+            (Ternary::No, Some(whole)) => is(&whole),
             (answer, _) => answer,
         },
         Value::Bool(_) | Value::Null => is(&value.to_string()),
         Value::Array(_) | Value::Object(_) => {
-            Match::Unknown("the value is no plain one".to_owned())
+            Ternary::Unknown("the value is no plain one".to_owned())
         }
     }
 }
@@ -219,27 +219,27 @@ fn whole(number: &serde_json::Number) -> Option<String> {
 }
 
 /// Whether some value of the arguments comes from untrusted output.
-fn traced(facts: &Facts<'_>) -> Match {
+fn traced(facts: &Facts<'_>) -> Ternary {
     if facts.seen.label().join(facts.scope.label).trust != Trust::Untrusted {
-        return Match::No;
+        return Ternary::No;
     }
     let traced = facts.seen.trace([facts.arguments], 1);
     match (traced.found.is_empty(), traced.is_whole) {
-        (false, _) => Match::Yes,
-        (true, false) => Match::Unknown("there are too many values to trace".to_owned()),
-        (true, true) => Match::No,
+        (false, _) => Ternary::Yes,
+        (true, false) => Ternary::Unknown("there are too many values to trace".to_owned()),
+        (true, true) => Ternary::No,
     }
 }
 
 /// Whether a call hands work to an agent of such a name.
-pub(super) fn delegates_to(glob: &Glob, facts: &Facts<'_>, side: Side) -> Match {
+pub(super) fn delegates_to(glob: &Glob, facts: &Facts<'_>, side: Side) -> Ternary {
     if facts.subject != Subject::SubagentCall {
-        return Match::No;
+        return Ternary::No;
     }
     let names = ["agent", "agent_name", "agent_type", "subagent_type", "name"];
     let named = names.iter().find_map(|name| facts.arguments.get(name));
     match named {
         Some(value) => values(&[value], std::slice::from_ref(glob), side),
-        None => Match::Unknown("the call does not say which agent".to_owned()),
+        None => Ternary::Unknown("the call does not say which agent".to_owned()),
     }
 }

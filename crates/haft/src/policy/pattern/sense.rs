@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::{Head, Kind, Pattern, Side, Tools, select::Selector, subsume};
 use crate::{
-    catalog::Entry,
     policy::facts::{Names, Traits},
-    policy::rules::About,
+    policy::rules::ArgumentKind,
+    registry::RegisteredTool,
 };
 
 /// Programs that do whatever their arguments say.
@@ -105,7 +105,11 @@ impl Pattern {
     }
 
     /// Returns why none of these tools can match it.
-    pub(crate) fn misses(&self, tools: &[&Entry], by_ground: &[About]) -> Option<Never> {
+    pub(crate) fn misses(
+        &self,
+        tools: &[&RegisteredTool],
+        by_ground: &[ArgumentKind],
+    ) -> Option<Never> {
         let names: Vec<Names<'_>> = tools.iter().map(|tool| Names::of(tool)).collect();
         let meant = |tools: &Tools| names.iter().any(|names| tools.matches(names, Side::Restrict));
         for own in self.tools().into_iter().map(std::slice::from_ref).chain(self.selected_tools()) {
@@ -120,7 +124,7 @@ impl Pattern {
                 return Some(no_source(&written.text, &names));
             }
         }
-        let named: Vec<&Entry> = tools
+        let named: Vec<&RegisteredTool> = tools
             .iter()
             .zip(&names)
             .filter(|(_, names)| self.tools().is_none_or(|t| t.matches(names, Side::Restrict)))
@@ -162,7 +166,7 @@ impl Pattern {
     }
 
     /// Arguments that no tool it means has.
-    fn misses_arguments(&self, tools: &[&Entry]) -> Option<Never> {
+    fn misses_arguments(&self, tools: &[&RegisteredTool]) -> Option<Never> {
         let head = match &self.head {
             Some(Head::Parameter { name, .. }) => Some(name.as_str()),
             _ => None,
@@ -186,7 +190,7 @@ impl Pattern {
         Some((format!("the tool has no argument `{name}`"), hint))
     }
 
-    fn misses_capabilities(&self, tools: &[&Entry]) -> Option<Never> {
+    fn misses_capabilities(&self, tools: &[&RegisteredTool]) -> Option<Never> {
         let written = self.selectors.iter().find(|written| {
             matches!(&written.selector, Selector::Capability(wanted)
             if !tools.iter().any(|tool| {
@@ -199,19 +203,20 @@ impl Pattern {
     }
 
     /// Parts that no tool has: a file, an address, a command.
-    fn misses_parts(&self, tools: &[&Entry], by_ground: &[About]) -> Option<Never> {
-        let (kinds, what): (&[About], _) = match &self.head {
+    fn misses_parts(&self, tools: &[&RegisteredTool], by_ground: &[ArgumentKind]) -> Option<Never> {
+        let (kinds, what): (&[ArgumentKind], _) = match &self.head {
             Some(Head::Command(_) | Head::Kind(Kind::Bash)) => {
-                (&[About::Command], "runs a command")
+                (&[ArgumentKind::Command], "runs a command")
             }
-            Some(Head::Read(_) | Head::Kind(Kind::Read)) => {
-                (&[About::ReadPath, About::WritePath, About::Command], "reads a file")
-            }
+            Some(Head::Read(_) | Head::Kind(Kind::Read)) => (
+                &[ArgumentKind::ReadPath, ArgumentKind::WritePath, ArgumentKind::Command],
+                "reads a file",
+            ),
             Some(Head::Edit(_) | Head::Kind(Kind::Edit)) => {
-                (&[About::WritePath, About::Command], "writes a file")
+                (&[ArgumentKind::WritePath, ArgumentKind::Command], "writes a file")
             }
             Some(Head::Host(_) | Head::Kind(Kind::WebFetch)) => {
-                (&[About::Url, About::Command], "reaches an address")
+                (&[ArgumentKind::Url, ArgumentKind::Command], "reaches an address")
             }
             Some(Head::Agent(_)) => {
                 let any = tools.iter().any(|tool| tool.traits().delegates());
@@ -220,7 +225,7 @@ impl Pattern {
             }
             _ => return None,
         };
-        let has = |about: &About| {
+        let has = |about: &ArgumentKind| {
             by_ground.contains(about) || tools.iter().any(|tool| Traits::may_be_about(tool, *about))
         };
         if kinds.iter().any(has) {

@@ -1,25 +1,25 @@
 //! Patterns against calls: the grammar row by row, and what must hold for all of them.
 
-use haft_core::{Capabilities, Capability, Effect, Label, Scope, Spec, Trust};
+use haft_core::{Capabilities, Capability, Effect, Label, Scope, ToolSpec, Trust};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::{
     policy::{
-        rules::Ground,
+        rules::PolicyContext,
         testing::{at, call, call_in, ground},
     },
-    turn::Admitted,
+    turn::ValidatedCall,
 };
 
 fn pattern(text: &str) -> Pattern {
-    let anchor = Anchor { folder: Some("/proj".into()), home: Some("/home/u".into()) };
+    let anchor = PathBase { folder: Some("/proj".into()), home: Some("/home/u".into()) };
     Pattern::parse(text, &anchor).unwrap_or_else(|e| panic!("{text}: {e}"))
 }
 
 fn error(text: &str) -> PatternError {
-    Pattern::parse(text, &Anchor::default()).expect_err(text)
+    Pattern::parse(text, &PathBase::default()).expect_err(text)
 }
 
 fn open() -> Value {
@@ -27,34 +27,34 @@ fn open() -> Value {
 }
 
 /// A call of an own tool that declares what it does.
-fn does(effects: Vec<Effect>) -> Admitted {
-    let spec = Spec::new("t", "Does it.")
+fn does(effects: Vec<Effect>) -> ValidatedCall {
+    let spec = ToolSpec::new("t", "Does it.")
         .capabilities([Capability::Filesystem, Capability::Network])
         .effects(effects);
     call(spec, open(), json!({}))
 }
 
-fn reads(path: &str) -> Admitted {
-    let spec = Spec::new("look", "Looks.").read_only().capabilities([Capability::Filesystem]);
+fn reads(path: &str) -> ValidatedCall {
+    let spec = ToolSpec::new("look", "Looks.").read_only().capabilities([Capability::Filesystem]);
     call(spec.effects([Effect::read(path)]), open(), json!({}))
 }
 
-fn writes(path: &str) -> Admitted {
-    let spec = Spec::new("put", "Puts.").capabilities([Capability::Filesystem]);
+fn writes(path: &str) -> ValidatedCall {
+    let spec = ToolSpec::new("put", "Puts.").capabilities([Capability::Filesystem]);
     call(spec.effects([Effect::write(path)]), open(), json!({}))
 }
 
-fn fetches(address: &str) -> Admitted {
-    let spec = Spec::new("get", "Gets.").read_only().capabilities([Capability::Network]);
+fn fetches(address: &str) -> ValidatedCall {
+    let spec = ToolSpec::new("get", "Gets.").read_only().capabilities([Capability::Network]);
     call(spec.effects([Effect::external(address)]), open(), json!({}))
 }
 
-fn says(arguments: Value) -> Admitted {
-    call(Spec::new("mail_send", "Sends."), open(), arguments)
+fn says(arguments: Value) -> ValidatedCall {
+    call(ToolSpec::new("mail_send", "Sends."), open(), arguments)
 }
 
 /// `yes`, `no`, `part` or `unknown`, from one side.
-fn side(text: &str, call: &Admitted, ground: &Ground, side: Side) -> &'static str {
+fn side(text: &str, call: &ValidatedCall, ground: &PolicyContext, side: Side) -> &'static str {
     let facts = Facts::of(call, ground);
     let hits = pattern(text).hits(&facts, side);
     match (hits.yes, hits.unknown) {
@@ -65,11 +65,11 @@ fn side(text: &str, call: &Admitted, ground: &Ground, side: Side) -> &'static st
     }
 }
 
-fn deny(text: &str, call: &Admitted) -> &'static str {
+fn deny(text: &str, call: &ValidatedCall) -> &'static str {
     side(text, call, &ground(), Side::Restrict)
 }
 
-fn allow(text: &str, call: &Admitted) -> &'static str {
+fn allow(text: &str, call: &ValidatedCall) -> &'static str {
     side(text, call, &ground(), Side::Allow)
 }
 
@@ -212,7 +212,7 @@ fn hosts_are_matched_by_label_and_odd_ones_leave_doubt() {
 #[test]
 fn tools_of_a_source_are_matched_by_source_and_tool() {
     let remote = |source: &str, tool: &str| {
-        call_in(at("/w"), Some(source), Spec::new(tool, "Does it."), open(), json!({}))
+        call_in(at("/w"), Some(source), ToolSpec::new(tool, "Does it."), open(), json!({}))
     };
     let github = remote("github", "get_issue");
     for (text, is) in [
@@ -240,7 +240,7 @@ fn tools_of_a_source_are_matched_by_source_and_tool() {
     assert_eq!(
         deny(
             "mcp__github__get_issue",
-            &call(Spec::new("mcp__github__get_issue", "Is called so."), open(), json!({}))
+            &call(ToolSpec::new("mcp__github__get_issue", "Is called so."), open(), json!({}))
         ),
         "no",
         "our own tool is of no source, whatever it is called"
@@ -284,7 +284,7 @@ fn parameters_and_arguments_are_compared_as_they_are_written() {
 #[test]
 fn silence_about_effects_and_capabilities_is_doubt_and_speech_is_not() {
     let silent = says(json!({}));
-    let spec = || Spec::new("t", "Does it.");
+    let spec = || ToolSpec::new("t", "Does it.");
     let network = call(spec().capabilities([Capability::Network]), open(), json!({}));
     assert_eq!(deny("capability=email", &silent), "unknown");
     assert_eq!(deny("capability=email", &network), "no");
@@ -316,7 +316,7 @@ fn conditions_on_the_run_are_about_the_run() {
         label: Label { trust: Trust::Untrusted, ..Label::CLEAN },
         ..at("/w")
     };
-    let call = call_in(scope, None, Spec::new("t", "Does it."), open(), json!({"x": "y"}));
+    let call = call_in(scope, None, ToolSpec::new("t", "Does it."), open(), json!({"x": "y"}));
     for (text, is) in [
         ("agent=help*", "yes"),
         ("agent=other", "no"),
@@ -337,7 +337,7 @@ fn conditions_on_the_run_are_about_the_run() {
 
 #[test]
 fn a_specifier_of_commands_is_about_commands_alone() {
-    let spec = Spec::new("shell", "Runs.").capabilities([Capability::Subprocess]);
+    let spec = ToolSpec::new("shell", "Runs.").capabilities([Capability::Subprocess]);
     let effects = [Effect::execute("git status"), Effect::write("a")];
     let run = call(spec.effects(effects), open(), json!({}));
     let ground = ground();
@@ -348,7 +348,7 @@ fn a_specifier_of_commands_is_about_commands_alone() {
     assert_eq!(deny("Bash(*)", &run), "yes");
     assert_eq!(deny("Bash(git *)", &reads("a")), "no");
     let broken = call(
-        Spec::new("shell", "Runs."),
+        ToolSpec::new("shell", "Runs."),
         json!({"properties": {"command": {"type": "string"}}}),
         json!({"command": "echo 'never closed"}),
     );
@@ -361,7 +361,7 @@ fn a_specifier_of_commands_is_about_commands_alone() {
 fn an_agent_is_called_by_its_name() {
     let agent = |name: &str| {
         let schema = json!({"properties": {"agent": {"type": "string"}}});
-        call(Spec::new("agent", "Delegates."), schema, json!({"agent": name}))
+        call(ToolSpec::new("agent", "Delegates."), schema, json!({"agent": name}))
     };
     assert_eq!(deny("Agent(reviewer)", &agent("reviewer")), "yes");
     assert_eq!(deny("Agent(reviewer)", &agent("writer")), "no");
@@ -370,7 +370,7 @@ fn an_agent_is_called_by_its_name() {
 
 #[test]
 fn only_patterns_without_conditions_cover_a_tool() {
-    let call = call(Spec::new("shell", "Runs."), open(), json!({}));
+    let call = call(ToolSpec::new("shell", "Runs."), open(), json!({}));
     let ground = ground();
     let facts = Facts::of(&call, &ground);
     for (text, is) in [
@@ -443,9 +443,10 @@ fn a_link_carries_no_call_past_a_deny_nor_an_allow_beyond_its_folder() {
     folder.dir("secrets");
     folder.link("w/out", "../secrets");
     folder.link("way", "secrets");
-    let ground = Ground::default();
+    let ground = PolicyContext::default();
     let reads = |path: &str| {
-        let spec = Spec::new("look", "Looks.").read_only().capabilities([Capability::Filesystem]);
+        let spec =
+            ToolSpec::new("look", "Looks.").read_only().capabilities([Capability::Filesystem]);
         call_in(at(folder.at("w")), None, spec.effects([Effect::read(path)]), open(), json!({}))
     };
     let secrets = format!("Read(/{}/**)", folder.at("secrets").display());
@@ -521,7 +522,7 @@ fn mistakes_have_a_place_and_a_remedy() {
 #[test]
 fn a_near_miss_says_what_is_missing() {
     let ground = ground();
-    let near = |text: &str, call: &Admitted| pattern(text).nearly(&Facts::of(call, &ground));
+    let near = |text: &str, call: &ValidatedCall| pattern(text).nearly(&Facts::of(call, &ground));
     let said = |text: &str| Some(text.to_owned());
     assert_eq!(near("Read(./src/**)", &reads("a/b")), said("`/w/a/b` is not below `./src/**`"));
     assert_eq!(near("Edit(./**)", &reads("a")), said("`/w/a` is read and not written"));
@@ -630,7 +631,7 @@ fn good_pattern() -> impl Strategy<Value = &'static str> {
     ])
 }
 
-fn any_call() -> impl Strategy<Value = Admitted> {
+fn any_call() -> impl Strategy<Value = ValidatedCall> {
     let target =
         prop::sample::select(vec!["a", "a/b", "b", "../a", "/etc/x", "a/b/c/d", "~/a", "k:v"]);
     let address =
@@ -647,7 +648,7 @@ fn any_call() -> impl Strategy<Value = Admitted> {
     let declares = prop::option::of(prop::collection::vec(effect, 0..3));
     (name, source, argument, declares, any::<bool>()).prop_map(
         |(name, source, argument, declares, reaches)| {
-            let mut spec = Spec::new(name, "Does it.");
+            let mut spec = ToolSpec::new(name, "Does it.");
             if let Some(effects) = declares {
                 spec = spec.effects(effects);
             }
@@ -669,7 +670,7 @@ proptest! {
     #[test]
     fn no_text_breaks_the_parser(text in any_pattern(), noise in ".{0,40}") {
         for text in [text, noise] {
-            match Pattern::parse(&text, &Anchor::default()) {
+            match Pattern::parse(&text, &PathBase::default()) {
                 Ok(pattern) => { let _ = pattern.key(); }
                 Err(error) => prop_assert!(error.at <= text.len() && error.hint.is_some()),
             }

@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::policy::{
-    pattern::{Anchor, Pattern},
-    world::{World, tidy},
+    path_resolver::{PathResolver, tidy},
+    pattern::{PathBase, Pattern},
 };
 
 fn rule(decision: Decision, text: &str) -> Rule {
-    let anchor = Anchor { folder: Some("/w".into()), home: Some("/home/u".into()) };
+    let anchor = PathBase { folder: Some("/w".into()), home: Some("/home/u".into()) };
     let pattern = Pattern::parse(text, &anchor);
     Rule::new(decision, pattern.unwrap_or_else(|e| panic!("{text}: {e}")))
 }
 
 fn of_shell(rules: &[(Decision, &str)], command: &str) -> Decision {
     let rules = rules.iter().map(|(d, text)| rule(d.clone(), text)).collect();
-    let rules = Rules::new(rules, Ground::default()).unwrap();
+    let rules = Rules::new(rules, PolicyContext::default()).unwrap();
     rules.judge_sample(&Sample::new("shell", json!({"command": command}))).decision
 }
 
@@ -107,22 +107,22 @@ fn an_allowed_command_carries_nothing_else_with_it() {
 #[test]
 fn odd_files_of_rules_are_read_or_refused_and_never_half_read() {
     use crate::policy::{
-        files::{File, Form, Setup, Where},
-        rule::Layer,
+        files::{ConfigFile, FileFormat, LoadOptions, PolicyConfig},
+        rule::ConfigLayer,
     };
-    let read = |text: &str, form: Form, trusted: bool| {
-        let file = File {
-            layer: Layer::Project,
+    let read = |text: &str, form: FileFormat, trusted: bool| {
+        let file = ConfigFile {
+            layer: ConfigLayer::Project,
             form,
             path: "/w/haft.toml".into(),
             anchor: "/w".into(),
             text: text.to_owned(),
         };
-        Setup::read(&[file], &Where { trusted, ..Where::default() })
+        PolicyConfig::read(&[file], &LoadOptions { trusted, ..LoadOptions::default() })
     };
     let rule = "[[rule]]\nmatch = \"Bash(rm *)\"\ndecision = \"deny\"\n";
     for good in [rule.to_owned(), rule.replace('\n', "\r\n"), format!("\u{feff}{rule}")] {
-        let found = read(&good, Form::Toml, false).map(|setup| setup.rules.len());
+        let found = read(&good, FileFormat::Toml, false).map(|setup| setup.rules.len());
         assert_eq!(found.ok(), Some(1), "{good:?}");
     }
     for bad in [
@@ -144,7 +144,7 @@ fn odd_files_of_rules_are_read_or_refused_and_never_half_read() {
         "defaults.mode = \"Plan\"\n".to_owned(),
         "defaults.mode = [\"plan\"]\n".to_owned(),
     ] {
-        assert!(read(&bad, Form::Toml, true).is_err(), "{bad}");
+        assert!(read(&bad, FileFormat::Toml, true).is_err(), "{bad}");
     }
     for bad in [
         r#"{"permissions": {"deny": "Bash(rm *)"}}"#,
@@ -156,14 +156,14 @@ fn odd_files_of_rules_are_read_or_refused_and_never_half_read() {
         r#"{"permissions": []}"#,
         r#"[]"#,
     ] {
-        assert!(read(bad, Form::Settings, true).is_err(), "{bad}");
+        assert!(read(bad, FileFormat::Settings, true).is_err(), "{bad}");
     }
     // What a folder that nobody trusts brings along may only be stricter.
     let loose = "defaults.mode = \"bypassPermissions\"\nworkspace.roots = [\"/\"]\n\
         rule = [{ match = \"*\", decision = \"allow\" }, \
         { match = \"x\", decision = \"ask\", rewrite = { a = 1 } }]\n\
         [[hooks.PreToolUse]]\ncommand = \"evil\"\n[tool.x.args]\ny = \"url\"\n";
-    let setup = read(loose, Form::Toml, false).unwrap();
+    let setup = read(loose, FileFormat::Toml, false).unwrap();
     assert_eq!(setup.ground.mode, Mode::Default);
     assert!(setup.ground.roots.is_empty() && setup.ground.about.is_empty());
     assert!(setup.hooks.is_empty());
@@ -178,7 +178,7 @@ struct Linked;
 const LINKS: [(&str, &str); 4] =
     [("/w/link", "/w/real"), ("/home/u", "/h/u"), ("/w/real/secret", "/x"), ("/w/odd", "/w/b")];
 
-impl World for Linked {
+impl PathResolver for Linked {
     fn resolve(&self, path: &Path) -> Result<PathBuf, String> {
         let mut path = tidy(path);
         for _ in 0..8 {
@@ -195,10 +195,10 @@ impl World for Linked {
 }
 
 fn of_path(deny: &str, path: &str) -> Decision {
-    let ground = Ground {
+    let ground = PolicyContext {
         world: std::sync::Arc::new(Linked),
         home: Some("/home/u".into()),
-        ..Ground::default()
+        ..PolicyContext::default()
     };
     let rules = vec![rule(Decision::Allow, "read_file"), rule(Decision::Deny, deny)];
     let rules = Rules::new(rules, ground).unwrap();
@@ -236,7 +236,7 @@ fn a_source_is_denied_wherever_its_name_could_be_cut() {
         ("mcp__a___b", "a_", "b"),
         ("mcp__a___b", "a", "_b"),
     ] {
-        let rules = Rules::new(vec![rule(Decision::Deny, deny)], Ground::default()).unwrap();
+        let rules = Rules::new(vec![rule(Decision::Deny, deny)], PolicyContext::default()).unwrap();
         let sample = Sample::new("far", json!({}));
         let mut facts = sample.facts(&rules.ground);
         facts.names.remote = Some((source, tool));
@@ -422,12 +422,12 @@ proptest! {
         allows in any::<bool>(),
     ) {
         let decision = if allows { Decision::Allow } else { Decision::Deny };
-        let anchor = Anchor { folder: Some("/w".into()), home: Some("/home/u".into()) };
+        let anchor = PathBase { folder: Some("/w".into()), home: Some("/home/u".into()) };
         let Ok(pattern) = Pattern::parse(&text, &anchor) else { return Ok(()) };
-        let ground = Ground {
+        let ground = PolicyContext {
             world: std::sync::Arc::new(Linked),
             home: Some("/home/u".into()),
-            ..Ground::default()
+            ..PolicyContext::default()
         };
         let rules = Rules::new(vec![Rule::new(decision, pattern)], ground.clone()).unwrap();
         let (tool, arguments) = match &call {
@@ -452,7 +452,7 @@ proptest! {
 
 fn judged(rules: &[(Decision, &str)], tool: &str, arguments: Value) -> Decision {
     let rules = rules.iter().map(|(d, text)| rule(d.clone(), text)).collect();
-    let ground = Ground { world: std::sync::Arc::new(Linked), ..Ground::default() };
+    let ground = PolicyContext { world: std::sync::Arc::new(Linked), ..PolicyContext::default() };
     let rules = Rules::new(rules, ground).unwrap();
     let mut sample = Sample::new(tool, arguments);
     sample.scope = std::sync::Arc::new(haft_core::Scope {
@@ -541,7 +541,7 @@ fn a_deny_about_a_label_holds_for_all_that_are_worse() {
         ("label=public", (Trust::Trusted, Confidentiality::Secret), false),
     ] {
         let deny = rule(Decision::Deny, text);
-        let rules = Rules::new(vec![deny], Ground::default()).unwrap();
+        let rules = Rules::new(vec![deny], PolicyContext::default()).unwrap();
         let mut sample = Sample::new("mail_send", json!({}));
         let (trust, confidentiality) = label;
         let label = Label { trust, confidentiality };
@@ -554,9 +554,9 @@ fn a_deny_about_a_label_holds_for_all_that_are_worse() {
 
 #[test]
 fn a_suggestion_is_never_wider_than_it_says() {
-    use crate::policy::suggest::Decided;
-    let rules = Rules::new(Vec::new(), Ground::default()).unwrap();
-    let said = |command: &str| Decided {
+    use crate::policy::suggest::RecordedDecision;
+    let rules = Rules::new(Vec::new(), PolicyContext::default()).unwrap();
+    let said = |command: &str| RecordedDecision {
         tool: "Bash".to_owned(),
         arguments: json!({"command": command}),
         decision: "allow".to_owned(),
@@ -584,7 +584,7 @@ fn many_rules_and_large_calls_are_judged_in_no_time() {
             },
         ));
     }
-    let rules = Rules::new(all, Ground::default()).unwrap();
+    let rules = Rules::new(all, PolicyContext::default()).unwrap();
     for (tool, arguments) in [
         ("shell", json!({"command": format!("echo {}", "tool x ".repeat(1_400))})),
         ("shell", json!({"command": "echo $A ".repeat(1_200)})),

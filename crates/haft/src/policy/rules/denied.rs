@@ -20,9 +20,9 @@ use haft_core::{Decision, DeniedPaths, DeniedPathsUnknown, Operation, Scope};
 use super::{
     super::{
         facts::Sample,
+        path_resolver::{Storage, start},
         pattern::AbsolutePattern,
         rule::Rule,
-        world::{Storage, start},
     },
     Rules,
 };
@@ -162,13 +162,13 @@ mod tests {
     use super::*;
     use crate::{
         clock::{Clock as _, ManualClock},
-        policy::{Anchor, Ground, Pattern, Policy as _, testing::Folder},
+        policy::{PathBase, Pattern, Policy as _, PolicyContext, testing::Folder},
     };
 
     fn rules(folder: &Folder, patterns: &[&str]) -> Rules {
-        let anchor = Anchor { folder: Some(folder.at("")), ..Anchor::default() };
+        let anchor = PathBase { folder: Some(folder.at("")), ..PathBase::default() };
         let rule = |text: &&str| Rule::new(Decision::Deny, Pattern::parse(text, &anchor).unwrap());
-        Rules::new(patterns.iter().map(rule).collect(), Ground::default()).unwrap()
+        Rules::new(patterns.iter().map(rule).collect(), PolicyContext::default()).unwrap()
     }
 
     fn find(rules: &Rules, folder: &Folder) -> Result<DeniedPaths, DeniedPathsUnknown> {

@@ -7,14 +7,14 @@ use haft_core::{Capability, Decision, Operation, Trust};
 
 use super::{
     super::{
-        explain::{Check, Cited, Explanation, Near},
+        explain::{CheckStep, Explanation, NearMiss, RuleRef},
         facts::{Facts, Part, Parts},
     },
     Mode, Rules,
     judge::{Notebook, Ruling},
     labels,
 };
-use crate::turn::Admitted;
+use crate::turn::ValidatedCall;
 
 /// So many near misses are told.
 const MOST_NEAR: usize = 5;
@@ -42,7 +42,11 @@ impl Notebook for Notes {
 
 impl Rules {
     /// Explains what is decided about a call, or about an example where there is none.
-    pub(super) fn explain_facts(&self, facts: &Facts<'_>, call: Option<&Admitted>) -> Explanation {
+    pub(super) fn explain_facts(
+        &self,
+        facts: &Facts<'_>,
+        call: Option<&ValidatedCall>,
+    ) -> Explanation {
         let mut notes = Notes::default();
         let ruling = self.rule_on(facts, call, &mut notes);
         let deciding = match &ruling {
@@ -65,21 +69,23 @@ impl Rules {
             .0
             .into_iter()
             .map(|(what, said, why, rule)| match rule {
-                Some((at, pattern)) => Check {
+                Some((at, pattern)) => CheckStep {
                     what: what.to_owned(),
                     said: said.to_owned(),
                     why: format!("{} {why}", self.source(at, pattern)),
                     place: Some(self.rules[at].place.clone()),
                 },
-                None => Check { what: what.to_owned(), said: said.to_owned(), why, place: None },
+                None => {
+                    CheckStep { what: what.to_owned(), said: said.to_owned(), why, place: None }
+                }
             })
             .collect();
         explanation
     }
 
-    fn cite(&self, at: usize, pattern: usize) -> Cited {
+    fn cite(&self, at: usize, pattern: usize) -> RuleRef {
         let rule = &self.rules[at];
-        Cited {
+        RuleRef {
             id: rule.id.clone(),
             decision: rule.decision.as_str().to_owned(),
             pattern: rule.matches.get(pattern).map_or_else(String::new, ToString::to_string),
@@ -88,7 +94,7 @@ impl Rules {
     }
 
     /// Rules that do not apply and are about something like it, the strict ones first.
-    fn near(&self, facts: &Facts<'_>) -> Vec<Near> {
+    fn near(&self, facts: &Facts<'_>) -> Vec<NearMiss> {
         let mut near = Vec::new();
         let order = [
             |d: &Decision| *d == Decision::Deny,
@@ -112,7 +118,7 @@ impl Rules {
                     Some((0, "it is switched off".to_owned()))
                 };
                 if let Some((number, missing)) = missing {
-                    near.push(Near { rule: self.cite(at, number), missing });
+                    near.push(NearMiss { rule: self.cite(at, number), missing });
                 }
             }
         }
@@ -121,7 +127,7 @@ impl Rules {
 
     /// The smallest change that would flip the ruling: of a deny, to anything else; of an ask, to an
     /// allow; of an allow, to a deny or an ask. Every rule that stands in the way is named.
-    fn flip(&self, facts: &Facts<'_>, call: Option<&Admitted>, ruling: &Ruling) -> String {
+    fn flip(&self, facts: &Facts<'_>, call: Option<&ValidatedCall>, ruling: &Ruling) -> String {
         let own = || self.said(facts, facts.all()).unwrap_or_else(|| quoted(&[facts.names.own]));
         match ruling {
             Ruling::Denied { .. } => self.excepted(facts, |d| *d == Decision::Deny),

@@ -20,8 +20,8 @@ use haft_core::{Decision, HardLinked, Operation, OtherNames, Scope};
 use super::{
     super::{
         facts::{Facts, Sample},
+        path_resolver::PathResolver,
         rule::Rule,
-        world::World,
     },
     Rules,
 };
@@ -61,7 +61,7 @@ impl Names {
     }
 
     /// Walks again. Whatever was known before counts as known before the walk.
-    fn walk(&mut self, starts: &[PathBuf], world: &dyn World, file: &HardLinked) {
+    fn walk(&mut self, starts: &[PathBuf], world: &dyn PathResolver, file: &HardLinked) {
         self.hear(file);
         self.begun_after = self.newest.clone();
         if self.checked.len() >= MAX_CHECKED {
@@ -93,7 +93,7 @@ impl LinkIndex {
         &self,
         file: &HardLinked,
         work: &Path,
-        world: &dyn World,
+        world: &dyn PathResolver,
         starts: impl FnOnce() -> Vec<PathBuf>,
     ) -> (Arc<[PathBuf]>, bool) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -172,7 +172,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::policy::{Anchor, Ground, Pattern};
+    use crate::policy::{PathBase, Pattern, PolicyContext};
 
     /// A disk that lists these hard links, counts its walks, and may have too much on it.
     #[derive(Debug, Clone, Default)]
@@ -182,7 +182,7 @@ mod tests {
         is_large: bool,
     }
 
-    impl World for Fake {
+    impl PathResolver for Fake {
         fn resolve(&self, path: &Path) -> Result<PathBuf, String> {
             Ok(path.to_owned())
         }
@@ -211,8 +211,8 @@ mod tests {
     }
 
     fn rules(world: &Fake, texts: &[(Decision, &str)]) -> Rules {
-        let ground = Ground { world: Arc::new(world.clone()), ..Ground::default() };
-        let anchor = Anchor { home: Some("/home/u".into()), ..Anchor::default() };
+        let ground = PolicyContext { world: Arc::new(world.clone()), ..PolicyContext::default() };
+        let anchor = PathBase { home: Some("/home/u".into()), ..PathBase::default() };
         let rule = |(decision, text): &(Decision, &str)| {
             Rule::new(decision.clone(), Pattern::parse(text, &anchor).unwrap())
         };

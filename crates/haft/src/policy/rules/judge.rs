@@ -16,15 +16,15 @@ use super::{
     super::{
         default,
         facts::{self, Facts, Part, Parts},
+        path_resolver::LOOKED_AT,
         pattern::{Key, Pattern, Side},
         rule::Rule,
-        world::LOOKED_AT,
     },
     Applied, Mode, Rules,
     index::Index,
     labels::{self, Concern},
 };
-use crate::turn::Admitted;
+use crate::turn::ValidatedCall;
 
 /// What decided, and what it decided.
 #[derive(Debug, Clone)]
@@ -83,7 +83,7 @@ impl Rules {
     pub(super) fn rule_on<N: Notebook>(
         &self,
         facts: &Facts<'_>,
-        call: Option<&Admitted>,
+        call: Option<&ValidatedCall>,
         notes: &mut N,
     ) -> Ruling {
         if facts.overflow {
@@ -103,7 +103,7 @@ impl Rules {
             notes.note("mode", "deny", reason.clone(), None);
             return built(Decision::Deny, reason, "the mode `plan`");
         }
-        let supplied = call.map(Admitted::supplied).unwrap_or_default();
+        let supplied = call.map(ValidatedCall::supplied).unwrap_or_default();
         let need = self.strongest_where(
             &self.need,
             facts,
@@ -129,7 +129,7 @@ impl Rules {
     pub(super) fn unrestricted<N: Notebook>(
         &self,
         facts: &Facts<'_>,
-        call: Option<&Admitted>,
+        call: Option<&ValidatedCall>,
         cover: &Cover,
         notes: &mut N,
     ) -> Ruling {
@@ -174,7 +174,7 @@ impl Rules {
     /// Returns the rule whose rewrite the call gets: the one that asks, or the first of those that
     /// allow it. Whether a person looks besides, because of what the run has read, is no reason to
     /// lose it.
-    pub(super) fn rewriter(&self, facts: &Facts<'_>, call: &Admitted) -> Option<usize> {
+    pub(super) fn rewriter(&self, facts: &Facts<'_>, call: &ValidatedCall) -> Option<usize> {
         match self.rule_on(facts, Some(call), &mut ()) {
             Ruling::Allowed { at, .. } | Ruling::Asked { at, .. } => Some(at),
             Ruling::Built { decision: Decision::Ask, .. } => {
@@ -190,7 +190,7 @@ impl Rules {
     fn not_restricted<N: Notebook>(
         &self,
         facts: &Facts<'_>,
-        call: Option<&Admitted>,
+        call: Option<&ValidatedCall>,
         cover: &Cover,
         notes: &mut N,
     ) -> Ruling {
@@ -201,7 +201,7 @@ impl Rules {
             let more = cover.rules - 1;
             return Ruling::Allowed { at: *at, applied: applied.clone(), more };
         }
-        if let Some(verdict) = call.and_then(Admitted::vouched) {
+        if let Some(verdict) = call.and_then(ValidatedCall::vouched) {
             notes.note("hooks", "allow", verdict.reason.to_string(), None);
             return Ruling::Vouched(verdict.clone());
         }
@@ -250,7 +250,12 @@ impl Rules {
     }
 
     /// Lets a call run confined, unless a confined run could read what a rule keeps.
-    fn confined<N: Notebook>(&self, call: &Admitted, verdict: Verdict, notes: &mut N) -> Ruling {
+    fn confined<N: Notebook>(
+        &self,
+        call: &ValidatedCall,
+        verdict: Verdict,
+        notes: &mut N,
+    ) -> Ruling {
         if self.keeps_from_confined(call) {
             let ask = default::ask(call, "it may read a file that a rule keeps");
             notes.note("confinement", "not used", ask.reason.to_string(), None);
@@ -288,7 +293,7 @@ impl Rules {
 
     /// Returns whether a command that nobody is asked about may read, below a folder that it names, what
     /// a rule denies or asks about. Which files those are only running it would tell.
-    fn keeps_below(&self, call: &Admitted) -> bool {
+    fn keeps_below(&self, call: &ValidatedCall) -> bool {
         if !facts::is_held(call) || !(self.deny.has_paths() || self.ask.has_paths()) {
             return false;
         }
@@ -298,7 +303,7 @@ impl Rules {
     /// Returns whether a confined run of a call could read what a rule asks about, or what one denies
     /// and the sandbox does not mask. It masks what is denied below its roots; where that cannot be
     /// found out, the tool's guard asks.
-    fn keeps_from_confined(&self, call: &Admitted) -> bool {
+    fn keeps_from_confined(&self, call: &ValidatedCall) -> bool {
         if !(self.deny.has_paths() || self.ask.has_paths()) {
             return false;
         }
@@ -550,7 +555,7 @@ pub(super) fn built(decision: Decision, reason: impl Into<Words>, source: &'stat
 }
 
 /// Notes why a call that is asked about is not confined instead, where its tool confines calls.
-fn note_not_confined<N: Notebook>(call: &Admitted, notes: &mut N) {
+fn note_not_confined<N: Notebook>(call: &ValidatedCall, notes: &mut N) {
     if call.context().confinement().is_some()
         && let Some(why) = default::not_confined(call)
     {

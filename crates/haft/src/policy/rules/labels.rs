@@ -14,8 +14,8 @@ use haft_core::{
 use super::{
     super::{
         facts::{Facts, Part, Parts},
-        seen::Taint,
-        world,
+        path_resolver,
+        taint::Taint,
     },
     Rules,
 };
@@ -285,7 +285,7 @@ pub(super) fn edits_inside(facts: &Facts<'_>) -> Parts {
     for (at, part) in facts.parts.iter().enumerate() {
         if let Part::Path { resolved: Ok(path), .. } = part
             && names_to_spell(part).next().is_none()
-            && world::is_inside(path, facts)
+            && path_resolver::is_inside(path, facts)
         {
             edits = edits.with(at);
         }

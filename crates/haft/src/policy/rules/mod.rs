@@ -5,7 +5,7 @@
 //! the default. A rule that cannot be evaluated counts as the strict answer.
 
 mod denied;
-mod ground;
+mod context;
 mod hard_links;
 mod index;
 mod labels;
@@ -31,28 +31,28 @@ use haft_core::{
 use serde::Serialize;
 use serde_json::Value;
 
-pub use self::ground::{About, Ground, Mode};
+pub use self::context::{ArgumentKind, Mode, PolicyContext};
 pub(super) use self::labels::names_protected;
 use self::{hard_links::LinkIndex, index::Index};
 use super::{
-    Explanation, Offer, Policy,
+    Explanation, Policy, SuggestedRules,
     facts::{Facts, Names, Part, Parts, Sample},
     pattern::{Hits, Pattern, Side},
-    rule::{Place, Rule, Subject},
+    rule::{Rule, SourceLocation, Subject},
 };
 use crate::{
-    catalog::Entry,
     error::{Error, ErrorKind},
-    turn::Admitted,
+    registry::RegisteredTool,
+    turn::ValidatedCall,
 };
 
 /// Rules in force.
 ///
 /// ```
-/// use haft::{Anchor, Decision, Ground, Pattern, Rule, Rules};
+/// use haft::{Decision, PathBase, Pattern, PolicyContext, Rule, Rules};
 ///
-/// let pattern = Pattern::parse("mail_send", &Anchor::default()).unwrap();
-/// let rules = Rules::new(vec![Rule::new(Decision::Deny, pattern)], Ground::default())?;
+/// let pattern = Pattern::parse("mail_send", &PathBase::default()).unwrap();
+/// let rules = Rules::new(vec![Rule::new(Decision::Deny, pattern)], PolicyContext::default())?;
 /// assert_eq!(rules.rules().len(), 1);
 /// # Ok::<(), haft::Error>(())
 /// ```
@@ -61,7 +61,7 @@ pub struct Rules {
     rules: Vec<Rule>,
     /// What people know each pattern of each rule by.
     sources: Vec<Box<[Words]>>,
-    ground: Ground,
+    ground: PolicyContext,
     deny: Index,
     need: Index,
     ask: Index,
@@ -86,7 +86,7 @@ impl Rules {
     ///
     /// # Errors
     /// Fails when an example does not hold, and names each one that does not.
-    pub fn new(rules: Vec<Rule>, ground: Ground) -> Result<Self, Error> {
+    pub fn new(rules: Vec<Rule>, ground: PolicyContext) -> Result<Self, Error> {
         let rules = Self::untried(rules, ground);
         rules.hold_examples()?;
         Ok(rules)
@@ -95,7 +95,7 @@ impl Rules {
     /// Compiles rules and leaves their examples to [`try_examples`](Self::try_examples), for whoever
     /// wants to see each one that does not hold. Nothing should be judged by them before.
     #[must_use]
-    pub fn untried(rules: Vec<Rule>, ground: Ground) -> Self {
+    pub fn untried(rules: Vec<Rule>, ground: PolicyContext) -> Self {
         let mut indexes = [Index::default(), Index::default(), Index::default(), Index::default()];
         for (at, rule) in rules.iter().enumerate().filter(|(_, rule)| rule.enabled) {
             let own = match rule.decision {
@@ -145,14 +145,14 @@ impl Rules {
 
     /// Returns what they stand on.
     #[must_use]
-    pub fn ground(&self) -> &Ground {
+    pub fn ground(&self) -> &PolicyContext {
         &self.ground
     }
 
     /// Tries every example that the rules carry, and says what each rule and what all rules together
     /// make of it.
     #[must_use]
-    pub fn try_examples(&self) -> Vec<Tried> {
+    pub fn try_examples(&self) -> Vec<ExampleResult> {
         let mut tried = Vec::new();
         for (at, rule) in self.rules.iter().enumerate() {
             for example in &rule.examples {
@@ -165,7 +165,7 @@ impl Rules {
                     }
                     Err(problem) => (false, None, Some(problem.clone())),
                 };
-                tried.push(Tried {
+                tried.push(ExampleResult {
                     rule: rule.place.clone(),
                     place: example.place.clone(),
                     call: example.call.clone(),
@@ -246,12 +246,12 @@ struct Applied {
 }
 
 impl Policy for Rules {
-    fn judge(&self, call: &Admitted) -> Verdict {
+    fn judge(&self, call: &ValidatedCall) -> Verdict {
         let facts = Facts::of(call, &self.ground);
         self.rule_on(&facts, Some(call), &mut ()).verdict(self)
     }
 
-    fn hides(&self, tool: &Entry, _: &Scope) -> Option<String> {
+    fn hides(&self, tool: &RegisteredTool, _: &Scope) -> Option<String> {
         let names = Names::of(tool);
         let rule = self
             .hiders
@@ -265,7 +265,7 @@ impl Policy for Rules {
         !self.hiders.is_empty()
     }
 
-    fn keeps_from(&self, doing: Operation, file: &Path, scope: &Arc<Scope>) -> bool {
+    fn is_path_denied(&self, doing: Operation, file: &Path, scope: &Arc<Scope>) -> bool {
         if !self.deny.has_paths() && !self.ask.has_paths() {
             return false;
         }
@@ -298,7 +298,7 @@ impl Policy for Rules {
         self.find_denied(roots, scope, now)
     }
 
-    fn rewrite(&self, call: &Admitted) -> Option<Value> {
+    fn rewrite(&self, call: &ValidatedCall) -> Option<Value> {
         let facts = Facts::of(call, &self.ground);
         let at = self.rewriter(&facts, call)?;
         let rewrite = &self.rules[at].rewrite;
@@ -319,7 +319,7 @@ impl Policy for Rules {
         self.revision
     }
 
-    fn world(&self, call: &Admitted) -> String {
+    fn state_fingerprint(&self, call: &ValidatedCall) -> String {
         let facts = Facts::of(call, &self.ground);
         let label = Self::label_of(&facts);
         let mut world = format!("{:?} {:?}", label.trust, label.confidentiality);
@@ -331,12 +331,12 @@ impl Policy for Rules {
         world
     }
 
-    fn explain(&self, call: &Admitted) -> Explanation {
+    fn explain(&self, call: &ValidatedCall) -> Explanation {
         let facts = Facts::of(call, &self.ground);
         self.explain_facts(&facts, Some(call))
     }
 
-    fn offer(&self, call: &Admitted) -> Option<Offer> {
+    fn offer(&self, call: &ValidatedCall) -> Option<SuggestedRules> {
         let facts = Facts::of(call, &self.ground);
         self.offer_for(&facts, call)
     }
@@ -345,11 +345,11 @@ impl Policy for Rules {
 /// What an example came to.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
-pub struct Tried {
+pub struct ExampleResult {
     /// The rule it belongs to.
-    pub rule: Place,
+    pub rule: SourceLocation,
     /// Where it is written.
-    pub place: Place,
+    pub place: SourceLocation,
     /// The call, as it is written.
     pub call: Value,
     /// Whether the rule promises to apply.
@@ -364,7 +364,7 @@ pub struct Tried {
     pub problem: Option<String>,
 }
 
-impl std::fmt::Display for Tried {
+impl std::fmt::Display for ExampleResult {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let call = match &self.call {
             Value::String(text) => text.clone(),
@@ -383,7 +383,7 @@ impl std::fmt::Display for Tried {
 }
 
 /// Stands for everything that decides: equal rules on equal ground have equal revisions.
-fn revision(rules: &[Rule], ground: &Ground) -> u64 {
+fn revision(rules: &[Rule], ground: &PolicyContext) -> u64 {
     let mut hasher = DefaultHasher::new();
     for rule in rules.iter().filter(|rule| rule.enabled) {
         format!("{:?} {:?}", rule.decision, rule.subject).hash(&mut hasher);

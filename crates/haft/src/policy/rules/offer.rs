@@ -10,14 +10,14 @@ use serde_json::Value;
 
 use super::{
     super::{
-        Offer,
+        SuggestedRules,
         facts::{Facts, Part, Parts},
-        pattern::{Anchor, Pattern, Side},
+        pattern::{PathBase, Pattern, Side},
     },
     Rules,
     judge::Ruling,
 };
-use crate::turn::Admitted;
+use crate::turn::ValidatedCall;
 
 /// A compound command is kept as so many rules at most.
 const MOST: usize = 5;
@@ -25,7 +25,11 @@ const MOST: usize = 5;
 const LONGEST: usize = 200;
 
 impl Rules {
-    pub(super) fn offer_for(&self, facts: &Facts<'_>, call: &Admitted) -> Option<Offer> {
+    pub(super) fn offer_for(
+        &self,
+        facts: &Facts<'_>,
+        call: &ValidatedCall,
+    ) -> Option<SuggestedRules> {
         let file = self.ground.keep.clone()?;
         if !says_all(facts, call) {
             return None;
@@ -38,7 +42,7 @@ impl Rules {
             return None;
         }
         let rules = self.literals(facts, facts.all())?;
-        Some(Offer { rules, file })
+        Some(SuggestedRules { rules, file })
     }
 
     /// Rules that say exactly these parts of the call, read back and tried.
@@ -47,7 +51,7 @@ impl Rules {
         if rules.len() > MOST || rules.iter().any(|rule| rule.len() > LONGEST) {
             return None;
         }
-        let anchor = Anchor { folder: None, home: self.ground.home.clone() };
+        let anchor = PathBase { folder: None, home: self.ground.home.clone() };
         let mut covered = Parts::NONE;
         for rule in &rules {
             let pattern = Pattern::parse(rule, &anchor).ok()?;
@@ -84,7 +88,7 @@ fn commands(facts: &Facts<'_>, parts: Parts) -> Option<Vec<String>> {
 
 /// Whether a rule about what was given leaves nothing open: an argument that was left out could be
 /// anything next time.
-fn says_all(facts: &Facts<'_>, call: &Admitted) -> bool {
+fn says_all(facts: &Facts<'_>, call: &ValidatedCall) -> bool {
     if facts.parts.iter().any(|part| matches!(part, Part::Command(_))) {
         return true;
     }

@@ -11,15 +11,15 @@ use serde_json::json;
 
 use super::*;
 use crate::policy::{
-    pattern::{Anchor, Pattern},
-    world::{World, tidy},
+    path_resolver::{PathResolver, tidy},
+    pattern::{PathBase, Pattern},
 };
 
 /// A disk with two symlinks: `/w/link.sh` to `/w/deploy.sh`, and `/w/dir` to `/w/src`.
 #[derive(Debug)]
 struct Linked;
 
-impl World for Linked {
+impl PathResolver for Linked {
     fn resolve(&self, path: &Path) -> Result<PathBuf, String> {
         let path = tidy(path);
         if path == Path::new("/w/link.sh") {
@@ -33,13 +33,16 @@ impl World for Linked {
 }
 
 fn judged(rules: &[(Decision, &str)], command: &str) -> Decision {
-    let anchor = Anchor { folder: Some("/w".into()), home: Some("/home/u".into()) };
+    let anchor = PathBase { folder: Some("/w".into()), home: Some("/home/u".into()) };
     let rules = rules.iter().map(|(decision, text)| {
         let pattern = Pattern::parse(text, &anchor).unwrap_or_else(|e| panic!("{text}: {e}"));
         Rule::new(decision.clone(), pattern)
     });
-    let ground =
-        Ground { world: Arc::new(Linked), home: Some("/home/u".into()), ..Ground::default() };
+    let ground = PolicyContext {
+        world: Arc::new(Linked),
+        home: Some("/home/u".into()),
+        ..PolicyContext::default()
+    };
     let rules = Rules::new(rules.collect(), ground).unwrap();
     let mut sample = Sample::new("shell", json!({"command": command}));
     sample.scope = Arc::new(haft_core::Scope {
@@ -403,10 +406,10 @@ proptest! {
         ]),
         ends in prop::sample::select(vec!["", "; done", " prod"]),
     ) {
-        let anchor = Anchor { folder: Some("/w".into()), home: Some("/home/u".into()) };
+        let anchor = PathBase { folder: Some("/w".into()), home: Some("/home/u".into()) };
         let parsed = Pattern::parse(&format!("Bash({pattern})"), &anchor).unwrap();
         let ground =
-            Ground { world: Arc::new(Linked), home: Some("/home/u".into()), ..Ground::default() };
+            PolicyContext { world: Arc::new(Linked), home: Some("/home/u".into()), ..PolicyContext::default() };
         let rules = Rules::new(vec![Rule::new(Deny, parsed)], ground.clone()).unwrap();
         let command = format!("{starter}{rest}{ends}");
         let mut sample = Sample::new("shell", json!({"command": command}));

@@ -194,8 +194,8 @@ impl Template {
             return None;
         }
         let number = word.pieces.iter().find_map(|piece| match piece {
-            haft_shell::Piece::Text(text) => marked(text),
-            haft_shell::Piece::Unknown => None,
+            haft_shell::WordPiece::Text(text) => marked(text),
+            haft_shell::WordPiece::Unknown => None,
         });
         let own = number.and_then(|number| self.numbered().find(|(own, ..)| *own == number));
         let (text, shown) = match own {

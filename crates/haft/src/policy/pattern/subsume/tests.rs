@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use haft_core::{Capability, Effect, Operation, Spec};
+use haft_core::{Capability, Effect, Operation, ToolSpec};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -10,14 +10,14 @@ use super::*;
 use crate::{
     policy::{
         facts::Facts,
-        pattern::Anchor,
+        pattern::PathBase,
         testing::{at, call_in, ground},
     },
-    turn::Admitted,
+    turn::ValidatedCall,
 };
 
 fn pattern(text: &str) -> Pattern {
-    let anchor = Anchor { folder: Some("/w".into()), home: Some("/home/u".into()) };
+    let anchor = PathBase { folder: Some("/w".into()), home: Some("/home/u".into()) };
     Pattern::parse(text, &anchor).unwrap_or_else(|e| panic!("{text}: {e}"))
 }
 
@@ -172,7 +172,7 @@ fn any_command() -> impl Strategy<Value = String> {
         .prop_map(|all| all.iter().map(|words| words.join(" ")).collect::<Vec<_>>().join(" && "))
 }
 
-fn any_call() -> impl Strategy<Value = Admitted> {
+fn any_call() -> impl Strategy<Value = ValidatedCall> {
     let target = prop::sample::select(vec!["a", "a/b", "a/b/c", "b", "../a", "/w/a/c", "~/a/x"]);
     let address = prop::sample::select(vec!["https://x.org", "a.x.org", "b.org", "https:x"]);
     let effect = prop_oneof![
@@ -193,7 +193,7 @@ fn any_call() -> impl Strategy<Value = Admitted> {
     let source = prop::option::of(Just("s"));
     (name, source, argument, declares, any::<(bool, bool)>()).prop_map(
         |(name, source, argument, declares, (reaches, reads))| {
-            let mut spec = Spec::new(name, "Does it.");
+            let mut spec = ToolSpec::new(name, "Does it.");
             let writes = declares
                 .iter()
                 .flatten()
@@ -241,7 +241,7 @@ proptest! {
         };
         let (narrow, wide) = (starred(&text, &cuts[..2], tail.0), starred(&text, &cuts, tail.1));
         let (narrow, wide) = (pattern(&narrow), pattern(&wide));
-        let spec = Spec::new("t", "Does it.").effects([Effect::execute(text)]);
+        let spec = ToolSpec::new("t", "Does it.").effects([Effect::execute(text)]);
         let call = call_in(at("/w"), None, spec, json!({"additionalProperties": true}), json!({}));
         let ground = ground();
         let facts = Facts::of(&call, &ground);

@@ -1,0 +1,78 @@
+//! A confined open beside a plain one: from the text of a path to an open file, which is closed again.
+//!
+//! Ours finds the place, opens it, and looks whether it is a file. Between the two stands one bare
+//! `openat2` with the same order to follow nothing, which cannot say where a path leads.
+
+use std::{fs::File, os::fd::OwnedFd, rc::Rc, time::Duration};
+
+use haft_sandbox::{Access, Workspace};
+use rustix::fs::{CWD, Mode, OFlags};
+
+use crate::{Case, Group};
+
+/// So often in one run: a single one is shorter than the clock is exact.
+const TIMES: u32 = 2_000;
+
+pub(crate) fn groups() -> Result<Vec<Group>, String> {
+    let home = Rc::new(tempfile::tempdir().map_err(|e| e.to_string())?);
+    let folder = home.path().canonicalize().map_err(|e| e.to_string())?;
+    let workspace = Workspace::builder().root(&folder, Access::Read).build();
+    let workspace = workspace.map_err(|e| e.to_string())?;
+    let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::openat(CWD, &folder, how, Mode::empty()).map_err(|e| e.to_string())?;
+    let root = Rc::new(root);
+    let mut groups = Vec::new();
+    for deep in [1, 4, 8] {
+        let names: Vec<String> = (1..=deep).map(|level| format!("folder{level}")).collect();
+        let below = names.join("/");
+        std::fs::create_dir_all(folder.join(&below)).map_err(|e| e.to_string())?;
+        let path = format!("{below}/file.txt");
+        let absolute = folder.join(&path);
+        File::create(&absolute).map_err(|e| e.to_string())?;
+
+        let (text, workspace, home) = (path.clone(), workspace.clone(), home.clone());
+        let ours = Case::new("Workspace: find and open", move || {
+            let _home = &home;
+            for _ in 0..TIMES {
+                let place = workspace.resolve(&text).map_err(|e| e.to_string())?;
+                workspace.open(&place).map_err(|e| e.to_string())?;
+            }
+            Ok(())
+        });
+        let plain = Case::floor("File::open", move || {
+            for _ in 0..TIMES {
+                File::open(&absolute).map_err(|e| e.to_string())?;
+            }
+            Ok(())
+        });
+        let mut cases = vec![ours, plain];
+        cases.extend(bare(root.clone(), path));
+        groups.push(Group {
+            name: format!("open: a file {deep} deep"),
+            cases,
+            times: TIMES,
+            rest: Duration::ZERO,
+            has_cpu: true,
+        });
+    }
+    Ok(groups)
+}
+
+#[cfg(target_os = "linux")]
+fn bare(root: Rc<OwnedFd>, path: String) -> Option<Case> {
+    use rustix::fs::ResolveFlags;
+    Some(Case::floor("openat2, no links", move || {
+        let how = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        for _ in 0..TIMES {
+            rustix::fs::openat2(&*root, &path, how, Mode::empty(), resolve)
+                .map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn bare(_: Rc<OwnedFd>, _: String) -> Option<Case> {
+    None
+}

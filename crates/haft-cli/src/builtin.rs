@@ -1,0 +1,231 @@
+//! Which tools there are: with `--workspace` those that work on this machine, without it those that
+//! are here to be tried, and those that files declare with either.
+//!
+//! Nothing is looked for before it is needed: a call that starts no process never asks what this
+//! machine could confine one with.
+
+use std::{
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use haft::{ToolRegistry, ToolRegistryBuilder};
+use haft_sandbox::{Access, Helper, Workspace};
+use haft_tools::{BuiltinTools, Fetch};
+
+use crate::{
+    args, demo_tools,
+    error::Problem,
+    git,
+    session::Person,
+    setup::Setup,
+    style::{self, BOLD},
+    toolchains,
+};
+
+/// Returns the tools. The person is whoever answers the model's questions.
+pub(crate) fn registry(
+    setup: &Setup,
+    place: &args::Place,
+    person: &Person,
+) -> Result<ToolRegistryBuilder, Problem> {
+    let declared = &setup.said.tools;
+    let (root, registry) = match &place.workspace {
+        // Whoever has work to do wants no toys beside their tools.
+        Some(_) => (setup.here().to_owned(), ToolRegistry::builder()),
+        None if declared.is_empty() => return Ok(demo_tools::builder(Duration::ZERO)),
+        None => (setup.site.project.clone(), demo_tools::builder(Duration::ZERO)),
+    };
+    let roots: Vec<PathBuf> = std::iter::once(root)
+        .chain(setup.said.ground.roots.iter().filter(|root| root.is_dir()).cloned())
+        .collect();
+    let mut workspace =
+        Workspace::builder().protect(steering_names(setup, &roots)?).linked_worktrees();
+    for root in &roots {
+        workspace = workspace.root(root, Access::Write);
+    }
+    let workspace = workspace.build().map_err(problem)?;
+    for note in workspace.git_notes() {
+        setup.note(format!("git cannot commit in the workspace: {note}"));
+    }
+    let mut hands = BuiltinTools::new(workspace)
+        .helper(Helper::ThisProgram)
+        .variables(setup.variables().clone())
+        .fetch(Fetch::new())
+        .ask(person.ask_user())
+        .declared(declared.iter().cloned());
+    hands = toolchains::configure(hands, setup)?;
+    if person.says_yes {
+        // Every question is answered, so no command needs to be confined for want of an answer.
+        hands = hands.confine_unasked(false);
+    }
+    match git::identity(setup.variables()) {
+        Ok(Some((name, email))) => hands = hands.git_identity(name, email),
+        Ok(None) => {}
+        Err(e) => setup.note(format!("commits have no author, because {e}")),
+    }
+    Ok(match place.workspace {
+        Some(_) => registry.add(hands),
+        None => registry.add(hands.only_declared()),
+    })
+}
+
+/// Returns the names below the roots, besides those that are always protected, that no tool may write:
+/// the person's settings, named configuration, and the scripts of hooks.
+fn steering_names(setup: &Setup, roots: &[PathBuf]) -> Result<Vec<String>, Problem> {
+    let mut names = Vec::new();
+    for path in setup.steering_paths(roots).iter().flat_map(|path| with_symlinks(path)) {
+        for root in roots.iter().map(|root| canonical(root)) {
+            let Ok(name) = path.strip_prefix(&root) else { continue };
+            match name.to_str() {
+                Some("") => {
+                    let shown = root.display();
+                    let why = format!("`{shown}` holds your settings, so no tool may work in it");
+                    return Err(Problem::new(why).hint("choose another folder as the workspace"));
+                }
+                Some(name) if !names.iter().any(|known| known == name) => {
+                    names.push(name.to_owned())
+                }
+                Some(_) => {}
+                None => {
+                    let shown = path.display();
+                    let why = format!("`{shown}` has a name that cannot be protected from tools");
+                    return Err(
+                        Problem::new(why).hint("rename it, or move it out of the workspace")
+                    );
+                }
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// More symlinks than a path leads through; the system follows no more either.
+const MAX_SYMLINKS: usize = 40;
+
+/// Returns every symlink that a path leads through, each at its canonical place, and what it leads to
+/// in the end. A symlink that could be replaced would lead to another file next time.
+fn with_symlinks(path: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut todo = vec![path.to_owned()];
+    while let Some(path) = todo.pop() {
+        let mut reached = PathBuf::new();
+        for part in path.components() {
+            reached.push(part);
+            let Ok(target) = fs::read_link(&reached) else { continue };
+            let link = match (reached.parent(), reached.file_name()) {
+                (Some(above), Some(name)) => canonical(above).join(name),
+                _ => reached.clone(),
+            };
+            if found.contains(&link) || found.len() >= MAX_SYMLINKS {
+                continue;
+            }
+            // The target may lead through further symlinks.
+            let above = link.parent().unwrap_or(Path::new("/")).to_owned();
+            todo.push(above.join(target));
+            found.push(link);
+        }
+    }
+    found.push(canonical(path));
+    found
+}
+
+/// The path that symlinks lead to, as far as it exists.
+fn canonical(path: &Path) -> PathBuf {
+    if let Ok(found) = path.canonicalize() {
+        return found;
+    }
+    match (path.parent(), path.file_name()) {
+        (Some(above), Some(name)) => canonical(above).join(name),
+        _ => path.to_owned(),
+    }
+}
+
+/// Returns every tool there is, for commands that run none of them.
+pub(crate) fn all(setup: &Setup, place: &args::Place) -> Result<ToolRegistryBuilder, Problem> {
+    registry(setup, place, &Person::default())
+}
+
+/// What a sandbox says is wrong, with its hint apart.
+pub(crate) fn problem(error: haft_sandbox::Error) -> Problem {
+    let text = error.to_string();
+    let message = text.split("\nhint: ").next().unwrap_or_default();
+    match error.hint_text() {
+        Some(hint) => Problem::new(message).hint(hint),
+        None => Problem::new(message),
+    }
+}
+
+/// What the hands are called, for whoever names one without a workspace.
+const NAMES: [&str; 11] = [
+    "ask_user",
+    "delete_path",
+    "edit_file",
+    "fetch_url",
+    "list_files",
+    "make_dir",
+    "move_path",
+    "read_file",
+    "search_files",
+    "shell",
+    "write_file",
+];
+
+/// Says how a tool is to be had that is not there: a built-in one without a workspace, one to be tried
+/// with a workspace, or one that a folder declares which nobody trusts.
+pub(crate) fn missing(tool: &str, place: &args::Place, setup: &Setup) -> Option<String> {
+    if place.workspace.is_none() && NAMES.contains(&tool) {
+        return Some(format!(
+            "`{tool}` works in a folder: add `--workspace DIR`, as in `--workspace .`"
+        ));
+    }
+    if place.workspace.is_some() && demo_tools::has(tool) {
+        return Some(format!("`{tool}` is here to be tried: leave `--workspace` out"));
+    }
+    setup.site.would_bring(tool).then(|| {
+        format!("this folder declares `{tool}`, which counts once you trust it: run `haft trust`")
+    })
+}
+
+/// Says of the tools that a response calls how those are to be had that are not there.
+pub(crate) fn remind<'a>(
+    tools: impl IntoIterator<Item = &'a str>,
+    place: &args::Place,
+    setup: &Setup,
+) {
+    // One is enough: the way is the same for all of them.
+    if let Some(hint) = tools.into_iter().find_map(|tool| missing(tool, place, setup)) {
+        style::talk(format_args!("{} {}", style::paint(BOLD, "note:"), style::visible(&hint)));
+    }
+}
+
+/// The command that shows a tool.
+pub(crate) fn shown_by(tool: &str) -> String {
+    match NAMES.contains(&tool) {
+        true => format!("haft tools show {tool} --workspace ."),
+        false => format!("haft tools show {tool}"),
+    }
+}
+
+impl args::Place {
+    /// Returns the folder by the path that links lead to.
+    pub(crate) fn folder(&self) -> Result<Option<PathBuf>, Problem> {
+        let find = |folder: &Path| {
+            let cannot =
+                |why: &str| Problem::new(format!("`--workspace {}`: {why}", folder.display()));
+            let found = folder.canonicalize().map_err(|e| match e.kind() {
+                ErrorKind::NotFound => cannot("there is no such folder")
+                    .hint("name a folder that exists; `.` is the one you are in"),
+                _ => cannot(&e.to_string()),
+            })?;
+            match found.is_dir() {
+                true => Ok(found),
+                false => Err(cannot("it is no folder")
+                    .hint("name the folder that tools work in; paths of files start there")),
+            }
+        };
+        self.workspace.as_deref().map(find).transpose()
+    }
+}

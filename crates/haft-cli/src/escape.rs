@@ -1,0 +1,282 @@
+//! What the eye is told: text that a terminal cannot act on, and that cannot pass for other text.
+//!
+//! Text from a tool or a model may hold anything. It must not move the cursor, recolour the question
+//! above a prompt, turn its own order around, hide a part of itself, or look like an address that it
+//! is not. What could is shown by its number, or warned of.
+
+use unicode_security::{MixedScript as _, confusable_detection::skeleton};
+
+/// So many words that look like others are told of.
+const MOST_WARNINGS: usize = 5;
+
+/// Makes what a terminal would act on, or hide, visible. Line breaks, tabs and plain blanks stay.
+pub(crate) fn visible(text: &str) -> String {
+    haft::escape_invisible(text).into_owned()
+}
+
+/// Warns of words that look like others: an address in letters of another script, or a word that
+/// mixes scripts.
+pub(crate) fn lookalikes(text: &str) -> Vec<String> {
+    if text.is_ascii() {
+        return Vec::new();
+    }
+    let mut found: Vec<String> = Vec::new();
+    let ends = |c: char| c.is_whitespace() || "/\\:?#\"'`<>()[]{},;|&=".contains(c);
+    for word in text.split(ends).filter(|word| !word.is_ascii()) {
+        // A number or a sign among letters is no other script.
+        let mixed = !word.is_single_script();
+        let address = word.contains('@') || word.trim_matches('.').contains('.');
+        if !mixed && !address {
+            continue;
+        }
+        let like: String = word.chars().flat_map(looks).collect();
+        let warning = match like.is_ascii() {
+            true => format!("`{}` is not `{like}`: {}", visible(word), odd_letters(word)),
+            false if mixed => format!("`{}` mixes scripts: {}", visible(word), odd_letters(word)),
+            false => format!("`{}` has letters that are not ASCII", visible(word)),
+        };
+        if found.contains(&warning) {
+            continue;
+        }
+        if found.len() == MOST_WARNINGS {
+            found.push("and more words that look like others".to_owned());
+            break;
+        }
+        found.push(warning);
+    }
+    found
+}
+
+/// What a letter looks like; ASCII looks like itself.
+fn looks(c: char) -> Vec<char> {
+    let mut buffer = [0; 4];
+    if c.is_ascii() { vec![c] } else { skeleton(c.encode_utf8(&mut buffer)).collect() }
+}
+
+/// The letters of a word that are not ASCII, by number.
+fn odd_letters(word: &str) -> String {
+    let mut odd: Vec<String> = Vec::new();
+    for c in word.chars().filter(|c| !c.is_ascii()) {
+        let told = format!("{} is U+{:04X}", visible(&c.to_string()), u32::from(c));
+        if !odd.contains(&told) {
+            odd.push(told);
+        }
+        if odd.len() == 4 {
+            break;
+        }
+    }
+    odd.join(", ")
+}
+
+/// How many columns a terminal may use for a character, at most. A character that is counted too wide
+/// folds a line too early; one that is counted too narrow lets the terminal fold it.
+fn column_width(c: char) -> usize {
+    match c {
+        // Wide ones, emoji, and those that only some terminals show wide.
+        '\u{1100}'.. => 2,
+        _ => 1,
+    }
+}
+
+/// How many columns a text takes on a screen, at most.
+pub(crate) fn columns(text: &str) -> usize {
+    text.chars().map(column_width).sum()
+}
+
+/// Whether a character is drawn into the cell of the one before it.
+fn is_joined(c: char) -> bool {
+    matches!(c,
+        '\u{300}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{591}'..='\u{5bd}'
+        | '\u{610}'..='\u{61a}' | '\u{64b}'..='\u{65f}' | '\u{1ab0}'..='\u{1aff}'
+        | '\u{1dc0}'..='\u{1dff}' | '\u{200d}' | '\u{20d0}'..='\u{20ff}'
+        | '\u{fe00}'..='\u{fe0f}' | '\u{fe20}'..='\u{fe2f}' | '\u{1f3fb}'..='\u{1f3ff}')
+}
+
+/// Where a line must be broken that takes more columns than this; `None` when it fits. At least one
+/// character comes before it, and no mark is taken from its letter.
+fn break_at(line: &str, width: usize) -> Option<usize> {
+    let mut used = 0;
+    let too_far = |(_, c): &(usize, char)| {
+        used += column_width(*c);
+        used > width
+    };
+    let (end, first) = line.char_indices().find(too_far)?;
+    let letter = match is_joined(first) {
+        true => line[..end].rfind(|c| !is_joined(c)),
+        false => Some(end),
+    };
+    let one = line.chars().next().map_or(0, char::len_utf8);
+    Some(letter.filter(|at| *at > 0).unwrap_or(end).max(one)).filter(|at| *at < line.len())
+}
+
+/// What stands before each further line of something that was folded: text of a call never begins at
+/// the left edge, where lines of ours could be forged.
+const FOLDED: &str = "  │ ";
+
+/// Folds each line of a page to the width of a terminal, so that the terminal has nothing to fold.
+/// Colours are ours and take no columns; a tab becomes blanks.
+pub(crate) fn fold(page: &str, width: usize) -> String {
+    let mark = if width >= 12 { FOLDED } else { "│" };
+    let mut out = String::with_capacity(page.len());
+    let mut used = 0;
+    let mut chars = page.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\u{1b}' => {
+                out.push(c);
+                for c in chars.by_ref() {
+                    out.push(c);
+                    if c.is_ascii_alphabetic() {
+                        break;
+                    }
+                }
+                continue;
+            }
+            '\n' => {
+                out.push(c);
+                used = 0;
+                continue;
+            }
+            _ => {}
+        }
+        let (shown, times) = if c == '\t' { (' ', 4) } else { (c, 1) };
+        for _ in 0..times {
+            let wide = column_width(shown);
+            // A letter goes down with the marks that belong to it.
+            let marks = chars.clone().take_while(|c| is_joined(*c)).take(8);
+            let whole = wide + marks.map(column_width).sum::<usize>();
+            let needs = if whole + columns(mark) <= width { whole } else { wide };
+            if used > columns(mark) && used + needs > width || used + wide > width {
+                out.push('\n');
+                out.push_str(mark);
+                used = columns(mark);
+            }
+            out.push(shown);
+            used += wide;
+        }
+    }
+    out
+}
+
+/// Breaks text into lines of a width, at blanks where there are some. Nothing is left out.
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let width = width.max(1);
+    let mut lines = Vec::new();
+    for line in text.split('\n') {
+        let mut rest = line;
+        while let Some(end) = break_at(rest, width) {
+            let at = match rest[..end].rfind(' ') {
+                // A break in the first half would leave a ragged edge and win little.
+                Some(blank) if columns(&rest[..blank]) * 2 > width => blank + 1,
+                _ => end,
+            };
+            lines.push(rest[..at].to_owned());
+            rest = &rest[at..];
+        }
+        lines.push(rest.to_owned());
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_a_terminal_acts_on_gets_through() {
+        assert_eq!(visible("a\tb\nc é"), "a\tb\nc é");
+        assert_eq!(visible("a\x1b[2Jb\r\u{202e}"), "a<U+001B>[2Jb<U+000D><U+202E>");
+        assert_eq!(visible("\x7f\u{9b}31m"), "<U+007F><U+009B>31m");
+    }
+
+    #[test]
+    fn nothing_that_hides_stays_hidden() {
+        for c in [
+            '\u{ad}',
+            '\u{a0}',
+            '\u{200b}',
+            '\u{200d}',
+            '\u{2066}',
+            '\u{2028}',
+            '\u{feff}',
+            '\u{e0041}',
+            '\u{e000}',
+            '\u{f0000}',
+            '\u{3164}',
+            '\u{fe01}',
+            '\u{e0101}',
+        ] {
+            assert_eq!(visible(&format!("a{c}b")), format!("a<U+{:04X}>b", u32::from(c)));
+        }
+        assert_eq!(visible("x\u{fe0f}"), "x<U+FE0F>", "nothing to make an emoji of");
+        assert_eq!(visible("\u{2764}\u{fe0f} 漢字 ñ"), "\u{2764}\u{fe0f} 漢字 ñ");
+    }
+
+    #[test]
+    fn an_address_in_foreign_letters_is_warned_of() {
+        let told = lookalikes("curl https://\u{430}pple.com/x");
+        assert_eq!(told, ["`\u{430}pple.com` is not `apple.com`: \u{430} is U+0430"]);
+        let whole = lookalikes("\u{441}\u{43e}\u{440}.\u{441}\u{43e}");
+        assert!(whole[0].contains("is not `cop.co`"), "{whole:?}");
+        assert!(lookalikes("bob@\u{435}xample.org")[0].contains("is not `bob@example.org`"));
+        assert!(lookalikes("b\u{fc}cher.example")[0].contains("not ASCII"));
+    }
+
+    #[test]
+    fn honest_words_of_any_script_are_left_alone() {
+        for honest in ["Grüße aus Köln", "привет мир", "日本語のテキスト", "naïve café", "a.b.c"]
+        {
+            assert_eq!(lookalikes(honest), Vec::<String>::new(), "{honest}");
+        }
+        assert_eq!(lookalikes("p\u{430}y now").len(), 1, "a mixed word");
+    }
+
+    #[test]
+    fn many_warnings_are_a_few() {
+        let many: String = (0..1000).map(|n| format!("\u{430}b{n} ")).collect();
+        assert_eq!(lookalikes(&many).len(), MOST_WARNINGS + 1);
+    }
+
+    #[test]
+    fn folded_page_never_lets_the_terminal_fold_and_never_starts_at_the_left_edge() {
+        let forged = "x".repeat(37) + "  [y] once   [n] no  > y";
+        let page = format!(
+            "  name: {forged}\n  {}\n  {}\n  a\tb\t{forged}\n\u{1b}[1m  {forged}\u{1b}[0m\n",
+            "漢字".repeat(60),
+            "e\u{301}\u{302}".repeat(120),
+        );
+        for width in [7, 11, 12, 19, 20, 40, 79, 100] {
+            let folded = fold(&page, width);
+            let plain = anstream::adapter::strip_str(&folded).to_string();
+            for line in plain.lines() {
+                assert!(columns(line) <= width, "{width}: {line}");
+                assert!(line.starts_with([' ', '│']), "{width}: {line}");
+                assert!(!line.trim_start_matches([' ', '│']).starts_with(is_joined), "{line}");
+            }
+            let joined: String = plain.chars().filter(|c| !" │\n\t".contains(*c)).collect();
+            let whole = anstream::adapter::strip_str(&page).to_string();
+            let whole: String = whole.chars().filter(|c| !" │\n\t".contains(*c)).collect();
+            assert_eq!(joined, whole, "{width}: nothing is left out");
+        }
+    }
+
+    #[test]
+    fn wide_characters_count_as_two_columns() {
+        assert_eq!((columns("aé"), columns("漢字"), columns("👍")), (2, 4, 2));
+        assert_eq!(wrap("漢字漢字", 5), ["漢字", "漢字"]);
+        assert_eq!(wrap("漢字", 1), ["漢", "字"], "at least one");
+        assert_eq!(wrap("abe\u{301}", 3), ["ab", "e\u{301}"], "a mark stays with its letter");
+    }
+
+    #[test]
+    fn wrapping_loses_nothing() {
+        let text =
+            "one two three four five six seven eight nine ten ".repeat(20) + &"é".repeat(300);
+        for width in [1, 7, 40, 10_000] {
+            let lines = wrap(&text, width);
+            assert_eq!(lines.concat(), text);
+            assert!(lines.iter().all(|line| line.chars().count() <= width));
+        }
+        assert_eq!(wrap("a\n\nb", 9), ["a", "", "b"]);
+    }
+}

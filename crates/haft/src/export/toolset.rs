@@ -1,0 +1,374 @@
+//! A whole set of tools as one request shows it.
+//!
+//! Made once for a set of tools and a choice of options; equal sets give equal bytes. It also knows
+//! the way back: which tool a shown name means, which nulls only stand there because strict mode
+//! wants every property, and which properties have another name.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+use serde_json::{Map, Value};
+
+use super::{
+    Dialect,
+    options::ExportOptions,
+    report::{Loss, LossKind},
+    schema::{self, Document},
+    tools::{ExportedTool, Names, ToolDefinition},
+};
+use crate::{
+    registry::ToolSnapshot,
+    schema::parse,
+    turn::{Arguments, ToolCall, Wording},
+};
+
+/// A whole set of tools as one request shows it.
+pub struct ToolExport {
+    dialect: Dialect,
+    shown: Vec<ExportedTool>,
+    by_name: HashMap<String, usize>,
+    /// The schemas of strict tools, to tell which nulls were never meant.
+    documents: HashMap<usize, Document>,
+    request: Map<String, Value>,
+    /// The tools of the request by themselves, and as text: made when somebody asks, because few
+    /// ask for more than one form.
+    tools: OnceLock<Arc<Value>>,
+    text: OnceLock<String>,
+    unsupported_options: Vec<&'static str>,
+}
+
+impl ToolExport {
+    /// Shows tools together, under one request's limits and with names that differ.
+    #[must_use]
+    pub fn of(
+        dialect: Dialect,
+        definitions: &[ToolDefinition<'_>],
+        options: &ExportOptions,
+    ) -> Self {
+        let mut names = Names::new(dialect).reserve(definitions.iter().map(|d| d.name));
+        let mut limits = Limits::of(dialect);
+        let mut shown: Vec<ExportedTool> = definitions
+            .iter()
+            .map(|definition| {
+                let name = names.give(definition.name);
+                let shown = dialect.show_as(definition, &name, options);
+                limits.admit(dialect, definition, shown, options)
+            })
+            .collect();
+        keep_one_loaded(&mut shown);
+        let documents = shown
+            .iter()
+            .zip(definitions)
+            .enumerate()
+            .filter(|(_, (shown, _))| shown.strict && dialect.fills_with_null())
+            .filter_map(|(n, (_, definition))| Some((n, schema::resolve(definition.input).ok()?)))
+            .collect();
+        let present: Vec<&ExportedTool> = shown.iter().filter(|s| s.tool.is_some()).collect();
+        let request = dialect.request(&present, options);
+        let mut by_name = HashMap::new();
+        for (n, shown) in shown.iter().enumerate() {
+            by_name.insert(shown.name.clone(), n);
+        }
+        for (n, shown) in shown.iter().enumerate() {
+            // A model may also use a tool's own name, from an older conversation.
+            by_name.entry(shown.original.clone()).or_insert(n);
+        }
+        let (tools, text) = (OnceLock::new(), OnceLock::new());
+        let unsaid = dialect.unsupported_options(options);
+        Self {
+            dialect,
+            shown,
+            by_name,
+            documents,
+            request,
+            tools,
+            text,
+            unsupported_options: unsaid,
+        }
+    }
+
+    /// Returns the dialect.
+    #[must_use]
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// Returns the tools as they sit in the request.
+    #[must_use]
+    pub fn tools(&self) -> &Arc<Value> {
+        self.tools.get_or_init(|| Arc::new(self.listed().clone()))
+    }
+
+    /// Returns the same as text; equal sets of tools give equal bytes.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.text.get_or_init(|| self.listed().to_string())
+    }
+
+    /// The tools where they stand in the request.
+    fn listed(&self) -> &Value {
+        match self.dialect {
+            Dialect::Bedrock => &self.request["toolConfig"]["tools"],
+            _ => &self.request["tools"],
+        }
+    }
+
+    /// Returns everything that the request says about tools: the tools, which one to call, whether
+    /// several at once.
+    #[must_use]
+    pub fn request(&self) -> &Map<String, Value> {
+        &self.request
+    }
+
+    /// Returns the options that were set and that this dialect has no word for.
+    #[must_use]
+    pub fn unsupported_options(&self) -> &[&'static str] {
+        &self.unsupported_options
+    }
+
+    /// Returns each tool with its name and its report.
+    #[must_use]
+    pub fn shown(&self) -> &[ExportedTool] {
+        &self.shown
+    }
+
+    /// Goes through all losses, with the tool's own name.
+    pub fn report(&self) -> impl Iterator<Item = (&str, &Loss)> {
+        self.shown.iter().flat_map(|s| s.report.iter().map(move |loss| (s.original.as_str(), loss)))
+    }
+
+    /// Returns the tool's own name for a name that a model used.
+    #[must_use]
+    pub fn original(&self, name: &str) -> Option<&str> {
+        self.by_name.get(name).map(|n| self.shown[*n].original.as_str())
+    }
+
+    /// Takes a call back into the tool's own words: its name, the names of its properties, and
+    /// without the nulls that strict mode alone asked for. Arguments that are no JSON object stay as
+    /// they are; [`Turn::dispatch`](crate::Turn::dispatch) also handles those that are repaired later.
+    #[must_use]
+    pub fn restore(&self, mut call: ToolCall) -> ToolCall {
+        let Some(tool) = self.rename(&mut call).filter(|tool| self.has_own_words(*tool)) else {
+            return call;
+        };
+        if let Arguments::Text(text) = &call.arguments
+            && let Ok(map) = parse::object(text, LONGEST)
+        {
+            call.arguments = Arguments::Json(Value::Object(map));
+        }
+        if let Arguments::Json(Value::Object(map)) = &mut call.arguments {
+            self.undo(tool, map);
+        }
+        call
+    }
+
+    /// Takes a call in as a model wrote it: under the tool's own name, and with a note of the words
+    /// that admission has to undo once it has read the arguments.
+    pub(crate) fn hear(self: &Arc<Self>, mut call: ToolCall) -> ToolCall {
+        call.shown = self
+            .rename(&mut call)
+            .filter(|tool| self.has_own_words(*tool))
+            .map(|tool| Wording { export: Arc::clone(self), tool });
+        call
+    }
+
+    fn rename(&self, call: &mut ToolCall) -> Option<usize> {
+        let tool = *self.by_name.get(call.name.as_str())?;
+        let original = self.shown[tool].original.as_str();
+        if call.name.as_str() != original {
+            call.name = original.into();
+        }
+        Some(tool)
+    }
+
+    /// Whether a tool is shown in words that arguments must be taken back from.
+    fn has_own_words(&self, tool: usize) -> bool {
+        !self.shown[tool].renamed.is_empty() || self.documents.contains_key(&tool)
+    }
+
+    /// Takes arguments back into the tool's own words.
+    pub(crate) fn undo(&self, tool: usize, arguments: &mut Map<String, Value>) {
+        for (own, here) in &self.shown[tool].renamed {
+            if !arguments.contains_key(own)
+                && let Some(value) = arguments.shift_remove(here)
+            {
+                arguments.insert(own.clone(), value);
+            }
+        }
+        if let Some(document) = self.documents.get(&tool) {
+            schema::without_nulls(document, arguments);
+        }
+    }
+}
+
+/// Longer arguments are not read for a host that only wants to look at them.
+const LONGEST: usize = 16 << 20;
+
+impl fmt::Debug for ToolExport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolExport")
+            .field("dialect", &self.dialect)
+            .field("tools", &self.shown.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What one request may hold in all.
+struct Limits {
+    tools: usize,
+    strict: usize,
+    optional: usize,
+    unions: usize,
+}
+
+impl Limits {
+    fn of(dialect: Dialect) -> Self {
+        let (tools, strict, optional, unions) = match dialect {
+            Dialect::OpenAiResponses | Dialect::OpenAiChat => {
+                (128, usize::MAX, usize::MAX, usize::MAX)
+            }
+            Dialect::Anthropic => (10_000, 20, 24, 16),
+            Dialect::Bedrock => (usize::MAX, 20, 24, 16),
+            _ => (usize::MAX, usize::MAX, usize::MAX, usize::MAX),
+        };
+        Self { tools, strict, optional, unions }
+    }
+
+    /// Counts a tool in, plainly if it is one strict tool too many, not at all if it is one tool too
+    /// many. Deferred tools of Responses do not count until they are found.
+    fn admit(
+        &mut self,
+        dialect: Dialect,
+        definition: &ToolDefinition<'_>,
+        mut shown: ExportedTool,
+        options: &ExportOptions,
+    ) -> ExportedTool {
+        let Some(tool) = &shown.tool else { return shown };
+        if shown.strict && self.strict != usize::MAX {
+            let (optional, unions) = schema::choices(tool);
+            let fits = self.strict >= 1 && self.optional >= optional && self.unions >= unions;
+            if fits {
+                self.strict -= 1;
+                self.optional -= optional;
+                self.unions -= unions;
+            } else {
+                let plain = options.clone().strict(super::StrictMode::Off);
+                let name = shown.name.clone();
+                shown = dialect.show_as(definition, &name, &plain);
+                let why =
+                    "a request takes 20 strict tools with 24 optional properties and 16 unions";
+                shown.not_strict = Some(why.to_owned());
+            }
+        }
+        let deferred = shown.tool.as_ref().is_some_and(|tool| tool.get("defer_loading").is_some());
+        if deferred && dialect == Dialect::OpenAiResponses {
+            return shown;
+        }
+        match self.tools.checked_sub(1) {
+            Some(left) => self.tools = left,
+            None => {
+                shown.tool = None;
+                let note = "a request takes no more tools; show fewer, or defer some";
+                shown.report.push(Loss::new(LossKind::Refused, "", "", note));
+            }
+        }
+        shown
+    }
+}
+
+/// A request in which everything is deferred would be refused.
+fn keep_one_loaded(shown: &mut [ExportedTool]) {
+    let mut tools = shown.iter_mut().filter_map(|s| s.tool.as_mut()?.as_object_mut()).peekable();
+    if tools.peek().is_none() {
+        return;
+    }
+    let mut first = None;
+    for tool in tools {
+        if !tool.contains_key("defer_loading") {
+            return;
+        }
+        first = first.or(Some(tool));
+    }
+    if let Some(tool) = first {
+        tool.shift_remove("defer_loading");
+    }
+}
+
+/// What was exported lately, for one set of tools after another.
+#[derive(Default)]
+pub(crate) struct Exports(Mutex<Vec<(Key, Arc<ToolExport>)>>);
+
+type Key = ([u8; 32], Dialect, ExportOptions);
+
+/// More choices than this are not made for one registry at a time.
+const REMEMBERED: usize = 32;
+
+impl Exports {
+    fn get(&self, key: Key, make: impl FnOnce() -> ToolExport) -> Arc<ToolExport> {
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, found)) = lock().iter().find(|(k, _)| *k == key) {
+            return Arc::clone(found);
+        }
+        // Made outside the lock: another turn may want another dialect meanwhile.
+        let made = Arc::new(make());
+        let mut kept = lock();
+        if kept.len() >= REMEMBERED {
+            kept.remove(0);
+        }
+        kept.push((key, Arc::clone(&made)));
+        made
+    }
+}
+
+impl fmt::Debug for Exports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Exports")
+    }
+}
+
+impl ToolSnapshot {
+    /// Shows the tools of this turn to a provider. An unchanged set costs nothing the second time.
+    #[must_use]
+    pub fn export(&self, dialect: Dialect) -> Arc<ToolExport> {
+        self.export_with(dialect, &ExportOptions::default())
+    }
+
+    /// Shows the tools of this turn to a provider, with choices of the host's.
+    #[must_use]
+    pub fn export_with(&self, dialect: Dialect, options: &ExportOptions) -> Arc<ToolExport> {
+        let key = (*self.raw_fingerprint(), dialect, options.clone());
+        let export = self.exports().get(key, || {
+            let definitions: Vec<ToolDefinition<'_>> =
+                self.entries().map(|entry| ToolDefinition::of(entry)).collect();
+            ToolExport::of(dialect, &definitions, options)
+        });
+        self.remember(Arc::clone(&export));
+        export
+    }
+
+    /// What this turn showed last in a dialect; by default, what it would show.
+    pub(crate) fn last_export(&self, dialect: Dialect) -> Arc<ToolExport> {
+        self.shown_last(dialect).unwrap_or_else(|| self.export(dialect))
+    }
+
+    /// Returns the `tools` of an Anthropic Messages request.
+    #[must_use]
+    pub fn to_anthropic(&self) -> Arc<Value> {
+        Arc::clone(self.export(Dialect::Anthropic).tools())
+    }
+
+    /// Returns the `tools` of an OpenAI Responses request.
+    #[must_use]
+    pub fn to_openai(&self) -> Arc<Value> {
+        Arc::clone(self.export(Dialect::OpenAiResponses).tools())
+    }
+
+    /// Returns the `tools` of an OpenAI Chat request.
+    #[must_use]
+    pub fn to_openai_chat(&self) -> Arc<Value> {
+        Arc::clone(self.export(Dialect::OpenAiChat).tools())
+    }
+}

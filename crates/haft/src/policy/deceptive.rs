@@ -1,0 +1,78 @@
+//! Text that is shown to people before they say yes: what may deceive in it is named.
+//!
+//! Arguments come from a model, and perhaps from a page it has read. `sanitize::escape_invisible`
+//! writes out whatever is not seen; here it is said in words, and so are letters of another
+//! alphabet.
+
+use crate::sanitize::{is_hidden, is_odd_blank, turns_order};
+
+/// Names what in a text may not be what it looks like, in a few words each; most often nothing.
+///
+/// ```
+/// assert_eq!(haft::deceptive_chars("p\u{430}ypal.com"), ["letters of several alphabets in one word"]);
+/// assert!(haft::deceptive_chars("paypal.com").is_empty());
+/// ```
+#[must_use]
+pub fn deceptive_chars(text: &str) -> Vec<&'static str> {
+    let mut found = Vec::new();
+    if text.contains(turns_order) {
+        found.push("characters that turn the order of the text around");
+    }
+    if text.contains(|c| is_hidden(c) && !turns_order(c) && !c.is_control()) {
+        found.push("characters that are not seen");
+    }
+    if text.contains(|c: char| c.is_control() && c != '\n' && c != '\t') {
+        found.push("characters that control a terminal");
+    }
+    // The wide blank of Chinese and Japanese is the usual one there.
+    if text.contains(|c| is_odd_blank(c) && c != '\u{3000}') {
+        found.push("spaces that are not the usual one");
+    }
+    let mixed = |word: &str| {
+        let mut first = None;
+        word.chars().filter_map(alphabet).any(|own| *first.get_or_insert(own) != own)
+    };
+    if text.split(|c: char| !c.is_alphanumeric()).any(mixed) {
+        found.push("letters of several alphabets in one word");
+    }
+    found
+}
+
+/// The alphabets whose letters are mistaken for each other.
+fn alphabet(c: char) -> Option<u8> {
+    match c {
+        'a'..='z' | 'A'..='Z' | '\u{c0}'..='\u{24f}' | '\u{1e00}'..='\u{1eff}' => Some(0),
+        '\u{370}'..='\u{3ff}' | '\u{1f00}'..='\u{1fff}' => Some(1),
+        '\u{400}'..='\u{52f}' => Some(2),
+        '\u{530}'..='\u{58f}' => Some(3),
+        '\u{13a0}'..='\u{13ff}' | '\u{ab70}'..='\u{abbf}' => Some(4),
+        '\u{ff21}'..='\u{ff3a}' | '\u{ff41}'..='\u{ff5a}' => Some(5),
+        '\u{1d400}'..='\u{1d7ff}' => Some(6),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_is_not_seen_is_named() {
+        for c in
+            ['\u{1b}', '\r', '\u{0}', '\u{ad}', '\u{200d}', '\u{2066}', '\u{fe0f}', '\u{e0041}']
+        {
+            assert!(!deceptive_chars(&format!("a{c}b")).is_empty(), "{c:?}");
+        }
+    }
+
+    #[test]
+    fn honest_text_in_any_language_has_no_tricks() {
+        for text in
+            ["git push origin main", "Привет, мир", "καλημέρα", "日本語 text", "naïve_x1", ""]
+        {
+            assert!(deceptive_chars(text).is_empty(), "{text}");
+        }
+        assert_eq!(deceptive_chars("a\u{a0}b"), ["spaces that are not the usual one"]);
+        assert_eq!(deceptive_chars("gοοgle"), ["letters of several alphabets in one word"]);
+    }
+}

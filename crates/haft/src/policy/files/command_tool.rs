@@ -1,0 +1,597 @@
+//! Tools that people declare as commands: `[tool.NAME] command = ["wc", "-l", "--", "{file}"]`.
+//!
+//! In: the table of one tool. Out: what a runtime needs to offer it, and every mistake in the table
+//! with its place. Whoever runs it asks for the words of a call with [`CommandTool::argv`]; nothing
+//! here starts anything.
+
+use std::time::Duration;
+
+use haft_core::{
+    Backoff, Cache, Capabilities, Capability, ConcurrencyClass, Confidentiality, Exposure, Failure,
+    Interrupt, Isolation, Permission, Rate, ResultLimit, RetryPolicy, ToolName, ToolSpec, Trust,
+};
+use serde_json::{Map, Value, json};
+
+use super::{
+    node::{Entry, Fields, Kind, Node, Reader},
+    template::{Hole, Template, Values},
+};
+use crate::{
+    policy::rule::{ConfigLayer, SourceLocation},
+    schema::Schema,
+};
+
+pub(super) const TOOL_KEYS: &[&str] = &[
+    "args",
+    "command",
+    "description",
+    "parameters",
+    "title",
+    "alias",
+    "capabilities",
+    "read_only",
+    "destructive",
+    "idempotent",
+    "open_world",
+    "class",
+    "keys",
+    "permission",
+    "interrupt",
+    "exposure",
+    "concurrency",
+    "abort_siblings",
+    "timeout",
+    "deadline",
+    "approval_timeout",
+    "rate",
+    "cache",
+    "cache_scope",
+    "retry",
+    "max_result",
+    "trust",
+    "confidentiality",
+    "examples",
+    "cwd",
+    "stdin",
+    "success",
+];
+const PARAMETER_KEYS: &[&str] = &[
+    "type",
+    "description",
+    "default",
+    "enum",
+    "min",
+    "max",
+    "min_length",
+    "max_length",
+    "max_items",
+    "pattern",
+    "required",
+    "items",
+    "about",
+];
+const RETRY_KEYS: &[&str] = &["max_attempts", "backoff", "initial_delay", "max_delay"];
+/// The most parameters of one tool: more than any model fills in.
+const MOST: usize = 100;
+
+/// A tool that a file declares: a command with places for arguments.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct CommandTool {
+    /// What it declares, as any tool does. It must run in a sandbox.
+    pub spec: ToolSpec,
+    /// What its arguments look like.
+    pub input_schema: Value,
+    /// The folder of the workspace that it starts in, if not the first.
+    pub cwd: Option<String>,
+    /// The exit codes that mean success.
+    pub success: Vec<i32>,
+    /// Where it is written.
+    pub place: SourceLocation,
+    /// Whose file that is.
+    pub layer: ConfigLayer,
+    command: Template,
+    stdin: Option<Template>,
+}
+
+impl CommandTool {
+    /// Returns the program and its arguments for one call.
+    ///
+    /// # Errors
+    /// Refuses values that could be taken for options, and what no program can be given.
+    pub fn argv(&self, arguments: &Value) -> Result<Vec<String>, Failure> {
+        self.command.fill(arguments)
+    }
+
+    /// Returns what the program reads on its standard input.
+    #[must_use]
+    pub fn stdin(&self, arguments: &Value) -> String {
+        self.stdin.as_ref().map(|stdin| stdin.input(arguments)).unwrap_or_default()
+    }
+
+    /// Returns the program.
+    #[must_use]
+    pub fn program(&self) -> &str {
+        self.command.program()
+    }
+
+    /// Returns the command as it was written, for people.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        self.command.shown()
+    }
+
+    /// Returns what the sandbox is to give it: what was declared, and nothing where nothing was.
+    /// Judges take silence for everything, and the sandbox takes it for nothing.
+    #[must_use]
+    pub fn given(&self) -> Capabilities {
+        self.spec.capabilities.unwrap_or(Capabilities::NONE)
+    }
+}
+
+/// Reads one tool. Everything in it is looked at, so that all mistakes are found at once.
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    entry: &Entry,
+    fields: &Fields<'_>,
+    layer: ConfigLayer,
+) -> Option<CommandTool> {
+    let before = reader.mistakes.count();
+    if !ToolName::is_safe(&entry.key) {
+        reader.wrong(
+            entry.at,
+            "this name is not usable for a tool",
+            "a name is a letter or `_`, then letters, digits, `_` or `-`, at most 64 in all",
+        );
+    }
+    let description = match fields.get("description") {
+        Some(node) => reader.text(node, "`description`").map(str::to_owned),
+        None => {
+            reader.wrong(
+                entry.at,
+                format!("`[tool.{}]` without `description`", entry.key),
+                "say in a sentence what it does; a model chooses by it",
+            );
+            None
+        }
+    };
+    let (input_schema, holes) = parameters(reader, fields.get("parameters"));
+    let command = command(reader, fields, &holes);
+    let stdin = fields.get("stdin").and_then(|node| {
+        let text = reader.text(node, "`stdin`")?;
+        let mut template = Template::default();
+        let pushed = template.push_input(text, &holes);
+        let reader_of_programs = command.as_ref().and_then(Template::reads_program);
+        match (pushed, reader_of_programs) {
+            (Ok(()), Some(program)) if template.names().next().is_some() => {
+                reader.wrong(
+                    node.at,
+                    format!("`stdin` would be read by `{program}` as a program"),
+                    "a call chooses arguments, never programs; name a script file in `command`",
+                );
+                None
+            }
+            (Ok(()), _) => Some(template),
+            (Err((message, hint)), _) => {
+                reader.wrong(node.at, message, hint);
+                None
+            }
+        }
+    });
+    let spec = ToolSpec::new(&*entry.key, description.unwrap_or_default());
+    let spec = options(reader, fields, spec.isolation(Isolation::Required));
+    let cwd = fields.get("cwd").and_then(|node| reader.words(node, "`cwd`").map(str::to_owned));
+    let success = match fields.get("success") {
+        Some(node) => {
+            let list = reader.list(node, "`success`").unwrap_or(&[]);
+            list.iter().filter_map(|node| reader.whole(node, "an exit code", 0)).collect()
+        }
+        None => vec![0],
+    };
+    if reader.mistakes.count() == before {
+        for problem in spec.problems() {
+            reader.wrong(entry.at, format!("`[tool.{}]`: {problem}", entry.key), "say one of both");
+        }
+        unused(reader, fields, &holes, command.as_ref(), stdin.as_ref());
+    }
+    if reader.mistakes.count() > before {
+        return None;
+    }
+    let (command, place) = (command?, reader.place(entry.at));
+    Some(CommandTool { spec, input_schema, cwd, success, place, layer, command, stdin })
+}
+
+/// A parameter that goes nowhere is a slip.
+fn unused(
+    reader: &mut Reader<'_>,
+    fields: &Fields<'_>,
+    holes: &[Hole],
+    command: Option<&Template>,
+    stdin: Option<&Template>,
+) {
+    let Some(Node { kind: Kind::Table(entries), .. }) = fields.get("parameters") else { return };
+    let names = || command.into_iter().chain(stdin).flat_map(Template::names);
+    for hole in holes.iter().filter(|hole| !names().any(|name| name == hole.name)) {
+        let at = entries.iter().find(|entry| entry.key == hole.name).map_or(0, |entry| entry.at);
+        reader.wrong(
+            at,
+            format!("the parameter `{}` goes nowhere", hole.name),
+            format!("put `{{{}}}` into `command` or `stdin`, or leave it out", hole.name),
+        );
+    }
+}
+
+fn command(reader: &mut Reader<'_>, fields: &Fields<'_>, holes: &[Hole]) -> Option<Template> {
+    let node = fields.get("command")?;
+    let Kind::List(list) = &node.kind else {
+        reader.wrong(
+            node.at,
+            "`command` must be a list of words",
+            "no shell reads it: write `[\"wc\", \"-l\", \"--\", \"{file}\"]`",
+        );
+        return None;
+    };
+    if list.is_empty() {
+        reader.wrong(node.at, "`command` is empty", "its first word is the program");
+        return None;
+    }
+    let mut template = Template::default();
+    let mut is_sound = true;
+    for word in list {
+        let (words, is_group) = match &word.kind {
+            Kind::List(words) => (words.as_slice(), true),
+            _ => (std::slice::from_ref(word), false),
+        };
+        let texts: Option<Vec<&str>> =
+            words.iter().map(|word| reader.text(word, "a word of `command`")).collect();
+        let pushed = texts.map(|texts| template.push(&texts, is_group, holes));
+        match pushed {
+            Some(Ok(())) => {}
+            Some(Err((message, hint))) => {
+                reader.wrong(word.at, message, hint);
+                is_sound = false;
+            }
+            None => is_sound = false,
+        }
+    }
+    if is_sound && (template.program().is_empty() || template.program().contains('\0')) {
+        reader.wrong(node.at, "`command` names no program", "its first word is the program");
+        is_sound = false;
+    }
+    if is_sound && let Err(found) = template.check() {
+        let at = found.at.and_then(|at| list.get(at)).map_or(node.at, |word| word.at);
+        reader.wrong(at, found.wrong.0, found.wrong.1);
+        is_sound = false;
+    }
+    is_sound.then_some(template)
+}
+
+/// Reads the parameters into a schema, and what a template must know of them.
+fn parameters(reader: &mut Reader<'_>, node: Option<&Node>) -> (Value, Vec<Hole>) {
+    let (mut properties, mut required, mut holes) = (Map::new(), Vec::new(), Vec::new());
+    let table = node.and_then(|node| Some((node, reader.any_table(node, "`parameters`")?)));
+    if let Some((node, table)) = table {
+        if table.iter().count() > MOST {
+            reader.wrong(node.at, "too many parameters", "a model fills in a handful at most");
+            return (json!({}), holes);
+        }
+        for entry in table.iter() {
+            let is_word = |name: &str| {
+                let mut bytes = name.bytes();
+                bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
+                    && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
+                    && name.len() <= 64
+            };
+            if !is_word(&entry.key) {
+                reader.wrong(
+                    entry.at,
+                    "this name is not usable for a parameter",
+                    "a name is a letter or `_`, then letters, digits or `_`",
+                );
+            }
+            if let Some((schema, is_required, hole)) = parameter(reader, entry) {
+                if is_required {
+                    required.push(entry.key.clone());
+                }
+                properties.insert(entry.key.clone(), schema);
+                holes.push(hole);
+            } else {
+                // It is there, even if it is wrong; the command may name it.
+                let name = entry.key.clone();
+                holes.push(Hole { name, is_list: false, is_optional: true, values: Values::Any });
+            }
+        }
+    }
+    let schema = json!({"type": "object", "properties": properties, "required": required,
+        "additionalProperties": false});
+    (schema, holes)
+}
+
+fn parameter(reader: &mut Reader<'_>, entry: &Entry) -> Option<(Value, bool, Hole)> {
+    let before = reader.mistakes.count();
+    let what = format!("the parameter `{}`", entry.key);
+    let fields = reader.table(&entry.value, &what, PARAMETER_KEYS)?;
+    let types = [
+        ("string", "string"),
+        ("integer", "integer"),
+        ("number", "number"),
+        ("boolean", "boolean"),
+        ("list", "array"),
+    ];
+    let kind = match fields.get("type") {
+        Some(node) => reader.choice(node, "`type`", &types)?,
+        None => "string",
+    };
+    let (is_list, is_number) = (kind == "array", matches!(kind, "integer" | "number"));
+    let mut schema = Map::new();
+    let mut of_items = Map::new();
+    schema.insert("type".to_owned(), kind.into());
+    let items = match fields.get("items") {
+        Some(node) => reader.choice(node, "`items`", &types[..3])?,
+        None => "string",
+    };
+    of_items.insert("type".to_owned(), items.into());
+    let is_text = kind == "string" || is_list && items == "string";
+    let counts = is_number || is_list && items != "string";
+    let mut about = None;
+    let mut allowed = match kind {
+        "boolean" => Values::Flag,
+        _ => Values::Any,
+    };
+    for field in fields.iter() {
+        let (key, node) = (&*field.key, &field.value);
+        let fits = match key {
+            "min" | "max" => counts,
+            "min_length" | "max_length" | "pattern" => is_text,
+            "max_items" | "items" => is_list,
+            "enum" => kind != "boolean",
+            _ => true,
+        };
+        if !fits {
+            reader.wrong(
+                field.at,
+                format!("`{key}` does not go with the type of {what}"),
+                "`min` and `max` are for numbers, `pattern` and lengths for texts, `items` for lists",
+            );
+            continue;
+        }
+        // What is said of values is said of each item of a list.
+        let each = if is_list { &mut of_items } else { &mut schema };
+        match key {
+            "description" => {
+                let text = reader.text(node, "`description`")?;
+                schema.insert("description".to_owned(), text.into());
+            }
+            "min" | "max" => {
+                reader.real(node, &format!("`{key}`"))?;
+                let value = reader.value(node)?;
+                each.insert(if key == "min" { "minimum" } else { "maximum" }.to_owned(), value);
+            }
+            "min_length" | "max_length" => {
+                let n: u32 = reader.whole(node, &format!("`{key}`"), 0)?;
+                let word = if key == "min_length" { "minLength" } else { "maxLength" };
+                each.insert(word.to_owned(), n.into());
+            }
+            "max_items" => {
+                let n: u32 = reader.whole(node, "`max_items`", 1)?;
+                schema.insert("maxItems".to_owned(), n.into());
+            }
+            "pattern" => {
+                each.insert("pattern".to_owned(), reader.text(node, "`pattern`")?.into());
+            }
+            "enum" => {
+                let list = reader.list(node, "`enum`")?;
+                let values: Option<Vec<Value>> = list.iter().map(|n| reader.value(n)).collect();
+                let values = values?;
+                if values.is_empty() {
+                    reader.wrong(node.at, "`enum` is empty", "list the values there are");
+                }
+                let text =
+                    |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                allowed = Values::Choice(values.iter().map(text).collect());
+                each.insert("enum".to_owned(), Value::Array(values));
+            }
+            "about" => {
+                let words = ["read_path", "write_path", "url", "command"].map(|word| (word, word));
+                about = Some(reader.choice(node, "`about`", &words)?);
+            }
+            _ => {}
+        }
+    }
+    if is_list {
+        schema.insert("items".to_owned(), Value::Object(of_items));
+    }
+    if let Some(about) = about {
+        schema.insert("x-haft".to_owned(), about.into());
+    }
+    let default = fields.get("default");
+    let said = match fields.get("required") {
+        Some(node) => Some(reader.flag(node, "`required`")?),
+        None => None,
+    };
+    if let (Some(true), Some(node)) = (said, default) {
+        reader.wrong(node.at, format!("{what} is required and has a default"), "say one of both");
+    }
+    let schema = fitting(reader, entry, default, Value::Object(schema), &what)?;
+    if reader.mistakes.count() > before {
+        return None;
+    }
+    let is_required = said.unwrap_or(default.is_none());
+    let is_optional = !is_required && default.is_none();
+    let hole = Hole { name: entry.key.clone(), is_list, is_optional, values: allowed };
+    Some((schema, is_required, hole))
+}
+
+/// Checks that a schema can be used and that the default fits it.
+fn fitting(
+    reader: &mut Reader<'_>,
+    entry: &Entry,
+    default: Option<&Node>,
+    mut schema: Value,
+    what: &str,
+) -> Option<Value> {
+    let compiled = match Schema::compile(&schema) {
+        Ok(compiled) => compiled,
+        Err(e) => {
+            let hint = "is `pattern` a regular expression?";
+            reader.wrong(entry.at, format!("{what} cannot be checked: {e}"), hint);
+            return None;
+        }
+    };
+    if let Some(node) = default {
+        let value = reader.value(node)?;
+        if let Some(problem) = compiled.first_problem(&value) {
+            let message = format!("the default of {what} does not fit: {problem}");
+            reader.wrong(node.at, message, "give one that a call could give");
+            return None;
+        }
+        schema["default"] = value;
+    }
+    Some(schema)
+}
+
+/// Reads the options that every tool has.
+fn options(reader: &mut Reader<'_>, fields: &Fields<'_>, mut spec: ToolSpec) -> ToolSpec {
+    for field in fields.iter() {
+        let node = &field.value;
+        let what = format!("`{}`", field.key);
+        match &*field.key {
+            "title" => spec.title = reader.words(node, &what).map(str::to_owned),
+            "alias" => {
+                for (name, at) in reader.texts(node, &what) {
+                    if ToolName::is_safe(name) {
+                        spec.aliases.push(name.to_owned());
+                    } else {
+                        let hint = "a name is a letter or `_`, then letters, digits, `_` or `-`";
+                        reader.wrong(at, format!("`{name}` is not usable as a name"), hint);
+                    }
+                }
+            }
+            "capabilities" => spec.capabilities = capabilities(reader, node),
+            "read_only" => spec.read_only = reader.flag(node, &what),
+            "destructive" => spec.destructive = reader.flag(node, &what),
+            "idempotent" => spec.idempotent = reader.flag(node, &what),
+            "open_world" => spec.open_world = reader.flag(node, &what),
+            "class" => {
+                let words = [
+                    ConcurrencyClass::ReadOnly,
+                    ConcurrencyClass::WriteExclusive,
+                    ConcurrencyClass::Unsafe,
+                ]
+                .map(|class| (class.as_str(), class));
+                spec.class = reader.choice(node, &what, &words);
+            }
+            "keys" => {
+                let keys = reader.texts(node, &what);
+                spec.keys = keys.into_iter().map(|(key, _)| key.into()).collect();
+            }
+            "permission" => {
+                let words = [("required", Permission::Required), ("none", Permission::None)];
+                spec.permission = reader.choice(node, &what, &words).unwrap_or_default();
+            }
+            "interrupt" => {
+                let words = [("cancel", Interrupt::Cancel), ("block", Interrupt::Block)];
+                spec.interrupt = reader.choice(node, &what, &words);
+            }
+            "exposure" => {
+                let words = [
+                    ("always", Exposure::Always),
+                    ("auto", Exposure::Auto),
+                    ("deferred", Exposure::Deferred),
+                ];
+                spec.exposure = reader.choice(node, &what, &words).unwrap_or_default();
+            }
+            "concurrency" => spec.concurrency = reader.whole(node, &what, 1),
+            "abort_siblings" => spec.abort_siblings = reader.flag(node, &what).unwrap_or(false),
+            "timeout" => spec.timeout = reader.time(node, &what),
+            "deadline" => spec.deadline = reader.time(node, &what),
+            "approval_timeout" => spec.approval_timeout = reader.time(node, &what),
+            "rate" => {
+                let text = reader.text(node, &what);
+                match text.map(Rate::parse) {
+                    Some(Ok(rate)) => spec.rate = Some(rate),
+                    Some(Err(hint)) => reader.wrong(node.at, "this is no rate", hint),
+                    None => {}
+                }
+            }
+            "cache" => {
+                let scope = fields.get("cache_scope");
+                let scope = scope.and_then(|node| reader.words(node, "`cache_scope`"));
+                spec.cache = reader.time(node, &what).map(|ttl| match scope {
+                    Some(scope) => Cache::new(ttl).within(scope),
+                    None => Cache::new(ttl),
+                });
+            }
+            "cache_scope" if fields.get("cache").is_none() => {
+                reader.wrong(field.at, "`cache_scope` without `cache`", "say for how long");
+            }
+            "retry" => spec.retry = retry(reader, node),
+            "max_result" => {
+                if let Some(chars) = reader.whole::<usize>(node, &what, 1) {
+                    spec.max_result = ResultLimit::Chars(chars);
+                }
+            }
+            "trust" => {
+                let words = [
+                    ("trusted", Trust::Trusted),
+                    ("workspace", Trust::Workspace),
+                    ("untrusted", Trust::Untrusted),
+                ];
+                spec.label.trust = reader.choice(node, &what, &words).unwrap_or_default();
+            }
+            "confidentiality" => {
+                let words = [
+                    ("public", Confidentiality::Public),
+                    ("internal", Confidentiality::Internal),
+                    ("secret", Confidentiality::Secret),
+                ];
+                spec.label.confidentiality = reader.choice(node, &what, &words).unwrap_or_default();
+            }
+            "examples" => {
+                let list = reader.list(node, &what).unwrap_or(&[]);
+                for node in list {
+                    if reader.any_table(node, "an example").is_some() {
+                        spec.examples.extend(reader.value(node));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    spec
+}
+
+/// It is a process, whatever else it says.
+fn capabilities(reader: &mut Reader<'_>, node: &Node) -> Option<Capabilities> {
+    let mut all = Capabilities::NONE.with(Capability::Subprocess);
+    let list = reader.list(node, "`capabilities`")?;
+    for node in list {
+        let words: Vec<(&str, Capability)> =
+            Capability::ALL.iter().map(|capability| (capability.as_str(), *capability)).collect();
+        all = all.with(reader.choice(node, "a capability", &words)?);
+    }
+    Some(all)
+}
+
+fn retry(reader: &mut Reader<'_>, node: &Node) -> Option<RetryPolicy> {
+    let fields = reader.table(node, "`retry`", RETRY_KEYS)?;
+    let mut retries = RetryPolicy::default();
+    let time = |reader: &mut Reader<'_>, key: &str, usual: Duration| match fields.get(key) {
+        Some(node) => reader.time(node, &format!("`{key}`")),
+        None => Some(usual),
+    };
+    if let Some(node) = fields.get("max_attempts") {
+        retries.max_attempts = reader.whole(node, "`max_attempts`", 1)?;
+    }
+    if let Some(node) = fields.get("backoff") {
+        let words = [
+            ("fixed", Backoff::Fixed),
+            ("linear", Backoff::Linear),
+            ("exponential", Backoff::Exponential),
+        ];
+        retries.backoff = reader.choice(node, "`backoff`", &words)?;
+    }
+    retries.initial_delay = time(reader, "initial_delay", retries.initial_delay)?;
+    retries.max_delay = time(reader, "max_delay", retries.max_delay)?;
+    Some(retries)
+}

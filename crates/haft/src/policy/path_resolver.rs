@@ -1,0 +1,468 @@
+//! Where paths lead. Rules match resolved paths, so that a link cannot carry a call past a rule.
+
+use std::{
+    collections::VecDeque,
+    ffi::OsString,
+    fmt, fs,
+    io::ErrorKind,
+    path::{Component, Path, PathBuf},
+};
+
+use haft_core::HardLinked;
+
+use super::facts::Facts;
+
+/// Where paths lead.
+pub trait PathResolver: fmt::Debug + Send + Sync + 'static {
+    /// Returns where an absolute path leads, links followed as far as it exists; what does not exist
+    /// is appended. A relative path starts where the process works.
+    ///
+    /// # Errors
+    /// Fails, in words, when that cannot be found out; whoever asks takes the strict side.
+    fn resolve(&self, path: &Path) -> Result<PathBuf, String>;
+
+    /// Says which disk files can be looked for on. A world that does not say otherwise cannot tell.
+    fn storage(&self) -> Storage {
+        Storage::Unknown
+    }
+
+    /// Returns the links at and below a folder, none of them followed. What is no folder has none.
+    /// Each entry that is looked at takes one from `left`.
+    ///
+    /// # Errors
+    /// Fails, in words, when nothing is left or a folder cannot be looked into; whoever asks takes the
+    /// strict side. A world that does not say otherwise cannot tell.
+    fn links(&self, folder: &Path, left: &mut usize) -> Result<Vec<PathBuf>, String> {
+        let _ = (folder, left);
+        Err("which links there are is not known".to_owned())
+    }
+
+    /// Returns the entries at any depth below a directory, no symlink followed. What is no directory has
+    /// none. Each entry takes one from `left`.
+    ///
+    /// # Errors
+    /// Fails, in words, when nothing is left or a directory cannot be read. A world that does not say
+    /// otherwise cannot tell.
+    fn entries(&self, directory: &Path, left: &mut usize) -> Result<Vec<PathBuf>, String> {
+        let _ = (directory, left);
+        Err("which files there are is not known".to_owned())
+    }
+
+    /// Finds the regular files with more than one hard link, at and below a path, no symlink followed.
+    /// Each entry takes one from `left`. What this process may not list is left out.
+    ///
+    /// # Errors
+    /// Fails, in words, when nothing is left; `found` then has what was found until there. A world that
+    /// does not say otherwise cannot tell.
+    fn hard_links(
+        &self,
+        path: &Path,
+        left: &mut usize,
+        found: &mut Vec<(PathBuf, HardLinked)>,
+    ) -> Result<(), String> {
+        let _ = (path, left, found);
+        Err("which hard links there are is not known".to_owned())
+    }
+}
+
+/// Which disk the files of a world are on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Storage {
+    /// The one of this machine.
+    ThisMachine,
+    /// There are no files.
+    Empty,
+    /// That is not known; the caller takes the strict side.
+    Unknown,
+}
+
+/// The disk of this machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FsPathResolver;
+
+/// A world without links and without a disk: only `.` and `..` are taken out. Relative paths stay
+/// relative.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LexicalResolver;
+
+/// More links than this are a circle, or meant to be taken for one. The same as Linux allows.
+const LINKS: usize = 40;
+/// No system opens a longer path.
+const LONG: usize = 16 * 1024;
+/// No system has more steps in a path that short; links add theirs.
+const STEPS: usize = 4 * LONG;
+
+impl PathResolver for FsPathResolver {
+    fn storage(&self) -> Storage {
+        Storage::ThisMachine
+    }
+
+    fn resolve(&self, path: &Path) -> Result<PathBuf, String> {
+        sane(path)?;
+        let mut here = PathBuf::new();
+        if path.is_relative() {
+            here = Path::new(".").canonicalize().map_err(|e| e.to_string())?;
+        }
+        let mut rest = VecDeque::new();
+        put_before(&mut rest, path);
+        let (mut links, mut steps, mut exists) = (0, 0, true);
+        while let Some(step) = rest.pop_front() {
+            steps += 1;
+            if steps > STEPS {
+                return Err("the path goes round in circles".to_owned());
+            }
+            let name = match step {
+                Step::Start(start) => {
+                    here = start;
+                    continue;
+                }
+                // After its links are followed, as the system does it.
+                Step::Up => {
+                    here.pop();
+                    // A tool that tidies the path first gets past what does not exist.
+                    exists = true;
+                    continue;
+                }
+                Step::Down(name) => name,
+            };
+            here.push(name);
+            if !exists {
+                continue;
+            }
+            match here.read_link() {
+                Ok(target) => {
+                    links += 1;
+                    if links > LINKS {
+                        return Err("the path goes through too many links".to_owned());
+                    }
+                    // What such a link means depends on the process that follows it.
+                    if here.starts_with("/proc") {
+                        return Err("the path goes through a link of `/proc`".to_owned());
+                    }
+                    sane(&target)?;
+                    here.pop();
+                    put_before(&mut rest, &target);
+                }
+                Err(e) => match e.kind() {
+                    // It is there and no link.
+                    ErrorKind::InvalidInput => {}
+                    ErrorKind::NotFound | ErrorKind::NotADirectory => exists = false,
+                    _ if is_no_link(&here) => {}
+                    _ => return Err(format!("where the path leads cannot be seen: {e}")),
+                },
+            }
+        }
+        Ok(here)
+    }
+
+    fn links(&self, folder: &Path, left: &mut usize) -> Result<Vec<PathBuf>, String> {
+        let mut links = Vec::new();
+        walk(folder, left, Closed::Refuse, |entry, kind| {
+            if kind.is_symlink() {
+                links.push(entry.path());
+            }
+            Ok(())
+        })?;
+        Ok(links)
+    }
+
+    fn entries(&self, directory: &Path, left: &mut usize) -> Result<Vec<PathBuf>, String> {
+        let mut entries = Vec::new();
+        walk(directory, left, Closed::Refuse, |entry, _| {
+            entries.push(entry.path());
+            Ok(())
+        })?;
+        Ok(entries)
+    }
+
+    fn hard_links(
+        &self,
+        path: &Path,
+        left: &mut usize,
+        found: &mut Vec<(PathBuf, HardLinked)>,
+    ) -> Result<(), String> {
+        let own = path.symlink_metadata().ok().filter(fs::Metadata::is_file);
+        found.extend(own.and_then(|own| Some((path.to_owned(), hard_linked(&own)?))));
+        walk(path, left, Closed::LeaveOut, |entry, kind| {
+            if kind.is_file() {
+                // One that is gone by now has no name here.
+                let linked = entry.metadata().ok().as_ref().and_then(hard_linked);
+                found.extend(linked.map(|file| (entry.path(), file)));
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Returns what a file is that has more than one name.
+#[cfg(unix)]
+fn hard_linked(meta: &fs::Metadata) -> Option<HardLinked> {
+    use std::os::unix::fs::MetadataExt as _;
+    (meta.nlink() > 1).then(|| HardLinked {
+        device: meta.dev(),
+        inode: meta.ino(),
+        links: meta.nlink(),
+        changed: (meta.ctime(), meta.ctime_nsec().unsigned_abs()),
+    })
+}
+
+#[cfg(not(unix))]
+fn hard_linked(_: &fs::Metadata) -> Option<HardLinked> {
+    None
+}
+
+/// What is done about a directory that this process may not list.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Closed {
+    Refuse,
+    /// No name in it can be reached, and none can be linked from there.
+    LeaveOut,
+}
+
+/// Visits the entries below a directory, no symlink followed. Each takes one from `left`.
+fn walk(
+    directory: &Path,
+    left: &mut usize,
+    closed: Closed,
+    mut visit: impl FnMut(&fs::DirEntry, fs::FileType) -> Result<(), String>,
+) -> Result<(), String> {
+    let mut open = vec![directory.to_owned()];
+    while let Some(directory) = open.pop() {
+        let entries = match directory.read_dir() {
+            Ok(entries) => entries,
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                continue;
+            }
+            Err(e) if e.kind() == ErrorKind::PermissionDenied && closed == Closed::LeaveOut => {
+                continue;
+            }
+            Err(e) => return Err(format!("a folder cannot be looked into: {e}")),
+        };
+        for entry in entries {
+            *left = left.checked_sub(1).ok_or("there are too many files to look at")?;
+            let entry = entry.map_err(|e| e.to_string())?;
+            let kind = entry.file_type().map_err(|e| e.to_string())?;
+            visit(&entry, kind)?;
+            if kind.is_dir() {
+                open.push(entry.path());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// More files than this are not looked at to find links: it takes a few milliseconds.
+pub(crate) const LOOKED_AT: usize = 4_096;
+
+/// Returns where the links below some folders lead, and the links below those, and so on.
+pub(crate) fn led_to(
+    world: &dyn PathResolver,
+    folders: Vec<PathBuf>,
+) -> Result<Vec<PathBuf>, String> {
+    let mut left = LOOKED_AT;
+    let (mut open, mut done, mut found) = (folders, Vec::<PathBuf>::new(), Vec::new());
+    while let Some(folder) = open.pop() {
+        if done.iter().any(|done| folder.starts_with(done)) {
+            continue;
+        }
+        for link in world.links(&folder, &mut left)? {
+            let leads = world.resolve(&link)?;
+            // Each is compared with each before it.
+            if found.len() >= LINKS_AT_ONCE {
+                return Err("there are too many links to follow".to_owned());
+            }
+            if !found.contains(&leads) {
+                found.push(leads.clone());
+                open.push(leads);
+            }
+        }
+        done.push(folder);
+    }
+    Ok(found)
+}
+
+/// More places than this that links lead to are too many to judge.
+const LINKS_AT_ONCE: usize = 256;
+
+/// Other systems say in other ways that something is no link.
+fn is_no_link(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|meta| !meta.file_type().is_symlink())
+}
+
+impl PathResolver for LexicalResolver {
+    fn storage(&self) -> Storage {
+        Storage::Empty
+    }
+
+    fn resolve(&self, path: &Path) -> Result<PathBuf, String> {
+        sane(path)?;
+        Ok(tidy(path))
+    }
+
+    fn links(&self, _: &Path, _: &mut usize) -> Result<Vec<PathBuf>, String> {
+        Ok(Vec::new())
+    }
+
+    fn hard_links(
+        &self,
+        _: &Path,
+        _: &mut usize,
+        _: &mut Vec<(PathBuf, HardLinked)>,
+    ) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// One step of a path.
+enum Step {
+    Start(PathBuf),
+    Up,
+    Down(OsString),
+}
+
+fn put_before(rest: &mut VecDeque<Step>, path: &Path) {
+    let mut start = PathBuf::new();
+    let mut steps = Vec::new();
+    for part in path.components() {
+        match part {
+            Component::Prefix(_) | Component::RootDir => start.push(part),
+            Component::CurDir => {}
+            Component::ParentDir => steps.push(Step::Up),
+            Component::Normal(name) => steps.push(Step::Down(name.to_owned())),
+        }
+    }
+    for step in steps.into_iter().rev() {
+        rest.push_front(step);
+    }
+    if !start.as_os_str().is_empty() {
+        rest.push_front(Step::Start(start));
+    }
+}
+
+/// Refuses what no system opens, or opens as something else.
+fn sane(path: &Path) -> Result<(), String> {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    if bytes.contains(&0) {
+        return Err("the path holds a NUL".to_owned());
+    }
+    if bytes.len() > LONG {
+        return Err(format!("the path is longer than {LONG} bytes"));
+    }
+    Ok(())
+}
+
+/// Takes `.` and `..` out of a path without touching the disk.
+pub(crate) fn tidy(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            // FAIL CLOSED: `..` above the start of a relative path stays visible, so it is never
+            // "inside". Above the root there is nothing, as for the system.
+            Component::ParentDir => {
+                if out.ends_with("..") || (!out.pop() && !out.has_root()) {
+                    out.push("..");
+                }
+            }
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// Returns whether a resolved path lies in the workspace: the run's folder, a root of the rules, or one
+/// that the tool keeps to.
+pub(crate) fn is_inside(path: &Path, facts: &Facts<'_>) -> bool {
+    let world = &*facts.ground.world;
+    let below = |root: &Path| world.resolve(root).is_ok_and(|root| path.starts_with(root));
+    let work = &facts.scope.working_directory;
+    keeps_to(facts.roots, work, world) && below(work)
+        || facts.ground.roots.iter().chain(facts.roots).any(|root| below(root))
+}
+
+/// Returns whether a folder is one that a tool works in. A tool that says nothing works anywhere.
+pub(crate) fn keeps_to(roots: &[PathBuf], folder: &Path, world: &dyn PathResolver) -> bool {
+    let holds = |root: &PathBuf, leads: &Path| {
+        world.resolve(root).is_ok_and(|root| leads.starts_with(root))
+    };
+    roots.is_empty()
+        || world.resolve(folder).is_ok_and(|leads| roots.iter().any(|root| holds(root, &leads)))
+}
+
+/// Returns where the relative paths of a tool start: where the run works, if that is one of the folders
+/// that the tool keeps to, and else in the first of these.
+pub(crate) fn start(
+    roots: &[PathBuf],
+    work: &Path,
+    world: &dyn PathResolver,
+) -> Result<PathBuf, String> {
+    match roots.first() {
+        Some(first) if !keeps_to(roots, work, world) => Ok(first.clone()),
+        _ if work.is_absolute() && roots.iter().any(|root| work.starts_with(root)) => {
+            Ok(work.to_owned())
+        }
+        _ => world.resolve(work),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[cfg(unix)]
+    use crate::policy::testing::Folder;
+
+    #[test]
+    fn without_a_disk_only_dots_are_taken_out() {
+        for (path, leads) in [
+            ("/a/./b/../c", "/a/c"),
+            ("/../a", "/a"),
+            ("a/../../b", "../b"),
+            (".", ""),
+            ("/a//b/", "/a/b"),
+        ] {
+            assert_eq!(LexicalResolver.resolve(Path::new(path)), Ok(leads.into()), "{path}");
+        }
+        assert!(LexicalResolver.resolve(Path::new("/a\0b")).is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed_as_far_as_the_path_exists() {
+        let folder = Folder::new("links");
+        folder.dir("real/sub");
+        folder.link("link", "real");
+        folder.link("up", "real/sub/..");
+        let at = |path: &str| FsPathResolver.resolve(&folder.at(path));
+        assert_eq!(at("link/sub"), Ok(folder.at("real/sub")));
+        assert_eq!(at("link/new/file"), Ok(folder.at("real/new/file")));
+        assert_eq!(at("up/x"), Ok(folder.at("real/x")));
+        assert_eq!(at("link/sub/../../y"), Ok(folder.at("y")), "`..` comes after the link");
+        assert_eq!(at("nowhere/../../z"), Ok(folder.at("..").join("z")).map(|p| tidy(&p)));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn circles_and_odd_paths_are_errors_and_never_a_guess() {
+        let folder = Folder::new("circles");
+        folder.link("a", "b");
+        folder.link("b", "a");
+        folder.link("deep", "deep/deep");
+        for odd in ["a", "a/x", "deep/x"] {
+            assert!(
+                FsPathResolver.resolve(&folder.at(odd)).unwrap_err().contains("links"),
+                "{odd}"
+            );
+        }
+        assert!(FsPathResolver.resolve(&folder.at("x\0y")).unwrap_err().contains("NUL"));
+        assert!(
+            FsPathResolver.resolve(Path::new(&"/a".repeat(LONG))).unwrap_err().contains("longer")
+        );
+        #[cfg(target_os = "linux")]
+        assert!(
+            FsPathResolver.resolve(Path::new("/proc/self/cwd/x")).unwrap_err().contains("/proc")
+        );
+        let here = FsPathResolver.resolve(Path::new(".")).unwrap();
+        assert!(here.is_absolute());
+        assert_eq!(FsPathResolver.resolve(Path::new("no/such")), Ok(here.join("no/such")));
+    }
+}

@@ -1,0 +1,211 @@
+//! Rules that can be replaced while calls run.
+//!
+//! Each question is answered by one set of rules, taken when it is asked; a call that is being
+//! judged sees no mixture. Rules that cannot be loaded do not count: the old ones stay in force.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, RwLock},
+    time::Instant,
+};
+
+use haft_core::{
+    BoxError, DeniedPaths, DeniedPathsUnknown, HardLinked, Operation, OtherNames, Scope, Verdict,
+};
+use serde_json::Value;
+
+use super::{
+    Explanation, Policy, Rules, SuggestedRules,
+    keep::{self, Recorder, RuleWrite},
+};
+use crate::{
+    error::{Error, ErrorKind},
+    registry::RegisteredTool,
+    turn::ValidatedCall,
+};
+
+type Load = dyn Fn() -> Result<Rules, Error> + Send + Sync;
+
+/// Rules that can be replaced while calls run.
+pub struct ReloadableRules {
+    rules: RwLock<Arc<Rules>>,
+    load: Option<Box<Load>>,
+    recorder: Option<Box<Recorder>>,
+    /// Held while a file is written and while rules are loaded: of two reloads the later one sees
+    /// the later files, so the rules in force never go back in time.
+    turn: Mutex<()>,
+}
+
+impl ReloadableRules {
+    /// Puts rules in force that nobody can load again; only [`replace`](Self::replace) changes them.
+    #[must_use]
+    pub fn new(rules: Rules) -> Self {
+        let rules = RwLock::new(Arc::new(rules));
+        Self { rules, load: None, recorder: None, turn: Mutex::new(()) }
+    }
+
+    /// Loads rules, and keeps the way to load them again.
+    ///
+    /// # Errors
+    /// Fails when they cannot be loaded now.
+    pub fn with_loader<E: Into<BoxError>>(
+        load: impl Fn() -> Result<Rules, E> + Send + Sync + 'static,
+    ) -> Result<Self, Error> {
+        let load = move || load().map_err(|e| own(e.into()));
+        let mut live = Self::new(load()?);
+        live.load = Some(Box::new(load));
+        Ok(live)
+    }
+
+    /// Stands around every write of an "always" rule. A host that records which files it trusts checks
+    /// there that the file was trusted as it was, commits the write, and records the new text. An error
+    /// leaves the file as it was, unless the write was committed.
+    #[must_use]
+    pub fn with_recorder<E: Into<BoxError>>(
+        mut self,
+        recorder: impl Fn(RuleWrite<'_>) -> Result<(), E> + Send + Sync + 'static,
+    ) -> Self {
+        self.recorder =
+            Some(Box::new(move |write: RuleWrite<'_>| recorder(write).map_err(|e| own(e.into()))));
+        self
+    }
+
+    /// Returns the rules in force.
+    #[must_use]
+    pub fn current(&self) -> Arc<Rules> {
+        Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts other rules in force.
+    pub fn replace(&self, rules: Rules) {
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+    }
+
+    /// Loads the rules again and puts them in force.
+    ///
+    /// # Errors
+    /// Fails when they cannot be loaded; the old ones then stay in force.
+    pub fn reload(&self) -> Result<(), Error> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.reload_in_turn()
+    }
+
+    fn reload_in_turn(&self) -> Result<(), Error> {
+        let Some(load) = &self.load else {
+            return Err(Error::new(ErrorKind::Unsupported, "these rules came from no file"));
+        };
+        match load() {
+            Ok(rules) => {
+                self.replace(rules);
+                Ok(())
+            }
+            Err(e) => {
+                let message = format!("the rules from before stay in force\n{}", e.message());
+                let hints: Vec<String> = e.hints().to_vec();
+                let error = Error::new(e.kind(), message).because(e);
+                Err(hints.into_iter().fold(error, Error::hint))
+            }
+        }
+    }
+}
+
+/// Takes over an error of ours as it is, and wraps any other.
+fn own(error: BoxError) -> Error {
+    match error.downcast::<Error>() {
+        Ok(own) => *own,
+        Err(other) => Error::new(ErrorKind::BadConfig, other.to_string()).because(other),
+    }
+}
+
+impl fmt::Debug for ReloadableRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReloadableRules")
+            .field("rules", &self.current().rules().len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Policy for ReloadableRules {
+    fn judge(&self, call: &ValidatedCall) -> Verdict {
+        self.current().judge(call)
+    }
+
+    fn hides(&self, tool: &RegisteredTool, scope: &Scope) -> Option<String> {
+        self.current().hides(tool, scope)
+    }
+
+    fn hides_tools(&self) -> bool {
+        self.current().hides_tools()
+    }
+
+    fn is_path_denied(&self, doing: Operation, file: &Path, scope: &Arc<Scope>) -> bool {
+        self.current().is_path_denied(doing, file, scope)
+    }
+
+    fn asks_about_protected(&self) -> bool {
+        self.current().asks_about_protected()
+    }
+
+    fn other_names(
+        &self,
+        doing: Operation,
+        path: &Path,
+        file: &HardLinked,
+        scope: &Arc<Scope>,
+    ) -> OtherNames {
+        self.current().other_names(doing, path, file, scope)
+    }
+
+    fn denied_paths(
+        &self,
+        roots: &[PathBuf],
+        scope: &Arc<Scope>,
+        now: &dyn Fn() -> Instant,
+    ) -> Result<DeniedPaths, DeniedPathsUnknown> {
+        self.current().denied_paths(roots, scope, now)
+    }
+
+    fn rewrite(&self, call: &ValidatedCall) -> Option<Value> {
+        self.current().rewrite(call)
+    }
+
+    fn rewrites(&self) -> bool {
+        self.current().rewrites()
+    }
+
+    fn revision(&self) -> u64 {
+        self.current().revision()
+    }
+
+    fn state_fingerprint(&self, call: &ValidatedCall) -> String {
+        self.current().state_fingerprint(call)
+    }
+
+    fn explain(&self, call: &ValidatedCall) -> Explanation {
+        self.current().explain(call)
+    }
+
+    fn offer(&self, call: &ValidatedCall) -> Option<SuggestedRules> {
+        // What could not be kept is not offered.
+        self.load.as_ref()?;
+        self.current().offer(call)
+    }
+
+    fn keep(&self, offer: &SuggestedRules) -> Result<(), Error> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.load.is_none() {
+            return Err(Error::new(ErrorKind::Unsupported, "these rules came from no file"));
+        }
+        let rules = self.current();
+        // FAIL CLOSED: whatever an offer says, there is one file that answers go to.
+        if rules.ground().keep.as_deref() != Some(&*offer.file) {
+            return Err(Error::new(
+                ErrorKind::BadConfig,
+                format!("{} is not the file that rules are kept in", offer.file.display()),
+            ));
+        }
+        keep::keep(offer, rules.ground().home.as_deref(), self.recorder.as_deref())?;
+        self.reload_in_turn()
+    }
+}

@@ -1,0 +1,427 @@
+//! What can be called: every tool a runtime knows, under names that are unique.
+//!
+//! Built once and then frozen. Own tools are fixed; sources are asked between turns, and what they
+//! bring is put behind our own under `source__tool`. A clash of own names is a build error that
+//! names both places; a clash among what sources bring leaves the later one out and tells.
+
+mod registered_tool;
+mod fill;
+mod source;
+mod view;
+mod snapshot;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    panic::Location,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use haft_core::{BoxError, DynTool, IntoTools, ToolName};
+use sha2::{Digest, Sha256};
+use tokio::sync::OnceCell;
+
+pub use self::{
+    registered_tool::RegisteredTool,
+    snapshot::{HiddenReason, ToolSnapshot},
+    source::ToolSource,
+    view::ToolView,
+};
+pub(crate) use self::{
+    snapshot::{Found, Shelf},
+    view::glob,
+};
+use crate::{
+    clock::{Clock, RuntimeClock},
+    error::{Error, ErrorKind},
+    watch::within,
+};
+
+/// Every tool a runtime knows.
+///
+/// ```
+/// use haft::{DynTool, ToolRegistry, ToolSpec};
+/// use serde_json::json;
+///
+/// let tool = |name: &str| DynTool::new(
+///     ToolSpec::new(name, "Says nothing."), json!({}), |_, _| async { Ok(()) },
+/// );
+/// let registry = ToolRegistry::builder().add(tool("b")).add(tool("a")).build()?;
+/// assert_eq!(registry.own().map(|e| e.name().as_str()).collect::<Vec<_>>(), ["a", "b"]);
+/// assert!(registry.get("b").is_some() && registry.get("c").is_none());
+/// assert!(ToolRegistry::builder().add(tool("a")).add(tool("a")).build().is_err());
+/// # Ok::<(), haft::Error>(())
+/// ```
+pub struct ToolRegistry {
+    base: Arc<Shelf>,
+    sources: Vec<Arc<dyn ToolSource>>,
+    opened: OnceCell<()>,
+    closed: AtomicBool,
+    /// The shelf of the last refresh, so that an unchanged set costs nothing new.
+    last: Mutex<Arc<Shelf>>,
+}
+
+impl ToolRegistry {
+    /// Starts an empty registry.
+    pub fn builder() -> ToolRegistryBuilder {
+        ToolRegistryBuilder { tools: Vec::new(), replaced: Vec::new(), sources: Vec::new() }
+    }
+
+    /// Goes through this program's own tools, sorted by name.
+    pub fn own(&self) -> impl Iterator<Item = &Arc<RegisteredTool>> {
+        self.base.entries().iter()
+    }
+
+    /// Returns one of this program's own tools by its name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
+        self.own().find(|entry| entry.name().as_str() == name)
+    }
+
+    /// Returns the current shelf, with what the sources bring now, and what went wrong.
+    pub(crate) async fn refresh(
+        &self,
+        clock: &dyn Clock,
+        limit: Duration,
+    ) -> Result<(Arc<Shelf>, Vec<String>), Error> {
+        if self.sources.is_empty() {
+            return Ok((Arc::clone(&self.base), Vec::new()));
+        }
+        self.opened.get_or_try_init(|| self.open(clock, limit)).await?;
+        let last = Arc::clone(&self.last());
+        let mut problems = Vec::new();
+        let mut entries: Vec<Arc<RegisteredTool>> = self.base.entries().to_vec();
+        for source in &self.sources {
+            let label: Arc<str> = format!("source `{}`", source.name()).into();
+            let mut brought = Vec::new();
+            match asked(clock, limit, source).await {
+                Ok(tools) => {
+                    for tool in &tools {
+                        match bring(source.name(), &label, tool, &last) {
+                            Ok(entry) => brought.push(entry),
+                            // One bad tool never spoils the rest.
+                            Err(e) => problems.push(e.to_string()),
+                        }
+                    }
+                    brought.sort_by(|a, b| a.name().cmp(b.name()));
+                }
+                Err(e) => {
+                    problems.push(format!("{label} could not list its tools: {e}"));
+                    // What it brought last time is still what it last said.
+                    let before = last.entries().iter().filter(|e| e.source() == &*label);
+                    brought.extend(before.cloned());
+                }
+            }
+            for entry in brought {
+                match entries.iter().find(|e| e.name() == entry.name()) {
+                    Some(first) => problems.push(clash(&entry, first).to_string()),
+                    None => entries.push(entry),
+                }
+            }
+        }
+        if last.same(&entries) {
+            return Ok((last, problems));
+        }
+        let shelf = Arc::new(Shelf::new(entries, self.base.entries().len()));
+        *self.last() = Arc::clone(&shelf);
+        Ok((shelf, problems))
+    }
+
+    /// Returns whether a tool is still defined as it was when a turn froze it.
+    pub(crate) fn still_has(&self, tool: &RegisteredTool) -> bool {
+        let last = Arc::clone(&self.last());
+        last.entries()
+            .iter()
+            .any(|e| e.source() == tool.source() && e.raw_hash() == tool.raw_hash())
+    }
+
+    fn last(&self) -> std::sync::MutexGuard<'_, Arc<Shelf>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens all sources in order; if one does not open, those before it are closed in reverse.
+    async fn open(&self, clock: &dyn Clock, limit: Duration) -> Result<(), Error> {
+        for (at, source) in self.sources.iter().enumerate() {
+            let opened = within(clock, limit, async { source.open().await }).await;
+            if let Err(e) = opened.unwrap_or_else(|stopped| Err(stopped.to_string().into())) {
+                close_all(clock, &self.sources[..at]).await;
+                return Err(Error::new(
+                    ErrorKind::Source,
+                    format!("source `{}` did not open: {e}", source.name()),
+                )
+                .because(e));
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes all sources in reverse, once.
+    pub(crate) async fn close(&self, clock: &dyn Clock) {
+        if self.opened.initialized() && !self.closed.swap(true, Ordering::AcqRel) {
+            close_all(clock, &self.sources).await;
+        }
+    }
+}
+
+/// A source that hangs while it lets go must not keep the others from doing so.
+const CLOSING: Duration = Duration::from_secs(10);
+
+async fn close_all(clock: &dyn Clock, sources: &[Arc<dyn ToolSource>]) {
+    for source in sources.iter().rev() {
+        let _ = within(clock, CLOSING, async { source.close().await }).await;
+    }
+}
+
+/// Asks a source for its tools, under the watch.
+async fn asked(
+    clock: &dyn Clock,
+    limit: Duration,
+    source: &Arc<dyn ToolSource>,
+) -> Result<Vec<DynTool>, BoxError> {
+    let tools = within(clock, limit, async { source.tools().await }).await;
+    tools.unwrap_or_else(|stopped| Err(stopped.to_string().into()))
+}
+
+impl Drop for ToolRegistry {
+    fn drop(&mut self) {
+        if self.opened.initialized()
+            && !*self.closed.get_mut()
+            && let Ok(handle) = tokio::runtime::Handle::try_current()
+        {
+            let sources = std::mem::take(&mut self.sources);
+            handle.spawn(async move { close_all(&RuntimeClock, &sources).await });
+        }
+    }
+}
+
+impl fmt::Debug for ToolRegistry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolRegistry")
+            .field("own", &self.base.entries().len())
+            .field("sources", &self.sources)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Freezes what a source brings, reusing what is already compiled.
+fn bring(
+    source: &str,
+    label: &Arc<str>,
+    tool: &DynTool,
+    last: &Shelf,
+) -> Result<Arc<RegisteredTool>, Error> {
+    let name = remote_name(source, &tool.spec().name);
+    match last.get(name.as_str()) {
+        Some(previous) if previous.source() == &**label => RegisteredTool::refreeze(previous, tool),
+        _ => RegisteredTool::freeze(name, label, tool)
+            .map(|entry| Arc::new(entry.brought_by(source))),
+    }
+}
+
+/// Makes `source__tool`, safe for every provider. What does not fit is cut, with a hash of the
+/// original behind it, so that two long names stay two.
+fn remote_name(source: &str, tool: &str) -> ToolName {
+    let whole = format!("{source}__{tool}");
+    if ToolName::is_safe(&whole) {
+        return whole.into();
+    }
+    let mut safe: String = whole
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' })
+        .collect();
+    if !safe.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+        safe.insert(0, '_');
+    }
+    let digest = Sha256::digest(whole.as_bytes());
+    let mark: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    safe.truncate(ToolName::MAX - 9);
+    format!("{safe}_{mark}").into()
+}
+
+fn clash(second: &RegisteredTool, first: &RegisteredTool) -> Error {
+    Error::new(
+        ErrorKind::DuplicateName,
+        format!(
+            "two tools are called `{}`: one from {}, one from {}",
+            second.name(),
+            first.source(),
+            second.source()
+        ),
+    )
+}
+
+/// Gathers tools for a [`ToolRegistry`]. Mistakes surface in [`ToolRegistryBuilder::build`].
+#[must_use]
+pub struct ToolRegistryBuilder {
+    tools: Vec<(DynTool, Arc<str>)>,
+    replaced: Vec<(DynTool, Arc<str>)>,
+    sources: Vec<Arc<dyn ToolSource>>,
+}
+
+impl ToolRegistryBuilder {
+    /// Adds a tool, or all tools of a `#[tools]` struct.
+    #[track_caller]
+    #[expect(clippy::should_implement_trait, reason = "`add` is the word people look for")]
+    pub fn add(mut self, tools: impl IntoTools) -> Self {
+        let place = place();
+        self.tools.extend(tools.into_tools().into_iter().map(|t| (t, Arc::clone(&place))));
+        self
+    }
+
+    /// Puts a tool in the place of the one with the same name, which must be there.
+    #[track_caller]
+    pub fn replace(mut self, tools: impl IntoTools) -> Self {
+        let place = place();
+        self.replaced.extend(tools.into_tools().into_iter().map(|t| (t, Arc::clone(&place))));
+        self
+    }
+
+    /// Adds a source of tools that are asked for between turns.
+    pub fn source(mut self, source: impl ToolSource) -> Self {
+        self.sources.push(Arc::new(source));
+        self
+    }
+
+    /// Freezes everything.
+    ///
+    /// # Errors
+    /// Fails for a name or alias used twice (naming both places), a definition that contradicts
+    /// itself, a schema that does not compile, or an option this version cannot carry out.
+    pub fn build(self) -> Result<ToolRegistry, Error> {
+        let freeze = |(tool, place): &(DynTool, Arc<str>)| {
+            RegisteredTool::freeze(tool.spec().name.as_str().into(), place, tool).map(Arc::new)
+        };
+        let mut entries: Vec<Arc<RegisteredTool>> = Vec::with_capacity(self.tools.len());
+        let mut taken: HashMap<ToolName, Arc<RegisteredTool>> = HashMap::new();
+        for tool in &self.tools {
+            let entry = freeze(tool)?;
+            if let Some(first) = taken.get(entry.name()) {
+                return Err(clash(&entry, first)
+                    .hint("rename one of them, or use `replace` to say that the second wins"));
+            }
+            taken.insert(entry.name().clone(), Arc::clone(&entry));
+            entries.push(entry);
+        }
+        for tool in &self.replaced {
+            let entry = freeze(tool)?;
+            match entries.iter_mut().find(|e| e.name() == entry.name()) {
+                Some(old) => *old = Arc::clone(&entry),
+                None => {
+                    return Err(Error::new(
+                        ErrorKind::BadTool,
+                        format!("`replace` of `{}`, which was never added", entry.name()),
+                    )
+                    .hint("use `add`"));
+                }
+            }
+            taken.insert(entry.name().clone(), entry);
+        }
+        let mut aliases: HashMap<&str, &Arc<RegisteredTool>> = HashMap::new();
+        for entry in &entries {
+            for alias in &entry.spec().aliases {
+                let owner = taken.get(alias.as_str()).or(aliases.get(alias.as_str()).copied());
+                if let Some(owner) = owner {
+                    return Err(Error::new(
+                        ErrorKind::DuplicateName,
+                        format!(
+                            "the alias `{alias}` of `{}` from {} is already a name of `{}` from {}",
+                            entry.name(),
+                            entry.source(),
+                            owner.name(),
+                            owner.source()
+                        ),
+                    ));
+                }
+                if !ToolName::is_safe(alias) {
+                    return Err(Error::new(
+                        ErrorKind::BadTool,
+                        format!(
+                            "the alias `{alias}` of `{}` is not usable as a name",
+                            entry.name()
+                        ),
+                    ));
+                }
+                aliases.insert(alias, entry);
+            }
+        }
+        let mut names: Vec<&str> = self.sources.iter().map(|s| s.name()).collect();
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(Error::new(
+                ErrorKind::DuplicateName,
+                format!("two sources are called `{}`", twice[0]),
+            ));
+        }
+        drop(aliases);
+        entries.sort_by(|a, b| a.name().cmp(b.name()));
+        let own = entries.len();
+        let base = Arc::new(Shelf::new(entries, own));
+        Ok(ToolRegistry {
+            last: Mutex::new(Arc::clone(&base)),
+            base,
+            sources: self.sources,
+            opened: OnceCell::new(),
+            closed: AtomicBool::new(false),
+        })
+    }
+}
+
+#[track_caller]
+fn place() -> Arc<str> {
+    let at = Location::caller();
+    format!("{}:{}", at.file(), at.line()).into()
+}
+
+impl fmt::Debug for ToolRegistryBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolRegistryBuilder")
+            .field("tools", &self.tools.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use haft_core::ToolSpec;
+    use serde_json::json;
+
+    use super::*;
+
+    fn tool(name: &str) -> DynTool {
+        DynTool::new(ToolSpec::new(name, "Does it."), json!({}), |_, _| async { Ok(()) })
+    }
+
+    #[test]
+    fn a_duplicate_names_both_places() {
+        let error = ToolRegistry::builder().add(tool("a")).add(tool("a")).build().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::DuplicateName);
+        assert_eq!(error.to_string().matches("registry/mod.rs:").count(), 2, "{error}");
+        let alias = tool("b").with_spec(|s| s.alias("a"));
+        let error = ToolRegistry::builder().add(tool("a")).add(alias).build().unwrap_err();
+        assert!(error.to_string().contains("the alias `a` of `b`"), "{error}");
+    }
+
+    #[test]
+    fn replacing_is_explicit() {
+        let again = tool("a").with_spec(|s| s.title("second"));
+        let registry = ToolRegistry::builder().add(tool("a")).replace(again).build().unwrap();
+        assert_eq!(registry.own().next().unwrap().spec().title.as_deref(), Some("second"));
+        assert!(ToolRegistry::builder().replace(tool("a")).build().is_err());
+    }
+
+    #[test]
+    fn remote_names_are_safe_distinct_and_stable() {
+        assert_eq!(remote_name("github", "get_issue"), "github__get_issue");
+        let long = remote_name("s", &"x".repeat(100));
+        assert!(ToolName::is_safe(long.as_str()) && long.as_str().len() == 64);
+        assert_ne!(long, remote_name("s", &"x".repeat(101)));
+        assert_eq!(long, remote_name("s", &"x".repeat(100)));
+        let odd = remote_name("1é", "a.b/c");
+        assert!(ToolName::is_safe(odd.as_str()), "{odd}");
+        assert_ne!(odd, remote_name("1é", "a_b/c"));
+    }
+}

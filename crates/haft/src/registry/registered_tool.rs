@@ -1,0 +1,477 @@
+//! One tool in the registry: its spec, its compiled schema, its body.
+//!
+//! Made once, at registration. Everything that can be decided without a call is decided here, so
+//! that admission only looks things up. A schema that does not compile is an error here and
+//! never at call time.
+
+use std::{
+    fmt,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
+
+use haft_core::{
+    Body, CallProfile, DynTool, Isolation, Manifest, ToolName, ToolSpec, UnknownFields,
+};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
+
+use super::fill::Fill;
+use crate::{
+    error::{Error, ErrorKind},
+    layers::ToolLayers,
+    policy::Traits,
+    schema::Schema,
+};
+
+/// One registered tool, frozen.
+pub struct RegisteredTool {
+    name: ToolName,
+    source: Arc<str>,
+    /// The name it was first registered by; views may show it under another.
+    registered: ToolName,
+    /// The name of the source that brought it, if it is not our own.
+    brought_by: Option<Arc<str>>,
+    /// What rules need to know of its schema; found out when a rule first asks.
+    traits: OnceLock<Traits>,
+    spec: ToolSpec,
+    declared: CallProfile,
+    input: Schema,
+    output: Option<Schema>,
+    fill: Arc<Fill>,
+    known: Option<Vec<String>>,
+    body: Arc<dyn Body>,
+    slots: Option<Arc<Semaphore>>,
+    /// What its layers remember. Views share it, and it outlives a refresh that changes nothing.
+    layers: Arc<ToolLayers>,
+    hash: [u8; 32],
+    /// The folders that its calls work in, if it says so.
+    roots: Arc<[PathBuf]>,
+}
+
+impl RegisteredTool {
+    /// Freezes a tool under the name it is registered by.
+    pub(crate) fn freeze(name: ToolName, source: &Arc<str>, tool: &DynTool) -> Result<Self, Error> {
+        let spec = tool.spec().clone();
+        let refuse = |kind, message: String| {
+            Error::new(kind, format!("tool `{name}` from {source}: {message}"))
+        };
+        if !ToolName::is_safe(name.as_str()) {
+            return Err(refuse(ErrorKind::BadTool, "the name is not usable".to_owned()).hint(
+                "a name is a letter or `_`, then letters, digits, `_` or `-`, at most 64 in all",
+            ));
+        }
+        if let Some(problem) = spec.problems().into_iter().next() {
+            return Err(refuse(ErrorKind::BadTool, problem));
+        }
+        if spec.isolation == Isolation::Required && !tool.body().is_isolated() {
+            return Err(refuse(
+                ErrorKind::BadTool,
+                "`isolation = \"required\"`, but its body is Rust in this process and cannot be moved into a sandbox".to_owned(),
+            )
+            .hint("leave `isolation` out, or make the body a process"));
+        }
+        let bad_schema = |what: &str, e: &dyn fmt::Display| {
+            refuse(ErrorKind::BadSchema, format!("its {what} schema does not compile: {e}"))
+        };
+        let closed = close(tool.input_schema().clone(), spec.unknown)
+            .map_err(|e| bad_schema("input", &e))?;
+        let input = Schema::compile(&closed).map_err(|e| bad_schema("input", &e))?;
+        let output = match tool.output_schema() {
+            Some(schema) => Some(Schema::compile(schema).map_err(|e| bad_schema("output", &e))?),
+            None => None,
+        };
+        let known = known_properties(&closed);
+        let fill = Fill::of(&closed);
+        for (key, default) in fill.defaults() {
+            let alone = json!({ key: default });
+            let place = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
+            // Alone it may lack what is required; what counts is whether the default itself fits.
+            let wrong = input.problems(&alone).into_iter().find(|p| p.pointer.starts_with(&place));
+            if let Some(problem) = wrong {
+                return Err(bad_schema(
+                    "input",
+                    &format!("the default of `{key}` does not fit: {problem}"),
+                ));
+            }
+        }
+        for example in &spec.examples {
+            let mut filled = example.clone();
+            fill.apply(&mut filled);
+            if let Some(problem) = input.first_problem(&filled) {
+                return Err(refuse(
+                    ErrorKind::BadTool,
+                    format!("the example {example} does not fit its own schema: {problem}"),
+                ));
+            }
+        }
+        let hash = hash(&Manifest::new(&spec, closed, tool.output_schema().cloned()));
+        Ok(Self {
+            declared: spec.profile(),
+            source: Arc::clone(source),
+            slots: spec
+                .concurrency
+                .map(|n| Arc::new(Semaphore::new(n.min(Semaphore::MAX_PERMITS)))),
+            layers: Arc::new(ToolLayers::of(&spec)),
+            body: Arc::clone(tool.body()),
+            registered: name.clone(),
+            brought_by: None,
+            traits: OnceLock::new(),
+            name,
+            spec,
+            input,
+            output,
+            fill: Arc::new(fill),
+            known,
+            hash,
+            roots: tool.roots().into(),
+        })
+    }
+
+    /// Freezes a tool again, keeping what was compiled and the slots when its definition is the
+    /// same. The body is the new one: a call reaches exactly what was advertised.
+    pub(crate) fn refreeze(
+        previous: &Arc<RegisteredTool>,
+        tool: &DynTool,
+    ) -> Result<Arc<Self>, Error> {
+        if Arc::ptr_eq(&previous.body, tool.body()) && *previous.roots == *tool.roots() {
+            return Ok(Arc::clone(previous));
+        }
+        let input = close(tool.input_schema().clone(), tool.spec().unknown).unwrap_or_default();
+        let manifest = Manifest::new(tool.spec(), input, tool.output_schema().cloned());
+        if hash(&manifest) == previous.hash {
+            let mut same = previous.shared();
+            same.spec = tool.spec().clone();
+            same.body = Arc::clone(tool.body());
+            same.roots = tool.roots().into();
+            return Ok(Arc::new(same));
+        }
+        let mut entry = Self::freeze(previous.name.clone(), &previous.source, tool)?;
+        entry.brought_by.clone_from(&previous.brought_by);
+        Ok(Arc::new(entry))
+    }
+
+    /// Notes which source brought it.
+    pub(crate) fn brought_by(mut self, source: &str) -> Self {
+        self.brought_by = Some(source.into());
+        self
+    }
+
+    /// Returns the same tool under another name, as a view shows it.
+    pub(crate) fn renamed(&self, name: ToolName) -> Self {
+        let mut entry = self.shared();
+        entry.name = name;
+        entry.spec.aliases.clear();
+        entry
+    }
+
+    /// A copy that shares everything compiled, and the slots.
+    fn shared(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            source: Arc::clone(&self.source),
+            registered: self.registered.clone(),
+            brought_by: self.brought_by.clone(),
+            traits: self.traits.clone(),
+            spec: self.spec.clone(),
+            declared: self.declared.clone(),
+            input: self.input.clone(),
+            output: self.output.clone(),
+            fill: Arc::clone(&self.fill),
+            known: self.known.clone(),
+            body: Arc::clone(&self.body),
+            slots: self.slots.clone(),
+            layers: Arc::clone(&self.layers),
+            hash: self.hash,
+            roots: Arc::clone(&self.roots),
+        }
+    }
+
+    /// Returns the name it is registered by.
+    #[must_use]
+    pub fn name(&self) -> &ToolName {
+        &self.name
+    }
+
+    /// Returns where it came from.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    pub(crate) fn shared_source(&self) -> &Arc<str> {
+        &self.source
+    }
+
+    /// Returns what it declares.
+    #[must_use]
+    pub fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    /// Returns the schema that calls are validated against.
+    #[must_use]
+    pub fn input_schema(&self) -> &Value {
+        self.input.source()
+    }
+
+    /// Returns the schema that structured results are checked against.
+    #[must_use]
+    pub fn output_schema(&self) -> Option<&Value> {
+        self.output.as_ref().map(Schema::source)
+    }
+
+    /// Returns the hash of its definition, in hexadecimal.
+    #[must_use]
+    pub fn hash(&self) -> String {
+        self.hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Returns everything declared, as data.
+    #[must_use]
+    pub fn manifest(&self) -> Manifest {
+        let mut manifest =
+            Manifest::new(&self.spec, self.input_schema().clone(), self.output_schema().cloned());
+        manifest.name = self.name.to_string();
+        manifest
+    }
+
+    /// Returns the name it was first registered by, whatever a view calls it. Rules, limits and
+    /// hooks are about this one.
+    #[must_use]
+    pub fn registered(&self) -> &ToolName {
+        &self.registered
+    }
+
+    /// Returns the source that brought it and its name there; nothing for our own.
+    pub(crate) fn remote(&self) -> Option<(&str, &str)> {
+        Some((self.brought_by.as_deref()?, &self.spec.name))
+    }
+
+    /// Returns the folders that its calls work in; none when it does not say.
+    #[must_use]
+    pub fn roots(&self) -> &[PathBuf] {
+        &self.roots
+    }
+
+    /// Returns the names that other programs know such a tool by, such as `Bash`; rules for those
+    /// are about it.
+    #[must_use]
+    pub fn known_as(&self) -> &[&'static str] {
+        &self.traits().known_as
+    }
+
+    /// Returns what rules need to know of its schema.
+    pub(crate) fn traits(&self) -> &Traits {
+        self.traits.get_or_init(|| Traits::of(self))
+    }
+
+    pub(crate) fn raw_hash(&self) -> &[u8; 32] {
+        &self.hash
+    }
+
+    pub(crate) fn declared(&self) -> &CallProfile {
+        &self.declared
+    }
+
+    pub(crate) fn body(&self) -> &Arc<dyn Body> {
+        &self.body
+    }
+
+    pub(crate) fn input(&self) -> &Schema {
+        &self.input
+    }
+
+    pub(crate) fn output(&self) -> Option<&Schema> {
+        self.output.as_ref()
+    }
+
+    pub(crate) fn fill(&self) -> &Fill {
+        &self.fill
+    }
+
+    pub(crate) fn layers(&self) -> &ToolLayers {
+        &self.layers
+    }
+
+    pub(crate) fn slots(&self) -> Option<&Arc<Semaphore>> {
+        self.slots.as_ref()
+    }
+
+    /// Drops what the schema does not know, for `unknown = "ignore"`.
+    pub(crate) fn drop_unknown(&self, arguments: &mut Map<String, Value>) {
+        if self.spec.unknown == UnknownFields::Ignore
+            && let Some(known) = &self.known
+        {
+            arguments.retain(|key, _| known.iter().any(|k| k == key));
+        }
+    }
+}
+
+impl fmt::Debug for RegisteredTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RegisteredTool")
+            .field("name", &self.name)
+            .field("source", &self.source)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Makes the root an object schema, and closes it when unknown arguments are refused and the
+/// schema itself does not say.
+fn close(mut schema: Value, unknown: UnknownFields) -> Result<Value, String> {
+    let Some(root) = schema.as_object_mut() else {
+        return Err(format!("a tool's schema must be a JSON object, got {schema}"));
+    };
+    match root.get("type") {
+        None => {
+            root.insert("type".into(), json!("object"));
+        }
+        Some(Value::String(kind)) if kind == "object" => {}
+        Some(other) => {
+            return Err(format!("arguments are always an object, but its type is {other}"));
+        }
+    }
+    let says = ["additionalProperties", "unevaluatedProperties", "patternProperties"];
+    if unknown == UnknownFields::Refuse && !says.iter().any(|k| root.contains_key(*k)) {
+        let put_together =
+            ["$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "$dynamicRef"];
+        // Closing one part of a combined schema would refuse the other parts' properties.
+        let word = if put_together.iter().any(|k| root.contains_key(*k)) {
+            "unevaluatedProperties"
+        } else {
+            "additionalProperties"
+        };
+        root.insert(word.into(), Value::Bool(false));
+    }
+    Ok(schema)
+}
+
+/// The root's property names, when the root alone says which there are.
+fn known_properties(schema: &Value) -> Option<Vec<String>> {
+    let combined = [
+        "$ref",
+        "$dynamicRef",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "patternProperties",
+        "if",
+        "dependentSchemas",
+    ];
+    let open = ["additionalProperties", "unevaluatedProperties"];
+    if combined.iter().any(|k| schema.get(*k).is_some())
+        || open.iter().any(|k| schema.get(*k).is_some_and(|s| *s != Value::Bool(false)))
+    {
+        return None;
+    }
+    Some(
+        schema
+            .get("properties")
+            .and_then(Value::as_object)
+            .map(|p| p.keys().cloned().collect())
+            .unwrap_or_default(),
+    )
+}
+
+fn hash(manifest: &Manifest) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    // Property order is part of what a model sees, so the hash keeps it.
+    match serde_json::to_vec(manifest) {
+        Ok(bytes) => hasher.update(&bytes),
+        Err(e) => hasher.update(e.to_string()),
+    }
+    hasher.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn freeze(spec: ToolSpec, schema: Value) -> Result<RegisteredTool, Error> {
+        let tool = DynTool::new(spec, schema, |_, _| async { Ok("ok") });
+        let name = ToolName::from(tool.spec().name.as_str());
+        RegisteredTool::freeze(name, &"this program".into(), &tool)
+    }
+
+    fn spec() -> ToolSpec {
+        ToolSpec::new("t", "Does something.")
+    }
+
+    #[test]
+    fn a_schema_that_does_not_compile_is_a_build_error() {
+        for bad in [
+            json!({"type": "objekt"}),
+            json!({"$ref": "#/$defs/none"}),
+            json!([1]),
+            json!({"type": "string"}),
+            json!({"properties": {"a": {"pattern": "("}}}),
+            json!({"$ref": "https://example.com/schema"}),
+        ] {
+            let error = freeze(spec(), bad.clone()).expect_err(&bad.to_string());
+            assert_eq!(error.kind(), ErrorKind::BadSchema, "{bad}");
+            assert!(error.to_string().contains("tool `t` from this program"), "{error}");
+        }
+    }
+
+    #[test]
+    fn unknown_arguments_are_refused_unless_the_schema_or_the_tool_says_otherwise() {
+        let closed = freeze(spec(), json!({"properties": {"a": true}})).unwrap();
+        assert!(!closed.input().is_valid(&json!({"b": 1})));
+        let open = freeze(spec(), json!({"additionalProperties": true})).unwrap();
+        assert!(open.input().is_valid(&json!({"b": 1})));
+        let parts = json!({"allOf": [{"properties": {"a": true}}], "properties": {"b": true}});
+        let combined = freeze(spec(), parts).unwrap();
+        assert!(combined.input().is_valid(&json!({"a": 1, "b": 2})));
+        assert!(!combined.input().is_valid(&json!({"c": 1})));
+    }
+
+    #[test]
+    fn what_layers_remember_is_shared_by_views_and_kept_by_a_refresh_that_changes_nothing() {
+        let tool = || DynTool::new(spec(), json!({}), |_, _| async { Ok("ok") });
+        let first = Arc::new(freeze(spec(), json!({})).unwrap());
+        let view = first.renamed(ToolName::from("other"));
+        assert!(Arc::ptr_eq(&first.layers, &view.layers));
+        let again = RegisteredTool::refreeze(&first, &tool()).unwrap();
+        assert!(Arc::ptr_eq(&first.layers, &again.layers));
+        let changed = DynTool::new(spec().read_only(), json!({}), |_, _| async { Ok("ok") });
+        let changed = RegisteredTool::refreeze(&first, &changed).unwrap();
+        assert!(!Arc::ptr_eq(&first.layers, &changed.layers));
+    }
+
+    #[test]
+    fn a_rate_or_a_time_of_nothing_is_a_build_error() {
+        let none = haft_core::Rate { count: 0, per: haft_core::Window::Second };
+        assert!(freeze(spec().rate(none), json!({})).unwrap_err().to_string().contains("`rate`"));
+        let cache = haft_core::Cache::new(std::time::Duration::ZERO);
+        let cached = freeze(spec().read_only().cache(cache), json!({})).unwrap_err();
+        assert!(cached.to_string().contains("`cache`"));
+        let never = spec().approval_timeout(std::time::Duration::ZERO);
+        assert!(freeze(never, json!({})).is_err());
+    }
+
+    #[test]
+    fn isolation_of_a_rust_body_and_a_wrong_example_are_build_errors() {
+        let moved = freeze(spec().isolation(Isolation::Required), json!({})).unwrap_err();
+        assert!(moved.to_string().contains("sandbox"));
+        let confined =
+            DynTool::new(spec().isolation(Isolation::Required), json!({}), |_, _| async {
+                Ok("done in a process of its own")
+            });
+        let (name, source) = (ToolName::from("t"), "this program".into());
+        let entry = RegisteredTool::freeze(name, &source, &confined.in_sandbox());
+        assert_eq!(entry.unwrap().manifest().isolation, Isolation::Required);
+        let wrong = spec().example(json!({"a": "text"}));
+        let schema = json!({"properties": {"a": {"type": "integer"}}});
+        assert!(freeze(wrong, schema).unwrap_err().to_string().contains("example"));
+    }
+
+    #[test]
+    fn the_hash_names_the_definition() {
+        let one = freeze(spec(), json!({})).unwrap();
+        assert_eq!(one.hash(), freeze(spec(), json!({})).unwrap().hash());
+        assert_ne!(one.hash(), freeze(spec().read_only(), json!({})).unwrap().hash());
+        assert_eq!(one.hash().len(), 64);
+    }
+}

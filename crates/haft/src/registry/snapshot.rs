@@ -1,0 +1,363 @@
+//! The frozen set of tools that one turn sees.
+//!
+//! A shelf is all tools in their one order; a snapshot is a shelf with what is withheld this turn.
+//! Both are immutable. Equal snapshots have equal fingerprints.
+//!
+//! INVARIANT: own tools come first, sorted by name; then each source's, sorted by name.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+use haft_core::{DependencyKind, Scope, ToolName};
+use sha2::{Digest, Sha256};
+use smallvec::SmallVec;
+
+use super::{RegisteredTool, ToolView};
+use crate::{
+    export::{Dialect, Exports, ToolExport},
+    near::NearIndex,
+    policy::Policy,
+    watch::caught,
+};
+
+/// All tools in order, with their index.
+#[derive(Debug)]
+pub(crate) struct Shelf {
+    entries: Vec<Arc<RegisteredTool>>,
+    by_name: HashMap<ToolName, usize, ahash::RandomState>,
+    aliases: HashMap<String, usize, ahash::RandomState>,
+    fingerprint: [u8; 32],
+    /// How many of the entries, from the first, are this program's own.
+    own: usize,
+    /// Whether some tool must be looked at each turn.
+    conditional: bool,
+    exports: Exports,
+    /// All names, for one that is unknown; made when there is the first such name.
+    near: OnceLock<NearIndex>,
+}
+
+impl Shelf {
+    /// Arranges entries that are already in order and free of clashes. Aliases count only for the
+    /// first `own`: what somebody else brought never answers to a second name.
+    pub(crate) fn new(entries: Vec<Arc<RegisteredTool>>, own: usize) -> Self {
+        let mut hasher = Sha256::new();
+        for entry in &entries {
+            hasher.update(entry.name().as_str());
+            hasher.update([0]);
+            hasher.update(entry.raw_hash());
+        }
+        let by_name = entries.iter().enumerate().map(|(at, e)| (e.name().clone(), at)).collect();
+        let aliases = entries
+            .iter()
+            .enumerate()
+            .take(own)
+            .flat_map(|(at, e)| e.spec().aliases.iter().map(move |alias| (alias.clone(), at)))
+            .collect();
+        let conditional = entries.iter().enumerate().any(|(at, e)| {
+            let spec = e.spec();
+            // The state that own tools need was checked when the runtime was built.
+            let needs = |n: &haft_core::Dependency| n.kind == DependencyKind::Side || at >= own;
+            spec.enabled.is_some() || spec.requires_user_interaction || spec.needs.iter().any(needs)
+        });
+        let fingerprint = hasher.finalize().into();
+        let exports = Exports::default();
+        let near = OnceLock::new();
+        Self { entries, by_name, aliases, fingerprint, own, conditional, exports, near }
+    }
+
+    pub(crate) fn entries(&self) -> &[Arc<RegisteredTool>] {
+        &self.entries
+    }
+
+    /// Returns the tools that somebody else brought.
+    pub(crate) fn brought(&self) -> &[Arc<RegisteredTool>] {
+        self.entries.get(self.own..).unwrap_or_default()
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
+        self.by_name.get(name).map(|at| &self.entries[*at])
+    }
+
+    pub(crate) fn same(&self, other: &[Arc<RegisteredTool>]) -> bool {
+        self.entries.len() == other.len()
+            && self.entries.iter().zip(other).all(|(a, b)| Arc::ptr_eq(a, b))
+    }
+
+    /// Arranges what a view shows. A tool whose shown name is taken or unusable is left out and
+    /// told.
+    pub(crate) fn seen_through(&self, view: &ToolView, told: &mut Vec<String>) -> Self {
+        let mut shown: Vec<Arc<RegisteredTool>> = Vec::new();
+        let mut own = 0;
+        for (at, entry) in self.entries.iter().enumerate() {
+            if at == self.own {
+                own = shown.len();
+            }
+            let Some(name) = view.shown(entry.name().as_str(), entry.spec()) else { continue };
+            if !ToolName::is_safe(&name) || shown.iter().any(|e| *e.name() == *name) {
+                told.push(format!(
+                    "the view shows `{}` as `{name}`, which is taken or unusable",
+                    entry.name()
+                ));
+            } else if *entry.name() == *name {
+                shown.push(Arc::clone(entry));
+            } else {
+                shown.push(Arc::new(entry.renamed(name.into())));
+            }
+        }
+        if self.own >= self.entries.len() {
+            own = shown.len();
+        }
+        Self::new(shown, own)
+    }
+}
+
+/// Why a tool that exists is not offered this turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HiddenReason {
+    /// Its own `enabled` said no.
+    Disabled,
+    /// A rule refuses every call of it; the rule's reason.
+    Denied(String),
+    /// The host supplies no value of this type.
+    MissingValue(&'static str),
+    /// It needs a person and nobody can answer.
+    NeedsInteraction,
+}
+
+impl fmt::Display for HiddenReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Disabled => f.write_str("it is switched off at the moment"),
+            Self::Denied(reason) => f.write_str(reason),
+            Self::MissingValue(_) => f.write_str("the host did not supply what it needs"),
+            Self::NeedsInteraction => f.write_str("it needs a person and nobody can answer here"),
+        }
+    }
+}
+
+/// The frozen set of tools that one turn sees.
+#[derive(Debug)]
+pub struct ToolSnapshot {
+    shelf: Arc<Shelf>,
+    withheld: HashMap<ToolName, HiddenReason>,
+    problems: Vec<String>,
+    fingerprint: [u8; 32],
+    /// What was shown of it last, in each dialect.
+    shown: Mutex<SmallVec<[Arc<ToolExport>; 1]>>,
+    /// Unknown names that were looked for, and the tool that was most likely meant.
+    meant: Mutex<HashMap<Box<str>, Option<usize>>>,
+}
+
+/// So many unknown names of one turn are told which tool was meant; a model that makes up more is
+/// not helped by it.
+const MAX_NEAR_SEARCHES: usize = 32;
+
+/// What a name leads to.
+pub(crate) enum Found<'a> {
+    Entry(&'a Arc<RegisteredTool>),
+    Withheld(&'a HiddenReason),
+    Nothing(Option<&'a str>),
+}
+
+impl ToolSnapshot {
+    pub(crate) fn take(
+        shelf: Arc<Shelf>,
+        scope: &Scope,
+        policy: &dyn Policy,
+        interactive: bool,
+        problems: Vec<String>,
+    ) -> Self {
+        let mut withheld = HashMap::new();
+        if shelf.conditional || policy.hides_tools() {
+            for entry in shelf.entries() {
+                if let Some(why) = withhold(entry, scope, policy, interactive) {
+                    withheld.insert(entry.name().clone(), why);
+                }
+            }
+        }
+        let mut fingerprint = shelf.fingerprint;
+        if !withheld.is_empty() {
+            let mut hasher = Sha256::new();
+            for entry in shelf.entries().iter().filter(|e| !withheld.contains_key(e.name())) {
+                hasher.update(entry.name().as_str());
+                hasher.update([0]);
+                hasher.update(entry.raw_hash());
+            }
+            fingerprint = hasher.finalize().into();
+        }
+        let (shown, meant) = (Mutex::default(), Mutex::default());
+        Self { shelf, withheld, problems, fingerprint, shown, meant }
+    }
+
+    /// Goes through the tools that are offered, in their order.
+    pub fn entries(&self) -> impl Iterator<Item = &Arc<RegisteredTool>> {
+        self.shelf.entries().iter().filter(|e| !self.withheld.contains_key(e.name()))
+    }
+
+    /// Returns an offered tool by its name or, for own tools, an alias.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
+        self.named(name).filter(|entry| !self.withheld.contains_key(entry.name()))
+    }
+
+    fn named(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
+        let at = self.shelf.by_name.get(name).or_else(|| self.shelf.aliases.get(name))?;
+        self.shelf.entries.get(*at)
+    }
+
+    /// Goes through the tools that exist and are not offered, with the reason.
+    pub fn withheld(&self) -> impl Iterator<Item = (&ToolName, &HiddenReason)> {
+        self.shelf
+            .entries()
+            .iter()
+            .filter_map(|e| self.withheld.get(e.name()).map(|why| (e.name(), why)))
+    }
+
+    /// Returns what went wrong while the tools were gathered; the rest stands.
+    #[must_use]
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
+    /// Returns a text that is equal for equal sets of offered tools, and only for those.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        self.fingerprint.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    pub(crate) fn raw_fingerprint(&self) -> &[u8; 32] {
+        &self.fingerprint
+    }
+
+    pub(crate) fn remember(&self, export: Arc<ToolExport>) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.retain(|earlier| earlier.dialect() != export.dialect());
+        shown.push(export);
+    }
+
+    pub(crate) fn shown_last(&self, dialect: Dialect) -> Option<Arc<ToolExport>> {
+        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.iter().find(|export| export.dialect() == dialect).cloned()
+    }
+
+    pub(crate) fn exports(&self) -> &Exports {
+        &self.shelf.exports
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Found<'_> {
+        match self.named(name) {
+            Some(entry) => match self.withheld.get(entry.name()) {
+                Some(why) => Found::Withheld(why),
+                None => Found::Entry(entry),
+            },
+            None => Found::Nothing(self.meant(name).map(|entry| entry.name().as_str())),
+        }
+    }
+
+    /// Returns the tool that was most likely meant by an unknown name. Each name is looked for once.
+    fn meant(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
+        let entries = self.shelf.entries();
+        let mut meant = self.meant.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = meant.get(name) {
+            return at.and_then(|at| entries.get(at));
+        }
+        if meant.len() >= MAX_NEAR_SEARCHES {
+            return None;
+        }
+        let index = self
+            .shelf
+            .near
+            .get_or_init(|| NearIndex::new(entries.iter().map(|entry| entry.name().as_str())));
+        let is_offered =
+            |at: usize| entries.get(at).is_some_and(|e| !self.withheld.contains_key(e.name()));
+        let found = index.nearest(name, is_offered);
+        meant.insert(name.into(), found);
+        found.and_then(|at| entries.get(at))
+    }
+}
+
+fn withhold(
+    entry: &RegisteredTool,
+    scope: &Scope,
+    policy: &dyn Policy,
+    interactive: bool,
+) -> Option<HiddenReason> {
+    let spec = entry.spec();
+    if let Some(enabled) = &spec.enabled
+        // FAIL CLOSED: a panic in `enabled` means no.
+        && !caught(|| enabled(scope)).unwrap_or(false)
+    {
+        return Some(HiddenReason::Disabled);
+    }
+    if spec.requires_user_interaction && !interactive {
+        return Some(HiddenReason::NeedsInteraction);
+    }
+    let missing = |n: &&haft_core::Dependency| match n.kind {
+        DependencyKind::Side => !scope.side.has(n.type_id),
+        DependencyKind::State => !scope.state.has(n.type_id),
+    };
+    if let Some(need) = spec.needs.iter().find(missing) {
+        return Some(HiddenReason::MissingValue(need.type_name));
+    }
+    // FAIL CLOSED: a policy that panics hides the tool.
+    caught(|| policy.hides(entry, scope))
+        .unwrap_or_else(|_| Some("whether it is allowed could not be found out".to_owned()))
+        .map(HiddenReason::Denied)
+}
+
+#[cfg(test)]
+mod tests {
+    use haft_core::{DynTool, ToolSpec};
+    use serde_json::json;
+
+    use super::*;
+    use crate::{AllowAll, ToolRegistry};
+
+    fn snapshot(count: usize) -> ToolSnapshot {
+        let tool = |n: usize| {
+            let spec = ToolSpec::new(format!("service_{n}_lookup"), "Looks.");
+            DynTool::new(spec, json!({"type": "object"}), |_, _| async { Ok("") })
+        };
+        let tools: Vec<DynTool> = (0..count).map(tool).collect();
+        let entries = ToolRegistry::builder().add(tools).build().unwrap().own().cloned().collect();
+        let shelf = Arc::new(Shelf::new(entries, count));
+        ToolSnapshot::take(shelf, &Scope::default(), &AllowAll, true, Vec::new())
+    }
+
+    fn near<'a>(snapshot: &'a ToolSnapshot, name: &str) -> Option<&'a str> {
+        match snapshot.find(name) {
+            Found::Nothing(near) => near,
+            _ => panic!("`{name}` is known"),
+        }
+    }
+
+    #[test]
+    fn unknown_names_of_a_turn_are_searched_a_bounded_number_of_times() {
+        let snapshot = snapshot(3);
+        for n in 0..MAX_NEAR_SEARCHES {
+            assert_eq!(near(&snapshot, &format!("service_1_lookup{n}")), Some("service_1_lookup"));
+        }
+        assert_eq!(near(&snapshot, "service_1_lookupp"), None, "one too many");
+        assert_eq!(near(&snapshot, "service_1_lookup0"), Some("service_1_lookup"), "known already");
+    }
+
+    #[test]
+    fn unknown_name_costs_about_the_same_among_ten_times_as_many_tools() {
+        let took = |count: usize| {
+            let snapshot = snapshot(count);
+            near(&snapshot, "service_lookup"); // makes the index
+            let clock = tokio::time::Instant::now();
+            for n in 0..20 {
+                near(&snapshot, &format!("servce_{n}_lookp"));
+            }
+            clock.elapsed()
+        };
+        // Comparing with every name took ten times as long.
+        let (few, many) = (took(400), took(4_000));
+        assert!(many < few * 6, "{few:?} among 400, {many:?} among 4000");
+    }
+}

@@ -1,0 +1,143 @@
+//! A filtered and renamed way to see a registry: one agent's share of it.
+//!
+//! A view is made of predicates, so tools that arrive later obey it too.
+
+use std::{fmt, sync::Arc};
+
+use haft_core::ToolSpec;
+
+/// What one agent sees of a registry.
+///
+/// ```
+/// use haft::ToolView;
+///
+/// let view = ToolView::all().filter(|spec| spec.is_read_only()).hide("debug_*").prefix("docs_");
+/// ```
+#[derive(Clone, Default)]
+pub struct ToolView(Vec<Rule>);
+
+#[derive(Clone)]
+enum Rule {
+    Prefix(String),
+    Rename(String, String),
+    Hide(String),
+    Filter(Arc<dyn Fn(&ToolSpec) -> bool + Send + Sync>),
+}
+
+impl ToolView {
+    /// Sees everything as it is.
+    #[must_use]
+    pub fn all() -> Self {
+        Self::default()
+    }
+
+    /// Shows every name with this in front.
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.0.push(Rule::Prefix(prefix.into()));
+        self
+    }
+
+    /// Shows one tool under another name.
+    #[must_use]
+    pub fn rename(mut self, from: impl Into<String>, to: impl Into<String>) -> Self {
+        self.0.push(Rule::Rename(from.into(), to.into()));
+        self
+    }
+
+    /// Hides tools by name; `*` stands for any text.
+    #[must_use]
+    pub fn hide(mut self, pattern: impl Into<String>) -> Self {
+        self.0.push(Rule::Hide(pattern.into()));
+        self
+    }
+
+    /// Shows only what the predicate lets through.
+    #[must_use]
+    pub fn filter(mut self, keep: impl Fn(&ToolSpec) -> bool + Send + Sync + 'static) -> Self {
+        self.0.push(Rule::Filter(Arc::new(keep)));
+        self
+    }
+
+    pub(crate) fn is_all(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the name under which a tool is shown, or nothing when it is hidden. Rules apply in
+    /// the order they were said, each to the name the ones before it made.
+    pub(crate) fn shown(&self, name: &str, spec: &ToolSpec) -> Option<String> {
+        let mut name = name.to_owned();
+        for rule in &self.0 {
+            match rule {
+                Rule::Prefix(prefix) => name.insert_str(0, prefix),
+                Rule::Rename(from, to) if *from == name => name.clone_from(to),
+                Rule::Hide(pattern) if glob(pattern, &name) => return None,
+                // FAIL CLOSED: a filter that panics hides the tool.
+                Rule::Filter(keep) if !crate::watch::caught(|| keep(spec)).unwrap_or(false) => {
+                    return None;
+                }
+                Rule::Rename(..) | Rule::Hide(_) | Rule::Filter(_) => {}
+            }
+        }
+        Some(name)
+    }
+}
+
+impl fmt::Debug for ToolView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ToolView({} rules)", self.0.len())
+    }
+}
+
+/// Matches `*` against any text, everything else literally; linear in time.
+pub(crate) fn glob(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else {
+        return false;
+    };
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_any_text() {
+        for (pattern, text, hit) in [
+            ("a", "a", true),
+            ("a", "ab", false),
+            ("a*", "ab", true),
+            ("*b", "ab", true),
+            ("a*b*c", "axxbyyc", true),
+            ("a*b*c", "axxc", false),
+            ("*", "", true),
+            ("", "a", false),
+            ("ab*ba", "aba", false),
+        ] {
+            assert_eq!(glob(pattern, text), hit, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn rules_apply_in_order() {
+        let spec = ToolSpec::new("read", "Reads.");
+        let view = ToolView::all().prefix("fs_").rename("fs_read", "look").hide("fs_*");
+        assert_eq!(view.shown("read", &spec).as_deref(), Some("look"));
+        assert_eq!(view.shown("write", &spec), None);
+        assert_eq!(ToolView::all().filter(ToolSpec::is_read_only).shown("read", &spec), None);
+    }
+}

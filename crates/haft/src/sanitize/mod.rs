@@ -1,0 +1,252 @@
+//! Makes text harmless to terminals and honest to readers: what cannot be seen is written out.
+//!
+//! In: text of any origin. Out: the same without what a terminal would obey, with every hidden
+//! character by its number, as `<U+202E>`. Nothing is lost silently: a sequence that is taken out
+//! has no words for a reader, and both kinds are counted. Clean text is borrowed after one scan.
+//!
+//! INVARIANT: cleaning twice changes nothing, and cleaning in pieces gives the same as at once.
+
+mod hidden;
+mod terminal;
+
+use std::borrow::Cow;
+
+pub(crate) use self::hidden::{is_hidden, is_odd_blank, spell, turns_order};
+pub use self::terminal::StreamSanitizer;
+
+/// Text that was made clean, and what that took.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Sanitized<'a> {
+    /// The clean text; borrowed where nothing had to change.
+    pub text: Cow<'a, str>,
+    /// How many terminal sequences were taken out.
+    pub stripped: usize,
+    /// How many characters were written out.
+    pub made_visible: usize,
+}
+
+impl Sanitized<'_> {
+    /// Returns whether anything was changed.
+    #[must_use]
+    pub fn is_changed(&self) -> bool {
+        self.stripped + self.made_visible > 0
+    }
+}
+
+/// Takes out what a terminal would obey, and writes out what a reader would not see.
+///
+/// A carriage return without a line feed becomes a line break: what a terminal would have
+/// overwritten is read as a line of its own. Of a terminal link its text stays. A sequence that is
+/// not complete, or not one a terminal knows, is no sequence; its escape is written out and the rest
+/// is text.
+///
+/// ```
+/// use haft::sanitize::sanitize;
+///
+/// let page = sanitize("\u{1b}[31mred\u{1b}[0m, gpj\u{202e}exe, 10%\r20%");
+/// assert_eq!(page.text, "red, gpj<U+202E>exe, 10%\n20%");
+/// assert_eq!((page.stripped, page.made_visible), (2, 2));
+/// assert!(!sanitize("naïve 日本 👩‍🚀 ❤️").is_changed());
+/// ```
+#[must_use]
+pub fn sanitize(text: &str) -> Sanitized<'_> {
+    let plain = plain_run(text);
+    if plain == text.len() {
+        return Sanitized { text: Cow::Borrowed(text), stripped: 0, made_visible: 0 };
+    }
+    let mut stream = StreamSanitizer::default();
+    let mut out = String::with_capacity(text.len() + 32);
+    stream.feed_into(text, &mut out);
+    stream.flush_into(&mut out);
+    let (stripped, made_visible) = (stream.stripped(), stream.made_visible());
+    let is_same = stripped + made_visible == 0;
+    let text = if is_same { Cow::Borrowed(text) } else { Cow::Owned(out) };
+    Sanitized { text, stripped, made_visible }
+}
+
+/// Returns text for the eye of somebody who is asked: nothing is taken out, and whatever a screen
+/// would act on or not show is written out, odd blanks too. Line breaks and tabs stay.
+///
+/// ```
+/// assert_eq!(haft::escape_invisible("rm\u{202e}\u{200b} -rf"), "rm<U+202E><U+200B> -rf");
+/// assert_eq!(haft::escape_invisible("naïve 日本"), "naïve 日本");
+/// ```
+#[must_use]
+pub fn escape_invisible(text: &str) -> Cow<'_, str> {
+    let is_odd = |c| is_hidden(c) || is_odd_blank(c);
+    if !text.contains(is_odd) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 32);
+    let mut before = None;
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        let stays = !is_odd(c) || hidden::may_stay(before, c, rest.clone().next());
+        match stays {
+            true => out.push(c),
+            false => spell(c, &mut out),
+        }
+        before = Some(if stays { c } else { '>' });
+    }
+    Cow::Owned(out)
+}
+
+/// Reads bytes that should be text, as those of a process or a file, and counts the places that
+/// are not. Each of them becomes `U+FFFD`.
+///
+/// ```
+/// use haft::sanitize::from_bytes;
+///
+/// assert_eq!(from_bytes(b"caf\xc3\xa9"), ("café".into(), 0));
+/// assert_eq!(from_bytes(b"caf\xe9 \xff"), ("caf\u{fffd} \u{fffd}".into(), 2));
+/// ```
+#[must_use]
+pub fn from_bytes(bytes: &[u8]) -> (Cow<'_, str>, usize) {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return (Cow::Borrowed(text), 0);
+    }
+    let mut out = String::with_capacity(bytes.len() + 32);
+    let mut invalid = 0;
+    for chunk in bytes.utf8_chunks() {
+        out.push_str(chunk.valid());
+        if !chunk.invalid().is_empty() {
+            out.push(char::REPLACEMENT_CHARACTER);
+            invalid += 1;
+        }
+    }
+    (Cow::Owned(out), invalid)
+}
+
+/// So many bytes are looked at together; what the compiler makes of it fits two registers.
+const STRIDE: usize = 32;
+
+/// Returns whether nothing in the text is hidden and no terminal would obey it. Line ends are plain.
+pub(crate) fn is_plain(text: &str) -> bool {
+    plain_run(text) == text.len()
+}
+
+/// Returns how long the text is plain from its beginning. A carriage return right before a line feed
+/// is plain.
+fn plain_run(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    loop {
+        while let Some(chunk) = bytes.get(at..at + STRIDE)
+            && !chunk.iter().fold(false, |odd, &b| odd | is_odd_byte(b))
+        {
+            at += STRIDE;
+        }
+        let Some(&byte) = bytes.get(at) else { return bytes.len() };
+        at += match byte {
+            b'\r' if bytes.get(at + 1) == Some(&b'\n') => 2,
+            0x00..0x80 if is_odd_byte(byte) => return at,
+            0x00..0x80 => 1,
+            // Most leading bytes begin no hidden character, so most are not even decoded.
+            0xc2 | 0xcd | 0xd8 | 0xe1..=0xe3 | 0xee | 0xef | 0xf0.. => {
+                match text.get(at..).and_then(|rest| rest.chars().next()) {
+                    Some(c) if !is_hidden(c) => c.len_utf8(),
+                    _ => return at,
+                }
+            }
+            0x80..0xe0 => 2,
+            0xe0.. => 3,
+        };
+    }
+}
+
+/// Whether a byte of ASCII is hidden, or none of ASCII.
+fn is_odd_byte(byte: u8) -> bool {
+    (byte < b' ') & (byte != b'\n') & (byte != b'\t') | (byte >= 0x7f)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn no_hidden_character_of_all_of_unicode_gets_through() {
+        for c in '\0'..=char::MAX {
+            // What follows must not make a sequence of an escape.
+            let text = format!("a{c}é");
+            let found = sanitize(&text);
+            if c == '\r' {
+                assert_eq!(found.text, "a\né");
+            } else if is_hidden(c) {
+                assert_eq!(found.text, format!("a<U+{:04X}>é", u32::from(c)));
+                assert_eq!(escape_invisible(&text), found.text);
+                assert_eq!(found.made_visible, 1);
+            } else {
+                assert!(matches!(found.text, Cow::Borrowed(_)), "{c:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn plain_text_of_any_script_is_borrowed() {
+        for text in [
+            "",
+            "plain\ttext\nof two lines\n",
+            "السلام عليكم",
+            "می\u{200c}خواهم",
+            "שלום עולם",
+            "नमस्ते क्\u{200d}ष",
+            "สวัสดีชาวโลก",
+            "日本語のテキスト、\u{3000}かな",
+            "한국어",
+            "e\u{301} n\u{303}aïve",
+            "Привет — «мир»",
+            "l'été\u{a0}: 5\u{202f}€",
+            "👩\u{200d}🚀 👨\u{200d}👩\u{200d}👧 ❤\u{fe0f} 1\u{fe0f}\u{20e3} 🏳\u{fe0f}\u{200d}🌈 👍🏽 🇳🇴",
+        ] {
+            assert!(matches!(sanitize(text).text, Cow::Borrowed(_)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_stays_in_an_emoji_hides_nowhere_else() {
+        for (text, shown) in [
+            ("ig\u{200d}nore", "ig<U+200D>nore"),
+            ("👩\u{200d}\u{200d}🚀", "👩<U+200D><U+200D>🚀"),
+            ("❤\u{fe0f}\u{fe0f}", "❤\u{fe0f}<U+FE0F>"),
+            ("1\u{fe0f}2", "1<U+FE0F>2"),
+            ("👩\u{200d}", "👩<U+200D>"),
+            ("🏴\u{e0067}\u{e007f}", "🏴<U+E0067><U+E007F>"),
+            ("葛\u{e0100}", "葛<U+E0100>"),
+            ("😀\u{fe00}\u{fe01}", "😀<U+FE00><U+FE01>"),
+        ] {
+            assert_eq!(sanitize(text).text, shown);
+            assert_eq!(escape_invisible(text), shown);
+        }
+    }
+
+    #[test]
+    fn a_person_is_shown_the_sequences_and_the_odd_blanks_as_well() {
+        assert_eq!(escape_invisible("a\x1b[2Jb\r"), "a<U+001B>[2Jb<U+000D>");
+        assert_eq!(escape_invisible("rm\u{a0}-rf\u{2800}"), "rm<U+00A0>-rf<U+2800>");
+        assert!(matches!(escape_invisible("a\tb\nc é 漢"), Cow::Borrowed(_)));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_but_honest_characters_comes_out(text in any::<String>()) {
+            let out = sanitize(&text).text.into_owned();
+            let crlf = out.replace("\r\n", "\n");
+            let mut before = None;
+            let mut rest = crlf.chars();
+            while let Some(c) = rest.next() {
+                prop_assert!(!is_hidden(c) || hidden::may_stay(before, c, rest.clone().next()), "{:?}", c);
+                before = Some(c);
+            }
+        }
+
+        #[test]
+        fn bytes_are_read_as_the_standard_library_reads_them(bytes: Vec<u8>) {
+            let (text, invalid) = from_bytes(&bytes);
+            prop_assert_eq!(&*text, &*String::from_utf8_lossy(&bytes));
+            prop_assert_eq!(invalid == 0, std::str::from_utf8(&bytes).is_ok());
+        }
+    }
+}

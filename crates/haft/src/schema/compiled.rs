@@ -1,0 +1,457 @@
+//! A compiled schema: offline, bounded, and never a panic.
+//!
+//! Compiled once, at registration. Whatever would make a later check slow or endless is refused
+//! here, where a person reads the message.
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use jsonschema::{Draft, PatternOptions, Validator};
+use serde_json::Value;
+
+use super::{
+    example, integers,
+    places::Places,
+    ranges,
+    repair::{self, Repair},
+    stop::Stop,
+    validation_error::{self, ValidationError},
+    work,
+};
+use crate::{
+    error::{Error, ErrorKind},
+    watch::caught,
+};
+
+/// A compiled JSON Schema. Clones share what was compiled.
+///
+/// ```
+/// use haft::{Schema, serde_json::json};
+///
+/// let schema = Schema::compile(&json!({
+///     "type": "object",
+///     "properties": {"limit": {"type": "integer", "minimum": 1}},
+/// }))?;
+/// assert!(schema.is_valid(&json!({"limit": 3})));
+/// let problems = schema.problems(&json!({"limit": "all"}));
+/// assert_eq!(problems[0].pointer, "/limit");
+/// assert_eq!(problems[0].message, r#"expected an integer of at least 1; got "all" (string)"#);
+/// # Ok::<(), haft::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Schema(Arc<Inner>);
+
+struct Inner {
+    source: Value,
+    validator: Validator,
+    formats: Formats,
+    has_secrets: bool,
+}
+
+/// Whether `format` is more than a remark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Formats {
+    /// A value must have the format that is named, if it is a known one. This is how calls are
+    /// checked. An integer with a format such as `int32` or `uint64` must be one of that width.
+    #[default]
+    Asserted,
+    /// A format is a remark for readers, as the newer drafts have it.
+    Remarked,
+}
+
+impl Schema {
+    /// Compiles a schema the way calls are checked: formats are asserted, the draft is the one that
+    /// `$schema` names (2020-12 when it names none).
+    ///
+    /// # Errors
+    /// Fails with `ErrorKind::BadSchema` when it is not a valid schema, refers to something that is
+    /// not in it, or is too deep or too entangled to check a value against in time.
+    pub fn compile(schema: &Value) -> Result<Self, Error> {
+        Self::compile_with(schema, Formats::Asserted)
+    }
+
+    /// Compiles a schema and says what `format` means.
+    ///
+    /// # Errors
+    /// Fails as [`Schema::compile`] does.
+    pub fn compile_with(schema: &Value, formats: Formats) -> Result<Self, Error> {
+        let refuse = |why: String| Error::new(ErrorKind::BadSchema, why);
+        if depth(schema) > MAX_DEPTH {
+            return Err(refuse(format!("it is nested more than {MAX_DEPTH} deep")));
+        }
+        if unfolded(schema) > UNFOLDED {
+            return Err(refuse(format!(
+                "its references unfold into more than {UNFOLDED} parts, which no call could be checked against in time"
+            )));
+        }
+        let bounded = match formats {
+            Formats::Asserted => ranges::bounded(schema),
+            Formats::Remarked => None,
+        };
+        let checked = bounded.as_ref().unwrap_or(schema);
+        let validator = caught(|| build(checked, formats))
+            .map_err(|panic| refuse(format!("it could not be compiled: {panic}")))?
+            .map_err(refuse)?;
+        let has_secrets = marks_secrets(schema);
+        Ok(Self(Arc::new(Inner { source: schema.clone(), validator, formats, has_secrets })))
+    }
+
+    /// Returns whether a value fits.
+    #[must_use]
+    pub fn is_valid(&self, value: &Value) -> bool {
+        self.0.validator.is_valid(value)
+    }
+
+    /// Returns what is wrong with a value, the shallowest first, and at most a hundred; nothing
+    /// when it fits.
+    #[must_use]
+    pub fn problems(&self, value: &Value) -> Vec<ValidationError> {
+        validation_error::problems(self, value, &Stop::never())
+    }
+
+    /// Returns a small value that fits, if one could be made up: what is required and no more.
+    #[must_use]
+    pub fn example(&self) -> Option<Value> {
+        example::example(self)
+    }
+
+    /// Changes a value so that it fits, if that is possible without losing or inventing anything,
+    /// and says what was changed. Otherwise the value stays as it is and nothing is returned.
+    ///
+    /// `careful` is for what destroys: only numbers, booleans and JSON that were written as text
+    /// are read.
+    ///
+    /// ```
+    /// use haft::{RepairKind, Schema, serde_json::json};
+    ///
+    /// let schema = Schema::compile(&json!({"properties": {"n": {"type": "integer"}}}))?;
+    /// let mut value = json!({"n": "12"});
+    /// let repairs = schema.repair(&mut value, false);
+    /// assert_eq!(value, json!({"n": 12}));
+    /// assert_eq!((repairs[0].pointer.as_str(), repairs[0].kind), ("/n", RepairKind::Number));
+    ///
+    /// let mut cut = json!({"n": "12.50"});
+    /// assert!(schema.repair(&mut cut, false).is_empty());
+    /// assert_eq!(cut, json!({"n": "12.50"}));
+    /// # Ok::<(), haft::Error>(())
+    /// ```
+    pub fn repair(&self, value: &mut Value, careful: bool) -> Vec<Repair> {
+        self.repair_until(value, careful, &Stop::never())
+    }
+
+    /// Does the same, and gives up when it is stopped.
+    pub(crate) fn repair_until(
+        &self,
+        value: &mut Value,
+        careful: bool,
+        stop: &Stop<'_>,
+    ) -> Vec<Repair> {
+        repair::repair(self, value, careful, stop)
+    }
+
+    /// Writes whole floats as integers where the schema says integer, in a value that fits. Returns
+    /// those that cannot be written exactly.
+    pub(crate) fn settle_integers(&self, value: &mut Value) -> Vec<ValidationError> {
+        integers::settle(self.places(), value)
+    }
+
+    /// Returns the schema as it was written.
+    #[must_use]
+    pub fn source(&self) -> &Value {
+        &self.0.source
+    }
+
+    /// Returns what is wrong with a value, in one line; nothing when it fits.
+    pub(crate) fn first_problem(&self, value: &Value) -> Option<String> {
+        if self.is_valid(value) {
+            return None;
+        }
+        let problem = self.problems(value).into_iter().next().map(|problem| problem.to_string());
+        Some(problem.unwrap_or_else(|| "it does not fit the schema".to_owned()))
+    }
+
+    /// Returns the same where it takes few steps; where it would take more, only that the value does not
+    /// fit.
+    pub(crate) fn first_problem_at_once(&self, value: &Value) -> Option<String> {
+        if self.is_valid(value) {
+            return None;
+        }
+        let problems = validation_error::listed_at_once(self, value).unwrap_or_default();
+        let problem = problems.first().map(ToString::to_string);
+        Some(problem.unwrap_or_else(|| "it does not fit the schema".to_owned()))
+    }
+
+    /// Lists what is wrong with a value, at most so many errors; nothing when that would be too much
+    /// work or is stopped.
+    pub(super) fn errors<'a>(
+        &'a self,
+        value: &'a Value,
+        most: usize,
+        stop: &Stop<'_>,
+    ) -> Option<Vec<jsonschema::ValidationError<'a>>> {
+        let pairs = work::affordable(self.places(), value, stop)?;
+        if stop.ends_before(pairs) {
+            return None;
+        }
+        let errors = self.0.validator.iter_errors(value).take(most);
+        Some(errors.take_while(|_| !stop.ends_before(1)).collect())
+    }
+
+    /// Returns how much work listing everything that is wrong would be; nothing when it is too much.
+    pub(super) fn listing_work(&self, value: &Value, stop: &Stop<'_>) -> Option<u64> {
+        work::affordable(self.places(), value, stop)
+    }
+
+    /// Returns what `format` means here.
+    pub(super) fn formats(&self) -> Formats {
+        self.0.formats
+    }
+
+    /// Returns whether the value at a place is, is part of, or holds something marked as a secret.
+    pub(crate) fn is_secret(&self, pointer: &str) -> bool {
+        self.places().is_secret(pointer)
+    }
+
+    /// Returns whether the schema marks something as a secret.
+    pub(crate) fn marks_secrets(&self) -> bool {
+        self.0.has_secrets
+    }
+
+    /// Returns a value with everything replaced that the schema marks as a secret; nothing when there
+    /// is no such thing.
+    pub(crate) fn masked(&self, value: &Value, mask: &dyn Fn(&Value) -> Value) -> Option<Value> {
+        if !self.0.has_secrets {
+            return None;
+        }
+        let mut changed = value.clone();
+        self.places().mask(&mut changed, &mut String::new(), mask);
+        (changed != *value).then_some(changed)
+    }
+
+    /// Returns the places of the schema, to look up what it says about one of a value's.
+    pub(super) fn places(&self) -> Places<'_> {
+        Places::new(&self.0.source, self.0.has_secrets)
+    }
+}
+
+impl fmt::Debug for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Schema").field(&self.0.source).finish()
+    }
+}
+
+/// Returns the draft that a schema is written in; without a word of its own, the latest. Nothing is
+/// fetched to get to know another.
+pub(crate) fn draft(schema: &Value) -> Result<Draft, String> {
+    let Some(named) = schema.get("$schema").and_then(Value::as_str) else {
+        return Ok(Draft::Draft202012);
+    };
+    if named.trim_end_matches('#').ends_with("://json-schema.org/schema") {
+        return Ok(Draft::Draft202012);
+    }
+    match Draft::Draft202012.detect(schema) {
+        Draft::Unknown => Err(format!("`{named}` is no draft of JSON Schema that is known here")),
+        draft => Ok(draft),
+    }
+}
+
+/// Words whose value is a map from names to schemas, so that its keys are no words.
+pub(super) const NAMED: [&str; 5] =
+    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
+/// Words whose value is data.
+pub(super) const DATA: [&str; 4] = ["enum", "const", "default", "examples"];
+
+fn mentions_dependencies(node: &Value) -> bool {
+    match node {
+        Value::Object(map) => {
+            map.contains_key("dependencies") || map.values().any(mentions_dependencies)
+        }
+        Value::Array(list) => list.iter().any(mentions_dependencies),
+        _ => false,
+    }
+}
+
+fn drop_dependencies(node: &mut Value, names: bool) {
+    match node {
+        Value::Object(map) => {
+            if !names {
+                map.shift_remove("dependencies");
+            }
+            for (key, value) in map {
+                let word = !names;
+                if !(word && DATA.contains(&key.as_str())) {
+                    drop_dependencies(value, word && NAMED.contains(&key.as_str()));
+                }
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(|item| drop_dependencies(item, false)),
+        _ => {}
+    }
+}
+
+/// Compiles offline and with bounded patterns: linear time where the pattern allows it, a backtrack
+/// limit where it needs look-around.
+pub(super) fn build(schema: &Value, formats: Formats) -> Result<Validator, String> {
+    let options = || {
+        jsonschema::options()
+            .offline()
+            .should_validate_formats(formats == Formats::Asserted)
+            .should_ignore_unknown_formats(true)
+    };
+    let draft = draft(schema)?;
+    // The validator still knows a word that left the language in 2019; nobody else does.
+    let mut kept;
+    let mut schema = schema;
+    if matches!(draft, Draft::Draft201909 | Draft::Draft202012) && mentions_dependencies(schema) {
+        kept = schema.clone();
+        drop_dependencies(&mut kept, false);
+        schema = &kept;
+    }
+    options()
+        .with_draft(draft)
+        .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_SIZE))
+        .build(schema)
+        .or_else(|_| {
+            options()
+                .with_draft(draft)
+                .with_pattern_options(
+                    PatternOptions::fancy_regex()
+                        .backtrack_limit(BACKTRACKS)
+                        .size_limit(PATTERN_SIZE),
+                )
+                .build(schema)
+        })
+        .map_err(|e| match e.instance_path().as_str() {
+            "" => e.to_string(),
+            place => format!("{e}, at `{place}`"),
+        })
+}
+
+/// A pattern that compiles to more than this is an attack or an accident.
+const PATTERN_SIZE: usize = 1 << 20;
+/// Enough for honest look-around on argument-sized text; past it the value counts as invalid.
+const BACKTRACKS: usize = 100_000;
+/// Deeper than any honest schema; everything that walks one relies on it.
+const MAX_DEPTH: usize = 200;
+/// An honest schema unfolds into a few thousand parts.
+const UNFOLDED: u64 = 1_000_000;
+
+/// How deep a value is nested, without trusting the stack to be as deep.
+pub(super) fn depth(value: &Value) -> usize {
+    let mut deepest = 0;
+    let mut open = vec![(value, 0)];
+    while let Some((value, at)) = open.pop() {
+        deepest = deepest.max(at);
+        match value {
+            Value::Array(list) => open.extend(list.iter().map(|item| (item, at + 1))),
+            Value::Object(map) => open.extend(map.values().map(|item| (item, at + 1))),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// Whether anything in the schema may be marked as a secret; if not, nobody needs to look for it.
+fn marks_secrets(schema: &Value) -> bool {
+    match schema {
+        Value::Array(list) => list.iter().any(marks_secrets),
+        Value::Object(map) => super::places::is_marked(schema) || map.values().any(marks_secrets),
+        _ => false,
+    }
+}
+
+/// Counts the parts of a schema with every local reference followed, as a validator may have to
+/// follow them for a single value. Each definition is counted once and then remembered.
+fn unfolded(schema: &Value) -> u64 {
+    fn count(root: &Value, node: &Value, seen: &mut HashMap<String, u64>, depth: usize) -> u64 {
+        // Deeper than any honest schema; the validator has its own guard for what is.
+        if depth > MAX_DEPTH {
+            return u64::MAX;
+        }
+        let below =
+            |value: &Value, seen: &mut HashMap<String, u64>| count(root, value, seen, depth + 1);
+        match node {
+            Value::Array(list) => {
+                list.iter().fold(1, |sum: u64, item| sum.saturating_add(below(item, seen)))
+            }
+            Value::Object(map) => {
+                let mut sum: u64 = 1;
+                for (key, value) in map {
+                    // Definitions count where they are referred to.
+                    if key != "$defs" && key != "definitions" {
+                        sum = sum.saturating_add(below(value, seen));
+                    }
+                }
+                if let Some(target) = map.get("$ref").and_then(Value::as_str)
+                    && let Some(found) = target.strip_prefix('#').and_then(|p| root.pointer(p))
+                {
+                    let known = seen.get(target).copied();
+                    let unfolded = known.unwrap_or_else(|| {
+                        // Met again before its end it is recursive: then the value bounds it.
+                        seen.insert(target.to_owned(), 1);
+                        let unfolded = count(root, found, seen, depth + 1);
+                        seen.insert(target.to_owned(), unfolded);
+                        unfolded
+                    });
+                    sum = sum.saturating_add(unfolded);
+                }
+                sum
+            }
+            _ => 0,
+        }
+    }
+    count(schema, schema, &mut HashMap::new(), 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_compiled_says_what_and_where() {
+        for (bad, says) in [
+            (json!({"type": "objekt"}), "/type"),
+            (json!({"properties": {"a": {"minimum": "1"}}}), "/properties/a/minimum"),
+            (json!({"$ref": "#/$defs/none"}), "/$defs/none"),
+            (json!({"$ref": "https://example.com/schema"}), "https://example.com/schema"),
+            (json!({"$ref": "file:///etc/passwd"}), "file:///etc/passwd"),
+            (json!({"pattern": "("}), "pattern"),
+            (json!([1]), "\"object\""),
+            (
+                json!({"$schema": "https://example.com/own"}),
+                "`https://example.com/own` is no draft",
+            ),
+        ] {
+            let error = Schema::compile(&bad).expect_err(&bad.to_string());
+            assert_eq!(error.kind(), ErrorKind::BadSchema, "{bad}");
+            assert!(error.to_string().contains(says), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_bottomless_schema_is_refused_before_anyone_walks_it() {
+        let mut deep = json!({"type": "string"});
+        for _ in 0..50_000 {
+            // Built by hand: the macro would copy it each time.
+            deep = Value::Object([("not".to_owned(), deep)].into_iter().collect());
+        }
+        let error = Schema::compile(&deep).unwrap_err();
+        assert!(error.to_string().contains("deep"), "{error}");
+        // Dropping it would need as much stack as walking it.
+        std::mem::forget(deep);
+    }
+
+    #[test]
+    fn formats_are_asserted_unless_told_otherwise() {
+        let schema = json!({"format": "date"});
+        assert!(!Schema::compile(&schema).unwrap().is_valid(&json!("soon")));
+        assert!(Schema::compile_with(&schema, Formats::Remarked).unwrap().is_valid(&json!("soon")));
+    }
+
+    #[test]
+    fn look_around_falls_back_to_a_bounded_engine() {
+        let schema = Schema::compile(&json!({"pattern": "^(?!x)"})).unwrap();
+        assert!(schema.is_valid(&json!("y")) && !schema.is_valid(&json!("x")));
+    }
+}

@@ -1,0 +1,494 @@
+//! Makes up a small value that fits a schema: what is required, and no more.
+//!
+//! The author's own values come first (`const`, `enum`, `default`, `examples`), then the plainest
+//! value of the type within its limits. Not every schema can be served this way, so the validator
+//! has the last word: what it refuses is not shown to anyone.
+
+use serde_json::{Map, Value, json};
+
+use super::{compiled::Schema, places::Places};
+
+/// Recursive schemas are followed this far.
+const DEPTH: usize = 12;
+/// An example takes at most so many steps; one that needs more helps nobody.
+const STEPS: usize = 1_000;
+/// More items or more unions than this are not an example any more.
+const MANY: usize = 16;
+/// Longer text than this is not an example any more.
+const LONG: usize = 200;
+
+/// Makes up a value that fits, if that works.
+pub(super) fn example(schema: &Schema) -> Option<Value> {
+    // What an author suggests for one property may not go with what another needs.
+    [true, false].into_iter().find_map(|suggested| {
+        let mut maker = Maker { places: schema.places(), suggested, left: STEPS };
+        let value = maker.make(&[schema.source()], 0, DEPTH)?;
+        schema.is_valid(&value).then_some(value)
+    })
+}
+
+struct Maker<'a> {
+    places: Places<'a>,
+    /// Whether defaults and examples are used.
+    suggested: bool,
+    left: usize,
+}
+
+/// What all parts of a node say together. What was said first stands, except for what adds up.
+#[derive(Default)]
+struct Said<'a> {
+    words: Vec<(&'a str, &'a Value)>,
+    properties: Vec<(&'a str, Vec<&'a Value>)>,
+    required: Vec<&'a str>,
+    unions: Vec<&'a [Value]>,
+}
+
+impl<'a> Said<'a> {
+    fn get(&self, word: &str) -> Option<&'a Value> {
+        self.words.iter().find(|(known, _)| *known == word).map(|(_, said)| *said)
+    }
+
+    fn has(&self, words: &[&str]) -> bool {
+        words.iter().any(|word| self.get(word).is_some())
+    }
+
+    fn count(&self, word: &str) -> Option<usize> {
+        usize::try_from(self.get(word)?.as_u64()?).ok()
+    }
+
+    fn add(&mut self, places: Places<'a>, node: &'a Value) {
+        for map in places.parts(node).into_iter().filter_map(Value::as_object) {
+            for (word, said) in map {
+                match (word.as_str(), said) {
+                    ("properties", Value::Object(properties)) => {
+                        for (name, property) in properties {
+                            match self.properties.iter_mut().find(|(known, _)| known == name) {
+                                Some((_, nodes)) => nodes.push(property),
+                                None => self.properties.push((name, vec![property])),
+                            }
+                        }
+                    }
+                    ("required", Value::Array(names)) => {
+                        for name in names.iter().filter_map(Value::as_str) {
+                            if !self.required.contains(&name) {
+                                self.required.push(name);
+                            }
+                        }
+                    }
+                    ("anyOf" | "oneOf", Value::Array(branches)) => self.unions.push(branches),
+                    ("$ref" | "allOf", _) => {}
+                    _ if self.get(word).is_none() => self.words.push((word, said)),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+impl<'a> Maker<'a> {
+    /// Makes a value that all nodes have a say in; `nth` asks for different ones, where items must
+    /// differ.
+    fn make(&mut self, nodes: &[&'a Value], nth: usize, depth: usize) -> Option<Value> {
+        let depth = depth.checked_sub(1)?;
+        self.left = self.left.checked_sub(1)?;
+        let mut said = Said::default();
+        for node in nodes {
+            if **node == Value::Bool(false) {
+                return None;
+            }
+            said.add(self.places, node);
+        }
+        if let Some(given) = self.given(&said, nth) {
+            return Some(given);
+        }
+        // Of each union the first branch that leads somewhere; null only if nothing else does.
+        let mut settled = 0;
+        while let Some(branches) = said.unions.get(settled).copied() {
+            settled += 1;
+            if settled > MANY {
+                return None;
+            }
+            let is_null = |b: &&'a Value| b.get("type").is_some_and(|t| t == "null");
+            let others = branches.iter().filter(|b| !is_null(b));
+            let mut in_order = others.chain(branches.iter().filter(is_null));
+            let branch = in_order.find(|b| self.make(&[b], nth, depth).is_some())?;
+            said.add(self.places, branch);
+            if let Some(given) = self.given(&said, nth) {
+                return Some(given);
+            }
+        }
+        self.plain(&said, nth, depth)
+    }
+
+    /// A value that the author has written down.
+    fn given(&self, said: &Said<'a>, nth: usize) -> Option<Value> {
+        if let Some(only) = said.get("const") {
+            return Some(only.clone());
+        }
+        let of = |word: &str| {
+            let list = said.get(word)?.as_array()?;
+            list.get(nth.checked_rem(list.len())?).cloned()
+        };
+        if self.suggested && nth == 0 {
+            let default = said.get("default").filter(|d| !d.is_null()).cloned();
+            let example = || said.get("example").cloned();
+            if let Some(value) = default.or_else(|| of("examples")).or_else(example) {
+                return Some(value);
+            }
+        }
+        of("enum")
+    }
+
+    /// The plainest value of the type.
+    fn plain(&mut self, said: &Said<'a>, nth: usize, depth: usize) -> Option<Value> {
+        let kind = match said.get("type") {
+            Some(Value::String(kind)) => kind.as_str(),
+            Some(Value::Array(kinds)) => {
+                let mut kinds = kinds.iter().filter_map(Value::as_str);
+                kinds.find(|k| *k != "null").unwrap_or("null")
+            }
+            _ if !said.properties.is_empty() || !said.required.is_empty() => "object",
+            _ if said.has(&["additionalProperties", "patternProperties", "minProperties"]) => {
+                "object"
+            }
+            _ if said.has(&["items", "prefixItems", "minItems", "contains"]) => "array",
+            _ if said.has(&["minimum", "maximum", "exclusiveMinimum", "multipleOf"]) => "number",
+            _ => "string",
+        };
+        match kind {
+            "object" => self.object(said, depth),
+            "array" => self.array(said, depth),
+            "integer" | "number" => number(said, nth),
+            "boolean" => Some(Value::Bool(nth.is_multiple_of(2))),
+            "null" => Some(Value::Null),
+            _ => text(said, nth).map(Value::String),
+        }
+    }
+
+    fn object(&mut self, said: &Said<'a>, depth: usize) -> Option<Value> {
+        let mut wanted = said.required.clone();
+        let least = said.count("minProperties").unwrap_or(0);
+        for (name, _) in &said.properties {
+            if wanted.len() < least && !wanted.contains(name) {
+                wanted.push(name);
+            }
+        }
+        let mut map = Map::new();
+        for name in wanted {
+            let own = said.properties.iter().find(|(known, _)| *known == name);
+            let others = || said.get("additionalProperties").into_iter().collect();
+            let nodes = own.map_or_else(others, |(_, nodes)| nodes.clone());
+            map.insert(name.to_owned(), self.make(&nodes, 0, depth)?);
+        }
+        // A map that must not be empty gets names of ours.
+        if let Some(node) = said.get("additionalProperties").filter(|node| node.is_object()) {
+            for n in map.len()..least.min(MANY) {
+                map.insert(format!("key{n}"), self.make(&[node], 0, depth)?);
+            }
+        }
+        Some(Value::Object(map))
+    }
+
+    fn array(&mut self, said: &Said<'a>, depth: usize) -> Option<Value> {
+        let contained = said.get("contains").map_or(0, |_| said.count("minContains").unwrap_or(1));
+        let least = said.count("minItems").unwrap_or(0).max(contained);
+        if least > MANY {
+            return None;
+        }
+        let mut list = Vec::new();
+        for nth in 0..least {
+            let listed = ["prefixItems", "items"]
+                .into_iter()
+                .find_map(|word| said.get(word)?.as_array()?.get(nth));
+            let node = listed
+                .or_else(|| said.get("contains"))
+                .or_else(|| said.get("items").filter(|items| !items.is_array()));
+            list.push(match node {
+                Some(node) => self.make(&[node], nth, depth)?,
+                None => json!(format!("value{nth}")),
+            });
+        }
+        Some(Value::Array(list))
+    }
+}
+
+/// A number within its limits; the nth of them where several must differ.
+fn number(said: &Said<'_>, nth: usize) -> Option<Value> {
+    let limit = |word: &str| said.get(word).and_then(Value::as_f64);
+    let step = limit("multipleOf").filter(|step| *step > 0.0).unwrap_or(1.0);
+    let from = limit("minimum").map(|low| (low / step).ceil() * step);
+    let above = limit("exclusiveMinimum").map(|low| ((low / step).floor() + 1.0) * step);
+    let to = limit("maximum").map(|high| (high / step).floor() * step);
+    let below = limit("exclusiveMaximum").map(|high| ((high / step).ceil() - 1.0) * step);
+    let low = [from, above].into_iter().flatten().reduce(f64::max);
+    let high = [to, below].into_iter().flatten().reduce(f64::min);
+    let nth = step * nth as f64;
+    let number = match (low, high) {
+        // Nothing on the grid lies between the limits; something between the steps may.
+        (Some(low), Some(high)) if low > high => {
+            let low = limit("exclusiveMinimum").or_else(|| limit("minimum"))?;
+            let high = limit("exclusiveMaximum").or_else(|| limit("maximum"))?;
+            (low + high) / 2.0
+        }
+        (Some(low), _) => low + nth,
+        (None, Some(high)) if high < step => high - nth,
+        (None, _) => step + nth,
+    };
+    // A whole number is written as one, as far as every digit is true.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match number.fract() == 0.0 && number.abs() < EXACT {
+        true => Some(json!(number as i64)),
+        false => serde_json::Number::from_f64(number).map(Value::Number),
+    }
+}
+
+/// Text of its format and length; the nth of them where several must differ.
+fn text(said: &Said<'_>, nth: usize) -> Option<String> {
+    let format = said.get("format").and_then(Value::as_str).unwrap_or_default();
+    let known = match format {
+        "date" => "2026-01-31",
+        "date-time" => "2026-01-31T12:00:00Z",
+        "time" => "12:00:00Z",
+        "duration" => "P1D",
+        "email" | "idn-email" => "someone@example.com",
+        "hostname" | "idn-hostname" => "example.com",
+        "ipv4" => "192.0.2.1",
+        "ipv6" => "2001:db8::1",
+        "uri" | "iri" | "url" => "https://example.com",
+        "uri-reference" | "iri-reference" => "/path",
+        "uri-template" => "/path/{name}",
+        "uuid" => "00000000-0000-4000-8000-000000000001",
+        "json-pointer" => "/name",
+        "relative-json-pointer" => "0/name",
+        "regex" => ".*",
+        _ => "",
+    };
+    if !known.is_empty() {
+        return Some(known.to_owned());
+    }
+    if let Some(pattern) = said.get("pattern").and_then(Value::as_str)
+        && let Some(text) = matching(pattern)
+    {
+        return Some(text);
+    }
+    let mut text = "value".to_owned();
+    if nth > 0 {
+        text += &nth.to_string();
+    }
+    let least = said.count("minLength").unwrap_or(0);
+    if least > LONG {
+        return None;
+    }
+    while text.len() < least {
+        text.push('e');
+    }
+    text.truncate(said.count("maxLength").unwrap_or(LONG));
+    Some(text)
+}
+
+/// Text for a plain pattern: letters, classes, groups, and the fewest repetitions. What it does not
+/// know makes it give up; what it gets wrong the validator finds.
+fn matching(pattern: &str) -> Option<String> {
+    let mut reader = Reader { rest: pattern.chars().collect(), at: 0, left: 2_000 };
+    let text = reader.alternatives(4)?;
+    (reader.at == reader.rest.len() && text.len() <= LONG).then_some(text)
+}
+
+/// Reads a pattern from left to right.
+struct Reader {
+    rest: Vec<char>,
+    at: usize,
+    left: usize,
+}
+
+impl Reader {
+    fn peek(&self) -> Option<char> {
+        self.rest.get(self.at).copied()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let c = self.peek()?;
+        self.at += 1;
+        self.left = self.left.checked_sub(1)?;
+        Some(c)
+    }
+
+    /// Reads alternatives up to a closing bracket, and keeps the first.
+    fn alternatives(&mut self, depth: usize) -> Option<String> {
+        let depth = depth.checked_sub(1)?;
+        let mut first = None;
+        loop {
+            let one = self.sequence(depth)?;
+            first.get_or_insert(one);
+            if self.peek() != Some('|') {
+                return first;
+            }
+            self.next()?;
+        }
+    }
+
+    fn sequence(&mut self, depth: usize) -> Option<String> {
+        let mut text = String::new();
+        while let Some(c) = self.peek() {
+            if matches!(c, '|' | ')') {
+                break;
+            }
+            self.next()?;
+            let unit = match c {
+                '^' | '$' => continue,
+                '(' => {
+                    if self.peek() == Some('?') {
+                        self.next()?;
+                        // Of the groups with a mark only the plain one; the others look around.
+                        (self.next()? == ':').then_some(())?;
+                    }
+                    let inside = self.alternatives(depth)?;
+                    (self.next()? == ')').then_some(inside)?
+                }
+                '[' => self.class()?.to_string(),
+                '\\' => self.escaped()?.to_string(),
+                '.' => "a".to_owned(),
+                '*' | '+' | '?' | '{' | '}' | ']' => return None,
+                c => c.to_string(),
+            };
+            let times = self.times()?;
+            (unit.len().checked_mul(times)? <= LONG).then_some(())?;
+            text += &unit.repeat(times);
+        }
+        Some(text)
+    }
+
+    /// How often the unit before must be repeated at least.
+    fn times(&mut self) -> Option<usize> {
+        let times = match self.peek() {
+            Some('*' | '?') => {
+                self.next()?;
+                0
+            }
+            Some('+') => {
+                self.next()?;
+                1
+            }
+            Some('{') => {
+                self.next()?;
+                let mut inside = String::new();
+                loop {
+                    match self.next()? {
+                        '}' => break,
+                        c => inside.push(c),
+                    }
+                }
+                inside.split(',').next()?.parse().ok()?
+            }
+            _ => 1,
+        };
+        if matches!(self.peek(), Some('?' | '+')) {
+            self.next()?;
+        }
+        Some(times)
+    }
+
+    /// One character of a class.
+    fn class(&mut self) -> Option<char> {
+        if self.peek() == Some('^') {
+            return None;
+        }
+        let mut first = None;
+        loop {
+            let c = match self.next()? {
+                ']' if first.is_some() => return first,
+                '\\' => self.escaped()?,
+                '[' => return None,
+                c => c,
+            };
+            first.get_or_insert(c);
+        }
+    }
+
+    fn escaped(&mut self) -> Option<char> {
+        match self.next()? {
+            'd' => Some('0'),
+            'w' => Some('a'),
+            's' => Some(' '),
+            'n' => Some('\n'),
+            't' => Some('\t'),
+            c if c.is_alphanumeric() => None,
+            c => Some(c),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(schema: Value) -> Option<Value> {
+        Schema::compile(&schema).unwrap().example()
+    }
+
+    #[test]
+    fn what_is_required_is_there_and_no_more() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "path": {"type": "string"},
+                "limit": {"type": "integer", "minimum": 5, "maximum": 2000},
+                "mode": {"enum": ["fast", "slow"]},
+                "when": {"type": "string", "format": "date"},
+                "deep": {"$ref": "#/$defs/deep"},
+                "many": {"type": "array", "minItems": 2, "uniqueItems": true, "items": {"type": "integer"}},
+                "either": {"anyOf": [{"type": "null"}, {"type": "object", "properties": {"k": {"const": 7}}, "required": ["k"]}]},
+                "not_needed": {"type": "string"},
+            },
+            "required": ["path", "limit", "mode", "when", "deep", "many", "either"],
+            "$defs": {"deep": {"allOf": [
+                {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]},
+                {"properties": {"b": {"type": "string", "minLength": 9}}, "required": ["b"]},
+            ]}},
+        });
+        assert_eq!(
+            made(schema),
+            Some(json!({
+                "path": "value", "limit": 5, "mode": "fast", "when": "2026-01-31",
+                "deep": {"a": true, "b": "valueeeee"}, "many": [1, 2], "either": {"k": 7},
+            }))
+        );
+    }
+
+    #[test]
+    fn each_kind_of_limit_is_kept() {
+        for schema in [
+            json!({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}),
+            json!({"type": "integer", "maximum": -3}),
+            json!({"type": "integer", "multipleOf": 7, "minimum": 10}),
+            json!({"type": "array", "items": {"enum": ["a", "b", "c"]}, "minItems": 3, "uniqueItems": true}),
+            json!({"type": "array", "contains": {"const": 5}}),
+            json!({"type": "array", "prefixItems": [{"type": "string"}, {"type": "null"}], "minItems": 2, "items": false}),
+            json!({"type": "string", "maxLength": 2}),
+            json!({"type": "string", "pattern": "^[A-Z]{3}-\\d+(?:x|y)?$"}),
+            json!({"type": "string", "format": "email", "pattern": "@"}),
+            json!({"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 2}),
+            json!({"type": "object", "properties": {"a": {"type": "string", "default": null}}, "required": ["a"]}),
+            json!({"oneOf": [{"type": "string", "minLength": 900}, {"type": "integer"}]}),
+            json!({"type": "object", "properties": {"k": {"default": 5}}, "required": ["k"], "anyOf": [{"properties": {"k": {"const": 6}}}]}),
+            json!({"properties": {"next": {"$ref": "#"}, "n": {"type": "integer"}}, "required": ["n"]}),
+            json!({}),
+            json!(true),
+        ] {
+            assert!(made(schema.clone()).is_some(), "{schema}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_made_up_is_not() {
+        for schema in [
+            json!(false),
+            json!({"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]}),
+            json!({"type": "string", "minLength": 100_000}),
+            json!({"type": "array", "minItems": 100_000}),
+            json!({"not": {}}),
+        ] {
+            assert_eq!(made(schema.clone()), None, "{schema}");
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Explains what is wrong with a value where a full listing would be too much work.
+//!
+//! In: a schema and a value it refused. Out: the problems of the branches that were most likely meant.
+//! At each union one branch is chosen by what stands at its own level, so that the work grows with the
+//! value and not with a power of its depth. Whether a part fits is found out once for each pair of a
+//! schema node and a value. Words that look at more than that (`not`, `contains`, `unevaluated…`) are
+//! left out: this is for a message, and nothing is accepted by it.
+
+use std::collections::HashMap;
+
+use jsonschema::Validator;
+use serde_json::{Map, Value};
+
+use super::{
+    compiled::{Formats, build},
+    ranges,
+    step::below,
+    stop::Stop,
+    union::{Choice, Union},
+    validation_error::{Line, Teller},
+    work::{of_item, of_member},
+};
+
+/// More pairs of a schema node and a value are not looked at.
+const MAX_PAIRS: usize = 100_000;
+/// Schemas and values are nested less deep than this, both together.
+const MAX_DEPTH: usize = 1_000;
+/// More schemas than this do not speak about one value.
+const MAX_PARTS: usize = 64;
+
+/// Words that can be checked without looking at another schema.
+const OWN: [&str; 19] = [
+    "type",
+    "enum",
+    "const",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "format",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "minProperties",
+    "maxProperties",
+    "required",
+    "dependentRequired",
+];
+
+/// Explains a value by the branches that were most likely meant.
+pub(super) fn explain<'a>(
+    teller: &Teller<'a>,
+    formats: Formats,
+    stop: &Stop<'_>,
+    lines: &mut Vec<Line>,
+) {
+    let mut guide = Guide {
+        teller,
+        formats,
+        stop,
+        fits: HashMap::default(),
+        own: HashMap::default(),
+        left: MAX_PAIRS,
+    };
+    guide.visit(&[teller.places.root()], teller.value, "", 0, lines);
+}
+
+struct Guide<'t, 'a> {
+    teller: &'t Teller<'a>,
+    formats: Formats,
+    stop: &'t Stop<'t>,
+    fits: HashMap<(*const Value, *const Value), bool, ahash::RandomState>,
+    /// What each node says at its own level, compiled.
+    own: HashMap<*const Value, Option<Validator>, ahash::RandomState>,
+    left: usize,
+}
+
+impl<'a> Guide<'_, 'a> {
+    /// Tells what is wrong with a value that these schemas hold for.
+    fn visit(
+        &mut self,
+        nodes: &[&'a Value],
+        value: &'a Value,
+        at: &str,
+        depth: usize,
+        lines: &mut Vec<Line>,
+    ) {
+        let is_over = depth > MAX_DEPTH || self.stop.ends_before(1);
+        if is_over || nodes.iter().all(|node| self.fits(node, value, depth)) {
+            return;
+        }
+        let parts = self.parts(nodes, value, at, depth, lines);
+        for part in &parts {
+            for error in self.own_errors(part, value) {
+                self.teller.tell_at(&error, at, Some(part), lines);
+            }
+        }
+        let maps = parts.iter().filter_map(|part| part.as_object());
+        match value {
+            Value::Object(members) => {
+                for (name, member) in members {
+                    let nodes: Vec<&Value> =
+                        maps.clone().flat_map(|map| of_member(map, name)).collect();
+                    self.visit(&nodes, member, &below(at, name), depth + 1, lines);
+                }
+            }
+            Value::Array(items) => {
+                for (n, item) in items.iter().enumerate() {
+                    let nodes: Vec<&Value> = maps.clone().flat_map(|map| of_item(map, n)).collect();
+                    self.visit(&nodes, item, &format!("{at}/{n}"), depth + 1, lines);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The schemas that hold for a value, with one branch of each union that it does not satisfy. A
+    /// union of which no branch can be chosen is told.
+    fn parts(
+        &mut self,
+        nodes: &[&'a Value],
+        value: &'a Value,
+        at: &str,
+        depth: usize,
+        lines: &mut Vec<Line>,
+    ) -> Vec<&'a Value> {
+        let mut parts: Vec<&'a Value> = Vec::new();
+        let mut waiting: Vec<&'a Value> = nodes.to_vec();
+        while let Some(node) = waiting.pop() {
+            for part in self.teller.places.parts(node) {
+                let is_known = parts.iter().any(|known| std::ptr::eq(*known, part));
+                let Some(map) = part.as_object().filter(|_| !is_known) else { continue };
+                if parts.len() >= MAX_PARTS {
+                    return parts;
+                }
+                parts.push(part);
+                for keyword in ["anyOf", "oneOf"] {
+                    let Some(branches) = map.get(keyword).and_then(Value::as_array) else {
+                        continue;
+                    };
+                    if branches.iter().any(|branch| self.fits(branch, value, depth + 1)) {
+                        continue;
+                    }
+                    waiting.extend(self.branch(branches, keyword, value, at, lines));
+                }
+                if let Some(condition) = map.get("if") {
+                    let holds = self.fits(condition, value, depth + 1);
+                    waiting.extend(map.get(if holds { "then" } else { "else" }));
+                }
+            }
+        }
+        parts
+    }
+
+    /// The branch that a value was most likely meant for; tells what is wrong where there is none.
+    fn branch(
+        &mut self,
+        branches: &'a [Value],
+        keyword: &str,
+        value: &'a Value,
+        at: &str,
+        lines: &mut Vec<Line>,
+    ) -> Option<&'a Value> {
+        let against: Vec<Vec<jsonschema::ValidationError<'static>>> = branches
+            .iter()
+            .map(|branch| {
+                let parts = self.teller.places.parts(branch);
+                parts.iter().flat_map(|part| self.own_errors(part, value)).collect()
+            })
+            .collect();
+        let places = self.teller.places;
+        // The errors are about the value itself, wherever it stands.
+        let union = Union { places, branches, against: &against, at: "", value };
+        match union.choose() {
+            Choice::Branch(chosen) => branches.get(chosen),
+            choice => {
+                if self.teller.tell_choice(choice, value, at, lines).is_none() {
+                    let message = self.teller.none_of(branches, at, value);
+                    self.teller.push(at, keyword, message, lines);
+                }
+                None
+            }
+        }
+    }
+
+    /// Whether a value fits a schema, as far as it is looked at here.
+    fn fits(&mut self, node: &'a Value, value: &'a Value, depth: usize) -> bool {
+        let map = match node {
+            Value::Bool(fits) => return *fits,
+            Value::Object(map) => map,
+            _ => return true,
+        };
+        let key = (std::ptr::from_ref(node), std::ptr::from_ref(value));
+        if let Some(known) = self.fits.get(&key) {
+            return *known;
+        }
+        let may_go_on = depth <= MAX_DEPTH && !self.stop.ends_before(1);
+        let Some(left) = self.left.checked_sub(1).filter(|_| may_go_on) else {
+            return true;
+        };
+        self.left = left;
+        // Met again before its end it adds nothing.
+        self.fits.insert(key, true);
+        let fits = self.own(node).is_none_or(|own| own.is_valid(value))
+            && self.fits_in_place(map, value, depth + 1)
+            && self.members_fit(map, value, depth + 1);
+        self.fits.insert(key, fits);
+        fits
+    }
+
+    fn fits_in_place(
+        &mut self,
+        map: &'a Map<String, Value>,
+        value: &'a Value,
+        depth: usize,
+    ) -> bool {
+        let target = map.get("$ref").and_then(Value::as_str);
+        if let Some(target) = target.and_then(|target| self.teller.places.target(target))
+            && !self.fits(target, value, depth)
+        {
+            return false;
+        }
+        let list = |keyword: &str| map.get(keyword).and_then(Value::as_array);
+        let all = list("allOf").into_iter().flatten();
+        if !all.into_iter().all(|part| self.fits(part, value, depth)) {
+            return false;
+        }
+        for union in [list("anyOf"), list("oneOf")].into_iter().flatten() {
+            if !union.iter().any(|branch| self.fits(branch, value, depth)) {
+                return false;
+            }
+        }
+        let Some(condition) = map.get("if") else { return true };
+        let holds = self.fits(condition, value, depth);
+        map.get(if holds { "then" } else { "else" })
+            .is_none_or(|part| self.fits(part, value, depth))
+    }
+
+    fn members_fit(&mut self, map: &'a Map<String, Value>, value: &'a Value, depth: usize) -> bool {
+        match value {
+            Value::Object(members) => members.iter().all(|(name, member)| {
+                of_member(map, name).into_iter().all(|child| self.fits(child, member, depth))
+            }),
+            Value::Array(items) => items.iter().enumerate().all(|(n, item)| {
+                let contains = map.get("contains");
+                of_item(map, n)
+                    .into_iter()
+                    // Not every item must be one of these.
+                    .filter(|child| !contains.is_some_and(|c| std::ptr::eq(c, *child)))
+                    .all(|child| self.fits(child, item, depth))
+            }),
+            _ => true,
+        }
+    }
+
+    /// What a node has against a value by the words that look at nothing else.
+    fn own_errors(
+        &mut self,
+        node: &'a Value,
+        value: &Value,
+    ) -> Vec<jsonschema::ValidationError<'static>> {
+        let Some(own) = self.own(node) else { return Vec::new() };
+        own.iter_errors(value).map(jsonschema::ValidationError::to_owned).collect()
+    }
+
+    fn own(&mut self, node: &'a Value) -> Option<&Validator> {
+        let Self { own, formats, teller, .. } = self;
+        own.entry(std::ptr::from_ref(node))
+            .or_insert_with(|| {
+                let schema = own_words(node.as_object()?, teller.places.root());
+                build(&schema, *formats).ok()
+            })
+            .as_ref()
+    }
+}
+
+/// A schema of the words that look at nothing else. A closed object names its properties.
+fn own_words(map: &Map<String, Value>, root: &Value) -> Value {
+    let mut own: Map<String, Value> = map
+        .iter()
+        .filter(|(key, _)| OWN.contains(&key.as_str()))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    if map.get("additionalProperties") == Some(&Value::Bool(false)) {
+        own.insert("additionalProperties".into(), Value::Bool(false));
+        for keyword in ["properties", "patternProperties"] {
+            if let Some(named) = map.get(keyword).and_then(Value::as_object) {
+                let free = |name: &String| (name.clone(), Value::Object(Map::new()));
+                own.insert(keyword.into(), Value::Object(named.keys().map(free).collect()));
+            }
+        }
+    }
+    ranges::bound(&mut own);
+    own.extend(root.get("$schema").map(|draft| ("$schema".to_owned(), draft.clone())));
+    Value::Object(own)
+}

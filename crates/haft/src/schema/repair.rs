@@ -1,0 +1,832 @@
+//! Repairs values that do not fit, where the schema leaves no doubt about what was meant.
+//!
+//! In: a schema and a value it refused. Out: a value it accepts and every step that led there, or
+//! nothing at all. Only what stands at a failing place is touched, and only in these ways: a number,
+//! a boolean or JSON that was written as text where no text is admitted; an `enum` value in other
+//! case; null where a property could have been left out; a name in another spelling of a closed
+//! object. What destroys gets only the first of these.
+//!
+//! INVARIANT: text is never touched where the schema admits text; nothing required is filled in, no
+//! unknown name is dropped, no number is cut. In a union every branch has a say: when in doubt, no.
+
+use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
+use serde::Serialize;
+use serde_json::{Number, Value};
+
+use super::{
+    compiled::{Schema, depth},
+    parse,
+    places::Places,
+    step::{Change, Step, agreed, apply, below, split, unescaped},
+    stop::Stop,
+    union::Union,
+    validation_error::node,
+    work::MAX_LISTED_PAIRS,
+};
+use crate::near::fold;
+
+/// How much is repaired before arguments are checked. Off or on; what is repaired at all is in the
+/// guide, and never a matter of taste.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum RepairPolicy {
+    /// Nothing: what does not fit is answered with what is wrong.
+    Off,
+    /// Whatever loses nothing and leaves no doubt.
+    #[default]
+    Lossless,
+    /// The same, and text with Python's literals and single quotes, for models that write them.
+    Python,
+}
+
+impl RepairPolicy {
+    /// Reads the word that stands for it in the environment.
+    pub(crate) fn parse(word: &str) -> Option<Self> {
+        match word {
+            "off" => Some(Self::Off),
+            "lossless" => Some(Self::Lossless),
+            "python" => Some(Self::Python),
+            _ => None,
+        }
+    }
+}
+
+/// One thing that was changed so that arguments could be read or fit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Repair {
+    /// Where, as a JSON pointer into the repaired value; empty for the whole.
+    pub pointer: String,
+    /// What kind of repair.
+    pub kind: RepairKind,
+    /// What was there, as JSON; long values are cut and secrets hidden.
+    pub before: String,
+    /// What is there now; nothing when it was taken out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+}
+
+/// The kinds of repair there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum RepairKind {
+    /// Empty text was read as no arguments.
+    EmptyText,
+    /// A byte order mark before the arguments was taken off.
+    ByteOrderMark,
+    /// A code fence around the arguments was taken off.
+    CodeFence,
+    /// A comma before a closing bracket was taken out.
+    TrailingComma,
+    /// A raw control character in a string was escaped.
+    ControlCharacter,
+    /// One of Python's literals was written as JSON's.
+    PythonLiteral,
+    /// A string in single quotes was written as JSON's.
+    SingleQuotes,
+    /// The object was encoded twice.
+    DoubleEncoded,
+    /// A number was written as text, or a whole number as a fraction.
+    Number,
+    /// A boolean was written as text.
+    Boolean,
+    /// A list or an object was written as text.
+    Json,
+    /// One of the listed values was written in other case.
+    EnumCase,
+    /// A property that could be left out was null.
+    Null,
+    /// A name was written in another case, or with other `_` and `-`.
+    Name,
+}
+
+impl RepairKind {
+    /// Whether it is done for what destroys.
+    fn is_careful(self) -> bool {
+        matches!(self, Self::Number | Self::Boolean | Self::Json)
+    }
+}
+
+/// A repair can uncover the next (JSON in text that holds a number in text); deeper is no accident.
+const ROUNDS: usize = 8;
+/// How often a value is checked again, in all; each union takes some.
+const CHECKS: usize = 32;
+/// How much work all these checks may be together, in pairs of a schema node and a value. A value that
+/// is larger than that is listed twice at most.
+const WORK: u64 = 4 * MAX_LISTED_PAIRS;
+/// A value that needs more repairs than this is not a slip.
+const STEPS: usize = 1_000;
+/// A union in a union in a union is as deep as branches are tried.
+const UNIONS: usize = 3;
+/// Data is nested no deeper than text may be.
+const DEPTH: usize = 128;
+
+/// Changes a value so that it fits, and says how; or leaves it as it is.
+pub(super) fn repair(
+    schema: &Schema,
+    value: &mut Value,
+    careful: bool,
+    stop: &Stop<'_>,
+) -> Vec<Repair> {
+    if schema.is_valid(value) {
+        return Vec::new();
+    }
+    let Some(first) = schema.listing_work(value, stop) else { return Vec::new() };
+    let work = WORK.max(first.saturating_mul(2));
+    let mut bench = Bench { schema, places: schema.places(), careful, checks: CHECKS, work, stop };
+    let mut work = value.clone();
+    let Some(steps) = bench.mend(&mut work) else { return Vec::new() };
+    if steps.is_empty() || !schema.is_valid(&work) {
+        return Vec::new();
+    }
+    *value = work;
+    steps.into_iter().map(|step| step.told(bench.places)).collect()
+}
+
+struct Bench<'a> {
+    schema: &'a Schema,
+    places: Places<'a>,
+    careful: bool,
+    checks: usize,
+    work: u64,
+    stop: &'a Stop<'a>,
+}
+
+impl<'a> Bench<'a> {
+    /// Lists what is wrong with a value, as far as the work that is left allows it.
+    fn errors<'v>(&mut self, value: &'v Value) -> Option<Vec<jsonschema::ValidationError<'v>>>
+    where
+        'a: 'v,
+    {
+        self.checks = self.checks.checked_sub(1)?;
+        self.work = self.work.checked_sub(self.schema.listing_work(value, self.stop)?)?;
+        self.schema.errors(value, STEPS + 1, self.stop)
+    }
+
+    /// Repairs until nothing is wrong; nothing when that does not come to an end.
+    fn mend(&mut self, work: &mut Value) -> Option<Vec<Step>> {
+        let mut done = Vec::new();
+        for _ in 0..ROUNDS {
+            let steps = {
+                let errors = self.errors(work)?;
+                if errors.is_empty() {
+                    return Some(done);
+                }
+                let mut steps = Vec::new();
+                for error in &errors {
+                    steps.extend(self.steps(work, error, UNIONS));
+                }
+                agreed(steps)
+            };
+            if steps.is_empty() || done.len() + steps.len() > STEPS {
+                return None;
+            }
+            apply(work, &steps)?;
+            done.extend(steps);
+        }
+        None
+    }
+
+    /// What could be done about one error.
+    fn steps(
+        &mut self,
+        work: &Value,
+        error: &jsonschema::ValidationError<'_>,
+        unions: usize,
+    ) -> Vec<Step> {
+        let at = error.instance_path().as_str();
+        let Some(value) = work.pointer(at) else { return Vec::new() };
+        let step = |kind, change| Step { at: at.to_owned(), kind, before: value.clone(), change };
+        let steps: Vec<Step> = match error.kind() {
+            Kind::Type { kind } => match value {
+                Value::String(text) => from_text(text, at, |name| admits(kind, name))
+                    .map(|(kind, value)| step(kind, Change::Set(value)))
+                    .into_iter()
+                    .collect(),
+                Value::Null if self.may_be_left_out(work, at) => {
+                    vec![step(RepairKind::Null, Change::Drop)]
+                }
+                // Older drafts do not take `3.0` for an integer.
+                Value::Number(number) if admits(kind, "integer") => whole(number)
+                    .map(|number| step(RepairKind::Number, Change::Set(Value::Number(number))))
+                    .into_iter()
+                    .collect(),
+                _ => Vec::new(),
+            },
+            Kind::Enum { options } => {
+                let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
+                self.listed(work, at, value, options).into_iter().collect()
+            }
+            Kind::Constant { expected_value } => {
+                let only = std::slice::from_ref(&**expected_value);
+                self.listed(work, at, value, only).into_iter().collect()
+            }
+            Kind::AdditionalProperties { unexpected }
+            | Kind::UnevaluatedProperties { unexpected } => self.names(error, value, unexpected),
+            Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
+                let schema_path = error.schema_path().as_str();
+                return self.union(work, Failed { at, schema_path, against: context }, unions);
+            }
+            _ => Vec::new(),
+        };
+        steps.into_iter().filter(|step| !self.careful || step.kind.is_careful()).collect()
+    }
+
+    /// A value that is not in a list of allowed ones.
+    fn listed(&self, work: &Value, at: &str, value: &Value, options: &[Value]) -> Option<Step> {
+        let step = |kind, change| Step { at: at.to_owned(), kind, before: value.clone(), change };
+        match value {
+            Value::Null if self.may_be_left_out(work, at) => {
+                Some(step(RepairKind::Null, Change::Drop))
+            }
+            Value::String(text) => {
+                let lower = text.to_lowercase();
+                let mut same = options.iter().filter_map(Value::as_str);
+                let mut same = same.by_ref().filter(|o| o.to_lowercase() == lower);
+                match (same.next(), same.next()) {
+                    (Some(only), None) => {
+                        Some(step(RepairKind::EnumCase, Change::Set(Value::from(only))))
+                    }
+                    (Some(_), Some(_)) => None,
+                    // A list that holds any text admits text.
+                    (None, _) if options.iter().any(Value::is_string) => None,
+                    (None, _) => {
+                        let (kind, value) = from_text(text, at, |_| true)?;
+                        options.contains(&value).then(|| step(kind, Change::Set(value)))
+                    }
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// Names of a closed object that are written a little differently.
+    fn names(
+        &self,
+        error: &jsonschema::ValidationError<'_>,
+        value: &Value,
+        unexpected: &[String],
+    ) -> Vec<Step> {
+        let (Some(map), Some(node)) = (value.as_object(), node(self.places.root(), error)) else {
+            return Vec::new();
+        };
+        let known = self.places.names(node);
+        // More strangers than there are names cannot all be one of them.
+        if unexpected.len() > known.len() {
+            return Vec::new();
+        }
+        let meant = |sent: &str| {
+            let folded = fold(sent);
+            let mut same = known.iter().filter(|name| fold(name) == folded);
+            match (same.next(), same.next()) {
+                (Some(only), None) if !map.contains_key(*only) => Some(*only),
+                _ => None,
+            }
+        };
+        let renamed: Vec<(&String, &str)> =
+            unexpected.iter().filter_map(|sent| Some((sent, meant(sent)?))).collect();
+        renamed
+            .iter()
+            // Two names that could both be meant: nobody knows which.
+            .filter(|(_, to)| renamed.iter().filter(|(_, other)| other == to).count() == 1)
+            .map(|(from, to)| Step {
+                at: below(error.instance_path().as_str(), from),
+                kind: RepairKind::Name,
+                before: Value::from(from.as_str()),
+                change: Change::Rename((*to).to_owned()),
+            })
+            .collect()
+    }
+
+    /// Whether a null is a declared property of an object that nothing requires.
+    fn may_be_left_out(&self, work: &Value, at: &str) -> bool {
+        let Some((parent, key)) = split(at) else { return false };
+        if !work.pointer(parent).is_some_and(Value::is_object) {
+            return false;
+        }
+        let about = self.places.at(parent);
+        let declares =
+            |node: &&Value| node.get("properties").is_some_and(|p| p.get(&key).is_some());
+        let requires = |node: &&Value| {
+            let required = node.get("required").and_then(Value::as_array);
+            required.is_some_and(|names| names.iter().any(|name| *name == key))
+        };
+        about.iter().any(declares) && !about.iter().any(requires)
+    }
+
+    /// Tries the branches of a union one by one; what they come to must be one and the same.
+    fn union(&mut self, work: &Value, union: Failed<'_>, unions: usize) -> Vec<Step> {
+        let Some(unions) = unions.checked_sub(1) else { return Vec::new() };
+        let Some(candidates) = self.candidates(work, union) else { return Vec::new() };
+        if work.pointer(union.at).is_some_and(Value::is_null) {
+            let refused =
+                union.against.iter().all(|branch| rejects(branch, union.at, RepairKind::Null));
+            let may = refused && !self.careful && self.may_be_left_out(work, union.at);
+            let at = union.at.to_owned();
+            let (kind, before) = (RepairKind::Null, Value::Null);
+            let drop = Step { at, kind, before, change: Change::Drop };
+            return may.then_some(drop).into_iter().collect();
+        }
+        let mut ways: Vec<(Value, Vec<Step>)> = Vec::new();
+        for branch in &candidates {
+            let mut trial = work.clone();
+            let Some(steps) = self.branch(&mut trial, union, *branch, &candidates, unions) else {
+                continue;
+            };
+            let Some(end) = trial.pointer(union.at) else { continue };
+            if !ways.iter().any(|(other, _)| other == end) {
+                ways.push((end.clone(), steps));
+            }
+        }
+        match ways.pop() {
+            Some((_, steps)) if ways.is_empty() => steps,
+            _ => Vec::new(),
+        }
+    }
+
+    /// The branches that the value may be meant for.
+    fn candidates(&self, work: &Value, union: Failed<'_>) -> Option<Vec<usize>> {
+        let branches = self.places.root().pointer(union.schema_path)?.as_array()?;
+        let value = work.pointer(union.at)?;
+        let (places, against, at) = (self.places, union.against, union.at);
+        Some(Union { places, branches, against, at, value }.candidates())
+    }
+
+    /// Repairs what one branch has against the value, until the union is satisfied.
+    fn branch(
+        &mut self,
+        trial: &mut Value,
+        union: Failed<'_>,
+        branch: usize,
+        candidates: &[usize],
+        unions: usize,
+    ) -> Option<Vec<Step>> {
+        let mut done = self.round(trial, union.against, branch, candidates, unions)?;
+        apply(trial, &done)?;
+        for _ in 1..ROUNDS {
+            let steps = {
+                let errors = self.errors(trial)?;
+                let Some(still) = still(&errors, union) else { return Some(done) };
+                let now = Failed { against: still?, ..union };
+                let candidates = self.candidates(trial, now)?;
+                if !candidates.contains(&branch) {
+                    return None;
+                }
+                self.round(trial, now.against, branch, &candidates, unions)?
+            };
+            apply(trial, &steps)?;
+            done.extend(steps);
+        }
+        None
+    }
+
+    /// What could be done about everything that one branch has against the value, without touching
+    /// what another branch would take as it is.
+    fn round(
+        &mut self,
+        trial: &Value,
+        against: &[Vec<jsonschema::ValidationError<'static>>],
+        branch: usize,
+        candidates: &[usize],
+        unions: usize,
+    ) -> Option<Vec<Step>> {
+        let mut steps = Vec::new();
+        for error in against.get(branch)?.iter().take(STEPS) {
+            steps.extend(self.steps(trial, error, unions));
+        }
+        let mut steps = agreed(steps);
+        let others: Vec<_> =
+            candidates.iter().filter(|n| **n != branch).filter_map(|n| against.get(*n)).collect();
+        steps.retain(|step| others.iter().all(|errors| rejects(errors, &step.at, step.kind)));
+        (!steps.is_empty()).then_some(steps)
+    }
+}
+
+/// A union that a value does not satisfy.
+#[derive(Clone, Copy)]
+struct Failed<'a> {
+    at: &'a str,
+    schema_path: &'a str,
+    against: &'a [Vec<jsonschema::ValidationError<'static>>],
+}
+
+/// What a union still has against a value: nothing at all when it is satisfied, and nothing that
+/// could be repaired when too many of its branches are.
+fn still<'e>(
+    errors: &'e [jsonschema::ValidationError<'_>],
+    union: Failed<'_>,
+) -> Option<Option<&'e [Vec<jsonschema::ValidationError<'static>>]>> {
+    errors.iter().find_map(|error| {
+        let is_it = error.instance_path().as_str() == union.at
+            && error.schema_path().as_str() == union.schema_path;
+        match error.kind() {
+            Kind::AnyOf { context } | Kind::OneOfNotValid { context } if is_it => {
+                Some(Some(context.as_slice()))
+            }
+            Kind::OneOfMultipleValid { .. } if is_it => Some(None),
+            Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
+                context.iter().find_map(|branch| still(branch, union))
+            }
+            _ => None,
+        }
+    })
+}
+
+/// Whether a branch has no room for what stands at a place: because of its type, because it is not
+/// on the list, or because the branch does not know the name.
+fn rejects(errors: &[jsonschema::ValidationError<'static>], at: &str, kind: RepairKind) -> bool {
+    let listed = |options: &[Value]| match kind {
+        RepairKind::EnumCase | RepairKind::Null => true,
+        RepairKind::Name => false,
+        // A list that holds any text admits text.
+        _ => !options.iter().any(Value::is_string),
+    };
+    errors.iter().any(|error| {
+        let Some(rest) = at.strip_prefix(error.instance_path().as_str()) else { return false };
+        let is_here = rest.is_empty();
+        if !is_here && !rest.starts_with('/') {
+            return false;
+        }
+        match error.kind() {
+            // A branch that wants another type for a name does know the name.
+            Kind::Type { .. } | Kind::FalseSchema => !is_here || kind != RepairKind::Name,
+            Kind::Enum { options } => {
+                is_here && listed(options.as_array().map(Vec::as_slice).unwrap_or_default())
+            }
+            Kind::Constant { expected_value } => {
+                is_here && listed(std::slice::from_ref(&**expected_value))
+            }
+            Kind::AdditionalProperties { unexpected }
+            | Kind::UnevaluatedProperties { unexpected } => {
+                let name = rest.split('/').nth(1).map(unescaped);
+                name.is_some_and(|name| unexpected.contains(&name))
+            }
+            Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
+                context.iter().all(|branch| rejects(branch, at, kind))
+            }
+            _ => false,
+        }
+    })
+}
+
+/// Reads text as a number, a boolean, a list or an object, whichever is admitted, and only if the
+/// text is exactly what would be written for it.
+fn from_text(text: &str, at: &str, admits: impl Fn(&str) -> bool) -> Option<(RepairKind, Value)> {
+    let value = parse::strict(text).ok()?;
+    let (kind, fits) = match &value {
+        Value::Number(number) => {
+            let admitted = admits("number") || admits("integer") && is_whole(number);
+            // `1.50`, `1e3` and a number with too many digits would not come back as they were.
+            (RepairKind::Number, admitted && number.to_string() == text)
+        }
+        Value::Bool(_) => {
+            (RepairKind::Boolean, admits("boolean") && matches!(text, "true" | "false"))
+        }
+        // A number that would be cut stays text, with all that stands around it.
+        Value::Array(_) => (RepairKind::Json, admits("array") && parse::keeps_all(text, &value)),
+        Value::Object(_) => (RepairKind::Json, admits("object") && parse::keeps_all(text, &value)),
+        Value::Null | Value::String(_) => return None,
+    };
+    // Text in text in text must not become deeper than text alone may be.
+    let fits = fits && at.matches('/').count() + depth(&value) < DEPTH;
+    fits.then_some((kind, value))
+}
+
+fn admits(kind: &TypeKind, name: &str) -> bool {
+    match kind {
+        TypeKind::Single(one) => one.to_string() == name,
+        TypeKind::Multiple(some) => some.iter().any(|one| one.to_string() == name),
+    }
+}
+
+fn is_whole(number: &Number) -> bool {
+    number.as_f64().is_some_and(|n| n.fract() == 0.0)
+}
+
+/// `3.0` as `3`, when nothing is lost.
+pub(super) fn whole(number: &Number) -> Option<Number> {
+    if !number.is_f64() {
+        return None;
+    }
+    let float = number.as_f64()?;
+    // Below 2^53 every whole float is exact. From there on the digits would be invented:
+    // `9007199254740993.0` is read as 2^53.
+    const INEXACT_FROM: f64 = 9_007_199_254_740_992.0;
+    (float.fract() == 0.0 && float.abs() < INEXACT_FROM).then(|| (float as i64).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn repaired(schema: &Value, mut value: Value, careful: bool) -> (Value, Vec<RepairKind>) {
+        let steps = Schema::compile(schema).unwrap().repair(&mut value, careful);
+        (value, steps.into_iter().map(|step| step.kind).collect())
+    }
+
+    /// A closed object with one optional property of each sort.
+    fn schema() -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "text": {"type": "string", "maxLength": 3},
+                "count": {"type": "integer", "minimum": 0},
+                "size": {"type": "number"},
+                "flag": {"type": "boolean"},
+                "list": {"type": "array", "items": {"type": "integer"}},
+                "map": {"type": "object", "properties": {"deep": {"type": "boolean"}}},
+                "mode": {"enum": ["fast", "slow"]},
+                "case": {"enum": ["a", "A", "b"]},
+                "only": {"const": "This"},
+                "grade": {"enum": [1, 2]},
+                "both": {"type": ["string", "integer"], "maxLength": 3},
+                "either": {"anyOf": [{"type": "integer"}, {"type": "string", "maxLength": 3}]},
+                "amount": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+                "auto": {"anyOf": [{"const": "auto"}, {"type": "integer"}]},
+                "file_name": {"type": "string"},
+                "entries": {"type": "object", "additionalProperties": {"type": "string"}},
+            },
+            "additionalProperties": false,
+        })
+    }
+
+    #[test]
+    fn each_kind_of_slip_is_repaired_and_named() {
+        use RepairKind::{Boolean, EnumCase, Json, Name, Null};
+        for (sent, meant, kind) in [
+            (json!({"count": "12"}), json!({"count": 12}), RepairKind::Number),
+            (json!({"count": "3.0"}), json!({"count": 3.0}), RepairKind::Number),
+            (json!({"size": "0.5"}), json!({"size": 0.5}), RepairKind::Number),
+            (json!({"size": "-7"}), json!({"size": -7}), RepairKind::Number),
+            (json!({"grade": "2"}), json!({"grade": 2}), RepairKind::Number),
+            (json!({"amount": "4"}), json!({"amount": 4}), RepairKind::Number),
+            (json!({"flag": "true"}), json!({"flag": true}), Boolean),
+            (json!({"list": "[1, 2]"}), json!({"list": [1, 2]}), Json),
+            (json!({"map": "{\"deep\":true}"}), json!({"map": {"deep": true}}), Json),
+            (json!({"mode": "FAST"}), json!({"mode": "fast"}), EnumCase),
+            (json!({"only": "this"}), json!({"only": "This"}), EnumCase),
+            (json!({"count": null}), json!({}), Null),
+            (json!({"mode": null}), json!({}), Null),
+            (json!({"either": null}), json!({}), Null),
+            (json!({"map": {"deep": null}}), json!({"map": {}}), Null),
+            (json!({"fileName": "x"}), json!({"file_name": "x"}), Name),
+            (json!({"File-Name": "x"}), json!({"file_name": "x"}), Name),
+        ] {
+            assert_eq!(repaired(&schema(), sent.clone(), false), (meant, vec![kind]), "{sent}");
+        }
+        // One repair may uncover the next.
+        assert_eq!(
+            repaired(&schema(), json!({"Map": "{\"deep\":\"false\"}", "list": ["1", 2]}), false),
+            (
+                json!({"map": {"deep": false}, "list": [1, 2]}),
+                vec![RepairKind::Number, Name, Json, Boolean]
+            )
+        );
+    }
+
+    #[test]
+    fn what_destroys_is_repaired_only_where_nothing_is_interpreted() {
+        for sent in [
+            json!({"mode": "FAST"}),
+            json!({"count": null}),
+            json!({"either": null}),
+            json!({"fileName": "x"}),
+            json!({"only": "this"}),
+        ] {
+            assert_eq!(repaired(&schema(), sent.clone(), true), (sent, vec![]));
+        }
+        for sent in [json!({"count": "1"}), json!({"flag": "false"}), json!({"list": "[]"})] {
+            assert_eq!(repaired(&schema(), sent, true).1.len(), 1);
+        }
+    }
+
+    #[test]
+    fn what_would_lose_or_invent_something_is_left_alone() {
+        for sent in [
+            // Numbers that would not come back as they were written.
+            json!({"size": "1.50"}),
+            json!({"size": "1e3"}),
+            json!({"size": "+1"}),
+            json!({"size": "01"}),
+            json!({"size": "-0"}),
+            json!({"size": " 1"}),
+            json!({"size": "1_000"}),
+            json!({"size": "0x10"}),
+            json!({"size": "NaN"}),
+            json!({"size": "Infinity"}),
+            json!({"count": "123456789012345678901234567890"}),
+            json!({"size": "0.1000000000000000055511151231257827"}),
+            json!({"size": ""}),
+            // Numbers that are something else.
+            json!({"count": "1.5"}),
+            json!({"count": 1.5}),
+            json!({"count": "-1"}),
+            json!({"count": true}),
+            json!({"count": "true"}),
+            json!({"flag": 1}),
+            json!({"flag": "True"}),
+            json!({"flag": "yes"}),
+            json!({"flag": "1"}),
+            json!({"flag": "true "}),
+            // Never to text, never into a list, never out of one.
+            json!({"text": 12}),
+            json!({"text": true}),
+            json!({"text": {"a": 1}}),
+            json!({"list": 1}),
+            json!({"list": "1"}),
+            json!({"count": [1]}),
+            // JSON that is not strict, or not what is wanted.
+            json!({"list": "[1,]"}),
+            json!({"list": "[1"}),
+            json!({"list": "{}"}),
+            json!({"map": "{\"deep\":true,\"deep\":true}"}),
+            json!({"map": "null"}),
+            json!({"map": "text"}),
+            json!({"list": "[1.5]"}),
+            // Text is admitted here, even if not this text.
+            json!({"text": "12345"}),
+            json!({"both": "12345"}),
+            json!({"either": "12345"}),
+            json!({"auto": "12"}),
+            // Two could be meant, or none.
+            json!({"case": "B ", "mode": "fast"}),
+            json!({"mode": "fastest"}),
+            json!({"mode": "fa-st"}),
+            json!({"fileName": "x", "FileName": "y"}),
+            json!({"fileName": "x", "file_name": "y"}),
+            json!({"filename2": "x"}),
+            // Unknown names are not dropped, entries of a map are not either.
+            json!({"other": 1}),
+            json!({"other": null}),
+            json!({"entries": {"a": null}}),
+            json!({"list": [null]}),
+            json!("text"),
+            json!(null),
+        ] {
+            assert_eq!(repaired(&schema(), sent.clone(), false), (sent, vec![]));
+        }
+    }
+
+    #[test]
+    fn two_spellings_of_a_listed_value_are_nobodys() {
+        let schema = json!({"enum": ["ab", "AB", "c"]});
+        assert_eq!(repaired(&schema, json!("aB"), false), (json!("aB"), vec![]));
+        assert_eq!(repaired(&schema, json!("C"), false), (json!("c"), vec![RepairKind::EnumCase]));
+        let mixed = json!({"enum": ["auto", 1]});
+        assert_eq!(repaired(&mixed, json!("1"), false).1, vec![], "it admits text");
+    }
+
+    #[test]
+    fn nothing_required_is_dropped_or_filled_in() {
+        let schema = json!({
+            "properties": {"a": {"type": "string"}, "b": {"type": "string", "default": "x"}},
+            "required": ["a", "b"],
+        });
+        for sent in [json!({"a": null, "b": "x"}), json!({"a": "x"}), json!({"A": "x", "b": "y"})] {
+            assert_eq!(repaired(&schema, sent.clone(), false), (sent, vec![]), "open, required");
+        }
+    }
+
+    #[test]
+    fn one_thing_beyond_repair_leaves_everything_as_it_was() {
+        let sent = json!({"count": "12", "flag": "perhaps"});
+        assert_eq!(repaired(&schema(), sent.clone(), false), (sent, vec![]));
+    }
+
+    #[test]
+    fn a_union_is_repaired_only_if_all_branches_agree() {
+        let shapes = json!({"oneOf": [
+            {"type": "object", "properties": {"kind": {"const": "circle"}, "radius": {"type": "number"}},
+             "required": ["kind", "radius"]},
+            {"type": "object", "properties": {"kind": {"const": "line"}, "radius": {"type": "string", "minLength": 9},
+             "length": {"type": "number"}}, "required": ["kind", "length"]},
+        ]});
+        for (sent, meant) in [
+            (json!({"kind": "circle", "radius": "2"}), json!({"kind": "circle", "radius": 2})),
+            (json!({"kind": "CIRCLE", "radius": 2}), json!({"kind": "circle", "radius": 2})),
+            (json!({"kind": "Circle", "radius": "2"}), json!({"kind": "circle", "radius": 2})),
+            (
+                json!("{\"kind\":\"circle\",\"radius\":\"2\"}"),
+                json!({"kind": "circle", "radius": 2}),
+            ),
+        ] {
+            let (got, kinds) = repaired(&shapes, sent.clone(), false);
+            assert_eq!(got, meant, "{sent}");
+            assert!(!kinds.is_empty());
+        }
+        // Without a name for the branch, text that some branch takes stays text.
+        let unnamed = json!({"anyOf": [
+            {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a", "b"]},
+            {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]},
+        ]});
+        assert_eq!(repaired(&unnamed, json!({"a": "1"}), false).1, vec![]);
+        // A property that only one branch pins down names nothing.
+        let half = json!({"anyOf": [
+            {"type": "object", "properties": {"mode": {"enum": ["x"]}, "n": {"type": "integer"}}},
+            {"type": "object", "properties": {"n": {"type": "string"}}, "required": ["z"]},
+        ]});
+        assert_eq!(repaired(&half, json!({"mode": "x", "n": "1"}), false).1, vec![]);
+        // Two branches, two meanings.
+        let apart = json!({"anyOf": [{"enum": ["AA"]}, {"enum": ["Aa"]}]});
+        assert_eq!(repaired(&apart, json!("aa"), false).1, vec![]);
+        // Two branches, one meaning.
+        let together = json!({"anyOf": [
+            {"type": "array", "items": {"type": "integer"}},
+            {"type": "array", "maxItems": 2},
+        ]});
+        assert_eq!(
+            repaired(&together, json!("[1,2]"), false),
+            (json!([1, 2]), vec![RepairKind::Json])
+        );
+        // A fix that makes two branches fit at once is none.
+        let twice = json!({"oneOf": [{"type": "integer"}, {"type": "number"}]});
+        assert_eq!(repaired(&twice, json!("1"), false).1, vec![]);
+        // A null that one branch takes, or another requires, stays.
+        let nulls = json!({"anyOf": [
+            {"type": "object", "properties": {"a": {"type": "string"}}},
+            {"type": "object", "properties": {"a": {"type": "null"}}, "required": ["b"]},
+        ]});
+        assert_eq!(repaired(&nulls, json!({"a": null}), false).1, vec![]);
+        let closed = json!({"anyOf": [
+            {"properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": false},
+            {"properties": {"b": {"type": "string"}}, "additionalProperties": false},
+        ]});
+        assert_eq!(repaired(&closed, json!({"a": null}), false).1, vec![]);
+    }
+
+    #[test]
+    fn names_are_known_through_references_and_parts() {
+        let schema = json!({
+            "properties": {"inner": {"$ref": "#/$defs/inner"}},
+            "$defs": {
+                "inner": {"allOf": [{"$ref": "#/$defs/base"}], "properties": {"two_b": true},
+                          "unevaluatedProperties": false},
+                "base": {"properties": {"one_a": {"type": "integer"}}},
+            },
+        });
+        assert_eq!(
+            repaired(&schema, json!({"inner": {"oneA": "1", "x": 0, "twoB": 2}}), false).1,
+            vec![],
+            "x is unknown"
+        );
+        let (value, kinds) = repaired(&schema, json!({"inner": {"oneA": "1", "twoB": 2}}), false);
+        assert_eq!(value.to_string(), r#"{"inner":{"one_a":1,"two_b":2}}"#, "the order is kept");
+        assert_eq!(kinds, [RepairKind::Name, RepairKind::Name, RepairKind::Number]);
+    }
+
+    #[test]
+    fn a_record_is_short_and_keeps_secrets() {
+        let schema = json!({"properties": {
+            "pin": {"type": "integer", "x-secret": true},
+            "form": {"properties": {"key": {"type": "string", "writeOnly": true}}, "type": "object"},
+            "list": {"type": "array"},
+            "count": {"type": "integer"},
+        }});
+        let mut value = json!({
+            "pin": "4711", "form": "{\"key\":\"hunter2\"}", "count": "5",
+            "list": format!("[\"{}\"]", "é".repeat(500)),
+        });
+        let steps = Schema::compile(&schema).unwrap().repair(&mut value, false);
+        assert_eq!((steps.len(), &value["pin"]), (4, &json!(4711)));
+        let text = serde_json::to_string(&steps).unwrap();
+        assert!(!text.contains("4711") && !text.contains("hunter2"), "{text}");
+        assert!(text.len() < 1_000, "{text}");
+        assert!(
+            text.contains(r#"{"pointer":"/count","kind":"number","before":"\"5\"","after":"5"}"#)
+        );
+    }
+
+    #[test]
+    fn older_drafts_get_their_integers_whole() {
+        let schema = json!({
+            "$schema": "http://json-schema.org/draft-04/schema#",
+            "properties": {"n": {"type": "integer"}},
+        });
+        let (value, kinds) = repaired(&schema, json!({"n": 3.0}), false);
+        assert_eq!((value.to_string().as_str(), kinds), (r#"{"n":3}"#, vec![RepairKind::Number]));
+    }
+
+    #[test]
+    fn effort_and_depth_are_bounded() {
+        let numbers = json!({"items": {"type": "integer"}});
+        let many = |n: usize| Value::from(vec!["1"; n]);
+        assert_eq!(repaired(&numbers, many(STEPS), false).1.len(), STEPS);
+        assert_eq!(repaired(&numbers, many(STEPS + 1), false).1.len(), 0);
+        // Text in text in text: each layer is read, up to a bound.
+        let mut text = "[]".to_owned();
+        for _ in 0..9 {
+            text = json!([text]).to_string();
+        }
+        let nested = json!({"$defs": {"l": {"type": "array", "items": {"$ref": "#/$defs/l"}}}, "$ref": "#/$defs/l"});
+        assert_eq!(repaired(&nested, json!(text), false).1, vec![]);
+        let deep = format!("{}{}", "[".repeat(127), "]".repeat(127));
+        assert_eq!(repaired(&nested, json!([[[deep]]]), false).1, vec![]);
+        // Many unions, each to be tried: the checks run out before the patience does.
+        let unions = json!({"items": {"anyOf": [{"type": "integer"}, {"type": "boolean"}]}});
+        let (value, kinds) = repaired(&unions, many(100), false);
+        assert_eq!((value == many(100), kinds.len()), (true, 0));
+    }
+}

@@ -1,0 +1,88 @@
+//! Arguments that do not fit, and whose explanation takes too long for the thread that takes calls in.
+//!
+//! In: a schema and arguments that it refused. Out: a failure. A short explanation is in it at once. A
+//! long one is left for the runtime, which makes it on a blocking thread and ends it at the deadline
+//! of the call.
+
+use std::{error::Error, fmt, sync::Arc, time::Duration};
+
+use haft_core::Failure;
+use serde_json::Value;
+
+use super::{
+    compiled::Schema,
+    stop::Stop,
+    validation_error::{DOES_NOT_FIT, ENDED_EARLY, describe, describe_at_once, refused},
+};
+
+/// An explanation that is not made yet. It is the source of a failure whose message only says that the
+/// arguments do not fit.
+#[derive(Debug, Clone)]
+pub(crate) struct Unexplained {
+    schema: Schema,
+    tool: String,
+    arguments: Arc<Value>,
+    /// The timeout and the deadline of the call, where the call or its tool has one.
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) deadline: Option<Duration>,
+}
+
+impl fmt::Display for Unexplained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the explanation was not made")
+    }
+}
+
+impl Error for Unexplained {}
+
+impl Unexplained {
+    /// Describes why arguments do not fit, or leaves that for later.
+    pub(crate) fn describe(
+        schema: &Schema,
+        tool: &str,
+        arguments: Value,
+        timeout: Option<Duration>,
+        deadline: Option<Duration>,
+    ) -> Failure {
+        describe_at_once(schema, tool, &arguments).unwrap_or_else(|| {
+            let (schema, tool) = (schema.clone(), tool.to_owned());
+            let arguments = Arc::new(arguments);
+            let failure = refused(&[], &tool);
+            failure.with_source(Self { schema, tool, arguments, timeout, deadline })
+        })
+    }
+
+    /// Returns what is left to explain of a failure.
+    pub(crate) fn of(failure: &Failure) -> Option<&Self> {
+        failure.source().and_then(|source| source.downcast_ref())
+    }
+
+    /// Makes the explanation, until it is stopped.
+    pub(crate) fn explain(&self, stop: &Stop<'_>) -> Failure {
+        describe(&self.schema, &self.tool, &self.arguments, stop)
+    }
+
+    /// Puts an explanation into the failure that waited for it. Without one the failure says that the
+    /// time was over.
+    pub(crate) fn complete(failure: &Failure, explained: Option<&Failure>) -> Failure {
+        let early = || format!("{DOES_NOT_FIT}\n{ENDED_EARLY}");
+        let explained = explained.map_or_else(early, |explained| explained.message().to_owned());
+        let message = failure.message().replacen(DOES_NOT_FIT, &explained, 1);
+        let complete = Failure::new(failure.code(), message)
+            .with_retry(failure.retry())
+            .with_execution(failure.execution());
+        match failure.next() {
+            Some(next) => complete.with_next(next),
+            None => complete,
+        }
+    }
+
+    /// Makes the explanation of a failure here and now, where there is no call that has a deadline.
+    pub(crate) fn complete_now(failure: Failure) -> Failure {
+        let explained = Self::of(&failure).map(|own| own.explain(&Stop::never()));
+        match explained {
+            Some(explained) => Self::complete(&failure, Some(&explained)),
+            None => failure,
+        }
+    }
+}

@@ -1,0 +1,441 @@
+//! What can be seen of a call: stamped events, streams of them, records, spans.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::{Duration, SystemTime},
+};
+
+use haft::{
+    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, CallIntent, CallOutcome, Config,
+    DynTool, Event, EventMeta, Execution, Failure, FailureCode, Journal, MemoryJournal, Observer,
+    Phase, RecordQuery, Runtime, StreamItem, ToolCall, ToolResult, WriteStatus,
+};
+use serde_json::{Value, json};
+
+use crate::kit::{calls, failing, open_schema, permissive, quick, read, slow, write};
+
+/// Keeps every event with its stamp.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<(EventMeta, Event)>>>);
+
+impl Observer for Kept {
+    fn observe(&self, _: &Event) {
+        panic!("whoever takes stamps is not told without");
+    }
+
+    fn observe_at(&self, at: &EventMeta, event: &Event) {
+        self.0.lock().unwrap().push((at.clone(), event.clone()));
+    }
+}
+
+async fn answered(runtime: &Runtime, text: &str) -> Vec<ToolResult> {
+    runtime.run().turn().await.unwrap().run(calls(text)).await
+}
+
+fn name_of(event: &Event) -> String {
+    let json = serde_json::to_value(event).unwrap();
+    let phase = json.get("phase").and_then(Value::as_str).unwrap_or_default();
+    format!("{} {phase}", json["event"].as_str().unwrap()).trim_end().to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_event_says_when_and_whose_it_was() {
+    let kept = Kept::default();
+    let runtime = permissive(vec![slow(read("look"), 20)]).observer(kept.clone()).build().unwrap();
+    for agent in ["ada", "bob"] {
+        let run = runtime.run_builder().agent("lead").agent(agent).start();
+        run.turn().await.unwrap().run(calls("look")).await;
+    }
+    let kept = kept.0.lock().unwrap();
+    let seqs: Vec<u64> = kept.iter().map(|(at, _)| at.seq).collect();
+    assert_eq!(seqs, (1..=kept.len() as u64).collect::<Vec<_>>());
+    assert!(kept.windows(2).all(|pair| pair[0].0.time <= pair[1].0.time));
+    let ends: Vec<_> = kept.iter().filter(|(_, event)| event.is_terminal()).collect();
+    let whose = |n: usize| (ends[n].0.run().to_string(), ends[n].0.who.agent_path.join("/"));
+    assert_eq!(whose(0), ("run-1".to_owned(), "lead/ada".to_owned()));
+    assert_eq!(whose(1), ("run-2".to_owned(), "lead/bob".to_owned()), "the same id, another run");
+    assert_eq!(ends[1].0.who.cycle, 1);
+    let took = kept.iter().find_map(|(_, event)| match event {
+        Event::AttemptFinished { took, attempt: 1, failed: None, .. } => Some(*took),
+        _ => None,
+    });
+    assert_eq!(took, Some(Duration::from_millis(20)), "on the runtime's clock");
+}
+
+struct Yes;
+
+impl Approver for Yes {
+    fn ask<'a>(
+        &'a self,
+        _: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
+        Box::pin(async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            Ok(ApprovalResponse::allow())
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_phase_of_a_walk_has_its_event() {
+    let kept = Kept::default();
+    let tool = quick(write("change"));
+    let runtime = Runtime::builder()
+        .registry(haft::ToolRegistry::builder().add(vec![tool]).build().unwrap())
+        .approver(Yes)
+        .observer(kept.clone())
+        .build()
+        .unwrap();
+    answered(&runtime, "change").await;
+    let kept = kept.0.lock().unwrap();
+    let names: Vec<String> = kept.iter().map(|(_, event)| name_of(event)).collect();
+    insta::assert_snapshot!(names.join("\n"), @r"
+    turn_started
+    planned
+    started
+    phase_finished check
+    asked
+    answered
+    permitted
+    running
+    attempt_finished
+    phase_finished shape
+    finished
+    turn_finished
+    ");
+    let waited = kept.iter().find_map(|(_, event)| match event {
+        Event::Answered { waited, .. } => Some(*waited),
+        _ => None,
+    });
+    assert_eq!(waited, Some(Duration::from_secs(3)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_tells_all_that_happens_and_then_its_end() {
+    let runtime = permissive(vec![slow(read("look"), 5), failing(read("fail"))]).build().unwrap();
+    let mut stream = runtime.events(100);
+    answered(&runtime, "look fail nothing").await;
+    drop(runtime);
+    let mut ends = Vec::new();
+    while let Some(told) = stream.next().await {
+        let StreamItem::Event(told) = told else { panic!("nothing is missed") };
+        if let Event::Finished { call, failed, .. } = &told.event {
+            ends.push(format!("{call} {failed:?}"));
+        }
+    }
+    ends.sort();
+    assert_eq!(ends, ["c1 None", "c2 Some(ToolFailed)", "c3 Some(UnknownTool)"]);
+}
+
+#[tokio::test]
+async fn a_reader_that_never_reads_loses_notes_and_keeps_ends() {
+    let chatty = DynTool::new(read("chatty"), open_schema(), |_, cx| async move {
+        for n in 0..50 {
+            cx.partial(format!("{n} "));
+        }
+        Ok("done")
+    });
+    let mut config = Config::default();
+    config.progress_every = Duration::ZERO;
+    let runtime = permissive(vec![chatty]).config(config).build().unwrap();
+    let mut slow = runtime.events(40);
+    let mut gone = runtime.events(1);
+    for _ in 0..20 {
+        answered(&runtime, "chatty").await;
+    }
+    assert_eq!((slow.waiting(), gone.waiting()), (40, 1));
+    let (mut ends, mut missed) = (0, 0);
+    while let Some(told) = slow.try_next() {
+        match told {
+            StreamItem::Event(told) => ends += u64::from(told.event.is_terminal()),
+            StreamItem::Lagged(gap) => {
+                assert_eq!(gap.ends, 0);
+                missed += gap.notes;
+            }
+        }
+    }
+    assert_eq!((ends, missed), (20, 1_000));
+    assert!(matches!(gone.try_next(), Some(StreamItem::Lagged(gap)) if gap.ends == 19));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_on_other_threads_account_for_every_event() {
+    let runtime = permissive(vec![quick(read("look"))]).build().unwrap();
+    let readers: Vec<_> = [1, 7, 10_000]
+        .into_iter()
+        .map(|capacity| {
+            let mut stream = runtime.events(capacity);
+            let read = async move {
+                let (mut next, mut calls) = (1, 0);
+                while let Some(told) = stream.next().await {
+                    let (from, to) = match told {
+                        StreamItem::Event(told) => {
+                            calls += u64::from(told.event.is_terminal());
+                            (told.at.seq, told.at.seq)
+                        }
+                        StreamItem::Lagged(gap) => {
+                            calls += gap.ends;
+                            (gap.from_seq, gap.to_seq)
+                        }
+                    };
+                    assert_eq!(from, next);
+                    next = to + 1;
+                }
+                calls
+            };
+            tokio::task::spawn_blocking(move || futures_block(read))
+        })
+        .collect();
+    for _ in 0..200 {
+        answered(&runtime, "look look look").await;
+    }
+    drop(runtime);
+    for reader in readers {
+        assert_eq!(reader.await.unwrap(), 600);
+    }
+}
+
+/// Drives a future on a thread of its own.
+fn futures_block<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_can_be_asked_for_by_what_became_of_them() {
+    let runtime = permissive(vec![quick(read("look")), failing(read("fail"))]).build().unwrap();
+    for _ in 0..3 {
+        answered(&runtime, "look:beans fail nothing").await;
+    }
+    let count = |query: RecordQuery| runtime.records(&query).len();
+    assert_eq!(count(RecordQuery::default()), 9);
+    assert_eq!(count(RecordQuery::default().limit(4)), 4);
+    assert_eq!(count(RecordQuery::default().limit(0)), 0);
+    assert_eq!(count(RecordQuery::default().tool("look")), 3);
+    assert_eq!(count(RecordQuery::default().failed(true)), 6);
+    assert_eq!(count(RecordQuery::default().code(FailureCode::UnknownTool)), 3);
+    assert_eq!(count(RecordQuery::default().run("run-2")), 3);
+    assert_eq!(count(RecordQuery::default().run("run-2").call("c1").failed(false)), 1);
+    assert_eq!(count(RecordQuery::default().since(SystemTime::UNIX_EPOCH)), 9);
+    let newest = &runtime.records(&RecordQuery::default().limit(1))[0];
+    let oldest = &runtime.records(&RecordQuery::default().limit(1).oldest_first())[0];
+    assert_eq!((newest.run.as_str(), oldest.run.as_str()), ("run-3", "run-1"));
+    let later = newest.at + Duration::from_secs(3_600);
+    assert_eq!(count(RecordQuery::default().since(later)), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_says_what_a_call_did_and_what_came_of_it() {
+    let runtime = permissive(vec![slow(read("look"), 30), failing(read("fail"))]).build().unwrap();
+    let run = runtime.run_builder().agent("ada").start();
+    run.turn().await.unwrap().run(calls("look fail nothing")).await;
+    let records = runtime.records(&RecordQuery::default().oldest_first());
+    let of = |name: &str| records.iter().find(|r| r.requested_name == name).unwrap();
+    let look = serde_json::to_value(of("look")).unwrap();
+    let end = json!({
+        "failed": null, "error": null, "cause": null, "output": "slept",
+        "label": look["end"]["label"], "execution": "completed",
+        "course": {"attempts": 1, "waited_us": 0}, "elapsed_us": 30_000,
+    });
+    assert_eq!(look["end"], end);
+    assert_eq!(look["agent_path"], json!(["ada"]));
+    assert_eq!(look["intent"]["class"], "read_only");
+    assert!(of("look").verdict().is_some() && of("look").judged.is_none());
+    let fail = of("fail").end.as_ref().unwrap();
+    assert_eq!(
+        (fail.failed, fail.execution, fail.error.as_deref()),
+        (Some(FailureCode::ToolFailed), Execution::Completed, Some("no luck"))
+    );
+    let nothing = of("nothing");
+    assert_eq!(nothing.end.as_ref().unwrap().course.attempts, 0);
+    assert!(nothing.intent.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_are_bounded_by_their_bytes_and_outputs_by_their_length() {
+    let long = DynTool::new(read("long"), open_schema(), |_, _| async { Ok("ä".repeat(10_000)) });
+    let journal = MemoryJournal::new(1_000).max_bytes(40_000).output(10);
+    let runtime = permissive(vec![long]).journal(journal.clone()).build().unwrap();
+    for _ in 0..100 {
+        let text = format!("long:{}", "x".repeat(3_000));
+        answered(&runtime, &text).await;
+    }
+    assert!(journal.bytes() <= 40_000);
+    let records = journal.records();
+    assert!((5..=13).contains(&records.len()), "{}", records.len());
+    for record in &records {
+        assert_eq!(record.end.as_ref().unwrap().output.as_deref(), Some("ääääääääää"));
+    }
+    answered(&runtime, &format!("long:{}", "x".repeat(50_000))).await;
+    assert_eq!(journal.records().len(), 1, "of what is too large only the end is left");
+    assert!(journal.records()[0].intent.is_none());
+    assert!(journal.bytes() <= 40_000);
+}
+
+/// Writes everything down twice.
+struct Twice(MemoryJournal, MemoryJournal);
+
+impl Journal for Twice {
+    fn intend(&self, intended: &CallIntent<'_>) -> WriteStatus<'_> {
+        let _ = self.0.intend(intended);
+        self.1.intend(intended)
+    }
+
+    fn settle(&self, settled: &CallOutcome<'_>) -> WriteStatus<'_> {
+        let _ = self.0.settle(settled);
+        self.1.settle(settled)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_journals_side_by_side_both_find_their_intents() {
+    let (one, two) = (MemoryJournal::new(10), MemoryJournal::new(10));
+    let twice = Twice(one.clone(), two.clone());
+    let runtime = permissive(vec![quick(read("look"))]).journal(twice).build().unwrap();
+    for _ in 0..3 {
+        answered(&runtime, "look look").await;
+    }
+    for journal in [one, two] {
+        let records = journal.records();
+        assert_eq!(records.len(), 6);
+        assert!(records.iter().all(|r| r.intent.is_some() && r.succeeded()));
+    }
+    assert!(runtime.records(&RecordQuery::default()).is_empty(), "this one cannot be asked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_calls_at_once_find_their_records_without_a_search() {
+    let mut config = Config::default();
+    (config.max_concurrency, config.max_records) = (20_000, 20_000);
+    let runtime = permissive(vec![slow(read("look"), 10)]).config(config).build().unwrap();
+    let many: Vec<ToolCall> =
+        (0..10_000).map(|n| ToolCall::new(format!("c{n}"), "look", json!({}))).collect();
+    let answers = runtime.run().turn().await.unwrap().run(many).await;
+    assert_eq!(answers.len(), 10_000);
+    let records = runtime.records(&RecordQuery::default().limit(usize::MAX));
+    assert_eq!(records.len(), 10_000);
+    assert!(records.iter().all(|r| r.intent.is_some() && r.succeeded()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_place_is_in_the_record_and_not_in_the_attempt() {
+    let kept = Kept::default();
+    let runtime = permissive(vec![slow(write("change").concurrency(1), 100)])
+        .observer(kept.clone())
+        .build()
+        .unwrap();
+    let (one, two) = tokio::join!(answered(&runtime, "change"), answered(&runtime, "change"));
+    assert!(!one[0].is_error() && !two[0].is_error());
+    let mut waits: Vec<Duration> = runtime
+        .records(&RecordQuery::default())
+        .iter()
+        .map(|r| r.end.as_ref().unwrap().course.waited)
+        .collect();
+    waits.sort();
+    assert_eq!(waits, [Duration::ZERO, Duration::from_millis(100)]);
+    let kept = kept.0.lock().unwrap();
+    for (_, event) in &*kept {
+        if let Event::AttemptFinished { took, .. } = event {
+            assert_eq!(*took, Duration::from_millis(100));
+        }
+    }
+    let gates =
+        kept.iter().filter(|(_, e)| matches!(e, Event::PhaseFinished { phase: Phase::Gate, .. }));
+    assert!(gates.count() >= 1, "a wait has its end");
+}
+
+/// Returns where in some data a time is written as parts of a second.
+fn odd_times(data: &serde_json::Value) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut rest = vec![data];
+    while let Some(value) = rest.pop() {
+        if let Some(map) = value.as_object() {
+            if map.contains_key("secs") || map.contains_key("nanos") {
+                found.push(data.to_string());
+            }
+            rest.extend(map.values());
+        }
+        rest.extend(value.as_array().into_iter().flatten());
+    }
+    found
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_times_in_events_and_records_are_whole_microseconds() {
+    let second = Duration::from_secs(1);
+    let retry = haft::RetryPolicy { jitter: false, ..haft::RetryPolicy::default() };
+    let down = || Failure::failed("down").with_retry(haft::RetryHint::Later);
+    let flaky = DynTool::new(
+        read("flaky").retry(retry).rate(haft::Rate::parse("1/second").unwrap()),
+        open_schema(),
+        move |_, _| async move { Err::<(), _>(down()) },
+    );
+    let kept = slow(read("kept").cache(haft::Cache::new(second)), 1_500);
+    let late = DynTool::new(read("late"), open_schema(), |_, cx| async move {
+        cx.spawn_background("working", |_| async { Ok("done") }).await
+    });
+    let mut config = Config::default();
+    config.breaker = Some(haft::Breaker { failures: 1, cooldown: second * 30 });
+    let events = Kept::default();
+    let runtime = permissive(vec![flaky, kept, late, quick(write("alone"))])
+        .config(config)
+        .observer(events.clone())
+        .build()
+        .unwrap();
+    let run = runtime.run();
+    for words in ["flaky", "kept kept alone", "late"] {
+        run.turn().await.unwrap().run(calls(words)).await;
+    }
+    run.next_settled().await.unwrap();
+    let told: Vec<serde_json::Value> = {
+        let events = events.0.lock().unwrap();
+        events.iter().map(|(_, event)| serde_json::to_value(event).unwrap()).collect()
+    };
+    assert_eq!(told.iter().flat_map(odd_times).collect::<Vec<_>>(), Vec::<String>::new());
+    let of = |name: &str, field: &str| -> Vec<u64> {
+        let all = told.iter().filter(|event| event["event"] == name);
+        all.map(|event| event[field].as_u64().unwrap_or_else(|| panic!("{event}"))).collect()
+    };
+    assert_eq!(of("retrying", "wait_us"), [1_000_000, 2_000_000]);
+    assert_eq!(of("circuit_opened", "cooldown_us"), [30_000_000]);
+    assert_eq!(of("task_finished", "elapsed_us"), [0]);
+    let mut waits: Vec<_> = told
+        .iter()
+        .filter(|event| event["event"] == "waited")
+        .map(|event| (event["what"].as_str().unwrap(), event["time_us"].as_u64().unwrap()))
+        .collect();
+    waits.sort_unstable();
+    assert_eq!(waits, [("backoff", 1_000_000), ("backoff", 2_000_000), ("flight", 1_500_000)]);
+    let records = runtime.records(&haft::RecordQuery::default());
+    let records = serde_json::to_value(records).unwrap();
+    assert_eq!(odd_times(&records), Vec::<String>::new());
+    let waited =
+        records.as_array().unwrap().iter().map(|r| r["end"]["course"]["waited_us"].clone());
+    assert!(waited.clone().all(|us| us.is_u64()) && waited.clone().any(|us| us == 3_000_000));
+}
+
+#[tokio::test]
+async fn what_is_told_under_keys_counts_against_the_bytes_of_a_reader() {
+    let chatty = DynTool::new(read("chatty"), open_schema(), |_, cx| async move {
+        for n in 0..64 {
+            cx.partial_of(format!("job {n}"), "x".repeat(64 << 10));
+        }
+        Ok("done")
+    });
+    let runtime = permissive(vec![chatty]).build().unwrap();
+    let mut stream = runtime.events(10_000);
+    answered(&runtime, "chatty").await;
+    drop(runtime);
+    let (mut bytes, mut missed) = (0, 0);
+    while let Some(told) = stream.next().await {
+        match told {
+            StreamItem::Event(told) => {
+                if let Event::Progress { note: haft::Progress::Keyed(_, text), .. } = &told.event {
+                    bytes += text.len();
+                }
+            }
+            StreamItem::Lagged(gap) => missed += gap.notes,
+        }
+    }
+    assert!(bytes <= 1 << 20, "{bytes} bytes of notes were kept");
+    assert!(bytes > 0 && missed > 0);
+}

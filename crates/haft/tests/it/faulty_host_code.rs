@@ -1,0 +1,466 @@
+//! The worst that bodies, middleware, observers and models do to calls that run.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use haft::{
+    AllowAll, Block, BoxError, BoxFuture, Cache, CacheStatus, Config, DynTool, Event, Execution,
+    Failure, FailureCode, Guard, MemoryJournal, Output, RecordQuery, RetryHint, RetryPolicy,
+    Runtime, StreamItem, ToolCall, ToolContext, ToolRegistry, ToolSource, ValidatedCall, Verdict,
+    middleware_fn,
+};
+use serde_json::json;
+
+use crate::{kit::*, layers::Courses};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn down() -> Failure {
+    Failure::failed("down").with_retry(RetryHint::Later)
+}
+
+fn twice() -> RetryPolicy {
+    RetryPolicy { max_attempts: 2, jitter: false, ..RetryPolicy::default() }
+}
+
+#[tokio::test]
+async fn a_middleware_that_changes_an_output_where_it_stands_is_named() {
+    fn shout(output: &mut Output) {
+        for block in &mut output.blocks {
+            match block {
+                Block::Text { text } => text.make_ascii_uppercase(),
+                Block::Json { json } => *json = json!({"n": 2}),
+                _ => {}
+            }
+        }
+    }
+    fn restructure(output: &mut Output) {
+        if let Some(data) = &mut output.structured {
+            data["n"] = json!(2);
+        }
+    }
+    fn nothing(_: &mut Output) {}
+    let text = || Output::text("quiet");
+    let block = || Output { blocks: vec![Block::Json { json: json!({"n": 1}) }], structured: None };
+    let both = || Output { blocks: vec![Block::text("x")], structured: Some(json!({"n": 1})) };
+    type Made = fn() -> Output;
+    type Change = fn(&mut Output);
+    for (made, change, is_named) in [
+        (text as Made, shout as Change, true),
+        (block, shout, true),
+        (both, restructure, true),
+        (text, nothing, false),
+        (block, nothing, false),
+        (both, nothing, false),
+    ] {
+        let tool = DynTool::new(read("t"), open_schema(), move |_, _| async move { Ok(made()) });
+        let changes = middleware_fn("changes", move |_, next| {
+            Box::pin(async move {
+                let mut output = next.run().await?;
+                change(&mut output);
+                Ok(output)
+            })
+        });
+        let courses = Courses::default();
+        let runtime =
+            permissive(vec![tool]).middleware(changes).journal(courses.clone()).build().unwrap();
+        runtime.call("t", json!({})).await.unwrap();
+        let named = courses.all()[0].answered_by.clone();
+        assert_eq!(named.as_deref(), is_named.then_some("changes"));
+    }
+}
+
+#[tokio::test]
+async fn names_and_ids_that_a_model_made_up_count_against_the_bytes_of_the_records() {
+    let journal = MemoryJournal::new(1_000).max_bytes(1 << 20);
+    let runtime = permissive(vec![]).journal(journal.clone()).build().unwrap();
+    let long = "x".repeat(100_000);
+    for n in 0..50 {
+        let call = ToolCall::new(format!("{n}{long}"), format!("no_{n}{long}"), json!({}));
+        runtime.run().turn().await.unwrap().run([call]).await;
+    }
+    let kept = journal.records();
+    let bytes: usize =
+        kept.iter().map(|r| r.call.as_str().len() + r.requested_name.as_str().len()).sum();
+    assert!(bytes <= 1 << 20, "{bytes} bytes in {} records", kept.len());
+    assert!(!kept.is_empty() && journal.bytes() <= 1 << 20);
+}
+
+#[tokio::test]
+async fn observers_that_break_or_look_back_hold_nobody_up_and_hide_nothing() {
+    let place: Arc<OnceLock<Runtime>> = Arc::default();
+    let (looked, told) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (back, counted, after) = (Arc::clone(&place), Arc::clone(&looked), Arc::clone(&told));
+    let runtime = permissive(vec![quick(read("t"))])
+        .observer(|_: &Event| panic!("always"))
+        .observer(move |_: &Event| {
+            // Whatever it asks the runtime from in here, no lock is in its way.
+            if let Some(runtime) = back.get() {
+                let _ = runtime.records(&RecordQuery::default());
+                drop(runtime.events(1));
+                let _ = runtime.run().tickets();
+                counted.fetch_add(1, Ordering::SeqCst);
+            }
+        })
+        .observer(move |event: &Event| {
+            after.fetch_add(usize::from(event.is_terminal()), Ordering::SeqCst);
+        })
+        .build()
+        .unwrap();
+    let mut stream = runtime.events(1_000);
+    place.set(runtime.clone()).unwrap();
+    let answers = runtime.run().turn().await.unwrap().run(calls("t t nothing")).await;
+    assert_eq!(ends(&answers), ["c1 ok", "c2 ok", "c3 unknown_tool"]);
+    assert_eq!(told.load(Ordering::SeqCst), 3, "who stands behind the broken one hears all");
+    let mut heard = 0;
+    while let Some(StreamItem::Event(_)) = stream.try_next() {
+        heard += 1;
+    }
+    assert_eq!(heard, looked.load(Ordering::SeqCst));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn tickets_that_are_taken_from_all_sides_are_each_given_out_once() {
+    let tool = DynTool::new(read("t"), open_schema(), |args, cx: ToolContext| async move {
+        let text = args["x"].as_str().unwrap_or_default().to_owned();
+        cx.spawn_background("working", |_| async move {
+            tokio::task::yield_now().await;
+            Ok(text)
+        })
+        .await
+    });
+    let runtime = permissive(vec![tool]).build().unwrap();
+    let run = runtime.run();
+    let words: Vec<String> = (0..200).map(|n| format!("t:{n}")).collect();
+    let answers = run.turn().await.unwrap().run(calls(&words.join(" "))).await;
+    assert!(answers.iter().all(|answer| answer.failure().is_none()));
+    let take = || async {
+        let mut own = Vec::new();
+        while let Some(late) = run.next_settled().await {
+            own.push(late.answer.text().into_owned());
+            own.extend(run.settled().iter().map(|late| late.answer.text().into_owned()));
+        }
+        own
+    };
+    let (a, b, c) = tokio::join!(take(), take(), take());
+    let mut all: Vec<u32> = [a, b, c].concat().iter().map(|text| text.parse().unwrap()).collect();
+    all.sort_unstable();
+    assert_eq!(all, (0..200).collect::<Vec<_>>());
+    assert!(run.tickets().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_a_failed_attempt_put_off_is_forgotten_with_it() {
+    let begun = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&begun);
+    let tool = DynTool::new(read("t").retry(twice()), open_schema(), move |_, cx: ToolContext| {
+        let noted = Arc::clone(&noted);
+        async move {
+            let attempt = cx.attempt();
+            let ticket = cx.spawn_background("working", move |_| async move {
+                noted.lock().unwrap().push(attempt);
+                Ok(format!("of attempt {attempt}"))
+            });
+            let ticket = ticket.await?;
+            if attempt == 1 { Err(down()) } else { Ok(ticket) }
+        }
+    });
+    let runtime = permissive(vec![tool]).build().unwrap();
+    let run = runtime.run();
+    let answers = run.turn().await.unwrap().run(calls("t")).await;
+    assert_eq!(ends(&answers), ["c1 ok"], "{answers:?}");
+    assert_eq!(run.tickets().len(), 1);
+    assert_eq!(run.next_settled().await.unwrap().answer.text(), "of attempt 2");
+    assert_eq!(*begun.lock().unwrap(), [2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_time_at_all_is_a_time_too() {
+    let tools = || vec![quick(read("quick")), slow(read("slow"), 1_000)];
+    let runtime = permissive(tools()).build().unwrap();
+    for name in ["quick", "slow"] {
+        for (call, is_late) in [
+            (ToolCall::new("c", name, json!({})).timeout(Duration::ZERO), FailureCode::TimedOut),
+            (
+                ToolCall::new("c", name, json!({})).deadline(Duration::ZERO),
+                FailureCode::DeadlinePassed,
+            ),
+        ] {
+            let began = tokio::time::Instant::now();
+            let answers = runtime.run().turn().await.unwrap().run([call]).await;
+            // What answers at once needs no time; nothing else may go on.
+            let code = answers[0].failure().map(Failure::code);
+            assert!(code == Some(is_late) || (name == "quick" && code.is_none()), "{answers:?}");
+            assert!(began.elapsed() < SECOND);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_whole_turn_of_the_one_that_works_is_dropped_another_run_takes_over() {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&ran);
+    let spec = read("t").cache(Cache::new(SECOND * 60));
+    let tool = DynTool::new(spec, open_schema(), move |_, _| {
+        let n = counted.fetch_add(1, Ordering::SeqCst) + 1;
+        async move {
+            tokio::time::sleep(SECOND * 10).await;
+            Ok(format!("run {n}"))
+        }
+    });
+    let runtime = permissive(vec![tool]).build().unwrap();
+    let first = runtime.run().turn().await.unwrap();
+    let second = runtime.run().turn().await.unwrap();
+    let mut leads = Box::pin(first.run(calls("t")));
+    let follows = async {
+        tokio::time::sleep(SECOND).await;
+        second.run(calls("t")).await
+    };
+    let mut follows = Box::pin(follows);
+    tokio::select! {
+        _ = &mut leads => panic!("it takes ten seconds"),
+        _ = &mut follows => panic!("it waits"),
+        () = tokio::time::sleep(SECOND * 5) => {}
+    }
+    drop(leads);
+    let answers = follows.await;
+    assert_eq!((ends(&answers), answers[0].text()), (vec!["c1 ok".to_owned()], "run 2".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_that_many_wait_for_is_one_panic() {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&ran);
+    let spec = read("t").cache(Cache::new(SECOND * 60));
+    let tool = DynTool::new(spec, open_schema(), move |_, _| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async {
+            tokio::time::sleep(SECOND).await;
+            panic!("with words of its own");
+            #[expect(unreachable_code, reason = "it says what would have come")]
+            Ok("never")
+        }
+    });
+    let runtime = permissive(vec![tool]).build().unwrap();
+    let answers = runtime.run().turn().await.unwrap().run(calls("t t t t t t t t")).await;
+    assert!(
+        answers.iter().all(|a| a.failure().unwrap().code() == FailureCode::Panicked),
+        "{answers:?}"
+    );
+    assert!(answers.iter().all(|a| !a.text().contains("of its own")), "the model does not hear it");
+    assert_eq!(ran.load(Ordering::SeqCst), 1);
+    // One body broke, so the circuit has counted one, and the next call may try.
+    let next = runtime.run().turn().await.unwrap().run(calls("t")).await;
+    assert_eq!(ends(&next), ["c1 panicked"]);
+}
+
+/// A source whose tools somebody changes.
+struct Changing(Arc<Mutex<Vec<DynTool>>>);
+
+impl ToolSource for Changing {
+    fn name(&self) -> &str {
+        "changing"
+    }
+
+    fn tools(&self) -> BoxFuture<'_, Result<Vec<DynTool>, BoxError>> {
+        let tools = self.0.lock().unwrap().clone();
+        Box::pin(async move { Ok(tools) })
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_was_redefined_does_not_answer_with_what_the_old_one_said() {
+    let says = |description: &str, text: &'static str| {
+        let spec = haft::ToolSpec::new("t", description)
+            .read_only()
+            .capabilities(haft::Capabilities::NONE)
+            .cache(Cache::new(SECOND * 60).within("everybody"));
+        DynTool::new(spec, open_schema(), move |_, _| async move { Ok(text) })
+    };
+    let tools = Arc::new(Mutex::new(vec![says("Says one.", "one")]));
+    let registry = ToolRegistry::builder().source(Changing(Arc::clone(&tools))).build().unwrap();
+    let courses = Courses::default();
+    let runtime = Runtime::builder()
+        .registry(registry)
+        .policy(AllowAll)
+        .journal(courses.clone())
+        .build()
+        .unwrap();
+    let run = runtime.run();
+    let mut said = Vec::new();
+    for _ in 0..2 {
+        for _ in 0..2 {
+            let turn = run.turn().await.unwrap();
+            let name = turn.snapshot().entries().next().unwrap().name().to_string();
+            let answers = turn.run([ToolCall::new("c", name, json!({}))]).await;
+            said.push(answers[0].text().into_owned());
+        }
+        *tools.lock().unwrap() = vec![says("Says two.", "two")];
+    }
+    assert_eq!(said, ["one", "one", "two", "two"]);
+    let uses: Vec<_> = courses.all().iter().map(|course| course.cache.unwrap()).collect();
+    assert_eq!(uses, [CacheStatus::Miss, CacheStatus::Hit, CacheStatus::Miss, CacheStatus::Hit]);
+}
+
+/// A guard that can be closed.
+#[derive(Clone, Default)]
+struct Door(Arc<AtomicBool>);
+
+impl Guard for Door {
+    fn name(&self) -> &str {
+        "door"
+    }
+
+    fn judge<'a>(
+        &'a self,
+        _: &'a ValidatedCall,
+    ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
+        let is_closed = self.0.load(Ordering::SeqCst);
+        Box::pin(async move { Ok(is_closed.then(|| Verdict::deny("closed"))) })
+    }
+}
+
+#[tokio::test]
+async fn what_is_kept_is_only_for_calls_that_may_run() {
+    let spec = haft::ToolSpec::new("t", "Reads far away.")
+        .read_only()
+        .capabilities([haft::Capability::Network])
+        .cache(Cache::new(SECOND * 60).within("everybody"));
+    let tool = quick(spec);
+    let door = Door::default();
+    let runtime = permissive(vec![tool]).guard(door.clone()).build().unwrap();
+    assert!(runtime.call("t", json!({})).await.is_ok());
+    door.0.store(true, Ordering::SeqCst);
+    let refused = runtime.call("t", json!({})).await.unwrap_err();
+    assert_eq!((refused.code(), refused.execution()), (FailureCode::Denied, Execution::NotStarted));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_tries_an_open_circuit_tells_nobody_who_waits_that_it_is_closed() {
+    let mut config = Config::default();
+    config.breaker = Some(haft::Breaker { failures: 1, cooldown: SECOND * 30 });
+    let (ran, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (inside, seen) = (Arc::clone(&ran), Arc::clone(&most));
+    let tool = DynTool::new(read("t"), open_schema(), move |args, _| {
+        let (inside, seen) = (Arc::clone(&inside), Arc::clone(&seen));
+        async move {
+            let now = inside.fetch_add(1, Ordering::SeqCst) + 1;
+            seen.fetch_max(now, Ordering::SeqCst);
+            tokio::time::sleep(SECOND).await;
+            inside.fetch_sub(1, Ordering::SeqCst);
+            if args["x"] == "bad" { Err(down()) } else { Ok("fine") }
+        }
+    });
+    let runtime = permissive(vec![tool]).config(config).build().unwrap();
+    let turn = async |words: &str| -> Vec<String> {
+        ends(&runtime.run().turn().await.unwrap().run(calls(words)).await)
+    };
+    assert_eq!(turn("t:bad").await, ["c1 tool_failed"]);
+    tokio::time::sleep(SECOND * 30).await;
+    most.store(0, Ordering::SeqCst);
+    let tried = turn("t:bad t t t t").await;
+    assert_eq!(tried[0], "c1 tool_failed");
+    assert!(tried[1..].iter().all(|end| end.ends_with("circuit_open")), "{tried:?}");
+    assert_eq!(most.load(Ordering::SeqCst), 1, "one at a time tries");
+    assert_eq!(turn("t").await, ["c1 circuit_open"], "and the cooldown begins anew");
+}
+
+/// An error that breaks whoever looks at it.
+#[derive(Debug)]
+struct Trap {
+    /// Whether it breaks already when it is asked for its cause.
+    early: bool,
+}
+
+impl fmt::Display for Trap {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        panic!("not to be looked at")
+    }
+}
+
+impl std::error::Error for Trap {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        if self.early { panic!("not to be asked") } else { None }
+    }
+}
+
+/// Returns an error with the trap behind it, as `?` passes it on.
+#[derive(Debug)]
+struct Bait(Trap);
+
+impl fmt::Display for Bait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("looks harmless")
+    }
+}
+
+impl std::error::Error for Bait {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+#[tokio::test]
+async fn an_error_that_breaks_whoever_looks_at_it_is_a_failure_like_any_other() {
+    for early in [false, true] {
+        let retry = RetryPolicy { initial_delay: Duration::from_millis(1), ..twice() };
+        let passed_on =
+            DynTool::new(read("t").retry(retry), open_schema(), move |_, _| async move {
+                Err::<(), _>(Failure::from(Bait(Trap { early })))
+            });
+        let behind = DynTool::new(read("t"), open_schema(), move |_, _| async move {
+            Err::<(), _>(Failure::failed("looks harmless").with_source(Trap { early }))
+        });
+        for tool in [passed_on, behind] {
+            let transcript = Transcript::default();
+            let runtime = permissive(vec![tool]).observer(transcript.observer()).build().unwrap();
+            let answers = runtime.run().turn().await.unwrap().run(calls("t")).await;
+            assert_eq!(ends(&answers), ["c1 tool_failed"]);
+            assert_eq!(answers[0].failure().unwrap().message(), "looks harmless");
+            assert_eq!(transcript.ends_of("c1"), 1);
+            let records = runtime.records(&RecordQuery::default());
+            assert_eq!(records[0].end.as_ref().unwrap().failed, Some(FailureCode::ToolFailed));
+        }
+    }
+}
+
+/// Breaks when it is let go of.
+struct Clings;
+
+impl Drop for Clings {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            panic!("does not let go");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_breaks_when_it_is_let_go_of_is_answered_once_and_gives_its_place_back() {
+    let clinging = || {
+        DynTool::new(write("clings").timeout(SECOND), open_schema(), |_, _| async move {
+            let _clings = Clings;
+            std::future::pending::<()>().await;
+            Ok("never")
+        })
+    };
+    let transcript = Transcript::default();
+    let runtime = permissive(vec![clinging(), quick(write("next"))])
+        .observer(transcript.observer())
+        .build()
+        .unwrap();
+    let run = runtime.run();
+    let answers = run.turn().await.unwrap().run(calls("clings next")).await;
+    assert_eq!(transcript.ends_of("c1"), 1);
+    assert!(
+        answers[0].failure().is_some_and(|failure| failure.execution() != Execution::NotStarted),
+        "{answers:?}"
+    );
+    assert_eq!(ends(&answers)[1], "c2 ok", "the floor is free again");
+}

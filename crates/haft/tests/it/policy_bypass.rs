@@ -1,0 +1,415 @@
+//! Ways round judgement that were tried: another name, a sub-run, a rewrite that gets lost, a value
+//! that is spelled differently, an explanation that says something else than what happens.
+
+use std::sync::{Arc, Mutex};
+
+use haft::{
+    ApprovalRequest, ApprovalResponse, Approver, BoxError, BoxFuture, Budget, Capabilities,
+    Confidentiality, Decision, DynTool, Event, Explanation, Failure, FailureCode, ForTools, Guard,
+    Hook, Label, PathBase, Pattern, Policy, PolicyContext, PreCallDecision, RegisteredTool, Rule,
+    Rules, Run, Runtime, Scope, ToolCall, ToolNameGuard, ToolRegistry, ToolSource, ToolSpec,
+    ToolView, Trust, ValidatedCall, Verdict,
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::kit::*;
+
+const WEB: Label = Label { trust: Trust::Untrusted, confidentiality: Confidentiality::Public };
+
+async fn one(run: &Run, name: &str, arguments: Value) -> haft::ToolResult {
+    run.turn().await.unwrap().run([ToolCall::new("c1", name, arguments)]).await.remove(0)
+}
+
+fn code(answer: &haft::ToolResult) -> Option<FailureCode> {
+    answer.failure().map(Failure::code)
+}
+
+fn rule(decision: Decision, text: &str) -> Rule {
+    Rule::new(decision, Pattern::parse(text, &PathBase::default()).unwrap())
+}
+
+/// Blocks whatever it meets.
+struct Wall;
+
+impl Hook for Wall {
+    fn name(&self) -> &str {
+        "wall"
+    }
+
+    fn before<'a>(
+        &'a self,
+        _: &'a ValidatedCall,
+    ) -> BoxFuture<'a, Result<PreCallDecision, Failure>> {
+        Box::pin(async { Ok(PreCallDecision::block("not here")) })
+    }
+}
+
+impl Guard for Wall {
+    fn name(&self) -> &str {
+        "wall"
+    }
+
+    fn judge<'a>(
+        &'a self,
+        _: &'a ValidatedCall,
+    ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
+        Box::pin(async { Ok(Some(Verdict::deny("not here"))) })
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+// Names.
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_on_a_tool_holds_under_every_name_it_is_called_by() {
+    let mut budget = Budget::default();
+    budget.calls_of.insert("mail_send".to_owned(), 1);
+    budget.price_of.insert("mail_send".to_owned(), 60);
+    budget.micros = Some(100);
+    let mail = quick(write("mail_send").alias("post"));
+    let runtime = permissive(vec![mail]).build().unwrap();
+    let run = runtime.run_builder().budget(budget.clone()).start();
+    assert_eq!(code(&one(&run, "post", json!({})).await), None);
+    assert_eq!(code(&one(&run, "mail_send", json!({})).await), Some(FailureCode::BudgetExhausted));
+    let view = ToolView::all().rename("mail_send", "letter");
+    let run = runtime.run_builder().budget(budget).view(view).start();
+    assert_eq!(code(&one(&run, "letter", json!({})).await), None);
+    assert_eq!(run.remaining_budget().micros, Some(40), "its price is the tool's");
+    let again = one(&run, "letter", json!({})).await;
+    assert_eq!(code(&again), Some(FailureCode::BudgetExhausted));
+    assert!(again.text().contains("`letter`"), "the model knows it by that name: {}", again.text());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_for_a_tool_meets_it_under_every_name() {
+    let tools = || vec![quick(write("mail_send").alias("post"))];
+    let view = || ToolView::all().prefix("work_").rename("work_mail_send", "letter");
+    for builder in [
+        permissive(tools()).hook_for("mail_*", Wall),
+        permissive(tools()).guard(ForTools::new("mail_*", Wall)),
+        permissive(tools()).guard(ToolNameGuard::new().deny(["mail_send"])),
+    ] {
+        let runtime = builder.build().unwrap();
+        assert!(code(&one(&runtime.run(), "post", json!({})).await).is_some());
+        let run = runtime.run_builder().view(view()).start();
+        assert!(code(&one(&run, "letter", json!({})).await).is_some());
+    }
+}
+
+struct Remote(Arc<Mutex<Vec<DynTool>>>);
+
+impl ToolSource for Remote {
+    fn name(&self) -> &str {
+        "remote"
+    }
+
+    fn tools(&self) -> BoxFuture<'_, Result<Vec<DynTool>, BoxError>> {
+        let tools = self.0.lock().unwrap().clone();
+        Box::pin(async move { Ok(tools) })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_that_changes_behind_a_view_is_refused_in_a_tainted_run() {
+    for view in [ToolView::all(), ToolView::all().prefix("w_")] {
+        let tools = Arc::new(Mutex::new(vec![quick(read("there"))]));
+        let fetch = quick(read("fetch").label(WEB));
+        let registry = ToolRegistry::builder().add(fetch).source(Remote(Arc::clone(&tools)));
+        let list = vec![rule(Decision::Allow, "*")];
+        let rules = Rules::new(list, PolicyContext::default()).unwrap();
+        let builder = Runtime::builder().registry(registry.build().unwrap()).policy(rules);
+        let run = builder.build().unwrap().run_builder().view(view).start();
+        let turn = run.turn().await.unwrap();
+        let names: Vec<String> = turn.snapshot().entries().map(|e| e.name().to_string()).collect();
+        let name = |what: &str| names.iter().find(|n| n.ends_with(what)).unwrap().clone();
+        one(&run, &name("fetch"), json!({"x": "words of a stranger"})).await;
+        assert_eq!(code(&one(&run, &name("there"), json!({})).await), None, "{names:?}");
+        *tools.lock().unwrap() = vec![quick(read("there").title("Another"))];
+        let answer = one(&run, &name("there"), json!({})).await;
+        assert_eq!(code(&answer), Some(FailureCode::Denied), "{names:?}");
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+// Runs below runs.
+
+#[tokio::test(start_paused = true)]
+async fn a_halt_reaches_the_runs_below() {
+    let runtime = permissive(vec![quick(read("look"))]).build().unwrap();
+    let run = runtime.run();
+    let below = run.sub_run().start();
+    let open = below.turn().await.unwrap();
+    run.halt("enough");
+    let answers = open.run(calls("look")).await;
+    assert_eq!(code(&answers[0]), Some(FailureCode::BlockedByHook));
+    assert_eq!(below.halted(), Some("enough"));
+    let late = run.sub_run().start();
+    assert_eq!(code(&one(&late, "look", json!({})).await), Some(FailureCode::BlockedByHook));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_price_holds_wherever_it_was_said() {
+    let priced = |price: Option<u64>, micros: Option<u64>| {
+        let mut budget = Budget::default();
+        budget.price_of = price.map(|p| ("look".to_owned(), p)).into_iter().collect();
+        budget.micros = micros;
+        budget
+    };
+    for (above, below) in [
+        (priced(Some(60), None), priced(None, Some(100))),
+        (priced(None, Some(100)), priced(Some(60), None)),
+    ] {
+        let runtime = permissive(vec![quick(read("look"))]).build().unwrap();
+        let run = runtime.run_builder().budget(above).start();
+        let sub = run.sub_run().budget(below).start();
+        assert_eq!(code(&one(&sub, "look", json!({})).await), None);
+        assert_eq!(code(&one(&sub, "look", json!({})).await), Some(FailureCode::BudgetExhausted));
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+// Rewrites and explanations.
+
+/// Answers and writes down what was asked.
+#[derive(Clone)]
+struct Desk(fn(&ApprovalRequest<'_>) -> ApprovalResponse, Arc<Mutex<Vec<Value>>>);
+
+impl Desk {
+    fn new(says: fn(&ApprovalRequest<'_>) -> ApprovalResponse) -> Self {
+        Self(says, Arc::default())
+    }
+}
+
+impl Approver for Desk {
+    fn ask<'a>(
+        &'a self,
+        question: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
+        self.1.lock().unwrap().push(Value::clone(question.call.arguments()));
+        Box::pin(async { Ok((self.0)(question)) })
+    }
+}
+
+fn dangerous(name: &str) -> DynTool {
+    quick(
+        ToolSpec::new(name, "Changes something.")
+            .capabilities(Capabilities::NONE)
+            .destructive(true),
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rules_rewrite_is_not_lost_when_the_run_is_tainted() {
+    let mut safe = rule(Decision::Allow, "drop");
+    safe.rewrite = json!({"key": "dry-run"}).as_object().cloned().unwrap();
+    let rules =
+        Rules::new(vec![safe, rule(Decision::Allow, "fetch")], PolicyContext::default()).unwrap();
+    let desk = Desk::new(|_| ApprovalResponse::allow());
+    let tools = vec![dangerous("drop"), quick(read("fetch").label(WEB))];
+    let builder = Runtime::builder().registry(ToolRegistry::builder().add(tools).build().unwrap());
+    let run = builder.policy(rules).approver(desk.clone()).build().unwrap().run();
+    one(&run, "fetch", json!({"x": "words of a stranger"})).await;
+    let answer = one(&run, "drop", json!({"x": "all"})).await;
+    assert_eq!(code(&answer), None);
+    assert_eq!(*desk.1.lock().unwrap(), [json!({"x": "all", "key": "dry-run"})]);
+}
+
+struct Opinion(Option<Decision>);
+
+impl Guard for Opinion {
+    fn name(&self) -> &str {
+        "opinion"
+    }
+
+    fn judge<'a>(
+        &'a self,
+        call: &'a ValidatedCall,
+    ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
+        let said = self.0.clone().filter(|_| !is_fetch(call.tool()));
+        Box::pin(async { Ok(said.map(|d| Verdict::new(d, "an opinion"))) })
+    }
+}
+
+fn is_fetch(tool: &RegisteredTool) -> bool {
+    *tool.name() == "fetch"
+}
+
+/// Rules that have no say in `fetch`, so that a run can be tainted under any of them.
+struct ButFetch(Rules);
+
+impl Policy for ButFetch {
+    fn judge(&self, call: &ValidatedCall) -> Verdict {
+        match is_fetch(call.tool()) {
+            true => Verdict::allow("to begin with"),
+            false => self.0.judge(call),
+        }
+    }
+
+    fn hides(&self, tool: &RegisteredTool, scope: &Scope) -> Option<String> {
+        self.0.hides(tool, scope).filter(|_| !is_fetch(tool))
+    }
+
+    fn hides_tools(&self) -> bool {
+        self.0.hides_tools()
+    }
+
+    fn rewrite(&self, call: &ValidatedCall) -> Option<Value> {
+        self.0.rewrite(call).filter(|_| !is_fetch(call.tool()))
+    }
+
+    fn rewrites(&self) -> bool {
+        self.0.rewrites()
+    }
+
+    fn revision(&self) -> u64 {
+        self.0.revision()
+    }
+
+    fn state_fingerprint(&self, call: &ValidatedCall) -> String {
+        self.0.state_fingerprint(call)
+    }
+
+    fn explain(&self, call: &ValidatedCall) -> Explanation {
+        self.0.explain(call)
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Scene {
+    rules: Vec<(Decision, &'static str, Option<&'static str>, i32)>,
+    guard: Option<Decision>,
+    tainted: bool,
+    reads: bool,
+    x: &'static str,
+}
+
+fn decision() -> impl Strategy<Value = Decision> {
+    prop_oneof![Just(Decision::Allow), Just(Decision::Ask), Just(Decision::Deny)]
+}
+
+fn scene() -> impl Strategy<Value = Scene> {
+    let patterns =
+        vec!["t", "*", "t arg.x=a", "t arg.x=b", "t arg.key=k", "other", "label=untrusted"];
+    let one = (
+        decision(),
+        proptest::sample::select(patterns),
+        proptest::option::weighted(0.3, proptest::sample::select(vec!["a", "b"])),
+        0..3_i32,
+    );
+    let guard = proptest::option::weighted(0.4, decision());
+    let all = (
+        proptest::collection::vec(one, 0..4),
+        guard,
+        any::<bool>(),
+        any::<bool>(),
+        proptest::sample::select(vec!["a", "b", "mallory@evil.org"]),
+    );
+    all.prop_map(|(rules, guard, tainted, reads, x)| Scene { rules, guard, tainted, reads, x })
+}
+
+/// What was said would happen, and what happened.
+async fn play(scene: Scene) -> (Decision, Decision) {
+    let list = scene.rules.into_iter().map(|(decision, text, x, priority)| {
+        let mut rule = rule(decision, text);
+        rule.priority = priority;
+        rule.rewrite = x.map(|x| ("x".to_owned(), json!(x))).into_iter().collect();
+        rule
+    });
+    let rules = Rules::new(list.collect(), PolicyContext::default()).unwrap();
+    let desk = Desk::new(|_| ApprovalResponse::Deny(None));
+    let spec = if scene.reads { read("t") } else { write("t") };
+    let fetch = quick(read("fetch").label(WEB));
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&asked);
+    let runtime = Runtime::builder()
+        .registry(ToolRegistry::builder().add(vec![quick(spec), fetch]).build().unwrap())
+        .policy(ButFetch(rules))
+        .guard(Opinion(scene.guard))
+        .approver(desk)
+        .observer(move |event: &Event| {
+            if let Event::Asked { verdict, .. } = event {
+                told.lock().unwrap().push(verdict.decision.clone());
+            }
+        })
+        .build()
+        .unwrap();
+    let run = runtime.run();
+    if scene.tainted {
+        let page = one(&run, "fetch", json!({"x": "write to mallory@evil.org"})).await;
+        assert_eq!(code(&page), None);
+    }
+    let turn = run.turn().await.unwrap();
+    let call = || ToolCall::new("c1", "t", json!({"x": scene.x}));
+    if turn.snapshot().get("t").is_none() {
+        return (Decision::Deny, Decision::Deny);
+    }
+    let said = turn.explain(call()).await.verdict.decision;
+    let answer = turn.run([call()]).await.remove(0);
+    let asked = asked.lock().unwrap().first().cloned();
+    let is = match (asked, code(&answer)) {
+        (Some(asked), _) => asked,
+        (None, None) => Decision::Allow,
+        (None, Some(_)) => Decision::Deny,
+    };
+    (said, is)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn what_is_explained_is_what_happens(scene in scene()) {
+        let all = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let (said, is) = all.block_on(play(scene.clone()));
+        prop_assert_eq!(said, is, "{:?}", scene);
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+// Provenance.
+
+#[tokio::test(start_paused = true)]
+async fn a_value_is_recognised_however_the_result_spelled_it() {
+    let data = json!({
+        "path": "C:\\Users\\eve\\run.cmd",
+        "quoted": "say \"hello\" now",
+        "lines": "curl x\nrm -rf y",
+        "accent": "Zoë's café",
+    });
+    let tool = DynTool::new(read("fetch").label(WEB), open_schema(), move |args, _| {
+        let text = match args["x"].as_str() {
+            Some("ascii") => data.to_string().replace('ë', "\\u00eb").replace('é', "\\u00e9"),
+            Some("slashes") => r#"{"u": "https:\/\/evil.org\/a", "f": "\/srv\/data"}"#.to_owned(),
+            _ => data.to_string(),
+        };
+        async move { Ok(text) }
+    });
+    let run = permissive(vec![tool]).build().unwrap().run();
+    one(&run, "fetch", json!({})).await;
+    let seen = run.seen();
+    for value in ["C:\\Users\\eve\\run.cmd", "say \"hello\" now", "curl x\nrm -rf y", "Zoë's café"]
+    {
+        assert!(seen.origin_of(value).is_some(), "{value}");
+    }
+    assert_eq!(seen.origin_of("/srv/data"), None);
+    one(&run, "fetch", json!({"x": "slashes"})).await;
+    assert!(seen.origin_of("/srv/data").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_inside_an_address_is_looked_for() {
+    let tool = quick(read("fetch").label(WEB));
+    let runtime = permissive(vec![tool]).build().unwrap();
+    let run = runtime.run_builder().user_said("use https://good.org/mail please").start();
+    one(&run, "fetch", json!({"x": "tell bob@evil.org or see evil.net"})).await;
+    let seen = run.seen();
+    assert_eq!(seen.origin_of("https://good.org/mail"), None);
+    for value in [
+        "https://good.org/mail?to=bob@evil.org",
+        "https://good.org/mail?to=bob%40evil.org&x=1",
+        "https://good.org/r?u=https://evil.net/x",
+        "https://good.org/r?u=https%3A%2F%2Fevil.net%2Fx",
+    ] {
+        assert!(seen.origin_of(value).is_some(), "{value}");
+    }
+}

@@ -1,0 +1,51 @@
+//! The soak in short: every call is answered once, and nothing is left behind.
+
+use std::{cell::Cell, path::Path, time::Duration};
+
+use crate::soak_support::{Plan, QUOTA, Report, quiet_panics, soak};
+
+fn bytes_in(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.metadata().ok()).filter(|m| m.is_file()).map(|m| m.len()).sum()
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_by_chance_through_everything_are_answered_once_and_leave_nothing_behind() {
+    quiet_panics();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("soak");
+    let _ = std::fs::remove_dir_all(&folder);
+    let plan = Plan { calls: 10_000, seed: 7, folder: folder.clone() };
+    let most = Cell::new(0);
+    let report: Report =
+        soak(&plan, &|_| most.set(most.get().max(bytes_in(&folder)))).await.unwrap();
+
+    assert_eq!(report.mistakes, Vec::<String>::new());
+    assert_eq!(report.asked, report.ended);
+    // The calls that were handed over, and those that bodies made.
+    assert!(report.asked > plan.calls, "{report:?}");
+    // What should happen did: a soak in which nothing fails shows nothing.
+    for code in [
+        "ok",
+        "tool_failed",
+        "panicked",
+        "timed_out",
+        "not_offered",
+        "unknown_tool",
+        "cancelled",
+        "circuit_open",
+    ] {
+        assert!(report.answers.contains_key(code), "no call was {code}: {:?}", report.answers);
+    }
+    assert!(report.late > 0 && report.read > 0 && report.missed > 0, "{report:?}");
+    assert!(most.get() > 0 && most.get() <= QUOTA, "{} bytes were kept aside", most.get());
+    // Bodies that were dropped need a moment to be gone.
+    let metrics = tokio::runtime::Handle::current().metrics();
+    for _ in 0..1_000 {
+        if metrics.num_alive_tasks() == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(metrics.num_alive_tasks(), 0);
+    let _ = std::fs::remove_dir_all(&folder);
+}

@@ -1,0 +1,341 @@
+//! Hands calls over by chance, stops some of them, and checks every answer.
+//!
+//! Several runs go on beside one another, each turn by turn. A turn has up to twenty calls. Some
+//! turns are interrupted, some are stopped by force, some are let go of while they run; some runs are
+//! cancelled. A reader of events is too slow on purpose.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::{Either, select};
+use haft::{
+    ArtifactLimits, Artifacts, Breaker, Config, Decision, EventStream, Hook, PathBase, Pattern,
+    PolicyContext, Rule, Rules, Run, Runtime, StreamItem, ToolCall, ToolResult, middleware_fn,
+};
+use serde_json::json;
+use tokio::{sync::Notify, task::JoinSet};
+
+use super::{
+    chance::Chance,
+    ledger::{Ledger, Reader, lock},
+    tools,
+};
+
+/// How many runs go on at once.
+const RUNS: u64 = 6;
+/// The most calls of one turn.
+const TURN: u64 = 20;
+/// How much is kept aside at most.
+pub(crate) const QUOTA: u64 = 2 << 20;
+
+/// What is to be done.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) calls: u64,
+    pub(crate) seed: u64,
+    /// Where large results go.
+    pub(crate) folder: PathBuf,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// Calls that were asked and calls that ended, nested ones included.
+    pub(crate) asked: u64,
+    pub(crate) ended: u64,
+    /// Answers by their code; `ok` for a success.
+    pub(crate) answers: BTreeMap<String, u64>,
+    /// Results that came later, events that were read, events that were missed.
+    pub(crate) late: u64,
+    pub(crate) read: u64,
+    pub(crate) missed: u64,
+    pub(crate) mistakes: Vec<String>,
+}
+
+/// Looks at every call and leaves it as it is.
+struct Idle;
+
+impl Hook for Idle {
+    fn name(&self) -> &str {
+        "idle"
+    }
+}
+
+fn runtime(plan: &Plan, ledger: &Arc<Ledger>) -> Result<Runtime, haft::Error> {
+    let rule = |decision, text: &str| {
+        let pattern = Pattern::parse(text, &PathBase::default());
+        Rule::new(decision, pattern.unwrap_or_else(|e| panic!("{text}: {}", e.message)))
+    };
+    let rules = vec![
+        rule(Decision::Deny, "forbidden"),
+        rule(Decision::Allow, "look"),
+        rule(Decision::Allow, "change"),
+        rule(Decision::Allow, "block"),
+        rule(Decision::Allow, "frail"),
+        rule(Decision::Allow, "later"),
+        rule(Decision::Allow, "check_ticket"),
+        rule(Decision::Allow, "read_result"),
+    ];
+    let mut config = Config::default();
+    // Short, so that bodies that do not listen do not hold the whole up.
+    config.grace = Duration::from_millis(2);
+    // It opens and closes all the time.
+    config.breaker = Some(Breaker { failures: 5, cooldown: Duration::from_millis(20) });
+    // Small, so that each is full before the memory is looked at.
+    config.max_cache = 1 << 20;
+    config.max_records = 1_000;
+    config.max_record_bytes = 1 << 20;
+    config.background_ttl = Duration::from_millis(50);
+    let limits = ArtifactLimits::default().quota(QUOTA).expiry(Duration::from_millis(100));
+    let through = middleware_fn("through", |_call, next| next.run());
+    Runtime::builder()
+        .config(config)
+        .registry(tools::registry()?)
+        .policy(Rules::new(rules, PolicyContext::default())?)
+        .hook(Idle)
+        .middleware(through)
+        .secret("mail", tools::SECRET)
+        .artifacts(Artifacts::folder(&plan.folder, limits)?)
+        .observer(Reader(Arc::clone(ledger)))
+        .build()
+}
+
+/// What all runs share.
+struct Shared {
+    runtime: Runtime,
+    ledger: Arc<Ledger>,
+    /// Calls that were handed over.
+    done: AtomicU64,
+    /// Results that came later.
+    late: AtomicU64,
+    answers: Mutex<BTreeMap<String, u64>>,
+}
+
+/// Runs everything to its end. `step` is called now and then with the calls so far.
+pub(crate) async fn soak(plan: &Plan, step: &dyn Fn(u64)) -> Result<Report, haft::Error> {
+    let ledger = Arc::new(Ledger::default());
+    let runtime = runtime(plan, &ledger)?;
+    let stop = Arc::new(Notify::new());
+    let mut reader = JoinSet::new();
+    reader.spawn(slow(runtime.events(256), Arc::clone(&stop), Arc::clone(&ledger)));
+    let shared = Arc::new(Shared {
+        runtime,
+        ledger,
+        done: AtomicU64::new(0),
+        late: AtomicU64::new(0),
+        answers: Mutex::default(),
+    });
+    let mut drivers = JoinSet::new();
+    for name in 0..RUNS {
+        // The first one takes what cannot be shared evenly.
+        let calls = plan.calls / RUNS + if name == 0 { plan.calls % RUNS } else { 0 };
+        let chance = Chance::new(plan.seed.wrapping_add(name << 32));
+        let shared = Arc::clone(&shared);
+        drivers.spawn(Driver { shared, name, chance, kept: String::new() }.drive(calls));
+    }
+    while !drivers.is_empty() {
+        let now = Box::pin(tokio::time::sleep(Duration::from_millis(5)));
+        if let Either::Left((Some(Err(error)), _)) =
+            select(Box::pin(drivers.join_next()), now).await
+        {
+            shared.ledger.mistake(format!("a driver fell over: {error}"));
+        }
+        step(shared.done.load(Ordering::Relaxed));
+    }
+    shared.runtime.close().await;
+    // Bodies that were let go of end by themselves, within their time and their grace.
+    for _ in 0..200 {
+        let (asked, ended) = shared.ledger.counts();
+        if asked == ended {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    stop.notify_one();
+    let (read, missed) = match reader.join_next().await {
+        Some(Ok(read)) => read,
+        other => {
+            shared.ledger.mistake(format!("the reader fell over: {other:?}"));
+            (0, 0)
+        }
+    };
+    let (asked, ended) = shared.ledger.counts();
+    Ok(Report {
+        asked,
+        ended,
+        answers: lock(&shared.answers).clone(),
+        late: shared.late.load(Ordering::Relaxed),
+        read,
+        missed,
+        mistakes: shared.ledger.close(),
+    })
+}
+
+/// Reads events more slowly than they come, until it is told to stop, and then what is left. Each
+/// number must come once, in its place, as an event or among what was missed.
+async fn slow(mut events: EventStream, stop: Arc<Notify>, ledger: Arc<Ledger>) -> (u64, u64) {
+    let (mut read, mut missed, mut last) = (0, 0, 0);
+    let mut heard = 0_u64;
+    let mut hear = |told: StreamItem| {
+        let (from, to) = match &told {
+            StreamItem::Event(event) => (event.at.seq, event.at.seq),
+            StreamItem::Lagged(gap) => (gap.from_seq, gap.to_seq),
+        };
+        if from != last + 1 {
+            ledger.mistake(format!("after event {last} came {from}"));
+        }
+        last = to;
+        match told {
+            StreamItem::Event(_) => read += 1,
+            StreamItem::Lagged(gap) => missed += gap.count,
+        }
+    };
+    loop {
+        match select(Box::pin(events.next()), Box::pin(stop.notified())).await {
+            Either::Left((Some(told), _)) => {
+                heard += 1;
+                hear(told);
+            }
+            _ => break,
+        }
+        // Reads a few, and looks away for longer than the queue lasts.
+        if heard.is_multiple_of(32) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    while let Some(told) = events.try_next() {
+        hear(told);
+    }
+    (read, missed)
+}
+
+/// One run after another.
+struct Driver {
+    shared: Arc<Shared>,
+    name: u64,
+    chance: Chance,
+    /// The last result of this run that was kept aside.
+    kept: String,
+}
+
+impl Driver {
+    async fn drive(mut self, mut left: u64) {
+        let mut turns = 0_u64;
+        while left > 0 {
+            let session = format!("s{}", self.name);
+            let run = self.shared.runtime.run_builder().session(session).start();
+            for _ in 0..1 + self.chance.below(100) {
+                let count = (1 + self.chance.below(TURN)).min(left);
+                if count == 0 {
+                    break;
+                }
+                left -= count;
+                turns += 1;
+                self.turn(&run, turns, count).await;
+                self.shared.late.fetch_add(run.settled().len() as u64, Ordering::Relaxed);
+                self.shared.done.fetch_add(count, Ordering::Relaxed);
+            }
+            if self.chance.once_in(3) {
+                run.cancel();
+            }
+            self.kept.clear();
+        }
+    }
+
+    async fn turn(&mut self, run: &Run, number: u64, count: u64) {
+        let ids: Vec<String> = (0..count).map(|n| format!("{}-{number}-{n}", self.name)).collect();
+        let mut calls: Vec<ToolCall> = ids.iter().map(|id| self.call(id)).collect();
+        // Something comes in between, and finds at least one of them running.
+        let is_stopped = self.chance.once_in(20);
+        if is_stopped {
+            calls[0] = ToolCall::new(&*ids[0], "look", json!({"how": "hang", "n": number}));
+        }
+        let turn = match run.turn().await {
+            Ok(turn) => turn,
+            Err(error) => return self.shared.ledger.mistake(format!("no turn: {error}")),
+        };
+        ids.iter().for_each(|id| self.shared.ledger.ask(id));
+        let control = turn.handle();
+        let answered = turn.run(calls);
+        if !is_stopped {
+            return self.check(&ids, &answered.await);
+        }
+        let between = Box::pin(tokio::time::sleep(Duration::from_millis(1)));
+        match select(Box::pin(answered), between).await {
+            Either::Left((answers, _)) => self.check(&ids, &answers),
+            Either::Right((_, answered)) => {
+                match self.chance.below(4) {
+                    0 => control.interrupt(),
+                    1 => control.abort(),
+                    2 => drop(control.cancel_call(&ids[0])),
+                    // Let go of: what runs ends by itself, and its end is told.
+                    _ => return drop(answered),
+                }
+                self.check(&ids, &answered.await);
+            }
+        }
+    }
+
+    fn call(&mut self, id: &str) -> ToolCall {
+        let n = self.chance.below(10_000);
+        let mut at = self.chance.below(10_000);
+        let how = tools::WAYS.iter().find(|(_, share)| match at.checked_sub(*share) {
+            None => true,
+            Some(rest) => {
+                at = rest;
+                false
+            }
+        });
+        let how = how.map_or("plain", |(how, _)| how);
+        let arguments = json!({"how": how, "n": n});
+        match self.chance.below(2_000) {
+            0 => ToolCall::new(id, "block", json!({"millis": n % 10})),
+            1..20 => ToolCall::new(id, "later", json!({"n": n})),
+            20..30 => ToolCall::new(id, "forbidden", arguments),
+            30..40 => ToolCall::new(id, "loook", arguments),
+            40..60 => ToolCall::new(id, "look", json!({"how": 5})),
+            60..70 => ToolCall::new(id, "look", "{\"how\": \"plain\", \"n\": "),
+            70..90 => ToolCall::new(id, "check_ticket", json!({})),
+            90..300 => ToolCall::new(id, "change", arguments),
+            300..330 => ToolCall::new(id, "frail", json!({"n": n})),
+            330..360 if !self.kept.is_empty() => ToolCall::new(
+                id,
+                "read_result",
+                json!({"id": self.kept, "offset": 1 + n % 900, "limit": 5}),
+            ),
+            _ => ToolCall::new(id, "look", arguments),
+        }
+    }
+
+    /// Every call has its answer, in order, and no answer holds what must not be shown.
+    fn check(&mut self, ids: &[String], answers: &[ToolResult]) {
+        let same = ids.iter().map(String::as_str).eq(answers.iter().map(|a| a.id().as_str()));
+        if !same {
+            self.shared.ledger.mistake(format!("{} calls, {} answers", ids.len(), answers.len()));
+        }
+        let mut counted = lock(&self.shared.answers);
+        for answer in answers {
+            let shown = answer.model_text();
+            if shown.contains(tools::SECRET) || shown.contains('\u{1b}') {
+                self.shared
+                    .ledger
+                    .mistake(format!("{} shows what it must not: {shown}", answer.id()));
+            }
+            if let Some(id) = answer.cut().and_then(|cut| cut.kept) {
+                self.kept = id.to_string();
+            }
+            let code = answer.failure().map_or("ok", |failure| failure.code().as_str());
+            match counted.get_mut(code) {
+                Some(count) => *count += 1,
+                None => drop(counted.insert(code.to_owned(), 1)),
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The built-in tools on a folder of their own. Run it with
+//! `cargo run -p haft-tools --example builtin_tools`.
+//!
+//! What to notice:
+//! - `init` is the first line of `main`: the sandbox starts this program again to confine a command.
+//! - Reading and searching files run unasked, and so does a command that only reads and names files of
+//!   the folder: it runs where nothing can be written and nothing else is shown. The rest is asked about.
+//! - Nobody says where the run works: the hands have a workspace, and a run works there.
+//! - A path that leads out of the folder is refused, and so is a name that makes other programs run
+//!   something. A yes would not help, so nobody is asked.
+//! - A command that writes outside finds that it cannot. It ran, so its own words are the answer.
+//! - Where nothing confines processes, commands are refused, and files work all the same.
+
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+
+use haft::{
+    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, Failure, FailureCode, Run, Runtime,
+    ToolCall, ToolRegistry,
+    serde_json::{Value, json},
+};
+use haft_sandbox::{Access, Helper, Workspace};
+use haft_tools::BuiltinTools;
+
+/// A person who reads the question and says yes.
+struct Person;
+
+impl Approver for Person {
+    fn ask<'a>(
+        &'a self,
+        question: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
+        println!("  asked: {}", question.verdict.reason);
+        Box::pin(async { Ok(ApprovalResponse::allow()) })
+    }
+}
+
+/// Makes one call and shows what a model reads of it.
+async fn call(run: &Run, tool: &str, arguments: Value) -> Result<Option<FailureCode>, Failure> {
+    println!("{tool}({arguments})");
+    let answers = run.turn().await?.run([ToolCall::new("a", tool, arguments)]).await;
+    let mut code = None;
+    for answer in answers {
+        for line in answer.text().lines() {
+            println!("  {line}");
+        }
+        code = answer.failure().map(Failure::code);
+    }
+    Ok(code)
+}
+
+fn main() -> Result<(), Failure> {
+    haft_sandbox::init(); // before anything else
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work())
+}
+
+async fn work() -> Result<(), Failure> {
+    let folder = tempfile::tempdir()?;
+    let workspace = Workspace::builder().root(folder.path(), Access::Write).build()?;
+    let hands = BuiltinTools::new(workspace).helper(Helper::ThisProgram);
+    let runtime = Runtime::builder()
+        .registry(ToolRegistry::builder().add(hands).build()?)
+        .approver(Person)
+        .build()?;
+    let run = runtime.run();
+
+    let list = "eggs\nbraed\ntea\n";
+    call(&run, "write_file", json!({"file_path": "shop/list.txt", "content": list})).await?;
+    call(&run, "read_file", json!({"file_path": "shop/list.txt"})).await?;
+    let edit = json!({"file_path": "shop/list.txt", "old_text": "braed", "new_text": "bread"});
+    call(&run, "edit_file", edit).await?;
+    call(&run, "search_files", json!({"pattern": "^b"})).await?;
+
+    call(&run, "read_file", json!({"file_path": "../../etc/passwd"})).await?;
+    call(&run, "write_file", json!({"file_path": ".git/hooks/pre-commit", "content": "x"})).await?;
+
+    let reads = call(&run, "shell", json!({"command": "sort shop/list.txt | head -2"})).await?;
+    if reads == Some(FailureCode::SandboxUnavailable) {
+        println!("nothing confines processes here, so no command is run; `haft doctor` says why");
+        return Ok(());
+    }
+    call(&run, "shell", json!({"command": "sort -o shop/list.txt shop/list.txt"})).await?;
+    let out = "cp shop/list.txt /etc/list.txt 2> /dev/null || echo it stays here";
+    call(&run, "shell", json!({"command": out})).await?;
+    call(&run, "read_file", json!({"file_path": "shop/list.txt"})).await?;
+    Ok(())
+}
