@@ -5,7 +5,8 @@
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use haft::{
-    Arguments, ToolCall, Capabilities, ToolRegistry, Config, DynTool, RepairPolicy, Run, Runtime, Schema, ToolSpec,
+    Arguments, Capabilities, Config, DynTool, RepairPolicy, Run, Runtime, Schema, ToolCall,
+    ToolRegistry, ToolSpec,
 };
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
@@ -85,12 +86,13 @@ fn bench(schema: Value) -> Bench {
         *place.lock().unwrap_or_else(PoisonError::into_inner) = Some((*args).clone());
         async { Ok("done") }
     });
-    let runtimes = [RepairPolicy::Off, RepairPolicy::Lossless, RepairPolicy::Python].map(|repair| {
-        let mut config = Config::default();
-        config.repair = repair;
-        let registry = ToolRegistry::builder().add(tool.clone()).build().unwrap();
-        Runtime::builder().config(config).registry(registry).build().unwrap()
-    });
+    let runtimes =
+        [RepairPolicy::Off, RepairPolicy::Lossless, RepairPolicy::Python].map(|repair| {
+            let mut config = Config::default();
+            config.repair = repair;
+            let registry = ToolRegistry::builder().add(tool.clone()).build().unwrap();
+            Runtime::builder().config(config).registry(registry).build().unwrap()
+        });
     // The registry may close an object that its author left open, so its own schema is what counts.
     let entry = runtimes[0].registry().own().next().unwrap();
     let schema = Schema::compile(entry.input_schema()).unwrap();

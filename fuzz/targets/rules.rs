@@ -3,7 +3,8 @@
 #![no_main]
 
 use haft::{
-    PathBase, Decision, ConfigFile, FileFormat, PolicyContext, ConfigLayer, LexicalResolver, Pattern, Rule, Rules, PolicyConfig, LoadOptions,
+    ConfigFile, ConfigLayer, Decision, FileFormat, LexicalResolver, LoadOptions, PathBase, Pattern,
+    PolicyConfig, PolicyContext, Rule, Rules,
 };
 use libfuzzer_sys::fuzz_target;
 use std::{path::PathBuf, sync::Arc};
