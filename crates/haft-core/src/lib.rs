@@ -40,7 +40,7 @@ pub mod private;
 pub use background_task::{BackgroundTask, TaskSlot};
 pub use bounded_buffer::BoundedBuffer;
 pub use capability::{Capabilities, Capability};
-pub use context::{Busy, Confinement, Host, ToolContext, WeakToolContext};
+pub use context::{Busy, Confinement, Host, Metadata, ToolContext, WeakToolContext};
 pub use denied_paths::{DeniedPaths, DeniedPathsUnknown};
 pub use erased::{Args, Body, DynTool, IntoTools};
 pub use failure::{BoxError, Execution, Failure, FailureCode, RetryHint};
@@ -50,8 +50,8 @@ pub use id::{CallId, RunId, ToolName};
 pub use label::{Confidentiality, Label, Trust};
 pub use manifest::Manifest;
 pub use option::{
-    Backoff, Cache, Exposure, Interrupt, Isolation, Permission, Rate, ResultLimit, RetryPolicy,
-    UnknownFields, Window, parse_duration,
+    Backoff, Cache, Exposure, Interrupt, Isolation, Permission, Rate, RateError, ResultLimit,
+    RetryPolicy, UnknownFields, Window, parse_duration,
 };
 pub use output::{Block, IntoOutput, Json, Output, OutputChunk, Raw, StreamOutput};
 pub use private::{schemars, serde, serde_json};

@@ -144,6 +144,33 @@ pub struct Rate {
     pub per: Window,
 }
 
+impl std::str::FromStr for Rate {
+    type Err = RateError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse(text).map_err(RateError)
+    }
+}
+
+/// Says why a text is not a [`Rate`].
+///
+/// ```
+/// let rate: haft_core::Rate = "10/minute".parse().unwrap();
+/// assert_eq!(rate.count, 10);
+/// let error = "often".parse::<haft_core::Rate>().unwrap_err();
+/// assert!(error.to_string().contains("10/second"));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateError(&'static str);
+
+impl std::fmt::Display for RateError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for RateError {}
+
 impl Rate {
     /// Parses `N/second`, `N/minute`, `N/hour` or `N/day`.
     ///

@@ -66,6 +66,7 @@ impl Block {
 ///
 /// let output = Output::text("two files").and(Block::Json { json: ["a", "b"].into_iter().collect() });
 /// assert_eq!(output.to_text(), "two files\n[\"a\",\"b\"]");
+/// assert_eq!(output.to_string(), output.to_text());
 /// ```
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Output {
@@ -126,6 +127,13 @@ impl Output {
             }
         }
         out
+    }
+}
+
+/// Writes the content as text, as [`Output::to_text`] does.
+impl std::fmt::Display for Output {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.as_text())
     }
 }
 

@@ -115,7 +115,7 @@ pub use export::{
 pub use frame::{Frame, Nonces, SYSTEM_TEXT};
 pub use hooks::{
     AnsweredCall, CompletedCall, Hook, HookAnswer, HookEffects, PostCallResult, PreCallDecision,
-    TurnInfo,
+    TurnInfo, before_fn,
 };
 pub use journal::{
     CallIntent, CallOutcome, ExecutionRecord, IntentRecord, Journal, MemoryJournal, OutcomeRecord,
@@ -135,9 +135,9 @@ pub use policy::{
     PatternError, PatternErrorKind, Policy, PolicyConfig, PolicyContext, Provenance,
     RecordedDecision, ReloadableRules, Review, ReviewGuard, Reviewer, Rule, RuleRef, RuleWrite,
     Rules, SandboxSettings, SourceLocation, Storage, Subject, SuggestedRules, Suggestion, Taint,
-    TaintTracker, Ternary, ToolNameGuard, TrustEntry, TrustedDirs, Uncovered, config_paths,
-    deceptive_chars, files_from, managed_drop_ins, managed_settings_file, project_files,
-    project_root, read_config_file, read_regular_file,
+    TaintTracker, Ternary, ToolNameGuard, TrustEntry, TrustedDirs, Uncovered, approver_fn,
+    config_paths, deceptive_chars, files_from, guard_fn, managed_drop_ins, managed_settings_file,
+    project_files, project_root, read_config_file, read_regular_file,
 };
 pub use redact::{Redactor, Secrets, StreamRedactor};
 pub use registry::{

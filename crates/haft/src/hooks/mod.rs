@@ -8,6 +8,7 @@
 mod effects;
 mod silent;
 mod placed;
+mod functions;
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,6 +16,7 @@ use haft_core::{BoxFuture, Failure, Output, RunId, Scope, ToolContext};
 use serde_json::Value;
 
 pub use self::effects::{HookAnswer, HookEffects, PostCallResult, PreCallDecision};
+pub use self::functions::before_fn;
 pub(crate) use self::placed::{HookPlace, Placed, Seated, around_turn};
 use self::silent::silent;
 use crate::{

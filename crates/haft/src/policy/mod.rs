@@ -27,6 +27,7 @@ mod desk;
 mod deceptive;
 mod glob;
 mod guards;
+mod functions;
 
 use std::{
     path::{Path, PathBuf},
@@ -43,6 +44,7 @@ use serde_json::Value;
 
 pub(crate) use self::budget::{Held, Ledger, too_deep};
 pub(crate) use self::facts::Traits;
+pub use self::functions::{approver_fn, guard_fn};
 pub(crate) use self::glob::Glob;
 #[cfg(test)]
 pub(crate) use self::grant::canonical;

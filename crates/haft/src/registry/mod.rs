@@ -58,9 +58,7 @@ use crate::{
 /// ```
 pub struct ToolRegistry {
     base: Arc<Shelf>,
-    sources: Vec<Arc<dyn ToolSource>>,
-    opened: OnceCell<()>,
-    closed: AtomicBool,
+    sources: Arc<Sources>,
     /// The shelf of the last refresh, so that an unchanged set costs nothing new.
     last: Mutex<Arc<Shelf>>,
 }
@@ -68,7 +66,39 @@ pub struct ToolRegistry {
 impl ToolRegistry {
     /// Starts an empty registry.
     pub fn builder() -> ToolRegistryBuilder {
-        ToolRegistryBuilder { tools: Vec::new(), replaced: Vec::new(), sources: Vec::new() }
+        ToolRegistryBuilder {
+            kept: Vec::new(),
+            tools: Vec::new(),
+            replaced: Vec::new(),
+            sources: Arc::default(),
+        }
+    }
+
+    /// Returns a new registry that has more tools. This one stays as it is. Compiled schemas are
+    /// reused. Sources are shared: closing the one registry closes them for the other.
+    ///
+    /// ```
+    /// use haft::{DynTool, ToolRegistry, ToolSpec};
+    /// use serde_json::json;
+    ///
+    /// let tool = |name: &str| DynTool::new(
+    ///     ToolSpec::new(name, "Says nothing."), json!({}), |_, _| async { Ok(()) },
+    /// );
+    /// let small = ToolRegistry::builder().add(tool("a")).build()?;
+    /// let large = small.with(tool("b"))?;
+    /// assert_eq!((small.own().count(), large.own().count()), (1, 2));
+    /// assert!(large.with(tool("a")).is_err(), "the name is taken");
+    /// # Ok::<(), haft::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Fails as [`ToolRegistryBuilder::build`] does.
+    #[track_caller]
+    pub fn with(&self, tools: impl IntoTools) -> Result<Self, Error> {
+        let mut builder = Self::builder();
+        builder.kept = self.base.entries().to_vec();
+        builder.sources = Arc::clone(&self.sources);
+        builder.add(tools).build()
     }
 
     /// Goes through this program's own tools, sorted by name.
@@ -88,14 +118,14 @@ impl ToolRegistry {
         clock: &dyn Clock,
         limit: Duration,
     ) -> Result<(Arc<Shelf>, Vec<String>), Error> {
-        if self.sources.is_empty() {
+        if self.sources.list.is_empty() {
             return Ok((Arc::clone(&self.base), Vec::new()));
         }
-        self.opened.get_or_try_init(|| self.open(clock, limit)).await?;
+        self.sources.opened.get_or_try_init(|| self.open(clock, limit)).await?;
         let last = Arc::clone(&self.last());
         let mut problems = Vec::new();
         let mut entries: Vec<Arc<RegisteredTool>> = self.base.entries().to_vec();
-        for source in &self.sources {
+        for source in &self.sources.list {
             let label: Arc<str> = format!("source `{}`", source.name()).into();
             let mut brought = Vec::new();
             match asked(clock, limit, source).await {
@@ -145,10 +175,10 @@ impl ToolRegistry {
 
     /// Opens all sources in order; if one does not open, those before it are closed in reverse.
     async fn open(&self, clock: &dyn Clock, limit: Duration) -> Result<(), Error> {
-        for (at, source) in self.sources.iter().enumerate() {
+        for (at, source) in self.sources.list.iter().enumerate() {
             let opened = within(clock, limit, async { source.open().await }).await;
             if let Err(e) = opened.unwrap_or_else(|stopped| Err(stopped.to_string().into())) {
-                close_all(clock, &self.sources[..at]).await;
+                close_all(clock, &self.sources.list[..at]).await;
                 return Err(Error::new(
                     ErrorKind::Source,
                     format!("source `{}` did not open: {e}", source.name()),
@@ -161,8 +191,9 @@ impl ToolRegistry {
 
     /// Closes all sources in reverse, once.
     pub(crate) async fn close(&self, clock: &dyn Clock) {
-        if self.opened.initialized() && !self.closed.swap(true, Ordering::AcqRel) {
-            close_all(clock, &self.sources).await;
+        let Sources { list, opened, closed } = &*self.sources;
+        if opened.initialized() && !closed.swap(true, Ordering::AcqRel) {
+            close_all(clock, list).await;
         }
     }
 }
@@ -186,13 +217,21 @@ async fn asked(
     tools.unwrap_or_else(|stopped| Err(stopped.to_string().into()))
 }
 
-impl Drop for ToolRegistry {
+/// The sources of one registry, or of several that were made from it.
+#[derive(Default)]
+struct Sources {
+    list: Vec<Arc<dyn ToolSource>>,
+    opened: OnceCell<()>,
+    closed: AtomicBool,
+}
+
+impl Drop for Sources {
     fn drop(&mut self) {
         if self.opened.initialized()
             && !*self.closed.get_mut()
             && let Ok(handle) = tokio::runtime::Handle::try_current()
         {
-            let sources = std::mem::take(&mut self.sources);
+            let sources = std::mem::take(&mut self.list);
             handle.spawn(async move { close_all(&RuntimeClock, &sources).await });
         }
     }
@@ -202,7 +241,7 @@ impl fmt::Debug for ToolRegistry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ToolRegistry")
             .field("own", &self.base.entries().len())
-            .field("sources", &self.sources)
+            .field("sources", &self.sources.list)
             .finish_non_exhaustive()
     }
 }
@@ -257,9 +296,11 @@ fn clash(second: &RegisteredTool, first: &RegisteredTool) -> Error {
 /// Gathers tools for a [`ToolRegistry`]. Mistakes surface in [`ToolRegistryBuilder::build`].
 #[must_use]
 pub struct ToolRegistryBuilder {
+    /// Tools of the registry that is extended.
+    kept: Vec<Arc<RegisteredTool>>,
     tools: Vec<(DynTool, Arc<str>)>,
     replaced: Vec<(DynTool, Arc<str>)>,
-    sources: Vec<Arc<dyn ToolSource>>,
+    sources: Arc<Sources>,
 }
 
 impl ToolRegistryBuilder {
@@ -282,7 +323,10 @@ impl ToolRegistryBuilder {
 
     /// Adds a source of tools that are asked for between turns.
     pub fn source(mut self, source: impl ToolSource) -> Self {
-        self.sources.push(Arc::new(source));
+        // Only a builder that extends a registry shares its sources, and it never adds one.
+        if let Some(sources) = Arc::get_mut(&mut self.sources) {
+            sources.list.push(Arc::new(source));
+        }
         self
     }
 
@@ -295,8 +339,9 @@ impl ToolRegistryBuilder {
         let freeze = |(tool, place): &(DynTool, Arc<str>)| {
             RegisteredTool::freeze(tool.spec().name.as_str().into(), place, tool).map(Arc::new)
         };
-        let mut entries: Vec<Arc<RegisteredTool>> = Vec::with_capacity(self.tools.len());
-        let mut taken: HashMap<ToolName, Arc<RegisteredTool>> = HashMap::new();
+        let mut taken: HashMap<ToolName, Arc<RegisteredTool>> =
+            self.kept.iter().map(|tool| (tool.name().clone(), Arc::clone(tool))).collect();
+        let mut entries = self.kept;
         for tool in &self.tools {
             let entry = freeze(tool)?;
             if let Some(first) = taken.get(entry.name()) {
@@ -348,7 +393,7 @@ impl ToolRegistryBuilder {
                 aliases.insert(alias, entry);
             }
         }
-        let mut names: Vec<&str> = self.sources.iter().map(|s| s.name()).collect();
+        let mut names: Vec<&str> = self.sources.list.iter().map(|s| s.name()).collect();
         names.sort_unstable();
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(Error::new(
@@ -360,13 +405,7 @@ impl ToolRegistryBuilder {
         entries.sort_by(|a, b| a.name().cmp(b.name()));
         let own = entries.len();
         let base = Arc::new(Shelf::new(entries, own));
-        Ok(ToolRegistry {
-            last: Mutex::new(Arc::clone(&base)),
-            base,
-            sources: self.sources,
-            opened: OnceCell::new(),
-            closed: AtomicBool::new(false),
-        })
+        Ok(ToolRegistry { last: Mutex::new(Arc::clone(&base)), base, sources: self.sources })
     }
 }
 

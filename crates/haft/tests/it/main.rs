@@ -22,6 +22,7 @@ mod approvals;
 mod budgets;
 mod labels;
 mod guards;
+mod functions;
 mod layers;
 mod redaction;
 mod cache;
