@@ -6,6 +6,8 @@ use std::{fmt, sync::Arc};
 
 use haft_core::ToolSpec;
 
+use crate::policy::Glob;
+
 /// What one agent sees of a registry.
 ///
 /// ```
@@ -89,8 +91,12 @@ impl fmt::Debug for ToolView {
     }
 }
 
-/// Matches `*` against any text, everything else literally; linear in time.
+/// Matches `*` against any text, `?` against one character, everything else literally. Patterns of
+/// names mean the same everywhere; one without `?` is matched without allocating.
 pub(crate) fn glob(pattern: &str, text: &str) -> bool {
+    if pattern.contains('?') {
+        return Glob::new(pattern).matches(text);
+    }
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else {
         return false;
@@ -121,6 +127,9 @@ mod tests {
             ("a", "a", true),
             ("a", "ab", false),
             ("a*", "ab", true),
+            ("a?", "ab", true),
+            ("a?", "a", false),
+            ("?_*", "x_file", true),
             ("*b", "ab", true),
             ("a*b*c", "axxbyyc", true),
             ("a*b*c", "axxc", false),
@@ -129,6 +138,7 @@ mod tests {
             ("ab*ba", "aba", false),
         ] {
             assert_eq!(glob(pattern, text), hit, "{pattern} {text}");
+            assert_eq!(Glob::new(pattern).matches(text), hit, "{pattern} {text}");
         }
     }
 
