@@ -1,7 +1,7 @@
-//! What a body gives back when it succeeds.
+//! `Output`: what a successful call returns.
 //!
-//! An output is a list of content blocks, plus structured data where the tool has some. Bodies
-//! rarely build one by hand: text, `()`, `Json<T>`, `Raw<T>` and streams turn into it.
+//! An output is a list of content blocks, and structured data if the tool declares an output schema.
+//! Bodies rarely build one: text, `()`, `Json<T>`, `Raw<T>` and streams convert into it.
 
 use std::{borrow::Cow, future::ready, pin::pin};
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{BoundedBuffer, Failure, FailureCode, ToolContext, schema, stream::Paced};
 
-/// One piece of content.
+/// One content block.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Block {
@@ -26,27 +26,27 @@ pub enum Block {
         /// The data.
         json: Value,
     },
-    /// A picture.
+    /// An image.
     Image {
         /// The bytes, in base64.
         data: String,
-        /// What kind of picture, e.g. `image/png`.
+        /// The media type, e.g. `image/png`.
         media_type: String,
     },
-    /// Sound.
+    /// Audio.
     Audio {
         /// The bytes, in base64.
         data: String,
-        /// What kind of sound, e.g. `audio/wav`.
+        /// The media type, e.g. `audio/wav`.
         media_type: String,
     },
-    /// A pointer to something kept elsewhere.
+    /// A reference to content stored elsewhere.
     Link {
-        /// Where it is.
+        /// The URI.
         uri: String,
-        /// What it is called.
+        /// The name.
         name: String,
-        /// What kind of thing it is.
+        /// The media type.
         media_type: Option<String>,
     },
 }
@@ -59,19 +59,20 @@ impl Block {
     }
 }
 
-/// What a successful call gives back.
+/// What a successful call returns.
 ///
 /// ```
 /// use haft_core::{Block, Output};
 ///
-/// let output = Output::text("two files").and(Block::Json { json: ["a", "b"].into_iter().collect() });
+/// let names = Block::Json { json: ["a", "b"].into_iter().collect() };
+/// let output = Output::text("two files").and(names);
 /// assert_eq!(output.to_text(), "two files\n[\"a\",\"b\"]");
 /// ```
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Output {
     /// The content, in order.
     pub blocks: Vec<Block>,
-    /// The same as data, where the tool declares an output schema.
+    /// The same as data, if the tool declares an output schema.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
 }
@@ -83,7 +84,7 @@ impl Output {
         Self { blocks: vec![Block::text(text)], structured: None }
     }
 
-    /// Makes an output of one piece of data.
+    /// Makes an output of one JSON value.
     #[must_use]
     pub fn json(json: Value) -> Self {
         Self { blocks: vec![Block::Json { json }], structured: None }
@@ -96,7 +97,7 @@ impl Output {
         self
     }
 
-    /// Returns the content as text, without copying it where it is one text already.
+    /// Returns the content as text. A single text block is borrowed.
     #[must_use]
     pub fn as_text(&self) -> Cow<'_, str> {
         match self.blocks.as_slice() {
@@ -105,7 +106,7 @@ impl Output {
         }
     }
 
-    /// Returns the content as text; media and links are described in a line each.
+    /// Returns the content as text. Media and links become one line each.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut out = String::new();
@@ -138,13 +139,13 @@ impl From<Block> for Output {
 /// What a body may return. Implemented for text, `()`, [`Output`], blocks, [`Value`], [`Json`],
 /// [`Raw`] and [`StreamOutput`].
 pub trait IntoOutput: Send {
-    /// Returns the schema of the structured part, where there is one.
+    /// Returns the schema of the structured part, if there is one.
     #[must_use]
     fn schema() -> Option<Value> {
         None
     }
 
-    /// Turns the value into an output. Streams take their time here, and tell each piece.
+    /// Converts the value into an output. Streams are read to the end here, and each chunk is sent.
     fn into_output(self, cx: &ToolContext) -> impl Future<Output = Result<Output, Failure>> + Send;
 }
 
@@ -174,7 +175,7 @@ into_output! {
     (): |_unit| Output::text("done");
 }
 
-/// Data with a schema: the schema is exported, and the data checked against it.
+/// Data with a schema: the schema is exported, and the data is validated against it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
@@ -206,13 +207,13 @@ fn to_value(data: &impl Serialize) -> Result<Value, Failure> {
     })
 }
 
-/// Text that arrives piece by piece: each piece is told at once, all of them are the result.
+/// Streamed text: each chunk is sent at once, and all of them are the result.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamOutput<S>(pub S);
 
-/// One piece of a stream: text, or a failure that ends it.
+/// One chunk of a stream: text, or a failure that ends it.
 pub trait OutputChunk: Send {
-    /// Turns it into text.
+    /// Converts it into text.
     fn into_piece(self) -> Result<String, Failure>;
 }
 
@@ -236,7 +237,7 @@ impl<T: Into<String> + Send, E: Into<Failure> + Send> OutputChunk for Result<T, 
 
 impl<S: Stream<Item: OutputChunk> + Send> IntoOutput for StreamOutput<S> {
     async fn into_output(self, cx: &ToolContext) -> Result<Output, Failure> {
-        // A stream may have no end; what nobody will look at is not held.
+        // A stream may be endless, so only a bounded part is kept.
         let mut all = BoundedBuffer::new(cx.max_result_bytes());
         let stream = pin!(self.0);
         let mut stream = Paced::new(stream);
