@@ -89,8 +89,8 @@ impl BoundedBuffer {
         self.seen - self.kept.len() as u64
     }
 
-    /// Returns the kept bytes as text, with a last line that counts the dropped ones. Invalid UTF-8 is
-    /// replaced. A character that the cap has split is dropped.
+    /// Returns the kept bytes as text, with a last line that counts the dropped ones. Invalid UTF-8
+    /// is replaced. A character that the cap has split is dropped.
     #[must_use]
     pub fn into_text(mut self) -> String {
         let mut dropped = self.dropped();

@@ -1,4 +1,5 @@
-//! The files of a project directory that configure haft: one list for code that reads or protects them.
+//! The files of a project directory that configure haft: one list for code that reads or protects
+//! them.
 //!
 //! The policy reads exactly these files. The sandbox and the built-in rules protect exactly these
 //! names; tests in both crates compare their own lists with this one.

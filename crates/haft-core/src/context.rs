@@ -49,8 +49,8 @@ pub trait Host: Send + Sync + 'static {
     fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>) -> Result<(), Failure>;
     /// Sends a progress note of a body to the observers.
     fn tell(&self, cx: &ToolContext, note: Progress);
-    /// Returns the shortest interval between two progress notes of a call. Notes that come sooner are
-    /// buffered and merged (backpressure for observers).
+    /// Returns the shortest interval between two progress notes of a call. Notes that come sooner
+    /// are buffered and merged (backpressure for observers).
     fn note_every(&self) -> Duration {
         Duration::ZERO
     }
@@ -342,17 +342,18 @@ impl ToolContext {
     }
 
     /// Returns whether a rule denies this call to read or write a file, or requires approval first.
-    /// Paths in the arguments are authorized before the body runs. A body that finds files by itself,
-    /// such as a search, must ask here and skip denied files. The path must have no symlinks.
+    /// Paths in the arguments are authorized before the body runs. A body that finds files by
+    /// itself, such as a search, must ask here and skip denied files. The path must have no
+    /// symlinks.
     #[must_use]
     pub fn is_path_denied(&self, doing: Operation, file: &Path) -> bool {
         self.0.host.is_path_denied(self, doing, file)
     }
 
-    /// Returns whether this call may change a [protected](crate::protected_names) file. It may if its
-    /// profile declares a write of the file and the policy requires approval for protected names:
-    /// then a person has seen the name, or a rule names it. Before the call is authorized, it returns
-    /// whether that is possible.
+    /// Returns whether this call may change a [protected](crate::protected_names) file. It may if
+    /// its profile declares a write of the file and the policy requires approval for protected
+    /// names: then a person has seen the name, or a rule names it. Before the call is authorized,
+    /// it returns whether that is possible.
     ///
     /// It covers only the names of [`PROTECTED`](crate::protected_names::PROTECTED). The path must
     /// have no symlinks.
@@ -368,9 +369,9 @@ impl ToolContext {
         self.0.host.asks_about_protected(self) && self.profile().is_none_or(is_declared)
     }
 
-    /// Returns whether a rule restricts another name of a hard-linked file. A body that has opened a
-    /// file by this path must ask here before it returns the content: a hard link to a denied file
-    /// is the denied file. The path must have no symlinks.
+    /// Returns whether a rule restricts another name of a hard-linked file. A body that has opened
+    /// a file by this path must ask here before it returns the content: a hard link to a denied
+    /// file is the denied file. The path must have no symlinks.
     #[must_use]
     pub fn other_names(&self, doing: Operation, path: &Path, file: &HardLinked) -> OtherNames {
         self.0.host.other_names(self, doing, path, file)
@@ -445,8 +446,8 @@ impl ToolContext {
             Some(call) => call.cancellation().child_token(),
             None => CancellationToken::new(),
         });
-        // `stop` sets the flag and then reads the token. We create the token and then read the flag.
-        // With both fences, at least one side sees the other, so no cancellation is lost.
+        // `stop` sets the flag and then reads the token. We create the token and then read the
+        // flag. With both fences, at least one side sees the other, so no cancellation is lost.
         fence(Ordering::SeqCst);
         if self.is_cancelled() {
             token.cancel();
@@ -566,8 +567,8 @@ impl ToolContext {
         why.or_else(|| self.0.attempt_of.as_ref()?.why_stopped())
     }
 
-    /// Returns the semaphore (one permit) that lends this call's concurrency slot to nested calls of
-    /// the same tool, so that they cannot deadlock. For hosts.
+    /// Returns the semaphore (one permit) that lends this call's concurrency slot to nested calls
+    /// of the same tool, so that they cannot deadlock. For hosts.
     #[doc(hidden)]
     pub fn lend(&self) -> &Arc<Semaphore> {
         self.call_state().nested_slot.get_or_init(|| Arc::new(Semaphore::new(1)))
@@ -620,8 +621,8 @@ impl ToolContext {
         let _ = self.call_state().confined.set(confined);
     }
 
-    /// Returns whether the call was allowed only because its body runs sandboxed. A body whose profile
-    /// is `confinable` must then prevent every write and all network access.
+    /// Returns whether the call was allowed only because its body runs sandboxed. A body whose
+    /// profile is `confinable` must then prevent every write and all network access.
     ///
     /// INVARIANT: it fails closed: `true` until the host sets it.
     #[must_use]
@@ -642,8 +643,8 @@ impl ToolContext {
     }
 
     /// Ends the call: no new work starts under it. If some of its work still runs, `abandon` is
-    /// called and `held` is kept until that work ends. For hosts: a body that could not be cancelled
-    /// keeps its locks this way.
+    /// called and `held` is kept until that work ends. For hosts: a body that could not be
+    /// cancelled keeps its locks this way.
     pub fn close<T: Any + Send>(&self, held: T, abandon: impl FnOnce(&T)) {
         let mut lease = self.lease();
         lease.ended = true;

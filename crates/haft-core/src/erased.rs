@@ -71,7 +71,8 @@ fn error_location(
     decode_error: &dyn Fn(&Value) -> Option<String>,
 ) -> String {
     let mut pointer = String::new();
-    // A missing or unknown field concerns the whole object. Removing other fields changes the error.
+    // A missing or unknown field concerns the whole object. Removing other fields changes the
+    // error.
     if ["missing field", "unknown field", "duplicate field"].iter().any(|w| error.starts_with(w)) {
         return pointer;
     }
@@ -380,8 +381,8 @@ impl DynTool {
         self.with(|c| c.guard = Some(Arc::new(guard)))
     }
 
-    /// Declares that the body only works in a sandboxed process. The author guarantees it. Only such a
-    /// tool may declare `isolation = "required"`.
+    /// Declares that the body only works in a sandboxed process. The author guarantees it. Only
+    /// such a tool may declare `isolation = "required"`.
     #[must_use]
     pub fn in_sandbox(self) -> Self {
         self.with(|c| c.isolated = true)
@@ -389,8 +390,8 @@ impl DynTool {
 
     /// Sets the workspace directories of its calls, as absolute paths without symlinks. The author
     /// guarantees that the body stays inside. For the policy, paths below them are inside the
-    /// workspace. Relative paths start in the first one, unless the run's working directory is one of
-    /// them. A run without a working directory uses the first one.
+    /// workspace. Relative paths start in the first one, unless the run's working directory is one
+    /// of them. A run without a working directory uses the first one.
     ///
     /// ```
     /// use haft_core::{DynTool, ToolSpec};

@@ -1,7 +1,7 @@
 //! `Failure`: an error for the model. The call failed; the run continues.
 //!
-//! A failure has a stable code, a message, at most one next step, a retry hint, and whether the body
-//! ran.
+//! A failure has a stable code, a message, at most one next step, a retry hint, and whether the
+//! body ran.
 //!
 //! INVARIANT: the `source` chain is for the operator. It is never rendered to the model.
 
@@ -42,8 +42,8 @@ pub enum Execution {
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident $text:literal $retry:ident $ran:ident $exit:literal;)*) => {
-        /// The stable code of a failure. Codes are API: programs branch on them, and each has a page
-        /// in `docs/errors/`.
+        /// The stable code of a failure. Codes are API: programs branch on them, and each has a
+        /// page in `docs/errors/`.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
         pub enum FailureCode { $($(#[$doc])* $variant,)* }
@@ -394,8 +394,8 @@ impl Failure {
 }
 
 impl Failure {
-    /// Copies the failure for another call that waits for the same result (single-flight). The source
-    /// chain is copied as text. For hosts.
+    /// Copies the failure for another call that waits for the same result (single-flight). The
+    /// source chain is copied as text. For hosts.
     #[doc(hidden)]
     #[must_use]
     pub fn retold(&self) -> Self {

@@ -1,7 +1,8 @@
 //! Taint labels: how far a result is trusted, and who may see it. Policies use them against prompt
 //! injection and data exfiltration.
 //!
-//! INVARIANT: a run carries the join of all it has read. Trust only falls, confidentiality only rises.
+//! INVARIANT: a run carries the join of all it has read. Trust only falls, confidentiality only
+//! rises.
 
 use serde::{Deserialize, Serialize};
 

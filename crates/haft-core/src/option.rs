@@ -306,8 +306,9 @@ pub struct RetryPolicy {
     pub max_delay: Duration,
     /// Whether delays are randomized, so that callers do not retry at the same time.
     pub jitter: bool,
-    /// Retries only failures with one of these codes (`timed_out`), or from an error whose type name
-    /// contains one of these texts, ignoring case (`io::error`). Empty means all retryable failures.
+    /// Retries only failures with one of these codes (`timed_out`), or from an error whose type
+    /// name contains one of these texts, ignoring case (`io::error`). Empty means all retryable
+    /// failures.
     pub retry_on: Vec<String>,
 }
 

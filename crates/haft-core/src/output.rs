@@ -1,7 +1,7 @@
 //! `Output`: what a successful call returns.
 //!
-//! An output is a list of content blocks, and structured data if the tool declares an output schema.
-//! Bodies rarely build one: text, `()`, `Json<T>`, `Raw<T>` and streams convert into it.
+//! An output is a list of content blocks, and structured data if the tool declares an output
+//! schema. Bodies rarely build one: text, `()`, `Json<T>`, `Raw<T>` and streams convert into it.
 
 use std::{borrow::Cow, future::ready, pin::pin};
 

@@ -1,7 +1,7 @@
 //! `CallProfile`: what one call would do, and which calls it may run concurrently with.
 //!
-//! A profile is made once per call from its frozen arguments. It starts from what the spec declares,
-//! with the strictest default, and the tool may refine it by the arguments.
+//! A profile is made once per call from its frozen arguments. It starts from what the spec
+//! declares, with the strictest default, and the tool may refine it by the arguments.
 
 use std::sync::Arc;
 
@@ -208,9 +208,9 @@ pub struct CallProfile {
     pub effects: Effects,
     /// The resources that it locks exclusively. Empty means not declared.
     pub keys: Vec<ResourceKey>,
-    /// Whether its body can run it in a sandbox without writes and without network. A policy may then
-    /// allow it without approval, see [`Verdict::confined`](crate::Verdict::confined). The body must
-    /// check [`ToolContext::is_confined`](crate::ToolContext::is_confined).
+    /// Whether its body can run it in a sandbox without writes and without network. A policy may
+    /// then allow it without approval, see [`Verdict::confined`](crate::Verdict::confined). The
+    /// body must check [`ToolContext::is_confined`](crate::ToolContext::is_confined).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub confinable: bool,
 }
@@ -235,8 +235,8 @@ impl CallProfile {
         self.destructive.unwrap_or(!self.read_only)
     }
 
-    /// Resolves contradictions to the strict side: a call that is destructive or has a write effect is
-    /// not read-only, and does not run concurrently as a reader.
+    /// Resolves contradictions to the strict side: a call that is destructive or has a write effect
+    /// is not read-only, and does not run concurrently as a reader.
     #[must_use]
     pub fn settled(mut self) -> Self {
         let writes = matches!(&self.effects, Effects::Declared(list)

@@ -1,9 +1,9 @@
 //! Buffers the progress notes of a running call, so that a fast body cannot flood slow observers
 //! (backpressure).
 //!
-//! The first note is sent at once. ProgressBuffer within the host's interval are buffered: of several progress
-//! reports only the last is kept, and output chunks are merged without loss or reordering. A large
-//! buffer is flushed early, so that memory stays bounded.
+//! The first note is sent at once. ProgressBuffer within the host's interval are buffered: of
+//! several progress reports only the last is kept, and output chunks are merged without loss or
+//! reordering. A large buffer is flushed early, so that memory stays bounded.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError, TryLockError},
@@ -40,8 +40,8 @@ impl Progress {
 const MAX_KEPT_BYTES: usize = 50_000;
 /// A buffer of this size is flushed before its interval ends.
 const FLUSH_BYTES: usize = 16 << 10;
-/// Above this size the sender waits for its turn instead of leaving the buffer to the thread that is
-/// flushing.
+/// Above this size the sender waits for its turn instead of leaving the buffer to the thread that
+/// is flushing.
 const MAX_BUFFERED_BYTES: usize = 1 << 20;
 
 /// The progress notes and the partial output of one call.

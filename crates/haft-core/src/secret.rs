@@ -1,7 +1,7 @@
 //! `Secret`: a value that does not leak into logs, messages or JSON.
 //!
-//! `Debug` and `Serialize` show a fixed text and not even the length. There is no `Display`, so that
-//! it cannot get into a message. Only `reveal` returns the text, and it is easy to search for.
+//! `Debug` and `Serialize` show a fixed text and not even the length. There is no `Display`, so
+//! that it cannot get into a message. Only `reveal` returns the text, and it is easy to search for.
 
 use std::{fmt, sync::Arc};
 

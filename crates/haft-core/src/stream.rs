@@ -27,8 +27,8 @@ impl<S> StreamOutput<S> {
         KeyedStream { stream, fold: paragraphs }
     }
 
-    /// Makes a result of chunks under keys with a custom formatter. The formatter gets each key with
-    /// all its text, in the order of first appearance.
+    /// Makes a result of chunks under keys with a custom formatter. The formatter gets each key
+    /// with all its text, in the order of first appearance.
     pub fn fold<T, F>(stream: S, fold: F) -> KeyedStream<S, F>
     where
         T: IntoOutput,
@@ -190,8 +190,8 @@ fn size(block: &Block) -> usize {
     }
 }
 
-/// Yields to the executor after a number of ready items. Without it, an endless stream that is always
-/// ready could be neither cancelled nor timed out.
+/// Yields to the executor after a number of ready items. Without it, an endless stream that is
+/// always ready could be neither cancelled nor timed out.
 pub(crate) struct Paced<'a, S> {
     stream: Pin<&'a mut S>,
     in_a_row: u32,

@@ -44,8 +44,8 @@ pub struct Verdict {
     pub reason: Words,
     /// Who decided: a guard, a rule with file and line, the default.
     pub source: Words,
-    /// Whether the call is allowed only because its body runs sandboxed. The body must prevent every
-    /// write and all network access.
+    /// Whether the call is allowed only because its body runs sandboxed. The body must prevent
+    /// every write and all network access.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub confined: bool,
 }

@@ -1,5 +1,5 @@
-//! Caches the paths that rules deny for one call, so that authorization and the start of a sandboxed
-//! process share one directory scan.
+//! Caches the paths that rules deny for one call, so that authorization and the start of a
+//! sandboxed process share one directory scan.
 //!
 //! INVARIANT: once the lookup has failed, it fails for the rest of the call (fail closed).
 
@@ -26,8 +26,8 @@ pub(super) struct DeniedPathsCache {
 
 impl ToolContext {
     /// Returns the paths that deny rules match: those below these directories, found by a bounded
-    /// scan that follows no symlink, and those that a rule spells out elsewhere. A tool that starts a
-    /// process must hide them from it. It blocks; use [`spawn_blocking`](Self::spawn_blocking).
+    /// scan that follows no symlink, and those that a rule spells out elsewhere. A tool that starts
+    /// a process must hide them from it. It blocks; use [`spawn_blocking`](Self::spawn_blocking).
     ///
     /// # Errors
     /// Fails if not all of them could be found. A guard must then require approval for the call.

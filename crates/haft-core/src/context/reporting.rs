@@ -58,8 +58,8 @@ impl ToolContext {
         self.note(Progress::Progress(fraction, message.into()));
     }
 
-    /// Sends a chunk of output before the end. If the call is interrupted or fails, its result keeps
-    /// the partial output. Chunks that follow each other closely may be merged.
+    /// Sends a chunk of output before the end. If the call is interrupted or fails, its result
+    /// keeps the partial output. Chunks that follow each other closely may be merged.
     pub fn partial(&self, text: impl Into<String>) {
         let text = text.into();
         self.extra().notes.keep(None, &text);
@@ -108,8 +108,8 @@ impl ToolContext {
         self.call_state().extra.get()?.tier().clone()
     }
 
-    /// Sets what a sandboxed run of this call could read, or why no sandbox is available. A tool sets
-    /// it in its check, before the call is authorized. The last value counts.
+    /// Sets what a sandboxed run of this call could read, or why no sandbox is available. A tool
+    /// sets it in its check, before the call is authorized. The last value counts.
     pub fn set_confinement(&self, confinement: Result<Confinement, String>) {
         let mut own = self.extra().confinement.lock().unwrap_or_else(PoisonError::into_inner);
         *own = Some(confinement);
@@ -152,11 +152,11 @@ impl ToolContext {
     /// Returns a ticket at once and continues the work in the background. The model receives the
     /// result of the work in a later turn.
     ///
-    /// The work has its own context and cancellation token; the body's context ends with its result.
-    /// The work holds the call's resource keys and concurrency slot until it ends, and does not block
-    /// the run otherwise. If it must exclude other calls, the tool declares resource keys. If the
-    /// result could not be delivered later (a nested call, or a run with only one turn), the work
-    /// runs at once and its result is returned.
+    /// The work has its own context and cancellation token; the body's context ends with its
+    /// result. The work holds the call's resource keys and concurrency slot until it ends, and does
+    /// not block the run otherwise. If it must exclude other calls, the tool declares resource
+    /// keys. If the result could not be delivered later (a nested call, or a run with only one
+    /// turn), the work runs at once and its result is returned.
     ///
     /// ```
     /// use haft_core::{ToolContext, Failure, Output, tool};

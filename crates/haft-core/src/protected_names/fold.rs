@@ -1,10 +1,10 @@
-//! Normalizes a file name as case-insensitive and lenient file systems (NTFS, HFS+, APFS) compare it,
-//! so that another spelling cannot bypass a protected name.
+//! Normalizes a file name as case-insensitive and lenient file systems (NTFS, HFS+, APFS) compare
+//! it, so that another spelling cannot bypass a protected name.
 
 use std::{borrow::Cow, ffi::OsStr};
 
-/// Folds case and removes characters that some file systems ignore. A plain lower-case ASCII name is
-/// borrowed.
+/// Folds case and removes characters that some file systems ignore. A plain lower-case ASCII name
+/// is borrowed.
 pub(super) fn fold(name: &OsStr) -> Cow<'_, str> {
     if let Some(text) = name.to_str()
         && is_folded(text)

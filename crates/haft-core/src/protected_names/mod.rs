@@ -1,8 +1,8 @@
 //! Protected names: files that another program obeys or executes, so that changing one is more than
 //! an edit. One list and one matcher for the file tools, the sandbox and the rules.
 //!
-//! In: a path without symlinks, relative to a writable root, and the path of the root. Out: whether a
-//! change is refused, and why. Matching is pure and errs on the strict side: it ignores case,
+//! In: a path without symlinks, relative to a writable root, and the path of the root. Out: whether
+//! a change is refused, and why. Matching is pure and errs on the strict side: it ignores case,
 //! invisible characters and 8.3 short names. Exceptions are compared literally.
 //!
 //! INVARIANT: a path that any file system could take for a protected one is protected.
@@ -230,16 +230,16 @@ impl Protected {
     /// Decides about one change.
     ///
     /// # Errors
-    /// Refuses every change of a protected path. Where protected names lie below, a directory may be
-    /// made and an empty one removed; a file, a symlink or a moved directory there would get around
-    /// the protection.
+    /// Refuses every change of a protected path. Where protected names lie below, a directory may
+    /// be made and an empty one removed; a file, a symlink or a moved directory there would get
+    /// around the protection.
     pub fn check(&self, path: &Path, change: Change) -> Result<(), Refused> {
         self.at(Path::new(NO_ROOT)).check(path, change)
     }
 
-    /// Returns the directories that would make a path protected if they had a `HEAD`: git treats such
-    /// a directory as a repository and obeys its `config` and `hooks`. The caller checks that. Inside
-    /// of a `.git` directory there are none: a branch may be called `config`.
+    /// Returns the directories that would make a path protected if they had a `HEAD`: git treats
+    /// such a directory as a repository and obeys its `config` and `hooks`. The caller checks that.
+    /// Inside of a `.git` directory there are none: a branch may be called `config`.
     pub fn beside_head<'p>(&self, path: &'p Path) -> impl Iterator<Item = &'p Path> {
         let protects_head = self.names.iter().any(|name| name.scope == NameScope::OutsideGit);
         let is_obeyed = |path: &&Path| {
@@ -288,8 +288,8 @@ impl Protected {
         (!self.is_free(path)).then_some(Hit { name, standing: Standing::Above })
     }
 
-    /// Finds a name that begins in the path of the root and ends below it: the last component of the
-    /// root is part of the match. A directory of dependencies above the root frees nothing.
+    /// Finds a name that begins in the path of the root and ends below it: the last component of
+    /// the root is part of the match. A directory of dependencies above the root frees nothing.
     fn find_from_root(&self, root: &Path, path: &Path) -> Option<Hit<'_>> {
         let mut above = None;
         let mut from = root.components();
@@ -330,8 +330,8 @@ impl Protected {
     }
 }
 
-/// Returns whether some file system treats two names as equal: it ignores case, invisible characters
-/// and suffixes that some systems drop.
+/// Returns whether some file system treats two names as equal: it ignores case, invisible
+/// characters and suffixes that some systems drop.
 ///
 /// ```
 /// use haft_core::protected_names::is_spelling_of;
