@@ -57,7 +57,7 @@ impl FromStr for Capability {
     fn from_str(text: &str) -> Result<Self, String> {
         Self::ALL.iter().copied().find(|c| c.as_str() == text).ok_or_else(|| {
             let all: Vec<_> = Self::ALL.iter().map(|c| c.as_str()).collect();
-            format!("`{text}` is no capability; there are {}", all.join(", "))
+            format!("unknown capability `{text}`; expected one of {}", all.join(", "))
         })
     }
 }

@@ -69,7 +69,7 @@ pub trait Host: Send + Sync + 'static {
     }
     /// Returns a secret that this call may use.
     fn secret(&self, _cx: &ToolContext, _name: &str) -> Result<Secret, Failure> {
-        Err(Failure::new(FailureCode::Denied, "there are no secrets here"))
+        Err(Failure::new(FailureCode::Denied, "no secrets are configured"))
     }
     /// Returns whether a rule denies this call to read or write a file, or requires approval first.
     fn is_path_denied(&self, _cx: &ToolContext, _doing: Operation, _file: &Path) -> bool {
@@ -410,7 +410,7 @@ impl ToolContext {
     /// # Errors
     /// Fails if the host supplied none. A tool that declares the dependency is not offered then.
     pub fn run_state<T: Send + Sync + 'static>(&self) -> Result<RunState<T>, Failure> {
-        self.0.scope.side.get().map(RunState).ok_or_else(|| missing::<T>("side"))
+        self.0.scope.side.get().map(RunState).ok_or_else(|| missing::<T>("run state"))
     }
 
     /// Returns the deadline of this call, on the host's clock. `None` before authorization.

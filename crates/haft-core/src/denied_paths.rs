@@ -44,7 +44,7 @@ impl DeniedPathsUnknown {
 
 impl fmt::Display for DeniedPathsUnknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not every file that rules deny could be found: {}", self.why)
+        write!(f, "could not find every file that rules deny: {}", self.why)
     }
 }
 

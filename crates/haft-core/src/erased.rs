@@ -490,8 +490,8 @@ impl fmt::Debug for DynTool {
 
 /// What the registry's `add` accepts: a tool, a `DynTool`, or a struct with several (`#[tools]`).
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` brings no tools",
-    label = "brings no tools",
+    message = "`{Self}` contains no tools",
+    label = "contains no tools",
     note = "put `#[tool]` on a function, `#[derive(Tool)]` on an argument struct, `#[tools]` on an impl block, or implement `Tool`"
 )]
 pub trait IntoTools {

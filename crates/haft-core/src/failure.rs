@@ -349,7 +349,7 @@ impl Failure {
         let all = text.unwrap_or_else(|panic| {
             // Dropping the panic payload could run the author's code again.
             std::mem::forget(panic);
-            "an error that panics when it is asked what it says".to_owned()
+            "an error whose `Display` panics".to_owned()
         });
         (!all.is_empty()).then(|| bounded(all))
     }
@@ -423,7 +423,7 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
         let shown = error.to_string();
         let top = shown.lines().next().unwrap_or_default();
-        let top = if top.trim().is_empty() { "the tool failed without saying why" } else { top };
+        let top = if top.trim().is_empty() { "the tool failed without a message" } else { top };
         let mut failure = Failure::failed(top).with_source(error);
         failure.0.error_type = Some(std::any::type_name::<E>());
         failure

@@ -149,7 +149,7 @@ impl Rate {
     /// # Errors
     /// Describes the format of a rate.
     pub const fn parse(text: &str) -> Result<Rate, &'static str> {
-        const EXPECTED: &str = "a rate is a whole number above zero, a slash, and second, minute, hour or day, as in \"10/second\"";
+        const EXPECTED: &str = "expected a rate: a whole number above zero, a slash, and second, minute, hour or day, as in \"10/second\"";
         let bytes = text.as_bytes();
         let (count, at) = match number(bytes) {
             Some(found) => found,
@@ -191,7 +191,7 @@ impl fmt::Display for Rate {
 /// Describes the format of a duration. Zero is rejected: no call could run within it.
 pub const fn parse_duration(text: &str) -> Result<Duration, &'static str> {
     const EXPECTED: &str =
-        "a time is a whole number above zero and ms, s, m, h or d, as in \"20s\"";
+        "expected a duration: a whole number above zero and ms, s, m, h or d, as in \"20s\"";
     let bytes = text.as_bytes();
     let (count, at) = match number(bytes) {
         Some(found) => found,

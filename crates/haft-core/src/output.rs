@@ -202,7 +202,7 @@ impl<T: Serialize + Send> IntoOutput for Raw<T> {
 
 fn to_value(data: &impl Serialize) -> Result<Value, Failure> {
     serde_json::to_value(data).map_err(|e| {
-        Failure::new(FailureCode::BadOutput, "the tool's result cannot be written as JSON")
+        Failure::new(FailureCode::BadOutput, "the tool's result cannot be serialized as JSON")
             .with_source(e)
     })
 }

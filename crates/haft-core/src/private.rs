@@ -43,7 +43,9 @@ pub struct Returned<T>(pub Option<T>);
 
 impl<T> Returned<T> {
     fn take(&mut self) -> Result<T, Failure> {
-        self.0.take().ok_or_else(|| Failure::new(FailureCode::NotRun, "the answer was read twice"))
+        self.0.take().ok_or_else(|| {
+            Failure::new(FailureCode::NotRun, "the return value was converted twice")
+        })
     }
 }
 
@@ -107,21 +109,21 @@ reading! {
 /// return type gives a clear compile error.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "a tool cannot give back `{Self}`",
-    label = "not something a model can be given",
-    note = "give back text, `()`, `Json<T>`, `Raw<T>`, `Output`, `StreamOutput<S>` or anything that is `Serialize + Send`, or a `Result` of these"
+    message = "a tool cannot return `{Self}`",
+    label = "cannot be sent to a model",
+    note = "return text, `()`, `Json<T>`, `Raw<T>`, `Output`, `StreamOutput<S>` or anything that is `Serialize + Send`, or a `Result` of these"
 )]
-pub trait Answer {}
+pub trait ToolReturn {}
 
 /// No type implements this either. It gives the compile error for unsupported error types.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "the error `{Self}` cannot be told to a model, or what comes with it cannot be given back",
-    label = "not something a model can be given",
+    message = "the error `{Self}` cannot be sent to a model, or the `Ok` type cannot be returned",
+    label = "cannot be sent to a model",
     note = "use `Failure`, or an error that implements `std::error::Error` or `Display` and is `Send`",
-    note = "beside it give back text, `()`, `Json<T>`, `Raw<T>`, `Output`, `StreamOutput<S>` or anything that is `Serialize + Send`"
+    note = "the `Ok` type can be text, `()`, `Json<T>`, `Raw<T>`, `Output`, `StreamOutput<S>` or anything that is `Serialize + Send`"
 )]
-pub trait Told {}
+pub trait ToolError {}
 
 /// Any other `Result`. Without it, serde would serialize an error as a success.
 #[doc(hidden)]
@@ -130,9 +132,9 @@ pub trait ReadAnyResult {
     #[expect(async_fn_in_trait, reason = "it never runs")]
     async fn read(&mut self, _: &ToolContext) -> Read
     where
-        Self::Error: Told,
+        Self::Error: ToolError,
     {
-        Err(Failure::new(FailureCode::NotRun, "the answer cannot be read"))
+        Err(Failure::new(FailureCode::NotRun, "the return value cannot be converted"))
     }
 }
 
@@ -147,9 +149,9 @@ pub trait ReadAnything {
     #[expect(async_fn_in_trait, reason = "it never runs")]
     async fn read(&mut self, _: &ToolContext) -> Read
     where
-        Self::Value: Answer,
+        Self::Value: ToolReturn,
     {
-        Err(Failure::new(FailureCode::NotRun, "the answer cannot be read"))
+        Err(Failure::new(FailureCode::NotRun, "the return value cannot be converted"))
     }
 }
 
@@ -160,7 +162,7 @@ impl<T> ReadAnything for Returned<T> {
 fn top_line(error: &impl Display) -> String {
     let text = error.to_string();
     let top = text.lines().next().unwrap_or_default();
-    if top.trim().is_empty() { "the tool failed without saying why" } else { top }.to_owned()
+    if top.trim().is_empty() { "the tool failed without a message" } else { top }.to_owned()
 }
 
 /// A return type, to get its output schema.

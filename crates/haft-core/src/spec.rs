@@ -372,7 +372,7 @@ impl ToolSpec {
         let destroys = self.capabilities.is_some_and(|c| c.has(Capability::Destructive));
         report(
             self.description.trim().is_empty(),
-            "it has no description; a model cannot choose a tool it is told nothing about",
+            "it has no description; a model cannot choose a tool without one",
         );
         report(
             self.is_read_only() && (self.destructive == Some(true) || destroys),
@@ -386,7 +386,7 @@ impl ToolSpec {
         );
         report(
             self.cache.is_some() && !self.is_idempotent() && !self.per_call.contains(&"read_only"),
-            "`cache` needs `read_only` or `idempotent`; a cached write would silently not happen",
+            "`cache` needs `read_only` or `idempotent`; a cached write would be silently skipped",
         );
         report(
             self.retry.as_ref().is_some_and(|r| r.max_attempts == 0),
@@ -396,7 +396,7 @@ impl ToolSpec {
         report(self.rate.is_some_and(|rate| rate.count == 0), "`rate` of 0 would let no call run");
         report(
             self.cache.as_ref().is_some_and(|cache| cache.ttl.is_zero()),
-            "`cache` needs a time above zero; it would keep nothing",
+            "`cache` needs a time above zero; it would cache nothing",
         );
         let limits = [self.timeout, self.deadline, self.approval_timeout];
         report(

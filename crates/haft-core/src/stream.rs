@@ -254,7 +254,7 @@ impl ByteBudget {
         match self.dropped {
             0 => output,
             dropped => output.and(Block::text(format!(
-                "[… {dropped} more bytes came than are kept, and are not part of this result …]"
+                "[… {dropped} more bytes were dropped and are not part of this result …]"
             ))),
         }
     }
@@ -278,9 +278,6 @@ mod tests {
         assert_eq!(budget.take("é", 0), "");
         assert!(!budget.fits(1));
         let text = budget.note_dropped(Output::text("x")).to_text();
-        assert_eq!(
-            text,
-            "x\n[… 2 more bytes came than are kept, and are not part of this result …]"
-        );
+        assert_eq!(text, "x\n[… 2 more bytes were dropped and are not part of this result …]");
     }
 }

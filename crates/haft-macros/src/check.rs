@@ -27,7 +27,7 @@ pub(crate) fn options(options: &Options, errors: &mut Errors) {
     if options.span_of("cache").is_some() && !is_cacheable {
         report(
             "cache",
-            "`cache` needs `read_only` or `idempotent`; a cached write would silently not happen",
+            "`cache` needs `read_only` or `idempotent`; a cached write would be silently skipped",
         );
     }
     if read_only && let Some(span) = options.changes {
@@ -40,7 +40,7 @@ pub(crate) fn options(options: &Options, errors: &mut Errors) {
 pub(crate) fn name(text: &str, span: Span, errors: &mut Errors) {
     if !names::is_tool_name(text) {
         let message = format!(
-            "`{text}` cannot be the name of a tool: a name starts with a letter or `_`, goes on \
+            "`{text}` cannot be the name of a tool: a name starts with a letter or `_`, continues \
              with letters, digits, `_` or `-`, and has at most 64 characters"
         );
         errors.add(Error::new(span, message));
@@ -54,7 +54,7 @@ pub(crate) fn aliases(tool_name: &str, aliases: &[LitStr], errors: &mut Errors) 
         let text = alias.value();
         name(&text, alias.span(), errors);
         if seen.contains(&text) {
-            errors.at(alias, format!("the tool already answers to `{text}`"));
+            errors.at(alias, format!("the tool already has the name `{text}`"));
         }
         seen.push(text);
     }

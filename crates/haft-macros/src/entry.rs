@@ -74,7 +74,7 @@ impl Parse for Entry {
             if input.is_empty() || input.peek(Token![,]) {
                 return Err(syn::Error::new(
                     name.span(),
-                    format!("`{name} =` is not finished; write its value after the `=`"),
+                    format!("`{name} =` has no value; write it after the `=`"),
                 ));
             }
             Value::Is(input.parse()?)

@@ -35,8 +35,8 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream, krate: Path) -> To
     signature::strip(&mut function.sig);
     function.attrs.extend(signature::allowances(&function.sig));
     if shape.on_self {
-        let message = "a method becomes a tool inside a block marked `#[tools]`; put that on its \
-                       `impl`, and leave `#[tool]` here";
+        let message = "a method becomes a tool inside a block marked `#[tools]`; put that on the \
+                       `impl`, and keep `#[tool]` here";
         errors.at(function.sig.receiver(), message);
         let errors = errors.to_compile_errors();
         return quote!(#function #errors);
@@ -111,8 +111,8 @@ pub(crate) fn named(
     };
     if description.is_empty() {
         let message = format!(
-            "`{place}` has no description; a model cannot choose a tool it is told nothing about\n\
-             say what it does in a doc comment, or in `description = \"…\"`"
+            "`{place}` has no description; a model cannot choose a tool without one\n\
+             describe it in a doc comment, or in `description = \"…\"`"
         );
         match &options.description {
             Some(text) => errors.at(text, message),
@@ -130,8 +130,8 @@ fn type_ident(options: &Options, function: &Ident, plain: &str, errors: &mut Err
     let name = format!("{stem}Tool");
     if stem.is_empty() || stem.starts_with(|c: char| c.is_ascii_digit()) {
         let message = format!(
-            "the tool's type would be called `{name}`, which is taken or no name; give it another \
-             name with `type_name = \"…\"`"
+            "the tool's type would be called `{name}`, which is not a free and valid name; set \
+             another one with `type_name = \"…\"`"
         );
         errors.at(function, message);
         return Ident::new("UnnamedTool", function.span());

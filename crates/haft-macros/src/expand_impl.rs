@@ -103,8 +103,8 @@ impl BlockOptions {
                 other => {
                     let suggestion = names::suggestion(other, &["prefix", "crate"]);
                     let message = format!(
-                        "`#[tools]` has no option `{other}`; it has prefix and crate{suggestion}\n\
-                         what is said about one tool goes into the `#[tool(…)]` of its method"
+                        "`#[tools]` has no option `{other}`; expected prefix or crate{suggestion}\n\
+                         the options of one tool go into the `#[tool(…)]` of its method"
                     );
                     Err(syn::Error::new_spanned(&entry.name, message))
                 }
@@ -143,8 +143,8 @@ impl Method<'_> {
         let options = options(attrs, Some(this), errors);
         check::options(&options, errors);
         let not_on_methods = [
-            ("crate", "the crate is named once for the whole block, in `#[tools(crate = …)]`"),
-            ("type_name", "a method's tool has no type of its own to name; remove `type_name`"),
+            ("crate", "set the crate once for the whole block, in `#[tools(crate = …)]`"),
+            ("type_name", "the tool of a method has no public type; remove `type_name`"),
         ];
         for (word, message) in not_on_methods {
             if let Some(span) = options.span_of(word) {
@@ -164,16 +164,16 @@ impl Method<'_> {
 
         let shape = signature::read(&sig, errors);
         if !shape.on_self {
-            let message = "a tool of this block takes `&self`; a function without it can be a tool \
-                           of its own, outside of the block";
+            let message = "a tool of this block must take `&self`; move a function without it out \
+                           of the block";
             errors.at(&method.sig.ident, message);
         }
         let owner = names::pascal(&type_name(this));
         let ident = format_ident!("__Haft{}{}", owner, names::pascal(&plain));
         let conditions = signature::conditions(&method.attrs);
         if let Some(condition) = conditions.first() {
-            let message = "a tool's method cannot come and go with `cfg`; put it into a block of its \
-                           own and the `cfg` on that";
+            let message = "a tool's method cannot have `cfg`; move it into a separate block and put the \
+                           `cfg` on that";
             errors.at(condition, message);
         }
 
@@ -222,15 +222,15 @@ impl Method<'_> {
 
 fn check_block(block: &ItemImpl, errors: &mut Errors) {
     if !block.generics.params.is_empty() {
-        let message = "a block of tools cannot be generic; write the type out";
+        let message = "a block of tools cannot be generic; write concrete types";
         errors.at(&block.generics.params, message);
     }
     if let Some((path, _)) = &block.trait_ {
-        let message = "`#[tools]` goes on the type's own `impl`, not on that of a trait";
+        let message = "`#[tools]` goes on an inherent `impl`, not on the `impl` of a trait";
         errors.at(path, message);
     }
     if !matches!(&*block.self_ty, Type::Path(_)) {
-        errors.at(&block.self_ty, "`#[tools]` needs a struct of this crate here");
+        errors.at(&block.self_ty, "`#[tools]` needs a struct of this crate");
     }
 }
 
@@ -259,7 +259,7 @@ pub(crate) fn options(
                 options.read_entries(&entries, errors);
             }
             Meta::NameValue(pair) => {
-                let message = "options are written in brackets, as in `#[tool(read_only)]`";
+                let message = "options are written in parentheses, as in `#[tool(read_only)]`";
                 errors.at(&pair.value, message);
             }
         }

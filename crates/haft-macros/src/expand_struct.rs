@@ -86,8 +86,8 @@ pub(crate) fn expand(item: TokenStream, krate: Path) -> TokenStream {
 
 fn fields(input: &DeriveInput, errors: &mut Errors) -> Vec<Param> {
     if !input.generics.params.is_empty() {
-        let message = "an argument struct cannot be generic: the model gives JSON, and one schema \
-                       must say of what; write the types out";
+        let message = "an argument struct cannot be generic: a tool has one JSON Schema; \
+                       write concrete types";
         errors.at(&input.generics.params, message);
     }
     let data = match &input.data {

@@ -20,11 +20,10 @@ pub(crate) fn duration_error(text: &str) -> Option<String> {
     match count {
         Some(count @ 1..) if millis > 0 => {
             let is_too_long = count.checked_mul(millis).is_none_or(|ms| ms > MAX_MILLIS);
-            is_too_long
-                .then(|| format!("`{text}` is longer than a century; a time ends before that"))
+            is_too_long.then(|| format!("`{text}` is too long; the maximum is a century"))
         }
         _ => Some(format!(
-            "`{text}` is not a time: a time is a whole number above zero and ms, s, m, h or d, \
+            "`{text}` is not a duration: expected a whole number above zero and ms, s, m, h or d, \
              as in \"20s\""
         )),
     }
@@ -37,7 +36,7 @@ pub(crate) fn rate_error(text: &str) -> Option<String> {
     });
     (!is_valid).then(|| {
         format!(
-            "`{text}` is not a rate: a rate is a whole number above zero, a slash, and second, \
+            "`{text}` is not a rate: expected a whole number above zero, a slash, and second, \
              minute, hour or day, as in \"10/second\""
         )
     })

@@ -50,7 +50,7 @@ pub(crate) fn cache(entry: &Entry, example: &str) -> syn::Result<TokenStream> {
         Ok(())
     })?;
     let Some(ttl) = ttl else {
-        let message = "`cache` needs to know how long, as in `cache(ttl = \"5m\")`";
+        let message = "`cache` needs a time to live, as in `cache(ttl = \"5m\")`";
         return Err(Error::new_spanned(&entry.name, message));
     };
     Ok(quote!(__haft::Cache { ttl: #ttl, scope: #scope }))
@@ -128,7 +128,7 @@ fn for_each(
         if !known.contains(&word.as_str()) {
             let suggestion = names::suggestion(&word, known);
             let message = format!(
-                "`{}` has no `{word}`; it has {}{suggestion}",
+                "`{}` has no `{word}`; expected one of {}{suggestion}",
                 entry.name,
                 known.join(", ")
             );
@@ -137,7 +137,7 @@ fn for_each(
         if seen.contains(&word) {
             return Err(Error::new_spanned(
                 &inner.name,
-                format!("`{word}` is said twice; keep one"),
+                format!("`{word}` is set twice; keep one"),
             ));
         }
         take(&word, &inner)?;

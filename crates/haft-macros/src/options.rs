@@ -111,7 +111,7 @@ impl Options {
         for entry in entries {
             let word = entry.word();
             if word != "alias" && self.seen.insert(word.clone(), entry.span()).is_some() {
-                errors.at(&entry.name, format!("`{word}` is said twice; keep one"));
+                errors.at(&entry.name, format!("`{word}` is set twice; keep one"));
                 continue;
             }
             if let Err(e) = self.one(&word, entry) {
@@ -266,7 +266,7 @@ impl Options {
 
     fn class(&mut self, entry: &Entry, example: &str) -> syn::Result<()> {
         const TAKES: &str =
-            "ReadOnly, WriteExclusive, Unsafe or the path of a function over the arguments";
+            "ReadOnly, WriteExclusive, Unsafe or the path of a function of the arguments";
         let Value::Is(expr) = &entry.value else {
             return Err(values::wrong(entry, TAKES, example));
         };
@@ -293,7 +293,7 @@ impl Options {
         } else if of_class && name.starts_with(char::is_uppercase) {
             let suggestion = names::suggestion(&name, &variants);
             let message = format!(
-                "`{name}` is no class; there are ReadOnly, WriteExclusive and Unsafe{suggestion}"
+                "`{name}` is not a class; expected ReadOnly, WriteExclusive or Unsafe{suggestion}"
             );
             return Err(Error::new_spanned(last, message));
         } else {
@@ -313,7 +313,7 @@ impl Options {
             if !matches!(entry.value, Value::List(_)) {
                 e = values::wrong(
                     entry,
-                    "texts or the path of a function over the arguments",
+                    "strings or the path of a function of the arguments",
                     example,
                 );
             }
@@ -332,7 +332,7 @@ impl Options {
                 return Ok(());
             }
             Value::Is(_) | Value::Bare => {
-                let takes = "a list, or the path of a function over the arguments";
+                let takes = "a list, or the path of a function of the arguments";
                 return Err(values::wrong(entry, takes, example));
             }
         };
@@ -347,7 +347,7 @@ impl Options {
             if !EFFECTS.contains(&name.as_str()) {
                 let suggestion = names::suggestion(&name, &EFFECTS);
                 let message = format!(
-                    "`{name}` is no effect; there are read, write, execute and external{suggestion}"
+                    "`{name}` is not an effect; expected read, write, execute or external{suggestion}"
                 );
                 return Err(Error::new_spanned(operation, message));
             }
@@ -376,7 +376,8 @@ impl Options {
                 let suggestion = names::suggestion(&word, &CAPABILITIES);
                 let all = CAPABILITIES.join(", ");
                 let shown = if word.is_empty() { "this".into() } else { format!("`{word}`") };
-                let message = format!("{shown} is no capability; there are {all}{suggestion}");
+                let message =
+                    format!("{shown} is not a capability; expected one of {all}{suggestion}");
                 return Err(Error::new_spanned(expr, message));
             }
             self.can_destroy |= word == "destructive";
@@ -390,8 +391,8 @@ impl Options {
     fn isolation(&mut self, entry: &Entry) -> syn::Result<()> {
         let word = values::choice(entry, &[("auto", "Auto"), ("required", "Required")])?;
         if word == "Required" {
-            let message = "a Rust body runs in this process and cannot be moved into the sandbox; \
-                           leave `isolation` out, or do the work in a process of its own";
+            let message = "a Rust body runs in this process, outside of the sandbox; remove \
+                           `isolation`, or do the work in a child process";
             return Err(Error::new_spanned(entry.error_tokens(), message));
         }
         Ok(())
@@ -429,6 +430,6 @@ fn unknown(entry: &Entry, word: &str) -> Error {
     };
     Error::new_spanned(
         &entry.name,
-        format!("there is no option `{word}`{suggestion}\nthe options are {all}"),
+        format!("unknown option `{word}`{suggestion}\nthe options are {all}"),
     )
 }

@@ -80,15 +80,14 @@ impl Param {
         let fallback = || Ident::new("_", Span::call_site());
         if let Some(kind) = hidden {
             for attr in attrs.iter().filter(|a| is_one_of(a, &["param", "default"])) {
-                let message = "this parameter comes from the host; the model never sees it, so \
-                               nothing about its schema can be said";
+                let message = "this parameter comes from the host and is not in the schema; remove \
+                               this attribute";
                 errors.at(attr, message);
             }
             return Some(Self { ident: ident.cloned().unwrap_or_else(fallback), kind });
         }
         let Some(ident) = ident else {
-            let message = "name this parameter; its name is the argument's name, which the model \
-                           must write";
+            let message = "name this parameter; its name is the argument's name in the schema";
             errors.at(place, message);
             return None;
         };
@@ -122,13 +121,13 @@ pub(crate) fn check(params: &[Param], errors: &mut Errors) {
             Kind::Context => {
                 contexts += 1;
                 if contexts == 2 {
-                    errors.at(&param.ident, "the context is asked for twice; once is enough");
+                    errors.at(&param.ident, "the context is requested twice; remove one");
                 }
             }
             Kind::Injected(ty) if types::is_named(ty, "ToolContext") => {
                 contexts += 1;
                 if contexts == 2 {
-                    errors.at(&param.ident, "the context is asked for twice; once is enough");
+                    errors.at(&param.ident, "the context is requested twice; remove one");
                 }
             }
             Kind::Injected(_) => {}
@@ -160,7 +159,10 @@ fn is_injected(attrs: &[Attribute]) -> syn::Result<bool> {
     let mut found = false;
     for attr in attrs.iter().filter(|a| is_one_of(a, &["inject"])) {
         if !matches!(attr.meta, Meta::Path(_)) {
-            return Err(Error::new_spanned(attr, "`#[inject]` stands alone; the type says what"));
+            return Err(Error::new_spanned(
+                attr,
+                "`#[inject]` takes no value; the type decides what is injected",
+            ));
         }
         found = true;
     }
@@ -197,7 +199,7 @@ fn argument(attrs: &[Attribute], ty: &Type, errors: &mut Errors) -> Option<Argum
     };
     for attr in attrs.iter().filter(|a| is_one_of(a, &["default"])) {
         if argument.default.is_some() {
-            errors.at(attr, "`#[default]` is said twice; keep one");
+            errors.at(attr, "`#[default]` is set twice; keep one");
         } else if let Some(default) = errors.take(default(attr)) {
             argument.default = Some(default);
         }
@@ -207,7 +209,7 @@ fn argument(attrs: &[Attribute], ty: &Type, errors: &mut Errors) -> Option<Argum
         let entries = match &attr.meta {
             Meta::List(list) => errors.take(Entry::list(list.tokens.clone())),
             _ => {
-                let message = "`#[param]` says something about the argument, as in \
+                let message = "`#[param]` needs a list, as in \
                                `#[param(min = 1, max = 100)]`";
                 errors.at(attr, message);
                 None
@@ -229,8 +231,8 @@ fn field_type(ty: &Type, errors: &mut Errors) -> Option<(Type, bool)> {
         if is_text {
             return Some((parse_quote!(::std::string::String), true));
         }
-        let message = "a tool owns its arguments: take them by value, text also as `&str`; of all \
-                       references only `&ToolContext` comes from the host";
+        let message = "take arguments by value; the only references are `&str` and \
+                       `&ToolContext`";
         errors.at(ty, message);
         return None;
     }
@@ -240,7 +242,7 @@ fn field_type(ty: &Type, errors: &mut Errors) -> Option<(Type, bool)> {
         return None;
     }
     if types::borrows(ty) {
-        let message = "a tool owns its arguments; write the type without references, as in \
+        let message = "take arguments by value; write the type without references, as in \
                        `Option<String>` for `Option<&str>`";
         errors.at(ty, message);
         return None;
@@ -252,7 +254,7 @@ fn default(attr: &Attribute) -> syn::Result<Default> {
     match &attr.meta {
         Meta::Path(_) => Ok(Default::OfType),
         Meta::List(list) => list.parse_args().map(Default::Of).map_err(|_| {
-            let message = "`#[default(…)]` holds one value, as in `#[default(10)]`";
+            let message = "`#[default(…)]` takes one value, as in `#[default(10)]`";
             Error::new_spanned(attr, message)
         }),
         Meta::NameValue(pair) => Ok(Default::Of(pair.value.clone())),
@@ -274,7 +276,7 @@ impl Constraints {
     fn one(&mut self, entry: &Entry, argument: &mut Argument) -> syn::Result<()> {
         let word = entry.word();
         if self.seen.contains(&word) && word != "example" {
-            let message = format!("`{word}` is said twice; keep one");
+            let message = format!("`{word}` is set twice; keep one");
             return Err(Error::new_spanned(&entry.name, message));
         }
         self.seen.push(word.clone());
@@ -330,7 +332,7 @@ impl Constraints {
             _ => {
                 let suggestion = names::suggestion(&word, &PARAM_KEYS);
                 let message = format!(
-                    "`#[param]` has no `{word}`; it has {}{suggestion}",
+                    "`#[param]` has no `{word}`; expected one of {}{suggestion}",
                     PARAM_KEYS.join(", ")
                 );
                 return Err(Error::new_spanned(&entry.name, message));
@@ -342,7 +344,7 @@ impl Constraints {
     /// Sets the kind of the argument, so that rules about paths, hosts and commands apply to it.
     fn set_kind(&mut self, entry: &Entry, word: &str, argument: &mut Argument) -> syn::Result<()> {
         if let Some(first) = &self.kind {
-            let message = format!("an argument is about one thing: `{first}` or `{word}`");
+            let message = format!("an argument has one kind: keep `{first}` or `{word}`");
             return Err(Error::new_spanned(&entry.name, message));
         }
         self.kind = Some(word.to_owned());
@@ -360,7 +362,8 @@ impl Constraints {
             if let (Some(least), Some(most)) = numbers
                 && least > most
             {
-                let message = format!("no value is at least {least} and at most {most}; swap them");
+                let message =
+                    format!("the minimum {least} is greater than the maximum {most}; swap them");
                 errors.at(high, message);
             }
             let word = Ident::new(word, Span::call_site());

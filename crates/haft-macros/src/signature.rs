@@ -29,8 +29,8 @@ pub(crate) fn read(sig: &Signature, errors: &mut Errors) -> Shape {
                 on_self = true;
                 let shared = matches!(receiver.kind, ReceiverKind::Reference(_, _, None));
                 if !shared {
-                    let message = "a tool's method takes `&self`: calls may run at the same time, \
-                                   so what changes belongs behind a lock";
+                    let message = "a tool's method takes `&self`: calls may run concurrently, so \
+                                   mutable state needs a lock";
                     errors.at(receiver, message);
                 }
             }
@@ -84,7 +84,7 @@ fn parameter(typed: &PatType, errors: &mut Errors) -> Option<Param> {
         Pat::Ident(pat) if pat.by_ref.is_none() && pat.subpat.is_none() => Some(&pat.ident),
         Pat::Wild(_) => None,
         other => {
-            let message = "a parameter of a tool is a plain name; take it apart in the body";
+            let message = "a parameter of a tool must be a plain name; destructure it in the body";
             errors.at(other, message);
             return None;
         }
@@ -94,11 +94,11 @@ fn parameter(typed: &PatType, errors: &mut Errors) -> Option<Param> {
 
 fn check_modifiers(sig: &Signature, errors: &mut Errors) {
     if let Some(token) = &sig.constness {
-        errors.at(token, "a tool's function cannot be `const`; remove the word");
+        errors.at(token, "a tool's function cannot be `const`; remove it");
     }
     if let Safety::Unsafe(token) = &sig.safety {
-        let message = "a tool's function cannot be `unsafe`: a model calls it, and nobody checks \
-                       its conditions";
+        let message = "a tool's function cannot be `unsafe`: a model calls it and cannot uphold its \
+                       safety contract";
         errors.at(token, message);
     }
     if let Some(abi) = &sig.abi {
@@ -108,15 +108,15 @@ fn check_modifiers(sig: &Signature, errors: &mut Errors) {
         errors.at(variadic, "a tool has a fixed list of arguments; take a `Vec` for the rest");
     }
     if !sig.generics.params.is_empty() {
-        let message = "a tool's function cannot be generic: the model gives JSON, and one schema \
-                       must say of what; write the types out";
+        let message = "a tool's function cannot be generic: a tool has one JSON Schema; write \
+                       concrete types";
         errors.at(&sig.generics.params, message);
     }
     if let ReturnType::Type(_, ty) = &sig.output
         && sig.asyncness.is_none()
         && matches!(&**ty, syn::Type::ImplTrait(bounds) if types::mentions(bounds.bounds.to_token_stream(), "Future"))
     {
-        let message = "write `async fn` and the type it gives, instead of `impl Future`";
+        let message = "write `async fn` and the type that it returns, instead of `impl Future`";
         errors.add(syn::Error::new(ty.span(), message));
     }
 }

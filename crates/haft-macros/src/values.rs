@@ -30,7 +30,7 @@ pub(crate) fn text<'a>(entry: &'a Entry, example: &str) -> syn::Result<&'a LitSt
         Value::Is(expr) => as_text(expr),
         Value::Bare | Value::List(_) => None,
     }
-    .ok_or_else(|| wrong(entry, "a text", example))
+    .ok_or_else(|| wrong(entry, "a string", example))
 }
 
 /// Parses one string literal or a list of them.
@@ -41,7 +41,7 @@ pub(crate) fn texts<'a>(entry: &'a Entry, example: &str) -> syn::Result<Vec<&'a 
             .map(|expr| {
                 as_text(expr).ok_or_else(|| {
                     let name = &entry.name;
-                    Error::new_spanned(expr, format!("`{name}` takes texts, as in `{example}`"))
+                    Error::new_spanned(expr, format!("`{name}` takes strings, as in `{example}`"))
                 })
             })
             .collect(),
@@ -58,7 +58,7 @@ pub(crate) fn flag(entry: &Entry) -> syn::Result<bool> {
     }
     .ok_or_else(|| {
         let name = &entry.name;
-        let message = format!("`{name}` stands alone or is `{name} = true` or `{name} = false`");
+        let message = format!("write `{name}`, `{name} = true` or `{name} = false`");
         Error::new_spanned(entry.error_tokens(), message)
     })
 }
@@ -73,8 +73,8 @@ pub(crate) fn flag_or_fn(entry: &Entry) -> syn::Result<Setting<bool>> {
     flag(entry).map(Setting::Const).map_err(|_| {
         let name = &entry.name;
         let message = format!(
-            "`{name}` stands alone, or is `true`, `false` or the path of a function over the \
-             arguments, as in `{name} = decides_it`"
+            "`{name}` takes no value, `true`, `false` or the path of a function of the \
+             arguments, as in `{name} = my_function`"
         );
         Error::new_spanned(entry.error_tokens(), message)
     })

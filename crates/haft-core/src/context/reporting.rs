@@ -188,7 +188,7 @@ impl ToolContext {
         let work =
             move |cx: ToolContext| async move { work(cx.clone()).await?.into_output(&cx).await };
         if self.is_deferred() {
-            return Err(Failure::failed("a call can put off one piece of work only"));
+            return Err(Failure::failed("a call can start only one background task"));
         }
         // The body is running already and may have changed something before.
         let deferred = self.0.host.defer(self, &summary.into());
