@@ -1,4 +1,4 @@
-//! Work that goes on after its call has been answered.
+//! Background tasks: work that continues after its call has returned a result.
 
 use std::{any::Any, fmt};
 
@@ -6,11 +6,11 @@ use crate::{BoxFuture, Failure, Output, ToolContext};
 
 type Work = Box<dyn FnOnce(ToolContext) -> BoxFuture<'static, Result<Output, Failure>> + Send>;
 
-/// What a host gives for work that goes on after its answer. For hosts.
+/// A reserved slot for a background task. For hosts.
 pub struct TaskSlot {
-    /// The answer in the meantime.
+    /// The interim result that the model receives.
     pub ticket: Output,
-    /// What keeps the work's place until it begins; dropping it gives the place back.
+    /// The reservation until the task starts. Dropping it releases the slot.
     pub place: Box<dyn Any + Send>,
 }
 
@@ -20,7 +20,7 @@ impl fmt::Debug for TaskSlot {
     }
 }
 
-/// Work that a body has put off, and the place that its host keeps for it. For hosts.
+/// Work that a body has deferred, and the slot that the host reserved for it. For hosts.
 pub struct BackgroundTask {
     place: Box<dyn Any + Send>,
     work: Work,
@@ -34,7 +34,7 @@ impl BackgroundTask {
         Self { place, work: Box::new(work) }
     }
 
-    /// Returns the place that the host keeps, and what is to be done under a context of its own.
+    /// Returns the reservation and the work, which runs under its own context.
     #[must_use]
     pub fn into_parts(self) -> (Box<dyn Any + Send>, Work) {
         (self.place, self.work)
@@ -43,6 +43,6 @@ impl BackgroundTask {
 
 impl fmt::Debug for BackgroundTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Later")
+        f.write_str("BackgroundTask")
     }
 }

@@ -1,7 +1,7 @@
-//! Collects what may have no end: so much is kept, the rest is read, counted and let go.
+//! A buffer for unbounded input: it keeps a bounded prefix, and reads, counts and drops the rest.
 //!
-//! For bodies that read from a process, a network or a stream. Stopping to read would block whoever
-//! writes, and keeping all of it would hurt this process.
+//! For bodies that read from a process, a network or a stream. Not reading would block the writer
+//! (a full pipe), and keeping everything would exhaust memory.
 
 use std::{io, pin::pin};
 
@@ -26,25 +26,24 @@ pub struct BoundedBuffer {
 }
 
 impl BoundedBuffer {
-    /// Makes one that keeps so many bytes.
-    /// [`ToolContext::max_result_bytes`](crate::ToolContext::max_result_bytes) is as much as is
-    /// ever looked at.
+    /// Makes a buffer that keeps up to `cap` bytes. More than
+    /// [`ToolContext::max_result_bytes`](crate::ToolContext::max_result_bytes) is never used.
     #[must_use]
     pub fn new(cap: usize) -> Self {
         Self { kept: Vec::new(), cap, seen: 0 }
     }
 
-    /// Takes bytes: keeps what there is room for, counts the rest.
+    /// Appends bytes up to the cap, and counts the rest.
     pub fn push(&mut self, bytes: &[u8]) {
         self.seen = self.seen.saturating_add(bytes.len() as u64);
-        let room = self.cap.saturating_sub(self.kept.len());
-        self.kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        let free = self.cap.saturating_sub(self.kept.len());
+        self.kept.extend_from_slice(&bytes[..bytes.len().min(free)]);
     }
 
-    /// Reads to the end, whatever is kept of it. Blocks.
+    /// Reads to the end, also beyond the cap. Blocks.
     ///
     /// # Errors
-    /// Fails when reading does; what came before is kept.
+    /// Fails when reading fails; earlier bytes are kept.
     pub fn read(&mut self, mut from: impl io::Read) -> io::Result<()> {
         let mut chunk = vec![0; 64 << 10];
         loop {
@@ -57,10 +56,10 @@ impl BoundedBuffer {
         }
     }
 
-    /// Takes a stream to its end, whatever is kept of it.
+    /// Reads a stream to its end, also beyond the cap.
     ///
     /// # Errors
-    /// Fails where the stream does; what came before is kept.
+    /// Fails when the stream fails; earlier bytes are kept.
     pub async fn collect<B: AsRef<[u8]>, E>(
         &mut self,
         stream: impl Stream<Item = Result<B, E>>,
@@ -72,37 +71,37 @@ impl BoundedBuffer {
         Ok(())
     }
 
-    /// Returns what is kept.
+    /// Returns the kept bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.kept
     }
 
-    /// Returns how many bytes came.
+    /// Returns how many bytes were received.
     #[must_use]
     pub fn seen(&self) -> u64 {
         self.seen
     }
 
-    /// Returns how many bytes came and are not kept.
+    /// Returns how many bytes were dropped.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.seen - self.kept.len() as u64
     }
 
-    /// Returns what is kept as text, with a line that says how much is not. What is no UTF-8 is
-    /// replaced, and a character that the cap cut is left out.
+    /// Returns the kept bytes as text, with a last line that counts the dropped ones. Invalid UTF-8
+    /// is replaced. A character that the cap has split is dropped.
     #[must_use]
     pub fn into_text(mut self) -> String {
         let mut dropped = self.dropped();
         if dropped > 0 {
             let start = last_start(&self.kept);
-            let is_cut = match str::from_utf8(&self.kept[start..]) {
+            let is_split = match str::from_utf8(&self.kept[start..]) {
                 Ok(_) => false,
-                // Cut, not wrong: there would have been more of it.
+                // Incomplete, not invalid: the rest of the character was dropped.
                 Err(e) => e.error_len().is_none(),
             };
-            if is_cut {
+            if is_split {
                 dropped += (self.kept.len() - start) as u64;
                 self.kept.truncate(start);
             }
@@ -118,7 +117,7 @@ impl BoundedBuffer {
     }
 }
 
-/// Where the last character starts.
+/// Returns the index where the last character starts.
 fn last_start(bytes: &[u8]) -> usize {
     let from = bytes.len().saturating_sub(4);
     let tail = bytes[from..].iter().rposition(|byte| byte & 0xc0 != 0x80);
@@ -141,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_beyond_the_cap_is_read_and_counted_but_not_held() {
+    fn bytes_beyond_the_cap_are_read_and_counted_but_not_kept() {
         let mut all = BoundedBuffer::new(1_000);
         all.read(io::Read::take(io::repeat(b'x'), 10_000_000)).unwrap();
         assert_eq!((all.bytes().len(), all.seen(), all.dropped()), (1_000, 10_000_000, 9_999_000));
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_that_the_cap_cuts_is_left_out_as_a_whole() {
+    fn a_character_that_the_cap_splits_is_dropped() {
         for cap in 1..12 {
             let mut all = BoundedBuffer::new(cap);
             all.push("a🦀é漢".as_bytes());

@@ -1,6 +1,6 @@
-//! What kinds of things a tool may reach.
+//! Capabilities: what kinds of resources a tool may access.
 //!
-//! Undeclared is judged as all of them; the empty set says "none" and means it.
+//! INVARIANT: an undeclared set counts as all of them. The empty set means none.
 
 use std::{fmt, str::FromStr};
 
@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 macro_rules! capabilities {
     ($($(#[$doc:meta])* $variant:ident $text:literal;)*) => {
-        /// One kind of thing a tool may reach.
+        /// One kind of resource that a tool may access.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
         #[serde(rename_all = "snake_case")]
         pub enum Capability { $($(#[$doc])* $variant,)* }
@@ -17,7 +17,7 @@ macro_rules! capabilities {
             /// Every capability.
             pub const ALL: &'static [Capability] = &[$(Capability::$variant,)*];
 
-            /// Returns its word.
+            /// Returns its name.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Capability::$variant => $text,)* }
@@ -27,7 +27,7 @@ macro_rules! capabilities {
 }
 
 capabilities! {
-    /// Talks to other machines.
+    /// Uses the network.
     Network "network";
     /// Reads or writes files.
     Filesystem "filesystem";
@@ -37,7 +37,7 @@ capabilities! {
     Email "email";
     /// Moves money.
     Payment "payment";
-    /// Destroys what cannot be brought back.
+    /// Destroys data that cannot be restored.
     Destructive "destructive";
     /// Starts processes.
     Subprocess "subprocess";
@@ -57,7 +57,7 @@ impl FromStr for Capability {
     fn from_str(text: &str) -> Result<Self, String> {
         Self::ALL.iter().copied().find(|c| c.as_str() == text).ok_or_else(|| {
             let all: Vec<_> = Self::ALL.iter().map(|c| c.as_str()).collect();
-            format!("`{text}` is no capability; there are {}", all.join(", "))
+            format!("unknown capability `{text}`; expected one of {}", all.join(", "))
         })
     }
 }
@@ -67,9 +67,9 @@ impl FromStr for Capability {
 pub struct Capabilities(u16);
 
 impl Capabilities {
-    /// The set with nothing in it: the tool reaches nothing.
+    /// The empty set: the tool accesses nothing.
     pub const NONE: Capabilities = Capabilities(0);
-    /// Every capability: what an undeclared set is judged as.
+    /// Every capability: the meaning of an undeclared set.
     pub const ALL: Capabilities = Capabilities((1 << Capability::ALL.len()) - 1);
 
     /// Returns this set with one more.
@@ -78,7 +78,7 @@ impl Capabilities {
         Self(self.0 | 1 << capability as u16)
     }
 
-    /// Returns whether the set holds a capability.
+    /// Returns whether the set contains a capability.
     #[must_use]
     pub const fn has(self, capability: Capability) -> bool {
         self.0 & (1 << capability as u16) != 0
@@ -90,7 +90,7 @@ impl Capabilities {
         self.0 == 0
     }
 
-    /// Goes through the set in its fixed order.
+    /// Iterates over the set in a fixed order.
     pub fn iter(self) -> impl Iterator<Item = Capability> {
         Capability::ALL.iter().copied().filter(move |c| self.has(*c))
     }
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_holds_each_and_none_holds_none() {
+    fn all_contains_every_capability_and_none_contains_no_capability() {
         for capability in Capability::ALL {
             assert!(Capabilities::ALL.has(*capability));
             assert!(!Capabilities::NONE.has(*capability));

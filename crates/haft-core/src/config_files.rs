@@ -1,9 +1,10 @@
-//! The files of a project directory that configure haft: one list for all who read or protect them.
+//! The files of a project directory that configure haft: one list for code that reads or protects
+//! them.
 //!
 //! The policy reads exactly these files. The sandbox and the built-in rules protect exactly these
 //! names; tests in both crates compare their own lists with this one.
 //!
-//! INVARIANT: a file that can bring a hook, an allow or a tool has its name here.
+//! INVARIANT: every file that can add a hook, an allow rule or a tool is listed here.
 
 /// One file of a project directory that configures haft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,8 +35,8 @@ pub const CONFIG_FILES: [ConfigFileInfo; 4] = [
     ConfigFileInfo { path: ".claude/settings.json", is_local: false, is_settings: true },
 ];
 
-/// A directory name that is kept for haft's own configuration. Nothing is read from it yet; it is
-/// protected, so that what an older command planted there never counts.
+/// A directory name that is reserved for haft's configuration. Nothing is read from it yet. It is
+/// protected already, so that a file planted there now cannot take effect later.
 pub const RESERVED_DIRECTORY: &str = ".haft";
 
 /// The names that make a directory a project: those of its configuration, and a repository.

@@ -1,13 +1,15 @@
-//! What a tool's body may know and touch while it runs.
+//! `ToolContext`: what a tool's body may read and do while it runs.
 //!
-//! A context belongs to one call. It is shared text and counters inside, so a clone is cheap and
-//! may cross threads. Everything a body does beyond its own code goes through the host behind it:
-//! nested calls, threads for blocking work, progress, time.
+//! A context belongs to one call. It is one `Arc`, so a clone is cheap and can move to another
+//! thread. Nested calls, blocking threads, progress, cancellation, secrets and the clock go through
+//! the [`Host`] behind it.
+//!
+//! INVARIANT: after the call has ended, no new work starts under its context.
 
 mod denied;
-mod telling;
+mod reporting;
 
-pub use self::telling::Confinement;
+pub use self::reporting::Confinement;
 
 use std::{
     any::Any,
@@ -31,11 +33,11 @@ use crate::{
     RunId, RunState, Scope, Secret, Shared, State, TaskSlot, ToolName,
 };
 
-/// What the runtime lends to a body. Authors meet it only through [`ToolContext`].
+/// What the runtime provides to a body. Authors use it only through [`ToolContext`].
 pub trait Host: Send + Sync + 'static {
-    /// Returns the time, on the runtime's clock.
+    /// Returns the current time of the runtime's clock.
     fn now(&self) -> Instant;
-    /// Walks a nested call, from admission to answer.
+    /// Runs a nested call through the whole pipeline, from validation to result.
     fn call(
         self: Arc<Self>,
         cx: ToolContext,
@@ -43,16 +45,17 @@ pub trait Host: Send + Sync + 'static {
         name: String,
         arguments: Value,
     ) -> BoxFuture<'static, Result<Output, Failure>>;
-    /// Runs a job on a thread that may block; gives it back when no thread can be had.
+    /// Runs a job on a thread that may block. Fails when no thread is available.
     fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>) -> Result<(), Failure>;
-    /// Passes on what a body tells.
+    /// Sends a progress note of a body to the observers.
     fn tell(&self, cx: &ToolContext, note: Progress);
-    /// Returns how often a call may tell something; what comes sooner is held back and put together.
+    /// Returns the shortest interval between two progress notes of a call. Notes that come sooner
+    /// are buffered and merged (backpressure for observers).
     fn note_every(&self) -> Duration {
         Duration::ZERO
     }
-    /// Gives a ticket for work that goes on after the answer, as the answer and what keeps its place;
-    /// nothing where nobody would hear of its end, so that it is better done at once.
+    /// Reserves a slot for work that continues in the background after the call is answered. `None`
+    /// if its result could not be delivered later; then the work runs at once.
     fn defer(&self, _cx: &ToolContext, _summary: &str) -> Result<Option<TaskSlot>, Failure> {
         Ok(None)
     }
@@ -60,25 +63,24 @@ pub trait Host: Send + Sync + 'static {
     fn remaining_budget(&self, cx: &ToolContext) -> RemainingBudget {
         cx.scope().left
     }
-    /// Counts tokens and money that a body is about to spend; refuses what is more than is left.
+    /// Charges tokens and money that a body is about to spend. Fails if that exceeds the budget.
     fn charge(&self, _cx: &ToolContext, _tokens: u64, _micros: u64) -> Result<(), Failure> {
         Ok(())
     }
     /// Returns a secret that this call may use.
     fn secret(&self, _cx: &ToolContext, _name: &str) -> Result<Secret, Failure> {
-        Err(Failure::new(FailureCode::Denied, "there are no secrets here"))
+        Err(Failure::new(FailureCode::Denied, "no secrets are configured"))
     }
-    /// Returns whether a rule keeps this call from reading or writing a file, or wants somebody to be
-    /// asked first.
+    /// Returns whether a rule denies this call to read or write a file, or requires approval first.
     fn is_path_denied(&self, _cx: &ToolContext, _doing: Operation, _file: &Path) -> bool {
         false
     }
-    /// Returns whether a call that may run may change the protected names among its effects: the
-    /// policy asks about them unless a rule names them.
+    /// Returns whether an authorized call may change the protected names among its effects. That is
+    /// so if the policy requires approval for them unless a rule names them.
     fn asks_about_protected(&self, _cx: &ToolContext) -> bool {
         false
     }
-    /// Returns what rules say about the other names of an open file.
+    /// Returns whether a rule restricts another name (hard link) of an open file.
     fn other_names(
         &self,
         _cx: &ToolContext,
@@ -88,7 +90,7 @@ pub trait Host: Send + Sync + 'static {
     ) -> OtherNames {
         OtherNames::Clear
     }
-    /// Returns the paths that deny rules are about, below these directories and elsewhere.
+    /// Returns the paths that deny rules match, below these directories and elsewhere.
     fn denied_paths(
         &self,
         _cx: &ToolContext,
@@ -96,58 +98,58 @@ pub trait Host: Send + Sync + 'static {
     ) -> Result<DeniedPaths, DeniedPathsUnknown> {
         Ok(DeniedPaths::default())
     }
-    /// Returns the most bytes of a result that are ever looked at.
+    /// Returns how many bytes of a result are kept at most.
     fn max_result_bytes(&self) -> usize {
         8 << 20
     }
-    /// Returns itself as what it is, for a runtime that looks for its own.
+    /// Returns itself as `Any`, for a runtime that downcasts to its own type.
     fn any(self: Arc<Self>) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }
 }
 
-/// What a tool's body may know and touch.
+/// What a tool's body may read and do. A clone is cheap.
 #[derive(Clone)]
 pub struct ToolContext(Arc<Inner>);
 
 struct Inner {
     scope: Arc<Scope>,
     id: CallId,
-    called: ToolName,
-    meant: ToolName,
+    requested_name: ToolName,
+    tool_name: ToolName,
     stopped: AtomicBool,
-    why: OnceLock<(FailureCode, String)>,
-    heard: Mutex<Label>,
-    /// Made when somebody asks for it: most bodies never do.
+    stop_reason: OnceLock<(FailureCode, String)>,
+    nested_label: Mutex<Label>,
+    /// Created on first use: most bodies never need it.
     token: OnceLock<CancellationToken>,
     deadline: OnceLock<Instant>,
     attempt: AtomicU32,
     host: Arc<dyn Host>,
-    /// Made when it is needed: most calls tell nothing and defer nothing.
-    extra: OnceLock<Box<telling::Extra>>,
+    /// Created on first use: most calls report no progress and defer nothing.
+    extra: OnceLock<Box<reporting::Extra>>,
     lease: Mutex<Lease>,
-    claim: OnceLock<CallProfile>,
-    /// Set by the host: whether the call was allowed only because its body confines it.
+    profile: OnceLock<CallProfile>,
+    /// Set by the host: whether the call was allowed only because its body runs sandboxed.
     confined: OnceLock<bool>,
-    lend: OnceLock<Arc<Semaphore>>,
+    nested_slot: OnceLock<Arc<Semaphore>>,
     nested: AtomicU32,
-    /// The call that this is one attempt of; nothing for the call itself.
-    whole: Option<ToolContext>,
-    /// Where a journal has written the call down, so that it need not look for it.
+    /// The call that this is an attempt of. `None` for the call itself.
+    attempt_of: Option<ToolContext>,
+    /// The position of the call in a journal, so that the journal need not search for it.
     ticket: AtomicU64,
 }
 
-/// What must outlive the answer when some work of the call does.
+/// Counts the running work of a call, and holds its resources until that work has ended.
 #[derive(Default)]
 struct Lease {
     running: usize,
     kept: Vec<Box<dyn Any + Send>>,
-    /// The call has its answer; nothing new may start under it.
+    /// The call has its result. No new work may start under it.
     ended: bool,
 }
 
-/// Work of a call that may outlive its body: a blocking job, a nested call. While one lives, what
-/// the call held is kept.
+/// Work of a call that may outlive its body: a blocking job or a nested call. While it lives, the
+/// resources of the call stay locked.
 pub struct Busy(ToolContext);
 
 impl Drop for Busy {
@@ -172,56 +174,57 @@ impl ToolContext {
     pub fn new(
         scope: Arc<Scope>,
         id: CallId,
-        called: ToolName,
-        meant: ToolName,
+        requested_name: ToolName,
+        tool_name: ToolName,
         host: Arc<dyn Host>,
     ) -> Self {
         Self(Arc::new(Inner {
             scope,
             id,
-            called,
-            meant,
+            requested_name,
+            tool_name,
             stopped: AtomicBool::new(false),
-            why: OnceLock::new(),
-            heard: Mutex::new(Label::CLEAN),
+            stop_reason: OnceLock::new(),
+            nested_label: Mutex::new(Label::CLEAN),
             token: OnceLock::new(),
             deadline: OnceLock::new(),
             attempt: AtomicU32::new(1),
             host,
             extra: OnceLock::new(),
             lease: Mutex::default(),
-            claim: OnceLock::new(),
+            profile: OnceLock::new(),
             confined: OnceLock::new(),
-            lend: OnceLock::new(),
+            nested_slot: OnceLock::new(),
             nested: AtomicU32::new(0),
-            whole: None,
+            attempt_of: None,
             ticket: AtomicU64::new(0),
         }))
     }
 
-    /// Makes the context of one attempt at this call. It can be stopped without the call being
-    /// stopped; stopping the call stops it. All else is the call's. For hosts.
+    /// Makes the context of one attempt at this call. Cancelling the attempt does not cancel the
+    /// call; cancelling the call cancels the attempt. Everything else is shared. For hosts.
     #[must_use]
     pub fn for_attempt(&self, attempt: u32) -> Self {
-        let call = self.call_itself();
-        // What an attempt before told or put off is not part of what this one answers.
+        let call = self.call_state();
+        // Partial output and deferred work of an earlier attempt are not part of this one's result.
         if attempt > 1 {
-            self.forget_told();
+            self.reset_for_retry();
         }
-        let whole = self.0.whole.clone().unwrap_or_else(|| self.clone());
-        let (called, meant) = (call.called.clone(), call.meant.clone());
+        let whole = self.0.attempt_of.clone().unwrap_or_else(|| self.clone());
+        let (requested_name, tool_name) = (call.requested_name.clone(), call.tool_name.clone());
         let host = Arc::clone(&call.host);
-        let mut made = Self::new(Arc::clone(&call.scope), call.id.clone(), called, meant, host);
+        let (scope, id) = (Arc::clone(&call.scope), call.id.clone());
+        let mut made = Self::new(scope, id, requested_name, tool_name, host);
         if let Some(inner) = Arc::get_mut(&mut made.0) {
             inner.attempt = AtomicU32::new(attempt);
-            inner.whole = Some(whole);
+            inner.attempt_of = Some(whole);
         }
         made
     }
 
-    /// What an attempt shares with its call.
-    fn call_itself(&self) -> &Inner {
-        self.0.whole.as_ref().map_or(&self.0, |whole| &whole.0)
+    /// The state that all attempts of a call share.
+    fn call_state(&self) -> &Inner {
+        self.0.attempt_of.as_ref().map_or(&self.0, |call| &call.0)
     }
 
     /// Returns the facts of the run.
@@ -266,16 +269,16 @@ impl ToolContext {
         &self.0.id
     }
 
-    /// Returns the name the model called.
+    /// Returns the tool name that the model requested.
     #[must_use]
     pub fn requested_name(&self) -> &ToolName {
-        &self.0.called
+        &self.0.requested_name
     }
 
-    /// Returns the name of the tool that was meant; it differs from `called` for an alias.
+    /// Returns the registered name of the tool. It differs from `requested_name` for an alias.
     #[must_use]
     pub fn tool_name(&self) -> &ToolName {
-        &self.0.meant
+        &self.0.tool_name
     }
 
     /// Returns the agents above this call, outermost first.
@@ -302,13 +305,13 @@ impl ToolContext {
         &self.0.scope.working_directory
     }
 
-    /// Returns what the host told, read-only.
+    /// Returns the host's metadata for this run, read-only.
     #[must_use]
     pub fn metadata(&self) -> Metadata<'_> {
         Metadata(&self.0.scope.metadata)
     }
 
-    /// Returns the join of what the run had read when this turn began.
+    /// Returns the taint label of the run when this turn began: the join of all it had read.
     #[must_use]
     pub fn label(&self) -> Label {
         self.0.scope.label
@@ -320,67 +323,68 @@ impl ToolContext {
         self.0.host.remaining_budget(self)
     }
 
-    /// Counts what the body is about to spend beyond its own price: tokens of a model it asks, money
-    /// in millionths of the currency unit.
+    /// Charges what the body is about to spend beyond its own price: tokens of a model that it
+    /// calls, and money in millionths of the currency unit.
     ///
     /// # Errors
-    /// Fails, and counts nothing, when that is more than is left. The body should not spend it then.
+    /// Fails and charges nothing if that exceeds the budget. The body must not spend it then.
     pub fn charge(&self, tokens: u64, micros: u64) -> Result<(), Failure> {
         self.0.host.charge(self, tokens, micros)
     }
 
     /// Returns a secret by its name. The tool must declare `capabilities(secrets)`, and the secret
-    /// must be meant for it. What is shown of the call afterwards does not show the value.
+    /// must be assigned to it. The value is redacted from everything shown of the call.
     ///
     /// # Errors
-    /// Fails when the tool may not have it, and before the body runs.
+    /// Fails if the tool may not use the secret, and before the body runs.
     pub fn secret(&self, name: &str) -> Result<Secret, Failure> {
         self.0.host.secret(self, name)
     }
 
-    /// Returns whether a rule keeps this call from reading or writing a file, or wants somebody to be
-    /// asked first. What a call names is judged before its body runs; a body that comes upon files by
-    /// itself, as a search or the end of a folder does, asks here and leaves alone what it may not
-    /// touch. The path is one without links.
+    /// Returns whether a rule denies this call to read or write a file, or requires approval first.
+    /// Paths in the arguments are authorized before the body runs. A body that finds files by
+    /// itself, such as a search, must ask here and skip denied files. The path must have no
+    /// symlinks.
     #[must_use]
     pub fn is_path_denied(&self, doing: Operation, file: &Path) -> bool {
         self.0.host.is_path_denied(self, doing, file)
     }
 
-    /// Returns whether this call may change a [protected](crate::protected_names) file. It may if its
-    /// claim says that it writes the file and the policy asks about protected names: then a person has
-    /// seen the name, or a rule names it. Before the call is judged it says whether that can happen.
+    /// Returns whether this call may change a [protected](crate::protected_names) file. It may if
+    /// its profile declares a write of the file and the policy requires approval for protected
+    /// names: then a person has seen the name, or a rule names it. Before the call is authorized,
+    /// it returns whether that is possible.
     ///
-    /// It is about the names of [`PROTECTED`](crate::protected_names::PROTECTED) and no others. The
-    /// path is one without links.
+    /// It covers only the names of [`PROTECTED`](crate::protected_names::PROTECTED). The path must
+    /// have no symlinks.
     #[must_use]
     pub fn may_change_protected(&self, file: &Path) -> bool {
-        let is_claimed = |claim: &CallProfile| match &claim.effects {
+        let is_declared = |profile: &CallProfile| match &profile.effects {
             Effects::Declared(list) => list.iter().any(|effect| {
                 effect.operation == Operation::Write
                     && effect.target.as_deref().is_some_and(|target| Path::new(target) == file)
             }),
             Effects::Undeclared => false,
         };
-        self.0.host.asks_about_protected(self) && self.profile().is_none_or(is_claimed)
+        self.0.host.asks_about_protected(self) && self.profile().is_none_or(is_declared)
     }
 
-    /// Returns what rules say about the other names of a file that has more than one. A body that has
-    /// opened a file by this path, one without symlinks, asks here before it shows what is in it: a
-    /// hard link to a denied file is the denied file.
+    /// Returns whether a rule restricts another name of a hard-linked file. A body that has opened
+    /// a file by this path must ask here before it returns the content: a hard link to a denied
+    /// file is the denied file. The path must have no symlinks.
     #[must_use]
     pub fn other_names(&self, doing: Operation, path: &Path, file: &HardLinked) -> OtherNames {
         self.0.host.other_names(self, doing, path, file)
     }
 
-    /// Returns the most bytes of a result that are ever looked at. A body that reads from something
-    /// without an end keeps no more, as [`BoundedBuffer`](crate::BoundedBuffer) does.
+    /// Returns how many bytes of a result are kept at most. A body that reads from an unbounded
+    /// source should keep no more; [`BoundedBuffer`](crate::BoundedBuffer) does that.
     #[must_use]
     pub fn max_result_bytes(&self) -> usize {
         self.0.host.max_result_bytes()
     }
 
-    /// Returns what runs this call, as what it is. For hosts.
+    /// Returns the host as `Any`. For hosts.
     #[doc(hidden)]
     #[must_use]
     pub fn host(&self) -> Option<Arc<dyn Any + Send + Sync>> {
@@ -396,7 +400,7 @@ impl ToolContext {
     /// Returns a value of the runtime.
     ///
     /// # Errors
-    /// Fails when the host supplied none; a tool that declares its need never gets this far.
+    /// Fails if the host supplied none. For a declared dependency that is a build error instead.
     pub fn state<T: Send + Sync + 'static>(&self) -> Result<State<T>, Failure> {
         self.0.scope.state.get().map(State).ok_or_else(|| missing::<T>("state"))
     }
@@ -404,15 +408,15 @@ impl ToolContext {
     /// Returns a value the host supplied for this run.
     ///
     /// # Errors
-    /// Fails when the host supplied none; a tool that declares its need is not offered then.
+    /// Fails if the host supplied none. A tool that declares the dependency is not offered then.
     pub fn run_state<T: Send + Sync + 'static>(&self) -> Result<RunState<T>, Failure> {
-        self.0.scope.side.get().map(RunState).ok_or_else(|| missing::<T>("side"))
+        self.0.scope.side.get().map(RunState).ok_or_else(|| missing::<T>("run state"))
     }
 
-    /// Returns when this call must have ended, on the host's clock; unset before permission.
+    /// Returns the deadline of this call, on the host's clock. `None` before authorization.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        self.call_itself().deadline.get().copied()
+        self.call_state().deadline.get().copied()
     }
 
     /// Returns how long this call may still take.
@@ -428,22 +432,22 @@ impl ToolContext {
         self.0.attempt.load(Ordering::Relaxed)
     }
 
-    /// Returns a key that is the same for every attempt at this call and for no other call.
+    /// Returns the idempotency key: the same for every attempt at this call, and for no other call.
     #[must_use]
     pub fn idempotency_key(&self) -> String {
         let scope = &self.0.scope;
         format!("{}/{}/{}/{}", scope.run, scope.cycle, scope.depth, self.0.id)
     }
 
-    /// Returns the token that is cancelled when this call should stop.
+    /// Returns the cancellation token of this call.
     #[must_use]
     pub fn cancellation(&self) -> &CancellationToken {
-        let token = self.0.token.get_or_init(|| match &self.0.whole {
-            Some(whole) => whole.cancellation().child_token(),
+        let token = self.0.token.get_or_init(|| match &self.0.attempt_of {
+            Some(call) => call.cancellation().child_token(),
             None => CancellationToken::new(),
         });
-        // Whoever stops the call sets the flag and then looks for the token; we make the token and
-        // then look for the flag. With both fences one of the two sees the other.
+        // `stop` sets the flag and then reads the token. We create the token and then read the
+        // flag. With both fences, at least one side sees the other, so no cancellation is lost.
         fence(Ordering::SeqCst);
         if self.is_cancelled() {
             token.cancel();
@@ -451,27 +455,27 @@ impl ToolContext {
         token
     }
 
-    /// Returns whether this call should stop.
+    /// Returns whether this call is cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.stopped.load(Ordering::SeqCst)
-            || self.0.whole.as_ref().is_some_and(ToolContext::is_cancelled)
+            || self.0.attempt_of.as_ref().is_some_and(ToolContext::is_cancelled)
     }
 
-    /// Waits until this call should stop.
+    /// Waits until this call is cancelled.
     pub async fn cancelled(&self) {
         self.cancellation().cancelled().await;
     }
 
-    /// Returns an id for something that is part of this call. For hosts.
+    /// Returns a fresh id for a nested call. For hosts.
     #[doc(hidden)]
     #[must_use]
     pub fn next_nested_id(&self) -> CallId {
-        self.0.id.nested(self.call_itself().nested.fetch_add(1, Ordering::Relaxed) + 1)
+        self.0.id.nested(self.call_state().nested.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Calls another tool of the same snapshot. The call takes the whole walk: it is validated,
-    /// judged, bounded and recorded like any other.
+    /// Calls another tool of the same snapshot. The call goes through the whole pipeline: it is
+    /// validated, authorized, bounded and recorded like any other.
     ///
     /// # Errors
     /// Returns the nested call's failure.
@@ -483,26 +487,26 @@ impl ToolContext {
     /// Runs blocking work on one of the runtime's threads.
     ///
     /// Work that has not started when the call ends is dropped. Work that has started cannot be
-    /// stopped; while it lives, an exclusive call keeps its place.
+    /// cancelled; while it runs, an exclusive call keeps its locks.
     ///
     /// # Errors
-    /// Fails when no thread can be had.
+    /// Fails when no thread is available.
     ///
     /// # Panics
-    /// A panic of the work comes out here, where the walk turns it into a failure.
+    /// A panic of the work is resumed here; the pipeline turns it into a failure.
     pub async fn spawn_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&ToolContext) -> T + Send + 'static,
     ) -> Result<T, Failure> {
-        // Whoever asks is a body that runs, and may have changed something before.
+        // The body is running already and may have changed something before.
         self.block_whole(work).await.map_err(|failure| failure.with_execution(Execution::Completed))
     }
 
-    /// The same for work that is the whole body: where no thread can be had, nothing of it ran. For
-    /// what `#[tool]` writes.
+    /// The same for work that is the whole body: if no thread is available, the body did not start.
+    /// For code that `#[tool]` generates.
     ///
     /// # Errors
-    /// Fails when no thread can be had.
+    /// Fails when no thread is available.
     #[doc(hidden)]
     pub async fn block_whole<T: Send + 'static>(
         &self,
@@ -525,7 +529,7 @@ impl ToolContext {
         let withdraw = Withdraw(Arc::clone(&stage));
         let cx = self.clone();
         self.0.host.spawn_blocking(Box::new(move || {
-            // The count rises before the stage does, so that nobody misses a running job.
+            // Count the job before it is marked as started, so that a running job is never missed.
             let Some(busy) = cx.busy() else { return };
             if stage.compare_exchange(QUEUED, STARTED, Ordering::AcqRel, Ordering::Acquire).is_err()
             {
@@ -546,9 +550,9 @@ impl ToolContext {
         }
     }
 
-    /// Says that this call should stop, and why; of several reasons the first stays. For hosts.
+    /// Cancels this call, with a reason. The first reason is kept. For hosts.
     pub fn stop(&self, code: FailureCode, why: &str) {
-        let _ = self.0.why.set((code, why.to_owned()));
+        let _ = self.0.stop_reason.set((code, why.to_owned()));
         self.0.stopped.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         if let Some(token) = self.0.token.get() {
@@ -556,36 +560,37 @@ impl ToolContext {
         }
     }
 
-    /// Returns why this call should stop, if it should.
+    /// Returns why this call was cancelled, if it was.
     #[must_use]
     pub fn why_stopped(&self) -> Option<(FailureCode, &str)> {
-        let why = self.0.why.get().map(|(code, why)| (*code, why.as_str()));
-        why.or_else(|| self.0.whole.as_ref()?.why_stopped())
+        let why = self.0.stop_reason.get().map(|(code, why)| (*code, why.as_str()));
+        why.or_else(|| self.0.attempt_of.as_ref()?.why_stopped())
     }
 
-    /// Returns the one place that this call's slot has for nested calls of the same tool. For hosts.
+    /// Returns the semaphore (one permit) that lends this call's concurrency slot to nested calls
+    /// of the same tool, so that they cannot deadlock. For hosts.
     #[doc(hidden)]
     pub fn lend(&self) -> &Arc<Semaphore> {
-        self.call_itself().lend.get_or_init(|| Arc::new(Semaphore::new(1)))
+        self.call_state().nested_slot.get_or_init(|| Arc::new(Semaphore::new(1)))
     }
 
-    /// Returns where a journal has written the call down; 0 where none has. For journals.
+    /// Returns the position of the call in the journal; 0 if there is none. For journals.
     #[doc(hidden)]
     #[must_use]
     pub fn ticket(&self) -> u64 {
-        self.call_itself().ticket.load(Ordering::Relaxed)
+        self.call_state().ticket.load(Ordering::Relaxed)
     }
 
-    /// Notes where a journal has written the call down. For journals.
+    /// Sets the position of the call in the journal. For journals.
     #[doc(hidden)]
     pub fn set_ticket(&self, ticket: u64) {
-        self.call_itself().ticket.store(ticket, Ordering::Relaxed);
+        self.call_state().ticket.store(ticket, Ordering::Relaxed);
     }
 
     /// Returns how many nested calls this one has made.
     #[must_use]
     pub fn nested_calls(&self) -> u32 {
-        self.call_itself().nested.load(Ordering::Relaxed)
+        self.call_state().nested.load(Ordering::Relaxed)
     }
 
     /// Returns a handle that does not keep the context alive. For hosts.
@@ -594,38 +599,38 @@ impl ToolContext {
         WeakToolContext(Arc::downgrade(&self.0))
     }
 
-    /// Sets when the call must have ended. For hosts; the first value stays.
+    /// Sets the deadline of the call. For hosts; the first value is kept.
     pub fn set_deadline(&self, deadline: Instant) {
-        let _ = self.call_itself().deadline.set(deadline);
+        let _ = self.call_state().deadline.set(deadline);
     }
 
-    /// Sets what this call claims while it runs. For hosts; the first value stays.
-    pub fn set_profile(&self, claim: CallProfile) {
-        let _ = self.call_itself().claim.set(claim);
+    /// Sets the profile that the call was authorized with. For hosts; the first value is kept.
+    pub fn set_profile(&self, profile: CallProfile) {
+        let _ = self.call_state().profile.set(profile);
     }
 
-    /// Returns what this call was judged to do; unset before the body runs.
+    /// Returns the profile that the call was authorized with. `None` before the body runs.
     #[must_use]
     pub fn profile(&self) -> Option<&CallProfile> {
-        self.call_itself().claim.get()
+        self.call_state().profile.get()
     }
 
-    /// Sets whether the call was allowed only because its body confines it. For hosts; the first value
-    /// stays.
+    /// Sets whether the call was allowed only because its body runs sandboxed. For hosts; the first
+    /// value is kept.
     pub fn set_confined(&self, confined: bool) {
-        let _ = self.call_itself().confined.set(confined);
+        let _ = self.call_state().confined.set(confined);
     }
 
-    /// Returns whether the call was allowed only because its body confines it. A body whose claim said
-    /// `confinable` lets it change nothing and reach no other machine then.
+    /// Returns whether the call was allowed only because its body runs sandboxed. A body whose
+    /// profile is `confinable` must then prevent every write and all network access.
     ///
-    /// FAIL CLOSED: it is confined until the host says otherwise.
+    /// INVARIANT: it fails closed: `true` until the host sets it.
     #[must_use]
     pub fn is_confined(&self) -> bool {
-        self.call_itself().confined.get().copied().unwrap_or(true)
+        self.call_state().confined.get().copied().unwrap_or(true)
     }
 
-    /// Begins work that may outlive the body; nothing once the call has ended. For hosts.
+    /// Registers work that may outlive the body. `None` once the call has ended. For hosts.
     #[must_use]
     pub fn busy(&self) -> Option<Busy> {
         let mut lease = self.lease();
@@ -637,9 +642,9 @@ impl ToolContext {
         Some(Busy(self.clone()))
     }
 
-    /// Ends the call: nothing new starts under it, and while some of its work still lives, what it
-    /// held is kept, after `abandon` has seen it. For hosts: this is how a body that could not be
-    /// stopped keeps its place on the floor.
+    /// Ends the call: no new work starts under it. If some of its work still runs, `abandon` is
+    /// called and `held` is kept until that work ends. For hosts: a body that could not be
+    /// cancelled keeps its locks this way.
     pub fn close<T: Any + Send>(&self, held: T, abandon: impl FnOnce(&T)) {
         let mut lease = self.lease();
         lease.ended = true;
@@ -655,30 +660,31 @@ impl ToolContext {
         self.lease().ended
     }
 
-    /// Returns whether work of this call, blocking or nested, is still under way.
+    /// Returns whether work of this call, blocking or nested, still runs.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.lease().running > 0
     }
 
     fn lease(&self) -> MutexGuard<'_, Lease> {
-        self.call_itself().lease.lock().unwrap_or_else(PoisonError::into_inner)
+        self.call_state().lease.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes the label of a nested call's answer: this call has read it. For hosts.
+    /// Adds the taint label of a nested call's result: this call has read it. For hosts.
     pub fn heard(&self, label: Label) {
-        let mut heard = self.call_itself().heard.lock().unwrap_or_else(PoisonError::into_inner);
-        *heard = heard.join(label);
+        let mut joined =
+            self.call_state().nested_label.lock().unwrap_or_else(PoisonError::into_inner);
+        *joined = joined.join(label);
     }
 
-    /// Returns the join of what this call's nested calls have answered.
+    /// Returns the join of the taint labels of this call's nested results.
     #[must_use]
     pub fn heard_label(&self) -> Label {
-        *self.call_itself().heard.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.call_state().nested_label.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A context that may be gone.
+/// A weak reference to a context.
 #[derive(Clone)]
 pub struct WeakToolContext(Weak<Inner>);
 
@@ -692,7 +698,7 @@ impl WeakToolContext {
 
 impl fmt::Debug for WeakToolContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("WeakContext")
+        f.write_str("WeakToolContext")
     }
 }
 
@@ -706,7 +712,7 @@ impl fmt::Debug for ToolContext {
         f.debug_struct("ToolContext")
             .field("run", &self.0.scope.run)
             .field("call", &self.0.id)
-            .field("tool", &self.0.meant)
+            .field("tool", &self.0.tool_name)
             .finish_non_exhaustive()
     }
 }

@@ -1,16 +1,17 @@
-//! Paths that rules deny, for tools that start confined processes.
+//! Paths that rules deny, for tools that start sandboxed processes.
 
 use std::{fmt, path::PathBuf};
 
-/// Paths that deny rules are about, below some directories and beside them.
+/// Paths that deny rules match, below some directories and outside them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DeniedPaths {
-    /// Existing files and directories that may not be read. Nothing below such a directory is listed.
+    /// Existing files and directories that may not be read. Entries below such a directory are not
+    /// listed.
     pub read: Vec<PathBuf>,
-    /// Existing files and directories that may be read and not changed.
+    /// Existing files and directories that may be read but not changed.
     pub edit: Vec<PathBuf>,
     /// Absolute patterns for names that may not be created. `*`, `?` and `[a-z]` stay within a
-    /// component, `**` crosses components, `\` takes the meaning off the next character.
+    /// component, `**` crosses components, `\` escapes the next character.
     pub new: Vec<String>,
 }
 
@@ -22,19 +23,19 @@ impl DeniedPaths {
     }
 }
 
-/// Why the paths that rules deny are not known.
+/// Why the denied paths could not be determined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeniedPathsUnknown {
-    /// What was in the way.
+    /// The reason.
     pub why: String,
-    /// They were not known for this call before, so that a guard could ask about it.
+    /// An earlier lookup for this call failed already, so that a guard could require approval.
     pub is_repeated: bool,
-    /// Those that were found before.
+    /// The paths that were found before the error.
     pub found: DeniedPaths,
 }
 
 impl DeniedPathsUnknown {
-    /// Says what was in the way.
+    /// Makes an error with a reason.
     #[must_use]
     pub fn new(why: impl Into<String>) -> Self {
         Self { why: why.into(), is_repeated: false, found: DeniedPaths::default() }
@@ -43,7 +44,7 @@ impl DeniedPathsUnknown {
 
 impl fmt::Display for DeniedPathsUnknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not every file that rules deny could be found: {}", self.why)
+        write!(f, "could not find every file that rules deny: {}", self.why)
     }
 }
 

@@ -1,7 +1,7 @@
-//! The one erased form of a tool, which every way of writing one ends in.
+//! `DynTool`: the type-erased form of every tool.
 //!
-//! `DynTool` is a spec, its schemas and an object-safe body. Typed tools are wrapped by
-//! `DynTool::of`; tools whose schema is known only at run time are built with `DynTool::new`.
+//! It is a spec, its schemas and an object-safe body. `DynTool::of` wraps a typed tool;
+//! `DynTool::new` builds a tool whose schema is known only at run time.
 
 use std::{any::Any, fmt, path::PathBuf, sync::Arc};
 
@@ -13,21 +13,21 @@ use crate::{
     ToolSpec, Verdict, schema,
 };
 
-/// Decoded arguments, erased.
+/// Decoded arguments, type-erased.
 pub type Args = Box<dyn Any + Send + Sync>;
 
 /// A tool's body behind one pointer. Implemented here for every [`Tool`] and for closures.
 ///
-/// `checks` and `guards` say beforehand whether there is anything to ask: the walk does not even
-/// make a future otherwise.
+/// `checks` and `guards` say beforehand whether `check` and `guard` do something. If not, the
+/// pipeline skips them without making a future.
 pub trait Body: Send + Sync + 'static {
-    /// Decodes the frozen JSON into what the body wants.
+    /// Decodes the frozen JSON into the body's arguments.
     fn decode(&self, json: &Arc<Value>) -> Result<Args, Failure>;
 
-    /// Says what this call would do.
+    /// Returns what this call would do.
     fn profile(&self, declared: CallProfile, args: &Args, cx: &ToolContext) -> CallProfile;
 
-    /// Returns whether it does its work in a confined process, or not at all.
+    /// Returns whether it only works in a sandboxed process.
     fn is_isolated(&self) -> bool {
         false
     }
@@ -35,7 +35,7 @@ pub trait Body: Send + Sync + 'static {
     /// Returns whether `check` does something.
     fn checks(&self) -> bool;
 
-    /// Checks what a schema cannot say.
+    /// Checks what a schema cannot express.
     fn check<'a>(
         &'a self,
         args: &'a Args,
@@ -45,14 +45,14 @@ pub trait Body: Send + Sync + 'static {
     /// Returns whether `guard` does something.
     fn guards(&self) -> bool;
 
-    /// Judges the call.
+    /// Decides whether the call may run.
     fn guard<'a>(
         &'a self,
         args: &'a Args,
         cx: &'a ToolContext,
     ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>>;
 
-    /// Does the work.
+    /// Runs the tool.
     fn call<'a>(
         &'a self,
         args: Args,
@@ -60,42 +60,47 @@ pub trait Body: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Output, Failure>>;
 }
 
-/// How often a value is decoded again to find the place that its type refuses.
+/// How often a value is decoded again to find the location of a decode error.
 const MAX_DECODES: usize = 256;
 
-/// Finds the place that a type refuses: the member without which the type says something else, and so
-/// on below it. Returns a JSON pointer; empty for the whole.
-fn refused_place(json: &Value, error: &str, refuses: &dyn Fn(&Value) -> Option<String>) -> String {
-    let mut place = String::new();
-    // A name that is missing or unknown is about the whole; without other names it says other things.
+/// Finds the location of a decode error: the child without which the error changes, and so on below
+/// it. Returns a JSON pointer; empty for the whole value.
+fn error_location(
+    json: &Value,
+    error: &str,
+    decode_error: &dyn Fn(&Value) -> Option<String>,
+) -> String {
+    let mut pointer = String::new();
+    // A missing or unknown field concerns the whole object. Removing other fields changes the
+    // error.
     if ["missing field", "unknown field", "duplicate field"].iter().any(|w| error.starts_with(w)) {
-        return place;
+        return pointer;
     }
     let mut left = MAX_DECODES;
     loop {
-        let children: Vec<String> = match json.pointer(&place) {
+        let children: Vec<String> = match json.pointer(&pointer) {
             Some(Value::Object(map)) => {
                 map.keys().map(|key| key.replace('~', "~0").replace('/', "~1")).collect()
             }
             Some(Value::Array(list)) => (0..list.len()).map(|n| n.to_string()).collect(),
-            _ => return place,
+            _ => return pointer,
         };
         let blamed = children.into_iter().find(|child| {
             let Some(fewer) = left.checked_sub(1) else { return false };
             left = fewer;
             let mut without = json.clone();
-            remove(&mut without, &place, child);
-            refuses(&without).as_deref() != Some(error)
+            remove(&mut without, &pointer, child);
+            decode_error(&without).as_deref() != Some(error)
         });
         match blamed {
-            Some(child) => place = format!("{place}/{child}"),
-            None => return place,
+            Some(child) => pointer = format!("{pointer}/{child}"),
+            None => return pointer,
         }
     }
 }
 
-fn remove(json: &mut Value, place: &str, child: &str) {
-    match json.pointer_mut(place) {
+fn remove(json: &mut Value, parent: &str, child: &str) {
+    match json.pointer_mut(parent) {
         Some(Value::Object(map)) => {
             map.shift_remove(&child.replace("~1", "/").replace("~0", "~"));
         }
@@ -108,7 +113,7 @@ fn remove(json: &mut Value, place: &str, child: &str) {
     }
 }
 
-/// Says what a type expects and what it got in the order of all other messages about arguments.
+/// Rewrites a serde error in the order of all other messages about arguments: expected, then got.
 fn expected_and_got(error: &str) -> String {
     ["invalid type: ", "invalid value: ", "invalid length "]
         .iter()
@@ -125,16 +130,16 @@ impl<T: Tool> Body for Typed<T> {
     fn decode(&self, json: &Arc<Value>) -> Result<Args, Failure> {
         match T::Args::deserialize(&**json) {
             Ok(args) => Ok(Box::new(args)),
-            // The schema let it pass and the type does not: say where, and what the type expects.
+            // The schema accepts it and the type does not: report where, and what the type expects.
             Err(e) => {
                 let error = e.to_string();
-                let refuses =
+                let decode_error =
                     |json: &Value| T::Args::deserialize(json).err().map(|e| e.to_string());
-                let place = refused_place(json, &error, &refuses);
-                let place = if place.is_empty() { "/" } else { &place };
+                let pointer = error_location(json, &error, &decode_error);
+                let pointer = if pointer.is_empty() { "/" } else { &pointer };
                 Err(Failure::new(
                     FailureCode::BadArguments,
-                    format!("{place}: {}", expected_and_got(&error)),
+                    format!("{pointer}: {}", expected_and_got(&error)),
                 )
                 .with_next("call it again with this fixed"))
             }
@@ -163,7 +168,7 @@ impl<T: Tool> Body for Typed<T> {
     ) -> BoxFuture<'a, Result<(), Failure>> {
         match args.downcast_ref() {
             Some(args) => Box::pin(self.0.check(args, cx)),
-            None => Box::pin(async { Err(foreign()) }),
+            None => Box::pin(async { Err(wrong_type()) }),
         }
     }
 
@@ -178,7 +183,7 @@ impl<T: Tool> Body for Typed<T> {
     ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
         match args.downcast_ref() {
             Some(args) => Box::pin(self.0.guard(args, cx)),
-            None => Box::pin(async { Err(foreign()) }),
+            None => Box::pin(async { Err(wrong_type()) }),
         }
     }
 
@@ -191,16 +196,16 @@ impl<T: Tool> Body for Typed<T> {
             Ok(args) => {
                 Box::pin(async move { self.0.call(*args, cx).await?.into_output(cx).await })
             }
-            Err(_) => Box::pin(async { Err(foreign()) }),
+            Err(_) => Box::pin(async { Err(wrong_type()) }),
         }
     }
 }
 
-fn foreign() -> Failure {
+fn wrong_type() -> Failure {
     Failure::new(FailureCode::NotRun, "the arguments were decoded for another tool")
 }
 
-type ClaimFn = Arc<dyn Fn(CallProfile, &Value, &ToolContext) -> CallProfile + Send + Sync>;
+type ProfileFn = Arc<dyn Fn(CallProfile, &Value, &ToolContext) -> CallProfile + Send + Sync>;
 type CheckFn = Arc<
     dyn for<'a> Fn(&'a Value, &'a ToolContext) -> BoxFuture<'a, Result<(), Failure>> + Send + Sync,
 >;
@@ -211,7 +216,7 @@ type CallFn = Arc<
 
 #[derive(Clone)]
 struct Closures {
-    claim: Option<ClaimFn>,
+    profile: Option<ProfileFn>,
     check: Option<CheckFn>,
     guard: Option<GuardFn>,
     call: CallFn,
@@ -229,8 +234,8 @@ impl Body for Closures {
     }
 
     fn profile(&self, declared: CallProfile, args: &Args, cx: &ToolContext) -> CallProfile {
-        match (&self.claim, json(args)) {
-            (Some(claim), Some(json)) => claim(declared, json, cx),
+        match (&self.profile, json(args)) {
+            (Some(profile), Some(json)) => profile(declared, json, cx),
             (None, Some(_)) => declared,
             (_, None) => CallProfile::strictest(),
         }
@@ -252,7 +257,7 @@ impl Body for Closures {
         match (&self.check, json(args)) {
             (Some(check), Some(json)) => check(json, cx),
             (None, Some(_)) => Box::pin(async { Ok(()) }),
-            (_, None) => Box::pin(async { Err(foreign()) }),
+            (_, None) => Box::pin(async { Err(wrong_type()) }),
         }
     }
 
@@ -268,7 +273,7 @@ impl Body for Closures {
         let verdict = match (&self.guard, json(args)) {
             (Some(guard), Some(json)) => guard(json, cx),
             (None, Some(_)) => Ok(None),
-            (_, None) => Err(foreign()),
+            (_, None) => Err(wrong_type()),
         };
         Box::pin(std::future::ready(verdict))
     }
@@ -280,12 +285,12 @@ impl Body for Closures {
     ) -> BoxFuture<'a, Result<Output, Failure>> {
         match args.downcast::<Arc<Value>>() {
             Ok(json) => (self.call)(*json, cx.clone()),
-            Err(_) => Box::pin(async { Err(foreign()) }),
+            Err(_) => Box::pin(async { Err(wrong_type()) }),
         }
     }
 }
 
-/// A tool, erased: what the registry takes, whichever way it was written.
+/// A type-erased tool: what the registry stores.
 ///
 /// ```
 /// use haft_core::{DynTool, ToolSpec};
@@ -309,7 +314,7 @@ pub struct DynTool {
 }
 
 impl DynTool {
-    /// Erases a typed tool.
+    /// Wraps a typed tool.
     #[must_use]
     pub fn of<T: Tool>(tool: T) -> Self {
         Self {
@@ -322,8 +327,8 @@ impl DynTool {
         }
     }
 
-    /// Builds a tool from a schema known only at run time. The schema alone says what a call may
-    /// look like; the closure gets the arguments with defaults written in.
+    /// Builds a tool from a schema that is known only at run time. The schema validates the
+    /// arguments; the closure gets them with defaults filled in.
     #[must_use]
     pub fn new<F, R, O>(spec: ToolSpec, input_schema: Value, call: F) -> Self
     where
@@ -335,7 +340,7 @@ impl DynTool {
             let work = call(json, cx.clone());
             Box::pin(async move { work.await?.into_output(&cx).await })
         });
-        let closures = Closures { claim: None, check: None, guard: None, call, isolated: false };
+        let closures = Closures { profile: None, check: None, guard: None, call, isolated: false };
         Self {
             spec,
             input: input_schema,
@@ -346,16 +351,16 @@ impl DynTool {
         }
     }
 
-    /// Decides per call what it would do.
+    /// Sets a function that returns what a call would do.
     #[must_use]
     pub fn with_profile(
         self,
-        claim: impl Fn(CallProfile, &Value, &ToolContext) -> CallProfile + Send + Sync + 'static,
+        profile: impl Fn(CallProfile, &Value, &ToolContext) -> CallProfile + Send + Sync + 'static,
     ) -> Self {
-        self.with(|c| c.claim = Some(Arc::new(claim)))
+        self.with(|c| c.profile = Some(Arc::new(profile)))
     }
 
-    /// Checks what the schema cannot say.
+    /// Sets a function that checks what the schema cannot express.
     #[must_use]
     pub fn with_check(
         self,
@@ -367,7 +372,7 @@ impl DynTool {
         self.with(|c| c.check = Some(Arc::new(check)))
     }
 
-    /// Judges each call.
+    /// Sets a guard: a function that decides whether a call may run.
     #[must_use]
     pub fn with_guard(
         self,
@@ -376,25 +381,26 @@ impl DynTool {
         self.with(|c| c.guard = Some(Arc::new(guard)))
     }
 
-    /// Says that the body does its work in a confined process, or not at all: a promise of whoever
-    /// wrote it. Only such a tool may say `isolation = "required"`.
+    /// Declares that the body only works in a sandboxed process. The author guarantees it. Only
+    /// such a tool may declare `isolation = "required"`.
     #[must_use]
     pub fn in_sandbox(self) -> Self {
         self.with(|c| c.isolated = true)
     }
 
-    /// Says which folders its calls work in, by absolute paths without links: a promise of whoever wrote
-    /// it, which the body keeps. For judges what lies there is inside the workspace; relative paths
-    /// start in the first of them, unless the run works in one of them; and a run that says nothing
-    /// works in the first.
+    /// Sets the workspace directories of its calls, as absolute paths without symlinks. The author
+    /// guarantees that the body stays inside. For the policy, paths below them are inside the
+    /// workspace. Relative paths start in the first one, unless the run's working directory is one
+    /// of them. A run without a working directory uses the first one.
     ///
     /// ```
     /// use haft_core::{DynTool, ToolSpec};
     /// use serde_json::json;
     ///
-    /// let look = DynTool::new(ToolSpec::new("look", "Looks."), json!({}), |_, _| async { Ok("nothing") });
-    /// assert!(look.roots().is_empty(), "it does not say");
-    /// assert_eq!(look.within(["/srv/garden"]).roots().len(), 1);
+    /// let spec = ToolSpec::new("list", "Lists files.");
+    /// let list = DynTool::new(spec, json!({}), |_, _| async { Ok("no files") });
+    /// assert!(list.roots().is_empty(), "not declared");
+    /// assert_eq!(list.within(["/srv/project"]).roots().len(), 1);
     /// ```
     #[must_use]
     pub fn within<P: Into<PathBuf>>(mut self, roots: impl IntoIterator<Item = P>) -> Self {
@@ -402,22 +408,22 @@ impl DynTool {
         self
     }
 
-    /// Declares what the structured part of results looks like; results are checked against it.
+    /// Sets the schema of structured results; results are validated against it.
     #[must_use]
     pub fn with_output_schema(mut self, schema: Value) -> Self {
         self.output = Some(schema);
         self
     }
 
-    /// Returns a tool that is the same but for its spec.
+    /// Changes the spec.
     #[must_use]
     pub fn with_spec(mut self, change: impl FnOnce(ToolSpec) -> ToolSpec) -> Self {
         self.spec = change(self.spec);
         self
     }
 
-    /// Returns a tool that is the same but for its input schema. The macro uses it for what a
-    /// derived schema cannot say.
+    /// Replaces the input schema. The macro uses it for constraints that a derived schema cannot
+    /// express.
     #[must_use]
     pub fn with_input_schema(mut self, schema: Value) -> Self {
         self.input = schema;
@@ -425,7 +431,7 @@ impl DynTool {
     }
 
     fn with(mut self, change: impl FnOnce(&mut Closures)) -> Self {
-        // A typed tool brings its own claim, check and guard; closures are for `DynTool::new`.
+        // A typed tool has its own profile, check and guard; closures are for `DynTool::new`.
         if let Some(closures) = &mut self.closures {
             change(closures);
             self.body = Arc::new(closures.clone());
@@ -457,19 +463,19 @@ impl DynTool {
         &self.body
     }
 
-    /// Returns the folders that its calls work in, the first one first; none when it does not say.
+    /// Returns the workspace directories of its calls, in order; empty if not declared.
     #[must_use]
     pub fn roots(&self) -> &[PathBuf] {
         &self.roots
     }
 
-    /// Returns whether it was built from a Rust type, whose schema we derived ourselves.
+    /// Returns whether it was built from a Rust type with a derived schema.
     #[must_use]
     pub fn is_typed(&self) -> bool {
         self.closures.is_none()
     }
 
-    /// Returns everything declared, as data.
+    /// Returns everything the tool declares, as data.
     #[must_use]
     pub fn manifest(&self) -> Manifest {
         Manifest::new(&self.spec, self.input.clone(), self.output.clone())
@@ -482,14 +488,14 @@ impl fmt::Debug for DynTool {
     }
 }
 
-/// What the registry's `add` takes: a tool, an erased tool, or a struct with several (`#[tools]`).
+/// What the registry's `add` accepts: a tool, a `DynTool`, or a struct with several (`#[tools]`).
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` brings no tools",
-    label = "brings no tools",
+    message = "`{Self}` contains no tools",
+    label = "contains no tools",
     note = "put `#[tool]` on a function, `#[derive(Tool)]` on an argument struct, `#[tools]` on an impl block, or implement `Tool`"
 )]
 pub trait IntoTools {
-    /// Returns the tools, erased.
+    /// Returns the tools, type-erased.
     fn into_tools(self) -> Vec<DynTool>;
 }
 

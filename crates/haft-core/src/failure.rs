@@ -1,8 +1,9 @@
-//! An error written for the model: the call did not succeed, the run goes on.
+//! `Failure`: an error for the model. The call failed; the run continues.
 //!
-//! A failure has a stable code, a message in the model's own vocabulary, at most one next step,
-//! an advice about retrying, and whether the body ran. What only the operator may see stays in
-//! `source` and is never rendered to the model.
+//! A failure has a stable code, a message, at most one next step, a retry hint, and whether the
+//! body ran.
+//!
+//! INVARIANT: the `source` chain is for the operator. It is never rendered to the model.
 
 use std::{
     fmt,
@@ -41,29 +42,29 @@ pub enum Execution {
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident $text:literal $retry:ident $ran:ident $exit:literal;)*) => {
-        /// What went wrong, as a stable word. Codes are part of the interface: programs branch on
-        /// them, and each has a page in `docs/errors/`.
+        /// The stable code of a failure. Codes are API: programs branch on them, and each has a
+        /// page in `docs/errors/`.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
         pub enum FailureCode { $($(#[$doc])* $variant,)* }
 
         impl FailureCode {
-            /// Every code, in the order in which a call meets them.
+            /// Every code, in the order of the pipeline.
             pub const ALL: &'static [FailureCode] = &[$(FailureCode::$variant,)*];
 
-            /// Returns the word for this code.
+            /// Returns the code as text.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(FailureCode::$variant => $text,)* }
             }
 
-            /// Returns the advice that goes with this code unless the failure says otherwise.
+            /// Returns the default retry hint of this code.
             #[must_use]
             pub const fn retry(self) -> RetryHint {
                 match self { $(FailureCode::$variant => RetryHint::$retry,)* }
             }
 
-            /// Returns whether the body ran, unless the failure says otherwise.
+            /// Returns the default execution state of this code.
             #[must_use]
             pub const fn execution(self) -> Execution {
                 match self { $(FailureCode::$variant => Execution::$ran,)* }
@@ -89,29 +90,29 @@ codes! {
     UnknownTool "unknown_tool" Fix NotStarted 1;
     /// The tool exists and is not offered in this turn.
     NotOffered "not_offered" Fix NotStarted 2;
-    /// A rule, a guard or the default said no.
+    /// A rule, a guard or the default denied the call.
     Denied "denied" Never NotStarted 2;
-    /// A person said no.
+    /// A person declined the call.
     Declined "declined" Never NotStarted 2;
-    /// Nobody answered in time.
+    /// The approval request was not answered in time.
     ApprovalExpired "approval_expired" Later NotStarted 6;
     /// A guard could not decide.
     GuardFailed "guard_failed" Never NotStarted 2;
     /// A hook stopped the call.
     BlockedByHook "blocked_by_hook" Fix NotStarted 2;
-    /// A hook could not do its work.
+    /// A hook failed.
     HookFailed "hook_failed" Never NotStarted 2;
-    /// The tool needs a person and nobody is there.
+    /// The tool needs a person, and none is available.
     NeedsInteraction "needs_interaction" Never NotStarted 2;
-    /// The run has used up what it was given.
+    /// The run has used up its budget.
     BudgetExhausted "budget_exhausted" Never NotStarted 2;
     /// The tool is called more often than its rate allows.
     RateLimited "rate_limited" Later NotStarted 4;
-    /// The tool failed so often that it is left alone for a while.
+    /// The circuit breaker is open: the tool failed too often.
     CircuitOpen "circuit_open" Later NotStarted 4;
-    /// One attempt took too long and was stopped.
+    /// One attempt exceeded its timeout and was stopped.
     TimedOut "timed_out" Later Completed 7;
-    /// The call as a whole took too long.
+    /// The call exceeded its deadline.
     DeadlinePassed "deadline_passed" Later NotStarted 7;
     /// The call was cancelled and its end observed.
     Cancelled "cancelled" Later Completed 130;
@@ -125,13 +126,13 @@ codes! {
     BadOutput "bad_output" Never Completed 5;
     /// The call was never started.
     NotRun "not_run" Later NotStarted 5;
-    /// Nobody knows how the call ended.
+    /// It is unknown how the call ended.
     UnknownOutcome "unknown_outcome" Never Unknown 8;
-    /// The call ended and its end could not be written down.
+    /// The call ended, but its outcome could not be written to the journal.
     Unrecorded "unrecorded" Never Unknown 8;
-    /// A path or resource lies outside what the run may touch.
+    /// A path or resource is outside the workspace (path traversal, symlink escape).
     OutsideWorkspace "outside_workspace" Fix NotStarted 2;
-    /// The body needs an isolation that this machine cannot give.
+    /// The body requires a sandbox that this machine cannot provide.
     SandboxUnavailable "sandbox_unavailable" Never NotStarted 2;
 }
 
@@ -147,9 +148,9 @@ impl Serialize for FailureCode {
     }
 }
 
-/// Why a call did not succeed, told to the model.
+/// Why a call failed, for the model.
 ///
-/// It is deliberately no `std::error::Error`, so that `?` turns any error into one:
+/// It deliberately does not implement `std::error::Error`, so that `?` converts any error into one:
 ///
 /// ```
 /// use haft_core::{Failure, FailureCode};
@@ -163,12 +164,12 @@ impl Serialize for FailureCode {
 /// ```
 pub struct Failure(Box<Inner>);
 
-// Boxed: a failure rides in every `Result` of the walk, and the good path should not carry it.
+// Boxed: most functions of the pipeline return a `Result` with it, which should stay small.
 struct Inner {
     code: FailureCode,
     message: String,
     next: Option<String>,
-    /// What the author said; silence means what the code says.
+    /// The author's retry hint. `None` means the default of the code.
     advice: Option<RetryHint>,
     ran: Execution,
     after: Option<Duration>,
@@ -176,13 +177,13 @@ struct Inner {
     source: Option<BoxError>,
 }
 
-/// Longest message a failure keeps. More is noise to a model, and a tool must not flood by failing.
-const MESSAGE_LIMIT: usize = 4_000;
-/// So many errors behind a failure are told, each the cause of the one before.
-const CAUSES: usize = 64;
+/// Longer messages are truncated, so that a failing tool cannot flood the model's context.
+const MAX_MESSAGE_BYTES: usize = 4_000;
+/// How many errors of a source chain are rendered.
+const MAX_CAUSES: usize = 64;
 
 impl Failure {
-    /// Makes a failure with the advice that its code carries.
+    /// Makes a failure with the default retry hint of its code.
     #[must_use]
     pub fn new(code: FailureCode, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
@@ -197,19 +198,19 @@ impl Failure {
         }))
     }
 
-    /// Says that the body failed, in words for the model.
+    /// Makes a `tool_failed` failure: the body failed. The message is for the model.
     #[must_use]
     pub fn failed(message: impl Into<String>) -> Self {
         Self::new(FailureCode::ToolFailed, message)
     }
 
-    /// Says that an argument has the right shape and the wrong meaning.
+    /// Makes an `invalid_value` failure: an argument matches the schema, but its value is wrong.
     #[must_use]
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(FailureCode::InvalidValue, message)
     }
 
-    /// Keeps an error from the model altogether; the operator still sees it.
+    /// Hides an error from the model. The operator still sees it.
     ///
     /// ```
     /// use haft_core::Failure;
@@ -238,29 +239,30 @@ impl Failure {
         self
     }
 
-    /// Adds the one thing to try next.
+    /// Sets the next step for the model.
     #[must_use]
     pub fn with_next(mut self, next: impl Into<String>) -> Self {
         self.0.next = Some(bounded(next.into()));
         self
     }
 
-    /// Replaces the advice about retrying.
+    /// Sets the retry hint.
     #[must_use]
     pub fn with_retry(mut self, retry: RetryHint) -> Self {
         self.0.advice = Some(retry);
         self
     }
 
-    /// Says how long to wait before the same call is worth trying again, as a service's
-    /// `RetryHint-PostCallResult` does. Unless something else was said, that is also the advice.
+    /// Sets how long to wait before a retry, as the HTTP header `Retry-After` does. Without another
+    /// hint, the retry hint becomes `Later`.
     ///
     /// ```
     /// use std::time::Duration;
     /// use haft_core::{Failure, RetryHint};
     ///
-    /// let busy = Failure::failed("the service is busy").with_retry_after(Duration::from_secs(7));
-    /// assert_eq!((busy.retry(), busy.retry_after()), (RetryHint::Later, Some(Duration::from_secs(7))));
+    /// let wait = Duration::from_secs(7);
+    /// let busy = Failure::failed("the service is busy").with_retry_after(wait);
+    /// assert_eq!((busy.retry(), busy.retry_after()), (RetryHint::Later, Some(wait)));
     /// ```
     #[must_use]
     pub fn with_retry_after(mut self, time: Duration) -> Self {
@@ -269,14 +271,14 @@ impl Failure {
         self
     }
 
-    /// Replaces what is said about the body having run.
+    /// Sets whether the body ran.
     #[must_use]
     pub fn with_execution(mut self, ran: Execution) -> Self {
         self.0.ran = ran;
         self
     }
 
-    /// Attaches what only the operator may see.
+    /// Attaches the source error, for the operator only.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<BoxError>) -> Self {
         self.0.source = Some(source.into());
@@ -301,25 +303,25 @@ impl Failure {
         self.0.next.as_deref()
     }
 
-    /// Returns whether the call may be tried again.
+    /// Returns whether the call may be retried.
     #[must_use]
     pub fn retry(&self) -> RetryHint {
         self.0.advice.unwrap_or(self.0.code.retry())
     }
 
-    /// Returns what was said about retrying; nothing where only the code speaks.
+    /// Returns the explicit retry hint. `None` if only the default of the code applies.
     #[must_use]
     pub fn advice(&self) -> Option<RetryHint> {
         self.0.advice
     }
 
-    /// Returns how long to wait before trying again, where somebody knows.
+    /// Returns how long to wait before a retry, if known.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.after
     }
 
-    /// Returns the type of the error that `?` made this of, by its full name.
+    /// Returns the full type name of the error that `?` converted.
     #[must_use]
     pub fn error_type(&self) -> Option<&'static str> {
         self.0.error_type
@@ -331,7 +333,7 @@ impl Failure {
         self.0.ran
     }
 
-    /// Returns what only the operator may see.
+    /// Returns the source error, for the operator only.
     #[must_use]
     pub fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source.as_deref().map(|e| e as _)
@@ -339,15 +341,15 @@ impl Failure {
 }
 
 impl Failure {
-    /// Returns the chain of errors behind the failure, for the operator alone.
+    /// Returns the source chain as text, for the operator only.
     #[must_use]
     pub fn cause(&self) -> Option<String> {
-        // An error speaks through its author's code, and is asked outside of any body's watch.
-        let told = catch_unwind(AssertUnwindSafe(|| self.causes()));
-        let all = told.unwrap_or_else(|panic| {
-            // Dropping what somebody panicked with would run their code once more.
+        // `Display` is the author's code and runs here outside the body, so catch its panic.
+        let text = catch_unwind(AssertUnwindSafe(|| self.causes()));
+        let all = text.unwrap_or_else(|panic| {
+            // Dropping the panic payload could run the author's code again.
             std::mem::forget(panic);
-            "an error that panics when it is asked what it says".to_owned()
+            "an error whose `Display` panics".to_owned()
         });
         (!all.is_empty()).then(|| bounded(all))
     }
@@ -355,9 +357,9 @@ impl Failure {
     fn causes(&self) -> String {
         let mut next = self.source();
         let mut all = String::new();
-        // An error may name itself as its cause, so there is an end to looking.
-        for _ in 0..CAUSES {
-            let Some(error) = next.filter(|_| all.len() <= MESSAGE_LIMIT) else { break };
+        // An error may be its own source, so the chain is bounded.
+        for _ in 0..MAX_CAUSES {
+            let Some(error) = next.filter(|_| all.len() <= MAX_MESSAGE_BYTES) else { break };
             if !all.is_empty() {
                 all.push_str(": ");
             }
@@ -373,8 +375,8 @@ fn millis(time: Duration) -> u64 {
 }
 
 impl Failure {
-    /// Says the same in other words: each text is handed over, and replaced where something comes
-    /// back. The chain behind it stays what it is unless its text changes. For hosts.
+    /// Replaces each text for which `change` returns `Some`, e.g. to redact it. The source chain is
+    /// kept unless its text changes. For hosts.
     #[doc(hidden)]
     #[must_use]
     pub fn reworded(mut self, change: impl Fn(&str) -> Option<String>) -> Self {
@@ -392,8 +394,8 @@ impl Failure {
 }
 
 impl Failure {
-    /// Says the same once more, to somebody else it is about. The chain behind it comes along as
-    /// text. For hosts.
+    /// Copies the failure for another call that waits for the same result (single-flight). The
+    /// source chain is copied as text. For hosts.
     #[doc(hidden)]
     #[must_use]
     pub fn retold(&self) -> Self {
@@ -406,22 +408,22 @@ impl Failure {
     }
 }
 
-/// Cuts on a character boundary and says so.
+/// Truncates on a character boundary, and notes the full size.
 fn bounded(mut text: String) -> String {
-    if text.len() > MESSAGE_LIMIT {
+    if text.len() > MAX_MESSAGE_BYTES {
         let all = text.len();
-        text.truncate(text.floor_char_boundary(MESSAGE_LIMIT));
+        text.truncate(text.floor_char_boundary(MAX_MESSAGE_BYTES));
         text.push_str(&format!(" … ({all} bytes in all)"));
     }
     text
 }
 
 impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
-    /// The model sees the top line of `Display`; the chain stays with the operator.
+    /// The model sees the first line of `Display`. The source chain is for the operator.
     fn from(error: E) -> Self {
         let shown = error.to_string();
         let top = shown.lines().next().unwrap_or_default();
-        let top = if top.trim().is_empty() { "the tool failed without saying why" } else { top };
+        let top = if top.trim().is_empty() { "the tool failed without a message" } else { top };
         let mut failure = Failure::failed(top).with_source(error);
         failure.0.error_type = Some(std::any::type_name::<E>());
         failure
@@ -453,7 +455,7 @@ impl fmt::Debug for Failure {
 }
 
 impl Serialize for Failure {
-    /// Everything but the source, which belongs to the operator.
+    /// Everything but the source, which is for the operator.
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeStruct;
         let fields = 5 + usize::from(self.0.after.is_some());
@@ -475,7 +477,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_has_a_page() {
+    fn every_code_has_a_docs_page() {
         let pages = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors");
         for code in FailureCode::ALL {
             let page = std::path::Path::new(pages).join(format!("{code}.md"));
@@ -494,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_causes_itself_has_an_end() {
+    fn a_cyclic_source_chain_is_bounded() {
         #[derive(Debug)]
         struct Ring(&'static str);
         impl fmt::Display for Ring {
@@ -508,12 +510,12 @@ mod tests {
             }
         }
         let cause = Failure::from(Ring("round and round")).cause().unwrap();
-        assert!(cause.starts_with("round and round: round") && cause.len() < 2 * MESSAGE_LIMIT);
+        assert!(cause.starts_with("round and round: round") && cause.len() < 2 * MAX_MESSAGE_BYTES);
         assert_eq!(Failure::from(Ring("")).cause(), None);
     }
 
     #[test]
-    fn what_is_retold_says_the_same() {
+    fn a_copied_failure_keeps_its_text_hints_and_cause() {
         let first = Failure::from(std::io::Error::other("down"))
             .with_next("wait")
             .with_retry_after(Duration::from_secs(7))
@@ -531,23 +533,27 @@ mod tests {
     #[test]
     fn a_message_is_bounded_and_never_empty() {
         let long = Failure::failed("é".repeat(10_000));
-        assert!(long.message().len() < MESSAGE_LIMIT + 40);
+        assert!(long.message().len() < MAX_MESSAGE_BYTES + 40);
         let silent: Failure = std::io::Error::other("").into();
         assert!(!silent.message().is_empty());
     }
 
     #[test]
-    fn a_failure_knows_its_error_and_what_was_said_about_retrying() {
+    fn a_failure_keeps_its_error_type_and_explicit_retry_hint() {
         let failure: Failure = std::io::Error::other("down").into();
         assert_eq!(failure.error_type(), Some("std::io::error::Error"));
         assert_eq!(
             (failure.retry(), failure.advice()),
             (RetryHint::Fix, None),
-            "only the code speaks"
+            "only the default of the code"
         );
-        let said = failure.with_retry(RetryHint::Never).with_retry_after(Duration::from_secs(2));
-        assert_eq!((said.advice(), said.retry()), (Some(RetryHint::Never), RetryHint::Never));
-        let json = serde_json::to_value(&said).unwrap();
+        let explicit =
+            failure.with_retry(RetryHint::Never).with_retry_after(Duration::from_secs(2));
+        assert_eq!(
+            (explicit.advice(), explicit.retry()),
+            (Some(RetryHint::Never), RetryHint::Never)
+        );
+        let json = serde_json::to_value(&explicit).unwrap();
         assert_eq!(json["retry_after_ms"], 2_000);
         assert!(
             serde_json::to_value(Failure::failed("x")).unwrap().get("retry_after_ms").is_none()
@@ -555,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_top_line_of_an_error_is_shown() {
+    fn only_the_first_line_of_an_error_is_shown() {
         let failure: Failure = std::io::Error::other("no such page\nat /srv/secret").into();
         assert_eq!(failure.message(), "no such page");
     }

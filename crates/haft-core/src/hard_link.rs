@@ -1,33 +1,34 @@
-//! Files with several names. A rule about one name is a rule about the file.
+//! Hard links: files with several names. A rule about one name applies to the file, so that a hard
+//! link cannot bypass a deny rule.
 
-/// An open file that has more than one name, as `fstat` describes it on the handle that is read.
+/// An open file with more than one name, from `fstat` on the file descriptor that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HardLinked {
-    /// The device it is on.
+    /// The device number.
     pub device: u64,
-    /// Its number there.
+    /// The inode number.
     pub inode: u64,
-    /// How many names it has.
+    /// The link count.
     pub links: u64,
-    /// When its inode last changed (`ctime`): seconds and nanoseconds. Every new name changes it.
+    /// The inode change time (`ctime`): seconds and nanoseconds. Every new name changes it.
     pub changed: (i64, u64),
 }
 
 impl HardLinked {
-    /// Returns which file it is, whatever its name and state.
+    /// Returns device and inode, which identify the file.
     #[must_use]
     pub fn identity(&self) -> (u64, u64) {
         (self.device, self.inode)
     }
 }
 
-/// What rules say about the other names of a file.
+/// Whether a rule restricts another name of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OtherNames {
     /// No rule restricts one of them.
     Clear,
-    /// A rule denies one of them, or asks about it.
+    /// A rule denies one of them, or requires approval for it.
     Kept,
-    /// That cannot be told: there are too many files to look at, or they cannot be looked at.
+    /// Unknown: there are too many files to scan, or they cannot be read.
     Unknown,
 }

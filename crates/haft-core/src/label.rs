@@ -1,6 +1,8 @@
-//! Where a result came from and how far it is trusted.
+//! Taint labels: how far a result is trusted, and who may see it. Policies use them against prompt
+//! injection and data exfiltration.
 //!
-//! A run carries the join of what it has read: trust only falls, confidentiality only rises.
+//! INVARIANT: a run carries the join of all it has read. Trust only falls, confidentiality only
+//! rises.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,12 +16,12 @@ pub enum Trust {
     Trusted,
     /// From the user's own workspace.
     Workspace,
-    /// From anyone.
+    /// From anywhere else, such as the web. It may contain prompt injection.
     #[default]
     Untrusted,
 }
 
-/// How far a result may travel. Ordered: later is more confidential.
+/// Who may see a result. Ordered: later is more confidential.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, Default,
 )]
@@ -30,16 +32,16 @@ pub enum Confidentiality {
     /// For the people of this run.
     #[default]
     Internal,
-    /// For nobody but the tools that need it.
+    /// Only for the tools that need it.
     Secret,
 }
 
-/// Trust and confidentiality together. Silence is untrusted and internal.
+/// Trust and confidentiality together. The default is untrusted and internal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
 pub struct Label {
     /// How far it is trusted.
     pub trust: Trust,
-    /// How far it may travel.
+    /// Who may see it.
     pub confidentiality: Confidentiality,
 }
 
@@ -48,7 +50,7 @@ impl Label {
     pub const CLEAN: Label =
         Label { trust: Trust::Trusted, confidentiality: Confidentiality::Public };
 
-    /// Returns the label of something made from both.
+    /// Returns the label of a value that is derived from both.
     #[must_use]
     pub fn join(self, other: Label) -> Label {
         Label {
@@ -63,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_join_never_gains_trust_and_never_loses_secrecy() {
+    fn a_join_never_gains_trust_and_never_loses_confidentiality() {
         let secret = Label { trust: Trust::Trusted, confidentiality: Confidentiality::Secret };
         let joined = Label::CLEAN.join(secret).join(Label::default());
         assert_eq!(joined.trust, Trust::Untrusted);

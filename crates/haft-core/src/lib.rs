@@ -1,13 +1,12 @@
 //! What a tool author compiles against.
 //!
-//! A tool is a name, a description, typed arguments and a body. This crate holds the words for
-//! that and nothing that runs them: no async runtime, no validator, no provider's JSON. The
-//! runtime is the `haft` crate, which re-exports everything here.
+//! A tool is a name, a description, typed arguments and a body. This crate holds the types for
+//! that. It has no async runtime, no validator and no provider format. The runtime is the `haft`
+//! crate, which re-exports everything here.
 //!
 //! Read in this order: [`Tool`] is what authors write, [`ToolSpec`] is what it declares,
-//! [`CallProfile`] is what one call would do, [`ToolContext`] is what the body may touch, and
-//! [`Output`] or [`Failure`] is what it gives back. [`DynTool`] is the erased form that every way
-//! of writing a tool ends in.
+//! [`CallProfile`] is what one call would do, [`ToolContext`] is what the body may use, and
+//! [`Output`] or [`Failure`] is what it returns. [`DynTool`] is the type-erased form of every tool.
 
 mod id;
 mod spec;

@@ -1,6 +1,6 @@
-//! Everything a tool declares, as data for people and programs.
+//! `Manifest`: everything a tool declares, as serializable data.
 //!
-//! A manifest is a picture of a spec with its schemas: made on request, never read by the walk.
+//! It is made on request from a spec and its schemas. The pipeline never reads it.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::{
     Permission, Rate, ResourceKey, ResultLimit, RetryPolicy, ToolSpec, UnknownFields,
 };
 
-/// What a tool declares, with silence already resolved where silence has one meaning.
+/// What a tool declares, with defaults filled in where a default has one meaning.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each field is the option of the same name, see `ToolSpec`")]
@@ -53,10 +53,10 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Puts a spec and its schemas together.
+    /// Combines a spec and its schemas.
     #[must_use]
     pub fn new(spec: &ToolSpec, input_schema: Value, output_schema: Option<Value>) -> Self {
-        let claim = spec.profile();
+        let profile = spec.profile();
         Self {
             name: spec.name.clone(),
             title: spec.title.clone(),
@@ -64,14 +64,14 @@ impl Manifest {
             aliases: spec.aliases.clone(),
             input_schema,
             output_schema,
-            class: claim.class,
-            read_only: claim.read_only,
-            destructive: claim.destructive,
+            class: profile.class,
+            read_only: profile.read_only,
+            destructive: profile.destructive,
             idempotent: spec.is_idempotent(),
             open_world: spec.is_open_world(),
-            interrupt: spec.interrupt_of(claim.class),
-            effects: claim.effects,
-            keys: claim.keys,
+            interrupt: spec.interrupt_of(profile.class),
+            effects: profile.effects,
+            keys: profile.keys,
             capabilities: spec.capabilities,
             permission: spec.permission,
             requires_user_interaction: spec.requires_user_interaction,

@@ -1,7 +1,7 @@
-//! The values that a spec's options take.
+//! The values of a spec's options: interrupt, exposure, rate, cache, retry and so on.
 //!
-//! Texts such as `"10/second"` or `"20s"` have one grammar, parsed by `const` functions: the
-//! attribute macro calls them at compile time, the builder at run time, and nobody at call time.
+//! Texts such as `"10/second"` or `"20s"` have one grammar, parsed by `const` functions. The
+//! attribute macro calls them at compile time, the builder at run time. No call parses them.
 
 use std::{fmt, time::Duration};
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Interrupt {
-    /// The call stops at once and its answer says so.
+    /// The call is cancelled at once, and its result says so.
     Cancel,
     /// The call finishes and the new message waits.
     Block,
@@ -26,18 +26,18 @@ pub enum Exposure {
     /// Shown while the token budget allows.
     #[default]
     Auto,
-    /// Found by search.
+    /// Only found by tool search.
     Deferred,
 }
 
-/// Whether a rule or a person must allow the tool when no judge has an opinion.
+/// Whether the tool needs approval when no rule and no guard decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Permission {
-    /// Somebody must allow it.
+    /// A rule or a person must allow it.
     #[default]
     Required,
-    /// The default ask is removed; an ask or a deny by a rule stays.
+    /// No approval by default. A rule can still ask or deny.
     None,
 }
 
@@ -45,39 +45,38 @@ pub enum Permission {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Isolation {
-    /// Where its kind of body runs: processes in the sandbox, Rust in this process.
+    /// Child processes run in the sandbox, Rust code in this process.
     #[default]
     Auto,
-    /// In the sandbox or not at all. A body that runs in this process cannot be moved there, so for
-    /// it this is a build error.
+    /// In the sandbox or not at all. For a body that runs in this process this is a build error.
     Required,
 }
 
-/// What happens to arguments the schema does not know.
+/// What happens to arguments that are not in the schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnknownFields {
-    /// The call is refused, with the nearest valid name.
+    /// The call is rejected, with the nearest valid name.
     #[default]
     Refuse,
-    /// They are dropped before anyone sees them.
+    /// They are dropped before guards, rules and body run.
     Ignore,
-    /// The schema alone decides. For schemas that somebody else wrote.
+    /// The schema decides. For schemas from other systems.
     Schema,
 }
 
-/// How large a result may be before the rest is kept aside.
+/// How large a result may be before the rest is offloaded to an artifact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResultLimit {
-    /// At most so many characters.
+    /// At most this number of characters.
     Chars(usize),
-    /// No bound of its own; the runtime's hard cap still holds.
+    /// No limit of its own. The runtime's hard limit still applies.
     Unbounded,
 }
 
 impl Default for ResultLimit {
-    /// About twelve thousand tokens: more than a model reads with care.
+    /// About twelve thousand tokens.
     fn default() -> Self {
         Self::Chars(50_000)
     }
@@ -115,7 +114,7 @@ impl Window {
         })
     }
 
-    /// Returns its word.
+    /// Returns its name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -138,7 +137,7 @@ impl Window {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rate {
-    /// So many calls …
+    /// The number of calls …
     pub count: u32,
     /// … in each window.
     pub per: Window,
@@ -175,16 +174,16 @@ impl Rate {
     /// Parses `N/second`, `N/minute`, `N/hour` or `N/day`.
     ///
     /// # Errors
-    /// Says what a rate looks like.
+    /// Describes the format of a rate.
     pub const fn parse(text: &str) -> Result<Rate, &'static str> {
-        const WRONG: &str = "a rate is a whole number above zero, a slash, and second, minute, hour or day, as in \"10/second\"";
+        const EXPECTED: &str = "expected a rate: a whole number above zero, a slash, and second, minute, hour or day, as in \"10/second\"";
         let bytes = text.as_bytes();
         let (count, at) = match number(bytes) {
             Some(found) => found,
-            None => return Err(WRONG),
+            None => return Err(EXPECTED),
         };
         if count == 0 || count > u32::MAX as u64 || at >= bytes.len() || bytes[at] != b'/' {
-            return Err(WRONG);
+            return Err(EXPECTED);
         }
         let per = if ends_with(bytes, at + 1, b"second") {
             Window::Second
@@ -195,7 +194,7 @@ impl Rate {
         } else if ends_with(bytes, at + 1, b"day") {
             Window::Day
         } else {
-            return Err(WRONG);
+            return Err(EXPECTED);
         };
         Ok(Rate { count: count as u32, per })
     }
@@ -213,16 +212,17 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Parses a time such as `500ms`, `20s`, `5m`, `2h` or `1d`.
+/// Parses a duration such as `500ms`, `20s`, `5m`, `2h` or `1d`.
 ///
 /// # Errors
-/// Says what a time looks like. Zero is refused: a limit of nothing lets nothing run.
+/// Describes the format of a duration. Zero is rejected: no call could run within it.
 pub const fn parse_duration(text: &str) -> Result<Duration, &'static str> {
-    const WRONG: &str = "a time is a whole number above zero and ms, s, m, h or d, as in \"20s\"";
+    const EXPECTED: &str =
+        "expected a duration: a whole number above zero and ms, s, m, h or d, as in \"20s\"";
     let bytes = text.as_bytes();
     let (count, at) = match number(bytes) {
         Some(found) => found,
-        None => return Err(WRONG),
+        None => return Err(EXPECTED),
     };
     let unit = if ends_with(bytes, at, b"ms") {
         1
@@ -235,17 +235,17 @@ pub const fn parse_duration(text: &str) -> Result<Duration, &'static str> {
     } else if ends_with(bytes, at, b"d") {
         86_400_000
     } else {
-        return Err(WRONG);
+        return Err(EXPECTED);
     };
     match count.checked_mul(unit) {
-        None | Some(0) => Err(WRONG),
-        // A century is more than anybody waits, and keeps deadlines far from overflow.
-        Some(ms) if ms > 3_155_760_000_000 => Err(WRONG),
+        None | Some(0) => Err(EXPECTED),
+        // A century: longer than any wait, and far from an overflow of deadlines.
+        Some(ms) if ms > 3_155_760_000_000 => Err(EXPECTED),
         Some(ms) => Ok(Duration::from_millis(ms)),
     }
 }
 
-/// Reads leading digits; returns the number and where it ends.
+/// Parses leading digits. Returns the number and the index of its end.
 const fn number(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut at = 0;
     let mut value: u64 = 0;
@@ -276,29 +276,28 @@ const fn ends_with(bytes: &[u8], from: usize, word: &[u8]) -> bool {
     true
 }
 
-/// Keeps successful results for a while.
+/// Caches successful results.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Cache {
-    /// For how long.
+    /// The time to live.
     #[serde(serialize_with = "millis")]
     pub ttl: Duration,
-    /// For whom: results are shared only within one value of this scope.
+    /// The scope: results are shared only within one value of it.
     ///
-    /// `user`, `session`, `run` and `agent` mean the one that the call is for; where the host named
-    /// none, nothing is kept. Any other word is a name of its own, and everybody shares under it.
-    /// Silence means the same user, or calls without one; for a tool that is given values per run
-    /// (`RunState`) it means the same run.
+    /// `user`, `session`, `run` and `agent` refer to the ids of the call; if the host set none,
+    /// nothing is cached. Any other text is a shared scope for all calls. `None` means per user
+    /// (calls without a user share), or per run if the tool depends on `RunState`.
     pub scope: Option<String>,
 }
 
 impl Cache {
-    /// Keeps results for so long.
+    /// Caches results for this time.
     #[must_use]
     pub fn new(ttl: Duration) -> Self {
         Self { ttl, scope: None }
     }
 
-    /// Says within what results are shared.
+    /// Sets the scope within which results are shared.
     #[must_use]
     pub fn within(mut self, scope: impl Into<String>) -> Self {
         self.scope = Some(scope.into());
@@ -306,44 +305,45 @@ impl Cache {
     }
 }
 
-/// How waiting times grow from try to try.
+/// How the delay grows between attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Backoff {
-    /// Always the same.
+    /// The same delay every time.
     Fixed,
-    /// Once, twice, three times.
+    /// One, two, three times the first delay.
     Linear,
     /// Doubling.
     #[default]
     Exponential,
 }
 
-/// How often and when a failed attempt is made again.
+/// How often and when a failed attempt is retried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RetryPolicy {
-    /// Tries in all, the first included.
+    /// The total number of attempts, the first included.
     pub max_attempts: u32,
-    /// How the waiting grows.
+    /// How the delay grows.
     pub backoff: Backoff,
-    /// The first wait.
+    /// The first delay.
     #[serde(serialize_with = "millis")]
     pub initial_delay: Duration,
-    /// The longest wait.
+    /// The longest delay.
     #[serde(serialize_with = "millis")]
     pub max_delay: Duration,
-    /// Whether waits are spread by chance, so that callers do not come back together.
+    /// Whether delays are randomized, so that callers do not retry at the same time.
     pub jitter: bool,
-    /// Only failures with one of these codes (`timed_out`), or made of an error whose type's name
-    /// contains one of these words, in any case (`io::error`); empty means all that may be retried.
+    /// Retries only failures with one of these codes (`timed_out`), or from an error whose type
+    /// name contains one of these texts, ignoring case (`io::error`). Empty means all retryable
+    /// failures.
     pub retry_on: Vec<String>,
 }
 
 impl RetryPolicy {
-    /// Returns how long to wait after the attempt with this number (from 1) has failed.
+    /// Returns the delay after the attempt with this number (from 1) has failed.
     ///
-    /// `chance`, from 0 to 1, is where the wait falls between half and one and a half times its
-    /// length; it is not looked at without `jitter`. The longest wait is the longest also then.
+    /// With `jitter`, the random value `chance` from 0 to 1 scales the delay between 0.5 and 1.5.
+    /// The result never exceeds `max_delay`.
     ///
     /// ```
     /// use std::time::Duration;
@@ -372,7 +372,7 @@ impl RetryPolicy {
 }
 
 impl Default for RetryPolicy {
-    /// Three tries within about three seconds: past that, somebody should look.
+    /// Three attempts within about three seconds.
     fn default() -> Self {
         Self {
             max_attempts: 3,
@@ -385,7 +385,7 @@ impl Default for RetryPolicy {
     }
 }
 
-/// Writes a time as text in milliseconds, which is how it can be read back.
+/// Serializes a duration as text in milliseconds, which `parse_duration` accepts.
 pub(crate) fn millis<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&format_args!("{}ms", time.as_millis()))
 }
@@ -395,7 +395,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_grow_as_they_are_told_to_and_never_past_the_longest() {
+    fn retry_delay_follows_the_backoff_and_never_exceeds_the_maximum() {
         let of = |backoff, failed| {
             let retries = RetryPolicy { backoff, jitter: false, ..RetryPolicy::default() };
             retries.delay(failed, 0.0).as_secs()
@@ -411,11 +411,11 @@ mod tests {
         let spread = RetryPolicy::default();
         let at = |chance| spread.delay(1, chance).as_millis();
         assert_eq!([0.0, 0.5, 1.0, f64::NAN, 7.0].map(at), [500, 1000, 1500, 1000, 1500]);
-        assert_eq!(spread.delay(50, 1.0), spread.max_delay, "chance does not lift the longest");
+        assert_eq!(spread.delay(50, 1.0), spread.max_delay, "jitter does not exceed the maximum");
     }
 
     #[test]
-    fn rates_and_times_parse_or_say_how() {
+    fn rates_and_durations_parse_or_are_rejected() {
         assert_eq!(Rate::parse("3/day").unwrap(), Rate { count: 3, per: Window::Day });
         for bad in ["", "/s", "1", "1/", "1/s", "-1/second", "0/hour", "1 /day", "99999999999/day"]
         {

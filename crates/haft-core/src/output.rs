@@ -1,7 +1,7 @@
-//! What a body gives back when it succeeds.
+//! `Output`: what a successful call returns.
 //!
-//! An output is a list of content blocks, plus structured data where the tool has some. Bodies
-//! rarely build one by hand: text, `()`, `Json<T>`, `Raw<T>` and streams turn into it.
+//! An output is a list of content blocks, and structured data if the tool declares an output
+//! schema. Bodies rarely build one: text, `()`, `Json<T>`, `Raw<T>` and streams convert into it.
 
 use std::{borrow::Cow, future::ready, pin::pin};
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{BoundedBuffer, Failure, FailureCode, ToolContext, schema, stream::Paced};
 
-/// One piece of content.
+/// One content block.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Block {
@@ -26,27 +26,27 @@ pub enum Block {
         /// The data.
         json: Value,
     },
-    /// A picture.
+    /// An image.
     Image {
         /// The bytes, in base64.
         data: String,
-        /// What kind of picture, e.g. `image/png`.
+        /// The media type, e.g. `image/png`.
         media_type: String,
     },
-    /// Sound.
+    /// Audio.
     Audio {
         /// The bytes, in base64.
         data: String,
-        /// What kind of sound, e.g. `audio/wav`.
+        /// The media type, e.g. `audio/wav`.
         media_type: String,
     },
-    /// A pointer to something kept elsewhere.
+    /// A reference to content stored elsewhere.
     Link {
-        /// Where it is.
+        /// The URI.
         uri: String,
-        /// What it is called.
+        /// The name.
         name: String,
-        /// What kind of thing it is.
+        /// The media type.
         media_type: Option<String>,
     },
 }
@@ -59,12 +59,13 @@ impl Block {
     }
 }
 
-/// What a successful call gives back.
+/// What a successful call returns.
 ///
 /// ```
 /// use haft_core::{Block, Output};
 ///
-/// let output = Output::text("two files").and(Block::Json { json: ["a", "b"].into_iter().collect() });
+/// let names = Block::Json { json: ["a", "b"].into_iter().collect() };
+/// let output = Output::text("two files").and(names);
 /// assert_eq!(output.to_text(), "two files\n[\"a\",\"b\"]");
 /// assert_eq!(output.to_string(), output.to_text());
 /// ```
@@ -72,7 +73,7 @@ impl Block {
 pub struct Output {
     /// The content, in order.
     pub blocks: Vec<Block>,
-    /// The same as data, where the tool declares an output schema.
+    /// The same as data, if the tool declares an output schema.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
 }
@@ -84,7 +85,7 @@ impl Output {
         Self { blocks: vec![Block::text(text)], structured: None }
     }
 
-    /// Makes an output of one piece of data.
+    /// Makes an output of one JSON value.
     #[must_use]
     pub fn json(json: Value) -> Self {
         Self { blocks: vec![Block::Json { json }], structured: None }
@@ -97,7 +98,7 @@ impl Output {
         self
     }
 
-    /// Returns the content as text, without copying it where it is one text already.
+    /// Returns the content as text. A single text block is borrowed.
     #[must_use]
     pub fn as_text(&self) -> Cow<'_, str> {
         match self.blocks.as_slice() {
@@ -106,7 +107,7 @@ impl Output {
         }
     }
 
-    /// Returns the content as text; media and links are described in a line each.
+    /// Returns the content as text. Media and links become one line each.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut out = String::new();
@@ -146,13 +147,13 @@ impl From<Block> for Output {
 /// What a body may return. Implemented for text, `()`, [`Output`], blocks, [`Value`], [`Json`],
 /// [`Raw`] and [`StreamOutput`].
 pub trait IntoOutput: Send {
-    /// Returns the schema of the structured part, where there is one.
+    /// Returns the schema of the structured part, if there is one.
     #[must_use]
     fn schema() -> Option<Value> {
         None
     }
 
-    /// Turns the value into an output. Streams take their time here, and tell each piece.
+    /// Converts the value into an output. Streams are read to the end here, and each chunk is sent.
     fn into_output(self, cx: &ToolContext) -> impl Future<Output = Result<Output, Failure>> + Send;
 }
 
@@ -182,7 +183,7 @@ into_output! {
     (): |_unit| Output::text("done");
 }
 
-/// Data with a schema: the schema is exported, and the data checked against it.
+/// Data with a schema: the schema is exported, and the data is validated against it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
@@ -209,18 +210,18 @@ impl<T: Serialize + Send> IntoOutput for Raw<T> {
 
 fn to_value(data: &impl Serialize) -> Result<Value, Failure> {
     serde_json::to_value(data).map_err(|e| {
-        Failure::new(FailureCode::BadOutput, "the tool's result cannot be written as JSON")
+        Failure::new(FailureCode::BadOutput, "the tool's result cannot be serialized as JSON")
             .with_source(e)
     })
 }
 
-/// Text that arrives piece by piece: each piece is told at once, all of them are the result.
+/// Streamed text: each chunk is sent at once, and all of them are the result.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamOutput<S>(pub S);
 
-/// One piece of a stream: text, or a failure that ends it.
+/// One chunk of a stream: text, or a failure that ends it.
 pub trait OutputChunk: Send {
-    /// Turns it into text.
+    /// Converts it into text.
     fn into_piece(self) -> Result<String, Failure>;
 }
 
@@ -244,7 +245,7 @@ impl<T: Into<String> + Send, E: Into<Failure> + Send> OutputChunk for Result<T, 
 
 impl<S: Stream<Item: OutputChunk> + Send> IntoOutput for StreamOutput<S> {
     async fn into_output(self, cx: &ToolContext) -> Result<Output, Failure> {
-        // A stream may have no end; what nobody will look at is not held.
+        // A stream may be endless, so only a bounded part is kept.
         let mut all = BoundedBuffer::new(cx.max_result_bytes());
         let stream = pin!(self.0);
         let mut stream = Paced::new(stream);

@@ -1,8 +1,8 @@
-//! What generated code needs and nobody should write: re-exports, and the conversions that pick
-//! the best reading of a function's return value.
+//! Support for code that the macros generate: re-exports, and the conversion of a function's return
+//! value into an `Output`. Not for handwritten code.
 //!
-//! The picking is by method resolution on references ("autoref"): the more `&` a reading needs,
-//! the later it is tried. So a type alias of `Result` is still seen as a `Result`.
+//! The conversion is picked by method resolution on references (autoref specialization): the more
+//! `&` an implementation needs, the later it is tried. So a type alias of `Result` works as well.
 
 pub use schemars;
 pub use serde;
@@ -37,13 +37,15 @@ pub fn schema_of<T: schemars::JsonSchema>() -> Value {
     crate::schema::of::<T>()
 }
 
-/// A return value, waiting to be read.
+/// A return value that is not converted yet.
 #[derive(Debug)]
 pub struct Returned<T>(pub Option<T>);
 
 impl<T> Returned<T> {
     fn take(&mut self) -> Result<T, Failure> {
-        self.0.take().ok_or_else(|| Failure::new(FailureCode::NotRun, "the answer was read twice"))
+        self.0.take().ok_or_else(|| {
+            Failure::new(FailureCode::NotRun, "the return value was converted twice")
+        })
     }
 }
 
@@ -103,36 +105,36 @@ reading! {
     |value, cx| Raw(value).into_output(cx).await
 }
 
-/// Nothing implements this: it is the bound of the last readings, so that a return value nobody
-/// can read is refused in words instead of in method resolution.
+/// No type implements this. It is the bound of the fallback conversions, so that an unsupported
+/// return type gives a clear compile error.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "a tool cannot give back `{Self}`",
-    label = "not something a model can be given",
-    note = "give back text, `()`, `Json<T>`, `Raw<T>`, `Output`, `StreamOutput<S>` or anything that is `Serialize + Send`, or a `Result` of these"
+    message = "a tool cannot return `{Self}`",
+    label = "cannot be sent to a model",
+    note = "return text, `()`, `Json<T>`, `Raw<T>`, `Output`, `StreamOutput<S>` or anything that is `Serialize + Send`, or a `Result` of these"
 )]
-pub trait Answer {}
+pub trait ToolReturn {}
 
-/// Nothing implements this either: it is for errors that cannot be told.
+/// No type implements this either. It gives the compile error for unsupported error types.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "the error `{Self}` cannot be told to a model, or what comes with it cannot be given back",
-    label = "not something a model can be given",
+    message = "the error `{Self}` cannot be sent to a model, or the `Ok` type cannot be returned",
+    label = "cannot be sent to a model",
     note = "use `Failure`, or an error that implements `std::error::Error` or `Display` and is `Send`",
-    note = "beside it give back text, `()`, `Json<T>`, `Raw<T>`, `Output`, `StreamOutput<S>` or anything that is `Serialize + Send`"
+    note = "the `Ok` type can be text, `()`, `Json<T>`, `Raw<T>`, `Output`, `StreamOutput<S>` or anything that is `Serialize + Send`"
 )]
-pub trait Told {}
+pub trait ToolError {}
 
-/// Any other `Result`. Without this one, serde would write an error down as a success.
+/// Any other `Result`. Without it, serde would serialize an error as a success.
 #[doc(hidden)]
 pub trait ReadAnyResult {
     type Error;
     #[expect(async_fn_in_trait, reason = "it never runs")]
     async fn read(&mut self, _: &ToolContext) -> Read
     where
-        Self::Error: Told,
+        Self::Error: ToolError,
     {
-        Err(Failure::new(FailureCode::NotRun, "the answer cannot be read"))
+        Err(Failure::new(FailureCode::NotRun, "the return value cannot be converted"))
     }
 }
 
@@ -147,9 +149,9 @@ pub trait ReadAnything {
     #[expect(async_fn_in_trait, reason = "it never runs")]
     async fn read(&mut self, _: &ToolContext) -> Read
     where
-        Self::Value: Answer,
+        Self::Value: ToolReturn,
     {
-        Err(Failure::new(FailureCode::NotRun, "the answer cannot be read"))
+        Err(Failure::new(FailureCode::NotRun, "the return value cannot be converted"))
     }
 }
 
@@ -160,14 +162,14 @@ impl<T> ReadAnything for Returned<T> {
 fn top_line(error: &impl Display) -> String {
     let text = error.to_string();
     let top = text.lines().next().unwrap_or_default();
-    if top.trim().is_empty() { "the tool failed without saying why" } else { top }.to_owned()
+    if top.trim().is_empty() { "the tool failed without a message" } else { top }.to_owned()
 }
 
-/// A return type, waiting to be asked for its schema.
+/// A return type, to get its output schema.
 #[derive(Debug)]
 pub struct Returns<T>(pub PhantomData<T>);
 
-/// Names the return type of an async method that only the compiler can name.
+/// Infers the return type of an async method, which cannot be named.
 pub fn returns<A, F: Future>(_: impl Fn(A, &'static ToolContext) -> F) -> Returns<F::Output> {
     Returns(PhantomData)
 }
@@ -208,24 +210,24 @@ impl<T> SchemaOfNothing for Returns<T> {
     }
 }
 
-/// Reads what a guard function said; an error is a refusal.
-pub fn verdict(said: impl IntoVerdict) -> Result<Option<Verdict>, Failure> {
-    said.into_verdict().map_err(|e| Failure::new(FailureCode::GuardFailed, e))
+/// Converts the return value of a guard function. An error denies the call.
+pub fn verdict(returned: impl IntoVerdict) -> Result<Option<Verdict>, Failure> {
+    returned.into_verdict().map_err(|e| Failure::new(FailureCode::GuardFailed, e))
 }
 
-/// Collects what a `keys` function said.
-pub fn keys<K: Into<ResourceKey>>(said: impl IntoIterator<Item = K>) -> Vec<ResourceKey> {
-    said.into_iter().map(Into::into).collect()
+/// Collects the return value of a `keys` function.
+pub fn keys<K: Into<ResourceKey>>(returned: impl IntoIterator<Item = K>) -> Vec<ResourceKey> {
+    returned.into_iter().map(Into::into).collect()
 }
 
-/// Parses the JSON text of an example. The macro has checked its form; what is no JSON after all
-/// stays text, which the registry then refuses.
+/// Parses the JSON text of an example. The macro has checked its syntax. Text that is still invalid
+/// JSON becomes a string, which the registry rejects.
 #[must_use]
 pub fn example(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
-/// What a model may fill in.
+/// A parameter that the model fills in.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "a model cannot fill in `{Self}`",
@@ -238,10 +240,10 @@ pub trait Argument {}
 #[diagnostic::do_not_recommend]
 impl<T: serde::de::DeserializeOwned + schemars::JsonSchema + Send + Sync + 'static> Argument for T {}
 
-/// Refuses what no model may fill in.
+/// Rejects a parameter type that a model cannot fill in, at compile time.
 pub const fn argument<T: Argument>() {}
 
-/// What a parameter may ask of the host.
+/// A parameter that the host supplies (dependency injection).
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "the host cannot supply `{Self}`",
@@ -293,7 +295,7 @@ impl<T: Send + Sync + 'static> Inject for RunState<T> {
     }
 }
 
-/// Declares what a parameter asks of the host, once.
+/// Declares the dependency of a parameter, once.
 pub fn need<T: Inject>(spec: &mut ToolSpec) {
     spec.needs.extend(T::need().filter(|need| !spec.needs.contains(need)));
 }

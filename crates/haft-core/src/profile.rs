@@ -1,7 +1,7 @@
-//! What one call would do and what it may run concurrently with.
+//! `CallProfile`: what one call would do, and which calls it may run concurrently with.
 //!
-//! A claim is made once per call, from the very arguments that will run. It starts from what the
-//! spec declares (strictest where it is silent) and the tool may change what its arguments decide.
+//! A profile is made once per call from its frozen arguments. It starts from what the spec
+//! declares, with the strictest default, and the tool may refine it by the arguments.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use serde::{Deserialize, Serialize};
 pub enum ConcurrencyClass {
     /// Can run concurrently with other calls that only read.
     ReadOnly,
-    /// Runs alone, or beside calls whose resource keys are disjoint from its own.
+    /// Runs alone, or concurrently with calls whose resource keys are disjoint from its own.
     WriteExclusive,
-    /// Runs alone, always; isolated where its body can be.
+    /// Always runs alone; sandboxed if its body can be.
     #[default]
     Unsafe,
 }
 
 impl ConcurrencyClass {
-    /// Returns its word.
+    /// Returns its name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -38,24 +38,24 @@ impl ConcurrencyClass {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
-    /// Looks.
+    /// Reads.
     Read,
-    /// Changes.
+    /// Writes.
     Write,
-    /// Starts a program.
+    /// Starts a process.
     Execute,
-    /// Leaves this machine.
+    /// Accesses another machine.
     External,
-    /// Nobody said.
+    /// Not declared.
     Unknown,
 }
 
-/// One thing a call would touch.
+/// One effect of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Effect {
-    /// What is done.
+    /// What it does.
     pub operation: Operation,
-    /// To what: a path, a host, a table; whatever the operation is about.
+    /// The target: a path, a host, a table.
     pub target: Option<String>,
 }
 
@@ -72,24 +72,24 @@ impl Effect {
         Self { operation: Operation::Write, target: Some(target.into()) }
     }
 
-    /// Starts a program.
+    /// Starts a process.
     #[must_use]
     pub fn execute(target: impl Into<String>) -> Self {
         Self { operation: Operation::Execute, target: Some(target.into()) }
     }
 
-    /// Leaves this machine.
+    /// Accesses another machine.
     #[must_use]
     pub fn external(target: impl Into<String>) -> Self {
         Self { operation: Operation::External, target: Some(target.into()) }
     }
 }
 
-/// What a call would touch, if it says so.
+/// The effects of a call, if declared.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(untagged)]
 pub enum Effects {
-    /// Not declared: judged as every effect there is.
+    /// Not declared: counts as every effect.
     #[default]
     Undeclared,
     /// Exactly these; an empty list means none.
@@ -97,13 +97,13 @@ pub enum Effects {
 }
 
 impl Effects {
-    /// Declares that nothing outside the call is touched.
+    /// Declares that the call has no effects.
     #[must_use]
     pub fn none() -> Self {
         Self::Declared([].into())
     }
 
-    /// Returns whether some effect may change something or leave the machine.
+    /// Returns whether some effect may change something or access another machine.
     #[must_use]
     pub fn may_change(&self) -> bool {
         match self {
@@ -127,7 +127,7 @@ impl From<Vec<Effect>> for Effects {
 
 /// The name of a resource, as `kind:/hierarchical/path`.
 ///
-/// A key meets itself, everything above it and everything below it:
+/// A key conflicts with itself, everything above it and everything below it:
 ///
 /// ```
 /// use haft_core::ResourceKey;
@@ -142,8 +142,8 @@ impl From<Vec<Effect>> for Effects {
 pub struct ResourceKey(Arc<str>);
 
 impl ResourceKey {
-    /// Makes a key, with `.`, `..` and doubled slashes taken out, so that two spellings of one
-    /// resource are one key.
+    /// Makes a key. `.`, `..` and repeated slashes are normalized, so that two spellings of one
+    /// resource give the same key.
     #[must_use]
     pub fn new(text: impl AsRef<str>) -> Self {
         let text = text.as_ref();
@@ -167,13 +167,13 @@ impl ResourceKey {
         &self.0
     }
 
-    /// Returns whether the two name the same resource or one holds the other.
+    /// Returns whether the two name the same resource or one contains the other.
     #[must_use]
     pub fn meets(&self, other: &ResourceKey) -> bool {
         self.covers(other) || other.covers(self)
     }
 
-    /// Returns whether this key names the other's resource or one that holds it.
+    /// Returns whether this key names the other's resource or one that contains it.
     #[must_use]
     pub fn covers(&self, other: &ResourceKey) -> bool {
         other
@@ -195,28 +195,28 @@ impl From<String> for ResourceKey {
     }
 }
 
-/// What one call would do. See the module comment.
+/// What one call would do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CallProfile {
     /// How it may run concurrently.
     pub class: ConcurrencyClass,
-    /// Whether it leaves everything as it was.
+    /// Whether it changes nothing.
     pub read_only: bool,
-    /// Whether it destroys something, where known; unknown is judged as yes.
+    /// Whether it destroys something, if known. `None` counts as yes unless it is read-only.
     pub destructive: Option<bool>,
-    /// What it would touch.
+    /// Its effects.
     pub effects: Effects,
-    /// The resources it needs for itself. Empty means: it did not say.
+    /// The resources that it locks exclusively. Empty means not declared.
     pub keys: Vec<ResourceKey>,
-    /// Whether its body can run it confined: nothing is writable and no other machine is reached. A
-    /// policy may allow it unasked then, see [`Verdict::confined`](crate::Verdict::confined). The body
-    /// must look at [`ToolContext::is_confined`](crate::ToolContext::is_confined).
+    /// Whether its body can run it in a sandbox without writes and without network. A policy may
+    /// then allow it without approval, see [`Verdict::confined`](crate::Verdict::confined). The
+    /// body must check [`ToolContext::is_confined`](crate::ToolContext::is_confined).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub confinable: bool,
 }
 
 impl CallProfile {
-    /// Returns what is assumed of a call that says nothing.
+    /// Returns the profile of a call that declares nothing.
     #[must_use]
     pub fn strictest() -> Self {
         Self {
@@ -229,14 +229,14 @@ impl CallProfile {
         }
     }
 
-    /// Returns whether judges must take this call for a destructive one.
+    /// Returns whether the policy must treat this call as destructive.
     #[must_use]
     pub fn may_destroy(&self) -> bool {
         self.destructive.unwrap_or(!self.read_only)
     }
 
-    /// Resolves contradictions to the strict side: what destroys, or writes by its own effects, is
-    /// not read-only and does not run concurrently as a reader.
+    /// Resolves contradictions to the strict side: a call that is destructive or has a write effect
+    /// is not read-only, and does not run concurrently as a reader.
     #[must_use]
     pub fn settled(mut self) -> Self {
         let writes = matches!(&self.effects, Effects::Declared(list)
@@ -244,7 +244,7 @@ impl CallProfile {
         if writes || self.destructive == Some(true) {
             self.read_only = false;
             self.class = self.class.max(ConcurrencyClass::WriteExclusive);
-            // What is known to write would only fail.
+            // A known write would fail in the read-only sandbox.
             self.confinable = false;
         }
         self
@@ -252,8 +252,8 @@ impl CallProfile {
 
     /// Returns whether the two calls may run at the same time.
     ///
-    /// Readers share. A writer shares only with calls whose keys are disjoint from its own, and
-    /// then both must have named keys. `Unsafe` shares with nobody.
+    /// Readers run concurrently. A writer runs concurrently only with calls whose keys are disjoint
+    /// from its own, and both must declare keys. `Unsafe` runs alone.
     #[must_use]
     pub fn may_share(&self, other: &CallProfile) -> bool {
         match (self.class, other.class) {
@@ -272,7 +272,7 @@ impl CallProfile {
 mod tests {
     use super::*;
 
-    fn claim(class: ConcurrencyClass, keys: &[&str]) -> CallProfile {
+    fn profile(class: ConcurrencyClass, keys: &[&str]) -> CallProfile {
         CallProfile {
             class,
             keys: keys.iter().map(ResourceKey::new).collect(),
@@ -281,52 +281,52 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_without_keys_meets_everything() {
-        let writer = claim(ConcurrencyClass::WriteExclusive, &[]);
-        assert!(!writer.may_share(&claim(ConcurrencyClass::ReadOnly, &["file:/a"])));
-        assert!(!writer.may_share(&claim(ConcurrencyClass::WriteExclusive, &["file:/a"])));
+    fn a_writer_without_keys_conflicts_with_every_call() {
+        let writer = profile(ConcurrencyClass::WriteExclusive, &[]);
+        assert!(!writer.may_share(&profile(ConcurrencyClass::ReadOnly, &["file:/a"])));
+        assert!(!writer.may_share(&profile(ConcurrencyClass::WriteExclusive, &["file:/a"])));
     }
 
     #[test]
-    fn writers_of_different_files_share_and_of_one_file_do_not() {
-        let a = claim(ConcurrencyClass::WriteExclusive, &["file:/a"]);
-        assert!(a.may_share(&claim(ConcurrencyClass::WriteExclusive, &["file:/b"])));
-        assert!(!a.may_share(&claim(ConcurrencyClass::WriteExclusive, &["file:/x/../a"])));
-        assert!(!a.may_share(&claim(ConcurrencyClass::ReadOnly, &["file:/a/b"])));
-        assert!(!a.may_share(&claim(ConcurrencyClass::ReadOnly, &[])));
+    fn writers_of_different_files_run_concurrently_and_of_one_file_do_not() {
+        let a = profile(ConcurrencyClass::WriteExclusive, &["file:/a"]);
+        assert!(a.may_share(&profile(ConcurrencyClass::WriteExclusive, &["file:/b"])));
+        assert!(!a.may_share(&profile(ConcurrencyClass::WriteExclusive, &["file:/x/../a"])));
+        assert!(!a.may_share(&profile(ConcurrencyClass::ReadOnly, &["file:/a/b"])));
+        assert!(!a.may_share(&profile(ConcurrencyClass::ReadOnly, &[])));
     }
 
     #[test]
-    fn unsafe_is_alone_whatever_its_keys() {
-        let a = claim(ConcurrencyClass::Unsafe, &["file:/a"]);
-        assert!(!a.may_share(&claim(ConcurrencyClass::ReadOnly, &["file:/b"])));
+    fn unsafe_runs_alone_even_with_disjoint_keys() {
+        let a = profile(ConcurrencyClass::Unsafe, &["file:/a"]);
+        assert!(!a.may_share(&profile(ConcurrencyClass::ReadOnly, &["file:/b"])));
     }
 
     #[test]
-    fn the_root_key_covers_all_of_its_kind() {
+    fn the_root_key_covers_every_key_of_its_kind() {
         assert!(ResourceKey::new("file:/").covers(&ResourceKey::new("file:/a/b")));
         assert!(!ResourceKey::new("file:/a/b").covers(&ResourceKey::new("file:/")));
     }
 
     #[test]
-    fn contradictions_settle_to_the_strict_side() {
-        let claim =
+    fn contradictions_resolve_to_the_strict_side() {
+        let profile =
             CallProfile { read_only: true, destructive: Some(true), ..CallProfile::strictest() };
-        assert!(!claim.settled().read_only);
-        let claim =
+        assert!(!profile.settled().read_only);
+        let profile =
             CallProfile { confinable: true, destructive: Some(true), ..CallProfile::strictest() };
-        assert!(!claim.settled().confinable);
-        let claim = CallProfile {
+        assert!(!profile.settled().confinable);
+        let profile = CallProfile {
             read_only: true,
             effects: [Effect::write("/a")].into(),
             ..CallProfile::strictest()
         };
-        let settled = CallProfile { class: ConcurrencyClass::ReadOnly, ..claim }.settled();
+        let settled = CallProfile { class: ConcurrencyClass::ReadOnly, ..profile }.settled();
         assert!(!settled.read_only);
         assert_eq!(
             settled.class,
             ConcurrencyClass::WriteExclusive,
-            "nor does it share as a reader"
+            "nor does it run concurrently as a reader"
         );
     }
 }

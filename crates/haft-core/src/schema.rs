@@ -1,24 +1,24 @@
-//! JSON Schemas from Rust types, tidied for models.
+//! JSON Schemas from Rust types, normalized for models.
 //!
-//! The derive gives a correct schema; this makes it a good one to read: no generated titles, a
-//! documented unit enum as one `enum`, a tagged enum as `anyOf`, and closed objects wherever
-//! closing cannot refuse what the type accepts.
+//! The derived schema is correct; this makes it shorter and clearer: no generated titles, a
+//! documented unit enum as one `enum`, a tagged enum as `anyOf`, and `additionalProperties: false`
+//! unless that would reject what the type accepts.
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
-/// Returns the tidied schema of a type.
+/// Returns the normalized schema of a type.
 pub(crate) fn of<T: JsonSchema + ?Sized>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|s| s.meta_schema = None);
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
-    // Only generated titles go: the root's and each definition's.
+    // Only generated titles are removed: the root's and each definition's.
     if let Some(root) = schema.as_object_mut() {
         root.shift_remove("title");
         // The doc comment of an argument struct is the tool's description, not the schema's.
         root.shift_remove("description");
     }
     let close = !has_merging_refs(&schema);
-    tidy(&mut schema, close);
+    normalize(&mut schema, close);
     if schema.get("type").is_none() && schema.get("properties").is_none() {
         // A unit-like argument type: an object without properties.
         if let Some(root) = schema.as_object_mut()
@@ -30,10 +30,10 @@ pub(crate) fn of<T: JsonSchema + ?Sized>() -> Value {
     schema
 }
 
-/// Keywords under which a map of schemas, a list of schemas or one schema stands.
-const MAPS: [&str; 4] = ["properties", "patternProperties", "$defs", "definitions"];
-const LISTS: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
-const ONES: [&str; 9] = [
+/// Keywords whose value is a map of schemas, a list of schemas or one schema.
+const MAP_KEYWORDS: [&str; 4] = ["properties", "patternProperties", "$defs", "definitions"];
+const LIST_KEYWORDS: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
+const SCHEMA_KEYWORDS: [&str; 9] = [
     "items",
     "additionalProperties",
     "not",
@@ -47,18 +47,18 @@ const ONES: [&str; 9] = [
 
 fn each_child(node: &mut Map<String, Value>, visit: &mut dyn FnMut(&mut Value)) {
     for (key, value) in node.iter_mut() {
-        if MAPS.contains(&key.as_str()) {
+        if MAP_KEYWORDS.contains(&key.as_str()) {
             value.as_object_mut().into_iter().flat_map(|m| m.values_mut()).for_each(&mut *visit);
-        } else if LISTS.contains(&key.as_str()) {
+        } else if LIST_KEYWORDS.contains(&key.as_str()) {
             value.as_array_mut().into_iter().flatten().for_each(&mut *visit);
-        } else if ONES.contains(&key.as_str()) {
+        } else if SCHEMA_KEYWORDS.contains(&key.as_str()) {
             visit(value);
         }
     }
 }
 
-/// Whether some object is put together from parts (`$ref` beside `properties`, `allOf`): closing
-/// one part would then refuse the keys of the other.
+/// Whether some object is composed of parts (`$ref` next to `properties`, or `allOf`). Closing one
+/// part would then reject the keys of the other.
 fn has_merging_refs(schema: &Value) -> bool {
     let mut found = false;
     let mut copy = schema.clone();
@@ -72,7 +72,7 @@ fn has_merging_refs(schema: &Value) -> bool {
     found
 }
 
-fn tidy(node: &mut Value, close: bool) {
+fn normalize(node: &mut Value, close: bool) {
     let Some(map) = node.as_object_mut() else { return };
     if let Some(defs) = map.get_mut("$defs").and_then(Value::as_object_mut) {
         for def in defs.values_mut().filter_map(Value::as_object_mut) {
@@ -83,7 +83,7 @@ fn tidy(node: &mut Value, close: bool) {
     if let Some(branches) = map.shift_remove("oneOf") {
         map.insert("anyOf".into(), branches);
     }
-    // A schema written by hand may leave `type` out beside `properties`; the derive never does.
+    // A handwritten schema may omit `type` next to `properties`; a derived one never does.
     if close
         && map.contains_key("properties")
         && !map.contains_key("additionalProperties")
@@ -91,13 +91,13 @@ fn tidy(node: &mut Value, close: bool) {
     {
         map.insert("additionalProperties".into(), Value::Bool(false));
     }
-    say_what_leaving_out_means(map);
-    each_child(map, &mut |child| tidy(child, close));
+    add_null_defaults(map);
+    each_child(map, &mut |child| normalize(child, close));
 }
 
-/// An `Option` that is left out is `None`, which is what null gives. Saying so lets a dialect that
-/// wants every property be shown the null without a change of meaning.
-fn say_what_leaving_out_means(map: &mut Map<String, Value>) {
+/// A missing `Option` is `None`, and so is null. An explicit `default: null` lets a dialect that
+/// requires every property offer null without a change of meaning.
+fn add_null_defaults(map: &mut Map<String, Value>) {
     let required = map.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
     let Some(Value::Object(properties)) = map.get_mut("properties") else { return };
     let is_null = |kind: &Value| *kind == json!("null");
@@ -118,11 +118,11 @@ fn say_what_leaving_out_means(map: &mut Map<String, Value>) {
     }
 }
 
-/// Turns `oneOf` of single strings with comments into one `enum` whose description tells each.
+/// Merges a `oneOf` of documented string constants into one `enum` with a common description.
 fn merge_unit_variants(map: &mut Map<String, Value>) {
     let Some(branches) = map.get("oneOf").and_then(Value::as_array) else { return };
     let mut names = Vec::new();
-    let mut told = Vec::new();
+    let mut descriptions = Vec::new();
     for branch in branches {
         let Some(branch) = branch.as_object() else { return };
         let plain =
@@ -138,7 +138,7 @@ fn merge_unit_variants(map: &mut Map<String, Value>) {
         };
         for name in here {
             if let (Some(name), Some(about)) = (name.as_str(), about) {
-                told.push(format!("`{name}`: {about}"));
+                descriptions.push(format!("`{name}`: {about}"));
             }
             names.push(name.clone());
         }
@@ -146,15 +146,15 @@ fn merge_unit_variants(map: &mut Map<String, Value>) {
     map.shift_remove("oneOf");
     map.insert("type".into(), json!("string"));
     map.insert("enum".into(), Value::Array(names));
-    if !told.is_empty() {
+    if !descriptions.is_empty() {
         let own = map.get("description").and_then(Value::as_str).unwrap_or_default();
-        let text = [own, &told.join("; ")].join(if own.is_empty() { "" } else { " " });
+        let text = [own, &descriptions.join("; ")].join(if own.is_empty() { "" } else { " " });
         map.insert("description".into(), Value::String(text));
     }
 }
 
 #[cfg(test)]
-#[expect(dead_code, reason = "the types are only looked at")]
+#[expect(dead_code, reason = "only the schema of the types is used")]
 mod tests {
     use super::*;
 
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_derived_schema_is_tidy_and_closed() {
+    fn a_derived_schema_is_normalized_and_closed() {
         let schema = of::<Args>();
         assert!(!schema.to_string().contains("title"));
         assert_eq!(schema["additionalProperties"], false);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn leaving_out_an_option_means_null() {
+    fn a_missing_option_has_the_default_null() {
         let schema = of::<Optional>();
         assert_eq!(schema["properties"]["a"]["default"], Value::Null);
         assert!(schema["properties"]["a"].get("default").is_some());
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_put_together_from_parts_stay_open() {
+    fn composed_objects_stay_open() {
         let text = of::<Merged>().to_string();
         assert!(!text.contains("additionalProperties"), "{text}");
     }

@@ -1,7 +1,7 @@
-//! What the host tells a run's tools: who, where, with what.
+//! `Scope`: what the host provides to the tools of a run (ids, working directory, metadata, state).
 //!
-//! A scope is made once per turn and shared by its calls. Tools read it through `ToolContext` and
-//! cannot change it, except for [`Shared`], which is safe under concurrency by construction.
+//! A scope is made once per turn and shared by its calls. Tools read it through `ToolContext`. Only
+//! [`Shared`] can be changed, under a lock.
 
 use std::{
     any::{Any, TypeId},
@@ -18,33 +18,33 @@ use serde_json::{Map, Value};
 
 use crate::{Label, RunId};
 
-/// The facts of one run, as its tools see them.
+/// The data of one run that its tools can read.
 #[derive(Debug, Clone)]
 pub struct Scope {
     /// The run.
     pub run: RunId,
     /// The conversation the run belongs to.
     pub session: Option<String>,
-    /// The agent that asks.
+    /// The agent that makes the calls.
     pub agent: Option<String>,
     /// The person it works for.
     pub user: Option<String>,
     /// The request that started the run.
     pub request: Option<String>,
     /// The agents above this one, outermost first, this one last. Shared, because every event and
-    /// every record says it.
+    /// every record contains it.
     pub agent_path: Arc<[String]>,
-    /// How deep sub-agents and nested calls are: 0 at the top.
+    /// The nesting depth of sub-agents and calls: 0 at the top.
     pub depth: u32,
     /// Which turn of the run this is, from 1.
     pub cycle: u32,
     /// Where relative paths start.
     pub working_directory: Arc<Path>,
-    /// Whatever the host wants to tell, read-only.
+    /// Metadata of the host, read-only.
     pub metadata: Arc<Map<String, Value>>,
-    /// The join of what the run has read so far.
+    /// The taint label: the join of what the run has read so far.
     pub label: Label,
-    /// What is left of the budget.
+    /// The remaining budget.
     pub left: RemainingBudget,
     /// Values of the runtime.
     pub state: Arc<Store>,
@@ -76,14 +76,14 @@ impl Default for Scope {
     }
 }
 
-/// What is left of a run's budget. `None` means there is no limit.
+/// The remaining budget of a run. `None` means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct RemainingBudget {
-    /// Calls of tools.
+    /// Tool calls.
     pub calls: Option<u64>,
-    /// Calls of the tool that asks.
+    /// Calls of the current tool.
     pub own_calls: Option<u64>,
-    /// Time on the wall.
+    /// Wall-clock time.
     pub wall: Option<Duration>,
     /// Bytes of results.
     pub bytes: Option<u64>,
@@ -93,16 +93,16 @@ pub struct RemainingBudget {
     pub micros: Option<u64>,
     /// Turns.
     pub cycles: Option<u32>,
-    /// Levels of nesting.
+    /// Nesting levels.
     pub depth: Option<u32>,
 }
 
-/// Values by type: one of each.
+/// A map from type to value.
 #[derive(Default, Clone)]
 pub struct Store(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
 
 impl Store {
-    /// Puts a value in; one of the same type is replaced.
+    /// Inserts a value. A value of the same type is replaced.
     pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
         self.0.insert(TypeId::of::<T>(), Arc::new(value));
     }
@@ -113,7 +113,7 @@ impl Store {
         self.0.get(&TypeId::of::<T>()).cloned().and_then(|any| any.downcast().ok())
     }
 
-    /// Returns whether a value of this type is there.
+    /// Returns whether there is a value of this type.
     #[must_use]
     pub fn has(&self, type_id: TypeId) -> bool {
         self.0.contains_key(&type_id)
@@ -137,7 +137,7 @@ pub struct RunState<T: ?Sized>(pub(crate) Arc<T>);
 macro_rules! shared_value {
     ($($name:ident)*) => {$(
         impl<T: ?Sized> $name<T> {
-            /// Wraps a shared value, as a test of one's own function may want to.
+            /// Wraps a shared value, e.g. to call a tool function in a test.
             #[must_use]
             pub fn new(value: Arc<T>) -> Self {
                 Self(value)
@@ -169,7 +169,7 @@ shared_value!(State RunState);
 
 /// A map that all tools of a run share.
 ///
-/// Every change is one closure under one lock, so two tools cannot lose each other's work:
+/// Every change is one closure under one lock, so there are no lost updates:
 ///
 /// ```
 /// use haft_core::Shared;
@@ -188,12 +188,12 @@ impl Shared {
         self.lock().get(key).cloned()
     }
 
-    /// Puts a value in and returns the one that was there.
+    /// Inserts a value and returns the previous one.
     pub fn insert(&self, key: impl Into<String>, value: impl Into<Value>) -> Option<Value> {
         self.lock().insert(key.into(), value.into())
     }
 
-    /// Changes one value in one step; `None` removes it.
+    /// Changes one value atomically; `None` removes it.
     pub fn update(&self, key: &str, change: impl FnOnce(Option<Value>) -> Option<Value>) {
         let mut map = self.lock();
         let old = map.remove(key);
@@ -203,7 +203,7 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Value>> {
-        // A tool that panics inside `update` leaves the map whole: the value was taken out first.
+        // A panic inside `update` leaves the map valid: the value was removed first.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,7 @@
-//! A value that whoever holds it may use, and that nobody sees by printing it.
+//! `Secret`: a value that does not leak into logs, messages or JSON.
 //!
-//! `Debug` and `Serialize` show a fixed word and not even the length. There is no `Display`, so that
-//! it cannot slip into a message; `reveal` is the one way to the text, and easy to search for.
+//! `Debug` and `Serialize` show a fixed text and not even the length. There is no `Display`, so
+//! that it cannot get into a message. Only `reveal` returns the text, and it is easy to search for.
 
 use std::{fmt, sync::Arc};
 
@@ -19,10 +19,10 @@ use serde::{Serialize, Serializer};
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Arc<str>);
 
-const HIDDEN: &str = "hidden";
+const PLACEHOLDER: &str = "hidden";
 
 impl Secret {
-    /// Hides a text.
+    /// Wraps a text.
     #[must_use]
     pub fn new(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
@@ -49,13 +49,13 @@ impl From<String> for Secret {
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Secret({HIDDEN})")
+        write!(f, "Secret({PLACEHOLDER})")
     }
 }
 
 impl Serialize for Secret {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(HIDDEN)
+        to.serialize_str(PLACEHOLDER)
     }
 }
 
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neither_printing_nor_writing_shows_it() {
+    fn debug_and_serialize_do_not_leak_a_secret() {
         let secret = Secret::from("hunter2hunter2");
         let printed = format!("{secret:?} {secret:#?} {}", serde_json::to_string(&secret).unwrap());
         assert!(!printed.contains("hunter2"), "{printed}");

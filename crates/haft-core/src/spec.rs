@@ -1,7 +1,7 @@
-//! What a tool declares about itself, as plain data.
+//! `ToolSpec`: what a tool declares about itself, as plain data.
 //!
-//! Silence is strict: every option that is left out means the safest thing, and the methods here
-//! that end in a plain answer (`is_read_only`, `interrupt_of`, …) are the one place that says so.
+//! INVARIANT: every option that is not set has the strictest meaning. The methods that resolve an
+//! option (`is_read_only`, `interrupt_of`, …) are the only place that defines these defaults.
 
 use std::{any::TypeId, fmt, sync::Arc, time::Duration};
 
@@ -36,35 +36,35 @@ pub struct ToolSpec {
     pub description: String,
     /// A short name for people.
     pub title: Option<String>,
-    /// Other names it answers to.
+    /// Aliases.
     pub aliases: Vec<String>,
-    /// Leaves everything as it was.
+    /// Changes nothing.
     pub read_only: Option<bool>,
-    /// Destroys what cannot be brought back.
+    /// Destroys data that cannot be restored.
     pub destructive: Option<bool>,
-    /// Running it twice is the same as running it once.
+    /// Running it twice has the same effect as running it once.
     pub idempotent: Option<bool>,
-    /// Reaches beyond a closed set of things.
+    /// Interacts with an open world, such as the web (MCP `openWorldHint`).
     pub open_world: Option<bool>,
     /// How its calls may run concurrently.
     pub class: Option<ConcurrencyClass>,
-    /// What its calls touch.
+    /// The effects of its calls.
     pub effects: Effects,
-    /// The resources its calls need for themselves.
+    /// The resources that its calls lock exclusively.
     pub keys: Vec<ResourceKey>,
-    /// What kinds of things it may reach.
+    /// What kinds of resources it may access.
     pub capabilities: Option<Capabilities>,
-    /// Whether silence of all judges means asking.
+    /// Whether it needs approval when no rule and no guard decides.
     pub permission: Permission,
     /// What an interrupt does to it.
     pub interrupt: Option<Interrupt>,
-    /// Cannot work without a person.
+    /// Needs a person to work.
     pub requires_user_interaction: bool,
     /// Whether the model sees it from the start.
     pub exposure: Exposure,
     /// Decides per turn whether it is offered.
     pub enabled: Option<Enabled>,
-    /// How many of its calls may run at once.
+    /// How many of its calls may run concurrently.
     pub concurrency: Option<usize>,
     /// Whether a failure of its body cancels the rest of the batch.
     pub abort_siblings: bool,
@@ -74,21 +74,21 @@ pub struct ToolSpec {
     pub timeout: Option<Duration>,
     /// How long a call may take in all.
     pub deadline: Option<Duration>,
-    /// How long a person may think about one of its calls.
+    /// How long an approval request for one of its calls may wait.
     pub approval_timeout: Option<Duration>,
     /// How often it may run.
     pub rate: Option<Rate>,
-    /// How long its results are kept.
+    /// How its results are cached.
     pub cache: Option<Cache>,
-    /// How failed attempts are repeated.
+    /// How failed attempts are retried.
     pub retry: Option<RetryPolicy>,
     /// How large a result may be.
     pub max_result: ResultLimit,
-    /// Where its results come from.
+    /// The taint label of its results.
     pub label: Label,
     /// What happens to unknown arguments.
     pub unknown: UnknownFields,
-    /// Arguments that show how it is called.
+    /// Example arguments.
     pub examples: Vec<Value>,
     /// What the host must supply.
     pub needs: Vec<Dependency>,
@@ -96,7 +96,7 @@ pub struct ToolSpec {
     pub per_call: Vec<&'static str>,
 }
 
-/// One value a tool wants from the host.
+/// One value that a tool needs from the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dependency {
     /// Runtime-wide or per run.
@@ -112,18 +112,18 @@ pub struct Dependency {
 pub enum DependencyKind {
     /// The runtime's state; missing is a build error.
     State,
-    /// The run's side values; missing means the tool is not offered in that run.
+    /// The run's values (`RunState`); missing means the tool is not offered in that run.
     Side,
 }
 
 impl Dependency {
-    /// Says that a tool wants `State<T>`.
+    /// Makes a dependency on `State<T>`.
     #[must_use]
     pub fn state<T: Send + Sync + 'static>() -> Self {
         Self::new::<T>(DependencyKind::State)
     }
 
-    /// Says that a tool wants `RunState<T>`.
+    /// Makes a dependency on `RunState<T>`.
     #[must_use]
     pub fn side<T: Send + Sync + 'static>() -> Self {
         Self::new::<T>(DependencyKind::Side)
@@ -146,7 +146,7 @@ macro_rules! setters {
 }
 
 impl ToolSpec {
-    /// Declares a name and a description, and nothing else.
+    /// Makes a spec with a name and a description. All other options are unset.
     #[must_use]
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
         Self {
@@ -185,7 +185,7 @@ impl ToolSpec {
         }
     }
 
-    /// Leaves everything as it was. Implies class `ReadOnly`, not destructive, idempotent.
+    /// Declares that it changes nothing. Implies class `ReadOnly`, not destructive, idempotent.
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.read_only = Some(true);
@@ -199,28 +199,28 @@ impl ToolSpec {
         self
     }
 
-    /// Adds another name it answers to.
+    /// Adds an alias.
     #[must_use]
     pub fn alias(mut self, alias: impl Into<String>) -> Self {
         self.aliases.push(alias.into());
         self
     }
 
-    /// Declares what its calls touch; an empty list means nothing.
+    /// Declares the effects of its calls; an empty list means none.
     #[must_use]
     pub fn effects(mut self, effects: impl Into<Effects>) -> Self {
         self.effects = effects.into();
         self
     }
 
-    /// Declares the resources its calls need for themselves.
+    /// Declares the resources that its calls lock exclusively.
     #[must_use]
     pub fn keys<K: Into<ResourceKey>>(mut self, keys: impl IntoIterator<Item = K>) -> Self {
         self.keys = keys.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Declares what kinds of things it may reach; the empty set means none.
+    /// Declares what kinds of resources it may access; the empty set means none.
     #[must_use]
     pub fn capabilities(mut self, capabilities: impl Into<Capabilities>) -> Self {
         self.capabilities = Some(capabilities.into());
@@ -241,7 +241,7 @@ impl ToolSpec {
         self
     }
 
-    /// Adds arguments that show how it is called.
+    /// Adds example arguments.
     #[must_use]
     pub fn example(mut self, arguments: Value) -> Self {
         self.examples.push(arguments);
@@ -256,23 +256,23 @@ impl ToolSpec {
     }
 
     setters! {
-        /// Says whether it destroys what cannot be brought back.
+        /// Sets whether it destroys data that cannot be restored.
         destructive: bool => destructive Some;
-        /// Says whether running it twice is the same as running it once.
+        /// Sets whether running it twice has the same effect as running it once.
         idempotent: bool => idempotent Some;
-        /// Says whether it reaches beyond a closed set of things.
+        /// Sets whether it interacts with an open world (MCP `openWorldHint`).
         open_world: bool => open_world Some;
         /// Sets how its calls may run concurrently.
         class: ConcurrencyClass => class Some;
-        /// Sets whether silence of all judges means asking.
+        /// Sets whether it needs approval when no rule and no guard decides.
         permission: Permission => permission std::convert::identity;
         /// Sets what an interrupt does to it.
         interrupt: Interrupt => interrupt Some;
-        /// Says that it cannot work without a person.
+        /// Sets whether it needs a person to work.
         requires_user_interaction: bool => requires_user_interaction std::convert::identity;
         /// Sets whether the model sees it from the start.
         exposure: Exposure => exposure std::convert::identity;
-        /// Sets how many of its calls may run at once.
+        /// Sets how many of its calls may run concurrently.
         concurrency: usize => concurrency Some;
         /// Sets whether a failure of its body cancels the rest of the batch.
         abort_siblings: bool => abort_siblings std::convert::identity;
@@ -282,52 +282,52 @@ impl ToolSpec {
         timeout: Duration => timeout Some;
         /// Sets how long a call may take in all.
         deadline: Duration => deadline Some;
-        /// Sets how long a person may think about one of its calls.
+        /// Sets how long an approval request for one of its calls may wait.
         approval_timeout: Duration => approval_timeout Some;
         /// Sets how often it may run.
         rate: Rate => rate Some;
-        /// Sets how long its results are kept.
+        /// Sets how its results are cached.
         cache: Cache => cache Some;
-        /// Sets how failed attempts are repeated.
+        /// Sets how failed attempts are retried.
         retry: RetryPolicy => retry Some;
-        /// Sets where its results come from.
+        /// Sets the taint label of its results.
         label: Label => label std::convert::identity;
         /// Sets what happens to unknown arguments.
         unknown: UnknownFields => unknown std::convert::identity;
     }
 
-    /// Returns whether it leaves everything as it was. Silence: no.
+    /// Returns whether it changes nothing. Default: no.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.read_only.unwrap_or(false)
     }
 
-    /// Returns whether judges must take it for destructive. Silence: yes.
+    /// Returns whether the policy must treat it as destructive. Default: yes.
     #[must_use]
     pub fn may_destroy(&self) -> bool {
         self.profile().may_destroy()
     }
 
-    /// Returns whether running it twice is the same as running it once. Silence: no.
+    /// Returns whether running it twice has the same effect as running it once. Default: no.
     #[must_use]
     pub fn is_idempotent(&self) -> bool {
         self.idempotent.unwrap_or(self.is_read_only())
     }
 
-    /// Returns whether it reaches beyond a closed set of things. Silence: yes.
+    /// Returns whether it interacts with an open world. Default: yes.
     #[must_use]
     pub fn is_open_world(&self) -> bool {
         self.open_world.unwrap_or(true)
     }
 
-    /// Returns what it may reach. Silence: everything.
+    /// Returns what it may access. Default: everything.
     #[must_use]
     pub fn judged_capabilities(&self) -> Capabilities {
         self.capabilities.unwrap_or(Capabilities::ALL)
     }
 
-    /// Returns what an interrupt does to a call of this class. Silence: block, and cancel for
-    /// `Unsafe`, because a runaway call must be stoppable.
+    /// Returns what an interrupt does to a call of this class. Default: block; for `Unsafe` cancel,
+    /// because a runaway call must be stoppable.
     #[must_use]
     pub fn interrupt_of(&self, class: ConcurrencyClass) -> Interrupt {
         self.interrupt.unwrap_or(match class {
@@ -336,7 +336,7 @@ impl ToolSpec {
         })
     }
 
-    /// Returns the claim of a call that adds nothing to what is declared here.
+    /// Returns the profile of a call that only uses what is declared here.
     #[must_use]
     pub fn profile(&self) -> CallProfile {
         let read_only = self.is_read_only();
@@ -360,50 +360,50 @@ impl ToolSpec {
         .settled()
     }
 
-    /// Lists contradictions and impossible values, in words for the author.
+    /// Returns messages for the author about contradictions and impossible values.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
         let mut found = Vec::new();
-        let mut say = |wrong: bool, what: &str| {
-            if wrong {
-                found.push(what.to_owned());
+        let mut report = |is_wrong: bool, message: &str| {
+            if is_wrong {
+                found.push(message.to_owned());
             }
         };
         let destroys = self.capabilities.is_some_and(|c| c.has(Capability::Destructive));
-        say(
+        report(
             self.description.trim().is_empty(),
-            "it has no description; a model cannot choose a tool it is told nothing about",
+            "it has no description; a model cannot choose a tool without one",
         );
-        say(
+        report(
             self.is_read_only() && (self.destructive == Some(true) || destroys),
             "`read_only` and `destructive` contradict each other; keep one",
         );
-        say(
+        report(
             self.is_read_only()
                 && matches!(&self.effects, Effects::Declared(_))
                 && !self.profile().read_only,
             "`read_only` contradicts an effect that writes or executes; keep one",
         );
-        say(
+        report(
             self.cache.is_some() && !self.is_idempotent() && !self.per_call.contains(&"read_only"),
-            "`cache` needs `read_only` or `idempotent`; a cached write would silently not happen",
+            "`cache` needs `read_only` or `idempotent`; a cached write would be silently skipped",
         );
-        say(
+        report(
             self.retry.as_ref().is_some_and(|r| r.max_attempts == 0),
             "`retry` needs at least one attempt",
         );
-        say(self.concurrency == Some(0), "`concurrency` of 0 would let no call run");
-        say(self.rate.is_some_and(|rate| rate.count == 0), "`rate` of 0 would let no call run");
-        say(
+        report(self.concurrency == Some(0), "`concurrency` of 0 would let no call run");
+        report(self.rate.is_some_and(|rate| rate.count == 0), "`rate` of 0 would let no call run");
+        report(
             self.cache.as_ref().is_some_and(|cache| cache.ttl.is_zero()),
-            "`cache` needs a time above zero; it would keep nothing",
+            "`cache` needs a time above zero; it would cache nothing",
         );
         let limits = [self.timeout, self.deadline, self.approval_timeout];
-        say(
+        report(
             limits.into_iter().flatten().any(|limit| limit.is_zero()),
             "a time limit of zero would let no call finish",
         );
-        say(
+        report(
             self.max_result == ResultLimit::Chars(0),
             "`max_result` of 0 would show the model nothing",
         );
@@ -422,67 +422,67 @@ mod tests {
     use super::*;
     use crate::{Confidentiality, Trust};
 
-    // Silence is strict: one test for each row of the table of defaults.
-    fn silent() -> ToolSpec {
+    // Defaults are strict: one test for each row of the table of defaults.
+    fn unset() -> ToolSpec {
         ToolSpec::new("t", "Does something.")
     }
 
     #[test]
-    fn silent_about_class_is_unsafe() {
-        assert_eq!(silent().profile().class, ConcurrencyClass::Unsafe);
+    fn default_class_is_unsafe() {
+        assert_eq!(unset().profile().class, ConcurrencyClass::Unsafe);
     }
 
     #[test]
-    fn silent_about_flags_is_not_read_only_maybe_destructive_not_idempotent_open_world() {
-        let spec = silent();
+    fn default_flags_are_not_read_only_maybe_destructive_not_idempotent_open_world() {
+        let spec = unset();
         assert!(!spec.is_read_only() && !spec.is_idempotent() && spec.is_open_world());
         assert_eq!(spec.profile().destructive, None, "unknown");
-        assert!(spec.may_destroy(), "judged as yes");
+        assert!(spec.may_destroy(), "counts as yes");
     }
 
     #[test]
-    fn silent_about_permission_is_required() {
-        assert_eq!(silent().permission, Permission::Required);
+    fn default_permission_is_required() {
+        assert_eq!(unset().permission, Permission::Required);
     }
 
     #[test]
-    fn silent_about_capabilities_and_effects_is_judged_as_all() {
-        assert_eq!(silent().judged_capabilities(), Capabilities::ALL);
-        assert!(silent().profile().effects.may_change());
-        assert!(silent().capabilities(Capabilities::NONE).judged_capabilities().is_empty());
+    fn undeclared_capabilities_and_effects_count_as_all() {
+        assert_eq!(unset().judged_capabilities(), Capabilities::ALL);
+        assert!(unset().profile().effects.may_change());
+        assert!(unset().capabilities(Capabilities::NONE).judged_capabilities().is_empty());
     }
 
     #[test]
-    fn silent_about_interrupt_blocks_and_unsafe_cancels() {
-        assert_eq!(silent().interrupt_of(ConcurrencyClass::ReadOnly), Interrupt::Block);
-        assert_eq!(silent().interrupt_of(ConcurrencyClass::WriteExclusive), Interrupt::Block);
-        assert_eq!(silent().interrupt_of(ConcurrencyClass::Unsafe), Interrupt::Cancel);
+    fn default_interrupt_blocks_and_for_unsafe_cancels() {
+        assert_eq!(unset().interrupt_of(ConcurrencyClass::ReadOnly), Interrupt::Block);
+        assert_eq!(unset().interrupt_of(ConcurrencyClass::WriteExclusive), Interrupt::Block);
+        assert_eq!(unset().interrupt_of(ConcurrencyClass::Unsafe), Interrupt::Cancel);
     }
 
     #[test]
-    fn silent_about_labels_is_untrusted_and_internal() {
-        assert_eq!(silent().label.trust, Trust::Untrusted);
-        assert_eq!(silent().label.confidentiality, Confidentiality::Internal);
+    fn default_label_is_untrusted_and_internal() {
+        assert_eq!(unset().label.trust, Trust::Untrusted);
+        assert_eq!(unset().label.confidentiality, Confidentiality::Internal);
     }
 
     #[test]
-    fn silent_about_size_is_fifty_thousand_characters() {
-        assert_eq!(silent().max_result, ResultLimit::Chars(50_000));
+    fn default_result_limit_is_fifty_thousand_characters() {
+        assert_eq!(unset().max_result, ResultLimit::Chars(50_000));
     }
 
     #[test]
-    fn silent_about_unknown_arguments_refuses_them() {
-        assert_eq!(silent().unknown, UnknownFields::Refuse);
+    fn unknown_arguments_are_rejected_by_default() {
+        assert_eq!(unset().unknown, UnknownFields::Refuse);
     }
 
     #[test]
-    fn silent_about_time_leaves_it_to_the_runtime() {
-        assert_eq!((silent().timeout, silent().deadline), (None, None));
+    fn timeout_and_deadline_are_unset_by_default() {
+        assert_eq!((unset().timeout, unset().deadline), (None, None));
     }
 
     #[test]
     fn read_only_implies_class_not_destructive_and_idempotent() {
-        let spec = silent().read_only();
+        let spec = unset().read_only();
         assert_eq!(spec.profile().class, ConcurrencyClass::ReadOnly);
         assert!(!spec.may_destroy() && spec.is_idempotent());
         assert_eq!(
@@ -492,10 +492,10 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_told() {
-        assert!(silent().problems().is_empty());
-        assert!(silent().read_only().destructive(true).problems()[0].contains("contradict"));
-        let cached = silent().cache(Cache { ttl: Duration::from_secs(1), scope: None });
+    fn contradictions_are_reported() {
+        assert!(unset().problems().is_empty());
+        assert!(unset().read_only().destructive(true).problems()[0].contains("contradict"));
+        let cached = unset().cache(Cache { ttl: Duration::from_secs(1), scope: None });
         assert!(cached.problems()[0].contains("`cache` needs"));
         assert!(ToolSpec::new("t", " ").problems()[0].contains("no description"));
     }

@@ -1,8 +1,8 @@
-//! Results that arrive piece by piece under keys, or block by block.
+//! Streamed results: chunks under keys, or content blocks.
 //!
-//! Each piece is told when it comes, and all of them become the result. If the stream is interrupted
-//! or fails, what had come stays part of the answer. What is held for the result is bounded; past
-//! the bound pieces are still told, and the result says how much it lacks.
+//! Each chunk is sent to the observers when it arrives, and all of them become the result. If the
+//! stream is interrupted or fails, its partial output stays in the result. The collected result is
+//! bounded: later chunks are still sent, and the result says how many bytes were dropped.
 
 use std::{
     collections::HashMap,
@@ -15,20 +15,20 @@ use futures_core::Stream;
 
 use crate::{Block, Failure, IntoOutput, Output, StreamOutput, ToolContext};
 
-/// So many bytes of a stream are held for the result; more is a mistake, and would hurt the process.
-const MOST: usize = 16 << 20;
+/// How many bytes of a stream are collected for the result, to bound memory.
+const MAX_STREAM_BYTES: usize = 16 << 20;
 /// What a key or a block costs beyond its text.
-const EACH: usize = 128;
+const ITEM_OVERHEAD_BYTES: usize = 128;
 
 impl<S> StreamOutput<S> {
-    /// Makes a result of pieces that come under keys, such as the lines of several jobs. Each key
-    /// becomes a paragraph, in the order in which they first came.
+    /// Makes a result of chunks under keys, such as the lines of several jobs. Each key becomes a
+    /// paragraph, in the order of first appearance.
     pub fn keyed(stream: S) -> KeyedStream<S> {
         KeyedStream { stream, fold: paragraphs }
     }
 
-    /// Makes a result of pieces that come under keys with a formatter of one's own. It is given each
-    /// key with all its text, in the order in which the keys first came.
+    /// Makes a result of chunks under keys with a custom formatter. The formatter gets each key
+    /// with all its text, in the order of first appearance.
     pub fn fold<T, F>(stream: S, fold: F) -> KeyedStream<S, F>
     where
         T: IntoOutput,
@@ -37,25 +37,24 @@ impl<S> StreamOutput<S> {
         KeyedStream { stream, fold }
     }
 
-    /// Makes a result of blocks that come one by one: text, pictures, data. Texts that follow each
-    /// other become one.
+    /// Makes a result of content blocks: text, images, data. Adjacent texts are merged.
     pub fn blocks(stream: S) -> Blocks<S> {
         Blocks(stream)
     }
 }
 
-/// Pieces that come under keys.
+/// A stream of chunks under keys.
 #[derive(Debug, Clone, Copy)]
 pub struct KeyedStream<S, F = fn(Vec<(String, String)>) -> String> {
     stream: S,
     fold: F,
 }
 
-/// Blocks that come one by one.
+/// A stream of content blocks.
 #[derive(Debug, Clone, Copy)]
 pub struct Blocks<S>(S);
 
-/// One piece under a key, or a failure that ends the stream.
+/// One chunk under a key, or a failure that ends the stream.
 pub trait KeyedChunk: Send {
     /// Turns it into a key and a text.
     ///
@@ -91,21 +90,21 @@ where
 
     async fn into_output(self, cx: &ToolContext) -> Result<Output, Failure> {
         let mut all: Vec<(String, String)> = Vec::new();
-        let mut places: HashMap<String, usize> = HashMap::new();
-        let mut room = Room::new();
+        let mut indexes: HashMap<String, usize> = HashMap::new();
+        let mut budget = ByteBudget::new();
         {
             let stream = pin!(self.stream);
             let mut stream = Paced::new(stream);
-            while let Some(piece) = stream.next().await {
-                let (key, text) = piece.into_keyed()?;
-                let place = places.get(&key).copied();
-                let extra = if place.is_some() { 0 } else { key.len() * 2 + EACH };
-                let kept = room.take(&text, extra);
-                match place.and_then(|at| all.get_mut(at)) {
+            while let Some(chunk) = stream.next().await {
+                let (key, text) = chunk.into_keyed()?;
+                let index = indexes.get(&key).copied();
+                let extra = if index.is_some() { 0 } else { key.len() * 2 + ITEM_OVERHEAD_BYTES };
+                let kept = budget.take(&text, extra);
+                match index.and_then(|at| all.get_mut(at)) {
                     Some((_, whole)) => whole.push_str(kept),
                     None if kept.is_empty() && !text.is_empty() => {}
                     None => {
-                        places.insert(key.clone(), all.len());
+                        indexes.insert(key.clone(), all.len());
                         all.push((key.clone(), kept.to_owned()));
                     }
                 }
@@ -113,7 +112,7 @@ where
             }
         }
         let output = (self.fold)(all).into_output(cx).await?;
-        Ok(room.say(output))
+        Ok(budget.note_dropped(output))
     }
 }
 
@@ -155,30 +154,30 @@ impl<E: Into<Failure> + Send> BlockChunk for Result<Block, E> {
 impl<S: Stream<Item: BlockChunk> + Send> IntoOutput for Blocks<S> {
     async fn into_output(self, cx: &ToolContext) -> Result<Output, Failure> {
         let mut output = Output::default();
-        let mut room = Room::new();
+        let mut budget = ByteBudget::new();
         let stream = pin!(self.0);
         let mut stream = Paced::new(stream);
-        while let Some(piece) = stream.next().await {
-            match (piece.into_block()?, output.blocks.last_mut()) {
+        while let Some(chunk) = stream.next().await {
+            match (chunk.into_block()?, output.blocks.last_mut()) {
                 (Block::Text { text }, Some(Block::Text { text: whole })) => {
-                    whole.push_str(room.take(&text, 0));
+                    whole.push_str(budget.take(&text, 0));
                     cx.partial(text);
                 }
                 (Block::Text { text }, _) => {
-                    let kept = room.take(&text, EACH).to_owned();
+                    let kept = budget.take(&text, ITEM_OVERHEAD_BYTES).to_owned();
                     output.blocks.push(Block::text(kept));
                     cx.partial(text);
                 }
                 (block, _) => {
                     let line = Output::from(block.clone()).to_text();
-                    if room.has(size(&block) + EACH) {
+                    if budget.fits(size(&block) + ITEM_OVERHEAD_BYTES) {
                         output.blocks.push(block);
                     }
                     cx.partial(format!("{line}\n"));
                 }
             }
         }
-        Ok(room.say(output))
+        Ok(budget.note_dropped(output))
     }
 }
 
@@ -191,15 +190,15 @@ fn size(block: &Block) -> usize {
     }
 }
 
-/// A stream that lets others have their turn, also when it is always ready: otherwise one without an
-/// end could neither be stopped nor run out of time.
+/// Yields to the executor after a number of ready items. Without it, an endless stream that is
+/// always ready could be neither cancelled nor timed out.
 pub(crate) struct Paced<'a, S> {
     stream: Pin<&'a mut S>,
     in_a_row: u32,
 }
 
-/// So many pieces are taken in a row.
-const IN_A_ROW: u32 = 64;
+/// How many ready items are taken before yielding.
+const MAX_ITEMS_IN_A_ROW: u32 = 64;
 
 impl<'a, S: Stream> Paced<'a, S> {
     pub(crate) fn new(stream: Pin<&'a mut S>) -> Self {
@@ -208,54 +207,54 @@ impl<'a, S: Stream> Paced<'a, S> {
 
     pub(crate) async fn next(&mut self) -> Option<S::Item> {
         poll_fn(|task| {
-            if self.in_a_row >= IN_A_ROW {
+            if self.in_a_row >= MAX_ITEMS_IN_A_ROW {
                 self.in_a_row = 0;
                 task.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            let piece = self.stream.as_mut().poll_next(task);
-            self.in_a_row = if piece.is_ready() { self.in_a_row + 1 } else { 0 };
-            piece
+            let item = self.stream.as_mut().poll_next(task);
+            self.in_a_row = if item.is_ready() { self.in_a_row + 1 } else { 0 };
+            item
         })
         .await
     }
 }
 
-/// The room for what is held, and how much had none.
-struct Room {
+/// The bytes that may still be collected, and the count of those that were dropped.
+struct ByteBudget {
     left: usize,
-    lacks: usize,
+    dropped: usize,
 }
 
-impl Room {
+impl ByteBudget {
     fn new() -> Self {
-        Self { left: MOST, lacks: 0 }
+        Self { left: MAX_STREAM_BYTES, dropped: 0 }
     }
 
-    /// Returns as much of a text as there is room for.
+    /// Returns the prefix of a text that fits.
     fn take<'t>(&mut self, text: &'t str, extra: usize) -> &'t str {
         self.left = self.left.saturating_sub(extra);
         let kept = &text[..text.floor_char_boundary(self.left)];
         self.left -= kept.len();
-        self.lacks += text.len() - kept.len();
+        self.dropped += text.len() - kept.len();
         kept
     }
 
-    /// Returns whether there is room for something that cannot be cut.
-    fn has(&mut self, size: usize) -> bool {
+    /// Returns whether an item that cannot be truncated fits.
+    fn fits(&mut self, size: usize) -> bool {
         match self.left.checked_sub(size) {
             Some(left) => self.left = left,
-            None => self.lacks += size,
+            None => self.dropped += size,
         }
-        self.lacks == 0
+        self.dropped == 0
     }
 
-    /// Says how much the result lacks, if anything.
-    fn say(&self, output: Output) -> Output {
-        match self.lacks {
+    /// Adds a note about dropped bytes to the result, if there are any.
+    fn note_dropped(&self, output: Output) -> Output {
+        match self.dropped {
             0 => output,
-            lacks => output.and(Block::text(format!(
-                "[… {lacks} more bytes came than are kept, and are not part of this result …]"
+            dropped => output.and(Block::text(format!(
+                "[… {dropped} more bytes were dropped and are not part of this result …]"
             ))),
         }
     }
@@ -266,22 +265,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_become_paragraphs_in_the_order_they_came() {
+    fn keys_become_paragraphs_in_order_of_first_appearance() {
         let all = [("b", "one\n"), ("a", "two"), ("c", "")];
         let all = all.map(|(key, text)| (key.to_owned(), text.to_owned())).to_vec();
         assert_eq!(paragraphs(all), "b:\none\n\na:\ntwo\n\nc:\n");
     }
 
     #[test]
-    fn room_is_cut_between_characters_and_what_lacks_is_said() {
-        let mut room = Room { left: 5, lacks: 0 };
-        assert_eq!(room.take("éé", 0), "éé");
-        assert_eq!(room.take("é", 0), "");
-        assert!(!room.has(1));
-        let said = room.say(Output::text("x")).to_text();
-        assert_eq!(
-            said,
-            "x\n[… 2 more bytes came than are kept, and are not part of this result …]"
-        );
+    fn text_is_truncated_on_a_character_boundary_and_the_rest_is_counted() {
+        let mut budget = ByteBudget { left: 5, dropped: 0 };
+        assert_eq!(budget.take("éé", 0), "éé");
+        assert_eq!(budget.take("é", 0), "");
+        assert!(!budget.fits(1));
+        let text = budget.note_dropped(Output::text("x")).to_text();
+        assert_eq!(text, "x\n[… 2 more bytes were dropped and are not part of this result …]");
     }
 }

@@ -1,7 +1,7 @@
-//! The trait that authors write a tool with.
+//! The `Tool` trait: a tool with typed arguments and a typed output.
 //!
-//! The attribute macro writes an implementation of it; a type of one's own may too. The registry
-//! stores one erased form (`DynTool`), made by one conversion.
+//! `#[tool]` generates an implementation; a type can also implement it by hand. The registry stores
+//! the type-erased form, [`DynTool`](crate::DynTool).
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -41,33 +41,33 @@ use crate::{CallProfile, Failure, IntoOutput, Manifest, ToolContext, ToolSpec, V
     note = "put `#[tool]` on a function, `#[derive(Tool)]` on an argument struct, or implement `Tool`"
 )]
 pub trait Tool: Send + Sync + 'static {
-    /// The arguments; their fields are the schema.
+    /// The arguments. The JSON Schema is derived from their fields.
     type Args: DeserializeOwned + JsonSchema + Send + Sync + 'static;
-    /// What a successful call gives.
+    /// What a successful call returns.
     type Output: IntoOutput;
 
-    /// Whether `check` does something. The attribute macro sets it, so that a tool without a check
-    /// does not pay for one; leave it alone in a type of one's own.
+    /// Whether `check` does something. `#[tool]` sets it, so that a tool without a check does not
+    /// pay for one. Do not set it in a handwritten implementation.
     #[doc(hidden)]
     const CHECKS: bool = true;
     /// Whether `guard` does something; see `CHECKS`.
     #[doc(hidden)]
     const GUARDS: bool = true;
-    /// Whether the body does its work in a confined process, or not at all. Only such a tool may say
+    /// Whether the body only works in a sandboxed process. Only such a tool may declare
     /// `isolation = "required"`.
     const ISOLATED: bool = false;
 
     /// Returns what the tool declares.
     fn spec(&self) -> ToolSpec;
 
-    /// Returns what this call would do. `declared` is what the spec says, strictest where it is
-    /// silent; change what the arguments decide. It must not act; an error here means the
-    /// strictest claim.
+    /// Returns what this call would do. `declared` is what the spec declares, with the strictest
+    /// value for every option that is not set. Change what the arguments decide. It must have no
+    /// side effects. If it panics, the strictest profile applies.
     fn profile(&self, declared: CallProfile, _args: &Self::Args, _cx: &ToolContext) -> CallProfile {
         declared
     }
 
-    /// Checks what a schema cannot say, just before the call is judged.
+    /// Checks what a schema cannot express, just before the call is authorized.
     fn check(
         &self,
         _args: &Self::Args,
@@ -76,7 +76,8 @@ pub trait Tool: Send + Sync + 'static {
         async { Ok(()) }
     }
 
-    /// Judges the call. `None` is no opinion; an error refuses the call.
+    /// Decides whether the call may run. `None` leaves the decision to others; an error denies the
+    /// call.
     fn guard(
         &self,
         _args: &Self::Args,
@@ -85,14 +86,14 @@ pub trait Tool: Send + Sync + 'static {
         async { Ok(None) }
     }
 
-    /// Does the work.
+    /// Runs the tool.
     fn call(
         &self,
         args: Self::Args,
         cx: &ToolContext,
     ) -> impl Future<Output = Result<Self::Output, Failure>> + Send;
 
-    /// Returns everything declared, as data.
+    /// Returns everything the tool declares, as data.
     fn manifest(&self) -> Manifest {
         Manifest::new(&self.spec(), schema::of::<Self::Args>(), Self::Output::schema())
     }

@@ -1,6 +1,6 @@
-//! What a judge said about one call.
+//! `Verdict`: what a guard or the policy decided about one call.
 //!
-//! The strictest verdict wins. A verdict always says why and who said it.
+//! INVARIANT: the strictest verdict wins. Every verdict has a reason and a source.
 
 use std::{cmp::Ordering, fmt};
 
@@ -8,22 +8,22 @@ use serde::Serialize;
 
 use crate::words::Words;
 
-/// The four things a judge can say. Ordered: later is stricter.
+/// What a guard or the policy can decide. Ordered: later is stricter.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// Let it run.
+    /// Run the call.
     Allow,
-    /// A person must allow it.
+    /// A person must approve it.
     Ask,
     /// A person must supply the named argument first.
     NeedInput(String),
-    /// Do not run it.
+    /// Do not run the call.
     Deny,
 }
 
 impl Decision {
-    /// Returns its word.
+    /// Returns its name.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -35,17 +35,17 @@ impl Decision {
     }
 }
 
-/// A decision, why, and whose it is.
+/// A decision with its reason and source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Verdict {
     /// What was decided.
     pub decision: Decision,
-    /// Why, in words that a person and a model can read.
+    /// Why, as text for people and models.
     pub reason: Words,
     /// Who decided: a guard, a rule with file and line, the default.
     pub source: Words,
-    /// Whether the call is allowed only because its body confines it. The body must not let it change
-    /// anything or reach another machine.
+    /// Whether the call is allowed only because its body runs sandboxed. The body must prevent
+    /// every write and all network access.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub confined: bool,
 }
@@ -57,46 +57,46 @@ impl Verdict {
         Self { decision, reason: reason.into(), source: Words::default(), confined: false }
     }
 
-    /// Lets the call run.
+    /// Allows the call.
     #[must_use]
     pub fn allow(reason: impl Into<Words>) -> Self {
         Self::new(Decision::Allow, reason)
     }
 
-    /// Wants a person to look.
+    /// Requires approval by a person.
     #[must_use]
     pub fn ask(reason: impl Into<Words>) -> Self {
         Self::new(Decision::Ask, reason)
     }
 
-    /// Wants a person to supply an argument.
+    /// Requires an argument from a person.
     #[must_use]
     pub fn need_input(argument: impl Into<String>, reason: impl Into<Words>) -> Self {
         Self::new(Decision::NeedInput(argument.into()), reason)
     }
 
-    /// Refuses the call.
+    /// Denies the call.
     #[must_use]
     pub fn deny(reason: impl Into<Words>) -> Self {
         Self::new(Decision::Deny, reason)
     }
 
-    /// Says who decided.
+    /// Sets who decided.
     #[must_use]
     pub fn by(mut self, source: impl Into<Words>) -> Self {
         self.source = source.into();
         self
     }
 
-    /// Allows the call only if its body confines it.
+    /// Allows the call only if its body runs sandboxed.
     #[must_use]
     pub fn confine(mut self) -> Self {
         self.confined = true;
         self
     }
 
-    /// Returns the stricter of the two; of equals, the first. Of two that allow, one that confines is
-    /// the stricter.
+    /// Returns the stricter of the two; of equals, the first. A sandboxed allow is stricter than a
+    /// plain one.
     #[must_use]
     pub fn strictest(self, other: Verdict) -> Verdict {
         match other.decision.cmp(&self.decision) {
@@ -113,10 +113,10 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What the function behind `guard = …` may return: a verdict, perhaps none, perhaps an error.
-/// An error is not an opinion; it refuses the call.
+/// What the function of `guard = …` may return: a verdict, an `Option` of one, or a `Result`. An
+/// error denies the call.
 pub trait IntoVerdict {
-    /// Turns it into a verdict, nothing, or the error's text.
+    /// Converts it into a verdict, `None`, or the error's text.
     fn into_verdict(self) -> Result<Option<Verdict>, String>;
 }
 
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stricter_verdict_wins_either_way_round() {
+    fn the_stricter_verdict_wins_in_either_order() {
         let allow = Verdict::allow("fine");
         let deny = Verdict::deny("no");
         assert_eq!(allow.clone().strictest(deny.clone()), deny);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn an_allow_never_lifts_the_confinement_of_another_allow() {
+    fn an_allow_never_removes_the_sandbox_of_another_allow() {
         let (free, confined) = (Verdict::allow("a"), Verdict::allow("b").confine());
         assert!(free.clone().strictest(confined.clone()).confined);
         assert!(confined.clone().strictest(free).confined);

@@ -1,17 +1,17 @@
-//! Words that are said often and made once: a literal, or text that is shared.
+//! Text that is cloned often: a `&'static str` or an `Arc<str>`.
 
 use std::{borrow::Cow, fmt, ops::Deref, sync::Arc};
 
 use serde::{Serialize, Serializer};
 
-/// Words that are cheap to say again. It reads like a `str`, and is made from a literal, a `String`
-/// or shared text.
+/// Text that is cheap to clone. It dereferences to `str`, and is made from a literal, a `String` or
+/// an `Arc<str>`.
 ///
 /// ```
 /// use haft_core::Words;
 ///
-/// let words = Words::from(format!("rule {}", 7));
-/// assert_eq!(words.clone(), "rule 7");
+/// let text = Words::from(format!("rule {}", 7));
+/// assert_eq!(text.clone(), "rule 7");
 /// ```
 #[derive(Clone)]
 pub struct Words(Text);
@@ -23,7 +23,7 @@ enum Text {
 }
 
 impl Words {
-    /// Returns the words.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match &self.0 {
@@ -34,8 +34,7 @@ impl Words {
 }
 
 impl Words {
-    /// Returns whether these are the same words in the same place, which is quicker to tell than
-    /// whether they are equal.
+    /// Returns whether both point to the same text. This is faster than a comparison.
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
         std::ptr::eq(self.as_str(), other.as_str())

@@ -1,6 +1,6 @@
-//! Writes the argument struct that serde decodes and schemars describes.
+//! Generates the argument struct, with the derives of serde and schemars.
 //!
-//! Both derives are reached through haft's own re-exports, so a user's manifest needs neither.
+//! Both derives come from haft's re-exports, so the user's Cargo.toml needs neither.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -8,25 +8,25 @@ use syn::{Expr, ExprLit, Ident, Lit, Path, ext::IdentExt, spanned::Spanned};
 
 use crate::params::{Argument, Default, Param};
 
-/// Writes the struct and the functions behind its defaults.
+/// Generates the struct and the functions for its defaults.
 pub(crate) fn write(name: &Ident, params: &[Param], krate: &Path) -> TokenStream {
     let serde = quote!(#krate::private::serde).to_string();
     let schemars = quote!(#krate::private::schemars).to_string();
     let arguments = || params.iter().filter_map(|p| p.argument().map(|a| (&p.ident, a)));
     let fields = arguments().map(|(ident, argument)| field(name, ident, argument));
     let defaults = arguments().filter_map(|(ident, argument)| default(ident, argument));
-    // Says in words what the derives would only say in traits.
-    let known = arguments().map(|(_, argument)| {
+    // Gives a clear compile error for an unsupported type, before the derives do.
+    let type_checks = arguments().map(|(_, argument)| {
         let ty = &argument.field;
         quote_spanned!(ty.span()=> __haft::private::argument::<#ty>();)
     });
-    // An object without properties is derived open; a tool without arguments takes none.
+    // schemars leaves an object without properties open; close it, as the tool has no arguments.
     let closed = arguments()
         .next()
         .is_none()
         .then(|| quote!(#[schemars(extend("properties" = {}, "additionalProperties" = false))]));
     quote! {
-        const _: () = { #(#known)* };
+        const _: () = { #(#type_checks)* };
 
         #[derive(__haft::private::serde::Deserialize, __haft::private::schemars::JsonSchema)]
         #[serde(crate = #serde)]
@@ -65,8 +65,8 @@ fn default(ident: &Ident, argument: &Argument) -> Option<TokenStream> {
     let ty = &argument.field;
     let value = match argument.default.as_ref()? {
         Default::OfType => quote!(<#ty as ::core::default::Default>::default()),
-        // A text is welcome wherever it can become the field's type; a number is taken as it is,
-        // because `From` would leave its type open.
+        // Text is converted into the field's type. A number is used as is, because `From` would
+        // leave its type ambiguous.
         Default::Of(Expr::Lit(ExprLit { lit: Lit::Str(text), .. })) => {
             quote!(::core::convert::From::from(#text))
         }

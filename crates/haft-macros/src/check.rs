@@ -1,59 +1,60 @@
-//! Finds options that contradict each other, and names that no provider takes.
+//! Finds options that contradict each other, and tool names that a provider would reject.
 //!
-//! The registry finds the same contradictions when a tool is added; here they are told earlier and
-//! at the word that is wrong.
+//! The registry finds the same contradictions when a tool is added. Here they are reported at
+//! compile time, at the wrong token.
 
 use proc_macro2::Span;
 use syn::{Error, LitStr};
 
-use crate::{mistakes::Mistakes, names, options::Options, values::Said};
+use crate::{errors::Errors, names, options::Options, values::Setting};
 
-/// Notes every contradiction between the options.
-pub(crate) fn options(options: &Options, mistakes: &mut Mistakes) {
-    let mut say = |word: &str, message: &str| {
-        let span = options.place(word).unwrap_or_else(Span::call_site);
-        mistakes.add(Error::new(span, message));
+/// Reports every contradiction between the options.
+pub(crate) fn options(options: &Options, errors: &mut Errors) {
+    let mut report = |word: &str, message: &str| {
+        let span = options.span_of(word).unwrap_or_else(Span::call_site);
+        errors.add(Error::new(span, message));
     };
-    let read_only = matches!(options.read_only, Some(Said::Now(true)));
-    if read_only && matches!(options.destructive, Some(Said::Now(true))) {
-        say("destructive", "`read_only` and `destructive` contradict each other; keep one");
+    let read_only = matches!(options.read_only, Some(Setting::Const(true)));
+    if read_only && matches!(options.destructive, Some(Setting::Const(true))) {
+        report("destructive", "`read_only` and `destructive` contradict each other; keep one");
     }
     if read_only && options.can_destroy {
-        say("capabilities", "`read_only` contradicts the capability `destructive`; keep one");
+        report("capabilities", "`read_only` contradicts the capability `destructive`; keep one");
     }
-    let may_be_kept = matches!(options.read_only, Some(Said::Now(true) | Said::PerCall(_)))
-        || options.idempotent == Some(true);
-    if options.place("cache").is_some() && !may_be_kept {
-        say(
+    let is_cacheable =
+        matches!(options.read_only, Some(Setting::Const(true) | Setting::PerCall(_)))
+            || options.idempotent == Some(true);
+    if options.span_of("cache").is_some() && !is_cacheable {
+        report(
             "cache",
-            "`cache` needs `read_only` or `idempotent`; a cached write would silently not happen",
+            "`cache` needs `read_only` or `idempotent`; a cached write would be silently skipped",
         );
     }
     if read_only && let Some(span) = options.changes {
         let message = "`read_only` contradicts an effect that writes or executes; keep one";
-        mistakes.add(Error::new(span, message));
+        errors.add(Error::new(span, message));
     }
 }
 
-/// Notes a name that some provider would refuse.
-pub(crate) fn name(text: &str, span: Span, mistakes: &mut Mistakes) {
+/// Reports a name that some provider would reject.
+pub(crate) fn name(text: &str, span: Span, errors: &mut Errors) {
     if !names::is_tool_name(text) {
         let message = format!(
-            "`{text}` cannot be the name of a tool: a name starts with a letter or `_`, goes on \
+            "`{text}` cannot be the name of a tool: a name starts with a letter or `_`, continues \
              with letters, digits, `_` or `-`, and has at most 64 characters"
         );
-        mistakes.add(Error::new(span, message));
+        errors.add(Error::new(span, message));
     }
 }
 
-/// Notes aliases that no provider takes or that say nothing new.
-pub(crate) fn aliases(name_said: &str, aliases: &[LitStr], mistakes: &mut Mistakes) {
-    let mut seen = vec![name_said.to_owned()];
+/// Reports aliases that a provider would reject, and duplicates.
+pub(crate) fn aliases(tool_name: &str, aliases: &[LitStr], errors: &mut Errors) {
+    let mut seen = vec![tool_name.to_owned()];
     for alias in aliases {
         let text = alias.value();
-        name(&text, alias.span(), mistakes);
+        name(&text, alias.span(), errors);
         if seen.contains(&text) {
-            mistakes.at(alias, format!("the tool already answers to `{text}`"));
+            errors.at(alias, format!("the tool already has the name `{text}`"));
         }
         seen.push(text);
     }

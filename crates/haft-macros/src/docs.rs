@@ -1,8 +1,8 @@
-//! Doc comments as text, the way rustdoc reads them.
+//! Extracts doc comments as text, as rustdoc does.
 
 use syn::{Attribute, Expr, ExprLit, Lit, Meta};
 
-/// Returns the doc comments joined, with their common indent taken away.
+/// Returns the doc comments joined, without their common indent.
 pub(crate) fn text(attrs: &[Attribute]) -> String {
     let all: Vec<String> = attrs.iter().filter_map(one).collect();
     let lines: Vec<&str> = all.iter().flat_map(|doc| doc.split('\n')).collect();
@@ -42,7 +42,7 @@ fn one(attr: &Attribute) -> Option<String> {
                 text
             })
         }
-        // A doc made by a macro is unknown here; the author may use `description`.
+        // The text of `#[doc = macro!()]` is unknown here; the author can use `description`.
         _ => None,
     }
 }
@@ -53,7 +53,7 @@ mod tests {
     use syn::{ItemFn, parse_quote};
 
     #[test]
-    fn lines_are_joined_and_indents_taken_away() {
+    fn doc_lines_are_joined_and_common_indent_is_removed() {
         let item: ItemFn = parse_quote! {
             /// Does it.
             ///

@@ -1,6 +1,6 @@
-//! An attribute's list, as it is written: `name`, `name = value` or `name(value, …)`.
+//! Parses the list of an attribute: `name`, `name = value` or `name(value, …)`.
 //!
-//! Nothing here knows what the names mean.
+//! It does not interpret the names.
 
 use proc_macro2::{Span, TokenStream};
 use quote::ToTokens;
@@ -12,13 +12,13 @@ use syn::{
     punctuated::Punctuated,
 };
 
-/// One thing said in an attribute.
+/// One entry of an attribute's list.
 pub(crate) struct Entry {
     pub(crate) name: Ident,
     pub(crate) value: Value,
 }
 
-/// How it was said.
+/// The form of an entry.
 pub(crate) enum Value {
     /// `name`
     Bare,
@@ -29,13 +29,13 @@ pub(crate) enum Value {
 }
 
 impl Entry {
-    /// Parses the inside of an attribute's brackets.
+    /// Parses the inside of an attribute's parentheses.
     pub(crate) fn list(tokens: TokenStream) -> syn::Result<Vec<Entry>> {
         let entries = Punctuated::<Entry, Token![,]>::parse_terminated.parse2(tokens)?;
         Ok(entries.into_iter().collect())
     }
 
-    /// Reads an expression inside a list as an entry of its own: `ttl = "5m"`, `jitter`,
+    /// Parses an expression inside a list as an entry: `ttl = "5m"`, `jitter`,
     /// `retry_on("a")`.
     pub(crate) fn nested(expr: &Expr) -> syn::Result<Entry> {
         syn::parse2(expr.to_token_stream())
@@ -46,13 +46,13 @@ impl Entry {
         self.name.unraw().to_string()
     }
 
-    /// Returns where it stands.
+    /// Returns the span of the name.
     pub(crate) fn span(&self) -> Span {
         self.name.span()
     }
 
-    /// Returns the tokens a mistake about the value is told at.
-    pub(crate) fn place(&self) -> TokenStream {
+    /// Returns the tokens at which to report an error of the value.
+    pub(crate) fn error_tokens(&self) -> TokenStream {
         match &self.value {
             Value::Is(expr) => expr.to_token_stream(),
             Value::Bare | Value::List(_) => self.name.to_token_stream(),
@@ -67,14 +67,14 @@ impl Parse for Entry {
                 "an option starts with its name, as in `read_only` or `timeout = \"20s\"`",
             ));
         }
-        // `crate` and other words of the language are names here.
+        // `crate` and other keywords are names here.
         let name = Ident::parse_any(input)?;
         let value = if input.peek(Token![=]) {
             input.parse::<Token![=]>()?;
             if input.is_empty() || input.peek(Token![,]) {
                 return Err(syn::Error::new(
                     name.span(),
-                    format!("`{name} =` is not finished; write its value after the `=`"),
+                    format!("`{name} =` has no value; write it after the `=`"),
                 ));
             }
             Value::Is(input.parse()?)

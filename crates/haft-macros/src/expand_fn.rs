@@ -1,19 +1,19 @@
 //! `#[tool]` on a function.
 //!
-//! In: the options and the function. Out: the function as it was, and a unit struct beside it that
-//! implements `Tool` by calling it.
+//! In: the options and the function. Out: the unchanged function, and a unit struct that implements
+//! `Tool` by calling it.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 use syn::{ItemFn, Path, ReturnType, ext::IdentExt, spanned::Spanned};
 
 use crate::{
-    blueprint::{self, Blueprint},
     check, docs,
-    mistakes::Mistakes,
+    errors::Errors,
     names,
     options::Options,
     signature,
+    tool_impl::{self, ToolImpl},
 };
 
 /// Expands the attribute.
@@ -22,23 +22,23 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream, krate: Path) -> To
         Ok(function) => function,
         Err(e) => return not_a_function(item, e),
     };
-    let mut mistakes = Mistakes::default();
-    let options = Options::read(options, &mut mistakes);
+    let mut errors = Errors::default();
+    let options = Options::read(options, &mut errors);
     let krate = options.krate.clone().unwrap_or(krate);
-    check::options(&options, &mut mistakes);
+    check::options(&options, &mut errors);
 
     let plain = function.sig.ident.unraw().to_string();
     let (name, description) =
-        named(&options, &plain, &function.sig.ident, docs::text(&function.attrs), &mut mistakes);
-    let ident = type_ident(&options, &function.sig.ident, &plain, &mut mistakes);
-    let shape = signature::read(&function.sig, &mut mistakes);
+        named(&options, &plain, &function.sig.ident, docs::text(&function.attrs), &mut errors);
+    let ident = type_ident(&options, &function.sig.ident, &plain, &mut errors);
+    let shape = signature::read(&function.sig, &mut errors);
     signature::strip(&mut function.sig);
     function.attrs.extend(signature::allowances(&function.sig));
     if shape.on_self {
-        let message = "a method becomes a tool inside a block marked `#[tools]`; put that on its \
-                       `impl`, and leave `#[tool]` here";
-        mistakes.at(function.sig.receiver(), message);
-        let errors = mistakes.to_compile_errors();
+        let message = "a method becomes a tool inside a block marked `#[tools]`; put that on the \
+                       `impl`, and keep `#[tool]` here";
+        errors.at(function.sig.receiver(), message);
+        let errors = errors.to_compile_errors();
         return quote!(#function #errors);
     }
 
@@ -51,14 +51,14 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream, krate: Path) -> To
         #[derive(Debug, Clone, Copy)]
         #vis struct #ident;
     };
-    if !mistakes.is_empty() {
-        let stand_in = blueprint::stand_in(&krate, &ident, &mistakes);
-        return quote!(#function #declared #stand_in);
+    if !errors.is_empty() {
+        let placeholder = tool_impl::placeholder(&krate, &ident, &errors);
+        return quote!(#function #declared #placeholder);
     }
 
     let call = &function.sig.ident;
-    let injections = blueprint::injections(&shape.params);
-    let passes = blueprint::passes(&shape.params);
+    let injections = tool_impl::injections(&shape.params);
+    let passes = tool_impl::passes(&shape.params);
     let body = if shape.is_async {
         quote!(#injections let __value = #call(#(#passes),*).await;)
     } else {
@@ -74,7 +74,7 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream, krate: Path) -> To
     let returns = signature::returns(&function.sig).map(
         |ty| quote_spanned!(span=> __haft::private::Returns::<#ty>(::core::marker::PhantomData)),
     );
-    let items = Blueprint {
+    let items = ToolImpl {
         krate: &krate,
         ident: &ident,
         name: &name,
@@ -87,53 +87,53 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream, krate: Path) -> To
         item: call.span(),
     }
     .write();
-    let hidden = blueprint::enclosed(&krate, &conditions, &items);
+    let hidden = tool_impl::in_anonymous_const(&krate, &conditions, &items);
     quote!(#function #declared #hidden)
 }
 
-/// Finds the tool's name and description, and notes what is wrong with them.
+/// Returns the tool's name and description, and reports errors in them.
 pub(crate) fn named(
     options: &Options,
     plain: &str,
     place: &Ident,
     docs: String,
-    mistakes: &mut Mistakes,
+    errors: &mut Errors,
 ) -> (String, String) {
     let (name, span) = match &options.name {
-        Some(said) => (said.value(), said.span()),
+        Some(text) => (text.value(), text.span()),
         None => (plain.to_owned(), place.span()),
     };
-    check::name(&name, span, mistakes);
-    check::aliases(&name, &options.aliases, mistakes);
+    check::name(&name, span, errors);
+    check::aliases(&name, &options.aliases, errors);
     let description = match &options.description {
-        Some(said) => said.value().trim().to_owned(),
+        Some(text) => text.value().trim().to_owned(),
         None => docs,
     };
     if description.is_empty() {
         let message = format!(
-            "`{place}` has no description; a model cannot choose a tool it is told nothing about\n\
-             say what it does in a doc comment, or in `description = \"…\"`"
+            "`{place}` has no description; a model cannot choose a tool without one\n\
+             describe it in a doc comment, or in `description = \"…\"`"
         );
         match &options.description {
-            Some(said) => mistakes.at(said, message),
-            None => mistakes.at(place, message),
+            Some(text) => errors.at(text, message),
+            None => errors.at(place, message),
         }
     }
     (name, description)
 }
 
-fn type_ident(options: &Options, function: &Ident, plain: &str, mistakes: &mut Mistakes) -> Ident {
-    if let Some(said) = &options.type_name {
-        return said.clone();
+fn type_ident(options: &Options, function: &Ident, plain: &str, errors: &mut Errors) -> Ident {
+    if let Some(ident) = &options.type_name {
+        return ident.clone();
     }
     let stem = names::pascal(plain);
     let name = format!("{stem}Tool");
     if stem.is_empty() || stem.starts_with(|c: char| c.is_ascii_digit()) {
         let message = format!(
-            "the tool's type would be called `{name}`, which is taken or no name; give it another \
-             name with `type_name = \"…\"`"
+            "the tool's type would be called `{name}`, which is not a free and valid name; set \
+             another one with `type_name = \"…\"`"
         );
-        mistakes.at(function, message);
+        errors.at(function, message);
         return Ident::new("UnnamedTool", function.span());
     }
     Ident::new(&name, function.span())
@@ -148,7 +148,7 @@ fn not_a_function(item: TokenStream, parse: syn::Error) -> TokenStream {
             "`#[tool]` goes on a function; a block of methods becomes tools with `#[tools]`"
         }
         Ok(_) => "`#[tool]` goes on a function",
-        // The function itself is not Rust: the parser knows best where.
+        // The item is not valid Rust: report the parser's error.
         Err(_) => {
             let error = parse.to_compile_error();
             return quote!(#error);
@@ -158,8 +158,8 @@ fn not_a_function(item: TokenStream, parse: syn::Error) -> TokenStream {
     quote!(#item #error)
 }
 
-/// Returns the first words of an item, to point at these rather than at all of it.
+/// Returns the first identifiers of an item, as a short span for errors.
 pub(crate) fn head(item: &TokenStream) -> TokenStream {
-    let words = item.clone().into_iter().filter(|token| matches!(token, TokenTree::Ident(_)));
-    words.take(2).collect()
+    let idents = item.clone().into_iter().filter(|token| matches!(token, TokenTree::Ident(_)));
+    idents.take(2).collect()
 }

@@ -1,7 +1,7 @@
 //! `#[tools]` on a block of methods.
 //!
-//! In: an `impl` block. Out: the block without our attributes, a hidden type per tool that shares
-//! the struct with the others, and an `IntoTools` that brings them all.
+//! In: an `impl` block. Out: the block without our attributes, one hidden type per tool that holds
+//! an `Arc` of the struct, and an `IntoTools` that returns all of them.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -11,14 +11,14 @@ use syn::{
 };
 
 use crate::{
-    blueprint::{self, Blueprint},
     check, docs,
     entry::Entry,
-    expand_fn,
-    mistakes::Mistakes,
-    names,
+    errors::Errors,
+    expand_fn, names,
     options::Options,
-    signature, types, values,
+    signature,
+    tool_impl::{self, ToolImpl},
+    types, values,
 };
 
 /// Expands the attribute.
@@ -32,11 +32,11 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream, krate: Path) -> To
             return quote!(#item #error);
         }
     };
-    let mut mistakes = Mistakes::default();
-    let said = Said::read(options, &mut mistakes);
-    let krate = said.krate.clone().unwrap_or(krate);
+    let mut errors = Errors::default();
+    let block_options = BlockOptions::read(options, &mut errors);
+    let krate = block_options.krate.clone().unwrap_or(krate);
     let conditions = signature::conditions(&block.attrs);
-    refuse(&block, &mut mistakes);
+    check_block(&block, &mut errors);
 
     let this = block.self_ty.to_token_stream();
     let mut written = Vec::new();
@@ -46,18 +46,19 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream, krate: Path) -> To
         let (ours, others) = std::mem::take(&mut method.attrs).into_iter().partition(is_tool);
         method.attrs = others;
         if !Vec::is_empty(&ours) {
-            let method = Method { method, this: &this, said: &said, krate: &krate };
-            written.push(method.expand(&ours, &mut found, &mut mistakes));
+            let method =
+                Method { method, this: &this, block_options: &block_options, krate: &krate };
+            written.push(method.expand(&ours, &mut found, &mut errors));
         }
     }
     if written.is_empty() {
         let message =
             "no method of this block is marked `#[tool]`; mark those that a model may call";
-        mistakes.at(&block.self_ty, message);
+        errors.at(&block.self_ty, message);
     }
 
     let types = &found.types;
-    let body = if mistakes.is_empty() {
+    let body = if errors.is_empty() {
         quote! {
             let __shared = ::std::sync::Arc::new(self);
             ::std::vec![#(
@@ -76,48 +77,48 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream, krate: Path) -> To
             fn into_tools(self) -> ::std::vec::Vec<__haft::DynTool> { #body }
         }
     };
-    // Without a plain type to implement it for, the trait would only repeat the mistake.
+    // For a generic type or a trait impl, the implementation would only repeat the error.
     let hidden = (block.generics.params.is_empty() && block.trait_.is_none())
-        .then(|| blueprint::enclosed(&krate, &conditions, &items));
-    let errors = mistakes.to_compile_errors();
+        .then(|| tool_impl::in_anonymous_const(&krate, &conditions, &items));
+    let errors = errors.to_compile_errors();
     quote!(#block #hidden #errors)
 }
 
-/// What `#[tools(…)]` says.
+/// The options of `#[tools(…)]`.
 #[derive(Default)]
-struct Said {
+struct BlockOptions {
     krate: Option<Path>,
     prefix: Option<LitStr>,
 }
 
-impl Said {
-    fn read(tokens: TokenStream, mistakes: &mut Mistakes) -> Self {
-        let mut said = Self::default();
-        for entry in mistakes.take(Entry::list(tokens)).unwrap_or_default() {
+impl BlockOptions {
+    fn read(tokens: TokenStream, errors: &mut Errors) -> Self {
+        let mut options = Self::default();
+        for entry in errors.take(Entry::list(tokens)).unwrap_or_default() {
             let read = match entry.word().as_str() {
                 "prefix" => values::text(&entry, r#"prefix = "fs_""#)
-                    .map(|text| said.prefix.replace(text.clone()).is_some()),
+                    .map(|text| options.prefix.replace(text.clone()).is_some()),
                 "crate" => values::function(&entry, "crate = ::haft")
-                    .map(|path| said.krate.replace(path.clone()).is_some()),
+                    .map(|path| options.krate.replace(path.clone()).is_some()),
                 other => {
-                    let meant = names::meant(other, &["prefix", "crate"]);
+                    let suggestion = names::suggestion(other, &["prefix", "crate"]);
                     let message = format!(
-                        "`#[tools]` has no option `{other}`; it has prefix and crate{meant}\n\
-                         what is said about one tool goes into the `#[tool(…)]` of its method"
+                        "`#[tools]` has no option `{other}`; expected prefix or crate{suggestion}\n\
+                         the options of one tool go into the `#[tool(…)]` of its method"
                     );
                     Err(syn::Error::new_spanned(&entry.name, message))
                 }
             };
-            if mistakes.take(read) == Some(true) {
+            if errors.take(read) == Some(true) {
                 let word = entry.word();
-                mistakes.at(&entry.name, format!("`{word}` is said twice; keep one"));
+                errors.at(&entry.name, format!("`{word}` is said twice; keep one"));
             }
         }
-        said
+        options
     }
 }
 
-/// What the methods read so far are called.
+/// The types and tool names of the methods so far.
 #[derive(Default)]
 struct Found {
     types: Vec<Ident>,
@@ -127,63 +128,58 @@ struct Found {
 struct Method<'a> {
     method: &'a mut ImplItemFn,
     this: &'a TokenStream,
-    said: &'a Said,
+    block_options: &'a BlockOptions,
     krate: &'a Path,
 }
 
 impl Method<'_> {
-    fn expand(
-        self,
-        attrs: &[Attribute],
-        found: &mut Found,
-        mistakes: &mut Mistakes,
-    ) -> TokenStream {
-        let Self { method, this, said, krate } = self;
-        // What moves out of the block must not say `Self` any more.
+    fn expand(self, attrs: &[Attribute], found: &mut Found, errors: &mut Errors) -> TokenStream {
+        let Self { method, this, block_options, krate } = self;
+        // Code that moves out of the block must not use `Self`.
         let sig = types::without_self(method.sig.to_token_stream(), this);
-        let sig = mistakes.take(syn::parse2(sig)).unwrap_or_else(|| method.sig.clone());
+        let sig = errors.take(syn::parse2(sig)).unwrap_or_else(|| method.sig.clone());
         signature::strip(&mut method.sig);
         method.attrs.extend(signature::allowances(&method.sig));
-        let options = options(attrs, Some(this), mistakes);
-        check::options(&options, mistakes);
-        let elsewhere = [
-            ("crate", "the crate is named once for the whole block, in `#[tools(crate = …)]`"),
-            ("type_name", "a method's tool has no type of its own to name; remove `type_name`"),
+        let options = options(attrs, Some(this), errors);
+        check::options(&options, errors);
+        let not_on_methods = [
+            ("crate", "set the crate once for the whole block, in `#[tools(crate = …)]`"),
+            ("type_name", "the tool of a method has no public type; remove `type_name`"),
         ];
-        for (word, message) in elsewhere {
-            if let Some(span) = options.place(word) {
-                mistakes.add(syn::Error::new(span, message));
+        for (word, message) in not_on_methods {
+            if let Some(span) = options.span_of(word) {
+                errors.add(syn::Error::new(span, message));
             }
         }
         let plain = method.sig.ident.unraw().to_string();
-        let prefix = said.prefix.as_ref().map(LitStr::value).unwrap_or_default();
+        let prefix = block_options.prefix.as_ref().map(LitStr::value).unwrap_or_default();
         let docs = docs::text(&method.attrs);
         let prefixed = format!("{prefix}{plain}");
         let (name, description) =
-            expand_fn::named(&options, &prefixed, &method.sig.ident, docs, mistakes);
+            expand_fn::named(&options, &prefixed, &method.sig.ident, docs, errors);
         if found.names.contains(&name) {
-            mistakes.at(&method.sig.ident, format!("two tools of this block are called `{name}`"));
+            errors.at(&method.sig.ident, format!("two tools of this block are called `{name}`"));
         }
         found.names.push(name.clone());
 
-        let shape = signature::read(&sig, mistakes);
+        let shape = signature::read(&sig, errors);
         if !shape.on_self {
-            let message = "a tool of this block takes `&self`; a function without it can be a tool \
-                           of its own, outside of the block";
-            mistakes.at(&method.sig.ident, message);
+            let message = "a tool of this block must take `&self`; move a function without it out \
+                           of the block";
+            errors.at(&method.sig.ident, message);
         }
-        let owner = names::pascal(&last_word(this));
+        let owner = names::pascal(&type_name(this));
         let ident = format_ident!("__Haft{}{}", owner, names::pascal(&plain));
         let conditions = signature::conditions(&method.attrs);
         if let Some(condition) = conditions.first() {
-            let message = "a tool's method cannot come and go with `cfg`; put it into a block of its \
-                           own and the `cfg` on that";
-            mistakes.at(condition, message);
+            let message = "a tool's method cannot have `cfg`; move it into a separate block and put the \
+                           `cfg` on that";
+            errors.at(condition, message);
         }
 
         let call = &method.sig.ident;
-        let injections = blueprint::injections(&shape.params);
-        let passes = blueprint::passes(&shape.params);
+        let injections = tool_impl::injections(&shape.params);
+        let passes = tool_impl::passes(&shape.params);
         let body = if shape.is_async {
             quote!(#injections let __value = <#this>::#call(&*self.0, #(#passes),*).await;)
         } else {
@@ -202,7 +198,7 @@ impl Method<'_> {
         let returns = signature::returns(&sig).map(
             |ty| quote_spanned!(span=> __haft::private::Returns::<#ty>(::core::marker::PhantomData)),
         );
-        let items = Blueprint {
+        let items = ToolImpl {
             krate,
             ident: &ident,
             name: &name,
@@ -224,30 +220,30 @@ impl Method<'_> {
     }
 }
 
-fn refuse(block: &ItemImpl, mistakes: &mut Mistakes) {
+fn check_block(block: &ItemImpl, errors: &mut Errors) {
     if !block.generics.params.is_empty() {
-        let message = "a block of tools cannot be generic; write the type out";
-        mistakes.at(&block.generics.params, message);
+        let message = "a block of tools cannot be generic; write concrete types";
+        errors.at(&block.generics.params, message);
     }
     if let Some((path, _)) = &block.trait_ {
-        let message = "`#[tools]` goes on the type's own `impl`, not on that of a trait";
-        mistakes.at(path, message);
+        let message = "`#[tools]` goes on an inherent `impl`, not on the `impl` of a trait";
+        errors.at(path, message);
     }
     if !matches!(&*block.self_ty, Type::Path(_)) {
-        mistakes.at(&block.self_ty, "`#[tools]` needs a struct of this crate here");
+        errors.at(&block.self_ty, "`#[tools]` needs a struct of this crate");
     }
 }
 
-/// The tool's attribute is known by its name, wherever it was imported from.
+/// Recognizes the attribute by its last path segment, however it was imported.
 fn is_tool(attr: &Attribute) -> bool {
     attr.path().segments.last().is_some_and(|segment| segment.ident == "tool")
 }
 
-/// Reads the options of one or more attributes on the same item.
+/// Parses the options of one or more attributes on the same item.
 pub(crate) fn options(
     attrs: &[Attribute],
     this: Option<&TokenStream>,
-    mistakes: &mut Mistakes,
+    errors: &mut Errors,
 ) -> Options {
     let mut options = Options::default();
     for attr in attrs {
@@ -259,19 +255,19 @@ pub(crate) fn options(
                     Some(this) => types::without_self(tokens, this),
                     None => tokens,
                 };
-                let entries = mistakes.take(Entry::list(tokens)).unwrap_or_default();
-                options.read_entries(&entries, mistakes);
+                let entries = errors.take(Entry::list(tokens)).unwrap_or_default();
+                options.read_entries(&entries, errors);
             }
             Meta::NameValue(pair) => {
-                let message = "options are written in brackets, as in `#[tool(read_only)]`";
-                mistakes.at(&pair.value, message);
+                let message = "options are written in parentheses, as in `#[tool(read_only)]`";
+                errors.at(&pair.value, message);
             }
         }
     }
     options
 }
 
-fn last_word(this: &TokenStream) -> String {
+fn type_name(this: &TokenStream) -> String {
     syn::parse2::<Type>(this.clone())
         .ok()
         .and_then(|ty| types::last_segment(&ty).map(|s| s.ident.unraw().to_string()))

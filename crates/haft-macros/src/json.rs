@@ -1,9 +1,9 @@
-//! Whether a text is one JSON object, so that a broken example is told at its literal.
+//! Checks that a text is one JSON object, so that an invalid example is reported at its literal.
 //!
-//! Only the form is checked here; the registry checks examples against the schema.
+//! Only the syntax is checked here; the registry validates examples against the schema.
 
-/// Says what is wrong with the text of an example, if anything.
-pub(crate) fn mistake(text: &str) -> Option<String> {
+/// Returns the error of an example's text, if any.
+pub(crate) fn error(text: &str) -> Option<String> {
     let mut at = Reader { rest: text };
     at.space();
     let object = at.rest.starts_with('{');
@@ -22,6 +22,9 @@ pub(crate) fn mistake(text: &str) -> Option<String> {
     }
 }
 
+/// How deep an example may be nested.
+const MAX_DEPTH: usize = 100;
+
 struct Reader<'a> {
     rest: &'a str,
 }
@@ -37,8 +40,8 @@ impl Reader<'_> {
     }
 
     fn value(&mut self, depth: usize) -> Option<()> {
-        // Deep enough for any example, shallow enough for the compiler's stack.
-        if depth > 100 {
+        // Bounded, so that a deeply nested example cannot overflow the compiler's stack.
+        if depth > MAX_DEPTH {
             return None;
         }
         self.space();
@@ -135,7 +138,7 @@ mod tests {
     #[test]
     fn only_one_json_object_passes() {
         for good in [r#"{}"#, r#" {"a": [1, -2.5e3, "x\né", null, true, {"b": 0}]} "#] {
-            assert_eq!(mistake(good), None, "{good}");
+            assert_eq!(error(good), None, "{good}");
         }
         for bad in [
             "",
@@ -148,7 +151,7 @@ mod tests {
             "7",
             "{\"a\": \"\n\"}",
         ] {
-            assert!(mistake(bad).is_some(), "{bad}");
+            assert!(error(bad).is_some(), "{bad}");
         }
     }
 }

@@ -1,6 +1,7 @@
-//! Options about time and size: `timeout`, `deadline`, `approval_timeout`, `rate`, `cache`, `retry`, `max_result`.
+//! Options about time and size: `timeout`, `deadline`, `approval_timeout`, `rate`, `cache`,
+//! `retry`, `max_result`.
 //!
-//! Times and rates become constants, so the parser of haft-core has the last word at compile time.
+//! Durations and rates become constants, so that haft-core parses them at compile time.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
@@ -11,27 +12,27 @@ use crate::{
     grammar, names, values,
 };
 
-/// Reads a time.
+/// Parses a duration.
 pub(crate) fn time(text: &LitStr) -> syn::Result<TokenStream> {
-    if let Some(mistake) = grammar::time_mistake(&text.value()) {
-        return Err(Error::new_spanned(text, mistake));
+    if let Some(message) = grammar::duration_error(&text.value()) {
+        return Err(Error::new_spanned(text, message));
     }
     Ok(quote_spanned! {text.span()=>
         { const TIME: ::core::time::Duration = __haft::private::parsed!(__haft::parse_duration(#text)); TIME }
     })
 }
 
-/// Reads a rate.
+/// Parses a rate.
 pub(crate) fn rate(text: &LitStr) -> syn::Result<TokenStream> {
-    if let Some(mistake) = grammar::rate_mistake(&text.value()) {
-        return Err(Error::new_spanned(text, mistake));
+    if let Some(message) = grammar::rate_error(&text.value()) {
+        return Err(Error::new_spanned(text, message));
     }
     Ok(quote_spanned! {text.span()=>
         { const RATE: __haft::Rate = __haft::private::parsed!(__haft::Rate::parse(#text)); RATE }
     })
 }
 
-/// Reads `cache`.
+/// Parses `cache`.
 pub(crate) fn cache(entry: &Entry, example: &str) -> syn::Result<TokenStream> {
     let Value::List(list) = &entry.value else {
         let ttl = time(values::text(entry, example)?)?;
@@ -49,15 +50,15 @@ pub(crate) fn cache(entry: &Entry, example: &str) -> syn::Result<TokenStream> {
         Ok(())
     })?;
     let Some(ttl) = ttl else {
-        let message = "`cache` needs to know how long, as in `cache(ttl = \"5m\")`";
+        let message = "`cache` needs a time to live, as in `cache(ttl = \"5m\")`";
         return Err(Error::new_spanned(&entry.name, message));
     };
     Ok(quote!(__haft::Cache { ttl: #ttl, scope: #scope }))
 }
 
-/// Reads `retry`; what is left out keeps its usual value.
+/// Parses `retry`; unset fields keep their defaults.
 pub(crate) fn retry(entry: &Entry, example: &str) -> syn::Result<TokenStream> {
-    const WORDS: [&str; 6] =
+    const RETRY_KEYS: [&str; 6] =
         ["max_attempts", "backoff", "initial_delay", "max_delay", "jitter", "retry_on"];
     let Value::List(list) = &entry.value else {
         let count = values::count(entry, "retry = 3")
@@ -67,7 +68,7 @@ pub(crate) fn retry(entry: &Entry, example: &str) -> syn::Result<TokenStream> {
         });
     };
     let mut fields = Vec::new();
-    for_each(entry, list, &WORDS, |word, inner| {
+    for_each(entry, list, &RETRY_KEYS, |word, inner| {
         let field = &inner.name;
         let value = match word {
             "max_attempts" => values::count(inner, "max_attempts = 3")?,
@@ -80,8 +81,8 @@ pub(crate) fn retry(entry: &Entry, example: &str) -> syn::Result<TokenStream> {
             "initial_delay" => time(values::text(inner, r#"initial_delay = "1s""#)?)?,
             "max_delay" => time(values::text(inner, r#"max_delay = "60s""#)?)?,
             "jitter" => {
-                let said = values::flag(inner)?;
-                quote!(#said)
+                let flag = values::flag(inner)?;
+                quote!(#flag)
             }
             _ => {
                 let codes = values::texts(inner, r#"retry_on("rate_limited")"#)?;
@@ -94,7 +95,7 @@ pub(crate) fn retry(entry: &Entry, example: &str) -> syn::Result<TokenStream> {
     Ok(quote!(__haft::RetryPolicy { #(#fields,)* ..::core::default::Default::default() }))
 }
 
-/// Reads `max_result`.
+/// Parses `max_result`.
 pub(crate) fn max_result(entry: &Entry, example: &str) -> syn::Result<TokenStream> {
     const TAKES: &str = "a number of characters or \"unbounded\"";
     let text = match &entry.value {
@@ -113,7 +114,7 @@ pub(crate) fn max_result(entry: &Entry, example: &str) -> syn::Result<TokenStrea
     Ok(bound)
 }
 
-/// Goes through a nested list whose names are known; each may be said once.
+/// Parses a nested list with known names; each may be set once.
 fn for_each(
     entry: &Entry,
     list: &[Expr],
@@ -125,15 +126,18 @@ fn for_each(
         let inner = Entry::nested(expr)?;
         let word = inner.word();
         if !known.contains(&word.as_str()) {
-            let meant = names::meant(&word, known);
-            let message =
-                format!("`{}` has no `{word}`; it has {}{meant}", entry.name, known.join(", "));
+            let suggestion = names::suggestion(&word, known);
+            let message = format!(
+                "`{}` has no `{word}`; expected one of {}{suggestion}",
+                entry.name,
+                known.join(", ")
+            );
             return Err(Error::new_spanned(&inner.name, message));
         }
         if seen.contains(&word) {
             return Err(Error::new_spanned(
                 &inner.name,
-                format!("`{word}` is said twice; keep one"),
+                format!("`{word}` is set twice; keep one"),
             ));
         }
         take(&word, &inner)?;

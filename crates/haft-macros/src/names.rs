@@ -1,8 +1,8 @@
-//! Names: from one case to another, whether a provider takes them, which one was meant.
+//! Names: case conversion, validity for providers, and suggestions for misspelled ones.
 //!
 //! Pure text; no tokens.
 
-/// Turns `get_time` into `GetTime`.
+/// Converts `get_time` into `GetTime`.
 pub(crate) fn pascal(name: &str) -> String {
     let mut out = String::new();
     let mut upper = true;
@@ -19,7 +19,7 @@ pub(crate) fn pascal(name: &str) -> String {
     out
 }
 
-/// Turns `HttpFetch` into `http_fetch` and `HTTPFetch` too.
+/// Converts `HttpFetch` and `HTTPFetch` into `http_fetch`.
 pub(crate) fn snake(name: &str) -> String {
     let chars: Vec<char> = name.chars().collect();
     let mut out = String::new();
@@ -36,13 +36,13 @@ pub(crate) fn snake(name: &str) -> String {
     out
 }
 
-/// Returns whether every provider takes this as the name of a tool.
+/// Returns whether every provider accepts this as a tool name.
 pub(crate) fn is_tool_name(text: &str) -> bool {
     let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     starts && text.len() <= 64 && text.bytes().all(|b| is_word(b) || b == b'-')
 }
 
-/// Returns whether every provider takes this as the name of an argument.
+/// Returns whether every provider accepts this as an argument name.
 pub(crate) fn is_argument_name(text: &str) -> bool {
     let fits = (1..=64).contains(&text.len());
     fits && text.bytes().all(|b| is_word(b) || b == b'-' || b == b'.')
@@ -52,27 +52,27 @@ fn is_word(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b == b'_'
 }
 
-/// Returns the known name that was most likely meant.
-pub(crate) fn nearest<'a>(said: &str, known: &[&'a str]) -> Option<&'a str> {
-    let said = said.to_lowercase();
-    let near = known.iter().map(|k| (distance(&said, &k.to_lowercase()), *k)).min()?;
-    // Half the word wrong is another word.
-    if near.0 <= said.len().max(near.1.len()) / 2 && near.0 <= 4 {
+/// Returns the known name that is closest to a misspelled one.
+pub(crate) fn nearest<'a>(typed: &str, known: &[&'a str]) -> Option<&'a str> {
+    let typed = typed.to_lowercase();
+    let near = known.iter().map(|k| (distance(&typed, &k.to_lowercase()), *k)).min()?;
+    // If more than half differs, it is another name.
+    if near.0 <= typed.len().max(near.1.len()) / 2 && near.0 <= 4 {
         return Some(near.1);
     }
-    // Cut short or spelled out: `minimum` for `min`, `desc` for `description`.
-    let cut = |k: &&&str| {
-        k.len() >= 3 && said.len() >= 3 && (said.starts_with(**k) || k.starts_with(&said))
+    // Abbreviated or spelled out: `minimum` for `min`, `desc` for `description`.
+    let is_prefix = |k: &&&str| {
+        k.len() >= 3 && typed.len() >= 3 && (typed.starts_with(**k) || k.starts_with(&typed))
     };
-    known.iter().find(cut).copied()
+    known.iter().find(is_prefix).copied()
 }
 
-/// Returns `; did you mean …?` where there is something to mean.
-pub(crate) fn meant(said: &str, known: &[&str]) -> String {
-    nearest(said, known).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
+/// Returns `; did you mean …?` if there is a close name.
+pub(crate) fn suggestion(typed: &str, known: &[&str]) -> String {
+    nearest(typed, known).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
 }
 
-/// Joins words the way people do: `a`, `a or b`, `a, b or c`.
+/// Joins alternatives: `a`, `a or b`, `a, b or c`.
 pub(crate) fn either(words: &[String]) -> String {
     match words {
         [] => String::new(),
@@ -81,7 +81,7 @@ pub(crate) fn either(words: &[String]) -> String {
     }
 }
 
-/// Levenshtein's distance.
+/// The Levenshtein distance.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cases_turn_into_each_other() {
+    fn names_convert_between_pascal_and_snake_case() {
         assert_eq!(pascal("get_time"), "GetTime");
         assert_eq!(pascal("_x__y2"), "XY2");
         assert_eq!(snake("HttpFetch"), "http_fetch");
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_name_is_the_one_meant_or_none() {
+    fn the_nearest_name_is_suggested_or_none() {
         let known = ["timeout", "read_only", "rate", "retry"];
         assert_eq!(nearest("readonly", &known), Some("read_only"));
         assert_eq!(nearest("tiemout", &known), Some("timeout"));
@@ -123,14 +123,14 @@ mod tests {
     }
 
     #[test]
-    fn distances_are_levenshteins() {
+    fn distance_is_the_levenshtein_distance() {
         assert_eq!(distance("kitten", "sitting"), 3);
         assert_eq!(distance("", "abc"), 3);
         assert_eq!(distance("abc", "abc"), 0);
     }
 
     #[test]
-    fn tool_names_are_what_every_provider_takes() {
+    fn tool_names_are_accepted_by_every_provider() {
         assert!(is_tool_name("get_time") && is_tool_name("_a-1"));
         for bad in ["", "1a", "-a", "a b", "a.b", &"a".repeat(65)] {
             assert!(!is_tool_name(bad), "{bad}");

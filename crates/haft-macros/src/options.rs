@@ -1,7 +1,7 @@
-//! What `#[tool(…)]` says, option by option.
+//! Parses the options of `#[tool(…)]`.
 //!
-//! Most options become one assignment to a field of the spec; the few that other parts of the
-//! expansion ask about are kept as values. Contradictions between options are found in `check`.
+//! Most options become one assignment to a field of the spec. The few that other parts of the
+//! expansion need are kept as values. `check` finds contradictions between options.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,9 @@ use syn::{Error, Expr, ExprCall, Ident, LitStr, Path};
 
 use crate::{
     entry::{Entry, Value},
-    json, limits,
-    mistakes::Mistakes,
-    names,
-    values::{self, Said},
+    errors::Errors,
+    json, limits, names,
+    values::{self, Setting},
 };
 
 /// Every option, with an example of how it is written.
@@ -33,7 +32,7 @@ const KNOWN: [(&str, &str); 36] = [
     ("effects", r#"effects(read("/a"), write("/b"))"#),
     ("capabilities", "capabilities(network)"),
     ("permission", r#"permission = "none""#),
-    ("guard", "guard = judges_it"),
+    ("guard", "guard = my_guard"),
     ("interrupt", r#"interrupt = "cancel""#),
     ("requires_user_interaction", "requires_user_interaction"),
     ("exposure", r#"exposure = "deferred""#),
@@ -53,13 +52,13 @@ const KNOWN: [(&str, &str); 36] = [
     ("unknown", r#"unknown = "ignore""#),
     ("examples", r##"examples(r#"{"city": "Paris"}"#)"##),
     ("crate", "crate = ::haft"),
-    // Not options of their own, but what people write first.
+    // Not options, but common misspellings.
     ("aliases", r#"alias("a", "b")"#),
     ("example", r##"examples(r#"{"city": "Paris"}"#)"##),
 ];
 
-/// How many of the known names are options; the rest are other spellings.
-const OPTIONS: usize = 34;
+/// How many of the known names are options; the rest are misspellings.
+const OPTION_COUNT: usize = 34;
 
 const CLASSES: [(&str, &str); 3] =
     [("read_only", "ReadOnly"), ("write_exclusive", "WriteExclusive"), ("unsafe", "Unsafe")];
@@ -77,7 +76,7 @@ const CAPABILITIES: [&str; 8] = [
 
 const EFFECTS: [&str; 4] = ["read", "write", "execute", "external"];
 
-/// What a tool's attribute says.
+/// The parsed options of a tool.
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) krate: Option<Path>,
@@ -85,13 +84,13 @@ pub(crate) struct Options {
     pub(crate) type_name: Option<Ident>,
     pub(crate) description: Option<LitStr>,
     pub(crate) aliases: Vec<LitStr>,
-    pub(crate) read_only: Option<Said<bool>>,
-    pub(crate) destructive: Option<Said<bool>>,
+    pub(crate) read_only: Option<Setting<bool>>,
+    pub(crate) destructive: Option<Setting<bool>>,
     pub(crate) idempotent: Option<bool>,
     /// The functions behind `class`, `keys`, `effects` and `guard`.
     pub(crate) per_call: BTreeMap<&'static str, Path>,
     pub(crate) can_destroy: bool,
-    /// An effect that writes or executes, where it stands.
+    /// The span of an effect that writes or executes.
     pub(crate) changes: Option<Span>,
     /// Assignments to fields of `__spec`.
     pub(crate) settings: Vec<TokenStream>,
@@ -99,30 +98,30 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Reads an attribute's list; what is wrong is noted and left out.
-    pub(crate) fn read(tokens: TokenStream, mistakes: &mut Mistakes) -> Self {
+    /// Parses an attribute's list. Invalid entries are reported and skipped.
+    pub(crate) fn read(tokens: TokenStream, errors: &mut Errors) -> Self {
         let mut options = Self::default();
-        let entries = mistakes.take(Entry::list(tokens)).unwrap_or_default();
-        options.read_entries(&entries, mistakes);
+        let entries = errors.take(Entry::list(tokens)).unwrap_or_default();
+        options.read_entries(&entries, errors);
         options
     }
 
-    /// Reads entries, also those of a second attribute on the same item.
-    pub(crate) fn read_entries(&mut self, entries: &[Entry], mistakes: &mut Mistakes) {
+    /// Parses entries, also those of a second attribute on the same item.
+    pub(crate) fn read_entries(&mut self, entries: &[Entry], errors: &mut Errors) {
         for entry in entries {
             let word = entry.word();
             if word != "alias" && self.seen.insert(word.clone(), entry.span()).is_some() {
-                mistakes.at(&entry.name, format!("`{word}` is said twice; keep one"));
+                errors.at(&entry.name, format!("`{word}` is set twice; keep one"));
                 continue;
             }
             if let Err(e) = self.one(&word, entry) {
-                mistakes.add(e);
+                errors.add(e);
             }
         }
     }
 
-    /// Returns where an option stands, if it was said.
-    pub(crate) fn place(&self, word: &str) -> Option<Span> {
+    /// Returns the span of an option, if it is set.
+    pub(crate) fn span_of(&self, word: &str) -> Option<Span> {
         self.seen.get(word).copied()
     }
 
@@ -144,13 +143,13 @@ impl Options {
             "read_only" => self.read_only = Some(values::flag_or_fn(entry)?),
             "destructive" => self.destructive = Some(values::flag_or_fn(entry)?),
             "idempotent" => {
-                let said = values::flag(entry)?;
-                self.idempotent = Some(said);
-                self.set(quote!(idempotent = Some(#said)));
+                let flag = values::flag(entry)?;
+                self.idempotent = Some(flag);
+                self.set(quote!(idempotent = Some(#flag)));
             }
             "open_world" => {
-                let said = values::flag(entry)?;
-                self.set(quote!(open_world = Some(#said)));
+                let flag = values::flag(entry)?;
+                self.set(quote!(open_world = Some(#flag)));
             }
             "class" => self.class(entry, example)?,
             "keys" => self.keys(entry, example)?,
@@ -168,19 +167,19 @@ impl Options {
                 self.set(quote!(interrupt = Some(__haft::Interrupt::#word)));
             }
             "requires_user_interaction" => {
-                let said = values::flag(entry)?;
-                self.set(quote!(requires_user_interaction = #said));
+                let flag = values::flag(entry)?;
+                self.set(quote!(requires_user_interaction = #flag));
             }
             "exposure" => {
                 let words = [("always", "Always"), ("auto", "Auto"), ("deferred", "Deferred")];
                 self.pick(entry, "Exposure", &words)?;
             }
             "enabled" => match values::flag_or_fn(entry)? {
-                Said::Now(true) => {}
-                Said::Now(false) => self.settings.push(quote! {
+                Setting::Const(true) => {}
+                Setting::Const(false) => self.settings.push(quote! {
                     __spec = __spec.enabled(|_: &__haft::Scope| false);
                 }),
-                Said::PerCall(path) => self.settings.push(quote! {
+                Setting::PerCall(path) => self.settings.push(quote! {
                     __spec = __spec.enabled(#path);
                 }),
             },
@@ -189,8 +188,8 @@ impl Options {
                 self.set(quote!(concurrency = Some(#count)));
             }
             "abort_siblings" => {
-                let said = values::flag(entry)?;
-                self.set(quote!(abort_siblings = #said));
+                let flag = values::flag(entry)?;
+                self.set(quote!(abort_siblings = #flag));
             }
             "isolation" => self.isolation(entry)?,
             "timeout" => {
@@ -240,8 +239,8 @@ impl Options {
             }
             "examples" => {
                 for example in values::texts(entry, example)? {
-                    if let Some(mistake) = json::mistake(&example.value()) {
-                        return Err(Error::new_spanned(example, mistake));
+                    if let Some(message) = json::error(&example.value()) {
+                        return Err(Error::new_spanned(example, message));
                     }
                     self.settings.push(quote! {
                         __spec.examples.push(__haft::private::example(#example));
@@ -267,7 +266,7 @@ impl Options {
 
     fn class(&mut self, entry: &Entry, example: &str) -> syn::Result<()> {
         const TAKES: &str =
-            "ReadOnly, WriteExclusive, Unsafe or the path of a function over the arguments";
+            "ReadOnly, WriteExclusive, Unsafe or the path of a function of the arguments";
         let Value::Is(expr) = &entry.value else {
             return Err(values::wrong(entry, TAKES, example));
         };
@@ -292,9 +291,9 @@ impl Options {
         if of_class && variants.contains(&name.as_str()) {
             self.set(quote!(class = Some(__haft::ConcurrencyClass::#last)));
         } else if of_class && name.starts_with(char::is_uppercase) {
-            let meant = names::meant(&name, &variants);
+            let suggestion = names::suggestion(&name, &variants);
             let message = format!(
-                "`{name}` is no class; there are ReadOnly, WriteExclusive and Unsafe{meant}"
+                "`{name}` is not a class; expected ReadOnly, WriteExclusive or Unsafe{suggestion}"
             );
             return Err(Error::new_spanned(last, message));
         } else {
@@ -314,7 +313,7 @@ impl Options {
             if !matches!(entry.value, Value::List(_)) {
                 e = values::wrong(
                     entry,
-                    "texts or the path of a function over the arguments",
+                    "strings or the path of a function of the arguments",
                     example,
                 );
             }
@@ -333,7 +332,7 @@ impl Options {
                 return Ok(());
             }
             Value::Is(_) | Value::Bare => {
-                let takes = "a list, or the path of a function over the arguments";
+                let takes = "a list, or the path of a function of the arguments";
                 return Err(values::wrong(entry, takes, example));
             }
         };
@@ -346,9 +345,9 @@ impl Options {
             })?;
             let name = operation.to_string();
             if !EFFECTS.contains(&name.as_str()) {
-                let meant = names::meant(&name, &EFFECTS);
+                let suggestion = names::suggestion(&name, &EFFECTS);
                 let message = format!(
-                    "`{name}` is no effect; there are read, write, execute and external{meant}"
+                    "`{name}` is not an effect; expected read, write, execute or external{suggestion}"
                 );
                 return Err(Error::new_spanned(operation, message));
             }
@@ -374,10 +373,11 @@ impl Options {
                 .or_else(|| values::as_text(expr).map(LitStr::value))
                 .unwrap_or_default();
             if !CAPABILITIES.contains(&word.as_str()) {
-                let meant = names::meant(&word, &CAPABILITIES);
+                let suggestion = names::suggestion(&word, &CAPABILITIES);
                 let all = CAPABILITIES.join(", ");
-                let said = if word.is_empty() { "this".into() } else { format!("`{word}`") };
-                let message = format!("{said} is no capability; there are {all}{meant}");
+                let shown = if word.is_empty() { "this".into() } else { format!("`{word}`") };
+                let message =
+                    format!("{shown} is not a capability; expected one of {all}{suggestion}");
                 return Err(Error::new_spanned(expr, message));
             }
             self.can_destroy |= word == "destructive";
@@ -391,9 +391,9 @@ impl Options {
     fn isolation(&mut self, entry: &Entry) -> syn::Result<()> {
         let word = values::choice(entry, &[("auto", "Auto"), ("required", "Required")])?;
         if word == "Required" {
-            let message = "a Rust body runs in this process and cannot be moved into the sandbox; \
-                           leave `isolation` out, or do the work in a process of its own";
-            return Err(Error::new_spanned(entry.place(), message));
+            let message = "a Rust body runs in this process, outside of the sandbox; remove \
+                           `isolation`, or do the work in a child process";
+            return Err(Error::new_spanned(entry.error_tokens(), message));
         }
         Ok(())
     }
@@ -409,9 +409,9 @@ fn effect(expr: &Expr) -> Option<(&Ident, &LitStr)> {
 }
 
 fn type_name(text: &LitStr) -> syn::Result<Ident> {
-    let right = syn::parse_str::<Ident>(&text.value())
+    let is_type_name = syn::parse_str::<Ident>(&text.value())
         .is_ok_and(|ident| ident.to_string().starts_with(char::is_uppercase));
-    if right {
+    if is_type_name {
         return Ok(Ident::new(&text.value(), text.span()));
     }
     let message = "`type_name` is the name of a Rust type, as in `type_name = \"GetTime\"`";
@@ -420,8 +420,8 @@ fn type_name(text: &LitStr) -> syn::Result<Ident> {
 
 fn unknown(entry: &Entry, word: &str) -> Error {
     let every: Vec<&str> = KNOWN.iter().map(|known| known.0).collect();
-    let all = every.get(..OPTIONS).unwrap_or_default().join(", ");
-    let meant = match names::nearest(word, &every) {
+    let all = every.get(..OPTION_COUNT).unwrap_or_default().join(", ");
+    let suggestion = match names::nearest(word, &every) {
         Some(near) => {
             let example = KNOWN.iter().find(|known| known.0 == near).map_or(near, |known| known.1);
             format!("; did you mean `{example}`?")
@@ -430,6 +430,6 @@ fn unknown(entry: &Entry, word: &str) -> Error {
     };
     Error::new_spanned(
         &entry.name,
-        format!("there is no option `{word}`{meant}\nthe options are {all}"),
+        format!("unknown option `{word}`{suggestion}\nthe options are {all}"),
     )
 }

@@ -1,6 +1,6 @@
-//! One parameter of a tool: an argument the model gives, or a value the host injects.
+//! Parses one parameter of a tool: an argument from the model, or a value that the host injects.
 //!
-//! Parameters of a function and fields of an argument struct are read alike.
+//! Parameters of a function and fields of an argument struct are parsed alike.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote};
@@ -9,11 +9,12 @@ use syn::{Attribute, Error, Expr, Ident, LitStr, Meta, Type, ext::IdentExt, pars
 use crate::{
     docs,
     entry::{Entry, Value},
-    mistakes::Mistakes,
+    errors::Errors,
     names, types, values,
 };
 
-const WORDS: [&str; 13] = [
+/// The keys of `#[param(…)]`.
+const PARAM_KEYS: [&str; 13] = [
     "min",
     "max",
     "min_length",
@@ -52,50 +53,49 @@ pub(crate) struct Argument {
     /// Whether the body takes `&str` where the field owns its text.
     pub(crate) borrowed: bool,
     pub(crate) default: Option<Default>,
-    /// The name the model sees, when it is another.
+    /// The name in the schema, if it differs.
     pub(crate) rename: Option<LitStr>,
     pub(crate) description: String,
-    /// What is written between the brackets of `#[schemars(…)]`.
+    /// The contents of `#[schemars(…)]`.
     pub(crate) schema: Vec<TokenStream>,
 }
 
-/// What an absent argument is.
+/// The value of a missing argument.
 pub(crate) enum Default {
     Of(Expr),
     OfType,
 }
 
 impl Param {
-    /// Reads a parameter from its attributes and type. The name may be absent for what is injected.
+    /// Parses a parameter from its attributes and type. An injected parameter needs no name.
     pub(crate) fn read(
         ident: Option<&Ident>,
         attrs: &[Attribute],
         ty: &Type,
         place: impl ToTokens,
-        mistakes: &mut Mistakes,
+        errors: &mut Errors,
     ) -> Option<Self> {
-        let injected = mistakes.take(is_injected(attrs))?;
+        let injected = errors.take(is_injected(attrs))?;
         let hidden = hidden(ty, injected);
         let fallback = || Ident::new("_", Span::call_site());
         if let Some(kind) = hidden {
             for attr in attrs.iter().filter(|a| is_one_of(a, &["param", "default"])) {
-                let message = "this parameter comes from the host; the model never sees it, so \
-                               nothing about its schema can be said";
-                mistakes.at(attr, message);
+                let message = "this parameter comes from the host and is not in the schema; remove \
+                               this attribute";
+                errors.at(attr, message);
             }
             return Some(Self { ident: ident.cloned().unwrap_or_else(fallback), kind });
         }
         let Some(ident) = ident else {
-            let message = "name this parameter; its name is the argument's name, which the model \
-                           must write";
-            mistakes.at(place, message);
+            let message = "name this parameter; its name is the argument's name in the schema";
+            errors.at(place, message);
             return None;
         };
-        let argument = argument(attrs, ty, mistakes)?;
+        let argument = argument(attrs, ty, errors)?;
         Some(Self { ident: ident.clone(), kind: Kind::Argument(Box::new(argument)) })
     }
 
-    /// Returns the argument, if the model gives it.
+    /// Returns the argument, if it comes from the model.
     pub(crate) fn argument(&self) -> Option<&Argument> {
         match &self.kind {
             Kind::Argument(argument) => Some(argument),
@@ -103,8 +103,8 @@ impl Param {
         }
     }
 
-    /// Returns the name the model sees.
-    pub(crate) fn shown(&self) -> String {
+    /// Returns the name in the schema.
+    pub(crate) fn schema_name(&self) -> String {
         match self.argument().and_then(|argument| argument.rename.as_ref()) {
             Some(rename) => rename.value(),
             None => self.ident.unraw().to_string(),
@@ -112,8 +112,8 @@ impl Param {
     }
 }
 
-/// Notes arguments that the model could not tell apart, and a context that is asked for twice.
-pub(crate) fn check(params: &[Param], mistakes: &mut Mistakes) {
+/// Reports duplicate argument names, and a context that is requested twice.
+pub(crate) fn check(params: &[Param], errors: &mut Errors) {
     let mut seen: Vec<String> = Vec::new();
     let mut contexts = 0;
     for param in params {
@@ -121,32 +121,32 @@ pub(crate) fn check(params: &[Param], mistakes: &mut Mistakes) {
             Kind::Context => {
                 contexts += 1;
                 if contexts == 2 {
-                    mistakes.at(&param.ident, "the context is asked for twice; once is enough");
+                    errors.at(&param.ident, "the context is requested twice; remove one");
                 }
             }
             Kind::Injected(ty) if types::is_named(ty, "ToolContext") => {
                 contexts += 1;
                 if contexts == 2 {
-                    mistakes.at(&param.ident, "the context is asked for twice; once is enough");
+                    errors.at(&param.ident, "the context is requested twice; remove one");
                 }
             }
             Kind::Injected(_) => {}
             Kind::Argument(argument) => {
-                let shown = param.shown();
-                if seen.contains(&shown) {
-                    let message = format!("two parameters are called `{shown}`; rename one");
+                let name = param.schema_name();
+                if seen.contains(&name) {
+                    let message = format!("two parameters are called `{name}`; rename one");
                     match &argument.rename {
-                        Some(rename) => mistakes.at(rename, message),
-                        None => mistakes.at(&param.ident, message),
+                        Some(rename) => errors.at(rename, message),
+                        None => errors.at(&param.ident, message),
                     }
                 }
-                seen.push(shown);
+                seen.push(name);
             }
         }
     }
 }
 
-/// Returns whether an attribute is one of ours, to be taken off the item.
+/// Returns whether an attribute is one of ours, which must be removed from the item.
 pub(crate) fn is_helper(attr: &Attribute) -> bool {
     is_one_of(attr, &["param", "default", "inject"])
 }
@@ -159,7 +159,10 @@ fn is_injected(attrs: &[Attribute]) -> syn::Result<bool> {
     let mut found = false;
     for attr in attrs.iter().filter(|a| is_one_of(a, &["inject"])) {
         if !matches!(attr.meta, Meta::Path(_)) {
-            return Err(Error::new_spanned(attr, "`#[inject]` stands alone; the type says what"));
+            return Err(Error::new_spanned(
+                attr,
+                "`#[inject]` takes no value; the type decides what is injected",
+            ));
         }
         found = true;
     }
@@ -184,8 +187,8 @@ fn hidden(ty: &Type, injected: bool) -> Option<Kind> {
     }
 }
 
-fn argument(attrs: &[Attribute], ty: &Type, mistakes: &mut Mistakes) -> Option<Argument> {
-    let (field, borrowed) = field_type(ty, mistakes)?;
+fn argument(attrs: &[Attribute], ty: &Type, errors: &mut Errors) -> Option<Argument> {
+    let (field, borrowed) = field_type(ty, errors)?;
     let mut argument = Argument {
         field,
         borrowed,
@@ -196,52 +199,52 @@ fn argument(attrs: &[Attribute], ty: &Type, mistakes: &mut Mistakes) -> Option<A
     };
     for attr in attrs.iter().filter(|a| is_one_of(a, &["default"])) {
         if argument.default.is_some() {
-            mistakes.at(attr, "`#[default]` is said twice; keep one");
-        } else if let Some(default) = mistakes.take(default(attr)) {
+            errors.at(attr, "`#[default]` is set twice; keep one");
+        } else if let Some(default) = errors.take(default(attr)) {
             argument.default = Some(default);
         }
     }
-    let mut said = Refinements::default();
+    let mut constraints = Constraints::default();
     for attr in attrs.iter().filter(|a| is_one_of(a, &["param"])) {
         let entries = match &attr.meta {
-            Meta::List(list) => mistakes.take(Entry::list(list.tokens.clone())),
+            Meta::List(list) => errors.take(Entry::list(list.tokens.clone())),
             _ => {
-                let message = "`#[param]` says something about the argument, as in \
+                let message = "`#[param]` needs a list, as in \
                                `#[param(min = 1, max = 100)]`";
-                mistakes.at(attr, message);
+                errors.at(attr, message);
                 None
             }
         };
         for entry in entries.unwrap_or_default() {
-            if let Err(e) = said.one(&entry, &mut argument) {
-                mistakes.add(e);
+            if let Err(e) = constraints.one(&entry, &mut argument) {
+                errors.add(e);
             }
         }
     }
-    said.finish(&mut argument, mistakes);
+    constraints.finish(&mut argument, errors);
     Some(argument)
 }
 
-fn field_type(ty: &Type, mistakes: &mut Mistakes) -> Option<(Type, bool)> {
+fn field_type(ty: &Type, errors: &mut Errors) -> Option<(Type, bool)> {
     if let Type::Reference(reference) = ty {
-        let text = reference.mutability.is_none() && types::is_named(&reference.elem, "str");
-        if text {
+        let is_text = reference.mutability.is_none() && types::is_named(&reference.elem, "str");
+        if is_text {
             return Some((parse_quote!(::std::string::String), true));
         }
-        let message = "a tool owns its arguments: take them by value, text also as `&str`; of all \
-                       references only `&ToolContext` comes from the host";
-        mistakes.at(ty, message);
+        let message = "take arguments by value; the only references are `&str` and \
+                       `&ToolContext`";
+        errors.at(ty, message);
         return None;
     }
     if let Type::ImplTrait(_) = ty {
         let message = "a schema needs one concrete type; write it instead of `impl …`";
-        mistakes.at(ty, message);
+        errors.at(ty, message);
         return None;
     }
     if types::borrows(ty) {
-        let message = "a tool owns its arguments; write the type without references, as in \
+        let message = "take arguments by value; write the type without references, as in \
                        `Option<String>` for `Option<&str>`";
-        mistakes.at(ty, message);
+        errors.at(ty, message);
         return None;
     }
     Some((ty.clone(), false))
@@ -251,29 +254,29 @@ fn default(attr: &Attribute) -> syn::Result<Default> {
     match &attr.meta {
         Meta::Path(_) => Ok(Default::OfType),
         Meta::List(list) => list.parse_args().map(Default::Of).map_err(|_| {
-            let message = "`#[default(…)]` holds one value, as in `#[default(10)]`";
+            let message = "`#[default(…)]` takes one value, as in `#[default(10)]`";
             Error::new_spanned(attr, message)
         }),
         Meta::NameValue(pair) => Ok(Default::Of(pair.value.clone())),
     }
 }
 
-/// What `#[param(…)]` says, before it is put together.
+/// The parsed entries of `#[param(…)]`.
 #[derive(std::default::Default)]
-struct Refinements {
+struct Constraints {
     seen: Vec<String>,
     min: Option<Expr>,
     max: Option<Expr>,
     min_length: Option<Expr>,
     max_length: Option<Expr>,
-    about: Option<String>,
+    kind: Option<String>,
 }
 
-impl Refinements {
+impl Constraints {
     fn one(&mut self, entry: &Entry, argument: &mut Argument) -> syn::Result<()> {
         let word = entry.word();
         if self.seen.contains(&word) && word != "example" {
-            let message = format!("`{word}` is said twice; keep one");
+            let message = format!("`{word}` is set twice; keep one");
             return Err(Error::new_spanned(&entry.name, message));
         }
         self.seen.push(word.clone());
@@ -323,32 +326,34 @@ impl Refinements {
             }
             "path" | "write_path" | "url" | "command" => {
                 if values::flag(entry)? {
-                    self.about(entry, &word, argument)?;
+                    self.set_kind(entry, &word, argument)?;
                 }
             }
             _ => {
-                let meant = names::meant(&word, &WORDS);
-                let message =
-                    format!("`#[param]` has no `{word}`; it has {}{meant}", WORDS.join(", "));
+                let suggestion = names::suggestion(&word, &PARAM_KEYS);
+                let message = format!(
+                    "`#[param]` has no `{word}`; expected one of {}{suggestion}",
+                    PARAM_KEYS.join(", ")
+                );
                 return Err(Error::new_spanned(&entry.name, message));
             }
         }
         Ok(())
     }
 
-    /// Says what the argument is about, so that rules about paths, hosts and commands find it.
-    fn about(&mut self, entry: &Entry, word: &str, argument: &mut Argument) -> syn::Result<()> {
-        if let Some(first) = &self.about {
-            let message = format!("an argument is about one thing: `{first}` or `{word}`");
+    /// Sets the kind of the argument, so that rules about paths, hosts and commands apply to it.
+    fn set_kind(&mut self, entry: &Entry, word: &str, argument: &mut Argument) -> syn::Result<()> {
+        if let Some(first) = &self.kind {
+            let message = format!("an argument has one kind: keep `{first}` or `{word}`");
             return Err(Error::new_spanned(&entry.name, message));
         }
-        self.about = Some(word.to_owned());
-        let about = if word == "path" { "read_path" } else { word };
-        argument.schema.push(quote!(extend("x-haft" = #about)));
+        self.kind = Some(word.to_owned());
+        let kind = if word == "path" { "read_path" } else { word };
+        argument.schema.push(quote!(extend("x-haft" = #kind)));
         Ok(())
     }
 
-    fn finish(self, argument: &mut Argument, mistakes: &mut Mistakes) {
+    fn finish(self, argument: &mut Argument, errors: &mut Errors) {
         let mut pair = |word: &str, low: &Option<Expr>, high: &Option<Expr>| {
             let numbers = (
                 low.as_ref().and_then(values::as_number),
@@ -357,8 +362,9 @@ impl Refinements {
             if let (Some(least), Some(most)) = numbers
                 && least > most
             {
-                let message = format!("no value is at least {least} and at most {most}; swap them");
-                mistakes.at(high, message);
+                let message =
+                    format!("the minimum {least} is greater than the maximum {most}; swap them");
+                errors.at(high, message);
             }
             let word = Ident::new(word, Span::call_site());
             let low = low.as_ref().map(|value| quote!(min = #value));
@@ -373,7 +379,7 @@ impl Refinements {
     }
 }
 
-/// A bound on a number makes no sense for text; the schema would silently ignore it.
+/// Rejects a numeric bound on text; the schema would silently ignore it.
 fn number(entry: &Entry, value: Expr, argument: &Argument) -> syn::Result<Expr> {
     let ty = types::without_option(&argument.field);
     if ["String", "str", "bool", "Vec", "PathBuf"].iter().any(|name| types::is_named(ty, name)) {

@@ -1,7 +1,7 @@
-//! Writes `Tool::spec`, `Tool::profile` and `Tool::guard` from the options.
+//! Generates `Tool::spec`, `Tool::profile` and `Tool::guard` from the options.
 //!
-//! What is constant goes into the spec. What a function decides goes into the claim, which starts
-//! from the declared one, so silence stays strict.
+//! Constants go into the spec. Functions go into the profile, which starts from the declared one,
+//! so that defaults stay strict.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
@@ -10,10 +10,10 @@ use syn::{Path, spanned::Spanned};
 use crate::{
     options::Options,
     params::{Kind, Param},
-    values::Said,
+    values::Setting,
 };
 
-/// Writes the methods of the trait that the options decide.
+/// Generates the trait methods that depend on the options.
 pub(crate) fn write(
     name: &str,
     description: &str,
@@ -21,7 +21,7 @@ pub(crate) fn write(
     params: &[Param],
 ) -> TokenStream {
     let spec = spec(name, description, options, params);
-    let claim = claim(options, params);
+    let profile = profile(options, params);
     let guard = options.per_call.get("guard").map(|path| {
         let call = over_arguments(path, params);
         quote! {
@@ -39,7 +39,7 @@ pub(crate) fn write(
         const CHECKS: bool = false;
         const GUARDS: bool = #guards;
 
-        #spec #claim #guard
+        #spec #profile #guard
     }
 }
 
@@ -47,11 +47,11 @@ fn spec(name: &str, description: &str, options: &Options, params: &[Param]) -> T
     let aliases = &options.aliases;
     let settings = &options.settings;
     let flags = [("read_only", &options.read_only), ("destructive", &options.destructive)];
-    let flags = flags.into_iter().filter_map(|(word, said)| {
+    let flags = flags.into_iter().filter_map(|(word, setting)| {
         let field = syn::Ident::new(word, proc_macro2::Span::call_site());
-        match said {
-            Some(Said::Now(said)) => Some(quote!(__spec.#field = Some(#said);)),
-            Some(Said::PerCall(_)) => Some(quote!(__spec.per_call.push(#word);)),
+        match setting {
+            Some(Setting::Const(value)) => Some(quote!(__spec.#field = Some(#value);)),
+            Some(Setting::PerCall(_)) => Some(quote!(__spec.per_call.push(#word);)),
             None => None,
         }
     });
@@ -74,36 +74,36 @@ fn spec(name: &str, description: &str, options: &Options, params: &[Param]) -> T
     }
 }
 
-fn claim(options: &Options, params: &[Param]) -> Option<TokenStream> {
+fn profile(options: &Options, params: &[Param]) -> Option<TokenStream> {
     let mut steps = Vec::new();
-    let said_class = options.place("class").is_some();
-    let said_destructive = options.destructive.is_some() || options.can_destroy;
-    if let Some(Said::PerCall(path)) = &options.read_only {
+    let has_class = options.span_of("class").is_some();
+    let has_destructive = options.destructive.is_some() || options.can_destroy;
+    if let Some(Setting::PerCall(path)) = &options.read_only {
         let call = over_arguments(path, params);
         let class =
-            (!said_class).then(|| quote!(__claim.class = __haft::ConcurrencyClass::ReadOnly;));
-        let destructive = (!said_destructive)
-            .then(|| quote!(__claim.destructive = ::core::option::Option::Some(false);));
+            (!has_class).then(|| quote!(__profile.class = __haft::ConcurrencyClass::ReadOnly;));
+        let destructive = (!has_destructive)
+            .then(|| quote!(__profile.destructive = ::core::option::Option::Some(false);));
         steps.push(quote! {
-            __claim.read_only = #call;
-            if __claim.read_only { #class #destructive }
+            __profile.read_only = #call;
+            if __profile.read_only { #class #destructive }
         });
     }
-    if let Some(Said::PerCall(path)) = &options.destructive {
+    if let Some(Setting::PerCall(path)) = &options.destructive {
         let call = over_arguments(path, params);
-        steps.push(quote!(__claim.destructive = ::core::option::Option::Some(#call);));
+        steps.push(quote!(__profile.destructive = ::core::option::Option::Some(#call);));
     }
     if let Some(path) = options.per_call.get("class") {
         let call = over_arguments(path, params);
-        steps.push(quote!(__claim.class = #call;));
+        steps.push(quote!(__profile.class = #call;));
     }
     if let Some(path) = options.per_call.get("effects") {
         let call = over_arguments(path, params);
-        steps.push(quote!(__claim.effects = ::core::convert::Into::into(#call);));
+        steps.push(quote!(__profile.effects = ::core::convert::Into::into(#call);));
     }
     if let Some(path) = options.per_call.get("keys") {
         let call = over_arguments(path, params);
-        steps.push(quote!(__claim.keys = __haft::private::keys(#call);));
+        steps.push(quote!(__profile.keys = __haft::private::keys(#call);));
     }
     (!steps.is_empty()).then(|| {
         quote! {
@@ -113,9 +113,9 @@ fn claim(options: &Options, params: &[Param]) -> Option<TokenStream> {
                 __args: &Self::Args,
                 __cx: &__haft::ToolContext,
             ) -> __haft::CallProfile {
-                let mut __claim = __declared;
+                let mut __profile = __declared;
                 #(#steps)*
-                __claim.settled()
+                __profile.settled()
             }
         }
     })
@@ -124,7 +124,7 @@ fn claim(options: &Options, params: &[Param]) -> Option<TokenStream> {
 /// Calls a function with each visible argument by reference, in order.
 fn over_arguments(path: &Path, params: &[Param]) -> TokenStream {
     let fields = params.iter().filter(|p| p.argument().is_some()).map(|p| &p.ident);
-    // At the path, so that a function with other parameters is told there.
+    // With the span of the path, so that a wrong signature is reported there.
     let args = fields.map(|field| {
         let mut field = field.clone();
         field.set_span(path.span());

@@ -1,7 +1,7 @@
-//! What a type says about itself by its spelling alone.
+//! Inspects types by their tokens.
 //!
-//! A macro sees tokens, not types: an alias is not seen through. Where the spelling decides, the
-//! author can overrule it with an attribute.
+//! A macro sees tokens, not types, so it cannot resolve an alias. Where that matters, the author
+//! can use an attribute.
 
 use proc_macro2::{Group, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -22,7 +22,7 @@ pub(crate) fn is_named(ty: &Type, name: &str) -> bool {
     last_segment(ty).is_some_and(|segment| segment.ident == name)
 }
 
-/// Returns the only type argument, as the `T` of `Option<T>`.
+/// Returns the only type argument, such as the `T` of `Option<T>`.
 pub(crate) fn only_argument(ty: &Type) -> Option<&Type> {
     let PathArguments::AngleBracketed(list) = &last_segment(ty)?.arguments else { return None };
     match list.args.iter().collect::<Vec<_>>().as_slice() {
@@ -39,7 +39,7 @@ pub(crate) fn without_option(ty: &Type) -> &Type {
     }
 }
 
-/// Returns whether the type holds a reference, other than to something `'static`.
+/// Returns whether the type contains a reference that is not `'static`.
 pub(crate) fn borrows(ty: &Type) -> bool {
     let tokens = flat(ty.to_token_stream());
     let is = |token: Option<&TokenTree>, mark: char| matches!(token, Some(TokenTree::Punct(p)) if p.as_char() == mark);
@@ -50,7 +50,7 @@ pub(crate) fn borrows(ty: &Type) -> bool {
     })
 }
 
-/// Returns whether the tokens hold a word, at any depth.
+/// Returns whether the tokens contain an identifier, at any depth.
 pub(crate) fn mentions(tokens: TokenStream, word: &str) -> bool {
     flat(tokens).iter().any(|token| matches!(token, TokenTree::Ident(ident) if ident == word))
 }
@@ -66,7 +66,7 @@ fn flat(tokens: TokenStream) -> Vec<TokenTree> {
     out
 }
 
-/// Puts a type in the place of every `Self`, for code that moves out of its `impl` block.
+/// Replaces every `Self` by a type, for code that moves out of its `impl` block.
 pub(crate) fn without_self(tokens: TokenStream, this: &TokenStream) -> TokenStream {
     tokens
         .into_iter()

@@ -1,6 +1,6 @@
-//! Reads the value of one option as what it should be, or says what it should be.
+//! Parses the value of one option, or reports the expected form.
 //!
-//! Every reader gets an example of the right spelling; the message ends with it.
+//! Every parser gets an example of the correct form; the error message ends with it.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
@@ -12,28 +12,28 @@ use crate::{
 };
 
 /// A constant, or a function over the arguments that decides per call.
-pub(crate) enum Said<T> {
-    Now(T),
+pub(crate) enum Setting<T> {
+    Const(T),
     PerCall(Path),
 }
 
-/// Says that an option is written otherwise.
+/// Returns an error with the expected form of an option.
 pub(crate) fn wrong(entry: &Entry, takes: &str, example: &str) -> Error {
     let name = &entry.name;
     let message = format!("`{name}` takes {takes}, as in `{example}`");
-    Error::new_spanned(entry.place(), message)
+    Error::new_spanned(entry.error_tokens(), message)
 }
 
-/// Reads a text.
+/// Parses a string literal.
 pub(crate) fn text<'a>(entry: &'a Entry, example: &str) -> syn::Result<&'a LitStr> {
     match &entry.value {
         Value::Is(expr) => as_text(expr),
         Value::Bare | Value::List(_) => None,
     }
-    .ok_or_else(|| wrong(entry, "a text", example))
+    .ok_or_else(|| wrong(entry, "a string", example))
 }
 
-/// Reads one text or a list of texts.
+/// Parses one string literal or a list of them.
 pub(crate) fn texts<'a>(entry: &'a Entry, example: &str) -> syn::Result<Vec<&'a LitStr>> {
     match &entry.value {
         Value::List(list) => list
@@ -41,7 +41,7 @@ pub(crate) fn texts<'a>(entry: &'a Entry, example: &str) -> syn::Result<Vec<&'a 
             .map(|expr| {
                 as_text(expr).ok_or_else(|| {
                     let name = &entry.name;
-                    Error::new_spanned(expr, format!("`{name}` takes texts, as in `{example}`"))
+                    Error::new_spanned(expr, format!("`{name}` takes strings, as in `{example}`"))
                 })
             })
             .collect(),
@@ -49,7 +49,7 @@ pub(crate) fn texts<'a>(entry: &'a Entry, example: &str) -> syn::Result<Vec<&'a 
     }
 }
 
-/// Reads yes or no; the bare word is yes.
+/// Parses a boolean; the bare name is `true`.
 pub(crate) fn flag(entry: &Entry) -> syn::Result<bool> {
     match &entry.value {
         Value::Bare => Some(true),
@@ -58,29 +58,29 @@ pub(crate) fn flag(entry: &Entry) -> syn::Result<bool> {
     }
     .ok_or_else(|| {
         let name = &entry.name;
-        let message = format!("`{name}` stands alone or is `{name} = true` or `{name} = false`");
-        Error::new_spanned(entry.place(), message)
+        let message = format!("write `{name}`, `{name} = true` or `{name} = false`");
+        Error::new_spanned(entry.error_tokens(), message)
     })
 }
 
-/// Reads yes, no, or a function that decides per call.
-pub(crate) fn flag_or_fn(entry: &Entry) -> syn::Result<Said<bool>> {
+/// Parses a boolean, or a function that decides per call.
+pub(crate) fn flag_or_fn(entry: &Entry) -> syn::Result<Setting<bool>> {
     if let Value::Is(expr) = &entry.value
         && let Some(path) = as_path(expr)
     {
-        return Ok(Said::PerCall(path.clone()));
+        return Ok(Setting::PerCall(path.clone()));
     }
-    flag(entry).map(Said::Now).map_err(|_| {
+    flag(entry).map(Setting::Const).map_err(|_| {
         let name = &entry.name;
         let message = format!(
-            "`{name}` stands alone, or is `true`, `false` or the path of a function over the \
-             arguments, as in `{name} = decides_it`"
+            "`{name}` takes no value, `true`, `false` or the path of a function of the \
+             arguments, as in `{name} = my_function`"
         );
-        Error::new_spanned(entry.place(), message)
+        Error::new_spanned(entry.error_tokens(), message)
     })
 }
 
-/// Reads a whole number above zero.
+/// Parses a whole number above zero.
 pub(crate) fn count(entry: &Entry, example: &str) -> syn::Result<TokenStream> {
     let number = match &entry.value {
         Value::Is(Expr::Lit(ExprLit { lit: Lit::Int(number), .. })) => Some(number),
@@ -92,32 +92,32 @@ pub(crate) fn count(entry: &Entry, example: &str) -> syn::Result<TokenStream> {
     }
 }
 
-/// Reads one of a few words and returns the variant it stands for.
+/// Parses one of a few names and returns its enum variant.
 pub(crate) fn choice(entry: &Entry, of: &[(&str, &str)]) -> syn::Result<Ident> {
     let words: Vec<String> = of.iter().map(|(word, _)| format!("\"{word}\"")).collect();
     let name = &entry.name;
-    let said = match &entry.value {
+    let literal = match &entry.value {
         Value::Is(expr) => as_text(expr),
         Value::Bare | Value::List(_) => None,
     };
-    let Some(said) = said else {
+    let Some(literal) = literal else {
         let message = format!("`{name}` takes {}", names::either(&words));
-        return Err(Error::new_spanned(entry.place(), message));
+        return Err(Error::new_spanned(entry.error_tokens(), message));
     };
-    let text = said.value();
+    let text = literal.value();
     match of.iter().find(|(word, _)| *word == text) {
-        Some((_, variant)) => Ok(Ident::new(variant, said.span())),
+        Some((_, variant)) => Ok(Ident::new(variant, literal.span())),
         None => {
             let known: Vec<&str> = of.iter().map(|(word, _)| *word).collect();
-            let meant = names::meant(&text, &known);
+            let suggestion = names::suggestion(&text, &known);
             let message =
-                format!("`{name}` takes {}, not \"{text}\"{meant}", names::either(&words));
-            Err(Error::new_spanned(said, message))
+                format!("`{name}` takes {}, not \"{text}\"{suggestion}", names::either(&words));
+            Err(Error::new_spanned(literal, message))
         }
     }
 }
 
-/// Reads the path of a function.
+/// Parses the path of a function.
 pub(crate) fn function<'a>(entry: &'a Entry, example: &str) -> syn::Result<&'a Path> {
     match &entry.value {
         Value::Is(expr) => as_path(expr),
@@ -126,7 +126,7 @@ pub(crate) fn function<'a>(entry: &'a Entry, example: &str) -> syn::Result<&'a P
     .ok_or_else(|| wrong(entry, "the path of a function", example))
 }
 
-/// Returns the text that an expression is.
+/// Returns the expression as a string literal.
 pub(crate) fn as_text(expr: &Expr) -> Option<&LitStr> {
     match expr {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text),
@@ -135,7 +135,7 @@ pub(crate) fn as_text(expr: &Expr) -> Option<&LitStr> {
     }
 }
 
-/// Returns the path that an expression is.
+/// Returns the expression as a path.
 pub(crate) fn as_path(expr: &Expr) -> Option<&Path> {
     match expr {
         Expr::Path(ExprPath { qself: None, path, .. }) => Some(path),
@@ -144,7 +144,7 @@ pub(crate) fn as_path(expr: &Expr) -> Option<&Path> {
     }
 }
 
-/// Returns the number that a literal is, for comparing two of them.
+/// Returns the expression as a number, to compare bounds.
 pub(crate) fn as_number(expr: &Expr) -> Option<f64> {
     match expr {
         Expr::Lit(ExprLit { lit: Lit::Int(n), .. }) => n.base10_parse().ok(),
@@ -157,7 +157,7 @@ pub(crate) fn as_number(expr: &Expr) -> Option<f64> {
 
 fn as_bool(expr: &Expr) -> Option<bool> {
     match expr {
-        Expr::Lit(ExprLit { lit: Lit::Bool(said), .. }) => Some(said.value),
+        Expr::Lit(ExprLit { lit: Lit::Bool(literal), .. }) => Some(literal.value),
         Expr::Group(group) => as_bool(&group.expr),
         _ => None,
     }

@@ -1,4 +1,7 @@
-//! The paths that rules deny, looked up once for the judgement and the start of a command.
+//! Caches the paths that rules deny for one call, so that authorization and the start of a
+//! sandboxed process share one directory scan.
+//!
+//! INVARIANT: once the lookup has failed, it fails for the rest of the call (fail closed).
 
 use std::{
     path::PathBuf,
@@ -9,47 +12,47 @@ use std::{
 use super::ToolContext;
 use crate::{DeniedPaths, DeniedPathsUnknown};
 
-/// So long an answer serves the same call. A person who is asked in between takes longer, and then
-/// the disk is looked at again.
-const FRESH: Duration = Duration::from_millis(250);
+/// How long a result is reused within the same call. Approval by a person takes longer, so the disk
+/// is scanned again after it (TOCTOU).
+const MAX_CACHE_AGE: Duration = Duration::from_millis(250);
 
-/// What is known for a call.
+/// The cached result of one call.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct DeniedPathsCache {
     paths: Option<(Instant, Vec<PathBuf>, Arc<DeniedPaths>)>,
-    /// It once was not known, and stays so.
+    /// The first error. It is kept.
     unknown: Option<DeniedPathsUnknown>,
 }
 
 impl ToolContext {
-    /// Returns the paths that deny rules are about: those below these directories, found by a bounded
-    /// walk that follows no symlink, and those that a rule spells out elsewhere. A tool that starts a
-    /// process keeps it away from them. It blocks; use [`block`](Self::spawn_blocking).
+    /// Returns the paths that deny rules match: those below these directories, found by a bounded
+    /// scan that follows no symlink, and those that a rule spells out elsewhere. A tool that starts
+    /// a process must hide them from it. It blocks; use [`spawn_blocking`](Self::spawn_blocking).
     ///
     /// # Errors
-    /// Fails where not all of them could be found. A guard must then ask about the call. Once this
-    /// has failed it fails for the rest of the call.
+    /// Fails if not all of them could be found. A guard must then require approval for the call.
+    /// After the first failure it fails for the rest of the call.
     pub fn denied_paths(&self, roots: &[PathBuf]) -> Result<Arc<DeniedPaths>, DeniedPathsUnknown> {
         let host = &self.0.host;
-        let mut known = self.extra().denied().lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(unknown) = &known.unknown {
+        let mut cache = self.extra().denied().lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(unknown) = &cache.unknown {
             return Err(DeniedPathsUnknown { is_repeated: true, ..unknown.clone() });
         }
         let now = host.now();
-        if let Some((when, of, paths)) = &known.paths
+        if let Some((when, of, paths)) = &cache.paths
             && of == roots
-            && now.saturating_duration_since(*when) < FRESH
+            && now.saturating_duration_since(*when) < MAX_CACHE_AGE
         {
             return Ok(Arc::clone(paths));
         }
         match host.denied_paths(self, roots) {
             Ok(paths) => {
                 let paths = Arc::new(paths);
-                known.paths = Some((host.now(), roots.to_vec(), Arc::clone(&paths)));
+                cache.paths = Some((host.now(), roots.to_vec(), Arc::clone(&paths)));
                 Ok(paths)
             }
             Err(unknown) => {
-                known.unknown = Some(unknown.clone());
+                cache.unknown = Some(unknown.clone());
                 Err(unknown)
             }
         }

@@ -1,9 +1,10 @@
-//! Brings a file name to the form in which a forgiving file system would compare it.
+//! Normalizes a file name as case-insensitive and lenient file systems (NTFS, HFS+, APFS) compare
+//! it, so that another spelling cannot bypass a protected name.
 
 use std::{borrow::Cow, ffi::OsStr};
 
-/// Folds case, and takes away what some file systems ignore. A plain ASCII name without capitals is
-/// borrowed as it is.
+/// Folds case and removes characters that some file systems ignore. A plain lower-case ASCII name
+/// is borrowed.
 pub(super) fn fold(name: &OsStr) -> Cow<'_, str> {
     if let Some(text) = name.to_str()
         && is_folded(text)
@@ -30,14 +31,14 @@ fn fold_text(text: &str) -> String {
         .flat_map(char::to_lowercase)
         .collect();
     let folded = folded.trim_end_matches(['.', ' ']);
-    // The short name that NTFS gives to `.git`; the others have no fixed one.
+    // The 8.3 short name that NTFS gives to `.git`; other names have no fixed one.
     if folded.strip_prefix("git~").is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit())) {
         return ".git".to_owned();
     }
     folded.to_owned()
 }
 
-/// What HFS+ leaves out when it compares names, and characters that have no visible form.
+/// Characters that HFS+ ignores when it compares names, and other invisible characters.
 fn is_ignorable(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
         | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'

@@ -1,9 +1,9 @@
 //! Protected names: files that another program obeys or executes, so that changing one is more than
 //! an edit. One list and one matcher for the file tools, the sandbox and the rules.
 //!
-//! In: a path without symlinks, relative to a writable root, and the path of the root. Out: whether a
-//! change is refused, and why. Matching is pure and errs on the strict side: case, ignorable characters and the short names
-//! of other systems make no difference. Exceptions are compared literally.
+//! In: a path without symlinks, relative to a writable root, and the path of the root. Out: whether
+//! a change is refused, and why. Matching is pure and errs on the strict side: it ignores case,
+//! invisible characters and 8.3 short names. Exceptions are compared literally.
 //!
 //! INVARIANT: a path that any file system could take for a protected one is protected.
 //! INVARIANT: what lies below a protected path is protected; an exception frees nothing but itself
@@ -33,17 +33,17 @@ pub struct ProtectedName {
     pub pattern: &'static str,
     /// Why it is protected, as a clause that a person reads.
     pub reason: &'static str,
-    /// Where it counts.
+    /// Where it applies.
     pub scope: NameScope,
 }
 
-/// Where a protected name counts.
+/// Where a protected name applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NameScope {
     /// Everywhere, in any spelling that some file system takes for the name.
     Everywhere,
-    /// In exactly this spelling, and not inside of a `.git` directory.
+    /// Only in exactly this spelling, and not inside of a `.git` directory.
     OutsideGit,
     /// Everywhere but below a directory of dependencies such as `node_modules`: packages bring such
     /// files, and no program obeys them there.
@@ -53,7 +53,7 @@ pub enum NameScope {
 /// How a path relates to the protected names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Standing {
-    /// It has nothing to do with them.
+    /// It is not related to them.
     Free,
     /// A protected name would lie below it: moving or replacing it would get around the protection.
     Above,
@@ -104,7 +104,7 @@ pub struct Refused {
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Protected {
-    /// The names as they were given.
+    /// The names as the host passed them.
     given: Vec<String>,
     names: Vec<Name>,
     /// Which names begin with a component. Its key is folded.
@@ -134,7 +134,7 @@ struct Exception {
 }
 
 /// The reason of a name that is not in the table.
-const OTHER: &str = "the configuration of this workspace protects it";
+const CONFIGURED_REASON: &str = "the configuration of this workspace protects it";
 
 /// A name that a path matches.
 struct Hit<'p> {
@@ -168,7 +168,7 @@ impl Protected {
         Self::new(PROTECTED.iter().map(|name| name.pattern), [] as [&str; 0])
     }
 
-    /// Returns the names as they were given.
+    /// Returns the names as the host passed them.
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.given
@@ -179,8 +179,8 @@ impl Protected {
         let Some(first) = parts.next() else { return };
         let rest: Box<[Box<str>]> = parts.map(String::into_boxed_str).collect();
         let known = PROTECTED.iter().find(|name| name.pattern == pattern);
-        let (reason, scope) =
-            known.map_or((OTHER, NameScope::Everywhere), |name| (name.reason, name.scope));
+        let (reason, scope) = known
+            .map_or((CONFIGURED_REASON, NameScope::Everywhere), |name| (name.reason, name.scope));
         let at = self.names.len();
         self.names.push(Name { rest, reason, pattern: pattern.into(), scope });
         if first == "*" {
@@ -208,7 +208,7 @@ impl Protected {
         ProtectedBelow { names: self, root }
     }
 
-    /// Says how a path relates to the names. They count at any depth: a repository inside the
+    /// Returns how a path relates to the names. They apply at any depth: a repository inside the
     /// workspace has hooks too.
     #[must_use]
     pub fn standing(&self, path: &Path) -> Standing {
@@ -230,23 +230,23 @@ impl Protected {
     /// Decides about one change.
     ///
     /// # Errors
-    /// Refuses every change of a protected path. Where protected names lie below, a directory may be
-    /// made and an empty one removed; a file, a symlink or a moved directory there would get around
-    /// the protection.
+    /// Refuses every change of a protected path. Where protected names lie below, a directory may
+    /// be made and an empty one removed; a file, a symlink or a moved directory there would get
+    /// around the protection.
     pub fn check(&self, path: &Path, change: Change) -> Result<(), Refused> {
         self.at(Path::new(NO_ROOT)).check(path, change)
     }
 
-    /// Returns the directories that would make a path protected if they had a `HEAD`: git takes such
-    /// a directory for a repository and obeys its `config` and `hooks`. The caller looks. Inside of a
-    /// `.git` directory there are none: a branch may be called `config`.
+    /// Returns the directories that would make a path protected if they had a `HEAD`: git treats
+    /// such a directory as a repository and obeys its `config` and `hooks`. The caller checks that.
+    /// Inside of a `.git` directory there are none: a branch may be called `config`.
     pub fn beside_head<'p>(&self, path: &'p Path) -> impl Iterator<Item = &'p Path> {
         let protects_head = self.names.iter().any(|name| name.scope == NameScope::OutsideGit);
-        let is_steering = |path: &&Path| {
+        let is_obeyed = |path: &&Path| {
             path.file_name().is_some_and(|name| table::BESIDE_HEAD.contains(&&*fold(name)))
         };
         let path = if protects_head { path } else { Path::new("") };
-        let ancestors = path.ancestors().filter(is_steering).filter_map(Path::parent);
+        let ancestors = path.ancestors().filter(is_obeyed).filter_map(Path::parent);
         ancestors.filter(|directory| !has_git(directory))
     }
 
@@ -288,8 +288,8 @@ impl Protected {
         (!self.is_free(path)).then_some(Hit { name, standing: Standing::Above })
     }
 
-    /// Finds a name that begins in the path of the root and reaches into it: the last component of the
-    /// root is part of the match. A directory of dependencies above the root frees nothing.
+    /// Finds a name that begins in the path of the root and ends below it: the last component of
+    /// the root is part of the match. A directory of dependencies above the root frees nothing.
     fn find_from_root(&self, root: &Path, path: &Path) -> Option<Hit<'_>> {
         let mut above = None;
         let mut from = root.components();
@@ -330,8 +330,8 @@ impl Protected {
     }
 }
 
-/// Returns whether some file system takes a name for a known one: case, ignorable characters and what
-/// some systems cut off make no difference.
+/// Returns whether some file system treats two names as equal: it ignores case, invisible
+/// characters and suffixes that some systems drop.
 ///
 /// ```
 /// use haft_core::protected_names::is_spelling_of;
@@ -348,7 +348,7 @@ pub fn is_spelling_of(name: &OsStr, known: &str) -> bool {
 /// No root: paths are compared by themselves.
 const NO_ROOT: &str = "";
 
-/// The names as they count below one root. Made by [`Protected::at`].
+/// The names as they apply below one root. Made by [`Protected::at`].
 #[derive(Debug, Clone, Copy)]
 pub struct ProtectedBelow<'p, 'r> {
     names: &'p Protected,
@@ -356,7 +356,7 @@ pub struct ProtectedBelow<'p, 'r> {
 }
 
 impl<'p> ProtectedBelow<'p, '_> {
-    /// Says how a path below the root relates to the names.
+    /// Returns how a path below the root relates to the names.
     #[must_use]
     pub fn standing(self, path: &Path) -> Standing {
         self.find(path).map_or(Standing::Free, |hit| hit.standing)
@@ -405,9 +405,9 @@ impl<'p> ProtectedBelow<'p, '_> {
     }
 }
 
-/// Returns whether a rename may carry an entry from one path to the other. What lies inside of a
-/// `.git` directory stays in it, nothing is moved into one, and nothing is moved out of a directory of
-/// dependencies: a directory that is prepared elsewhere would bring names that were never checked.
+/// Returns whether a rename may move an entry from one path to the other. No entry is moved into or
+/// out of a `.git` directory, or out of a directory of dependencies: a directory that was prepared
+/// elsewhere would bring names that were never checked.
 #[must_use]
 pub fn is_move_allowed(from: &Path, to: &Path) -> bool {
     let is_leaving = match dependencies(from) {
@@ -433,7 +433,7 @@ impl Name {
 }
 
 impl Exception {
-    /// Reads an exception. One that goes up or is empty frees nothing.
+    /// Parses an exception. One with `..` or an empty component is ignored.
     fn new(text: &str) -> Option<Self> {
         let (text, is_anchored) = match text.strip_prefix("./") {
             Some(rest) => (rest, true),
@@ -465,14 +465,14 @@ impl Exception {
     }
 }
 
-/// Lengths of names by their first byte: a quick test before a name is folded and looked up.
+/// Lengths of names by their first byte: a fast filter before a name is folded and looked up.
 #[derive(Debug, Clone)]
 struct Lengths([u64; 128]);
 
 impl Default for Lengths {
     fn default() -> Self {
         let mut lengths = Self([0; 128]);
-        // Whether a path lies in a `.git` directory is always noticed.
+        // The search must always see `.git` directories.
         lengths.add(".git");
         table::DEPENDENCIES.iter().for_each(|name| lengths.add(name));
         lengths
@@ -520,8 +520,8 @@ fn git_directory(path: &Path) -> Option<&Path> {
     path.ancestors().skip(1).find(|path| path.file_name().is_some_and(|name| fold(name) == ".git"))
 }
 
-/// Whether a name is that of a directory of dependencies. Its spelling counts: another one frees
-/// nothing.
+/// Whether a name is that of a directory of dependencies. The comparison is literal: another
+/// spelling frees nothing.
 fn is_dependencies(name: &OsStr) -> bool {
     table::DEPENDENCIES.iter().any(|known| name == *known)
 }

@@ -32,8 +32,8 @@ const ACCOUNT: &str = "it holds credentials or names programs that fetch them";
 /// The names that are protected unless a host says otherwise: files that another program obeys or
 /// executes. What a build writes every day is not among them.
 ///
-/// A pattern is a list of components; `*` is one whole component. It holds at any depth. A `project`
-/// name does not count below a directory of dependencies.
+/// A pattern is a list of components; `*` is one whole component. It applies at any depth. A
+/// `project` name does not apply below a directory of dependencies.
 pub const PROTECTED: &[ProtectedName] = &[
     // Our own configuration.
     name("haft.toml", HAFT),
@@ -55,7 +55,7 @@ pub const PROTECTED: &[ProtectedName] = &[
     name(".git/remotes", GIT_REDIRECT),
     name(".git/branches", GIT_REDIRECT),
     name(".git/objects/info/alternates", GIT_REDIRECT),
-    // Git takes a directory with HEAD, objects and refs for a repository and obeys its `config`.
+    // Git treats a directory with HEAD, objects and refs as a repository and obeys its `config`.
     ProtectedName {
         pattern: "HEAD",
         reason: "it makes the directory a git repository, whose `config` git obeys",
@@ -267,7 +267,7 @@ pub const PROTECTED: &[ProtectedName] = &[
     name(".kube/config", ACCOUNT),
 ];
 
-/// Names that are protected beside a `HEAD`: git obeys them in a directory that it takes for a
+/// Names that are protected next to a `HEAD`: git obeys them in a directory that it treats as a
 /// repository.
 pub(super) const BESIDE_HEAD: &[&str] = &["config", "config.worktree", "hooks", "commondir"];
 

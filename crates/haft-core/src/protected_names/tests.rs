@@ -70,7 +70,7 @@ fn every_file_that_configures_haft_is_protected_at_any_depth() {
 }
 
 #[test]
-fn what_a_protected_name_would_lie_below_is_above() {
+fn ancestors_of_a_protected_name_are_above() {
     for path in [
         ".git",
         "sub/.git",
@@ -115,7 +115,7 @@ fn head_is_protected_in_exactly_this_spelling_and_outside_of_git() {
 }
 
 #[test]
-fn config_and_hooks_beside_a_head_name_the_directory_to_look_at() {
+fn config_and_hooks_next_to_a_head_return_the_directory_to_check() {
     let names = Protected::standard();
     let look = |path: &str| -> Vec<String> {
         let shown = |path: &Path| path.display().to_string();
@@ -135,7 +135,7 @@ fn config_and_hooks_beside_a_head_name_the_directory_to_look_at() {
 }
 
 #[test]
-fn above_a_protected_name_directories_are_made_and_removed_and_nothing_else() {
+fn above_a_protected_name_only_directories_are_created_and_removed() {
     let names = Protected::standard();
     for change in CHANGES {
         let is_fine = matches!(change, Change::CreateDir | Change::Remove);
@@ -161,7 +161,7 @@ fn every_name_has_a_reason_and_a_pattern_that_matches_itself() {
         assert_eq!(count, 1, "{path} is there once");
     }
     let own = Protected::new(["own.txt"], [] as [&str; 0]);
-    assert_eq!(own.reason(Path::new("own.txt")), Some(OTHER));
+    assert_eq!(own.reason(Path::new("own.txt")), Some(CONFIGURED_REASON));
     assert_eq!(own.reason(Path::new("other.txt")), None);
 }
 
@@ -239,7 +239,7 @@ fn is_freed(path: &str, exception: &str) -> bool {
 
 proptest! {
     #[test]
-    fn below_a_protected_path_all_is_protected(path in path(), below in part()) {
+    fn everything_below_a_protected_path_is_protected(path in path(), below in part()) {
         prop_assume!(below != "..");
         let names = Protected::standard();
         if names.standing(Path::new(&path)) == Standing::Protected {
@@ -249,14 +249,14 @@ proptest! {
     }
 
     #[test]
-    fn a_prefix_makes_nothing_free(path in path(), prefix in "[a-z]{1,6}") {
+    fn a_prefix_does_not_bypass_the_protection(path in path(), prefix in "[a-z]{1,6}") {
         let names = Protected::standard();
         let deeper = format!("{prefix}/{path}");
         prop_assert_eq!(names.standing(Path::new(&path)), names.standing(Path::new(&deeper)));
     }
 
     #[test]
-    fn capitals_make_nothing_free(path in path()) {
+    fn upper_case_does_not_bypass_the_protection(path in path()) {
         prop_assume!(!path.contains("HEAD"));
         let upper = path.to_uppercase();
         prop_assume!(!upper.contains("HEAD"));
@@ -326,7 +326,7 @@ fn a_million_ordinary_paths_are_checked_within_a_second() {
 }
 
 #[test]
-fn the_quick_test_drops_no_protected_name() {
+fn the_length_filter_drops_no_protected_name() {
     let mut own: Vec<String> = PROTECTED.iter().map(|name| name.pattern.to_owned()).collect();
     let long = "x".repeat(200);
     own.extend([long.clone(), "*/any".to_owned(), "\u{e9}t\u{e9}".to_owned(), "a".to_owned()]);
@@ -337,7 +337,7 @@ fn the_quick_test_drops_no_protected_name() {
 }
 
 #[test]
-fn names_of_projects_do_not_count_below_dependencies_and_cannot_leave_them() {
+fn project_names_are_free_below_dependencies_and_cannot_be_moved_out() {
     let names = Protected::standard();
     for free in [
         "node_modules/a/.travis.yml",
@@ -367,7 +367,7 @@ fn names_of_projects_do_not_count_below_dependencies_and_cannot_leave_them() {
 }
 
 #[test]
-fn the_name_of_the_root_counts() {
+fn the_name_of_the_root_is_part_of_the_match() {
     let names = Protected::standard();
     let standing = |root: &str, path: &str| names.at(Path::new(root)).standing(Path::new(path));
     for (root, path) in [

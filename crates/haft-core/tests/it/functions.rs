@@ -1,4 +1,4 @@
-//! `#[tool]` on functions: what is generated, and what is left alone.
+//! `#[tool]` on functions: what is generated, and what stays unchanged.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ async fn get_time(
 }
 
 #[tokio::test]
-async fn the_function_stays_callable_as_itself() {
+async fn the_function_can_still_be_called_directly() {
     let text = get_time("Paris".into(), None, &cx()).await.unwrap();
     assert_eq!(text, "Paris local");
 }
@@ -71,7 +71,7 @@ fn where_am_i(prefix: &str, cx: ToolContext) -> String {
 }
 
 #[tokio::test]
-async fn a_sync_tool_runs_on_the_hosts_threads() {
+async fn a_sync_tool_runs_on_a_blocking_thread_of_the_host() {
     let here = format!("on {:?}", std::thread::current().id());
     let output =
         call(&DynTool::of(WhereAmITool), json!({"prefix": "on "})).await.unwrap().to_text();
@@ -114,7 +114,7 @@ fn supplied() -> ToolContext {
 }
 
 #[tokio::test]
-async fn what_the_host_supplies_is_injected_and_hidden() {
+async fn host_values_are_injected_and_not_in_the_schema() {
     let tool = DynTool::of(CountRowsTool);
     let properties = tool.input_schema()["properties"].as_object().unwrap();
     assert_eq!(properties.keys().collect::<Vec<_>>(), ["table"]);
@@ -126,7 +126,7 @@ async fn what_the_host_supplies_is_injected_and_hidden() {
 }
 
 #[tokio::test]
-async fn each_need_is_declared_once_and_a_missing_one_fails() {
+async fn each_dependency_is_declared_once_and_a_missing_one_fails() {
     let needs = CountRowsTool.manifest().needs;
     assert_eq!(needs.len(), 2, "{needs:?}");
     assert!(needs[0].ends_with("::Db") && needs[1].ends_with("::User"));
@@ -142,8 +142,8 @@ pub(crate) async fn r#match() {}
 async fn a_tool_without_arguments_takes_none() {
     let tool = DynTool::of(Idle);
     assert_eq!(tool.spec().name, "no-op");
-    let nothing = json!({"type": "object", "properties": {}, "additionalProperties": false});
-    assert_eq!(*tool.input_schema(), nothing);
+    let no_arguments = json!({"type": "object", "properties": {}, "additionalProperties": false});
+    assert_eq!(*tool.input_schema(), no_arguments);
     assert_eq!(call(&tool, json!({})).await.unwrap().to_text(), "done");
     let copied = Idle;
     let _: (Idle, Idle) = (copied, copied);
@@ -151,7 +151,7 @@ async fn a_tool_without_arguments_takes_none() {
 }
 
 #[test]
-fn a_tool_may_be_made_inside_a_function() {
+fn a_tool_can_be_defined_inside_a_function() {
     fn decides(n: &u8) -> bool {
         *n == 1
     }
@@ -161,7 +161,7 @@ fn a_tool_may_be_made_inside_a_function() {
         n
     }
     let tool = DynTool::of(InnerTool);
-    assert!(crate::host::claim(&tool, json!({"n": 1})).read_only);
+    assert!(crate::host::profile(&tool, json!({"n": 1})).read_only);
 }
 
 mod elsewhere {
@@ -173,7 +173,7 @@ mod elsewhere {
 }
 
 #[tokio::test]
-async fn visibility_follows_the_function_and_raw_names_are_plain() {
+async fn visibility_follows_the_function_and_raw_identifiers_lose_their_prefix() {
     let tool = DynTool::of(elsewhere::SeenTool);
     assert!(tool.input_schema()["properties"].get("type").is_some());
     assert_eq!(call(&tool, json!({"type": "x"})).await.unwrap().to_text(), "x");

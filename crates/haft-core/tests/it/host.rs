@@ -1,4 +1,4 @@
-//! A host that keeps what it is told, and helpers to make one call of a tool.
+//! A host that collects progress notes, and helpers to call a tool once.
 
 use std::{
     sync::{Arc, Mutex},
@@ -17,7 +17,7 @@ pub(crate) struct Quiet {
 }
 
 impl Host for Quiet {
-    #[expect(clippy::disallowed_methods, reason = "no test looks at the time")]
+    #[expect(clippy::disallowed_methods, reason = "no test depends on the time")]
     fn now(&self) -> Instant {
         Instant::now()
     }
@@ -59,7 +59,7 @@ pub(crate) fn cx_of(scope: Scope, host: Arc<Quiet>) -> ToolContext {
     )
 }
 
-/// Returns the only tool there is.
+/// Returns the only tool.
 pub(crate) fn only(tools: impl IntoTools) -> DynTool {
     let mut all = tools.into_tools();
     assert_eq!(all.len(), 1);
@@ -80,13 +80,13 @@ pub(crate) async fn call_in(
     tool.body().call(args, cx).await
 }
 
-/// Returns what the tool says of a call.
-pub(crate) fn claim(tool: &DynTool, arguments: Value) -> CallProfile {
+/// Returns the profile of a call.
+pub(crate) fn profile(tool: &DynTool, arguments: Value) -> CallProfile {
     let args = tool.body().decode(&Arc::new(arguments)).unwrap();
     tool.body().profile(tool.spec().profile(), &args, &cx())
 }
 
-/// Returns what the tool's guard says of a call.
+/// Returns the verdict of the tool's guard.
 pub(crate) async fn guard(tool: &DynTool, arguments: Value) -> Result<Option<Verdict>, Failure> {
     let args = tool.body().decode(&Arc::new(arguments)).unwrap();
     let cx = cx();

@@ -1,5 +1,4 @@
-//! The generated tools, seen from outside: one module per way of writing one, and one for the
-//! mistakes.
+//! Tests of the generated tools: one module per macro and topic, and one for compile errors.
 
 #![expect(clippy::unwrap_used, reason = "the helpers belong to the tests")]
 
@@ -10,4 +9,4 @@ mod params;
 mod outputs;
 mod methods;
 mod structs;
-mod mistakes;
+mod compile_errors;

@@ -6,7 +6,7 @@ use haft_core::{ConcurrencyClass, DynTool, Failure, IntoTools, Json, ToolContext
 use private::{schemars::JsonSchema, serde::Serialize};
 use serde_json::json;
 
-use crate::host::{call, claim, guard};
+use crate::host::{call, guard, profile};
 
 struct Counter {
     count: AtomicU32,
@@ -28,7 +28,7 @@ impl Counter {
     }
 
     /// Adds to the count.
-    #[tool(class = Self::class_of, guard = Counter::judge)]
+    #[tool(class = Self::class_of, guard = Counter::limit)]
     async fn add(
         &self,
         /// How much.
@@ -54,7 +54,7 @@ impl Counter {
         if *by == 0 { ConcurrencyClass::ReadOnly } else { ConcurrencyClass::WriteExclusive }
     }
 
-    fn judge(by: &u32) -> Option<haft_core::Verdict> {
+    fn limit(by: &u32) -> Option<haft_core::Verdict> {
         (*by > 100).then(|| haft_core::Verdict::deny("too much"))
     }
 }
@@ -84,10 +84,10 @@ async fn the_tools_of_a_block_share_one_instance() {
 }
 
 #[tokio::test]
-async fn functions_of_the_type_decide_per_call() {
+async fn associated_functions_decide_per_call() {
     let [add, _] = counter();
-    assert_eq!(claim(&add, json!({"by": 0})).class, ConcurrencyClass::ReadOnly);
-    assert_eq!(claim(&add, json!({"by": 1})).class, ConcurrencyClass::WriteExclusive);
+    assert_eq!(profile(&add, json!({"by": 0})).class, ConcurrencyClass::ReadOnly);
+    assert_eq!(profile(&add, json!({"by": 1})).class, ConcurrencyClass::WriteExclusive);
     assert!(guard(&add, json!({"by": 101})).await.unwrap().is_some());
     assert!(guard(&add, json!({"by": 1})).await.unwrap().is_none());
 }

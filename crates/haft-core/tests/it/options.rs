@@ -1,4 +1,4 @@
-//! Every option of `#[tool]`, seen in the manifest, the claim and the guard.
+//! Every option of `#[tool]`, checked in the manifest, the profile and the guard.
 
 use haft_core::{
     Backoff, Capabilities, Capability, ConcurrencyClass, Confidentiality, Decision, DynTool,
@@ -7,7 +7,7 @@ use haft_core::{
 };
 use serde_json::json;
 
-use crate::host::{claim, guard};
+use crate::host::{guard, profile};
 
 fn is_offered(scope: &Scope) -> bool {
     scope.depth == 0
@@ -130,7 +130,7 @@ fn every_constant_option_is_in_the_manifest() {
 async fn says_little() {}
 
 #[test]
-fn the_other_spellings_are_understood_too() {
+fn alternative_spellings_are_accepted() {
     let it = SaysLittleTool.manifest();
     assert!(it.read_only && !it.idempotent && !it.abort_siblings);
     assert_eq!((it.class, it.destructive), (ConcurrencyClass::WriteExclusive, Some(false)));
@@ -150,7 +150,7 @@ fn the_other_spellings_are_understood_too() {
 async fn says_nothing() {}
 
 #[test]
-fn silence_is_strict() {
+fn defaults_are_strict() {
     let it = SaysNothingTool.manifest();
     assert_eq!((it.class, it.read_only, it.destructive), (ConcurrencyClass::Unsafe, false, None));
     assert_eq!((it.capabilities, it.effects), (None, Effects::Undeclared));
@@ -159,10 +159,10 @@ fn silence_is_strict() {
     assert!(SaysNothingTool.spec().enabled.is_none());
 }
 
-mod judges {
+mod per_call {
     use super::*;
 
-    // Over the arguments, by reference, in order; text comes as `&str` too.
+    // The arguments by reference, in order; text can also be `&str`.
     pub(super) fn class(command: &str, timeout: &Option<u64>) -> ConcurrencyClass {
         match command {
             "ls" if timeout.is_none() => ConcurrencyClass::ReadOnly,
@@ -198,12 +198,12 @@ mod judges {
 
 /// Runs a command.
 #[tool(
-    class = judges::class,
-    read_only = judges::reads,
-    destructive = judges::destroys,
-    keys = judges::keys,
-    effects = judges::effects,
-    guard = judges::guard,
+    class = per_call::class,
+    read_only = per_call::reads,
+    destructive = per_call::destroys,
+    keys = per_call::keys,
+    effects = per_call::effects,
+    guard = per_call::guard,
     cache = "5m"
 )]
 async fn bash(command: String, timeout: Option<u64>) -> String {
@@ -212,18 +212,18 @@ async fn bash(command: String, timeout: Option<u64>) -> String {
 }
 
 #[test]
-fn functions_over_the_arguments_decide_per_call() {
+fn functions_of_the_arguments_decide_per_call() {
     let tool = DynTool::of(BashTool);
-    let ls = claim(&tool, json!({"command": "ls"}));
+    let ls = profile(&tool, json!({"command": "ls"}));
     assert_eq!(
         (ls.class, ls.read_only, ls.destructive),
         (ConcurrencyClass::ReadOnly, true, Some(false))
     );
     assert_eq!(ls.keys, [ResourceKey::new("command:/ls")]);
     assert_eq!(ls.effects, [Effect::read("/")].into());
-    let slow = claim(&tool, json!({"command": "ls", "timeout": 3}));
+    let slow = profile(&tool, json!({"command": "ls", "timeout": 3}));
     assert_eq!(slow.class, ConcurrencyClass::Unsafe);
-    let rm = claim(&tool, json!({"command": "rm"}));
+    let rm = profile(&tool, json!({"command": "rm"}));
     assert_eq!(
         (rm.class, rm.read_only, rm.destructive),
         (ConcurrencyClass::Unsafe, false, Some(true))
@@ -237,7 +237,7 @@ fn functions_over_the_arguments_decide_per_call() {
 }
 
 #[tokio::test]
-async fn a_guard_judges_and_its_error_refuses() {
+async fn a_guard_decides_and_its_error_denies() {
     let tool = DynTool::of(BashTool);
     let verdict = guard(&tool, json!({"command": "rm"})).await.unwrap().unwrap();
     assert_eq!(verdict.decision, Decision::Deny);
@@ -256,22 +256,22 @@ async fn reads_small(n: u8) -> u8 {
     n
 }
 
-/// Reads when the number is small, and takes the floor anyway.
+/// Reads when the number is small, and runs alone anyway.
 #[tool(read_only = small, class = ConcurrencyClass::WriteExclusive, capabilities(destructive))]
 async fn reads_small_alone(n: u8) -> u8 {
     n
 }
 
 #[test]
-fn a_call_that_only_reads_is_not_destructive_and_shares_unless_more_was_said() {
+fn a_read_only_call_is_not_destructive_and_runs_concurrently_unless_declared_otherwise() {
     let tool = DynTool::of(ReadsSmallTool);
-    let (yes, no) = (claim(&tool, json!({"n": 1})), claim(&tool, json!({"n": 11})));
+    let (yes, no) = (profile(&tool, json!({"n": 1})), profile(&tool, json!({"n": 11})));
     assert_eq!(
         (yes.class, yes.read_only, yes.destructive),
         (ConcurrencyClass::ReadOnly, true, Some(false))
     );
     assert_eq!((no.class, no.read_only, no.destructive), (ConcurrencyClass::Unsafe, false, None));
-    let alone = claim(&DynTool::of(ReadsSmallAloneTool), json!({"n": 1}));
+    let alone = profile(&DynTool::of(ReadsSmallAloneTool), json!({"n": 1}));
     assert_eq!(alone.class, ConcurrencyClass::WriteExclusive);
     assert_eq!((alone.destructive, alone.read_only), (Some(true), false), "the strict side");
 }

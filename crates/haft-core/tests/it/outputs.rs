@@ -1,4 +1,4 @@
-//! What a function may return, and how each is read.
+//! The return types of a function, and how each is converted.
 
 use std::{
     collections::VecDeque,
@@ -32,9 +32,9 @@ struct Plain {
 }
 
 #[derive(Debug)]
-struct OnlyShown;
+struct OnlyDisplay;
 
-impl fmt::Display for OnlyShown {
+impl fmt::Display for OnlyDisplay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("top line\nsecret line")
     }
@@ -83,13 +83,13 @@ async fn raw() -> Reply<Raw<Plain>> {
     Ok(Raw(Plain { y: 2 }))
 }
 
-/// Data that nobody wrapped.
+/// Data without a wrapper.
 #[tool]
 async fn wrapped() -> Plain {
     Plain { y: 3 }
 }
 
-/// Data that nobody wrapped, or an error.
+/// Data without a wrapper, or an error.
 #[tool]
 async fn wrapped_reply() -> Reply<Vec<Plain>> {
     Ok(vec![Plain { y: 4 }])
@@ -102,7 +102,7 @@ async fn value() -> Option<Value> {
 }
 
 #[tokio::test]
-async fn every_kind_of_value_is_read() {
+async fn every_return_type_is_converted() {
     async fn read(tool: impl IntoTools) -> Output {
         call(&only(tool), json!({})).await.unwrap()
     }
@@ -143,27 +143,27 @@ async fn by_question_mark(n: String) -> Reply<String> {
     Ok(n.to_string())
 }
 
-/// Fails with an error that can only be shown.
+/// Fails with an error that only implements `Display`.
 #[tool]
-async fn shown() -> Result<String, OnlyShown> {
-    Err(OnlyShown)
+async fn shown() -> Result<String, OnlyDisplay> {
+    Err(OnlyDisplay)
 }
 
-/// Fails with an error that can only be shown, beside data.
+/// Fails with an error that only implements `Display`; the `Ok` type is data.
 #[tool]
-async fn shown_data() -> Result<Plain, OnlyShown> {
-    Err(OnlyShown)
+async fn shown_data() -> Result<Plain, OnlyDisplay> {
+    Err(OnlyDisplay)
 }
 
 /// Fails with a text.
 #[tool]
-fn told() -> Result<(), String> {
+fn text_error() -> Result<(), String> {
     Err("no".into())
 }
 
-/// Fails in its own words.
+/// Fails with a `Failure`.
 #[tool]
-async fn own_words() -> Reply<()> {
+async fn own_failure() -> Reply<()> {
     Err(Failure::invalid("not this").with_next("that"))
 }
 
@@ -180,14 +180,14 @@ async fn errors_become_failures() {
     assert!(failure.source().is_some());
     assert_eq!(fail(ShownTool, json!({})).await.message(), "top line");
     assert_eq!(fail(ShownDataTool, json!({})).await.message(), "top line");
-    assert_eq!(fail(ToldTool, json!({})).await.message(), "no");
-    let failure = fail(OwnWordsTool, json!({})).await;
+    assert_eq!(fail(TextErrorTool, json!({})).await.message(), "no");
+    let failure = fail(OwnFailureTool, json!({})).await;
     assert_eq!((failure.code(), failure.next()), (FailureCode::InvalidValue, Some("that")));
 }
 
-struct Pieces(VecDeque<String>);
+struct Chunks(VecDeque<String>);
 
-impl Stream for Pieces {
+impl Stream for Chunks {
     type Item = String;
 
     fn poll_next(mut self: Pin<&mut Self>, _: &mut Task<'_>) -> Poll<Option<String>> {
@@ -198,24 +198,24 @@ impl Stream for Pieces {
 /// Streams.
 #[tool]
 async fn streams(
-    words: Vec<String>,
+    chunks: Vec<String>,
     _: &ToolContext,
 ) -> StreamOutput<impl Stream<Item = String> + use<>> {
-    StreamOutput(Pieces(words.into()))
+    StreamOutput(Chunks(chunks.into()))
 }
 
 /// Streams, or fails.
 #[tool]
-fn streams_or_fails(words: Vec<String>) -> Reply<StreamOutput<Pieces>> {
-    Ok(StreamOutput(Pieces(words.into())))
+fn streams_or_fails(chunks: Vec<String>) -> Reply<StreamOutput<Chunks>> {
+    Ok(StreamOutput(Chunks(chunks.into())))
 }
 
 #[tokio::test]
-async fn streams_tell_each_piece_and_give_all() {
+async fn streams_send_each_chunk_and_return_all() {
     for tool in [DynTool::of(StreamsTool), DynTool::of(StreamsOrFailsTool)] {
         let host = Arc::new(Quiet::default());
         let cx = cx_of(Scope::default(), host.clone());
-        let output = call_in(&tool, json!({"words": ["a", "b"]}), &cx).await.unwrap();
+        let output = call_in(&tool, json!({"chunks": ["a", "b"]}), &cx).await.unwrap();
         assert_eq!(output.to_text(), "ab");
         let notes = host.notes.lock().unwrap();
         assert_eq!(*notes, [Progress::Partial("a".into()), Progress::Partial("b".into())]);

@@ -1,4 +1,4 @@
-//! Parameters: what the schema says of them, and what decoding makes of them.
+//! Parameters: their schema, and how they are decoded.
 
 use haft_core::{DynTool, private, tool};
 use private::{schemars::JsonSchema, serde::Deserialize};
@@ -37,7 +37,7 @@ async fn search(
 }
 
 #[test]
-fn refinements_and_defaults_are_in_the_schema() {
+fn constraints_and_defaults_are_in_the_schema() {
     let tool = DynTool::of(SearchTool);
     let schema = tool.input_schema();
     let of = |name: &str| &schema["properties"][name];
@@ -79,7 +79,7 @@ async fn many_things(
 }
 
 #[test]
-fn what_an_argument_is_about_is_in_the_schema() {
+fn the_kind_of_an_argument_is_in_the_schema() {
     let tool = DynTool::of(ManyThingsTool);
     let about = |name: &str| tool.input_schema()["properties"][name].get("x-haft").cloned();
     assert_eq!(about("from"), Some(json!("read_path")));
@@ -90,7 +90,7 @@ fn what_an_argument_is_about_is_in_the_schema() {
 }
 
 #[tokio::test]
-async fn what_is_left_out_gets_its_default() {
+async fn a_missing_argument_gets_its_default() {
     let tool = DynTool::of(SearchTool);
     let output = call(&tool, json!({"query": "a"})).await.unwrap().to_text();
     assert_eq!(output, r#"a 10 None false en [1, 2] Slow None"#);

@@ -9,7 +9,7 @@ use haft_core::{
 use private::{schemars::JsonSchema, serde::Serialize};
 use serde_json::json;
 
-use crate::host::{Quiet, call, call_in, claim, cx_of};
+use crate::host::{Quiet, call, call_in, cx_of, profile};
 
 #[derive(Serialize, JsonSchema)]
 #[serde(crate = "private::serde")]
@@ -79,8 +79,8 @@ async fn every_call_runs_a_fresh_instance() {
         let output = call_in(&tool, json!({"url": "a:b"}), &cx).await.unwrap();
         assert_eq!(output.structured, Some(json!({"text": "> a:b! 10"})));
     }
-    assert_eq!(claim(&tool, json!({"url": "cache:x"})).class, ConcurrencyClass::ReadOnly);
-    assert_eq!(claim(&tool, json!({"url": "http:x"})).class, ConcurrencyClass::Unsafe);
+    assert_eq!(profile(&tool, json!({"url": "cache:x"})).class, ConcurrencyClass::ReadOnly);
+    assert_eq!(profile(&tool, json!({"url": "http:x"})).class, ConcurrencyClass::Unsafe);
 }
 
 #[tokio::test]

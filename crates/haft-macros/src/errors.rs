@@ -1,21 +1,21 @@
-//! Collects what is wrong, so that an author sees all of it at once.
+//! Collects compile errors, so that an author sees all of them at once.
 //!
-//! INVARIANT: a mistake is told where it was made, in prose, with what would be right.
+//! INVARIANT: every error points at the wrong tokens and says what is expected.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 
-/// The mistakes found so far.
+/// The errors found so far.
 #[derive(Default)]
-pub(crate) struct Mistakes(Option<syn::Error>);
+pub(crate) struct Errors(Option<syn::Error>);
 
-impl Mistakes {
-    /// Notes one mistake at the given tokens.
+impl Errors {
+    /// Adds an error at the given tokens.
     pub(crate) fn at(&mut self, tokens: impl ToTokens, message: impl std::fmt::Display) {
         self.add(syn::Error::new_spanned(tokens, message));
     }
 
-    /// Notes what a parser found.
+    /// Adds an error of a parser.
     pub(crate) fn add(&mut self, error: syn::Error) {
         match &mut self.0 {
             Some(all) => all.combine(error),
@@ -23,12 +23,12 @@ impl Mistakes {
         }
     }
 
-    /// Returns the value, or notes why there is none.
+    /// Returns the value, or adds the error and returns `None`.
     pub(crate) fn take<T>(&mut self, result: syn::Result<T>) -> Option<T> {
         result.map_err(|e| self.add(e)).ok()
     }
 
-    /// Returns whether nothing is wrong.
+    /// Returns whether there are no errors.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_none()
     }

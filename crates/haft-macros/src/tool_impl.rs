@@ -1,7 +1,7 @@
-//! Writes the implementation of `Tool`: everything the three macros have in common.
+//! Generates the implementation of `Tool`, for all three macros.
 //!
-//! The generated items stand in an anonymous constant, so that nothing but the tool's own type is
-//! added to the author's names; inside, `__haft` is the crate.
+//! The generated items are inside an anonymous constant, so that only the tool's type is added to
+//! the author's namespace. Inside, `__haft` is the crate.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -9,14 +9,14 @@ use syn::{Attribute, Path};
 
 use crate::{
     args,
-    mistakes::Mistakes,
+    errors::Errors,
     options::Options,
     params::{Kind, Param},
     spec,
 };
 
-/// What is known of a tool once its item has been read.
-pub(crate) struct Blueprint<'a> {
+/// A parsed tool, ready for code generation.
+pub(crate) struct ToolImpl<'a> {
     pub(crate) krate: &'a Path,
     /// The type that implements `Tool`.
     pub(crate) ident: &'a Ident,
@@ -24,18 +24,18 @@ pub(crate) struct Blueprint<'a> {
     pub(crate) description: &'a str,
     pub(crate) options: &'a Options,
     pub(crate) params: &'a [Param],
-    /// An expression of type `Returns<T>`, for the output's schema; absent when none can be named.
+    /// An expression of type `Returns<T>`, for the output schema. `None` if `T` cannot be named.
     pub(crate) returns: Option<TokenStream>,
-    /// Statements that end in binding `__value`, the body's return value.
+    /// Statements that bind `__value`, the return value of the body.
     pub(crate) body: TokenStream,
-    /// Where a value that nobody can read is told.
+    /// Where to report an unsupported return type.
     pub(crate) value: Span,
-    /// Where a body that cannot cross threads is told.
+    /// Where to report a future that is not `Send`.
     pub(crate) item: Span,
 }
 
-impl Blueprint<'_> {
-    /// Writes the argument struct, the output and the implementation.
+impl ToolImpl<'_> {
+    /// Generates the argument struct, the output type and the implementation.
     pub(crate) fn write(&self) -> TokenStream {
         let Self { krate, ident, name, description, options, params, body, value, item, .. } = self;
         let args_ident = format_ident!("__HaftArgs{}", ident);
@@ -44,7 +44,7 @@ impl Blueprint<'_> {
         let (output_ident, output) = self.output();
         let finish =
             if output.is_some() { quote!(__read.map(#output_ident)) } else { quote!(__read) };
-        // The span makes a value that cannot be read a mistake of the return type, not of ours.
+        // With this span, an unsupported return value is reported at the author's return type.
         let read = quote_spanned! {*value=>
             let mut __returned = __haft::private::Returned(::core::option::Option::Some(__value));
             let __read = (&mut &mut &mut &mut &mut &mut &mut &mut __returned).read(__cx).await;
@@ -68,7 +68,7 @@ impl Blueprint<'_> {
                 #methods
 
                 #header {
-                    #[allow(unused_imports, reason = "which reading applies is the compiler's choice")]
+                    #[allow(unused_imports, reason = "method resolution picks one of them")]
                     use __haft::private::{
                         ReadAnyResult as _, ReadAnything as _, ReadOutput as _, ReadRaw as _,
                         ReadRawResult as _, ReadRawShown as _, ReadResult as _, ReadShown as _,
@@ -81,7 +81,7 @@ impl Blueprint<'_> {
         }
     }
 
-    /// Returns the output's type, and its definition when it has a schema of its own to find.
+    /// Returns the output type, and its definition if the return type may have a schema.
     fn output(&self) -> (TokenStream, Option<TokenStream>) {
         let Some(returns) = &self.returns else { return (quote!(__haft::Output), None) };
         let name = format_ident!("__HaftOutput{}", self.ident);
@@ -92,7 +92,7 @@ impl Blueprint<'_> {
             #[automatically_derived]
             impl __haft::IntoOutput for #name {
                 fn schema() -> ::core::option::Option<__haft::private::serde_json::Value> {
-                    #[allow(unused_imports, reason = "which reading applies is the compiler's choice")]
+                    #[allow(unused_imports, reason = "method resolution picks one of them")]
                     use __haft::private::{
                         SchemaOfNothing as _, SchemaOfOutput as _, SchemaOfResult as _,
                     };
@@ -113,7 +113,7 @@ impl Blueprint<'_> {
     }
 }
 
-/// Binds what the host injects, each to its own name.
+/// Generates bindings for the injected values.
 pub(crate) fn injections(params: &[Param]) -> TokenStream {
     let lets = params.iter().enumerate().filter_map(|(i, param)| match &param.kind {
         Kind::Injected(ty) => {
@@ -125,7 +125,7 @@ pub(crate) fn injections(params: &[Param]) -> TokenStream {
     quote!(#(#lets)*)
 }
 
-/// Returns the expression that gives each parameter to the body, in order.
+/// Returns the argument expressions for the call of the body, in order.
 pub(crate) fn passes(params: &[Param]) -> Vec<TokenStream> {
     let pass = |(i, param): (usize, &Param)| match &param.kind {
         Kind::Argument(argument) => {
@@ -142,8 +142,12 @@ pub(crate) fn passes(params: &[Param]) -> Vec<TokenStream> {
     params.iter().enumerate().map(pass).collect()
 }
 
-/// Puts generated items where they disturb nobody.
-pub(crate) fn enclosed(krate: &Path, conditions: &[Attribute], items: &TokenStream) -> TokenStream {
+/// Wraps generated items in an anonymous constant.
+pub(crate) fn in_anonymous_const(
+    krate: &Path,
+    conditions: &[Attribute],
+    items: &TokenStream,
+) -> TokenStream {
     quote! {
         #(#conditions)*
         #[doc(hidden)]
@@ -165,9 +169,9 @@ pub(crate) fn enclosed(krate: &Path, conditions: &[Attribute], items: &TokenStre
     }
 }
 
-/// Writes a tool that does nothing, so that a mistake is told once and not again at every use.
-pub(crate) fn stand_in(krate: &Path, ident: &Ident, mistakes: &Mistakes) -> TokenStream {
-    let errors = mistakes.to_compile_errors();
+/// Generates an empty implementation, so that an error is not repeated at every use of the tool.
+pub(crate) fn placeholder(krate: &Path, ident: &Ident, errors: &Errors) -> TokenStream {
+    let errors = errors.to_compile_errors();
     let items = quote! {
         impl __haft::Tool for #ident {
             type Args = __haft::private::serde_json::Value;
@@ -186,6 +190,6 @@ pub(crate) fn stand_in(krate: &Path, ident: &Ident, mistakes: &Mistakes) -> Toke
             }
         }
     };
-    let items = enclosed(krate, &[], &items);
+    let items = in_anonymous_const(krate, &[], &items);
     quote!(#errors #items)
 }
