@@ -1,8 +1,8 @@
-//! Goes through a folder and leaves out what nobody means: hidden entries, what ignore files name,
-//! and what the patterns of a call do not want.
+//! Walks a directory and filters entries: hidden files, ignore files (`.gitignore`), globs and file
+//! types of the call.
 //!
-//! Entries come from the workspace's walk, and ignore files are read through its handles too. A
-//! pattern is text against text here; nothing is opened by a path.
+//! Entries come from the workspace's walk, and ignore files are opened through its directory file
+//! descriptors. Patterns only compare text; nothing is opened by path.
 
 use std::{path::Path, sync::Arc};
 
@@ -16,40 +16,40 @@ use ignore::{
     types::{Types, TypesBuilder},
 };
 
-/// More entries than this are a disk, not a project.
-const ENTRIES: usize = 1_000_000;
-/// Larger ignore files are none.
-const IGNORE_FILE: usize = 1 << 20;
-/// Lines of ignore files at once: those of a folder and of all above it. Each costs some kilobytes
-/// when it is compiled, and a hostile project has many.
-const IGNORE_LINES: usize = 10_000;
-/// Lines that are compiled on the way through a folder in all.
-const IGNORE_LINES_IN_ALL: usize = 200_000;
-/// The files that say what is left out, the stronger one last.
+/// Maximum number of entries of one walk.
+const MAX_ENTRIES: usize = 1_000_000;
+/// Larger ignore files are skipped.
+const MAX_IGNORE_FILE_BYTES: usize = 1 << 20;
+/// Maximum number of ignore lines active at once, for a directory and its ancestors. Each costs
+/// some kilobytes when compiled, and a hostile project has many.
+const MAX_IGNORE_LINES: usize = 10_000;
+/// Maximum number of ignore lines compiled in one walk.
+const MAX_IGNORE_LINES_TOTAL: usize = 200_000;
+/// Names of ignore files, the one with higher precedence last.
 const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
-/// More patterns than this are no question.
-const PATTERNS: usize = 100;
+/// Maximum number of globs of one call.
+const MAX_GLOBS: usize = 100;
 
 /// What a call wants to see.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct EntryFilter {
     globs: Override,
     types: Types,
-    /// Hidden and ignored entries too.
+    /// Includes hidden and ignored entries.
     pub(super) all: bool,
-    /// So many levels.
+    /// Maximum depth.
     pub(super) depth: usize,
 }
 
-impl Wanted {
-    /// Reads the patterns of a call. They start at the folder that is gone through.
+impl EntryFilter {
+    /// Compiles the globs of a call, relative to the start directory.
     pub(super) fn new(
         start: &ResolvedPath,
         globs: &[String],
         file_type: Option<&str>,
     ) -> Result<Self, Failure> {
-        if globs.len() > PATTERNS {
-            return Err(Failure::invalid(format!("there are more than {PATTERNS} patterns"))
+        if globs.len() > MAX_GLOBS {
+            return Err(Failure::invalid(format!("there are more than {MAX_GLOBS} patterns"))
                 .with_next("use fewer"));
         }
         let bad = |glob: &str, e: &ignore::Error| {
@@ -77,52 +77,52 @@ impl Wanted {
         Ok(Self { globs, types, all: false, depth: Bounds::default().depth })
     }
 
-    /// Returns whether a pattern names this entry itself.
-    pub(super) fn names(&self, path: &Path, is_folder: bool) -> bool {
-        self.globs.is_empty() || self.globs.matched(path, is_folder).is_whitelist()
+    /// Returns whether a glob matches this entry itself.
+    pub(super) fn names(&self, path: &Path, is_directory: bool) -> bool {
+        self.globs.is_empty() || self.globs.matched(path, is_directory).is_whitelist()
     }
 }
 
-/// The way through a folder.
+/// A filtered walk through a directory.
 #[derive(Debug)]
-pub(super) struct Visit {
-    wanted: Arc<Wanted>,
+pub(super) struct FilteredWalk {
+    wanted: Arc<EntryFilter>,
     walk: Walk,
-    /// The call, which is not told of files that rules keep from it.
+    /// The call; used to skip paths that rules deny.
     cx: ToolContext,
-    /// What is left out at each level; those above the start come first. A folder's files are read
-    /// when its first entry comes.
+    /// Ignore rules of each level; those above the start come first. A directory's files are read
+    /// when its first entry arrives.
     ignores: Vec<Option<Ignores>>,
     above: usize,
-    /// So many lines of ignore files may still be compiled.
+    /// Ignore lines that may still be compiled.
     lines_left: usize,
-    /// There was more than is gone through.
+    /// Whether the walk hit its entry limit.
     pub(super) is_cut: bool,
-    /// So many directories were not entered, because they are as deep as the call goes.
+    /// Number of directories not entered because of the depth limit.
     pub(super) too_deep: usize,
-    /// Entries that could not be looked at.
+    /// Number of entries that could not be read.
     pub(super) trouble: usize,
 }
 
-impl Visit {
+impl FilteredWalk {
     pub(super) fn new(
         workspace: &Workspace,
         start: &ResolvedPath,
-        wanted: Arc<Wanted>,
+        wanted: Arc<EntryFilter>,
         cx: &ToolContext,
     ) -> Result<Self, PathError> {
-        let bounds = Bounds { entries: ENTRIES, ..Bounds::default() };
+        let bounds = Bounds { entries: MAX_ENTRIES, ..Bounds::default() };
         let walk = workspace.walk(start, bounds)?;
         let mut ignores = Vec::new();
         if !wanted.all {
-            let (mut folder, mut room) = (Some(start.clone()), IGNORE_LINES);
-            while let Some(place) = folder {
-                folder = place.parent();
-                ignores.push(Some(Ignores::of(workspace, &place, &mut room)));
+            let (mut directory, mut lines_left) = (Some(start.clone()), MAX_IGNORE_LINES);
+            while let Some(place) = directory {
+                directory = place.parent();
+                ignores.push(Some(Ignores::of(workspace, &place, &mut lines_left)));
             }
             ignores.reverse();
         }
-        let (above, lines_left) = (ignores.len(), IGNORE_LINES_IN_ALL);
+        let (above, lines_left) = (ignores.len(), MAX_IGNORE_LINES_TOTAL);
         let cx = cx.clone();
         Ok(Self {
             wanted,
@@ -137,26 +137,26 @@ impl Visit {
         })
     }
 
-    /// Returns the deepest level that is gone through.
+    /// Returns the depth limit.
     pub(super) fn depth(&self) -> usize {
         self.wanted.depth
     }
 
-    /// Looks at an entry, decides whether its folder is entered, and whether it is meant.
-    fn judge(&mut self, entry: &Entry) -> bool {
+    /// Returns whether an entry is wanted, and skips a directory that must not be entered.
+    fn accept(&mut self, entry: &Entry) -> bool {
         let own = (self.above + entry.level()).checked_sub(2);
         if let Some(own) = own.filter(|own| matches!(self.ignores.get(*own), Some(None))) {
             let held: usize = self.ignores.iter().flatten().map(|ignores| ignores.lines).sum();
-            let room = IGNORE_LINES.saturating_sub(held).min(self.lines_left);
-            let mut left = room;
-            self.ignores[own] = Some(Ignores::beside(entry, &mut left));
-            self.lines_left -= room - left;
+            let lines_left = MAX_IGNORE_LINES.saturating_sub(held).min(self.lines_left);
+            let mut left = lines_left;
+            self.ignores[own] = Some(Ignores::next_to(entry, &mut left));
+            self.lines_left -= lines_left - left;
         }
         let path = entry.place().relative();
-        let is_folder = entry.kind() == FileKind::Folder;
-        let is_meant = self.is_meant(path, is_folder, entry.level());
-        if is_folder {
-            if !is_meant {
+        let is_directory = entry.kind() == FileKind::Folder;
+        let is_wanted = self.is_wanted(path, is_directory, entry.level());
+        if is_directory {
+            if !is_wanted {
                 self.walk.pass_by();
             } else if entry.level() >= self.wanted.depth {
                 self.too_deep += 1;
@@ -166,47 +166,48 @@ impl Visit {
                 self.ignores.push(None);
             }
         }
-        is_meant
+        is_wanted
     }
 
-    fn is_meant(&self, path: &Path, is_folder: bool, level: usize) -> bool {
+    fn is_wanted(&self, path: &Path, is_directory: bool, level: usize) -> bool {
         let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-        // What git keeps for itself is never meant.
+        // Git's own data is never wanted.
         if name == b".git" {
             return false;
         }
-        let globs = self.wanted.globs.matched(path, is_folder);
-        if globs.is_ignore() || self.wanted.types.matched(path, is_folder).is_ignore() {
+        let globs = self.wanted.globs.matched(path, is_directory);
+        if globs.is_ignore() || self.wanted.types.matched(path, is_directory).is_ignore() {
             return false;
         }
         if self.wanted.all || globs.is_whitelist() {
             return true;
         }
         let ignores = self.ignores.iter().take(self.above + level - 1).rev();
-        match ignores.flatten().filter_map(|ignores| ignores.says(path, is_folder)).next() {
+        match ignores.flatten().filter_map(|ignores| ignores.is_ignored(path, is_directory)).next()
+        {
             Some(ignored) => !ignored,
             None => !name.starts_with(b"."),
         }
     }
 }
 
-impl Iterator for Visit {
+impl Iterator for FilteredWalk {
     type Item = Entry;
 
     fn next(&mut self) -> Option<Entry> {
         loop {
             match self.walk.next()? {
                 Ok(entry) => {
-                    let is_meant = self.judge(&entry);
-                    if is_meant
+                    let is_wanted = self.accept(&entry);
+                    if is_wanted
                         && self.cx.is_path_denied(Operation::Read, &entry.place().absolute())
                     {
-                        // A folder is kept with everything in it.
+                        // A denied directory is skipped with its contents.
                         if entry.kind() == FileKind::Folder {
                             self.walk.pass_by();
                         }
                         self.trouble += 1;
-                    } else if is_meant {
+                    } else if is_wanted {
                         return Some(entry);
                     }
                 }
@@ -217,7 +218,7 @@ impl Iterator for Visit {
     }
 }
 
-/// What the ignore files of one folder say.
+/// The ignore files of one directory.
 #[derive(Debug)]
 struct Ignores {
     files: Vec<Gitignore>,
@@ -225,48 +226,51 @@ struct Ignores {
 }
 
 impl Ignores {
-    /// Reads them, as long as there is room for their lines.
-    fn of(workspace: &Workspace, folder: &ResolvedPath, room: &mut usize) -> Self {
-        let before = *room;
-        let files = IGNORE_FILES.iter().filter_map(|name| read(workspace, folder, name, room));
+    /// Reads them, up to the remaining number of lines.
+    fn of(workspace: &Workspace, directory: &ResolvedPath, lines_left: &mut usize) -> Self {
+        let before = *lines_left;
+        let files =
+            IGNORE_FILES.iter().filter_map(|name| read(workspace, directory, name, lines_left));
         let files = files.collect();
-        Self { files, lines: before - *room }
+        Self { files, lines: before - *lines_left }
     }
 
-    /// The same for the folder that an entry is in, by its handle: one look for each.
-    fn beside(entry: &Entry, room: &mut usize) -> Self {
-        let folder = entry.place().relative().parent().unwrap_or(Path::new(""));
-        let before = *room;
-        let read = |name: &&str| rules(folder, &entry.read_beside(name, IGNORE_FILE).ok()??, room);
+    /// The same for the directory of an entry, by its file descriptor: one syscall for each file.
+    fn next_to(entry: &Entry, lines_left: &mut usize) -> Self {
+        let directory = entry.place().relative().parent().unwrap_or(Path::new(""));
+        let before = *lines_left;
+        let read = |name: &&str| {
+            rules(directory, &entry.read_beside(name, MAX_IGNORE_FILE_BYTES).ok()??, lines_left)
+        };
         let files = IGNORE_FILES.iter().filter_map(read).collect();
-        Self { files, lines: before - *room }
+        Self { files, lines: before - *lines_left }
     }
 
-    /// Returns whether an entry is ignored; nothing when no line is about it.
-    fn says(&self, path: &Path, is_folder: bool) -> Option<bool> {
-        let said = self.files.iter().rev().map(|file| file.matched(path, is_folder));
-        said.filter(|said| !said.is_none()).map(|said| said.is_ignore()).next()
+    /// Returns whether an entry is ignored; `None` if no line matches.
+    fn is_ignored(&self, path: &Path, is_directory: bool) -> Option<bool> {
+        let matched = self.files.iter().rev().map(|file| file.matched(path, is_directory));
+        matched.filter(|matched| !matched.is_none()).map(|matched| matched.is_ignore()).next()
     }
 }
 
-/// Reads one ignore file. One that is a link, too large or unreadable says nothing.
+/// Reads one ignore file. A symlink, a large or an unreadable file is skipped.
 fn read(
     workspace: &Workspace,
-    folder: &ResolvedPath,
+    directory: &ResolvedPath,
     name: &str,
-    room: &mut usize,
+    lines_left: &mut usize,
 ) -> Option<Gitignore> {
-    let place = workspace.resolve_entry_from(folder, name).ok().filter(ResolvedPath::exists)?;
-    rules(folder.relative(), &workspace.read(&place, IGNORE_FILE).ok()?, room)
+    let place = workspace.resolve_entry_from(directory, name).ok().filter(ResolvedPath::exists)?;
+    rules(directory.relative(), &workspace.read(&place, MAX_IGNORE_FILE_BYTES).ok()?, lines_left)
 }
 
-fn rules(folder: &Path, bytes: &[u8], room: &mut usize) -> Option<Gitignore> {
+fn rules(directory: &Path, bytes: &[u8], lines_left: &mut usize) -> Option<Gitignore> {
     let text = String::from_utf8_lossy(bytes);
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    *room = room.checked_sub(lines.clone().count())?;
-    let mut builder = GitignoreBuilder::new(folder);
+    *lines_left = lines_left.checked_sub(lines.clone().count())?;
+    let mut builder = GitignoreBuilder::new(directory);
     for line in lines {
-        // A line that is no pattern says nothing, as in git.
+        // An invalid line is skipped, as in git.
         let _ = builder.add_line(None, line);
     }
     builder.build().ok().filter(|rules| !rules.is_empty())
